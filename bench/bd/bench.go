@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"mailroom/tracker"
+	"mailroom/issues/tracker"
 )
 
 // Bench configures the measurement.

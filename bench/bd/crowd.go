@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"mailroom/tracker"
+	"mailroom/issues/tracker"
 )
 
 // Crowd has the results of many processes at once.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"mailroom/tracker"
+	"mailroom/issues/tracker"
 )
 
 // Text returns the file of a tracker with n issues, always the same for the same n: six

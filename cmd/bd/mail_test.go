@@ -20,8 +20,8 @@ import (
 
 	diff "github.com/google/go-cmp/cmp"
 
-	"mailroom/cmd/internal/bd"
-	"mailroom/tracker"
+	"mailroom/issues/bd"
+	"mailroom/issues/tracker"
 )
 
 // mailServer implements agent mail and can be made to fail.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 
-	"mailroom/cmd/internal/bd"
+	"mailroom/issues/bd"
 )
 
 func main() { os.Exit(bd.RunProcess(context.Background(), "bd", version())) }

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	watch "mailroom/channel/tracker"
-	"mailroom/cmd/internal/bd"
 	"mailroom/internal/cli"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
-	"mailroom/tracker"
+	"mailroom/issues/bd"
+	"mailroom/issues/feed"
+	"mailroom/issues/tracker"
 )
 
 // issueCommand runs the tracker. bd parses its arguments.
@@ -43,7 +43,7 @@ to an agent, "mailroom issue show" also shows the run.`,
 
 // runOfIssue returns the run of an issue that was given to an agent, or nil.
 func runOfIssue(ctx context.Context, con *console.Console, it *tracker.Issue) *bd.Run {
-	thread, key := watch.LastSubmit(config.TrackerChannel, it)
+	thread, key := feed.LastSubmit(config.TrackerChannel, it)
 	if key == "" {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mailroom/tracker"
+	"mailroom/issues/tracker"
 )
 
 // bdClone is a user's copy of a tracker, with bd in processes of its own.

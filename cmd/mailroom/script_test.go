@@ -19,8 +19,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mailroom/client"
-	"mailroom/cmd/internal/bd"
 	"mailroom/internal/datadir"
+	"mailroom/issues/bd"
 )
 
 func TestMain(m *testing.M) {

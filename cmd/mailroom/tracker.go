@@ -4,20 +4,20 @@ import (
 	"log/slog"
 
 	"mailroom/channel"
-	watch "mailroom/channel/tracker"
 	"mailroom/engine"
 	"mailroom/internal/config"
+	"mailroom/issues/feed"
+	"mailroom/issues/tracker"
 	"mailroom/ledger"
-	"mailroom/tracker"
 )
 
 // newTrackerChannel makes the runner of the tracker's channel.
 func newTrackerChannel(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, log *slog.Logger) *channel.Runner {
 	t := c.Tracker
 	o := channel.Options{
-		Name: config.TrackerChannel, Kind: watch.Kind, Ledger: l, Log: log,
+		Name: config.TrackerChannel, Kind: feed.Kind, Ledger: l, Log: log,
 	}
-	w, err := watch.New(watch.Options{
+	w, err := feed.New(feed.Options{
 		Folder: tracker.FolderAt(t.Dir()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types,
 		MaxClaims: t.MaxClaimed, KeepOpen: t.WhenDone == config.WhenDoneComment, Interval: t.Interval, Command: c.Command,
 		Project: t.Project, Projects: l,

@@ -18,7 +18,7 @@ import (
 	"mailroom/api"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/tracker"
+	"mailroom/issues/tracker"
 )
 
 // trackerFixture is a server that watches a tracker and gives its issues to a command,

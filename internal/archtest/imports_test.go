@@ -30,7 +30,6 @@ var floors = map[string]int{
 	"channel":             2, // the interface that the platforms above implement
 	"channel/channeltest": 4, // for tests: the suite of all channels
 	"channel/chat":        3, // shared by the chat platforms above
-	"channel/tracker":     3, // hands issues of a tracker to agents
 	"channel/markdown":    3, // renders replies
 	"channel/kind":        4, // a platform as one value
 	"channel/discord":     5,
@@ -40,8 +39,10 @@ var floors = map[string]int{
 	"channel/slack":       5,
 	"channel/telegram":    5,
 	"channel/webhook":     5,
-	"tracker":             1, // issues in a file
-	"tracker/mail":        2, // the mail commands and their server
+	"issues/tracker":      1, // issues in a file
+	"issues/mail":         2, // reserves issues and notifies agents, over HTTP
+	"issues/feed":         3, // a channel: gives the issues of a file to agents
+	"issues/bd":           3, // the commands of bd
 	"api":                 1, // the wire types, for server and client
 	"client":              2, // the Go client
 	"clients/js":          2, // the modules of the JavaScript client, embedded
@@ -60,10 +61,12 @@ var floors = map[string]int{
 	"internal/setup":      6, // adds a channel to the configuration
 	"cmd/mailroom":        7,
 	"cmd/bd":              7,
-	"cmd/internal":        5, // shared by the commands
 	"bench":               7, // a module of its own: measures bd, and the peers, from outside
 	"torture":             7, // drives the binary, from outside
 }
+
+// users of issues are these folders and tests only.
+var users = []string{"issues", "cmd", "bench", "internal/config", "internal/node"}
 
 // concrete stores are named by these folders and tests only.
 var (
@@ -142,6 +145,8 @@ func forbidden(from string, at int, to string) string {
 	switch {
 	case !ok:
 		return "that folder has no floor"
+	case within(to, "issues") && !slices.ContainsFunc(users, func(folder string) bool { return within(from, folder) }):
+		return "only the commands, bench and tests use issues"
 	case slices.Contains(ground, from):
 		return "it may use the standard library only"
 	case slices.Contains(ground, to) && from != ".":
@@ -182,6 +187,9 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"internal with a floor, from below", "server/x.go", imports("mailroom/internal/config"), 1},
 		{"internal uses internal with a floor", "internal/filter/x.go", imports("mailroom/internal/config"), 1},
 		{"the guard uses the root", "internal/recovery/x.go", imports("mailroom"), 1},
+		{"issues", "server/x.go", imports("mailroom/issues/tracker"), 1},
+		{"issues, command", "cmd/mailroom/x.go", imports("mailroom/issues/bd"), 0},
+		{"within issues", "issues/bd/x.go", imports("mailroom/issues/mail"), 0},
 		{"no floor", "attic/x.go", "package x", 1},
 		{"from nowhere", "server/x.go", imports("mailroom/attic"), 1},
 	} {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"mailroom/channel/tracker"
 	"mailroom/internal/setting"
+	"mailroom/issues/feed"
 	"mailroom/project"
 )
 
@@ -35,7 +35,7 @@ const (
 )
 
 func newTracker() *Tracker {
-	return &Tracker{Types: tracker.DefaultTypes(), MaxClaimed: 1, WhenDone: WhenDoneClose, Interval: tracker.DefaultInterval}
+	return &Tracker{Types: feed.DefaultTypes(), MaxClaimed: 1, WhenDone: WhenDoneClose, Interval: feed.DefaultInterval}
 }
 
 func (t *Tracker) settings() []setting.Setting {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mailroom/channel/tracker"
+	"mailroom/issues/feed"
 )
 
 func TestATrackerIsReadAndPrintedAsItIs(t *testing.T) {
@@ -18,7 +18,7 @@ func TestATrackerIsReadAndPrintedAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Tracker{
-		Folder: "/home/ann/roof", Agent: "echo", Agents: []string{"codex"}, Labels: []string{"auto"}, Types: tracker.DefaultTypes(),
+		Folder: "/home/ann/roof", Agent: "echo", Agents: []string{"codex"}, Labels: []string{"auto"}, Types: feed.DefaultTypes(),
 		MaxClaimed: 3, WhenDone: WhenDoneComment, Interval: 5 * time.Second, Project: "shop",
 	}
 	if diff := cmp.Diff(want, c.Tracker); diff != "" {

@@ -1,0 +1,384 @@
+package bd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/issues/tracker"
+)
+
+func (m *Main) exportCommand() *cobra.Command {
+	var to, status string
+	cmd := &cobra.Command{Use: "export", Short: "Write the issues as JSON lines", Args: noArgs}
+	cmd.Flags().StringVarP(&to, "output", "o", "", "file to write (default stdout)")
+	cmd.Flags().StringVarP(&status, "status", "s", "", "only this status")
+	cmd.Flags().StringP("format", "f", "jsonl", "accepted; only jsonl is supported")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return m.read(func(t *tracker.Tracker) error {
+			if to == "" || to == "-" || to == "/dev/stdout" {
+				_, err := writeIssues(m.Stdout, t, tracker.Status(status))
+				return err
+			}
+			own, err := m.isOwn(m.absPath(to))
+			if err != nil || own {
+				return err // it is there already
+			}
+			n, err := m.exportFile(cmd.Context(), m.absPath(to), t, tracker.Status(status))
+			if err != nil {
+				return fmt.Errorf("export: %w", err)
+			}
+			return m.report("Wrote %d issues to %s.", n, to)
+		})
+	}
+	return cmd
+}
+
+// exportFile writes the issues to a file that the user named. It does not follow a link, which may
+// have come with the project.
+func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, status tracker.Status) (n int, err error) {
+	dir, err := m.folder()
+	if err != nil {
+		return 0, err
+	}
+	if isInFolder(dir, path) {
+		var text bytes.Buffer
+		if n, err = writeIssues(&text, t, status); err == nil {
+			err = m.waiting(dir).WriteFile(ctx, filepath.Base(path), text.Bytes())
+		}
+		return n, err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o666)
+	if errors.Is(err, syscall.ELOOP) {
+		return 0, mailroom.Errorf(mailroom.CodeInvalid, "%s is a symbolic link; use the path of its target", path)
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err = writeIssues(file, t, status)
+	return n, errors.Join(err, file.Close())
+}
+
+// isInFolder reports whether a path is directly in the tracker's folder.
+func isInFolder(dir tracker.Folder, path string) bool {
+	ours, err := os.Stat(dir.Path())
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(filepath.Dir(path))
+	return err == nil && os.SameFile(ours, other)
+}
+
+// isOwn reports whether a path is the tracker's own file, to which some scripts export.
+func (m *Main) isOwn(path string) (bool, error) {
+	dir, err := m.folder()
+	if err != nil {
+		return false, err
+	}
+	ours, err := dir.Stat()
+	if err != nil {
+		return false, err
+	}
+	other, err := os.Stat(path)
+	return err == nil && os.SameFile(ours, other), nil
+}
+
+// writeIssues writes the issues with a status, "" for all, and returns their number.
+func writeIssues(to io.Writer, t *tracker.Tracker, status tracker.Status) (n int, err error) {
+	out := bufio.NewWriterSize(to, flushSize)
+	for _, it := range t.All() {
+		if it.Status != tracker.StatusTombstone && (status == "" || it.Status == status) {
+			_, _ = out.WriteString(t.Line(it)) // Flush returns the error
+			_ = out.WriteByte('\n')
+			n++
+		}
+	}
+	return n, out.Flush()
+}
+
+func (m *Main) importCommand() *cobra.Command {
+	var from string
+	var dry, keep bool
+	cmd := &cobra.Command{Use: "import [FILE]", Short: "Import issues from JSON lines, merging existing ones", Args: cobra.MaximumNArgs(1)}
+	flags := cmd.Flags()
+	flags.StringVarP(&from, "input", "i", "", "file to read (default stdin)")
+	flags.BoolVar(&dry, "dry-run", false, "only show what would change")
+	flags.BoolVarP(&keep, "skip-existing", "s", false, "leave existing issues unchanged")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in := m.Stdin
+		if from = strings.Join(append(args, from), ""); from != "" {
+			file, err := os.Open(m.absPath(from))
+			if err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
+			defer file.Close() // read only: nothing can be lost
+			in = file
+		}
+		raw, err := m.readAll(in, tracker.MaxFile)
+		if err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		other, invalid := tracker.Parse(raw)
+		if len(invalid) > 0 {
+			return mailroom.Errorf(mailroom.CodeInvalid, "%d lines are not issues, the first: %v; nothing was imported", len(invalid), invalid[0].Err)
+		}
+		var came tracker.ImportResult
+		do := func(t *tracker.Tracker) error {
+			came = t.Import(other, keep)
+			return nil
+		}
+		if dry {
+			err = m.read(do)
+		} else {
+			err = m.change(cmd.Context(), do)
+		}
+		if err != nil {
+			return err
+		}
+		if m.json {
+			return m.printJSON(map[string]int{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped})
+		}
+		return m.report("%d new, %d changed, %d unchanged, %d skipped", came.New, came.Changed, came.Same, came.Skipped)
+	}
+	return cmd
+}
+
+// mergeCommand is a merge driver for git. Git calls it as "bd merge %A %O %A %B" and reads the
+// result from the first file.
+func (m *Main) mergeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "merge OUTPUT BASE OURS THEIRS", Short: "Merge two copies of the file, for git", Args: cobra.ExactArgs(4),
+		Long: `Merge two copies of the file, for git.
+
+No merge driver is needed: a file with git's conflict marks is merged when it is read.
+To have no marks at all:
+  git config merge.bd.driver "bd merge %A %O %A %B"
+  echo ".beads/issues.jsonl merge=bd" >> .gitattributes`,
+		RunE: func(_ *cobra.Command, files []string) error {
+			base, err := m.readSide(files[1], true)
+			if err != nil {
+				return err
+			}
+			ours, err := m.readSide(files[2], false)
+			if err != nil {
+				return err
+			}
+			theirs, err := m.readSide(files[3], false)
+			if err != nil {
+				return err
+			}
+			ours.MergeWith(theirs, base)
+			if err := os.WriteFile(m.absPath(files[0]), []byte(ours.Text()), 0o644); err != nil {
+				return fmt.Errorf("merge: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// readSide reads one file of a merge. Invalid lines are an error, because the merge would lose
+// them, except in the base.
+func (m *Main) readSide(name string, base bool) (*tracker.Tracker, error) {
+	file, err := os.Open(m.absPath(name))
+	if err != nil {
+		return nil, fmt.Errorf("merge: %w", err)
+	}
+	defer file.Close() // read only: nothing can be lost
+	text, err := m.readAll(file, tracker.MaxFile)
+	if err != nil {
+		return nil, fmt.Errorf("merge: read %s: %w", name, err)
+	}
+	t, invalid := tracker.Parse(text)
+	if len(invalid) > 0 && !base {
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s has %d lines that are not issues, the first: %v", name, len(invalid), invalid[0].Err)
+	}
+	return t, nil
+}
+
+// syncCommand merges conflicts. It exists because scripts call it; the file needs no other
+// synchronization.
+func (m *Main) syncCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "sync", Short: "Merge conflicts that git has marked in the file", Args: noArgs}
+	var status bool
+	cmd.Flags().BoolVar(&status, "status", false, "only report whether git has marked conflicts in the file")
+	ignoredFlags(cmd, "flush-only", "import-only", "no-push", "no-pull", "from-main", "full", "merge", "rename-on-import", "dry-run")
+	cmd.Flags().StringP("message", "m", "", "accepted and ignored")
+	_ = cmd.Flags().MarkHidden("message") // the flag is there
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if status || cmd.Flags().Changed("dry-run") {
+			return m.syncStatus()
+		}
+		if err := m.change(cmd.Context(), func(*tracker.Tracker) error { return nil }); err != nil {
+			return err
+		}
+		if m.json {
+			return m.printJSON(map[string]string{"status": "synced"})
+		}
+		return m.report("The file has no conflicts. Commit it with git.")
+	}
+	return cmd
+}
+
+// syncStatus reports whether there are conflicts to merge.
+func (m *Main) syncStatus() error {
+	dir, err := m.folder()
+	if err != nil {
+		return err
+	}
+	marked, err := dir.Conflicted()
+	if err != nil {
+		return err
+	}
+	if m.json {
+		return m.printJSON(map[string]any{"status": "synced", "conflicts": marked})
+	}
+	if marked {
+		return m.report("The file has conflicts; merge them with: bd sync")
+	}
+	return m.report("The file has no conflicts.")
+}
+
+func (m *Main) compactCommand() *cobra.Command {
+	var days int
+	var dry bool
+	cmd := &cobra.Command{Use: "compact", Short: "Remove expired tombstones", Args: noArgs}
+	cmd.Flags().IntVar(&days, "days", 30, "minimum age in days; at least 30")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show the number")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		gone := 0
+		do := func(t *tracker.Tracker) error {
+			gone = t.DropTombstones(time.Now().AddDate(0, 0, -days))
+			return nil
+		}
+		if err := m.changeAll(cmd.Context(), dry, do); err != nil {
+			return err
+		}
+		if m.json {
+			return m.printJSON(map[string]any{"removed_tombstones": gone, "dry_run": dry})
+		}
+		return m.report("%d tombstones", gone)
+	}
+	return cmd
+}
+
+func (m *Main) renameCommand() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{Use: "rename-prefix NEW", Short: "Change the prefix of all ids", Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show the number")
+	ignoredFlags(cmd, "repair")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		to := strings.TrimSuffix(args[0], "-") // accept a trailing hyphen
+		from, n, err := m.rename(cmd.Context(), to, dry)
+		if err != nil {
+			return err
+		}
+		if m.json {
+			return m.printJSON(map[string]any{"old_prefix": from, "new_prefix": to, "issues_updated": n, "dry_run": dry})
+		}
+		if dry {
+			return m.report("Would rename %d issues from prefix %s- to %s-.", n, from, to)
+		}
+		return m.report("Renamed %d issues to prefix %s-.", n, to)
+	}
+	return cmd
+}
+
+// rename changes the prefix of all ids and of new ones.
+func (m *Main) rename(ctx context.Context, to string, dry bool) (from string, n int, err error) {
+	dir, err := m.folder()
+	if err != nil {
+		return "", 0, err
+	}
+	set, err := readSettings(dir)
+	if err != nil {
+		return "", 0, err // rewriting the file would lose invalid settings
+	}
+	do := func(t *tracker.Tracker) (err error) {
+		from = t.Prefix()
+		n, err = t.Rename(from, to, m.anonymousSignature())
+		return err
+	}
+	if dry {
+		err = m.read(do)
+		return from, n, err
+	}
+	if err = m.change(ctx, do); err != nil {
+		return "", 0, err
+	}
+	trusted := m.trusts(dir, set)
+	set.Prefix = to
+	return from, n, m.writeSettings(ctx, dir, set, trusted)
+}
+
+func (m *Main) doctorCommand() *cobra.Command {
+	return &cobra.Command{Use: "doctor", Short: "Check the file for problems", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+		dir, err := m.folder()
+		if err != nil {
+			return err
+		}
+		t, invalid, err := dir.Read()
+		if err != nil {
+			return err
+		}
+		found := t.Check()
+		for _, s := range invalid {
+			found = append(found, fmt.Sprintf("invalid line: %v", s.Err))
+		}
+		if m.json {
+			err = m.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...)})
+		} else if err = m.print(cells(found...)...); err == nil && len(found) == 0 {
+			err = m.report("%d issues, no problems.", len(t.All()))
+		}
+		if err == nil && len(found) > 0 {
+			err = errors.New("the file has problems")
+		}
+		return err
+	}}
+}
+
+func (m *Main) infoCommand() *cobra.Command {
+	return &cobra.Command{Use: "info", Short: "Show the tracker's folder, size and mail state", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+		dir, err := m.folder()
+		if err != nil {
+			return err
+		}
+		return m.read(func(t *tracker.Tracker) error {
+			set := m.settings(dir)
+			file, err := dir.Stat()
+			if err != nil {
+				return err
+			}
+			if m.json {
+				return m.printJSON(map[string]any{
+					"file": dir.File(), "size": file.Size(), "issue_count": len(t.List(tracker.Filter{All: true})), "prefix": set.Prefix,
+					"mode": "direct", "daemon_connected": false, "version": m.Version, "agent_mail": m.mailJSON(),
+				})
+			}
+			return m.printRows(append([][]safeText{
+				cells("file", dir.File()), cells("size", fmt.Sprintf("%d bytes", file.Size())),
+				cells("issues", number(len(t.List(tracker.Filter{All: true})))), cells("prefix", set.Prefix),
+			}, m.mailRows()...))
+		})
+	}}
+}
+
+func (m *Main) versionCommand() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+		if m.json {
+			return m.printJSON(map[string]string{"version": m.Version})
+		}
+		_, err := fmt.Fprintf(m.Stdout, "bd version %s\n", m.Version)
+		return err
+	}}
+}

@@ -1,0 +1,343 @@
+// Package bd is the command line of the tracker. Data goes to stdout, with --json nothing else
+// does; warnings and errors go to stderr.
+package bd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/internal/projectdir"
+	"mailroom/issues/mail"
+	"mailroom/issues/tracker"
+)
+
+// Main is one invocation of the command line.
+type Main struct {
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Env     func(string) string // as os.Getenv
+	Dir     string              // working directory
+	Name    string              // name of the program in help; "" is bd
+	Version string
+	// RunOf returns the run of an issue, or nil if there is none. It must return quickly. It is
+	// optional.
+	RunOf func(ctx context.Context, it *tracker.Issue) *Run
+
+	// Set by Run from the flags.
+	json, quiet, verbose bool
+	lockWait             time.Duration // maximum wait for the tracker's lock
+	command              string        // its name, for the lock file
+	actor, database      string
+	readonly             bool
+	colours              bool
+	entered              bool // the command line was parsed
+
+	// State of the command.
+	locked         bool         // it holds the tracker's lock
+	changed        bool         // it changed the file
+	settingsWarned bool         // it warned about invalid settings
+	mailClient     *mail.Client // nil until opened, or without a server
+	mailOpened     bool         // mailClient was opened, or found to be absent
+}
+
+// Exit codes that scripts rely on.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2 // invalid command line; nothing was done
+)
+
+// Run executes the command in args and returns its exit code.
+func (m *Main) Run(ctx context.Context, args []string) int {
+	root := m.Command()
+	root.SetArgs(args)
+	root.SetIn(m.Stdin)
+	root.SetOut(m.Stdout)
+	root.SetErr(m.Stderr)
+	m.json = m.Env("BD_JSON") == "1" || m.Env("BD_JSON") == "true"
+	m.colours = m.terminal()
+	cmd, err := root.ExecuteContextC(ctx)
+	m.sendMail(ctx)
+	if err == nil {
+		return exitDone
+	}
+	if wrong, ok := errors.AsType[usageError](err); ok {
+		m.printError(wrong.error, "")
+		return exitUsage
+	}
+	if m.entered {
+		m.printError(err, "")
+		return exitFailed
+	}
+	m.json = m.json || slices.Contains(args, "--json") // the flag may follow the invalid argument
+	m.printError(err, "see: "+cmd.CommandPath()+" --help")
+	return exitUsage
+}
+
+// Command returns the tree of commands.
+func (m *Main) Command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bd",
+		Short: "Track issues in a file that git carries",
+		Long: `Track issues in a file that git carries.
+
+The issues are in .beads/issues.jsonl, one per line. There is no server, no daemon and no
+cache: each command reads the file and replaces it atomically.`,
+		SilenceErrors: true, SilenceUsage: true,
+		Version: m.Version,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			m.entered, m.command = true, cmd.CommandPath()
+			if m.lockWait <= 0 {
+				return mailroom.Errorf(mailroom.CodeInvalid, "invalid lock timeout %s; use a positive duration such as 30s", m.lockWait)
+			}
+			return nil
+		},
+	}
+	if m.Name != "" {
+		root.Use = m.Name
+	}
+	root.SetVersionTemplate("bd version {{.Version}}\n")
+	flags := root.PersistentFlags()
+	flags.BoolVar(&m.json, "json", false, "print JSON only")
+	flags.StringVar(&m.actor, "actor", "", "name for changes (default $BD_ACTOR, $BEADS_ACTOR, git's user.name, $USER)")
+	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder (default: search upwards for .beads)")
+	flags.BoolVarP(&m.quiet, "quiet", "q", false, "print errors and warnings only")
+	flags.BoolVarP(&m.verbose, "verbose", "v", false, "print more")
+	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
+	flags.Lookup("lock-timeout").DefValue = "" // the text has it
+	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
+	for _, name := range []string{"no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox", "allow-stale"} {
+		flags.Bool(name, false, "accepted and ignored")
+		_ = flags.MarkHidden(name) // the flag is there
+	}
+	root.Flags().BoolP("version", "V", false, "print the version")
+	root.AddCommand(
+		m.initCommand(), m.createCommand(), m.quickCommand(), m.updateCommand(), m.closeCommand(), m.reopenCommand(), m.deleteCommand(),
+		m.showCommand(), m.listCommand(), m.readyCommand(), m.blockedCommand(), m.staleCommand(), m.searchCommand(), m.countCommand(), m.statsCommand(),
+		m.depCommand(), m.labelCommand(), m.commentsCommand(), m.commentCommand(), m.epicCommand(),
+		m.exportCommand(), m.importCommand(), m.mergeCommand(), m.syncCommand(), m.compactCommand(), m.renameCommand(),
+		m.doctorCommand(), m.infoCommand(), m.trustCommand(), m.primeCommand(), m.versionCommand(),
+	)
+	root.AddCommand(m.everydayCommands()...)
+	root.AddCommand(m.ignoredCommands()...)
+	root.SetHelpCommand(m.helpCommand(root))
+	root.InitDefaultCompletionCmd()
+	m.requireSubcommands(root)
+	return root
+}
+
+// printError prints an error as one line to stderr, and with --json as an object to stdout.
+func (m *Main) printError(err error, hint string) {
+	message := err.Error()
+	if e, ok := errors.AsType[*mailroom.Error](err); ok {
+		message = e.Message
+	}
+	if text, rest, found := strings.Cut(message, "; "); found && hint == "" {
+		message, hint = text, rest
+	}
+	text := "Error: " + message
+	if hint != "" {
+		text += " (" + strings.TrimSpace(hint) + ")"
+	}
+	m.logf("%s", text)
+	if m.json {
+		body := struct {
+			Error string `json:"error"`
+			Hint  string `json:"hint,omitempty"`
+		}{message, hint}
+		if err := m.printJSON(body); err != nil {
+			m.logf("%v", err)
+		}
+	}
+}
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return mailroom.Errorf(mailroom.CodeInvalid, "%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// logf prints a line to stderr. It ignores write errors, because they change no result.
+func (m *Main) logf(format string, args ...any) {
+	_, _ = fmt.Fprintln(m.Stderr, line(fmt.Sprintf(format, args...)))
+}
+
+// report prints a line about the result to stdout, unless --quiet or --json is set.
+func (m *Main) report(format string, args ...any) error {
+	if m.quiet || m.json {
+		return nil
+	}
+	return m.print(line(fmt.Sprintf(format, args...)))
+}
+
+const folderName = ".beads"
+
+// folder returns the tracker's folder: the one that --db or BEADS_DIR name, or the nearest .beads
+// in the parent directories.
+func (m *Main) folder() (tracker.Folder, error) {
+	switch {
+	case m.database != "":
+		return tracker.FolderAt(filepath.Dir(m.absPath(m.database))), nil
+	case m.Env("BEADS_DIR") != "":
+		return tracker.FolderAt(m.absPath(m.Env("BEADS_DIR"))), nil
+	}
+	for dir := m.Dir; ; dir = filepath.Dir(dir) {
+		if f := tracker.FolderAt(filepath.Join(dir, folderName)); f.Exists() {
+			return f, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return tracker.Folder{}, mailroom.Errorf(mailroom.CodeNotFound, "no tracker here; create one with: bd init")
+		}
+	}
+}
+
+func (m *Main) absPath(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(m.Dir, path)
+}
+
+// signature returns the actor and the current time. It may run git, so it must not be called under
+// the tracker's lock; see [Main.anonymousSignature].
+func (m *Main) signature(ctx context.Context) tracker.Signature {
+	return tracker.Signature{Actor: m.actorName(ctx), At: time.Now()}
+}
+
+func (m *Main) anonymousSignature() tracker.Signature { return tracker.Signature{At: time.Now()} }
+
+func (m *Main) actorName(ctx context.Context) string {
+	for _, name := range []string{m.actor, m.Env("BD_ACTOR"), m.Env("BEADS_ACTOR")} {
+		if name != "" {
+			return name
+		}
+	}
+	git := exec.CommandContext(ctx, "git", "config", "user.name")
+	git.Dir = m.Dir
+	if out, err := git.Output(); err == nil && len(strings.TrimSpace(string(out))) > 0 {
+		return strings.TrimSpace(string(out))
+	}
+	if name := m.Env("USER"); name != "" {
+		return name
+	}
+	return "unknown"
+}
+
+// read calls f with the current issues.
+func (m *Main) read(f func(t *tracker.Tracker) error) error {
+	dir, err := m.folder()
+	if err != nil {
+		return err
+	}
+	t, invalid, err := dir.Read()
+	if err != nil {
+		return err
+	}
+	if len(invalid) > 0 {
+		m.logf("Warning: %d lines of the file are not issues; the next change moves them to quarantine.jsonl: %v", len(invalid), invalid[0].Err)
+	}
+	return f(t)
+}
+
+// change calls f to change the issues, and returns once the result is on disk.
+func (m *Main) change(ctx context.Context, f func(t *tracker.Tracker) error) error {
+	return m.changeWith(ctx, tracker.Folder.Update, f)
+}
+
+// changeAll is change for an f that reads all issues. With dry, nothing is written.
+func (m *Main) changeAll(ctx context.Context, dry bool, f func(t *tracker.Tracker) error) error {
+	if dry {
+		return m.read(f)
+	}
+	return m.changeWith(ctx, tracker.Folder.UpdateAll, f)
+}
+
+func errReadonly() error {
+	return mailroom.Errorf(mailroom.CodeForbidden, "changes are not allowed with --readonly")
+}
+
+// update is a method of [tracker.Folder] that changes issues.
+type update func(dir tracker.Folder, ctx context.Context, f func(*tracker.Tracker) error) ([]tracker.InvalidLine, error)
+
+func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.Tracker) error) error {
+	if m.readonly {
+		return errReadonly()
+	}
+	dir, err := m.folder()
+	if err != nil {
+		return err
+	}
+	invalid, err := update(m.waiting(dir), ctx, func(t *tracker.Tracker) error {
+		m.locked = true
+		defer func() { m.locked = false }()
+		return f(t)
+	})
+	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok {
+		return mailroom.Errorf(mailroom.CodeConflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
+	}
+	m.changed = m.changed || err == nil
+	if err == nil && len(invalid) > 0 {
+		m.logf("Warning: %d lines of the file were not issues and were moved to quarantine.jsonl: %v", len(invalid), invalid[0].Err)
+	}
+	return err
+}
+
+// lockTimeout returns the default wait for the lock.
+func (m *Main) lockTimeout() time.Duration {
+	const usual = 30 * time.Second
+	text := m.Env("BD_LOCK_TIMEOUT")
+	if text == "" {
+		return usual
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return d
+	}
+	m.logf("Warning: invalid BD_LOCK_TIMEOUT %q; use a positive duration such as 30s; continuing with %s", text, usual)
+	return usual
+}
+
+// lockNotice is the time after which a command reports that it waits for the lock.
+const lockNotice = 2 * time.Second
+
+// waiting returns the folder with the lock options of the command.
+func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
+	return dir.WithWait(projectdir.WaitOptions{Command: m.command, Max: m.lockWait, NoticeAfter: lockNotice, OnWait: func(h projectdir.Holder) {
+		m.logf("Waiting for the tracker, which is locked by %s; at most %s", h, m.lockWait)
+	}})
+}
+
+// ShortLived tunes the runtime for a process with a single invocation: the garbage collector runs
+// only if the process grows very large.
+func ShortLived() {
+	const limit = 1 << 30 // bytes
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(limit)
+	widenPipe(os.Stdout)
+}
+
+// RunProcess runs the command line of the current process and returns its exit code.
+func RunProcess(ctx context.Context, name, version string) int {
+	ShortLived()
+	dir, err := os.Getwd()
+	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name, Version: version}
+	if err != nil {
+		m.printError(err, "")
+		return exitFailed
+	}
+	return m.Run(ctx, os.Args[1:])
+}

@@ -1,0 +1,392 @@
+package bd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"mailroom/internal/display"
+	"mailroom/issues/tracker"
+)
+
+func number(n int) string { return strconv.Itoa(n) }
+
+// terminal reports whether stdout is a terminal and colours are enabled.
+func (m *Main) terminal() bool {
+	file, ok := m.Stdout.(*os.File)
+	return ok && m.Env("NO_COLOR") == "" && isatty.IsTerminal(file.Fd())
+}
+
+// safeText is text that is safe for a terminal. Text of a file becomes safe only through line,
+// block or colour, which escape control and invisible characters.
+type safeText string
+
+// line returns text on one line.
+func line(s string) safeText { return safeText(display.Line(strings.TrimSpace(s))) }
+
+// block returns text on several lines.
+func block(s string) safeText { return safeText(display.Text(s)) }
+
+// cells returns the cells of one row.
+func cells(words ...string) []safeText {
+	row := make([]safeText, len(words))
+	for i, word := range words {
+		row[i] = line(word)
+	}
+	return row
+}
+
+// print writes lines.
+func (m *Main) print(lines ...safeText) error {
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(m.Stdout, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// colour returns one line of text, in colour on a terminal.
+func (m *Main) colour(code int, text string) safeText {
+	if !m.colours || code == 0 {
+		return line(text)
+	}
+	return safeText(fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, line(text)))
+}
+
+// ANSI colours.
+const (
+	red    = 31
+	green  = 32
+	yellow = 33
+	blue   = 34
+	grey   = 90
+)
+
+func (m *Main) status(s tracker.Status) safeText {
+	code := 0
+	switch s {
+	case tracker.StatusOpen:
+		code = green
+	case tracker.StatusInProgress, tracker.StatusHooked:
+		code = yellow
+	case tracker.StatusBlocked:
+		code = red
+	case tracker.StatusClosed, tracker.StatusTombstone:
+		code = grey
+	}
+	return m.colour(code, string(s))
+}
+
+func (m *Main) urgency(p int) safeText {
+	text := "P" + number(p)
+	if p <= 1 {
+		return m.colour(red, text)
+	}
+	return safeText(text)
+}
+
+// flushSize is the buffer size for output, in bytes.
+const flushSize = 64 << 10
+
+// printRows prints aligned columns.
+func (m *Main) printRows(rows [][]safeText) error {
+	count := 0
+	for _, row := range rows {
+		count += len(row)
+	}
+	var wide []int                  // width of each column, in characters
+	widths := make([]int, 0, count) // width of each cell
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(wide) {
+				wide = append(wide, 0)
+			}
+			n := width(cell)
+			wide[i] = max(wide[i], n)
+			widths = append(widths, n)
+		}
+	}
+	out := make([]byte, 0, flushSize+flushSize/2)
+	for _, row := range rows {
+		gap := 0
+		for i, cell := range row {
+			if cell != "" {
+				for range gap {
+					out = append(out, ' ')
+				}
+				out = append(out, cell...)
+				gap = 0
+			}
+			gap += wide[i] - widths[i] + len("  ")
+		}
+		widths = widths[len(row):]
+		if out = append(out, '\n'); len(out) >= flushSize {
+			if _, err := m.Stdout.Write(out); err != nil {
+				return err
+			}
+			out = out[:0]
+		}
+	}
+	_, err := m.Stdout.Write(out)
+	return err
+}
+
+// width returns the number of characters of a cell, without colour codes.
+func width(cell safeText) int {
+	n := utf8.RuneCountInString(string(cell))
+	if strings.IndexByte(string(cell), '\x1b') < 0 {
+		return n
+	}
+	for rest := string(cell); ; {
+		_, after, found := strings.Cut(rest, "\x1b[")
+		if !found {
+			return n
+		}
+		code, text, _ := strings.Cut(after, "m")
+		n -= len("\x1b[") + len(code) + len("m")
+		rest = text
+	}
+}
+
+// printTable prints one line per issue.
+func (m *Main) printTable(found []*tracker.Issue) error {
+	if len(found) == 0 {
+		return m.report("No issues.")
+	}
+	return m.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
+		return []safeText{line(it.ID), m.urgency(it.Priority), line(it.Type), m.status(it.Status), line(it.Assignee), line(it.Title)}
+	}))
+}
+
+// rowsOf returns a row for each issue.
+func rowsOf(found []*tracker.Issue, row func(*tracker.Issue) []safeText) [][]safeText {
+	rows := make([][]safeText, len(found))
+	tracker.InParts(len(found), func(from, to int) {
+		for i := from; i < to; i++ {
+			rows[i] = row(found[i])
+		}
+	})
+	return rows
+}
+
+func (m *Main) printBlocked(t *tracker.Tracker, found []*tracker.Issue) error {
+	if len(found) == 0 {
+		return m.report("No issue is blocked.")
+	}
+	return m.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
+		return []safeText{line(it.ID), m.urgency(it.Priority), line(it.Title), "← " + line(strings.Join(issueIDs(t.BlockedBy(it)), ", "))}
+	}))
+}
+
+func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error {
+	if err := m.printTable(ready); err != nil {
+		return err
+	}
+	for _, it := range t.BlockedIssues() {
+		if err := m.report("%s is blocked by %s", it.ID, strings.Join(issueIDs(t.BlockedBy(it)), ", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Main) printTree(nodes []tracker.Node) error {
+	var open []bool // by level: more siblings follow
+	branches := make([]safeText, len(nodes))
+	for i, n := range slices.Backward(nodes) {
+		for len(open) <= n.Depth {
+			open = append(open, false)
+		}
+		for level := 1; level < n.Depth; level++ {
+			branches[i] += map[bool]safeText{true: "│  ", false: "   "}[open[level]]
+		}
+		if n.Depth > 0 {
+			branches[i] += map[bool]safeText{true: "├─ ", false: "└─ "}[open[n.Depth]]
+		}
+		open = open[:n.Depth+1] // deeper levels belong to another branch
+		open[n.Depth] = true
+	}
+	for i, n := range nodes {
+		more := safeText("")
+		if n.Cut {
+			more = " …"
+		}
+		if err := m.print(branches[i] + line(n.Issue.ID) + " " + m.urgency(n.Issue.Priority) + " " + m.status(n.Issue.Status) + " " + line(n.Issue.Title) + more); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Main) printIssues(ctx context.Context, t *tracker.Tracker, found []*tracker.Issue) error {
+	for i, it := range found {
+		if i > 0 {
+			if err := m.print(""); err != nil {
+				return err
+			}
+		}
+		if err := m.printIssue(t, it); err != nil {
+			return err
+		}
+		if err := m.printRun(ctx, it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
+	head := m.urgency(it.Priority) + " " + line(it.Type) + " " + m.status(it.Status)
+	if it.Assignee != "" {
+		head += ", assigned to " + line(it.Assignee)
+	}
+	lines := []safeText{m.colour(blue, it.ID) + "  " + line(it.Title), head, safeText(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
+	if it.Status == tracker.StatusClosed {
+		lines = append(lines, safeText(fmt.Sprintf("closed %s: ", day(it.ClosedAt)))+block(it.CloseReason))
+	}
+	if it.Status == tracker.StatusTombstone {
+		lines = append(lines, safeText(strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), line(it.DeletedBy), block(it.DeleteReason)), ": ")))
+	}
+	if len(it.Labels) > 0 {
+		lines = append(lines, "labels "+line(strings.Join(it.Labels, ", ")))
+	}
+	for _, part := range []struct {
+		name safeText
+		text string
+	}{
+		{"", it.Description}, {"Design\n", it.Design}, {"Acceptance\n", it.Acceptance}, {"Notes\n", it.Notes},
+	} {
+		if part.text != "" {
+			lines = append(lines, "", part.name+block(strings.TrimLeft(part.text, "\n")))
+		}
+	}
+	if len(it.Dependencies) > 0 {
+		lines = append(lines, "", "Depends on")
+	}
+	for _, d := range it.Dependencies {
+		title := safeText("")
+		if on, err := t.Find(d.On); err == nil {
+			title = line(on.Title) + " (" + m.status(on.Status) + ")"
+		}
+		lines = append(lines, "  "+line(d.On)+" "+line(d.Type)+" "+title)
+	}
+	if on := t.Dependents(it.ID); len(on) > 0 {
+		lines = append(lines, "", "Depended on by "+line(strings.Join(issueIDs(on), ", ")))
+	}
+	if len(it.Comments) > 0 {
+		lines = append(lines, "")
+	}
+	return m.print(append(lines, comments(it)...)...)
+}
+
+// comments returns the comments of an issue as lines.
+func comments(it *tracker.Issue) (lines []safeText) {
+	for _, c := range it.Comments {
+		lines = append(lines, safeText(day(c.CreatedAt))+", "+line(c.Author)+": "+block(c.Text))
+	}
+	return lines
+}
+
+func (m *Main) printComments(it *tracker.Issue) error {
+	if len(it.Comments) == 0 {
+		return m.report("%s has no comments.", it.ID)
+	}
+	return m.print(comments(it)...)
+}
+
+func (m *Main) printCount(n int) error {
+	if m.json {
+		return m.printJSON(map[string]int{"count": n})
+	}
+	return m.print(safeText(number(n)))
+}
+
+func (m *Main) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []string) error {
+	type count struct {
+		Group string `json:"group"`
+		Count int    `json:"count"`
+	}
+	at := map[string]int{}
+	for _, it := range found {
+		for _, g := range group(it) {
+			if g == "" {
+				g = "(none)"
+			}
+			at[g]++
+		}
+	}
+	groups := []count{}
+	var rows [][]safeText
+	for g, n := range at {
+		groups = append(groups, count{g, n})
+	}
+	slices.SortFunc(groups, func(a, b count) int { return strings.Compare(a.Group, b.Group) })
+	for _, g := range groups {
+		rows = append(rows, cells(g.Group, number(g.Count)))
+	}
+	if m.json {
+		return m.printJSON(map[string]any{"total": len(found), "groups": groups})
+	}
+	return m.printRows(append(rows, cells("total", number(len(found)))))
+}
+
+func (m *Main) printEpics(t *tracker.Tracker, epics []tracker.Epic) error {
+	if m.json {
+		list := []any{}
+		for _, e := range epics {
+			list = append(list, map[string]any{
+				"epic": issueJSON(t, e.Issue), "total_children": e.Children, "closed_children": e.Closed, "eligible_for_close": e.Done(),
+			})
+		}
+		return m.printJSON(list)
+	}
+	var rows [][]safeText
+	for _, e := range epics {
+		rows = append(rows, cells(e.Issue.ID, fmt.Sprintf("%d of %d", e.Closed, e.Children), bar(e.Closed, e.Children), e.Issue.Title))
+	}
+	return m.printRows(rows)
+}
+
+// bar returns a progress bar.
+func bar(n, of int) string {
+	const width = 20
+	if of == 0 {
+		return strings.Repeat("·", width)
+	}
+	full := n * width / of
+	return strings.Repeat("█", full) + strings.Repeat("·", width-full)
+}
+
+func (m *Main) statsCommand() *cobra.Command {
+	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by status", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+		return m.read(func(t *tracker.Tracker) error {
+			s := t.Stats(time.Now())
+			if m.json {
+				return m.printJSON(map[string]any{
+					"total_issues": s.Total, "open_issues": s.Open, "in_progress_issues": s.InProgress, "closed_issues": s.Closed,
+					"blocked_issues": s.Blocked, "deferred_issues": s.Deferred, "ready_issues": s.Ready, "tombstone_issues": s.Tombstones,
+					"pinned_issues": s.Pinned, "epics_eligible_for_closure": s.EpicsDone, "average_lead_time_hours": s.LeadTime.Hours(),
+				})
+			}
+			var rows [][]safeText
+			for _, r := range []struct {
+				name string
+				n    int
+			}{
+				{"open", s.Open}, {"in progress", s.InProgress}, {"closed", s.Closed}, {"ready", s.Ready}, {"blocked", s.Blocked},
+			} {
+				rows = append(rows, cells(r.name, number(r.n), bar(r.n, s.Total)))
+			}
+			return m.printRows(append(rows, cells("all", number(s.Total), "")))
+		})
+	}}
+}
