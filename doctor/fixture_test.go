@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/dispatch"
 	"mailroom/doctor"
 	"mailroom/entry"
 	"mailroom/internal/thread"
@@ -89,7 +90,7 @@ func (w *fixture) backlog(threadID string, n int) {
 func (w *fixture) claim(run string) mailroom.Claim {
 	w.t.Helper()
 	w.round++
-	work, err := w.Claim(w.t.Context(), ledger.ClaimRequest{Worker: w.worker, Round: w.round, Slots: 1, Agents: map[string]int{"a": 1}})
+	work, err := w.Claim(w.t.Context(), dispatch.ClaimRequest{Worker: w.worker, Round: w.round, Slots: 1, Agents: map[string]int{"a": 1}})
 	w.must(err)
 	if len(work) != 1 || work[0].Claim.Run != run {
 		w.t.Fatalf("claimed %+v, want run %s", work, run)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/doctor"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
@@ -115,7 +116,7 @@ func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
 
 // runSomething claims due runs and ends them in some way.
 func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
-	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
+	work, err := l.Claim(ctx, dispatch.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
 	for _, w := range work {
 		_, e := l.MarkSteersRead(ctx, w.Claim)
 		_, e2 := l.Append(ctx, thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/internal/recovery"
-	"mailroom/ledger"
 	"mailroom/store"
 )
 
@@ -61,7 +61,7 @@ func (l *lease) stop() {
 type renewal struct {
 	worker string
 	sent   time.Time
-	out    ledger.Renewed
+	out    dispatch.Renewed
 	err    error
 }
 
@@ -101,7 +101,7 @@ func (e *Engine) registration() func(context.Context) renewal {
 }
 
 func (e *Engine) renewal() func(context.Context) renewal {
-	in := ledger.Renewal{Worker: e.lease.worker, Round: e.answered}
+	in := dispatch.Renewal{Worker: e.lease.worker, Round: e.answered}
 	for _, s := range e.active {
 		if s.worker == in.Worker {
 			in.Held = append(in.Held, s.claim)
@@ -141,7 +141,7 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 }
 
 // obey applies what a renewal returned: lost claims, stops and steers.
-func (e *Engine) obey(out ledger.Renewed) {
+func (e *Engine) obey(out dispatch.Renewed) {
 	for _, c := range out.Lost {
 		if s := e.active[c]; s != nil {
 			s.cancel(mailroom.ErrLeaseLost)

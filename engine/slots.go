@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"mailroom/bus"
-	"mailroom/ledger"
+	"mailroom/dispatch"
 )
 
 // slots tracks the engine's capacity. The committer asks for it at each batch and assigns runs,
@@ -33,7 +33,7 @@ type slots struct {
 type claimed struct {
 	worker string
 	round  int64
-	work   []ledger.Assignment
+	work   []dispatch.Assignment
 	hints  []*bus.Subscription // notices of the threads of work, from right behind the claim
 	err    error
 }
@@ -55,19 +55,19 @@ func newSlots(o Options, b *bus.Bus) *slots {
 	return s
 }
 
-var _ ledger.Claimer = (*slots)(nil)
+var _ dispatch.Claimer = (*slots)(nil)
 
 // Capacity implements [ledger.Claimer].
-func (s *slots) Capacity() ledger.ClaimRequest {
+func (s *slots) Capacity() dispatch.ClaimRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := max(s.free, 0)
 	guests := s.free + s.runs - free // running guests use up as many guest slots
 	if !s.open || free+guests <= 0 {
-		return ledger.ClaimRequest{}
+		return dispatch.ClaimRequest{}
 	}
 	s.round++
-	c := ledger.ClaimRequest{
+	c := dispatch.ClaimRequest{
 		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.lastAttempts == 0, Agents: make(map[string]int, len(s.agents)),
 		Held: maps.Clone(s.held), FairSlots: guests,
 	}
@@ -77,13 +77,13 @@ func (s *slots) Capacity() ledger.ClaimRequest {
 		}
 	}
 	if len(c.Agents) == 0 {
-		return ledger.ClaimRequest{}
+		return dispatch.ClaimRequest{}
 	}
 	return c
 }
 
 // Assign implements [ledger.Claimer]. After an error the slots claim nothing until allow is called.
-func (s *slots) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err error) {
+func (s *slots) Assign(asked dispatch.ClaimRequest, work []dispatch.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := claimed{worker: asked.Worker, round: asked.Round, work: work, err: err}
@@ -102,7 +102,7 @@ func (s *slots) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err 
 }
 
 // use adds by to the free counts that a claimed run affects. The caller holds mu.
-func (s *slots) use(w ledger.Assignment, by int) {
+func (s *slots) use(w dispatch.Assignment, by int) {
 	s.free += by
 	s.agents[w.Run.Agent] += by
 	owner := w.Thread.Owner
@@ -115,7 +115,7 @@ func (s *slots) use(w ledger.Assignment, by int) {
 }
 
 // release frees the slot of a run whose agent has returned.
-func (s *slots) release(w ledger.Assignment) {
+func (s *slots) release(w dispatch.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.use(w, 1)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -261,7 +262,7 @@ func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Go(func() {
-			_, errs[3] = d.Claim(d.ctx, ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			_, errs[3] = d.Claim(d.ctx, dispatch.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
 		})
 		synctest.Wait()
 		release()
@@ -285,7 +286,7 @@ func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
-				_, errs[i] = d.Claim(d.ctx, ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"codex": 1}, Wait: true})
+				_, errs[i] = d.Claim(d.ctx, dispatch.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"codex": 1}, Wait: true})
 			})
 		}
 		synctest.Wait()

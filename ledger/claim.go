@@ -8,34 +8,13 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
-// ClaimRequest requests due runs for a worker.
-type ClaimRequest struct {
-	Worker      string
-	Round       int64          // number of the claim, increasing per worker
-	Slots       int            // maximum number of runs
-	Agents      map[string]int // maximum per agent
-	LastAttempt bool           // may include one run on its last attempt
-	Held        map[string]int // runs that the worker has, by owner of the thread
-	FairSlots   int            // further runs beyond Slots, for owners without a run on the worker
-	Wait        bool           // wait until a run is due
-}
-
-// Assignment is one claimed run.
-type Assignment struct {
-	Claim  mailroom.Claim
-	Run    *mailroom.Run
-	Thread *mailroom.Thread
-	Input  []mailroom.Message // nil: read it from the log
-	Due    time.Time          // when the run became due
-	At     time.Time          // when it was claimed
-}
-
 // capacities returns the store's queries for a request, one per agent and kind.
-func capacities(c *ClaimRequest) []store.Capacity {
+func capacities(c *dispatch.ClaimRequest) []store.Capacity {
 	var wants []store.Capacity
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
 		if c.Agents[agent] <= 0 || c.Slots <= 0 && c.FairSlots <= 0 {
@@ -52,9 +31,9 @@ func capacities(c *ClaimRequest) []store.Capacity {
 // Claim starts due runs for a worker, at most as many as requested. With Wait it waits until a run
 // is due and is served by the commit that makes it due. When ctx ends during that commit, Claim
 // returns the claimed runs: a claim is never lost.
-func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Assignment, error) {
+func (l *Ledger) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 	o := op{name: "claim", rank: rankClaim, workers: []string{c.Worker}, claim: &c}
-	var work []Assignment
+	var work []dispatch.Assignment
 	o.apply = func(b *batch) (err error) {
 		work, err = b.claim(&c)
 		o.found = len(work)
@@ -69,7 +48,7 @@ func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Assignment, error
 	return work, nil
 }
 
-func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
+func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 	if _, err := b.worker(c.Worker); err != nil {
 		return nil, err
 	}
@@ -121,12 +100,12 @@ func (b *batch) claimFairSlots(r *round) error {
 
 // round is the state of one claim.
 type round struct {
-	*ClaimRequest
+	*dispatch.ClaimRequest
 	slots       int            // free slots left
 	lastAttempt bool           // a run on its last attempt may still be started
 	agents      map[string]int // started runs, by agent
 	shares      *shares
-	work        []Assignment
+	work        []dispatch.Assignment
 }
 
 // start starts due runs while slots are free. It returns the threads it skipped because over
@@ -156,7 +135,7 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 		r.lastAttempt = r.lastAttempt && !d.LastAttempt
 		r.shares.add(t.Owner)
 		row := t.Thread
-		r.work = append(r.work, Assignment{
+		r.work = append(r.work, dispatch.Assignment{
 			Claim:  mailroom.Claim{Thread: t.ID, Run: run.ID, Attempt: run.Attempt},
 			Run:    copyRun(run),
 			Thread: &row,

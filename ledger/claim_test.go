@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
@@ -19,13 +20,13 @@ func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
 	d.submit(text("t", "a"))
 	d.submit(text("t", "b"))
 	var mu sync.Mutex
-	var won []ledger.Assignment
+	var won []dispatch.Assignment
 	concurrently(32, func(i int) {
 		w := fmt.Sprint("w", i)
 		if _, err := d.Register(t.Context(), store.Worker{ID: w}); err != nil {
 			t.Error(err)
 		}
-		work, err := d.Claim(t.Context(), ledger.ClaimRequest{Worker: w, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
+		work, err := d.Claim(t.Context(), dispatch.ClaimRequest{Worker: w, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -58,7 +59,7 @@ func TestAClaimTakesAtMostWhatItAsksFor(t *testing.T) {
 		{5, map[string]int{"a": 1}, map[string]int{"a": 1}},
 	} {
 		got := map[string]int{}
-		for _, w := range must(d.Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Round: 1, Slots: c.slots, Agents: c.per}))(t) {
+		for _, w := range must(d.Claim(t.Context(), dispatch.ClaimRequest{Worker: "w", Round: 1, Slots: c.slots, Agents: c.per}))(t) {
 			got[w.Run.Agent]++
 		}
 		wantEqual(t, "claimed", got, c.want)
@@ -73,7 +74,7 @@ func TestAClaimNeedsALiveWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, worker := range []string{"w", "unknown"} {
-		_, err := d.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
+		_, err := d.Claim(t.Context(), dispatch.ClaimRequest{Worker: worker, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
 		wantCode(t, err, mailroom.CodeLeaseLost)
 	}
 }
@@ -201,8 +202,8 @@ func TestARunOnItsLastChanceStartsAlone(t *testing.T) {
 		}
 		d.register("w")
 		d.submit(text("c", "harmless"))
-		ask := ledger.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 10}, LastAttempt: true}
-		threads := func(work []ledger.Assignment) (ids []string) {
+		ask := dispatch.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 10}, LastAttempt: true}
+		threads := func(work []dispatch.Assignment) (ids []string) {
 			for _, w := range work {
 				ids = append(ids, w.Claim.Thread)
 			}

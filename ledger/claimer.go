@@ -2,26 +2,15 @@ package ledger
 
 import (
 	"context"
+	"mailroom/dispatch"
 	"time"
 )
 
-// Claimer is a worker that is subscribed to due runs. The committer calls its methods, without
-// holding a lock: they must be fast and must not wait for the ledger.
-type Claimer interface {
-	// Capacity returns the worker's free capacity and the number of the round that may use it. It
-	// is called at the start of each batch; a worker without slots is skipped. Wait is ignored.
-	Capacity() ClaimRequest
-	// Assign passes on the runs claimed in a round, after their entries were published and before
-	// any later entry is: a worker that subscribes to the threads here misses no stop and no steer.
-	// After an error, the outcome of the claim is unknown.
-	Assign(asked ClaimRequest, work []Assignment, err error)
-}
-
 // Subscribe serves t at the end of every batch, including what that batch made due, until ctx ends.
 // It returns after the last Assign, with the error that closed the ledger if there was one.
-func (l *Ledger) Subscribe(ctx context.Context, t Claimer) error {
+func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 	s := &subscription{Claimer: t, observe: l.options.Observe.Operation}
-	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &ClaimRequest{Wait: true}, done: make(chan error, 1)}
+	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &dispatch.ClaimRequest{Wait: true}, done: make(chan error, 1)}
 	o.apply = func(b *batch) (err error) {
 		s.work, err = b.claim(o.claim)
 		return err
@@ -46,9 +35,9 @@ func (l *Ledger) Wake() { l.signal() }
 
 // subscription is a claimer with its standing claim.
 type subscription struct {
-	Claimer
+	dispatch.Claimer
 	observe func(name string, err error, took time.Duration)
-	work    []Assignment // owned by the goroutine of Run
+	work    []dispatch.Assignment // owned by the goroutine of Run
 }
 
 func (s *subscription) assign(o *op) {

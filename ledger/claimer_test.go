@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -21,18 +22,18 @@ type testClaimer struct {
 	mu    sync.Mutex
 	free  int
 	round int64
-	work  []ledger.Assignment
+	work  []dispatch.Assignment
 	errs  []error
 }
 
-func (k *testClaimer) Capacity() ledger.ClaimRequest {
+func (k *testClaimer) Capacity() dispatch.ClaimRequest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.round++
-	return ledger.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, LastAttempt: true}
+	return dispatch.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, LastAttempt: true}
 }
 
-func (k *testClaimer) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err error) {
+func (k *testClaimer) Assign(asked dispatch.ClaimRequest, work []dispatch.Assignment, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free -= len(work)
@@ -130,7 +131,7 @@ type slowClaimer struct {
 	asked, answer chan struct{}
 }
 
-func (k *slowClaimer) Capacity() ledger.ClaimRequest {
+func (k *slowClaimer) Capacity() dispatch.ClaimRequest {
 	k.asked <- struct{}{}
 	<-k.answer
 	return k.testClaimer.Capacity()

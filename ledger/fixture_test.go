@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -99,16 +100,16 @@ func (d *fixture) register(ids ...string) {
 }
 
 // claim claims up to n due runs of the agent echo for worker, in a new round.
-func (d *fixture) claim(worker string, n int) []ledger.Assignment {
+func (d *fixture) claim(worker string, n int) []dispatch.Assignment {
 	d.t.Helper()
 	d.round++
-	return must(d.Claim(d.ctx, ledger.ClaimRequest{
+	return must(d.Claim(d.ctx, dispatch.ClaimRequest{
 		Worker: worker, Round: d.round, Slots: n, Agents: map[string]int{"echo": n}, LastAttempt: true,
 	}))(d.t)
 }
 
 // claimOne claims the one due run.
-func (d *fixture) claimOne(worker string) ledger.Assignment {
+func (d *fixture) claimOne(worker string) dispatch.Assignment {
 	d.t.Helper()
 	work := d.claim(worker, 2)
 	if len(work) != 1 {

@@ -8,30 +8,10 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
-
-// Renewal is a worker's heartbeat.
-type Renewal struct {
-	Worker string
-	Round  int64 // last claim round whose answer it received
-	Held   []mailroom.Claim
-}
-
-// Renewed is the answer to a Renewal.
-type Renewed struct {
-	Until time.Time        // end of the lease
-	Lost  []mailroom.Claim // held claims that the worker has lost
-	Stops []Stop           // held runs that were asked to stop
-	Steer []string         // held runs with steered messages
-}
-
-// Stop reports that a run was asked to stop.
-type Stop struct {
-	Run    string
-	Reason mailroom.Reason
-}
 
 // deadRetention is how long the row of a dead worker records which agents it served. A remote
 // worker may come back within that time.
@@ -73,10 +53,10 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 // Renew extends a worker's lease, for all of its claims. A claim of the given round, or an earlier
 // one, that the worker does not hold is released in the same transaction: the answer to that claim
 // request was lost.
-func (l *Ledger) Renew(ctx context.Context, in Renewal) (Renewed, error) {
+func (l *Ledger) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error) {
 	threads, err := l.claimedThreads(ctx, in.Worker, 0)
 	if err != nil {
-		return Renewed{}, err
+		return dispatch.Renewed{}, err
 	}
 	held := map[string]mailroom.Claim{}
 	for _, c := range in.Held {
@@ -84,18 +64,18 @@ func (l *Ledger) Renew(ctx context.Context, in Renewal) (Renewed, error) {
 		threads = append(threads, c.Thread)
 	}
 	o := op{name: "renew", rank: rankRenew, workers: []string{in.Worker}, threads: threads}
-	return run(ctx, l, o, func(b *batch) (Renewed, error) { return b.renew(in, threads, held) })
+	return run(ctx, l, o, func(b *batch) (dispatch.Renewed, error) { return b.renew(in, threads, held) })
 }
 
-func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Claim) (Renewed, error) {
+func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mailroom.Claim) (dispatch.Renewed, error) {
 	w, err := b.worker(in.Worker)
 	if err != nil {
-		return Renewed{}, err
+		return dispatch.Renewed{}, err
 	}
 	b.checkClock(w)
 	w.LeaseUntil = b.now.Add(b.l.options.Lease)
 	b.saveWorker(w)
-	out := Renewed{Until: w.LeaseUntil}
+	out := dispatch.Renewed{Until: w.LeaseUntil}
 	for _, id := range threads {
 		t := b.thread(id)
 		c, holds := held[t.Current]
@@ -103,7 +83,7 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 			continue
 		}
 		if err := b.ensure(t, thread.ScopeHead); err != nil {
-			return Renewed{}, err
+			return dispatch.Renewed{}, err
 		}
 		t.ReleaseUnheld(in.Worker, in.Round, b.now)
 	}
@@ -115,7 +95,7 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 		}
 		r := t.Run(c.Run)
 		if r.Stop != "" {
-			out.Stops = append(out.Stops, Stop{Run: c.Run, Reason: r.Stop})
+			out.Stops = append(out.Stops, dispatch.Stop{Run: c.Run, Reason: r.Stop})
 		}
 		if len(r.Steers) > 0 {
 			out.Steer = append(out.Steer, r.ID)

@@ -16,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/dispatch"
 	"mailroom/internal/recovery"
 	"mailroom/store"
 )
@@ -142,7 +143,7 @@ type op struct {
 	workers []string
 	threads []string
 	runs    []string // runs to load besides the current ones
-	claim   *ClaimRequest
+	claim   *dispatch.ClaimRequest
 	found   int           // runs claimed; owned by the goroutine of Run
 	claimer *subscription // owner of a standing claim; nil: a caller waits for done
 

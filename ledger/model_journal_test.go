@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
@@ -304,8 +305,8 @@ func (m *model) serveAll(t *rapid.T) {
 	}
 	for round := int64(1); ; round++ {
 		before := m.after
-		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]ledger.Assignment, error) {
-			return l.Claim(m.ctx, ledger.ClaimRequest{
+		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) {
+			return l.Claim(m.ctx, dispatch.ClaimRequest{
 				Worker: id, Round: round, Slots: 10, LastAttempt: true, Agents: map[string]int{"echo": 10, "codex": 10},
 			})
 		})

@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -143,8 +144,8 @@ func (m *model) purge(t *rapid.T) {
 func (m *model) renew(t *rapid.T) {
 	id := pick(t, slices.Sorted(maps.Keys(m.workers)), "worker")
 	w := m.workers[id]
-	out, err := onBoth(t, m.twin, "renew", func(l *ledger.Ledger) (ledger.Renewed, error) {
-		return l.Renew(m.ctx, ledger.Renewal{Worker: id, Round: w.asked, Held: w.held})
+	out, err := onBoth(t, m.twin, "renew", func(l *ledger.Ledger) (dispatch.Renewed, error) {
+		return l.Renew(m.ctx, dispatch.Renewal{Worker: id, Round: w.asked, Held: w.held})
 	})
 	if err != nil {
 		delete(m.workers, id)
@@ -280,7 +281,7 @@ func (m *model) advance(t *rapid.T) {
 
 // checkStarted: a claim takes the current run, or else the first of the queue by
 // priority and place, and its attempt is one more than ever before.
-func (m *model) checkStarted(t *rapid.T, before contents, one ledger.Assignment) {
+func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignment) {
 	c := one.Claim
 	if c.Attempt != m.attempts[c.Run]+1 {
 		t.Fatalf("run %s is claimed at attempt %d after %d", c.Run, c.Attempt, m.attempts[c.Run])

@@ -17,6 +17,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/dispatch"
 	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
@@ -319,12 +320,12 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 	w := m.workers[id]
 	w.asked++
 	n := number(t, 1, 3, "slots")
-	ask := ledger.ClaimRequest{
+	ask := dispatch.ClaimRequest{
 		Worker: id, Round: w.asked, Slots: n, LastAttempt: alone,
 		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")},
 	}
 	before := m.after
-	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]ledger.Assignment, error) { return l.Claim(m.ctx, ask) })
+	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) { return l.Claim(m.ctx, ask) })
 	if err != nil {
 		delete(m.workers, id)
 		return

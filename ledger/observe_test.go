@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -52,7 +53,7 @@ func TestAnObserverHearsOfEveryOperationCommitAndEnd(t *testing.T) {
 	d.settle(complete(d.claimOne("w").Claim, "done"))
 	ctx, cancel := context.WithCancel(d.ctx)
 	cancel()
-	if _, err := d.Claim(ctx, ledger.ClaimRequest{Worker: "w", Round: 9, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true}); err == nil {
+	if _, err := d.Claim(ctx, dispatch.ClaimRequest{Worker: "w", Round: 9, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true}); err == nil {
 		t.Fatal("a claim that was taken back was made")
 	}
 	if err := d.close(); err != nil { // ends what is told after the answers

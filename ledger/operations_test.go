@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -146,7 +147,7 @@ func runOperations() []operation {
 			name: "claim", claims: true, doubles: true,
 			do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return claimOf(ctx, l, 1) },
 			again: func(ctx context.Context, l *ledger.Ledger) (any, error) { // the answer was lost, so was what it gave
-				if _, err := l.Renew(ctx, ledger.Renewal{Worker: "idle", Round: 1}); err != nil {
+				if _, err := l.Renew(ctx, dispatch.Renewal{Worker: "idle", Round: 1}); err != nil {
 					return nil, err
 				}
 				return claimOf(ctx, l, 2)
@@ -200,7 +201,7 @@ func tokenOperations() []operation {
 }
 
 func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {
-	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true})
+	work, err := l.Claim(ctx, dispatch.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true})
 	var runs []string
 	for _, w := range work {
 		runs = append(runs, w.Run.ID)
@@ -238,7 +239,7 @@ func threadOperations() []operation {
 			return err
 		})},
 		{name: "renew", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return l.Renew(ctx, ledger.Renewal{Worker: "w", Round: 100}) // it holds nothing that it knows of
+			return l.Renew(ctx, dispatch.Renewal{Worker: "w", Round: 100}) // it holds nothing that it knows of
 		}},
 		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Deregister(ctx, "w") })},
 		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocalWorkers(ctx, false) })},

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
 // claimant returns the limits of a claim for a run of agent.
-func (l *Ledger) claimant(c *ClaimRequest, agent string) thread.Claimant {
+func (l *Ledger) claimant(c *dispatch.ClaimRequest, agent string) thread.Claimant {
 	grace := l.options.StopGrace + l.options.Lease
 	return thread.Claimant{
 		Worker: c.Worker, Round: c.Round,

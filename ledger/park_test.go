@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
@@ -59,7 +60,7 @@ func (d *fixture) mustSend(c mailroom.Claim, s mailroom.Send) {
 }
 
 // claimIn claims what is due and returns the work of the thread.
-func (d *fixture) claimIn(thread string) ledger.Assignment {
+func (d *fixture) claimIn(thread string) dispatch.Assignment {
 	d.t.Helper()
 	for _, w := range d.claim("w", 1) {
 		if w.Claim.Thread == thread {
@@ -68,11 +69,11 @@ func (d *fixture) claimIn(thread string) ledger.Assignment {
 		d.t.Fatalf("claimed a run of thread %s, want %s", w.Claim.Thread, thread)
 	}
 	d.t.Fatalf("nothing is due, want thread %s", thread)
-	return ledger.Assignment{}
+	return dispatch.Assignment{}
 }
 
 // parent is a run in thread "p" that has sent to thread "c" and waits for it.
-func (d *fixture) parent() (run string, child ledger.Assignment) {
+func (d *fixture) parent() (run string, child dispatch.Assignment) {
 	d.t.Helper()
 	d.register("w")
 	d.submit(text("p", "go"))
@@ -314,10 +315,10 @@ func (d *fixture) count(thread, kind string) int {
 }
 
 // serveOne completes the first run of a thread that is due.
-func (d *fixture) serveOne(thread string) []ledger.Assignment {
+func (d *fixture) serveOne(thread string) []dispatch.Assignment {
 	d.t.Helper()
 	work := d.claim("w", 5)
-	var of []ledger.Assignment
+	var of []dispatch.Assignment
 	for _, w := range work {
 		if w.Claim.Thread == thread {
 			of = append(of, w)

@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/ledger"
 	"mailroom/store/memory"
 )
 
 // startClaimer puts a standing claim of worker w out and returns its answer.
-func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []ledger.Assignment {
-	answer := make(chan []ledger.Assignment, 1)
+func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []dispatch.Assignment {
+	answer := make(chan []dispatch.Assignment, 1)
 	go func() {
-		work, err := d.Claim(ctx, ledger.ClaimRequest{
+		work, err := d.Claim(ctx, dispatch.ClaimRequest{
 			Worker: "w", Round: 1, Slots: slots, Agents: map[string]int{agent: slots}, LastAttempt: true, Wait: true,
 		})
 		if err != nil && ctx.Err() == nil {
@@ -146,7 +147,7 @@ func TestAStandingClaimOfALostWorkerIsToldSo(t *testing.T) {
 		d.register("w")
 		refused := make(chan error, 1)
 		go func() {
-			_, err := d.Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			_, err := d.Claim(t.Context(), dispatch.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
 			refused <- err
 		}()
 		synctest.Wait()

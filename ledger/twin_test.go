@@ -17,6 +17,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/dispatch"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
@@ -335,7 +336,7 @@ func sameRows() cmp.Options {
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(mailroom.Thread{}, "Key", "Revision"),
 		cmpopts.IgnoreFields(mailroom.Run{}, "Key", "Stored"),
-		cmpopts.IgnoreFields(ledger.Assignment{}, "Input"), // only there if it was submitted in the same batch
+		cmpopts.IgnoreFields(dispatch.Assignment{}, "Input"), // only there if it was submitted in the same batch
 		cmpopts.IgnoreFields(mailroom.Ticket{}, "Key"),
 		cmp.FilterValues(
 			func(a, b json.RawMessage) bool { return len(a)+len(b) > 0 },

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -102,8 +103,8 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 		d, worker := both[i%2], fmt.Sprint("w", i)
 		retryBusy(t, func() (any, error) { return d.Register(t.Context(), store.Worker{ID: worker}) })
 		for round := int64(1); ; round++ {
-			work := retryBusy(t, func() ([]ledger.Assignment, error) {
-				return d.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
+			work := retryBusy(t, func() ([]dispatch.Assignment, error) {
+				return d.Claim(t.Context(), dispatch.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
 			})
 			for _, w := range work {
 				mu.Lock()

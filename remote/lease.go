@@ -7,7 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/ledger"
+	"mailroom/dispatch"
 	"mailroom/store"
 )
 
@@ -81,10 +81,10 @@ func (l *Ledger) leaseError(ctx context.Context, err error) error {
 
 // Renew implements engine.Leases. One attempt gets a third of a lease, which leaves time
 // for another one over a new connection.
-func (l *Ledger) Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, error) {
+func (l *Ledger) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error) {
 	worker, err := l.serverID(in.Worker)
 	if err != nil {
-		return ledger.Renewed{}, err
+		return dispatch.Renewed{}, err
 	}
 	ask := api.Renewal{Round: in.Round}
 	of := map[string]mailroom.Claim{}
@@ -97,15 +97,15 @@ func (l *Ledger) Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, 
 	defer cancel()
 	got, err := l.client.RenewWorker(try, worker, ask)
 	if err != nil {
-		return ledger.Renewed{}, l.leaseError(ctx, err)
+		return dispatch.Renewed{}, l.leaseError(ctx, err)
 	}
 	_ = l.onAnswer(nil) // resets the count of failures
-	out := ledger.Renewed{Until: got.LeaseUntil}
+	out := dispatch.Renewed{Until: got.LeaseUntil}
 	for _, id := range got.Lost {
 		out.Lost = append(out.Lost, of[id])
 	}
 	for _, stop := range got.Stop {
-		out.Stops = append(out.Stops, ledger.Stop{Run: of[stop.Claim].Run, Reason: stop.Reason})
+		out.Stops = append(out.Stops, dispatch.Stop{Run: of[stop.Claim].Run, Reason: stop.Reason})
 	}
 	for _, id := range got.Steered {
 		out.Steer = append(out.Steer, of[id].Run)

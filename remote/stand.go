@@ -9,8 +9,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/dispatch"
 	"mailroom/internal/recovery"
-	"mailroom/ledger"
 	"mailroom/store"
 )
 
@@ -28,8 +28,8 @@ func (l *Ledger) Wake() {
 
 // Subscribe implements engine.Leases with one long poll after the other. A round whose
 // answer is lost is repeated under its number: the server returns what it has claimed.
-func (l *Ledger) Subscribe(ctx context.Context, t ledger.Claimer) error {
-	var round ledger.ClaimRequest // the unanswered one; its Slots are 0 if there is none
+func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
+	var round dispatch.ClaimRequest // the unanswered one; its Slots are 0 if there is none
 	defer func() {
 		if round.Slots > 0 {
 			t.Assign(round, nil, nil) // the next renewal releases what it has claimed
@@ -49,7 +49,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t ledger.Claimer) error {
 		switch {
 		case err == nil:
 			done := round
-			round = ledger.ClaimRequest{}
+			round = dispatch.ClaimRequest{}
 			if work := l.assignments(out); len(work) > 0 {
 				t.Assign(done, work, nil)
 			}
@@ -62,7 +62,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t ledger.Claimer) error {
 				continue
 			}
 			done := round
-			round = ledger.ClaimRequest{}
+			round = dispatch.ClaimRequest{}
 			t.Assign(done, nil, err)
 			l.waitForCapacity(ctx) // the engine handles the error first
 		}
@@ -85,7 +85,7 @@ var errNewCapacity = errors.New("the capacity of the worker has changed")
 
 // claim sends one round. It cancels the request when the claimer's capacity has changed
 // such that the round no longer fits.
-func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.ClaimRequest) (api.Claims, error) {
+func (l *Ledger) claim(ctx context.Context, t dispatch.Claimer, round dispatch.ClaimRequest) (api.Claims, error) {
 	worker, err := l.serverID(round.Worker)
 	if err != nil {
 		return api.Claims{}, err
@@ -130,7 +130,7 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.Claim
 // outgrown reports whether a round does not fit the current capacity: another worker,
 // no slots, or an agent that it does not ask for. More slots for an agent are no reason
 // to cancel it.
-func outgrown(round, now ledger.ClaimRequest) bool {
+func outgrown(round, now dispatch.ClaimRequest) bool {
 	if now.Slots == 0 || now.Worker != round.Worker || now.LastAttempt && !round.LastAttempt {
 		return true
 	}
@@ -143,9 +143,9 @@ func outgrown(round, now ledger.ClaimRequest) bool {
 }
 
 // assignments converts the server's answer and records the claims as held.
-func (l *Ledger) assignments(out api.Claims) []ledger.Assignment {
+func (l *Ledger) assignments(out api.Claims) []dispatch.Assignment {
 	_ = l.onAnswer(nil) // resets the count of failures
-	var work []ledger.Assignment
+	var work []dispatch.Assignment
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +157,7 @@ func (l *Ledger) assignments(out api.Claims) []ledger.Assignment {
 		if s := c.State; len(s) > 0 && string(s) != "null" {
 			thread.State = map[string]json.RawMessage{run.Agent: s}
 		}
-		work = append(work, ledger.Assignment{
+		work = append(work, dispatch.Assignment{
 			Claim: claim, Run: run, Thread: thread, Due: run.AvailableAt, At: now,
 			Input: append([]mailroom.Message{}, c.Messages...),
 		})

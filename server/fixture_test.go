@@ -18,6 +18,7 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/dispatch"
 	"mailroom/internal/metrics"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
@@ -235,7 +236,7 @@ func (f *fixture) submit(thread, text string) store.Submitted {
 }
 
 // claim starts the run that is due next, as worker "w".
-func (f *fixture) claim() ledger.Assignment {
+func (f *fixture) claim() dispatch.Assignment {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
@@ -245,7 +246,7 @@ func (f *fixture) claim() ledger.Assignment {
 		}
 	}
 	f.round++
-	work, err := f.ledger.Claim(ctx, ledger.ClaimRequest{
+	work, err := f.ledger.Claim(ctx, dispatch.ClaimRequest{
 		Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{"echo": 1, "codex": 1}, Wait: true,
 	})
 	if err != nil || len(work) != 1 {
@@ -255,7 +256,7 @@ func (f *fixture) claim() ledger.Assignment {
 }
 
 // settleRun settles a claimed run, with a reply unless it is "".
-func (f *fixture) settleRun(w ledger.Assignment, outcome thread.Outcome, reply string) {
+func (f *fixture) settleRun(w dispatch.Assignment, outcome thread.Outcome, reply string) {
 	f.t.Helper()
 	s := thread.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: outcome}
 	if reply != "" {

@@ -11,7 +11,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/ledger"
+	"mailroom/dispatch"
 	"mailroom/store"
 )
 
@@ -20,8 +20,8 @@ type Workers interface {
 	// LeaseTime is how long a lease lasts without renewal.
 	LeaseTime() time.Duration
 	Register(ctx context.Context, w store.Worker) (until time.Time, err error)
-	Claim(ctx context.Context, c ledger.ClaimRequest) ([]ledger.Assignment, error)
-	Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, error)
+	Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch.Assignment, error)
+	Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error)
 	Deregister(ctx context.Context, worker string) error
 }
 
@@ -125,7 +125,7 @@ func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[api.Ren
 	if err != nil {
 		return nil, err
 	}
-	q := ledger.Renewal{Worker: w.ID, Round: in.Body.Round}
+	q := dispatch.Renewal{Worker: w.ID, Round: in.Body.Round}
 	out := api.Renewed{LeaseMS: s.options.Ledger.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{}, Steered: []string{}}
 	if q.Held, out.Lost, err = s.resolveClaims(ctx, in.Body.Held); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/ledger"
+	"mailroom/dispatch"
 	"mailroom/store"
 )
 
@@ -44,7 +44,7 @@ func (s *Server) claim(ctx context.Context, in *claimInput) (*body[api.Claims], 
 	if err != nil {
 		return nil, err
 	}
-	var work []ledger.Assignment
+	var work []dispatch.Assignment
 	if q.max > 0 {
 		if work, err = s.claimRound(ctx, w, q); err != nil {
 			return nil, err
@@ -133,7 +133,7 @@ func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*store.Work
 
 // claimRound runs one round of a worker's claims. If an earlier round of the worker is still
 // waiting, it ends that round first: its caller has gone.
-func (s *Server) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]ledger.Assignment, error) {
+func (s *Server) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]dispatch.Assignment, error) {
 	release, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (s *Server) claimRound(ctx context.Context, w *store.Worker, q claimParams)
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
-	c := ledger.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0, Held: owners}
+	c := dispatch.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0, Held: owners}
 	if c.Agents == nil {
 		c.Agents = map[string]int{}
 		for _, name := range w.Agents {
@@ -175,7 +175,7 @@ func (s *Server) claimRound(ctx context.Context, w *store.Worker, q claimParams)
 // heldFromRound returns the runs that a worker claimed in this round and still holds: a worker that
 // lost the answer repeats the claim with the same number. A round lower than one with held claims
 // is a conflict. owners counts the held runs per thread owner.
-func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) (work []ledger.Assignment, owners map[string]int, err error) {
+func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) (work []dispatch.Assignment, owners map[string]int, err error) {
 	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		work, owners = nil, map[string]int{}
 		held, err := rd.Threads(store.ThreadQuery{Worker: worker})
@@ -199,16 +199,16 @@ func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) 
 		}
 		runs, err := rd.Runs(store.RunQuery{IDs: ids})
 		for _, r := range runs {
-			work = append(work, ledger.Assignment{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
+			work = append(work, dispatch.Assignment{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
 		}
 		return err
 	})
-	slices.SortFunc(work, func(a, b ledger.Assignment) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
+	slices.SortFunc(work, func(a, b dispatch.Assignment) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
 	return work, owners, err
 }
 
 // showClaims adds what an agent needs to start: input, state, checkpoint, tickets and steers.
-func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]api.Claim, error) {
+func (s *Server) showClaims(ctx context.Context, work []dispatch.Assignment) ([]api.Claim, error) {
 	out := []api.Claim{}
 	if len(work) == 0 {
 		return out, nil
@@ -245,7 +245,7 @@ func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]ap
 
 // inputs returns the input messages of the claimed runs. Most assignments carry them; the others
 // are read.
-func (s *Server) inputs(ctx context.Context, work []ledger.Assignment) ([][]mailroom.Message, error) {
+func (s *Server) inputs(ctx context.Context, work []dispatch.Assignment) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(work))
 	var missing []*mailroom.Run
 	for i, w := range work {

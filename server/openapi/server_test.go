@@ -17,6 +17,7 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel/webhook"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
@@ -141,7 +142,7 @@ func (f *fixture) submit(thread, body string) store.Submitted {
 }
 
 // claim starts the next due run, as worker "w".
-func (f *fixture) claim() ledger.Assignment {
+func (f *fixture) claim() dispatch.Assignment {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
@@ -151,7 +152,7 @@ func (f *fixture) claim() ledger.Assignment {
 		}
 	}
 	f.round++
-	work, err := f.ledger.Claim(ctx, ledger.ClaimRequest{
+	work, err := f.ledger.Claim(ctx, dispatch.ClaimRequest{
 		Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true,
 	})
 	if err != nil || len(work) != 1 {
@@ -161,7 +162,7 @@ func (f *fixture) claim() ledger.Assignment {
 }
 
 // settle ends the attempt of a claimed run.
-func (f *fixture) settle(w ledger.Assignment, s thread.Settle) {
+func (f *fixture) settle(w dispatch.Assignment, s thread.Settle) {
 	f.t.Helper()
 	s.Claim, s.Number = w.Claim, w.Run.Step+1
 	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {

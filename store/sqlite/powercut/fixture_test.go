@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
@@ -110,7 +111,7 @@ func (o *fixture) round(ctx context.Context, threadID, worker string, round int6
 	} else if err != nil {
 		return err
 	}
-	work, err := o.ledger.Claim(ctx, ledger.ClaimRequest{Worker: worker, Round: round, Slots: 2, LastAttempt: true, Agents: map[string]int{"echo": 2}})
+	work, err := o.ledger.Claim(ctx, dispatch.ClaimRequest{Worker: worker, Round: round, Slots: 2, LastAttempt: true, Agents: map[string]int{"echo": 2}})
 	if err != nil {
 		return err
 	}
