@@ -57,7 +57,7 @@ func newSlots(o Options, b *bus.Bus) *slots {
 
 var _ dispatch.Claimer = (*slots)(nil)
 
-// Capacity implements [ledger.Claimer].
+// Capacity implements [dispatch.Claimer].
 func (s *slots) Capacity() dispatch.ClaimRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *slots) Capacity() dispatch.ClaimRequest {
 	return c
 }
 
-// Assign implements [ledger.Claimer]. After an error the slots claim nothing until allow is called.
+// Assign implements [dispatch.Claimer]. After an error the slots claim nothing until allow is called.
 func (s *slots) Assign(asked dispatch.ClaimRequest, work []dispatch.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,9 @@ package ledger
 
 import (
 	"context"
-	"mailroom/dispatch"
 	"time"
+
+	"mailroom/dispatch"
 )
 
 // Subscribe serves t at the end of every batch, including what that batch made due, until ctx ends.

@@ -17,6 +17,7 @@ var floors = map[string]int{
 	"store":               -3, // the seam and its rows
 	"internal/thread":     -2, // the state machine of a thread
 	"project":             -1, // reservations and notifications
+	"dispatch":            0,  // the hand-over of runs to workers
 	"ledger":              1,
 	"bus":                 1,
 	"store/memory":        1,
