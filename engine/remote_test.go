@@ -226,14 +226,16 @@ func TestStopsAndSteersReachARemoteEngine(t *testing.T) {
 		h.start(engine.Options{Renew: 2 * time.Second, Agents: map[string]engine.Agent{"a": {Agent: mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 			for {
 				messages, err := s.Steered(ctx)
+				if ctx.Err() != nil { // the stop may come during the call
+					heard = time.Now()
+					return context.Cause(ctx)
+				}
 				h.expect(err)
 				for _, m := range messages {
 					steered = append(steered, m.Text)
 				}
 				select {
 				case <-ctx.Done():
-					heard = time.Now()
-					return context.Cause(ctx)
 				case <-time.After(100 * time.Millisecond):
 				}
 			}
