@@ -6,7 +6,7 @@
 // room deliver to the room's one delivery thread, which keeps replies in order. The adapter
 // submits an event before it acknowledges it to the platform. A sent message is an effect of the
 // delivery's run, with an idempotency key. Whether a message can arrive twice after a crash
-// depends on what the platform makes of that key: see [Capabilities].ResendBehavior.
+// depends on what the platform makes of that key: see [Platform].Find and [Capabilities].DedupWindow.
 package chat
 
 import (
@@ -101,9 +101,6 @@ type Capabilities struct {
 	// SendDisabled is the reason why the channel sends nothing, "" if it sends. Replies then
 	// remain in the log of the delivery thread.
 	SendDisabled string
-	// ResendBehavior describes, for docs and logs, what the platform does with a message that is
-	// sent again with its key after a crash: "recognised for some minutes", "sent twice".
-	ResendBehavior string
 	// RefusalGrace is how long a refused message is retried before it becomes a dead letter,
 	// unless the error is ErrGone. 0 means no retry, for a platform with documented refusals.
 	RefusalGrace time.Duration

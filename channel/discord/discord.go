@@ -183,13 +183,19 @@ func (o Options) Dialer() chat.Dialer {
 	}
 }
 
-func (c *connection) capabilities() chat.Capabilities {
+// capabilities are those of every connection.
+func capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, BotID: c.bot.ID, BotName: c.bot.Username,
-		MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",
-		RoomInterval: c.options.RoomInterval, EditInterval: c.options.EditInterval,
-		ResendBehavior: "exactly once for some minutes after a send; later, after a crash a message can arrive twice, and is then marked", DedupWindow: nonceTTL,
+		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",
+		DedupWindow: nonceTTL,
 	}
+}
+
+func (c *connection) capabilities() chat.Capabilities {
+	t := capabilities()
+	t.BotID, t.BotName = c.bot.ID, c.bot.Username
+	t.RoomInterval, t.EditInterval = c.options.RoomInterval, c.options.EditInterval
+	return t
 }
 
 // Close implements [chat.Platform]. The session stays open at Discord, so that it can be

@@ -13,7 +13,10 @@ import (
 
 // NewKind returns the platform Discord.
 func NewKind() kind.Kind {
-	return kind.Kind{Name: Kind, Chat: true, OwnToken: true, New: func() kind.Settings { return newSettings() }}
+	return kind.Kind{
+		Name: Kind, Chat: true, OwnToken: true, New: func() kind.Settings { return newSettings() },
+		Connection: "gateway and HTTP API", AfterCrash: "once within two minutes; later it may appear twice, and is marked", Capabilities: capabilities(),
+	}
 }
 
 // Settings are those of one bot.
@@ -44,7 +47,7 @@ func aboutURL(p *string) setting.Value {
 }
 
 // Check implements [kind.Settings].
-func (s *Settings) Check() error { return s.Token.CheckToken() }
+func (s *Settings) Check() error { return nil }
 
 // Connect implements [kind.Settings].
 func (s *Settings) Connect(o chat.Options) channel.Connect {

@@ -237,14 +237,17 @@ func (discardHost) ReportError(error)               {}
 func (discardHost) ReportProgress(channel.Progress) {}
 func (discardHost) Log() *slog.Logger               { return slog.New(slog.DiscardHandler) }
 
+// capabilities are those of every connection.
+func capabilities() chat.Capabilities {
+	return chat.Capabilities{Platform: Kind, Units: func(s string) int { return len(s) }, SingleLine: true, CommandPrefix: "!"}
+}
+
 // capabilities returns the capabilities of the connection in its current state.
 func (c *connection) capabilities() chat.Capabilities {
+	t := capabilities()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return chat.Capabilities{
-		Platform: Kind, BotID: fold(c.options.Nick, c.server.caseMapping), BotName: c.self.nick,
-		MaxUnits: c.maxText(c.server.longestTarget()), Units: func(s string) int { return len(s) },
-		SingleLine: true, RoomInterval: c.options.Gap, CommandPrefix: "!",
-		ResendBehavior: "at least once: a line may arrive twice after a crash; messages sent while the bot is away are lost",
-	}
+	t.BotID, t.BotName = fold(c.options.Nick, c.server.caseMapping), c.self.nick
+	t.MaxUnits, t.RoomInterval = c.maxText(c.server.longestTarget()), c.options.Gap
+	return t
 }

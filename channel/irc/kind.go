@@ -14,7 +14,10 @@ import (
 
 // NewKind returns the platform IRC.
 func NewKind() kind.Kind {
-	return kind.Kind{Name: Kind, Chat: true, New: func() kind.Settings { return newSettings() }}
+	return kind.Kind{
+		Name: Kind, Chat: true, New: func() kind.Settings { return newSettings() },
+		Connection: "any network, with TLS and SASL", AfterCrash: "one line may appear twice, and is marked", Capabilities: capabilities(),
+	}
 }
 
 // Settings are those of one network and the bot's identity there.
@@ -46,10 +49,12 @@ func (s *Settings) secrets() (out Secrets, err error) {
 // Keys implements [kind.Settings].
 func (s *Settings) Keys() []setting.Setting {
 	o := &s.Options
-	return append(kind.Token(&s.Token),
-		setting.New("server", "Server, HOST or HOST:PORT; the default port is 6697 with TLS and 6667 without.", setting.Text(&o.Server)),
+	return append(kind.OptionalToken(&s.Token),
+		setting.New("server", "Server, HOST or HOST:PORT; the default port is 6697 with TLS and 6667 without.", setting.Text(&o.Server)).
+			Require(`missing server; set one such as server = "irc.example.org"`),
 		setting.New("tls", "Use TLS. Without TLS, a password is only sent to localhost.", setting.Not(&o.Plain)),
-		setting.New("nick", "Nick of the bot; if it is taken, the bot uses a similar one.", setting.Text(&o.Nick)),
+		setting.New("nick", "Nick of the bot; if it is taken, the bot uses a similar one.", setting.Text(&o.Nick)).
+			Require(`missing nick; set one such as nick = "mybot"`),
 		setting.New("real_name", "Real name of the bot; empty is the nick.", setting.Text(&o.Name)),
 		setting.New("account", "SASL account of the bot, with the token as its password; without an account the token is the server password.", setting.Text(&o.Account)),
 		setting.New("join", "Channels to join, each optionally followed by a space and its key.", setting.List(&o.Join)),
@@ -61,10 +66,6 @@ func (s *Settings) Keys() []setting.Setting {
 // Check implements [kind.Settings].
 func (s *Settings) Check() error {
 	switch {
-	case s.Options.Server == "":
-		return errors.New(`missing server; set one such as server = "irc.example.org"`)
-	case s.Options.Nick == "":
-		return errors.New(`missing nick; set one such as nick = "mybot"`)
 	case s.Token.Ambiguous():
 		return errors.New("token_env and token_file are both set; use one")
 	case s.Options.Account != "" && !s.Token.IsSet():

@@ -20,6 +20,11 @@ type Kind struct {
 	OwnToken bool
 	// New returns the settings of a new channel, with their defaults.
 	New func() Settings
+
+	// For the manual. A connection may have more capabilities, which depend on its settings.
+	Connection   string // how the server connects
+	AfterCrash   string // what becomes of a reply that was sent before a crash
+	Capabilities chat.Capabilities
 }
 
 // Settings are the settings of one channel, beside those that every channel has.
@@ -27,7 +32,8 @@ type Settings interface {
 	// Keys returns the keys of the channel's table, bound to the settings. Those of the token are
 	// first.
 	Keys() []setting.Setting
-	// Check returns an error that says which setting is missing, or which do not fit together.
+	// Check returns an error that says which settings do not fit together. All required ones are
+	// set.
 	Check() error
 	// Connect returns how to connect the channel. It reads secrets for each connection, so that a
 	// corrected one takes effect. A kind that is no chat uses only the agent and the command of o.
@@ -39,7 +45,12 @@ type Settings interface {
 	ReconnectPolicy() channel.ReconnectPolicy
 }
 
-// Token returns the keys of a channel's token.
+// Token returns the keys of a channel's token, which must be set.
 func Token(s *setting.Secret) []setting.Setting {
-	return s.Settings("token", "the token or the password")
+	return s.Settings("token", tokenDoc, `missing token; set either token_env or token_file (the configuration never contains the token itself)`)
 }
+
+// OptionalToken returns the keys of a token that need not be set.
+func OptionalToken(s *setting.Secret) []setting.Setting { return s.Settings("token", tokenDoc, "") }
+
+const tokenDoc = "the token or the password"

@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,10 @@ import (
 
 // NewKind returns the platform Matrix.
 func NewKind() kind.Kind {
-	return kind.Kind{Name: Kind, Chat: true, OwnToken: true, New: func() kind.Settings { return newSettings() }}
+	return kind.Kind{
+		Name: Kind, Chat: true, OwnToken: true, New: func() kind.Settings { return newSettings() },
+		Connection: "any homeserver, rooms without encryption", AfterCrash: "once", Capabilities: capabilities(),
+	}
 }
 
 // Settings are those of one account.
@@ -33,7 +35,8 @@ func newSettings() *Settings {
 func (s *Settings) Keys() []setting.Setting {
 	o := &s.Options
 	return append(kind.Token(&s.Token),
-		setting.New("homeserver", "Address of the homeserver of the bot's account.", setting.BaseURL(&o.Homeserver)),
+		setting.New("homeserver", "Address of the homeserver of the bot's account.", setting.BaseURL(&o.Homeserver)).
+			Require(`missing homeserver; set one such as homeserver = "https://matrix.example.org"`),
 		setting.New("poll", "How long the homeserver may hold a sync request open. Without an answer in this time plus 15s the connection counts as broken.", setting.Duration(&o.Poll, time.Second, 50*time.Second)),
 		setting.New("gap", "Minimum time between two messages to a room.", setting.Duration(&o.Gap, 10*time.Millisecond, time.Minute)),
 		setting.New("edit_gap", "Minimum time between two edits of a preview.", setting.Duration(&o.EditGap, 10*time.Millisecond, 10*time.Minute)),
@@ -41,15 +44,7 @@ func (s *Settings) Keys() []setting.Setting {
 }
 
 // Check implements [kind.Settings].
-func (s *Settings) Check() error {
-	if s.Options.Homeserver == "" {
-		return errors.New(`missing homeserver; set one such as homeserver = "https://matrix.example.org"`)
-	}
-	if _, err := CheckHomeserver(s.Options.Homeserver); err != nil {
-		return fmt.Errorf("homeserver: %w", err)
-	}
-	return s.Token.CheckToken()
-}
+func (s *Settings) Check() error { return nil }
 
 // Connect implements [kind.Settings].
 func (s *Settings) Connect(o chat.Options) channel.Connect { return chat.Connect(o, s.Options.Dial) }

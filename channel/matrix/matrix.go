@@ -149,13 +149,16 @@ type connection struct {
 	threadOrder []string               // the keys of threads, oldest first
 }
 
+// capabilities are those of every connection.
+func capabilities() chat.Capabilities {
+	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: jsonBytes, Edits: true, Typing: true, CommandPrefix: "!"}
+}
+
 func (c *connection) capabilities() chat.Capabilities {
-	return chat.Capabilities{
-		Platform: Kind, BotID: c.bot.ID, BotName: c.bot.Name, CommandPrefix: "!",
-		MaxUnits: MaxMessage, Units: jsonBytes, Edits: true, Typing: true,
-		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
-		ResendBehavior: "once: the room's history contains its key",
-	}
+	t := capabilities()
+	t.BotID, t.BotName = c.bot.ID, c.bot.Name
+	t.RoomInterval, t.EditInterval = c.options.Gap, c.options.EditGap
+	return t
 }
 
 // Maintain implements [chat.Platform]. The adapter needs no maintenance.

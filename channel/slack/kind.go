@@ -2,7 +2,6 @@ package slack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,10 @@ import (
 
 // NewKind returns the platform Slack.
 func NewKind() kind.Kind {
-	return kind.Kind{Name: Kind, Chat: true, OwnToken: true, New: func() kind.Settings { return newSettings() }}
+	return kind.Kind{
+		Name: Kind, Chat: true, OwnToken: true, New: func() kind.Settings { return newSettings() },
+		Connection: "Socket Mode", AfterCrash: "once, where the bot may read the history", Capabilities: capabilities(),
+	}
 }
 
 // Settings are those of one app in one workspace.
@@ -35,7 +37,8 @@ func newSettings() *Settings {
 // Keys implements [kind.Settings].
 func (s *Settings) Keys() []setting.Setting {
 	o := &s.Options
-	return slices.Concat(kind.Token(&s.Token), s.AppToken.Settings("app_token", "the app-level token, with connections:write"), []setting.Setting{
+	const missing = "missing app-level token; set either app_token_env or app_token_file"
+	return slices.Concat(kind.Token(&s.Token), s.AppToken.Settings("app_token", "the app-level token, with connections:write", missing), []setting.Setting{
 		setting.New("threads", "Reply to a message in a channel in its own thread; false replies in the channel, as one conversation.", setting.Not(&o.Flat)),
 		setting.New("api", "Base URL of the Web API.", setting.BaseURL(&o.API)),
 		setting.New("fresh", "Time without an answer after which the socket counts as broken; it is pinged three times in this time.", setting.Duration(&o.IdleTimeout, 300*time.Millisecond, 10*time.Minute)),
@@ -43,15 +46,7 @@ func (s *Settings) Keys() []setting.Setting {
 }
 
 // Check implements [kind.Settings].
-func (s *Settings) Check() error {
-	if err := s.Token.CheckToken(); err != nil {
-		return err
-	}
-	if !s.AppToken.IsSet() || s.AppToken.Ambiguous() {
-		return errors.New(`missing app-level token; set either app_token_env or app_token_file`)
-	}
-	return nil
-}
+func (s *Settings) Check() error { return nil }
 
 // Connect implements [kind.Settings].
 func (s *Settings) Connect(o chat.Options) channel.Connect { return chat.Connect(o, s.Options.Dial) }

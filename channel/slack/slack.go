@@ -238,13 +238,16 @@ type connection struct {
 	socket *socket // the socket in use; a renewal replaces it
 }
 
+// capabilities are those of every connection.
+func capabilities() chat.Capabilities {
+	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: escapedUnits, Edits: true, Buttons: true, CommandPrefix: "!"}
+}
+
 func (c *connection) capabilities() chat.Capabilities {
-	return chat.Capabilities{
-		Platform: Kind, BotID: c.bot.identity(), BotName: c.bot.Name,
-		MaxUnits: MaxMessage, Units: escapedUnits, Edits: true, Buttons: true, CommandPrefix: "!",
-		RoomInterval: c.options.RoomInterval, EditInterval: c.options.EditInterval,
-		ResendBehavior: "exactly once; after a crash a message is found by the key in its metadata",
-	}
+	t := capabilities()
+	t.BotID, t.BotName = c.bot.identity(), c.bot.Name
+	t.RoomInterval, t.EditInterval = c.options.RoomInterval, c.options.EditInterval
+	return t
 }
 
 // Maintain implements [chat.Platform]. It pings the socket. When a socket fails, it returns

@@ -13,7 +13,10 @@ import (
 
 // NewKind returns the platform Telegram.
 func NewKind() kind.Kind {
-	return kind.Kind{Name: Kind, Chat: true, OwnToken: true, New: func() kind.Settings { return newSettings() }}
+	return kind.Kind{
+		Name: Kind, Chat: true, OwnToken: true, New: func() kind.Settings { return newSettings() },
+		Connection: "Bot API, long polling", AfterCrash: "it may appear twice, and is marked", Capabilities: capabilities(),
+	}
 }
 
 // Settings are those of one bot.
@@ -41,7 +44,7 @@ func (s *Settings) Keys() []setting.Setting {
 }
 
 // Check implements [kind.Settings].
-func (s *Settings) Check() error { return s.Token.CheckToken() }
+func (s *Settings) Check() error { return nil }
 
 // Connect implements [kind.Settings].
 func (s *Settings) Connect(o chat.Options) channel.Connect { return chat.Connect(o, s.Options.Dial) }

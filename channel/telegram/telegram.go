@@ -177,13 +177,19 @@ type connection struct {
 	lastFlood floodLimit        // the last chat that hit a flood limit
 }
 
-func (c *connection) capabilities() chat.Capabilities {
+// capabilities are those of every connection.
+func capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, BotID: strconv.FormatInt(c.bot.ID, 10), BotName: c.bot.Username,
-		MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true,
-		RoomInterval: c.options.RoomInterval, EditInterval: c.options.EditInterval, BotInterval: globalGap, GroupPerMinute: groupPerMinute,
-		ResendBehavior: "at least once; after a crash a message can arrive twice, and is then marked",
+		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true,
+		BotInterval: globalGap, GroupPerMinute: groupPerMinute,
 	}
+}
+
+func (c *connection) capabilities() chat.Capabilities {
+	t := capabilities()
+	t.BotID, t.BotName = strconv.FormatInt(c.bot.ID, 10), c.bot.Username
+	t.RoomInterval, t.EditInterval = c.options.RoomInterval, c.options.EditInterval
+	return t
 }
 
 // Maintain implements [chat.Platform]. It sets the command menu once.

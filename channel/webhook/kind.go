@@ -16,7 +16,10 @@ import (
 
 // NewKind returns the platform of programs that send and receive webhooks.
 func NewKind() kind.Kind {
-	return kind.Kind{Name: Kind, Chat: true, New: func() kind.Settings { return newSettings() }}
+	return kind.Kind{
+		Name: Kind, Chat: true, New: func() kind.Settings { return newSettings() },
+		Connection: "signed requests in both directions", AfterCrash: "once for a receiver that deduplicates by id", Capabilities: capabilities(),
+	}
 }
 
 // Settings are those of one program.
@@ -79,9 +82,6 @@ func (s *Settings) allowed() setting.Value {
 
 // Check implements [kind.Settings].
 func (s *Settings) Check() error {
-	if err := s.Token.CheckToken(); err != nil {
-		return err
-	}
 	err := s.Options.Check()
 	if errors.Is(err, netguard.ErrRefused) {
 		return fmt.Errorf("%w; to allow it, add it to allow", err)

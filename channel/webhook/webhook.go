@@ -141,13 +141,18 @@ type outcome struct {
 	err    error
 }
 
-func (c *connection) capabilities() chat.Capabilities {
-	t := chat.Capabilities{
+// capabilities are those of every connection.
+func capabilities() chat.Capabilities {
+	return chat.Capabilities{
 		Platform: Kind, BotID: Kind, MaxUnits: mailroom.MaxText, Units: func(text string) int { return len(text) },
-		Edits: c.options.Edits, Buttons: true, RoomInterval: c.options.Gap, EditInterval: cmp.Or(c.options.EditGap, time.Second),
-		ResendBehavior: "sent again with the same webhook-id, so that the receiver can deduplicate it",
-		DedupWindow:    math.MaxInt64, RefusalGrace: cmp.Or(c.options.RetryRefusedFor, defaultRetryRefusedFor),
+		Buttons: true, DedupWindow: math.MaxInt64,
 	}
+}
+
+func (c *connection) capabilities() chat.Capabilities {
+	t := capabilities()
+	t.Edits, t.RoomInterval, t.EditInterval = c.options.Edits, c.options.Gap, cmp.Or(c.options.EditGap, time.Second)
+	t.RefusalGrace = cmp.Or(c.options.RetryRefusedFor, defaultRetryRefusedFor)
 	if c.address == nil {
 		t.SendDisabled = "the channel has no url"
 	}

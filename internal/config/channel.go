@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -129,7 +128,8 @@ func (c *Channel) Secrets() (all []*setting.Secret) {
 func (c *Channel) settings() []setting.Setting {
 	all := []setting.Setting{
 		setting.New("kind", "poll polls a workspace of an agent platform; the other kinds are chat platforms with access settings.", setting.OneOf(&c.Kind.Name, c.Kind.Name)),
-		setting.New("agent", "Agent that handles the messages.", setting.AgentName(&c.Agent)),
+		setting.New("agent", "Agent that handles the messages.", setting.AgentName(&c.Agent)).
+			Require(`missing agent; set one such as agent = "codex"`),
 	}
 	all = append(all, c.Settings.Keys()...)
 	if c.Kind.Chat {
@@ -138,10 +138,10 @@ func (c *Channel) settings() []setting.Setting {
 	return append(all, c.ReconnectSettings.settings()...)
 }
 
-// check returns an error that says which required setting is missing.
+// check returns an error that says which setting is missing, or which do not fit together.
 func (c *Channel) check() error {
-	if c.Agent == "" {
-		return errors.New(`missing agent; set one such as agent = "codex"`)
+	if err := setting.CheckRequired(c.settings()); err != nil {
+		return err
 	}
 	return c.Settings.Check()
 }

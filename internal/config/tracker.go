@@ -40,8 +40,10 @@ func newTracker() *Tracker {
 
 func (t *Tracker) settings() []setting.Setting {
 	return []setting.Setting{
-		setting.New("folder", "Folder of the project with the tracker, or its .beads.", setting.Text(&t.Folder)),
-		setting.New("agent", "Default agent of the issues.", setting.AgentName(&t.Agent)),
+		setting.New("folder", "Folder of the project with the tracker, or its .beads.", setting.Text(&t.Folder)).
+			Require(`missing folder of the project; set one such as folder = "/home/ann/roof"`),
+		setting.New("agent", "Default agent of the issues.", setting.AgentName(&t.Agent)).
+			Require(`missing agent; set one such as agent = "codex"`),
 		setting.New("agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", setting.Each(&t.Agents, "an agent name", setting.ValidName)),
 		setting.New("labels", "Labels that an issue must have, all of them.", setting.List(&t.Labels)),
 		setting.New("types", "Types of issues to process; empty is all types.", setting.List(&t.Types)),
@@ -82,11 +84,10 @@ func (r *reader) tracker(v any) {
 	if len(r.problems) > before {
 		return
 	}
+	err := setting.CheckRequired(t.settings())
 	switch {
-	case t.Folder == "":
-		r.report("tracker", `missing folder of the project; set one such as folder = "/home/ann/roof"`)
-	case t.Agent == "":
-		r.report("tracker", `missing agent; set one such as agent = "codex"`)
+	case err != nil:
+		r.report("tracker", err.Error())
 	case r.config.Channels[TrackerChannel] != nil:
 		r.report("channels."+TrackerChannel, "name is reserved for the tracker; choose another name")
 	default:

@@ -1,7 +1,6 @@
 package setting
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -20,11 +19,12 @@ type Secret struct {
 // Hold makes Get return text. [Secret].File will contain it once it is written.
 func (s *Secret) Hold(text string) { s.value, s.held = text, true }
 
-// Settings returns the keys NAME_env and NAME_file.
-func (s *Secret) Settings(name, what string) []Setting {
+// Settings returns the keys NAME_env and NAME_file. missing is the error unless exactly one is
+// set; "" makes them optional.
+func (s *Secret) Settings(name, what, missing string) []Setting {
 	return []Setting{
-		{name + "_env", "Environment variable of the server that holds " + what + ".", Text(&s.Env), s},
-		{name + "_file", "File that holds it instead, readable only by its owner.", Text(&s.File), s},
+		{name + "_env", "Environment variable of the server that holds " + what + ".", Text(&s.Env), s, missing},
+		{name + "_file", "File that holds it instead, readable only by its owner.", Text(&s.File), s, missing},
 	}
 }
 
@@ -33,14 +33,6 @@ func (s *Secret) IsSet() bool { return s.Env != "" || s.File != "" }
 
 // Ambiguous reports whether the secret has two sources.
 func (s *Secret) Ambiguous() bool { return s.Env != "" && s.File != "" }
-
-// CheckToken returns an error unless the secret, the token of a channel, has exactly one source.
-func (s *Secret) CheckToken() error {
-	if !s.IsSet() || s.Ambiguous() {
-		return errors.New(`missing token; set either token_env or token_file (the configuration never contains the token itself)`)
-	}
-	return nil
-}
 
 // Read reads the secret from the environment, and returns a warning if its file is readable
 // by other users.

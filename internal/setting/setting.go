@@ -3,6 +3,7 @@
 package setting
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -18,10 +19,30 @@ type Setting struct {
 	Doc    string
 	Value  Value
 	Secret *Secret // that the key names the source of, or nil
+	// Missing is the error if the setting is not set. "" makes it optional.
+	Missing string
 }
 
 // New returns a setting that is bound to v.
 func New(key, doc string, v Value) Setting { return Setting{Key: key, Doc: doc, Value: v} }
+
+// Require returns the setting as a required one. missing is the error if it is not set.
+func (s Setting) Require(missing string) Setting {
+	s.Missing = missing
+	return s
+}
+
+// CheckRequired returns an error unless all required settings are set.
+func CheckRequired(settings []Setting) error {
+	for _, s := range settings {
+		switch {
+		case s.Missing == "":
+		case s.Secret != nil && (!s.Secret.IsSet() || s.Secret.Ambiguous()), s.Secret == nil && s.Value.Get() == "":
+			return errors.New(s.Missing)
+		}
+	}
+	return nil
+}
 
 // Value gives access to a typed setting. Set stores a decoded TOML value; its error shows
 // the value and the allowed values. Get returns a value that can be encoded as JSON and

@@ -88,7 +88,6 @@ type CallArgs struct {
 func New(t *testing.T) *Platform {
 	p := &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, Capabilities: chat.Capabilities{
 		Platform: "test", BotID: BotID, BotName: BotName, MaxUnits: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Typing: true,
-		ResendBehavior: "found in the history",
 	}}
 	p.state = platformtest.NewState(&p.mu, func() string { return fmt.Sprintf("%+v", p.Sent()) })
 	return p
