@@ -1,7 +1,6 @@
 package discord_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -129,11 +128,7 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 		Edit:   func(person, place, id, text string) { who[person].Edits(at(place), id, text) },
 		Delete: func(person, place, id string) { who[person].Deletes(at(place), id) },
 		Press: func(person, place, id, data string) func() []string {
-			press := who[person].PressesData(at(place), id, data)
-			return func() []string {
-				text, times := press.Answer(dc)
-				return slices.Repeat([]string{text}, times)
-			}
+			return who[person].PressesData(at(place), id, data).Answers
 		},
 	}
 	return people, at

@@ -51,7 +51,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := thread.Replies()[0]
-	if m.ID != id || m.Text != "**Run** `rm`, @everyone <@1>?" || len(m.Buttons) != 2 || m.ReplyTo != asked || m.Flags != 4 || len(m.Nonce) != 24 {
+	if m.ID != id || m.Text != "**Run** `rm`, @everyone <@1>?" || len(m.Buttons) != 2 || m.ReplyTo != asked || m.Details.Flags != 4 || len(m.Details.Nonce) != 24 {
 		t.Errorf("sent %+v with id %s", m, id)
 	}
 	if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "Approved, @here."}); err != nil {

@@ -237,7 +237,7 @@ func TestFailedHistoryIsRetried(t *testing.T) {
 		discordtest.Fault{Lose: true},
 		discordtest.Fault{Raw: "[{]"},
 	)
-	hidden.Remove()
+	hidden.Destroy()
 	fx.start()
 	waitFor(t, "the missed message", func() bool { return fx.texts() == "one, two" })
 	if n := len(dc.Calls(discordtest.History)); n != 5 && n != 6 {

@@ -30,7 +30,7 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 	ann.Sends(dev, mention+" !approve", slacktest.MessageOptions{Thread: two})
 	replied := func(thread, text string) bool {
 		for _, m := range dev.Replies() {
-			if m.Thread == thread && strings.Contains(m.PlainText, text) {
+			if m.Thread == thread && strings.Contains(m.Text, text) {
 				return true
 			}
 		}

@@ -95,9 +95,9 @@ func people(sl *slacktest.Platform) channeltest.People {
 		},
 		Shown: func(place string) (shown []channeltest.Shown) {
 			for _, m := range at(place).Replies() {
-				s := channeltest.Shown{ID: at(place).ID + ":" + m.TS, Text: m.PlainText}
+				s := channeltest.Shown{ID: at(place).ID + ":" + m.ID, Text: m.Text}
 				for _, b := range m.Buttons {
-					s.Buttons = append(s.Buttons, chat.Button{Label: b.Label, Data: b.Value})
+					s.Buttons = append(s.Buttons, chat.Button{Label: b.Label, Data: b.Data})
 				}
 				shown = append(shown, s)
 			}

@@ -48,13 +48,13 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := dev.Replies()[0]
-	if m.Text != "*Run* `rm &lt;x&gt;` &amp; go?" || m.Section != m.Text || m.Thread != root || len(m.Buttons) != 2 || id != dev.ID+":"+m.TS {
+	if m.Source != "*Run* `rm &lt;x&gt;` &amp; go?" || m.Details.Section != m.Source || m.Thread != root || len(m.Buttons) != 2 || id != dev.ID+":"+m.ID {
 		t.Errorf("sent %+v with id %s", m, id)
 	}
 	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "Approved."}); err != nil {
 		t.Fatal(err)
 	}
-	if m := dev.Replies()[0]; m.PlainText != "Approved." || len(m.Buttons) != 0 || m.Section != "" {
+	if m := dev.Replies()[0]; m.Text != "Approved." || len(m.Buttons) != 0 || m.Details.Section != "" {
 		t.Errorf("after the edit: %+v", m)
 	}
 	for _, c := range sl.Calls("chat.postMessage") {
@@ -62,7 +62,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 			t.Errorf("parameters %v", c.Params)
 		}
 	}
-	dev.Remove(m.TS)
+	dev.Remove(m.ID)
 	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of a missing message: %v", err)
 	}

@@ -38,17 +38,17 @@ func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
 				q = m
 			}
 		}
-		return q.ID != 0
+		return q.ID != ""
 	})
 	elsewhere := ann.PressesInaccessibleData(other, q.Buttons[0].Data) // the same data in another chat
-	tg.WaitFor(t, "the answer to the press elsewhere", func() bool { _, n := elsewhere.Answer(tg); return n > 0 })
-	if answer, _ := elsewhere.Answer(tg); !strings.Contains(answer, "matches no question") {
+	tg.WaitFor(t, "the answer to the press elsewhere", func() bool { return len(elsewhere.Answers()) > 0 })
+	if answer := elsewhere.Answers()[0]; !strings.Contains(answer, "matches no question") {
 		t.Errorf("a press in another chat was answered %q", answer)
 	}
 	press := ann.PressesInaccessible(forum, q.ID, q.Buttons[0].Label)
 	tg.WaitFor(t, "the reply of the agent", func() bool { return strings.Contains(strings.Join(forum.Texts(), "\n"), "Decision: approve.") })
-	tg.WaitFor(t, "the answer to the press", func() bool { _, n := press.Answer(tg); return n > 0 })
-	if answer, _ := press.Answer(tg); !strings.HasPrefix(answer, "Approved by ") {
+	tg.WaitFor(t, "the answer to the press", func() bool { return len(press.Answers()) > 0 })
+	if answer := press.Answers()[0]; !strings.HasPrefix(answer, "Approved by ") {
 		t.Errorf("the press was answered %q", answer)
 	}
 }

@@ -2,7 +2,6 @@ package telegram_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +81,7 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 		}
 		return who[place].Private()
 	}
-	id := func(c *telegramtest.Chat, n int64) string { return fmt.Sprintf("%d:%d", c.ID, n) }
+	id := func(c *telegramtest.Chat, n string) string { return fmt.Sprintf("%d:%s", c.ID, n) }
 	people = channeltest.People{
 		ID:   func(person string) string { return fmt.Sprint(who[person].ID) },
 		Room: func(place string) chat.Room { return room(at(place)) },
@@ -108,11 +107,7 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 		},
 		Edit: func(person, place, id, text string) { who[person].Edits(at(place), messageNumber(id), text) },
 		Press: func(person, place, id, data string) func() []string {
-			press := who[person].PressesData(at(place), messageNumber(id), data)
-			return func() []string {
-				text, times := press.Answer(tg)
-				return slices.Repeat([]string{text}, times)
-			}
+			return who[person].PressesData(at(place), messageNumber(id), data).Answers
 		},
 	}
 	return people, at

@@ -210,13 +210,6 @@ func (p *Platform) ButtonAcks() []ButtonAck {
 	return slices.Clone(p.acks)
 }
 
-// ReceivedCount returns the number of acknowledged events.
-func (p *Platform) ReceivedCount() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.received
-}
-
 // DialCount returns the number of connection attempts.
 func (p *Platform) DialCount() int {
 	p.mu.Lock()

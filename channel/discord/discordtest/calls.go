@@ -5,12 +5,14 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"mailroom/channel/platformtest"
 )
 
 // send carries out the call that sends a message. mu must be held.
 func (p *Platform) send(a *request) (any, *apiError) {
-	m := &Message{Bot: true, At: time.Now(), sender: "the bot"}
-	if apiErr := m.parse(a.params); apiErr != nil {
+	m := &Message{From: "the bot", Bot: true, At: time.Now()}
+	if apiErr := parse(m, a.params); apiErr != nil {
 		return nil, apiErr
 	}
 	nonce, _ := a.params["nonce"].(string)
@@ -18,33 +20,33 @@ func (p *Platform) send(a *request) (any, *apiError) {
 		return nil, newAPIError(400, 50035, "Invalid Form Body")
 	}
 	if before := p.nonces[nonce]; before != nil && nonce != "" && a.params["enforce_nonce"] == true {
-		return before.body, nil
+		return before.Details.body, nil
 	}
 	if of, ok := a.params["message_reference"].(map[string]any); ok {
 		id, _ := of["message_id"].(string)
 		switch {
-		case a.channel.find(id) != nil:
+		case a.channel.Find(id) != nil:
 			m.ReplyTo = id
 		case of["fail_if_not_exists"] != false:
 			return nil, newAPIError(400, 50035, "Invalid Form Body")
 		}
 	}
-	m.ID, m.Nonce = p.nextID(), nonce
+	m.ID, m.Details.Nonce = p.nextID(), nonce
 	if flags, ok := a.params["flags"].(float64); ok {
-		m.Flags = int(flags)
+		m.Details.Flags = int(flags)
 	}
 	p.recordPing(a.params, m.Text)
-	m.buildBody(a.channel)
+	buildBody(m, a.channel)
 	p.nonces[nonce] = m
 	a.channel.add(m)
-	body := maps.Clone(m.body)
+	body := maps.Clone(m.Details.body)
 	body["nonce"] = nonce
 	return body, nil
 }
 
 // edit carries out the call that edits a message. mu must be held.
 func (p *Platform) edit(a *request) (any, *apiError) {
-	m := a.channel.find(a.path[3])
+	m := a.channel.Find(a.path[3])
 	switch {
 	case m == nil:
 		return nil, newAPIError(404, 10008, "Unknown Message")
@@ -55,16 +57,16 @@ func (p *Platform) edit(a *request) (any, *apiError) {
 	if _, ok := a.params["components"]; ok {
 		edited.Buttons = nil
 	}
-	if apiErr := edited.parse(a.params); apiErr != nil {
+	if apiErr := parse(&edited, a.params); apiErr != nil {
 		return nil, apiErr
 	}
 	edited.Edits++
 	*m = edited
 	p.recordPing(a.params, m.Text)
-	m.buildBody(a.channel)
-	m.body["edited_timestamp"] = time.Now().Format(time.RFC3339Nano)
-	p.push("MESSAGE_UPDATE", a.channel.event(m.body))
-	return m.body, nil
+	buildBody(m, a.channel)
+	m.Details.body["edited_timestamp"] = time.Now().Format(time.RFC3339Nano)
+	p.push("MESSAGE_UPDATE", a.channel.event(m.Details.body))
+	return m.Details.body, nil
 }
 
 // recordPing records a text with an @ unless allowed_mentions suppresses all notifications.
@@ -77,7 +79,7 @@ func (p *Platform) recordPing(in map[string]any, text string) {
 }
 
 // parse reads the parameters of a message.
-func (m *Message) parse(in map[string]any) *apiError {
+func parse(m *Message, in map[string]any) *apiError {
 	text, ok := in["content"].(string)
 	if m.Text = strings.TrimSpace(text); !ok || m.Text == "" {
 		return newAPIError(400, 50006, "Cannot send an empty message")
@@ -100,15 +102,15 @@ func (m *Message) parse(in map[string]any) *apiError {
 			if b["type"] != 2.0 || style < 1 || style > 4 || label == "" || utf8.RuneCountInString(label) > 80 || data == "" || utf8.RuneCountInString(data) > 100 {
 				return newAPIError(400, 50035, "Invalid Form Body")
 			}
-			m.Buttons = append(m.Buttons, Button{label, data})
+			m.Buttons = append(m.Buttons, platformtest.Button{Label: label, Data: data})
 		}
 	}
 	return nil
 }
 
 // buildBody builds the JSON of a bot's message for events and responses.
-func (m *Message) buildBody(c *Channel) {
-	m.body = map[string]any{
+func buildBody(m *Message, c *Channel) {
+	m.Details.body = map[string]any{
 		"id": m.ID, "type": 0, "channel_id": c.ID, "content": m.Text, "timestamp": m.At.Format(time.RFC3339Nano), "edited_timestamp": nil,
 		"author": map[string]any{"id": BotID, "username": Username, "bot": true}, "attachments": []any{}, "mentions": []any{}, "mention_roles": []any{},
 	}
@@ -119,9 +121,9 @@ func (p *Platform) callback(a *request) (any, *apiError) {
 	t := p.presses[a.path[1]]
 	data, _ := a.params["data"].(map[string]any)
 	switch {
-	case t == nil || t.expired || t.token != a.path[2] || time.Since(t.at) > 3*time.Second:
+	case t == nil || t.Expired() || t.token != a.path[2] || time.Since(t.at) > 3*time.Second:
 		return nil, newAPIError(404, 10062, "Unknown interaction")
-	case t.answers > 0 || t.deferred:
+	case t.Answered() || t.deferred:
 		return nil, newAPIError(400, 40060, "Interaction has already been acknowledged.")
 	case a.params["type"] == 6.0:
 		t.deferred = true
@@ -135,7 +137,7 @@ func (p *Platform) callback(a *request) (any, *apiError) {
 // followUp answers a deferred interaction. mu must be held.
 func (p *Platform) followUp(a *request) (any, *apiError) {
 	for _, t := range p.presses {
-		if a.path[1] == AppID && t.token == a.path[2] && (t.deferred || t.answers > 0) {
+		if a.path[1] == AppID && t.token == a.path[2] && (t.deferred || t.Answered()) {
 			t.deferred = false
 			return map[string]any{"id": p.nextID()}, t.showAnswer(a.params)
 		}
@@ -150,7 +152,7 @@ func (t *ButtonPress) showAnswer(data map[string]any) *apiError {
 	if text == "" || utf8.RuneCountInString(text) > 2000 {
 		return newAPIError(400, 50035, "Invalid Form Body")
 	}
-	t.text, t.flags = text, int(flags)
-	t.answers++
+	t.flags = int(flags)
+	t.Answer(text)
 	return nil
 }

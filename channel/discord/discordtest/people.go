@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
 // Channel types.
@@ -19,6 +20,7 @@ const (
 
 // Channel is a channel, a thread or a private channel. Its exported fields do not change.
 type Channel struct {
+	*platformtest.Room[Details]
 	ID     string
 	Type   int
 	Name   string
@@ -27,29 +29,20 @@ type Channel struct {
 	platform *Platform
 
 	// Owned by the platform's mu.
-	messages []*Message
-	last     string
-	hidden   bool // no event announces it to the bot
+	last   string
+	hidden bool // no event announces it to the bot
 }
 
 // Message is a message of a channel.
-type Message struct {
-	ID      string
-	Text    string
-	Buttons []Button
-	ReplyTo string // id of the message it replies to
-	Edits   int
-	Bot     bool // sent by the bot
-	Flags   int
-	Nonce   string
-	At      time.Time
+type Message = platformtest.Message[Details]
 
-	sender string
-	body   map[string]any
+// Details are what only messages of Discord have.
+type Details struct {
+	Flags int
+	Nonce string
+
+	body map[string]any
 }
-
-// Button is a button of a message.
-type Button struct{ Label, Data string }
 
 // Person is a user.
 type Person struct {
@@ -73,7 +66,7 @@ func (p *Person) Private() *Channel {
 	defer p.platform.mu.Unlock()
 	id := "4" + p.ID[1:]
 	if p.platform.channels[id] == nil {
-		p.platform.channels[id] = &Channel{ID: id, Type: typePrivate, Name: p.Name, platform: p.platform}
+		p.platform.newChannel(id, typePrivate, p.Name)
 	}
 	return p.platform.channels[id]
 }
@@ -82,8 +75,13 @@ func (p *Person) Private() *Channel {
 func (p *Platform) Channel(name string) *Channel {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &Channel{ID: p.nextID(), Type: typeText, Name: name, platform: p}
-	p.channels[c.ID] = c
+	return p.newChannel(p.nextID(), typeText, name)
+}
+
+// newChannel creates a channel. mu must be held.
+func (p *Platform) newChannel(id string, kind int, name string) *Channel {
+	c := &Channel{Room: platformtest.NewRoom[Details](&p.mu), ID: id, Type: kind, Name: name, platform: p}
+	p.channels[id] = c
 	return c
 }
 
@@ -92,16 +90,16 @@ func (c *Channel) Thread(name string, hidden bool) *Channel {
 	p := c.platform
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := &Channel{ID: p.nextID(), Type: typeThread, Name: name, Parent: c.ID, platform: p, hidden: hidden}
-	p.channels[t.ID] = t
+	t := p.newChannel(p.nextID(), typeThread, name)
+	t.Parent, t.hidden = c.ID, hidden
 	if !hidden {
 		p.push("THREAD_CREATE", t.body())
 	}
 	return t
 }
 
-// Remove removes a channel.
-func (c *Channel) Remove() {
+// Destroy removes a channel.
+func (c *Channel) Destroy() {
 	c.platform.Update(func() { delete(c.platform.channels, c.ID) })
 }
 
@@ -119,32 +117,6 @@ func (c *Channel) body() map[string]any {
 		b["guild_id"] = ServerID
 	}
 	return b
-}
-
-// Messages returns copies of all messages of the channel.
-func (c *Channel) Messages() []Message {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	var all []Message
-	for _, m := range c.messages {
-		copied := *m
-		copied.Buttons = slices.Clone(m.Buttons)
-		all = append(all, copied)
-	}
-	return all
-}
-
-// Replies returns the bot's messages in their current form.
-func (c *Channel) Replies() []Message {
-	return slices.DeleteFunc(c.Messages(), func(m Message) bool { return !m.Bot })
-}
-
-// Texts returns the texts of the bot's messages.
-func (c *Channel) Texts() (texts []string) {
-	for _, m := range c.Replies() {
-		texts = append(texts, m.Text)
-	}
-	return texts
 }
 
 // MessageOptions holds the properties of a message besides its text.
@@ -166,27 +138,28 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	if len(how) > 0 {
 		h = how[0]
 	}
-	m := &Message{ID: c.platform.nextID(), Text: text, ReplyTo: h.ReplyTo, At: time.Now(), sender: p.Name}
-	m.body = map[string]any{
+	m := &Message{ID: c.platform.nextID(), From: p.Name, Text: text, ReplyTo: h.ReplyTo, At: time.Now()}
+	body := map[string]any{
 		"id": m.ID, "type": h.Type, "channel_id": c.ID, "content": text, "timestamp": m.At.Format(time.RFC3339Nano), "edited_timestamp": nil,
 		"author": map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "global_name": p.Name}, "attachments": []any{},
 	}
+	m.Details.body = body
 	if h.Bot {
-		m.body["author"].(map[string]any)["bot"] = true
+		body["author"].(map[string]any)["bot"] = true
 	}
 	if h.Webhook {
-		m.body["webhook_id"] = p.ID
+		body["webhook_id"] = p.ID
 	}
 	if h.File != "" {
-		m.body["attachments"] = []any{c.platform.attachFile(c, h)}
+		body["attachments"] = []any{c.platform.attachFile(c, h)}
 	}
 	if h.Forwarded != "" {
-		m.body["message_snapshots"] = []any{map[string]any{"message": map[string]any{"type": 0, "content": h.Forwarded, "attachments": []any{}}}}
-		m.body["message_reference"] = map[string]any{"type": 1, "message_id": "1"}
+		body["message_snapshots"] = []any{map[string]any{"message": map[string]any{"type": 0, "content": h.Forwarded, "attachments": []any{}}}}
+		body["message_reference"] = map[string]any{"type": 1, "message_id": "1"}
 	}
-	setMentions(m.body, text)
-	if of := c.find(h.ReplyTo); of != nil {
-		m.body["type"], m.body["referenced_message"] = 19, of.body
+	setMentions(body, text)
+	if of := c.Find(h.ReplyTo); of != nil {
+		body["type"], body["referenced_message"] = 19, of.Details.body
 	}
 	c.add(m)
 	return m.ID
@@ -194,11 +167,11 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 
 // add adds a message and sends its event. mu must be held.
 func (c *Channel) add(m *Message) {
-	c.messages = append(c.messages, m)
+	c.Add(m)
 	c.last = m.ID
-	body := c.event(m.body)
-	if m.Nonce != "" {
-		body["nonce"] = m.Nonce
+	body := c.event(m.Details.body)
+	if m.Details.Nonce != "" {
+		body["nonce"] = m.Details.Nonce
 	} else {
 		c.platform.lastMessage = body
 	}
@@ -245,19 +218,20 @@ func (p *Platform) attachFile(c *Channel, h MessageOptions) map[string]any {
 // Edits edits a message of the person.
 func (p *Person) Edits(c *Channel, id, text string) {
 	c.platform.Update(func() {
-		m := c.find(id)
-		m.Text, m.body = text, maps.Clone(m.body)
+		m := c.Find(id)
+		body := maps.Clone(m.Details.body)
+		body["content"], body["edited_timestamp"] = text, time.Now().Format(time.RFC3339Nano)
+		setMentions(body, text)
+		m.Text, m.Details.body = text, body
 		m.Edits++
-		m.body["content"], m.body["edited_timestamp"] = text, time.Now().Format(time.RFC3339Nano)
-		setMentions(m.body, text)
-		c.platform.push("MESSAGE_UPDATE", c.event(m.body))
+		c.platform.push("MESSAGE_UPDATE", c.event(m.Details.body))
 	})
 }
 
 // Unfurl adds a link preview to a message, as Discord does.
 func (c *Channel) Unfurl(id string) {
 	c.platform.Update(func() {
-		body := c.event(c.find(id).body)
+		body := c.event(c.Find(id).Details.body)
 		body["embeds"] = []any{map[string]any{"url": "https://example.org"}}
 		c.platform.push("MESSAGE_UPDATE", body)
 	})
@@ -266,7 +240,7 @@ func (c *Channel) Unfurl(id string) {
 // Deletes deletes messages.
 func (p *Person) Deletes(c *Channel, ids ...string) {
 	c.platform.Update(func() {
-		c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return slices.Contains(ids, m.ID) })
+		c.Drop(ids...)
 		body := map[string]any{"channel_id": c.ID}
 		if c.Type != typePrivate {
 			body["guild_id"] = ServerID
@@ -293,44 +267,38 @@ func (p *Platform) PushEvent(kind string, body map[string]any) {
 
 // ButtonPress is a press of a button.
 type ButtonPress struct {
+	*platformtest.Press
 	token string
 	at    time.Time
 
 	// Owned by the platform's mu.
 	deferred bool // a deferred response was sent, and no answer yet
-	answers  int
-	text     string
 	flags    int
-	expired  bool
 }
 
 // Presses presses the button with a label.
 func (p *Person) Presses(c *Channel, id string, label string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	m := c.find(id)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
-	if i < 0 {
-		panic(fmt.Sprintf("message %s has no button %q: %+v", id, label, m.Buttons)) // a mistake in a test
-	}
-	return p.press(c, m, m.Buttons[i].Data)
+	m, b := c.Button(id, label)
+	return p.press(c, m, b.Data)
 }
 
 // PressesData presses a button by its data; the message may no longer have it.
 func (p *Person) PressesData(c *Channel, id string, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	return p.press(c, c.find(id), data)
+	return p.press(c, c.Find(id), data)
 }
 
 func (p *Person) press(c *Channel, m *Message, data string) *ButtonPress {
 	id := c.platform.nextID()
-	t := &ButtonPress{token: "aW50ZXJhY3Rpb246" + id + "-secret", at: time.Now()}
+	t := &ButtonPress{Press: platformtest.NewPress(&c.platform.mu), token: "aW50ZXJhY3Rpb246" + id + "-secret", at: time.Now()}
 	c.platform.presses[id] = t
 	who := map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "global_name": p.Name}
 	body := map[string]any{
 		"id": id, "application_id": AppID, "type": 3, "token": t.token, "version": 1, "channel_id": c.ID, "channel": c.body(),
-		"message": m.body, "data": map[string]any{"custom_id": data, "component_type": 2},
+		"message": m.Details.body, "data": map[string]any{"custom_id": data, "component_type": 2},
 	}
 	if c.Type == typePrivate {
 		body["user"] = who
@@ -341,31 +309,9 @@ func (p *Person) press(c *Channel, m *Message, data string) *ButtonPress {
 	return t
 }
 
-// Expire makes answers to the press fail as too late.
-func (t *ButtonPress) Expire(p *Platform) {
-	p.Update(func() { t.expired = true })
-}
-
 // Deferred reports whether the press got a deferred response and no answer yet.
 func (t *ButtonPress) Deferred(p *Platform) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return t.deferred
-}
-
-// Answer returns the answer shown for the press, and the number of answers.
-func (t *ButtonPress) Answer(p *Platform) (text string, times int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return t.text, t.answers
-}
-
-// find returns a message, or nil. mu must be held.
-func (c *Channel) find(id string) *Message {
-	for _, m := range c.messages {
-		if m.ID == id {
-			return m
-		}
-	}
-	return nil
 }

@@ -215,11 +215,6 @@ func (p *Platform) ExhaustLimit(name string, d time.Duration) {
 	p.Update(func() { p.exhausted[name] = d })
 }
 
-// ForgetNonces drops all nonces, as Discord does after some minutes.
-func (p *Platform) ForgetNonces() {
-	p.Update(func() { clear(p.nonces) })
-}
-
 // ShowNonces includes nonces in histories.
 func (p *Platform) ShowNonces() {
 	p.Update(func() { p.showNonces = true })
@@ -264,10 +259,7 @@ func (p *Platform) String() string {
 	defer p.mu.Unlock()
 	var out strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(p.channels)) {
-		fmt.Fprintf(&out, "channel %s %s\n", id, p.channels[id].Name)
-		for _, m := range p.channels[id].messages {
-			fmt.Fprintf(&out, "  %s %s: %q\n", m.ID, m.sender, m.Text)
-		}
+		out.WriteString(p.channels[id].Describe(id + " " + p.channels[id].Name))
 	}
 	fmt.Fprintf(&out, "sessions started: %d, resumed: %d\n", p.started, p.resumed)
 	return out.String() + p.CountCalls()

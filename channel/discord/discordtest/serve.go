@@ -185,14 +185,14 @@ func (p *Platform) history(a *request) (any, *apiError) {
 		return nil, newAPIError(400, 50035, "Invalid Form Body")
 	}
 	var found []any
-	for _, m := range a.channel.messages {
+	for _, m := range a.channel.All() {
 		if n, _ := strconv.ParseUint(m.ID, 10, 64); n <= after { // ids are made by nextID
 			continue
 		}
-		body := m.body
-		if p.showNonces && m.Nonce != "" {
-			body = map[string]any{"nonce": m.Nonce}
-			for k, v := range m.body {
+		body := m.Details.body
+		if p.showNonces && m.Details.Nonce != "" {
+			body = map[string]any{"nonce": m.Details.Nonce}
+			for k, v := range m.Details.body {
 				body[k] = v
 			}
 		}

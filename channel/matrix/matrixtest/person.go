@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -162,12 +161,6 @@ func (p *Person) ChangeMember(what, room string, to *Person) {
 	p.Must("POST", path("rooms", room, what), map[string]any{"user_id": to.ID}, nil)
 }
 
-// Leaves leaves a room.
-func (p *Person) Leaves(room string) {
-	p.t.Helper()
-	p.Must("POST", path("rooms", room, "leave"), struct{}{}, nil)
-}
-
 // Says sends a text message and returns its event id. Fields of more are added to its content.
 func (p *Person) Says(room, text string, more ...map[string]any) string {
 	p.t.Helper()
@@ -184,16 +177,10 @@ func (p *Person) Says(room, text string, more ...map[string]any) string {
 func (p *Person) Sends(room, kind string, content map[string]any) string {
 	p.t.Helper()
 	p.next++
-	return p.SendsAs(room, kind, content, fmt.Sprintf("%s-%d", p.Device, p.next))
-}
-
-// SendsAs sends an event with a transaction id.
-func (p *Person) SendsAs(room, kind string, content map[string]any, transaction string) string {
-	p.t.Helper()
 	var sent struct {
 		ID string `json:"event_id"`
 	}
-	p.Must("PUT", path("rooms", room, "send", kind, transaction), content, &sent)
+	p.Must("PUT", path("rooms", room, "send", kind, fmt.Sprintf("%s-%d", p.Device, p.next)), content, &sent)
 	return sent.ID
 }
 
@@ -342,15 +329,4 @@ func (p *Person) IsIn(room string, who *Person) bool {
 func WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	platformtest.WaitFor(t, what, good)
-}
-
-// Dump returns a room's history for failure messages.
-func (p *Person) Dump(room string) string {
-	p.t.Helper()
-	var out strings.Builder
-	for _, e := range p.History(room) {
-		raw, _ := json.Marshal(e.Content) // decoded from JSON
-		fmt.Fprintf(&out, "%s %s %s %s\n", e.ID, e.Sender, e.Type, raw)
-	}
-	return out.String()
 }

@@ -9,20 +9,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"mailroom/channel/platformtest"
 )
 
-// targetChannel returns the channel that a call is for, or why the channel accepts nothing. mu
-// must be held.
+// targetChannel returns the channel that a call is for. mu must be held.
 func (p *Platform) targetChannel(in url.Values) (*Channel, *apiError) {
-	c := p.channels[in.Get("channel")]
-	switch {
-	case c == nil:
-		return nil, newAPIError("channel_not_found")
-	case c.rejection != "":
-		return nil, newAPIError(c.rejection)
+	if c := p.channels[in.Get("channel")]; c != nil {
+		return c, nil
 	}
-	return c, nil
+	return nil, newAPIError("channel_not_found")
 }
 
 func (p *Platform) postMessage(in url.Values) (any, *apiError) {
@@ -33,15 +31,15 @@ func (p *Platform) postMessage(in url.Values) (any, *apiError) {
 	if apiErr != nil {
 		return nil, apiErr
 	}
-	m := &Message{User: BotID, Bot: true}
-	if apiErr := m.parse(in, 40_000); apiErr != nil {
+	m := &Message{From: BotID, Bot: true, At: time.Now()}
+	if apiErr := parse(m, in, 40_000); apiErr != nil {
 		return nil, apiErr
 	}
 	if at := in.Get("thread_ts"); at != "" {
 		if !timestampPattern.MatchString(at) {
 			return nil, newAPIError("invalid_thread_ts")
 		}
-		if c.find(at) != nil { // otherwise Slack posts to the channel
+		if c.Find(at) != nil { // otherwise Slack posts to the channel
 			m.Thread = at
 		}
 	}
@@ -53,12 +51,12 @@ func (p *Platform) postMessage(in url.Values) (any, *apiError) {
 		if json.Unmarshal([]byte(raw), &meta) != nil || meta.Type == "" || meta.Payload == nil {
 			return nil, newAPIError("invalid_metadata_format")
 		}
-		m.metadata = map[string]any{"event_type": meta.Type, "event_payload": meta.Payload}
+		m.Details.metadata = map[string]any{"event_type": meta.Type, "event_payload": meta.Payload}
 	}
-	m.TS = p.nextTimestamp()
-	c.messages = append(c.messages, m)
-	p.event(m.event(c))
-	return map[string]any{"channel": c.ID, "ts": m.TS, "message": m.body(false)}, nil
+	m.ID = p.nextTimestamp()
+	c.Add(m)
+	p.event(event(m, c))
+	return map[string]any{"channel": c.ID, "ts": m.ID, "message": messageBody(m, false)}, nil
 }
 
 func (p *Platform) update(in url.Values) (any, *apiError) {
@@ -66,7 +64,7 @@ func (p *Platform) update(in url.Values) (any, *apiError) {
 	if apiErr != nil {
 		return nil, apiErr
 	}
-	m := c.find(in.Get("ts"))
+	m := c.Find(in.Get("ts"))
 	switch {
 	case m == nil:
 		return nil, newAPIError("message_not_found")
@@ -74,16 +72,16 @@ func (p *Platform) update(in url.Values) (any, *apiError) {
 		return nil, newAPIError("cant_update_message")
 	}
 	was := *m
-	if apiErr := m.parse(in, 4_000); apiErr != nil {
+	if apiErr := parse(m, in, 4_000); apiErr != nil {
 		*m = was
 		return nil, apiErr
 	}
 	m.Edits++
 	p.event(map[string]any{
 		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": p.nextTimestamp(),
-		"message": m.body(false), "previous_message": was.body(false),
+		"message": messageBody(m, false), "previous_message": messageBody(&was, false),
 	})
-	return map[string]any{"channel": c.ID, "ts": m.TS, "text": m.Text}, nil
+	return map[string]any{"channel": c.ID, "ts": m.ID, "text": m.Source}, nil
 }
 
 func (p *Platform) postEphemeral(in url.Values) (any, *apiError) {
@@ -91,14 +89,14 @@ func (p *Platform) postEphemeral(in url.Values) (any, *apiError) {
 	if apiErr != nil {
 		return nil, apiErr
 	}
-	var m Message
-	if apiErr := m.parse(in, 40_000); apiErr != nil {
+	m := &Message{}
+	if apiErr := parse(m, in, 40_000); apiErr != nil {
 		return nil, apiErr
 	}
 	if p.people[in.Get("user")] == nil {
 		return nil, newAPIError("user_not_in_channel")
 	}
-	c.ephemeral[in.Get("user")] = append(c.ephemeral[in.Get("user")], m.PlainText)
+	c.ephemeral[in.Get("user")] = append(c.ephemeral[in.Get("user")], m.Text)
 	return map[string]any{"message_ts": p.nextTimestamp()}, nil
 }
 
@@ -129,7 +127,7 @@ func PlainText(text string) (shown, problem string) {
 }
 
 // parse reads the parameters of a message.
-func (m *Message) parse(in url.Values, most int) *apiError {
+func parse(m *Message, in url.Values, most int) *apiError {
 	text := in.Get("text")
 	shown, problem := PlainText(text)
 	switch {
@@ -140,7 +138,7 @@ func (m *Message) parse(in url.Values, most int) *apiError {
 	case problem != "":
 		return newAPIError("slacktest: " + problem)
 	}
-	m.Text, m.PlainText = text, shown
+	m.Text, m.Source = shown, text
 	if !in.Has("blocks") {
 		return nil // Slack keeps the old blocks
 	}
@@ -163,12 +161,12 @@ func (m *Message) parse(in url.Values, most int) *apiError {
 	if json.Unmarshal([]byte(in.Get("blocks")), &blocks) != nil || len(blocks) > 50 {
 		return newAPIError("invalid_blocks_format")
 	}
-	m.Buttons, m.Section = nil, ""
+	m.Buttons, m.Details.Section = nil, ""
 	actions := map[string]bool{}
 	for _, b := range blocks {
 		switch n := utf8.RuneCountInString(b.Text.Text); {
 		case b.Type == "section" && b.Text.Type == "mrkdwn" && n >= 1 && n <= 3000:
-			m.Section = b.Text.Text
+			m.Details.Section = b.Text.Text
 		case b.Type == "actions" && len(b.Elements) >= 1 && len(b.Elements) <= 25:
 			for _, e := range b.Elements {
 				n := utf8.RuneCountInString(e.Text.Text)
@@ -176,7 +174,7 @@ func (m *Message) parse(in url.Values, most int) *apiError {
 					return newAPIError("invalid_blocks")
 				}
 				actions[e.Action] = true
-				m.Buttons = append(m.Buttons, Button{e.Text.Text, e.Value, e.Action})
+				m.Buttons = append(m.Buttons, platformtest.Button{Label: e.Text.Text, Data: e.Value, Name: e.Action})
 			}
 		default:
 			return newAPIError("invalid_blocks")
@@ -185,40 +183,37 @@ func (m *Message) parse(in url.Values, most int) *apiError {
 	return nil
 }
 
-// body builds the JSON of a message for responses and histories.
-func (m *Message) body(metadata bool) map[string]any {
-	b := map[string]any{"type": "message", "user": m.User, "text": m.Text, "ts": m.TS}
+// messageBody builds the JSON of a message for responses and histories.
+func messageBody(m *Message, metadata bool) map[string]any {
+	b := map[string]any{"type": "message", "user": m.From, "text": m.Source, "ts": m.ID}
 	if m.Bot {
 		b["bot_id"], b["app_id"] = botID, AppID
 	}
 	if m.Thread != "" {
 		b["thread_ts"] = m.Thread
 	}
-	if metadata && m.metadata != nil {
-		b["metadata"] = m.metadata
+	if metadata && m.Details.metadata != nil {
+		b["metadata"] = m.Details.metadata
 	}
-	maps.Copy(b, m.extra)
+	maps.Copy(b, m.Details.extra)
 	return b
 }
 
 // event builds the JSON of a message for events.
-func (m *Message) event(c *Channel) map[string]any {
-	b := m.body(false)
-	b["channel"], b["channel_type"], b["event_ts"] = c.ID, c.Type, m.TS
+func event(m *Message, c *Channel) map[string]any {
+	b := messageBody(m, false)
+	b["channel"], b["channel_type"], b["event_ts"] = c.ID, c.Type, m.ID
 	return b
 }
 
 // history returns a page of a history. mu must be held.
 func (p *Platform) history(in url.Values, replies bool) (any, *apiError) {
-	c := p.channels[in.Get("channel")]
-	if c == nil || c.rejection == "channel_not_found" {
-		return nil, newAPIError("channel_not_found")
+	c, apiErr := p.targetChannel(in)
+	if apiErr != nil {
+		return nil, apiErr
 	}
 	if _, apiErr := p.requireScope(c.scope(), nil); apiErr != nil {
 		return nil, apiErr
-	}
-	if c.rejection == "not_in_channel" {
-		return nil, newAPIError("not_in_channel")
 	}
 	limit, err := strconv.Atoi(in.Get("limit"))
 	if err != nil || limit < 1 || limit > 999 {
@@ -226,23 +221,23 @@ func (p *Platform) history(in url.Values, replies bool) (any, *apiError) {
 	}
 	metadata := slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")) && slices.Contains(p.scopes, "metadata.message:read")
 	root := in.Get("ts")
-	if replies && c.find(root) == nil {
+	if replies && c.Find(root) == nil {
 		return nil, newAPIError("thread_not_found")
 	}
 	var found []map[string]any
-	for _, m := range c.messages {
-		old := in.Get("oldest") != "" && m.TS <= in.Get("oldest")
+	for _, m := range c.All() {
+		old := in.Get("oldest") != "" && m.ID <= in.Get("oldest")
 		switch {
-		case replies && m.TS == root:
-		case old, replies && m.Thread != root, !replies && m.Thread != "" && m.Thread != m.TS && m.extra["subtype"] != "thread_broadcast":
+		case replies && m.ID == root:
+		case old, replies && m.Thread != root, !replies && m.Thread != "" && m.Thread != m.ID && m.Details.extra["subtype"] != "thread_broadcast":
 			continue
 		}
-		b := m.body(metadata)
-		if all := c.replies(m.TS); len(all) > 0 {
-			b["thread_ts"], b["reply_count"], b["latest_reply"] = m.TS, len(all), all[len(all)-1].TS
+		b := messageBody(m, metadata)
+		if all := c.replies(m.ID); len(all) > 0 {
+			b["thread_ts"], b["reply_count"], b["latest_reply"] = m.ID, len(all), all[len(all)-1].ID
 		}
-		if at := c.find(m.Thread); at != nil && at != m {
-			b["parent_user_id"] = at.User
+		if at := c.Find(m.Thread); at != nil && at != m {
+			b["parent_user_id"] = at.From
 		}
 		found = append(found, b)
 	}

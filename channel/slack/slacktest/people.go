@@ -5,39 +5,33 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mailroom/channel/platformtest"
 )
 
 // Channel is a room of any type. Its exported fields do not change.
 type Channel struct {
+	*platformtest.Room[Details]
 	ID   string
 	Type string // im, mpim, channel or group
 
 	platform *Platform
 
 	// Owned by the platform's mu.
-	messages  []*Message
 	ephemeral map[string][]string // ephemeral messages by user id
-	rejection string              // error code for all calls about the channel; "" if they succeed
 }
 
-// Message is a message of a channel.
-type Message struct {
-	TS        string
-	Thread    string // timestamp of the thread's root; "" for none
-	User      string
-	Text      string // as sent
-	PlainText string // visible text of the bot's messages
-	Section   string // text of the section block
-	Buttons   []Button
-	Edits     int
-	Bot       bool
+// Message is a message of a channel. Its ID is its timestamp, its Thread the timestamp of the
+// thread's root and its Source the text as sent.
+type Message = platformtest.Message[Details]
+
+// Details are what only messages of Slack have.
+type Details struct {
+	Section string // text of the section block
 
 	metadata map[string]any
 	extra    map[string]any // additional JSON fields
 }
-
-// Button is a button of a message.
-type Button struct{ Label, Value, Action string }
 
 // Person is a user.
 type Person struct {
@@ -71,7 +65,7 @@ func (p *Platform) channel(id, kind string) *Channel {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.channels[id] == nil {
-		p.channels[id] = &Channel{ID: id, Type: kind, platform: p, ephemeral: map[string][]string{}}
+		p.channels[id] = &Channel{Room: platformtest.NewRoom[Details](&p.mu), ID: id, Type: kind, platform: p, ephemeral: map[string][]string{}}
 	}
 	return p.channels[id]
 }
@@ -81,37 +75,6 @@ func (c *Channel) scope() string {
 	return map[string]string{"im": "im:history", "mpim": "mpim:history", "channel": "channels:history", "group": "groups:history"}[c.Type]
 }
 
-// Refuse rejects all calls about a channel with an error code; "" accepts them again.
-func (c *Channel) Refuse(word string) {
-	c.platform.Update(func() { c.rejection = word })
-}
-
-// Messages returns copies of all messages of the channel.
-func (c *Channel) Messages() []Message {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	var all []Message
-	for _, m := range c.messages {
-		copied := *m
-		copied.Buttons = slices.Clone(m.Buttons)
-		all = append(all, copied)
-	}
-	return all
-}
-
-// Replies returns the bot's messages in their current form.
-func (c *Channel) Replies() []Message {
-	return slices.DeleteFunc(c.Messages(), func(m Message) bool { return !m.Bot })
-}
-
-// Texts returns the visible texts of the bot's messages.
-func (c *Channel) Texts() (texts []string) {
-	for _, m := range c.Replies() {
-		texts = append(texts, m.PlainText)
-	}
-	return texts
-}
-
 // Ephemeral returns the texts shown to one person alone.
 func (c *Channel) Ephemeral(p *Person) []string {
 	c.platform.mu.Lock()
@@ -119,25 +82,10 @@ func (c *Channel) Ephemeral(p *Person) []string {
 	return slices.Clone(c.ephemeral[p.ID])
 }
 
-// Remove removes a message without an event.
-func (c *Channel) Remove(ts string) {
-	c.platform.Update(func() { c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.TS == ts }) })
-}
-
-// find returns a message, or nil. mu must be held.
-func (c *Channel) find(ts string) *Message {
-	for _, m := range c.messages {
-		if ts != "" && m.TS == ts {
-			return m
-		}
-	}
-	return nil
-}
-
 // replies returns the replies to a message. mu must be held.
 func (c *Channel) replies(ts string) (all []*Message) {
-	for _, m := range c.messages {
-		if m.Thread == ts && m.TS != ts {
+	for _, m := range c.All() {
+		if m.Thread == ts && m.ID != ts {
 			all = append(all, m)
 		}
 	}
@@ -165,31 +113,32 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	if len(how) > 0 {
 		h = how[0]
 	}
-	m := &Message{TS: c.platform.nextTimestamp(), Thread: h.Thread, User: p.ID, Text: text, extra: map[string]any{}}
+	extra := map[string]any{}
+	m := &Message{ID: c.platform.nextTimestamp(), Thread: h.Thread, From: p.ID, Text: text, Source: text, At: time.Now(), Details: Details{extra: extra}}
 	switch {
 	case h.Subtype != "":
-		m.extra["subtype"] = h.Subtype
+		extra["subtype"] = h.Subtype
 	case h.Broadcast:
-		m.extra["subtype"] = "thread_broadcast"
+		extra["subtype"] = "thread_broadcast"
 	case h.File != "":
-		m.extra["subtype"] = "file_share"
+		extra["subtype"] = "file_share"
 	}
 	if h.Bot {
-		m.extra["bot_id"] = "B0OTHER"
+		extra["bot_id"] = "B0OTHER"
 	}
 	if h.File != "" {
-		m.extra["files"] = []any{c.platform.attachFile(h)}
+		extra["files"] = []any{c.platform.attachFile(h)}
 	}
 	if h.Forwarded != "" {
-		m.extra["attachments"] = []any{map[string]any{"is_share": true, "author_name": "Bob", "text": h.Forwarded}, map[string]any{"text": "a preview"}}
+		extra["attachments"] = []any{map[string]any{"is_share": true, "author_name": "Bob", "text": h.Forwarded}, map[string]any{"text": "a preview"}}
 	}
-	c.messages = append(c.messages, m)
-	body := m.event(c)
-	if at := c.find(h.Thread); at != nil {
-		body["parent_user_id"] = at.User
+	c.Add(m)
+	body := event(m, c)
+	if at := c.Find(h.Thread); at != nil {
+		body["parent_user_id"] = at.From
 	}
 	if c.Type != "im" && strings.Contains(text, "<@"+BotID+">") && h.OnlyEvent != "message" {
-		mention := map[string]any{"type": "app_mention", "user": p.ID, "text": text, "ts": m.TS, "channel": c.ID, "event_ts": m.TS}
+		mention := map[string]any{"type": "app_mention", "user": p.ID, "text": text, "ts": m.ID, "channel": c.ID, "event_ts": m.ID}
 		if h.Thread != "" {
 			mention["thread_ts"] = h.Thread
 		}
@@ -198,7 +147,7 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	if h.OnlyEvent != "app_mention" {
 		c.platform.event(body)
 	}
-	return m.TS
+	return m.ID
 }
 
 // attachFile stores a file and returns its JSON. mu must be held.
@@ -222,12 +171,12 @@ func (p *Platform) fileBody(id string, f storedFile) map[string]any {
 // Edits edits a message of the person.
 func (p *Person) Edits(c *Channel, ts, text string) {
 	c.platform.Update(func() {
-		m := c.find(ts)
-		was := m.body(false)
+		m := c.Find(ts)
+		was := messageBody(m, false)
 		at := c.platform.nextTimestamp()
-		m.Text = text
-		m.extra["edited"] = map[string]any{"user": p.ID, "ts": at}
-		c.pushChange(was, m.body(false), at)
+		m.Text, m.Source = text, text
+		m.Details.extra["edited"] = map[string]any{"user": p.ID, "ts": at}
+		c.pushChange(was, messageBody(m, false), at)
 	})
 }
 
@@ -242,17 +191,17 @@ func (c *Channel) pushChange(was, is map[string]any, at string) {
 // Unfurl adds a link preview to a message, as Slack does.
 func (c *Channel) Unfurl(ts string) {
 	c.platform.Update(func() {
-		m := c.find(ts)
-		is := m.body(false)
+		m := c.Find(ts)
+		is := messageBody(m, false)
 		is["attachments"] = []any{map[string]any{"title": "a page"}}
-		c.pushChange(m.body(false), is, c.platform.nextTimestamp())
+		c.pushChange(messageBody(m, false), is, c.platform.nextTimestamp())
 	})
 }
 
 // Deletes deletes a message. A message with replies leaves a tombstone.
 func (p *Person) Deletes(c *Channel, ts string) {
 	c.platform.Update(func() {
-		was := c.find(ts).body(false)
+		was := messageBody(c.Find(ts), false)
 		at := c.platform.nextTimestamp()
 		if len(c.replies(ts)) > 0 {
 			c.pushChange(was, map[string]any{
@@ -260,7 +209,7 @@ func (p *Person) Deletes(c *Channel, ts string) {
 			}, at)
 			return
 		}
-		c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.TS == ts })
+		c.Drop(ts)
 		c.platform.event(map[string]any{
 			"type": "message", "subtype": "message_deleted", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at, "event_ts": at,
 			"deleted_ts": ts, "previous_message": was,
@@ -273,31 +222,27 @@ const slackbot = "USLACKBOT"
 // Presses presses the button with a label.
 func (p *Person) Presses(c *Channel, ts, label string) {
 	c.platform.Update(func() {
-		m := c.find(ts)
-		i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
-		if i < 0 {
-			panic(fmt.Sprintf("message %s has no button %q: %+v", ts, label, m.Buttons)) // a mistake in a test
-		}
-		p.press(c, m, m.Buttons[i])
+		m, b := c.Button(ts, label)
+		p.press(c, m, b)
 	})
 }
 
 // PressesData presses a button by its value; the message may no longer have it.
 func (p *Person) PressesData(c *Channel, ts, value string) {
-	c.platform.Update(func() { p.press(c, c.find(ts), Button{Value: value, Action: "mailroom_0"}) })
+	c.platform.Update(func() { p.press(c, c.Find(ts), platformtest.Button{Data: value, Name: "mailroom_0"}) })
 }
 
-func (p *Person) press(c *Channel, m *Message, b Button) {
-	container := map[string]any{"type": "message", "message_ts": m.TS, "channel_id": c.ID, "is_ephemeral": false}
+func (p *Person) press(c *Channel, m *Message, b platformtest.Button) {
+	container := map[string]any{"type": "message", "message_ts": m.ID, "channel_id": c.ID, "is_ephemeral": false}
 	if m.Thread != "" {
 		container["thread_ts"] = m.Thread
 	}
 	c.platform.push("interactive", map[string]any{
 		"type": "block_actions", "team": map[string]any{"id": TeamID}, "api_app_id": AppID, "trigger_id": "1.2.3",
 		"user":      map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "team_id": TeamID},
-		"container": container, "channel": map[string]any{"id": c.ID}, "message": m.body(false),
+		"container": container, "channel": map[string]any{"id": c.ID}, "message": messageBody(m, false),
 		"actions": []any{map[string]any{
-			"type": "button", "action_id": b.Action, "block_id": "b", "value": b.Value, "action_ts": fmt.Sprintf("%d.%06d", time.Now().Unix(), c.platform.nextNumber()),
+			"type": "button", "action_id": b.Name, "block_id": "b", "value": b.Data, "action_ts": fmt.Sprintf("%d.%06d", time.Now().Unix(), c.platform.nextNumber()),
 		}},
 	})
 }

@@ -149,10 +149,7 @@ func (p *Platform) String() string {
 	defer p.mu.Unlock()
 	var out strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(p.channels)) {
-		fmt.Fprintf(&out, "channel %s\n", id)
-		for _, m := range p.channels[id].messages {
-			fmt.Fprintf(&out, "  %s %s %s: %q\n", m.TS, m.Thread, m.User, m.Text)
-		}
+		out.WriteString(p.channels[id].Describe(id))
 	}
 	fmt.Fprintf(&out, "%d envelopes pending, %d sockets\n", len(p.envelopes), len(p.sockets))
 	return out.String() + p.CountCalls()

@@ -1,6 +1,7 @@
 package telegramtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf16"
+
+	"mailroom/channel/platformtest"
 )
 
 // call carries out any call except a poll. mu must be held.
@@ -73,14 +76,12 @@ func (p *Platform) targetChat(in map[string]any) (*Chat, *apiError) {
 		return nil, newAPIError(400, "Bad Request: chat not found")
 	case c.moved != 0:
 		return nil, &apiError{Status: 400, Message: "Bad Request: group chat was upgraded to a supergroup chat", Fields: map[string]any{"migrate_to_chat_id": c.moved}}
-	case c.rejection != "":
-		return nil, newAPIError(c.rejectionCode, "%s", c.rejection)
 	}
 	if left := time.Until(p.limits[c.ID]); left > 0 {
 		after := math.Ceil(left.Seconds())
 		return nil, &apiError{Status: 429, Message: fmt.Sprintf("Too Many Requests: retry after %.0f", after), RetryAfter: after}
 	}
-	if topic := integer(in["message_thread_id"]); topic != 0 && !slices.Contains(c.topics, topic) {
+	if topic := messageID(in["message_thread_id"]); topic != "" && !slices.Contains(c.topics, topic) {
 		return nil, newAPIError(400, "Bad Request: message thread not found")
 	}
 	return c, nil
@@ -91,23 +92,22 @@ func (p *Platform) sendMessage(in map[string]any) (any, *apiError) {
 	if apiErr != nil {
 		return nil, apiErr
 	}
-	m := &Message{ID: c.next, Topic: integer(in["message_thread_id"]), Bot: true, At: time.Now(), sender: "the bot"}
-	if apiErr := m.parse(in); apiErr != nil {
+	m := &Message{From: "the bot", Thread: messageID(in["message_thread_id"]), Bot: true, At: time.Now()}
+	if apiErr := parse(m, in); apiErr != nil {
 		return nil, apiErr
 	}
 	if to, ok := in["reply_parameters"].(map[string]any); ok {
-		switch m.ReplyTo = integer(to["message_id"]); {
-		case c.find(m.ReplyTo) != nil:
+		switch m.ReplyTo = messageID(to["message_id"]); {
+		case c.Find(m.ReplyTo) != nil:
 		case to["allow_sending_without_reply"] == true:
-			m.ReplyTo = 0
+			m.ReplyTo = ""
 		default:
 			return nil, newAPIError(400, "Bad Request: message to be replied not found")
 		}
 	}
-	m.buildBody(c)
-	c.next++
-	c.messages = append(c.messages, m)
-	return m.body, nil
+	m.ID = c.nextID()
+	c.Add(m)
+	return buildBody(m, c), nil
 }
 
 func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
@@ -115,7 +115,7 @@ func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
 	if apiErr != nil {
 		return nil, apiErr
 	}
-	m := c.find(integer(in["message_id"]))
+	m := c.Find(messageID(in["message_id"]))
 	switch {
 	case m == nil:
 		return nil, newAPIError(400, "Bad Request: message to edit not found")
@@ -124,22 +124,21 @@ func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
 	}
 	edited := *m
 	edited.Buttons = nil
-	if apiErr := edited.parse(in); apiErr != nil {
+	if apiErr := parse(&edited, in); apiErr != nil {
 		return nil, apiErr
 	}
-	if edited.Text == m.Text && edited.HTML == m.HTML && reflect.DeepEqual(edited.Buttons, m.Buttons) {
+	if edited.Text == m.Text && edited.Source == m.Source && reflect.DeepEqual(edited.Buttons, m.Buttons) {
 		return nil, newAPIError(400, "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
 	}
 	edited.Edits++
 	*m = edited
-	m.buildBody(c)
-	return m.body, nil
+	return buildBody(m, c), nil
 }
 
 // parse reads the parameters of a message.
-func (m *Message) parse(in map[string]any) *apiError {
+func parse(m *Message, in map[string]any) *apiError {
 	text, _ := in["text"].(string)
-	m.Text, m.HTML = text, ""
+	m.Text, m.Source = text, ""
 	switch in["parse_mode"] {
 	case nil:
 	case "HTML":
@@ -147,7 +146,7 @@ func (m *Message) parse(in map[string]any) *apiError {
 		if problem != "" {
 			return newAPIError(400, "Bad Request: can't parse entities: %s", problem)
 		}
-		m.Text, m.HTML = shown, text
+		m.Text, m.Source = shown, text
 	default:
 		return newAPIError(400, "Bad Request: unsupported parse_mode")
 	}
@@ -169,34 +168,35 @@ func (m *Message) parse(in map[string]any) *apiError {
 			if text == "" || data == "" || len(data) > 64 {
 				return newAPIError(400, "Bad Request: BUTTON_DATA_INVALID")
 			}
-			m.Buttons = append(m.Buttons, Button{text, data})
+			m.Buttons = append(m.Buttons, platformtest.Button{Label: text, Data: data})
 		}
 	}
 	return nil
 }
 
 // buildBody builds the JSON of a bot's message for updates and responses.
-func (m *Message) buildBody(c *Chat) {
-	m.body = map[string]any{
-		"message_id": m.ID, "chat": map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}, "date": m.At.Unix(), "text": m.Text,
+func buildBody(m *Message, c *Chat) map[string]any {
+	body := map[string]any{
+		"message_id": json.Number(m.ID), "chat": map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}, "date": m.At.Unix(), "text": m.Text,
 		"from": map[string]any{"id": BotID, "is_bot": true, "first_name": "Mailroom", "username": Username},
 	}
-	if m.Topic != 0 {
-		m.body["message_thread_id"], m.body["is_topic_message"] = m.Topic, true
+	if m.Thread != "" {
+		body["message_thread_id"], body["is_topic_message"] = json.Number(m.Thread), true
 	}
+	m.Details.body = body
+	return body
 }
 
 func (p *Platform) answerCallbackQuery(in map[string]any) (any, *apiError) {
 	t := p.presses[fmt.Sprint(in["callback_query_id"])]
 	text, _ := in["text"].(string)
 	switch {
-	case t == nil || t.expired:
+	case t == nil || t.Expired():
 		return nil, newAPIError(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
 	case len(utf16.Encode([]rune(text))) > 200:
 		return nil, newAPIError(400, "Bad Request: MESSAGE_TOO_LONG")
 	}
-	t.text = text
-	t.answers++
+	t.Answer(text)
 	return true, nil
 }
 
@@ -211,4 +211,12 @@ func integer(v any) int64 {
 		}
 	}
 	return 0
+}
+
+// messageID returns the id of a message or topic in a call, "" for none.
+func messageID(v any) string {
+	if n := integer(v); n != 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	return ""
 }

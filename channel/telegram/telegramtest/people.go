@@ -1,16 +1,20 @@
 package telegramtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf16"
+
+	"mailroom/channel/platformtest"
 )
 
 // Chat is a private chat, a group or a channel. Its exported fields do not change.
 type Chat struct {
+	*platformtest.Room[details]
 	ID    int64
 	Type  string // private, group, supergroup or channel
 	Title string
@@ -18,34 +22,20 @@ type Chat struct {
 	platform *Platform
 
 	// Owned by the platform's mu.
-	messages      []*Message
-	next          int64  // id of its next message
-	rejection     string // description of the error for all sends; "" if sends succeed
-	rejectionCode int    // error_code of the rejection
-	topics        []int64
-	admin         bool  // the bot is an admin
-	moved         int64 // id of the supergroup that this group migrated to; 0 if it did not
-	last          queuedUpdate
+	next   int64 // number of its next message
+	topics []string
+	admin  bool  // the bot is an admin
+	moved  int64 // id of the supergroup that this group migrated to; 0 if it did not
+	last   queuedUpdate
 }
 
-// Message is a message of a chat.
-type Message struct {
-	ID      int64
-	Text    string // visible text
-	HTML    string // as the bot sent it, "" for plain text
-	Topic   int64
-	Buttons []Button
-	ReplyTo int64 // id of the message it replies to
-	Edits   int
-	Bot     bool // sent by the bot
-	At      time.Time
+// Message is a message of a chat. Its ID is the number within the chat, and its Source is HTML, ""
+// for plain text.
+type Message = platformtest.Message[details]
 
-	sender string
-	body   map[string]any // JSON in updates and responses
+type details struct {
+	body map[string]any // JSON in updates and responses
 }
-
-// Button is a button of a message.
-type Button struct{ Label, Data string }
 
 // Person is a user.
 type Person struct {
@@ -73,7 +63,7 @@ func (p *Platform) Chat(id int64, kind, title string) *Chat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.chats[id] == nil {
-		p.chats[id] = &Chat{ID: id, Type: kind, Title: title, platform: p, next: 1}
+		p.chats[id] = &Chat{Room: platformtest.NewRoom[details](&p.mu), ID: id, Type: kind, Title: title, platform: p, next: 1}
 	}
 	return p.chats[id]
 }
@@ -86,79 +76,50 @@ func (p *Platform) Group(title string) *Chat {
 	return p.Chat(id, "supergroup", title)
 }
 
-// Refuse rejects all sends to a chat with an error; "" accepts them again.
-func (c *Chat) Refuse(code int, words string) {
-	c.platform.Update(func() { c.rejectionCode, c.rejection = code, words })
-}
-
 // Topic creates a topic and returns its id.
-func (c *Chat) Topic() int64 {
+func (c *Chat) Topic() string {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
+	id := c.nextID()
+	c.topics = append(c.topics, id)
+	return id
+}
+
+// nextID returns the id of the next message. mu must be held.
+func (c *Chat) nextID() string {
 	c.next++
-	c.topics = append(c.topics, c.next-1)
-	return c.next - 1
+	return strconv.FormatInt(c.next-1, 10)
 }
 
 // MigrateTo migrates the group to a supergroup with another id.
 func (c *Chat) MigrateTo(by *Person, is *Chat) {
 	c.platform.Update(func() {
 		c.moved = is.ID
-		body := c.messageBody(by, 0)
+		body := c.messageBody(by, c.nextID(), "")
 		body["migrate_to_chat_id"] = is.ID
 		c.platform.push(c, "message", body)
 	})
 }
 
-// Messages returns copies of all messages of the chat.
-func (c *Chat) Messages() []Message {
-	c.platform.mu.Lock()
-	defer c.platform.mu.Unlock()
-	var all []Message
-	for _, m := range c.messages {
-		copied := *m
-		copied.Buttons = slices.Clone(m.Buttons)
-		all = append(all, copied)
-	}
-	return all
-}
-
-// Replies returns the bot's messages in their current form.
-func (c *Chat) Replies() []Message {
-	return slices.DeleteFunc(c.Messages(), func(m Message) bool { return !m.Bot })
-}
-
-// Texts returns the texts of the bot's messages.
-func (c *Chat) Texts() (texts []string) {
-	for _, m := range c.Replies() {
-		texts = append(texts, m.Text)
-	}
-	return texts
-}
-
-// Delete deletes a message. Telegram does not tell bots about deletions.
-func (c *Chat) Delete(id int64) {
-	c.platform.Update(func() { c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.ID == id }) })
-}
-
 // MessageOptions holds the properties of a message besides its text.
 type MessageOptions struct {
-	Topic   int64
-	ReplyTo int64  // id of a message of the chat
+	Topic   string
+	ReplyTo string // id of a message of the chat
 	File    string // name of an attached document; the text becomes its caption
 	Content []byte // of the file
 	Photo   bool   // the file is a photo
 }
 
 // Sends sends a message as the person and returns its id.
-func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) int64 {
+func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) string {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	var h MessageOptions
 	if len(how) > 0 {
 		h = how[0]
 	}
-	body := c.messageBody(p, h.Topic)
+	id := c.nextID()
+	body := c.messageBody(p, id, h.Topic)
 	field, marks := "text", "entities"
 	if h.File != "" {
 		field, marks = "caption", "caption_entities"
@@ -170,72 +131,61 @@ func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) int64 {
 	if found := entities(text); len(found) > 0 {
 		body[marks] = found
 	}
-	if h.Topic != 0 {
+	if h.Topic != "" {
 		body["is_topic_message"] = true
 	}
-	if m := c.find(h.ReplyTo); m != nil {
-		body["reply_to_message"] = m.body
+	if m := c.Find(h.ReplyTo); m != nil {
+		body["reply_to_message"] = m.Details.body
 	}
-	m := &Message{ID: c.next, Text: text, Topic: h.Topic, ReplyTo: h.ReplyTo, At: time.Now(), sender: p.Name, body: body}
-	c.next++
-	c.messages = append(c.messages, m)
+	c.Add(&Message{ID: id, From: p.Name, Text: text, Thread: h.Topic, ReplyTo: h.ReplyTo, At: time.Now(), Details: details{body}})
 	kind := "message"
 	if c.Type == "channel" {
 		kind = "channel_post"
 	}
 	c.platform.push(c, kind, body)
-	return m.ID
+	return id
 }
 
 // Edits edits a message of the person.
-func (p *Person) Edits(c *Chat, id int64, text string) {
+func (p *Person) Edits(c *Chat, id string, text string) {
 	c.platform.Update(func() {
-		m := c.find(id)
-		m.Text, m.body = text, clone(m.body)
-		m.body["text"], m.body["edit_date"] = text, time.Now().Unix()
+		m := c.Find(id)
+		m.Text = text
+		body := clone(m.Details.body)
+		body["text"], body["edit_date"] = text, time.Now().Unix()
 		if found := entities(text); len(found) > 0 {
-			m.body["entities"] = found
+			body["entities"] = found
 		}
-		c.platform.push(c, "edited_message", m.body)
+		m.Details.body = body
+		c.platform.push(c, "edited_message", body)
 	})
 }
 
 // ButtonPress is a press of a button.
-type ButtonPress struct {
-	// Owned by the platform's mu.
-	answers int
-	text    string
-	expired bool
-}
+type ButtonPress = platformtest.Press
 
 // Presses presses the button with a label.
-func (p *Person) Presses(c *Chat, id int64, label string) *ButtonPress {
+func (p *Person) Presses(c *Chat, id string, label string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	m := c.find(id)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
-	if i < 0 {
-		panic(fmt.Sprintf("message %d has no button %q: %+v", id, label, m.Buttons)) // a mistake in a test
-	}
-	return p.press(c, m, m.Buttons[i].Data)
+	m, b := c.Button(id, label)
+	return p.press(c, m.Details.body, b.Data)
 }
 
 // PressesData presses a button by its data; the message may no longer have it.
-func (p *Person) PressesData(c *Chat, id int64, data string) *ButtonPress {
+func (p *Person) PressesData(c *Chat, id string, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	return p.press(c, c.find(id), data)
+	return p.press(c, c.Find(id).Details.body, data)
 }
 
 // PressesInaccessible presses a button of a message that the bot can no longer access: the
 // update contains an InaccessibleMessage.
-func (p *Person) PressesInaccessible(c *Chat, id int64, label string) *ButtonPress {
+func (p *Person) PressesInaccessible(c *Chat, id string, label string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	m := *c.find(id)
-	m.body = map[string]any{"chat": m.body["chat"], "message_id": id, "date": 0}
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == label })
-	return p.press(c, &m, m.Buttons[i].Data)
+	m, b := c.Button(id, label)
+	return p.press(c, map[string]any{"chat": m.Details.body["chat"], "message_id": json.Number(id), "date": 0}, b.Data)
 }
 
 // PressesInaccessibleData presses a button with the data on an inaccessible message.
@@ -243,7 +193,7 @@ func (p *Person) PressesInaccessibleData(c *Chat, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	chat := map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}
-	return p.press(c, &Message{body: map[string]any{"chat": chat, "message_id": 1, "date": 0}}, data)
+	return p.press(c, map[string]any{"chat": chat, "message_id": 1, "date": 0}, data)
 }
 
 // MakeAdmin makes the bot an admin of the group.
@@ -251,50 +201,28 @@ func (c *Chat) MakeAdmin() {
 	c.platform.Update(func() { c.admin = true })
 }
 
-func (p *Person) press(c *Chat, m *Message, data string) *ButtonPress {
+func (p *Person) press(c *Chat, message map[string]any, data string) *ButtonPress {
 	c.platform.nextPress++
 	query := fmt.Sprintf("4382%014d", c.platform.nextPress)
-	t := &ButtonPress{}
-	c.platform.presses[query] = t
+	press := platformtest.NewPress(&c.platform.mu)
+	c.platform.presses[query] = press
 	c.platform.push(c, "callback_query", map[string]any{
-		"id": query, "from": p.userBody(), "message": m.body, "data": data, "chat_instance": "1",
+		"id": query, "from": p.userBody(), "message": message, "data": data, "chat_instance": "1",
 	})
-	return t
-}
-
-// Expire makes answers to the press fail as too late.
-func (t *ButtonPress) Expire(p *Platform) {
-	p.Update(func() { t.expired = true })
-}
-
-// Answer returns the answer shown for the press, and the number of answers.
-func (t *ButtonPress) Answer(p *Platform) (text string, times int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return t.text, t.answers
-}
-
-// find returns a message, or nil. mu must be held.
-func (c *Chat) find(id int64) *Message {
-	for _, m := range c.messages {
-		if m.ID == id {
-			return m
-		}
-	}
-	return nil
+	return press
 }
 
 // messageBody builds the common JSON of a message. mu must be held.
-func (c *Chat) messageBody(by *Person, topic int64) map[string]any {
+func (c *Chat) messageBody(by *Person, id, topic string) map[string]any {
 	in := map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}
-	body := map[string]any{"message_id": c.next, "chat": in, "date": time.Now().Unix()}
+	body := map[string]any{"message_id": json.Number(id), "chat": in, "date": time.Now().Unix()}
 	if c.Type == "channel" {
 		body["sender_chat"] = in
 	} else {
 		body["from"] = by.userBody()
 	}
-	if topic != 0 {
-		body["message_thread_id"] = topic
+	if topic != "" {
+		body["message_thread_id"] = json.Number(topic)
 	}
 	return body
 }

@@ -187,10 +187,7 @@ func (p *Platform) String() string {
 	defer p.mu.Unlock()
 	var out strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(p.chats)) {
-		fmt.Fprintf(&out, "chat %d\n", id)
-		for _, m := range p.chats[id].messages {
-			fmt.Fprintf(&out, "  %d %s: %q\n", m.ID, m.sender, m.Text)
-		}
+		out.WriteString(p.chats[id].Describe(fmt.Sprint(id)))
 	}
 	return out.String() + p.CountCalls()
 }
