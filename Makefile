@@ -97,9 +97,9 @@ lint: ## gofmt, go vet, staticcheck, no large file
 	@large=$$(git ls-files -z 2>/dev/null | xargs -0r sh -c 'find "$$@" -prune -type f -size +256k' sh) && if [ -n "$$large" ]; then \
 		echo "over 256 KiB, too large for the repository:" >&2; echo "$$large" >&2; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags torture,realagents,realchannels ./cmd/mailroom ./agent/exec ./channel/matrix
+	$(GO) vet -tags torture,realagents,realchannels ./cmd/mailroom ./internal/node ./agent/exec ./channel/matrix
 	$(STATICCHECK) ./...
-	$(STATICCHECK) -tags torture,realagents,realchannels ./cmd/mailroom ./agent/exec ./channel/matrix
+	$(STATICCHECK) -tags torture,realagents,realchannels ./cmd/mailroom ./internal/node ./agent/exec ./channel/matrix
 	cd server/openapi && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck .
 	cd bench && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck ./bd
 

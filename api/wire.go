@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
+	"mailroom/store"
 )
 
 // Run is one turn of an agent on a thread. A field that is unknown or does not apply
@@ -178,4 +179,19 @@ const (
 	EventEntry = "entry"
 	EventDelta = "delta"
 	EventGap   = "gap"
+)
+
+// Submitted is the answer to a [Submit].
+type Submitted = store.Submitted
+
+// Disposition is what became of a submit.
+type Disposition = store.Disposition
+
+// Dispositions.
+const (
+	DispositionQueued    = store.DispositionQueued
+	DispositionSteered   = store.DispositionSteered
+	DispositionCollected = store.DispositionCollected
+	DispositionResumed   = store.DispositionResumed
+	DispositionDuplicate = store.DispositionDuplicate
 )

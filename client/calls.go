@@ -13,19 +13,18 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/store"
 )
 
 // Submit sends messages to a thread. Without a Key it generates one, so that it can
 // retry an unanswered submit: the server recognizes the repeat and returns the first
 // result (disposition duplicate).
-func (c *Client) Submit(ctx context.Context, in api.Submit) (store.Submitted, error) {
+func (c *Client) Submit(ctx context.Context, in api.Submit) (api.Submitted, error) {
 	if in.Key == "" {
 		in.Key = uuid.NewString()
 	}
 	// The key travels in the body: a header loses surrounding blanks and cannot
 	// contain line breaks.
-	return repeat[store.Submitted](ctx, c, request{method: http.MethodPost, path: "/v1/messages", body: in})
+	return repeat[api.Submitted](ctx, c, request{method: http.MethodPost, path: "/v1/messages", body: in})
 }
 
 // ListQuery selects a page of a list, newest first. Q is a filter such as

@@ -16,7 +16,6 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/store"
 )
 
 // script is a server whose n-th request is answered by the n-th function; more
@@ -77,7 +76,7 @@ func TestAnUnansweredSubmitIsRepeatedUnderTheSameKey(t *testing.T) {
 			next(w, r)
 		}
 	}
-	want := store.Submitted{Run: "r", Disposition: store.DispositionDuplicate}
+	want := api.Submitted{Run: "r", Disposition: api.DispositionDuplicate}
 	cut := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, `{"run":`)

@@ -19,8 +19,6 @@ import (
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
-	"mailroom/internal/datadir"
 )
 
 // bridgeFixture is a bridge in a process of its own, at a platform, whose agent is a
@@ -326,14 +324,5 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 	}
 	if poor.Name != "poor" || poor.State != api.ChannelFailed || !strings.Contains(*poor.Reason, "NOBODY_SETS_THIS is not set") {
 		t.Errorf("the poor one is %+v", poor)
-	}
-}
-
-func TestABridgeHasAFolderOfItsOwnBesideTheUsualOne(t *testing.T) {
-	con := &console.Console{Env: func(name string) string { return map[string]string{"XDG_DATA_HOME": "/xdg"}[name] }}
-	for workspace, want := range map[string]datadir.Dir{"ws-1": "/xdg/mailroom-bridge-ws-1", "../x": "/xdg/mailroom-bridge-..%2Fx"} {
-		if got, err := bridgeDir(con, workspace); got != want || err != nil {
-			t.Errorf("%s: %s, %v, want %s", workspace, got, err, want)
-		}
 	}
 }

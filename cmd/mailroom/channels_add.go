@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/internal/console"
+	"mailroom/internal/node"
 	"mailroom/internal/platforms"
 	"mailroom/internal/setup"
 )
@@ -23,6 +24,6 @@ func addChannelCommand(con *console.Console) *cobra.Command {
 			return console.Errorf(console.ExitUsage, con.CommandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "missing kind of channel")
 		},
 	}
-	cmd.AddCommand(setup.Commands(setup.Options{Console: con, Kinds: platforms.All(), CheckAgent: checkAgent})...)
+	cmd.AddCommand(setup.Commands(setup.Options{Console: con, Kinds: platforms.All(), CheckAgent: node.CheckAgent})...)
 	return cmd
 }

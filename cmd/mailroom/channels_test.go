@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mailroom/channel"
+	"mailroom/internal/node"
 )
 
 func TestTheStatesOfChannelsAreExplainedInTheHelpAndTheManual(t *testing.T) {
@@ -28,7 +29,7 @@ func TestTheStatesOfChannelsAreExplainedInTheHelpAndTheManual(t *testing.T) {
 			t.Errorf("the help has no row of %s:\n%s", d.Condition, &help)
 		}
 	}
-	for line := range strings.Lines(stateTable()) {
+	for line := range strings.Lines(node.ChannelStates()) {
 		if len(line) > 100 {
 			t.Errorf("a line of %d characters: %s", len(line), line)
 		}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"mailroom/api"
@@ -21,8 +18,6 @@ import (
 	"mailroom/channel/poll/polltest"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
-	"mailroom/internal/datadir"
 )
 
 // platformTable is a channel of a configuration.
@@ -88,7 +83,7 @@ func TestABridgeEndsWhenItGivesUpUnlessItIsToStay(t *testing.T) {
 	b = newBridgeFixture(t, impatient+"when_all_down = \"stay\"\n")
 	b.platform.Down()
 	b.start(b.command(""))
-	b.waitChannel(bridgeChannel, api.ChannelGaveUp)
+	b.waitChannel("bridge", api.ChannelGaveUp)
 	if err := b.process.shutdown(); err != nil {
 		t.Error(err)
 	}
@@ -230,87 +225,5 @@ func (b *bridgeFixture) wantMetrics(lines ...string) {
 		if !strings.Contains(text.String(), "\n"+line+"\n") {
 			b.t.Errorf("the metrics have no %s", line)
 		}
-	}
-}
-
-func TestAChannelIsTriedWhenTheFileOfItsTokenHasChanged(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "secret")
-	s := &secretFile{file: file}
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i, step := range []struct {
-		do   func()
-		want bool
-	}{
-		{func() {}, false}, {func() { write("a") }, true}, {func() {}, false}, {func() { write("ab") }, true},
-		{func() { _ = os.Remove(file) }, true}, {func() {}, false}, // that it is there is checked above
-	} {
-		step.do()
-		if got := s.changed(); got != step.want {
-			t.Errorf("look %d: %v, want %v", i, got, step.want)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		c := channel.New(channel.Options{Name: "c", Connect: channel.Broken(errors.New("no token")), Ledger: entrylessLedger{}})
-		s := &secretFile{file: file, channel: c}
-		all := channelSet{c}
-		done := make(chan error, 1)
-		ctx, stop := context.WithCancel(t.Context())
-		go func() { done <- all.run(ctx, []*secretFile{s}, false) }()
-		<-time.After(time.Minute + secretCheckInterval/2) // between two looks
-		if n := c.State().Adapter; n != 1 {
-			t.Errorf("it is tried %d times", n)
-		}
-		write("c")
-		<-time.After(secretCheckInterval)
-		synctest.Wait()
-		if n := c.State().Adapter; n != 2 {
-			t.Errorf("after the change it was tried %d times", n)
-		}
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// entrylessLedger is a ledger that keeps no notes.
-type entrylessLedger struct{ channel.Ledger }
-
-func (entrylessLedger) AppendEntry(context.Context, string, string, json.RawMessage) (int64, error) {
-	return 0, nil
-}
-
-func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
-	dir := datadir.Dir(t.TempDir())
-	held, err := dir.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		var talk bytes.Buffer
-		con := &console.Console{Stderr: &talk}
-		for range 5 {
-			if err := waitRestartBackoff(t.Context(), con, held); err != nil {
-				t.Fatal(err)
-			}
-		}
-		began := time.Now()
-		if err := waitRestartBackoff(t.Context(), con, held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "starting in 10s") {
-			t.Errorf("it waits %s, %v: %s", time.Since(began), err, talk.String())
-		}
-		ctx, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		began = time.Now()
-		if err := waitRestartBackoff(ctx, con, held); err != nil || time.Since(began) != time.Second {
-			t.Errorf("told to end, it waits %s, %v", time.Since(began), err)
-		}
-	})
-	if err := held.Release(); err != nil {
-		t.Error(err)
 	}
 }

@@ -5,22 +5,15 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
-	"mailroom"
-	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
-	"mailroom/store"
-	"mailroom/store/memory"
 )
 
 // Exit codes of commands.
@@ -214,55 +207,5 @@ func TestSecondSignalEndsTheServerAtOnce(t *testing.T) {
 	exit, ok := errors.AsType[*exec.ExitError](p.exit)
 	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 		t.Errorf("the server ended with %v, want the signal", p.exit)
-	}
-}
-
-// failingStore is a store that closes at its first write after broken is set, as one
-// does whose disk fails.
-type failingStore struct {
-	store.Store
-	broken atomic.Bool
-}
-
-func (b *failingStore) Update(ctx context.Context, f func(store.Tx) error) error {
-	if b.broken.Load() {
-		return mailroom.Errorf(mailroom.CodeUnavailable, "write: %w", store.ErrClosed)
-	}
-	return b.Store.Update(ctx, f)
-}
-
-func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
-	settings, err := config.Parse("test.toml", []byte("renew = \"100ms\"\nlisten = \"127.0.0.1:0\""), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := &failingStore{Store: memory.New()}
-	n, err := newNode(t.Context(), st, datadir.Dir(t.TempDir()).Files(), settings, "token", nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", settings.Listen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st.broken.Store(true)
-	if err := n.run(t.Context(), ln, nil); !errors.Is(err, store.ErrClosed) {
-		t.Errorf("got %v, want that the store is closed", err)
-	}
-}
-
-func TestAddressThatCommandsUse(t *testing.T) {
-	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1234}
-	for listen, want := range map[string]string{ // with TLS the same, but for the scheme
-		"127.0.0.1:0": "http://127.0.0.1:1234", "localhost:0": "http://localhost:1234",
-		":0": "http://127.0.0.1:1234", "0.0.0.0:0": "http://127.0.0.1:1234", "[::]:0": "http://[::1]:1234", "10.0.0.1:1234": "http://10.0.0.1:1234",
-	} {
-		if got := address(at, &config.Config{Listen: listen}); got != want {
-			t.Errorf("listening on %s: %s, want %s", listen, got, want)
-		}
-		want = strings.Replace(want, "http", "https", 1)
-		if got := address(at, &config.Config{Listen: listen, TLSCert: "cert.pem"}); got != want {
-			t.Errorf("listening on %s: %s, want %s", listen, got, want)
-		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"mailroom/api"
 	"mailroom/engine"
 	"mailroom/internal/config"
+	"mailroom/internal/node"
 	"mailroom/store/memory"
 )
 
@@ -25,19 +26,23 @@ func (h *fixture) serveAgents(agents map[string]mailroom.AgentFunc) {
 	h.must(err)
 	token, err := held.EnsureToken()
 	h.must(err)
-	r := &agentSet{agents: map[string]engine.Agent{}, programs: newPrograms(slog.New(slog.DiscardHandler))}
+	hosted := map[string]engine.Agent{}
 	for name, f := range agents {
-		r.agents[name] = engine.Agent{Agent: f}
+		hosted[name] = engine.Agent{Agent: f}
 	}
 	settings := config.Default(nil)
 	settings.DefaultAgent = "asker"
-	n := assemble(memory.New(), h.dir.Files(), settings, r, token, nil, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
+	n, err := node.New(h.t.Context(), node.Options{
+		Store: memory.New(), Config: settings, Token: token, Files: h.dir.Files(), Agents: hosted,
+		Log: slog.New(slog.NewTextHandler(h.t.Output(), nil)),
+	})
+	h.must(err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	h.must(err)
 	h.must(held.WriteAddress("http://"+ln.Addr().String(), ""))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- n.run(ctx, ln, nil) }()
+	go func() { ended <- n.Run(ctx, ln, nil) }()
 	h.t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

@@ -53,17 +53,19 @@ var floors = map[string]int{
 	"protocol":            3, // protocols over the client; cmd passes them to the server
 	"internal/datadir":    2, // the data folder of a server
 	"internal/killpoint":  3, // for torture: kills the process at a chosen point
-	"internal/bench":      4, // measures a server from inside
 	"internal/console":    1, // streams, output and exit codes of the commands
 	"internal/endpoint":   3, // finds the server that a command talks to
 	"internal/cli":        4, // the commands that talk to a server
 	"internal/config":     5, // the settings of a server
 	"internal/platforms":  6, // the list of the platforms
 	"internal/setup":      6, // adds a channel to the configuration
-	"cmd/mailroom":        7,
-	"cmd/bd":              7,
-	"bench":               7, // a module of its own: measures bd, and the peers, from outside
-	"torture":             7, // drives the binary, from outside
+	"internal/backup":     3, // checks, copies and replaces a store
+	"internal/bench":      6, // measures a server from inside
+	"internal/node":       7, // builds a server from its parts
+	"cmd/mailroom":        8,
+	"cmd/bd":              8,
+	"bench":               8, // a module of its own: measures bd, and the peers, from outside
+	"torture":             8, // drives the binary, from outside
 }
 
 // users of issues are these folders and tests only.
@@ -72,8 +74,22 @@ var users = []string{"issues", "cmd", "bench", "internal/config", "internal/node
 // concrete stores are named by these folders and tests only.
 var (
 	concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
-	wiring   = []string{"cmd", "internal/bench", "internal/datadir"}
+	wiring   = []string{"cmd", "internal/node", "internal/backup", "internal/bench", "internal/datadir"}
 )
+
+// closed are folders that only these folders may import.
+//
+// archtest: a table, never written.
+var closed = map[string][]string{
+	"internal/node": {"cmd"},
+}
+
+// apart are folders that these folders must not import, though they are below them.
+//
+// archtest: a table, never written.
+var apart = map[string][]string{
+	"internal/cli": {"ledger", "store", "engine", "server", "channel"}, // it knows a server only by its API
+}
 
 const leaf = -10 // the floor of other folders in internal: every package may import them; they import only the root and the ground
 
@@ -137,11 +153,21 @@ func checkImports(f *file) []string {
 // folder to, or "" if it may.
 func forbidden(from string, at int, to string) string {
 	below, ok := floor(to)
+	contains := func(folder string) func(string) bool {
+		return func(base string) bool { return within(folder, base) }
+	}
 	for _, store := range concrete {
-		names := func(folder string) bool { return within(from, folder) }
-		if within(to, store) && !within(from, store) && !slices.ContainsFunc(wiring, names) {
+		if within(to, store) && !within(from, store) && !slices.ContainsFunc(wiring, contains(from)) {
 			return "only the wiring of a server, commands and tests name a concrete store"
 		}
+	}
+	for base, importers := range closed {
+		if within(to, base) && !within(from, base) && !slices.ContainsFunc(importers, contains(from)) {
+			return "only " + strings.Join(importers, " and ") + " may import it"
+		}
+	}
+	if slices.ContainsFunc(apart[from], contains(to)) {
+		return "it must work without it"
 	}
 	switch {
 	case !ok:
@@ -184,6 +210,11 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"internal uses the root", "internal/filter/x.go", imports("mailroom"), 0},
 		{"internal uses more", "internal/filter/x.go", imports("mailroom/bus"), 1},
 		{"internal uses the guard", "internal/filter/x.go", imports("mailroom/internal/recovery"), 0},
+		{"a server's parts in a command", "internal/cli/x.go", imports("mailroom/ledger"), 1},
+		{"a concrete channel in a command", "internal/cli/x.go", imports("mailroom/channel/irc"), 1},
+		{"the client in a command", "internal/cli/x.go", imports("mailroom/client"), 0},
+		{"the wiring of a server", "cmd/mailroom/x.go", imports("mailroom/internal/node"), 0},
+		{"the wiring of a server, elsewhere", "torture/x.go", imports("mailroom/internal/node"), 1},
 		{"internal with a floor", "internal/config/x.go", imports("mailroom/channel/kind"), 0},
 		{"internal with a floor, from below", "server/x.go", imports("mailroom/internal/config"), 1},
 		{"internal uses internal with a floor", "internal/filter/x.go", imports("mailroom/internal/config"), 1},

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/entry"
 	"mailroom/internal/console"
 	"mailroom/project"
-	"mailroom/store"
 )
 
 // Kinds of entries that agents of kind exec write.
@@ -75,11 +75,11 @@ func projectLine(e mailroom.Entry) (string, error) {
 		}
 		return fmt.Sprintf("%s notified %s: %s %s", b.From, to, b.Event, formatJSON(b.Data)), err
 	case entry.KindReserved:
-		var b store.Reservation
+		var b api.Reservation
 		err := e.Decode(&b)
 		return fmt.Sprintf("%s reserved %s until %s (fence %d)", b.Holder, b.Name, b.ExpiresAt.UTC().Format(time.RFC3339), b.Fence), err
 	}
-	var b store.ReservationEnd
+	var b struct{ Name, Holder, By string }
 	err := e.Decode(&b)
 	if e.Kind == entry.KindLapsed {
 		return fmt.Sprintf("reservation of %s by %s expired", b.Name, b.Holder), err

@@ -4,11 +4,11 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/entry"
 	"mailroom/internal/console"
 	"mailroom/internal/display"
-	"mailroom/store"
 )
 
 // replyPrinter prints an event stream. As text, replies go to Stdout as they are
@@ -34,7 +34,7 @@ func newReplyPrinter(con *console.Console, output console.Format) *replyPrinter 
 }
 
 // printSubmitted prints the result of a submit. asked is the requested thread, which may be empty.
-func (p *replyPrinter) printSubmitted(asked string, s store.Submitted) error {
+func (p *replyPrinter) printSubmitted(asked string, s api.Submitted) error {
 	if p.output == console.FormatJSON {
 		return p.con.PrintJSON(s)
 	}
@@ -42,13 +42,13 @@ func (p *replyPrinter) printSubmitted(asked string, s store.Submitted) error {
 		p.con.Infof("thread %s", display.Line(s.Thread))
 	}
 	switch s.Disposition {
-	case store.DispositionSteered:
+	case api.DispositionSteered:
 		p.con.Infof("steered run %s, which is already running", s.Run)
-	case store.DispositionResumed:
+	case api.DispositionResumed:
 		p.con.Infof("resumed run %s", s.Run)
-	case store.DispositionCollected:
+	case api.DispositionCollected:
 		p.con.Infof("added to queued run %s", s.Run)
-	case store.DispositionDuplicate:
+	case api.DispositionDuplicate:
 		p.con.Infof("duplicate of message %s", s.Message)
 	}
 	for _, run := range s.Superseded {

@@ -13,7 +13,6 @@ import (
 	"mailroom/api"
 	"mailroom/client"
 	"mailroom/internal/console"
-	"mailroom/store"
 )
 
 // maxStdin limits the text on standard input. The server's limit is lower.
@@ -94,7 +93,7 @@ func send(ctx context.Context, con *console.Console, in api.Submit, detach bool,
 	if err := p.printSubmitted(in.Thread, done); err != nil {
 		return err
 	}
-	if done.Disposition == store.DispositionQueued {
+	if done.Disposition == api.DispositionQueued {
 		if err := reportBlocking(ctx, con, c, done); err != nil {
 			return err
 		}
@@ -104,7 +103,7 @@ func send(ctx context.Context, con *console.Console, in api.Submit, detach bool,
 }
 
 // reportBlocking prints how to decide what an earlier run of the thread waits for, if it does.
-func reportBlocking(ctx context.Context, con *console.Console, c *client.Client, done store.Submitted) error {
+func reportBlocking(ctx context.Context, con *console.Console, c *client.Client, done api.Submitted) error {
 	t, err := c.Thread(ctx, done.Thread)
 	if err != nil || t.WaitingRun == nil || *t.WaitingRun == done.Run {
 		return err
@@ -116,12 +115,12 @@ func printRetryHint(con *console.Console, key string) {
 	con.Infof("the message may have been accepted; retry with --key %s to avoid a duplicate", key)
 }
 
-func printSubmitted(con *console.Console, s store.Submitted, output console.Format) error {
+func printSubmitted(con *console.Console, s api.Submitted, output console.Format) error {
 	if output == console.FormatJSON {
 		return con.PrintJSON(s)
 	}
 	rows := [][]string{{"thread", s.Thread}, {"run", s.Run}, {"message", s.Message}, {"status", string(s.Status)}}
-	if s.Disposition != store.DispositionQueued {
+	if s.Disposition != api.DispositionQueued {
 		rows = append(rows, []string{"disposition", string(s.Disposition)})
 	}
 	return con.PrintTable(rows)

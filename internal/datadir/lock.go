@@ -35,6 +35,14 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("server with process id %d at %s already uses %s", e.PID, e.URL, e.Dir)
 }
 
+// Hint returns what a user can do, or "".
+func (e *InUseError) Hint() string {
+	if e.PID == 0 {
+		return ""
+	}
+	return "use that server, or another folder with --data"
+}
+
 // lockWait is how long Acquire waits for a server that is shutting down. The kernel releases
 // the locks of a killed process only after its last write.
 const lockWait = time.Second

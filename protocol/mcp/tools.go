@@ -15,7 +15,6 @@ import (
 	"mailroom/agent/inbox"
 	"mailroom/api"
 	"mailroom/client"
-	"mailroom/store"
 )
 
 type waitArgs struct {
@@ -270,7 +269,7 @@ func (t *tools) addOperations(s *sdk.Server) {
 	add(s, t, &sdk.Tool{Name: "decide", Description: "Answer a ticket, once. Approve only what you were shown: send its digest."}, decide)
 }
 
-func submitMessage(ctx context.Context, c *client.Client, in submitArgs) (store.Submitted, error) {
+func submitMessage(ctx context.Context, c *client.Client, in submitArgs) (api.Submitted, error) {
 	return c.Submit(ctx, api.Submit{Thread: in.Thread, Text: in.Text, Agent: in.Agent, Mode: mailroom.Mode(in.Mode), Key: in.Key})
 }
 

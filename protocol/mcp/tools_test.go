@@ -15,7 +15,6 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/protocol/mcp"
-	"mailroom/store"
 )
 
 // everywhere runs a test over HTTP, and over a client in memory.
@@ -113,7 +112,7 @@ func TestAMessageThatComesEndsTheWait(t *testing.T) {
 		go func() { waiting <- me.read() }()
 		h.waits(1)
 		// A waiting call does not block others on the same connection.
-		do[store.Submitted](me, "submit_message", args{"thread": "mine", "text": "at last"})
+		do[api.Submitted](me, "submit_message", args{"thread": "mine", "text": "at last"})
 		if row := <-waiting; row.Text != "at last" {
 			h.t.Errorf("it waited for %+v", row)
 		}
@@ -236,7 +235,7 @@ func TestExtendedMessageIsReadBeforeThePop(t *testing.T) {
 	me := h.web(operator, "mine")
 	first := h.send(operator, "mine", "one", "inbox")
 	me.read()
-	do[store.Submitted](me, "submit_message", args{"thread": "mine", "text": "and two", "mode": "steer"})
+	do[api.Submitted](me, "submit_message", args{"thread": "mine", "text": "and two", "mode": "steer"})
 	got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": first})
 	if got.Removed || !strings.Contains(got.Reason, "read it again") {
 		t.Errorf("popping it: %+v, want why not", got)
@@ -250,15 +249,15 @@ func TestExtendedMessageIsReadBeforeThePop(t *testing.T) {
 func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
-		sent := do[store.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
-		if again := do[store.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != store.DispositionDuplicate || again.Run != sent.Run {
+		sent := do[api.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
+		if again := do[api.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != api.DispositionDuplicate || again.Run != sent.Run {
 			h.t.Errorf("the same key again: %+v", again)
 		}
 		r := do[api.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
 		if r.Status != mailroom.StatusCompleted || *r.Reply != "hi" {
 			h.t.Errorf("the run: %s %v", r.Status, r.Reply)
 		}
-		asked := do[store.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
+		asked := do[api.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
 		do[api.Run](me, "get_run", args{"run": asked.Run, "timeout_secs": 20})
 		open := do[api.Page[api.Ticket]](me, "list_tickets", args{"run": asked.Run})
 		if len(open.Items) != 1 || open.Items[0].Kind != mailroom.TicketApproval {
@@ -273,7 +272,7 @@ func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 		if r := h.ended(asked.Run); r.Status != mailroom.StatusCompleted {
 			h.t.Errorf("after the decision the run is %s", r.Status)
 		}
-		more := do[store.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
+		more := do[api.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
 		if r := do[api.Run](me, "cancel_run", args{"run": more.Run}); r.Status != mailroom.StatusCancelled && !r.Stopping {
 			h.t.Errorf("cancelled: %+v", r)
 		}
@@ -282,7 +281,7 @@ func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 
 func TestOriginOfWhatIsSubmittedOverHTTPIsMCP(t *testing.T) {
 	h := open(t)
-	sent := do[store.Submitted](h.web(operator, "mine"), "submit_message", args{"text": "hi", "agent": "echo"})
+	sent := do[api.Submitted](h.web(operator, "mine"), "submit_message", args{"text": "hi", "agent": "echo"})
 	if got := h.ended(sent.Run).Origin; got.Via != "mcp" || got.Sender != auth.Operator || got.RequestID == "" {
 		t.Errorf("origin %+v, want via mcp", got)
 	}

@@ -11,7 +11,7 @@ type mutant struct {
 
 func mutants() []mutant {
 	return []mutant{
-		{"a restart waits for the leases of the previous process", "cmd/mailroom/node.go",
+		{"a restart waits for the leases of the previous process", "internal/node/node.go",
 			"if err := n.ledger.EndLocalWorkers(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
 		{"a failure after a partial reply is not reported", "deliver.go",

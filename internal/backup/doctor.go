@@ -1,0 +1,167 @@
+// Package backup has the commands that check, copy and replace the store of a data folder.
+package backup
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/doctor"
+	"mailroom/internal/console"
+	"mailroom/internal/datadir"
+	"mailroom/store/sqlite"
+)
+
+// Commands returns the commands of this package.
+func Commands(con *console.Console) []*cobra.Command {
+	return []*cobra.Command{doctorCommand(con), restoreCommand(con)}
+}
+
+func doctorCommand(con *console.Console) *cobra.Command {
+	var backup string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check or back up the store, also while a server runs",
+		Long: `Check the invariants of the store in the data folder, also while a server runs on it.
+The check is read-only and does not contact the server.
+
+With --backup, write a consistent copy of the store and check the copy instead. Restore
+it with "mailroom restore FILE".
+
+Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`,
+		Example: `  mailroom doctor
+  mailroom doctor --data /srv/mailroom -o json
+  mailroom doctor --backup /backup/mailroom-monday.db`,
+		Args: cobra.NoArgs,
+	}
+	output := console.FormatFlag(cmd)
+	cmd.Flags().StringVar(&backup, "backup", "", "write a copy of the store to this file, which must not exist")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := datadir.Find(con.Data, con.Env)
+		if err != nil {
+			return console.Errorf(console.ExitUsage, "", "%w", err)
+		}
+		d := diagnosis{Store: dir.Database()}
+		if cmd.Flags().Changed("backup") {
+			err = backupStore(cmd.Context(), con, dir, backup, &d)
+		} else {
+			err = examine(cmd.Context(), con, dir, &d)
+		}
+		if err != nil {
+			return err
+		}
+		if err := printDiagnosis(con, d, *output); err != nil {
+			return err
+		}
+		if !d.Sound() {
+			return foundError()
+		}
+		return nil
+	}
+	return cmd
+}
+
+// diagnosis is the JSON output of mailroom doctor.
+type diagnosis struct {
+	Store  string `json:"store"`            // the file that was read
+	Backup string `json:"backup,omitempty"` // the copy that was written and checked instead
+	doctor.Report
+}
+
+// foundError ends a command that has printed its findings.
+func foundError() error {
+	return &console.PrintedError{Code: console.ExitFailed, Reason: "the store has findings"}
+}
+
+// examine checks the store in dir.
+func examine(ctx context.Context, con *console.Console, dir datadir.Dir, d *diagnosis) error {
+	file, err := sqlite.OpenFile(ctx, d.Store)
+	if err != nil {
+		return explainStoreError(ctx, con, dir, err)
+	}
+	if err = checkFile(ctx, file, d); err == nil {
+		err = findLoss(ctx, file, d)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		printFindings(con, d.Report)
+		return explainStoreError(ctx, con, dir, err)
+	}
+	return nil
+}
+
+// checkFile checks the file's integrity and the invariants of its content.
+func checkFile(ctx context.Context, file *sqlite.File, d *diagnosis) error {
+	faults, err := file.Faults(ctx)
+	if err == nil {
+		d.Report, err = doctor.Check(ctx, file)
+	}
+	first := []doctor.Finding{} // before the others, which may be consequences
+	for _, said := range faults {
+		first = append(first, doctor.Finding{Invariant: doctor.File, Text: said})
+	}
+	d.Findings = append(first, d.Findings...)
+	return err
+}
+
+// findLoss adds lost commits to the findings.
+func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
+	_, lost, err := file.Commits(ctx)
+	if lost != nil {
+		d.Findings = append([]doctor.Finding{{Invariant: doctor.Lost, Text: lost.Error()}}, d.Findings...)
+	}
+	return err
+}
+
+// backup writes a copy of the store, checks it and then renames it to target, also if
+// there are findings.
+func backupStore(ctx context.Context, con *console.Console, dir datadir.Dir, target string, d *diagnosis) error {
+	if target == "" {
+		return console.Errorf(console.ExitUsage, "name a new file", "--backup is empty")
+	}
+	to, err := filepath.Abs(target)
+	if err != nil {
+		return console.Errorf(console.ExitUsage, "", "--backup: %w", err)
+	}
+	d.Backup = to
+	file, err := sqlite.OpenFile(ctx, d.Store)
+	if err != nil {
+		return explainStoreError(ctx, con, dir, err)
+	}
+	err = file.Backup(ctx, to, func(path string) (err error) {
+		made, err := sqlite.OpenFile(ctx, path)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, made.Close()) }()
+		return checkFile(ctx, made, d)
+	})
+	err = errors.Join(err, file.Close())
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return console.Errorf(console.ExitUsage, "name a new file", "%s already exists", to)
+	case errors.Is(err, fs.ErrNotExist):
+		return console.Errorf(console.ExitUsage, "create it, or name another", "the folder %s does not exist", filepath.Dir(to))
+	case err != nil:
+		return explainStoreError(ctx, con, dir, err)
+	}
+	return nil
+}
+
+// explainStoreError turns an error of reading the store into an exit error.
+func explainStoreError(ctx context.Context, con *console.Console, dir datadir.Dir, err error) error {
+	const elsewhere = "name the data folder of the server with --data"
+	_, there := os.Stat(string(dir))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(there, fs.ErrNotExist):
+		return console.Errorf(console.ExitServer, elsewhere, "the data folder %s does not exist", dir)
+	case errors.Is(err, sqlite.ErrNoStore):
+		return console.Errorf(console.ExitServer, elsewhere, "%w", err)
+	}
+	return console.Errorf(console.ExitServer, "", "%w", err)
+}

@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/internal/config"
+	"mailroom/internal/console"
+)
+
+// Command returns the command that measures performance.
+func Command(con *console.Console) *cobra.Command {
+	o := Options{}
+	profile := ""
+	cmd := &cobra.Command{
+		Use:   "bench [PART]…",
+		Short: "Measure performance on this machine",
+		Long: `Measure performance on this machine, with the real ledger, engine and SQLite file.
+Every acknowledgement is on disk before it is sent. Existing data is not touched:
+bench creates a temporary folder in --data (default: the system's temporary folder)
+and removes it at the end. Choose a folder on the disk to measure. Parts (default: all):
+
+  runs      complete runs per second at full load
+  latency   from submit to start and to end, at 100/s, 1,000/s and full load
+  growth    cost of a log of 100,000 entries and of 1,000,000 queued runs
+  restart   time until a server with 100,000 queued runs serves requests
+  fanout    one run that streams 50 deltas per second to 1,000 readers
+  stalled   cost of stalled readers for a run and 100 other readers
+  memory    memory and disk per thread, queued run and reader`,
+		Example: `  mailroom bench runs --for 60s
+  mailroom bench --scale 0.01
+  mailroom bench -o json > figures.json`,
+		ValidArgs: Parts(),
+	}
+	output := console.FormatFlag(cmd)
+	cmd.Flags().DurationVar(&o.For, "for", 10*time.Second, "duration of each measurement, after a warm-up of a fifth of it (at most 3s)")
+	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a quick trial")
+	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
+	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
+	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole measurement to this file")
+	cmd.RunE = func(cmd *cobra.Command, parts []string) error {
+		for _, part := range parts {
+			if !slices.Contains(Parts(), part) {
+				return console.UsageErrorf(cmd, "unknown part %q; use %s", part, strings.Join(Parts(), ", "))
+			}
+		}
+		if len(parts) == 0 {
+			parts = Parts()
+		}
+		if err := o.Check(); err != nil {
+			return console.UsageErrorf(cmd, "%w", err)
+		}
+		if err := prepare(con, &o); err != nil {
+			return err
+		}
+		result, err := withProfile(cmd.Context(), profile, func(ctx context.Context) (*Result, error) {
+			return Run(ctx, o, parts)
+		})
+		if err != nil {
+			return err
+		}
+		return printResult(con, result, *output)
+	}
+	cmd.AddCommand(readersCommand(con))
+	return cmd
+}
+
+// serverConfig is the configuration of the measured servers.
+const serverConfig = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
+
+// prepare sets the options that describe this program.
+func prepare(con *console.Console, o *Options) error {
+	o.Dir, o.Version, o.Progress, o.Config = con.Data, console.ReadVersion().Version, con.Infof, serverConfig
+	c, err := config.Parse("bench.toml", []byte(serverConfig), nil)
+	if err != nil {
+		return err
+	}
+	if o.AgentVersion, err = c.Agents["echo"].Version(); err != nil {
+		return err
+	}
+	if o.Executable, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	return nil
+}
+
+// readersCommand runs the readers of a measurement in a process of their own.
+// Only bench starts it.
+func readersCommand(con *console.Console) *cobra.Command {
+	reading := ReaderOptions{}
+	cmd := &cobra.Command{
+		Use:    "readers COUNT THREAD",
+		Short:  "Follow a thread with many readers (used by bench itself)",
+		Hidden: true,
+		Args:   cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[0])
+			if err != nil {
+				return console.UsageErrorf(cmd, "invalid number of readers %q", args[0])
+			}
+			reading.URL, reading.Token = con.Env("MAILROOM_URL"), con.Env("MAILROOM_TOKEN")
+			reading.Readers, reading.Thread = n, args[1]
+			return RunReaders(cmd.Context(), con.Stdin, con.Stdout, reading)
+		},
+	}
+	cmd.Flags().BoolVar(&reading.Sockets, "sockets", false, "read over WebSockets instead of event streams")
+	cmd.Flags().IntVar(&reading.Runs, "runs", 1, "number of runs after which a WebSocket reader ends")
+	return cmd
+}
+
+// withProfile runs measure and writes a CPU profile of it to file, unless file is empty.
+func withProfile(ctx context.Context, file string, measure func(context.Context) (*Result, error)) (result *Result, err error) {
+	if file == "" {
+		return measure(ctx)
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, console.Errorf(console.ExitUsage, "", "write the profile: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, fmt.Errorf("write the profile: %w", err)
+	}
+	defer pprof.StopCPUProfile()
+	return measure(ctx)
+}

@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/dustin/go-humanize"
+
+	"mailroom/internal/console"
+)
+
+// printResult prints the result, one table for each part.
+func printResult(con *console.Console, r *Result, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(r)
+	}
+	tables := [][][]string{machineRows(r)}
+	if r.Runs != nil {
+		tables = append(tables, runsRows(r.Runs))
+	}
+	if r.Latency != nil {
+		tables = append(tables, latencyRows(r.Latency))
+	}
+	if r.Growth != nil {
+		tables = append(tables, logRows(r.Growth), queueRows(r.Growth))
+	}
+	if r.Restart != nil {
+		tables = append(tables, restartRows(r.Restart))
+	}
+	for i := range r.Fanout {
+		tables = append(tables, fanoutRows(&r.Fanout[i]))
+	}
+	if r.Stalled != nil {
+		tables = append(tables, stalledRows(r.Stalled))
+	}
+	if r.Memory != nil {
+		tables = append(tables, memoryRows(r.Memory))
+	}
+	for i, rows := range tables {
+		if i > 0 {
+			if err := con.Printf("\n"); err != nil {
+				return err
+			}
+		}
+		if err := con.PrintTable(rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func machineRows(r *Result) [][]string {
+	return [][]string{
+		{"machine", fmt.Sprintf("%s/%s, %d cores %s", r.Machine.OS, r.Machine.Arch, r.Machine.Cores, r.Machine.CPU)},
+		{"versions", fmt.Sprintf("mailroom %s, %s, SQLite %s", r.Machine.Version, r.Machine.Go, r.Machine.SQLite)},
+		{"fsync of 1 KiB", spread(r.Machine.Fsync)},
+		{"load", fmt.Sprintf("%d producers, %d slots, %s threads", r.Settings.Producers, r.Settings.Slots, count(int64(r.Settings.Threads)))},
+		{"measured", fmt.Sprintf("%gs each, after a warm-up of %gs, at scale %g", r.Settings.Seconds, r.Settings.WarmupSeconds, r.Settings.Scale)},
+	}
+}
+
+func runsRows(l *Load) [][]string {
+	return [][]string{
+		{"RUNS", "full load"},
+		{"complete runs", fmt.Sprintf("%s/s (%s in %.1fs)", round(l.RunsPerSecond), count(l.Runs), l.Seconds)},
+		{"halves, slowest second", fmt.Sprintf("%s/s, %s/s, %s/s", round(l.FirstHalf), round(l.SecondHalf), round(l.SlowestSecond))},
+		{"submit", spread(l.Submit)},
+		{"submit to start", spread(l.Start)},
+		{"submit to end", spread(l.Done)},
+		{"CPU", fmt.Sprintf("%.3f ms per run, %.2f cores (producers included)", l.CPUPerRun, l.Cores)},
+		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each", round(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean)},
+		{"on disk", fmt.Sprintf("%.0f bytes a run", l.BytesPerRun)},
+		{"queued at the end", count(l.Queued)},
+	}
+}
+
+func latencyRows(loads []Load) [][]string {
+	rows := [][]string{{"LATENCY (ms, p50/p99)", "SUBMIT", "TO START", "TO END", "RUNS/S"}}
+	for _, l := range loads {
+		rows = append(rows, []string{Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond)})
+	}
+	return rows
+}
+
+func logRows(g *Growth) [][]string {
+	rows := [][]string{{"LONG LOG (ms, p50/p99)", "ONE RUN", "READ 20 MESSAGES", "CPU MS/RUN"}}
+	for _, t := range []ThreadLoad{g.Short, g.Long} {
+		rows = append(rows, []string{count(t.Entries) + " entries", pair(t.Run), pair(t.Page), fmt.Sprintf("%.3f", t.CPUPerRun)})
+	}
+	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.LogRatio), "", fmt.Sprintf("%.2f", g.LogCPURatio)})
+}
+
+func queueRows(g *Growth) [][]string {
+	rows := [][]string{{"LONG QUEUE (ms, p50/p99)", "RUNS/S", "SUBMIT", "URGENT RUN TO START", "CPU MS/RUN"}}
+	for _, q := range []QueueLoad{g.Few, g.Many} {
+		rows = append(rows, []string{count(int64(q.Queued)) + " queued", round(q.RunsPerSecond), pair(q.Submit), pair(q.Urgent), fmt.Sprintf("%.3f", q.CPUPerRun)})
+	}
+	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.QueueRatio), "", fmt.Sprintf("%.2f", g.UrgentRatio), ""})
+}
+
+func restartRows(r *Restart) [][]string {
+	rows := [][]string{{"RESTART", "LISTENING AFTER", "FIRST RUN ENDED AFTER"}}
+	row := func(name string, s Restarted) {
+		rows = append(rows, []string{name, fmt.Sprintf("%.0f ms", s.Listening), fmt.Sprintf("%.0f ms", s.Served)})
+	}
+	row(count(int64(r.Queued))+" queued", r.Clean)
+	for _, s := range r.Killed {
+		row("after a kill", s)
+	}
+	return rows
+}
+
+func fanoutRows(f *Fanout) [][]string {
+	title := "FANOUT"
+	if f.Sockets {
+		title = "FANOUT, WEBSOCKETS"
+	}
+	return [][]string{
+		{title, fmt.Sprintf("%s readers of one run, %.1f deltas/s, for %.1fs", count(int64(f.Readers)), f.PiecesPerSecond, f.Seconds)},
+		{"deliveries", round(f.DeliveriesPerSec) + "/s"},
+		{"delay", spread(f.Delay)},
+		{"server", fmt.Sprintf("%.2f cores", f.ServerCores)},
+		{"readers", fmt.Sprintf("%.2f cores", f.ReaderCores)},
+		{"lost, disconnected", fmt.Sprintf("%s bytes, %d readers", count(f.LostBytes), f.CutOff)},
+	}
+}
+
+func stalledRows(s *Stalled) [][]string {
+	rows := [][]string{{"STALLED", "DELTAS/S", "A RUN (ms, p50/p99)", "CPU MS/RUN", "HEAP (MB)"}}
+	row := func(name string, of StreamLoad) {
+		rows = append(rows, []string{name, round(of.PiecesPerSecond), pair(of.Run), fmt.Sprintf("%.1f", of.CPUPerRun), fmt.Sprintf("%.2f", of.Heap/1e6)})
+	}
+	row(count(int64(s.Readers))+" readers", s.Without)
+	row(fmt.Sprintf("plus %d stalled readers", s.Stalled), s.With)
+	ratio := func(v float64) string { return fmt.Sprintf("%.2f", v) }
+	return append(rows, []string{"ratio", ratio(s.SpeedRatio), "", ratio(s.CPURatio), ratio(s.HeapRatio)},
+		[]string{"disconnected", fmt.Sprintf("%d active readers", s.CutOff), "", "", ""})
+}
+
+func memoryRows(m *Memory) [][]string {
+	rows := [][]string{{"MEMORY (bytes each)", "COUNT", "HEAP", "PROCESS", "DISK"}}
+	for _, f := range []struct {
+		name string
+		of   Footprint
+	}{{"idle thread, with one run", m.Thread}, {"queued run", m.Run}, {"idle reader", m.Reader}} {
+		rows = append(rows, []string{f.name, count(int64(f.of.Count)), round(f.of.Heap), round(f.of.Resident), round(f.of.Disk)})
+	}
+	return rows
+}
+
+// pair formats the median and the 99th percentile.
+func pair(t Times) string { return fmt.Sprintf("%.2f / %.2f", t.P50, t.P99) }
+
+// spread formats the median, the 99th percentile and the maximum.
+func spread(t Times) string {
+	return fmt.Sprintf("p50 %.2f ms, p99 %.2f ms, max %.1f ms", t.P50, t.P99, t.Max)
+}
+
+func count(n int64) string { return humanize.Comma(n) }
+
+func round(v float64) string { return humanize.Comma(int64(math.Round(v))) }

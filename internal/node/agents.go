@@ -1,0 +1,162 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/agent/echo"
+	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
+	"mailroom/agent/inbox"
+	"mailroom/agent/tour"
+	"mailroom/engine"
+	"mailroom/internal/config"
+	"mailroom/store"
+)
+
+// agentSet holds the configured agents with their current definitions, and the older
+// versions that open runs may still be pinned to.
+type agentSet struct {
+	agents   map[string]engine.Agent
+	kinds    map[string]string
+	programs *programs
+	sandbox  *sandbox
+	present  []store.Definition // current, sorted by agent
+	old      []store.Definition // kept in the store, no longer current
+}
+
+// newAgentSet builds the agents of c and the older versions in kept. A version that
+// cannot be rebuilt is left out: the runs pinned to it fail permanently and name it.
+func newAgentSet(c *config.Config, kept []store.Definition, log *slog.Logger) (*agentSet, error) {
+	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
+	configured := maps.Clone(c.Agents)
+	for _, p := range program.All() {
+		if configured[p.Name] != nil {
+			continue // an agent of this name is configured, whatever its kind
+		}
+		offered := c.ProgramAgent(p)
+		if r.programs.addIfFound(p.Name, programOptions(p, offered, c.Mark, launchOptions{})) {
+			configured[p.Name] = offered
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		a := configured[name]
+		body, err := a.Definition()
+		if err != nil {
+			return nil, err
+		}
+		version, err := a.Version()
+		if err != nil {
+			return nil, err
+		}
+		if err := r.build(name, a, c.Mark, version); err != nil {
+			return nil, fmt.Errorf("agent %s: %w", name, err)
+		}
+		r.present = append(r.present, store.Definition{Agent: name, Version: version, Body: body})
+	}
+	r.sandbox.warnUnisolated()
+	for _, d := range kept {
+		a, present := r.agents[d.Agent]
+		if present && a.Version == d.Version {
+			continue
+		}
+		r.old = append(r.old, d)
+		if !present {
+			continue // its due runs fail with an unknown agent
+		}
+		built, err := r.rebuild(d, configured[d.Agent], c.Mark)
+		if err != nil {
+			log.Warn("agent version cannot be rebuilt; runs pinned to it will fail", "agent", d.Agent, "version", d.Version, "error", err)
+			continue
+		}
+		a.OldVersions[d.Version] = built
+	}
+	return r, nil
+}
+
+// build adds a configured agent.
+func (r *agentSet) build(name string, a *config.Agent, mark, version string) error {
+	var around launchOptions
+	if a.IsProgram() {
+		var err error
+		if around, err = r.sandbox.confine(name, a); err != nil {
+			return err
+		}
+	}
+	built, err := buildAgent(a, mark, around)
+	if err != nil {
+		return err
+	}
+	if p := program.Find(a.Kind); p != nil {
+		r.programs.add(name, programOptions(p, a, mark, around))
+	}
+	r.agents[name] = engine.Agent{
+		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, OldVersions: map[string]mailroom.Agent{},
+	}
+	r.kinds[name] = a.Kind
+	return nil
+}
+
+// rebuild builds an agent from a definition in the store.
+func (r *agentSet) rebuild(d store.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
+	a, err := config.Rebuild(d.Body, present)
+	if err != nil {
+		return nil, err
+	}
+	var around launchOptions
+	if a.IsProgram() {
+		if around, err = r.sandbox.confine("", a); err != nil {
+			return nil, err
+		}
+	}
+	return buildAgent(a, mark, around)
+}
+
+func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Agent, error) {
+	if p := program.Find(a.Kind); p != nil {
+		return exec.NewProgram(programOptions(p, a, mark, around))
+	}
+	switch a.Kind {
+	case config.KindEcho:
+		return echo.New(echo.Options{Pace: a.Pace}), nil
+	case config.KindInbox:
+		return inbox.New(), nil
+	case config.KindTour:
+		return tour.New(tour.Options{Pace: a.Pace}), nil
+	case config.KindExec:
+		return exec.New(exec.Options{
+			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: a.EnvAllow,
+			StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout, Mark: mark,
+			Isolation: around.isolation, Files: around.files,
+		})
+	}
+	return nil, fmt.Errorf("unknown kind %q", a.Kind)
+}
+
+// programOptions returns the options of a CLI agent. A timeout of 0 means no limit.
+func programOptions(p *program.Profile, a *config.Agent, mark string, around launchOptions) exec.ProgramOptions {
+	noneIfZero := func(d time.Duration) time.Duration {
+		if d == 0 {
+			return -1
+		}
+		return d
+	}
+	return exec.ProgramOptions{
+		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
+		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: a.EnvAllow, Mark: mark,
+		Isolation: around.isolation, Files: around.files,
+		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout), TotalTimeout: noneIfZero(a.TotalTimeout),
+	}
+}
+
+func variables(env map[string]string) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}

@@ -1,0 +1,123 @@
+package node
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mailroom/channel"
+	"mailroom/internal/console"
+	"mailroom/internal/recovery"
+)
+
+// Intervals of checking whether all channels are down, and whether a secret file changed.
+const (
+	channelCheckInterval = 250 * time.Millisecond
+	secretCheckInterval  = 5 * time.Second
+)
+
+// run runs the channels until ctx is done. If exits is set, it also returns when no
+// channel is connected and none will reconnect by itself.
+func (all channelSet) run(ctx context.Context, watched []*secretFile, exits bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range watched {
+		group.Go(func() error {
+			defer recovery.Log(nil, "secret file watcher")
+			s.watch(ctx, secretCheckInterval)
+			return nil
+		})
+	}
+	for _, c := range all {
+		group.Go(func() (err error) {
+			defer recovery.Error(nil, "channel", &err) // stop the server: a restart is better than a channel that only looks alive
+			c.Run(ctx)
+			return nil
+		})
+	}
+	if exits && len(all) > 0 {
+		group.Go(func() (err error) {
+			defer recovery.Error(nil, "channel watchdog", &err)
+			return all.waitAllDown(ctx)
+		})
+	}
+	return group.Wait()
+}
+
+// waitAllDown returns nil when ctx is done, and an error when all channels are down.
+func (all channelSet) waitAllDown(ctx context.Context) error {
+	turn := time.NewTicker(channelCheckInterval)
+	defer turn.Stop()
+	for {
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := all.allDown(); err != nil {
+			return err
+		}
+	}
+}
+
+// allDown returns an error if no channel is connected and none will reconnect by itself.
+// If at least one channel gave up, the exit code asks for a restart.
+func (all channelSet) allDown() error {
+	code, hint := console.ExitConfig, "fix the cause, then restart the server"
+	var why []string
+	for _, c := range all {
+		s := c.State()
+		if s.Condition.Alive() || !s.NextTry.IsZero() { // with NextTry set, the channel's supervisor restarts
+			return nil
+		}
+		if s.Condition == channel.ConditionGaveUp {
+			code, hint = console.ExitRestart, "restart the server"
+		}
+		why = append(why, s.Name+" "+strings.ReplaceAll(string(s.Condition), "_", " ")+": "+s.Reason)
+	}
+	return console.Errorf(code, hint, "all channels are down and none will reconnect: %s", strings.Join(why, "; "))
+}
+
+// secretFile watches a file with a channel's token. A change reconnects the channel
+// unless it is connected.
+type secretFile struct {
+	channel *channel.Runner
+	file    string
+
+	// Owned by watch.
+	seen os.FileInfo // nil: the file did not exist
+}
+
+// watch polls the file until ctx is done.
+func (s *secretFile) watch(ctx context.Context, every time.Duration) {
+	s.changed()
+	turn := time.NewTicker(every)
+	defer turn.Stop()
+	for {
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return
+		}
+		if s.changed() && s.channel.State().Condition != channel.ConditionConnected {
+			s.channel.ConfigChanged()
+		}
+	}
+}
+
+// changed reports whether the file changed since the last call.
+func (s *secretFile) changed() bool {
+	before := s.seen
+	now, err := os.Stat(s.file)
+	if err != nil {
+		now = nil
+	}
+	s.seen = now
+	switch {
+	case before == nil || now == nil:
+		return before != now
+	}
+	return !os.SameFile(before, now) || !before.ModTime().Equal(now.ModTime()) || before.Size() != now.Size()
+}

@@ -1,0 +1,13 @@
+// Package node builds a server from its parts, and has the commands that run one or a worker.
+package node
+
+import (
+	"github.com/spf13/cobra"
+
+	"mailroom/internal/console"
+)
+
+// Commands returns the commands of this package.
+func Commands(con *console.Console) []*cobra.Command {
+	return append(moreCommands(con), bridgeCommand(con), configCommand(con), serveCommand(con), workCommand(con))
+}

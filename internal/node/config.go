@@ -1,0 +1,65 @@
+package node
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/internal/config"
+	"mailroom/internal/console"
+	"mailroom/internal/datadir"
+	"mailroom/internal/platforms"
+)
+
+func configCommand(con *console.Console) *cobra.Command {
+	var file string
+	var reveal bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the effective configuration with comments",
+		Args:  cobra.NoArgs,
+	}
+	output := console.FormatFlag(cmd)
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
+	cmd.Flags().BoolVar(&reveal, "reveal", false, "show the values of env instead of hiding them")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		dir, err := datadir.Find(con.Data, con.Env)
+		if err != nil {
+			return console.Errorf(console.ExitUsage, "", "%w", err)
+		}
+		c, err := loadConfig(dir, file)
+		if err != nil {
+			return err
+		}
+		return printConfig(con, c, reveal, *output)
+	}
+	return cmd
+}
+
+// loadConfig reads file, which must exist, or else the optional configuration file in
+// the data folder.
+func loadConfig(dir datadir.Dir, file string) (*config.Config, error) {
+	if file != "" {
+		c, err := config.Load(file, true, platforms.All())
+		if err != nil {
+			return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+		}
+		return c, nil
+	}
+	c, err := config.Load(dir.Config(), false, platforms.All())
+	if _, ok := errors.AsType[*config.Error](err); ok {
+		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	return c, err
+}
+
+func printConfig(con *console.Console, c *config.Config, reveal bool, output console.Format) error {
+	text := []byte(c.TOML(reveal))
+	if output == console.FormatJSON {
+		var err error
+		if text, err = c.JSON(reveal); err != nil {
+			return err
+		}
+	}
+	return con.Printf("%s", text)
+}

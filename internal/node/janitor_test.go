@@ -1,0 +1,223 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
+	"mailroom/internal/platforms"
+	"mailroom/internal/thread"
+	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// janitorFixture is a ledger over a memory store, within a bubble.
+type janitorFixture struct {
+	*ledger.Ledger
+	t     *testing.T
+	store store.Store
+}
+
+func withJanitorFixture(t *testing.T, f func(d *janitorFixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		d := &janitorFixture{Ledger: ledger.New(store, ledger.Options{Poll: time.Hour, MaxQueued: 100}), t: t, store: store}
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Run(ctx) }()
+		f(d)
+		end()
+		d.must(<-ended)
+		found, err := storetest.Check(context.Background(), store)
+		d.must(err)
+		for _, bad := range found {
+			t.Error(bad)
+		}
+	})
+}
+
+func (d *janitorFixture) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *janitorFixture) submit(threadID, version string) store.Submitted {
+	d.t.Helper()
+	out, err := d.Submit(d.t.Context(), thread.Submit{
+		Thread: threadID, Agent: "a", SetAgent: true, AgentVersion: version, Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
+	})
+	d.must(err)
+	return out
+}
+
+func (d *janitorFixture) cancel(out store.Submitted) {
+	d.t.Helper()
+	_, err := d.Cancel(d.t.Context(), out.Run, "anna")
+	d.must(err)
+}
+
+// firstSeq is the first entry that is kept of a thread.
+func (d *janitorFixture) firstSeq(thread string) int64 {
+	d.t.Helper()
+	var rows []*mailroom.Thread
+	d.must(d.View(d.t.Context(), func(r store.Reader) (err error) {
+		rows, err = r.Threads(store.ThreadQuery{IDs: []string{thread}})
+		return err
+	}))
+	if len(rows) != 1 {
+		d.t.Fatalf("%d threads named %q", len(rows), thread)
+	}
+	return rows[0].FirstSeq
+}
+
+// runJanitor runs a keeper for a while.
+func (d *janitorFixture) runJanitor(k janitor, while time.Duration) {
+	k.ledger, k.log = d.Ledger, slog.New(slog.NewTextHandler(d.t.Output(), nil))
+	ctx, stop := context.WithTimeout(d.t.Context(), while)
+	defer stop()
+	k.run(ctx)
+}
+
+func TestRetentionPurgesWhatEndedLongAgo(t *testing.T) {
+	const day = 24 * time.Hour
+	withJanitorFixture(t, func(d *janitorFixture) {
+		for range 3 {
+			d.cancel(d.submit("ended", "1"))
+		}
+		d.cancel(d.submit("open", "1"))
+		d.submit("open", "1")
+		d.runJanitor(janitor{retention: 2 * day}, day)
+		for _, thread := range []string{"ended", "open"} {
+			if got := d.firstSeq(thread); got != 1 {
+				d.t.Errorf("thread %s is kept from %d after one of two days, want 1", thread, got)
+			}
+		}
+		d.cancel(d.submit("ended", "1"))
+		d.runJanitor(janitor{retention: 2 * day}, day+2*time.Hour)
+		if got, want := d.firstSeq("ended"), int64(10); got != want {
+			d.t.Errorf("thread ended is kept from %d, want %d, where the run of yesterday begins", got, want)
+		}
+		if got, want := d.firstSeq("open"), int64(4); got != want {
+			d.t.Errorf("thread open is kept from %d, want %d, where its open run begins", got, want)
+		}
+		d.runJanitor(janitor{}, 100*day)
+		if got, want := d.firstSeq("ended"), int64(10); got != want {
+			d.t.Errorf("without a retention, thread ended is kept from %d, want %d as before", got, want)
+		}
+	})
+}
+
+func TestNotificationsLapseWithoutARetention(t *testing.T) {
+	const day = 24 * time.Hour
+	withJanitorFixture(t, func(d *janitorFixture) {
+		by := &auth.Token{Name: "ann", Scopes: auth.Permissions()}
+		_, err := d.Notify(d.t.Context(), project.Notify{Project: "p", By: by, Notification: project.Notification{From: "a", To: []string{"b"}, Event: "e"}})
+		d.must(err)
+		for _, at := range []struct {
+			after time.Duration
+			found int
+		}{{29 * day, 1}, {2 * day, 0}} {
+			d.runJanitor(janitor{}, at.after)
+			in, err := d.Inbox(d.t.Context(), ledger.InboxQuery{Project: "p", Agent: "b", By: by, Limit: 9})
+			d.must(err)
+			if len(in.Found) != at.found {
+				d.t.Errorf("after %s more b has %d notifications, want %d", at.after, len(in.Found), at.found)
+			}
+		}
+		if got := d.firstSeq("project:p"); got != 1 {
+			d.t.Errorf("the log is kept from %d, want 1", got)
+		}
+	})
+}
+
+func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
+	withJanitorFixture(t, func(d *janitorFixture) {
+		files := datadir.Dir(t.TempDir()).Files()
+		uri, err := files.Save(t.Context(), "a.png", strings.NewReader("picture"))
+		d.must(err)
+		path := strings.TrimPrefix(uri, "file://")
+		d.must(os.Chtimes(path, time.Now(), time.Now())) // of this bubble
+		for _, at := range []struct {
+			after time.Duration
+			there bool
+		}{{time.Hour, true}, {2 * time.Hour, false}} {
+			d.runJanitor(janitor{retention: 2 * time.Hour, files: files}, at.after)
+			if _, err := os.Stat(path); (err == nil) != at.there {
+				d.t.Errorf("%s later: %v", at.after, err)
+			}
+		}
+	})
+}
+
+func TestDefinitionsInUseAreKept(t *testing.T) {
+	withJanitorFixture(t, func(d *janitorFixture) {
+		definition := func(agent, version string) store.Definition {
+			return store.Definition{Agent: agent, Version: version, Body: json.RawMessage(`{}`)}
+		}
+		present := definition("a", "3")
+		old := []store.Definition{definition("a", "1"), definition("a", "2"), definition("b", "1")}
+		d.must(d.KeepDefinitions(d.t.Context(), append([]store.Definition{present}, old...)))
+		d.cancel(d.submit("t", "2"))
+		d.submit("t", "1")
+		d.runJanitor(janitor{oldDefinitions: old}, time.Second)
+		got, err := d.Definitions(d.t.Context())
+		d.must(err)
+		if diff := cmp.Diff([]store.Definition{old[0], present}, got); diff != "" {
+			d.t.Errorf("kept (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAgentSetHasTheKeptVersions(t *testing.T) {
+	configured := func(text string) *config.Config {
+		c, err := config.Parse("f.toml", []byte(text), platforms.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	first, err := newAgentSet(configured("[agents.a]\nkind = \"echo\"\npace = \"1ms\"\n[agents.gone]\nkind = \"echo\""), nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first.present) != 5 || len(first.old) != 0 { // with echo, inbox and tour
+		t.Fatalf("present %d, old %d definitions, want 5 and none", len(first.present), len(first.old))
+	}
+	kept := append(first.present, store.Definition{Agent: "a", Version: "broken", Body: json.RawMessage(`{}`)})
+	second, err := newAgentSet(configured("[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]"), kept, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := first.agents["a"].Version
+	if a := second.agents["a"]; a.Version == was || a.OldVersions[was] == nil || len(a.OldVersions) != 1 {
+		t.Errorf("version %s with %d older ones, want a new one that has kept %s only", a.Version, len(a.OldVersions), was)
+	}
+	var old []string
+	for _, d := range second.old {
+		old = append(old, d.Agent+" "+d.Version)
+	}
+	want := []string{"a " + was, "gone " + first.agents["gone"].Version, "a broken"}
+	if diff := cmp.Diff(want, old); diff != "" {
+		t.Errorf("old definitions (-want +got):\n%s", diff)
+	}
+	if again := second.agents["echo"]; len(again.OldVersions) != 0 {
+		t.Errorf("an agent that has not changed has %d older versions", len(again.OldVersions))
+	}
+}

@@ -1,0 +1,275 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/engine"
+	"mailroom/internal/config"
+	"mailroom/internal/console"
+	"mailroom/internal/datadir"
+	"mailroom/internal/metrics"
+	"mailroom/internal/recovery"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/store"
+	"mailroom/stream"
+	"mailroom/web"
+)
+
+// Options are the parts of a [Node].
+type Options struct {
+	Store  store.Store
+	Config *config.Config
+	Token  string        // the operator's
+	Files  datadir.Files // attachments
+	TLS    *tls.Config   // nil: no TLS
+	Log    *slog.Logger
+	Lock   *datadir.Lock           // stores crash reports; nil: none are stored
+	Agents map[string]engine.Agent // instead of the agents of the configuration; nil: those
+}
+
+// Node is one server: the components on one store.
+type Node struct {
+	ledger  *ledger.Ledger
+	engine  *engine.Engine
+	server  *server.Server
+	janitor *janitor
+	agents  *agentSet
+	log     *slog.Logger
+	lock    *datadir.Lock
+
+	channels     channelSet
+	secretFiles  []*secretFile
+	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
+	engines      []*engine.Engine // engine, and the engine of deliveries
+}
+
+// New wires the components and starts none. It reads the agent versions in the store.
+func New(ctx context.Context, o Options) (*Node, error) {
+	if o.Agents != nil {
+		return assemble(o, &agentSet{agents: o.Agents, programs: newPrograms(o.Log)}), nil
+	}
+	kept, err := readDefinitions(ctx, o.Store)
+	if err != nil {
+		return nil, fmt.Errorf("read the stored agent versions: %w", err)
+	}
+	roster, err := newAgentSet(o.Config, kept, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	if o.Store, err = addTorture(o.Store, roster); err != nil {
+		return nil, err
+	}
+	return assemble(o, roster), nil
+}
+
+// assemble wires the components with the given agents.
+func assemble(o Options, roster *agentSet) *Node {
+	c, log := o.Config, o.Log
+	agents := roster.agents
+	n := &Node{agents: roster, log: log, lock: o.Lock, exitWhenDown: c.WhenAllDown == config.AllDownExit}
+	b, numbers := bus.New(), metrics.New()
+	n.ledger = ledger.New(o.Store, ledger.Options{
+		DefaultAgent: c.DefaultAgent,
+		Version:      func(agent string) string { return agents[agent].Version },
+		Publish: func(thread string, entries []mailroom.Entry) {
+			b.Publish(bus.Notice{Thread: thread, Entries: entries})
+		},
+		Lease:     c.Lease,
+		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
+		StopGrace: c.StopGrace,
+		Quotas:    defaultQuotas(c),
+		MaxQueued: unlimitedIfZero(c.MaxQueued),
+		Reserved:  reservedPrefixes(c),
+		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, RunFinished: numbers.Ended},
+		Log:       log,
+	})
+	streams := stream.New(n.ledger, b)
+	hooks := newHooks(c)
+	n.channels = newChannels(c, agents, n.ledger, o.Files, streams, log)
+	n.secretFiles = secretFiles(c, n.channels)
+	numbers.Channels(conditionNames(), n.channels.metrics)
+	names := slices.Sorted(maps.Keys(agents))
+	n.janitor = &janitor{ledger: n.ledger, files: o.Files, oldDefinitions: roster.old, retention: c.Retention, log: log}
+	n.engine = engine.New(n.ledger, b, engineOptions(c, agents, c.Runs, numbers, log))
+	n.engines = []*engine.Engine{n.engine}
+	if len(n.channels) > 0 {
+		// Deliveries have an engine of their own, so that long agent runs cannot
+		// delay replies.
+		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
+	}
+	n.server = server.New(server.Options{
+		Ledger: n.ledger, Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins,
+		Agents:        func() []string { return names },
+		MissingAgents: roster.programs.missing,
+		DescribeAgent: func(name string) server.AgentInfo {
+			return roster.programs.describe(name, server.AgentInfo{
+				Kind: roster.kinds[name], Version: agents[name].Version, Isolation: roster.sandbox.isolationOf(name),
+			})
+		},
+		Protocols: protocols(hooks, log),
+		Channels:  n.channels, Pairings: newPairings(c, n.ledger),
+		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: console.ReadVersion().Version, Log: log,
+		TLS: o.TLS, BehindProxy: c.BehindProxy,
+		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
+		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
+		Connections: c.Limits.Connections, PerAddress: c.Limits.PerAddress, Bodies: c.Limits.Bodies,
+		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams, Quotas: defaultQuotas(c),
+		Unread: c.Limits.Unread, TokenUnread: c.Limits.TokenUnread,
+		Submits: float64(unlimitedIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
+	})
+	return n
+}
+
+// engineOptions returns the options of an engine in this process.
+func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics, log *slog.Logger) engine.Options {
+	return engine.Options{
+		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Local: true, Log: log,
+		Observe: engine.Observe{
+			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
+			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
+		},
+	}
+}
+
+// work runs the engines until ctx is done or one fails.
+func (n *Node) work(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	for _, e := range n.engines {
+		all.Go(func() (err error) {
+			defer recovery.Error(n.log, "engine", &err)
+			return e.Run(ctx)
+		})
+	}
+	return all.Wait()
+}
+
+// readDefinitions returns the agent versions in the store.
+func readDefinitions(ctx context.Context, st store.Store) (kept []store.Definition, err error) {
+	err = st.View(ctx, func(r store.Reader) error {
+		kept, err = r.Definitions()
+		return err
+	})
+	return kept, err
+}
+
+// defaultQuotas returns the quotas of tokens that set none.
+func defaultQuotas(c *config.Config) auth.Quotas {
+	return auth.Quotas{
+		auth.QuotaThreads: int64(c.Limits.Threads), auth.QuotaBytes: int64(c.Limits.Stored),
+		auth.QuotaWorkers: int64(c.Limits.Workers), auth.QuotaNotifications: int64(c.Limits.Notifications),
+	}
+}
+
+// unlimitedIfZero maps the setting 0 (no limit) to -1, because 0 means the default in the ledger.
+func unlimitedIfZero(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// Run serves ln until ctx is done or a component fails or panics. It then stops the
+// components in order: the server accepts nothing more, the engines settle or release
+// their runs, and the ledger commits the remaining operations. lost receives the error
+// with which the store fails by itself.
+func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
+	ledgerCtx, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopEngine()
+	defer stopLedger()
+	prepared := make(chan struct{})
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "server", &err)
+		defer stopEngine()
+		select {
+		case <-prepared:
+		case <-ctx.Done():
+			return ln.Close()
+		}
+		return n.server.Serve(ctx, ln)
+	})
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "engines", &err)
+		defer stopLedger()
+		if err := n.prepare(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		close(prepared)
+		return n.work(engineCtx)
+	})
+	group.Go(func() (err error) {
+		defer recovery.Log(n.log, "janitor") // the next start repeats its work
+		select {
+		case <-prepared:
+			n.agents.programs.queryVersions(ctx)
+			n.janitor.run(ctx)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "channels", &err)
+		select {
+		case <-prepared:
+			return n.channels.run(ctx, n.secretFiles, n.exitWhenDown)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "store watcher", &err)
+		select {
+		case err := <-lost:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "ledger", &err)
+		return n.ledger.Run(ledgerCtx)
+	})
+	return group.Wait()
+}
+
+// prepare ends the leases of the previous process, and stores the current agent
+// versions before a run can be pinned to them.
+func (n *Node) prepare(ctx context.Context) error {
+	var report []byte
+	if n.lock != nil {
+		var err error
+		if report, err = n.lock.CrashReport(); err != nil {
+			return err
+		}
+	}
+	uncharged := recovery.OutsideRun(report)
+	if err := n.ledger.EndLocalWorkers(ctx, uncharged); err != nil {
+		return fmt.Errorf("end the leases of the previous process: %w", err)
+	}
+	if n.lock != nil {
+		if err := n.keepCrash(report, uncharged); err != nil {
+			return err
+		}
+	}
+	if err := n.ledger.KeepDefinitions(ctx, n.agents.present); err != nil {
+		return fmt.Errorf("store the current agent versions: %w", err)
+	}
+	return nil
+}

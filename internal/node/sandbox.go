@@ -1,0 +1,293 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mailroom/internal/config"
+	"mailroom/internal/console"
+	"mailroom/internal/datadir"
+	"mailroom/internal/proc"
+)
+
+// sandbox decides how the programs of agents are isolated from the server's data folder
+// and the files with its secrets.
+type sandbox struct {
+	disabled bool     // programs run without isolation
+	data     string   // the data folder, or ""
+	hide     []string // paths that programs cannot access
+	secrets  []string // environment variables that programs do not get
+	log      *slog.Logger
+
+	// Set while agents are built.
+	tried      map[proc.Kind]error
+	chosen     map[string]string // by agent, for display
+	unisolated []string          // agents that run without isolation
+	reason     error             // why the last of them is not isolated
+}
+
+// launchOptions says how the programs of one agent are started.
+type launchOptions struct {
+	isolation *proc.Isolation
+	files     string
+	dir       string
+	env       []string // identity of the user; overridden by the configuration
+}
+
+// newSandbox collects the paths to hide. It does not test the mechanisms yet.
+func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
+	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: secretVariables(c)}
+	if c.Data == "" { // no server runs on it
+		s.disabled = true
+		return s
+	}
+	s.data = resolvePath(c.Data)
+	s.hide = []string{s.data}
+	s.addHidden(c.File(), c.TLSKey)
+	for _, channel := range c.ChannelNames() {
+		for _, secret := range c.Channels[channel].Secrets() {
+			s.addHidden(secret.File)
+		}
+	}
+	return s
+}
+
+// addHidden hides files outside the data folder.
+func (s *sandbox) addHidden(paths ...string) {
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if path = resolvePath(path); (s.data == "" || !isWithin(path, s.data)) && !slices.Contains(s.hide, path) {
+			s.hide = append(s.hide, path)
+		}
+	}
+}
+
+// resolvePath returns the absolute path without symbolic links, if it exists.
+func resolvePath(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+func isWithin(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
+}
+
+// confine returns how to start an agent's programs. It fails if the configured isolation
+// is unavailable.
+func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
+	c := launchOptions{dir: a.Dir}
+	if s.disabled {
+		return c, nil
+	}
+	if s.data != "" {
+		c.files = filepath.Join(s.data, "files")
+	}
+	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{
+		Processes: uint64(a.MaxProcesses), OpenFiles: uint64(a.MaxOpenFiles), FileSize: uint64(a.MaxFileSize),
+	}}
+	home := os.Getenv("HOME")
+	if a.User != "" {
+		u, err := s.setUser(&c, a.User)
+		if err != nil {
+			return c, err
+		}
+		home = u.HomeDir
+	}
+	if h, ok := a.Env["HOME"]; ok {
+		home = h
+	}
+	unfit := s.keepVisible(&c, home)
+	kind, why := s.chooseKind(a.Isolation, unfit)
+	private := kind == proc.KindNone && a.User != "" && s.checkPrivate() == nil
+	switch {
+	case kind != proc.KindNone, private, a.Isolation == config.IsolationAuto, a.Isolation == string(proc.KindNone):
+	default:
+		return c, fmt.Errorf("isolation %q is unavailable: %w", a.Isolation, why)
+	}
+	c.isolation.Kind = kind
+	s.record(name, a, kind, private, why)
+	return c, nil
+}
+
+// setUser makes the program run as another user of the system.
+func (s *sandbox) setUser(c *launchOptions, name string) (*user.User, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("user %q: %w", name, err)
+	}
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("cannot run programs as user %q: only a server that runs as root can", name)
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("groups of user %q: %w", name, err)
+	}
+	var ids []uint32
+	for _, id := range append([]string{u.Uid, u.Gid}, groups...) {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("user %q: invalid id %q", name, id)
+		}
+		ids = append(ids, uint32(n))
+	}
+	if ids[0] == 0 {
+		return nil, fmt.Errorf("user %q is root; name another user", name)
+	}
+	c.isolation.User = &proc.User{UID: ids[0], GID: ids[1], Groups: ids[2:]}
+	c.env = []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}
+	if c.dir == "" {
+		c.dir = u.HomeDir
+	}
+	return u, nil
+}
+
+// keepVisible keeps a program's working folder and HOME accessible if they are inside the
+// data folder. It fails if one of them is the data folder itself, which cannot be hidden
+// then.
+func (s *sandbox) keepVisible(c *launchOptions, home string) error {
+	if s.data == "" {
+		return nil
+	}
+	for what, path := range map[string]string{"works in": c.dir, "has as its HOME": home} {
+		if path == "" && what != "works in" {
+			continue
+		}
+		path = resolvePath(path)
+		switch {
+		case path == s.data:
+			return fmt.Errorf("the program %s the data folder itself", what)
+		case isWithin(path, s.data):
+			c.isolation.Keep = append(c.isolation.Keep, path)
+		}
+	}
+	slices.Sort(c.isolation.Keep)
+	return nil
+}
+
+// chooseKind returns the mechanism for a value of isolation on this machine. If it is
+// None although another was configured, the error says why.
+func (s *sandbox) chooseKind(asked string, unfit error) (proc.Kind, error) {
+	kinds := []proc.Kind{proc.KindNamespace, proc.KindLandlock}
+	switch asked {
+	case string(proc.KindNone):
+		return proc.KindNone, nil
+	case config.IsolationAuto, config.IsolationRequired:
+	default:
+		kinds = []proc.Kind{proc.Kind(asked)}
+	}
+	if unfit != nil {
+		return proc.KindNone, unfit
+	}
+	var why error
+	for _, kind := range kinds {
+		err, known := s.tried[kind]
+		if !known {
+			err = proc.Try(context.Background(), kind)
+			s.tried[kind] = err
+		}
+		if err == nil {
+			return kind, nil
+		}
+		why = errors.Join(why, fmt.Errorf("%s: %w", kind, err))
+	}
+	return proc.KindNone, why
+}
+
+// checkPrivate returns an error if the mode of the data folder, or without one of the hidden
+// files, gives access to other users.
+func (s *sandbox) checkPrivate() error {
+	if s.data == "" {
+		for _, path := range s.hide {
+			info, err := os.Stat(path)
+			if err == nil && info.Mode().Perm()&0o077 != 0 {
+				err = fmt.Errorf("other users can read the token file: chmod 600 %s", path)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	info, err := os.Stat(s.data)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("other users can access the data folder: chmod 700 %s", s.data)
+	}
+	return err
+}
+
+// record records the choice for a configured agent, for display and for the log.
+func (s *sandbox) record(name string, a *config.Agent, kind proc.Kind, private bool, why error) {
+	if name == "" {
+		return
+	}
+	for _, variable := range a.EnvAllow {
+		if slices.Contains(s.secrets, variable) {
+			s.log.Warn("env_allow names a secret of the server; variable withheld from the agent", "agent", name, "variable", variable)
+		}
+	}
+	switch {
+	case a.User != "" && kind == proc.KindNone:
+		s.chosen[name] = "user " + a.User
+	case a.User != "":
+		s.chosen[name] = string(kind) + ", user " + a.User
+	default:
+		s.chosen[name] = string(kind)
+	}
+	if kind == proc.KindNone && !private {
+		s.chosen[name] = string(proc.KindNone)
+		s.unisolated = append(s.unisolated, name)
+		if why != nil {
+			s.reason = why
+		}
+	}
+}
+
+// isolationOf returns the isolation of an agent's programs, for display; "" for an agent
+// without programs.
+func (s *sandbox) isolationOf(agent string) string {
+	if s == nil {
+		return ""
+	}
+	return s.chosen[agent]
+}
+
+// warnUnisolated logs a warning that lists the agents without isolation.
+func (s *sandbox) warnUnisolated() {
+	if len(s.unisolated) == 0 {
+		return
+	}
+	args := []any{"agents", strings.Join(s.unisolated, ", ")}
+	if s.reason != nil {
+		args = append(args, "reason", strings.ReplaceAll(s.reason.Error(), "\n", "; "))
+	}
+	s.log.Warn("agents run without isolation and can read the server's data and tokens", args...)
+}
+
+// newWorkSandbox returns the sandbox of mailroom work, which hides the token file and the data
+// folder of its machine, if there is one.
+func newWorkSandbox(con *console.Console, tokenFile string, log *slog.Logger) *sandbox {
+	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: []string{"MAILROOM_TOKEN"}}
+	if dir, err := datadir.Find(con.Data, con.Env); err == nil {
+		if _, err := os.Stat(string(dir)); err == nil {
+			s.data = resolvePath(string(dir))
+			s.hide = []string{s.data}
+		}
+	}
+	s.addHidden(tokenFile)
+	return s
+}

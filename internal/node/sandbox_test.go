@@ -1,0 +1,164 @@
+package node
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mailroom/internal/config"
+	"mailroom/internal/console"
+	"mailroom/internal/platforms"
+	"mailroom/internal/proc"
+)
+
+// newTestAgents parses settings of a server whose data folder is data.
+func newTestAgents(t *testing.T, data, settings string) (*config.Config, *agentSet, string, error) {
+	t.Helper()
+	c, err := config.Parse("mailroom.toml", []byte(settings), platforms.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Data = data
+	var log bytes.Buffer
+	t.Setenv("PATH", t.TempDir()) // no programs are found
+	r, err := newAgentSet(c, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	return c, r, log.String(), err
+}
+
+func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
+	data := t.TempDir()
+	// Nothing can hide a folder from a program that works in it.
+	const agent = "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n"
+	works := agent + "dir = \"" + data + "\"\n"
+	for _, settings := range []string{
+		"isolation = \"required\"\n" + works, works + "isolation = \"required\"", works + "isolation = \"namespace\"",
+		works + "isolation = \"landlock\"",
+	} {
+		_, _, _, err := newTestAgents(t, data, settings)
+		if err == nil || !strings.Contains(err.Error(), "agent a: isolation ") || !strings.Contains(err.Error(), "the program works in the data folder itself") {
+			t.Errorf("%s: error %v", settings, err)
+		}
+	}
+	best, why := proc.Probe(t.Context())
+	_, r, _, err := newTestAgents(t, data, agent+"isolation = \"required\"")
+	if (err == nil) != (why == nil) {
+		t.Errorf("required where the best is %s: error %v", best, err)
+	}
+	if err == nil && r.sandbox.isolationOf("a") != string(best) {
+		t.Errorf("isolation %q, want %s", r.sandbox.isolationOf("a"), best)
+	}
+}
+
+func TestAgentsWithoutIsolationAreOneWarning(t *testing.T) {
+	data := t.TempDir()
+	_, r, log, err := newTestAgents(t, data, "isolation = \"none\"\n[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n"+
+		"[agents.b]\nkind = \"exec\"\ncommand = [\"cat\"]\nisolation = \"auto\"\ndir = \""+data+"\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, `agents="a, b" reason="the program works in the data folder itself"`) {
+		t.Errorf("the log is %s", log)
+	}
+	if a, b, echo := r.sandbox.isolationOf("a"), r.sandbox.isolationOf("b"), r.sandbox.isolationOf("echo"); a != "none" || b != "none" || echo != "" {
+		t.Errorf("shown as %q, %q, %q; want none, none and nothing", a, b, echo)
+	}
+}
+
+func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
+	base := resolvePath(t.TempDir())
+	data, token := filepath.Join(base, "data"), filepath.Join(base, "token")
+	if err := os.MkdirAll(filepath.Join(data, "work"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(token, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(token, filepath.Join(base, "link")); err != nil {
+		t.Fatal(err)
+	}
+	c, r, log, err := newTestAgents(t, data, "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\ndir = \""+data+"/work\"\nenv_allow = [\"PLATFORM_TOKEN\"]\n"+
+		"[channels.tg]\nkind = \"telegram\"\nagent = \"a\"\ntoken_file = \""+base+"/link\"\n"+
+		"[channels.dc]\nkind = \"discord\"\nagent = \"a\"\ntoken_env = \"PLATFORM_TOKEN\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := r.sandbox.confine("a", c.Agents["a"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{data, token}; !slices.Equal(a.isolation.Hide[:1], want[:1]) || !slices.Contains(a.isolation.Hide, token) {
+		t.Errorf("hidden are %q, want %q", a.isolation.Hide, want)
+	}
+	if want := []string{filepath.Join(data, "work")}; !slices.Equal(a.isolation.Keep, want) {
+		t.Errorf("kept are %q, want %q", a.isolation.Keep, want)
+	}
+	if !strings.Contains(log, "env_allow names a secret") || !strings.Contains(log, "variable=PLATFORM_TOKEN") {
+		t.Errorf("the log is %s", log)
+	}
+}
+
+func TestUserOfAnAgentIsChecked(t *testing.T) {
+	for user, want := range map[string]string{
+		"no-such-user-here": `agent a: user "no-such-user-here": user: unknown user no-such-user-here`,
+		"root":              `agent a: user "root" is root; name another user`,
+	} {
+		if os.Geteuid() != 0 && user == "root" {
+			want = `agent a: user is "root": only a server that runs as root can`
+		}
+		_, _, _, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nuser = \""+user+"\"\n")
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// TestAWorkerElsewhereHasTheIsolationOfAnAgent also where its machine has no data folder.
+func TestAWorkerElsewhereHasTheIsolationOfAnAgent(t *testing.T) {
+	base := resolvePath(t.TempDir())
+	token := filepath.Join(base, "token")
+	if err := os.WriteFile(token, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	best, why := proc.Probe(t.Context())
+	build := func(isolation, data string) (shown, log string, err error) {
+		var said bytes.Buffer
+		con := &console.Console{Data: data, Env: func(string) string { return "" }}
+		s := newWorkSandbox(con, token, slog.New(slog.NewTextHandler(&said, nil)))
+		_, err = workOptions{agent: "a", command: []string{"cat"}, isolation: isolation}.build(s)
+		return s.isolationOf("a"), said.String(), err
+	}
+	if shown, log, err := build("none", base); err != nil || shown != "none" || strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "agents=a") {
+		t.Errorf("none is shown as %q, %v, and logs %q", shown, err, log)
+	}
+	if shown, _, err := build("required", base); (err == nil) != (why == nil) || err == nil && shown != string(best) {
+		t.Errorf("required is shown as %q, %v, where the best is %s", shown, err, best)
+	}
+	t.Chdir(base) // nothing can hide the folder in which the command works
+	if _, _, err := build("required", base); err == nil || !strings.Contains(err.Error(), "the program works in the data folder itself") {
+		t.Errorf("required in the data folder: %v", err)
+	}
+	for isolation, want := range map[string]string{
+		"some": `unknown isolation "some"; use auto, required`, "auto,user=": "has an empty user", "auto,user=no-such-user-here": "unknown user no-such-user-here",
+	} {
+		if _, _, err := build(isolation, base); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", isolation, err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	away := filepath.Join(base, "none")
+	if shown, log, err := build("none,user=nobody", away); err != nil || shown != "user nobody" || log != "" {
+		t.Errorf("another user is shown as %q, %v, and logs %q", shown, err, log)
+	}
+	if err := os.Chmod(token, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if shown, _, err := build("none,user=nobody", away); err != nil || shown != "none" {
+		t.Errorf("another user who may read the token is shown as %q, %v", shown, err)
+	}
+}
