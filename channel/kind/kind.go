@@ -1,6 +1,6 @@
 // Package kind describes a platform as one value: the settings of its channels, how to connect
-// them, and what the manual says. The configuration, the commands and the tables of the manual are
-// derived from it, so they know no platform.
+// and add them, and what the manual says. The configuration, the commands and the tables of the
+// manual are derived from it, so they know no platform.
 package kind
 
 import (
@@ -19,7 +19,7 @@ type Kind struct {
 	// each message to only one or to both connections of a bot.
 	OwnToken bool
 	// New returns the settings of a new channel, with their defaults.
-	New func() Settings
+	New func() *Settings
 
 	// For the manual. A connection may have more capabilities, which depend on its settings.
 	Connection   string // how the server connects
@@ -27,22 +27,23 @@ type Kind struct {
 	Capabilities chat.Capabilities
 }
 
-// Settings are the settings of one channel, beside those that every channel has.
-type Settings interface {
-	// Keys returns the keys of the channel's table, bound to the settings. Those of the token are
-	// first.
-	Keys() []setting.Setting
+// Settings are the settings of one channel, beside those that every channel has. They are bound to
+// the options of the platform's adapter.
+type Settings struct {
+	Options any // a pointer to the adapter's options
+	// Keys are the keys of the channel's table. Those of the token are first.
+	Keys []setting.Setting
 	// Check returns an error that says which settings do not fit together. All required ones are
-	// set.
-	Check() error
+	// set. nil accepts all.
+	Check func() error
 	// Connect returns how to connect the channel. It reads secrets for each connection, so that a
 	// corrected one takes effect. A kind that is no chat uses only the agent and the command of o.
-	Connect(o chat.Options) channel.Connect
-	// Setup returns how to add such a channel, or nil if no command adds one.
-	Setup() *Setup
+	Connect func(o chat.Options) channel.Connect
 	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform should not
 	// have those of other channels.
-	ReconnectPolicy() channel.ReconnectPolicy
+	ReconnectPolicy func() channel.ReconnectPolicy
+	// Setup says how a command adds such a channel. nil: no command does.
+	Setup *Setup
 }
 
 // Token returns the keys of a channel's token, which must be set.

@@ -6,12 +6,15 @@ import (
 	"mailroom/internal/setting"
 )
 
-// Setup describes how a command adds a channel: it collects the answers to the questions, tests
-// them with a probe, and writes the configuration. The questions and the probe belong to the
-// [Settings] whose method returned the setup, and the answers become its settings.
+// Setup describes how a command adds a channel: it collects the answers to the questions, which
+// become settings, tests them with a probe, and writes the configuration.
 type Setup struct {
-	Short, Long, Example string // help of the command
-	Questions            []Question
+	Short   string // what the command does
+	About   string // where to get the values
+	Access  string // who may talk; "" describes pairing
+	Example string // flags of an example
+	// Questions are the values that the command needs.
+	Questions []Question
 	// Probe connects once and returns what it found, or an error that says what is wrong.
 	Probe func(ctx context.Context, at Place) (Found, error)
 }
@@ -30,11 +33,10 @@ type Question struct {
 	Prompt func() string
 	// Resolve turns the answer into the value of the setting.
 	Resolve func(ctx context.Context, answer string) (string, error)
-	// Check rejects a secret.
-	Check func(secret string) error
-	// Generate makes a secret that is not given. It replaces Prompt.
-	Generate func() string
-	Secret   string // what the secret is, for errors
+
+	Secret   string                    // what a secret is, for errors
+	Generate func() string             // makes a secret that is not given
+	Check    func(secret string) error // rejects a secret
 }
 
 // Ask returns a prompt with fixed words.

@@ -10,59 +10,40 @@ import (
 	"mailroom/internal/setting"
 )
 
-// NewKind returns an agent platform that is polled for messages.
-func NewKind() kind.Kind {
-	return kind.Kind{Name: Kind, New: func() kind.Settings { return &Settings{Interval: DefaultInterval} }}
-}
+// NewKind returns an agent platform that is polled for messages. The command mailroom bridge
+// connects a workspace.
+func NewKind() kind.Kind { return kind.Kind{Name: Kind, New: newSettings} }
 
-// Settings are those of one workspace.
-type Settings struct {
-	Token     setting.Secret
-	URL       string
-	Workspace string
-	Interval  time.Duration
-}
-
-// Keys implements [kind.Settings].
-func (s *Settings) Keys() []setting.Setting {
-	return append(kind.Token(&s.Token),
-		setting.New("url", "URL of the platform.", setting.BaseURL(&s.URL)).
-			Require(`missing url of the platform; set one such as url = "https://platform.example.org"`),
-		setting.New("workspace", "Id of the workspace.", setting.Text(&s.Workspace)).Require("missing workspace; set its id"),
-		setting.New("interval", "Polling interval.", setting.Duration(&s.Interval, 10*time.Millisecond, 10*time.Minute)),
-	)
-}
-
-// Check implements [kind.Settings].
-func (s *Settings) Check() error { return nil }
-
-// Connect implements [kind.Settings].
-func (s *Settings) Connect(o chat.Options) channel.Connect {
-	started := time.Now()
-	return func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
-		bridge, err := s.Open(o.Agent, o.Command, started)
-		if err != nil {
-			return nil, channel.Fatal(err)
-		}
-		return bridge.Connect(ctx, l)
+func newSettings() *kind.Settings {
+	token := new(setting.Secret)
+	o := &Options{Interval: DefaultInterval}
+	return &kind.Settings{
+		Options: o,
+		Keys: append(kind.Token(token),
+			setting.New("url", "URL of the platform.", setting.BaseURL(&o.URL)).
+				Require(`missing url of the platform; set one such as url = "https://platform.example.org"`),
+			setting.New("workspace", "Id of the workspace.", setting.Text(&o.Workspace)).Require("missing workspace; set its id"),
+			setting.New("interval", "Polling interval.", setting.Duration(&o.Interval, 10*time.Millisecond, 10*time.Minute)),
+		),
+		Connect: func(in chat.Options) channel.Connect {
+			o := *o
+			o.Agent, o.Command, o.Started = in.Agent, in.Command, time.Now()
+			return func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
+				bridge, err := Open(o, token)
+				if err != nil {
+					return nil, channel.Fatal(err)
+				}
+				return bridge.Connect(ctx, l)
+			}
+		},
+		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
 	}
 }
 
-// Open reads the token and returns the bridge of the workspace. It makes no request.
-func (s *Settings) Open(agent, command string, started time.Time) (*Bridge, error) {
-	token, err := s.Token.Get()
-	if err != nil {
+// Open reads the token and returns the bridge of a workspace. It makes no request.
+func Open(o Options, token *setting.Secret) (b *Bridge, err error) {
+	if o.Token, err = token.Get(); err != nil {
 		return nil, err
 	}
-	return New(Options{
-		URL: s.URL, Workspace: s.Workspace, Agent: agent, Token: token, Interval: s.Interval, Command: command, Started: started,
-	})
-}
-
-// Setup implements [kind.Settings]. The command mailroom bridge connects a workspace.
-func (s *Settings) Setup() *kind.Setup { return nil }
-
-// ReconnectPolicy implements [kind.Settings].
-func (s *Settings) ReconnectPolicy() channel.ReconnectPolicy {
-	return Options{Interval: s.Interval}.ReconnectPolicy()
+	return New(o)
 }

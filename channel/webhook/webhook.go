@@ -49,6 +49,9 @@ type Options struct {
 	Policy netguard.Policy
 	// Edits declares that the program can update messages it has received.
 	Edits bool
+	// Anybody lets every user talk that a signed request names. It is a part of the access policy of
+	// a channel, and the connection does not use it.
+	Anybody bool
 	// Gap and EditGap are the intervals of the capabilities. They default to 0 and 1 s.
 	Gap, EditGap time.Duration
 	Timeout      time.Duration // of one request; defaults to 20 s

@@ -281,7 +281,7 @@ func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := c.Channels["irc"].Settings.(*irc.Settings).Options
+	o := c.Channels["irc"].Settings.Options.(*irc.Options)
 	secrets, err := o.Secrets()
 	if err != nil || o.Server != server.Addr || o.Nick != "bot" || len(o.Join) != 2 || secrets.Server != "sesame" {
 		t.Errorf("the options are %+v, %v", o, err)

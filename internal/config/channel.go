@@ -17,8 +17,8 @@ type Channel struct {
 	Kind  kind.Kind
 	Agent string // handles the messages
 	ReconnectSettings
-	Chat     kind.Chat     // if the kind is a chat
-	Settings kind.Settings // of the kind
+	Chat     kind.Chat      // if the kind is a chat
+	Settings *kind.Settings // of the kind
 }
 
 // ReconnectSettings holds the reconnect policy of a channel.
@@ -59,31 +59,6 @@ func (c *Config) channelDefaults() []setting.Setting {
 	}, c.ReconnectSettings.settings()...)
 }
 
-// inheritReconnect sets the values that a channel's table does not set: from [channels], else
-// the defaults of its kind.
-func (c *Config) inheritReconnect(name string, ch *Channel) {
-	all, own, platform := c.ReconnectSettings, ch.ReconnectSettings, ch.Settings.ReconnectPolicy()
-	ch.ReconnectSettings = all
-	if platform.InitialDelay > 0 && !c.set["channels.retry_first"] {
-		ch.RetryFirst = platform.InitialDelay
-	}
-	if platform.MaxDelay > 0 && !c.set["channels.retry_most"] {
-		ch.RetryMost = max(platform.MaxDelay, ch.RetryFirst)
-	}
-	for key, take := range map[string]func(){
-		"retry_first": func() { ch.RetryFirst = own.RetryFirst }, "retry_most": func() { ch.RetryMost = own.RetryMost },
-		"attempts": func() { ch.Attempts = own.Attempts }, "probe_every": func() { ch.ProbeEvery = own.ProbeEvery },
-		"give_up_after": func() { ch.GiveUpAfter = own.GiveUpAfter },
-	} {
-		if c.set["channels."+name+"."+key] {
-			take()
-		}
-	}
-	if !c.set["channels."+name+".retry_most"] {
-		ch.RetryMost = max(ch.RetryMost, ch.RetryFirst)
-	}
-}
-
 // checkReconnect returns the problems of retry_most and retry_first.
 func (c *Config) checkReconnect() (found []problem) {
 	check := func(key string, p ReconnectSettings) {
@@ -105,18 +80,26 @@ func (c *Config) DefaultWhenAllDown(what string) {
 	}
 }
 
-// NewChannel returns a channel with the defaults of its kind.
-func NewChannel(k kind.Kind) *Channel {
-	c := &Channel{Kind: k, Settings: k.New()}
+// NewChannel returns a channel with the defaults of its kind. It reconnects as [channels] says,
+// else as is best for its kind.
+func (c *Config) NewChannel(k kind.Kind) *Channel {
+	ch := &Channel{Kind: k, Settings: k.New(), ReconnectSettings: c.ReconnectSettings}
 	if k.Chat {
-		c.Chat = kind.NewChat()
+		ch.Chat = kind.NewChat()
 	}
-	return c
+	policy := ch.Settings.ReconnectPolicy()
+	if policy.InitialDelay > 0 && !c.set["channels.retry_first"] {
+		ch.RetryFirst = policy.InitialDelay
+	}
+	if policy.MaxDelay > 0 && !c.set["channels.retry_most"] {
+		ch.RetryMost = max(policy.MaxDelay, ch.RetryFirst)
+	}
+	return ch
 }
 
 // Secrets returns the secrets of the channel, its token first.
 func (c *Channel) Secrets() (all []*setting.Secret) {
-	for _, s := range c.Settings.Keys() {
+	for _, s := range c.Settings.Keys {
 		if s.Secret != nil && !slices.Contains(all, s.Secret) {
 			all = append(all, s.Secret)
 		}
@@ -131,7 +114,7 @@ func (c *Channel) settings() []setting.Setting {
 		setting.New("agent", "Agent that handles the messages.", setting.AgentName(&c.Agent)).
 			Require(`missing agent; set one such as agent = "codex"`),
 	}
-	all = append(all, c.Settings.Keys()...)
+	all = append(all, c.Settings.Keys...)
 	if c.Kind.Chat {
 		all = append(all, c.Chat.Keys()...)
 	}
@@ -142,6 +125,9 @@ func (c *Channel) settings() []setting.Setting {
 func (c *Channel) check() error {
 	if err := setting.CheckRequired(c.settings()); err != nil {
 		return err
+	}
+	if c.Settings.Check == nil {
+		return nil
 	}
 	return c.Settings.Check()
 }
@@ -181,51 +167,42 @@ func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 	return warnings
 }
 
-// channels reads the tables of channels.
-func (r *reader) channels(v any) {
-	tables, ok := v.(map[string]any)
-	if !ok {
-		r.report("channels", "not a table; use [channels.NAME]")
-		return
-	}
+// channels reads the tables of channels, after the settings of all channels.
+func (r *reader) channels(tables map[string]any) {
 	all, known := map[string]any{}, []string{}
 	for _, s := range r.config.channelDefaults() {
 		known = append(known, s.Key)
+		if v, ok := tables[s.Key]; ok {
+			all[s.Key] = v
+		}
 	}
+	r.table("channels.", all, r.config.channelDefaults())
 	for _, name := range sorted(tables) {
 		key := "channels." + name
 		table, ok := tables[name].(map[string]any)
 		switch {
 		case slices.Contains(known, name):
-			all[name] = tables[name]
-			continue
 		case !ok && suggest.Word(name, known) != "":
 			r.report(key, fmt.Sprintf("unknown key (did you mean %q?)", suggest.Word(name, known)))
-			continue
-		case !ok:
-			r.report(key, fmt.Sprintf("%q is not a table; use [channels.NAME] for the settings of one channel", name))
-			continue
-		case !setting.ValidName(name):
-			r.report(key, "invalid name: use 1 to 64 letters, digits, dots, dashes and underscores")
-			continue
-		case table["kind"] == nil:
-			r.report(key, "missing kind; use one of "+strings.Join(r.config.kindNames(), ", "))
-			continue
+		case r.named(key, name, tables[name], "channel"):
+			r.channel(key, name, table)
 		}
-		r.channel(key, name, table)
 	}
-	r.table("channels.", all, r.config.channelDefaults())
 }
 
 // channel reads one table, kind first, because the kind decides which keys exist.
 func (r *reader) channel(key, name string, table map[string]any) {
 	var of string
 	names := r.config.kindNames()
+	if table["kind"] == nil {
+		r.report(key, "missing kind; use one of "+strings.Join(names, ", "))
+		return
+	}
 	if err := setting.OneOf(&of, names...).Set(table["kind"]); err != nil {
 		r.report(key+".kind", err.Error())
 		return
 	}
-	c := NewChannel(r.config.kinds[slices.Index(names, of)])
+	c := r.config.NewChannel(r.config.kinds[slices.Index(names, of)])
 	before := len(r.problems)
 	r.table(key+".", table, c.settings())
 	if len(r.problems) > before {
@@ -234,6 +211,9 @@ func (r *reader) channel(key, name string, table map[string]any) {
 	if err := c.check(); err != nil {
 		r.report(key, err.Error())
 		return
+	}
+	if !r.config.set[key+".retry_most"] {
+		c.RetryMost = max(c.RetryMost, c.RetryFirst)
 	}
 	r.config.Channels[name] = c
 }
@@ -248,12 +228,6 @@ func (c *Config) kindNames() (names []string) {
 
 // ChannelNames returns the sorted names of the channels.
 func (c *Config) ChannelNames() []string { return slices.Sorted(maps.Keys(c.Channels)) }
-
-// AddChannel adds a channel that command flags define.
-func (c *Config) AddChannel(name string, ch *Channel) {
-	c.Channels[name] = ch
-	c.inheritReconnect(name, ch)
-}
 
 // AddCommand adds an agent that runs a command, which command flags define.
 func (c *Config) AddCommand(name string, command []string) error {

@@ -41,7 +41,7 @@ func TestABotOfDiscordIsRead(t *testing.T) {
 			}
 			for _, from := range []*Config{read, again} {
 				ch := from.Channels["dc"]
-				if diff := cmp.Diff(c.want, ch.Settings.(*discord.Settings).Options, cmpopts.IgnoreFields(discord.Options{}, "Token")); diff != "" || !ch.Kind.Chat {
+				if diff := cmp.Diff(c.want, *ch.Settings.Options.(*discord.Options), cmpopts.IgnoreFields(discord.Options{}, "Token")); diff != "" || !ch.Kind.Chat {
 					t.Error(diff)
 				}
 				if pace := ch.Settings.ReconnectPolicy(); ch.Settings.Connect(chat.Options{}) == nil || pace != c.pace {

@@ -72,7 +72,7 @@ func TestANetworkIsReadAndItsPasswordIsNowhere(t *testing.T) {
 
 // ircOptions are those of the channel "net".
 func ircOptions(c *Config) irc.Options {
-	return c.Channels["net"].Settings.(*irc.Settings).Options
+	return *c.Channels["net"].Settings.Options.(*irc.Options)
 }
 
 func TestWhatIsWrongWithANetworkIsNamed(t *testing.T) {

@@ -60,7 +60,7 @@ func TestAnAccountOfMatrixIsReadAndItsTokenIsNowhere(t *testing.T) {
 
 // matrixOptions are those of the channel "mx".
 func matrixOptions(c *Config) matrix.Options {
-	return c.Channels["mx"].Settings.(*matrix.Settings).Options
+	return *c.Channels["mx"].Settings.Options.(*matrix.Options)
 }
 
 func TestWhatIsWrongWithAnAccountOfMatrixIsNamed(t *testing.T) {

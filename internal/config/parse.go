@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -110,48 +111,52 @@ func (r *reader) report(key, what string) {
 }
 
 func (r *reader) top(doc map[string]any) {
-	agents, has := doc["agents"]
-	delete(doc, "agents")
-	limits, limited := doc["limits"]
-	delete(doc, "limits")
-	channels, connected := doc["channels"]
-	delete(doc, "channels")
-	tracker, watched := doc["tracker"]
-	delete(doc, "tracker")
-	r.table("", doc, r.config.settings(), "limits", "agents", "channels", "tracker")
-	if connected {
-		r.channels(channels)
+	tables := []struct {
+		key, header string
+		read        func(table map[string]any)
+	}{
+		{"limits", "[limits]", func(table map[string]any) { r.table("limits.", table, r.config.Limits.settings()) }},
+		{"agents", "[agents.NAME]", r.agents},
+		{"channels", "[channels.NAME]", r.channels},
+		{"tracker", "[tracker]", r.tracker},
 	}
-	if watched {
-		r.tracker(tracker)
+	rest, known := maps.Clone(doc), []string{}
+	for _, t := range tables {
+		delete(rest, t.key)
+		known = append(known, t.key)
 	}
-	if limited {
-		if table, ok := limits.(map[string]any); ok {
-			r.table("limits.", table, r.config.Limits.settings())
-		} else {
-			r.report("limits", "not a table; use [limits]")
-		}
-	}
-	if !has {
-		return
-	}
-	tables, ok := agents.(map[string]any)
-	if !ok {
-		r.report("agents", "not a table; use [agents.NAME]")
-		return
-	}
-	for _, name := range sorted(tables) {
-		key := "agents." + name
-		table, ok := tables[name].(map[string]any)
+	r.table("", rest, r.config.settings(), known...)
+	for _, t := range tables {
+		table, ok := doc[t.key].(map[string]any)
 		switch {
-		case !ok:
-			r.report(key, fmt.Sprintf("%q is not a table; use [agents.NAME] for the settings of one agent", name))
-		case !setting.ValidName(name):
-			r.report(key, "invalid name: use 1 to 64 letters, digits, dots, dashes and underscores")
-		default:
-			r.agent(key, name, table)
+		case ok:
+			t.read(table)
+		case doc[t.key] != nil:
+			r.report(t.key, "not a table; use "+t.header)
 		}
 	}
+}
+
+// agents reads the tables of agents.
+func (r *reader) agents(tables map[string]any) {
+	for _, name := range sorted(tables) {
+		if key := "agents." + name; r.named(key, name, tables[name], "agent") {
+			r.agent(key, name, tables[name].(map[string]any))
+		}
+	}
+}
+
+// named reports whether v is the table of an agent or a channel, and its name is valid.
+func (r *reader) named(key, name string, v any, what string) bool {
+	if _, ok := v.(map[string]any); !ok {
+		r.report(key, fmt.Sprintf("%q is not a table; use [%ss.NAME] for the settings of one %s", name, what, what))
+		return false
+	}
+	if !setting.ValidName(name) {
+		r.report(key, "invalid name: use 1 to 64 letters, digits, dots, dashes and underscores")
+		return false
+	}
+	return true
 }
 
 // agent reads one table, kind first, because the kind decides which keys exist.
@@ -204,7 +209,7 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting.S
 	}
 }
 
-// inherit sets the values that agents and channels inherit from the top level.
+// inherit sets the values that agents inherit from the top level.
 func (c *Config) inherit() {
 	for name, a := range c.Agents {
 		if !c.set["agents."+name+".limit"] {
@@ -216,9 +221,6 @@ func (c *Config) inherit() {
 		if a.IsProgram() && !c.set["agents."+name+".isolation"] {
 			a.Isolation = c.Isolation
 		}
-	}
-	for name, ch := range c.Channels {
-		c.inheritReconnect(name, ch)
 	}
 }
 

@@ -21,31 +21,44 @@ func (c *Config) TOML(reveal bool) string {
 	} else {
 		fmt.Fprintf(&b, "# From %s and defaults.\n", c.file)
 	}
-	c.table(&b, "", c.settings(), reveal)
-	b.WriteString("\n[limits]\n")
-	c.table(&b, "limits.", c.Limits.settings(), reveal)
-	for _, name := range sorted(c.Agents) {
-		fmt.Fprintf(&b, "\n[agents.%s]\n", setting.TOMLKey(name))
-		c.table(&b, "agents."+name+".", c.Agents[name].settings(), reveal)
+	for _, section := range c.sections() {
+		prefix := ""
+		if len(section.path) > 0 {
+			prefix = strings.Join(section.path, ".") + "."
+			section.path[len(section.path)-1] = setting.TOMLKey(section.path[len(section.path)-1])
+			fmt.Fprintf(&b, "\n[%s]\n", strings.Join(section.path, "."))
+		}
+		for _, s := range section.settings {
+			from := "default"
+			if c.set[prefix+s.Key] {
+				from = "set"
+			}
+			fmt.Fprintf(&b, "\n# %s (%s)\n%s = %s\n", s.Doc, from, s.Key, setting.TOML(displayValue(s.Value, reveal)))
+		}
 	}
-	b.WriteString("\n[channels]\n")
-	c.table(&b, "channels.", c.channelDefaults(), reveal)
-	for _, name := range c.ChannelNames() {
-		fmt.Fprintf(&b, "\n[channels.%s]\n", setting.TOMLKey(name))
-		c.table(&b, "channels."+name+".", c.Channels[name].settings(), reveal)
-	}
-	c.trackerTable(&b)
 	return b.String()
 }
 
-func (c *Config) table(b *strings.Builder, prefix string, settings []setting.Setting, reveal bool) {
-	for _, s := range settings {
-		from := "default"
-		if c.set[prefix+s.Key] {
-			from = "set"
-		}
-		fmt.Fprintf(b, "\n# %s (%s)\n%s = %s\n", s.Doc, from, s.Key, setting.TOML(displayValue(s.Value, reveal)))
+// section is a table of the file.
+type section struct {
+	path     []string // of the table, such as agents and its name; empty for the top level
+	settings []setting.Setting
+}
+
+// sections returns the tables in the order in which they are printed.
+func (c *Config) sections() []section {
+	all := []section{{nil, c.settings()}, {[]string{"limits"}, c.Limits.settings()}}
+	for _, name := range sorted(c.Agents) {
+		all = append(all, section{[]string{"agents", name}, c.Agents[name].settings()})
 	}
+	all = append(all, section{[]string{"channels"}, c.channelDefaults()})
+	for _, name := range c.ChannelNames() {
+		all = append(all, section{[]string{"channels", name}, c.Channels[name].settings()})
+	}
+	if c.Tracker != nil {
+		all = append(all, section{[]string{"tracker"}, c.Tracker.settings()})
+	}
+	return all
 }
 
 // JSON formats the effective settings as one object with the keys of the file, plus "file",
@@ -55,37 +68,19 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 	if c.file != "" {
 		object["file"] = c.file
 	}
-	for _, s := range c.settings() {
-		object[s.Key] = displayValue(s.Value, reveal)
-	}
-	limits := map[string]any{}
-	for _, s := range c.Limits.settings() {
-		limits[s.Key] = s.Value.Get()
-	}
-	object["limits"] = limits
-	agents := map[string]any{}
-	for name, a := range c.Agents {
-		table := map[string]any{}
-		for _, s := range a.settings() {
+	for _, section := range c.sections() {
+		table := object
+		for _, key := range section.path {
+			inner, ok := table[key].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+				table[key] = inner
+			}
+			table = inner
+		}
+		for _, s := range section.settings {
 			table[s.Key] = displayValue(s.Value, reveal)
 		}
-		agents[name] = table
-	}
-	object["agents"] = agents
-	channels := map[string]any{}
-	for _, s := range c.channelDefaults() {
-		channels[s.Key] = s.Value.Get()
-	}
-	for name, ch := range c.Channels {
-		table := map[string]any{}
-		for _, s := range ch.settings() {
-			table[s.Key] = displayValue(s.Value, reveal)
-		}
-		channels[name] = table
-	}
-	object["channels"] = channels
-	if t := c.trackerObject(); t != nil {
-		object["tracker"] = t
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

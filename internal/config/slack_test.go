@@ -77,7 +77,7 @@ func TestAnAppOfSlackIsReadAndItsTokensAreNowhere(t *testing.T) {
 
 // slackOptions are those of the channel "work".
 func slackOptions(c *Config) slack.Options {
-	return c.Channels["work"].Settings.(*slack.Settings).Options
+	return *c.Channels["work"].Settings.Options.(*slack.Options)
 }
 
 func TestWhatIsWrongWithAnAppOfSlackIsNamed(t *testing.T) {

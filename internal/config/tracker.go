@@ -1,10 +1,8 @@
 package config
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"mailroom/internal/setting"
@@ -73,12 +71,7 @@ func (t *Tracker) Dir() string {
 const beadsDir = ".beads"
 
 // tracker reads the [tracker] table.
-func (r *reader) tracker(v any) {
-	table, ok := v.(map[string]any)
-	if !ok {
-		r.report("tracker", "not a table; use [tracker]")
-		return
-	}
+func (r *reader) tracker(table map[string]any) {
 	t, before := newTracker(), len(r.problems)
 	r.table("tracker.", table, t.settings())
 	if len(r.problems) > before {
@@ -94,24 +87,4 @@ func (r *reader) tracker(v any) {
 		t.Agents = slices.DeleteFunc(t.Agents, func(s string) bool { return s == t.Agent })
 		r.config.Tracker = t
 	}
-}
-
-// trackerTable writes the tracker's settings as TOML.
-func (c *Config) trackerTable(b *strings.Builder) {
-	if c.Tracker != nil {
-		fmt.Fprint(b, "\n[tracker]\n")
-		c.table(b, "tracker.", c.Tracker.settings(), true)
-	}
-}
-
-// trackerObject returns the tracker's settings for JSON, or nil.
-func (c *Config) trackerObject() map[string]any {
-	if c.Tracker == nil {
-		return nil
-	}
-	table := map[string]any{}
-	for _, s := range c.Tracker.settings() {
-		table[s.Key] = s.Value.Get()
-	}
-	return table
 }

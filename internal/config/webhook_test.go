@@ -25,18 +25,18 @@ func TestAWebhookIsReadAndItsSecretIsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := strings.Replace(hooked, "/secret", file, 1)
-	ignored := cmpopts.IgnoreFields(webhook.Settings{}, "Token", "Options.Secret", "Options.Policy")
+	ignored := cmpopts.IgnoreFields(webhook.Options{}, "Secret", "Policy")
 	for name, c := range map[string]struct {
 		settings string
-		want     webhook.Settings
-		anybody  bool
+		want     webhook.Options
+		networks int
 	}{
-		"by itself": {"", webhook.Settings{Anybody: true}, true},
+		"by itself": {"", webhook.Options{Anybody: true}, 0},
 		"with all": {
 			"url = \"http://10.1.2.3/hook\"\ninsecure = true\nallow = [\"10.0.0.0/8\", \"::1\"]\nedits = true\nanybody = false\nusers = [\"ann\"]",
-			webhook.Settings{Networks: []string{"10.0.0.0/8", "::1"}, Options: webhook.Options{URL: "http://10.1.2.3/hook", Insecure: true, Edits: true}}, false,
+			webhook.Options{URL: "http://10.1.2.3/hook", Insecure: true, Edits: true}, 2,
 		},
-		"on this machine": {"url = \"http://localhost:9000/\"\nallow = [\"127.0.0.1\"]", webhook.Settings{Anybody: true, Networks: []string{"127.0.0.1"}, Options: webhook.Options{URL: "http://localhost:9000/"}}, true},
+		"on this machine": {"url = \"http://localhost:9000/\"\nallow = [\"127.0.0.1\"]", webhook.Options{Anybody: true, URL: "http://localhost:9000/"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for text := base + c.settings; text != ""; {
@@ -45,17 +45,17 @@ func TestAWebhookIsReadAndItsSecretIsNowhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				ch := got.Channels["ops"]
-				settings := ch.Settings.(*webhook.Settings)
-				if diff := cmp.Diff(&c.want, settings, cmpopts.EquateEmpty(), ignored); diff != "" {
+				o := ch.Settings.Options.(*webhook.Options)
+				if diff := cmp.Diff(&c.want, o, ignored); diff != "" || !ch.Kind.Chat {
 					t.Error(diff)
 				}
-				if policy := settings.AccessPolicy(chat.AccessPolicy{}); policy.AllowAll != c.anybody || !ch.Kind.Chat {
+				if policy := o.AccessPolicy(chat.AccessPolicy{}); policy.AllowAll != c.want.Anybody {
 					t.Errorf("who may talk: %+v", policy)
 				}
-				if n := len(settings.Options.Policy.Allow); n != len(c.want.Networks) {
-					t.Errorf("%d networks are allowed", n)
+				if n := len(o.Policy.Allow); n != c.networks {
+					t.Errorf("%d networks are allowed, want %d", n, c.networks)
 				}
-				if secret, err := settings.Options.Secret(); secret != "hush hush" || err != nil {
+				if secret, err := o.Secret(); secret != "hush hush" || err != nil {
 					t.Errorf("the secrets are %q, %v", secret, err)
 				}
 				if pace := ch.Settings.ReconnectPolicy(); pace.IdleTimeout >= 0 {

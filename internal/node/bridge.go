@@ -106,17 +106,18 @@ func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error
 	if err := CheckAgent(c, b.agent); err != nil {
 		return err
 	}
-	workspace := &poll.Settings{
-		URL: b.platform, Workspace: b.workspace, Interval: b.interval, Token: setting.Secret{File: b.tokenFile, Env: envWorkToken},
-	}
-	ch := config.NewChannel(poll.NewKind())
-	ch.Agent, ch.Settings = b.agent, workspace
-	c.AddChannel(bridgeChannel, ch)
+	ch := c.NewChannel(poll.NewKind())
+	token := ch.Secrets()[0]
+	*token = setting.Secret{File: b.tokenFile, Env: envWorkToken}
+	o := ch.Settings.Options.(*poll.Options)
+	o.URL, o.Workspace, o.Interval, o.Agent = b.platform, b.workspace, b.interval, b.agent
+	ch.Agent = b.agent
+	c.Channels[bridgeChannel] = ch
 	for _, warning := range c.ReadTokens(con.Env) {
 		con.Infof("%s", warning)
 	}
 	c.DefaultWhenAllDown(config.AllDownExit)
-	if _, err := workspace.Open(b.agent, "", time.Time{}); err != nil {
+	if _, err := poll.Open(*o, token); err != nil {
 		return console.Errorf(console.ExitUsage, "set "+envWorkToken+" or --token-file", "%w", err)
 	}
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {

@@ -31,9 +31,9 @@ func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protoco
 func newHooks(c *config.Config) *webhook.Hooks {
 	hooks := webhook.NewHooks()
 	for name, ch := range c.Channels {
-		if w, is := ch.Settings.(*webhook.Settings); is {
+		if o, is := ch.Settings.Options.(*webhook.Options); is {
 			hooks.Expect(name)
-			w.Options.Hooks = hooks
+			o.Hooks = hooks
 		}
 	}
 	return hooks

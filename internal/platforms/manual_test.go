@@ -28,7 +28,7 @@ func TestTheTablesOfTheManualFollowTheKinds(t *testing.T) {
 		}
 		connections.add(fmt.Sprintf("[`%s`](channels/%s.md)", k.Name, k.Name), k.Connection, k.AfterCrash)
 		features.add("`"+k.Name+"`", edits(k), yes(k.Capabilities.Buttons), yes(k.Capabilities.Typing), prefix(k))
-		settings := settingsTable(k.New().Keys())
+		settings := settingsTable(k.New().Keys)
 		check(t, "../../docs/channels/"+k.Name+".md", settings)
 	}
 	chat := kind.NewChat()
@@ -91,7 +91,7 @@ func yes(is bool) string {
 
 // edits says whether messages can be edited, on some platforms only if a setting says so.
 func edits(k kind.Kind) string {
-	if slices.ContainsFunc(k.New().Keys(), func(s setting.Setting) bool { return s.Key == "edits" }) {
+	if slices.ContainsFunc(k.New().Keys, func(s setting.Setting) bool { return s.Key == "edits" }) {
 		return "with `edits = true`"
 	}
 	return yes(k.Capabilities.Edits)

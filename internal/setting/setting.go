@@ -202,20 +202,25 @@ func Each(p *[]string, allowed string, ok func(string) bool) Value {
 	const list = `a list of strings, such as ["a", "b"]`
 	return Value{
 		Set: func(v any) error {
+			texts, isTexts := v.([]string)
 			items, isList := v.([]any)
-			if !isList {
+			if !isTexts && !isList {
 				return Invalid(v, list)
 			}
-			texts := make([]string, len(items))
-			for i, item := range items {
+			for _, item := range items {
 				s, isText := item.(string)
-				switch {
-				case !isText, strings.ContainsRune(s, 0):
+				if !isText {
 					return Invalid(item, list)
+				}
+				texts = append(texts, s)
+			}
+			for _, s := range texts {
+				switch {
+				case strings.ContainsRune(s, 0):
+					return Invalid(s, list)
 				case !ok(s):
 					return Invalid(s, allowed)
 				}
-				texts[i] = s
 			}
 			*p = texts
 			return nil

@@ -25,27 +25,42 @@ type Options struct {
 // Commands returns one command for each kind that a command can add.
 func Commands(o Options) (all []*cobra.Command) {
 	for _, k := range o.Kinds {
-		settings := k.New()
-		if s := settings.Setup(); s != nil {
-			w := &wizard{options: o, kind: k, settings: settings, setup: s}
-			all = append(all, w.command())
+		if s := k.New(); s.Setup != nil {
+			all = append(all, (&wizard{options: o, kind: k, settings: s}).command())
 		}
 	}
 	return all
 }
 
+const (
+	longText = `
+
+The command asks for missing values, tests them, stores secrets in files of the data
+folder that only the owner can read, and adds a table [channels.NAME] to mailroom.toml
+there. Restart a running server to load the channel.
+
+Access: `
+	pairingText = `a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE".`
+)
+
 func (w *wizard) command() *cobra.Command {
+	s := w.settings.Setup
+	access, line := s.Access, "  mailroom channels add "+w.kind.Name
+	if access == "" {
+		access = pairingText
+	}
 	cmd := &cobra.Command{
 		Use:     w.kind.Name,
-		Short:   w.setup.Short,
-		Long:    w.setup.Short + ".\n\n" + w.setup.Long,
-		Example: w.setup.Example,
+		Short:   s.Short,
+		Long:    s.Short + ".\n\n" + s.About + longText + access,
+		Example: line + "\n" + line + " " + s.Example,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return w.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVar(&w.name, "name", w.kind.Name, "name of the channel")
 	cmd.Flags().StringVar(&w.agent, "agent", "", "agent that handles the messages")
-	for _, q := range w.setup.Questions {
+	for _, q := range s.Questions {
 		w.answers = append(w.answers, w.addFlag(cmd, q))
 	}
 	return cmd
@@ -63,7 +78,7 @@ type answer struct {
 // addFlag adds the flag of a question. Its type is that of the value.
 func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 	a := answer{Question: q, value: q.Value}
-	for _, s := range w.settings.Keys() {
+	for _, s := range w.settings.Keys {
 		if s.Key == q.Key {
 			a.value, a.secret = s.Value, s.Secret
 		}
@@ -71,37 +86,32 @@ func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 	if a.Flag == "" {
 		a.Flag = strings.ReplaceAll(q.Key, "_", "-")
 	}
-	var value func() any
 	flags := cmd.Flags()
 	switch before := a.value.Get().(type) {
 	case bool:
 		change := flags.Bool(a.Flag, false, q.Usage)
-		value = func() any { return before != *change }
+		a.given = func() any {
+			if !*change {
+				return nil
+			}
+			return !before
+		}
 	case []string:
 		list := flags.StringArray(a.Flag, nil, q.Usage)
-		value = func() any { return anySlice(*list) }
+		a.given = func() any {
+			if len(*list) == 0 {
+				return nil
+			}
+			return *list
+		}
 	case string:
 		text := flags.String(a.Flag, before, q.Usage)
-		value = func() any {
-			if *text == "" {
+		a.given = func() any {
+			if *text == "" || *text == before {
 				return nil
 			}
 			return *text
 		}
 	}
-	a.given = func() any {
-		if !flags.Changed(a.Flag) {
-			return nil
-		}
-		return value()
-	}
 	return a
-}
-
-func anySlice(texts []string) []any {
-	items := make([]any, len(texts))
-	for i, s := range texts {
-		items[i] = s
-	}
-	return items
 }

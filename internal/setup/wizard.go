@@ -25,8 +25,7 @@ type wizard struct {
 	// Set by Commands.
 	options  Options
 	kind     kind.Kind
-	settings kind.Settings
-	setup    *kind.Setup
+	settings *kind.Settings
 
 	// Set by the flags.
 	name, agent string
@@ -69,7 +68,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	found, err := w.setup.Probe(ctx, kind.Place{
+	found, err := w.settings.Setup.Probe(ctx, kind.Place{
 		Channel: w.name, Agent: w.agent, URL: w.serverURL(c), Approve: con.CommandLine("pair", "approve", "--admin", "CODE"),
 	})
 	if err != nil {
@@ -106,59 +105,50 @@ func (w *wizard) chooseAgent(now *config.Config) (err error) {
 	return w.options.CheckAgent(now, w.agent)
 }
 
-// collect sets the settings. It reads the files of secrets first, because the other questions
-// depend on which secrets are given.
+// collect sets the settings: first those of flags, because they decide what is asked for.
 func (w *wizard) collect(ctx context.Context) error {
 	for _, a := range w.answers {
-		if file, given := a.given().(string); given && a.secret != nil {
-			if err := a.readFile(file); err != nil {
+		if given := a.given(); given != nil {
+			if err := w.set(ctx, a, given); err != nil {
 				return err
 			}
 		}
 	}
 	for _, a := range w.answers {
-		set := w.set
-		if a.secret != nil {
-			set = w.setSecret
+		var words string
+		switch {
+		case a.given() != nil:
+			continue
+		case a.Generate != nil:
+			if err := w.set(ctx, a, a.Generate()); err != nil {
+				return err
+			}
+		case a.Prompt != nil:
+			words = a.Prompt()
 		}
-		if err := set(ctx, a); err != nil {
+		if words == "" {
+			continue
+		}
+		typed, err := w.options.Console.Prompt(w.in, words)
+		if err == nil {
+			err = w.set(ctx, a, typed)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readFile reads the secret in a file that a flag names.
-func (a answer) readFile(file string) error {
-	path, err := filepath.Abs(file)
-	if err != nil {
-		return fmt.Errorf("resolve the path of --%s: %w", a.Flag, err)
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return console.Errorf(console.ExitUsage, "", "read the %s: %w", a.Secret, err)
-	}
-	a.secret.File = path
-	a.secret.Hold(strings.TrimSpace(string(raw)))
-	return nil
-}
-
-// set sets the value of an answer: from its flag, else from what a person types.
-func (w *wizard) set(ctx context.Context, a answer) error {
-	value := a.given()
-	if value == nil {
-		typed, asked, err := w.ask(a)
-		if err != nil || !asked {
-			return err
-		}
-		value = typed
+// set sets an answer to the value of its flag, or to what a person typed.
+func (w *wizard) set(ctx context.Context, a answer, value any) (err error) {
+	if a.secret != nil {
+		return w.setSecret(a, value.(string))
 	}
 	if a.Resolve != nil {
-		resolved, err := a.Resolve(ctx, fmt.Sprint(value))
-		if err != nil {
+		if value, err = a.Resolve(ctx, value.(string)); err != nil {
 			return console.Errorf(console.ExitFailed, nothingWritten, "%w", err)
 		}
-		value = resolved
 	}
 	if err := a.value.Set(value); err != nil {
 		return console.Errorf(console.ExitUsage, "", "--%s: %w", a.Flag, err)
@@ -166,46 +156,27 @@ func (w *wizard) set(ctx context.Context, a answer) error {
 	return nil
 }
 
-// setSecret generates a secret or asks for it, unless a file contains it.
-func (w *wizard) setSecret(_ context.Context, a answer) error {
-	if a.secret.File == "" {
-		var text string
-		if a.Generate != nil {
-			text = a.Generate()
-		} else {
-			typed, asked, err := w.ask(a)
-			if err != nil || !asked {
-				return err
-			}
-			text = typed
+// setSecret sets a secret to the content of the file that a flag names, or to what a person typed.
+func (w *wizard) setSecret(a answer, text string) (err error) {
+	a.secret.File = w.dir.ChannelSecret(w.name, strings.TrimSuffix(a.Flag, "-file"))
+	if a.given() != nil {
+		if a.secret.File, err = filepath.Abs(text); err != nil {
+			return fmt.Errorf("resolve the path of --%s: %w", a.Flag, err)
 		}
-		a.secret.File = w.dir.ChannelSecret(w.name, strings.TrimSuffix(a.Flag, "-file"))
-		a.secret.Hold(text)
+		raw, err := os.ReadFile(a.secret.File)
+		if err != nil {
+			return console.Errorf(console.ExitUsage, "", "read the %s: %w", a.Secret, err)
+		}
+		text = strings.TrimSpace(string(raw))
 	}
+	a.secret.Hold(text)
 	if a.Check == nil {
 		return nil
 	}
-	text, err := a.secret.Get()
-	if err == nil {
-		err = a.Check(text)
-	}
-	if err != nil {
+	if err := a.Check(text); err != nil {
 		return console.Errorf(console.ExitUsage, nothingWritten, "%w", err)
 	}
 	return nil
-}
-
-// ask asks a question, unless it has no prompt.
-func (w *wizard) ask(a answer) (typed string, asked bool, err error) {
-	if a.Prompt == nil {
-		return "", false, nil
-	}
-	words := a.Prompt()
-	if words == "" {
-		return "", false, nil
-	}
-	typed, err = w.options.Console.Prompt(w.in, words)
-	return typed, true, err
 }
 
 // extend returns the configuration with the table of the channel, which has the settings that
@@ -216,8 +187,8 @@ func (w *wizard) extend(before []byte) []byte {
 		fmt.Fprintf(&b, "%s\n\n", bytes.TrimRight(before, "\n"))
 	}
 	fmt.Fprintf(&b, "[channels.%q]\nkind = %q\nagent = %q\n", w.name, w.kind.Name, w.agent)
-	defaults := w.kind.New().Keys()
-	for i, s := range w.settings.Keys() {
+	defaults := w.kind.New().Keys
+	for i, s := range w.settings.Keys {
 		if text := setting.TOML(s.Value.Get()); text != setting.TOML(defaults[i].Value.Get()) {
 			fmt.Fprintf(&b, "%s = %s\n", s.Key, text)
 		}
