@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"mailroom/internal/jsontext"
 )
 
 // codec reads and writes lines. It is immutable once made.
@@ -39,12 +41,12 @@ func (c *codec) decode(s *scanner, line string, it *Issue) (wrong, err error) {
 	it.line, it.unchanged, it.lazy, it.Priority = line, true, false, PriorityNormal
 	at := 0
 	s.reset(line)
-	s.open('{')
-	for first := true; s.more('}', first); first = false {
+	s.json.Open('{')
+	for s.json.More('}') {
 		i, known := c.next(s, at)
 		if !known {
 			it.foreign = true
-			s.value(0)
+			s.value()
 			continue
 		}
 		at = i + 1
@@ -53,7 +55,7 @@ func (c *codec) decode(s *scanner, line string, it *Issue) (wrong, err error) {
 		}
 	}
 	it.malformed = wrong != nil
-	if err = s.object(); err == nil && it.ID == "" {
+	if err = checkObject(&s.json, line); err == nil && it.ID == "" {
 		err = cmp.Or(wrong, errNoID)
 	}
 	return wrong, err
@@ -63,15 +65,15 @@ func (c *codec) decode(s *scanner, line string, it *Issue) (wrong, err error) {
 func (c *codec) readID(s *scanner, line string, it *Issue) error {
 	it.line, it.unchanged, it.lazy = line, true, true
 	s.reset(line)
-	s.open('{')
-	for first := true; s.more('}', first); first = false {
-		if s.name() != "id" {
-			s.value(0)
+	s.json.Open('{')
+	for s.json.More('}') {
+		if s.json.Name() != "id" {
+			s.value()
 		} else if err := readText(s, &it.ID); err != nil {
 			it.ID = ""
 		}
 	}
-	err := s.object()
+	err := checkObject(&s.json, line)
 	if err == nil && it.ID == "" {
 		err = c.read(s, line, it) // for its error
 	}
@@ -100,11 +102,11 @@ func (c *codec) malformedMember(it *Issue) error {
 func (c *codec) next(s *scanner, at int) (i int, known bool) {
 	const few = 5
 	for i = at; i < min(at+few, len(c.keys)); i++ {
-		if s.acceptKey(c.keys[i]) {
+		if s.json.Accept(c.keys[i]) {
 			return i, true
 		}
 	}
-	i, known = c.byName[s.name()]
+	i, known = c.byName[s.json.Name()]
 	return i, known
 }
 
@@ -117,7 +119,7 @@ func (c *codec) write(it *Issue) string {
 	for _, f := range line {
 		if i, known := c.byName[f.name]; known {
 			had[i] = true
-			_ = c.members[i].read(was, &scanner{text: f.raw}) // parsed before
+			_ = c.members[i].read(was, newScanner(f.raw)) // parsed before
 		}
 	}
 	var out strings.Builder
@@ -199,6 +201,21 @@ func (it *Issue) parts() []field {
 	return parts
 }
 
+// encodeText encodes a string without HTML escapes.
+func encodeText(s string) string {
+	const quotes = 2
+	return string(jsontext.AppendText(make([]byte, 0, len(s)+quotes), s))
+}
+
+// encode encodes a value without HTML escapes.
+func encode(v any) string {
+	b, err := marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and times of years 1 to 9999 always encode
+	}
+	return b
+}
+
 // marshal encodes JSON without HTML escapes, which would make diffs hard to read.
 func marshal(v any) (string, error) {
 	var b bytes.Buffer
@@ -216,7 +233,7 @@ func readJSON(raw string, into any) error {
 }
 
 func readNumber[T int | int64](s *scanner, into *T) error {
-	raw := s.value(0)
+	raw := s.value()
 	n, err := strconv.Atoi(raw)
 	if err != nil {
 		return readJSON(raw, into)
@@ -226,19 +243,19 @@ func readNumber[T int | int64](s *scanner, into *T) error {
 }
 
 func readText[T ~string](s *scanner, into *T) error {
-	if s.peek() != '"' {
+	if s.json.Peek() != '"' {
 		return readNull(s, "text", func() { *into = "" })
 	}
-	*into = T(s.string())
+	*into = T(s.json.String())
 	return nil
 }
 
 func readTime(s *scanner, into *time.Time) error {
-	if s.peek() != '"' {
+	if s.json.Peek() != '"' {
 		return readNull(s, "time", func() {})
 	}
-	begin := s.at
-	text := s.string()
+	begin := s.json.Offset()
+	text := s.json.String()
 	for _, known := range s.times {
 		if known.text == text && text != "" {
 			*into = known.at
@@ -247,7 +264,7 @@ func readTime(s *scanner, into *time.Time) error {
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return errNotA("time", s.text[begin:s.at])
+		return errNotA("time", s.json.Since(begin))
 	}
 	s.times[s.older] = timeText{text, at}
 	s.older = 1 - s.older
@@ -257,7 +274,7 @@ func readTime(s *scanner, into *time.Time) error {
 
 // readNull reads a value of an unexpected type. A null calls clear; any other value is an error.
 func readNull(s *scanner, what string, clear func()) error {
-	if raw := s.value(0); raw != "null" {
+	if raw := s.value(); raw != "null" {
 		return errNotA(what, raw)
 	}
 	clear()

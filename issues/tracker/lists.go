@@ -13,15 +13,15 @@ func readDependencies(it *Issue, s *scanner) (err error) {
 }
 
 func (d *Dependency) read(s *scanner) (wrong error) {
-	begin := s.at
-	if s.peek() != '{' {
-		d.raw = s.value(0)
+	begin := s.json.Offset()
+	if s.json.Peek() != '{' {
+		d.raw = s.value()
 		return errNotA("object", d.raw)
 	}
-	s.open('{')
-	for first := true; s.more('}', first); first = false {
+	s.json.Open('{')
+	for s.json.More('}') {
 		var err error
-		switch s.name() {
+		switch s.json.Name() {
 		case "depends_on_id":
 			err = readText(s, &d.On)
 		case "type":
@@ -31,13 +31,13 @@ func (d *Dependency) read(s *scanner) (wrong error) {
 		case "created_by":
 			err = readText(s, &d.CreatedBy)
 		default:
-			s.value(0)
+			s.value()
 		}
 		if err != nil {
 			wrong = err
 		}
 	}
-	d.raw = s.text[begin:s.at]
+	d.raw = s.json.Since(begin)
 	return wrong
 }
 
@@ -64,15 +64,15 @@ func readComments(it *Issue, s *scanner) (err error) {
 }
 
 func (c *Comment) read(s *scanner) (wrong error) {
-	begin := s.at
-	if s.peek() != '{' {
-		c.raw = s.value(0)
+	begin := s.json.Offset()
+	if s.json.Peek() != '{' {
+		c.raw = s.value()
 		return errNotA("object", c.raw)
 	}
-	s.open('{')
-	for first := true; s.more('}', first); first = false {
+	s.json.Open('{')
+	for s.json.More('}') {
 		var err error
-		switch s.name() {
+		switch s.json.Name() {
 		case "id":
 			err = readNumber(s, &c.ID)
 		case "author":
@@ -82,13 +82,13 @@ func (c *Comment) read(s *scanner) (wrong error) {
 		case "created_at":
 			err = readTime(s, &c.CreatedAt)
 		default:
-			s.value(0)
+			s.value()
 		}
 		if err != nil {
 			wrong = err
 		}
 	}
-	c.raw = s.text[begin:s.at]
+	c.raw = s.json.Since(begin)
 	return wrong
 }
 
@@ -116,11 +116,11 @@ func readLabels(it *Issue, s *scanner) (err error) {
 
 // readList reads a list, parsing each element with read.
 func readList[T any](s *scanner, read func(*T, *scanner) error) (found []T, wrong error) {
-	if s.peek() != '[' {
+	if s.json.Peek() != '[' {
 		return nil, readNull(s, "list", func() {})
 	}
-	s.open('[')
-	for first := true; s.more(']', first); first = false {
+	s.json.Open('[')
+	for s.json.More(']') {
 		if found == nil {
 			const mostly = 2
 			found = make([]T, 0, mostly)

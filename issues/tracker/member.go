@@ -35,7 +35,7 @@ func members() []member {
 		{"estimated_minutes",
 			func(it *Issue, s *scanner) error {
 				it.EstimatedMinutes = nil
-				return readJSON(s.value(0), &it.EstimatedMinutes)
+				return readJSON(s.value(), &it.EstimatedMinutes)
 			},
 			func(it *Issue) string { return encodeUnless(it.EstimatedMinutes == nil, it.EstimatedMinutes) },
 			func(a, b *Issue) bool {

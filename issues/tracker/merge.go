@@ -93,7 +93,7 @@ func (c *codec) mergeTied(a, b *Issue) *Issue {
 	out := *a
 	for _, m := range c.members {
 		if raw := m.write(b); raw > m.write(a) {
-			_ = m.read(&out, &scanner{text: raw}) // written by the same codec
+			_ = m.read(&out, newScanner(raw)) // written by the same codec
 		}
 	}
 	return &out

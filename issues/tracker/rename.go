@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"mailroom"
+	"mailroom/internal/jsontext"
 )
 
 // Rename replaces the prefix of all ids that begin with from, including those in dependencies and
@@ -105,28 +106,28 @@ func (r *renamer) appendLine(out []byte, id string, parts []field) []byte {
 // appendList appends a list of dependencies or comments with its ids replaced.
 func (r *renamer) appendList(out []byte, raw, issue string) []byte {
 	kept := 0
-	s := scanner{text: raw}
-	s.open('[')
-	for first := true; s.more(']', first); first = false {
-		if s.peek() != '{' {
-			s.value(0)
+	s := jsontext.Scan(raw)
+	s.Open('[')
+	for s.More(']') {
+		if s.Peek() != '{' {
+			s.Value(maxDepth)
 			continue
 		}
-		s.open('{')
-		for first := true; s.more('}', first); first = false {
-			name := s.name()
-			if s.peek() != '"' || name != "issue_id" && name != "depends_on_id" {
-				s.value(0)
+		s.Open('{')
+		for s.More('}') {
+			name := s.Name()
+			if s.Peek() != '"' || name != "issue_id" && name != "depends_on_id" {
+				s.Value(maxDepth)
 				continue
 			}
-			begin, id := s.at, issue
-			old := s.string()
+			begin, id := s.Offset(), issue
+			old := s.String()
 			if name == "depends_on_id" {
 				id = r.id(old)
 			}
 			if id != old {
 				out = append(append(out, raw[kept:begin]...), encodeText(id)...)
-				kept = s.at
+				kept = s.Offset()
 			}
 		}
 	}

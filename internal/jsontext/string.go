@@ -1,4 +1,4 @@
-package tracker
+package jsontext
 
 import (
 	"strconv"
@@ -7,15 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// decodeText returns the value of a JSON string that was scanned.
-func decodeText(raw string) string {
-	if !utf8.ValidString(raw) {
-		raw = toValidUTF8(raw)
+// Unquote decodes a string that was scanned, as encoding/json does: an invalid byte and an unpaired
+// surrogate become U+FFFD.
+func Unquote(quoted string) string {
+	if !utf8.ValidString(quoted) {
+		quoted = toValidUTF8(quoted)
 	}
-	return unescape(raw[1 : len(raw)-1])
+	return unescape(quoted[1 : len(quoted)-1])
 }
 
-// toValidUTF8 replaces each invalid byte by U+FFFD, as encoding/json does.
+// toValidUTF8 replaces each invalid byte by U+FFFD.
 func toValidUTF8(text string) string {
 	var out strings.Builder
 	for _, r := range text {
@@ -24,7 +25,7 @@ func toValidUTF8(text string) string {
 	return out.String()
 }
 
-// unescape decodes escape sequences. An unpaired surrogate becomes U+FFFD, as in encoding/json.
+// unescape decodes escape sequences.
 func unescape(inside string) string {
 	var out strings.Builder
 	out.Grow(len(inside))
@@ -70,21 +71,4 @@ func hex4(text string) rune {
 		return utf8.RuneError
 	}
 	return rune(n)
-}
-
-// encodeText encodes a string. The common case without escapes avoids encoding/json.
-func encodeText(s string) string {
-	if n, ascii := plainPrefix(s); n == len(s) && ascii {
-		return `"` + s + `"`
-	}
-	return encode(s)
-}
-
-// encode encodes a value without HTML escapes.
-func encode(v any) string {
-	b, err := marshal(v)
-	if err != nil {
-		panic(err) // strings, numbers and times of years 1 to 9999 always encode
-	}
-	return b
 }

@@ -1,0 +1,290 @@
+package jsontext
+
+import "math/bits"
+
+// Text is JSON as a string or as bytes.
+type Text interface{ string | []byte }
+
+// Scanner reads one JSON text from front to back. It allocates only to decode a string. An object
+// is read by
+//
+//	s.Open('{')
+//	for s.More('}') {
+//		name := s.Name()
+//		raw := s.Value(depth)
+//	}
+//	valid := s.AtEnd()
+//
+// and an array likewise, without names. After a syntax error, [Scanner.Failed] is true, loops end,
+// and reads return zero values. What was read before the error stays read.
+type Scanner[T Text] struct {
+	text   T
+	at     int  // position; the end of the text once failed is set
+	failed bool // the text is not JSON
+	opened bool // no member or element of the open object or array was read
+	plain  bool // the last string has no escapes and is ASCII
+}
+
+// Scan returns a scanner of text.
+func Scan[T Text](text T) Scanner[T] { return Scanner[T]{text: text} }
+
+// Offset returns the position, in bytes.
+func (s *Scanner[T]) Offset() int { return s.at }
+
+// Since returns the text from an offset to the position.
+func (s *Scanner[T]) Since(offset int) T { return s.text[offset:s.at] }
+
+// Failed reports whether a syntax error was found.
+func (s *Scanner[T]) Failed() bool { return s.failed }
+
+func (s *Scanner[T]) fail() { s.failed, s.at = true, len(s.text) }
+
+// AtEnd reports whether the whole text was read and is valid.
+func (s *Scanner[T]) AtEnd() bool {
+	s.space()
+	return !s.failed && s.at == len(s.text)
+}
+
+// Peek returns the first byte of the next token, or 0 at the end.
+func (s *Scanner[T]) Peek() byte {
+	s.space()
+	return s.next()
+}
+
+// Open reads an opening bracket.
+func (s *Scanner[T]) Open(bracket byte) {
+	s.space()
+	s.expect(bracket)
+	s.opened = true
+}
+
+// More moves to the next member or element. At the closing bracket it reads that and returns
+// false.
+func (s *Scanner[T]) More(end byte) bool {
+	s.space()
+	first := s.opened
+	s.opened = false
+	switch {
+	case s.next() == end:
+		s.at++
+		return false
+	case !first:
+		s.expect(',')
+		s.space()
+	}
+	return !s.failed
+}
+
+// Name reads and decodes the name of a member, and the colon.
+func (s *Scanner[T]) Name() string {
+	name := s.String()
+	s.Colon()
+	return name
+}
+
+// Colon reads the colon after a name.
+func (s *Scanner[T]) Colon() {
+	s.space()
+	s.expect(':')
+	s.space()
+}
+
+// Accept reads literal if the text continues with exactly that, and white space after it.
+func (s *Scanner[T]) Accept(literal string) bool {
+	if !s.hasPrefix(literal) {
+		return false
+	}
+	s.at += len(literal)
+	s.space()
+	return true
+}
+
+// String reads and decodes a string.
+func (s *Scanner[T]) String() string {
+	begin := s.at
+	s.Skip()
+	switch {
+	case s.failed:
+		return ""
+	case s.plain:
+		return string(s.text[begin+1 : s.at-1])
+	}
+	return Unquote(string(s.text[begin:s.at]))
+}
+
+// Value reads a value in which objects and arrays nest at most depth deep, and returns its text.
+func (s *Scanner[T]) Value(depth int) T {
+	begin := s.at
+	if depth < 0 {
+		s.fail()
+	}
+	switch s.next() {
+	case '"':
+		s.Skip()
+	case '{':
+		s.Open('{')
+		for s.More('}') {
+			s.Skip()
+			s.Colon()
+			s.Value(depth - 1)
+		}
+	case '[':
+		s.Open('[')
+		for s.More(']') {
+			s.Value(depth - 1)
+		}
+	case 't':
+		s.literal("true")
+	case 'f':
+		s.literal("false")
+	case 'n':
+		s.literal("null")
+	default:
+		s.number()
+	}
+	return s.text[begin:s.at]
+}
+
+// Skip reads a string without decoding it.
+func (s *Scanner[T]) Skip() {
+	s.expect('"')
+	s.plain = true
+	for !s.failed {
+		n, ascii := plainPrefix(s.text[s.at:])
+		s.at += n
+		s.plain = s.plain && ascii
+		switch s.next() {
+		case '"':
+			s.at++
+			return
+		case '\\':
+			s.at++
+			s.plain = false
+			s.escape()
+		default: // unexpected end, or a control character
+			s.fail()
+		}
+	}
+}
+
+// plainPrefix returns the length of the prefix without quotes, backslashes and control characters,
+// and whether it is ASCII. It examines eight bytes at a time, because most of a text is strings.
+func plainPrefix[T Text](text T) (n int, ascii bool) {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	var all uint64
+	for ; n+8 <= len(text); n += 8 {
+		t := text[n : n+8]
+		w := uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 |
+			uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
+		quote, slash := w^ones*'"', w^ones*'\\'
+		// A zero byte, or one below a space, borrows from its highest bit. Bytes after the first
+		// match may be wrong; the first is right.
+		found := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
+		if found != 0 {
+			end := bits.TrailingZeros64(found) &^ 7
+			all |= w & (1<<end - 1)
+			return n + end/8, all&highs == 0
+		}
+		all |= w
+	}
+	for ; n < len(text); n++ {
+		c := text[n]
+		if c == '"' || c == '\\' || c < ' ' {
+			break
+		}
+		all |= uint64(c)
+	}
+	return n, all&highs == 0
+}
+
+// escape reads the rest of an escape sequence.
+func (s *Scanner[T]) escape() {
+	switch s.next() {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		s.at++
+	case 'u':
+		s.at++
+		for range 4 {
+			if c := s.next(); !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
+				s.fail()
+				return
+			}
+			s.at++
+		}
+	default:
+		s.fail()
+	}
+}
+
+func (s *Scanner[T]) literal(word string) {
+	if !s.hasPrefix(word) {
+		s.fail()
+		return
+	}
+	s.at += len(word)
+}
+
+func (s *Scanner[T]) number() {
+	if s.next() == '-' {
+		s.at++
+	}
+	if s.next() == '0' {
+		s.at++
+	} else {
+		s.digits()
+	}
+	if s.next() == '.' {
+		s.at++
+		s.digits()
+	}
+	if c := s.next(); c == 'e' || c == 'E' {
+		s.at++
+		if c := s.next(); c == '+' || c == '-' {
+			s.at++
+		}
+		s.digits()
+	}
+}
+
+// digits reads one or more digits.
+func (s *Scanner[T]) digits() {
+	begin := s.at
+	for c := s.next(); c >= '0' && c <= '9'; c = s.next() {
+		s.at++
+	}
+	if s.at == begin {
+		s.fail()
+	}
+}
+
+// next returns the next byte, or 0 at the end.
+func (s *Scanner[T]) next() byte {
+	if s.at < len(s.text) {
+		return s.text[s.at]
+	}
+	return 0
+}
+
+func (s *Scanner[T]) space() {
+	for s.at < len(s.text) && s.text[s.at] <= ' ' {
+		switch s.text[s.at] {
+		case ' ', '\t', '\n', '\r':
+			s.at++
+		default:
+			return
+		}
+	}
+}
+
+// expect reads c. Any other byte is a syntax error.
+func (s *Scanner[T]) expect(c byte) {
+	if s.at < len(s.text) && s.text[s.at] == c {
+		s.at++
+	} else {
+		s.fail()
+	}
+}
+
+func (s *Scanner[T]) hasPrefix(word string) bool {
+	return len(s.text)-s.at >= len(word) && string(s.text[s.at:s.at+len(word)]) == word
+}
