@@ -24,7 +24,7 @@ func Run(t *testing.T, make func(t *testing.T) *Platform) {
 	}{
 		{"each message is answered once", answeredOnce},
 		{"a platform that is down at the start", downAtStart},
-		{"an outage of the platform", outage},
+		{"an outage of the platform", platformOutage},
 		{"a platform that hangs", hangs},
 		{"a platform that hangs during connect", hangsAtStart},
 		{"a restart of the server", restarted},
@@ -53,7 +53,7 @@ func answeredOnce(s *Server) {
 // downAtStart has messages that the platform keeps, or that a program sends, during the outage. Their
 // replies are no dead letters, and nothing counts as perhaps sent.
 func downAtStart(s *Server) {
-	s.p.Down()
+	s.p.down()
 	s.Start()
 	if !s.connects() {
 		s.post("1", "one")
@@ -68,7 +68,7 @@ func downAtStart(s *Server) {
 		s.postIfHistory("1", "one")
 		s.postIfHistory("2", "two")
 	}
-	s.p.Restore()
+	s.p.restore(s.t)
 	s.awaitCondition(channel.ConditionConnected)
 	if !s.p.History {
 		s.post("1", "one")
@@ -81,13 +81,13 @@ func downAtStart(s *Server) {
 	s.Stop()
 }
 
-func outage(s *Server) {
+func platformOutage(s *Server) {
 	s.startAnswered()
-	s.p.Down()
+	s.p.down()
 	s.awaitLeaves(channel.ConditionConnected)
 	s.postIfHistory("2", "two")
 	s.awaitFailures(1)
-	s.p.Restore()
+	s.p.restore(s.t)
 	s.awaitReconnect("2", "two")
 	s.expectSent("one", "two")
 	if now := s.State(); s.connects() && (now.Reconnects < 1 || now.Downtime == 0 || now.Adapter < 2) {
@@ -98,7 +98,7 @@ func outage(s *Server) {
 
 func hangs(s *Server) {
 	s.startAnswered()
-	s.p.Hang()
+	s.p.hang()
 	s.postIfHistory("2", "two")
 	s.awaitLeaves(channel.ConditionConnected)
 	if now := s.State(); s.connects() && s.p.HangReason == "" && (now.Condition != channel.ConditionSilent || !strings.Contains(now.Reason, "no heartbeat")) {
@@ -106,21 +106,21 @@ func hangs(s *Server) {
 	} else if !strings.Contains(now.LastError, s.p.HangReason) {
 		s.t.Errorf("the state is %+v", now)
 	}
-	s.p.Restore()
+	s.p.restore(s.t)
 	s.awaitReconnect("2", "two")
 	s.expectSent("one", "two")
 	s.Stop()
 }
 
 func hangsAtStart(s *Server) {
-	s.p.Hang()
+	s.p.hang()
 	s.Start()
 	if !s.connects() {
 		s.post("1", "one")
 	}
 	s.awaitFailures(1)
 	s.Stop() // also during an attempt
-	s.p.Restore()
+	s.p.restore(s.t)
 	s.Start()
 	s.awaitCondition(channel.ConditionConnected)
 	if s.connects() {
@@ -167,7 +167,7 @@ func loginRejected(s *Server) {
 	if now := s.State(); now.Adapter != 1 || !now.NextTry.IsZero() || now.Reason == "" {
 		s.t.Errorf("at the start: %+v", now)
 	}
-	s.p.Restore()
+	s.p.restore(s.t)
 	s.Resume()
 	s.awaitCondition(channel.ConditionConnected)
 	s.p.RejectLogin()

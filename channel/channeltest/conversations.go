@@ -52,6 +52,7 @@ func RunChat(t *testing.T, make func(t *testing.T) *Platform) {
 			s.Stop()
 		})
 	}
+	runAdapter(t, make)
 
 }
 

@@ -1,9 +1,11 @@
 package channeltest
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"mailroom"
@@ -50,6 +52,8 @@ type Platform struct {
 	// Redeliver delivers the newest event again. It is nil if the platform never does so.
 	Redeliver func()
 
+	// Fake is the server of the fake. Without it there are Down, Hang and Restore.
+	Fake Fake
 	// Down refuses new connections and closes open ones.
 	Down func()
 	// Hang keeps open and new connections open but answers nothing.
@@ -57,15 +61,21 @@ type Platform struct {
 	// HangReason is the error of a hung connection if the adapter detects it by itself, before the
 	// channel is silent.
 	HangReason string
-	// Restore undoes Down, Hang and RejectLogin.
+	// Restore undoes Down, Hang and RejectLogin as far as Fake does not.
 	Restore func()
 	// RejectLogin rejects the credentials and closes open connections. It is nil if the channel
 	// cannot distinguish this from other failures.
 	RejectLogin func()
-	// Logins are the ways in which credentials are wrong.
-	Logins []Login
-	// ConnectFaults are failures of single calls while the channel connects or receives.
-	ConnectFaults []ConnectFault
+	// Logins are the ways in which credentials are wrong, and LoginHint is part of each reason.
+	Logins    []Login
+	LoginHint string
+	// NewLogin revokes the credentials. change tells the channel's configuration the new ones of
+	// the same bot. It is nil for a channel without credentials.
+	NewLogin func() (change func())
+	// ConnectFaults are failures of single calls while the channel connects or receives, besides
+	// those of every platform, of ConnectCall. Token must not be in the error.
+	ConnectFaults      []ConnectFault
+	ConnectCall, Token string
 	// SendFaults are failures of single sends.
 	SendFaults []SendFault
 	// LoseSend carries out the next send and loses its response.
@@ -78,19 +88,37 @@ type Platform struct {
 	// LongReply is the size of a reply that takes several messages, in bytes.
 	LongReply int
 	// Malformed delivers events that are not readable or not from people.
-	Malformed func()
+	Malformed    func()
+	MalformedLog string // what is logged then
+	// Pending returns the number of events that the platform has not been told to be received. It
+	// is nil if the platform waits for no acknowledgement.
+	Pending func() int
+	// Forget makes the platform forget the events that it has not delivered. They are in its
+	// history.
+	Forget func()
+	// RepeatsAll means that Redeliver repeats events of all kinds, and not only messages.
+	RepeatsAll bool
+	// Replies means that people reply to a message.
+	Replies bool
+	// Positions means that events have positions.
+	Positions bool
+	// StartsNow means that a bot does not read what was sent before its first connection.
+	StartsNow bool
 
 	// History means that messages posted during an outage can be read later.
 	History bool
 	// ExactlyOnce means that the platform deduplicates messages by key or shows what was sent, so
 	// that no reply is shown twice. See [RunNetfaults].
 	ExactlyOnce bool
+
+	outage outage
 }
 
 // People are the users of a chat platform. The place of a message is a person's name for their
 // private chat with the bot, or Dev.
 type People struct {
 	ID   func(person string) string
+	Name func(person string) string // nil: the name is the person's
 	Room func(place string) chat.Room
 	// Say returns the platform's id of the message, as in a [chat.Event].
 	Say func(m Message) (id string)
@@ -130,10 +158,28 @@ type Login struct {
 
 // ConnectFault is a failure of one call while the channel connects or receives.
 type ConnectFault struct {
-	Name   string
-	Inject func()
-	Want   string        // part of the error
-	After  time.Duration // least delay of the retry
+	Name, Call string
+	Fault      Fault
+	Want       string        // part of the error
+	After      time.Duration // least delay of the retry
+}
+
+// OnConnect returns a failure of a call.
+func OnConnect(name, call string, f Fault, want string, after time.Duration) ConnectFault {
+	return ConnectFault{Name: name, Call: call, Fault: f, Want: want, After: after}
+}
+
+// connectFaults returns the failures of every platform and those of its own.
+func (p *Platform) connectFaults() []ConnectFault {
+	if p.ConnectCall == "" {
+		return p.ConnectFaults
+	}
+	return append([]ConnectFault{
+		OnConnect("half a response", p.ConnectCall, Fault{Half: true}, "unexpected EOF", 0),
+		OnConnect("a lost response", p.ConnectCall, Fault{Lose: true}, "EOF", 0),
+		OnConnect("a gateway's page", p.ConnectCall, Fault{Status: 502, Raw: "<html>no " + p.Token + " here</html>"}, "(token)", 0),
+		OnConnect("a busy gateway", p.ConnectCall, Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second),
+	}, p.ConnectFaults...)
 }
 
 // SendFault is a failure of the next send.
@@ -209,7 +255,7 @@ type Call struct {
 }
 
 // SendsOf returns [Platform].Sends of a fake, for the names of its calls.
-func SendsOf(s *platformtest.Server, names ...string) func() []Call {
+func SendsOf(s Fake, names ...string) func() []Call {
 	return func() (found []Call) {
 		for _, c := range s.Calls("") {
 			if slices.Contains(names, c.Name) {
@@ -217,5 +263,88 @@ func SendsOf(s *platformtest.Server, names ...string) func() []Call {
 			}
 		}
 		return found
+	}
+}
+
+// Fake is the server of a fake, a [platformtest.Server].
+type Fake interface {
+	Up(t testing.TB)
+	Down()
+	Freeze()
+	Thaw()
+	Fail(name string, faults ...Fault)
+	Calls(name string) []platformtest.Call
+}
+
+// outage is what restore undoes.
+type outage struct{ isDown, isFrozen bool }
+
+func (p *Platform) down() {
+	if p.Fake != nil {
+		p.outage.isDown = true
+		p.Fake.Down()
+	}
+	if p.Down != nil {
+		p.Down()
+	}
+}
+
+func (p *Platform) hang() {
+	if p.Fake != nil {
+		p.outage.isFrozen = true
+		p.Fake.Freeze()
+	}
+	if p.Hang != nil {
+		p.Hang()
+	}
+}
+
+func (p *Platform) restore(t *testing.T) {
+	if p.Restore != nil {
+		p.Restore()
+	}
+	if p.outage.isFrozen {
+		p.Fake.Thaw()
+	}
+	if p.outage.isDown {
+		p.Fake.Up(t)
+	}
+	p.outage = outage{}
+}
+
+// name returns the display name of a person, "" if the platform has none.
+func (p *Platform) name(person string) string {
+	if p.People.Name != nil {
+		return p.People.Name(person)
+	}
+	return person
+}
+
+// WrongToken is a login whose token is wrong until the setting has its first value again.
+func WrongToken(name string, s *Setting[string], token, want string) Login {
+	right, _ := s.Get() // never fails
+	return Login{Name: name, Want: want, Break: func() { s.Set(token) }, Fix: func() { s.Set(right) }}
+}
+
+// Classes of [SendClass] besides those of package mailroom.
+const (
+	ClassGone       mailroom.Class = "gone"
+	ClassUnknown    mailroom.Class = "unknown"
+	ClassEverywhere mailroom.Class = "everywhere" // unavailable, in all rooms
+)
+
+// SendClass returns the class of an error of [chat.Platform].Send, "" for nil.
+func SendClass(err error) mailroom.Class {
+	switch class := mailroom.AsFailure(err).Class; {
+	case err == nil:
+		return ""
+	case errors.Is(err, mailroom.ErrUnknown):
+		return ClassUnknown
+	case errors.Is(err, chat.ErrEverywhere) && class == mailroom.ClassUnavailable:
+		return ClassEverywhere
+	case errors.Is(err, chat.ErrGone) && class == mailroom.ClassPermanent:
+		return ClassGone
+	default:
+		return class
 	}
 }

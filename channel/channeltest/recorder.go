@@ -44,6 +44,9 @@ func NewRecorder(t *testing.T, p *Platform) *Recorder {
 	t.Helper()
 	r := &Recorder{t: t, p: p, log: &logBuffer{}, stop: func() {}}
 	r.Policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute}
+	if !r.connects() {
+		r.Policy.IdleTimeout = -1
+	}
 	t.Cleanup(func() {
 		r.Stop()
 		if r.runner != nil {

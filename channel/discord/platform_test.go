@@ -1,6 +1,7 @@
 package discord_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +20,10 @@ func TestDiscordIsAChannel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-				dc := discordtest.New(t)
+				dc := newDiscord(t)
 				p := newPlatform(t, dc)
 				if lost {
-					down, hang := p.Down, p.Hang
-					p.Down = func() { down(); dc.Forget() }
-					p.Hang = func() { hang(); dc.Forget() }
+					p.Down, p.Hang = dc.Forget, dc.Forget
 				}
 				return p
 			})
@@ -34,19 +33,32 @@ func TestDiscordIsAChannel(t *testing.T) {
 
 func TestDiscordIsAChatPlatform(t *testing.T) {
 	t.Parallel()
-	channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, discordtest.New(t)) })
+	channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, newDiscord(t)) })
 }
 
 func TestDiscordIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	channeltest.RunNetfaults(t, func(t *testing.T, proxied func(string) string) *channeltest.Platform {
-		dc := discordtest.New(t)
+		dc := newDiscord(t)
 		return newPlatform(t, dc, func(o *discord.Options) { o.API = proxied(dc.URL) })
 	})
 }
 
 // secret is the part of the token that must not be revealed.
 const secret = "TheSecretOfTheBotThatIsUsedInTests"
+
+// newDiscord returns a fake that asks for frequent heartbeats.
+func newDiscord(t *testing.T) *discordtest.Platform {
+	dc := discordtest.New(t)
+	dc.SetHeartbeatInterval(400 * time.Millisecond)
+	return dc
+}
+
+// newRecorder returns a recorder of a fake Discord.
+func newRecorder(t *testing.T, dc *discordtest.Platform, change ...func(*discord.Options)) *channeltest.Recorder {
+	t.Helper()
+	return channeltest.NewRecorder(t, newPlatform(t, dc, change...))
+}
 
 // newPlatform returns a fake Discord for the suite, and a channel with changed options. Its home is
 // a channel of a server, because a private channel is known only once its person has written.
@@ -56,33 +68,41 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 	for _, f := range change {
 		f(&o)
 	}
-	dc.SetHeartbeatInterval(400 * time.Millisecond)
 	people, at := newPeople(dc)
-	down, hangs, denied := false, false, false
+	denied := false
 	return &channeltest.Platform{
 		Kind: discord.Kind, Dialer: func() chat.Dialer { return o.Dialer() }, Secrets: []string{secret},
 		Reconnect: channel.ReconnectPolicy{
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 			IdleTimeout: 2500 * time.Millisecond,
 		},
+
+		Token: discordtest.Token, LoginHint: "Developer Portal",
+		Logins: []channeltest.Login{
+			channeltest.WrongToken("an unknown token", token, strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1), "token rejected (401 Unauthorized)"),
+			channeltest.WrongToken("no token", token, "Bot "+discordtest.Token, "three parts"),
+			channeltest.WrongToken("an empty token", token, "", "Developer Portal"),
+			{
+				Name: "a disabled intent", Want: "turn on the Message Content intent in the Developer Portal",
+				Break: func() { dc.SetMessageContent(false) }, Fix: func() { dc.SetMessageContent(true) },
+			},
+		},
+		NewLogin: func() func() {
+			other := strings.Replace(discordtest.Token, "GfAkEt", "YyYyYy", 1)
+			dc.SetToken(other)
+			return func() { token.Set(other) }
+		},
+		ConnectCall: discordtest.Gateway, ConnectFaults: connectFaults(),
+		Malformed: func() { pushMalformed(dc) }, MalformedLog: "type=MESSAGE_CREATE",
+		Replies: true, Positions: true, StartsNow: true, Forget: dc.Forget,
 		People: people, Home: channeltest.Dev,
 		Redeliver:   dc.Redeliver,
-		Down:        func() { down = true; dc.Down() },
 		HangReason:  "heartbeat not acknowledged",
-		Hang:        func() { hangs = true; dc.Freeze() },
 		RejectLogin: func() { denied = true; dc.SetToken("another." + discordtest.Token) },
 		Restore: func() {
 			if denied {
 				denied = false
 				dc.SetToken(discordtest.Token)
-			}
-			if hangs {
-				hangs = false
-				dc.Thaw()
-			}
-			if down {
-				down = false
-				dc.Up(t)
 			}
 		},
 		LoseSend: func() { dc.Fail(discordtest.Send, discordtest.Fault{Lose: true}) },
@@ -92,6 +112,7 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 		},
 		Sends:     channeltest.SendsOf(dc.Server, discordtest.Send, discordtest.Edit, discordtest.Typing),
 		LongReply: 20_000,
+		Fake:      dc,
 		History:   true, ExactlyOnce: true,
 	}
 }
@@ -132,4 +153,30 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 		},
 	}
 	return people, at
+}
+
+func connectFaults() []channeltest.ConnectFault {
+	return []channeltest.ConnectFault{
+		channeltest.OnConnect("too many", discordtest.Gateway, discordtest.Fault{Status: 429, Message: "You are being rate limited.", RetryAfter: 0.5}, "rate limited", 500*time.Millisecond),
+		channeltest.OnConnect("an internal error", discordtest.Gateway, discordtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0),
+		channeltest.OnConnect("nonsense", discordtest.Gateway, discordtest.Fault{Raw: "\x00\xff{"}, "unexpected response", 0),
+		channeltest.OnConnect("no address", discordtest.Gateway, discordtest.Fault{Raw: `{"url":""}`}, "invalid gateway URL", 0),
+		channeltest.OnConnect("another address", discordtest.Gateway, discordtest.Fault{Raw: `{"url":"https://example.org"}`}, "invalid gateway URL", 0),
+		channeltest.OnConnect("a missing page", discordtest.Gateway, discordtest.Fault{Status: 404, Raw: "<html>404</html>"}, "not from the Discord API (404 Not Found)", 0),
+	}
+}
+
+// pushMalformed sends events that are unreadable or of an unknown type.
+func pushMalformed(dc *discordtest.Platform) {
+	for _, body := range []map[string]any{
+		{"id": 17, "channel_id": "x"}, {}, {"id": "1", "channel_id": "2"}, {"id": "1", "author": map[string]any{"id": "3"}},
+		{"id": "1", "channel_id": "2", "author": "a string"}, {"id": "1", "channel_id": "2", "author": map[string]any{"id": "3"}},
+	} {
+		for _, kind := range []string{"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "INTERACTION_CREATE", "GUILD_CREATE", "GUILD_DELETE", "THREAD_CREATE", "GUILD_ROLE_CREATE"} {
+			if kind != "MESSAGE_DELETE" || body["channel_id"] == nil {
+				dc.PushEvent(kind, body)
+			}
+		}
+	}
+	dc.PushEvent("SOMETHING_NEW", map[string]any{"a": 1})
 }

@@ -1,7 +1,6 @@
 package discord_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,10 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"mailroom"
-	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/discord"
 	"mailroom/channel/discord/discordtest"
+	"mailroom/channel/platformtest"
 )
 
 const (
@@ -37,8 +37,8 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	thread, quiet := dev.Thread("plans", false), dev.Thread("secrets", true)
 	private := ann.Private()
-	fx := newFixture(t, dc).start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	p := fx.AwaitConnected()
 	sent, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "yes:1"}}}, "k")
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +81,8 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	ann.Sends(dev, "the end")
 	want = append(want, text("the end"))
 	want[len(want)-1].Kind, want[len(want)-1].Room, want[len(want)-1].User = chat.EventMessage, room(dev), user
-	waitFor(t, "all events", func() bool { return len(fx.recorded()) == len(want) })
-	got := fx.recorded()
+	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) == len(want) })
+	got := fx.Recorded()
 	for i, e := range got { // its thread was looked up concurrently
 		if e.Text == "in one that is not known" {
 			got = slices.Insert(slices.Delete(got, i, i+1), 11, e)
@@ -106,7 +106,7 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	if n := len(dc.Calls(discordtest.Lookup)); n != 1 {
 		t.Errorf("%d thread lookups, want 1", n)
 	}
-	if caps := fx.capabilities; caps.BotID != discordtest.BotID || caps.BotName != discordtest.Username {
+	if caps := fx.Capabilities(); caps.BotID != discordtest.BotID || caps.BotName != discordtest.Username {
 		t.Errorf("capabilities %+v", caps)
 	}
 }
@@ -116,13 +116,13 @@ func TestUnknownThreadIsSkipped(t *testing.T) {
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	quiet := dev.Thread("secrets", true)
-	fx := newFixture(t, dc)
-	fx.start().waitConnected()
+	fx := newRecorder(t, dc)
+	fx.Start().AwaitConnected()
 	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: "10003", Message: "Unknown Channel"}, discordtest.Fault{Status: 500, Message: "Internal Server Error"})
 	ann.Sends(quiet, "nowhere")
-	waitFor(t, "the log entry", func() bool { return strings.Contains(fx.logs.String(), "their thread does not exist") })
+	platformtest.WaitFor(t, "the log entry", func() bool { return strings.Contains(fx.Log(), "their thread does not exist") })
 	ann.Sends(quiet, "later")
-	fx.waitTexts("later")
+	fx.AwaitTexts("later")
 	if started, resumed := dc.Sessions(); started != 1 || resumed != 0 || len(dc.Calls(discordtest.Lookup)) != 3 {
 		t.Errorf("%d sessions started, %d resumed; want 1, 0 and 3 lookups", started, resumed)
 	}
@@ -132,11 +132,11 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "", discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
-	waitFor(t, "the message with the file", func() bool { return len(fx.recorded()) == 1 })
-	f := fx.recorded()[0].Files[0]
+	platformtest.WaitFor(t, "the message with the file", func() bool { return len(fx.Recorded()) == 1 })
+	f := fx.Recorded()[0].Files[0]
 	if n := len(dc.Calls(discordtest.File)); n != 0 || f.URI == "" || strings.Contains(f.URI, secret) {
 		t.Errorf("%d downloads before a file was opened; %q", n, f.URI)
 	}
@@ -164,13 +164,13 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 		"id": "78", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": "where it was",
 		"attachments": []any{map[string]any{"filename": "n", "url": "http://" + strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10") + "/attachments/9?ex=1"}},
 	})
-	waitFor(t, "all messages", func() bool { return len(fx.recorded()) == 7 })
-	for _, e := range fx.recorded()[1:6] {
+	platformtest.WaitFor(t, "all messages", func() bool { return len(fx.Recorded()) == 7 })
+	for _, e := range fx.Recorded()[1:6] {
 		if e.Files[0].Open != nil {
 			t.Errorf("a file %s, %q, can be opened", e.Text, e.Files[0].URI)
 		}
 	}
-	if _, err := fx.recorded()[6].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
+	if _, err := fx.Recorded()[6].Files[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
 		t.Errorf("an expired file: %v", err)
 	}
 }
@@ -179,8 +179,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	fx := newFixture(t, dc).start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	p := fx.AwaitConnected()
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -188,8 +188,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	press := ann.Presses(ann.Private(), id, "Yes")
 	late := ann.Presses(ann.Private(), id, "Yes")
 	late.Expire()
-	waitFor(t, "the presses", func() bool { return len(fx.recorded()) == 2 })
-	for _, e := range append(fx.recorded(), fx.recorded()...) {
+	platformtest.WaitFor(t, "the presses", func() bool { return len(fx.Recorded()) == 2 })
+	for _, e := range append(fx.Recorded(), fx.Recorded()...) {
 		if err := p.AckButton(t.Context(), e, strings.Repeat("é", 2100)); err != nil {
 			t.Errorf("the press is answered: %v", err)
 		}
@@ -204,8 +204,8 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	if data := calls[0].Params["data"].(map[string]any); data["flags"] != 68.0 {
 		t.Errorf("the answer is not ephemeral: %v", data)
 	}
-	if fx.recorded()[0].Position == "" || strings.Contains(fmt.Sprint(fx.recorded()), "-secret") {
-		t.Errorf("an event contains the interaction token: %v", fx.recorded())
+	if fx.Recorded()[0].Position == "" || strings.Contains(fmt.Sprint(fx.Recorded()), "-secret") {
+		t.Errorf("an event contains the interaction token: %v", fx.Recorded())
 	}
 }
 
@@ -215,10 +215,11 @@ func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	fx := newFixture(t, dc)
-	fx.hold = make(chan struct{})
-	release := sync.OnceFunc(func() { close(fx.hold) })
-	p := fx.start().waitConnected()
+	fx := newRecorder(t, dc)
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	fx.FailWith(func(chat.Event) error { <-hold; return nil })
+	p := fx.Start().AwaitConnected()
 	t.Cleanup(release)
 	id, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
@@ -227,13 +228,13 @@ func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 	ann.Sends(dev, "see this")
 	press, other := ann.Presses(dev, id, "Yes"), ann.Presses(dev, id, "Yes")
 	dc.WaitFor(t, "the deferred responses", func() bool { return press.Deferred(dc) && other.Deferred(dc) })
-	if times := len(press.Answers()); times != 0 || len(fx.recorded()) != 0 {
+	if times := len(press.Answers()); times != 0 || len(fx.Recorded()) != 0 {
 		t.Errorf("%d answers before the press was handled", times)
 	}
 	release()
-	waitFor(t, "the press", func() bool { return len(fx.recorded()) == 3 })
+	platformtest.WaitFor(t, "the press", func() bool { return len(fx.Recorded()) == 3 })
 	for range 2 {
-		if err := p.AckButton(t.Context(), fx.recorded()[1], "Approved."); err != nil {
+		if err := p.AckButton(t.Context(), fx.Recorded()[1], "Approved."); err != nil {
 			t.Errorf("the press is answered: %v", err)
 		}
 	}
@@ -242,62 +243,5 @@ func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 	}
 	if times := len(other.Answers()); times != 0 {
 		t.Errorf("the other press was answered %d times", times)
-	}
-}
-
-func TestUncommittedEventIsRedelivered(t *testing.T) {
-	t.Parallel()
-	dc := discordtest.New(t)
-	ann := dc.Person("Ann")
-	fx := newFixture(t, dc)
-	fx.start().waitConnected()
-	ann.Sends(ann.Private(), "zero")
-	fx.waitTexts("zero")
-	fx.failWith(errors.New("the disk is full"))
-	ann.Sends(ann.Private(), "one")
-	ann.Sends(ann.Private(), "two")
-	fx.waitState("a second attempt", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
-	fx.failWith(nil)
-	fx.waitTexts("zero, one, two")
-	if started, resumed := dc.Sessions(); started != 1 || resumed < 2 || len(fx.recorded()) != 3 {
-		t.Errorf("%d sessions started, %d resumed, %d events recorded", started, resumed, len(fx.recorded()))
-	}
-}
-
-func TestRedeliveredEventHasTheSameKey(t *testing.T) {
-	t.Parallel()
-	dc := discordtest.New(t)
-	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
-	ann.Sends(dev, "once")
-	dc.Redeliver()
-	waitFor(t, "the redelivered event", func() bool { return len(fx.recorded()) == 2 })
-	if e := fx.recorded(); e[0].Key != e[1].Key {
-		t.Errorf("keys %q %q", e[0].Key, e[1].Key)
-	}
-}
-
-func TestUnreadableEventIsSkipped(t *testing.T) {
-	t.Parallel()
-	dc := discordtest.New(t)
-	ann := dc.Person("Ann")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
-	for _, body := range []map[string]any{
-		{"id": 17, "channel_id": "x"}, {}, {"id": "1", "channel_id": "2"}, {"id": "1", "author": map[string]any{"id": "3"}},
-		{"id": "1", "channel_id": "2", "author": "a string"}, {"id": "1", "channel_id": "2", "author": map[string]any{"id": "3"}},
-	} {
-		for _, kind := range []string{"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "INTERACTION_CREATE", "GUILD_CREATE", "GUILD_DELETE", "THREAD_CREATE", "GUILD_ROLE_CREATE"} {
-			if kind != "MESSAGE_DELETE" || body["channel_id"] == nil {
-				dc.PushEvent(kind, body)
-			}
-		}
-	}
-	dc.PushEvent("SOMETHING_NEW", map[string]any{"a": 1})
-	ann.Sends(ann.Private(), "good")
-	fx.waitTexts("good")
-	if all := fx.logs.String(); !strings.Contains(all, "type=MESSAGE_CREATE") || fx.runner.State().Adapter != 1 {
-		t.Errorf("the log says\n%s", all)
 	}
 }

@@ -12,37 +12,18 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/discord/discordtest"
+	"mailroom/channel/platformtest"
 )
-
-const (
-	classGone       = "gone"
-	classUnknown    = "unknown"
-	classEverywhere = "everywhere"
-)
-
-// sendClass returns the class of a send error, including the test-only classes above.
-func sendClass(err error) mailroom.Class {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, mailroom.ErrUnknown):
-		return classUnknown
-	case errors.Is(err, chat.ErrEverywhere) && mailroom.AsFailure(err).Class == mailroom.ClassUnavailable:
-		return classEverywhere
-	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
-		return classGone
-	}
-	return mailroom.AsFailure(err).Class
-}
 
 func TestAMessageIsSentAndEdited(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	thread := dev.Thread("plans", false)
-	p := newFixture(t, dc).start().waitConnected()
+	p := newRecorder(t, dc).Start().AwaitConnected()
 	asked := ann.Sends(thread, "well?")
 	id, err := p.Send(t.Context(), room(thread), chat.Message{
 		Text: "**Run** `rm`, @everyone <@1>?", Buttons: []chat.Button{{Label: strings.Repeat("A", 90), Data: strings.Repeat("a", 64)}, {Label: "Deny", Data: "d"}}, ReplyTo: asked,
@@ -69,7 +50,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		}
 	}
 	for name, id := range map[string]string{"nothing": "999", "Ann's message": asked, "no id": "x/../1"} {
-		if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
+		if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("an edit of %s: %v", name, err)
 		}
 	}
@@ -83,18 +64,18 @@ func TestNonceDeduplicatesAMessage(t *testing.T) {
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
 	private := ann.Private()
-	fx := newFixture(t, dc).start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	p := fx.AwaitConnected()
 	first, err := p.Send(t.Context(), room(private), chat.Message{Text: "once"}, "a/1")
 	again, err2 := p.Send(t.Context(), room(private), chat.Message{Text: "once"}, "a/1")
 	if err != nil || err2 != nil || first != again || len(private.Texts()) != 1 {
 		t.Errorf("ids %s and %s, %v %v: %q", first, again, err, err2, private.Texts())
 	}
 	dc.Fail(discordtest.Send, discordtest.Fault{Lose: true})
-	if _, err := p.Send(t.Context(), room(private), chat.Message{Text: "lost"}, "a/2"); sendClass(err) != classUnknown {
+	if _, err := p.Send(t.Context(), room(private), chat.Message{Text: "lost"}, "a/2"); channeltest.SendClass(err) != channeltest.ClassUnknown {
 		t.Fatalf("a lost response: %v", err)
 	}
-	waitFor(t, "the gateway event of the message", func() bool {
+	platformtest.WaitFor(t, "the gateway event of the message", func() bool {
 		id, found, err := p.Find(t.Context(), room(private), "a/2", chat.Message{Text: "lost"})
 		return err == nil && found && id == private.Replies()[1].ID
 	})
@@ -105,23 +86,23 @@ func TestNonceDeduplicatesAMessage(t *testing.T) {
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("a forbidden history: %v", err)
 	}
-	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); sendClass(err) != mailroom.ClassUnavailable || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
+	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); channeltest.SendClass(err) != mailroom.ClassUnavailable || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
 		t.Errorf("a rate limited history: %v", err)
 	}
-	if caps := fx.capabilities; caps.DedupWindow != 2*time.Minute {
+	if caps := fx.Capabilities(); caps.DedupWindow != 2*time.Minute {
 		t.Errorf("DedupWindow is %s", caps.DedupWindow)
 	}
 
 	dc2 := discordtest.New(t) // a new process, and histories with nonces
 	dc2.ShowNonces()
 	dev := dc2.Channel("dev")
-	old := newFixture(t, dc2).start()
-	sent, err := old.waitConnected().Send(t.Context(), room(dev), chat.Message{Text: "old"}, "b/1")
+	old := newRecorder(t, dc2).Start()
+	sent, err := old.AwaitConnected().Send(t.Context(), room(dev), chat.Message{Text: "old"}, "b/1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	old.stop()
-	id, found, err := newFixture(t, dc2).start().waitConnected().Find(t.Context(), room(dev), "b/1", chat.Message{Text: "old"})
+	old.Stop()
+	id, found, err := newRecorder(t, dc2).Start().AwaitConnected().Find(t.Context(), room(dev), "b/1", chat.Message{Text: "old"})
 	if id != sent || !found || err != nil {
 		t.Errorf("Find: %q, %t, %v, want %s", id, found, err, sent)
 	}
@@ -131,15 +112,15 @@ func TestRateLimitIsObeyedBeforeItIsHit(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	dev, ops := dc.Channel("dev"), dc.Channel("ops")
-	p := newFixture(t, dc).start().waitConnected()
+	p := newRecorder(t, dc).Start().AwaitConnected()
 	send := func(c *discordtest.Channel) error {
 		_, err := p.Send(t.Context(), room(c), chat.Message{Text: "x"}, "")
 		return err
 	}
 	waits := func(name string, err error, want mailroom.Class, least, most time.Duration) {
 		t.Helper()
-		if after := mailroom.AsFailure(err).RetryAfter; sendClass(err) != want || after < least || after > most {
-			t.Errorf("%s: %s, after %s: %v", name, sendClass(err), after, err)
+		if after := mailroom.AsFailure(err).RetryAfter; channeltest.SendClass(err) != want || after < least || after > most {
+			t.Errorf("%s: %s, after %s: %v", name, channeltest.SendClass(err), after, err)
 		}
 	}
 	dc.ExhaustLimit(discordtest.Send, 30*time.Second)
@@ -161,9 +142,9 @@ func TestRateLimitIsObeyedBeforeItIsHit(t *testing.T) {
 	}
 	dc.LimitAll(50 * time.Second)
 	third := dc.Channel("third")
-	waits("all of it", send(third), classEverywhere, 49*time.Second, 51*time.Second)
+	waits("all of it", send(third), channeltest.ClassEverywhere, 49*time.Second, 51*time.Second)
 	before := len(dc.Calls(""))
-	waits("elsewhere", p.Edit(t.Context(), room(dev), "17", chat.Message{Text: "x"}), classEverywhere, 48*time.Second, 51*time.Second)
+	waits("elsewhere", p.Edit(t.Context(), room(dev), "17", chat.Message{Text: "x"}), channeltest.ClassEverywhere, 48*time.Second, 51*time.Second)
 	if n := len(dc.Calls("")) - before; n != 0 {
 		t.Errorf("%d calls during the global limit", n)
 	}
@@ -173,7 +154,7 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	p := newFixture(t, dc).start().waitConnected()
+	p := newRecorder(t, dc).Start().AwaitConnected()
 	to := room(ann.Private())
 	refusal := func(status, code int) discordtest.Fault {
 		return discordtest.Fault{Status: status, Code: strconv.Itoa(code), Message: "because"}
@@ -182,25 +163,25 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		fault discordtest.Fault
 		want  mailroom.Class
 	}{
-		{refusal(403, 50007), classGone},
-		{refusal(403, 50278), classGone},
-		{refusal(403, 50001), classGone},
-		{refusal(404, 10003), classGone},
+		{refusal(403, 50007), channeltest.ClassGone},
+		{refusal(403, 50278), channeltest.ClassGone},
+		{refusal(403, 50001), channeltest.ClassGone},
+		{refusal(404, 10003), channeltest.ClassGone},
 		{refusal(403, 50013), mailroom.ClassPermanent}, // an admin can grant it
 		{refusal(403, 160005), mailroom.ClassPermanent},
 		{refusal(400, 50035), mailroom.ClassPermanent},
 		{refusal(400, 50006), mailroom.ClassPermanent},
 		{refusal(413, 40005), mailroom.ClassPermanent},
 		{discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable},
-		{discordtest.Fault{Status: 429, Raw: `{"message":"slowly","retry_after":0.01,"global":true}`}, classEverywhere},
-		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, classEverywhere}, // a proxy in front of Discord
-		{refusal(500, 0), classUnknown},
-		{refusal(503, 130000), classUnknown},
-		{discordtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
+		{discordtest.Fault{Status: 429, Raw: `{"message":"slowly","retry_after":0.01,"global":true}`}, channeltest.ClassEverywhere},
+		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, channeltest.ClassEverywhere}, // a proxy in front of Discord
+		{refusal(500, 0), channeltest.ClassUnknown},
+		{refusal(503, 130000), channeltest.ClassUnknown},
+		{discordtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, channeltest.ClassUnknown},
 		{discordtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
-		{discordtest.Fault{Raw: "what?"}, classUnknown},
-		{discordtest.Fault{Half: true}, classUnknown},
-		{discordtest.Fault{Lose: true}, classUnknown},
+		{discordtest.Fault{Raw: "what?"}, channeltest.ClassUnknown},
+		{discordtest.Fault{Half: true}, channeltest.ClassUnknown},
+		{discordtest.Fault{Lose: true}, channeltest.ClassUnknown},
 	} {
 		for wait := true; wait; { // until the previous limit has ended
 			_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
@@ -208,29 +189,29 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		}
 		dc.Fail(discordtest.Send, c.fault)
 		_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-		if got := sendClass(err); got != c.want || strings.Contains(err.Error(), secret) {
+		if got := channeltest.SendClass(err); got != c.want || strings.Contains(err.Error(), secret) {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
 	}
 	dc.Fail(discordtest.Send, discordtest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, to, chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
-		t.Errorf("a timeout is %s: %v", sendClass(err), err)
+	if _, err := p.Send(short, to, chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassUnknown {
+		t.Errorf("a timeout is %s: %v", channeltest.SendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); sendClass(err) != classGone {
-		t.Errorf("an unknown channel is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassGone {
+		t.Errorf("an unknown channel is %s: %v", channeltest.SendClass(err), err)
 	}
 	many := slices.Repeat([]chat.Button{{Label: "y", Data: "z"}}, 6)
 	for name, buttons := range map[string][]chat.Button{
 		"carries too much": {{Label: "y", Data: strings.Repeat("z", 101)}}, "carries nothing": {{Label: "y"}}, "is one too many": many,
 	} {
-		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons}, ""); sendClass(err) != mailroom.ClassPermanent {
-			t.Errorf("a button that %s is %s: %v", name, sendClass(err), err)
+		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons}, ""); channeltest.SendClass(err) != mailroom.ClassPermanent {
+			t.Errorf("a button that %s is %s: %v", name, channeltest.SendClass(err), err)
 		}
 	}
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
-		t.Errorf("a text over the limit is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
+		t.Errorf("a text over the limit is %s: %v", channeltest.SendClass(err), err)
 	}
 }
 
@@ -238,15 +219,15 @@ func TestUnsentMessageIsUnavailable(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	p := newFixture(t, dc).start().waitConnected()
+	p := newRecorder(t, dc).Start().AwaitConnected()
 	to := room(ann.Private())
 	dc.Down()
 	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-	for sendClass(err) == classUnknown { // an idle connection whose end was not noticed; there are few
+	for channeltest.SendClass(err) == channeltest.ClassUnknown { // an idle connection whose end was not noticed; there are few
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
 	}
-	if sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refused connection is %s: %v", sendClass(err), err)
+	if channeltest.SendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a refused connection is %s: %v", channeltest.SendClass(err), err)
 	}
 	// A listener that accepts and closes connections may have received the message.
 	ln, err := net.Listen("tcp", strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10"))
@@ -266,8 +247,8 @@ func TestUnsentMessageIsUnavailable(t *testing.T) {
 			_ = c.Close()      // without a response
 		}
 	}()
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
-		t.Errorf("a closed connection is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassUnknown {
+		t.Errorf("a closed connection is %s: %v", channeltest.SendClass(err), err)
 	}
 	_ = ln.Close() // ends the goroutine
 	<-closed
@@ -279,13 +260,13 @@ func TestTokenRejectedByACallEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	fx := newFixture(t, dc).start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	p := fx.AwaitConnected()
 	dc.ReplaceToken("another." + discordtest.Token)
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("class %s: %v", sendClass(err), err) // the message waits until the token is corrected
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("class %s: %v", channeltest.SendClass(err), err) // the message waits until the token is corrected
 	}
-	fx.waitState("failed", func(s channel.State) bool {
+	fx.AwaitState("failed", func(s channel.State) bool {
 		return s.Condition == channel.ConditionFailed && strings.Contains(s.Reason, "401")
 	})
 }

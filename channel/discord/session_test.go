@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/discord/discordtest"
+	"mailroom/channel/platformtest"
 )
 
 func TestSessionIsResumedAfterTheLastCommit(t *testing.T) {
@@ -25,17 +27,17 @@ func TestSessionIsResumedAfterTheLastCommit(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
 			ann, dev := dc.Person("Ann"), dc.Channel("dev")
-			fx := newFixture(t, dc).start()
-			fx.waitConnected()
+			fx := newRecorder(t, dc).Start()
+			fx.AwaitConnected()
 			id := ann.Sends(dev, "one")
-			fx.waitTexts("one")
+			fx.AwaitTexts("one")
 			end(dc)
 			ann.Sends(dev, "two")
 			ann.Edits(dev, id, "one, changed") // an edit, which no history would report
-			fx.waitState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter > 1 })
-			fx.waitTexts("one, two, one, changed")
-			if started, resumed := dc.Sessions(); started != 1 || resumed != 1 || len(fx.recorded()) != 3 {
-				t.Errorf("%d sessions started, %d resumed, %d events recorded", started, resumed, len(fx.recorded()))
+			fx.AwaitState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter > 1 })
+			fx.AwaitTexts("one, two, one, changed")
+			if started, resumed := dc.Sessions(); started != 1 || resumed != 1 || len(fx.Recorded()) != 3 {
+				t.Errorf("%d sessions started, %d resumed, %d events recorded", started, resumed, len(fx.Recorded()))
 			}
 		})
 	}
@@ -45,15 +47,15 @@ func TestASessionOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	id := ann.Sends(dev, "one")
-	fx.waitTexts("one")
+	fx.AwaitTexts("one")
 	dc.Down()
-	fx.waitState("several attempts", func(s channel.State) bool { return s.Attempts > 4 })
+	fx.AwaitState("several attempts", func(s channel.State) bool { return s.Attempts > 4 })
 	ann.Edits(dev, id, "one, changed")
 	dc.Up(t)
-	fx.waitTexts("one, one, changed")
+	fx.AwaitTexts("one, one, changed")
 	if started, resumed := dc.Sessions(); started != 1 || resumed != 1 {
 		t.Errorf("%d sessions started, %d resumed", started, resumed)
 	}
@@ -72,10 +74,10 @@ func TestLostSessionIsFollowedByABackfill(t *testing.T) {
 			dc := discordtest.New(t)
 			ann, bob, dev, ops := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev"), dc.Channel("ops")
 			thread := dev.Thread("plans", false)
-			fx := newFixture(t, dc).start()
-			fx.waitConnected()
+			fx := newRecorder(t, dc).Start()
+			fx.AwaitConnected()
 			ann.Sends(ann.Private(), "one")
-			fx.waitTexts("one")
+			fx.AwaitTexts("one")
 			dc.Forget()
 			end(dc)
 			for i := range 250 { // three pages
@@ -85,9 +87,9 @@ func TestLostSessionIsFollowedByABackfill(t *testing.T) {
 			bob.Sends(ops, "the first message here")
 			ann.Sends(ann.Private(), "in private")
 			ann.Sends(dev, "not from a person", discordtest.MessageOptions{Bot: true})
-			waitFor(t, "everything", func() bool { return strings.Count(fx.texts(), ",") == 253 })
+			platformtest.WaitFor(t, "everything", func() bool { return strings.Count(fx.Texts(), ",") == 253 })
 			last := -1
-			for _, e := range fx.recorded() {
+			for _, e := range fx.Recorded() {
 				var i int
 				if _, err := fmt.Sscanf(e.Text, "d%d", &i); err == nil {
 					if i <= last {
@@ -110,21 +112,21 @@ func TestNextProcessContinuesFromThePosition(t *testing.T) {
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	ann.Sends(dev, "long ago")
 	said := time.Now()
-	waitFor(t, "a later id", func() bool { return time.Since(said) > 2*time.Millisecond })
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	platformtest.WaitFor(t, "a later id", func() bool { return time.Since(said) > 2*time.Millisecond })
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "one")
-	fx.waitTexts("one")
-	fx.stop()
+	fx.AwaitTexts("one")
+	fx.Stop()
 	ann.Sends(dev, "two")
 	ann.Sends(ann.Private(), "three")
-	fx.start().waitConnected()
-	waitFor(t, "both", func() bool { return strings.Contains(fx.texts(), "two") && strings.Contains(fx.texts(), "three") })
-	fx.stop()
-	fx.start().waitConnected()
+	fx.Start().AwaitConnected()
+	platformtest.WaitFor(t, "both", func() bool { return strings.Contains(fx.Texts(), "two") && strings.Contains(fx.Texts(), "three") })
+	fx.Stop()
+	fx.Start().AwaitConnected()
 	ann.Sends(dev, "four")
-	waitFor(t, "the last", func() bool { return strings.Contains(fx.texts(), "four") })
-	if got := fx.texts(); strings.Contains(got, "long ago") || strings.Count(got, ",") != 3 {
+	platformtest.WaitFor(t, "the last", func() bool { return strings.Contains(fx.Texts(), "four") })
+	if got := fx.Texts(); strings.Contains(got, "long ago") || strings.Count(got, ",") != 3 {
 		t.Errorf("recorded %q", got)
 	}
 }
@@ -135,44 +137,44 @@ func TestDecreasingIDsSkipNothing(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	dc.PushEvent("MESSAGE_CREATE", map[string]any{
 		"id": snowflake(30 * time.Second), "channel_id": dev.ID, "guild_id": discordtest.ServerID, "author": map[string]any{"id": ann.ID}, "content": "ahead",
 	})
 	ann.Sends(dev, "behind")
-	fx.waitTexts("ahead, behind")
-	fx.stop()
+	fx.AwaitTexts("ahead, behind")
+	fx.Stop()
 	ann.Sends(dev, "missed")
-	fx.start().waitConnected()
-	fx.waitTexts("ahead, behind, missed")
+	fx.Start().AwaitConnected()
+	fx.AwaitTexts("ahead, behind, missed")
 }
 
 func TestMessagesDuringAServerOutageAreRead(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	ann.Sends(dev, "one")
-	fx.waitTexts("one")
+	fx.AwaitTexts("one")
 	dc.SetOutage(true)
-	fx.stop()
+	fx.Stop()
 	ann.Sends(dev, "two")
-	fx.start().waitConnected() // the server is unavailable
+	fx.Start().AwaitConnected() // the server is unavailable
 	ann.Sends(ann.Private(), "three")
-	fx.waitTexts("one, three")
-	fx.stop()
-	fx.start().waitConnected()
+	fx.AwaitTexts("one, three")
+	fx.Stop()
+	fx.Start().AwaitConnected()
 	dc.SetOutage(false)
-	waitFor(t, "the message during the outage", func() bool { return strings.Contains(fx.texts(), "two") })
+	platformtest.WaitFor(t, "the message during the outage", func() bool { return strings.Contains(fx.Texts(), "two") })
 	dc.SetOutage(true) // during a connection as well
 	dc.Forget()
 	dc.Cut()
-	fx.waitState("another connection", func(s channel.State) bool { return s.Adapter > 1 && s.Condition == channel.ConditionConnected })
+	fx.AwaitState("another connection", func(s channel.State) bool { return s.Adapter > 1 && s.Condition == channel.ConditionConnected })
 	ann.Sends(dev, "four")
 	dc.SetOutage(false)
-	waitFor(t, "the last", func() bool { return strings.Contains(fx.texts(), "four") })
+	platformtest.WaitFor(t, "the last", func() bool { return strings.Contains(fx.Texts(), "four") })
 }
 
 // TestPositionWaitsForAnUnavailableServer checks that the position stays, even if messages
@@ -181,22 +183,22 @@ func TestPositionWaitsForAnUnavailableServer(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	ann.Sends(dev, "one")
-	fx.waitTexts("one")
-	fx.stop()
+	fx.AwaitTexts("one")
+	fx.Stop()
 	dc.SetOutage(true)
 	ann.Sends(dev, "two")
-	fx.start().waitConnected()
+	fx.Start().AwaitConnected()
 	dc.PushEvent("MESSAGE_CREATE", map[string]any{
 		"id": snowflake(5 * time.Minute), "channel_id": "17", "author": map[string]any{"id": ann.ID}, "content": "later, in private",
 	})
-	fx.waitTexts("one, later, in private")
-	fx.stop()
+	fx.AwaitTexts("one, later, in private")
+	fx.Stop()
 	dc.SetOutage(false)
-	fx.start()
-	fx.waitTexts("one, later, in private, two")
+	fx.Start()
+	fx.AwaitTexts("one, later, in private, two")
 }
 
 // snowflake returns an id for a time relative to now.
@@ -208,13 +210,13 @@ func TestJoinedServerIsNotReadFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	ann.Sends(dev, "one")
-	fx.waitTexts("one")
+	fx.AwaitTexts("one")
 	dc.PushEvent("GUILD_CREATE", map[string]any{"id": "99", "channels": []any{map[string]any{"id": dev.ID, "type": 0, "last_message_id": "9999999999999999999"}}})
 	ann.Sends(dev, "two")
-	fx.waitTexts("one, two")
+	fx.AwaitTexts("one, two")
 	if n := len(dc.Calls(discordtest.History)); n != 0 {
 		t.Errorf("%d requests for histories", n)
 	}
@@ -224,11 +226,11 @@ func TestFailedHistoryIsRetried(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev, hidden := dc.Person("Ann"), dc.Channel("dev"), dc.Channel("hidden")
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	ann.Sends(dev, "one")
-	fx.waitTexts("one")
-	fx.stop()
+	fx.AwaitTexts("one")
+	fx.Stop()
 	ann.Sends(dev, "two")
 	ann.Sends(hidden, "not for the bot")
 	dc.Fail(discordtest.History,
@@ -238,8 +240,8 @@ func TestFailedHistoryIsRetried(t *testing.T) {
 		discordtest.Fault{Raw: "[{]"},
 	)
 	hidden.Destroy()
-	fx.start()
-	waitFor(t, "the missed message", func() bool { return fx.texts() == "one, two" })
+	fx.Start()
+	platformtest.WaitFor(t, "the missed message", func() bool { return fx.Texts() == "one, two" })
 	if n := len(dc.Calls(discordtest.History)); n != 5 && n != 6 {
 		t.Errorf("%d requests for the history", n)
 	}
@@ -249,33 +251,33 @@ func TestFailedHistoryIsRetried(t *testing.T) {
 func TestPositionIsBounded(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
-	fx := newFixture(t, dc).start()
-	fx.waitConnected()
+	fx := newRecorder(t, dc).Start()
+	fx.AwaitConnected()
 	for i := range 150 {
 		p := dc.Person(fmt.Sprint("P", i))
 		p.Sends(p.Private(), "hello")
 	}
-	waitFor(t, "all events", func() bool { return len(fx.recorded()) == 150 })
-	at := fx.recorded()[149].Position
+	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) == 150 })
+	at := fx.Recorded()[149].Position
 	var v struct {
 		At      string
 		Private []string
 	}
-	if err := json.Unmarshal([]byte(at), &v); err != nil || len(v.Private) != 100 || len(at) > 3000 || v.At != fx.recorded()[149].Key {
+	if err := json.Unmarshal([]byte(at), &v); err != nil || len(v.Private) != 100 || len(at) > 3000 || v.At != fx.Recorded()[149].Key {
 		t.Errorf("the position has %d bytes, %v: %.200s", len(at), err, at)
 	}
-	if v.Private[0] != fx.recorded()[149].Room.Chat {
-		t.Errorf("first private channel %s, want the latest, %s", v.Private[0], fx.recorded()[149].Room.Chat)
+	if v.Private[0] != fx.Recorded()[149].Room.Chat {
+		t.Errorf("first private channel %s, want the latest, %s", v.Private[0], fx.Recorded()[149].Room.Chat)
 	}
 }
 
 func TestMalformedPositionIsFatal(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"{", `{"at":"x"}`, `{}`} {
-		fx := newFixture(t, discordtest.New(t))
-		fx.position = at
-		fx.start()
-		s := fx.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+		fx := newRecorder(t, discordtest.New(t))
+		fx.SetPosition(at)
+		fx.Start()
+		s := fx.AwaitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		if !strings.Contains(s.Reason, "saved position") {
 			t.Errorf("%s: %s", at, s.Reason)
 		}
@@ -287,17 +289,17 @@ func TestHeartbeatsReportTheLastEventAndProveTheConnection(t *testing.T) {
 	dc := discordtest.New(t)
 	dc.SetHeartbeatInterval(30 * time.Millisecond)
 	ann := dc.Person("Ann")
-	fx := newFixture(t, dc)
-	fx.policy.InitialDelay = time.Hour // no reconnect in this test
-	fx.start().waitConnected()
+	fx := newRecorder(t, dc)
+	fx.Policy.InitialDelay = time.Hour // no reconnect in this test
+	fx.Start().AwaitConnected()
 	ann.Sends(ann.Private(), "one")
-	fx.waitTexts("one")
-	began := fx.runner.State().LastSuccess
+	fx.AwaitTexts("one")
+	began := fx.State().LastSuccess
 	dc.WaitFor(t, "a heartbeat after it", func() bool {
 		seqs := dc.HeartbeatSeqs()
 		return len(seqs) > 0 && seqs[len(seqs)-1] == 3 // READY, GUILD_CREATE, the message
 	})
-	s := fx.waitState("a heartbeat acknowledgement", func(s channel.State) bool {
+	s := fx.AwaitState("a heartbeat acknowledgement", func(s channel.State) bool {
 		return s.LastSuccess.Sub(began) > 50*time.Millisecond || s.Condition != channel.ConditionConnected
 	})
 	if s.Condition == channel.ConditionConnected && s.Adapter != 1 {
@@ -309,26 +311,26 @@ func TestHeartbeatsReportTheLastEventAndProveTheConnection(t *testing.T) {
 // wait in order, and that neither a lost connection nor a new process skips anything.
 func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]func(fx *fixture, dc *discordtest.Platform){
-		"an answer at last": func(*fixture, *discordtest.Platform) {},
-		"a lost connection": func(fx *fixture, dc *discordtest.Platform) {
+	for name, after := range map[string]func(fx *channeltest.Recorder, dc *discordtest.Platform){
+		"an answer at last": func(*channeltest.Recorder, *discordtest.Platform) {},
+		"a lost connection": func(fx *channeltest.Recorder, dc *discordtest.Platform) {
 			dc.Cut()
-			fx.waitState("another connection", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
+			fx.AwaitState("another connection", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 		},
-		"another process": func(fx *fixture, _ *discordtest.Platform) {
-			fx.stop()
-			fx.start().waitConnected()
+		"another process": func(fx *channeltest.Recorder, _ *discordtest.Platform) {
+			fx.Stop()
+			fx.Start().AwaitConnected()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
 			ann, dev, ops := dc.Person("Ann"), dc.Channel("dev"), dc.Channel("ops")
-			fx := newFixture(t, dc).start()
-			fx.waitConnected()
+			fx := newRecorder(t, dc).Start()
+			fx.AwaitConnected()
 			ann.Sends(dev, "one")
-			fx.waitTexts("one")
-			fx.stop()
+			fx.AwaitTexts("one")
+			fx.Stop()
 			ann.Sends(dev, "two")
 			hold := make(chan struct{})
 			dc.Fail(discordtest.History,
@@ -337,14 +339,14 @@ func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 				discordtest.Fault{Status: 403, Code: "40333", Message: "internal network error"},
 				discordtest.Fault{Hold: hold},
 			)
-			fx.start().waitConnected()
-			waitFor(t, "the slow history read", func() bool { return len(dc.Calls(discordtest.History)) == 4 })
+			fx.Start().AwaitConnected()
+			platformtest.WaitFor(t, "the slow history read", func() bool { return len(dc.Calls(discordtest.History)) == 4 })
 			three := ann.Sends(dev, "three")
 			ann.Edits(dev, three, "three, changed")
 			ann.Sends(dev, "four")
 			ann.Sends(ops, "elsewhere")
-			fx.waitTexts("one, elsewhere")
-			if s := fx.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
+			fx.AwaitTexts("one, elsewhere")
+			if s := fx.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
 				t.Errorf("state %+v", s)
 			}
 			after(fx, dc)
@@ -355,9 +357,9 @@ func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 				"a lost connection": "one, elsewhere, two, three, changed, four, three, changed",
 				"another process":   "one, elsewhere, two, three, changed, four",
 			}[name]
-			fx.waitTexts(want)
+			fx.AwaitTexts(want)
 			ann.Sends(dev, "five")
-			fx.waitTexts(want + ", five")
+			fx.AwaitTexts(want + ", five")
 		})
 	}
 }

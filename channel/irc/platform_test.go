@@ -70,6 +70,14 @@ func newPlatform(t *testing.T) *channeltest.Platform {
 		RejectLogin: func() { s.setMode(modeReject) },
 		LoseSend:    func() { s.setMode(modeLoseSend) },
 		LongReply:   5_000,
+		Malformed: func() {
+			for _, line := range []string{
+				":al!~al@home NOTICE bot :hello", ":al!~al@home PRIVMSG bot :\x01VERSION\x01", ":irc.server PRIVMSG bot :from a server",
+				":al!~al@home PRIVMSG $$* :to all users", ":al!~al@home PRIVMSG bot", ":al!~al@home TAGMSG bot", ":",
+			} {
+				s.send(t, line)
+			}
+		},
 		Restore: func() {
 			s.setMode(modeNormal)
 			if down {
@@ -135,6 +143,7 @@ func (s *faultyServer) people(t *testing.T) channeltest.People {
 	nick := strings.ToLower
 	return channeltest.People{
 		ID:   nick,
+		Name: nick,
 		Room: func(place string) chat.Room { return chat.Room{Chat: nick(place), Group: place == channeltest.Dev} },
 		Say: func(m channeltest.Message) string {
 			to := "bot"

@@ -13,6 +13,23 @@ import (
 	"mailroom/channel/matrix/matrixtest"
 )
 
+// servers start the homeservers that the tests run on, and return their URLs. The build tag
+// realchannels adds Dendrite.
+var servers = map[string]func(t *testing.T) string{
+	"made here": func(t *testing.T) string { return matrixtest.Start(t).URL },
+}
+
+// forEachServer runs a test on every homeserver.
+func forEachServer(t *testing.T, play func(t *testing.T, url string)) {
+	t.Parallel()
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, start(t))
+		})
+	}
+}
+
 func TestMatrixIsAChannel(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		var n atomic.Int64
@@ -53,8 +70,8 @@ type world struct {
 // newWorld returns a world whose people have a number in their names.
 func newWorld(t *testing.T, url, n string) *world {
 	w := &world{
-		proxy: matrixtest.NewProxy(t, url), bot: matrixtest.NewPerson(t, url, "mailroom"+n, "Mailroom"),
-		ann: matrixtest.NewPerson(t, url, "ann"+n, "Ann"), bob: matrixtest.NewPerson(t, url, "bob"+n, "Bob"),
+		proxy: matrixtest.NewProxy(t, url), bot: matrixtest.NewPerson(t, url, "mailroom"+n, "Mail Room"),
+		ann: matrixtest.NewPerson(t, url, "ann"+n, "Ann"), bob: matrixtest.NewPerson(t, url, "guest"+n, "Bob"),
 	}
 	w.rooms = map[string]string{channeltest.Ann: w.ann.NewRoom(true, w.bot), channeltest.Bob: w.bob.NewRoom(true, w.bot), channeltest.Dev: w.ann.NewRoom(false, w.bot, w.bob)}
 	for _, room := range w.rooms {
@@ -65,22 +82,51 @@ func newWorld(t *testing.T, url, n string) *world {
 	return w
 }
 
+// newRecorder returns a world and a recorder of it. n is as in newWorld.
+func newRecorder(t *testing.T, url, n string) (*world, *channeltest.Recorder) {
+	t.Helper()
+	w := newWorld(t, url, n)
+	return w, channeltest.NewRecorder(t, newPlatform(t, w))
+}
+
 // newPlatform returns a world for the suite, and a channel with changed options.
 func newPlatform(t *testing.T, w *world, change ...func(*matrix.Options)) *channeltest.Platform {
 	o := matrix.Options{Homeserver: w.proxy.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond, Token: w.token.Get}
 	for _, f := range change {
 		f(&o)
 	}
-	down, hangs, denied := false, false, false
+	denied := false
 	return &channeltest.Platform{
 		Kind: matrix.Kind, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{w.bot.Token},
 		Reconnect: channel.ReconnectPolicy{
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 2 * time.Second, CloseTimeout: time.Second,
 			IdleTimeout: o.ReconnectPolicy().IdleTimeout + time.Second,
 		},
+		Token: w.bot.Token,
+		Logins: []channeltest.Login{
+			channeltest.WrongToken("unknown", w.token, "syt_not_known", "was rejected (401"),
+			channeltest.WrongToken("none", w.token, "", "not a Matrix access token"),
+			channeltest.WrongToken("words", w.token, "two words", "not a Matrix access token"),
+			w.failedLogin("ended", "access token expired (401", matrixtest.Fault{Status: 401, Raw: `{"errcode":"M_UNKNOWN_TOKEN","error":"Soft logged out","soft_logout":true}`}),
+			w.failedLogin("deactivated", "account is deactivated", matrixtest.Fault{Status: 403, Code: "M_USER_DEACTIVATED", Message: "This account has been deactivated"}),
+			w.failedLogin("terms", "requires consent to its terms", matrixtest.Fault{Status: 403, Code: "M_CONSENT_NOT_GIVEN", Message: "Agree at https://terms.example"}),
+		},
+		NewLogin: func() func() {
+			w.bot.Logout()
+			return func() {
+				w.bot.Login()
+				w.token.Set(w.bot.Token)
+			}
+		},
+		ConnectCall: "whoami", ConnectFaults: connectFaults(w.bot.Token),
+		Malformed: func() {
+			w.proxy.Fail("sync", matrixtest.Fault{Raw: `{"next_batch":"s0","rooms":{"join":{"` + w.rooms[channeltest.Ann] + `":{"timeline":{"events":[7,{"event_id":"$a"},
+				{"event_id":"$b","sender":"@ann:test.example","type":"m.room.message","content":7}]}}},
+				"invite":{"!x:test.example":{"invite_state":{"events":[7,{"type":"m.room.member"}]}}}}}`})
+		},
+		MalformedLog: "event=$b",
+		Replies:      true, Positions: true,
 		People:      w.people(),
-		Down:        func() { down = true; w.proxy.Down() },
-		Hang:        func() { hangs = true; w.proxy.Freeze() },
 		RejectLogin: func() { denied = true; w.bot.Logout() },
 		Restore: func() {
 			if denied {
@@ -88,19 +134,12 @@ func newPlatform(t *testing.T, w *world, change ...func(*matrix.Options)) *chann
 				w.bot.Login()
 				w.token.Set(w.bot.Token)
 			}
-			if hangs {
-				hangs = false
-				w.proxy.Thaw()
-			}
-			if down {
-				down = false
-				w.proxy.Up(t)
-			}
 		},
 		LoseSend:  func() { w.proxy.Fail("send", matrixtest.Fault{Lose: true}) },
 		Limits:    map[string]func(string, time.Duration){"the account": func(_ string, d time.Duration) { w.proxy.Limit(d) }},
 		Sends:     channeltest.SendsOf(w.proxy.Server, "send", "typing"),
 		LongReply: 90_000,
+		Fake:      w.proxy,
 		History:   true, ExactlyOnce: true,
 	}
 }
@@ -131,5 +170,26 @@ func (w *world) people() channeltest.People {
 		},
 		Edit:   func(person, place, id, text string) { who[person].Edits(w.rooms[place], id, text) },
 		Delete: func(person, place, id string) { who[person].Deletes(w.rooms[place], id) },
+	}
+}
+
+// failedLogin is a call of the homeserver that says why the token is not accepted.
+func (w *world) failedLogin(name, want string, f matrixtest.Fault) channeltest.Login {
+	return channeltest.Login{Name: name, Want: want, Break: func() { w.proxy.Fail("whoami", f) }, Fix: func() {}}
+}
+
+func connectFaults(token string) []channeltest.ConnectFault {
+	return []channeltest.ConnectFault{
+		channeltest.OnConnect("half a poll", "sync", matrixtest.Fault{Half: true}, "unexpected EOF", 0),
+		channeltest.OnConnect("a gateway's page for a poll", "sync", matrixtest.Fault{Status: 502, Raw: "<html>no " + token + "</html>"}, "(token)", 0),
+		channeltest.OnConnect("too many polls", "sync", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("too many, by header", "sync", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", Header: "Retry-After: 1"}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("too many, at the start", "whoami", matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("an error of its own", "sync", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "Internal Server Error"}, "500 M_UNKNOWN", 0),
+		channeltest.OnConnect("a page that is missing", "whoami", matrixtest.Fault{Status: 404, Raw: "<html>404</html>"}, "not from a homeserver (404 Not Found)", 0),
+		channeltest.OnConnect("nonsense", "sync", matrixtest.Fault{Raw: "\x00\xff{"}, "unexpected response", 0),
+		channeltest.OnConnect("other JSON", "sync", matrixtest.Fault{Raw: `{"rooms":[]}`}, "unexpected response", 0),
+		channeltest.OnConnect("no place", "sync", matrixtest.Fault{Raw: `{}`}, "no next_batch token", 0),
+		channeltest.OnConnect("no user", "whoami", matrixtest.Fault{Raw: `{}`}, "contains no user id", 0),
 	}
 }

@@ -1,7 +1,6 @@
 package matrix_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,13 +11,13 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/matrix/matrixtest"
 )
 
 // newGroup creates a room with Ann, Bob and the bot.
-func (w *fixture) newGroup(bob *matrixtest.Person) string {
-	w.t.Helper()
+func (w *world) newGroup(bob *matrixtest.Person) string {
 	room := w.ann.NewRoom(false, w.bot, bob)
 	w.bot.Joins(room)
 	bob.Joins(room)
@@ -27,11 +26,11 @@ func (w *fixture) newGroup(bob *matrixtest.Person) string {
 
 func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		ann, private := w.ann, w.private
-		w.start().waitConnected()
+		w, r := newRecorder(t, url, "")
+		ann, private := w.ann, w.rooms[channeltest.Ann]
+		r.Start().AwaitConnected()
 		first := ann.Says(private, "héllo 👋")
-		w.waitTexts("héllo 👋") // a message deleted before it is read would not arrive at all
+		r.AwaitTexts("héllo 👋") // a message deleted before it is read would not arrive at all
 		ann.Edits(private, first, "hello")
 		ann.Deletes(private, first)
 		ann.Says(private, "waves", map[string]any{"msgtype": "m.emote"})
@@ -45,13 +44,13 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 		w.bot.Says(private, "its own, from elsewhere")
 		root := ann.Says(private, "a thread")
 		inThread := ann.Says(private, "in it", matrixtest.Thread(root))
-		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it") })
+		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(r.Texts(), "in it") })
 		ann.Edits(private, inThread, "in it still")
-		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it still") })
+		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(r.Texts(), "in it still") })
 		ann.Deletes(private, inThread)
 		ann.Says(private, "as older programs do", map[string]any{"m.relates_to": map[string]any{"rel_type": "io.element.thread", "event_id": root}})
 		ann.Says(private, "the end")
-		matrixtest.WaitFor(t, "all messages", func() bool { return strings.HasSuffix(w.texts(), "the end") })
+		matrixtest.WaitFor(t, "all messages", func() bool { return strings.HasSuffix(r.Texts(), "the end") })
 
 		said := func(topic string, e chat.Event) chat.Event {
 			if e.Kind == "" {
@@ -60,7 +59,7 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 			e.Room, e.User, e.Addressed = chat.Room{Chat: private, Topic: topic}, chat.User{ID: ann.ID, Name: "Ann"}, e.Kind != chat.EventDeleted
 			return e
 		}
-		w.wantEvents(
+		wantEvents(t, r,
 			said("", chat.Event{Text: "héllo 👋"}),
 			said("", chat.Event{Kind: chat.EventEdited, TargetID: first, Text: "hello"}),
 			said("", chat.Event{Kind: chat.EventDeleted, TargetID: first}),
@@ -79,10 +78,10 @@ func TestMessagesEditsAndDeletionsArrive(t *testing.T) {
 
 func TestGroupMessagesToTheBotAreRecognized(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
+		w, r := newRecorder(t, url, "")
 		bob := matrixtest.NewPerson(t, url, "bob", "")
 		group := w.newGroup(bob)
-		sent, err := w.start().waitConnected().Send(t.Context(), chat.Room{Chat: group, Group: true}, chat.Message{Text: "Go on?"}, "key")
+		sent, err := r.Start().AwaitConnected().Send(t.Context(), chat.Room{Chat: group, Group: true}, chat.Message{Text: "Go on?"}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,14 +96,14 @@ func TestGroupMessagesToTheBotAreRecognized(t *testing.T) {
 		bob.Says(group, "[Mail Room]("+to+") go", map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
 		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.ReplyTo(sent))
 		bob.Says(group, "no", matrixtest.ReplyTo(w.ann.Says(group, "who is there?")))
-		matrixtest.WaitFor(t, "all messages", func() bool { return strings.HasSuffix(w.texts(), "no") })
+		matrixtest.WaitFor(t, "all messages", func() bool { return strings.HasSuffix(r.Texts(), "no") })
 
 		said := func(text string, addressed bool) chat.Event {
 			return chat.Event{Kind: chat.EventMessage, Room: chat.Room{Chat: group, Group: true}, User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
 		}
 		ann := said("who is there?", false)
 		ann.User = chat.User{ID: w.ann.ID, Name: "Ann"}
-		w.wantEvents(
+		wantEvents(t, r,
 			said("just talking of the mail room", false),
 			said("what says @Mail Room to this?", true),
 			said("mail@mailroom is no name, nor is @mailroom:elsewhere.example", false),
@@ -120,37 +119,37 @@ func TestGroupMessagesToTheBotAreRecognized(t *testing.T) {
 }
 
 // wantEvents compares the recorded events and checks that their keys are unique.
-func (w *fixture) wantEvents(want ...chat.Event) {
-	w.t.Helper()
+func wantEvents(t *testing.T, r *channeltest.Recorder, want ...chat.Event) {
+	t.Helper()
 	keys := map[string]bool{}
-	for _, e := range w.recorded() {
+	for _, e := range r.Recorded() {
 		keys[e.Key] = true
 	}
 	if len(keys) != len(want) {
-		w.t.Errorf("%d keys of %d events", len(keys), len(want))
+		t.Errorf("%d keys of %d events", len(keys), len(want))
 	}
 	ignored := cmp.Options{
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore()),
 		cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Accept"),
 	}
-	if diff := cmp.Diff(want, w.recorded(), ignored); diff != "" {
-		w.t.Error(diff)
+	if diff := cmp.Diff(want, r.Recorded(), ignored); diff != "" {
+		t.Error(diff)
 	}
 }
 
 func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		w.start()
+		w, r := newRecorder(t, url, "")
+		r.Start()
 		uri := w.ann.Uploads("notes.txt", "text/plain", []byte("one\ntwo"))
 		for _, at := range []string{uri, uri, "mxc://test.example/nothing", "mxc://x/../../y", "https://example.org/x"} {
-			w.ann.Says(w.private, "f", map[string]any{"msgtype": "m.file", "filename": "notes.txt", "url": at})
+			w.ann.Says(w.rooms[channeltest.Ann], "f", map[string]any{"msgtype": "m.file", "filename": "notes.txt", "url": at})
 		}
-		matrixtest.WaitFor(t, "all of them", func() bool { return len(w.recorded()) == 5 })
+		matrixtest.WaitFor(t, "all of them", func() bool { return len(r.Recorded()) == 5 })
 		if n := len(w.proxy.Calls("download")); n != 0 {
 			t.Errorf("downloaded %d files before they were opened", n)
 		}
-		all := w.recorded()
+		all := r.Recorded()
 		w.proxy.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "Unrecognized request"})
 		for i := range 2 { // the second time from an older homeserver
 			r, err := all[i].Files[0].Open(t.Context())
@@ -162,7 +161,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 				t.Errorf("the file has %q, %v", content, err)
 			}
 		}
-		if _, err := all[2].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent {
+		if _, err := all[2].Files[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("missing file: %v", err)
 		}
 		if len(all[3].Files)+len(all[4].Files) != 0 {
@@ -171,81 +170,23 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	})
 }
 
-func TestAFailedEventIsDeliveredAgain(t *testing.T) {
-	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		w.failWith(func(e chat.Event) error {
-			if e.Text == "two" {
-				return errors.New("the disk is full")
-			}
-			return nil
-		})
-		w.start().waitConnected()
-		w.proxy.Down() // so that one response contains them all
-		for _, text := range []string{"one", "two", "three"} {
-			w.ann.Says(w.private, text)
-		}
-		w.proxy.Up(t)
-		w.waitState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
-		w.failWith(nil)
-		w.waitTexts("one, two, three")
-		w.reconnect()
-		w.ann.Says(w.private, "four")
-		w.waitTexts("one, two, three, four")
-	})
-}
-
-// TestAGapIsBackfilled posts more messages in two rooms than a response contains.
-func TestAGapIsBackfilled(t *testing.T) {
-	forEachServer(t, func(t *testing.T, url string) {
-		const n = 130
-		w := newFixture(t, url)
-		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
-		group := w.newGroup(bob)
-		w.start().waitConnected()
-		w.ann.Says(w.private, "begin")
-		w.waitTexts("begin")
-		w.proxy.Down()
-		for i := range n {
-			w.ann.Says(w.private, fmt.Sprintf("a%d", i))
-			bob.Says(group, fmt.Sprintf("b%d", i))
-			if i%10 == 0 {
-				w.bot.Says(w.private, "its own")
-			}
-		}
-		w.proxy.Up(t)
-		matrixtest.WaitFor(t, "all of it", func() bool { return len(w.recorded()) >= 2*n+1 })
-		next := map[string]int{}
-		for _, e := range w.recorded()[1:] {
-			sign := e.Text[:1]
-			if want := fmt.Sprintf("%s%d", sign, next[sign]); e.Text != want {
-				t.Fatalf("got %s, want %s", e.Text, want)
-			}
-			next[sign]++
-		}
-		if next["a"] != n || next["b"] != n || len(w.recorded()) != 2*n+1 {
-			t.Errorf("of %d each, got %v", n, next)
-		}
-	})
-}
-
 func TestATooLargeGapIsReportedAndItsEndRead(t *testing.T) {
 	t.Parallel()
 	const n = 1200
-	w := newFixture(t, matrixtest.Start(t).URL)
-	w.start().waitConnected()
-	w.ann.Says(w.private, "begin")
-	w.waitTexts("begin")
+	w, r := newRecorder(t, matrixtest.Start(t).URL, "")
+	r.Start().AwaitConnected()
+	w.ann.Says(w.rooms[channeltest.Ann], "begin")
+	r.AwaitTexts("begin")
 	w.proxy.Down()
 	for i := range n {
-		w.ann.Says(w.private, fmt.Sprint(i))
+		w.ann.Says(w.rooms[channeltest.Ann], fmt.Sprint(i))
 	}
 	w.proxy.Up(t)
-	matrixtest.WaitFor(t, "the last one", func() bool { return strings.HasSuffix(w.texts(), fmt.Sprint(n-1)) })
-	if all := w.recorded(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(w.logs.String(), "room "+w.private+" has more new events") {
-		t.Errorf("got %d of %d", len(w.recorded()), n)
+	matrixtest.WaitFor(t, "the last one", func() bool { return strings.HasSuffix(r.Texts(), fmt.Sprint(n-1)) })
+	if all := r.Recorded(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(r.Log(), "room "+w.rooms[channeltest.Ann]+" has more new events") {
+		t.Errorf("got %d of %d", len(r.Recorded()), n)
 	}
-	if s := w.runner.State(); !strings.Contains(s.LastError, "older ones are skipped") {
+	if s := r.State(); !strings.Contains(s.LastError, "older ones are skipped") {
 		t.Errorf("the state says %q", s.LastError)
 	}
 }
@@ -253,32 +194,32 @@ func TestATooLargeGapIsReportedAndItsEndRead(t *testing.T) {
 // TestAnInvitedBotReadsMessagesSinceTheInvitation checks that older messages are ignored.
 func TestAnInvitedBotReadsMessagesSinceTheInvitation(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
+		w, r := newRecorder(t, url, "")
 		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
 		old := bob.NewRoom(false)
 		bob.Says(old, "before")
 		open := bob.CreateRoom(map[string]any{"preset": "public_chat"})
 		bob.Says(open, "before too")
-		w.failWith(func(e chat.Event) error {
+		r.FailWith(func(e chat.Event) error {
 			if e.Kind == chat.EventInvited && e.User.ID == bob.ID {
 				return e.Accept(t.Context())
 			}
 			return nil
 		})
-		w.start().waitConnected()
+		r.Start().AwaitConnected()
 		bob.ChangeMember("invite", old, w.bot)
 		bob.Says(old, "hello?")
 		matrixtest.WaitFor(t, "the bot there", func() bool { return bob.IsIn(old, w.bot) })
 		bob.Says(old, "there you are")
-		matrixtest.WaitFor(t, "both", func() bool { return strings.HasSuffix(w.texts(), "there you are") })
+		matrixtest.WaitFor(t, "both", func() bool { return strings.HasSuffix(r.Texts(), "there you are") })
 		w.bot.Joins(open)
 		bob.Says(open, "by itself")
-		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(w.texts(), "by itself") })
-		if got := strings.TrimLeft(w.texts(), ", "); got != "hello?, there you are, by itself" {
+		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(r.Texts(), "by itself") })
+		if got := strings.TrimLeft(r.Texts(), ", "); got != "hello?, there you are, by itself" {
 			t.Errorf("got %q", got)
 		}
 		var invited []chat.Event
-		for _, e := range w.recorded() {
+		for _, e := range r.Recorded() {
 			if e.Kind == chat.EventInvited {
 				invited = append(invited, e)
 			}
@@ -291,18 +232,18 @@ func TestAnInvitedBotReadsMessagesSinceTheInvitation(t *testing.T) {
 
 func TestAnExpiredInvitationIsReported(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
+		w, r := newRecorder(t, url, "")
 		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
-		w.start().waitConnected()
+		r.Start().AwaitConnected()
 		room := bob.NewRoom(true, w.bot)
-		matrixtest.WaitFor(t, "the invitation", func() bool { return len(w.recorded()) == 1 })
-		e := w.recorded()[0]
+		matrixtest.WaitFor(t, "the invitation", func() bool { return len(r.Recorded()) == 1 })
+		e := r.Recorded()[0]
 		if e.Kind != chat.EventInvited || e.Room != (chat.Room{Chat: room}) || e.User != (chat.User{ID: bob.ID, Name: "bob"}) {
 			t.Errorf("the invitation is %+v", e)
 		}
 		bob.ChangeMember("ban", room, w.bot)
-		if err := e.Accept(t.Context()); err != nil || !strings.Contains(w.runner.State().LastError, "join room") {
-			t.Errorf("expired invitation: %v; %s", err, w.runner.State().LastError)
+		if err := e.Accept(t.Context()); err != nil || !strings.Contains(r.State().LastError, "join room") {
+			t.Errorf("expired invitation: %v; %s", err, r.State().LastError)
 		}
 	})
 }
@@ -315,17 +256,17 @@ func TestAnUnknownPositionRestartsTheSync(t *testing.T) {
 			"one that is far ahead":        `{"since":"s999999_0_0_0_0_0_0_0_0","room":"%s","event":"$nothing:test.example"}`,
 			"what is no position":          "{",
 		} {
-			w := newFixtureNamed(t, url, strings.Fields(name)[0]+strings.Fields(name)[2])
-			w.start().waitConnected()
-			w.ann.Says(w.private, "one")
-			w.waitTexts("one")
-			w.bot.Says(w.private, "its own")
-			w.setPosition(strings.ReplaceAll(position, "%s", w.private))
-			w.reconnect()
-			w.ann.Says(w.private, "two")
-			matrixtest.WaitFor(t, "the new message", func() bool { return strings.HasSuffix(w.texts(), "two") })
-			e := w.recorded()
-			if got := w.texts(); got != "one, one, two" || e[0].Key != e[1].Key {
+			w, r := newRecorder(t, url, strings.Fields(name)[0]+strings.Fields(name)[2])
+			r.Start().AwaitConnected()
+			w.ann.Says(w.rooms[channeltest.Ann], "one")
+			r.AwaitTexts("one")
+			w.bot.Says(w.rooms[channeltest.Ann], "its own")
+			r.SetPosition(strings.ReplaceAll(position, "%s", w.rooms[channeltest.Ann]))
+			r.Reconnect()
+			w.ann.Says(w.rooms[channeltest.Ann], "two")
+			matrixtest.WaitFor(t, "the new message", func() bool { return strings.HasSuffix(r.Texts(), "two") })
+			e := r.Recorded()
+			if got := r.Texts(); got != "one, two" || len(e) != 3 || e[0].Key != e[1].Key {
 				t.Errorf("%s: got %q", name, got)
 			}
 		}
@@ -335,22 +276,22 @@ func TestAnUnknownPositionRestartsTheSync(t *testing.T) {
 func TestARestoredHomeserverIsDetected(t *testing.T) {
 	t.Parallel()
 	h := matrixtest.Start(t)
-	w := newFixture(t, h.URL)
-	w.start().waitConnected()
-	w.ann.Says(w.private, "one")
-	w.ann.Says(w.private, "two")
-	w.waitTexts("one, two")
+	w, r := newRecorder(t, h.URL, "")
+	r.Start().AwaitConnected()
+	w.ann.Says(w.rooms[channeltest.Ann], "one")
+	w.ann.Says(w.rooms[channeltest.Ann], "two")
+	r.AwaitTexts("one, two")
 	w.proxy.Down()
-	w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
-	h.Rollback(w.private, 1)
+	r.AwaitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	h.Rollback(w.rooms[channeltest.Ann], 1)
 	w.proxy.Up(t)
-	w.waitConnected()
-	w.ann.Says(w.private, "three")
-	matrixtest.WaitFor(t, "the new message", func() bool { return strings.HasSuffix(w.texts(), "three") })
-	if got := w.texts(); got != "one, two, one, three" && got != "one, two, three" {
+	r.AwaitConnected()
+	w.ann.Says(w.rooms[channeltest.Ann], "three")
+	matrixtest.WaitFor(t, "the new message", func() bool { return strings.HasSuffix(r.Texts(), "three") })
+	if got := r.Texts(); got != "one, two, one, three" && got != "one, two, three" {
 		t.Errorf("got %q", got)
 	}
-	if !strings.Contains(w.logs.String(), "does not know the last received event") {
+	if !strings.Contains(r.Log(), "does not know the last received event") {
 		t.Error("nothing was logged")
 	}
 }
@@ -359,37 +300,25 @@ func TestARestoredHomeserverIsDetected(t *testing.T) {
 // before.
 func TestMessagesBeforeTheBotsLastOneAreIgnored(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		w.ann.Says(w.private, "old")
-		w.bot.Says(w.private, "an answer")
-		w.ann.Says(w.private, "new")
-		w.start().waitConnected()
-		w.waitTexts("new")
-	})
-}
-
-func TestPollsKeepAnIdleChannelConnected(t *testing.T) {
-	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		w.start().waitConnected()
-		began := w.runner.State().LastSuccess
-		s := w.waitState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began).Milliseconds() > 1500 })
-		if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
-			t.Errorf("the state is %+v", s)
-		}
+		w, r := newRecorder(t, url, "")
+		w.ann.Says(w.rooms[channeltest.Ann], "old")
+		w.bot.Says(w.rooms[channeltest.Ann], "an answer")
+		w.ann.Says(w.rooms[channeltest.Ann], "new")
+		r.Start().AwaitConnected()
+		r.AwaitTexts("new")
 	})
 }
 
 func TestAnEncryptedRoomIsReported(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		w.start().waitConnected()
-		w.ann.Sets(w.private, "m.room.encryption", map[string]any{"algorithm": "m.megolm.v1.aes-sha2"})
+		w, r := newRecorder(t, url, "")
+		r.Start().AwaitConnected()
+		w.ann.Sets(w.rooms[channeltest.Ann], "m.room.encryption", map[string]any{"algorithm": "m.megolm.v1.aes-sha2"})
 		for range 2 {
-			w.ann.Sends(w.private, "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "session_id": "y"})
+			w.ann.Sends(w.rooms[channeltest.Ann], "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "session_id": "y"})
 		}
-		matrixtest.WaitFor(t, "both", func() bool { return len(w.recorded()) == 2 })
-		e := w.recorded()
+		matrixtest.WaitFor(t, "both", func() bool { return len(r.Recorded()) == 2 })
+		e := r.Recorded()
 		if e[0].Kind != chat.EventUnreadable || e[0].Key != e[1].Key || !strings.Contains(e[0].Text, "encrypted") {
 			t.Errorf("got %+v", e)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/matrix"
 	"mailroom/channel/matrix/matrixtest"
@@ -16,15 +17,15 @@ import (
 
 func TestAMessageIsSentAndEdited(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		p := w.start().waitConnected()
-		asked := w.ann.Says(w.private, "well?")
-		to := chat.Room{Chat: w.private, Topic: asked}
-		id, err := p.Send(t.Context(), to, chat.Message{Text: "**Run** `rm <x>`?", ReplyTo: w.ann.Says(w.private, "say", matrixtest.Thread(asked))}, "key")
+		w, r := newRecorder(t, url, "")
+		p := r.Start().AwaitConnected()
+		asked := w.ann.Says(w.rooms[channeltest.Ann], "well?")
+		to := chat.Room{Chat: w.rooms[channeltest.Ann], Topic: asked}
+		id, err := p.Send(t.Context(), to, chat.Message{Text: "**Run** `rm <x>`?", ReplyTo: w.ann.Says(w.rooms[channeltest.Ann], "say", matrixtest.Thread(asked))}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := w.ann.Messages(w.private, w.bot)[0]
+		m := w.ann.Messages(w.rooms[channeltest.Ann], w.bot)[0]
 		related, _ := m.Content["m.relates_to"].(map[string]any)
 		if m.ID != id || m.Body() != "**Run** `rm <x>`?" || m.Content["formatted_body"] != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || related["rel_type"] != "m.thread" || related["event_id"] != asked || related["is_falling_back"] != nil {
 			t.Errorf("sent %+v as %s", m, id)
@@ -35,7 +36,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved & done."}); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.ann.Messages(w.private, w.bot); len(got) != 1 || got[0].Body() != "Approved & done." || got[0].Content["formatted_body"] != nil {
+		if got := w.ann.Messages(w.rooms[channeltest.Ann], w.bot); len(got) != 1 || got[0].Body() != "Approved & done." || got[0].Content["formatted_body"] != nil {
 			t.Errorf("the edited message is %+v", got)
 		}
 		if err := p.Typing(t.Context(), to); err != nil {
@@ -44,7 +45,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		if _, err := p.Send(t.Context(), to, chat.Message{Text: "in the thread"}, "other"); err != nil {
 			t.Error(err)
 		}
-		m = w.ann.Messages(w.private, w.bot)[1]
+		m = w.ann.Messages(w.rooms[channeltest.Ann], w.bot)[1]
 		if kind := m.Content["m.relates_to"].(map[string]any); kind["rel_type"] != "m.thread" || kind["is_falling_back"] != true {
 			t.Errorf("the thread message is %+v", m)
 		}
@@ -54,9 +55,9 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 // TestSentMessagesMentionNobody also checks that notices have their own type.
 func TestSentMessagesMentionNobody(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		p := w.start().waitConnected()
-		to := chat.Room{Chat: w.private}
+		w, r := newRecorder(t, url, "")
+		p := r.Start().AwaitConnected()
+		to := chat.Room{Chat: w.rooms[channeltest.Ann]}
 		id, err := p.Send(t.Context(), to, chat.Message{Text: "@room: Ann, look"}, "one")
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,7 @@ func TestSentMessagesMentionNobody(t *testing.T) {
 		if _, err := p.Send(t.Context(), to, chat.Message{Text: "Nothing is running.", Notice: true}, "two"); err != nil {
 			t.Fatal(err)
 		}
-		got := w.ann.Messages(w.private, w.bot)
+		got := w.ann.Messages(w.rooms[channeltest.Ann], w.bot)
 		for i, kind := range []string{"m.text", "m.notice"} {
 			mentions, there := got[i].Content["m.mentions"].(map[string]any)
 			if !there || len(mentions) != 0 || got[i].Content["msgtype"] != kind {
@@ -74,7 +75,7 @@ func TestSentMessagesMentionNobody(t *testing.T) {
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "@room: Ann, look again"}); err != nil {
 			t.Fatal(err)
 		}
-		now := w.ann.Messages(w.private, w.bot)[0].Content
+		now := w.ann.Messages(w.rooms[channeltest.Ann], w.bot)[0].Content
 		if mentions, there := now["m.mentions"].(map[string]any); !there || len(mentions) != 0 {
 			t.Errorf("the edited message is %+v", now)
 		}
@@ -85,9 +86,9 @@ func TestSentMessagesMentionNobody(t *testing.T) {
 // history.
 func TestAKeyIsOneMessage(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		p := w.start().waitConnected()
-		to := chat.Room{Chat: w.private}
+		w, r := newRecorder(t, url, "")
+		p := r.Start().AwaitConnected()
+		to := chat.Room{Chat: w.rooms[channeltest.Ann]}
 		send := func(key string) string {
 			t.Helper()
 			id, err := p.Send(t.Context(), to, chat.Message{Text: "text of " + key}, key)
@@ -113,15 +114,13 @@ func TestAKeyIsOneMessage(t *testing.T) {
 			t.Error("Find returned a wrong result")
 		}
 		w.bot.Login() // another device does not share transaction ids
-		w.mu.Lock()
-		w.token = w.bot.Token
-		w.mu.Unlock()
-		p = w.reconnect()
+		w.token.Set(w.bot.Token)
+		p = r.Reconnect()
 		if find("one") != one || find("two") != two {
 			t.Error("messages of the other device were not found")
 		}
 		for i := range 310 {
-			w.bot.Says(w.private, fmt.Sprint(i))
+			w.bot.Says(w.rooms[channeltest.Ann], fmt.Sprint(i))
 		}
 		matrixtest.WaitFor(t, "all of it", func() bool {
 			_, _, err := p.Find(t.Context(), to, "one", chat.Message{})
@@ -132,19 +131,19 @@ func TestAKeyIsOneMessage(t *testing.T) {
 
 func TestALongTextIsSentWhole(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		p := w.start().waitConnected()
+		w, r := newRecorder(t, url, "")
+		p := r.Start().AwaitConnected()
 		for i, unit := range []string{"a", `"`, "\x01", "<", "é", "&"} {
-			text := strings.Repeat(unit, matrix.MaxMessage/w.capabilities.Units(unit))
-			id, err := p.Send(t.Context(), chat.Room{Chat: w.private}, chat.Message{Text: text}, fmt.Sprint(i))
+			text := strings.Repeat(unit, matrix.MaxMessage/r.Capabilities().Units(unit))
+			id, err := p.Send(t.Context(), chat.Room{Chat: w.rooms[channeltest.Ann]}, chat.Message{Text: text}, fmt.Sprint(i))
 			if err != nil {
 				t.Fatalf("%q: %v", unit, err)
 			}
-			if err := p.Edit(t.Context(), chat.Room{Chat: w.private}, id, chat.Message{Text: text}); err != nil {
+			if err := p.Edit(t.Context(), chat.Room{Chat: w.rooms[channeltest.Ann]}, id, chat.Message{Text: text}); err != nil {
 				t.Fatalf("%q: %v", unit, err)
 			}
 			matrixtest.WaitFor(t, "it", func() bool {
-				said := w.ann.Messages(w.private, w.bot)
+				said := w.ann.Messages(w.rooms[channeltest.Ann], w.bot)
 				return len(said) == i+1 && said[i].Body() == text
 			})
 		}
@@ -153,30 +152,30 @@ func TestALongTextIsSentWhole(t *testing.T) {
 
 func TestARoomThatTheBotLeftIsGone(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
-		w := newFixture(t, url)
-		p := w.start().waitConnected()
+		w, r := newRecorder(t, url, "")
+		p := r.Start().AwaitConnected()
 		send := func(room string) error {
 			_, err := p.Send(t.Context(), chat.Room{Chat: room}, chat.Message{Text: "x"}, room)
 			return err
 		}
-		if err := send("!nowhere:test.example"); sendClass(err) != classGone {
+		if err := send("!nowhere:test.example"); channeltest.SendClass(err) != channeltest.ClassGone {
 			t.Errorf("unknown room: %v", err)
 		}
 		muted := w.ann.CreateRoom(map[string]any{"preset": "private_chat", "invite": []string{w.bot.ID}})
 		w.bot.Joins(muted)
 		w.ann.Sets(muted, "m.room.power_levels", map[string]any{"events_default": 50, "users": map[string]any{w.ann.ID: 100}})
 		matrixtest.WaitFor(t, "the bot muted", func() bool { return send(muted) != nil })
-		if err := send(muted); sendClass(err) != mailroom.ClassPermanent {
+		if err := send(muted); channeltest.SendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("room without permission to send: %v", err)
 		}
-		w.ann.ChangeMember("kick", w.private, w.bot)
-		if err := send(w.private); sendClass(err) != classGone {
+		w.ann.ChangeMember("kick", w.rooms[channeltest.Ann], w.bot)
+		if err := send(w.rooms[channeltest.Ann]); channeltest.SendClass(err) != channeltest.ClassGone {
 			t.Errorf("room after a kick: %v", err)
 		}
-		if _, _, err := p.Find(t.Context(), chat.Room{Chat: "!nowhere:test.example"}, "x", chat.Message{}); sendClass(err) != classGone {
+		if _, _, err := p.Find(t.Context(), chat.Room{Chat: "!nowhere:test.example"}, "x", chat.Message{}); channeltest.SendClass(err) != channeltest.ClassGone {
 			t.Errorf("history of an unknown room: %v", err)
 		}
-		if err := p.Typing(t.Context(), chat.Room{Chat: w.private}); sendClass(err) != classGone {
+		if err := p.Typing(t.Context(), chat.Room{Chat: w.rooms[channeltest.Ann]}); channeltest.SendClass(err) != channeltest.ClassGone {
 			t.Errorf("typing in a room after a kick: %v", err)
 		}
 	})
@@ -184,9 +183,9 @@ func TestARoomThatTheBotLeftIsGone(t *testing.T) {
 
 func TestARateLimitAppliesToAllRooms(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, matrixtest.Start(t).URL)
-	p := w.start().waitConnected()
-	to := chat.Room{Chat: w.private}
+	w, r := newRecorder(t, matrixtest.Start(t).URL, "")
+	p := r.Start().AwaitConnected()
+	to := chat.Room{Chat: w.rooms[channeltest.Ann]}
 	id, err := p.Send(t.Context(), to, chat.Message{Text: "**one**"}, "one")
 	if err != nil {
 		t.Fatal(err)
@@ -209,29 +208,11 @@ func TestARateLimitAppliesToAllRooms(t *testing.T) {
 	}
 }
 
-const (
-	classGone    = "gone"
-	classUnknown = "unknown"
-)
-
-// sendClass classifies an error of Send.
-func sendClass(err error) mailroom.Class {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, mailroom.ErrUnknown):
-		return classUnknown
-	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
-		return classGone
-	}
-	return mailroom.AsFailure(err).Class
-}
-
 func TestSendErrorsAreClassified(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, matrixtest.Start(t).URL)
-	p := w.start().waitConnected()
-	to := chat.Room{Chat: w.private}
+	w, r := newRecorder(t, matrixtest.Start(t).URL, "")
+	p := r.Start().AwaitConnected()
+	to := chat.Room{Chat: w.rooms[channeltest.Ann]}
 	for _, c := range []struct {
 		fault matrixtest.Fault
 		want  mailroom.Class
@@ -242,45 +223,45 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		{matrixtest.Fault{Status: 403, Code: "M_USER_SUSPENDED", Message: "wait"}, mailroom.ClassUnavailable},
 		{matrixtest.Fault{Status: 401, Code: "M_UNKNOWN_TOKEN", Message: "who?"}, mailroom.ClassUnavailable}, // the channel fails, and the message waits for a new token
 		{matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "not here"}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfter: 0.005}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "oh"}, classUnknown},
-		{matrixtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
+		{matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfter: 0.005}, channeltest.ClassEverywhere},
+		{matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "oh"}, channeltest.ClassUnknown},
+		{matrixtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, channeltest.ClassUnknown},
 		{matrixtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // the proxy that answered has forwarded nothing
-		{matrixtest.Fault{Raw: "what?"}, classUnknown},
-		{matrixtest.Fault{Raw: "{}"}, classUnknown},
-		{matrixtest.Fault{Half: true}, classUnknown},
-		{matrixtest.Fault{Lose: true}, classUnknown},
+		{matrixtest.Fault{Raw: "what?"}, channeltest.ClassUnknown},
+		{matrixtest.Fault{Raw: "{}"}, channeltest.ClassUnknown},
+		{matrixtest.Fault{Half: true}, channeltest.ClassUnknown},
+		{matrixtest.Fault{Lose: true}, channeltest.ClassUnknown},
 	} {
 		w.proxy.Fail("send", c.fault)
 		_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, fmt.Sprint(c.fault))
-		if got := sendClass(err); got != c.want {
+		if got := channeltest.SendClass(err); got != c.want {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
 	}
 	w.proxy.Fail("send", matrixtest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, to, chat.Message{Text: "x"}, "x"); sendClass(err) != classUnknown {
-		t.Errorf("a timeout is %s: %v", sendClass(err), err)
+	if _, err := p.Send(short, to, chat.Message{Text: "x"}, "x"); channeltest.SendClass(err) != channeltest.ClassUnknown {
+		t.Errorf("a timeout is %s: %v", channeltest.SendClass(err), err)
 	}
 	w.proxy.Fail("send", matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN"})
 	w.proxy.Fail("state", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN"})
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refusal without a known membership is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); channeltest.SendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a refusal without a known membership is %s: %v", channeltest.SendClass(err), err)
 	}
 }
 
 func TestAnUnsentMessageIsRetried(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, matrixtest.Start(t).URL)
-	p := w.start().waitConnected()
-	to := chat.Room{Chat: w.private}
+	w, r := newRecorder(t, matrixtest.Start(t).URL, "")
+	p := r.Start().AwaitConnected()
+	to := chat.Room{Chat: w.rooms[channeltest.Ann]}
 	w.proxy.Down()
 	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
-	for sendClass(err) == classUnknown { // an idle connection whose end was not noticed yet; there are few
+	for channeltest.SendClass(err) == channeltest.ClassUnknown { // an idle connection whose end was not noticed yet; there are few
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
 	}
-	if sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refused connection is %s: %v", sendClass(err), err)
+	if channeltest.SendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a refused connection is %s: %v", channeltest.SendClass(err), err)
 	}
 }

@@ -84,25 +84,25 @@ func TestEnvelopesAreAcknowledgedDuringASlowHistory(t *testing.T) {
 	sl.DropPending()
 	slow := make(chan struct{})
 	sl.Fail("conversations.history", slacktest.Fault{Hold: slow})
-	fx := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
-	fx.waitConnected()
+	fx := resumeAt(t, sl, fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first))
+	fx.AwaitConnected()
 	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
 	for i := range 5 {
 		ann.Sends(ann.Private(), fmt.Sprint("live ", i))
 		bob.Sends(bob.Private(), fmt.Sprint("bob ", i))
 	}
 	sl.WaitFor(t, "the acknowledgement of everything during the history read", func() bool { return sl.Pending() == 0 })
-	if got := fx.texts(); got != "bob 0, bob 1, bob 2, bob 3, bob 4" {
+	if got := fx.Texts(); got != "bob 0, bob 1, bob 2, bob 3, bob 4" {
 		t.Errorf("during the history read, recorded %q", got)
 	}
-	for _, e := range fx.recorded() { // after a crash now, the history is read again and contains the acknowledged messages
+	for _, e := range fx.Recorded() { // after a crash now, the history is read again and contains the acknowledged messages
 		if !strings.Contains(e.Position, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
 			t.Errorf("the position is past unhandled messages: %s", e.Position)
 		}
 	}
 	close(slow)
-	fx.waitEvents(12)
-	if got := fx.texts(); !strings.HasSuffix(got, "bob 4, missed one, missed two, live 0, live 1, live 2, live 3, live 4") {
+	fx.AwaitEvents(12)
+	if got := fx.Texts(); !strings.HasSuffix(got, "bob 4, missed one, missed two, live 0, live 1, live 2, live 3, live 4") {
 		t.Errorf("recorded %q", got)
 	}
 	logAcks(t, sl)
@@ -119,19 +119,19 @@ func TestDeferredMessageSurvivesACrash(t *testing.T) {
 	sl.DropPending()
 	sl.Fail("conversations.history", slacktest.Fault{Hold: make(chan struct{})})
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
-	one := newFixture(t, sl).startAt(at).start()
-	one.waitConnected()
+	one := resumeAt(t, sl, at)
+	one.AwaitConnected()
 	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
 	ann.Sends(ann.Private(), "live")
 	sl.WaitFor(t, "the acknowledgement of it", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
-	if got := one.recorded(); len(got) > 0 {
+	if got := one.Recorded(); len(got) > 0 {
 		t.Errorf("recorded %+v", got)
 	}
-	one.crash()
-	two := newFixture(t, sl).startAt(at).start()
-	two.waitConnected()
-	two.waitEvents(2)
-	if got := two.texts(); got != "missed, live" {
+	one.Crash()
+	two := resumeAt(t, sl, at)
+	two.AwaitConnected()
+	two.AwaitEvents(2)
+	if got := two.Texts(); got != "missed, live" {
 		t.Errorf("after the crash recorded %q", got)
 	}
 }
@@ -148,22 +148,22 @@ func TestFailedHistoryDoesNotAdvanceThePosition(t *testing.T) {
 	slow := make(chan struct{})
 	sl.Fail("conversations.history", slacktest.Fault{Hold: slow, Code: "internal_error"})
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
-	one := newFixture(t, sl).startAt(at).start()
-	one.waitConnected()
+	one := resumeAt(t, sl, at)
+	one.AwaitConnected()
 	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
 	ann.Sends(ann.Private(), "live")
 	sl.WaitFor(t, "the acknowledgement of it", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
 	close(slow)
-	one.waitEvents(1)
-	saved := one.recorded()[0].Position
+	one.AwaitEvents(1)
+	saved := one.Recorded()[0].Position
 	if !strings.Contains(saved, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
 		t.Errorf("the position is past an unread history: %s", saved)
 	}
-	one.crash()
-	two := newFixture(t, sl).startAt(saved).start()
-	two.waitConnected()
-	two.waitEvents(2)
-	if got := two.texts(); got != "missed, live" {
+	one.Crash()
+	two := resumeAt(t, sl, saved)
+	two.AwaitConnected()
+	two.AwaitEvents(2)
+	if got := two.Texts(); got != "missed, live" {
 		t.Errorf("after the crash recorded %q", got)
 	}
 }
@@ -179,13 +179,13 @@ func TestThreadIsSavedWithItsRootMessage(t *testing.T) {
 	ann.Sends(dev, mention+" but this is", slacktest.MessageOptions{Thread: root})
 	sl.DropPending()
 	sl.Fail("conversations.replies", slacktest.Fault{Hold: make(chan struct{})})
-	one := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, dev.ID, first)).start()
-	one.waitConnected()
-	saved := one.waitEvents(1)[0].Position
-	one.crash()
-	two := newFixture(t, sl).startAt(saved).start()
-	two.waitConnected()
-	if got := two.waitEvents(1); got[0].Text != "@mailroom but this is" {
+	one := resumeAt(t, sl, fmt.Sprintf(`{%q:%q}`, dev.ID, first))
+	one.AwaitConnected()
+	saved := one.AwaitEvents(1)[0].Position
+	one.Crash()
+	two := resumeAt(t, sl, saved)
+	two.AwaitConnected()
+	if got := two.AwaitEvents(1); got[0].Text != "@mailroom but this is" {
 		t.Errorf("after the crash recorded %+v", got)
 	}
 }
@@ -196,8 +196,8 @@ func TestEnvelopesAreAcknowledgedDuringSlowNameLookups(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	slow := make(chan struct{})
-	fx := newFixture(t, sl).start()
-	fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	fx.AwaitConnected()
 	const people = 5
 	for range people {
 		sl.Fail("users.info", slacktest.Fault{Hold: slow})
@@ -206,7 +206,7 @@ func TestEnvelopesAreAcknowledgedDuringSlowNameLookups(t *testing.T) {
 		p := sl.Person(fmt.Sprint("Person", i))
 		p.Sends(p.Private(), "hello")
 	}
-	got := fx.waitEvents(people)
+	got := fx.AwaitEvents(people)
 	for _, e := range got {
 		if e.User.Name != "" {
 			t.Errorf("a name after its timeout: %+v", e.User)

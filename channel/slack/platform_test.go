@@ -30,6 +30,20 @@ func TestSlackIsAChannelOverABadNetwork(t *testing.T) {
 	})
 }
 
+// newRecorder returns a recorder of a fake Slack.
+func newRecorder(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Options)) *channeltest.Recorder {
+	t.Helper()
+	return channeltest.NewRecorder(t, newPlatform(t, sl, change...))
+}
+
+// resumeAt returns a recorder that has started at a position.
+func resumeAt(t *testing.T, sl *slacktest.Platform, position string) *channeltest.Recorder {
+	t.Helper()
+	r := newRecorder(t, sl)
+	r.SetPosition(position)
+	return r.Start()
+}
+
 // newPlatform returns a fake Slack for the suite, and a channel with changed options.
 func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Options)) *channeltest.Platform {
 	token, appToken := channeltest.NewSetting(slacktest.Token), channeltest.NewSetting(slacktest.AppToken)
@@ -40,28 +54,34 @@ func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Opt
 	for _, f := range change {
 		f(&o)
 	}
-	down, hangs := false, false
 	return &channeltest.Platform{
 		Kind: slack.Kind, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{slacktest.Token, slacktest.AppToken, "?ticket="},
 		Reconnect: channel.ReconnectPolicy{
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: time.Second, CloseTimeout: 2 * time.Second,
 			IdleTimeout: o.ReconnectPolicy().IdleTimeout,
 		},
+		Token: slacktest.Token,
+		Logins: []channeltest.Login{
+			channeltest.WrongToken("an unknown bot", token, "xoxb-0-another-token-of-a-bot", "invalid_auth"),
+			channeltest.WrongToken("an unknown app", appToken, "xapp-0-another-token-of-an-app", "invalid_auth"),
+			channeltest.WrongToken("no token of a bot", token, slacktest.AppToken, "it starts with xoxb-"),
+			channeltest.WrongToken("no token of an app", appToken, slacktest.Token, "it starts with xapp-"),
+			channeltest.WrongToken("nothing for the bot", token, "", "it starts with xoxb-"),
+			channeltest.WrongToken("nothing for the app", appToken, "", "it starts with xapp-"),
+		},
+		NewLogin: func() func() {
+			const other = "xoxb-0-fake-token-that-is-new"
+			sl.ReplaceToken(other)
+			return func() { token.Set(other) }
+		},
+		ConnectCall: "auth.test", ConnectFaults: connectFaults(),
+		Malformed: func() { pushMalformed(sl) }, MalformedLog: "unreadable envelope skipped",
+		Pending: sl.Pending, RepeatsAll: true, Positions: true, Forget: sl.DropPending,
 		People:      people(sl),
 		Redeliver:   sl.Redeliver,
-		Down:        func() { down = true; sl.Down() },
-		Hang:        func() { hangs = true; sl.Freeze() },
 		RejectLogin: func() { sl.Revoke(true) },
 		Restore: func() {
 			sl.Revoke(false)
-			if hangs {
-				hangs = false
-				sl.Thaw()
-			}
-			if down {
-				down = false
-				sl.Up(t)
-			}
 		},
 		LoseSend: func() { sl.Fail("chat.postMessage", slacktest.Fault{Lose: true}) },
 		Limits: map[string]func(string, time.Duration){"the methods": func(_ string, d time.Duration) {
@@ -70,6 +90,7 @@ func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Opt
 		}},
 		Sends:     channeltest.SendsOf(sl.Server, "chat.postMessage", "chat.update"),
 		LongReply: 20_000,
+		Fake:      sl,
 		History:   true, ExactlyOnce: true,
 	}
 }
@@ -111,4 +132,32 @@ func people(sl *slacktest.Platform) channeltest.People {
 			return func() []string { return at(place).Ephemeral(who[person])[before:] }
 		},
 	}
+}
+
+func connectFaults() []channeltest.ConnectFault {
+	return []channeltest.ConnectFault{
+		channeltest.OnConnect("too many, at the start", "auth.test", slacktest.Fault{Code: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second),
+		channeltest.OnConnect("too many sockets", "apps.connections.open", slacktest.Fault{Code: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second),
+		channeltest.OnConnect("an internal error", "apps.connections.open", slacktest.Fault{Code: "internal_error"}, "internal_error", 0),
+		channeltest.OnConnect("another's page", "apps.connections.open", slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.AppToken + "</html>"}, "(token)", 0),
+		channeltest.OnConnect("a missing page", "auth.test", slacktest.Fault{Status: 404, Raw: "nothing"}, "not from the Web API (404 Not Found)", 0),
+		channeltest.OnConnect("nonsense", "auth.test", slacktest.Fault{Raw: "\x00\xff{"}, "not from the Web API", 0),
+		channeltest.OnConnect("other JSON", "auth.test", slacktest.Fault{Raw: `{"ok":true,"user_id":7}`}, "unexpected response", 0),
+		channeltest.OnConnect("no bot", "auth.test", slacktest.Fault{Raw: `{"ok":true}`}, "names no bot", 0),
+		channeltest.OnConnect("a socket elsewhere", "apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"wss://wss.example.org/link?ticket=1"}`}, "not on a Slack host", 0),
+		channeltest.OnConnect("no socket", "apps.connections.open", slacktest.Fault{Raw: `{"ok":true}`}, "not on a Slack host", 0),
+	}
+}
+
+// pushMalformed sends envelopes that are unreadable or not messages of people.
+func pushMalformed(sl *slacktest.Platform) {
+	ann, dev := sl.Person("Cy"), sl.Channel("dev")
+	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true})
+	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true, Subtype: "bot_message"})
+	ann.Sends(dev, "Ann has joined", slacktest.MessageOptions{Subtype: "channel_join"})
+	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "reaction_added", "user": ann.ID}})
+	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "message", "text": 7}})
+	sl.Push("slash_commands", map[string]any{"command": "/x"})
+	sl.Push("interactive", map[string]any{"type": "view_submission"})
+	sl.Push("what_is_new", map[string]any{})
 }

@@ -2,16 +2,17 @@ package slack_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
+	"mailroom/channel/platformtest"
+	"mailroom/channel/slack"
 	"mailroom/channel/slack/slacktest"
 )
 
@@ -22,8 +23,8 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
 	dm, dev, few := ann.Private(), sl.Channel("dev"), sl.Group("few")
-	fx := newFixture(t, sl).start()
-	fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	fx.AwaitConnected()
 	one := ann.Sends(dm, "one &lt;b&gt; &amp; see <https://example.org/a?b=1&amp;c=2|this> or <https://example.org>")
 	two := ann.Sends(dm, "two", slacktest.MessageOptions{Thread: one})
 	three := bob.Sends(dev, mention+" three, with <@"+ann.ID+"> in <#C0DEV|dev>, <!here>")
@@ -43,7 +44,7 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 		{five, "five, in the thread", "Ann", place{dev.ID, three}, true, false},
 		{six, "six @mailroom", "Ann", place{few.ID, three}, true, true},
 	} {
-		e := fx.waitEvents(6)[i]
+		e := fx.AwaitEvents(6)[i]
 		if e.Kind != chat.EventMessage || e.Key != e.Room.Chat+":"+want.ts || e.Text != want.text || e.User.Name != want.name ||
 			(place{e.Room.Chat, e.Room.Topic}) != want.at || e.Room.Group != want.group || e.Addressed != want.to {
 			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
@@ -55,16 +56,16 @@ func TestMentionArrivesTwiceWithOneKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	fx := newFixture(t, sl).start()
-	fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	fx.AwaitConnected()
 	ann.Sends(dev, mention+" hello")
-	waitFor(t, "both events", func() bool { return len(fx.recorded()) == 2 })
-	both := fx.recorded()
+	platformtest.WaitFor(t, "both events", func() bool { return len(fx.Recorded()) == 2 })
+	both := fx.Recorded()
 	if both[0].Key != both[1].Key || both[0].Text != both[1].Text || both[0].Room != both[1].Room || !both[0].Addressed || !both[1].Addressed {
 		t.Errorf("one mention became %+v and %+v", both[0], both[1])
 	}
 	ann.Sends(dev, mention+" alone", slacktest.MessageOptions{OnlyEvent: "app_mention"}) // as for an app without message events
-	if e := fx.waitEvents(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
+	if e := fx.AwaitEvents(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
 		t.Errorf("a mention alone became %+v", e)
 	}
 }
@@ -73,11 +74,11 @@ func TestForwardedMessageIsPartOfTheText(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	fx := newFixture(t, sl).start()
-	fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "see", slacktest.MessageOptions{Forwarded: "one &lt; two\nthree"})
 	ann.Sends(ann.Private(), "", slacktest.MessageOptions{Forwarded: "<@" + ann.ID + ">?"})
-	got := fx.waitEvents(2)
+	got := fx.AwaitEvents(2)
 	if got[0].Text != "see\nBob wrote:\n> one < two\n> three" || got[1].Text != "Bob wrote:\n> @Ann?" {
 		t.Errorf("recorded %q and %q", got[0].Text, got[1].Text)
 	}
@@ -87,10 +88,8 @@ func TestFlatChannelIsOneRoom(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	fx := newFixture(t, sl)
-	fx.options.Flat = true
-	fx.start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, sl, func(o *slack.Options) { o.Flat = true }).Start()
+	p := fx.AwaitConnected()
 	one := ann.Sends(dev, mention+" one")
 	ann.Sends(dev, mention+" two", slacktest.MessageOptions{Thread: one})
 	bot, err := p.Send(t.Context(), chat.Room{Chat: dev.ID, Group: true}, chat.Message{Text: "three"}, "k")
@@ -103,7 +102,7 @@ func TestFlatChannelIsOneRoom(t *testing.T) {
 		topic string
 		to    bool
 	}{{"", true}, {one, true}, {root, true}} {
-		if e := fx.waitEvents(3)[i]; e.Room.Topic != want.topic || e.Addressed != want.to {
+		if e := fx.AwaitEvents(3)[i]; e.Room.Topic != want.topic || e.Addressed != want.to {
 			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
 		}
 	}
@@ -113,8 +112,8 @@ func TestEditsAndDeletionsNameTheirMessage(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	fx := newFixture(t, sl).start()
-	fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	fx.AwaitConnected()
 	one := ann.Sends(dev, mention+" one")
 	ann.Edits(dev, one, mention+" won")
 	ann.Edits(dev, one, mention+" one again")
@@ -123,7 +122,7 @@ func TestEditsAndDeletionsNameTheirMessage(t *testing.T) {
 	ann.Deletes(dev, one) // leaves a tombstone because of the reply
 	two := ann.Sends(dev, mention+" two")
 	ann.Deletes(dev, two)
-	got := fx.waitEvents(7)
+	got := fx.AwaitEvents(7)
 	room, first := got[0].Room, dev.ID+":"+one
 	for i, want := range map[int]struct {
 		kind chat.EventKind
@@ -141,43 +140,21 @@ func TestEditsAndDeletionsNameTheirMessage(t *testing.T) {
 	}
 }
 
-func TestMessagesNotFromPeopleAreIgnored(t *testing.T) {
+func TestDroppedEventsAreReported(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	fx := newFixture(t, sl).start()
-	p := fx.waitConnected()
-	id, err := p.Send(t.Context(), chat.Room{Chat: dev.ID, Group: true}, chat.Message{Text: "mine"}, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Edit(t.Context(), chat.Room{Chat: dev.ID}, id, chat.Message{Text: "mine still"}); err != nil {
-		t.Fatal(err)
-	}
-	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true})
-	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true, Subtype: "bot_message"})
-	ann.Sends(dev, "Ann has joined", slacktest.MessageOptions{Subtype: "channel_join"})
-	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "reaction_added", "user": ann.ID}})
-	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "message", "text": 7}})
+	fx := newRecorder(t, sl).Start()
+	fx.AwaitConnected()
 	sl.Push("events_api", map[string]any{"type": "app_rate_limited", "minute_rate_limited": 1518467820})
-	sl.Push("slash_commands", map[string]any{"command": "/x"})
-	sl.Push("interactive", map[string]any{"type": "view_submission"})
-	sl.Push("what_is_new", map[string]any{})
-	ann.Sends(dev, "good")
-	if got := fx.waitEvents(1); got[0].Text != "good" || !strings.Contains(fx.logs.String(), "unreadable envelope skipped") {
-		t.Errorf("recorded %+v", got)
-	}
-	if s := fx.runner.State(); !strings.Contains(s.LastError, "events dropped by Slack") {
-		t.Errorf("dropped events are not reported: %+v", s)
-	}
+	fx.AwaitState("the reported error", func(s channel.State) bool { return strings.Contains(s.LastError, "events dropped by Slack") })
 }
 
 func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	fx := newFixture(t, sl).start()
-	fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "look", slacktest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
 	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{
 		"type": "message", "subtype": "file_share", "channel": ann.Private().ID, "user": ann.ID, "ts": "1700000001.000100", "files": []any{
@@ -186,7 +163,7 @@ func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 			map[string]any{"id": "F7", "name": "doc", "is_external": true, "url_private": "https://docs.example.org/7"},
 		},
 	}})
-	got := fx.waitEvents(2)
+	got := fx.AwaitEvents(2)
 	f := got[0].Files[0]
 	if got[0].Text != "look" || f.Name != "notes.txt" || f.MimeType != "text/plain" || f.Size != 7 || !strings.HasPrefix(f.URI, "https://work.slack.com/files/") {
 		t.Errorf("file %+v", f)
@@ -200,67 +177,16 @@ func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
 		t.Errorf("content %q, %v", content, err)
 	}
 	sl.RemoveScopes("files:read")
-	if _, err := f.Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "302 Found") {
+	if _, err := f.Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "302 Found") {
 		t.Errorf("a file without the scope: %v", err)
 	}
 	others := got[1].Files
 	if len(others) != 2 || others[1].Open != nil || others[1].URI != "https://docs.example.org/7" {
 		t.Fatalf("other files %+v", others)
 	}
-	if _, err := others[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not on a Slack host") {
+	if _, err := others[0].Open(t.Context()); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not on a Slack host") {
 		t.Errorf("a file on another host: %v", err)
 	}
-}
-
-func TestEnvelopeIsAcknowledgedOnceItIsCommitted(t *testing.T) {
-	t.Parallel()
-	sl := slacktest.New(t)
-	ann := sl.Person("Ann")
-	fx := newFixture(t, sl)
-	fx.failWith(errors.New("the disk is full"))
-	ann.Sends(ann.Private(), "one")
-	ann.Sends(ann.Private(), "two")
-	fx.start()
-	fx.waitState("a third attempt", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
-	if n, tries := sl.Pending(), sl.MaxAttempts(); n != 2 || tries < 2 {
-		t.Fatalf("%d unacknowledged envelopes, want 2 after failed commits; sent up to %d times", n, tries)
-	}
-	fx.failWith(nil)
-	sl.WaitFor(t, "the acknowledgement of both", func() bool { return sl.Pending() == 0 })
-	if got := fx.texts(); got != "one, two" {
-		t.Errorf("recorded %q", got)
-	}
-}
-
-func TestRedeliveredEnvelopeHasTheSameKey(t *testing.T) {
-	t.Parallel()
-	sl := slacktest.New(t)
-	ann := sl.Person("Ann")
-	fx := newFixture(t, sl).start()
-	p := fx.waitConnected()
-	twice := func(n int) {
-		t.Helper()
-		waitFor(t, "the event", func() bool { return len(fx.recorded()) == n-1 })
-		sl.Redeliver()
-		waitFor(t, "the redelivered event", func() bool { return len(fx.recorded()) == n })
-		if e := fx.recorded(); e[n-1].Key != e[n-2].Key || e[n-1].Kind != e[n-2].Kind {
-			t.Errorf("keys %q %q", e[n-2].Key, e[n-1].Key)
-		}
-	}
-	ts := ann.Sends(ann.Private(), "once")
-	twice(2)
-	ann.Edits(ann.Private(), ts, "twice")
-	twice(4)
-	id, err := p.Send(t.Context(), chat.Room{Chat: ann.Private().ID}, chat.Message{Text: "?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, at, _ := strings.Cut(id, ":")
-	sl.WaitFor(t, "the acknowledgement of the bot's message", func() bool { return sl.Pending() == 0 })
-	ann.Presses(ann.Private(), at, "Yes")
-	twice(6)
-	ann.Deletes(ann.Private(), ts)
-	twice(8)
 }
 
 // TestMessagesSentWhileDisconnectedAreRead checks the rooms in the position, after Slack has
@@ -269,13 +195,13 @@ func TestMessagesSentWhileDisconnectedAreRead(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	fx := newFixture(t, sl).start()
-	fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "one")
 	root := ann.Sends(dev, mention+" two")
-	fx.waitEvents(2)
+	fx.AwaitEvents(2)
 	sl.Down()
-	fx.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	fx.AwaitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	for i := range 250 { // more than one page
 		ann.Sends(ann.Private(), fmt.Sprint("p", i))
 	}
@@ -285,7 +211,7 @@ func TestMessagesSentWhileDisconnectedAreRead(t *testing.T) {
 	sl.DropPending()
 	sl.Up(t)
 	ann.Sends(ann.Private(), "now")
-	all := fx.waitEvents(256)
+	all := fx.AwaitEvents(256)
 	last := map[string]string{}
 	for _, e := range all {
 		if e.Key <= last[e.Room.Chat+e.Room.Topic] {
@@ -297,13 +223,13 @@ func TestMessagesSentWhileDisconnectedAreRead(t *testing.T) {
 		}
 	}
 	// Nothing is read a second time.
-	before := len(fx.recorded())
+	before := len(fx.Recorded())
 	sl.Down()
-	fx.waitState("queued", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+	fx.AwaitState("queued", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
 	sl.Up(t)
 	ann.Sends(ann.Private(), "the end")
-	fx.waitEvents(257)
-	if n := len(fx.recorded()) - before; n > 2 { // one from the history, one as an event
+	fx.AwaitEvents(257)
+	if n := len(fx.Recorded()) - before; n > 2 { // one from the history, one as an event
 		t.Errorf("%d events for one message", n)
 	}
 }
@@ -319,19 +245,19 @@ func TestLongHistoryIsReadUpToTheLimit(t *testing.T) {
 		ann.Sends(ann.Private(), fmt.Sprint("word ", i))
 	}
 	sl.DropPending()
-	fx := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q,%q:%q}`, dev.ID+":"+root, root, ann.Private().ID, first)).start()
-	fx.waitConnected()
+	fx := resumeAt(t, sl, fmt.Sprintf(`{%q:%q,%q:%q}`, dev.ID+":"+root, root, ann.Private().ID, first))
+	fx.AwaitConnected()
 	count := func(what string) (n int) {
-		for _, e := range fx.recorded() {
+		for _, e := range fx.Recorded() {
 			if strings.HasPrefix(e.Text, what) {
 				n++
 			}
 		}
 		return n
 	}
-	waitFor(t, "the whole thread", func() bool { return count("reply ") == 2100 })
-	waitFor(t, "the latest messages of the channel", func() bool { return count("word ") == 2000 && strings.Contains(fx.texts(), "word 2099") })
-	if s := fx.runner.State(); !strings.Contains(s.LastError, "only the last 2000") || strings.Contains(fx.texts(), "word 99,") {
+	platformtest.WaitFor(t, "the whole thread", func() bool { return count("reply ") == 2100 })
+	platformtest.WaitFor(t, "the latest messages of the channel", func() bool { return count("word ") == 2000 && strings.Contains(fx.Texts(), "word 2099") })
+	if s := fx.State(); !strings.Contains(s.LastError, "only the last 2000") || strings.Contains(fx.Texts(), "word 99,") {
 		t.Errorf("skipped messages are not reported: %+v", s)
 	}
 }
@@ -344,20 +270,20 @@ func TestRateLimitedHistoryIsReadLater(t *testing.T) {
 	ann.Sends(ann.Private(), "missed")
 	sl.DropPending()
 	sl.Fail("conversations.history", slacktest.Fault{Code: "ratelimited", RetryAfter: 1})
-	fx := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
-	fx.waitConnected()
+	fx := resumeAt(t, sl, fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first))
+	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "live")
 	bob.Sends(bob.Private(), "someone else")
-	waitFor(t, "the live messages", func() bool { return len(fx.recorded()) >= 2 })
-	if got := fx.texts(); got != "live, someone else" && got != "someone else, live" { // order is kept within a room only
+	platformtest.WaitFor(t, "the live messages", func() bool { return len(fx.Recorded()) >= 2 })
+	if got := fx.Texts(); got != "live, someone else" && got != "someone else, live" { // order is kept within a room only
 		t.Errorf("during the rate limit: %q", got)
 	}
 	var saved map[string]string
-	if err := json.Unmarshal([]byte(fx.recorded()[0].Position), &saved); err != nil || saved[ann.Private().ID] != first {
+	if err := json.Unmarshal([]byte(fx.Recorded()[0].Position), &saved); err != nil || saved[ann.Private().ID] != first {
 		t.Errorf("position %v, %v: it is past an unread history", saved, err)
 	}
-	waitFor(t, "the missed message", func() bool { return strings.Contains(fx.texts(), "missed") })
-	if got := fx.texts(); !strings.HasSuffix(got, ", missed") || len(got) != len("live, someone else, missed") {
+	platformtest.WaitFor(t, "the missed message", func() bool { return strings.Contains(fx.Texts(), "missed") })
+	if got := fx.Texts(); !strings.HasSuffix(got, ", missed") || len(got) != len("live, someone else, missed") {
 		t.Errorf("recorded %q", got)
 	}
 }
@@ -371,21 +297,21 @@ func TestMissingHistoryScopeIsReported(t *testing.T) {
 	at := fmt.Sprintf(`{%q:"1700000000.000001",%q:"1700000000.000001","D0GONE":"1700000000.000001","D0GONE:1.000001":"1700000000.000001"}`, ann.Private().ID, dev.ID)
 	ann.Sends(dev, "there")
 	sl.DropPending()
-	fx := newFixture(t, sl).startAt(at).start()
-	fx.waitConnected()
+	fx := resumeAt(t, sl, at)
+	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "here")
-	if fx.waitEvents(2); !strings.Contains(fx.texts(), "there") || !strings.Contains(fx.texts(), "here") {
-		t.Errorf("recorded %q", fx.texts())
+	if fx.AwaitEvents(2); !strings.Contains(fx.Texts(), "there") || !strings.Contains(fx.Texts(), "here") {
+		t.Errorf("recorded %q", fx.Texts())
 	}
-	s := fx.waitState("the reported error", func(s channel.State) bool { return s.LastError != "" })
+	s := fx.AwaitState("the reported error", func(s channel.State) bool { return s.LastError != "" })
 	if !strings.Contains(s.LastError, "missing_scope (needs im:history)") || s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("state %+v", s)
 	}
-	waitFor(t, "removal of the unknown rooms", func() bool {
-		n := len(fx.recorded())
+	platformtest.WaitFor(t, "removal of the unknown rooms", func() bool {
+		n := len(fx.Recorded())
 		ann.Sends(ann.Private(), "and?")
-		waitFor(t, "the event", func() bool { return len(fx.recorded()) > n })
-		return !strings.Contains(fx.recorded()[n].Position, "D0GONE")
+		platformtest.WaitFor(t, "the event", func() bool { return len(fx.Recorded()) > n })
+		return !strings.Contains(fx.Recorded()[n].Position, "D0GONE")
 	})
 }
 
@@ -393,14 +319,14 @@ func TestPositionIsBoundedAndMalformedOnesAreIgnored(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	fx := newFixture(t, sl).startAt(`{"C0DEV":"99999999999.999999","":"1.000001","C1":"yesterday"}`).start()
-	fx.waitConnected()
+	fx := resumeAt(t, sl, `{"C0DEV":"99999999999.999999","":"1.000001","C1":"yesterday"}`)
+	fx.AwaitConnected()
 	for range 300 {
 		ann.Sends(dev, mention+" a thread of its own")
 	}
-	fx.waitEvents(300)
+	fx.AwaitEvents(300)
 	var at map[string]string
-	last := fx.recorded()[len(fx.recorded())-1].Position
+	last := fx.Recorded()[len(fx.Recorded())-1].Position
 	if err := json.Unmarshal([]byte(last), &at); err != nil || len(at) > 200 || len(last) > 16<<10 {
 		t.Errorf("%d rooms in %d bytes, %v", len(at), len(last), err)
 	}
@@ -408,46 +334,8 @@ func TestPositionIsBoundedAndMalformedOnesAreIgnored(t *testing.T) {
 		t.Errorf("position %s", last)
 	}
 	for _, odd := range []string{"seven", `["C0DEV"]`, `{"C0DEV":7}`} {
-		fx := newFixture(t, slacktest.New(t)).startAt(odd).start()
-		fx.waitConnected()
-		waitFor(t, "the log entry", func() bool { return strings.Contains(fx.logs.String(), "saved position unreadable") })
-	}
-}
-
-func TestButtonPressIsAnsweredInPrivate(t *testing.T) {
-	t.Parallel()
-	sl := slacktest.New(t)
-	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	fx := newFixture(t, sl).start()
-	p := fx.waitConnected()
-	root := ann.Sends(dev, mention+" go")
-	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
-	id, err := p.Send(t.Context(), room, chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}, {Label: "No", Data: "n"}}}, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, at, _ := strings.Cut(id, ":")
-	ann.Presses(dev, at, "No")
-	press := fx.waitEvents(2)[1]
-	if press.Kind != chat.EventButton || press.TargetID != id || press.Data != "n" || press.User.ID != ann.ID || press.User.Name != "Ann" || press.Room != room {
-		t.Errorf("the press is %+v, want it in %+v", press, room)
-	}
-	if err := p.AckButton(t.Context(), press, "Denied by <Ann>."); err != nil {
-		t.Fatal(err)
-	}
-	if answers := dev.Ephemeral(ann); len(answers) != 1 || answers[0] != "Denied by <Ann>." || len(dev.Texts()) != 1 {
-		t.Errorf("ephemeral texts %q, channel texts %q", answers, dev.Texts())
-	}
-}
-
-func TestIdlePongsProveTheConnection(t *testing.T) {
-	t.Parallel()
-	sl := slacktest.New(t)
-	fx := newFixture(t, sl).start()
-	fx.waitConnected()
-	began := fx.runner.State().LastSuccess
-	s := fx.waitState("more pongs", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 800*time.Millisecond })
-	if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
-		t.Errorf("state %+v", s)
+		fx := resumeAt(t, slacktest.New(t), odd)
+		fx.AwaitConnected()
+		platformtest.WaitFor(t, "the log entry", func() bool { return strings.Contains(fx.Log(), "saved position unreadable") })
 	}
 }

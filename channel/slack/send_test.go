@@ -10,27 +10,10 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/slack/slacktest"
 )
-
-const (
-	classGone    = "gone"
-	classUnknown = "unknown"
-)
-
-// sendClass returns the class of a send error, including the test-only classes above.
-func sendClass(err error) mailroom.Class {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, mailroom.ErrUnknown):
-		return classUnknown
-	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
-		return classGone
-	}
-	return mailroom.AsFailure(err).Class
-}
 
 func privateRoom(p *slacktest.Person) chat.Room { return chat.Room{Chat: p.Private().ID} }
 
@@ -38,7 +21,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	p := newFixture(t, sl).start().waitConnected()
+	p := newRecorder(t, sl).Start().AwaitConnected()
 	root := ann.Sends(dev, "well?")
 	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
 	id, err := p.Send(t.Context(), room, chat.Message{
@@ -63,10 +46,10 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		}
 	}
 	dev.Remove(m.ID)
-	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
+	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of a missing message: %v", err)
 	}
-	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
+	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of an invalid id: %v", err)
 	}
 }
@@ -75,12 +58,12 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	fx := newFixture(t, sl).start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	p := fx.AwaitConnected()
 	root := ann.Sends(dev, "well?")
 	for _, room := range []chat.Room{privateRoom(ann), {Chat: dev.ID, Group: true}, {Chat: dev.ID, Topic: root, Group: true}} {
 		sl.Fail("chat.postMessage", slacktest.Fault{Lose: true})
-		if _, err := p.Send(t.Context(), room, chat.Message{Text: "once"}, "the key"); sendClass(err) != classUnknown {
+		if _, err := p.Send(t.Context(), room, chat.Message{Text: "once"}, "the key"); channeltest.SendClass(err) != channeltest.ClassUnknown {
 			t.Errorf("a lost response: %v", err)
 		}
 		id, found, err := p.Find(t.Context(), room, "the key", chat.Message{})
@@ -113,7 +96,7 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	if _, _, err := p.Find(t.Context(), chat.Room{Chat: dev.ID}, "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("without the scope: %v", err)
 	}
-	if s := fx.runner.State(); !strings.Contains(s.LastError, "channels:history") {
+	if s := fx.State(); !strings.Contains(s.LastError, "channels:history") {
 		t.Errorf("not reported: %q", s.LastError)
 	}
 	sl.Fail("conversations.history", slacktest.Fault{Code: "internal_error"}, slacktest.Fault{Code: "ratelimited", RetryAfter: 7})
@@ -129,15 +112,15 @@ func TestWithoutMetadataScopeFindReportsNoHistory(t *testing.T) {
 	sl := slacktest.New(t)
 	sl.RemoveScopes("metadata.message:read")
 	ann := sl.Person("Ann")
-	fx := newFixture(t, sl).start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	p := fx.AwaitConnected()
 	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "the key"); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("a history without keys: %v", err)
 	}
-	if s := fx.runner.State(); !strings.Contains(s.LastError, "metadata.message:read") {
+	if s := fx.State(); !strings.Contains(s.LastError, "metadata.message:read") {
 		t.Errorf("not reported: %q", s.LastError)
 	}
 }
@@ -146,7 +129,7 @@ func TestRateLimitIsReportedWithoutAnotherTry(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	p := newFixture(t, sl).start().waitConnected()
+	p := newRecorder(t, sl).Start().AwaitConnected()
 	id, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "one"}, "k")
 	if err != nil {
 		t.Fatal(err)
@@ -179,17 +162,17 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	p := newFixture(t, sl).start().waitConnected()
+	p := newRecorder(t, sl).Start().AwaitConnected()
 	refusal := func(word string) slacktest.Fault { return slacktest.Fault{Code: word} }
 	for _, c := range []struct {
 		fault slacktest.Fault
 		want  mailroom.Class
 	}{
-		{refusal("channel_not_found"), classGone},
-		{refusal("is_archived"), classGone},
-		{refusal("not_in_channel"), classGone},
-		{refusal("user_disabled"), classGone},
-		{refusal("cannot_dm_bot"), classGone},
+		{refusal("channel_not_found"), channeltest.ClassGone},
+		{refusal("is_archived"), channeltest.ClassGone},
+		{refusal("not_in_channel"), channeltest.ClassGone},
+		{refusal("user_disabled"), channeltest.ClassGone},
+		{refusal("cannot_dm_bot"), channeltest.ClassGone},
 		{refusal("msg_too_long"), mailroom.ClassPermanent},
 		{refusal("invalid_blocks"), mailroom.ClassPermanent},
 		{refusal("restricted_action"), mailroom.ClassPermanent},
@@ -198,44 +181,44 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		{refusal("rate_limited"), mailroom.ClassUnavailable},
 		{refusal("message_limit_exceeded"), mailroom.ClassUnavailable},
 		{slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.ClassUnavailable},
-		{refusal("internal_error"), classUnknown},
-		{refusal("fatal_error"), classUnknown},
-		{refusal("service_unavailable"), classUnknown},
-		{slacktest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
+		{refusal("internal_error"), channeltest.ClassUnknown},
+		{refusal("fatal_error"), channeltest.ClassUnknown},
+		{refusal("service_unavailable"), channeltest.ClassUnknown},
+		{slacktest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, channeltest.ClassUnknown},
 		{slacktest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
 		{slacktest.Fault{Status: 302, Raw: "<html>elsewhere</html>"}, mailroom.ClassUnavailable},
-		{slacktest.Fault{Raw: "what?"}, classUnknown},
-		{slacktest.Fault{Raw: `{}`}, classUnknown},
-		{slacktest.Fault{Raw: `{"ok":true}`}, classUnknown},
-		{slacktest.Fault{Raw: `{"ok":true,"channel":7}`}, classUnknown},
-		{slacktest.Fault{Half: true}, classUnknown},
-		{slacktest.Fault{Lose: true}, classUnknown},
+		{slacktest.Fault{Raw: "what?"}, channeltest.ClassUnknown},
+		{slacktest.Fault{Raw: `{}`}, channeltest.ClassUnknown},
+		{slacktest.Fault{Raw: `{"ok":true}`}, channeltest.ClassUnknown},
+		{slacktest.Fault{Raw: `{"ok":true,"channel":7}`}, channeltest.ClassUnknown},
+		{slacktest.Fault{Half: true}, channeltest.ClassUnknown},
+		{slacktest.Fault{Lose: true}, channeltest.ClassUnknown},
 	} {
 		sl.Fail("chat.postMessage", c.fault)
 		_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
-		if got := sendClass(err); got != c.want {
+		if got := channeltest.SendClass(err); got != c.want {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
 	}
 	sl.Fail("chat.postMessage", slacktest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != classUnknown {
-		t.Errorf("a timeout is %s: %v", sendClass(err), err)
+	if _, err := p.Send(short, privateRoom(ann), chat.Message{Text: "x"}, "k"); channeltest.SendClass(err) != channeltest.ClassUnknown {
+		t.Errorf("a timeout is %s: %v", channeltest.SendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); sendClass(err) != classGone {
-		t.Errorf("an unknown channel is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); channeltest.SendClass(err) != channeltest.ClassGone {
+		t.Errorf("an unknown channel is %s: %v", channeltest.SendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 256)}}}, "k"); sendClass(err) != mailroom.ClassPermanent {
-		t.Errorf("a button with too much data is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 256)}}}, "k"); channeltest.SendClass(err) != mailroom.ClassPermanent {
+		t.Errorf("a button with too much data is %s: %v", channeltest.SendClass(err), err)
 	}
 	sl.Down()
 	_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
-	for sendClass(err) == classUnknown { // an idle connection whose end was not noticed; there are few
+	for channeltest.SendClass(err) == channeltest.ClassUnknown { // an idle connection whose end was not noticed; there are few
 		_, err = p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
 	}
-	if sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refused connection is %s: %v", sendClass(err), err)
+	if channeltest.SendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a refused connection is %s: %v", channeltest.SendClass(err), err)
 	}
 }
 
@@ -249,13 +232,13 @@ func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 	} {
 		sl := slacktest.New(t)
 		ann := sl.Person("Ann")
-		fx := newFixture(t, sl).start()
-		p := fx.waitConnected()
+		fx := newRecorder(t, sl).Start()
+		p := fx.AwaitConnected()
 		happen(sl)
-		if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != mailroom.ClassUnavailable {
-			t.Errorf("%s is %s: %v", word, sendClass(err), err)
+		if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); channeltest.SendClass(err) != mailroom.ClassUnavailable {
+			t.Errorf("%s is %s: %v", word, channeltest.SendClass(err), err)
 		}
-		s := fx.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+		s := fx.AwaitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		if !strings.Contains(s.Reason, word) || !strings.Contains(s.Reason, "https://api.slack.com/apps") {
 			t.Errorf("reason %q", s.Reason)
 		}
@@ -266,11 +249,11 @@ func TestLongTextIsSentPlainIfItsMarkupDoesNotFit(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	fx := newFixture(t, sl).start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, sl).Start()
+	p := fx.AwaitConnected()
 	for name, line := range map[string]string{"signs": "<&>", "a table": "|a|\n|-|\n", "smiles": "👋🏽", "words": "word "} {
 		var text strings.Builder
-		for fx.capabilities.Units(text.String()+line) <= fx.capabilities.MaxUnits {
+		for fx.Capabilities().Units(text.String()+line) <= fx.Capabilities().MaxUnits {
 			text.WriteString(line)
 		}
 		for _, buttons := range [][]chat.Button{nil, {{Label: strings.Repeat("é", 100), Data: "y"}}} {

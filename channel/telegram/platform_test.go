@@ -31,6 +31,12 @@ func TestTelegramIsAChannelOverABadNetwork(t *testing.T) {
 	})
 }
 
+// newRecorder returns a recorder of a fake Telegram.
+func newRecorder(t *testing.T, tg *telegramtest.Platform, change ...func(*telegram.Options)) *channeltest.Recorder {
+	t.Helper()
+	return channeltest.NewRecorder(t, newPlatform(t, tg, change...))
+}
+
 // newPlatform returns a fake Telegram for the suite, and a channel with changed options.
 func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegram.Options)) *channeltest.Platform {
 	token := channeltest.NewSetting(telegramtest.Token)
@@ -40,33 +46,41 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 	}
 	_, secret, _ := strings.Cut(telegramtest.Token, ":")
 	people, at := newPeople(tg)
-	down, hangs := false, false
 	return &channeltest.Platform{
 		Kind: telegram.Kind, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{secret},
 		Reconnect: channel.ReconnectPolicy{
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 			IdleTimeout: o.ReconnectPolicy().IdleTimeout + 500*time.Millisecond,
 		},
+		Token: telegramtest.Token, LoginHint: "@BotFather",
+		Logins: []channeltest.Login{
+			channeltest.WrongToken("unknown", token, "700100200:"+strings.Repeat("x", len(secret)), "401 Unauthorized"),
+			channeltest.WrongToken("no token", token, "my-token "+secret, "has the form"),
+			channeltest.WrongToken("empty", token, "", "has the form"),
+		},
+		NewLogin: func() func() {
+			other := "700100200:" + strings.Repeat("y", 35)
+			tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
+			tg.Revoke(telegramtest.Token, true)
+			return func() { token.Set(other) }
+		},
+		ConnectCall: "getMe", ConnectFaults: connectFaults(secret),
+		Malformed: func() {
+			tg.Fail("getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"update_id":3,"message":{"message_id":"x"}},{"update_id":4,"poll":{"id":"1"}},{"update_id":5,"message":{"message_id":9,"chat":{"id":1,"type":"private"}}}]}`})
+		},
+		MalformedLog: "update=3",
+		Pending:      tg.Pending, RepeatsAll: true, Replies: true,
 		People:      people,
 		Redeliver:   tg.Redeliver,
-		Down:        func() { down = true; tg.Down() },
-		Hang:        func() { hangs = true; tg.Freeze() },
 		RejectLogin: func() { tg.Revoke(telegramtest.Token, true) },
 		Restore: func() {
 			tg.Revoke(telegramtest.Token, false)
-			if hangs {
-				hangs = false
-				tg.Thaw()
-			}
-			if down {
-				down = false
-				tg.Up(t)
-			}
 		},
 		LoseSend:  func() { tg.Fail("sendMessage", telegramtest.Fault{Lose: true}) },
 		Limits:    map[string]func(string, time.Duration){"a chat": func(place string, d time.Duration) { tg.Limit(at(place), d) }},
 		Sends:     channeltest.SendsOf(tg.Server, "sendMessage", "editMessageText", "sendChatAction"),
 		LongReply: 20_000,
+		Fake:      tg,
 		History:   true,
 	}
 }
@@ -111,4 +125,17 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 		},
 	}
 	return people, at
+}
+
+func connectFaults(secret string) []channeltest.ConnectFault {
+	return []channeltest.ConnectFault{
+		channeltest.OnConnect("too many polls", "getUpdates", telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("too many, at the start", "getMe", telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second),
+		channeltest.OnConnect("an internal error", "getUpdates", telegramtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0),
+		channeltest.OnConnect("a missing page", "getMe", telegramtest.Fault{Status: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"}, "not from the Bot API (404 Not Found)", 0),
+		channeltest.OnConnect("nonsense", "getUpdates", telegramtest.Fault{Raw: "\x00\xff{"}, "not from the Bot API", 0),
+		channeltest.OnConnect("other JSON", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`}, "unexpected response", 0),
+		channeltest.OnConnect("no update_id", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"message":{}}]}`}, "without update_id", 0),
+		channeltest.OnConnect("no bot", "getMe", telegramtest.Fault{Raw: `{"ok":true,"result":{}}`}, "names no bot", 0),
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/telegram/telegramtest"
 )
@@ -28,7 +29,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann, group := tg.Person("Ann"), tg.Group("team")
-	p := newFixture(t, tg).start().waitConnected()
+	p := newRecorder(t, tg).Start().AwaitConnected()
 	to := room(group)
 	to.Topic = fmt.Sprint(group.Topic())
 	asked := ann.Sends(group, "well?")
@@ -61,7 +62,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Errorf("a reply to a missing message: %v", err)
 	}
 	group.Remove(messageNumber(id))
-	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent || errors.Is(err, chat.ErrGone) {
+	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); channeltest.SendClass(err) != mailroom.ClassPermanent || errors.Is(err, chat.ErrGone) {
 		t.Errorf("an edit of a missing message: %v", err)
 	}
 }
@@ -70,7 +71,7 @@ func TestTextThatTelegramCannotParseIsSentPlain(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	p := newFixture(t, tg).start().waitConnected()
+	p := newRecorder(t, tg).Start().AwaitConnected()
 	tg.Fail("sendMessage", telegramtest.Fault{Status: 400, Message: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "some **odd** text"}, "")
 	if err != nil {
@@ -92,7 +93,7 @@ func TestFloodLimitIsReportedWithoutAnotherTry(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	p := newFixture(t, tg).start().waitConnected()
+	p := newRecorder(t, tg).Start().AwaitConnected()
 	to := room(ann.Private())
 	id, err := p.Send(t.Context(), to, chat.Message{Text: "**one**"}, "")
 	if err != nil {
@@ -116,29 +117,11 @@ func TestFloodLimitIsReportedWithoutAnotherTry(t *testing.T) {
 	}
 }
 
-const (
-	classGone    = "gone"
-	classUnknown = "unknown"
-)
-
-// sendClass returns the class of a send error, including the test-only classes above.
-func sendClass(err error) mailroom.Class {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, mailroom.ErrUnknown):
-		return classUnknown
-	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
-		return classGone
-	}
-	return mailroom.AsFailure(err).Class
-}
-
 func TestSendErrorsAreClassified(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	p := newFixture(t, tg).start().waitConnected()
+	p := newRecorder(t, tg).Start().AwaitConnected()
 	refusal := func(code int, words string) telegramtest.Fault {
 		return telegramtest.Fault{Status: code, Message: words}
 	}
@@ -146,14 +129,14 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		fault telegramtest.Fault
 		want  mailroom.Class
 	}{
-		{refusal(403, "Forbidden: bot was blocked by the user"), classGone},
-		{refusal(403, "Forbidden: user is deactivated"), classGone},
-		{refusal(403, "Forbidden: bot was kicked from the supergroup chat"), classGone},
-		{refusal(403, "Forbidden: bot is not a member of the channel chat"), classGone},
-		{refusal(403, "Forbidden: bot can't initiate conversation with a user"), classGone},
-		{refusal(403, "Forbidden: the group chat was deleted"), classGone},
-		{refusal(400, "Bad Request: chat not found"), classGone},
-		{refusal(400, "Bad Request: message thread not found"), classGone},
+		{refusal(403, "Forbidden: bot was blocked by the user"), channeltest.ClassGone},
+		{refusal(403, "Forbidden: user is deactivated"), channeltest.ClassGone},
+		{refusal(403, "Forbidden: bot was kicked from the supergroup chat"), channeltest.ClassGone},
+		{refusal(403, "Forbidden: bot is not a member of the channel chat"), channeltest.ClassGone},
+		{refusal(403, "Forbidden: bot can't initiate conversation with a user"), channeltest.ClassGone},
+		{refusal(403, "Forbidden: the group chat was deleted"), channeltest.ClassGone},
+		{refusal(400, "Bad Request: chat not found"), channeltest.ClassGone},
+		{refusal(400, "Bad Request: message thread not found"), channeltest.ClassGone},
 		{refusal(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.ClassPermanent},
 		{refusal(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.ClassPermanent},
 		{refusal(400, "Bad Request: TOPIC_CLOSED"), mailroom.ClassPermanent},
@@ -161,30 +144,30 @@ func TestSendErrorsAreClassified(t *testing.T) {
 		{refusal(413, "Request Entity Too Large"), mailroom.ClassPermanent},
 		{refusal(401, "Unauthorized"), mailroom.ClassUnavailable}, // the message waits until the token is corrected
 		{refusal(429, "Too Many Requests: retry after 5"), mailroom.ClassUnavailable},
-		{refusal(500, "Internal Server Error"), classUnknown},
-		{telegramtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
+		{refusal(500, "Internal Server Error"), channeltest.ClassUnknown},
+		{telegramtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, channeltest.ClassUnknown},
 		{telegramtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
-		{telegramtest.Fault{Raw: "what?"}, classUnknown},
-		{telegramtest.Fault{Half: true}, classUnknown},
-		{telegramtest.Fault{Lose: true}, classUnknown},
+		{telegramtest.Fault{Raw: "what?"}, channeltest.ClassUnknown},
+		{telegramtest.Fault{Half: true}, channeltest.ClassUnknown},
+		{telegramtest.Fault{Lose: true}, channeltest.ClassUnknown},
 	} {
 		tg.Fail("sendMessage", c.fault)
 		_, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
-		if got := sendClass(err); got != c.want {
+		if got := channeltest.SendClass(err); got != c.want {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
 	}
 	tg.Fail("sendMessage", telegramtest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
-		t.Errorf("a timeout is %s: %v", sendClass(err), err)
+	if _, err := p.Send(short, room(ann.Private()), chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassUnknown {
+		t.Errorf("a timeout is %s: %v", channeltest.SendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); sendClass(err) != classGone {
-		t.Errorf("an unknown chat is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassGone {
+		t.Errorf("an unknown chat is %s: %v", channeltest.SendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 65)}}}, ""); sendClass(err) != mailroom.ClassPermanent {
-		t.Errorf("a button with too much data is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 65)}}}, ""); channeltest.SendClass(err) != mailroom.ClassPermanent {
+		t.Errorf("a button with too much data is %s: %v", channeltest.SendClass(err), err)
 	}
 }
 
@@ -192,15 +175,15 @@ func TestUnsentMessageIsUnavailable(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	fx := newFixture(t, tg).start()
-	p := fx.waitConnected()
+	fx := newRecorder(t, tg).Start()
+	p := fx.AwaitConnected()
 	tg.Down()
 	_, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
-	for sendClass(err) == classUnknown { // an idle connection whose end was not noticed; there are few
+	for channeltest.SendClass(err) == channeltest.ClassUnknown { // an idle connection whose end was not noticed; there are few
 		_, err = p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
 	}
-	if sendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refused connection is %s: %v", sendClass(err), err)
+	if channeltest.SendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a refused connection is %s: %v", channeltest.SendClass(err), err)
 	}
 	// A listener that accepts and closes connections may have received the message.
 	ln, err := net.Listen("tcp", strings.TrimPrefix(tg.URL, "http://"))
@@ -220,8 +203,8 @@ func TestUnsentMessageIsUnavailable(t *testing.T) {
 			_ = c.Close()      // without a response
 		}
 	}()
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
-		t.Errorf("a closed connection is %s: %v", sendClass(err), err)
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassUnknown {
+		t.Errorf("a closed connection is %s: %v", channeltest.SendClass(err), err)
 	}
 	_ = ln.Close() // ends the goroutine
 	<-closed

@@ -57,14 +57,22 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 	for _, f := range change {
 		f(&o)
 	}
+	program := newSender(t, hooks, receiver)
 	pace := o.ReconnectPolicy()
 	pace.InitialDelay, pace.MaxDelay = 10*time.Millisecond, 50*time.Millisecond
 	down := false
 	return &channeltest.Platform{
 		Kind: webhook.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{webhooktest.Key},
-		People: newSender(t, hooks, receiver).people(),
-		Down:   func() { down = true; proxy.Down() },
-		Hang:   func() { proxy.SetFaults(channeltest.Netfaults{DropUpstream: true}) },
+		People: program.people(), Redeliver: program.redeliver, RepeatsAll: true,
+		Logins: []channeltest.Login{
+			channeltest.WrongToken("none", secret, "", "missing secret"),
+			channeltest.WrongToken("short", secret, "hush-hush", "has 9 bytes, but at least 24"),
+			channeltest.WrongToken("no Base64", secret, "whsec_hush!hush!hush!hush!hush!", "is not Base64"),
+			channeltest.WrongToken("one short", secret, webhooktest.Secret+" whsec_aHVzaA==", "has 4 bytes"),
+		},
+		Malformed: program.sendMalformed,
+		Down:      func() { down = true; proxy.Down() },
+		Hang:      func() { proxy.SetFaults(channeltest.Netfaults{DropUpstream: true}) },
 		Restore: func() {
 			proxy.SetFaults(channeltest.Netfaults{})
 			if down {
@@ -92,6 +100,7 @@ type sender struct {
 	// Owned by mu.
 	mu     sync.Mutex
 	number int
+	last   request
 }
 
 // request is a request of a sender. answered receives the answer to a pressed button.
@@ -116,7 +125,10 @@ func newSender(t *testing.T, hooks *webhook.Hooks, receiver *webhooktest.Receive
 		case mailroom.CodeUnavailable:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		default:
-			t.Errorf("a request is refused: %v", err)
+			w.WriteHeader(http.StatusBadRequest)
+			if !strings.HasPrefix(r.Header.Get("webhook-id"), malformedID) {
+				t.Errorf("a request is refused: %v", err)
+			}
 		}
 	}))
 	s := &sender{t: t, program: webhooktest.Program{URL: server.URL, Key: webhooktest.Key}, receiver: receiver, requests: make(chan request, 1000)}
@@ -142,6 +154,9 @@ func (s *sender) work() {
 				}
 				break
 			}
+			if a.Code == http.StatusBadRequest {
+				break
+			}
 			<-time.After(5 * time.Millisecond) // the pause of the program before its retry
 		}
 	}
@@ -157,8 +172,26 @@ func (s *sender) send(from, place string, fields map[string]any, answered *chann
 	if fields["kind"] == "delete" {
 		delete(fields, "user")
 	}
-	s.requests <- request{id, requestBody(s.t, fields), answered}
+	s.last = request{id, requestBody(s.t, fields), answered}
+	s.requests <- s.last
 	return id
+}
+
+// redeliver sends the last request again.
+func (s *sender) redeliver() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests <- s.last
+}
+
+// malformedID begins the ids of requests that are to be refused.
+const malformedID = "malformed-"
+
+// sendMalformed sends requests that are refused.
+func (s *sender) sendMalformed() {
+	for i, body := range []string{"", "[]", `{"room":`, `{"room":"r","user":{"id":"u"},"text":""}`, `{"room":"r","user":{"id":"u"},"text":"x","color":"red"}`} {
+		s.requests <- request{id: fmt.Sprint(malformedID, i), body: body}
+	}
 }
 
 func (s *sender) people() channeltest.People {
