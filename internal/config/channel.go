@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"mailroom/channel/chat"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
@@ -17,7 +18,7 @@ type Channel struct {
 	Kind  kind.Kind
 	Agent string // handles the messages
 	ReconnectSettings
-	Chat     kind.Chat      // if the kind is a chat
+	Chat     chat.Options   // if the kind is a chat
 	Settings *kind.Settings // of the kind
 }
 
@@ -116,7 +117,7 @@ func (c *Channel) settings() []setting.Setting {
 	}
 	all = append(all, c.Settings.Keys...)
 	if c.Kind.Chat {
-		all = append(all, c.Chat.Keys()...)
+		all = append(all, kind.Chat(&c.Chat)...)
 	}
 	return append(all, c.ReconnectSettings.settings()...)
 }

@@ -32,7 +32,7 @@ max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, c.Channels["net"].Chat.AccessPolicy()); diff != "" {
+		if diff := cmp.Diff(want, c.Channels["net"].Chat.Access); diff != "" {
 			t.Errorf("of %s (-want +got):\n%s", file, diff)
 		}
 	}

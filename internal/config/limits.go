@@ -104,6 +104,27 @@ func (c *Config) Exposed() bool {
 // TLS reports whether the server uses https.
 func (c *Config) TLS() bool { return c.TLSCert != "" }
 
+// URL returns the URL of the server if it listens on at. For a wildcard address it uses the
+// loopback address.
+func (c *Config) URL(at string) string {
+	scheme := "http://"
+	if c.TLS() {
+		scheme = "https://"
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
+	_, port, portErr := net.SplitHostPort(at)
+	if err != nil || portErr != nil {
+		return scheme + at
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip != nil && ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	return scheme + net.JoinHostPort(host, port)
+}
+
 // AllHosts returns the host names that requests may use, beside the loopback names.
 func (c *Config) AllHosts() []string {
 	host, _, err := net.SplitHostPort(c.Listen)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,6 +51,21 @@ func TestOnlyLoopbackAddressesAreNotExposed(t *testing.T) {
 		}
 		if got := c.Exposed(); got != want {
 			t.Errorf("%s: exposed is %t, want %t", listen, got, want)
+		}
+	}
+}
+
+func TestAddressThatCommandsUse(t *testing.T) {
+	for listen, want := range map[string]string{ // with TLS the same, but for the scheme
+		"127.0.0.1:0": "http://127.0.0.1:1234", "localhost:0": "http://localhost:1234",
+		":0": "http://127.0.0.1:1234", "0.0.0.0:0": "http://127.0.0.1:1234", "[::]:0": "http://[::1]:1234", "10.0.0.1:1234": "http://10.0.0.1:1234",
+	} {
+		if got := (&Config{Listen: listen}).URL("127.0.0.1:1234"); got != want {
+			t.Errorf("listening on %s: %s, want %s", listen, got, want)
+		}
+		want = strings.Replace(want, "http", "https", 1)
+		if got := (&Config{Listen: listen, TLSCert: "cert.pem"}).URL("127.0.0.1:1234"); got != want {
+			t.Errorf("listening on %s: %s, want %s", listen, got, want)
 		}
 	}
 }

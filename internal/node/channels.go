@@ -66,9 +66,9 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 			log.Warn("agent of channel is not run by this server; its messages wait for a remote worker", "channel", name, "agent", ch.Agent)
 		}
 		o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: l, Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
-		o.Connect = ch.Settings.Connect(chat.Options{
-			Agent: ch.Agent, Access: ch.Chat.AccessPolicy(), Command: c.Command, Files: files, Follow: streams, Previews: ch.Chat.Previews,
-		})
+		in := ch.Chat
+		in.Agent, in.Command, in.Files, in.Follow = ch.Agent, c.Command, files, streams
+		o.Connect = ch.Settings.Connect(in)
 		o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
 		o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = unlimitedIfZero(ch.Attempts), ch.GiveUpAfter
 		runners = append(runners, channel.New(o))

@@ -134,7 +134,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if err != nil {
 		return console.Errorf(console.ExitFailed, "choose another address with --listen", "%w", err)
 	}
-	url := address(ln.Addr(), c)
+	url := c.URL(ln.Addr().String())
 	if err := held.WriteAddress(url, cert); err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -186,27 +186,6 @@ func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
 		return nil
 	}
 	return err
-}
-
-// address returns the URL of a listener. For a wildcard address it uses the loopback
-// address.
-func address(at net.Addr, c *config.Config) string {
-	scheme := "http://"
-	if c.TLS() {
-		scheme = "https://"
-	}
-	host, _, err := net.SplitHostPort(c.Listen)
-	_, port, portErr := net.SplitHostPort(at.String())
-	if err != nil || portErr != nil {
-		return scheme + at.String()
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-		if ip != nil && ip.To4() == nil {
-			host = "::1"
-		}
-	}
-	return scheme + net.JoinHostPort(host, port)
 }
 
 // printListening prints the server's address and the next commands.

@@ -3,32 +3,14 @@ package node
 import (
 	"bytes"
 	"context"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 )
-
-func TestAddressThatCommandsUse(t *testing.T) {
-	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1234}
-	for listen, want := range map[string]string{ // with TLS the same, but for the scheme
-		"127.0.0.1:0": "http://127.0.0.1:1234", "localhost:0": "http://localhost:1234",
-		":0": "http://127.0.0.1:1234", "0.0.0.0:0": "http://127.0.0.1:1234", "[::]:0": "http://[::1]:1234", "10.0.0.1:1234": "http://10.0.0.1:1234",
-	} {
-		if got := address(at, &config.Config{Listen: listen}); got != want {
-			t.Errorf("listening on %s: %s, want %s", listen, got, want)
-		}
-		want = strings.Replace(want, "http", "https", 1)
-		if got := address(at, &config.Config{Listen: listen, TLSCert: "cert.pem"}); got != want {
-			t.Errorf("listening on %s: %s, want %s", listen, got, want)
-		}
-	}
-}
 
 func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
 	dir := datadir.Dir(t.TempDir())

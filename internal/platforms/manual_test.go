@@ -32,7 +32,7 @@ func TestTheTablesOfTheManualFollowTheKinds(t *testing.T) {
 		check(t, "../../docs/channels/"+k.Name+".md", settings)
 	}
 	chat := kind.NewChat()
-	check(t, manual, connections, features, settingsTable(chat.Keys()))
+	check(t, manual, connections, features, settingsTable(kind.Chat(&chat)))
 }
 
 // table is the lines of a table, the header first.

@@ -159,8 +159,41 @@ func ValidName(s string) bool {
 }
 
 // OneOf is one of the allowed strings.
-func OneOf(p *string, allowed ...string) Value {
-	return Checked(p, "one of "+strings.Join(allowed, ", "), func(s string) bool { return slices.Contains(allowed, s) })
+func OneOf[S ~string](p *S, allowed ...S) Value {
+	words := make([]string, len(allowed))
+	for i, s := range allowed {
+		words[i] = string(s)
+	}
+	return Value{
+		Set: func(v any) error {
+			s, isText := v.(string)
+			if !isText || !slices.Contains(words, s) {
+				return Invalid(v, "one of "+strings.Join(words, ", "))
+			}
+			*p = S(s)
+			return nil
+		},
+		Get: func() any { return string(*p) },
+	}
+}
+
+// Either is one of two strings, which mean false and true.
+func Either(p *bool, no, yes string) Value {
+	word := func() string {
+		if *p {
+			return yes
+		}
+		return no
+	}
+	return Value{
+		Set: func(v any) error {
+			s := word()
+			err := OneOf(&s, no, yes).Set(v)
+			*p = s == yes
+			return err
+		},
+		Get: func() any { return word() },
+	}
 }
 
 // BaseURL is the base URL of a service. Errors do not show a URL that contains a password.

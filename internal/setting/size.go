@@ -17,7 +17,7 @@ type sizeUnit struct {
 }
 
 // Size is a number of bytes between two bounds, written with a unit.
-func Size(p *int, least, most int) Value {
+func Size[N int | int64](p *N, least, most int) Value {
 	allowed := fmt.Sprintf("a size from %s to %s, such as %q", formatSize(least), formatSize(most), "64KiB")
 	return Value{
 		Set: func(v any) error {
@@ -26,10 +26,10 @@ func Size(p *int, least, most int) Value {
 			if !ok || !known || n < least || n > most {
 				return Invalid(v, allowed)
 			}
-			*p = n
+			*p = N(n)
 			return nil
 		},
-		Get: func() any { return formatSize(*p) },
+		Get: func() any { return formatSize(int(*p)) },
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,9 +66,12 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	found, err := w.settings.Setup.Probe(ctx, kind.Place{
-		Channel: w.name, Agent: w.agent, URL: w.serverURL(c), Approve: con.CommandLine("pair", "approve", "--admin", "CODE"),
-	})
+	place := kind.Place{Channel: w.name, Agent: w.agent, URL: c.URL(c.Listen), Approve: con.CommandLine("pair", "approve", "--admin", "CODE")}
+	running, notRunning := w.dir.Address()
+	if notRunning == nil {
+		place.URL = running.URL
+	}
+	found, err := w.settings.Setup.Probe(ctx, place)
 	if err != nil {
 		return console.Errorf(console.ExitFailed, nothingWritten, "%w", err)
 	}
@@ -80,7 +81,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	w.print(found)
+	w.print(found, notRunning == nil)
 	return nil
 }
 
@@ -196,23 +197,6 @@ func (w *wizard) extend(before []byte) []byte {
 	return b.Bytes()
 }
 
-// serverURL returns the URL of the running server, else the URL from the configuration.
-func (w *wizard) serverURL(c *config.Config) string {
-	if at, err := w.dir.Address(); err == nil {
-		return at.URL
-	}
-	scheme, host := "http", c.Listen
-	if c.TLSCert != "" {
-		scheme = "https"
-	}
-	if name, port, err := net.SplitHostPort(c.Listen); err == nil {
-		if ip := net.ParseIP(name); name == "" || ip != nil && ip.IsUnspecified() {
-			host = net.JoinHostPort("localhost", port)
-		}
-	}
-	return (&url.URL{Scheme: scheme, Host: host}).String()
-}
-
 // write writes the secrets that no file of the user contains, and the configuration.
 func (w *wizard) write(file []byte) error {
 	for _, a := range w.answers {
@@ -235,14 +219,14 @@ func (w *wizard) write(file []byte) error {
 }
 
 // print prints what was found, where the channel was added, and what to do next.
-func (w *wizard) print(found kind.Found) {
+func (w *wizard) print(found kind.Found, running bool) {
 	con := w.options.Console
 	for _, line := range found.Account {
 		con.Infof("%s", line)
 	}
 	con.Infof("added channel %s to %s", w.name, w.dir.Config())
 	next := "start the server with `%s`"
-	if _, err := w.dir.Address(); err == nil {
+	if running {
 		next = "restart the server to load the channel: stop it, then `%s`"
 	}
 	con.Infof(next, con.CommandLine("serve"))
