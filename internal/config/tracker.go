@@ -12,43 +12,31 @@ import (
 
 // Tracker is the [tracker] table: the tracker whose issues are assigned to agents.
 type Tracker struct {
-	Folder     string   // project folder, or its .beads
-	Agent      string   // default agent of issues
-	Agents     []string // other agents that an issue can name
-	Labels     []string // required labels
-	Types      []string // types of issues; empty: all
-	MaxClaimed int      // issues in progress at the same time
-	WhenDone   string   // WhenDoneClose or WhenDoneComment
-	Interval   time.Duration
-	Project    string // project in which issues are reserved, or ""
+	Folder  string       // project folder, or its .beads
+	Options feed.Options // without its folder
 }
 
 // TrackerChannel is the name of the tracker's channel and the prefix of its threads.
 const TrackerChannel = "issue"
 
-// Values of when_done: how to handle an issue whose run completed.
-const (
-	WhenDoneClose   = "close"
-	WhenDoneComment = "comment"
-)
-
 func newTracker() *Tracker {
-	return &Tracker{Types: feed.DefaultTypes(), MaxClaimed: 1, WhenDone: WhenDoneClose, Interval: feed.DefaultInterval}
+	return &Tracker{Options: feed.Options{Types: feed.DefaultTypes(), MaxClaims: 1, Interval: feed.DefaultInterval}}
 }
 
 func (t *Tracker) settings() []setting.Setting {
+	o := &t.Options
 	return []setting.Setting{
 		setting.New("folder", "Folder of the project with the tracker, or its .beads.", setting.Text(&t.Folder)).
 			Require(`missing folder of the project; set one such as folder = "/home/ann/roof"`),
-		setting.New("agent", "Default agent of the issues.", setting.AgentName(&t.Agent)).
+		setting.New("agent", "Default agent of the issues.", setting.AgentName(&o.Agent)).
 			Require(`missing agent; set one such as agent = "codex"`),
-		setting.New("agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", setting.Each(&t.Agents, "an agent name", setting.ValidName)),
-		setting.New("labels", "Labels that an issue must have, all of them.", setting.List(&t.Labels)),
-		setting.New("types", "Types of issues to process; empty is all types.", setting.List(&t.Types)),
-		setting.New("max_claimed", "Maximum number of issues in progress.", setting.Int(&t.MaxClaimed, 1, 10_000)),
-		setting.New("when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", setting.OneOf(&t.WhenDone, WhenDoneClose, WhenDoneComment)),
-		setting.New("interval", "Interval of checking the issue file.", setting.Duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)),
-		setting.New("project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", projectName(&t.Project)),
+		setting.New("agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", setting.Each(&o.Agents, "an agent name", setting.ValidName)),
+		setting.New("labels", "Labels that an issue must have, all of them.", setting.List(&o.Labels)),
+		setting.New("types", "Types of issues to process; empty is all types.", setting.List(&o.Types)),
+		setting.New("max_claimed", "Maximum number of issues in progress.", setting.Int(&o.MaxClaims, 1, 10_000)),
+		setting.New("when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", setting.Either(&o.KeepOpen, "close", "comment")),
+		setting.New("interval", "Interval of checking the issue file.", setting.Duration(&o.Interval, 10*time.Millisecond, 10*time.Minute)),
+		setting.New("project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", projectName(&o.Project)),
 	}
 }
 
@@ -84,7 +72,8 @@ func (r *reader) tracker(table map[string]any) {
 	case r.config.Channels[TrackerChannel] != nil:
 		r.report("channels."+TrackerChannel, "name is reserved for the tracker; choose another name")
 	default:
-		t.Agents = slices.DeleteFunc(t.Agents, func(s string) bool { return s == t.Agent })
+		o := &t.Options
+		o.Agents = slices.DeleteFunc(o.Agents, func(s string) bool { return s == o.Agent })
 		r.config.Tracker = t
 	}
 }

@@ -13,21 +13,18 @@ import (
 
 // newTrackerChannel makes the runner of the tracker's channel.
 func newTrackerChannel(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, log *slog.Logger) *channel.Runner {
-	t := c.Tracker
+	in := c.Tracker.Options
+	in.Folder, in.Command, in.Projects = tracker.FolderAt(c.Tracker.Dir()), c.Command, l
 	o := channel.Options{
 		Name: config.TrackerChannel, Kind: feed.Kind, Ledger: l, Log: log,
 	}
-	w, err := feed.New(feed.Options{
-		Folder: tracker.FolderAt(t.Dir()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types,
-		MaxClaims: t.MaxClaimed, KeepOpen: t.WhenDone == config.WhenDoneComment, Interval: t.Interval, Command: c.Command,
-		Project: t.Project, Projects: l,
-	})
+	w, err := feed.New(in)
 	if err != nil {
 		o.Connect = channel.Broken(err)
 	} else {
 		o.Connect, o.Reconnect = w.Connect, w.ReconnectPolicy()
 	}
-	for _, name := range append([]string{t.Agent}, t.Agents...) {
+	for _, name := range append([]string{in.Agent}, in.Agents...) {
 		if agents[name].Agent == nil {
 			log.Warn("agent of tracker is not run by this server; its issues wait for a remote worker", "channel", o.Name, "agent", name)
 		}
