@@ -11,13 +11,10 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
-	"time"
 
-	"mailroom"
 	"mailroom/api"
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
-	"mailroom/client"
 	"mailroom/entry"
 )
 
@@ -26,27 +23,11 @@ import (
 type bridgeFixture struct {
 	*fixture
 	platform *polltest.Platform
-	process  *process
 }
 
 func newBridgeFixture(t *testing.T, settings string) *bridgeFixture {
 	t.Helper()
 	return &bridgeFixture{fixture: newFixture(t, "isolation = \"none\"\n"+settings), platform: polltest.New(t)}
-}
-
-// agentInputs is the file in which the agent notes what it was told, a line each.
-func (b *bridgeFixture) agentInputs() []string {
-	b.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(string(b.dir), "told"))
-	if err != nil && !os.IsNotExist(err) {
-		b.t.Fatal(err)
-	}
-	return strings.Fields(string(raw))
-}
-
-// command notes, does what more says, and answers.
-func (b *bridgeFixture) command(more string) []string {
-	return []string{"sh", "-c", fmt.Sprintf("cd %q; read -r text; echo \"$text\" >>told; %s echo \"$text\" | tr a-z A-Z", string(b.dir), more)}
 }
 
 // start runs the bridge until it listens.
@@ -56,28 +37,10 @@ func (b *bridgeFixture) start(command []string) {
 		"bridge", "--platform", b.platform.URL, "--workspace", polltest.Workspace, "--agent", "shout", "--interval", "20ms", "--",
 	}
 	cmd := exec.Command("mailroom", append(args, command...)...)
-	b.process = b.startProcess(cmd, "MAILROOM_DATA="+string(b.dir), "MOLECULE_WORKSPACE_TOKEN="+polltest.Token)
-	if _, err := b.process.until("listening on "); err != nil {
+	b.server = b.startProcess(cmd, "MAILROOM_DATA="+string(b.dir), "MOLECULE_WORKSPACE_TOKEN="+polltest.Token)
+	if _, err := b.server.until("listening on "); err != nil {
 		b.t.Fatal(err)
 	}
-}
-
-// repeats counts the replies that the log marks as possibly sent twice.
-func (b *bridgeFixture) repeats(threads ...string) int {
-	b.t.Helper()
-	n := 0
-	for _, thread := range threads {
-		page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		for _, e := range page.Items {
-			if e.Kind == poll.KindRepeated {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // killCase is a place to kill a bridge at.
@@ -163,11 +126,14 @@ func (c killCase) run(t *testing.T) string {
 	b.platform.Add(c.rows...)
 	b.start(b.command(c.more))
 	c.until(b)
-	b.process.kill()
+	b.server.kill()
 	release()
 	b.start(b.command(c.more))
 	seen := b.platform.WaitFor(t, "everything", func(s polltest.Traffic) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
-	told, repeated := b.agentInputs(), b.repeats(from...)
+	told, repeated := b.agentInputs(), 0
+	for _, thread := range from {
+		repeated += b.count(thread, poll.KindRepeated)
+	}
 	if len(told) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
 		t.Errorf("the agent was told %q, the platform has %q, %d marked", told, seen.Texts(), repeated)
 	}
@@ -177,43 +143,6 @@ func (c killCase) run(t *testing.T) string {
 		}
 	}
 	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d", c.when, len(told), len(seen.Replies), repeated, seen.Acked())
-}
-
-// waitEntries waits until the log of a thread has so many entries of a kind.
-func (b *bridgeFixture) waitEntries(thread, kind string, n int) {
-	b.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(waitTimeout); ; <-tick.C {
-		page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
-		if err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
-			b.t.Fatal(err)
-		}
-		found := 0
-		for _, e := range page.Items {
-			if e.Kind == kind {
-				found++
-			}
-		}
-		if found >= n {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("thread %s has %d entries %s", thread, found, kind)
-		}
-	}
-}
-
-// waitReplyCount waits until the agent was told so many messages.
-func (b *bridgeFixture) waitReplyCount(n int) {
-	b.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(waitTimeout); len(b.agentInputs()) < n; <-tick.C {
-		if time.Now().After(end) {
-			b.t.Fatalf("the agent was told %q", b.agentInputs())
-		}
-	}
 }
 
 func TestAReplyGoesOutWhileAgentsHaveAllTheRoom(t *testing.T) {
@@ -237,31 +166,15 @@ func TestABridgeSaysHowItIs(t *testing.T) {
 		t.Errorf("channels: exit code %d, %s%s", code, out.String(), stderr)
 	}
 	b.platform.Down()
-	b.waitState(api.ChannelQueued)
+	b.waitChannel("bridge", api.ChannelQueued)
 	b.platform.Up(t)
-	b.waitState(api.ChannelConnected)
-	if err := b.process.shutdown(); err != nil {
+	b.waitChannel("bridge", api.ChannelConnected)
+	if err := b.server.shutdown(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	if talk := b.process.talk.all(); strings.Contains(talk, polltest.Token) {
+	if talk := b.server.talk.all(); strings.Contains(talk, polltest.Token) {
 		t.Errorf("it tells the token: %s", talk)
 	}
-}
-
-// waitState waits for a state of the channel.
-func (b *bridgeFixture) waitState(state string) {
-	b.t.Helper()
-	var channels []api.Channel
-	for end := time.Now().Add(waitTimeout); time.Now().Before(end); {
-		var err error
-		if channels, err = b.client().Channels(b.t.Context()); err != nil {
-			b.t.Fatal(err)
-		}
-		if channels[0].State == state {
-			return
-		}
-	}
-	b.t.Fatalf("it is never %s: %+v", state, channels)
 }
 
 func TestABridgeSaysWhatIsInItsWay(t *testing.T) {

@@ -58,8 +58,7 @@ func TestAServerWhoseChannelsAreAllDownEndsIfItIsTo(t *testing.T) {
 			h, p := newFixture(t, settings), &process{}
 			h.process(p)
 			if c.code < 0 {
-				b := &bridgeFixture{fixture: h}
-				b.waitChannel("b", api.ChannelParked)
+				h.waitChannel("b", api.ChannelParked)
 				if err := p.shutdown(); err != nil {
 					t.Error(err)
 				}
@@ -77,14 +76,14 @@ func TestABridgeEndsWhenItGivesUpUnlessItIsToStay(t *testing.T) {
 	b := newBridgeFixture(t, impatient)
 	b.platform.Down()
 	b.start(b.command(""))
-	if code := b.process.waitExit(t); code != exitRestart || !strings.Contains(b.process.talk.all(), "bridge gave up") {
-		t.Errorf("exit code %d: %s", code, b.process.talk.all())
+	if code := b.server.waitExit(t); code != exitRestart || !strings.Contains(b.server.talk.all(), "bridge gave up") {
+		t.Errorf("exit code %d: %s", code, b.server.talk.all())
 	}
 	b = newBridgeFixture(t, impatient+"when_all_down = \"stay\"\n")
 	b.platform.Down()
 	b.start(b.command(""))
 	b.waitChannel("bridge", api.ChannelGaveUp)
-	if err := b.process.shutdown(); err != nil {
+	if err := b.server.shutdown(); err != nil {
 		t.Error(err)
 	}
 }
@@ -93,8 +92,8 @@ func TestABridgeWhoseTokenIsRefusedEndsToBeMended(t *testing.T) {
 	b := newBridgeFixture(t, "")
 	b.platform.Fail(polltest.Activity, polltest.Fault{Status: http.StatusUnauthorized})
 	b.start(b.command(""))
-	if code := b.process.waitExit(t); code != exitConfig || !strings.Contains(b.process.talk.all(), "the workspace's token was rejected") {
-		t.Errorf("exit code %d: %s", code, b.process.talk.all())
+	if code := b.server.waitExit(t); code != exitConfig || !strings.Contains(b.server.talk.all(), "the workspace's token was rejected") {
+		t.Errorf("exit code %d: %s", code, b.server.talk.all())
 	}
 }
 
@@ -124,27 +123,6 @@ func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
 	slow.WaitFor(t, "the last reply", func(s polltest.Traffic) bool { return len(s.Replies) == channel.MaxDeliveries+1 })
 }
 
-// waitChannel waits until a channel has a state.
-func (b *bridgeFixture) waitChannel(name, state string) api.Channel {
-	b.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(waitTimeout); ; <-tick.C {
-		all, err := b.client().Channels(b.t.Context())
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		for _, c := range all {
-			if c.Name == name && c.State == state {
-				return c
-			}
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("%s is never %s: %+v", name, state, all)
-		}
-	}
-}
-
 // TestAChannelIsResumedByItsOwner has one that gave up on a platform that was down,
 // and a token that comes late.
 func TestAChannelIsResumedByItsOwner(t *testing.T) {
@@ -153,8 +131,7 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	h := newFixture(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace, "token_file = "+fmt.Sprintf("%q", secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
 	h.process(&process{})
-	b := &bridgeFixture{fixture: h, platform: p}
-	b.waitChannel("mol", api.ChannelFailed)
+	h.waitChannel("mol", api.ChannelFailed)
 	if err := os.WriteFile(secret, []byte(polltest.Token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -166,18 +143,18 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	if code, talk := resume("mol"); code != exitDone || !strings.Contains(talk, "channel mol is ") {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.waitChannel("mol", api.ChannelGaveUp)
+	h.waitChannel("mol", api.ChannelGaveUp)
 	p.Up(t)
 	if code, talk := resume("mol"); code != exitDone {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.waitChannel("mol", api.ChannelConnected)
+	h.waitChannel("mol", api.ChannelConnected)
 	if code, talk := resume("missing"); code != exitFailed || !strings.Contains(talk, `no channel "missing"`) {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.waitEntries(channel.LogThreadID("mol"), entry.KindChannel, 6) // told a moment later
+	h.waitEntries(channel.LogThreadID("mol"), entry.KindChannel, 6) // told a moment later
 	var states []string
-	page, err := b.client().Entries(t.Context(), "channel:mol", client.EntriesQuery{})
+	page, err := h.client().Entries(t.Context(), "channel:mol", client.EntriesQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,39 +168,39 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	if got := strings.Join(states, " "); got != "starting failed queued gave_up queued connected" {
 		t.Errorf("its log tells %s", got)
 	}
-	b.wantMetrics(`mailroom_channel_state{channel="mol",state="connected"} 1`, `mailroom_channel_state{channel="mol",state="parked"} 0`, `mailroom_channel_adapters_total{channel="mol"} 3`)
+	h.wantMetrics(`mailroom_channel_state{channel="mol",state="connected"} 1`, `mailroom_channel_state{channel="mol",state="parked"} 0`, `mailroom_channel_adapters_total{channel="mol"} 3`)
 }
 
 // wantMetrics wants lines among the metrics.
-func (b *bridgeFixture) wantMetrics(lines ...string) {
-	b.t.Helper()
-	at, err := b.dir.Address()
+func (h *fixture) wantMetrics(lines ...string) {
+	h.t.Helper()
+	at, err := h.dir.Address()
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	token, err := b.dir.Token()
+	token, err := h.dir.Token()
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, at.URL+"/metrics", nil)
+	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, at.URL+"/metrics", nil)
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(answer.Body); err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	if err := answer.Body.Close(); err != nil {
-		b.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	for _, line := range lines {
 		if !strings.Contains(text.String(), "\n"+line+"\n") {
-			b.t.Errorf("the metrics have no %s", line)
+			h.t.Errorf("the metrics have no %s", line)
 		}
 	}
 }

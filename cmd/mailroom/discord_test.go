@@ -2,180 +2,41 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 
 	"mailroom/api"
-	"mailroom/channel/chat"
 	"mailroom/channel/discord/discordtest"
-	"mailroom/entry"
 )
-
-// discordFixture is a server in a process of its own with a channel "dc" at Discord, whose
-// agent is a command that notes what it was told and answers in capitals. Ann may talk.
-type discordFixture struct {
-	*bridgeFixture
-	dc      *discordtest.Platform
-	ann     *discordtest.Person
-	private *discordtest.Channel
-}
-
-// newDiscordFixture makes one at a Discord that is down.
-func newDiscordFixture(t *testing.T, more string) *discordFixture {
-	t.Helper()
-	c := &discordFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, dc: discordtest.NewDown(t)}
-	c.ann = c.dc.Person("Ann")
-	c.private = c.ann.Private()
-	c.setToken(discordtest.Token)
-	command, err := json.Marshal(c.command(more))
-	if err != nil {
-		t.Fatal(err)
-	}
-	settings := fmt.Sprintf(`[agents.shout]
-kind = "exec"
-command = %s
-[channels.dc]
-kind = "discord"
-agent = "shout"
-token_file = %q
-api = %q
-beat = "1s"
-retry_first = "100ms"
-retry_most = "400ms"
-previews = false
-users = [%q]
-`, command, c.dir.ChannelSecret("dc", "token"), c.dc.URL, c.ann.ID)
-	if err := os.WriteFile(c.dir.Config(), []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// setToken puts one into the channel's file.
-func (c *discordFixture) setToken(token string) {
-	c.t.Helper()
-	if err := os.WriteFile(c.dir.ChannelSecret("dc", "token"), []byte(token), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// serve starts the server until it is killed.
-func (c *discordFixture) serve() {
-	c.t.Helper()
-	c.process = &process{}
-	c.fixture.process(c.process)
-	c.waitChannel("dc", api.ChannelConnected)
-}
-
-// thread and out are those of Ann.
-func (c *discordFixture) thread() string { return "dc:" + discordtest.BotID + ":" + c.private.ID }
-
-func (c *discordFixture) out() string { return "out:" + c.thread() }
-
-// waitReplies waits until these are all replies.
-func (c *discordFixture) waitReplies(want ...string) {
-	c.t.Helper()
-	c.dc.WaitFor(c.t, fmt.Sprintf("Ann read %q", want), func() bool { return slices.Equal(c.private.Texts(), want) })
-}
-
-// TestAServerThatIsKilledAnswersEachMessageOfDiscord kills the server where it hurts.
-func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
-	t.Parallel()
-	var table strings.Builder
-	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
-	hold := make(chan struct{})
-	for _, k := range []struct {
-		when  string
-		more  string // of the agent's command
-		fault discordtest.Fault
-		until func(c *discordFixture)
-		told  int
-		in    []string // messages of Ann while the server is off
-	}{
-		{
-			when: "after the inbound commit, while the agent runs", more: "test $text != one || test $MAILROOM_ATTEMPT != 1 || cat gate;", told: 2,
-			until: func(c *discordFixture) { c.waitReplyCount(1) },
-		},
-		{
-			when: "after the run, before the send", fault: discordtest.Fault{Status: 429, Message: "You are being rate limited.", RetryAfter: 1}, told: 1,
-			until: func(c *discordFixture) { c.waitEntries(c.out(), entry.KindRescheduled, 1) },
-		},
-		{
-			when: "after the send, before its receipt", fault: discordtest.Fault{Hold: hold}, told: 1,
-			until: func(c *discordFixture) { c.waitReplies("ONE") },
-		},
-		{
-			when: "before two more messages", in: []string{"two", "three"}, told: 3,
-			until: func(c *discordFixture) { c.waitEntries(c.out(), entry.KindCompleted, 1) },
-		},
-	} {
-		t.Run(k.when, func(t *testing.T) {
-			c := newDiscordFixture(t, k.more)
-			c.dc.Up(t)
-			if k.fault.Status != 0 || k.fault.Hold != nil {
-				c.dc.Fail(discordtest.Send, k.fault)
-			}
-			c.serve()
-			c.ann.Sends(c.private, "one")
-			k.until(c)
-			c.process.kill()
-			c.dc.WaitFor(t, "the end of the connection", func() bool { return c.dc.Connections() == 0 })
-			want := []string{"ONE"}
-			for _, text := range k.in {
-				c.ann.Sends(c.private, text)
-				want = append(want, strings.ToUpper(text))
-			}
-			c.serve()
-			c.ann.Sends(c.private, "last") // behind everything
-			c.waitReplies(append(want, "LAST")...)
-			c.waitEntries(c.out(), entry.KindCompleted, len(want)+1)
-			told, marked, runs := len(c.agentInputs())-1, c.count(c.out(), chat.KindRepeated), c.count(c.thread(), entry.KindQueued)-1
-			if told != k.told || marked != 0 || runs != len(want) {
-				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, c.private.Texts(), marked)
-			}
-			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\t%d\n", k.when, len(want), runs, told, len(c.private.Texts())-1, marked)
-		})
-	}
-	close(hold)
-	if err := tab.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("\n%s", table.String())
-}
 
 // TestABotOfDiscordInABadWeek answers each message once, and is said to be what it is.
 func TestABotOfDiscordInABadWeek(t *testing.T) {
 	t.Parallel()
 	c := newDiscordFixture(t, "")
-	c.process = &process{}
-	c.fixture.process(c.process)
+	c.serve()
 	c.waitChannel("dc", api.ChannelQueued)
 	c.dc.Up(t)
 	c.waitChannel("dc", api.ChannelConnected)
-	c.ann.Sends(c.private, "one")
-	c.waitReplies("ONE")
+	c.say("one")
+	c.waitTexts("ONE")
 	c.dc.Down() // which a session outlives
 	c.waitChannel("dc", api.ChannelQueued)
-	c.ann.Sends(c.private, "two")
+	c.say("two")
 	c.dc.Up(t)
-	c.waitReplies("ONE", "TWO")
+	c.waitTexts("ONE", "TWO")
 	if began, resumed := c.dc.Sessions(); began != 1 || resumed != 1 {
 		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
 	}
 	c.dc.Down() // which this one does not
 	c.dc.Forget()
 	c.waitChannel("dc", api.ChannelQueued)
-	c.ann.Sends(c.private, "three")
+	c.say("three")
 	c.dc.Up(t)
-	c.waitReplies("ONE", "TWO", "THREE")
+	c.waitTexts("ONE", "TWO", "THREE")
 	c.dc.SetMessageContent(false)
 	c.dc.CloseWith(4014, "Disallowed intent(s).")
 	if s := c.waitChannel("dc", api.ChannelFailed); !strings.Contains(*s.Reason, "Message Content intent") {
@@ -189,13 +50,13 @@ func TestABotOfDiscordInABadWeek(t *testing.T) {
 	other := strings.Replace(discordtest.Token, "GfAkEt", "ZzZzZz", 1)
 	c.dc.SetToken(other)
 	c.waitChannel("dc", api.ChannelFailed)
-	c.ann.Sends(c.private, "four")
-	c.setToken(other)
-	c.waitReplies("ONE", "TWO", "THREE", "FOUR")
+	c.say("four")
+	c.writeSecret("dc", "token", other)
+	c.waitTexts("ONE", "TWO", "THREE", "FOUR")
 	if told := c.agentInputs(); len(told) != 4 {
 		t.Errorf("the agent was told %q", told)
 	}
-	if talk := c.process.talk.all(); strings.Contains(talk, "TheSecretOfTheBot") {
+	if talk := c.server.talk.all(); strings.Contains(talk, "TheSecretOfTheBot") {
 		t.Errorf("it tells a token: %s", talk)
 	}
 }

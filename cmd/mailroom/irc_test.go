@@ -8,14 +8,12 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
-	"time"
 
-	"mailroom"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/irc"
 	"mailroom/channel/irc/irctest"
-	"mailroom/client"
+	"mailroom/channel/platformtest"
 	"mailroom/entry"
 	"mailroom/internal/config"
 	"mailroom/internal/platforms"
@@ -25,10 +23,9 @@ import (
 // process of its own.
 type ircFixture struct {
 	*fixture
-	irc     *irctest.Server
-	way     *channeltest.Proxy // of the bot
-	al      *irctest.Person
-	process process
+	irc *irctest.Server
+	way *channeltest.Proxy // of the bot
+	al  *irctest.Person
 }
 
 // newIRCFixture has an agent in #dev; more is TOML before the channel's table.
@@ -60,68 +57,26 @@ admins = ["root!~root@127.0.0.1"]
 // start starts the server, and returns when its bot is in the channel.
 func (n *ircFixture) start() {
 	n.t.Helper()
-	n.fixture.process(&n.process)
+	n.serve()
 	n.al.Wait(" JOIN :#dev")
 }
 
 // restartAfterKill kills the server, and returns when IRC has noticed.
 func (n *ircFixture) restartAfterKill() {
 	n.t.Helper()
-	n.process.kill()
+	n.server.kill()
 	for on := true; on; {
 		n.al.Line("ISON bot")
 		on = strings.HasSuffix(strings.TrimSpace(n.al.Wait(" 303 ")), ":bot")
 	}
 }
 
-// entries are those of a kind in a thread.
-func (n *ircFixture) entries(thread, kind string) int {
-	n.t.Helper()
-	page, err := n.client().Entries(n.t.Context(), thread, client.EntriesQuery{Limit: 500})
-	if err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
-		n.t.Fatal(err)
-	}
-	found := 0
-	for _, e := range page.Items {
-		if e.Kind == kind {
-			found++
-		}
-	}
-	return found
-}
-
 // waitIdle waits until nothing is under way to #dev.
 func (n *ircFixture) waitIdle() {
 	n.t.Helper()
-	n.waitFor("nothing is under way", func() bool {
-		return n.entries(devOut, entry.KindCompleted) == n.entries(devOut, entry.KindQueued)
+	platformtest.WaitFor(n.t, "nothing is under way", func() bool {
+		return n.count(devOut, entry.KindCompleted) == n.count(devOut, entry.KindQueued)
 	})
-}
-
-func (n *ircFixture) wait(thread, kind string) {
-	n.t.Helper()
-	n.waitFor("a "+kind+" in "+thread, func() bool { return n.entries(thread, kind) > 0 })
-}
-
-func (n *ircFixture) waitFor(what string, good func() bool) {
-	n.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(waitTimeout); !good(); <-tick.C {
-		if time.Now().After(end) {
-			n.t.Fatalf("never: %s; al got %q", what, n.al.Lines())
-		}
-	}
-}
-
-// agentInputs is what the agent noted that it was told.
-func (n *ircFixture) agentInputs() []string {
-	n.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(string(n.dir), "told"))
-	if err != nil && !os.IsNotExist(err) {
-		n.t.Fatal(err)
-	}
-	return strings.Fields(string(raw))
 }
 
 // shoutConfig is an agent that reads who speaks and what, notes that it began, waits at its gate in its first
@@ -161,7 +116,7 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 				n.al.Wait(" KICK #dev bot")
 				n.openGate("go\n")
 			},
-			before: func(n *ircFixture) { n.wait(devOut, entry.KindRescheduled) },
+			before: func(n *ircFixture) { n.waitEntries(devOut, entry.KindRescheduled, 1) },
 			mended: func(n *ircFixture) { n.al.Line("MODE #dev -i") }, told: 1, replies: 1},
 		{when: "after the send, before its receipt",
 			prepare: func(n *ircFixture) {
@@ -172,13 +127,13 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 			mended: func(n *ircFixture) { n.way.SetFaults(channeltest.Netfaults{}) }, told: 1, replies: 2, marked: 1},
 		{when: "after everything",
 			prepare: func(n *ircFixture) { n.openGate("go\n") },
-			before:  func(n *ircFixture) { n.wait(devOut, entry.KindCompleted) }, told: 1, replies: 1},
+			before:  func(n *ircFixture) { n.waitEntries(devOut, entry.KindCompleted, 1) }, told: 1, replies: 1},
 	} {
 		t.Run(c.when, func(t *testing.T) {
 			n := newIRCFixture(t, "shout", shoutConfig)
 			n.start()
 			n.al.Say("#dev", "bot: hello")
-			n.waitFor("the agent begins", func() bool { return len(n.agentInputs()) == 1 })
+			platformtest.WaitFor(n.t, "the agent begins", func() bool { return len(n.agentInputs()) == 1 })
 			if c.prepare != nil {
 				c.prepare(n)
 				c.before(n)
@@ -188,13 +143,13 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 				c.mended(n)
 			}
 			n.start()
-			n.wait(devOut, entry.KindCompleted)
+			n.waitEntries(devOut, entry.KindCompleted, 1)
 			n.al.Sync()
-			replies, marked := n.al.Messages("bot"), n.entries(devOut, chat.KindRepeated)
+			replies, marked := n.al.Messages("bot"), n.count(devOut, chat.KindRepeated)
 			if len(n.agentInputs()) != c.told || len(replies) != c.replies || marked != c.marked {
 				t.Errorf("the agent began %d times, al reads %q, %d are marked", len(n.agentInputs()), replies, marked)
 			}
-			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.entries(devThread, entry.KindQueued), len(n.agentInputs()), len(replies), marked)
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.count(devThread, entry.KindQueued), len(n.agentInputs()), len(replies), marked)
 		})
 	}
 	if err := tab.Flush(); err != nil {
@@ -237,10 +192,10 @@ func TestAConversationOnIRC(t *testing.T) {
 	n.al.Say("#dev", "no one in particular")
 	n.al.Say("bot", "!status") // in private there is another conversation
 	n.al.WaitMessage("bot", "This conversation has no messages yet.")
-	if got := n.entries(devThread, entry.KindQueued); got != 2 {
+	if got := n.count(devThread, entry.KindQueued); got != 2 {
 		t.Errorf("%d messages were taken", got)
 	}
-	if repeated := n.entries(devOut, chat.KindRepeated); repeated != 0 {
+	if repeated := n.count(devOut, chat.KindRepeated); repeated != 0 {
 		t.Errorf("%d replies are marked", repeated)
 	}
 	for _, line := range n.al.Lines() {

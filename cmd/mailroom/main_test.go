@@ -25,8 +25,9 @@ const (
 
 // fixture is a data folder of a test, with a configuration.
 type fixture struct {
-	t   *testing.T
-	dir datadir.Dir
+	t      *testing.T
+	dir    datadir.Dir
+	server *process // of serve; nil before
 }
 
 func newFixture(t *testing.T, settings string) *fixture {

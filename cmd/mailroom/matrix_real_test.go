@@ -174,9 +174,8 @@ func TestAConversationOnMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bridgeFixture{fixture: h}
-	b.configure(string(settings) + "poll = \"3s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\nretry_first = \"100ms\"\nretry_most = \"400ms\"\n")
-	b.serve()
+	h.configure(string(settings) + "poll = \"3s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\nretry_first = \"100ms\"\nretry_most = \"400ms\"\n")
+	h.serve()
 
 	ann := newElement(t, d.URL, "ann")
 	ann.does(map[string]string{"invite": bot.ID})
@@ -190,14 +189,14 @@ func TestAConversationOnMatrix(t *testing.T) {
 	asked := ann.hears(bot.ID, "To allow it: ").Said
 	approve := regexp.MustCompile(`To allow it: (.*)`).FindStringSubmatch(asked)[1]
 	in := "matrix:" + url.QueryEscape(bot.ID) + ":" + url.QueryEscape(room)
-	b.waitEntries("out:"+in, entry.KindCompleted, 2)
+	h.waitEntries("out:"+in, entry.KindCompleted, 2)
 
-	b.process.kill()
+	h.server.kill()
 	d.Kill()
 	d.Up()
 	ann.says("!status") // sent while the server is off
 	ann.until("that", func(s seen) bool { return s.Said == "!status" })
-	b.serve()
+	h.serve()
 	ann.hears(bot.ID, "It asks: May I send this postcard?")
 	ann.says(approve)
 	ann.hears(bot.ID, "Approved by")
@@ -212,10 +211,10 @@ func TestAConversationOnMatrix(t *testing.T) {
 	ann.does(map[string]string{"thread": root, "say": "!status"})
 	ann.until("an answer in the thread", func(s seen) bool { return s.By == bot.ID && s.Thread == root })
 
-	if got := b.count(in, entry.KindQueued); got != 2 {
+	if got := h.count(in, entry.KindQueued); got != 2 {
 		t.Errorf("%d messages were taken", got)
 	}
-	if repeated := b.count("out:"+in, chat.KindRepeated); repeated != 0 {
+	if repeated := h.count("out:"+in, chat.KindRepeated); repeated != 0 {
 		t.Errorf("%d replies are marked", repeated)
 	}
 	t.Logf("\n%s", ann.transcript(bot.ID))

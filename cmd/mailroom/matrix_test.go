@@ -2,175 +2,22 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 
-	"mailroom/channel/chat"
 	"mailroom/channel/matrix/matrixtest"
-	"mailroom/entry"
 )
-
-// matrixServer is a homeserver.
-type matrixServer struct {
-	url string
-	// again starts it again after a crash, so that it has forgotten all transactions.
-	again func()
-}
-
-// matrixHomes are those that these tests are played on. The build tag realchannels
-// adds Dendrite.
-var matrixHomes = map[string]func(t *testing.T) matrixServer{
-	"made here": func(t *testing.T) matrixServer {
-		h := matrixtest.Start(t)
-		return matrixServer{h.URL, h.ForgetTransactions}
-	},
-}
 
 // eachMatrixServer plays a test on all of them.
 func eachMatrixServer(t *testing.T, play func(t *testing.T, h matrixServer)) {
 	for name, start := range matrixHomes {
 		t.Run(name, func(t *testing.T) { play(t, start(t)) })
 	}
-}
-
-// matrixFixture is a server in a process of its own with a channel "mx" on Matrix, whose
-// agent is a command. Ann may talk.
-type matrixFixture struct {
-	*bridgeFixture
-	way      *matrixtest.Proxy
-	bot, ann *matrixtest.Person
-	room     string
-}
-
-// newMatrixFixture makes one whose agent notes what it is told and answers in capitals,
-// under a unique name on the homeserver.
-func newMatrixFixture(t *testing.T, h matrixServer, name, more string) *matrixFixture {
-	t.Helper()
-	b := &matrixFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, way: matrixtest.NewProxy(t, h.url)}
-	b.bot, b.ann = matrixtest.NewPerson(t, h.url, name, "Mailroom"), matrixtest.NewPerson(t, h.url, name+"-ann", "Ann")
-	b.room = b.ann.NewRoom(true, b.bot)
-	b.bot.Joins(b.room)
-	b.writeSettings(b.command(more), "previews = false")
-	return b
-}
-
-// writeSettings configures the agent's command, and more of the channel.
-func (b *matrixFixture) writeSettings(command []string, more string) {
-	b.t.Helper()
-	if err := os.WriteFile(b.dir.ChannelSecret("mx", "token"), []byte(b.bot.Token), 0o600); err != nil {
-		b.t.Fatal(err)
-	}
-	raw, err := json.Marshal(command)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.configure(fmt.Sprintf(`[agents.shout]
-kind = "exec"
-command = %s
-[channels.mx]
-kind = "matrix"
-agent = "shout"
-token_file = %q
-homeserver = %q
-poll = "3s"
-gap = "10ms"
-edit_gap = "200ms"
-retry_first = "100ms"
-retry_most = "400ms"
-admins = [%q]
-%s
-`, raw, b.dir.ChannelSecret("mx", "token"), b.way.URL, b.ann.ID, more))
-}
-
-// in is the conversation thread of Ann's room, and out its delivery thread.
-func (b *matrixFixture) in() string {
-	return "mx:" + url.QueryEscape(b.bot.ID) + ":" + url.QueryEscape(b.room)
-}
-
-func (b *matrixFixture) out() string { return "out:" + b.in() }
-
-// replies are the texts of the bot in Ann's room.
-func (b *matrixFixture) replies() []string { return b.ann.Texts(b.room, b.bot) }
-
-// TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce kills the server where it
-// hurts, and the homeserver with it.
-func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
-	t.Parallel()
-	eachMatrixServer(t, func(t *testing.T, h matrixServer) {
-		var table strings.Builder
-		tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tab, "KILLED\tHOMESERVER STARTED AGAIN\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
-		hold := make(chan struct{})
-		n := 0
-		for _, c := range []struct {
-			when  string
-			more  string // of the agent's command
-			fault matrixtest.Fault
-			until func(b *matrixFixture)
-			told  int
-		}{
-			{
-				when: "after the inbound commit", more: "test $text = last || test $MAILROOM_ATTEMPT != 1 || cat gate;", told: 2,
-				until: func(b *matrixFixture) { b.waitReplyCount(1) },
-			},
-			{
-				when: "after the run, before the send", fault: matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, told: 1,
-				until: func(b *matrixFixture) { b.waitEntries(b.out(), entry.KindRescheduled, 1) },
-			},
-			{
-				when: "in the send, before the homeserver has it", fault: matrixtest.Fault{Hang: true}, told: 1,
-				until: func(b *matrixFixture) {
-					matrixtest.WaitFor(b.t, "the send", func() bool { return len(b.way.Calls("send")) == 1 })
-				},
-			},
-			{
-				when: "after the send, before its receipt", fault: matrixtest.Fault{Hold: hold}, told: 1,
-				until: func(b *matrixFixture) {
-					matrixtest.WaitFor(b.t, "the reply", func() bool { return len(b.replies()) == 1 })
-				},
-			},
-			{
-				when: "after everything", told: 1, until: func(b *matrixFixture) { b.waitEntries(b.out(), entry.KindCompleted, 1) },
-			},
-		} {
-			for again, f := range map[string]func(){"no": func() {}, "yes": h.again} {
-				n++
-				b := newMatrixFixture(t, h, fmt.Sprintf("bot%d", n), c.more)
-				b.ann.Says(b.room, "one")
-				if c.fault != (matrixtest.Fault{}) {
-					b.way.Fail("send", c.fault)
-				}
-				b.serve()
-				c.until(b)
-				b.process.kill()
-				f()
-				b.serve()
-				b.ann.Says(b.room, "last") // behind everything
-				matrixtest.WaitFor(t, "the last reply", func() bool { return slices.Contains(b.replies(), "LAST") })
-				b.waitEntries(b.out(), entry.KindCompleted, 2)
-				told, replies := len(b.agentInputs())-1, len(b.replies())-1
-				repeated, runs := b.count(b.out(), chat.KindRepeated), b.count(b.in(), entry.KindQueued)-1
-				if told != c.told || replies != 1 || repeated != 0 || runs != 1 {
-					t.Errorf("%s, homeserver again %s: %d runs, started %d times, replies %q, %d marked", c.when, again, runs, told, b.replies(), repeated)
-				}
-				fmt.Fprintf(tab, "%s\t%s\t1\t%d\t%d\t%d\t%d\n", c.when, again, runs, told, replies, repeated)
-				b.process.kill()
-			}
-		}
-		close(hold)
-		if err := tab.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("\n%s", table.String())
-	})
 }
 
 // addMatrix adds an account with typed answers.

@@ -210,7 +210,7 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 
 	wrong := "700100200:" + strings.Repeat("x", 35)
 	p.logAction("a bad token is put into the file")
-	p.writeToken(wrong)
+	p.writeSecret("tg", "token", wrong)
 	p.restartAfterKill()
 	p.logAction("and started again")
 	p.tg.Up(t)
@@ -220,7 +220,7 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	other := "700100200:" + strings.Repeat("z", 35)
 	p.tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
 	p.logAction("a new token of the same bot is put into the file")
-	p.writeToken(other)
+	p.writeSecret("tg", "token", other)
 	p.waitState(api.ChannelConnected)
 	p.waitReplies("ONE", "TWO", "THREE", "FOUR")
 	p.checkIRC()
@@ -243,19 +243,11 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	if told := p.agentInputs(); len(told) != 4+p.asked || len(p.al.Messages("bot")) != p.asked {
 		t.Errorf("the agent was told %q, al reads %q", told, p.al.Messages("bot"))
 	}
-	talk := p.process.talk.all()
+	talk := p.server.talk.all()
 	for _, token := range []string{telegramtest.Token, wrong, other} {
 		if _, secret, _ := strings.Cut(token, ":"); strings.Contains(talk, secret) {
 			t.Errorf("it tells a token: %s", talk)
 		}
-	}
-}
-
-// writeToken writes the file of the token.
-func (p *outageFixture) writeToken(token string) {
-	p.t.Helper()
-	if err := os.WriteFile(p.dir.ChannelSecret("tg", "token"), []byte(token), 0o600); err != nil {
-		p.t.Fatal(err)
 	}
 }
 
@@ -275,7 +267,7 @@ func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testi
 	polls := len(b.tg.Calls("getUpdates"))
 	b.tg.WaitFor(t, "a poll", func() bool { return len(b.tg.Calls("getUpdates")) > polls })
 	way.BlackholeOpen()
-	b.process.kill()
+	b.server.kill()
 	b.ann.Sends(b.ann.Private(), "one")
 	conflict := telegramtest.Fault{Status: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
 	b.tg.Fail("getUpdates", conflict, conflict)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,64 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 
-	"mailroom/channel/chat"
 	"mailroom/channel/telegram/telegramtest"
-	"mailroom/client"
-	"mailroom/entry"
 )
-
-// telegramFixture is a server in a process of its own with a channel "tg" at Telegram, whose agent
-// is a command that notes what it was told and answers in capitals. Ann may talk.
-type telegramFixture struct {
-	*bridgeFixture
-	tg  *telegramtest.Platform
-	ann *telegramtest.Person
-}
-
-// newTelegramFixture makes one at a Telegram that is down.
-func newTelegramFixture(t *testing.T, more string) *telegramFixture {
-	t.Helper()
-	b := &telegramFixture{bridgeFixture: &bridgeFixture{fixture: newFixture(t, "")}, tg: telegramtest.NewDown(t)}
-	b.ann = b.tg.Person("Ann")
-	if err := os.WriteFile(b.dir.ChannelSecret("tg", "token"), []byte(telegramtest.Token), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	command, err := json.Marshal(b.command(more))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.configure(fmt.Sprintf(`[agents.shout]
-kind = "exec"
-command = %s
-[channels.tg]
-kind = "telegram"
-agent = "shout"
-token_file = %q
-api = %q
-poll = "1s"
-retry_first = "100ms"
-retry_most = "400ms"
-previews = false
-users = ["%d"]
-`, command, b.dir.ChannelSecret("tg", "token"), b.tg.URL, b.ann.ID))
-	return b
-}
-
-func (b *bridgeFixture) configure(settings string) {
-	b.t.Helper()
-	if err := os.WriteFile(b.dir.Config(), []byte(settings), 0o600); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// serve starts the server until it is killed.
-func (b *bridgeFixture) serve() {
-	b.t.Helper()
-	b.process = &process{}
-	b.fixture.process(b.process)
-}
 
 // TestAPictureIsAFileThatTheAgentCanRead has it copied by the agent's command.
 func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
@@ -81,104 +24,6 @@ func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
 	if seen, err := os.ReadFile(filepath.Join(string(b.dir), "seen")); string(seen) != "a cat" || err != nil {
 		t.Errorf("the agent saw %q, %v", seen, err)
 	}
-}
-
-// TestAServerThatIsKilledAnswersEachMessageOfTelegram kills the server where it hurts.
-func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
-	t.Parallel()
-	var table strings.Builder
-	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
-	hold := make(chan struct{})
-	for _, c := range []struct {
-		when          string
-		more          string // of the agent's command
-		method        string // that fails
-		fault         telegramtest.Fault
-		until         func(b *telegramFixture)
-		told, replies int
-		repeated      int
-	}{
-		{
-			when: "after the inbound commit, before Telegram is told", more: "test $text = last || test $MAILROOM_ATTEMPT != 1 || cat gate;",
-			method: "getUpdates", fault: telegramtest.Fault{Hang: true}, told: 2, replies: 1,
-			until: func(b *telegramFixture) { b.waitReplyCount(1) },
-		},
-		{
-			when: "after the run, before the send", method: "sendMessage", fault: telegramtest.Fault{Status: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1},
-			until: func(b *telegramFixture) { b.waitEntries(b.out(), entry.KindRescheduled, 1) }, told: 1, replies: 1,
-		},
-		{
-			when: "after the send, before its receipt", method: "sendMessage", fault: telegramtest.Fault{Hold: hold},
-			until: func(b *telegramFixture) {
-				b.tg.WaitFor(b.t, "the reply", func() bool { return len(b.ann.Private().Texts()) == 1 })
-			}, told: 1, replies: 2, repeated: 1,
-		},
-		{
-			when: "after everything", until: func(b *telegramFixture) {
-				b.waitEntries(b.out(), entry.KindCompleted, 1)
-				b.tg.WaitFor(b.t, "all confirmed", func() bool { return b.tg.Pending() == 0 })
-			}, told: 1, replies: 1,
-		},
-	} {
-		t.Run(c.when, func(t *testing.T) {
-			b := newTelegramFixture(t, c.more)
-			b.tg.Up(t)
-			b.ann.Sends(b.ann.Private(), "one")
-			if c.method == "getUpdates" {
-				b.tg.Fail(c.method, telegramtest.Fault{}, c.fault) // the second one is to confirm
-			} else if c.method != "" {
-				b.tg.Fail(c.method, c.fault)
-			}
-			b.serve()
-			c.until(b)
-			b.process.kill()
-			if c.method == "getUpdates" && b.tg.Pending() != 1 {
-				t.Errorf("%d updates wait after the kill", b.tg.Pending())
-			}
-			b.serve()
-			b.ann.Sends(b.ann.Private(), "last") // behind everything
-			b.tg.WaitFor(t, "the last reply", func() bool {
-				return slices.Contains(b.ann.Private().Texts(), "LAST") && b.tg.Pending() == 0
-			})
-			b.waitEntries(b.out(), entry.KindCompleted, 2)
-			replies := len(b.ann.Private().Texts()) - 1
-			told := len(b.agentInputs()) - 1
-			repeated, runs := b.repeatedSends(), b.count("tg:700100200:"+fmt.Sprint(b.ann.ID), entry.KindQueued)-1
-			if told != c.told || replies != c.replies || repeated != c.repeated || runs != 1 {
-				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, b.ann.Private().Texts(), repeated)
-			}
-			fmt.Fprintf(tab, "%s\t1\t%d\t%d\t%d\t%d\n", c.when, runs, told, replies, repeated)
-		})
-	}
-	close(hold)
-	if err := tab.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("\n%s", table.String())
-}
-
-// out is the delivery thread of Ann.
-func (b *telegramFixture) out() string {
-	return fmt.Sprintf("out:tg:%d:%d", telegramtest.BotID, b.ann.ID)
-}
-
-// repeatedSends counts the messages that the log marks as possibly sent twice.
-func (b *telegramFixture) repeatedSends() int { return b.count(b.out(), chat.KindRepeated) }
-
-// count is how many entries of a kind a thread has.
-func (b *bridgeFixture) count(thread, kind string) (n int) {
-	b.t.Helper()
-	page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for _, e := range page.Items {
-		if e.Kind == kind {
-			n++
-		}
-	}
-	return n
 }
 
 // TestTelegramIsAddedOnceItsTokenWasTried follows a new user.
