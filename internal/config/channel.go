@@ -93,8 +93,9 @@ func (c *Config) NewChannel(k kind.Kind) *Channel {
 		ch.RetryFirst = policy.InitialDelay
 	}
 	if policy.MaxDelay > 0 && !c.set["channels.retry_most"] {
-		ch.RetryMost = max(policy.MaxDelay, ch.RetryFirst)
+		ch.RetryMost = policy.MaxDelay
 	}
+	ch.RetryMost = max(ch.RetryMost, ch.RetryFirst)
 	return ch
 }
 

@@ -116,29 +116,33 @@ func (w *wizard) collect(ctx context.Context) error {
 		}
 	}
 	for _, a := range w.answers {
-		var words string
-		switch {
-		case a.given() != nil:
-			continue
-		case a.Generate != nil:
-			if err := w.set(ctx, a, a.Generate()); err != nil {
-				return err
-			}
-		case a.Prompt != nil:
-			words = a.Prompt()
-		}
-		if words == "" {
+		if a.given() != nil {
 			continue
 		}
-		typed, err := w.options.Console.Prompt(w.in, words)
-		if err == nil {
-			err = w.set(ctx, a, typed)
-		}
-		if err != nil {
+		if err := w.ask(ctx, a); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ask generates an answer or asks for it, if the question has a prompt.
+func (w *wizard) ask(ctx context.Context, a answer) error {
+	if a.Generate != nil {
+		return w.set(ctx, a, a.Generate())
+	}
+	if a.Prompt == nil {
+		return nil
+	}
+	words := a.Prompt()
+	if words == "" {
+		return nil
+	}
+	typed, err := w.options.Console.Prompt(w.in, words)
+	if err != nil {
+		return err
+	}
+	return w.set(ctx, a, typed)
 }
 
 // set sets an answer to the value of its flag, or to what a person typed.
