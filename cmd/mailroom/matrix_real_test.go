@@ -167,7 +167,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 	bot := matrixtest.NewPerson(t, d.URL, "mybot", "My Bot")
 	matrixtest.NewPerson(t, d.URL, "ann", "Ann")
 	h := newFixture(t, "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
-	if code, talk := h.addMatrix("tour\n" + d.URL + "\nmybot\n" + matrixtest.Password + "\n"); code != exitDone {
+	if code, talk := h.addChannel("tour\n"+d.URL+"\nmybot\n"+matrixtest.Password+"\n", "matrix"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, talk)
 	}
 	settings, err := os.ReadFile(h.dir.Config())
