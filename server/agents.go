@@ -14,6 +14,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/metrics"
+	"mailroom/server/internal/view"
 	"mailroom/store"
 )
 
@@ -71,7 +72,7 @@ func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.A
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		a := agents[name]
 		if a.Reason == nil && a.Workers == 0 {
-			a.Reason = given("no live worker serves it")
+			a.Reason = view.Given("no live worker serves it")
 		}
 		a.Available = a.Reason == nil
 		out.Items = append(out.Items, *a)
@@ -113,8 +114,8 @@ func countRunning(rd store.Reader, who *auth.Token, workers []*store.Worker, age
 func (s *Server) agentOf(name string) *api.Agent {
 	d := s.options.DescribeAgent(name)
 	return &api.Agent{
-		Name: name, Kind: given(d.Kind), Version: given(d.Version), Program: given(d.Program), Reason: given(d.Problem),
-		Isolation: given(d.Isolation),
+		Name: name, Kind: view.Given(d.Kind), Version: view.Given(d.Version), Program: view.Given(d.Program), Reason: view.Given(d.Problem),
+		Isolation: view.Given(d.Isolation),
 	}
 }
 

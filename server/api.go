@@ -17,6 +17,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/check"
+	"mailroom/server/internal/invalid"
 )
 
 // router collects the operations while New registers them.
@@ -158,7 +159,7 @@ type ThreadPath struct {
 // id returns the normalized thread id, or an error with its location.
 func (p ThreadPath) id() (string, error) {
 	id, err := check.ThreadID(p.Thread)
-	return id, atLocation("path.", err)
+	return id, invalid.At("path.", err)
 }
 
 // RunPath is the run id in a path.
@@ -194,7 +195,7 @@ func (s *Server) checkAgent(ctx context.Context, name string) error {
 	}
 	barred := func() error {
 		if d := s.options.DescribeAgent(name); d.Disabled {
-			return invalidField("body.agent", fmt.Sprintf("agent %q cannot be used: %s", truncate(name), d.Problem), name)
+			return invalid.Field("body.agent", fmt.Sprintf("agent %q cannot be used: %s", invalid.Truncate(name), d.Problem), name)
 		}
 		return nil
 	}
@@ -202,12 +203,12 @@ func (s *Server) checkAgent(ctx context.Context, name string) error {
 	if slices.Contains(known, name) {
 		return barred()
 	}
-	elsewhere, err := s.remoteAgents(ctx)
+	elsewhere, err := s.workers.RemoteAgents(ctx)
 	if err != nil || slices.Contains(elsewhere, name) {
 		return err
 	}
 	if slices.Contains(s.options.MissingAgents(), name) {
 		return barred()
 	}
-	return invalidField("body.agent", fmt.Sprintf("unknown agent %q; use one of %s", truncate(name), strings.Join(known, ", ")), name)
+	return invalid.Field("body.agent", fmt.Sprintf("unknown agent %q; use one of %s", invalid.Truncate(name), strings.Join(known, ", ")), name)
 }

@@ -8,6 +8,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/bus"
+	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )
 
@@ -38,7 +39,7 @@ func findRun(rd store.Reader, who *auth.Token, id string) (*mailroom.Run, *mailr
 			return rows[0], t, err
 		}
 	}
-	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", truncate(id))
+	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", invalid.Truncate(id))
 }
 
 // findTicket returns a ticket, or not_found if who may not see its thread.
@@ -53,7 +54,7 @@ func findTicket(rd store.Reader, who *auth.Token, id string) (*mailroom.Ticket, 
 			return rows[0], err
 		}
 	}
-	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", truncate(id))
+	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", invalid.Truncate(id))
 }
 
 // visibleThreads reports, by id, which of the threads exist and are visible to who.

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/server/internal/invalid"
 )
 
 const (
@@ -131,9 +132,9 @@ func (s *Server) receiveBody(out *response, r *http.Request, limit int64) ([]byt
 	case isTooLarge(err):
 		return nil, s.closeAfter(out, tooLarge(limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, s.closeAfter(out, badRequest("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
+		return nil, s.closeAfter(out, invalid.Malformed("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
 	default:
-		return nil, s.closeAfter(out, badRequest("body", "ended early: the connection failed"))
+		return nil, s.closeAfter(out, invalid.Malformed("body", "ended early: the connection failed"))
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		r.Body = http.NoBody
@@ -149,12 +150,12 @@ func checkContentType(r *http.Request) error {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return withStatus(http.StatusUnsupportedMediaType, invalidField("header.Content-Encoding", "is not supported: send the body uncompressed", truncate(coding)))
+		return invalid.WithStatus(http.StatusUnsupportedMediaType, invalid.Field("header.Content-Encoding", "is not supported: send the body uncompressed", invalid.Truncate(coding)))
 	}
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
 		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
-		return withStatus(http.StatusUnsupportedMediaType, invalidField("header.Content-Type", "must be application/json", truncate(kind)))
+		return invalid.WithStatus(http.StatusUnsupportedMediaType, invalid.Field("header.Content-Type", "must be application/json", invalid.Truncate(kind)))
 	}
 	return nil
 }

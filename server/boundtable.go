@@ -7,6 +7,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/filter"
 	"mailroom/project"
+	"mailroom/server/workers"
 )
 
 // boundTable maps a schema's field, such as "Submit.text", or a parameter, such as "path.run", to
@@ -42,7 +43,7 @@ func boundsOfSubmits() boundTable {
 
 func boundsOfWork() boundTable {
 	return boundTable{
-		"ClaimRequest.agents": {items: maxAgents, byRule: true}, "ClaimRequest.worker": maxChars(maxID), "ClaimRequest.wait": maxChars(maxDuration),
+		"ClaimRequest.agents": {items: workers.MaxAgents, byRule: true}, "ClaimRequest.worker": maxChars(maxID), "ClaimRequest.wait": maxChars(maxDuration),
 		"Renewal.held[]": maxChars(maxID),
 		"Text.message":   maxChars(maxID), "Text.text": maxJSON(mailroom.MaxText),
 		"AgentEntry.kind": maxChars(mailroom.MaxLabel), "AgentEntry.body": maxJSON(mailroom.MaxAgentEntry),
@@ -70,7 +71,7 @@ func boundsOfProjects() boundTable {
 		"ReleaseNames.names": maxItems(project.MaxReserve), "ReleaseNames.names[]": maxChars(project.MaxReservationName),
 		"ApprovePairing.channel": maxChars(project.MaxName),
 		"NewToken.name":          byRule(auth.MaxTokenName), "NewToken.namespace": maxChars(mailroom.MaxThreadID), "NewToken.scopes": maxItems(len(auth.Permissions())),
-		"NewToken.agents": maxItems(maxAgents), "NewToken.agents[]": maxChars(project.MaxName),
+		"NewToken.agents": maxItems(workers.MaxAgents), "NewToken.agents[]": maxChars(project.MaxName),
 		"NewToken.quotas": {items: len(auth.AllQuotas()), byRule: true}, "TokenPatch.quotas": {items: len(auth.AllQuotas()), byRule: true},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/server/internal/invalid"
 )
 
 // Channels are the connections to platforms.
@@ -55,12 +56,12 @@ type resumeChannelInput struct {
 
 func (s *Server) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[api.Channel], error) {
 	if s.options.Channels == nil || !s.options.Channels.Resume(in.Name) {
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", truncate(in.Name))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", invalid.Truncate(in.Name))
 	}
 	all := s.allChannels()
 	i := slices.IndexFunc(all, func(c api.Channel) bool { return c.Name == in.Name })
 	if i < 0 { // a change of the configuration removed it
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", truncate(in.Name))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", invalid.Truncate(in.Name))
 	}
 	return &body[api.Channel]{all[i]}, nil
 }

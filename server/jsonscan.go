@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/server/internal/invalid"
 )
 
 // Limits of the JSON in a request's body.
@@ -31,17 +32,17 @@ func checkBody(raw []byte) error { return checkJSON(raw, false) }
 // API are lower-case; free allows any name.
 func checkJSON(raw []byte, free bool) error {
 	if !utf8.Valid(raw) {
-		return badRequest("body", "is not valid UTF-8")
+		return invalid.Malformed("body", "is not valid UTF-8")
 	}
 	if hasLoneSurrogate(raw) {
-		return badRequest("body", `has a lone surrogate (\ud800 to \udfff): send both halves of the pair`)
+		return invalid.Malformed("body", `has a lone surrogate (\ud800 to \udfff): send both halves of the pair`)
 	}
 	s := jsonScanner{raw: raw}
 	if err := s.value(0, free); err != nil {
 		return err
 	}
 	if s.skipSpace(); s.at < len(raw) {
-		return badRequest("body", "has data after its JSON value")
+		return invalid.Malformed("body", "has data after its JSON value")
 	}
 	if !json.Valid(raw) { // the scanner does not check the form of scalars
 		return s.malformed()
@@ -82,7 +83,7 @@ func (s *jsonScanner) value(depth int, free bool) error {
 		return s.skipScalar()
 	}
 	if depth == maxDepth {
-		return badRequest("body", fmt.Sprintf("is nested deeper than %d", maxDepth))
+		return invalid.Malformed("body", fmt.Sprintf("is nested deeper than %d", maxDepth))
 	}
 	s.at++
 	if c == '{' {
@@ -113,9 +114,9 @@ func (s *jsonScanner) object(depth int, free bool) error {
 		case n == maxMembers:
 			return mailroom.Errorf(mailroom.CodeTooLarge, "an object in the body has more than %d members", maxMembers)
 		case !names.add(name):
-			return invalidField(s.location(depth), "duplicate field", nil)
+			return invalid.Field(s.location(depth), "duplicate field", nil)
 		case !free && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "":
-			return invalidField(s.location(depth), "unknown field", nil)
+			return invalid.Field(s.location(depth), "unknown field", nil)
 		}
 		if s.skipSpace(); !s.accept(':') {
 			return s.malformed()
@@ -222,7 +223,7 @@ func (s *jsonScanner) location(depth int) string {
 		if err != nil { // cannot happen: each name was decoded before
 			name = "?"
 		}
-		b.WriteString("." + truncate(name))
+		b.WriteString("." + invalid.Truncate(name))
 	}
 	return b.String()
 }
@@ -234,11 +235,11 @@ func (s *jsonScanner) malformed() error {
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case !ok:
-		return badRequest("body", "is not JSON")
+		return invalid.Malformed("body", "is not JSON")
 	case syntax.Offset == int64(len(s.raw)) && strings.HasPrefix(syntax.Error(), "unexpected end"):
-		return badRequest("body", "is not JSON: unexpected end")
+		return invalid.Malformed("body", "is not JSON: unexpected end")
 	}
-	return badRequest("body", fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset))
+	return invalid.Malformed("body", fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset))
 }
 
 // unquote decodes a quoted member name.

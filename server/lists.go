@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )
 
@@ -179,7 +180,7 @@ func (l list[R, W]) parseCursor(s *Server, who *auth.Token, cursor string) (int6
 		}
 	}
 	if err != nil || key <= 0 {
-		return 0, invalidField("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
+		return 0, invalid.Field("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
 	}
 	return key, nil
 }
@@ -196,7 +197,7 @@ type pageBound struct{ items, bytes int }
 func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) string) (*body[api.Page[T]], error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
-		return nil, invalidField("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
+		return nil, invalid.Field("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
 	}
 	out := api.Page[T]{Items: []T{}}
 	size := 0

@@ -10,6 +10,8 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
 	"mailroom/store"
 )
 
@@ -50,7 +52,7 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[store.S
 		return nil, err
 	}
 	if other := strings.TrimSpace(in.Body.Thread); other != "" && other != id {
-		return nil, invalidField("body.thread", "differs from the thread in the path", other)
+		return nil, invalid.Field("body.thread", "differs from the thread in the path", other)
 	}
 	in.Body.Thread = id
 	return s.submitMessages(ctx, &in.SubmitInput, "body.")
@@ -104,7 +106,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 	}
 	out, err := s.options.Ledger.Submit(ctx, sub)
 	if err != nil {
-		return nil, atLocation(at, err)
+		return nil, invalid.At(at, err)
 	}
 	if out.Superseded == nil {
 		out.Superseded = []string{}
@@ -115,7 +117,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 // submitKey returns the idempotency key from the header or the field, which must agree.
 func submitKey(header, field string) (string, error) {
 	if header != "" && field != "" && header != field {
-		return "", invalidField("body.key", "differs from the header Idempotency-Key", field)
+		return "", invalid.Field("body.key", "differs from the header Idempotency-Key", field)
 	}
 	if header != "" {
 		return header, nil
@@ -133,10 +135,10 @@ func readMessages(b api.Submit) ([]thread.NewMessage, error) {
 		return []thread.NewMessage{{Parts: parts}}, err
 	}
 	if b.Text != "" || b.Parts != nil {
-		return nil, invalidField("body.messages", "cannot be combined with text or parts: send one of them", nil)
+		return nil, invalid.Field("body.messages", "cannot be combined with text or parts: send one of them", nil)
 	}
 	if len(b.Messages) == 0 {
-		return nil, invalidField("body.messages", "is empty", nil)
+		return nil, invalid.Field("body.messages", "is empty", nil)
 	}
 	var out []thread.NewMessage
 	for i, d := range b.Messages {
@@ -154,7 +156,7 @@ func readParts(at, text string, parts []mailroom.Part) ([]mailroom.Part, error) 
 	case parts == nil:
 		return mailroom.Text(text), nil
 	case text != "":
-		return nil, invalidField(at+"parts", "cannot be combined with text: send one of them", nil)
+		return nil, invalid.Field(at+"parts", "cannot be combined with text: send one of them", nil)
 	}
 	return parts, nil
 }
@@ -166,7 +168,7 @@ func (s *Server) checkParent(ctx context.Context, run string) error {
 	return s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		_, _, err := findRun(rd, requestOf(ctx).who, run)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-			err = invalidField("body.parent", "names an unknown run", run)
+			err = invalid.Field("body.parent", "names an unknown run", run)
 		}
 		return err
 	})
@@ -193,12 +195,12 @@ func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body
 		Thread: id, Key: t.Key, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All, Bytes: s.options.MaxPage,
 	})
 	if err != nil {
-		return nil, atLocation("query.", err)
+		return nil, invalid.At("query.", err)
 	}
 	if items == nil {
 		items = []mailroom.Message{}
 	}
-	return &body[api.Page[mailroom.Message]]{api.Page[mailroom.Message]{Items: items, Next: given(next)}}, nil
+	return &body[api.Page[mailroom.Message]]{api.Page[mailroom.Message]{Items: items, Next: view.Given(next)}}, nil
 }
 
 // MessagePath is the thread and message id in a path.
@@ -238,7 +240,7 @@ func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[m
 	// Edit reports conflict, not not_found, for every message that cannot be changed, so
 	// existence is checked before.
 	m, err := s.options.Ledger.Edit(ctx, id, in.Message, parts)
-	return &body[mailroom.Message]{m}, atLocation("body.", err)
+	return &body[mailroom.Message]{m}, invalid.At("body.", err)
 }
 
 func (s *Server) retractMessage(ctx context.Context, in *messageInput) (*empty, error) {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/server/internal/invalid"
 )
 
 // runMiddleware runs the checks that every request passes before its handler.
@@ -29,10 +29,10 @@ func (s *Server) runMiddleware(out *response, r *http.Request) error {
 // is not configured (DNS rebinding).
 func (s *Server) checkHostAndOrigin(_ *response, r *http.Request) error {
 	if !s.hostAllowed(r.Host) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "unknown host %q: use localhost, or add the name to hosts", truncate(r.Host))
+		return mailroom.Errorf(mailroom.CodeForbidden, "unknown host %q: use localhost, or add the name to hosts", invalid.Truncate(r.Host))
 	}
 	if origin := r.Header.Get("Origin"); !s.originAllowed(r.Host, origin) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "unknown origin %q: add it to origins to allow requests from its pages", truncate(origin))
+		return mailroom.Errorf(mailroom.CodeForbidden, "unknown origin %q: add it to origins to allow requests from its pages", invalid.Truncate(origin))
 	}
 	if err := s.origins.Check(r); err != nil {
 		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "cross-origin requests of web pages are refused", Cause: err}
@@ -74,7 +74,7 @@ func (s *Server) hostAllowed(hostport string) bool {
 // thread ".." must not become a submit to a new thread.
 func (s *Server) checkPath(_ *response, r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-		return badRequest("query", "is malformed: check its percent-encoding")
+		return invalid.Malformed("query", "is malformed: check its percent-encoding")
 	}
 	path, inThreads := strings.CutPrefix(r.URL.EscapedPath(), "/v1/threads/")
 	if path == "/" || path == "*" {
@@ -134,7 +134,7 @@ func (s *Server) checkRoute(out *response, r *http.Request) error {
 	}
 	allow := answer.header.Get("Allow")
 	out.Header().Set("Allow", allow)
-	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not allowed here: use %s", truncate(r.Method), allow))
+	return invalid.WithStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not allowed here: use %s", invalid.Truncate(r.Method), allow))
 }
 
 // authorize checks that the token has the permission of the route.
@@ -157,43 +157,5 @@ func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 
 func noRoute(r *http.Request) error {
-	return mailroom.Errorf(mailroom.CodeNotFound, "no route %q: see /openapi.json", truncate(r.URL.Path))
-}
-
-// truncate cuts caller-supplied text to 100 characters, for use in messages.
-func truncate(s string) string {
-	const most = 100
-	n := 0
-	for i := range s {
-		if n++; n > most {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
-
-// withStatus makes the response to err have another status than its code's own.
-func withStatus(status int, err error) error { return &statusError{status: status, err: err} }
-
-// badRequest is a 400 refusal of a part of a request that cannot be parsed.
-func badRequest(location, message string) error {
-	return withStatus(http.StatusBadRequest, &mailroom.Error{
-		Code: mailroom.CodeInvalid, Message: location + " " + message,
-		Fields: []mailroom.Field{{Location: location, Message: message}},
-	})
-}
-
-type statusError struct {
-	status int
-	err    error
-}
-
-func (e *statusError) Error() string { return e.err.Error() }
-func (e *statusError) Unwrap() error { return e.err }
-
-func statusOf(err error) (int, bool) {
-	if e, ok := errors.AsType[*statusError](err); ok {
-		return e.status, true
-	}
-	return 0, false
+	return mailroom.Errorf(mailroom.CodeNotFound, "no route %q: see /openapi.json", invalid.Truncate(r.URL.Path))
 }

@@ -17,6 +17,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/server/internal/invalid"
 )
 
 // problem is a [api.Problem] about to be sent. Handlers return it to huma, which reads status,
@@ -49,7 +50,7 @@ func (s *Server) problemFor(ctx context.Context, err error) *problem {
 		e = &mailroom.Error{Code: mailroom.CodeInternal, Message: "internal", Cause: err}
 	}
 	p := &problem{Problem: api.NewProblem(e)}
-	if status, ok := statusOf(err); ok {
+	if status, ok := invalid.StatusOf(err); ok {
 		p.Status, p.Title = status, http.StatusText(status)
 	}
 	if p.Code == mailroom.CodeRateLimited || p.Code == mailroom.CodeUnavailable {
@@ -143,38 +144,7 @@ func (s *Server) fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem
 	}
 	slices.SortFunc(e.Fields, func(a, b mailroom.Field) int { return strings.Compare(a.Location, b.Location) })
 	if len(e.Fields) > 0 {
-		e.Message = fmt.Sprintf("%s: %s", truncate(e.Fields[0].Location), truncate(e.Fields[0].Message))
+		e.Message = fmt.Sprintf("%s: %s", invalid.Truncate(e.Fields[0].Location), invalid.Truncate(e.Fields[0].Message))
 	}
-	return s.problemFor(ctx, withStatus(m.Status, e))
-}
-
-// atLocation prefixes the field locations of err. The rules name fields without knowing which part
-// of a request they came from.
-func atLocation(prefix string, err error) error {
-	e, ok := errors.AsType[*mailroom.Error](err)
-	if !ok || len(e.Fields) == 0 {
-		return err
-	}
-	located := *e
-	located.Fields = slices.Clone(e.Fields)
-	for i := range located.Fields {
-		located.Fields[i].Location = prefix + located.Fields[i].Location
-	}
-	return &located
-}
-
-// fieldTooLarge refuses a field that exceeds its limit.
-func fieldTooLarge(location, message string) error {
-	return &mailroom.Error{
-		Code: mailroom.CodeTooLarge, Message: location + ": " + message,
-		Fields: []mailroom.Field{{Location: location, Message: message}},
-	}
-}
-
-// invalidField refuses a field, at a location such as "body.agent" or "query.cursor".
-func invalidField(location, message string, value any) error {
-	return &mailroom.Error{
-		Code: mailroom.CodeInvalid, Message: location + ": " + message,
-		Fields: []mailroom.Field{{Location: location, Message: message, Value: value}},
-	}
+	return s.problemFor(ctx, invalid.WithStatus(m.Status, e))
 }

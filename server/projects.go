@@ -11,6 +11,7 @@ import (
 	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/project"
+	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )
 
@@ -65,7 +66,7 @@ func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[api.Reser
 		Shared: b.Shared, Advisory: b.Advisory, Reason: b.Reason, TTL: ttl,
 	})
 	if err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
 	return &body[api.Reserved]{api.Reserved{Granted: showReservations(out.Granted), Conflicts: showReservations(out.Conflicts)}}, nil
 }
@@ -87,7 +88,7 @@ type listReservationsInput struct {
 func (s *Server) listReservations(ctx context.Context, in *listReservationsInput) (*body[api.Page[api.Reservation]], error) {
 	rows, err := s.options.Ledger.Reservations(ctx, in.Project, requestOf(ctx).who)
 	if err != nil {
-		return nil, atLocation("query.", err)
+		return nil, invalid.At("query.", err)
 	}
 	items := showReservations(rows)
 	return pageAfter(items, in.Cursor, pageBound{in.Limit, s.options.MaxPage}, func(r api.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
@@ -110,7 +111,7 @@ func (s *Server) renewReservation(ctx context.Context, in *renewReservationInput
 	}
 	row, err := s.options.Ledger.RenewReservation(ctx, in.Reservation, requestOf(ctx).who, ttl)
 	if err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
 	return &body[api.Reservation]{api.NewReservation(row)}, nil
 }
@@ -131,7 +132,7 @@ func (s *Server) releaseNames(ctx context.Context, in *releaseNamesInput) (*body
 	b := in.Body
 	ended, err := s.options.Ledger.ReleaseNames(ctx, projectOr(b.Project), b.Holder, b.Names, requestOf(ctx).who)
 	if err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
 	return &body[api.Released]{api.Released{Released: showReservations(ended)}}, nil
 }
@@ -152,7 +153,7 @@ func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[api.Notifie
 		Notification: project.Notification{From: b.From, To: b.To, Event: b.Event, Data: b.Data},
 	})
 	if err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
 	return &body[api.Notified]{api.Notified{Project: projectOr(b.Project), Seq: out.Seq, To: append([]string{}, out.To...)}}, nil
 }
@@ -166,7 +167,7 @@ type listNotificationsInput struct {
 
 func (s *Server) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[api.Page[api.Notification]], error) {
 	page, err := s.inbox(ctx, ledger.InboxQuery{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
-	return page, atLocation("query.", err)
+	return page, invalid.At("query.", err)
 }
 
 type takeNotificationsInput struct{ Body api.Take }
@@ -174,7 +175,7 @@ type takeNotificationsInput struct{ Body api.Take }
 func (s *Server) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[api.Page[api.Notification]], error) {
 	b := in.Body
 	page, err := s.inbox(ctx, ledger.InboxQuery{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
-	return page, atLocation("body.", err)
+	return page, invalid.At("body.", err)
 }
 
 func (s *Server) inbox(ctx context.Context, in ledger.InboxQuery) (*body[api.Page[api.Notification]], error) {
@@ -200,5 +201,5 @@ type acknowledgeInput struct{ Body api.Acknowledge }
 
 func (s *Server) acknowledge(ctx context.Context, in *acknowledgeInput) (*empty, error) {
 	b := in.Body
-	return nil, atLocation("body.", s.options.Ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
+	return nil, invalid.At("body.", s.options.Ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
 }

@@ -11,6 +11,7 @@ import (
 	"mailroom/api"
 	"mailroom/internal/recovery"
 	"mailroom/internal/thread"
+	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )
 
@@ -73,7 +74,7 @@ type runRef struct{ id, thread string }
 func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []runRef, next *string, err error) {
 	f, q, err := parseRunFilter("body.", in.Q)
 	if err == nil && f.Empty() {
-		err = invalidField("body.q", "is empty: filter the runs to retry, such as status:failed", nil)
+		err = invalid.Field("body.q", "is empty: filter the runs to retry, such as status:failed", nil)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -81,7 +82,7 @@ func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []
 	who := requestOf(ctx).who
 	place := list[*mailroom.Run, api.Run]{name: "retry"}
 	if q.From, err = place.parseCursor(s, who, in.Cursor); err != nil {
-		return nil, nil, invalidField("body.cursor", "is not a cursor of a retry: use next of its previous answer", in.Cursor)
+		return nil, nil, invalid.Field("body.cursor", "is not a cursor of a retry: use next of its previous answer", in.Cursor)
 	}
 	ended := []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}
 	switch {

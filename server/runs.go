@@ -12,6 +12,8 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/filter"
 	"mailroom/internal/thread"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
 	"mailroom/store"
 	"mailroom/stream"
 )
@@ -48,17 +50,17 @@ func parseRunFilter(at, text string) (filter.Filter, store.RunQuery, error) {
 	q := store.RunQuery{}
 	status, ok := f.Exact("status")
 	if q.Parent, _ = f.Exact("parent"); q.Parent != "" {
-		return f, q, atLocation(at, err)
+		return f, q, invalid.At(at, err)
 	}
 	if q.Thread, _ = f.Exact("thread"); q.Thread != "" {
-		return f, q, atLocation(at, err)
+		return f, q, invalid.At(at, err)
 	}
 	if ok && status != string(mailroom.StatusCompleted) { // most runs are completed, so their index would not help
 		q.Statuses = []mailroom.Status{mailroom.Status(status)}
-		return f, q, atLocation(at, err)
+		return f, q, invalid.At(at, err)
 	}
 	q.Agent, _ = f.Exact("agent")
-	return f, q, atLocation(at, err)
+	return f, q, invalid.At(at, err)
 }
 
 type listRunsInput struct{ ListParams }
@@ -69,7 +71,7 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[api.Pag
 		return nil, err
 	}
 	l := list[*mailroom.Run, api.Run]{
-		name: "runs", show: showRuns,
+		name: "runs", show: view.Runs,
 		key:    func(r *mailroom.Run) int64 { return r.Key },
 		thread: func(r *mailroom.Run) string { return r.Thread },
 		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Run, error) {
@@ -140,7 +142,7 @@ func (s *Server) readRun(ctx context.Context, id string) (out api.Run, thread *m
 			return err
 		}
 		thread = t
-		shown, err := showRuns(rd, []*mailroom.Run{r})
+		shown, err := view.Runs(rd, []*mailroom.Run{r})
 		if err == nil {
 			out = shown[0]
 		}
@@ -161,7 +163,7 @@ type waitRunInput struct {
 func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[api.Run], error) {
 	timeout, err := time.ParseDuration(in.Timeout)
 	if err != nil || timeout < 0 || timeout > maxWait {
-		return nil, invalidField("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
+		return nil, invalid.Field("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
 	}
 	release, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
@@ -225,7 +227,7 @@ func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer,
 func (s *Server) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
 	var shown []api.Run
 	err := s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
-		shown, err = showRuns(rd, []*mailroom.Run{row})
+		shown, err = view.Runs(rd, []*mailroom.Run{row})
 		return err
 	})
 	if err != nil {
@@ -249,7 +251,7 @@ func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[api.Run
 	}
 	row, err := s.options.Ledger.Retry(ctx, q)
 	if err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
 	run, err := s.showResult(ctx, row)
 	return &body[api.Run]{run}, err

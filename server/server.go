@@ -27,6 +27,7 @@ import (
 	"mailroom/internal/recovery"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/server/workers"
 	"mailroom/store"
 	"mailroom/stream"
 )
@@ -35,10 +36,9 @@ import (
 type Ledger interface {
 	Messages
 	Accounts
-	Workers
-	Attempts
+	workers.Leases
+	workers.Attempts
 	Projects
-	View(ctx context.Context, f func(store.Reader) error) error
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
 	CancelTree(ctx context.Context, run string, who *auth.Token) (*mailroom.Run, error)
 	Interrupt(ctx context.Context, thread string, who *auth.Token) (thread.Interrupted, error)
@@ -216,6 +216,7 @@ type Server struct {
 	log       *slog.Logger
 	started   time.Time
 	tokens    *tokenCache
+	workers   *workers.Operations
 	mux       *routeTable
 	anonymous *grant // the caller without a valid token
 	cursors   cipher.AEAD
@@ -239,7 +240,6 @@ type Server struct {
 	// socket is added after closing has ended.
 	socketsMu sync.Mutex
 	sockets   sync.WaitGroup
-	rounds    rounds
 }
 
 // New makes a Server. It starts no goroutine.
@@ -254,7 +254,6 @@ func New(o Options) *Server {
 		streamSlots: slots{what: "streams and waits", open: map[string]int{}},
 		socketSlots: slots{what: "sockets", open: map[string]int{}},
 		parseSlots:  newParseSlots(), backlog: newBacklog(o.Unread, o.TokenUnread),
-		rounds:      rounds{pending: map[string]*pendingClaim{}},
 		writeLimits: rateLimiter{rate: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
 		frameLimits: rateLimiter{rate: tokenFrames, burst: tokenBurst, buckets: map[string]*rate.Limiter{}},
 	}
@@ -263,6 +262,7 @@ func New(o Options) *Server {
 		// An invalid origin matches nothing; originAllowed checks again.
 		_ = s.origins.AddTrustedOrigin(origin)
 	}
+	s.workers = s.newWorkers()
 	s.registerRoutes()
 	return s
 }

@@ -19,6 +19,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/recovery"
+	"mailroom/server/internal/invalid"
 )
 
 // Close codes besides those of RFC 6455.
@@ -131,7 +132,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	// checkHostAndOrigin has checked the origin.
 	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		s.refuse(out, r, withStatus(h.refused, &mailroom.Error{
+		s.refuse(out, r, invalid.WithStatus(h.refused, &mailroom.Error{
 			Code: mailroom.CodeInvalid, Message: "not a WebSocket handshake: " + errors.Unwrap(err).Error(), Cause: err,
 		}))
 		return
@@ -295,7 +296,7 @@ type message struct {
 
 func (m message) parse() (frame, error) {
 	if m.kind != websocket.MessageText {
-		return frame{}, badRequest("body", "is binary: send text")
+		return frame{}, invalid.Malformed("body", "is binary: send text")
 	}
 	return parseFrame(m.data)
 }

@@ -16,6 +16,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/recovery"
+	"mailroom/server/internal/invalid"
 	"mailroom/stream"
 )
 
@@ -96,9 +97,9 @@ func (k *socket) streamRequest(f frame) (*http.Request, error) {
 	}
 	switch {
 	case f.op == "resume" && !ofThread:
-		err = invalidField("body.thread", "is missing", nil)
+		err = invalid.Field("body.thread", "is missing", nil)
 	case f.op == "resume" && !ofRun:
-		err = invalidField("body.run", "is missing", nil)
+		err = invalid.Field("body.run", "is missing", nil)
 	default:
 		err = f.checkDone()
 	}
@@ -126,7 +127,7 @@ func parsePlace(raw json.RawMessage) (string, error) {
 	}
 	at, err := parseString("after", raw)
 	if err != nil {
-		return "", invalidField("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N"`, nil)
+		return "", invalid.Field("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N"`, nil)
 	}
 	return at, nil
 }

@@ -17,6 +17,7 @@ import (
 	"mailroom/bus"
 	"mailroom/entry"
 	"mailroom/internal/recovery"
+	"mailroom/server/internal/invalid"
 	"mailroom/stream"
 )
 
@@ -124,7 +125,7 @@ func (k *socket) unsubscribe(f frame) error {
 	sub := k.open[id]
 	k.mu.Unlock()
 	if sub == nil {
-		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", truncate(id)))
+		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", invalid.Truncate(id)))
 	}
 	sub.stop(errUnsubscribed)
 	<-sub.ended // no event follows the ack

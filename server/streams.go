@@ -19,6 +19,7 @@ import (
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/internal/recovery"
+	"mailroom/server/internal/invalid"
 	"mailroom/stream"
 )
 
@@ -132,7 +133,7 @@ func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error
 	}
 	q.Until = stream.Until(given.Get("until"))
 	if q.Until != stream.UntilForever && q.Until != stream.UntilSettled && q.Until != stream.UntilWaiting {
-		return q, invalidField("query.until", "must be settled or waiting", string(q.Until))
+		return q, invalid.Field("query.until", "must be settled or waiting", string(q.Until))
 	}
 	for _, from := range []struct{ location, value string }{
 		{"header.Last-Event-ID", r.Header.Get("Last-Event-ID")}, // set by a reconnecting client, so newer than the URL
@@ -142,10 +143,10 @@ func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error
 			continue
 		}
 		if len(from.value) > maxStreamCursor {
-			return q, invalidField(from.location, fmt.Sprintf("is longer than %d characters", maxStreamCursor), nil)
+			return q, invalid.Field(from.location, fmt.Sprintf("is longer than %d characters", maxStreamCursor), nil)
 		}
 		if q.After, err = stream.ParseCursor(from.value); err != nil {
-			return q, invalidField(from.location, "must be SEQ or SEQ:N, as in the id of an event", from.value)
+			return q, invalid.Field(from.location, "must be SEQ or SEQ:N, as in the id of an event", from.value)
 		}
 		break
 	}
@@ -160,7 +161,7 @@ func checkQuery(given url.Values, params []string) error {
 	}
 	for name := range given {
 		if !known[name] {
-			return invalidField("query."+truncate(name), "unknown query parameter", nil)
+			return invalid.Field("query."+invalid.Truncate(name), "unknown query parameter", nil)
 		}
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/filter"
 	"mailroom/internal/thread"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
 	"mailroom/store"
 )
 
@@ -40,10 +42,10 @@ type listThreadsInput struct{ ListParams }
 func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[api.Page[api.Thread]], error) {
 	f, err := filter.Parse(in.Q, threadKeys())
 	if err != nil {
-		return nil, atLocation("query.", err)
+		return nil, invalid.At("query.", err)
 	}
 	l := list[*mailroom.Thread, api.Thread]{
-		name: "threads", show: showThreads,
+		name: "threads", show: view.Threads,
 		key:    func(t *mailroom.Thread) int64 { return t.Key },
 		thread: func(t *mailroom.Thread) string { return t.ID },
 		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
@@ -80,13 +82,13 @@ func matchThread(rd store.Reader, f filter.Filter, t *mailroom.Thread) (bool, er
 		}
 		queued, err := 0, error(nil)
 		if t.Current == "" {
-			queued, err = countQueued(rd, t.ID)
+			queued, err = view.CountQueued(rd, t.ID)
 		}
 		if err != nil {
 			failed = err
 			return ""
 		}
-		status, err := threadStatus(rd, t, queued)
+		status, err := view.Status(rd, t, queued)
 		if err != nil {
 			failed = err
 		}
@@ -112,7 +114,7 @@ func (s *Server) readThread(ctx context.Context, id string) (*body[api.Thread], 
 	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
 		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
-			out.Body, err = showThread(rd, t)
+			out.Body, err = view.Thread(rd, t)
 		}
 		return err
 	})
@@ -138,7 +140,7 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[a
 		}
 	}
 	if m := in.Body.Metadata; m != nil && m[0] != '{' {
-		return nil, invalidField("body.metadata", "must be a JSON object", string(m))
+		return nil, invalid.Field("body.metadata", "must be a JSON object", string(m))
 	}
 	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata}
 	if to := in.Body.DeliverTo; to != nil {
@@ -146,7 +148,7 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[a
 		p.DeliverTo = &blank
 	}
 	if _, err := s.options.Ledger.PatchThread(ctx, id, p); err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
 	return s.readThread(ctx, id)
 }

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"time"
 
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/filter"
 	"mailroom/internal/thread"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
 	"mailroom/store"
 )
 
@@ -38,7 +39,7 @@ type listTicketsInput struct{ ListParams }
 func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[api.Page[api.Ticket]], error) {
 	f, err := filter.Parse(in.Q, ticketKeys())
 	if err != nil {
-		return nil, atLocation("query.", err)
+		return nil, invalid.At("query.", err)
 	}
 	q := store.TicketQuery{}
 	q.Thread, _ = f.Exact("thread")
@@ -82,19 +83,9 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[a
 func showTickets(_ store.Reader, rows []*mailroom.Ticket) ([]api.Ticket, error) {
 	out := make([]api.Ticket, 0, len(rows))
 	for _, k := range rows {
-		out = append(out, showTicket(k))
+		out = append(out, view.Ticket(k))
 	}
 	return out, nil
-}
-
-func showTicket(k *mailroom.Ticket) api.Ticket {
-	return api.Ticket{
-		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
-		Prompt: given(k.Prompt), Action: given(k.Action), Arguments: k.Arguments, Digest: k.Digest,
-		State: k.StateAt(time.Now()), ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
-		Decision: given(k.Decision), Answer: k.Answer, Reason: given(k.Reason),
-		DecidedBy: given(k.DecidedBy), DecidedAt: k.DecidedAt,
-	}
 }
 
 // TicketPath is the ticket id in a path.
@@ -109,7 +100,7 @@ func (s *Server) getTicket(ctx context.Context, in *ticketInput) (*body[api.Tick
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Ticket]{showTicket(k)}, nil
+	return &body[api.Ticket]{view.Ticket(k)}, nil
 }
 
 type decideInput struct {
@@ -133,9 +124,9 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Ticket]
 		Ticket: in.Ticket, Verdict: b.Decision, Answer: compactAnswer(b.Answer), Reason: b.Reason, Digest: b.Digest, By: by,
 	})
 	if err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
-	return &body[api.Ticket]{showTicket(k)}, nil
+	return &body[api.Ticket]{view.Ticket(k)}, nil
 }
 
 // readDecisions reads the decisions of a submit, made by its sender.

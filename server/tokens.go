@@ -11,6 +11,8 @@ import (
 
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
 )
 
 func (rt router) registerTokens() {
@@ -36,7 +38,7 @@ func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[a
 		Quotas: b.Quotas,
 	})
 	if err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
 	s.refreshTokens(ctx)
 	return &body[api.CreatedToken]{api.CreatedToken{Token: s.showToken(row), Secret: secret}}, nil
@@ -111,7 +113,7 @@ type setQuotasInput struct {
 func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[api.Token], error) {
 	row, err := s.options.Ledger.SetQuotas(ctx, in.Name, in.Body.Quotas)
 	if err != nil {
-		return nil, atLocation("body.", err)
+		return nil, invalid.At("body.", err)
 	}
 	s.refreshTokens(ctx)
 	return &body[api.Token]{s.showToken(row)}, nil
@@ -119,7 +121,7 @@ func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[api.T
 
 func (s *Server) showToken(t *auth.Token) api.Token {
 	return api.Token{
-		Name: t.Name, Scopes: append([]auth.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(s.defaultQuotas()), Used: s.usageOf(t), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
+		Name: t.Name, Scopes: append([]auth.Permission{}, t.Scopes...), Namespace: view.Given(t.Namespace),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(s.defaultQuotas()), Used: s.usageOf(t), CreatedAt: t.CreatedAt, UsedAt: view.Known(t.UsedAt), RevokedAt: view.Known(t.RevokedAt),
 	}
 }

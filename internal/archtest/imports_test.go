@@ -49,7 +49,9 @@ var floors = map[string]int{
 	"clients/js":          2, // the modules of the JavaScript client, embedded
 	"web":                 3, // the pages; cmd passes them to the server
 	"remote":              3, // a server's ledger, for a remote engine
-	"server":              3,
+	"server":              4,
+	"server/workers":      3, // the operations of workers in other processes
+	"server/internal":     2, // refusals and wire objects, for the packages of the server
 	"protocol":            3, // protocols over the client; cmd passes them to the server
 	"internal/datadir":    2, // the data folder of a server
 	"internal/killpoint":  3, // for torture: kills the process at a chosen point

@@ -1,4 +1,4 @@
-package server
+package workers
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/entry"
+	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )
 
@@ -20,20 +21,20 @@ type writeInput struct {
 	Body api.Text
 }
 
-// write publishes a piece of text and, unless it is live only, stores it. The stored text has no
+// Write publishes a piece of text and, unless it is live only, stores it. The stored text has no
 // gaps, and a repeated piece adds nothing.
-func (s *Server) write(ctx context.Context, in *writeInput) (*body[api.TextTaken], error) {
+func (ops *Operations) Write(ctx context.Context, in *writeInput) (*Body[api.TextTaken], error) {
 	b := in.Body
 	end := b.Offset + len(b.Text)
 	if b.Offset > mailroom.MaxText-len(b.Text) {
-		return nil, fieldTooLarge("body.text", fmt.Sprintf("exceeds the limit of %d bytes per message", mailroom.MaxText))
+		return nil, invalid.FieldTooLarge("body.text", fmt.Sprintf("exceeds the limit of %d bytes per message", mailroom.MaxText))
 	}
 	if !plainText(b.Text) {
-		return nil, invalidField("body.text", "must be text without NUL", nil)
+		return nil, invalid.Field("body.text", "must be text without NUL", nil)
 	}
 	var over bool
 	kept := ""
-	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) (err error) {
+	h, err := ops.findLiveClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) (err error) {
 		if b.Message, over, err = h.currentMessage(rd, b); err != nil || over || b.Live {
 			return err
 		}
@@ -43,7 +44,7 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*body[api.TextTaken
 	if err != nil {
 		return nil, err
 	}
-	out := &body[api.TextTaken]{api.TextTaken{Orders: h.orders(), Message: b.Message, Offset: end}}
+	out := &Body[api.TextTaken]{api.TextTaken{Orders: h.orders(), Message: b.Message, Offset: end}}
 	if over || b.Text == "" {
 		return out, nil
 	}
@@ -53,27 +54,27 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*body[api.TextTaken
 			return nil, err
 		}
 	}
-	s.publish(bus.Notice{Thread: h.Thread, Delta: &entry.Delta{
+	ops.publish(bus.Notice{Thread: h.Thread, Delta: &entry.Delta{
 		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Offset: b.Offset, Channel: "text", Text: b.Text,
 	}})
 	if b.Live {
 		return out, nil
 	}
 	if rest != "" {
-		err := s.options.Ledger.Flush(ctx, h.Claim, store.Partial{Message: b.Message, Offset: len(kept), Text: rest})
+		err := ops.options.Attempts.Flush(ctx, h.Claim, store.Partial{Message: b.Message, Offset: len(kept), Text: rest})
 		if err != nil {
-			return nil, atLocation("body.", err)
+			return nil, invalid.At("body.", err)
 		}
 	}
-	s.publish(bus.Notice{Thread: h.Thread, Flushed: &bus.Flushed{
+	ops.publish(bus.Notice{Thread: h.Thread, Flushed: &bus.Flushed{
 		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Upto: len(kept) + len(rest),
 	}})
 	return out, nil
 }
 
-func (s *Server) publish(n bus.Notice) {
-	if s.options.Bus != nil {
-		s.options.Bus.Publish(n)
+func (ops *Operations) publish(n bus.Notice) {
+	if ops.options.Bus != nil {
+		ops.options.Bus.Publish(n)
 	}
 }
 
@@ -83,7 +84,7 @@ func (s *Server) publish(n bus.Notice) {
 func (h *claimState) currentMessage(rd store.Reader, b api.Text) (id string, over bool, err error) {
 	n, named := h.messageNumber(b.Message)
 	if b.Message != "" && !named {
-		return "", false, invalidField("body.message", "does not belong to this attempt: leave it out", b.Message)
+		return "", false, invalid.Field("body.message", "does not belong to this attempt: leave it out", b.Message)
 	}
 	if named && b.Live {
 		return b.Message, false, nil
@@ -95,7 +96,7 @@ func (h *claimState) currentMessage(rd store.Reader, b api.Text) (id string, ove
 	case !named:
 		return h.messageID(written + 1), false, nil
 	case n > written+1:
-		return "", false, invalidField("body.message", "comes after the message being written, "+h.messageID(written+1), b.Message)
+		return "", false, invalid.Field("body.message", "comes after the message being written, "+h.messageID(written+1), b.Message)
 	}
 	return b.Message, n <= written, nil
 }
@@ -117,9 +118,9 @@ func (h *claimState) storedText(rd store.Reader, message string) (string, error)
 func newSuffix(kept string, b api.Text) (string, error) {
 	switch {
 	case b.Offset > len(kept):
-		return "", invalidField("body.offset", fmt.Sprintf("leaves a gap: %d bytes are stored", len(kept)), b.Offset)
+		return "", invalid.Field("body.offset", fmt.Sprintf("leaves a gap: %d bytes are stored", len(kept)), b.Offset)
 	case b.Offset < len(kept) && !utf8.RuneStart(kept[b.Offset]):
-		return "", invalidField("body.offset", "splits a character", b.Offset)
+		return "", invalid.Field("body.offset", "splits a character", b.Offset)
 	}
 	overlap := kept[b.Offset:]
 	switch {

@@ -1,4 +1,6 @@
-package server
+// Package workers has the operations of workers in other processes: leases, claims, and what a worker
+// does under a claim.
+package workers
 
 import (
 	"context"
@@ -11,12 +13,15 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/bus"
 	"mailroom/dispatch"
+	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )
 
-// Workers is the part of a Ledger for remote workers.
-type Workers interface {
+// Leases is the part of a ledger for the leases and claims of remote workers.
+type Leases interface {
+	View(ctx context.Context, f func(store.Reader) error) error
 	// LeaseTime is how long a lease lasts without renewal.
 	LeaseTime() time.Duration
 	Register(ctx context.Context, w store.Worker) (until time.Time, err error)
@@ -25,17 +30,40 @@ type Workers interface {
 	Deregister(ctx context.Context, worker string) error
 }
 
-// registerWorkers registers the operations of remote workers. They follow the same rules as the
-// engine in this process.
-func (rt router) registerWorkers() {
-	s := rt.server
-	handle(rt, rt.operation(auth.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a remote worker"), s.claim)
-	handle(rt, rt.operation(auth.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and learn which claims to stop or have been lost"), s.renewWorker)
-	leave := rt.operation(auth.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; the claims it still holds are lost")
-	leave.DefaultStatus = 204
-	handle(rt, leave, s.leaveWorker)
-	rt.registerClaims()
+// Options are what the operations need of the server. All fields but Bus and LocalAgents are required.
+type Options struct {
+	Leases   Leases
+	Attempts Attempts
+	Bus      *bus.Bus // gets live text; nil: readers see only stored text
+	// LocalAgents returns the agents that the server runs itself, which no remote worker may serve.
+	// nil: none.
+	LocalAgents func() []string
+	// Caller returns the token of the request that ctx belongs to.
+	Caller func(ctx context.Context) *auth.Token
+	// Authorize derives a context that also ends when the server shuts down and when the caller's
+	// token is revoked. context.Cause tells which.
+	Authorize func(ctx context.Context) (context.Context, context.CancelFunc)
+	// Hold counts a claim that waits among the caller's streams, or refuses it.
+	Hold func(ctx context.Context) (release func(), err error)
 }
+
+// Operations are the operations of remote workers. They follow the same rules as an engine in the
+// server's process. The methods with a path or body are handlers of HTTP requests.
+type Operations struct {
+	options Options // set by New
+	rounds  rounds
+}
+
+// New makes the operations.
+func New(o Options) *Operations {
+	return &Operations{options: o, rounds: rounds{pending: map[string]*pendingClaim{}}}
+}
+
+// Body is a response of one JSON value.
+type Body[T any] struct{ Body T }
+
+// empty is a response without fields.
+type empty struct{}
 
 // WorkerPath is the worker id in a path.
 type WorkerPath struct {
@@ -47,14 +75,14 @@ type WorkerPath struct {
 const remoteAgentTTL = 24 * time.Hour
 
 // worker returns a worker of the caller's token. Workers of other tokens are not found.
-func (s *Server) worker(ctx context.Context, id string) (found *store.Worker, err error) {
-	who := requestOf(ctx).who
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
+func (ops *Operations) worker(ctx context.Context, id string) (found *store.Worker, err error) {
+	who := ops.options.Caller(ctx)
+	err = ops.options.Leases.View(ctx, func(rd store.Reader) (err error) {
 		found, err = ownWorker(rd, who, id)
 		return err
 	})
 	if err == nil && found == nil {
-		err = mailroom.Errorf(mailroom.CodeNotFound, "no worker %q", truncate(id))
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no worker %q", invalid.Truncate(id))
 	}
 	return found, err
 }
@@ -71,14 +99,14 @@ func ownWorker(rd store.Reader, who *auth.Token, id string) (*store.Worker, erro
 
 // checkServes refuses agents that the token may not serve, and agents that this server runs itself:
 // two definitions would compete.
-func (s *Server) checkServes(who *auth.Token, names []string) error {
+func (ops *Operations) checkServes(who *auth.Token, names []string) error {
 	for _, name := range names {
 		switch {
 		case !isAgentName(name):
-			return invalidField("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
+			return invalid.Field("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
 		case len(who.Agents) > 0 && !slices.Contains(who.Agents, name):
 			return mailroom.Errorf(mailroom.CodeForbidden, "this token may not serve agent %q; it may serve %s", name, strings.Join(who.Agents, ", "))
-		case s.options.Agents != nil && slices.Contains(s.options.Agents(), name):
+		case ops.options.LocalAgents != nil && slices.Contains(ops.options.LocalAgents(), name):
 			return mailroom.Errorf(mailroom.CodeConflict, "agent %q is run by this server: use another name", name)
 		}
 	}
@@ -94,10 +122,10 @@ func isAgentName(s string) bool {
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
 }
 
-// remoteAgents returns the agents that remote workers serve or have served recently, and those that
+// RemoteAgents returns the agents that remote workers serve or have served recently, and those that
 // tokens are limited to.
-func (s *Server) remoteAgents(ctx context.Context) (names []string, err error) {
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
+func (ops *Operations) RemoteAgents(ctx context.Context) (names []string, err error) {
+	err = ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Workers()
 		since := time.Now().Add(-remoteAgentTTL)
 		for _, w := range rows {
@@ -120,17 +148,18 @@ type renewInput struct {
 	Body api.Renewal
 }
 
-func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[api.Renewed], error) {
-	w, err := s.worker(ctx, in.Worker)
+// Renew extends the lease of a worker, and returns which claims to stop and which are lost.
+func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Renewed], error) {
+	w, err := ops.worker(ctx, in.Worker)
 	if err != nil {
 		return nil, err
 	}
 	q := dispatch.Renewal{Worker: w.ID, Round: in.Body.Round}
-	out := api.Renewed{LeaseMS: s.options.Ledger.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{}, Steered: []string{}}
-	if q.Held, out.Lost, err = s.resolveClaims(ctx, in.Body.Held); err != nil {
+	out := api.Renewed{LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{}, Steered: []string{}}
+	if q.Held, out.Lost, err = ops.resolveClaims(ctx, in.Body.Held); err != nil {
 		return nil, err
 	}
-	renewed, err := s.options.Ledger.Renew(ctx, q)
+	renewed, err := ops.options.Leases.Renew(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -148,17 +177,17 @@ func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[api.Ren
 	for _, run := range renewed.Steer {
 		out.Steered = append(out.Steered, of[run])
 	}
-	return &body[api.Renewed]{out}, nil
+	return &Body[api.Renewed]{out}, nil
 }
 
 // resolveClaims adds the thread to each claim in held. Claims of runs that do not exist are lost.
-func (s *Server) resolveClaims(ctx context.Context, held []string) (claims []mailroom.Claim, lost []string, err error) {
+func (ops *Operations) resolveClaims(ctx context.Context, held []string) (claims []mailroom.Claim, lost []string, err error) {
 	lost = []string{}
 	var runs []string
 	for i, text := range held {
 		c, ok := api.ParseClaim(text)
 		if !ok {
-			return nil, nil, invalidField(fmt.Sprintf("body.held[%d]", i), "must be RUN:ATTEMPT", text)
+			return nil, nil, invalid.Field(fmt.Sprintf("body.held[%d]", i), "must be RUN:ATTEMPT", text)
 		}
 		claims = append(claims, c)
 		runs = append(runs, c.Run)
@@ -167,7 +196,7 @@ func (s *Server) resolveClaims(ctx context.Context, held []string) (claims []mai
 		return nil, lost, nil
 	}
 	threads := map[string]string{}
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
+	err = ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Runs(store.RunQuery{IDs: runs})
 		for _, r := range rows {
 			threads[r.ID] = r.Thread
@@ -190,10 +219,11 @@ func (s *Server) resolveClaims(ctx context.Context, held []string) (claims []mai
 
 type leaveInput struct{ WorkerPath }
 
-func (s *Server) leaveWorker(ctx context.Context, in *leaveInput) (*empty, error) {
-	w, err := s.worker(ctx, in.Worker)
+// Leave ends the lease of a worker. The claims that it still holds are lost.
+func (ops *Operations) Leave(ctx context.Context, in *leaveInput) (*empty, error) {
+	w, err := ops.worker(ctx, in.Worker)
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.options.Ledger.Deregister(ctx, w.ID)
+	return nil, ops.options.Leases.Deregister(ctx, w.ID)
 }

@@ -1,4 +1,4 @@
-package server
+package workers
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"mailroom/api"
 	"mailroom/entry"
 	"mailroom/internal/thread"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
 	"mailroom/store"
 )
 
@@ -28,15 +30,15 @@ type claimState struct {
 
 // findClaim returns a claim of one of the caller's own workers; a claim of another token is not
 // found. more, unless nil, runs in the same view.
-func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
-	who := requestOf(ctx).who
+func (ops *Operations) findClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
+	who := ops.options.Caller(ctx)
 	var out *claimState
-	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", truncate(p.Claim))
+	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", invalid.Truncate(p.Claim))
 	c, ok := api.ParseClaim(p.Claim)
 	if !ok {
 		return nil, none
 	}
-	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
+	err := ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		out = nil
 		runs, err := rd.Runs(store.RunQuery{IDs: []string{c.Run}})
 		if err != nil || len(runs) == 0 {
@@ -94,8 +96,8 @@ func (h *claimState) findWorker(rd store.Reader) (worker string, err error) {
 }
 
 // findLiveClaim is findClaim for reads and live text, which need a claim that is still held.
-func (s *Server) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
-	return s.findClaim(ctx, p, func(rd store.Reader, h *claimState) error {
+func (ops *Operations) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
+	return ops.findClaim(ctx, p, func(rd store.Reader, h *claimState) error {
 		if !h.live {
 			return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d no longer holds run %s", h.Attempt, h.Run)
 		}
@@ -112,7 +114,7 @@ func (h *claimState) orders() api.Orders {
 		return api.Orders{}
 	}
 	return api.Orders{
-		Stop:    given(h.run.Stop),
+		Stop:    view.Given(h.run.Stop),
 		Steered: slices.ContainsFunc(h.run.Steers, func(s mailroom.Steer) bool { return !s.Read && !s.Retracted }),
 	}
 }
@@ -177,7 +179,7 @@ func (h *claimState) assignMessageID(rd store.Reader, m *thread.PartialText, num
 	}
 	id := h.messageID(n)
 	if m.ID != "" && m.ID != id {
-		return invalidField("body.message.id", "is not the id of the message being written, "+id, m.ID)
+		return invalid.Field("body.message.id", "is not the id of the message being written, "+id, m.ID)
 	}
 	m.ID = id
 	return nil

@@ -1,4 +1,5 @@
-package server
+// Package view makes the wire objects of rows.
+package view
 
 import (
 	"encoding/json"
@@ -10,9 +11,9 @@ import (
 	"mailroom/store"
 )
 
-// showRuns makes the wire objects of runs. Worker and lease come from the rows of the threads and
+// Runs makes the wire objects of runs. Worker and lease come from the rows of the threads and
 // workers.
-func showRuns(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
+func Runs(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 	holders, err := holders(rd, rows)
 	if err != nil {
 		return nil, err
@@ -21,7 +22,7 @@ func showRuns(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 	for _, r := range rows {
 		shown := showRun(r)
 		if w := holders[r.ID]; w != nil {
-			shown.Worker, shown.LeaseUntil = &w.ID, known(w.LeaseUntil)
+			shown.Worker, shown.LeaseUntil = &w.ID, Known(w.LeaseUntil)
 		}
 		out = append(out, shown)
 	}
@@ -66,16 +67,16 @@ func holders(rd store.Reader, rows []*mailroom.Run) (map[string]*store.Worker, e
 
 func showRun(r *mailroom.Run) api.Run {
 	out := api.Run{
-		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: given(r.AgentVersion),
+		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: Given(r.AgentVersion),
 		Status: r.Status, Stopping: r.Stop != "" && !r.Status.Finished(), Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place,
 		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts,
-		AvailableAt: r.AvailableAt, NotBefore: known(r.NotBefore),
-		Key: given(r.SubmitKey), Parent: given(r.Parent), Origin: r.Origin,
+		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore),
+		Key: Given(r.SubmitKey), Parent: Given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
-		Reply: r.Reply, Error: r.Error, Reason: given(r.Reason), Steps: r.Step,
+		Reply: r.Reply, Error: r.Error, Reason: Given(r.Reason), Steps: r.Step,
 		Wait: showWait(r), Progress: r.Progress,
-		CreatedAt: r.CreatedAt, StartedAt: known(r.StartedAt), FinishedAt: known(r.FinishedAt),
+		CreatedAt: r.CreatedAt, StartedAt: Known(r.StartedAt), FinishedAt: Known(r.FinishedAt),
 	}
 	if out.Metadata == nil {
 		out.Metadata = map[string]string{}
@@ -104,28 +105,28 @@ func showWait(r *mailroom.Run) *api.Wait {
 	return out
 }
 
-// given returns nil for "".
-func given[S ~string](s S) *S {
+// Given returns nil for "".
+func Given[S ~string](s S) *S {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-// known returns nil for the zero time.
-func known(t time.Time) *time.Time {
+// Known returns nil for the zero time.
+func Known(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &t
 }
 
-// showThreads makes the wire objects of threads. What their rows lack is derived from the rows of
+// Threads makes the wire objects of threads. What their rows lack is derived from the rows of
 // their runs.
-func showThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
+func Threads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
 	out := make([]api.Thread, 0, len(rows))
 	for _, t := range rows {
-		shown, err := showThread(rd, t)
+		shown, err := Thread(rd, t)
 		if err != nil {
 			return nil, err
 		}
@@ -134,25 +135,26 @@ func showThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error)
 	return out, nil
 }
 
-func showThread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
+// Thread makes the wire object of a thread.
+func Thread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
 	out := api.Thread{
 		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
-		Parent: given(t.Parent), DeliverTo: given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		Parent: Given(t.Parent), DeliverTo: Given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	}
 	if len(out.Metadata) == 0 {
 		out.Metadata = json.RawMessage("{}")
 	}
 	var err error
-	if out.Queued, err = countQueued(rd, t.ID); err != nil {
+	if out.Queued, err = CountQueued(rd, t.ID); err != nil {
 		return out, err
 	}
-	if out.Status, err = threadStatus(rd, t, out.Queued); err != nil {
+	if out.Status, err = Status(rd, t, out.Queued); err != nil {
 		return out, err
 	}
 	if out.Status == api.ThreadWaiting {
-		out.WaitingRun = given(t.Current)
+		out.WaitingRun = Given(t.Current)
 	} else {
-		out.ActiveRun = given(t.Current)
+		out.ActiveRun = Given(t.Current)
 	}
 	latest, err := rd.Runs(store.RunQuery{Thread: t.ID, Limit: 1})
 	if err == nil && len(latest) > 0 {
@@ -161,7 +163,8 @@ func showThread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
 	return out, err
 }
 
-func countQueued(rd store.Reader, thread string) (int, error) {
+// CountQueued returns how many runs of a thread are queued or scheduled.
+func CountQueued(rd store.Reader, thread string) (int, error) {
 	queued, err := rd.Count(store.CountQuery{Thread: thread, Set: store.RunsQueued})
 	if err != nil {
 		return 0, err
@@ -170,8 +173,8 @@ func countQueued(rd store.Reader, thread string) (int, error) {
 	return queued.Sum() + held.Sum(), err
 }
 
-// threadStatus is the status of the thread's current run, or without one whether runs are queued.
-func threadStatus(rd store.Reader, t *mailroom.Thread, queued int) (string, error) {
+// Status is the status of the thread's current run, or without one whether runs are queued.
+func Status(rd store.Reader, t *mailroom.Thread, queued int) (string, error) {
 	switch {
 	case t.Worker != "":
 		return api.ThreadRunning, nil
@@ -185,4 +188,15 @@ func threadStatus(rd store.Reader, t *mailroom.Thread, queued int) (string, erro
 		return api.ThreadWaiting, nil
 	}
 	return api.ThreadQueued, err
+}
+
+// Ticket makes the wire object of a ticket.
+func Ticket(k *mailroom.Ticket) api.Ticket {
+	return api.Ticket{
+		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
+		Prompt: Given(k.Prompt), Action: Given(k.Action), Arguments: k.Arguments, Digest: k.Digest,
+		State: k.StateAt(time.Now()), ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
+		Decision: Given(k.Decision), Answer: k.Answer, Reason: Given(k.Reason),
+		DecidedBy: Given(k.DecidedBy), DecidedAt: k.DecidedAt,
+	}
 }

@@ -1,4 +1,4 @@
-package server
+package workers
 
 import (
 	"cmp"
@@ -16,13 +16,15 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/dispatch"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
 	"mailroom/store"
 )
 
-const (
-	maxClaimWait = time.Minute
-	maxAgents    = 100 // agents that one worker serves
-)
+const maxClaimWait = time.Minute
+
+// MaxAgents is how many agents one worker serves at most.
+const MaxAgents = 100
 
 type claimInput struct{ Body api.ClaimRequest }
 
@@ -35,27 +37,28 @@ type claimParams struct {
 	api.ClaimRequest
 }
 
-func (s *Server) claim(ctx context.Context, in *claimInput) (*body[api.Claims], error) {
+// Claim claims due runs. A repeated round returns the same claims.
+func (ops *Operations) Claim(ctx context.Context, in *claimInput) (*Body[api.Claims], error) {
 	q, err := readClaimRequest(in.Body)
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.claimingWorker(ctx, q)
+	w, err := ops.claimingWorker(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	var work []dispatch.Assignment
 	if q.max > 0 {
-		if work, err = s.claimRound(ctx, w, q); err != nil {
+		if work, err = ops.claimRound(ctx, w, q); err != nil {
 			return nil, err
 		}
 	}
 	out := api.Claims{
 		Worker: w.ID, Round: q.Round, LeaseUntil: w.LeaseUntil,
-		LeaseMS: s.options.Ledger.LeaseTime().Milliseconds(),
+		LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(),
 	}
-	out.Claims, err = s.showClaims(ctx, work)
-	return &body[api.Claims]{out}, err
+	out.Claims, err = ops.showClaims(ctx, work)
+	return &Body[api.Claims]{out}, err
 }
 
 func readClaimRequest(in api.ClaimRequest) (q claimParams, err error) {
@@ -65,14 +68,14 @@ func readClaimRequest(in api.ClaimRequest) (q claimParams, err error) {
 	}
 	if in.Wait != "" {
 		if q.wait, err = time.ParseDuration(in.Wait); err != nil || q.wait < 0 || q.wait > maxClaimWait {
-			return q, invalidField("body.wait", "must be a duration such as 20s, from 0s to 60s", in.Wait)
+			return q, invalid.Field("body.wait", "must be a duration such as 20s, from 0s to 60s", in.Wait)
 		}
 	}
 	if strings.ContainsRune(in.Host, 0) {
-		return q, invalidField("body.host", "must be text without NUL", in.Host)
+		return q, invalid.Field("body.host", "must be text without NUL", in.Host)
 	}
 	if q.max > 0 && in.Round < 1 {
-		return q, invalidField("body.round", "must number the worker's claims, starting at 1", in.Round)
+		return q, invalid.Field("body.round", "must number the worker's claims, starting at 1", in.Round)
 	}
 	q.slots, err = readSlots(in.Agents, q.max)
 	return q, err
@@ -90,61 +93,61 @@ func readSlots(raw json.RawMessage, most int) (map[string]int, error) {
 			slots[name] = most
 		}
 	} else if json.Unmarshal(raw, &slots) != nil {
-		return nil, invalidField("body.agents", `must be a list of names, or an object such as {"coder": 2}`, nil)
+		return nil, invalid.Field("body.agents", `must be a list of names, or an object such as {"coder": 2}`, nil)
 	}
-	if len(slots) == 0 || len(slots) > maxAgents {
-		return nil, invalidField("body.agents", "must name 1 to 100 agents", len(slots))
+	if len(slots) == 0 || len(slots) > MaxAgents {
+		return nil, invalid.Field("body.agents", "must name 1 to 100 agents", len(slots))
 	}
 	for name, n := range slots {
 		if n < 0 || n > 1000 {
-			return nil, invalidField("body.agents", "must have numbers from 0 to 1000", name)
+			return nil, invalid.Field("body.agents", "must have numbers from 0 to 1000", name)
 		}
 	}
 	return slots, nil
 }
 
 // claimingWorker returns the worker that claims: a newly registered one, or the token's own.
-func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*store.Worker, error) {
-	who := requestOf(ctx).who
+func (ops *Operations) claimingWorker(ctx context.Context, q claimParams) (*store.Worker, error) {
+	who := ops.options.Caller(ctx)
 	names := slices.Sorted(maps.Keys(q.slots))
 	if q.Worker == "" {
 		if names == nil {
-			return nil, invalidField("body.agents", "is missing: name the agents that the worker serves", nil)
+			return nil, invalid.Field("body.agents", "is missing: name the agents that the worker serves", nil)
 		}
-		if err := s.checkServes(who, names); err != nil {
+		if err := ops.checkServes(who, names); err != nil {
 			return nil, err
 		}
 		w := &store.Worker{ID: uuid.Must(uuid.NewV7()).String(), Host: q.Host, PID: q.PID, Owner: who.Name, Agents: names}
-		until, err := s.options.Ledger.Register(ctx, *w)
+		until, err := ops.options.Leases.Register(ctx, *w)
 		w.LeaseUntil = until
 		return w, err
 	}
-	w, err := s.worker(ctx, q.Worker)
+	w, err := ops.worker(ctx, q.Worker)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
 		if !slices.Contains(w.Agents, name) {
-			return nil, invalidField("body.agents", "names an agent that the worker was not registered with", name)
+			return nil, invalid.Field("body.agents", "names an agent that the worker was not registered with", name)
 		}
 	}
-	return w, s.checkServes(who, w.Agents)
+	return w, ops.checkServes(who, w.Agents)
 }
 
 // claimRound runs one round of a worker's claims. If an earlier round of the worker is still
 // waiting, it ends that round first: its caller has gone.
-func (s *Server) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]dispatch.Assignment, error) {
-	release, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
+func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]dispatch.Assignment, error) {
+	release, err := ops.options.Hold(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	roundCtx, end, err := s.rounds.begin(ctx, w.ID)
+	roundCtx, end, err := ops.rounds.begin(ctx, w.ID)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	work, owners, err := s.heldFromRound(roundCtx, w.ID, q.Round)
+	work, owners, err := ops.heldFromRound(roundCtx, w.ID, q.Round)
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
@@ -155,14 +158,14 @@ func (s *Server) claimRound(ctx context.Context, w *store.Worker, q claimParams)
 			c.Agents[name] = q.max
 		}
 	}
-	roundCtx, done := s.authorizedContext(roundCtx)
+	roundCtx, done := ops.options.Authorize(roundCtx)
 	defer done()
 	if c.Wait {
 		var expire context.CancelFunc
 		roundCtx, expire = context.WithTimeout(roundCtx, q.wait)
 		defer expire()
 	}
-	work, err = s.options.Ledger.Claim(roundCtx, c)
+	work, err = ops.options.Leases.Claim(roundCtx, c)
 	if err == nil || !errors.Is(err, roundCtx.Err()) {
 		return work, err
 	}
@@ -175,8 +178,8 @@ func (s *Server) claimRound(ctx context.Context, w *store.Worker, q claimParams)
 // heldFromRound returns the runs that a worker claimed in this round and still holds: a worker that
 // lost the answer repeats the claim with the same number. A round lower than one with held claims
 // is a conflict. owners counts the held runs per thread owner.
-func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) (work []dispatch.Assignment, owners map[string]int, err error) {
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
+func (ops *Operations) heldFromRound(ctx context.Context, worker string, round int64) (work []dispatch.Assignment, owners map[string]int, err error) {
+	err = ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		work, owners = nil, map[string]int{}
 		held, err := rd.Threads(store.ThreadQuery{Worker: worker})
 		if err != nil {
@@ -208,23 +211,23 @@ func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) 
 }
 
 // showClaims adds what an agent needs to start: input, state, checkpoint, tickets and steers.
-func (s *Server) showClaims(ctx context.Context, work []dispatch.Assignment) ([]api.Claim, error) {
+func (ops *Operations) showClaims(ctx context.Context, work []dispatch.Assignment) ([]api.Claim, error) {
 	out := []api.Claim{}
 	if len(work) == 0 {
 		return out, nil
 	}
 	ctx = context.WithoutCancel(ctx) // the claim is committed, so answer it even if the caller has gone
-	inputs, err := s.inputs(ctx, work)
+	inputs, err := ops.inputs(ctx, work)
 	if err != nil {
 		return nil, err
 	}
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
+	err = ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		out = out[:0]
 		rows := make([]*mailroom.Run, len(work))
 		for i, w := range work {
 			rows[i] = w.Run
 		}
-		runs, err := showRuns(rd, rows)
+		runs, err := view.Runs(rd, rows)
 		if err != nil {
 			return err
 		}
@@ -245,7 +248,7 @@ func (s *Server) showClaims(ctx context.Context, work []dispatch.Assignment) ([]
 
 // inputs returns the input messages of the claimed runs. Most assignments carry them; the others
 // are read.
-func (s *Server) inputs(ctx context.Context, work []dispatch.Assignment) ([][]mailroom.Message, error) {
+func (ops *Operations) inputs(ctx context.Context, work []dispatch.Assignment) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(work))
 	var missing []*mailroom.Run
 	for i, w := range work {
@@ -256,7 +259,7 @@ func (s *Server) inputs(ctx context.Context, work []dispatch.Assignment) ([][]ma
 	if len(missing) == 0 {
 		return out, nil
 	}
-	found, err := s.options.Ledger.Inputs(ctx, missing)
+	found, err := ops.options.Attempts.Inputs(ctx, missing)
 	for i := range out {
 		if out[i] == nil && err == nil {
 			out[i], found = found[0], found[1:]
@@ -281,7 +284,7 @@ func readTickets(rd store.Reader, runs []*mailroom.Run) (map[string][]api.Ticket
 	rows, err := rd.Tickets(store.TicketQuery{Runs: ids})
 	for _, k := range rows {
 		if k.State != mailroom.TicketVoid {
-			out[k.Run] = append(out[k.Run], showTicket(k))
+			out[k.Run] = append(out[k.Run], view.Ticket(k))
 		}
 	}
 	return out, err
