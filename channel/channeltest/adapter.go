@@ -3,6 +3,7 @@ package channeltest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 
 // runAdapter runs the cases about a platform's adapter: what package chat relies on.
 func runAdapter(t *testing.T, make func(t *testing.T) *Platform) {
-	for name, run := range map[string]func(r *Recorder){
+	cases := map[string]func(r *Recorder){
 		"an event that was not committed is delivered again": uncommitted,
 		"a repeated event has the same key":                  repeated,
 		"an idle connection stays connected":                 idle,
@@ -26,7 +27,9 @@ func runAdapter(t *testing.T, make func(t *testing.T) *Platform) {
 		"a malformed event is skipped":                       malformed,
 		"a gap is read in order":                             gap,
 		"new credentials of the same bot":                    newLogin,
-	} {
+	}
+	maps.Copy(cases, sendCases())
+	for name, run := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // the cases mostly wait
 			run(NewRecorder(t, make(t)))
@@ -64,6 +67,14 @@ func (r *Recorder) connects() bool { return r.p.Reconnect.IdleTimeout >= 0 }
 // say sends a message to the bot and returns its id.
 func (r *Recorder) say(from, place, text string) string {
 	return r.p.People.Say(Message{From: from, Place: place, Text: text, ToBot: place == Dev})
+}
+
+// awaitAcknowledged waits until the platform knows that all events were received.
+func (r *Recorder) awaitAcknowledged() {
+	r.t.Helper()
+	if r.p.Pending != nil {
+		r.Await("nothing pending", func() bool { return r.p.Pending() == 0 })
+	}
 }
 
 // begin starts the recorder and has it record a first message at home.
@@ -141,9 +152,7 @@ func uncommitted(r *Recorder) {
 	} else { // what was read is lost with its connection
 		r.AwaitConnected()
 	}
-	if r.p.Pending != nil {
-		r.Await("nothing pending", func() bool { return r.p.Pending() == 0 })
-	}
+	r.awaitAcknowledged()
 	r.say(Ann, r.p.home(), "three")
 	r.AwaitTexts(want + "three")
 	if !r.p.History {
@@ -201,9 +210,7 @@ func repeated(r *Recorder) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if r.p.Pending != nil {
-			r.Await("nothing pending", func() bool { return r.p.Pending() == 0 })
-		}
+		r.awaitAcknowledged()
 		act(func() { r.p.People.Press(Ann, Ann, sent, "y") })
 	}
 	if r.p.People.Delete != nil {
@@ -372,6 +379,7 @@ func gap(r *Recorder) {
 		}
 		next[name[:1]]++
 	}
+	r.awaitAcknowledged()
 	before := len(r.Recorded())
 	r.Reconnect() // nothing is read a second time
 	r.say(Ann, Ann, "the end")

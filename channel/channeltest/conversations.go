@@ -233,9 +233,10 @@ func lostReceipt(s *Server) {
 	s.say(Ann, Ann, "zero") // makes the room known
 	s.awaitText(Ann, "zero")
 	s.AwaitSettled()
-	s.p.LoseSend()
+	s.p.loseSend()
 	s.say(Ann, Ann, "one")
 	s.awaitText(Ann, "one")
+	s.AwaitSettled() // over another connection, if the lost one was its own
 	s.awaitCondition(channel.ConditionConnected)
 	s.say(Ann, Ann, "two")
 	s.awaitText(Ann, "two")

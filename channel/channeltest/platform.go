@@ -76,9 +76,22 @@ type Platform struct {
 	// those of every platform, of ConnectCall. Token must not be in the error.
 	ConnectFaults      []ConnectFault
 	ConnectCall, Token string
-	// SendFaults are failures of single sends.
-	SendFaults []SendFault
-	// LoseSend carries out the next send and loses its response.
+	// SendFaults are failures of single sends, besides those of every platform. SendCall is the call
+	// that sends a message, and FileCall the one that fetches a file.
+	SendFaults         []SendFault
+	SendCall, FileCall string
+	// StatusOnly means that the status of a response alone says that a message was taken.
+	StatusOnly bool
+	// Addr is the address of the fake if each call may have a connection of its own.
+	Addr string
+	// RejectCalls rejects the credentials of calls, but not those of an open connection. It may be
+	// nil.
+	RejectCalls func()
+	// NoRoom are ids of rooms that do not exist.
+	NoRoom []string
+	// Finds means that a message can be found by its key.
+	Finds bool
+	// LoseSend carries out the next send and loses its response. It is for a platform without Fake.
 	LoseSend func()
 	// Limits are the kinds of rate limits: each refuses calls about a place for a while and says
 	// so. Sends returns the calls that send, edit or show typing. Both are nil if the platform has
@@ -127,6 +140,8 @@ type People struct {
 
 	// Functions that the platform does not have are nil.
 
+	// Upload sends a message with a text file.
+	Upload func(person, place, name string, content []byte)
 	Edit   func(person, place, id, text string)
 	Delete func(person, place, id string)
 	// Press presses a button that carries data. answers returns the results that the person was
@@ -182,12 +197,14 @@ func (p *Platform) connectFaults() []ConnectFault {
 	}, p.ConnectFaults...)
 }
 
-// SendFault is a failure of the next send.
+// SendFault is a failure of a send.
 type SendFault struct {
-	Name   string
-	Inject func()
-	Want   mailroom.Class // of [SendClass]
+	Fault Fault
+	Want  mailroom.Class // of [SendClass]
 }
+
+// OnSend returns a failure of a send.
+func OnSend(f Fault, want mailroom.Class) SendFault { return SendFault{Fault: f, Want: want} }
 
 // post sends a message of the cases about connections. A repeated id is a redelivery.
 func (s *Server) post(id, text string) {
@@ -310,6 +327,14 @@ func (p *Platform) restore(t *testing.T) {
 		p.Fake.Up(t)
 	}
 	p.outage = outage{}
+}
+
+func (p *Platform) loseSend() {
+	if p.Fake == nil {
+		p.LoseSend()
+		return
+	}
+	p.Fake.Fail(p.SendCall, Fault{Lose: true})
 }
 
 // name returns the display name of a person, "" if the platform has none.

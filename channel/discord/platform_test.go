@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
@@ -105,7 +106,8 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 				dc.SetToken(discordtest.Token)
 			}
 		},
-		LoseSend: func() { dc.Fail(discordtest.Send, discordtest.Fault{Lose: true}) },
+		SendCall: discordtest.Send, SendFaults: sendFaults(), FileCall: discordtest.File, Addr: dc.Addr, NoRoom: []string{"5"}, Finds: true,
+		RejectCalls: func() { dc.ReplaceToken("another." + discordtest.Token) },
 		Limits: map[string]func(string, time.Duration){
 			"a channel": func(place string, d time.Duration) { dc.Limit(at(place), d) },
 			"the bot":   func(_ string, d time.Duration) { dc.LimitAll(d) },
@@ -146,6 +148,9 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 			}
 			return shown
 		},
+		Upload: func(person, place, name string, content []byte) {
+			who[person].Sends(at(place), "", discordtest.MessageOptions{File: name, Content: content})
+		},
 		Edit:   func(person, place, id, text string) { who[person].Edits(at(place), id, text) },
 		Delete: func(person, place, id string) { who[person].Deletes(at(place), id) },
 		Press: func(person, place, id, data string) func() []string {
@@ -179,4 +184,13 @@ func pushMalformed(dc *discordtest.Platform) {
 		}
 	}
 	dc.PushEvent("SOMETHING_NEW", map[string]any{"a": 1})
+}
+
+// sendFaults returns failures besides those of TestNoErrorOfAConversationEndsTheBot.
+func sendFaults() []channeltest.SendFault {
+	return []channeltest.SendFault{
+		channeltest.OnSend(discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable),
+		channeltest.OnSend(discordtest.Fault{Status: 429, Raw: `{"message":"slowly","retry_after":0.01,"global":true}`}, channeltest.ClassEverywhere),
+		channeltest.OnSend(discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, channeltest.ClassEverywhere), // a proxy in front of Discord
+	}
 }

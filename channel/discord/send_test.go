@@ -1,17 +1,13 @@
 package discord_test
 
 import (
-	"context"
 	"errors"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"mailroom"
-	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/discord/discordtest"
@@ -150,58 +146,11 @@ func TestRateLimitIsObeyedBeforeItIsHit(t *testing.T) {
 	}
 }
 
-func TestSendErrorsAreClassified(t *testing.T) {
+func TestMessagesOverALimitAreRefused(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
-	ann := dc.Person("Ann")
 	p := newRecorder(t, dc).Start().AwaitConnected()
-	to := room(ann.Private())
-	refusal := func(status, code int) discordtest.Fault {
-		return discordtest.Fault{Status: status, Code: strconv.Itoa(code), Message: "because"}
-	}
-	for _, c := range []struct {
-		fault discordtest.Fault
-		want  mailroom.Class
-	}{
-		{refusal(403, 50007), channeltest.ClassGone},
-		{refusal(403, 50278), channeltest.ClassGone},
-		{refusal(403, 50001), channeltest.ClassGone},
-		{refusal(404, 10003), channeltest.ClassGone},
-		{refusal(403, 50013), mailroom.ClassPermanent}, // an admin can grant it
-		{refusal(403, 160005), mailroom.ClassPermanent},
-		{refusal(400, 50035), mailroom.ClassPermanent},
-		{refusal(400, 50006), mailroom.ClassPermanent},
-		{refusal(413, 40005), mailroom.ClassPermanent},
-		{discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable},
-		{discordtest.Fault{Status: 429, Raw: `{"message":"slowly","retry_after":0.01,"global":true}`}, channeltest.ClassEverywhere},
-		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, channeltest.ClassEverywhere}, // a proxy in front of Discord
-		{refusal(500, 0), channeltest.ClassUnknown},
-		{refusal(503, 130000), channeltest.ClassUnknown},
-		{discordtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, channeltest.ClassUnknown},
-		{discordtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
-		{discordtest.Fault{Raw: "what?"}, channeltest.ClassUnknown},
-		{discordtest.Fault{Half: true}, channeltest.ClassUnknown},
-		{discordtest.Fault{Lose: true}, channeltest.ClassUnknown},
-	} {
-		for wait := true; wait; { // until the previous limit has ended
-			_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-			wait = err != nil
-		}
-		dc.Fail(discordtest.Send, c.fault)
-		_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-		if got := channeltest.SendClass(err); got != c.want || strings.Contains(err.Error(), secret) {
-			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
-		}
-	}
-	dc.Fail(discordtest.Send, discordtest.Fault{Hang: true})
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := p.Send(short, to, chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassUnknown {
-		t.Errorf("a timeout is %s: %v", channeltest.SendClass(err), err)
-	}
-	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassGone {
-		t.Errorf("an unknown channel is %s: %v", channeltest.SendClass(err), err)
-	}
+	to := room(dc.Person("Ann").Private())
 	many := slices.Repeat([]chat.Button{{Label: "y", Data: "z"}}, 6)
 	for name, buttons := range map[string][]chat.Button{
 		"carries too much": {{Label: "y", Data: strings.Repeat("z", 101)}}, "carries nothing": {{Label: "y"}}, "is one too many": many,
@@ -213,60 +162,4 @@ func TestSendErrorsAreClassified(t *testing.T) {
 	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); channeltest.SendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
 		t.Errorf("a text over the limit is %s: %v", channeltest.SendClass(err), err)
 	}
-}
-
-func TestUnsentMessageIsUnavailable(t *testing.T) {
-	t.Parallel()
-	dc := discordtest.New(t)
-	ann := dc.Person("Ann")
-	p := newRecorder(t, dc).Start().AwaitConnected()
-	to := room(ann.Private())
-	dc.Down()
-	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-	for channeltest.SendClass(err) == channeltest.ClassUnknown { // an idle connection whose end was not noticed; there are few
-		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-	}
-	if channeltest.SendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refused connection is %s: %v", channeltest.SendClass(err), err)
-	}
-	// A listener that accepts and closes connections may have received the message.
-	ln, err := net.Listen("tcp", strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			buf := make([]byte, 4096)
-			_, _ = c.Read(buf) // part of the request is enough
-			_ = c.Close()      // without a response
-		}
-	}()
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != channeltest.ClassUnknown {
-		t.Errorf("a closed connection is %s: %v", channeltest.SendClass(err), err)
-	}
-	_ = ln.Close() // ends the goroutine
-	<-closed
-}
-
-// TestTokenRejectedByACallEndsTheConnection checks that a rejected call is enough, even if the
-// gateway has not noticed.
-func TestTokenRejectedByACallEndsTheConnection(t *testing.T) {
-	t.Parallel()
-	dc := discordtest.New(t)
-	ann := dc.Person("Ann")
-	fx := newRecorder(t, dc).Start()
-	p := fx.AwaitConnected()
-	dc.ReplaceToken("another." + discordtest.Token)
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); channeltest.SendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("class %s: %v", channeltest.SendClass(err), err) // the message waits until the token is corrected
-	}
-	fx.AwaitState("failed", func(s channel.State) bool {
-		return s.Condition == channel.ConditionFailed && strings.Contains(s.Reason, "401")
-	})
 }

@@ -16,12 +16,12 @@ import (
 // TestIRCIsAChannel uses a server with message ids, so that a message can arrive twice.
 func TestIRCIsAChannel(t *testing.T) {
 	t.Parallel()
-	channeltest.Run(t, newPlatform)
+	channeltest.Run(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, 400*time.Millisecond) })
 }
 
 func TestIRCIsAChatPlatform(t *testing.T) {
 	t.Parallel()
-	channeltest.RunChat(t, newPlatform)
+	channeltest.RunChat(t, func(t *testing.T) *channeltest.Platform { return newPlatform(t, 2*time.Second) }) // a slow machine is not silent
 }
 
 // TestIRCIsAChannelOverABadNetwork uses a real server. A bot that reconnects while the server still
@@ -55,11 +55,11 @@ func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
 	})
 }
 
-// newPlatform returns a fake server for the suite.
-func newPlatform(t *testing.T) *channeltest.Platform {
+// newPlatform returns a fake server for the suite, which must answer within fresh.
+func newPlatform(t *testing.T, fresh time.Duration) *channeltest.Platform {
 	s := newFaultyServer(t)
 	o := testOptions(s.addr)
-	o.Join, o.Gap, o.Fresh = []string{"#dev"}, time.Millisecond, 400*time.Millisecond
+	o.Join, o.Gap, o.Fresh = []string{"#dev"}, time.Millisecond, fresh
 	pace := o.ReconnectPolicy()
 	pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
 	down := false

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
@@ -135,7 +136,7 @@ func newPlatform(t *testing.T, w *world, change ...func(*matrix.Options)) *chann
 				w.token.Set(w.bot.Token)
 			}
 		},
-		LoseSend:  func() { w.proxy.Fail("send", matrixtest.Fault{Lose: true}) },
+		SendCall: "send", SendFaults: sendFaults(), FileCall: "download", Addr: w.proxy.Addr, NoRoom: []string{"!nowhere:test.example"}, Finds: true,
 		Limits:    map[string]func(string, time.Duration){"the account": func(_ string, d time.Duration) { w.proxy.Limit(d) }},
 		Sends:     channeltest.SendsOf(w.proxy.Server, "send", "typing"),
 		LongReply: 90_000,
@@ -168,6 +169,10 @@ func (w *world) people() channeltest.People {
 			}
 			return shown
 		},
+		Upload: func(person, place, name string, content []byte) {
+			uri := who[person].Uploads(name, "text/plain", content)
+			who[person].Says(w.rooms[place], name, map[string]any{"msgtype": "m.file", "filename": name, "url": uri, "info": map[string]any{"mimetype": "text/plain", "size": len(content)}})
+		},
 		Edit:   func(person, place, id, text string) { who[person].Edits(w.rooms[place], id, text) },
 		Delete: func(person, place, id string) { who[person].Deletes(w.rooms[place], id) },
 	}
@@ -191,5 +196,18 @@ func connectFaults(token string) []channeltest.ConnectFault {
 		channeltest.OnConnect("other JSON", "sync", matrixtest.Fault{Raw: `{"rooms":[]}`}, "unexpected response", 0),
 		channeltest.OnConnect("no place", "sync", matrixtest.Fault{Raw: `{}`}, "no next_batch token", 0),
 		channeltest.OnConnect("no user", "whoami", matrixtest.Fault{Raw: `{}`}, "contains no user id", 0),
+	}
+}
+
+func sendFaults() []channeltest.SendFault {
+	return []channeltest.SendFault{
+		channeltest.OnSend(matrixtest.Fault{Status: 400, Code: "M_BAD_JSON", Message: "no"}, mailroom.ClassPermanent),
+		channeltest.OnSend(matrixtest.Fault{Status: 413, Code: "M_TOO_LARGE", Message: "too large"}, mailroom.ClassPermanent),
+		channeltest.OnSend(matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent), // the bot is still a member
+		channeltest.OnSend(matrixtest.Fault{Status: 403, Code: "M_USER_SUSPENDED", Message: "wait"}, mailroom.ClassUnavailable),
+		channeltest.OnSend(matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "not here"}, mailroom.ClassUnavailable),
+		channeltest.OnSend(matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfter: 0.005}, channeltest.ClassEverywhere),
+		channeltest.OnSend(matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "oh"}, channeltest.ClassUnknown),
+		channeltest.OnSend(matrixtest.Fault{Raw: "{}"}, channeltest.ClassUnknown),
 	}
 }

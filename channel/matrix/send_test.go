@@ -1,12 +1,10 @@
 package matrix_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"mailroom"
 	"mailroom/channel/channeltest"
@@ -181,87 +179,14 @@ func TestARoomThatTheBotLeftIsGone(t *testing.T) {
 	})
 }
 
-func TestARateLimitAppliesToAllRooms(t *testing.T) {
+func TestARefusalWithoutAKnownMembershipIsRetried(t *testing.T) {
 	t.Parallel()
 	w, r := newRecorder(t, matrixtest.Start(t).URL, "")
 	p := r.Start().AwaitConnected()
 	to := chat.Room{Chat: w.rooms[channeltest.Ann]}
-	id, err := p.Send(t.Context(), to, chat.Message{Text: "**one**"}, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.proxy.Limit(40 * time.Second)
-	for name, call := range map[string]func() error{
-		"send":   func() error { _, err := p.Send(t.Context(), to, chat.Message{Text: "**two**"}, "two"); return err },
-		"edit":   func() error { return p.Edit(t.Context(), to, id, chat.Message{Text: "**two**"}) },
-		"typing": func() error { return p.Typing(t.Context(), to) },
-	} {
-		before := len(w.proxy.Calls("send")) + len(w.proxy.Calls("typing"))
-		err := call()
-		f := mailroom.AsFailure(err)
-		if f.Class != mailroom.ClassUnavailable || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || !errors.Is(err, chat.ErrEverywhere) || errors.Is(err, mailroom.ErrUnknown) {
-			t.Errorf("%s: class %s, retry after %s: %v", name, f.Class, f.RetryAfter, err)
-		}
-		if n := len(w.proxy.Calls("send")) + len(w.proxy.Calls("typing")) - before; n != 1 {
-			t.Errorf("%s was tried %d times", name, n)
-		}
-	}
-}
-
-func TestSendErrorsAreClassified(t *testing.T) {
-	t.Parallel()
-	w, r := newRecorder(t, matrixtest.Start(t).URL, "")
-	p := r.Start().AwaitConnected()
-	to := chat.Room{Chat: w.rooms[channeltest.Ann]}
-	for _, c := range []struct {
-		fault matrixtest.Fault
-		want  mailroom.Class
-	}{
-		{matrixtest.Fault{Status: 400, Code: "M_BAD_JSON", Message: "no"}, mailroom.ClassPermanent},
-		{matrixtest.Fault{Status: 413, Code: "M_TOO_LARGE", Message: "too large"}, mailroom.ClassPermanent},
-		{matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent}, // the bot is still a member
-		{matrixtest.Fault{Status: 403, Code: "M_USER_SUSPENDED", Message: "wait"}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Status: 401, Code: "M_UNKNOWN_TOKEN", Message: "who?"}, mailroom.ClassUnavailable}, // the channel fails, and the message waits for a new token
-		{matrixtest.Fault{Status: 404, Code: "M_UNRECOGNIZED", Message: "not here"}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Status: 429, Code: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfter: 0.005}, channeltest.ClassEverywhere},
-		{matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "oh"}, channeltest.ClassUnknown},
-		{matrixtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, channeltest.ClassUnknown},
-		{matrixtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // the proxy that answered has forwarded nothing
-		{matrixtest.Fault{Raw: "what?"}, channeltest.ClassUnknown},
-		{matrixtest.Fault{Raw: "{}"}, channeltest.ClassUnknown},
-		{matrixtest.Fault{Half: true}, channeltest.ClassUnknown},
-		{matrixtest.Fault{Lose: true}, channeltest.ClassUnknown},
-	} {
-		w.proxy.Fail("send", c.fault)
-		_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, fmt.Sprint(c.fault))
-		if got := channeltest.SendClass(err); got != c.want {
-			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
-		}
-	}
-	w.proxy.Fail("send", matrixtest.Fault{Hang: true})
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := p.Send(short, to, chat.Message{Text: "x"}, "x"); channeltest.SendClass(err) != channeltest.ClassUnknown {
-		t.Errorf("a timeout is %s: %v", channeltest.SendClass(err), err)
-	}
 	w.proxy.Fail("send", matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN"})
 	w.proxy.Fail("state", matrixtest.Fault{Status: 500, Code: "M_UNKNOWN"})
 	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); channeltest.SendClass(err) != mailroom.ClassUnavailable {
 		t.Errorf("a refusal without a known membership is %s: %v", channeltest.SendClass(err), err)
-	}
-}
-
-func TestAnUnsentMessageIsRetried(t *testing.T) {
-	t.Parallel()
-	w, r := newRecorder(t, matrixtest.Start(t).URL, "")
-	p := r.Start().AwaitConnected()
-	to := chat.Room{Chat: w.rooms[channeltest.Ann]}
-	w.proxy.Down()
-	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
-	for channeltest.SendClass(err) == channeltest.ClassUnknown { // an idle connection whose end was not noticed yet; there are few
-		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
-	}
-	if channeltest.SendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refused connection is %s: %v", channeltest.SendClass(err), err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
@@ -83,7 +84,8 @@ func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Opt
 		Restore: func() {
 			sl.Revoke(false)
 		},
-		LoseSend: func() { sl.Fail("chat.postMessage", slacktest.Fault{Lose: true}) },
+		SendCall: "chat.postMessage", SendFaults: sendFaults(), FileCall: slacktest.Download, Addr: sl.Addr, NoRoom: []string{"C5"}, Finds: true,
+		RejectCalls: func() { sl.RevokeBot(true) },
 		Limits: map[string]func(string, time.Duration){"the methods": func(_ string, d time.Duration) {
 			sl.Limit("chat.update", d)
 			sl.Limit("chat.postMessage", d)
@@ -124,6 +126,9 @@ func people(sl *slacktest.Platform) channeltest.People {
 			}
 			return shown
 		},
+		Upload: func(person, place, name string, content []byte) {
+			who[person].Sends(at(place), "", slacktest.MessageOptions{File: name, Content: content})
+		},
 		Edit:   func(person, place, id, text string) { who[person].Edits(at(place), ts(id), text) },
 		Delete: func(person, place, id string) { who[person].Deletes(at(place), ts(id)) },
 		Press: func(person, place, id, data string) func() []string {
@@ -160,4 +165,16 @@ func pushMalformed(sl *slacktest.Platform) {
 	sl.Push("slash_commands", map[string]any{"command": "/x"})
 	sl.Push("interactive", map[string]any{"type": "view_submission"})
 	sl.Push("what_is_new", map[string]any{})
+}
+
+// sendFaults returns failures besides those of documentedErrors.
+func sendFaults() []channeltest.SendFault {
+	return []channeltest.SendFault{
+		channeltest.OnSend(slacktest.Fault{Code: "ratelimited", RetryAfter: 5}, mailroom.ClassUnavailable),
+		channeltest.OnSend(slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.ClassUnavailable),
+		channeltest.OnSend(slacktest.Fault{Status: 302, Raw: "<html>elsewhere</html>"}, mailroom.ClassUnavailable),
+		channeltest.OnSend(slacktest.Fault{Raw: `{}`}, channeltest.ClassUnknown),
+		channeltest.OnSend(slacktest.Fault{Raw: `{"ok":true}`}, channeltest.ClassUnknown),
+		channeltest.OnSend(slacktest.Fault{Raw: `{"ok":true,"channel":7}`}, channeltest.ClassUnknown),
+	}
 }

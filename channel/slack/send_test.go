@@ -1,7 +1,6 @@
 package slack_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -158,67 +157,13 @@ func TestRateLimitIsReportedWithoutAnotherTry(t *testing.T) {
 	}
 }
 
-func TestSendErrorsAreClassified(t *testing.T) {
+func TestAButtonWithTooMuchDataIsRefused(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	p := newRecorder(t, sl).Start().AwaitConnected()
-	refusal := func(word string) slacktest.Fault { return slacktest.Fault{Code: word} }
-	for _, c := range []struct {
-		fault slacktest.Fault
-		want  mailroom.Class
-	}{
-		{refusal("channel_not_found"), channeltest.ClassGone},
-		{refusal("is_archived"), channeltest.ClassGone},
-		{refusal("not_in_channel"), channeltest.ClassGone},
-		{refusal("user_disabled"), channeltest.ClassGone},
-		{refusal("cannot_dm_bot"), channeltest.ClassGone},
-		{refusal("msg_too_long"), mailroom.ClassPermanent},
-		{refusal("invalid_blocks"), mailroom.ClassPermanent},
-		{refusal("restricted_action"), mailroom.ClassPermanent},
-		{refusal("messages_tab_disabled"), mailroom.ClassPermanent},
-		{slacktest.Fault{Code: "ratelimited", RetryAfter: 5}, mailroom.ClassUnavailable},
-		{refusal("rate_limited"), mailroom.ClassUnavailable},
-		{refusal("message_limit_exceeded"), mailroom.ClassUnavailable},
-		{slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.ClassUnavailable},
-		{refusal("internal_error"), channeltest.ClassUnknown},
-		{refusal("fatal_error"), channeltest.ClassUnknown},
-		{refusal("service_unavailable"), channeltest.ClassUnknown},
-		{slacktest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, channeltest.ClassUnknown},
-		{slacktest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // a proxy that has not forwarded the call
-		{slacktest.Fault{Status: 302, Raw: "<html>elsewhere</html>"}, mailroom.ClassUnavailable},
-		{slacktest.Fault{Raw: "what?"}, channeltest.ClassUnknown},
-		{slacktest.Fault{Raw: `{}`}, channeltest.ClassUnknown},
-		{slacktest.Fault{Raw: `{"ok":true}`}, channeltest.ClassUnknown},
-		{slacktest.Fault{Raw: `{"ok":true,"channel":7}`}, channeltest.ClassUnknown},
-		{slacktest.Fault{Half: true}, channeltest.ClassUnknown},
-		{slacktest.Fault{Lose: true}, channeltest.ClassUnknown},
-	} {
-		sl.Fail("chat.postMessage", c.fault)
-		_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
-		if got := channeltest.SendClass(err); got != c.want {
-			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
-		}
-	}
-	sl.Fail("chat.postMessage", slacktest.Fault{Hang: true})
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := p.Send(short, privateRoom(ann), chat.Message{Text: "x"}, "k"); channeltest.SendClass(err) != channeltest.ClassUnknown {
-		t.Errorf("a timeout is %s: %v", channeltest.SendClass(err), err)
-	}
-	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); channeltest.SendClass(err) != channeltest.ClassGone {
-		t.Errorf("an unknown channel is %s: %v", channeltest.SendClass(err), err)
-	}
 	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 256)}}}, "k"); channeltest.SendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("a button with too much data is %s: %v", channeltest.SendClass(err), err)
-	}
-	sl.Down()
-	_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
-	for channeltest.SendClass(err) == channeltest.ClassUnknown { // an idle connection whose end was not noticed; there are few
-		_, err = p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
-	}
-	if channeltest.SendClass(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refused connection is %s: %v", channeltest.SendClass(err), err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
@@ -76,7 +77,7 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 		Restore: func() {
 			tg.Revoke(telegramtest.Token, false)
 		},
-		LoseSend:  func() { tg.Fail("sendMessage", telegramtest.Fault{Lose: true}) },
+		SendCall: "sendMessage", SendFaults: sendFaults(), FileCall: "getFile", Addr: tg.Addr, NoRoom: []string{"5"},
 		Limits:    map[string]func(string, time.Duration){"a chat": func(place string, d time.Duration) { tg.Limit(at(place), d) }},
 		Sends:     channeltest.SendsOf(tg.Server, "sendMessage", "editMessageText", "sendChatAction"),
 		LongReply: 20_000,
@@ -119,6 +120,9 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 			}
 			return shown
 		},
+		Upload: func(person, place, name string, content []byte) {
+			who[person].Sends(at(place), "", telegramtest.MessageOptions{File: name, Content: content})
+		},
 		Edit: func(person, place, id, text string) { who[person].Edits(at(place), messageNumber(id), text) },
 		Press: func(person, place, id, data string) func() []string {
 			return who[person].PressesData(at(place), messageNumber(id), data).Answers
@@ -137,5 +141,28 @@ func connectFaults(secret string) []channeltest.ConnectFault {
 		channeltest.OnConnect("other JSON", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`}, "unexpected response", 0),
 		channeltest.OnConnect("no update_id", "getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"message":{}}]}`}, "without update_id", 0),
 		channeltest.OnConnect("no bot", "getMe", telegramtest.Fault{Raw: `{"ok":true,"result":{}}`}, "names no bot", 0),
+	}
+}
+
+func sendFaults() []channeltest.SendFault {
+	refusal := func(code int, words string) telegramtest.Fault {
+		return telegramtest.Fault{Status: code, Message: words}
+	}
+	return []channeltest.SendFault{
+		channeltest.OnSend(refusal(403, "Forbidden: bot was blocked by the user"), channeltest.ClassGone),
+		channeltest.OnSend(refusal(403, "Forbidden: user is deactivated"), channeltest.ClassGone),
+		channeltest.OnSend(refusal(403, "Forbidden: bot was kicked from the supergroup chat"), channeltest.ClassGone),
+		channeltest.OnSend(refusal(403, "Forbidden: bot is not a member of the channel chat"), channeltest.ClassGone),
+		channeltest.OnSend(refusal(403, "Forbidden: bot can't initiate conversation with a user"), channeltest.ClassGone),
+		channeltest.OnSend(refusal(403, "Forbidden: the group chat was deleted"), channeltest.ClassGone),
+		channeltest.OnSend(refusal(400, "Bad Request: chat not found"), channeltest.ClassGone),
+		channeltest.OnSend(refusal(400, "Bad Request: message thread not found"), channeltest.ClassGone),
+		channeltest.OnSend(refusal(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.ClassPermanent),
+		channeltest.OnSend(refusal(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.ClassPermanent),
+		channeltest.OnSend(refusal(400, "Bad Request: TOPIC_CLOSED"), mailroom.ClassPermanent),
+		channeltest.OnSend(refusal(400, "Bad Request: message is too long"), mailroom.ClassPermanent),
+		channeltest.OnSend(refusal(413, "Request Entity Too Large"), mailroom.ClassPermanent),
+		channeltest.OnSend(refusal(429, "Too Many Requests: retry after 5"), mailroom.ClassUnavailable),
+		channeltest.OnSend(refusal(500, "Internal Server Error"), channeltest.ClassUnknown),
 	}
 }

@@ -48,11 +48,10 @@ func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 // until it is accepted, and a channel with changed options.
 func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Platform {
 	receiver := webhooktest.NewReceiver(t)
-	proxy := channeltest.NewProxy(t, strings.TrimPrefix(receiver.URL, "http://"))
 	secret, hooks := channeltest.NewSetting(webhooktest.Secret), webhook.NewHooks()
 	hooks.Expect("c")
 	o := webhook.Options{
-		Secret: secret.Get, Hooks: hooks, URL: "http://" + proxy.Addr, Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
+		Secret: secret.Get, Hooks: hooks, URL: receiver.URL, Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
 	}
 	for _, f := range change {
 		f(&o)
@@ -60,7 +59,6 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 	program := newSender(t, hooks, receiver)
 	pace := o.ReconnectPolicy()
 	pace.InitialDelay, pace.MaxDelay = 10*time.Millisecond, 50*time.Millisecond
-	down := false
 	return &channeltest.Platform{
 		Kind: webhook.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{webhooktest.Key},
 		People: program.people(), Redeliver: program.redeliver, RepeatsAll: true,
@@ -71,16 +69,7 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 			channeltest.WrongToken("one short", secret, webhooktest.Secret+" whsec_aHVzaA==", "has 4 bytes"),
 		},
 		Malformed: program.sendMalformed,
-		Down:      func() { down = true; proxy.Down() },
-		Hang:      func() { proxy.SetFaults(channeltest.Netfaults{DropUpstream: true}) },
-		Restore: func() {
-			proxy.SetFaults(channeltest.Netfaults{})
-			if down {
-				down = false
-				proxy.Up()
-			}
-		},
-		LoseSend: func() { receiver.Fail(webhooktest.Fault{Lose: true}) },
+		Fake:      receiver.Server, SendCall: "signed", StatusOnly: true,
 		Limits: map[string]func(string, time.Duration){"the receiver": func(_ string, d time.Duration) {
 			receiver.Fail(webhooktest.Fault{Status: 429, RetryAfter: d.Seconds()})
 		}},
@@ -202,6 +191,11 @@ func (s *sender) people() channeltest.People {
 			return s.send(m.From, m.Place, map[string]any{"text": m.Text, "addressed": m.ToBot || m.Place != channeltest.Dev || m.ReplyTo != ""}, nil)
 		},
 		Shown: s.shown,
+		Upload: func(person, place, name string, content []byte) {
+			s.send(person, place, map[string]any{"files": []map[string]any{
+				{"name": name, "uri": "https://files.example.org/" + name, "mime_type": "text/plain", "size": len(content)},
+			}}, nil)
+		},
 		Edit: func(person, place, id, text string) {
 			s.send(person, place, map[string]any{"kind": "edit", "of": id, "text": text}, nil)
 		},
