@@ -11,11 +11,8 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"mailroom"
 	"mailroom/server/internal/invalid"
@@ -233,36 +230,4 @@ func isTooLarge(err error) bool {
 
 func tooLarge(limit int64) error {
 	return mailroom.Errorf(mailroom.CodeTooLarge, "the body exceeds the limit of %d bytes", limit)
-}
-
-// hasLoneSurrogate finds the escape of a lone surrogate, which the decoder would replace silently.
-// In valid JSON, backslashes occur only in strings.
-func hasLoneSurrogate(raw []byte) bool {
-	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i+1 < len(raw); {
-		width := 2
-		if r := decodeEscape(raw[i:]); utf16.IsSurrogate(r) {
-			width = 12
-			if i+6 > len(raw) || utf16.DecodeRune(r, decodeEscape(raw[i+6:])) == utf8.RuneError {
-				return true
-			}
-		}
-		next := bytes.IndexByte(raw[min(i+width, len(raw)):], '\\')
-		if next < 0 {
-			return false
-		}
-		i += width + next
-	}
-	return false
-}
-
-// decodeEscape returns the value of the escape \uXXXX at the start of b, or -1.
-func decodeEscape(b []byte) rune {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
-		return -1
-	}
-	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
-	if err != nil {
-		return -1
-	}
-	return rune(n)
 }

@@ -102,3 +102,23 @@ func BenchmarkHostileBodies(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkBodies(b *testing.B) {
+	for name, body := range map[string]string{
+		"submit":      `{"text":"The build fails since this morning; please look at it.","metadata":{"from":"ann","team":"core"},"mode":"queue","priority":100}`,
+		"long text":   `{"text":"` + strings.Repeat(`A line with a few words in it.\n`, 2000) + `"}`,
+		"other words": `{"text":"` + strings.Repeat(`Größe, Straße und über 90 % – sagt sie. `, 500) + `"}`,
+		"data":        `{"options":{"rows":[` + strings.Repeat(`{"id":1234,"name":"a name","ok":true,"score":-1.5e3},`, 500) + `null]}}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			raw := []byte(body)
+			b.SetBytes(int64(len(raw)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := checkBody(raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -44,23 +44,21 @@ func appendString(b []byte, s string, html bool) []byte {
 	b = append(b, '"')
 	start := 0 // of the text that is not yet appended
 	for i := 0; i < len(s); {
-		c := s[i]
-		if ' ' <= c && c < utf8.RuneSelf && c != '"' && c != '\\' && (!html || c != '<' && c != '>' && c != '&') {
-			i++
-			continue
-		}
-		r, size := rune(c), 1
-		if c >= utf8.RuneSelf {
+		r, size := rune(s[i]), 1
+		if r >= utf8.RuneSelf {
 			r, size = utf8.DecodeRuneInString(s[i:])
 			if (r != utf8.RuneError || size > 1) && r != '\u2028' && r != '\u2029' {
 				i += size
 				continue
 			}
+		} else if n := verbatimPrefix(s[i:], html); n > 0 {
+			i += n
+			continue
 		}
 		b = append(b, s[start:i]...)
 		switch r {
 		case '"', '\\':
-			b = append(b, '\\', c)
+			b = append(b, '\\', byte(r))
 		case '\b':
 			b = append(b, '\\', 'b')
 		case '\f':

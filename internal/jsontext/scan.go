@@ -1,11 +1,10 @@
 package jsontext
 
-import "math/bits"
-
 // Text is JSON as a string or as bytes.
 type Text interface{ string | []byte }
 
-// Scanner reads one JSON text from front to back. It allocates only to decode a string. An object
+// Scanner reads one JSON text from front to back. It allocates only to decode a string that has escapes
+// or is not ASCII. An object
 // is read by
 //
 //	s.Open('{')
@@ -76,8 +75,8 @@ func (s *Scanner[T]) More(end byte) bool {
 }
 
 // Name reads and decodes the name of a member, and the colon.
-func (s *Scanner[T]) Name() string {
-	name := s.String()
+func (s *Scanner[T]) Name() T {
+	name := s.ReadString()
 	s.Colon()
 	return name
 }
@@ -99,17 +98,18 @@ func (s *Scanner[T]) Accept(literal string) bool {
 	return true
 }
 
-// String reads and decodes a string.
-func (s *Scanner[T]) String() string {
+// ReadString reads and decodes a string. The result is a part of the text if it is written as it is.
+func (s *Scanner[T]) ReadString() T {
 	begin := s.at
-	s.Skip()
+	s.SkipString()
 	switch {
 	case s.failed:
-		return ""
+		var none T
+		return none
 	case s.plain:
-		return string(s.text[begin+1 : s.at-1])
+		return s.text[begin+1 : s.at-1]
 	}
-	return Unquote(string(s.text[begin:s.at]))
+	return T(Unquote(string(s.text[begin:s.at])))
 }
 
 // Value reads a value in which objects and arrays nest at most depth deep, and returns its text.
@@ -119,12 +119,10 @@ func (s *Scanner[T]) Value(depth int) T {
 		s.fail()
 	}
 	switch s.next() {
-	case '"':
-		s.Skip()
 	case '{':
 		s.Open('{')
 		for s.More('}') {
-			s.Skip()
+			s.SkipString()
 			s.Colon()
 			s.Value(depth - 1)
 		}
@@ -133,6 +131,17 @@ func (s *Scanner[T]) Value(depth int) T {
 		for s.More(']') {
 			s.Value(depth - 1)
 		}
+	default:
+		s.SkipScalar()
+	}
+	return s.text[begin:s.at]
+}
+
+// SkipScalar reads a string, a number, true, false or null.
+func (s *Scanner[T]) SkipScalar() {
+	switch s.next() {
+	case '"':
+		s.SkipString()
 	case 't':
 		s.literal("true")
 	case 'f':
@@ -142,11 +151,10 @@ func (s *Scanner[T]) Value(depth int) T {
 	default:
 		s.number()
 	}
-	return s.text[begin:s.at]
 }
 
-// Skip reads a string without decoding it.
-func (s *Scanner[T]) Skip() {
+// SkipString reads a string without decoding it.
+func (s *Scanner[T]) SkipString() {
 	s.expect('"')
 	s.plain = true
 	for !s.failed {
@@ -165,36 +173,6 @@ func (s *Scanner[T]) Skip() {
 			s.fail()
 		}
 	}
-}
-
-// plainPrefix returns the length of the prefix without quotes, backslashes and control characters,
-// and whether it is ASCII. It examines eight bytes at a time, because most of a text is strings.
-func plainPrefix[T Text](text T) (n int, ascii bool) {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	var all uint64
-	for ; n+8 <= len(text); n += 8 {
-		t := text[n : n+8]
-		w := uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 |
-			uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
-		quote, slash := w^ones*'"', w^ones*'\\'
-		// A zero byte, or one below a space, borrows from its highest bit. Bytes after the first
-		// match may be wrong; the first is right.
-		found := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
-		if found != 0 {
-			end := bits.TrailingZeros64(found) &^ 7
-			all |= w & (1<<end - 1)
-			return n + end/8, all&highs == 0
-		}
-		all |= w
-	}
-	for ; n < len(text); n++ {
-		c := text[n]
-		if c == '"' || c == '\\' || c < ' ' {
-			break
-		}
-		all |= uint64(c)
-	}
-	return n, all&highs == 0
 }
 
 // escape reads the rest of an escape sequence.
@@ -225,36 +203,41 @@ func (s *Scanner[T]) literal(word string) {
 }
 
 func (s *Scanner[T]) number() {
-	if s.next() == '-' {
-		s.at++
+	text, at := s.text, s.at
+	if at < len(text) && text[at] == '-' {
+		at++
 	}
-	if s.next() == '0' {
-		s.at++
-	} else {
-		s.digits()
+	end := skipDigits(text, at)
+	valid := end > at
+	if valid && text[at] == '0' {
+		end = at + 1
 	}
-	if s.next() == '.' {
-		s.at++
-		s.digits()
+	if end < len(text) && text[end] == '.' {
+		at = end + 1
+		end = skipDigits(text, at)
+		valid = valid && end > at
 	}
-	if c := s.next(); c == 'e' || c == 'E' {
-		s.at++
-		if c := s.next(); c == '+' || c == '-' {
-			s.at++
+	if end < len(text) && (text[end] == 'e' || text[end] == 'E') {
+		at = end + 1
+		if at < len(text) && (text[at] == '+' || text[at] == '-') {
+			at++
 		}
-		s.digits()
+		end = skipDigits(text, at)
+		valid = valid && end > at
 	}
+	if !valid {
+		s.fail()
+		return
+	}
+	s.at = end
 }
 
-// digits reads one or more digits.
-func (s *Scanner[T]) digits() {
-	begin := s.at
-	for c := s.next(); c >= '0' && c <= '9'; c = s.next() {
-		s.at++
+// skipDigits returns the offset of the first byte from at that is no digit.
+func skipDigits[T Text](text T, at int) int {
+	for at < len(text) && text[at]-'0' <= 9 {
+		at++
 	}
-	if s.at == begin {
-		s.fail()
-	}
+	return at
 }
 
 // next returns the next byte, or 0 at the end.

@@ -1,6 +1,7 @@
 package jsontext
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -69,6 +70,38 @@ func hex4(text string) rune {
 	n, err := strconv.ParseUint(text[:4], 16, 32)
 	if err != nil {
 		return utf8.RuneError
+	}
+	return rune(n)
+}
+
+// HasLoneSurrogate finds the escape of a surrogate without its other half, which [Unquote] and
+// encoding/json replace silently. In JSON, backslashes occur only in strings.
+func HasLoneSurrogate(text []byte) bool {
+	for i := bytes.IndexByte(text, '\\'); i >= 0 && i+1 < len(text); {
+		width := 2
+		if r := decodeEscape(text[i:]); utf16.IsSurrogate(r) {
+			width = 12
+			if i+6 > len(text) || utf16.DecodeRune(r, decodeEscape(text[i+6:])) == utf8.RuneError {
+				return true
+			}
+		}
+		next := bytes.IndexByte(text[min(i+width, len(text)):], '\\')
+		if next < 0 {
+			return false
+		}
+		i += width + next
+	}
+	return false
+}
+
+// decodeEscape returns the value of the escape \uXXXX at the start of b, or -1.
+func decodeEscape(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil {
+		return -1
 	}
 	return rune(n)
 }

@@ -246,7 +246,7 @@ func readText[T ~string](s *scanner, into *T) error {
 	if s.json.Peek() != '"' {
 		return readNull(s, "text", func() { *into = "" })
 	}
-	*into = T(s.json.String())
+	*into = T(s.json.ReadString())
 	return nil
 }
 
@@ -255,7 +255,7 @@ func readTime(s *scanner, into *time.Time) error {
 		return readNull(s, "time", func() {})
 	}
 	begin := s.json.Offset()
-	text := s.json.String()
+	text := s.json.ReadString()
 	for _, known := range s.times {
 		if known.text == text && text != "" {
 			*into = known.at

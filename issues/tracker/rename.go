@@ -121,7 +121,7 @@ func (r *renamer) appendList(out []byte, raw, issue string) []byte {
 				continue
 			}
 			begin, id := s.Offset(), issue
-			old := s.String()
+			old := s.ReadString()
 			if name == "depends_on_id" {
 				id = r.id(old)
 			}

@@ -32,7 +32,7 @@ func appendFields(found []field, text string) ([]field, error) {
 	s.Open('{')
 	for s.More('}') {
 		begin := s.Offset()
-		name := s.String()
+		name := s.ReadString()
 		key := s.Since(begin)
 		s.Colon()
 		found = append(found, field{name, key, s.Value(maxDepth)})
