@@ -283,6 +283,18 @@ func SendsOf(s Fake, names ...string) func() []Call {
 	}
 }
 
+// ShownIn returns the bot's messages in a fake's room. id completes the id of a message.
+func ShownIn[D any](r *platformtest.Room[D], id func(string) string) (shown []Shown) {
+	for _, m := range r.Replies() {
+		s := Shown{ID: id(m.ID), Text: m.Text}
+		for _, b := range m.Buttons {
+			s.Buttons = append(s.Buttons, chat.Button{Label: b.Label, Data: b.Data})
+		}
+		shown = append(shown, s)
+	}
+	return shown
+}
+
 // Fake is the server of a fake, a [platformtest.Server].
 type Fake interface {
 	Up(t testing.TB)

@@ -138,15 +138,8 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 			}
 			return who[m.From].Sends(at(m.Place), m.Text, discordtest.MessageOptions{ReplyTo: m.ReplyTo})
 		},
-		Shown: func(place string) (shown []channeltest.Shown) {
-			for _, m := range at(place).Replies() {
-				s := channeltest.Shown{ID: m.ID, Text: m.Text}
-				for _, b := range m.Buttons {
-					s.Buttons = append(s.Buttons, chat.Button{Label: b.Label, Data: b.Data})
-				}
-				shown = append(shown, s)
-			}
-			return shown
+		Shown: func(place string) []channeltest.Shown {
+			return channeltest.ShownIn(at(place).Room, func(id string) string { return id })
 		},
 		Upload: func(person, place, name string, content []byte) {
 			who[person].Sends(at(place), "", discordtest.MessageOptions{File: name, Content: content})

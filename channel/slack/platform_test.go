@@ -116,15 +116,8 @@ func people(sl *slacktest.Platform) channeltest.People {
 			}
 			return at(m.Place).ID + ":" + who[m.From].Sends(at(m.Place), m.Text, slacktest.MessageOptions{Thread: ts(m.ReplyTo)})
 		},
-		Shown: func(place string) (shown []channeltest.Shown) {
-			for _, m := range at(place).Replies() {
-				s := channeltest.Shown{ID: at(place).ID + ":" + m.ID, Text: m.Text}
-				for _, b := range m.Buttons {
-					s.Buttons = append(s.Buttons, chat.Button{Label: b.Label, Data: b.Data})
-				}
-				shown = append(shown, s)
-			}
-			return shown
+		Shown: func(place string) []channeltest.Shown {
+			return channeltest.ShownIn(at(place).Room, func(n string) string { return at(place).ID + ":" + n })
 		},
 		Upload: func(person, place, name string, content []byte) {
 			who[person].Sends(at(place), "", slacktest.MessageOptions{File: name, Content: content})

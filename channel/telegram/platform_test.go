@@ -110,15 +110,8 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 			}
 			return id(at(m.Place), who[m.From].Sends(at(m.Place), m.Text, how))
 		},
-		Shown: func(place string) (shown []channeltest.Shown) {
-			for _, m := range at(place).Replies() {
-				s := channeltest.Shown{ID: id(at(place), m.ID), Text: m.Text}
-				for _, b := range m.Buttons {
-					s.Buttons = append(s.Buttons, chat.Button{Label: b.Label, Data: b.Data})
-				}
-				shown = append(shown, s)
-			}
-			return shown
+		Shown: func(place string) []channeltest.Shown {
+			return channeltest.ShownIn(at(place).Room, func(n string) string { return id(at(place), n) })
 		},
 		Upload: func(person, place, name string, content []byte) {
 			who[person].Sends(at(place), "", telegramtest.MessageOptions{File: name, Content: content})
