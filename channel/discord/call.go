@@ -42,8 +42,8 @@ func userAgent(about string) string {
 
 const noInfoURL = "https://mailroom.invalid"
 
-// CheckAbout rejects a string that cannot be the URL in a User-Agent.
-func CheckAbout(s string) error {
+// checkAbout rejects a string that cannot be the URL in a User-Agent.
+func checkAbout(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || len(s) > 200 || strings.ContainsAny(s, "(), \"") {
 		return errors.New("not a URL such as https://example.org/our-bot, without parentheses, commas and spaces")
@@ -78,7 +78,7 @@ func newClient(o Options, l *rateLimits) (*client, error) {
 	}
 	token, err := o.Token()
 	if err == nil {
-		err = CheckToken(token)
+		err = checkToken(token)
 	}
 	if err != nil {
 		return nil, channel.Fatal(err)

@@ -80,11 +80,11 @@ func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{IdleTimeout: o.Heartbeat + min(o.Heartbeat, ackGrace), ConnectTimeout: 2 * callTimeout}
 }
 
-// Bot is the account that a token belongs to.
-type Bot struct {
+// account is the bot that a token belongs to.
+type account struct {
 	ID           string `json:"id"`
 	Username     string `json:"username"`
-	AppID        string `json:"-"` // application id, for [Bot.Invite]
+	AppID        string `json:"-"` // application id, for [account.invite]
 	ReadsContent bool   `json:"-"` // the Message Content intent is on
 }
 
@@ -95,11 +95,11 @@ const (
 	flagMessageContentLimited = 1 << 19
 )
 
-// Identify returns the bot that the token belongs to.
-func Identify(ctx context.Context, o Options) (Bot, error) {
+// identify returns the bot that the token belongs to.
+func identify(ctx context.Context, o Options) (account, error) {
 	c, err := newClient(o, &rateLimits{})
 	if err != nil {
-		return Bot{}, err
+		return account{}, err
 	}
 	defer c.http.CloseIdleConnections()
 	bot, err := c.getBot(ctx)
@@ -118,17 +118,17 @@ func Identify(ctx context.Context, o Options) (Bot, error) {
 }
 
 // getBot returns the bot that the token belongs to.
-func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
+func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	return bot, c.call(ctx, request{op: "get bot identity", path: "/users/@me", result: &bot})
 }
 
-// Permissions are the permissions that the bot needs: view channels, send messages, send
+// permissions are the permissions that the bot needs: view channels, send messages, send
 // messages in threads, and read message history.
-const Permissions = 1<<10 | 1<<11 | 1<<38 | 1<<16
+const permissions = 1<<10 | 1<<11 | 1<<38 | 1<<16
 
-// Invite returns the URL at which the admin of a server adds the bot to it.
-func (b Bot) Invite() string {
-	return fmt.Sprintf("https://discord.com/oauth2/authorize?client_id=%s&scope=bot&permissions=%d", b.AppID, int64(Permissions))
+// invite returns the URL at which the admin of a server adds the bot to it.
+func (b account) invite() string {
+	return fmt.Sprintf("https://discord.com/oauth2/authorize?client_id=%s&scope=bot&permissions=%d", b.AppID, int64(permissions))
 }
 
 // connection is one connection of a bot. It implements [chat.Platform].
@@ -140,7 +140,7 @@ type connection struct {
 	shared            *sharedState
 	socket            *socket
 	heartbeatInterval time.Duration // between two heartbeats
-	bot               Bot
+	bot               account
 	firstEvent        *frame // the event that completed the handshake
 	ctx               context.Context
 	cancel            context.CancelCauseFunc // with the error that ended the connection
@@ -243,8 +243,8 @@ func connectionError(err error) error {
 	return unavailable(err)
 }
 
-// CheckToken rejects a string that cannot be a token. The error does not contain the string.
-func CheckToken(token string) error {
+// checkToken rejects a string that cannot be a token. The error does not contain the string.
+func checkToken(token string) error {
 	if !tokenPattern.MatchString(token) {
 		return errors.New("not a Discord bot token: copy it from the Developer Portal, under Bot; it has three parts separated by dots")
 	}

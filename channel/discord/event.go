@@ -176,7 +176,7 @@ func (c *connection) messageEvent(m *message) (e chat.Event, ok bool) {
 }
 
 // addresses reports whether a message mentions the bot or its role, or replies to the bot.
-func (m *message) addresses(bot Bot, role string) bool {
+func (m *message) addresses(bot account, role string) bool {
 	for _, u := range m.Mentions {
 		if u.ID == bot.ID {
 			return true
@@ -192,7 +192,7 @@ func (m *message) addresses(bot Bot, role string) bool {
 
 // stripMention removes mentions of the bot from the beginning of a text, and replaces those
 // within it by its name.
-func stripMention(text string, bot Bot, role string) string {
+func stripMention(text string, bot account, role string) string {
 	marks := []string{"<@" + bot.ID + ">", "<@!" + bot.ID + ">"}
 	if role != "" {
 		marks = append(marks, "<@&"+role+">")

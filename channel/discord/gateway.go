@@ -256,9 +256,9 @@ func (c *connection) handshake(ctx context.Context, at string, op int, payload a
 // onReady reads the READY event of a new session.
 func (c *connection) onReady(f *frame) error {
 	var ready struct {
-		User    Bot    `json:"user"`
-		ID      string `json:"session_id"`
-		Resume  string `json:"resume_gateway_url"`
+		User    account `json:"user"`
+		ID      string  `json:"session_id"`
+		Resume  string  `json:"resume_gateway_url"`
 		Servers []struct {
 			ID string `json:"id"`
 		} `json:"guilds"`

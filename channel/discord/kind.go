@@ -22,7 +22,7 @@ func NewKind() kind.Kind {
 func newSettings() *kind.Settings {
 	token := new(setting.Secret)
 	o := &Options{Token: token.Get, API: DefaultAPI, Heartbeat: DefaultHeartbeat}
-	about := setting.Checked(&o.About, `an address, such as "https://example.org/our-bot", or ""`, func(s string) bool { return s == "" || CheckAbout(s) == nil })
+	about := setting.Checked(&o.About, `an address, such as "https://example.org/our-bot", or ""`, func(s string) bool { return s == "" || checkAbout(s) == nil })
 	return &kind.Settings{
 		Options: o,
 		Keys: append(kind.Token(token),
@@ -43,13 +43,13 @@ command prints the link that invites the bot to a server.`,
 				{Key: "api", Usage: "base URL of the HTTP API, including its version"},
 			},
 			Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
-				bot, err := Identify(ctx, *o)
+				bot, err := identify(ctx, *o)
 				if err == nil && !bot.ReadsContent {
 					err = fmt.Errorf("bot %s cannot read message content: turn on the Message Content intent in the Developer Portal under Bot", bot.Username)
 				}
 				found.Account = []string{fmt.Sprintf("the token belongs to %s; it is stored in %s", bot.Username, token.File)}
 				found.Next = []string{
-					"invite the bot to your server: " + bot.Invite(),
+					"invite the bot to your server: " + bot.invite(),
 					fmt.Sprintf("then send it a direct message, and approve the code that it replies with: `%s`", at.Approve),
 				}
 				return found, err

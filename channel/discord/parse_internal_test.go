@@ -15,7 +15,7 @@ func FuzzWithoutMention(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := stripMention(text, Bot{ID: "1", Username: "bot"}, "2")
+		got := stripMention(text, account{ID: "1", Username: "bot"}, "2")
 		for _, mark := range []string{"<@1>", "<@!1>", "<@&2>"} {
 			if strings.Contains(got, mark) {
 				t.Errorf("%q is shown as %q", text, got)
@@ -82,7 +82,7 @@ func TestTheUserAgentHasTheDocumentedForm(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"example.org", "ftp://example.org", "https://me:pw@example.org", "https://example.org/a,b", "https://example.org/(x)", "https://example.org/a b"} {
-		if CheckAbout(bad) == nil {
+		if checkAbout(bad) == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}

@@ -20,7 +20,7 @@ type session struct {
 	url   string // to resume at
 	token string // that started it
 	seq   int64  // number of the last event handled
-	bot   Bot
+	bot   account
 	// awaitedServers are servers whose histories have not been checked for missed messages.
 	awaitedServers map[string]bool
 	gaps           map[string]gap // rooms with an unread history, by id

@@ -217,8 +217,8 @@ func (o Options) dialConn(ctx context.Context, addr, host string) (net.Conn, err
 	return (&tls.Dialer{NetDialer: &d, Config: conf}).DialContext(ctx, "tcp", addr)
 }
 
-// Probe connects, registers and disconnects, without joining a channel. It returns the bot's nick.
-func Probe(ctx context.Context, o Options) (nick string, err error) {
+// probe connects, registers and disconnects, without joining a channel. It returns the bot's nick.
+func probe(ctx context.Context, o Options) (nick string, err error) {
 	o.Join = nil
 	ctx, cancel := context.WithTimeout(ctx, DefaultFresh)
 	defer cancel()

@@ -85,7 +85,7 @@ or else that of the server. Quote channel names in a shell, where # starts a com
 			{Key: "tls", Flag: "plain", Usage: "connect without TLS (a password is then sent to localhost only)"},
 		},
 		Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
-			nick, err := Probe(ctx, *o)
+			nick, err := probe(ctx, *o)
 			found.Account = []string{fmt.Sprintf("connected to %s as %s", o.Server, nick)}
 			found.Next = []string{fmt.Sprintf("write to %s there, then approve the code that it replies with: `%s`", o.Nick, at.Approve)}
 			return found, err

@@ -20,7 +20,7 @@ func FuzzEvent(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	bot := Bot{ID: "@bot:b", Name: "Bot"}
+	bot := account{ID: "@bot:b", Name: "Bot"}
 	n := newMentionMatcher(bot)
 	f.Fuzz(func(t *testing.T, raw string) {
 		var e event

@@ -48,7 +48,7 @@ With a password it logs the bot in as a new device; the password is not stored. 
 cannot read encrypted rooms.`,
 		Example: "--homeserver example.org --user mybot",
 		Questions: []kind.Question{
-			{Key: "homeserver", Usage: "homeserver URL, or a server name such as example.org", Prompt: kind.Ask("Homeserver URL or server name: "), Resolve: Discover},
+			{Key: "homeserver", Usage: "homeserver URL, or a server name such as example.org", Prompt: kind.Ask("Homeserver URL or server name: "), Resolve: discover},
 			{Flag: "user", Value: setting.Text(&user), Usage: "the bot's user, such as mybot or @mybot:example.org", Prompt: func() string {
 				if token.IsSet() {
 					return ""
@@ -63,16 +63,16 @@ cannot read encrypted rooms.`,
 			}},
 		},
 		Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
-			s := Session{Homeserver: o.Homeserver}
+			s := session{Homeserver: o.Homeserver}
 			if s.Token, err = token.Get(); err != nil {
 				return found, err
 			}
 			if login {
-				s, err = Login(ctx, o.Homeserver, user, s.Token)
+				s, err = logIn(ctx, o.Homeserver, user, s.Token)
 				token.Hold(s.Token)
-				found.Undo = s.Logout
+				found.Undo = s.logOut
 			} else {
-				s.Bot, err = s.Identify(ctx)
+				s.Bot, err = s.identify(ctx)
 			}
 			found.Account = []string{fmt.Sprintf("the access token belongs to %s (%s), device %s; it is stored in %s", s.Bot.ID, s.Bot.Name, s.Bot.Device, token.File)}
 			found.Next = []string{fmt.Sprintf("invite %s to an unencrypted room, write a message there, then approve the code that it replies with: `%s`", s.Bot.ID, at.Approve)}

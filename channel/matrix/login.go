@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Session is a logged-in account.
-type Session struct {
+// session is a logged-in account.
+type session struct {
 	Homeserver string // base URL
 	Token      string
-	Bot        Bot
+	Bot        account
 }
 
-// Discover returns the homeserver's base URL for a server name such as example.org. A URL is
+// discover returns the homeserver's base URL for a server name such as example.org. A URL is
 // returned unchanged (https://spec.matrix.org/v1.11/client-server-api/#well-known-uri).
-func Discover(ctx context.Context, name string) (string, error) {
+func discover(ctx context.Context, name string) (string, error) {
 	if strings.Contains(name, "://") {
 		_, err := CheckHomeserver(name)
 		return strings.TrimRight(name, "/"), err
@@ -64,16 +64,16 @@ func fetchWellKnown(ctx context.Context, base *url.URL) (string, error) {
 	return found, nil
 }
 
-// Login logs in with a password as a new device.
-func Login(ctx context.Context, homeserver, user, password string) (Session, error) {
+// logIn logs in with a password as a new device.
+func logIn(ctx context.Context, homeserver, user, password string) (session, error) {
 	base, err := CheckHomeserver(homeserver)
 	if err != nil {
-		return Session{}, fmt.Errorf("homeserver: %w", err)
+		return session{}, fmt.Errorf("homeserver: %w", err)
 	}
 	c := newAnonymousClient(base)
 	defer c.http.CloseIdleConnections()
 	var got struct {
-		Bot
+		account
 		Token string `json:"access_token"`
 	}
 	err = c.call(ctx, request{op: "log in", method: http.MethodPost, path: []string{"login"}, body: map[string]any{
@@ -81,38 +81,38 @@ func Login(ctx context.Context, homeserver, user, password string) (Session, err
 		"password": password, "initial_device_display_name": "Mailroom",
 	}}, &got, callTimeout)
 	if e, ok := errors.AsType[*apiError](err); ok && e.code == http.StatusForbidden {
-		return Session{}, fmt.Errorf("the homeserver rejected the login of %s (%d %s)", user, e.code, e.description)
+		return session{}, fmt.Errorf("the homeserver rejected the login of %s (%d %s)", user, e.code, e.description)
 	}
 	if err == nil && got.Token == "" {
 		err = &transportError{op: "log in", reason: "response contains no access token", maybeSent: true}
 	}
 	if err != nil {
-		return Session{}, unavailable(err)
+		return session{}, unavailable(err)
 	}
-	s := Session{Homeserver: homeserver, Token: got.Token, Bot: got.Bot}
-	if s.Bot, err = s.Identify(ctx); err != nil {
-		return Session{}, errors.Join(err, s.Logout(ctx))
+	s := session{Homeserver: homeserver, Token: got.Token, Bot: got.account}
+	if s.Bot, err = s.identify(ctx); err != nil {
+		return session{}, errors.Join(err, s.logOut(ctx))
 	}
 	return s, nil
 }
 
-// Identify returns the account that the token belongs to.
-func (s Session) Identify(ctx context.Context) (Bot, error) {
+// identify returns the account that the token belongs to.
+func (s session) identify(ctx context.Context) (account, error) {
 	c, err := newClient(s.options())
 	if err != nil {
-		return Bot{}, err
+		return account{}, err
 	}
 	defer c.http.CloseIdleConnections()
 	bot, err := c.getBot(ctx)
 	return bot, connectionError(err)
 }
 
-func (s Session) options() Options {
+func (s session) options() Options {
 	return Options{Homeserver: s.Homeserver, Token: func() (string, error) { return s.Token, nil }}
 }
 
-// Logout revokes the token.
-func (s Session) Logout(ctx context.Context) error {
+// logOut revokes the token.
+func (s session) logOut(ctx context.Context) error {
 	c, err := newClient(s.options())
 	if err != nil {
 		return err

@@ -77,8 +77,8 @@ func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{IdleTimeout: o.Poll + min(o.Poll, pollGrace), ConnectTimeout: 2 * callTimeout}
 }
 
-// Bot is the account that a token belongs to.
-type Bot struct {
+// account is the bot that a token belongs to.
+type account struct {
 	ID     string `json:"user_id"` // such as @bot:example.org
 	Device string `json:"device_id"`
 	Name   string `json:"-"` // display name
@@ -104,7 +104,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	return conn, conn.capabilities(), nil
 }
 
-func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
+func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	const op = "identify token"
 	if err := c.call(ctx, request{op: op, method: http.MethodGet, path: []string{"account", "whoami"}}, &bot, callTimeout); err != nil {
 		return bot, err
@@ -136,7 +136,7 @@ type connection struct {
 	// Set by Dial.
 	options Options
 	client  *client
-	bot     Bot
+	bot     account
 	mention mentionMatcher
 	host    *channel.Host
 	ctx     context.Context // cancelled by Close

@@ -17,7 +17,7 @@ type mentionMatcher struct {
 	leadingText *regexp.Regexp // at the start of a text: the id, or a link
 }
 
-func newMentionMatcher(bot Bot) mentionMatcher {
+func newMentionMatcher(bot account) mentionMatcher {
 	var ids []string
 	for _, id := range []string{bot.ID, url.PathEscape(bot.ID), url.QueryEscape(bot.ID)} {
 		ids = append(ids, regexp.QuoteMeta(id))

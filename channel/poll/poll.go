@@ -116,15 +116,15 @@ func (o *Options) setDefaults() {
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
 	return channel.ReconnectPolicy{
-		InitialDelay: MinReconnectDelay, MaxDelay: MaxReconnectDelay, ProbeInterval: MaxReconnectDelay, Polled: true, FatalGrace: o.RetryRefusedFor,
+		InitialDelay: minReconnectDelay, MaxDelay: maxReconnectDelay, ProbeInterval: maxReconnectDelay, Polled: true, FatalGrace: o.RetryRefusedFor,
 		IdleTimeout: 2*o.Interval + o.Timeout + 5*time.Second,
 	}
 }
 
-// MinReconnectDelay and MaxReconnectDelay bound the delay between two connection attempts.
+// minReconnectDelay and maxReconnectDelay bound the delay between two connection attempts.
 const (
-	MinReconnectDelay = time.Second
-	MaxReconnectDelay = time.Minute
+	minReconnectDelay = time.Second
+	maxReconnectDelay = time.Minute
 )
 
 // Connect implements [channel.Connect].

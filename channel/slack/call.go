@@ -55,7 +55,7 @@ func newClient(o Options) (*client, error) {
 		into  *string
 		get   func() (string, error)
 		check func(string) error
-	}{{&c.bot, o.Token, CheckToken}, {&c.app, o.AppToken, CheckAppToken}} {
+	}{{&c.bot, o.Token, checkToken}, {&c.app, o.AppToken, checkAppToken}} {
 		if *t.into, err = t.get(); err == nil {
 			err = t.check(*t.into)
 		}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"mailroom/channel"
-	"mailroom/channel/slack"
 	"mailroom/channel/slack/slacktest"
 )
 
@@ -172,16 +171,4 @@ func TestRejectedTicketIsRetriedAndRedacted(t *testing.T) {
 		t.Errorf("reason %q", s.LastError)
 	}
 	fx.AwaitConnected()
-}
-
-func TestIdentify(t *testing.T) {
-	t.Parallel()
-	sl := slacktest.New(t)
-	sl.RemoveScopes("files:read", "im:history")
-	o := slack.Options{API: sl.URL, Token: func() (string, error) { return slacktest.Token, nil }, AppToken: func() (string, error) { return slacktest.AppToken, nil }}
-	bot, err := slack.Identify(t.Context(), o)
-	if err != nil || bot.ID != slacktest.BotID || bot.Team != "Work" || strings.Join(bot.MissingScopes, ",") != "files:read,im:history" {
-		t.Errorf("the bot is %+v, %v", bot, err)
-	}
-	sl.WaitFor(t, "the end of all sockets", func() bool { return sl.Sockets() == 0 })
 }

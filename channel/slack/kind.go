@@ -47,7 +47,7 @@ connections:write.`,
 				{Key: "api", Usage: "base URL of the Web API"},
 			},
 			Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
-				bot, err := Identify(ctx, *o)
+				bot, err := identify(ctx, *o)
 				found.Account = []string{fmt.Sprintf("the tokens belong to @%s in %s (%s); they are stored in %s and %s", bot.Name, bot.Team, bot.URL, token.File, appToken.File)}
 				if len(bot.MissingScopes) > 0 {
 					found.Account = append(found.Account, "the app lacks scopes; add these and reinstall the app: "+strings.Join(bot.MissingScopes, ", "))

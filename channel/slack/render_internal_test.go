@@ -129,7 +129,7 @@ func FuzzEvents(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		c := &connection{bot: Bot{ID: "U0"}}
+		c := &connection{bot: account{ID: "U0"}}
 		if m, ok, err := parseEvent(raw); ok && err == nil {
 			if e, ok := c.toEvent(m); ok && (e.Key == "" || e.Room.Chat == "" || e.Kind == "") {
 				t.Errorf("an event without a key, room or kind: %+v", e)

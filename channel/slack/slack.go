@@ -81,28 +81,28 @@ func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{IdleTimeout: o.IdleTimeout, ConnectTimeout: 2 * callTimeout}
 }
 
-// Bot is the account that a token belongs to.
-type Bot struct {
+// account is the bot that a token belongs to.
+type account struct {
 	ID     string `json:"user_id"`
 	Name   string `json:"user"` // the handle that people mention
 	Bot    string `json:"bot_id"`
 	TeamID string `json:"team_id"`
 	Team   string `json:"team"` // workspace name
 	URL    string `json:"url"`  // workspace URL
-	// MissingScopes are the scopes of [Scopes] that the token lacks. Only chat:write is
+	// MissingScopes are the [scopes] that the token lacks. Only chat:write is
 	// indispensable.
 	MissingScopes []string `json:"-"`
 }
 
 // identity qualifies the bot's user id with its workspace, because user ids are unique only
 // there.
-func (b Bot) identity() string { return b.TeamID + "." + b.ID }
+func (b account) identity() string { return b.TeamID + "." + b.ID }
 
 // scopeMetadata is the scope without which a history shows no message keys.
 const scopeMetadata = "metadata.message:read"
 
-// Scopes returns the scopes that a bot's token should have.
-func Scopes() []string {
+// scopes returns the scopes that a bot's token should have.
+func scopes() []string {
 	return []string{
 		"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", scopeMetadata,
 		"mpim:history", "users:read",
@@ -119,7 +119,7 @@ func missingScopes(header string) (missing []string) {
 	for s := range strings.SplitSeq(header, ",") {
 		has = append(has, strings.TrimSpace(s))
 	}
-	for _, s := range Scopes() {
+	for _, s := range scopes() {
 		if !slices.Contains(has, s) {
 			missing = append(missing, s)
 		}
@@ -127,18 +127,18 @@ func missingScopes(header string) (missing []string) {
 	return missing
 }
 
-// Identify returns the bot that the tokens belong to. It opens and closes a socket to check the
+// identify returns the bot that the tokens belong to. It opens and closes a socket to check the
 // app's token.
-func Identify(ctx context.Context, o Options) (Bot, error) {
+func identify(ctx context.Context, o Options) (account, error) {
 	o.setDefaults()
 	c, err := newClient(o)
 	if err != nil {
-		return Bot{}, err
+		return account{}, err
 	}
 	defer c.http.CloseIdleConnections()
 	bot, s, err := c.connect(ctx, nil)
 	if err != nil {
-		return Bot{}, connectionError(err)
+		return account{}, connectionError(err)
 	}
 	return bot, s.close()
 }
@@ -164,7 +164,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 }
 
 // connect identifies the bot, checks its tokens and opens its socket.
-func (c *client) connect(ctx context.Context, onReceive func()) (Bot, *socket, error) {
+func (c *client) connect(ctx context.Context, onReceive func()) (account, *socket, error) {
 	bot, err := c.getBot(ctx)
 	if err != nil {
 		return bot, nil, err
@@ -183,7 +183,7 @@ func (c *client) connect(ctx context.Context, onReceive func()) (Bot, *socket, e
 }
 
 // checkWriteScope returns an error if the token lacks chat:write.
-func (b Bot) checkWriteScope() error {
+func (b account) checkWriteScope() error {
 	if slices.Contains(b.MissingScopes, "chat:write") {
 		return &apiError{op: "check token scopes", code: "missing_scope", detail: "needs chat:write"}
 	}
@@ -191,7 +191,7 @@ func (b Bot) checkWriteScope() error {
 }
 
 // getBot returns the bot that the bot's token belongs to.
-func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
+func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	scopes, err := c.call(ctx, request{op: "get bot identity", method: "auth.test", result: &bot})
 	if err == nil && (bot.ID == "" || bot.TeamID == "") {
 		err = &transportError{op: "get bot identity", reason: "response names no bot", maybeSent: true}
@@ -202,7 +202,7 @@ func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
 
 // checkSameApp returns an error if the tokens belong to two apps: the socket would then never
 // receive an event. If the bot may not look this up, the tokens are accepted.
-func (c *client) checkSameApp(ctx context.Context, bot Bot, app string) error {
+func (c *client) checkSameApp(ctx context.Context, bot account, app string) error {
 	var about struct {
 		Bot struct {
 			App string `json:"app_id"`
@@ -226,7 +226,7 @@ type connection struct {
 	// Set by Dial.
 	options        Options
 	client         *client
-	bot            Bot
+	bot            account
 	host           *channel.Host
 	ctx            context.Context // cancelled by Close, or with the error that ended the connection
 	cancel         context.CancelCauseFunc
@@ -299,17 +299,17 @@ func (c *connection) stopError(ctx context.Context, err error) error {
 	return err
 }
 
-// CheckToken rejects a string that cannot be a bot's token. The error does not contain the
+// checkToken rejects a string that cannot be a bot's token. The error does not contain the
 // string.
-func CheckToken(token string) error {
+func checkToken(token string) error {
 	if !botTokenPattern.MatchString(token) {
 		return errors.New("not a Slack bot token: copy it from OAuth & Permissions of the app, it starts with xoxb-")
 	}
 	return nil
 }
 
-// CheckAppToken rejects a string that cannot be an app's token.
-func CheckAppToken(token string) error {
+// checkAppToken rejects a string that cannot be an app's token.
+func checkAppToken(token string) error {
 	if !appTokenPattern.MatchString(token) {
 		return errors.New("not a Slack app-level token: copy it from Basic Information of the app, it starts with xapp-")
 	}

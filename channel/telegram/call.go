@@ -51,7 +51,7 @@ func newClient(o Options) (*client, error) {
 	}
 	token, err := o.Token()
 	if err == nil {
-		err = CheckToken(token)
+		err = checkToken(token)
 	}
 	if err != nil {
 		return nil, channel.Fatal(err)

@@ -42,7 +42,7 @@ func newSettings() *kind.Settings {
 				{Key: "api", Usage: "address of the Bot API"},
 			},
 			Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
-				bot, err := Identify(ctx, *o)
+				bot, err := identify(ctx, *o)
 				found.Account = []string{fmt.Sprintf("the token belongs to @%s (%s); it is stored in %s", bot.Username, bot.Name, token.File)}
 				found.Next = []string{fmt.Sprintf("write to https://t.me/%s, then approve the code that it replies with: `%s`", bot.Username, at.Approve)}
 				if !bot.ReadsAll {

@@ -111,7 +111,7 @@ func FuzzUpdate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		e, ok := u.toEvent(Bot{ID: 9, Username: "b"})
+		e, ok := u.toEvent(account{ID: 9, Username: "b"})
 		if ok && (e.Key == "" || e.Room.Chat == "" || e.User.ID == "" || e.Position == "") {
 			t.Errorf("%s is %+v", raw, e)
 		}

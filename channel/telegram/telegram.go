@@ -92,19 +92,19 @@ func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{IdleTimeout: o.Poll + min(o.Poll, pollGrace), ConnectTimeout: 2 * callTimeout}
 }
 
-// Bot is the account that a token belongs to.
-type Bot struct {
+// account is the bot that a token belongs to.
+type account struct {
 	ID       int64  `json:"id"`
 	Name     string `json:"first_name"`
 	Username string `json:"username"`
 	ReadsAll bool   `json:"can_read_all_group_messages"` // privacy mode is off
 }
 
-// Identify returns the bot that the token belongs to.
-func Identify(ctx context.Context, o Options) (Bot, error) {
+// identify returns the bot that the token belongs to.
+func identify(ctx context.Context, o Options) (account, error) {
 	c, err := newClient(o)
 	if err != nil {
-		return Bot{}, err
+		return account{}, err
 	}
 	defer c.http.CloseIdleConnections()
 	bot, err := c.getBot(ctx)
@@ -132,7 +132,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 
 // connect returns the bot and removes its webhook, because Telegram rejects polls while one is
 // set.
-func (c *client) connect(ctx context.Context, l *channel.Host) (Bot, error) {
+func (c *client) connect(ctx context.Context, l *channel.Host) (account, error) {
 	bot, err := c.getBot(ctx)
 	if err != nil {
 		return bot, err
@@ -151,7 +151,7 @@ func (c *client) connect(ctx context.Context, l *channel.Host) (Bot, error) {
 }
 
 // getBot returns the bot that the token belongs to.
-func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
+func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	err = c.call(ctx, "get bot identity", "getMe", nil, &bot, callTimeout)
 	if err == nil && bot.ID == 0 {
 		err = &transportError{op: "get bot identity", reason: "response names no bot", maybeSent: true}
@@ -164,7 +164,7 @@ type connection struct {
 	// Set by Dial.
 	options Options
 	client  *client
-	bot     Bot
+	bot     account
 	host    *channel.Host
 	ctx     context.Context // cancelled by Close
 	cancel  context.CancelFunc
@@ -242,8 +242,8 @@ func connectionError(err error, poll time.Duration) error {
 	return unavailable(err)
 }
 
-// CheckToken rejects a string that cannot be a token. The error does not contain the string.
-func CheckToken(token string) error {
+// checkToken rejects a string that cannot be a token. The error does not contain the string.
+func checkToken(token string) error {
 	if !tokenPattern.MatchString(token) {
 		return errors.New("not a Telegram bot token: copy it from @BotFather, it has the form 123456789:AAE…")
 	}

@@ -91,7 +91,7 @@ func messageID(chat, number int64) string { return fmt.Sprintf("%d:%d", chat, nu
 
 // toEvent converts an update to an event. It reports false for updates that are not for the
 // bot.
-func (u *update) toEvent(bot Bot) (e chat.Event, ok bool) {
+func (u *update) toEvent(bot account) (e chat.Event, ok bool) {
 	position := strconv.FormatInt(u.ID, 10)
 	switch {
 	case u.Callback != nil:
@@ -119,7 +119,7 @@ func (u *update) toEvent(bot Bot) (e chat.Event, ok bool) {
 }
 
 // messageEvent converts a message of a person. It reports false for any other message.
-func (m *message) messageEvent(bot Bot) (e chat.Event, ok bool) {
+func (m *message) messageEvent(bot account) (e chat.Event, ok bool) {
 	if m.Chat.Type == "channel" || m.AutoForwarded || m.From == nil && m.SenderChat == nil {
 		return e, false
 	}
@@ -160,7 +160,7 @@ func (u user) chatUser() chat.User {
 
 // parseAddressing reports whether a text names the bot. It strips the bot's name from a leading
 // command, where the menus of groups put it.
-func parseAddressing(text string, entities []entity, bot Bot) (string, bool) {
+func parseAddressing(text string, entities []entity, bot account) (string, bool) {
 	addressed, stripped := false, text
 	for _, e := range entities {
 		words, ok := utf16Slice(text, e.Offset, e.Length)

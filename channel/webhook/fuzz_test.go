@@ -94,7 +94,7 @@ func FuzzSignature(f *testing.F) {
 		h.Set(headerID, id)
 		h.Set(headerTimestamp, at)
 		h.Set(headerSignature, signature)
-		keys, err := parseSecrets(NewSecret())
+		keys, err := parseSecrets(newSecret())
 		if err != nil {
 			t.Fatal(err)
 		}

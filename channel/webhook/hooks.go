@@ -41,7 +41,7 @@ func (h *Hooks) Expect(name string) { h.register(name, nil) }
 func (h *Hooks) Protocol() server.Protocol {
 	return server.Protocol{
 		Via: Kind, Name: "post-hook", Summary: "Send a message to a webhook channel, signed with its secret", Public: true,
-		Admit: h.admit, Headers: Headers(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
+		Admit: h.admit, Headers: headers(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
 		Answer:  func(r *http.Request) (any, error) { return h.receive(r) },
 		MaxBody: maxBody, Bounds: fieldLimits(),
 	}

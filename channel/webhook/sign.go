@@ -22,8 +22,8 @@ const (
 	headerSignature = "webhook-signature" // "v1,<Base64>", several separated by spaces
 )
 
-// Headers returns the names of the headers that a request must have.
-func Headers() []string { return []string{headerID, headerTimestamp, headerSignature} }
+// headers returns the names of the headers that a request must have.
+func headers() []string { return []string{headerID, headerTimestamp, headerSignature} }
 
 const (
 	secretPrefix = "whsec_"
@@ -38,18 +38,18 @@ const (
 // secrets are HMAC keys.
 type secrets [][]byte
 
-// NewSecret generates a secret.
-func NewSecret() string {
+// newSecret generates a secret.
+func newSecret() string {
 	key := make([]byte, 32)
 	rand.Read(key) // it never returns an error
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// IsBase64 reports whether the first secret is in the whsec_ form.
-func IsBase64(text string) bool { return strings.HasPrefix(text, secretPrefix) }
+// isBase64 reports whether the first secret is in the whsec_ form.
+func isBase64(text string) bool { return strings.HasPrefix(text, secretPrefix) }
 
-// CheckSecret validates a value of [Options].Secret. Its error does not contain the secret.
-func CheckSecret(text string) error {
+// checkSecret validates a value of [Options].Secret. Its error does not contain the secret.
+func checkSecret(text string) error {
 	_, err := parseSecrets(text)
 	return err
 }

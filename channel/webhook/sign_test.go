@@ -28,8 +28,8 @@ func TestTheSignatureMatchesTheSpecification(t *testing.T) {
 }
 
 func TestSignedRequestsAreVerified(t *testing.T) {
-	one, two := NewSecret(), NewSecret()
-	if one == two || CheckSecret(one) != nil || !strings.HasPrefix(one, "whsec_") {
+	one, two := newSecret(), newSecret()
+	if one == two || checkSecret(one) != nil || !strings.HasPrefix(one, "whsec_") {
 		t.Fatalf("new secrets: %q, %q", one, two)
 	}
 	both, err := parseSecrets(one + "\n" + two)
