@@ -1,60 +1,36 @@
 package sqlite
 
 import (
-	"encoding/json"
 	"strconv"
 
+	"mailroom/internal/jsontext"
 	"mailroom/store"
 )
 
 // encodeSubmitted encodes without reflection, because every submit with a key writes one.
 func encodeSubmitted(s *store.Submitted) string {
-	b := appendText(append(make([]byte, 0, 320), `{"message":`...), s.Message)
-	b = appendText(append(b, `,"run":`...), s.Run)
-	b = appendText(append(b, `,"thread":`...), s.Thread)
-	b = appendField(b, `,"seq":`, s.Seq)
-	b = appendField(b, `,"place":`, s.Place)
-	b = appendText(append(b, `,"status":`...), string(s.Status))
-	b = appendText(append(b, `,"disposition":`...), string(s.Disposition))
-	b = appendTexts(append(b, `,"superseded":`...), s.Superseded)
+	b := append(make([]byte, 0, 320), '{')
+	b = appendText(jsontext.AppendName(b, "message"), s.Message)
+	b = appendText(jsontext.AppendName(b, "run"), s.Run)
+	b = appendText(jsontext.AppendName(b, "thread"), s.Thread)
+	b = strconv.AppendInt(jsontext.AppendName(b, "seq"), s.Seq, 10)
+	b = strconv.AppendInt(jsontext.AppendName(b, "place"), s.Place, 10)
+	b = appendText(jsontext.AppendName(b, "status"), string(s.Status))
+	b = appendText(jsontext.AppendName(b, "disposition"), string(s.Disposition))
+	b = jsontext.AppendList(jsontext.AppendName(b, "superseded"), s.Superseded, appendText)
 	if s.Stopping != nil {
-		b = appendText(append(b, `,"stopping":`...), *s.Stopping)
+		b = appendText(jsontext.AppendName(b, "stopping"), *s.Stopping)
 	}
 	return string(append(b, '}'))
 }
 
-// appendText appends s as a JSON string.
+// appendText appends s as encoding/json does, except that <, > and & stay as they are in plain
+// ASCII: stored rows have them so.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				panic(err) // a string always has a JSON form
-			}
-			return append(b, quoted...)
+			return jsontext.AppendString(b, s)
 		}
 	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
-}
-
-// appendTexts appends list as a JSON array of strings; nil is null.
-func appendTexts(b []byte, list []string) []byte {
-	if list == nil {
-		return append(b, "null"...)
-	}
-	b = append(b, '[')
-	for i, s := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendText(b, s)
-	}
-	return append(b, ']')
-}
-
-// appendField appends name, which is already JSON, and an integer.
-func appendField(b []byte, name string, n int64) []byte {
-	return strconv.AppendInt(append(b, name...), n, 10)
+	return append(append(append(b, '"'), s...), '"')
 }

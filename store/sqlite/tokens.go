@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"mailroom/auth"
+	"mailroom/internal/jsontext"
 )
 
 const (
@@ -78,5 +79,5 @@ func texts[T ~string](list []T) any {
 	for _, v := range list {
 		plain = append(plain, string(v))
 	}
-	return string(appendTexts(nil, plain))
+	return string(jsontext.AppendList(nil, plain, appendText))
 }
