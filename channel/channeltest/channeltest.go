@@ -4,14 +4,17 @@
 package channeltest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
@@ -30,6 +33,7 @@ func Run(t *testing.T, make func(t *testing.T) *Platform) {
 		{"a restart of the server", restarted},
 		{"a redelivered message", redelivered},
 		{"rejected credentials", loginRejected},
+		{"a commit that was reported as failed", uncertainCommit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // the cases mostly wait
@@ -173,6 +177,40 @@ func loginRejected(s *Server) {
 	s.p.RejectLogin()
 	s.awaitCondition(channel.ConditionFailed)
 	s.Stop()
+}
+
+// uncertainCommit has a ledger that commits the first message and reports a failure. The message is
+// delivered again, or is not, and runs once.
+func uncertainCommit(s *Server) {
+	var failed atomic.Bool
+	s.wrap = func(l channel.Ledger) channel.Ledger { return uncertainLedger{l, &failed} }
+	s.Start()
+	s.awaitCondition(channel.ConditionConnected)
+	s.post("1", "one")
+	s.Await("the failure", func() bool { return strings.Contains(s.State().LastError, "outcome unknown") })
+	s.awaitCondition(channel.ConditionConnected)
+	s.expectSent("one")
+	s.post("2", "two")
+	s.expectSent("one", "two")
+	if n := s.runs(store.RunQuery{Agent: Agent}); n != 2 {
+		s.t.Errorf("%d runs of 2 messages", n)
+	}
+	s.Stop()
+}
+
+// uncertainLedger reports the first submit as failed.
+type uncertainLedger struct {
+	channel.Ledger
+	failed *atomic.Bool
+}
+
+// Submit implements [channel.Ledger].
+func (u uncertainLedger) Submit(ctx context.Context, in thread.Submit) (store.Submitted, error) {
+	out, err := u.Ledger.Submit(ctx, in)
+	if err == nil && u.failed.CompareAndSwap(false, true) {
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "outcome unknown")
+	}
+	return out, err
 }
 
 // connects reports whether the platform has connections.

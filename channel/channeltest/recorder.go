@@ -222,10 +222,22 @@ func (r *Recorder) AwaitEvents(n int) []chat.Event {
 	return all
 }
 
+// AwaitEvent waits for the n-th delivery, counted from 1, and returns it.
+func (r *Recorder) AwaitEvent(n int) chat.Event {
+	r.t.Helper()
+	r.Await("an event", func() bool { return len(r.Recorded()) >= n })
+	return r.Recorded()[n-1]
+}
+
 // AwaitConnected waits until the channel is connected, and returns its platform.
 func (r *Recorder) AwaitConnected() chat.Platform {
 	r.t.Helper()
-	r.AwaitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
+	r.AwaitCondition(channel.ConditionConnected)
+	return r.Connection()
+}
+
+// Connection returns the latest connection to the platform.
+func (r *Recorder) Connection() chat.Platform {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.platform

@@ -31,9 +31,10 @@ type Server struct {
 	p      *Platform
 	store  store.Store
 	log    *logBuffer
-	proxy  *Proxy          // nil without a proxy
-	hold   chan struct{}   // delays the echo until closed; nil: no delay
-	posted map[string]bool // ids of posted messages
+	proxy  *Proxy                              // nil without a proxy
+	hold   chan struct{}                       // delays the echo until closed; nil: no delay
+	wrap   func(channel.Ledger) channel.Ledger // the channel's ledger; may be nil
+	posted map[string]bool                     // ids of posted messages
 
 	// Set by Start.
 	runner   *channel.Runner
@@ -99,7 +100,11 @@ func (s *Server) Start() *Server {
 		o.Agent, o.Follow = Agent, stream.New(l, b)
 		s.dial = chat.Connect(o, s.keepCapabilities(s.p.Dialer()))
 	}
-	s.runner = channel.New(channel.Options{Name: "c", Kind: s.p.Kind, Connect: s.connect, Reconnect: s.Policy, Ledger: l, Log: log})
+	wrapped := channel.Ledger(l)
+	if s.wrap != nil {
+		wrapped = s.wrap(l)
+	}
+	s.runner = channel.New(channel.Options{Name: "c", Kind: s.p.Kind, Connect: s.connect, Reconnect: s.Policy, Ledger: wrapped, Log: log})
 	agent := s.Agent
 	if agent == nil {
 		agent = s.echo

@@ -171,18 +171,18 @@ func TestAnEchoIsAReceiptAndNoMessage(t *testing.T) {
 	o := testOptions(m.addr)
 	o.Account, o.Secrets = "bot", func() (irc.Secrets, error) { return irc.Secrets{Account: "pw"}, nil }
 	b := start(t, o)
-	b.waitCondition(channel.ConditionConnected)
+	b.AwaitCondition(channel.ConditionConnected)
 	m.send(t, alice)
-	e := b.waitEvent(1)
+	e := b.AwaitEvent(1)
 	if e.User.ID != "alice" || e.Key != "msgid:m1" {
 		t.Errorf("the event is %+v", e)
 	}
-	id, err := b.platform().Send(t.Context(), e.Room, chat.Message{Text: "hello yourself"}, "key")
+	id, err := b.Connection().Send(t.Context(), e.Room, chat.Message{Text: "hello yourself"}, "key")
 	if err != nil || id != "e7" {
 		t.Errorf("sent as %q, %v", id, err)
 	}
-	if !slices.Contains(m.received(), "PRIVMSG al :hello yourself") || len(b.recorded()) != 1 {
-		t.Errorf("the server received %q, the bot %+v", m.received(), b.recorded())
+	if !slices.Contains(m.received(), "PRIVMSG al :hello yourself") || len(b.Recorded()) != 1 {
+		t.Errorf("the server received %q, the bot %+v", m.received(), b.Recorded())
 	}
 	if n := slices.Index(m.received(), "AUTHENTICATE Ym90AGJvdABwdw=="); n < 0 {
 		t.Errorf("no SASL login: %q", m.received())
@@ -203,9 +203,9 @@ func TestAnAccountIsAnsweredAtItsNick(t *testing.T) {
 		return whois
 	})
 	b := start(t, testOptions(m.addr))
-	b.waitCondition(channel.ConditionConnected)
+	b.AwaitCondition(channel.ConditionConnected)
 	room := chat.Room{Chat: "alice"}
-	if _, err := b.platform().Send(t.Context(), room, chat.Message{Text: "one"}, "key"); err != nil {
+	if _, err := b.Connection().Send(t.Context(), room, chat.Message{Text: "one"}, "key"); err != nil {
 		t.Error(err)
 	}
 	other := startFakeServer(t, func(line string) []string {
@@ -215,14 +215,14 @@ func TestAnAccountIsAnsweredAtItsNick(t *testing.T) {
 		return nil
 	})
 	b = start(t, testOptions(other.addr))
-	b.waitCondition(channel.ConditionConnected)
-	_, err := b.platform().Send(t.Context(), room, chat.Message{Text: "two"}, "key")
+	b.AwaitCondition(channel.ConditionConnected)
+	_, err := b.Connection().Send(t.Context(), room, chat.Message{Text: "two"}, "key")
 	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassUnavailable || f.RetryAfter == 0 {
 		t.Errorf("a nick without the account: %v", err)
 	}
 	other.send(t, alice)
-	b.waitEvent(1)
-	if _, err := b.platform().Send(t.Context(), room, chat.Message{Text: "three"}, "key"); err != nil {
+	b.AwaitEvent(1)
+	if _, err := b.Connection().Send(t.Context(), room, chat.Message{Text: "three"}, "key"); err != nil {
 		t.Error(err)
 	}
 	if !slices.Contains(m.received(), "PRIVMSG alice :one") || !slices.Contains(other.received(), "PRIVMSG al :three") || slices.Contains(other.received(), "PRIVMSG alice :two") {
@@ -248,10 +248,10 @@ func TestALineWithoutReceiptHasAnUnknownOutcome(t *testing.T) {
 			o := testOptions(m.addr)
 			o.Fresh = 500 * time.Millisecond
 			b := start(t, o)
-			b.waitCondition(channel.ConditionConnected)
+			b.AwaitCondition(channel.ConditionConnected)
 			m.send(t, alice)
-			to := b.waitEvent(1).Room
-			_, err := b.platform().Send(t.Context(), to, chat.Message{Text: "x"}, "key")
+			to := b.AwaitEvent(1).Room
+			_, err := b.Connection().Send(t.Context(), to, chat.Message{Text: "x"}, "key")
 			if !errors.Is(err, mailroom.ErrUnknown) || len(sent) != 1 {
 				t.Errorf("%d sent, %v", len(sent), err)
 			}
@@ -265,10 +265,10 @@ func TestALineWithoutReceiptHasAnUnknownOutcome(t *testing.T) {
 func TestNothingIsSentOverAClosedConnection(t *testing.T) {
 	m := startFakeServer(t, func(string) []string { return nil })
 	b := start(t, testOptions(m.addr))
-	b.waitCondition(channel.ConditionConnected)
+	b.AwaitCondition(channel.ConditionConnected)
 	m.send(t, alice)
-	to := b.waitEvent(1).Room
-	p := b.platform()
+	to := b.AwaitEvent(1).Room
+	p := b.Connection()
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -287,9 +287,9 @@ func TestAPingIsAnswered(t *testing.T) {
 		return nil
 	})
 	b := start(t, testOptions(m.addr))
-	b.waitCondition(channel.ConditionConnected)
+	b.AwaitCondition(channel.ConditionConnected)
 	m.send(t, "PING :are you there")
-	b.waitState("both are answered", func(channel.State) bool {
+	b.AwaitState("both are answered", func(channel.State) bool {
 		return slices.Contains(m.received(), "PONG :first") && slices.Contains(m.received(), "PONG :are you there")
 	})
 }
@@ -297,14 +297,15 @@ func TestAPingIsAnswered(t *testing.T) {
 // TestAHandlerMaySend covers replies sent while an event is handled, such as those to strangers.
 func TestAHandlerMaySend(t *testing.T) {
 	m := startFakeServer(t, func(string) []string { return nil })
-	b := startWith(t, testOptions(m.addr), func(ctx context.Context, p chat.Platform, e chat.Event) error {
-		_, err := p.Send(ctx, e.Room, chat.Message{Text: "one\ntwo"}, "key")
+	b := newRecorder(t, testOptions(m.addr))
+	b.FailWith(func(e chat.Event) error {
+		_, err := b.Connection().Send(t.Context(), e.Room, chat.Message{Text: "one\ntwo"}, "key")
 		return err
 	})
-	b.waitCondition(channel.ConditionConnected)
+	b.Start().AwaitConnected()
 	m.send(t, alice)
 	m.send(t, alice)
-	if b.waitEvent(2); b.State().Adapter != 1 {
+	if b.AwaitEvent(2); b.State().Adapter != 1 {
 		t.Errorf("the state is %+v", b.State())
 	}
 	said := slices.DeleteFunc(m.received(), func(line string) bool { return !strings.HasPrefix(line, "PRIVMSG ") })
@@ -328,18 +329,18 @@ func TestAWaitForTheServerEndsAndReleasesTheSlot(t *testing.T) {
 	o := testOptions(m.addr)
 	o.Fresh = time.Minute
 	b := start(t, o)
-	b.waitCondition(channel.ConditionConnected)
+	b.AwaitCondition(channel.ConditionConnected)
 	m.send(t, alice)
-	to := b.waitEvent(1).Room
+	to := b.AwaitEvent(1).Room
 	ctx, cancel := context.WithCancel(t.Context())
 	var first sync.WaitGroup
 	first.Go(func() {
-		if _, err := b.platform().Send(ctx, to, chat.Message{Text: "x"}, "key"); !errors.Is(err, mailroom.ErrUnknown) {
+		if _, err := b.Connection().Send(ctx, to, chat.Message{Text: "x"}, "key"); !errors.Is(err, mailroom.ErrUnknown) {
 			t.Errorf("the first: %v", err)
 		}
 	})
 	<-got
-	_, err := b.platform().Send(t.Context(), to, chat.Message{Text: "y"}, "key")
+	_, err := b.Connection().Send(t.Context(), to, chat.Message{Text: "y"}, "key")
 	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassUnavailable || f.RetryAfter == 0 {
 		t.Errorf("the second: %v", err)
 	}
@@ -371,11 +372,11 @@ func TestTLSConnectionsVerifyTheServer(t *testing.T) {
 	irctest.Start(t, "[SSL]", "CertFile = "+filepath.Join(dir, "cert"), "KeyFile = "+filepath.Join(dir, "key"), "Ports = "+port).WaitListening(tlsPort)
 	o := testOptions(tlsPort)
 	o.Plain = false
-	if state := start(t, o).waitCondition(channel.ConditionQueued); !strings.Contains(state.Reason, "certificate") {
+	if state := start(t, o).AwaitCondition(channel.ConditionQueued); !strings.Contains(state.Reason, "certificate") {
 		t.Errorf("an untrusted certificate: %+v", state)
 	}
 	trust := x509.NewCertPool()
 	trust.AddCert(web.Certificate())
 	o.TLS = &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}
-	start(t, o).waitCondition(channel.ConditionConnected)
+	start(t, o).AwaitCondition(channel.ConditionConnected)
 }

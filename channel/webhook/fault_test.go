@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/webhook/webhooktest"
 	"mailroom/internal/thread"
@@ -24,33 +22,6 @@ type faultyLedger struct {
 
 func (f faultyLedger) Submit(ctx context.Context, in thread.Submit) (store.Submitted, error) {
 	return f.submit(ctx, in)
-}
-
-// TestAnUncertainSubmitRunsOnce has a ledger that commits the first message and reports an error.
-func TestAnUncertainSubmitRunsOnce(t *testing.T) {
-	t.Parallel()
-	o := newFixture(t)
-	var lied atomic.Bool
-	o.wrapLedger = func(l channel.Ledger) channel.Ledger {
-		return faultyLedger{l, func(ctx context.Context, in thread.Submit) (store.Submitted, error) {
-			out, err := l.Submit(ctx, in)
-			if err == nil && lied.CompareAndSwap(false, true) {
-				err = mailroom.Errorf(mailroom.CodeUnavailable, "outcome unknown")
-			}
-			return out, err
-		}}
-	}
-	o.start()
-	said := webhooktest.Message("r", "ann", "one")
-	if a := o.post("1", said, 503); a.Header.Get("Retry-After") == "" {
-		t.Errorf("%v %s", a.Header, a.Body)
-	}
-	o.WaitFor(t, "another adapter", func() bool { s := o.runner.State(); return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
-	o.post("1", said, 202)
-	o.waitTexts("one")
-	if n := o.countRuns(store.RunQuery{Thread: "ops:webhook:r"}); n != 1 {
-		t.Errorf("there are %d runs", n)
-	}
 }
 
 // TestARequestDoesNotOutliveItsChannel has one request in process and one waiting.
