@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom/channel"
+	"mailroom/internal/setting"
 )
 
 const (
@@ -60,19 +61,10 @@ type client struct {
 	limits *rateLimits
 }
 
-// CheckAPI parses the base URL of the HTTP API.
-func CheckAPI(s string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimSuffix(s, "/"))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("not a base URL: use one such as " + DefaultAPI + ", without credentials, query or fragment")
-	}
-	return u, nil
-}
-
 // newClient returns a client for the options. Its errors are fatal.
 func newClient(o Options, l *rateLimits) (*client, error) {
 	o.setDefaults()
-	base, err := CheckAPI(o.API)
+	base, err := setting.ParseBaseURL(o.API, DefaultAPI)
 	if err != nil {
 		return nil, channel.Fatal(fmt.Errorf("api: %w", err))
 	}

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom/channel"
+	"mailroom/internal/setting"
 )
 
 const (
@@ -32,18 +33,9 @@ type client struct {
 	http  *http.Client
 }
 
-// CheckHomeserver parses the base URL of a homeserver.
-func CheckHomeserver(s string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimRight(s, "/"))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("not a base URL: use one such as https://matrix.example.org, without credentials, query or fragment")
-	}
-	return u, nil
-}
-
 // newClient returns a client for the options. Its errors are fatal.
 func newClient(o Options) (*client, error) {
-	base, err := CheckHomeserver(o.Homeserver)
+	base, err := setting.ParseBaseURL(o.Homeserver, exampleHomeserver)
 	if err != nil {
 		return nil, channel.Fatal(fmt.Errorf("homeserver: %w", err))
 	}

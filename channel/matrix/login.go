@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"mailroom/internal/setting"
 )
 
 // session is a logged-in account.
@@ -22,10 +24,10 @@ type session struct {
 // returned unchanged (https://spec.matrix.org/v1.11/client-server-api/#well-known-uri).
 func discover(ctx context.Context, name string) (string, error) {
 	if strings.Contains(name, "://") {
-		_, err := CheckHomeserver(name)
+		_, err := setting.ParseBaseURL(name, exampleHomeserver)
 		return strings.TrimRight(name, "/"), err
 	}
-	base, err := CheckHomeserver("https://" + name)
+	base, err := setting.ParseBaseURL("https://"+name, exampleHomeserver)
 	if err != nil {
 		return "", err
 	}
@@ -58,7 +60,7 @@ func fetchWellKnown(ctx context.Context, base *url.URL) (string, error) {
 		return "", fmt.Errorf("%s: %s has no valid .well-known file (%d %s); use the homeserver's URL, such as https://matrix.example.org", op, base.Host, a.StatusCode, http.StatusText(a.StatusCode))
 	}
 	found := strings.TrimRight(body.Home.Base, "/")
-	if _, err := CheckHomeserver(found); err != nil {
+	if _, err := setting.ParseBaseURL(found, exampleHomeserver); err != nil {
 		return "", fmt.Errorf("%s: invalid base_url %q: %w", op, found, err)
 	}
 	return found, nil
@@ -66,7 +68,7 @@ func fetchWellKnown(ctx context.Context, base *url.URL) (string, error) {
 
 // logIn logs in with a password as a new device.
 func logIn(ctx context.Context, homeserver, user, password string) (session, error) {
-	base, err := CheckHomeserver(homeserver)
+	base, err := setting.ParseBaseURL(homeserver, exampleHomeserver)
 	if err != nil {
 		return session{}, fmt.Errorf("homeserver: %w", err)
 	}

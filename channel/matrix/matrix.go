@@ -29,6 +29,8 @@ import (
 // Kind is the name of this platform in configurations.
 const Kind = "matrix"
 
+const exampleHomeserver = "https://matrix.example.org"
+
 const (
 	// DefaultPoll is how long the homeserver holds a poll open.
 	DefaultPoll = 20 * time.Second

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/setting"
 )
 
 const (
@@ -36,7 +37,7 @@ type client struct {
 }
 
 func newClient(o Options) (*client, error) {
-	base, err := CheckURL(o.URL)
+	base, err := setting.ParseBaseURL(o.URL, "https://platform.example.org")
 	if err != nil {
 		return nil, err
 	}
@@ -51,15 +52,6 @@ func newClient(o Options) (*client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
-}
-
-// CheckURL parses the base URL of a platform.
-func CheckURL(s string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimSuffix(s, "/"))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("not a base URL: use one such as https://platform.example.org, without credentials, query or fragment")
-	}
-	return u, nil
 }
 
 // apiError is a response with a status other than 2xx.

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom/channel"
+	"mailroom/internal/setting"
 )
 
 const (
@@ -34,19 +35,9 @@ type client struct {
 	http     *http.Client
 }
 
-// CheckAPI parses the base URL of a Web API.
-func CheckAPI(s string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimSuffix(s, "/"))
-	switch {
-	case err != nil, u.Host == "", u.Scheme != "http" && u.Scheme != "https", u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return nil, errors.New("not a base URL: use one such as " + DefaultAPI + ", without credentials, query or fragment")
-	}
-	return u, nil
-}
-
 // newClient returns a client for the options. Its errors are fatal.
 func newClient(o Options) (*client, error) {
-	base, err := CheckAPI(o.API)
+	base, err := setting.ParseBaseURL(o.API, DefaultAPI)
 	if err != nil {
 		return nil, channel.Fatal(fmt.Errorf("api: %w", err))
 	}

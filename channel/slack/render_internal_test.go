@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"mailroom/channel/slack/slacktest"
+	"mailroom/internal/setting"
 )
 
 func TestRenderMarkdown(t *testing.T) {
@@ -103,7 +104,7 @@ func TestTokenIsSentToSlackHostsOnly(t *testing.T) {
 		{"http://127.0.0.1:9/api", "https://127.0.0.1:9/a", false},
 		{"http://127.0.0.1:9/api", "http://127.0.0.1:8/a", false},
 	} {
-		base, err := CheckAPI(c.api)
+		base, err := setting.ParseBaseURL(c.api, DefaultAPI)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -165,7 +165,7 @@ func (b *bridgeOptions) applyEnv(env func(string) string) error {
 			return console.Errorf(console.ExitUsage, "set "+from.flag+" or "+from.env, "missing %s", strings.TrimPrefix(from.flag, "--"))
 		}
 	}
-	if _, err := poll.CheckURL(b.platform); err != nil {
+	if _, err := setting.ParseBaseURL(b.platform, "https://platform.example.org"); err != nil {
 		return console.Errorf(console.ExitUsage, "", "--platform: %w", err)
 	}
 	if b.agent == "" && len(b.command) > 0 {

@@ -196,11 +196,20 @@ func Either(p *bool, no, yes string) Value {
 	}
 }
 
+// ParseBaseURL parses the base URL of a service. example is a valid one.
+func ParseBaseURL(s, example string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimRight(s, "/"))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("not a base URL: use one such as " + example + ", without credentials, query or fragment")
+	}
+	return u, nil
+}
+
 // BaseURL is the base URL of a service. Errors do not show a URL that contains a password.
 func BaseURL(p *string) Value {
 	v := Checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
-		u, err := url.Parse(s)
-		return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+		_, err := ParseBaseURL(s, "")
+		return err == nil
 	})
 	set := v.Set
 	v.Set = func(given any) error {
