@@ -191,6 +191,7 @@ func repeated(r *Recorder) {
 		n := len(r.Recorded())
 		f()
 		r.Await("the event", func() bool { return len(r.Recorded()) == n+1 })
+		r.awaitAcknowledged() // else the repeat is acknowledged unread
 		r.p.Redeliver()
 		r.Await("the repeated event", func() bool { return len(r.Recorded()) == n+2 })
 		if a, b := r.Recorded()[n], r.Recorded()[n+1]; a.Key != b.Key || a.Kind != b.Kind || a.Room != b.Room {
