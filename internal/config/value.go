@@ -28,18 +28,11 @@ func level(p *slog.Level) setting.Value {
 	known := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 	}
-	return setting.Value{
-		Set: func(v any) error {
-			s, isText := v.(string)
-			l, ok := known[s]
-			if !isText || !ok {
-				return setting.Invalid(v, "one of debug, info, warn, error")
-			}
-			*p = l
-			return nil
-		},
-		Get: func() any { return strings.ToLower(p.String()) },
-	}
+	return setting.Of(p, "one of debug, info, warn, error", func(v any) (slog.Level, bool) {
+		s, isText := v.(string)
+		l, ok := known[s]
+		return l, isText && ok
+	}, func(l slog.Level) any { return strings.ToLower(l.String()) })
 }
 
 // pairs is a table of environment variables. Its errors never show a value, because

@@ -64,24 +64,30 @@ func Invalid(v any, allowed string) error {
 	return fmt.Errorf("%s is not %s", shown, allowed)
 }
 
-// Duration is a duration between two bounds.
-func Duration(p *time.Duration, least, most time.Duration) Value {
-	allowed := fmt.Sprintf("a duration from %s to %s, such as %q", FormatDuration(least), FormatDuration(most), "1m30s")
+// Of is a value of type T. decode reports whether a decoded TOML value is valid, and allowed
+// describes the valid ones. encode returns what the value is in TOML and JSON.
+func Of[T any](p *T, allowed string, decode func(v any) (T, bool), encode func(T) any) Value {
 	return Value{
 		Set: func(v any) error {
-			s, ok := v.(string)
+			t, ok := decode(v)
 			if !ok {
 				return Invalid(v, allowed)
 			}
-			d, err := time.ParseDuration(s)
-			if err != nil || d < least || d > most {
-				return Invalid(v, allowed)
-			}
-			*p = d
+			*p = t
 			return nil
 		},
-		Get: func() any { return FormatDuration(*p) },
+		Get: func() any { return encode(*p) },
 	}
+}
+
+// Duration is a duration between two bounds.
+func Duration(p *time.Duration, least, most time.Duration) Value {
+	allowed := fmt.Sprintf("a duration from %s to %s, such as %q", FormatDuration(least), FormatDuration(most), "1m30s")
+	return Of(p, allowed, func(v any) (time.Duration, bool) {
+		s, isText := v.(string)
+		d, err := time.ParseDuration(s)
+		return d, isText && err == nil && d >= least && d <= most
+	}, func(d time.Duration) any { return FormatDuration(d) })
 }
 
 // FormatDuration formats a duration without zero units: 1h, not 1h0m0s.
@@ -98,45 +104,20 @@ func FormatDuration(d time.Duration) string {
 
 // Int is a whole number between two bounds.
 func Int(p *int, least, most int) Value {
-	return Value{
-		Set: func(v any) error {
-			n, ok := v.(int64)
-			if !ok || n < int64(least) || n > int64(most) {
-				return Invalid(v, fmt.Sprintf("a whole number from %d to %d", least, most))
-			}
-			*p = int(n)
-			return nil
-		},
-		Get: func() any { return *p },
-	}
+	return Of(p, fmt.Sprintf("a whole number from %d to %d", least, most), func(v any) (int, bool) {
+		n, ok := v.(int64)
+		return int(n), ok && n >= int64(least) && n <= int64(most)
+	}, func(n int) any { return n })
 }
 
 // Bool is true or false.
 func Bool(p *bool) Value {
-	return Value{
-		Set: func(v any) error {
-			given, ok := v.(bool)
-			if !ok {
-				return Invalid(v, "true or false")
-			}
-			*p = given
-			return nil
-		},
-		Get: func() any { return *p },
-	}
+	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return is, ok }, func(is bool) any { return is })
 }
 
 // Not is the opposite of *p.
 func Not(p *bool) Value {
-	return Value{
-		Set: func(v any) error {
-			opposite := !*p
-			err := Bool(&opposite).Set(v)
-			*p = !opposite
-			return err
-		},
-		Get: func() any { return !*p },
-	}
+	return Of(p, "true or false", func(v any) (is, ok bool) { is, ok = v.(bool); return !is, ok }, func(is bool) any { return !is })
 }
 
 // Text is a string without control characters.
@@ -164,36 +145,20 @@ func OneOf[S ~string](p *S, allowed ...S) Value {
 	for i, s := range allowed {
 		words[i] = string(s)
 	}
-	return Value{
-		Set: func(v any) error {
-			s, isText := v.(string)
-			if !isText || !slices.Contains(words, s) {
-				return Invalid(v, "one of "+strings.Join(words, ", "))
-			}
-			*p = S(s)
-			return nil
-		},
-		Get: func() any { return string(*p) },
-	}
+	return Of(p, "one of "+strings.Join(words, ", "), func(v any) (S, bool) {
+		s, isText := v.(string)
+		return S(s), isText && slices.Contains(words, s)
+	}, func(s S) any { return string(s) })
 }
 
 // Either is one of two strings, which mean false and true.
 func Either(p *bool, no, yes string) Value {
-	word := func() string {
-		if *p {
+	return Of(p, "one of "+no+", "+yes, func(v any) (is, ok bool) { return v == yes, v == yes || v == no }, func(is bool) any {
+		if is {
 			return yes
 		}
 		return no
-	}
-	return Value{
-		Set: func(v any) error {
-			s := word()
-			err := OneOf(&s, no, yes).Set(v)
-			*p = s == yes
-			return err
-		},
-		Get: func() any { return word() },
-	}
+	})
 }
 
 // ParseBaseURL parses the base URL of a service. example is a valid one.
@@ -223,17 +188,10 @@ func BaseURL(p *string) Value {
 
 // Checked is a string that ok accepts. allowed describes such strings.
 func Checked(p *string, allowed string, ok func(string) bool) Value {
-	return Value{
-		Set: func(v any) error {
-			s, isText := v.(string)
-			if !isText || !ok(s) {
-				return Invalid(v, allowed)
-			}
-			*p = s
-			return nil
-		},
-		Get: func() any { return *p },
-	}
+	return Of(p, allowed, func(v any) (string, bool) {
+		s, isText := v.(string)
+		return s, isText && ok(s)
+	}, func(s string) any { return s })
 }
 
 // List is a list of strings.

@@ -19,18 +19,11 @@ type sizeUnit struct {
 // Size is a number of bytes between two bounds, written with a unit.
 func Size[N int | int64](p *N, least, most int) Value {
 	allowed := fmt.Sprintf("a size from %s to %s, such as %q", formatSize(least), formatSize(most), "64KiB")
-	return Value{
-		Set: func(v any) error {
-			s, ok := v.(string)
-			n, known := parseSize(s)
-			if !ok || !known || n < least || n > most {
-				return Invalid(v, allowed)
-			}
-			*p = N(n)
-			return nil
-		},
-		Get: func() any { return formatSize(int(*p)) },
-	}
+	return Of(p, allowed, func(v any) (N, bool) {
+		s, isText := v.(string)
+		n, known := parseSize(s)
+		return N(n), isText && known && n >= least && n <= most
+	}, func(n N) any { return formatSize(int(n)) })
 }
 
 func parseSize(s string) (n int, ok bool) {
