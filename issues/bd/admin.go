@@ -39,7 +39,7 @@ func (m *Main) exportCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
-			return m.report("Wrote %d issues to %s.", n, to)
+			return m.report("Wrote %s to %s.", count(n, "issue"), to)
 		})
 	}
 	return cmd
@@ -131,7 +131,7 @@ func (m *Main) importCommand() *cobra.Command {
 		}
 		other, invalid := tracker.Parse(raw)
 		if len(invalid) > 0 {
-			return mailroom.Errorf(mailroom.CodeInvalid, "%d lines are not issues, the first: %v; nothing was imported", len(invalid), invalid[0].Err)
+			return mailroom.Errorf(mailroom.CodeInvalid, "the input has %s, the first: %v; nothing was imported", count(len(invalid), "invalid line"), invalid[0].Err)
 		}
 		var came tracker.ImportResult
 		do := func(t *tracker.Tracker) error {
@@ -201,7 +201,7 @@ func (m *Main) readSide(name string, base bool) (*tracker.Tracker, error) {
 	}
 	t, invalid := tracker.Parse(text)
 	if len(invalid) > 0 && !base {
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s has %d lines that are not issues, the first: %v", name, len(invalid), invalid[0].Err)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s has %s, the first: %v", name, count(len(invalid), "invalid line"), invalid[0].Err)
 	}
 	return t, nil
 }
@@ -267,7 +267,7 @@ func (m *Main) compactCommand() *cobra.Command {
 		if m.json {
 			return m.printJSON(map[string]any{"removed_tombstones": gone, "dry_run": dry})
 		}
-		return m.report("%d tombstones", gone)
+		return m.report("%s", count(gone, "tombstone"))
 	}
 	return cmd
 }
@@ -287,9 +287,9 @@ func (m *Main) renameCommand() *cobra.Command {
 			return m.printJSON(map[string]any{"old_prefix": from, "new_prefix": to, "issues_updated": n, "dry_run": dry})
 		}
 		if dry {
-			return m.report("Would rename %d issues from prefix %s- to %s-.", n, from, to)
+			return m.report("Would rename %s from prefix %s- to %s-.", count(n, "issue"), from, to)
 		}
-		return m.report("Renamed %d issues to prefix %s-.", n, to)
+		return m.report("Renamed %s to prefix %s-.", count(n, "issue"), to)
 	}
 	return cmd
 }
@@ -338,7 +338,7 @@ func (m *Main) doctorCommand() *cobra.Command {
 		if m.json {
 			err = m.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...)})
 		} else if err = m.print(cells(found...)...); err == nil && len(found) == 0 {
-			err = m.report("%d issues, no problems.", len(t.All()))
+			err = m.report("%s, no problems.", count(len(t.All()), "issue"))
 		}
 		if err == nil && len(found) > 0 {
 			err = errors.New("the file has problems")

@@ -254,7 +254,7 @@ func (m *Main) mailRows() [][]safeText {
 	if !s.BackoffUntil.IsZero() {
 		state = fmt.Sprintf("%s; next attempt in %d s", s.Reason, int(time.Until(s.BackoffUntil).Seconds())+1)
 	}
-	return [][]safeText{cells("mail", s.URL+", as "+s.Agent), cells("", state), cells("", fmt.Sprintf("%d calls queued", s.Queued))}
+	return [][]safeText{cells("mail", s.URL+", as "+s.Agent), cells("", state), cells("", count(s.Queued, "call")+" queued")}
 }
 
 func (m *Main) mailStatus() (mail.Status, bool) {

@@ -117,7 +117,7 @@ cache: each command reads the file and replaces it atomically.`,
 	flags.BoolVarP(&m.quiet, "quiet", "q", false, "print errors and warnings only")
 	flags.BoolVarP(&m.verbose, "verbose", "v", false, "print more")
 	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
-	flags.Lookup("lock-timeout").DefValue = "" // the text has it
+	flags.Lookup("lock-timeout").DefValue = "0s" // not shown, because the text has the default
 	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
 	for _, name := range []string{"no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox", "allow-stale"} {
 		flags.Bool(name, false, "accepted and ignored")
@@ -249,7 +249,7 @@ func (m *Main) read(f func(t *tracker.Tracker) error) error {
 		return err
 	}
 	if len(invalid) > 0 {
-		m.logf("Warning: %d lines of the file are not issues; the next change moves them to quarantine.jsonl: %v", len(invalid), invalid[0].Err)
+		m.logf("Warning: the file has %s; the next change moves invalid lines to quarantine.jsonl: %v", count(len(invalid), "invalid line"), invalid[0].Err)
 	}
 	return f(t)
 }
@@ -292,7 +292,7 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	}
 	m.changed = m.changed || err == nil
 	if err == nil && len(invalid) > 0 {
-		m.logf("Warning: %d lines of the file were not issues and were moved to quarantine.jsonl: %v", len(invalid), invalid[0].Err)
+		m.logf("Warning: moved %s of the file to quarantine.jsonl: %v", count(len(invalid), "invalid line"), invalid[0].Err)
 	}
 	return err
 }

@@ -99,12 +99,12 @@ const flushSize = 64 << 10
 
 // printRows prints aligned columns.
 func (m *Main) printRows(rows [][]safeText) error {
-	count := 0
+	size := 0
 	for _, row := range rows {
-		count += len(row)
+		size += len(row)
 	}
-	var wide []int                  // width of each column, in characters
-	widths := make([]int, 0, count) // width of each cell
+	var wide []int                 // width of each column, in characters
+	widths := make([]int, 0, size) // width of each cell
 	for _, row := range rows {
 		for i, cell := range row {
 			if i == len(wide) {
@@ -364,6 +364,14 @@ func bar(n, of int) string {
 	}
 	full := n * width / of
 	return strings.Repeat("█", full) + strings.Repeat("·", width-full)
+}
+
+// count formats a number of things, such as 1 line or 2 lines.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.Itoa(n) + " " + thing
 }
 
 func (m *Main) statsCommand() *cobra.Command {

@@ -1,0 +1,53 @@
+package bd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCountsAgreeWithTheirNouns(t *testing.T) {
+	dir := t.TempDir()
+	run := func(args ...string) (out, talk string) {
+		t.Helper()
+		code, out, talk := invoke(t, dir, args...)
+		if code != exitDone {
+			t.Fatalf("bd %v: exit %d, %s", args, code, talk)
+		}
+		return out, talk
+	}
+	run("init", "--prefix", "x")
+	file := filepath.Join(dir, ".beads", "issues.jsonl")
+	for n, want := range []struct{ issues, lines string }{{"0 issues", "2 invalid lines"}, {"1 issue", "1 invalid line"}, {"2 issues", ""}} {
+		if out, _ := run("doctor"); !strings.Contains(out, want.issues+", no problems") {
+			t.Errorf("with %d issues: %q", n, out)
+		}
+		if out, _ := run("rename-prefix", "x-", "--dry-run"); !strings.Contains(out, " "+want.issues+" ") {
+			t.Errorf("with %d issues: %q", n, out)
+		}
+		if want.lines != "" {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, append(text, strings.Repeat("not JSON\n", 2-n)...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, talk := run("list"); !strings.Contains(talk, "the file has "+want.lines+"; ") {
+				t.Errorf("%d lines are reported as %q", 2-n, talk)
+			}
+		}
+		if _, talk := run("create", "one more"); want.lines != "" && !strings.Contains(talk, "moved "+want.lines+" of the file") {
+			t.Errorf("%d lines are reported as %q", 2-n, talk)
+		}
+	}
+}
+
+func TestHelpShowsNoEmptyDefault(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"list", "--help"}, {"create", "--help"}} {
+		if _, out, _ := invoke(t, t.TempDir(), args...); !strings.Contains(out, "--lock-timeout") || strings.Contains(out, "(default )") {
+			t.Errorf("bd %v: %s", args, out)
+		}
+	}
+}
