@@ -35,11 +35,11 @@ func runAdapter(t *testing.T, make func(t *testing.T) *Platform) {
 			run(NewRecorder(t, make(t)))
 		})
 	}
-	for _, l := range make(t).Logins {
+	for _, l := range make(t).Credentials.Wrong {
 		t.Run("credentials: "+l.Name, func(t *testing.T) {
 			t.Parallel()
 			r := NewRecorder(t, make(t))
-			badLogin(r, find(r.p.Logins, func(o Login) bool { return o.Name == l.Name }))
+			badLogin(r, find(r.p.Credentials.Wrong, func(o Login) bool { return o.Name == l.Name }))
 		})
 	}
 	for _, f := range make(t).connectFaults() {
@@ -72,8 +72,8 @@ func (r *Recorder) say(from, place, text string) string {
 // awaitAcknowledged waits until the platform knows that all events were received.
 func (r *Recorder) awaitAcknowledged() {
 	r.t.Helper()
-	if r.p.Pending != nil {
-		r.Await("nothing pending", func() bool { return r.p.Pending() == 0 })
+	if r.p.Events.Pending != nil {
+		r.Await("nothing pending", func() bool { return r.p.Events.Pending() == 0 })
 	}
 }
 
@@ -91,7 +91,7 @@ func badLogin(r *Recorder, l Login) {
 	l.Break()
 	r.Start()
 	s := r.AwaitCondition(channel.ConditionFailed)
-	if !strings.Contains(s.Reason, l.Want) || !strings.Contains(s.Reason, r.p.LoginHint) || s.Attempts != 1 {
+	if !strings.Contains(s.Reason, l.Want) || !strings.Contains(s.Reason, r.p.Credentials.Hint) || s.Attempts != 1 {
 		r.t.Errorf("%d attempts: %s", s.Attempts, s.Reason)
 	}
 	l.Fix()
@@ -101,10 +101,10 @@ func badLogin(r *Recorder, l Login) {
 
 // connectFault has a call fail while the channel connects or receives for the first time.
 func connectFault(r *Recorder, f ConnectFault) {
-	if r.p.History {
+	if r.p.Events.History {
 		r.say(Ann, Ann, "still there")
 	}
-	r.p.Fake.Fail(f.Call, f.Fault)
+	r.p.Outages.Fake.Fail(f.Call, f.Fault)
 	began := time.Now()
 	r.Start()
 	s := r.AwaitState("a failure", func(s channel.State) bool { return s.LastError != "" })
@@ -117,14 +117,14 @@ func connectFault(r *Recorder, f ConnectFault) {
 	}
 	r.say(Ann, Ann, "and here")
 	r.Await("the messages", func() bool { return strings.HasSuffix(r.Texts(), "and here") })
-	if got := r.Texts(); r.p.History && !r.p.StartsNow && got != "still there, and here" {
+	if got := r.Texts(); r.p.Events.History && !r.p.Events.StartsNow && got != "still there, and here" {
 		r.t.Errorf("recorded %q", got)
 	}
 }
 
 // uncommitted has a full disk. The platform is not told that the events were received.
 func uncommitted(r *Recorder) {
-	keeps := r.p.History && !r.p.StartsNow // events from before the first connection
+	keeps := r.p.Events.History && !r.p.Events.StartsNow // events from before the first connection
 	want := ""
 	if !keeps {
 		r.begin("zero")
@@ -138,15 +138,15 @@ func uncommitted(r *Recorder) {
 		r.Start()
 	}
 	tries := 3
-	if !r.p.History {
+	if !r.p.Events.History {
 		tries = 2
 	}
 	r.AwaitState("another attempt", func(s channel.State) bool { return s.Adapter >= tries && strings.Contains(s.LastError, full.Error()) })
-	if r.p.Pending != nil {
-		r.Await("both pending", func() bool { return r.p.Pending() == 2 })
+	if r.p.Events.Pending != nil {
+		r.Await("both pending", func() bool { return r.p.Events.Pending() == 2 })
 	}
 	r.FailWith(nil)
-	if r.p.History {
+	if r.p.Events.History {
 		want += "one, two, "
 		r.AwaitTexts(strings.TrimSuffix(want, ", "))
 	} else { // what was read is lost with its connection
@@ -155,7 +155,7 @@ func uncommitted(r *Recorder) {
 	r.awaitAcknowledged()
 	r.say(Ann, r.p.home(), "three")
 	r.AwaitTexts(want + "three")
-	if !r.p.History {
+	if !r.p.Events.History {
 		return
 	}
 	r.FailWith(func(e chat.Event) error { // the events before it are committed
@@ -175,7 +175,7 @@ func uncommitted(r *Recorder) {
 
 // repeated has the platform repeat each kind of event.
 func repeated(r *Recorder) {
-	if r.p.Redeliver == nil { // the platform repeats nothing
+	if r.p.Events.Redeliver == nil { // the platform repeats nothing
 		r.begin("once")
 		r.Reconnect()
 		r.say(Ann, r.p.home(), "then")
@@ -192,7 +192,7 @@ func repeated(r *Recorder) {
 		f()
 		r.Await("the event", func() bool { return len(r.Recorded()) == n+1 })
 		r.awaitAcknowledged() // else the repeat is acknowledged unread
-		r.p.Redeliver()
+		r.p.Events.Redeliver()
 		r.Await("the repeated event", func() bool { return len(r.Recorded()) == n+2 })
 		if a, b := r.Recorded()[n], r.Recorded()[n+1]; a.Key != b.Key || a.Kind != b.Kind || a.Room != b.Room {
 			r.t.Errorf("%+v is repeated as %+v", a, b)
@@ -200,7 +200,7 @@ func repeated(r *Recorder) {
 	}
 	var id string
 	act(func() { id = r.say(Ann, Ann, "once") })
-	if !r.p.RepeatsAll {
+	if !r.p.Events.RepeatsAll {
 		return
 	}
 	if r.p.People.Edit != nil {
@@ -271,7 +271,7 @@ func peopleBecomeEvents(r *Recorder) {
 		e.User, e.Addressed = chat.User{}, false
 		want = append(want, e)
 	}
-	if r.p.Replies {
+	if r.p.Events.Replies {
 		sent, err := p.Send(r.t.Context(), say.Room(Dev), chat.Message{Text: "Go on?"}, "k")
 		if err != nil {
 			r.t.Fatal(err)
@@ -285,7 +285,7 @@ func peopleBecomeEvents(r *Recorder) {
 		if e.Kind == chat.EventMessage && e.Addressed && strings.HasSuffix(e.Text, w.Text) { // the bot's name may be in front
 			w.Text = e.Text
 		}
-		if e.Key == "" || w.Key != "" && e.Key != w.Key || r.p.History && r.connects() && r.p.Positions && e.Position == "" {
+		if e.Key == "" || w.Key != "" && e.Key != w.Key || r.p.Events.History && r.connects() && r.p.Events.Positions && e.Position == "" {
 			r.t.Errorf("key %q at %q, want %q", e.Key, e.Position, w.Key)
 		}
 		e.Room.Topic = "" // of the platform
@@ -335,10 +335,10 @@ func pressAnswered(r *Recorder) {
 // malformed has events between which a good message arrives.
 func malformed(r *Recorder) {
 	r.Start().AwaitConnected()
-	r.p.Malformed()
+	r.p.Events.Malformed()
 	r.say(Ann, Ann, "good")
 	r.AwaitTexts("good")
-	r.Await("a log entry of "+r.p.MalformedLog, func() bool { return strings.Contains(r.Log(), r.p.MalformedLog) })
+	r.Await("a log entry of "+r.p.Events.MalformedLog, func() bool { return strings.Contains(r.Log(), r.p.Events.MalformedLog) })
 	if s := r.State(); s.Adapter != 1 {
 		r.t.Errorf("the state is %+v", s)
 	}
@@ -358,15 +358,15 @@ func gap(r *Recorder) {
 		r.AwaitState("an outage", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
 	}
 	want := 2
-	if r.p.History {
+	if r.p.Events.History {
 		want += 2 * n
 		for i := range n {
 			r.say(Ann, Ann, fmt.Sprintf("a%d", i+1))
 			r.say(Bob, Dev, fmt.Sprintf("b%d", i+1))
 		}
 	}
-	if r.p.Forget != nil {
-		r.p.Forget()
+	if r.p.Events.Forget != nil {
+		r.p.Events.Forget()
 	}
 	if r.connects() {
 		r.p.restore(r.t)
@@ -394,19 +394,19 @@ func gap(r *Recorder) {
 func newLogin(r *Recorder) {
 	r.begin("one")
 	was := r.Capabilities().BotID
-	if r.p.NewLogin == nil {
+	if r.p.Credentials.Renew == nil {
 		r.Reconnect()
 	} else {
 		adapter := r.State().Adapter
-		change := r.p.NewLogin()
-		if r.p.History {
+		change := r.p.Credentials.Renew()
+		if r.p.Events.History {
 			r.say(Ann, r.p.home(), "two")
 		}
 		change()
 		r.ConfigChanged()
 		r.AwaitState("another adapter", func(s channel.State) bool { return s.Adapter > adapter && s.Condition == channel.ConditionConnected })
 	}
-	if r.p.NewLogin == nil || !r.p.History {
+	if r.p.Credentials.Renew == nil || !r.p.Events.History {
 		r.say(Ann, r.p.home(), "two")
 	}
 	r.AwaitTexts("one, two")

@@ -74,7 +74,7 @@ func downAtStart(s *Server) {
 	}
 	s.p.restore(s.t)
 	s.awaitCondition(channel.ConditionConnected)
-	if !s.p.History {
+	if !s.p.Events.History {
 		s.post("1", "one")
 		s.post("2", "two")
 	}
@@ -105,9 +105,9 @@ func hangs(s *Server) {
 	s.p.hang()
 	s.postIfHistory("2", "two")
 	s.awaitLeaves(channel.ConditionConnected)
-	if now := s.State(); s.connects() && s.p.HangReason == "" && (now.Condition != channel.ConditionSilent || !strings.Contains(now.Reason, "no heartbeat")) {
+	if now := s.State(); s.connects() && s.p.Outages.HangReason == "" && (now.Condition != channel.ConditionSilent || !strings.Contains(now.Reason, "no heartbeat")) {
 		s.t.Errorf("the state is %+v", now)
-	} else if !strings.Contains(now.LastError, s.p.HangReason) {
+	} else if !strings.Contains(now.LastError, s.p.Outages.HangReason) {
 		s.t.Errorf("the state is %+v", now)
 	}
 	s.p.restore(s.t)
@@ -147,7 +147,7 @@ func restarted(s *Server) {
 
 func redelivered(s *Server) {
 	s.startAnswered()
-	if s.p.Dialer == nil || s.p.Redeliver != nil {
+	if s.p.Dialer == nil || s.p.Events.Redeliver != nil {
 		s.post("1", "one")
 	} else { // the platform repeats nothing
 		s.Stop()
@@ -159,13 +159,13 @@ func redelivered(s *Server) {
 }
 
 func loginRejected(s *Server) {
-	if s.p.RejectLogin == nil {
+	if s.p.Credentials.Reject == nil {
 		s.Start()
 		s.awaitCondition(channel.ConditionConnected)
 		s.Stop()
 		return
 	}
-	s.p.RejectLogin()
+	s.p.Credentials.Reject()
 	s.Start()
 	s.awaitCondition(channel.ConditionFailed)
 	if now := s.State(); now.Adapter != 1 || !now.NextTry.IsZero() || now.Reason == "" {
@@ -174,7 +174,7 @@ func loginRejected(s *Server) {
 	s.p.restore(s.t)
 	s.Resume()
 	s.awaitCondition(channel.ConditionConnected)
-	s.p.RejectLogin()
+	s.p.Credentials.Reject()
 	s.awaitCondition(channel.ConditionFailed)
 	s.Stop()
 }

@@ -40,7 +40,7 @@ func RunChat(t *testing.T, make func(t *testing.T) *Platform) {
 			s.Stop()
 		})
 	}
-	limits := slices.Sorted(maps.Keys(make(t).Limits))
+	limits := slices.Sorted(maps.Keys(make(t).Calls.Limits))
 	if len(limits) == 0 {
 		limits = []string{""}
 	}
@@ -212,7 +212,7 @@ func commandDecides(s *Server) {
 // longReply sends a text of several messages with characters of several code points.
 func longReply(s *Server) {
 	var text strings.Builder
-	for i := 0; text.Len() < s.p.LongReply; i++ {
+	for i := 0; text.Len() < s.p.Calls.LongReply; i++ {
 		fmt.Fprintf(&text, "%d 👩‍💻 some <words> & 👋 more of them\n", i)
 	}
 	s.Agent = func(ctx context.Context, run mailroom.Session) error { return run.Stream(ctx, text.String()) }
@@ -277,13 +277,13 @@ func rateLimited(s *Server, name string) {
 	} else {
 		s.awaitRunning()
 	}
-	s.p.Limits[name](Ann, limit)
+	s.p.Calls.Limits[name](Ann, limit)
 	began := time.Now()
 	if !edits {
 		close(done)
 	}
 	refused := func() (calls []Call) {
-		return slices.DeleteFunc(s.p.Sends(), func(c Call) bool { return !c.Limited })
+		return slices.DeleteFunc(s.p.Calls.Made(), func(c Call) bool { return !c.Limited })
 	}
 	s.Await("the first refused call", func() bool { return len(refused()) > 0 })
 	if edits {
@@ -291,7 +291,7 @@ func rateLimited(s *Server, name string) {
 	}
 	s.awaitText(Ann, "the end.")
 	waited, first := time.Since(began), refused()[0]
-	for _, c := range s.p.Sends() {
+	for _, c := range s.p.Calls.Made() {
 		if c.At.After(first.At) && c.At.Before(began.Add(limit)) {
 			s.t.Errorf("a call %s after the start of the limit, the first refused one %s after", c.At.Sub(began), first.At.Sub(began))
 		}

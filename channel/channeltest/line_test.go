@@ -215,10 +215,19 @@ func TestALineAdapterConforms(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
 		p := newLinePlatform(t)
 		return &channeltest.Platform{
-			Kind: "line", Connect: p.connect, Post: p.post, Sent: p.sent, Down: p.down, Restore: p.mend,
-			Hang:        func() { p.set(true, false) },
-			RejectLogin: func() { p.set(false, true) },
-			Reconnect:   channel.ReconnectPolicy{InitialDelay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 200 * time.Millisecond, ConnectTimeout: 200 * time.Millisecond},
+			Kind:      "line",
+			Connect:   p.connect,
+			Post:      p.post,
+			Sent:      p.sent,
+			Reconnect: channel.ReconnectPolicy{InitialDelay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 200 * time.Millisecond, ConnectTimeout: 200 * time.Millisecond},
+			Outages: channeltest.Outages{
+				Down:    p.down,
+				Restore: p.mend,
+				Hang:    func() { p.set(true, false) },
+			},
+			Credentials: channeltest.Credentials{
+				Reject: func() { p.set(false, true) },
+			},
 		}
 	})
 }

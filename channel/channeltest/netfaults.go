@@ -199,7 +199,7 @@ func (s *Server) startAnswered() {
 
 // postIfHistory posts a message during an outage if the platform has a history.
 func (s *Server) postIfHistory(id, text string) {
-	if s.p.History {
+	if s.p.Events.History {
 		s.post(id, text)
 	}
 }
@@ -209,7 +209,7 @@ func (s *Server) postIfHistory(id, text string) {
 func (s *Server) awaitReconnect(id, text string) {
 	s.t.Helper()
 	s.awaitCondition(channel.ConditionConnected)
-	if !s.p.History {
+	if !s.p.Events.History {
 		s.post(id, text)
 	}
 }
@@ -264,7 +264,7 @@ func (s *Server) expectOnce(texts func() []string, want []string) {
 	switch again, marked := len(sent)-len(want), s.countRepeated(); {
 	case again > marked:
 		s.t.Fatalf("sent %q with %d log entries of duplicates", sent, marked)
-	case again > 0 && s.p.ExactlyOnce:
+	case again > 0 && s.p.Calls.ExactlyOnce:
 		s.t.Fatalf("sent %q, want each once", sent)
 	}
 }

@@ -49,9 +49,15 @@ type Platform struct {
 	Post func(id, text string)
 	// Sent returns the texts that the platform has accepted, in order.
 	Sent func() []string
-	// Redeliver delivers the newest event again. It is nil if the platform never does so.
-	Redeliver func()
 
+	Outages     Outages
+	Credentials Credentials
+	Events      Events
+	Calls       Calls
+}
+
+// Outages are how a platform fails as a whole.
+type Outages struct {
 	// Fake is the server of the fake. Without it there are Down, Hang and Restore.
 	Fake Fake
 	// Down refuses new connections and closes open ones.
@@ -61,70 +67,73 @@ type Platform struct {
 	// HangReason is the error of a hung connection if the adapter detects it by itself, before the
 	// channel is silent.
 	HangReason string
-	// Restore undoes Down, Hang and RejectLogin as far as Fake does not.
+	// Restore undoes Down, Hang and the rejection of credentials as far as Fake does not.
 	Restore func()
-	// RejectLogin rejects the credentials and closes open connections. It is nil if the channel
-	// cannot distinguish this from other failures.
-	RejectLogin func()
-	// Logins are the ways in which credentials are wrong, and LoginHint is part of each reason.
-	Logins    []Login
-	LoginHint string
-	// NewLogin revokes the credentials. change tells the channel's configuration the new ones of
-	// the same bot. It is nil for a channel without credentials.
-	NewLogin func() (change func())
-	// ConnectFaults are failures of single calls while the channel connects or receives, besides
-	// those of every platform, of ConnectCall. Token must not be in the error.
-	ConnectFaults      []ConnectFault
-	ConnectCall, Token string
-	// SendFaults are failures of single sends, besides those of every platform. SendCall is the call
-	// that sends a message, and FileCall the one that fetches a file.
-	SendFaults         []SendFault
-	SendCall, FileCall string
-	// StatusOnly means that the status of a response alone says that a message was taken.
-	StatusOnly bool
-	// Addr is the address of the fake if each call may have a connection of its own.
-	Addr string
-	// RejectCalls rejects the credentials of calls, but not those of an open connection. It may be
-	// nil.
+
+	present outage
+}
+
+// Credentials are how a platform rejects and replaces credentials.
+type Credentials struct {
+	Token string // must not be in an error
+	// Reject rejects the credentials and closes open connections. It is nil if the channel cannot
+	// distinguish this from other failures.
+	Reject func()
+	// RejectCalls rejects the credentials of calls, but not those of an open connection. nil means
+	// Reject.
 	RejectCalls func()
-	// NoRoom are ids of rooms that do not exist.
-	NoRoom []string
-	// Finds means that a message can be found by its key.
-	Finds bool
-	// LoseSend carries out the next send and loses its response. It is for a platform without Fake.
-	LoseSend func()
-	// Limits are the kinds of rate limits: each refuses calls about a place for a while and says
-	// so. Sends returns the calls that send, edit or show typing. Both are nil if the platform has
-	// no rate limits.
-	Limits map[string]func(place string, d time.Duration)
-	Sends  func() []Call
-	// LongReply is the size of a reply that takes several messages, in bytes.
-	LongReply int
+	// Wrong are the ways in which credentials are wrong, and Hint is part of each reason.
+	Wrong []Login
+	Hint  string
+	// Renew revokes the credentials. change tells the channel's configuration the new ones of the
+	// same bot. It is nil for a channel without credentials.
+	Renew func() (change func())
+}
+
+// Events are how a platform delivers events.
+type Events struct {
+	History   bool // messages posted during an outage can be read later
+	StartsNow bool // a bot does not read what was sent before its first connection
+	Positions bool // events have positions
+	Replies   bool // people reply to a message
+	// Redeliver delivers the newest message again, or with RepeatsAll the newest event. It is nil
+	// if the platform never does so.
+	Redeliver  func()
+	RepeatsAll bool
 	// Malformed delivers events that are not readable or not from people.
 	Malformed    func()
 	MalformedLog string // what is logged then
-	// Pending returns the number of events that the platform has not been told to be received. It
-	// is nil if the platform waits for no acknowledgement.
+	// Pending returns the number of events whose receipt the platform waits for. It is nil if the
+	// platform waits for none.
 	Pending func() int
 	// Forget makes the platform forget the events that it has not delivered. They are in its
 	// history.
 	Forget func()
-	// RepeatsAll means that Redeliver repeats events of all kinds, and not only messages.
-	RepeatsAll bool
-	// Replies means that people reply to a message.
-	Replies bool
-	// Positions means that events have positions.
-	Positions bool
-	// StartsNow means that a bot does not read what was sent before its first connection.
-	StartsNow bool
+}
 
-	// History means that messages posted during an outage can be read later.
-	History bool
+// Calls are how a platform answers calls.
+type Calls struct {
 	// ExactlyOnce means that the platform deduplicates messages by key or shows what was sent, so
 	// that no reply is shown twice. See [RunNetfaults].
 	ExactlyOnce bool
-
-	outage outage
+	Finds       bool // a message can be found by its key
+	StatusOnly  bool // the status of a response alone says that a message was taken
+	// Connect, Send and File name the calls that begin a connection, send a message and fetch a
+	// file.
+	Connect, Send, File string
+	// ConnectFaults and SendFaults are failures of single calls, besides those of every platform.
+	ConnectFaults []ConnectFault
+	SendFaults    []SendFault
+	// LoseSend carries out the next send and loses its response, if there is no Fake.
+	LoseSend func()
+	// Limits are the kinds of rate limits: each refuses calls about a place for a while and says
+	// so. Made returns the calls that send, edit or show typing. Both are nil if the platform has
+	// no rate limits.
+	Limits    map[string]func(place string, d time.Duration)
+	Made      func() []Call
+	Addr      string   // of the fake, if each call may have a connection of its own
+	NoRoom    []string // ids of rooms that do not exist
+	LongReply int      // size of a reply that takes several messages, in bytes
 }
 
 // People are the users of a chat platform. The place of a message is a person's name for their
@@ -186,15 +195,15 @@ func OnConnect(name, call string, f Fault, want string, after time.Duration) Con
 
 // connectFaults returns the failures of every platform and those of its own.
 func (p *Platform) connectFaults() []ConnectFault {
-	if p.ConnectCall == "" {
-		return p.ConnectFaults
+	if p.Calls.Connect == "" {
+		return p.Calls.ConnectFaults
 	}
 	return append([]ConnectFault{
-		OnConnect("half a response", p.ConnectCall, Fault{Half: true}, "unexpected EOF", 0),
-		OnConnect("a lost response", p.ConnectCall, Fault{Lose: true}, "EOF", 0),
-		OnConnect("a gateway's page", p.ConnectCall, Fault{Status: 502, Raw: "<html>no " + p.Token + " here</html>"}, "(token)", 0),
-		OnConnect("a busy gateway", p.ConnectCall, Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second),
-	}, p.ConnectFaults...)
+		OnConnect("half a response", p.Calls.Connect, Fault{Half: true}, "unexpected EOF", 0),
+		OnConnect("a lost response", p.Calls.Connect, Fault{Lose: true}, "EOF", 0),
+		OnConnect("a gateway's page", p.Calls.Connect, Fault{Status: 502, Raw: "<html>no " + p.Credentials.Token + " here</html>"}, "(token)", 0),
+		OnConnect("a busy gateway", p.Calls.Connect, Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second),
+	}, p.Calls.ConnectFaults...)
 }
 
 // SendFault is a failure of a send.
@@ -212,7 +221,7 @@ func (s *Server) post(id, text string) {
 	case s.p.Dialer == nil:
 		s.p.Post(id, text)
 	case s.posted[id]:
-		s.p.Redeliver()
+		s.p.Events.Redeliver()
 	default:
 		s.posted[id] = true
 		s.p.People.Say(Message{From: Ann, Place: s.p.home(), Text: text})
@@ -271,7 +280,7 @@ type Call struct {
 	Limited bool // refused by a rate limit
 }
 
-// SendsOf returns [Platform].Sends of a fake, for the names of its calls.
+// SendsOf returns [Calls].Made of a fake, for the names of its calls.
 func SendsOf(s Fake, names ...string) func() []Call {
 	return func() (found []Call) {
 		for _, c := range s.Calls("") {
@@ -309,44 +318,44 @@ type Fake interface {
 type outage struct{ isDown, isFrozen bool }
 
 func (p *Platform) down() {
-	if p.Fake != nil {
-		p.outage.isDown = true
-		p.Fake.Down()
+	if p.Outages.Fake != nil {
+		p.Outages.present.isDown = true
+		p.Outages.Fake.Down()
 	}
-	if p.Down != nil {
-		p.Down()
+	if p.Outages.Down != nil {
+		p.Outages.Down()
 	}
 }
 
 func (p *Platform) hang() {
-	if p.Fake != nil {
-		p.outage.isFrozen = true
-		p.Fake.Freeze()
+	if p.Outages.Fake != nil {
+		p.Outages.present.isFrozen = true
+		p.Outages.Fake.Freeze()
 	}
-	if p.Hang != nil {
-		p.Hang()
+	if p.Outages.Hang != nil {
+		p.Outages.Hang()
 	}
 }
 
 func (p *Platform) restore(t *testing.T) {
-	if p.Restore != nil {
-		p.Restore()
+	if p.Outages.Restore != nil {
+		p.Outages.Restore()
 	}
-	if p.outage.isFrozen {
-		p.Fake.Thaw()
+	if p.Outages.present.isFrozen {
+		p.Outages.Fake.Thaw()
 	}
-	if p.outage.isDown {
-		p.Fake.Up(t)
+	if p.Outages.present.isDown {
+		p.Outages.Fake.Up(t)
 	}
-	p.outage = outage{}
+	p.Outages.present = outage{}
 }
 
 func (p *Platform) loseSend() {
-	if p.Fake == nil {
-		p.LoseSend()
+	if p.Outages.Fake == nil {
+		p.Calls.LoseSend()
 		return
 	}
-	p.Fake.Fail(p.SendCall, Fault{Lose: true})
+	p.Outages.Fake.Fail(p.Calls.Send, Fault{Lose: true})
 }
 
 // name returns the display name of a person, "" if the platform has none.

@@ -95,7 +95,7 @@ func sentAndEdited(r *Recorder) {
 func sendFaults(r *Recorder) {
 	c := r.connect()
 	broken, notForwarded := ClassUnknown, mailroom.ClassUnavailable
-	if r.p.StatusOnly { // and connected to directly
+	if r.p.Calls.StatusOnly { // and connected to directly
 		broken, notForwarded = "", mailroom.ClassPermanent
 	}
 	faults := append([]SendFault{
@@ -104,13 +104,13 @@ func sendFaults(r *Recorder) {
 		OnSend(Fault{Lose: true}, ClassUnknown),
 		OnSend(Fault{Status: 502, Raw: "<html>bad gateway</html>"}, ClassUnknown),
 		OnSend(Fault{Status: 407, Raw: "<html>who are you?</html>"}, notForwarded),
-	}, r.p.SendFaults...)
-	if r.p.Fake == nil { // a message has no response of its own: see the lost receipt
+	}, r.p.Calls.SendFaults...)
+	if r.p.Outages.Fake == nil { // a message has no response of its own: see the lost receipt
 		faults = nil
 	}
 	for i, f := range faults {
 		c.Await("a message that is sent", func() bool { _, err := c.send("x", fmt.Sprint("before/", i)); return err == nil }) // the previous limit has ended
-		r.p.Fake.Fail(r.p.SendCall, f.Fault)
+		r.p.Outages.Fake.Fail(r.p.Calls.Send, f.Fault)
 		_, err := c.send("x", fmt.Sprint(i))
 		if got := SendClass(err); got != f.Want {
 			r.t.Errorf("%+v is %s, want %s: %v", f.Fault, got, f.Want, err)
@@ -127,11 +127,11 @@ func sendFaults(r *Recorder) {
 // sendHangs has a call end at its deadline. The message may have been sent.
 func sendHangs(r *Recorder) {
 	c := r.connect()
-	if r.p.Fake == nil {
+	if r.p.Outages.Fake == nil {
 		r.p.hang()
 		defer r.p.restore(r.t)
 	} else {
-		r.p.Fake.Fail(r.p.SendCall, Fault{Hang: true})
+		r.p.Outages.Fake.Fail(r.p.Calls.Send, Fault{Hang: true})
 	}
 	ctx, cancel := context.WithTimeout(r.t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -151,10 +151,10 @@ func unsent(r *Recorder) {
 	if SendClass(err) != mailroom.ClassUnavailable {
 		r.t.Errorf("a refused connection is %s: %v", SendClass(err), err)
 	}
-	if r.p.Addr == "" { // messages go over the connection that receives
+	if r.p.Calls.Addr == "" { // messages go over the connection that receives
 		return
 	}
-	ln, err := net.Listen("tcp", r.p.Addr)
+	ln, err := net.Listen("tcp", r.p.Calls.Addr)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func rateLimitReported(r *Recorder) {
 		r.t.Fatal(err)
 	}
 	caps := r.Capabilities()
-	for name, limit := range r.p.Limits {
+	for name, limit := range r.p.Calls.Limits {
 		for _, call := range []struct {
 			name string
 			is   bool
@@ -199,13 +199,13 @@ func rateLimitReported(r *Recorder) {
 				continue
 			}
 			limit(Ann, 40*time.Second)
-			before := len(r.p.Sends())
+			before := len(r.p.Calls.Made())
 			err := call.call()
 			after := mailroom.AsFailure(err).RetryAfter
 			if class := SendClass(err); class != mailroom.ClassUnavailable && class != ClassEverywhere || after < 35*time.Second || after > 41*time.Second {
 				r.t.Errorf("%s, %s: %s, after %s: %v", name, call.name, class, after, err)
 			}
-			if n := len(r.p.Sends()) - before; n > 1 {
+			if n := len(r.p.Calls.Made()) - before; n > 1 {
 				r.t.Errorf("%s, %s: %d calls", name, call.name, n)
 			}
 		}
@@ -224,7 +224,7 @@ func foundByKey(r *Recorder) {
 	find := func(key string) (id string, found bool, err error) {
 		return c.p.Find(r.t.Context(), c.to, key, chat.Message{Text: "once"})
 	}
-	if r.p.Finds {
+	if r.p.Calls.Finds {
 		var id string
 		r.Await("the message found", func() bool {
 			var found bool
@@ -249,7 +249,7 @@ func foundByKey(r *Recorder) {
 			r.t.Errorf("sent again: %v; Ann sees %+v", err, c.shown())
 		}
 	}
-	if r.p.ExactlyOnce && !dedups && !r.p.Finds {
+	if r.p.Calls.ExactlyOnce && !dedups && !r.p.Calls.Finds {
 		r.t.Error("nothing prevents a duplicate")
 	}
 }
@@ -257,22 +257,22 @@ func foundByKey(r *Recorder) {
 // callRejected rejects the credentials of a call. The message waits for new ones.
 func callRejected(r *Recorder) {
 	c := r.connect()
-	if r.p.RejectLogin == nil { // the other side rejects a message, and not a login
+	if r.p.Credentials.Reject == nil { // the other side rejects a message, and not a login
 		if r.connects() {
 			r.t.Error("the platform has connections without a login")
 		}
 		return
 	}
-	if r.p.RejectCalls != nil {
-		r.p.RejectCalls()
+	if r.p.Credentials.RejectCalls != nil {
+		r.p.Credentials.RejectCalls()
 	} else {
-		r.p.RejectLogin()
+		r.p.Credentials.Reject()
 	}
 	_, err := c.send("x", "k")
-	if class := SendClass(err); class != mailroom.ClassUnavailable && (r.p.Fake != nil || class != ClassUnknown) { // the connection may end before the response
+	if class := SendClass(err); class != mailroom.ClassUnavailable && (r.p.Outages.Fake != nil || class != ClassUnknown) { // the connection may end before the response
 		r.t.Errorf("class %s: %v", class, err)
 	}
-	if s := r.AwaitCondition(channel.ConditionFailed); s.Reason == "" || !strings.Contains(s.Reason, r.p.LoginHint) {
+	if s := r.AwaitCondition(channel.ConditionFailed); s.Reason == "" || !strings.Contains(s.Reason, r.p.Credentials.Hint) {
 		r.t.Errorf("the state is %+v", s)
 	}
 }
@@ -294,13 +294,13 @@ func fileOpened(r *Recorder) {
 	}
 	f := e.Files[0]
 	checkSecrets(r.t, r.p, f.URI+f.Ref)
-	if r.p.FileCall == "" { // the agent fetches it
+	if r.p.Calls.File == "" { // the agent fetches it
 		if f.Open != nil {
 			r.t.Error("the file can be opened")
 		}
 		return
 	}
-	if n := len(r.p.Fake.Calls(r.p.FileCall)); n != 0 {
+	if n := len(r.p.Outages.Fake.Calls(r.p.Calls.File)); n != 0 {
 		r.t.Errorf("%d downloads before the file was opened", n)
 	}
 	again := chat.File{URI: f.URI, Ref: f.Ref} // as after a restart
@@ -316,7 +316,7 @@ func fileOpened(r *Recorder) {
 		}
 	}
 	for _, fault := range []Fault{{Half: true}, {Lose: true}} {
-		r.p.Fake.Fail(r.p.FileCall, fault, fault) // a lost response is requested again
+		r.p.Outages.Fake.Fail(r.p.Calls.File, fault, fault) // a lost response is requested again
 		in, err := f.Open(r.t.Context())
 		if err == nil {
 			_, err = readAll(in)
@@ -330,10 +330,10 @@ func fileOpened(r *Recorder) {
 // unknownRoom sends to a room that does not exist.
 func unknownRoom(r *Recorder) {
 	c := r.connect()
-	if len(r.p.NoRoom) == 0 { // any room is one
+	if len(r.p.Calls.NoRoom) == 0 { // any room is one
 		return
 	}
-	for _, room := range r.p.NoRoom {
+	for _, room := range r.p.Calls.NoRoom {
 		if _, err := c.p.Send(r.t.Context(), chat.Room{Chat: room}, chat.Message{Text: "x"}, room); SendClass(err) != ClassGone {
 			r.t.Errorf("%s: class %s: %v", room, SendClass(err), err)
 		}

@@ -39,29 +39,6 @@ func TestHalfOpenConnectionIsSilentThenReconnects(t *testing.T) {
 	fx.Await("the missed message", func() bool { return strings.HasSuffix(fx.Texts(), "two") })
 }
 
-func TestUnacknowledgedHeartbeatEndsTheConnection(t *testing.T) {
-	t.Parallel()
-	dc := discordtest.New(t)
-	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	dc.SetHeartbeatInterval(200 * time.Millisecond)
-	fx := newRecorder(t, dc).Start()
-	fx.AwaitConnected()
-	ann.Sends(dev, "one")
-	fx.AwaitTexts("one")
-	dc.Freeze()
-	s := fx.AwaitState("not connected", func(s channel.State) bool { return s.LastError != "" })
-	if !strings.Contains(s.LastError, "heartbeat not acknowledged") {
-		t.Errorf("reason %q", s.LastError)
-	}
-	ann.Sends(dev, "two")
-	dc.Thaw()
-	fx.AwaitConnected()
-	fx.AwaitTexts("one, two")
-	if started, _ := dc.Sessions(); started != 1 {
-		t.Errorf("%d sessions started: closing a connection must not end its session", started)
-	}
-}
-
 func TestFatalCloseCodesFailTheChannel(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]string{4004: "token rejected", 4010: "(4010", 4011: "too many servers", 4012: "(4012", 4013: "(4013", 4014: "Message Content intent"} {

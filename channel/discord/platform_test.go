@@ -24,7 +24,7 @@ func TestDiscordIsAChannel(t *testing.T) {
 				dc := newDiscord(t)
 				p := newPlatform(t, dc)
 				if lost {
-					p.Down, p.Hang = dc.Forget, dc.Forget
+					p.Outages.Down, p.Outages.Hang = dc.Forget, dc.Forget
 				}
 				return p
 			})
@@ -72,50 +72,72 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 	people, at := newPeople(dc)
 	denied := false
 	return &channeltest.Platform{
-		Kind: discord.Kind, Dialer: func() chat.Dialer { return o.Dialer() }, Secrets: []string{secret},
+		Kind:    discord.Kind,
+		Dialer:  func() chat.Dialer { return o.Dialer() },
+		Secrets: []string{secret},
 		Reconnect: channel.ReconnectPolicy{
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 			IdleTimeout: 2500 * time.Millisecond,
 		},
-
-		Token: discordtest.Token, LoginHint: "Developer Portal",
-		Logins: []channeltest.Login{
-			channeltest.WrongToken("an unknown token", token, strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1), "token rejected (401 Unauthorized)"),
-			channeltest.WrongToken("no token", token, "Bot "+discordtest.Token, "three parts"),
-			channeltest.WrongToken("an empty token", token, "", "Developer Portal"),
-			{
-				Name: "a disabled intent", Want: "turn on the Message Content intent in the Developer Portal",
-				Break: func() { dc.SetMessageContent(false) }, Fix: func() { dc.SetMessageContent(true) },
+		People: people,
+		Home:   channeltest.Dev,
+		Outages: channeltest.Outages{
+			HangReason: "heartbeat not acknowledged",
+			Restore: func() {
+				if denied {
+					denied = false
+					dc.SetToken(discordtest.Token)
+				}
 			},
+			Fake: dc,
 		},
-		NewLogin: func() func() {
-			other := strings.Replace(discordtest.Token, "GfAkEt", "YyYyYy", 1)
-			dc.SetToken(other)
-			return func() { token.Set(other) }
+		Credentials: channeltest.Credentials{
+			Token: discordtest.Token,
+			Hint:  "Developer Portal",
+			Wrong: []channeltest.Login{
+				channeltest.WrongToken("an unknown token", token, strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1), "token rejected (401 Unauthorized)"),
+				channeltest.WrongToken("no token", token, "Bot "+discordtest.Token, "three parts"),
+				channeltest.WrongToken("an empty token", token, "", "Developer Portal"),
+				{
+					Name: "a disabled intent", Want: "turn on the Message Content intent in the Developer Portal",
+					Break: func() { dc.SetMessageContent(false) }, Fix: func() { dc.SetMessageContent(true) },
+				},
+			},
+			Renew: func() func() {
+				other := strings.Replace(discordtest.Token, "GfAkEt", "YyYyYy", 1)
+				dc.SetToken(other)
+				return func() { token.Set(other) }
+			},
+			Reject:      func() { denied = true; dc.SetToken("another." + discordtest.Token) },
+			RejectCalls: func() { dc.ReplaceToken("another." + discordtest.Token) },
 		},
-		ConnectCall: discordtest.Gateway, ConnectFaults: connectFaults(),
-		Malformed: func() { pushMalformed(dc) }, MalformedLog: "type=MESSAGE_CREATE",
-		Replies: true, Positions: true, StartsNow: true, Forget: dc.Forget,
-		People: people, Home: channeltest.Dev,
-		Redeliver:   dc.Redeliver,
-		HangReason:  "heartbeat not acknowledged",
-		RejectLogin: func() { denied = true; dc.SetToken("another." + discordtest.Token) },
-		Restore: func() {
-			if denied {
-				denied = false
-				dc.SetToken(discordtest.Token)
-			}
+		Events: channeltest.Events{
+			Malformed:    func() { pushMalformed(dc) },
+			MalformedLog: "type=MESSAGE_CREATE",
+			Replies:      true,
+			Positions:    true,
+			StartsNow:    true,
+			Forget:       dc.Forget,
+			Redeliver:    dc.Redeliver,
+			History:      true,
 		},
-		SendCall: discordtest.Send, SendFaults: sendFaults(), FileCall: discordtest.File, Addr: dc.Addr, NoRoom: []string{"5"}, Finds: true,
-		RejectCalls: func() { dc.ReplaceToken("another." + discordtest.Token) },
-		Limits: map[string]func(string, time.Duration){
-			"a channel": func(place string, d time.Duration) { dc.Limit(at(place), d) },
-			"the bot":   func(_ string, d time.Duration) { dc.LimitAll(d) },
+		Calls: channeltest.Calls{
+			Connect:       discordtest.Gateway,
+			ConnectFaults: connectFaults(),
+			Send:          discordtest.Send,
+			SendFaults:    sendFaults(),
+			File:          discordtest.File,
+			Addr:          dc.Addr,
+			NoRoom:        []string{"5"},
+			Finds:         true,
+			Limits: map[string]func(string, time.Duration){
+				"a channel": func(place string, d time.Duration) { dc.Limit(at(place), d) },
+				"the bot":   func(_ string, d time.Duration) { dc.LimitAll(d) },
+			},
+			Made:        channeltest.SendsOf(dc.Server, discordtest.Send, discordtest.Edit, discordtest.Typing),
+			LongReply:   20_000,
+			ExactlyOnce: true,
 		},
-		Sends:     channeltest.SendsOf(dc.Server, discordtest.Send, discordtest.Edit, discordtest.Typing),
-		LongReply: 20_000,
-		Fake:      dc,
-		History:   true, ExactlyOnce: true,
 	}
 }
 

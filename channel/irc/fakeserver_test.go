@@ -262,22 +262,6 @@ func TestALineWithoutReceiptHasAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestNothingIsSentOverAClosedConnection(t *testing.T) {
-	m := startFakeServer(t, func(string) []string { return nil })
-	b := start(t, testOptions(m.addr))
-	b.AwaitCondition(channel.ConditionConnected)
-	m.send(t, alice)
-	to := b.AwaitEvent(1).Room
-	p := b.Connection()
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "key")
-	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassUnavailable || errors.Is(err, mailroom.ErrUnknown) {
-		t.Errorf("the error is %v", err)
-	}
-}
-
 // TestAPingIsAnswered also covers a PING during the login.
 func TestAPingIsAnswered(t *testing.T) {
 	m := startFakeServer(t, func(line string) []string {

@@ -36,7 +36,9 @@ func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
 		pace := o.ReconnectPolicy()
 		pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, time.Second
 		return &channeltest.Platform{
-			Kind: irc.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial },
+			Kind:      irc.Kind,
+			Reconnect: pace,
+			Dialer:    func() chat.Dialer { return o.Dial },
 			People: channeltest.People{
 				ID: func(string) string { return "al!~al@127.0.0.1" },
 				Say: func(m channeltest.Message) string {
@@ -64,26 +66,38 @@ func newPlatform(t *testing.T, fresh time.Duration) *channeltest.Platform {
 	pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
 	down := false
 	return &channeltest.Platform{
-		Kind: irc.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial }, People: s.people(t), Redeliver: func() { s.redeliver(t) },
-		Down:        func() { down = true; s.down() },
-		Hang:        func() { s.setMode(modeSilent) },
-		RejectLogin: func() { s.setMode(modeReject) },
-		LoseSend:    func() { s.setMode(modeLoseSend) },
-		LongReply:   5_000,
-		Malformed: func() {
-			for _, line := range []string{
-				":al!~al@home NOTICE bot :hello", ":al!~al@home PRIVMSG bot :\x01VERSION\x01", ":irc.server PRIVMSG bot :from a server",
-				":al!~al@home PRIVMSG $$* :to all users", ":al!~al@home PRIVMSG bot", ":al!~al@home TAGMSG bot", ":",
-			} {
-				s.send(t, line)
-			}
+		Kind:      irc.Kind,
+		Reconnect: pace,
+		Dialer:    func() chat.Dialer { return o.Dial },
+		People:    s.people(t),
+		Outages: channeltest.Outages{
+			Down: func() { down = true; s.down() },
+			Hang: func() { s.setMode(modeSilent) },
+			Restore: func() {
+				s.setMode(modeNormal)
+				if down {
+					down = false
+					s.up(t)
+				}
+			},
 		},
-		Restore: func() {
-			s.setMode(modeNormal)
-			if down {
-				down = false
-				s.up(t)
-			}
+		Credentials: channeltest.Credentials{
+			Reject: func() { s.setMode(modeReject) },
+		},
+		Events: channeltest.Events{
+			Redeliver: func() { s.redeliver(t) },
+			Malformed: func() {
+				for _, line := range []string{
+					":al!~al@home NOTICE bot :hello", ":al!~al@home PRIVMSG bot :\x01VERSION\x01", ":irc.server PRIVMSG bot :from a server",
+					":al!~al@home PRIVMSG $$* :to all users", ":al!~al@home PRIVMSG bot", ":al!~al@home TAGMSG bot", ":",
+				} {
+					s.send(t, line)
+				}
+			},
+		},
+		Calls: channeltest.Calls{
+			LoseSend:  func() { s.setMode(modeLoseSend) },
+			LongReply: 5_000,
 		},
 	}
 }

@@ -98,50 +98,68 @@ func newPlatform(t *testing.T, w *world, change ...func(*matrix.Options)) *chann
 	}
 	denied := false
 	return &channeltest.Platform{
-		Kind: matrix.Kind, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{w.bot.Token},
+		Kind:    matrix.Kind,
+		Dialer:  func() chat.Dialer { return o.Dial },
+		Secrets: []string{w.bot.Token},
 		Reconnect: channel.ReconnectPolicy{
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 2 * time.Second, CloseTimeout: time.Second,
 			IdleTimeout: o.ReconnectPolicy().IdleTimeout + time.Second,
 		},
-		Token: w.bot.Token,
-		Logins: []channeltest.Login{
-			channeltest.WrongToken("unknown", w.token, "syt_not_known", "was rejected (401"),
-			channeltest.WrongToken("none", w.token, "", "not a Matrix access token"),
-			channeltest.WrongToken("words", w.token, "two words", "not a Matrix access token"),
-			w.failedLogin("ended", "access token expired (401", matrixtest.Fault{Status: 401, Raw: `{"errcode":"M_UNKNOWN_TOKEN","error":"Soft logged out","soft_logout":true}`}),
-			w.failedLogin("deactivated", "account is deactivated", matrixtest.Fault{Status: 403, Code: "M_USER_DEACTIVATED", Message: "This account has been deactivated"}),
-			w.failedLogin("terms", "requires consent to its terms", matrixtest.Fault{Status: 403, Code: "M_CONSENT_NOT_GIVEN", Message: "Agree at https://terms.example"}),
+		People: w.people(),
+		Outages: channeltest.Outages{
+			Restore: func() {
+				if denied {
+					denied = false
+					w.bot.Login()
+					w.token.Set(w.bot.Token)
+				}
+			},
+			Fake: w.proxy,
 		},
-		NewLogin: func() func() {
-			w.bot.Logout()
-			return func() {
-				w.bot.Login()
-				w.token.Set(w.bot.Token)
-			}
+		Credentials: channeltest.Credentials{
+			Token: w.bot.Token,
+			Wrong: []channeltest.Login{
+				channeltest.WrongToken("unknown", w.token, "syt_not_known", "was rejected (401"),
+				channeltest.WrongToken("none", w.token, "", "not a Matrix access token"),
+				channeltest.WrongToken("words", w.token, "two words", "not a Matrix access token"),
+				w.failedLogin("ended", "access token expired (401", matrixtest.Fault{Status: 401, Raw: `{"errcode":"M_UNKNOWN_TOKEN","error":"Soft logged out","soft_logout":true}`}),
+				w.failedLogin("deactivated", "account is deactivated", matrixtest.Fault{Status: 403, Code: "M_USER_DEACTIVATED", Message: "This account has been deactivated"}),
+				w.failedLogin("terms", "requires consent to its terms", matrixtest.Fault{Status: 403, Code: "M_CONSENT_NOT_GIVEN", Message: "Agree at https://terms.example"}),
+			},
+			Renew: func() func() {
+				w.bot.Logout()
+				return func() {
+					w.bot.Login()
+					w.token.Set(w.bot.Token)
+				}
+			},
+			Reject: func() { denied = true; w.bot.Logout() },
 		},
-		ConnectCall: "whoami", ConnectFaults: connectFaults(w.bot.Token),
-		Malformed: func() {
-			w.proxy.Fail("sync", matrixtest.Fault{Raw: `{"next_batch":"s0","rooms":{"join":{"` + w.rooms[channeltest.Ann] + `":{"timeline":{"events":[7,{"event_id":"$a"},
+		Events: channeltest.Events{
+			Malformed: func() {
+				w.proxy.Fail("sync", matrixtest.Fault{Raw: `{"next_batch":"s0","rooms":{"join":{"` + w.rooms[channeltest.Ann] + `":{"timeline":{"events":[7,{"event_id":"$a"},
 				{"event_id":"$b","sender":"@ann:test.example","type":"m.room.message","content":7}]}}},
 				"invite":{"!x:test.example":{"invite_state":{"events":[7,{"type":"m.room.member"}]}}}}}`})
+			},
+			MalformedLog: "event=$b",
+			Replies:      true,
+			Positions:    true,
+			History:      true,
 		},
-		MalformedLog: "event=$b",
-		Replies:      true, Positions: true,
-		People:      w.people(),
-		RejectLogin: func() { denied = true; w.bot.Logout() },
-		Restore: func() {
-			if denied {
-				denied = false
-				w.bot.Login()
-				w.token.Set(w.bot.Token)
-			}
+		Calls: channeltest.Calls{
+			Connect:       "whoami",
+			ConnectFaults: connectFaults(w.bot.Token),
+			Send:          "send",
+			SendFaults:    sendFaults(),
+			File:          "download",
+			Addr:          w.proxy.Addr,
+			NoRoom:        []string{"!nowhere:test.example"},
+			Finds:         true,
+			Limits:        map[string]func(string, time.Duration){"the account": func(_ string, d time.Duration) { w.proxy.Limit(d) }},
+			Made:          channeltest.SendsOf(w.proxy.Server, "send", "typing"),
+			LongReply:     90_000,
+			ExactlyOnce:   true,
 		},
-		SendCall: "send", SendFaults: sendFaults(), FileCall: "download", Addr: w.proxy.Addr, NoRoom: []string{"!nowhere:test.example"}, Finds: true,
-		Limits:    map[string]func(string, time.Duration){"the account": func(_ string, d time.Duration) { w.proxy.Limit(d) }},
-		Sends:     channeltest.SendsOf(w.proxy.Server, "send", "typing"),
-		LongReply: 90_000,
-		Fake:      w.proxy,
-		History:   true, ExactlyOnce: true,
 	}
 }
 

@@ -35,7 +35,8 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 	var mu sync.Mutex
 	down := false
 	return &channeltest.Platform{
-		Kind: poll.Kind, Connect: bridge.Connect, History: true,
+		Kind:      poll.Kind,
+		Connect:   bridge.Connect,
 		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 500 * time.Millisecond},
 		Post:      func(id, text string) { p.Add(polltest.Canvas(id, text)) },
 		Sent: func() (texts []string) {
@@ -44,26 +45,33 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 			}
 			return texts
 		},
-		Down: func() {
-			mu.Lock()
-			defer mu.Unlock()
-			p.Down()
-			down = true
+		Outages: channeltest.Outages{
+			Down: func() {
+				mu.Lock()
+				defer mu.Unlock()
+				p.Down()
+				down = true
+			},
+			HangReason: "request timed out",
+			Hang: func() {
+				for _, endpoint := range []string{polltest.Activity, polltest.Ack, polltest.Notify, polltest.Heartbeat} {
+					p.Fail(endpoint, slices.Repeat([]polltest.Fault{{Hang: true}}, 1000)...)
+				}
+			},
+			Restore: func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if p.ClearFaults(); down {
+					p.Up(t)
+					down = false
+				}
+			},
 		},
-		HangReason: "request timed out",
-		Hang: func() {
-			for _, endpoint := range []string{polltest.Activity, polltest.Ack, polltest.Notify, polltest.Heartbeat} {
-				p.Fail(endpoint, slices.Repeat([]polltest.Fault{{Hang: true}}, 1000)...)
-			}
+		Credentials: channeltest.Credentials{
+			Reject: func() { p.Fail(polltest.Activity, slices.Repeat([]polltest.Fault{{Status: 401}}, 1000)...) },
 		},
-		RejectLogin: func() { p.Fail(polltest.Activity, slices.Repeat([]polltest.Fault{{Status: 401}}, 1000)...) },
-		Restore: func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if p.ClearFaults(); down {
-				p.Up(t)
-				down = false
-			}
+		Events: channeltest.Events{
+			History: true,
 		},
 	}
 }

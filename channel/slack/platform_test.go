@@ -56,44 +56,63 @@ func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Opt
 		f(&o)
 	}
 	return &channeltest.Platform{
-		Kind: slack.Kind, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{slacktest.Token, slacktest.AppToken, "?ticket="},
+		Kind:    slack.Kind,
+		Dialer:  func() chat.Dialer { return o.Dial },
+		Secrets: []string{slacktest.Token, slacktest.AppToken, "?ticket="},
 		Reconnect: channel.ReconnectPolicy{
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: time.Second, CloseTimeout: 2 * time.Second,
 			IdleTimeout: o.ReconnectPolicy().IdleTimeout,
 		},
-		Token: slacktest.Token,
-		Logins: []channeltest.Login{
-			channeltest.WrongToken("an unknown bot", token, "xoxb-0-another-token-of-a-bot", "invalid_auth"),
-			channeltest.WrongToken("an unknown app", appToken, "xapp-0-another-token-of-an-app", "invalid_auth"),
-			channeltest.WrongToken("no token of a bot", token, slacktest.AppToken, "it starts with xoxb-"),
-			channeltest.WrongToken("no token of an app", appToken, slacktest.Token, "it starts with xapp-"),
-			channeltest.WrongToken("nothing for the bot", token, "", "it starts with xoxb-"),
-			channeltest.WrongToken("nothing for the app", appToken, "", "it starts with xapp-"),
+		People: people(sl),
+		Outages: channeltest.Outages{
+			Restore: func() { sl.Revoke(false) },
+			Fake:    sl,
 		},
-		NewLogin: func() func() {
-			const other = "xoxb-0-fake-token-that-is-new"
-			sl.ReplaceToken(other)
-			return func() { token.Set(other) }
+		Credentials: channeltest.Credentials{
+			Token: slacktest.Token,
+			Wrong: []channeltest.Login{
+				channeltest.WrongToken("an unknown bot", token, "xoxb-0-another-token-of-a-bot", "invalid_auth"),
+				channeltest.WrongToken("an unknown app", appToken, "xapp-0-another-token-of-an-app", "invalid_auth"),
+				channeltest.WrongToken("no token of a bot", token, slacktest.AppToken, "it starts with xoxb-"),
+				channeltest.WrongToken("no token of an app", appToken, slacktest.Token, "it starts with xapp-"),
+				channeltest.WrongToken("nothing for the bot", token, "", "it starts with xoxb-"),
+				channeltest.WrongToken("nothing for the app", appToken, "", "it starts with xapp-"),
+			},
+			Renew: func() func() {
+				const other = "xoxb-0-fake-token-that-is-new"
+				sl.ReplaceToken(other)
+				return func() { token.Set(other) }
+			},
+			Reject:      func() { sl.Revoke(true) },
+			RejectCalls: func() { sl.RevokeBot(true) },
 		},
-		ConnectCall: "auth.test", ConnectFaults: connectFaults(),
-		Malformed: func() { pushMalformed(sl) }, MalformedLog: "unreadable envelope skipped",
-		Pending: sl.Pending, RepeatsAll: true, Positions: true, Forget: sl.DropPending,
-		People:      people(sl),
-		Redeliver:   sl.Redeliver,
-		RejectLogin: func() { sl.Revoke(true) },
-		Restore: func() {
-			sl.Revoke(false)
+		Events: channeltest.Events{
+			Malformed:    func() { pushMalformed(sl) },
+			MalformedLog: "unreadable envelope skipped",
+			Pending:      sl.Pending,
+			RepeatsAll:   true,
+			Positions:    true,
+			Forget:       sl.DropPending,
+			Redeliver:    sl.Redeliver,
+			History:      true,
 		},
-		SendCall: "chat.postMessage", SendFaults: sendFaults(), FileCall: slacktest.Download, Addr: sl.Addr, NoRoom: []string{"C5"}, Finds: true,
-		RejectCalls: func() { sl.RevokeBot(true) },
-		Limits: map[string]func(string, time.Duration){"the methods": func(_ string, d time.Duration) {
-			sl.Limit("chat.update", d)
-			sl.Limit("chat.postMessage", d)
-		}},
-		Sends:     channeltest.SendsOf(sl.Server, "chat.postMessage", "chat.update"),
-		LongReply: 20_000,
-		Fake:      sl,
-		History:   true, ExactlyOnce: true,
+		Calls: channeltest.Calls{
+			Connect:       "auth.test",
+			ConnectFaults: connectFaults(),
+			Send:          "chat.postMessage",
+			SendFaults:    sendFaults(),
+			File:          slacktest.Download,
+			Addr:          sl.Addr,
+			NoRoom:        []string{"C5"},
+			Finds:         true,
+			Limits: map[string]func(string, time.Duration){"the methods": func(_ string, d time.Duration) {
+				sl.Limit("chat.update", d)
+				sl.Limit("chat.postMessage", d)
+			}},
+			Made:        channeltest.SendsOf(sl.Server, "chat.postMessage", "chat.update"),
+			LongReply:   20_000,
+			ExactlyOnce: true,
+		},
 	}
 }
 

@@ -48,41 +48,57 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 	_, secret, _ := strings.Cut(telegramtest.Token, ":")
 	people, at := newPeople(tg)
 	return &channeltest.Platform{
-		Kind: telegram.Kind, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{secret},
+		Kind:    telegram.Kind,
+		Dialer:  func() chat.Dialer { return o.Dial },
+		Secrets: []string{secret},
 		Reconnect: channel.ReconnectPolicy{
 			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 			IdleTimeout: o.ReconnectPolicy().IdleTimeout + 500*time.Millisecond,
 		},
-		Token: telegramtest.Token, LoginHint: "@BotFather",
-		Logins: []channeltest.Login{
-			channeltest.WrongToken("unknown", token, "700100200:"+strings.Repeat("x", len(secret)), "401 Unauthorized"),
-			channeltest.WrongToken("no token", token, "my-token "+secret, "has the form"),
-			channeltest.WrongToken("empty", token, "", "has the form"),
+		People: people,
+		Outages: channeltest.Outages{
+			Restore: func() { tg.Revoke(telegramtest.Token, false) },
+			Fake:    tg,
 		},
-		NewLogin: func() func() {
-			other := "700100200:" + strings.Repeat("y", 35)
-			tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
-			tg.Revoke(telegramtest.Token, true)
-			return func() { token.Set(other) }
+		Credentials: channeltest.Credentials{
+			Token: telegramtest.Token,
+			Hint:  "@BotFather",
+			Wrong: []channeltest.Login{
+				channeltest.WrongToken("unknown", token, "700100200:"+strings.Repeat("x", len(secret)), "401 Unauthorized"),
+				channeltest.WrongToken("no token", token, "my-token "+secret, "has the form"),
+				channeltest.WrongToken("empty", token, "", "has the form"),
+			},
+			Renew: func() func() {
+				other := "700100200:" + strings.Repeat("y", 35)
+				tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
+				tg.Revoke(telegramtest.Token, true)
+				return func() { token.Set(other) }
+			},
+			Reject: func() { tg.Revoke(telegramtest.Token, true) },
 		},
-		ConnectCall: "getMe", ConnectFaults: connectFaults(secret),
-		Malformed: func() {
-			tg.Fail("getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"update_id":3,"message":{"message_id":"x"}},{"update_id":4,"poll":{"id":"1"}},{"update_id":5,"message":{"message_id":9,"chat":{"id":1,"type":"private"}}}]}`})
+		Events: channeltest.Events{
+			Malformed: func() {
+				tg.Fail("getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"update_id":3,"message":{"message_id":"x"}},{"update_id":4,"poll":{"id":"1"}},{"update_id":5,"message":{"message_id":9,"chat":{"id":1,"type":"private"}}}]}`})
+			},
+			MalformedLog: "update=3",
+			Pending:      tg.Pending,
+			RepeatsAll:   true,
+			Replies:      true,
+			Redeliver:    tg.Redeliver,
+			History:      true,
 		},
-		MalformedLog: "update=3",
-		Pending:      tg.Pending, RepeatsAll: true, Replies: true,
-		People:      people,
-		Redeliver:   tg.Redeliver,
-		RejectLogin: func() { tg.Revoke(telegramtest.Token, true) },
-		Restore: func() {
-			tg.Revoke(telegramtest.Token, false)
+		Calls: channeltest.Calls{
+			Connect:       "getMe",
+			ConnectFaults: connectFaults(secret),
+			Send:          "sendMessage",
+			SendFaults:    sendFaults(),
+			File:          "getFile",
+			Addr:          tg.Addr,
+			NoRoom:        []string{"5"},
+			Limits:        map[string]func(string, time.Duration){"a chat": func(place string, d time.Duration) { tg.Limit(at(place), d) }},
+			Made:          channeltest.SendsOf(tg.Server, "sendMessage", "editMessageText", "sendChatAction"),
+			LongReply:     20_000,
 		},
-		SendCall: "sendMessage", SendFaults: sendFaults(), FileCall: "getFile", Addr: tg.Addr, NoRoom: []string{"5"},
-		Limits:    map[string]func(string, time.Duration){"a chat": func(place string, d time.Duration) { tg.Limit(at(place), d) }},
-		Sends:     channeltest.SendsOf(tg.Server, "sendMessage", "editMessageText", "sendChatAction"),
-		LongReply: 20_000,
-		Fake:      tg,
-		History:   true,
 	}
 }
 

@@ -60,22 +60,38 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 	pace := o.ReconnectPolicy()
 	pace.InitialDelay, pace.MaxDelay = 10*time.Millisecond, 50*time.Millisecond
 	return &channeltest.Platform{
-		Kind: webhook.Kind, Reconnect: pace, Dialer: func() chat.Dialer { return o.Dial }, Secrets: []string{webhooktest.Key},
-		People: program.people(), Redeliver: program.redeliver, RepeatsAll: true,
-		Logins: []channeltest.Login{
-			channeltest.WrongToken("none", secret, "", "missing secret"),
-			channeltest.WrongToken("short", secret, "hush-hush", "has 9 bytes, but at least 24"),
-			channeltest.WrongToken("no Base64", secret, "whsec_hush!hush!hush!hush!hush!", "is not Base64"),
-			channeltest.WrongToken("one short", secret, webhooktest.Secret+" whsec_aHVzaA==", "has 4 bytes"),
+		Kind:      webhook.Kind,
+		Reconnect: pace,
+		Dialer:    func() chat.Dialer { return o.Dial },
+		Secrets:   []string{webhooktest.Key},
+		People:    program.people(),
+		Outages: channeltest.Outages{
+			Fake: receiver.Server,
 		},
-		Malformed: program.sendMalformed,
-		Fake:      receiver.Server, SendCall: "signed", StatusOnly: true,
-		Limits: map[string]func(string, time.Duration){"the receiver": func(_ string, d time.Duration) {
-			receiver.Fail(webhooktest.Fault{Status: 429, RetryAfter: d.Seconds()})
-		}},
-		Sends:     channeltest.SendsOf(receiver.Server, "signed"),
-		LongReply: 100_000,
-		History:   true, ExactlyOnce: true,
+		Credentials: channeltest.Credentials{
+			Wrong: []channeltest.Login{
+				channeltest.WrongToken("none", secret, "", "missing secret"),
+				channeltest.WrongToken("short", secret, "hush-hush", "has 9 bytes, but at least 24"),
+				channeltest.WrongToken("no Base64", secret, "whsec_hush!hush!hush!hush!hush!", "is not Base64"),
+				channeltest.WrongToken("one short", secret, webhooktest.Secret+" whsec_aHVzaA==", "has 4 bytes"),
+			},
+		},
+		Events: channeltest.Events{
+			Redeliver:  program.redeliver,
+			RepeatsAll: true,
+			Malformed:  program.sendMalformed,
+			History:    true,
+		},
+		Calls: channeltest.Calls{
+			Send:       "signed",
+			StatusOnly: true,
+			Limits: map[string]func(string, time.Duration){"the receiver": func(_ string, d time.Duration) {
+				receiver.Fail(webhooktest.Fault{Status: 429, RetryAfter: d.Seconds()})
+			}},
+			Made:        channeltest.SendsOf(receiver.Server, "signed"),
+			LongReply:   100_000,
+			ExactlyOnce: true,
+		},
 	}
 }
 
