@@ -97,7 +97,6 @@ type MessageOptions struct {
 	Thread    string // timestamp of the message it replies to
 	Broadcast bool   // also sent to the channel
 	File      string // name of an attached file
-	Kind      string // MIME type of the file; "" means text/plain
 	Content   []byte
 	Forwarded string // text of a forwarded message by Bob
 	Subtype   string // subtype of the event
@@ -152,18 +151,15 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 
 // attachFile stores a file and returns its JSON. mu must be held.
 func (p *Platform) attachFile(h MessageOptions) map[string]any {
-	if h.Kind == "" {
-		h.Kind = "text/plain"
-	}
 	id := fmt.Sprintf("F0%d", p.nextNumber())
-	p.files[id] = storedFile{name: h.File, kind: h.Kind, content: h.Content}
+	p.files[id] = storedFile{name: h.File, content: h.Content}
 	return p.fileBody(id, p.files[id])
 }
 
 func (p *Platform) fileBody(id string, f storedFile) map[string]any {
 	at := "http://" + p.Addr + "/files/" + id
 	return map[string]any{
-		"id": id, "name": f.name, "title": f.name, "mimetype": f.kind, "size": len(f.content), "mode": "hosted",
+		"id": id, "name": f.name, "title": f.name, "mimetype": "text/plain", "size": len(f.content), "mode": "hosted",
 		"url_private": at, "url_private_download": at, "permalink": "https://work.slack.com/files/" + id + "/" + f.name,
 	}
 }

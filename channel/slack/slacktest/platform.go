@@ -68,8 +68,8 @@ type Platform struct {
 }
 
 type storedFile struct {
-	name, kind string
-	content    []byte
+	name    string
+	content []byte
 }
 
 // New starts a platform that stops with the test.
