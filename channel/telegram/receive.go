@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // Receive implements [chat.Platform]. It ignores the position: Telegram keeps what was not
@@ -66,11 +67,11 @@ func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, hand
 		ID int64 `json:"update_id"`
 	}
 	if err := json.Unmarshal(raw, &number); err != nil || number.ID == 0 {
-		return 0, connectionError(&transportError{op: "receive", reason: "update without update_id", maybeSent: true}, c.options.Poll)
+		return 0, connectionError(&httpcall.TransportError{Op: "receive", Reason: "update without update_id", MaybeSent: true}, c.options.Poll)
 	}
 	u, err := parseUpdate(raw)
 	if err != nil {
-		c.host.Log().Warn("unreadable update skipped", "update", number.ID, "error", c.client.redact([]byte(err.Error())))
+		c.host.Log().Warn("unreadable update skipped", "update", number.ID, "error", c.client.http.Redact([]byte(err.Error())))
 		return number.ID, nil
 	}
 	if m := u.Message; m != nil && m.MigratedTo != 0 {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"mailroom"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // Send implements [chat.Platform]. It ignores the key: Telegram has no idempotency keys.
@@ -40,12 +40,12 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 	}
 	of, at, ok := strings.Cut(id, ":")
 	if !ok {
-		return permanent(fmt.Errorf("invalid Telegram message id %q", id))
+		return httpcall.Permanent(fmt.Errorf("invalid Telegram message id %q", id))
 	}
 	in["message_id"] = numericID(at)
 	to.Chat = of
 	err = c.writeMessage(ctx, "edit message", "editMessageText", to, m.Text, in, nil)
-	if e, ok := errors.AsType[*apiError](err); ok && e.contains("message is not modified") {
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && describes(e, "message is not modified") {
 		return nil // the message already has this text
 	}
 	return sendError(err)
@@ -70,7 +70,7 @@ func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 func (c *connection) AckButton(ctx context.Context, press chat.Event, text string) error {
 	in := map[string]any{"callback_query_id": strings.TrimPrefix(press.Key, "tap:"), "text": truncate(text, maxAck)}
 	err := c.client.call(ctx, "answer button press", "answerCallbackQuery", in, nil, callTimeout)
-	if e, ok := errors.AsType[*apiError](err); ok && e.contains("query is too old") {
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && describes(e, "query is too old") {
 		return nil
 	}
 	return sendError(err)
@@ -83,7 +83,7 @@ func messageParams(m chat.Message) (map[string]any, error) {
 		row := make([]map[string]string, 0, len(m.Buttons))
 		for _, b := range m.Buttons {
 			if len(b.Data) > maxButtonData || b.Data == "" {
-				return nil, permanent(fmt.Errorf("button %q has %d bytes of data; Telegram accepts 1 to %d", b.Label, len(b.Data), maxButtonData))
+				return nil, httpcall.Permanent(fmt.Errorf("button %q has %d bytes of data; Telegram accepts 1 to %d", b.Label, len(b.Data), maxButtonData))
 			}
 			row = append(row, map[string]string{"text": b.Label, "callback_data": b.Data})
 		}
@@ -107,12 +107,12 @@ func (c *connection) writeMessage(ctx context.Context, op, method string, to cha
 			delete(in, "parse_mode")
 		}
 		err := c.client.call(ctx, op, method, in, out, callTimeout)
-		e, ok := errors.AsType[*apiError](err)
+		e, ok := errors.AsType[*httpcall.Refusal](err)
 		switch {
-		case ok && e.migratedTo != "" && c.followMigration(to.Chat, e.migratedTo):
-		case ok && !plain && e.code == http.StatusBadRequest && e.contains("can't parse"):
+		case ok && e.Detail != "" && c.followMigration(to.Chat, e.Detail):
+		case ok && !plain && e.Status == http.StatusBadRequest && describes(e, "can't parse"):
 			plain = true
-		case ok && e.code == http.StatusTooManyRequests && c.recordFlood(to.Chat, e.retryAfter, time.Now()):
+		case ok && e.Status == http.StatusTooManyRequests && c.recordFlood(to.Chat, e.RetryAfter, time.Now()):
 			return fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
 		default:
 			return err
@@ -159,9 +159,9 @@ func (c *connection) followMigration(chat, newID string) bool {
 	return true
 }
 
-// contains reports whether the platform's description contains one of the words.
-func (e *apiError) contains(words ...string) bool {
-	text := strings.ToLower(e.description)
+// describes reports whether a refusal's description contains one of the words.
+func describes(e *httpcall.Refusal, words ...string) bool {
+	text := strings.ToLower(e.Text)
 	for _, w := range words {
 		if strings.Contains(text, w) {
 			return true
@@ -172,44 +172,32 @@ func (e *apiError) contains(words ...string) bool {
 
 // sendError classifies an error of a call that writes.
 func sendError(err error) error {
-	if err == nil {
-		return nil
-	}
-	e, ok := errors.AsType[*apiError](err)
-	switch {
-	case ok && e.isGone():
-		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
-	case ok && e.code >= 500:
-	case ok && (e.code == http.StatusUnauthorized || e.code == http.StatusNotFound || e.code == http.StatusConflict || e.code == http.StatusTooManyRequests):
-		return unavailable(err)
-	case ok:
-		return permanent(err)
-	}
-	if l, ok := errors.AsType[*transportError](err); ok && !l.maybeSent {
-		return unavailable(err)
-	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(err))
+	return httpcall.SendError(err, func(e *httpcall.Refusal) httpcall.Class {
+		switch {
+		case isGone(e):
+			return httpcall.ClassGone
+		case e.Status >= 500:
+			return httpcall.ClassUnknown
+		case e.Status == http.StatusUnauthorized, e.Status == http.StatusNotFound, e.Status == http.StatusConflict, e.Status == http.StatusTooManyRequests:
+			return httpcall.ClassUnavailable
+		}
+		return httpcall.ClassPermanent
+	})
 }
 
 // isGone reports whether the chat no longer accepts anything. A missing permission does not
 // count: an admin can grant it.
-func (e *apiError) isGone() bool {
-	switch e.code {
+func isGone(e *httpcall.Refusal) bool {
+	switch e.Status {
 	case http.StatusForbidden:
-		return e.contains("bot was blocked", "user is deactivated", "bot was kicked", "bot is not a member", "chat was deleted",
+		return describes(e, "bot was blocked", "user is deactivated", "bot was kicked", "bot is not a member", "chat was deleted",
 			"initiate conversation", "group chat was deactivated")
 	case http.StatusBadRequest:
-		return e.contains("chat not found", "user not found", "group chat was deactivated", "chat was deleted", "message thread not found",
+		return describes(e, "chat not found", "user not found", "group chat was deactivated", "chat was deleted", "message thread not found",
 			"peer_id_invalid", "user_deactivated", "input_user_deactivated")
 	}
 	return false
 }
-
-func unavailable(err error) error {
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: retryAfter(err), Err: err}
-}
-
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
 // numericID returns an id as the JSON number that Telegram expects. Anything else is passed on
 // for Telegram to reject.

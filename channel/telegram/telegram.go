@@ -22,6 +22,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // Kind is the name of this platform in configurations.
@@ -154,7 +155,7 @@ func (c *client) connect(ctx context.Context, l *channel.Host) (account, error) 
 func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	err = c.call(ctx, "get bot identity", "getMe", nil, &bot, callTimeout)
 	if err == nil && bot.ID == 0 {
-		err = &transportError{op: "get bot identity", reason: "response names no bot", maybeSent: true}
+		err = &httpcall.TransportError{Op: "get bot identity", Reason: "response names no bot", MaybeSent: true}
 	}
 	return bot, err
 }
@@ -229,17 +230,17 @@ func connectionError(err error, poll time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	e, ok := errors.AsType[*apiError](err)
+	e, ok := errors.AsType[*httpcall.Refusal](err)
 	switch {
 	case !ok:
-		return unavailable(err)
-	case e.code == 401 || e.code == 404:
-		return channel.Fatal(fmt.Errorf("token rejected (%d %s): get the current token from @BotFather", e.code, e.description))
-	case e.code == 409:
+		return httpcall.Unavailable(err)
+	case e.Status == 401 || e.Status == 404:
+		return channel.Fatal(fmt.Errorf("token rejected (%d %s): get the current token from @BotFather", e.Status, e.Text))
+	case e.Status == 409:
 		// The other poll stays open until its timeout.
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: poll + min(poll, otherPollTTL), Err: fmt.Errorf("another process polls for this bot's updates, and only one can: stop it (%w)", err)}
 	}
-	return unavailable(err)
+	return httpcall.Unavailable(err)
 }
 
 // checkToken rejects a string that cannot be a token. The error does not contain the string.

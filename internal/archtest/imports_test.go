@@ -33,6 +33,7 @@ var floors = map[string]int{
 	"channel/chat":        3, // shared by the chat platforms above
 	"channel/markdown":    3, // renders replies
 	"channel/kind":        4, // a platform as one value
+	"channel/httpcall":    4, // HTTP calls to a platform
 	"channel/discord":     5,
 	"channel/irc":         5,
 	"channel/matrix":      5,

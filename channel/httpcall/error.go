@@ -1,0 +1,153 @@
+package httpcall
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+// Refusal is an error response of the platform.
+type Refusal struct {
+	Op         string
+	Platform   string // such as "Slack"
+	Status     int    // of HTTP; 0 if Code alone says it
+	Code       string // the platform's error code; "" if none
+	Text       string // redacted; "" if none
+	RetryAfter time.Duration
+	Everywhere bool // the pause applies to all calls
+	// Detail is a field that only one platform has; its adapter documents it.
+	Detail string
+}
+
+func (e *Refusal) Error() string {
+	text := e.Op + ": " + e.Platform + " answered"
+	if e.Status != 0 {
+		text += " " + strconv.Itoa(e.Status)
+	}
+	if e.Code != "" {
+		text += " " + e.Code
+		if e.Text != "" {
+			text += ":"
+		}
+	}
+	if e.Text != "" {
+		text += " " + e.Text
+	}
+	return text
+}
+
+// Pause implements [Pauser].
+func (e *Refusal) Pause() (time.Duration, bool) { return e.RetryAfter, e.Everywhere }
+
+// TransportError is a call without a valid response of the platform.
+type TransportError struct {
+	Op         string
+	Reason     string // redacted
+	MaybeSent  bool   // the platform may have received the request
+	RetryAfter time.Duration
+	Everywhere bool  // the pause applies to all calls
+	Cause      error // only a context error: other errors can contain the URL
+}
+
+func (e *TransportError) Error() string { return e.Op + ": " + e.Reason }
+
+func (e *TransportError) Unwrap() error { return e.Cause }
+
+// Pause implements [Pauser].
+func (e *TransportError) Pause() (time.Duration, bool) { return e.RetryAfter, e.Everywhere }
+
+// Pauser is an error that may ask for a pause.
+type Pauser interface {
+	error
+	// Pause returns the pause, 0 for none, and whether it applies to all calls.
+	Pause() (after time.Duration, everywhere bool)
+}
+
+// PauseOf returns the pause that an error asks for, and whether it applies to all calls.
+func PauseOf(err error) (after time.Duration, everywhere bool) {
+	if e, ok := errors.AsType[Pauser](err); ok {
+		return e.Pause()
+	}
+	return 0, false
+}
+
+// Unavailable marks an error as temporary, with the pause that it asks for.
+func Unavailable(err error) error {
+	after, _ := PauseOf(err)
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
+}
+
+// Permanent marks an error that repeating the call cannot change.
+func Permanent(err error) error {
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
+}
+
+// Class says what a refusal means for a message.
+type Class int
+
+const (
+	// ClassPermanent: this call can never succeed.
+	ClassPermanent Class = iota
+	// ClassGone: the room no longer accepts anything.
+	ClassGone
+	// ClassUnavailable: nothing was done; a later call may succeed.
+	ClassUnavailable
+	// ClassUnknown: the platform failed and may have carried out the call.
+	ClassUnknown
+)
+
+// SendError classifies an error of a call that writes, for [chat.Platform]. classOf is the
+// platform's table of refusals.
+func SendError(err error, classOf func(*Refusal) Class) error {
+	if err == nil {
+		return nil
+	}
+	class := ClassUnknown
+	if e, ok := errors.AsType[*Refusal](err); ok {
+		class = classOf(e)
+	} else if e, ok := errors.AsType[*TransportError](err); ok && !e.MaybeSent {
+		class = ClassUnavailable
+	}
+	switch class {
+	case ClassPermanent:
+		return Permanent(err)
+	case ClassGone:
+		return Permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
+	case ClassUnavailable:
+		if _, everywhere := PauseOf(err); everywhere {
+			err = fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
+		}
+		return Unavailable(err)
+	}
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, Unavailable(err))
+}
+
+// maxRetryAfter bounds every pause that a platform asks for.
+const maxRetryAfter = 24 * time.Hour
+
+// Seconds converts a pause in seconds, bounded to 0 … 24 hours.
+func Seconds(n float64) time.Duration {
+	if !(n > 0) { // NaN too
+		return 0
+	}
+	return time.Duration(math.Round(min(n, maxRetryAfter.Seconds()) * float64(time.Second)))
+}
+
+// ParseRetryAfter parses a Retry-After header: seconds, which some platforms send with a fraction,
+// or a date (RFC 9110, section 10.2.3). It returns 0 for anything else.
+func ParseRetryAfter(header string, now time.Time) time.Duration {
+	if n, err := strconv.ParseFloat(header, 64); err == nil {
+		return Seconds(n)
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
