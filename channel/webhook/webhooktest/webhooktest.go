@@ -143,17 +143,10 @@ type Receiver struct {
 // NewReceiver returns a receiver that stops when the test ends.
 func NewReceiver(t testing.TB) *Receiver {
 	t.Helper()
-	r := NewDownReceiver(t)
-	r.Up(t)
-	return r
-}
-
-// NewDownReceiver returns a receiver that does not listen until Up.
-func NewDownReceiver(t testing.TB) *Receiver {
-	t.Helper()
 	r := &Receiver{keys: []string{Key}}
 	r.Server = platformtest.NewServer(t, &r.mu, r)
 	r.URL = "http://" + r.Addr
+	r.Up(t)
 	return r
 }
 
