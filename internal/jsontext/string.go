@@ -37,8 +37,8 @@ func unescape(inside string) string {
 			return out.String()
 		}
 		out.WriteString(inside[:at])
-		c := inside[at+1]
-		inside = inside[at+2:]
+		inside = inside[at:]
+		c, size := inside[1], 2
 		switch c {
 		case 'b':
 			out.WriteByte('\b')
@@ -51,27 +51,19 @@ func unescape(inside string) string {
 		case 't':
 			out.WriteByte('\t')
 		case 'u':
-			r := hex4(inside)
-			inside = inside[4:]
-			if utf16.IsSurrogate(r) && strings.HasPrefix(inside, `\u`) {
-				if pair := utf16.DecodeRune(r, hex4(inside[2:])); pair != utf8.RuneError {
-					r, inside = pair, inside[6:]
+			r := escapedRune(inside)
+			size = 6
+			if utf16.IsSurrogate(r) {
+				if pair := utf16.DecodeRune(r, escapedRune(inside[6:])); pair != utf8.RuneError {
+					r, size = pair, 12
 				}
 			}
 			out.WriteRune(r) // an unpaired surrogate becomes U+FFFD
 		default: // a quote, a slash or a backslash
 			out.WriteByte(c)
 		}
+		inside = inside[size:]
 	}
-}
-
-// hex4 decodes four hexadecimal digits that were scanned.
-func hex4(text string) rune {
-	n, err := strconv.ParseUint(text[:4], 16, 32)
-	if err != nil {
-		return utf8.RuneError
-	}
-	return rune(n)
 }
 
 // HasLoneSurrogate finds the escape of a surrogate without its other half, which [Unquote] and
@@ -79,9 +71,9 @@ func hex4(text string) rune {
 func HasLoneSurrogate(text []byte) bool {
 	for i := bytes.IndexByte(text, '\\'); i >= 0 && i+1 < len(text); {
 		width := 2
-		if r := decodeEscape(text[i:]); utf16.IsSurrogate(r) {
+		if r := escapedRune(text[i:]); utf16.IsSurrogate(r) {
 			width = 12
-			if i+6 > len(text) || utf16.DecodeRune(r, decodeEscape(text[i+6:])) == utf8.RuneError {
+			if i+6 > len(text) || utf16.DecodeRune(r, escapedRune(text[i+6:])) == utf8.RuneError {
 				return true
 			}
 		}
@@ -94,12 +86,12 @@ func HasLoneSurrogate(text []byte) bool {
 	return false
 }
 
-// decodeEscape returns the value of the escape \uXXXX at the start of b, or -1.
-func decodeEscape(b []byte) rune {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+// escapedRune returns the value of the escape \uXXXX at the start of text, or -1.
+func escapedRune[T Text](text T) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
 	}
-	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
 	if err != nil {
 		return -1
 	}
