@@ -26,20 +26,16 @@ type Refusal struct {
 }
 
 func (e *Refusal) Error() string {
-	text := e.Op + ": " + e.Platform + " answered"
-	if e.Status != 0 {
-		text += " " + strconv.Itoa(e.Status)
+	answer := e.Code
+	switch {
+	case e.Status != 0 && e.Code != "":
+		answer = fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Text)
+	case e.Status != 0:
+		answer = fmt.Sprintf("%d %s", e.Status, e.Text)
+	case e.Text != "":
+		answer += " (" + e.Text + ")"
 	}
-	if e.Code != "" {
-		text += " " + e.Code
-		if e.Text != "" {
-			text += ":"
-		}
-	}
-	if e.Text != "" {
-		text += " " + e.Text
-	}
-	return text
+	return e.Op + ": " + e.Platform + " answered " + answer
 }
 
 // Pause implements [Pauser].
@@ -83,6 +79,15 @@ func Unavailable(err error) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
 }
 
+// UnavailableForSend marks an error like [Unavailable], and with [chat.ErrEverywhere] if its pause
+// applies to all calls.
+func UnavailableForSend(err error) error {
+	if _, everywhere := PauseOf(err); everywhere {
+		err = fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
+	}
+	return Unavailable(err)
+}
+
 // Permanent marks an error that repeating the call cannot change.
 func Permanent(err error) error {
 	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
@@ -120,10 +125,7 @@ func SendError(err error, classOf func(*Refusal) Class) error {
 	case ClassGone:
 		return Permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
 	case ClassUnavailable:
-		if _, everywhere := PauseOf(err); everywhere {
-			err = fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
-		}
-		return Unavailable(err)
+		return UnavailableForSend(err)
 	}
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, Unavailable(err))
 }

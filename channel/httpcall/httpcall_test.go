@@ -280,6 +280,20 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}
 }
 
+func TestRefusalsNameStatusCodeAndText(t *testing.T) {
+	for want, e := range map[string]httpcall.Refusal{
+		"403 M_FORBIDDEN: no access":       {Status: 403, Code: "M_FORBIDDEN", Text: "no access"},
+		"404 Not Found":                    {Status: 404, Text: "Not Found"},
+		"is_archived":                      {Code: "is_archived"},
+		"missing_scope (needs files:read)": {Code: "missing_scope", Text: "needs files:read"},
+	} {
+		e.Op, e.Platform = "send message", "Example"
+		if got := e.Error(); got != "send message: Example answered "+want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestErrorsOfSends(t *testing.T) {
 	classOf := func(e *httpcall.Refusal) httpcall.Class {
 		switch e.Code {

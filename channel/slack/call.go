@@ -3,36 +3,25 @@ package slack
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"mailroom/channel"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/setting"
 )
 
-const (
-	maxResponse       = 32 << 20 // bytes of a response
-	maxQuote          = 200      // bytes of a response quoted in an error
-	maxRetryAfter     = 24 * time.Hour
-	defaultRetryAfter = 10 * time.Second // for a rate limit without Retry-After
-)
+// defaultRetryAfter is the pause of a rate limit without Retry-After.
+const defaultRetryAfter = 10 * time.Second
 
-// client calls the Web API. Tokens are sent in headers only; text from outside is redacted all
-// the same before it is quoted.
+// client calls the Web API.
 type client struct {
 	base     *url.URL
 	bot, app string // the tokens
-	http     *http.Client
+	http     *httpcall.Client
 }
 
 // newClient returns a client for the options. Its errors are fatal.
@@ -54,58 +43,8 @@ func newClient(o Options) (*client, error) {
 			return nil, channel.Fatal(err)
 		}
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // guaranteed by net/http
-	// A send over a connection that the server has just closed has an unknown outcome, so idle
-	// connections are dropped early.
-	transport.IdleConnTimeout = 20 * time.Second
-	c.http = &http.Client{
-		Transport: transport,
-		// A redirect could carry the token to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	c.http = httpcall.New(httpcall.Options{Platform: "Slack", API: "the Web API", Base: base, Secrets: []string{c.bot, c.app}})
 	return c, nil
-}
-
-// apiError is an error response of the platform.
-type apiError struct {
-	op         string
-	code       string // Slack's error code
-	detail     string // messages or the needed scope; "" if none
-	retryAfter time.Duration
-}
-
-func (e *apiError) Error() string {
-	if e.detail == "" {
-		return fmt.Sprintf("%s: Slack answered %s", e.op, e.code)
-	}
-	return fmt.Sprintf("%s: Slack answered %s (%s)", e.op, e.code, e.detail)
-}
-
-// hasCode reports whether the error has one of the codes.
-func (e *apiError) hasCode(codes ...string) bool { return slices.Contains(codes, e.code) }
-
-// transportError is a call without a valid response from the platform.
-type transportError struct {
-	op         string
-	reason     string // redacted
-	maybeSent  bool   // the request may have reached the platform
-	retryAfter time.Duration
-	cause      error // only a context error: other errors can contain the URL
-}
-
-func (e *transportError) Error() string { return e.op + ": " + e.reason }
-
-func (e *transportError) Unwrap() error { return e.cause }
-
-// retryAfter returns the pause that the platform asked for in an error, or 0.
-func retryAfter(err error) time.Duration {
-	if e, ok := errors.AsType[*apiError](err); ok {
-		return e.retryAfter
-	}
-	if e, ok := errors.AsType[*transportError](err); ok {
-		return e.retryAfter
-	}
-	return 0
 }
 
 // request is one call of a Web API method.
@@ -128,33 +67,31 @@ func formValues(pairs ...string) url.Values {
 	return v
 }
 
-// call makes one call and returns the token's scopes from the response header. The error is an
-// *apiError or a *transportError.
+// call makes one call and returns the token's scopes from the response header. The error is a
+// *httpcall.Refusal, whose Code is Slack's, or a *httpcall.TransportError.
 func (c *client) call(ctx context.Context, x request) (scopes string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	token := c.bot
 	if x.useAppToken {
 		token = c.app
 	}
-	resp, err := c.doRequest(ctx, x.op, http.MethodPost, c.base.String()+"/"+x.method, token, x.params)
+	header := authorization(token)
+	header.Set("Content-Type", "application/x-www-form-urlencoded")
+	a, err := c.http.Do(ctx, httpcall.Request{Op: x.op, Method: http.MethodPost, URL: "/" + x.method, Header: header, Body: []byte(x.params.Encode()), Timeout: callTimeout})
+	if a.Status == http.StatusTooManyRequests { // whatever the body says
+		return "", &httpcall.Refusal{Op: x.op, Platform: "Slack", Code: "ratelimited", RetryAfter: max(a.RetryAfter(), time.Second)}
+	}
 	if err != nil {
 		return "", err
 	}
-	defer resp.Body.Close() // the body has been read; a close error changes nothing
-	after := parseRetryAfter(resp.Header.Get("Retry-After"))
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
-	switch {
-	case resp.StatusCode == http.StatusTooManyRequests: // whatever the body says
-		return "", &apiError{op: x.op, code: "ratelimited", retryAfter: max(after, time.Second)}
-	case err != nil:
-		return "", c.newTransportError(ctx, x.op, err, true)
-	}
-	return resp.Header.Get("X-OAuth-Scopes"), c.decodeResponse(x, resp, raw, after)
+	return a.Header.Get("X-OAuth-Scopes"), c.decodeResponse(x, a)
+}
+
+func authorization(token string) http.Header {
+	return http.Header{"Authorization": {"Bearer " + token}}
 }
 
 // decodeResponse decodes the response of a call.
-func (c *client) decodeResponse(x request, resp *http.Response, raw []byte, after time.Duration) error {
+func (c *client) decodeResponse(x request, a httpcall.Response) error {
 	var r struct {
 		OK       bool   `json:"ok"`
 		Error    string `json:"error"`
@@ -163,92 +100,25 @@ func (c *client) decodeResponse(x request, resp *http.Response, raw []byte, afte
 			Messages []string `json:"messages"`
 		} `json:"response_metadata"`
 	}
-	if len(raw) > maxResponse || json.Unmarshal(raw, &r) != nil || !r.OK && r.Error == "" {
-		return &transportError{
-			op: x.op, maybeSent: resp.StatusCode < 300 || resp.StatusCode >= 500, retryAfter: after,
-			reason: fmt.Sprintf("response is not from the Web API (%d %s): %s", resp.StatusCode, http.StatusText(resp.StatusCode), c.redact(raw)),
-		}
+	if a.TooLarge || json.Unmarshal(a.Body, &r) != nil || !r.OK && r.Error == "" {
+		return c.http.NotAPI(x.op, a, a.Status < 300 || a.Status >= 500)
 	}
 	if !r.OK {
-		e := &apiError{op: x.op, code: c.redact([]byte(r.Error)), retryAfter: after, detail: c.redact([]byte(strings.Join(r.Metadata.Messages, "; ")))}
+		e := c.http.Refuse(x.op, a)
+		e.Status, e.Code, e.Text = 0, c.http.Redact([]byte(r.Error)), c.http.Redact([]byte(strings.Join(r.Metadata.Messages, "; ")))
 		if r.Needed != "" {
-			e.detail = "needs " + c.redact([]byte(r.Needed))
+			e.Text = "needs " + c.http.Redact([]byte(r.Needed))
 		}
-		if e.isAbout(subjectRateLimit) && after == 0 {
-			e.retryAfter = defaultRetryAfter
+		if isAbout(e, subjectRateLimit) && e.RetryAfter == 0 {
+			e.RetryAfter = defaultRetryAfter
 		}
 		return e
 	}
 	if x.result == nil {
 		return nil
 	}
-	if err := json.Unmarshal(raw, x.result); err != nil {
-		return &transportError{op: x.op, reason: "unexpected response: " + c.redact([]byte(err.Error())), maybeSent: true}
+	if err := json.Unmarshal(a.Body, x.result); err != nil {
+		return &httpcall.TransportError{Op: x.op, Reason: "unexpected response: " + c.http.ErrorText(err), MaybeSent: true}
 	}
 	return nil
-}
-
-// doRequest makes one HTTP request with a token. Its error is a *transportError.
-func (c *client) doRequest(ctx context.Context, op, method, address, token string, in url.Values) (*http.Response, error) {
-	var got, failed atomic.Bool
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
-		// A request cancelled while it was written may still have arrived.
-		WroteRequest: func(w httptrace.WroteRequestInfo) { failed.Store(w.Err != nil && ctx.Err() == nil) },
-	}), method, address, strings.NewReader(in.Encode()))
-	if err != nil {
-		return nil, c.newTransportError(ctx, op, err, false)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("User-Agent", "mailroom")
-	if method == http.MethodPost {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.newTransportError(ctx, op, err, got.Load() && !failed.Load())
-	}
-	return resp, nil
-}
-
-// newTransportError describes a request that got no response. maybeSent reports whether the
-// platform may have received it.
-func (c *client) newTransportError(ctx context.Context, op string, err error, maybeSent bool) *transportError {
-	why := ""
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		why = "request timed out"
-	case ctx.Err() != nil:
-		why = "request cancelled"
-	default:
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // the URL may contain a ticket
-		}
-		why = c.redact([]byte(err.Error()))
-	}
-	return &transportError{op: op, reason: why, maybeSent: maybeSent, cause: ctx.Err()}
-}
-
-// redact returns the beginning of raw as one line without the tokens.
-func (c *client) redact(raw []byte) string {
-	hide := strings.NewReplacer(c.bot, "(token)", c.app, "(token)")
-	text := hide.Replace(strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD"))
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) <= maxQuote {
-		return text
-	}
-	end := maxQuote
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}
-
-// parseRetryAfter parses a Retry-After header in seconds.
-func parseRetryAfter(header string) time.Duration {
-	n, err := strconv.ParseInt(header, 10, 64)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return time.Duration(min(n, int64(maxRetryAfter/time.Second))) * time.Second
 }

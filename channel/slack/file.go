@@ -3,14 +3,13 @@ package slack
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // file is an attachment.
@@ -74,8 +73,8 @@ func (c *connection) SetOpen(f *chat.File) {
 	f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.openFile(ctx, at) }
 }
 
-// fetchTimeout bounds the download of a file.
-const fetchTimeout = 2 * time.Minute
+// maxFileSize is Slack's limit for a file, in bytes.
+const maxFileSize = 1 << 30
 
 // openFile starts the download of a file. The token is sent to Slack's hosts only, whatever URL
 // a response names.
@@ -92,33 +91,14 @@ func (c *connection) openFile(ctx context.Context, f file) (io.ReadCloser, error
 	}
 	at, err := url.Parse(f.downloadURL())
 	if err != nil || !c.client.isTrusted(at, "https", "http") {
-		return nil, permanent(errors.New(op + ": its URL is not on a Slack host"))
+		return nil, httpcall.Permanent(errors.New(op + ": its URL is not on a Slack host"))
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	resp, err := c.client.doRequest(ctx, op, http.MethodGet, at.String(), c.client.bot, nil)
-	if err != nil {
-		cancel()
-		return nil, unavailable(err)
+	content, a, err := c.client.http.Open(ctx, httpcall.Request{Op: op, URL: at.String(), Header: authorization(c.client.bot)}, maxFileSize)
+	switch {
+	case err == nil:
+		return content, nil
+	case a.Status >= 300 && a.Status < 500 && a.Status != http.StatusTooManyRequests:
+		return nil, httpcall.Permanent(err) // such as a redirect to the sign-in page: the token lacks files:read
 	}
-	if resp.StatusCode != http.StatusOK {
-		_ = resp.Body.Close() // the status is the error
-		cancel()
-		err := &transportError{op: op, reason: fmt.Sprintf("Slack answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)), retryAfter: parseRetryAfter(resp.Header.Get("Retry-After"))}
-		if resp.StatusCode >= 300 && resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests {
-			return nil, permanent(err) // such as a redirect to the sign-in page: the token lacks files:read
-		}
-		return nil, unavailable(err)
-	}
-	return &fileReader{ReadCloser: resp.Body, cancel: cancel}, nil
-}
-
-// fileReader reads a file that is being downloaded.
-type fileReader struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (f *fileReader) Close() error {
-	defer f.cancel()
-	return f.ReadCloser.Close()
+	return nil, httpcall.Unavailable(err)
 }

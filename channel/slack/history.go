@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 const (
@@ -314,7 +315,7 @@ func (in *receiver) onHistoryError(ctx context.Context, at string, err error) {
 		return
 	}
 	in.host.Log().Info("room history failed; retrying later", "room", at, "error", err)
-	after := retryAfter(err)
+	after, _ := httpcall.PauseOf(err)
 	if after == 0 {
 		after = defaultRetryAfter
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"mailroom/channel/httpcall"
 )
 
 const (
@@ -45,7 +47,8 @@ func (p *nameCache) put(user, name string, err error, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		p.pausedUntil = now.Add(max(namePause, retryAfter(err)))
+		after, _ := httpcall.PauseOf(err)
+		p.pausedUntil = now.Add(max(namePause, after))
 		return
 	}
 	if len(p.names) >= maxNames {

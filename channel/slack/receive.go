@@ -179,7 +179,7 @@ func (in *receiver) handleEnvelope(ctx context.Context, a socketEvent) error {
 	case errors.Is(a.parseErr, errEventsDropped):
 		in.host.ReportError(a.parseErr)
 	case a.parseErr != nil: // a redelivery would be just as unreadable
-		in.host.Log().Warn("unreadable envelope skipped", "envelope", a.ID, "error", in.client.redact([]byte(a.parseErr.Error())))
+		in.host.Log().Warn("unreadable envelope skipped", "envelope", a.ID, "error", in.client.http.Redact([]byte(a.parseErr.Error())))
 	case a.isMessage && in.deferMessage(a.message):
 	case a.isMessage:
 		return in.handleMessage(ctx, a.message, a.receivedAt.Add(nameWait))

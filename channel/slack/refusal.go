@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"mailroom"
 	"mailroom/channel"
-	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // subject is what an error of the Web API concerns, which decides how far it reaches.
@@ -65,13 +64,15 @@ func subjectOf(code string) subject {
 	return subjectMessage
 }
 
-// isAbout reports whether the error concerns one of the subjects.
-func (e *apiError) isAbout(some ...subject) bool { return slices.Contains(some, subjectOf(e.code)) }
+// isAbout reports whether a refusal concerns one of the subjects.
+func isAbout(e *httpcall.Refusal, some ...subject) bool {
+	return slices.Contains(some, subjectOf(e.Code))
+}
 
-// isAPIError reports whether err is an apiError that concerns one of the subjects.
+// isAPIError reports whether err is a refusal that concerns one of the subjects.
 func isAPIError(err error, some ...subject) bool {
-	e, ok := errors.AsType[*apiError](err)
-	return ok && e.isAbout(some...)
+	e, ok := errors.AsType[*httpcall.Refusal](err)
+	return ok && isAbout(e, some...)
 }
 
 // checkedSendError classifies an error of a call about a conversation. If the error blames the
@@ -99,23 +100,17 @@ func (c *connection) verifyToken(ctx context.Context) {
 // sendError classifies an error of a call that writes. A reply waits for a corrected token or
 // scope, but not for a conversation that refuses it.
 func sendError(err error) error {
-	if err == nil {
-		return nil
-	}
-	if e, ok := errors.AsType[*apiError](err); ok {
-		switch subjectOf(e.code) {
+	return httpcall.SendError(err, func(e *httpcall.Refusal) httpcall.Class {
+		switch subjectOf(e.Code) {
 		case subjectGone:
-			return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
+			return httpcall.ClassGone
 		case subjectToken, subjectScope, subjectRateLimit, subjectTemporary:
-			return unavailable(err)
-		case subjectMessage, subjectRoom:
-			return permanent(err)
+			return httpcall.ClassUnavailable
+		case subjectUnknown:
+			return httpcall.ClassUnknown
 		}
-	}
-	if l, ok := errors.AsType[*transportError](err); ok && !l.maybeSent {
-		return unavailable(err)
-	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(err))
+		return httpcall.ClassPermanent
+	})
 }
 
 // connectionError classifies an error of connecting or receiving: a rejected token and a
@@ -127,11 +122,5 @@ func connectionError(err error) error {
 	case isAPIError(err, subjectToken, subjectScope):
 		return channel.Fatal(fmt.Errorf("%w: get the current tokens at https://api.slack.com/apps", err))
 	}
-	return unavailable(err)
+	return httpcall.Unavailable(err)
 }
-
-func unavailable(err error) error {
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: retryAfter(err), Err: err}
-}
-
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/channel/httpcall"
 )
 
 // drainTimeout is how long an old socket is read after its replacement. Slack announces a
@@ -57,7 +58,7 @@ func (in *receiver) onDisconnect(ctx context.Context, a socketEvent) error {
 	case a.socket != in.currentSocket():
 		return nil
 	case a.Reason != "warning" && a.Reason != "refresh_requested":
-		return unavailable(&transportError{op: "receive", reason: fmt.Sprintf("Slack closed the connection (%.100q)", a.Reason)})
+		return httpcall.Unavailable(&httpcall.TransportError{Op: "receive", Reason: fmt.Sprintf("Slack closed the connection (%.100q)", a.Reason)})
 	case in.renewal.dialing:
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // metadataType is the event type of the metadata that holds a message's key.
@@ -30,7 +31,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	if key != "" {
 		raw, err := json.Marshal(map[string]any{"event_type": metadataType, "event_payload": map[string]string{"key": key}})
 		if err != nil {
-			return "", permanent(fmt.Errorf("encode message metadata: %w", err))
+			return "", httpcall.Permanent(fmt.Errorf("encode message metadata: %w", err))
 		}
 		in.Set("metadata", string(raw))
 	}
@@ -42,7 +43,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 		return "", err
 	}
 	if sent.Channel == "" || !timestampPattern.MatchString(sent.TS) {
-		return "", sendError(&transportError{op: "send message", reason: "response has no message id", maybeSent: true})
+		return "", sendError(&httpcall.TransportError{Op: "send message", Reason: "response has no message id", MaybeSent: true})
 	}
 	return messageID(sent.Channel, sent.TS), nil
 }
@@ -51,7 +52,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Message) error {
 	channel, ts, ok := splitMessageID(of)
 	if !ok {
-		return permanent(fmt.Errorf("invalid Slack message id %q", of))
+		return httpcall.Permanent(fmt.Errorf("invalid Slack message id %q", of))
 	}
 	in, err := messageParams(m)
 	if err != nil {
@@ -80,11 +81,11 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.
 	cursor := ""
 	for range maxPages {
 		page, next, err := c.historyPage(ctx, at.Chat, at.Topic, "", cursor, true)
-		e, no := errors.AsType[*apiError](err)
+		e, no := errors.AsType[*httpcall.Refusal](err)
 		switch {
-		case no && e.hasCode("thread_not_found", "message_not_found"): // the thread's root was deleted, and with it the thread
+		case no && (e.Code == "thread_not_found" || e.Code == "message_not_found"): // the thread's root was deleted, and with it the thread
 			return "", false, nil
-		case no && e.isAbout(subjectScope, subjectRoom):
+		case no && isAbout(e, subjectScope, subjectRoom):
 			c.historyWarning.Do(func() { c.host.ReportError(fmt.Errorf("cannot check whether a message was sent: %w", err)) })
 			return "", false, chat.ErrNoHistory
 		case err != nil:
@@ -126,7 +127,7 @@ func messageParams(m chat.Message) (url.Values, error) {
 	var row []any
 	for n, b := range m.Buttons {
 		if len(b.Data) > maxButtonData || b.Data == "" {
-			return nil, permanent(fmt.Errorf("button %q has %d bytes of data; Slack accepts 1 to %d", b.Label, len(b.Data), maxButtonData))
+			return nil, httpcall.Permanent(fmt.Errorf("button %q has %d bytes of data; Slack accepts 1 to %d", b.Label, len(b.Data), maxButtonData))
 		}
 		row = append(row, map[string]any{
 			"type": "button", "action_id": fmt.Sprintf("mailroom_%d", n), "value": b.Data,
@@ -138,7 +139,7 @@ func messageParams(m chat.Message) (url.Values, error) {
 		map[string]any{"type": "actions", "elements": row},
 	})
 	if err != nil {
-		return nil, permanent(fmt.Errorf("encode message buttons: %w", err))
+		return nil, httpcall.Permanent(fmt.Errorf("encode message buttons: %w", err))
 	}
 	in.Set("blocks", string(blocks))
 	return in, nil

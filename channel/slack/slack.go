@@ -24,6 +24,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // Kind is the name of this platform in configurations.
@@ -185,7 +186,7 @@ func (c *client) connect(ctx context.Context, onReceive func()) (account, *socke
 // checkWriteScope returns an error if the token lacks chat:write.
 func (b account) checkWriteScope() error {
 	if slices.Contains(b.MissingScopes, "chat:write") {
-		return &apiError{op: "check token scopes", code: "missing_scope", detail: "needs chat:write"}
+		return &httpcall.Refusal{Op: "check token scopes", Platform: "Slack", Code: "missing_scope", Text: "needs chat:write"}
 	}
 	return nil
 }
@@ -194,7 +195,7 @@ func (b account) checkWriteScope() error {
 func (c *client) getBot(ctx context.Context) (bot account, err error) {
 	scopes, err := c.call(ctx, request{op: "get bot identity", method: "auth.test", result: &bot})
 	if err == nil && (bot.ID == "" || bot.TeamID == "") {
-		err = &transportError{op: "get bot identity", reason: "response names no bot", maybeSent: true}
+		err = &httpcall.TransportError{Op: "get bot identity", Reason: "response names no bot", MaybeSent: true}
 	}
 	bot.MissingScopes = missingScopes(scopes)
 	return bot, err
@@ -209,7 +210,7 @@ func (c *client) checkSameApp(ctx context.Context, bot account, app string) erro
 		} `json:"bot"`
 	}
 	_, err := c.call(ctx, request{op: "get the bot's app", method: "bots.info", params: formValues("bot", bot.Bot), result: &about})
-	if _, refused := errors.AsType[*apiError](err); refused || bot.Bot == "" {
+	if _, refused := errors.AsType[*httpcall.Refusal](err); refused || bot.Bot == "" {
 		return nil
 	}
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"mailroom/channel/httpcall"
 )
 
 const (
@@ -55,7 +57,7 @@ func (c *client) dial(ctx context.Context, onReceive func()) (*socket, error) {
 	}
 	ticket, err := url.Parse(endpoint.URL)
 	if err != nil || !c.isTrusted(ticket, "wss", "ws") {
-		return nil, &transportError{op: op, reason: "its URL is not on a Slack host"} // the URL is not quoted: it may contain a ticket
+		return nil, &httpcall.TransportError{Op: op, Reason: "its URL is not on a Slack host"} // the URL is not quoted: it may contain a ticket
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -63,15 +65,15 @@ func (c *client) dial(ctx context.Context, onReceive func()) (*socket, error) {
 		onReceive = func() {}
 	}
 	conn, resp, err := websocket.Dial(ctx, endpoint.URL, &websocket.DialOptions{
-		HTTPClient:     c.http,
+		HTTPClient:     c.http.HTTP(),
 		OnPingReceived: func(context.Context, []byte) bool { onReceive(); return true },
 	})
 	if resp != nil && resp.Body != nil {
 		_ = resp.Body.Close() // err holds the status
 	}
 	if err != nil {
-		e := c.newTransportError(ctx, op, err, false)
-		e.reason = strings.ReplaceAll(e.reason, ticket.RawQuery, "(ticket)")
+		e := c.http.TransportError(ctx, op, err, false)
+		e.Reason = strings.ReplaceAll(e.Reason, ticket.RawQuery, "(ticket)")
 		return nil, e
 	}
 	conn.SetReadLimit(maxFrame)
@@ -90,7 +92,7 @@ func (s *socket) awaitHello(ctx context.Context) error {
 		return err
 	}
 	if e.Type != "hello" {
-		return &transportError{op: "open socket", reason: fmt.Sprintf("expected hello, got %q", e.Type)}
+		return &httpcall.TransportError{Op: "open socket", Reason: fmt.Sprintf("expected hello, got %q", e.Type)}
 	}
 	s.app, s.otherConnections = e.Info.App, max(e.Connections-1, 0)
 	return nil
@@ -104,7 +106,7 @@ func (s *socket) read(ctx context.Context) (e envelope, err error) {
 	}
 	s.onReceive()
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return e, &transportError{op: "receive", reason: "unreadable envelope: " + s.client.redact(raw)}
+		return e, &httpcall.TransportError{Op: "receive", Reason: "unreadable envelope: " + s.client.http.Redact(raw)}
 	}
 	return e, nil
 }
@@ -143,9 +145,9 @@ func (s *socket) keepAlive(ctx context.Context, every time.Duration) error {
 
 // wrapError describes an error of the socket.
 func (s *socket) wrapError(ctx context.Context, op string, err error) error {
-	e := s.client.newTransportError(ctx, op, err, true)
+	e := s.client.http.TransportError(ctx, op, err, true)
 	if closed, ok := errors.AsType[websocket.CloseError](err); ok {
-		e.reason = fmt.Sprintf("Slack closed the socket (%d %s)", closed.Code, s.client.redact([]byte(closed.Reason)))
+		e.Reason = fmt.Sprintf("Slack closed the socket (%d %s)", closed.Code, s.client.http.Redact([]byte(closed.Reason)))
 	}
 	return e
 }
