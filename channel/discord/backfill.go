@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/recovery"
 )
 
@@ -254,7 +255,7 @@ func (c *connection) onHistoryPage(ctx context.Context, p historyPage, handle ch
 func (c *connection) retryGap(g gap, err error) {
 	g.attempts++
 	wait := firstRetry << min(g.attempts-1, 16)
-	after, global := retryHint(err)
+	after, global := httpcall.PauseOf(err)
 	g.due = time.Now().Add(max(min(wait, lastRetry), after))
 	if global {
 		c.backfill.pausedUntil = g.due

@@ -22,6 +22,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // Kind is the name of this platform in configurations.
@@ -223,12 +224,12 @@ func connectionError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*apiError](err); ok && e.subject() == subjectToken {
-		return channel.Fatal(fmt.Errorf("token rejected (401 %s): get the current token from the Developer Portal, under Bot", e.description))
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && subjectOf(e) == subjectToken {
+		return channel.Fatal(fmt.Errorf("token rejected (401 %s): get the current token from the Developer Portal, under Bot", e.Text))
 	}
 	e, ok := errors.AsType[*gatewayCloseError](err)
 	if !ok {
-		return unavailable(err)
+		return httpcall.Unavailable(err)
 	}
 	switch e.code {
 	case 4004:
@@ -240,7 +241,7 @@ func connectionError(err error) error {
 	case 4010, 4012, 4013:
 		return channel.Fatal(fmt.Errorf("connection parameters rejected by Discord: %w", err))
 	}
-	return unavailable(err)
+	return httpcall.Unavailable(err)
 }
 
 // checkToken rejects a string that cannot be a token. The error does not contain the string.

@@ -2,20 +2,17 @@ package discord
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
-	"mailroom"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
-// fetchTimeout bounds the download of a file.
-const fetchTimeout = 2 * time.Minute
+// maxFileSize bounds a file in bytes. Discord accepts 500 MB at most.
+const maxFileSize = 1 << 30
 
 // files converts attachments. Their URLs are signed: a URL is enough to read its file for
 // about a day.
@@ -51,37 +48,12 @@ func (c *client) isFileURL(at string) bool {
 
 // openFile starts the download of a file. The token is not sent: the signed URL is enough.
 func (c *client) openFile(ctx context.Context, at string) (io.ReadCloser, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		cancel()
-		return nil, permanent(errors.New("download file: " + c.errorText(err)))
+	content, a, err := c.http.Open(ctx, httpcall.Request{Op: "download file", URL: at}, maxFileSize)
+	switch {
+	case err == nil:
+		return content, nil
+	case a.Status == 0, a.Status >= 500, a.Status == http.StatusTooManyRequests:
+		return nil, httpcall.Unavailable(err)
 	}
-	req.Header.Set("User-Agent", c.agent)
-	resp, err := c.http.Do(req)
-	if err != nil {
-		cancel()
-		return nil, unavailable(c.newTransportError(ctx, "download file", err, false))
-	}
-	if resp.StatusCode != http.StatusOK {
-		_ = resp.Body.Close() // the status is the error
-		cancel()
-		class := mailroom.ClassPermanent // deleted or expired
-		if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
-			class = mailroom.ClassUnavailable
-		}
-		return nil, &mailroom.Failure{Class: class, Err: fmt.Errorf("download file: Discord answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))}
-	}
-	return &fileReader{ReadCloser: resp.Body, cancel: cancel}, nil
-}
-
-// fileReader reads a file that is being downloaded.
-type fileReader struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (f *fileReader) Close() error {
-	defer f.cancel()
-	return f.ReadCloser.Close()
+	return nil, httpcall.Permanent(err) // deleted or expired
 }

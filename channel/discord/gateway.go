@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"mailroom/channel/httpcall"
 )
 
 // Gateway opcodes.
@@ -62,6 +64,9 @@ type startLimitError struct {
 	after time.Duration
 }
 
+// Pause implements [httpcall.Pauser].
+func (e *startLimitError) Pause() (time.Duration, bool) { return e.after, false }
+
 func (e *startLimitError) Error() string {
 	return fmt.Sprintf("only %d session starts are left until Discord resets the limit", e.left)
 }
@@ -82,14 +87,14 @@ type socket struct {
 func (c *client) dial(ctx context.Context, at string) (*socket, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Host == "" || u.Scheme != "wss" && (u.Scheme != "ws" || c.base.Scheme != "http") {
-		return nil, &transportError{op: "connect to gateway", reason: fmt.Sprintf("invalid gateway URL %q", c.redact([]byte(at)))}
+		return nil, &httpcall.TransportError{Op: "connect to gateway", Reason: fmt.Sprintf("invalid gateway URL %q", c.http.Redact([]byte(at)))}
 	}
 	u.RawQuery = "v=10&encoding=json"
 	conn, _, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
-		HTTPClient: c.http, HTTPHeader: http.Header{"User-Agent": {c.agent}},
+		HTTPClient: c.http.HTTP(), HTTPHeader: http.Header{"User-Agent": {c.agent}},
 	})
 	if err != nil {
-		return nil, &transportError{op: "connect to gateway", reason: c.errorText(err), cause: ctx.Err()}
+		return nil, &httpcall.TransportError{Op: "connect to gateway", Reason: c.http.ErrorText(err), Cause: ctx.Err()}
 	}
 	conn.SetReadLimit(maxFrame)
 	return &socket{conn: conn, client: c}, nil
@@ -100,13 +105,13 @@ func (s *socket) read(ctx context.Context) (*frame, error) {
 	_, raw, err := s.conn.Read(ctx)
 	if err != nil {
 		if end, ok := errors.AsType[websocket.CloseError](err); ok {
-			return nil, &gatewayCloseError{code: int(end.Code), reason: s.client.redact([]byte(end.Reason))}
+			return nil, &gatewayCloseError{code: int(end.Code), reason: s.client.http.Redact([]byte(end.Reason))}
 		}
-		return nil, &transportError{op: "connection lost", reason: s.client.errorText(err), cause: ctx.Err()}
+		return nil, &httpcall.TransportError{Op: "connection lost", Reason: s.client.http.ErrorText(err), Cause: ctx.Err()}
 	}
 	var f frame
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return nil, &transportError{op: "receive", reason: "unreadable frame: " + s.client.errorText(err)}
+		return nil, &httpcall.TransportError{Op: "receive", Reason: "unreadable frame: " + s.client.http.ErrorText(err)}
 	}
 	return &f, nil
 }
@@ -115,12 +120,12 @@ func (s *socket) read(ctx context.Context) (*frame, error) {
 func (s *socket) write(ctx context.Context, op int, data any) error {
 	raw, err := json.Marshal(map[string]any{"op": op, "d": data})
 	if err != nil {
-		return &transportError{op: "write to gateway", reason: err.Error()}
+		return &httpcall.TransportError{Op: "write to gateway", Reason: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := s.conn.Write(ctx, websocket.MessageText, raw); err != nil {
-		return &transportError{op: "write to gateway", reason: s.client.errorText(err), cause: ctx.Err()}
+		return &httpcall.TransportError{Op: "write to gateway", Reason: s.client.http.ErrorText(err), Cause: ctx.Err()}
 	}
 	return nil
 }
@@ -153,7 +158,7 @@ func (c *connection) connect(ctx context.Context) error {
 	}
 	c.shared.dropSession()
 	if err := c.shared.awaitIdentify(ctx); err != nil {
-		return &transportError{op: "start session", reason: "request cancelled", cause: err}
+		return &httpcall.TransportError{Op: "start session", Reason: "request cancelled", Cause: err}
 	}
 	err = c.handshake(ctx, at, opIdentify, map[string]any{
 		"token": c.client.token, "intents": intents,
@@ -200,7 +205,7 @@ func (c *client) gatewayURL(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if l := got.Limit; l != nil && l.Remaining <= min(reservedStarts, l.Total/10) {
-		return "", &startLimitError{left: l.Remaining, after: max(seconds(l.Reset/1000), identifyRetry)}
+		return "", &startLimitError{left: l.Remaining, after: max(httpcall.Seconds(l.Reset/1000), identifyRetry)}
 	}
 	return got.URL, nil
 }
@@ -228,9 +233,9 @@ func (c *connection) handshake(ctx context.Context, at string, op int, payload a
 				Interval float64 `json:"heartbeat_interval"` // milliseconds
 			}
 			if err := json.Unmarshal(f.Data, &hello); err != nil || hello.Interval <= 0 {
-				return &transportError{op: "connect to gateway", reason: "unreadable hello frame"}
+				return &httpcall.TransportError{Op: "connect to gateway", Reason: "unreadable hello frame"}
 			}
-			c.heartbeatInterval = min(seconds(hello.Interval/1000), c.options.Heartbeat)
+			c.heartbeatInterval = min(httpcall.Seconds(hello.Interval/1000), c.options.Heartbeat)
 			if err := s.write(ctx, op, payload); err != nil {
 				return err
 			}
@@ -245,7 +250,7 @@ func (c *connection) handshake(ctx context.Context, at string, op int, payload a
 			return errInvalid
 		case opEvent:
 			if !identified {
-				return &transportError{op: "connect to gateway", reason: "event before the hello frame"}
+				return &httpcall.TransportError{Op: "connect to gateway", Reason: "event before the hello frame"}
 			}
 			c.socket, c.firstEvent = s, f
 			return nil
@@ -264,7 +269,7 @@ func (c *connection) onReady(f *frame) error {
 		} `json:"guilds"`
 	}
 	if err := json.Unmarshal(f.Data, &ready); f.Type != "READY" || err != nil || ready.User.ID == "" || ready.ID == "" {
-		return &transportError{op: "start session", reason: "the ready event names no bot or no session"}
+		return &httpcall.TransportError{Op: "start session", Reason: "the ready event names no bot or no session"}
 	}
 	c.bot = ready.User
 	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User, awaitedServers: map[string]bool{}, gaps: map[string]gap{}}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 const pageSize = 100 // messages in a page of a history
@@ -65,11 +66,11 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.
 	}
 	var page []message
 	err = c.verifyToken(ctx, c.client.call(ctx, request{op: "find message", path: "/channels/" + channelOf(to) + "/messages?limit=" + strconv.Itoa(pageSize), result: &page}))
-	if e, ok := errors.AsType[*apiError](err); ok && e.status != http.StatusTooManyRequests && e.status != http.StatusUnauthorized {
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Status != http.StatusTooManyRequests && e.Status != http.StatusUnauthorized {
 		return "", false, chat.ErrNoHistory
 	}
 	if err != nil {
-		return "", false, unavailableWithScope(err)
+		return "", false, httpcall.UnavailableForSend(err)
 	}
 	for _, m := range page {
 		if m.Author != nil && m.Author.ID == c.bot.ID && m.nonce() == nonce {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // Discord waits three seconds for the answer to a button press and then shows a failure. The
@@ -122,7 +123,7 @@ func (c *connection) AckButton(ctx context.Context, e chat.Event, text string) e
 		r.path, r.body = "/webhooks/"+t.app+"/"+t.token, data
 	}
 	err := c.client.call(ctx, r)
-	if e, ok := errors.AsType[*apiError](err); ok && slices.Contains([]int{10015, 10062, 40060, 50027}, e.code) {
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && slices.Contains([]string{"10015", "10062", "40060", "50027"}, e.Code) {
 		return nil // too late, or answered already
 	}
 	return sendError(err)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mailroom/channel/httpcall"
 )
 
 // rateLimits records the rate limits that Discord reported. Calls that Discord would reject are
@@ -48,22 +50,22 @@ func (l *rateLimits) update(route string, h http.Header, now time.Time) {
 	if h.Get("X-RateLimit-Remaining") != "0" {
 		return
 	}
-	if after := seconds(parseNumber(h.Get("X-RateLimit-Reset-After"))); after > 0 {
+	if after := httpcall.ParseRetryAfter(h.Get("X-RateLimit-Reset-After"), now); after > 0 {
 		l.block(route, now.Add(after), now)
 	}
 }
 
 // onRejected records a 429 response.
-func (l *rateLimits) onRejected(route string, e *apiError, now time.Time) {
-	if e.global {
+func (l *rateLimits) onRejected(route string, e *httpcall.Refusal, now time.Time) {
+	if e.Everywhere {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if until := now.Add(e.retryAfter); until.After(l.globalUntil) {
+		if until := now.Add(e.RetryAfter); until.After(l.globalUntil) {
 			l.globalUntil = until
 		}
 		return
 	}
-	l.block(route, now.Add(e.retryAfter), now)
+	l.block(route, now.Add(e.RetryAfter), now)
 }
 
 func (l *rateLimits) block(route string, until, now time.Time) {

@@ -235,7 +235,7 @@ func (c *connection) handleEvent(ctx context.Context, f *frame, handle chat.Even
 func decodeEvent[T any](c *connection, f *frame, use func(*T) error) error {
 	var v T
 	if err := json.Unmarshal(f.Data, &v); err != nil {
-		c.host.Log().Warn("unreadable event skipped", "type", f.Type, "number", f.Seq, "error", c.client.errorText(err))
+		c.host.Log().Warn("unreadable event skipped", "type", f.Type, "number", f.Seq, "error", c.client.http.ErrorText(err))
 		return nil
 	}
 	return use(&v)

@@ -3,11 +3,9 @@ package discord
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
-	"mailroom"
-	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // subject is what an error of the HTTP API concerns, which decides how far it reaches.
@@ -30,42 +28,42 @@ const (
 	subjectUnknown
 )
 
-// subject classifies an error by the tables "HTTP Response Codes" and "JSON Error Codes" of
+// subjectOf classifies a refusal by the tables "HTTP Response Codes" and "JSON Error Codes" of
 // https://docs.discord.com/developers/topics/opcodes-and-status-codes. Discord's code takes
 // precedence over the status, which several errors share.
-func (e *apiError) subject() subject {
-	switch e.code {
-	case 10003, 10004, 10013, // unknown channel, server, user
-		50001, 50007, 50278: // no access; the person takes no messages from the bot; no server in common
+func subjectOf(e *httpcall.Refusal) subject {
+	switch e.Code {
+	case "10003", "10004", "10013", // unknown channel, server, user
+		"50001", "50007", "50278": // no access; the person takes no messages from the bot; no server in common
 		return subjectGone
-	case 20009, // explicit content for this recipient
-		40058, 50008, 50009, 50013, 50024, // forum; no text channel; verification level; permissions; kind of channel
-		50083, 50095, 160002, 160005: // archived thread; not available in this place; replies need the history; locked thread
+	case "20009", // explicit content for this recipient
+		"40058", "50008", "50009", "50013", "50024", // forum; no text channel; verification level; permissions; kind of channel
+		"50083", "50095", "160002", "160005": // archived thread; not available in this place; replies need the history; locked thread
 		return subjectRoom
-	case 20016, 20028, 20029, // slow mode; write limits of the channel and the server
-		40002, 40003, 40004, 40006, 40062, 40333, // account to be verified; too fast; sending or the feature is off for a time; limited; blocked by Cloudflare
-		110001, 130000: // not yet available; overloaded
-		if e.status < http.StatusInternalServerError {
+	case "20016", "20028", "20029", // slow mode; write limits of the channel and the server
+		"40002", "40003", "40004", "40006", "40062", "40333", // account to be verified; too fast; sending or the feature is off for a time; limited; blocked by Cloudflare
+		"110001", "130000": // not yet available; overloaded
+		if e.Status < http.StatusInternalServerError {
 			return subjectTemporary
 		}
-	case 40001, 50014: // no valid token
+	case "40001", "50014": // no valid token
 		return subjectToken
 	}
 	switch {
-	case e.status == http.StatusUnauthorized:
+	case e.Status == http.StatusUnauthorized:
 		return subjectToken
-	case e.status == http.StatusTooManyRequests:
+	case e.Status == http.StatusTooManyRequests:
 		return subjectTemporary
-	case e.status >= http.StatusInternalServerError:
+	case e.Status >= http.StatusInternalServerError:
 		return subjectUnknown
 	}
 	return subjectMessage
 }
 
-// isAPIError reports whether err is an apiError that concerns the subject.
+// isAPIError reports whether err is a refusal that concerns the subject.
 func isAPIError(err error, of subject) bool {
-	e, ok := errors.AsType[*apiError](err)
-	return ok && e.subject() == of
+	e, ok := errors.AsType[*httpcall.Refusal](err)
+	return ok && subjectOf(e) == of
 }
 
 // verifyToken returns err unchanged. If err blames the token, it checks the token with a call
@@ -82,49 +80,28 @@ func (c *connection) verifyToken(ctx context.Context, err error) error {
 
 // sendError classifies an error of a call that writes.
 func sendError(err error) error {
-	if err == nil {
-		return nil
-	}
-	if e, ok := errors.AsType[*apiError](err); ok {
-		switch e.subject() {
+	return httpcall.SendError(err, func(e *httpcall.Refusal) httpcall.Class {
+		switch subjectOf(e) {
 		case subjectGone:
-			return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
+			return httpcall.ClassGone
 		case subjectToken, subjectTemporary:
-			return unavailableWithScope(err)
-		case subjectMessage, subjectRoom:
-			return permanent(err)
+			return httpcall.ClassUnavailable
+		case subjectUnknown:
+			return httpcall.ClassUnknown
 		}
-	}
-	if l, ok := errors.AsType[*transportError](err); ok && !l.maybeSent {
-		return unavailableWithScope(err)
-	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(err))
-}
-
-// unavailableWithScope marks an error as unavailable, and for all rooms if its pause applies to
-// all calls.
-func unavailableWithScope(err error) error {
-	if _, global := retryHint(err); global {
-		err = fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
-	}
-	return unavailable(err)
+		return httpcall.ClassPermanent
+	})
 }
 
 // isForbidden reports whether a resource does not exist or the bot may not see it.
 func isForbidden(err error) bool {
-	e, ok := errors.AsType[*apiError](err)
+	e, ok := errors.AsType[*httpcall.Refusal](err)
 	if !ok {
 		return false
 	}
-	switch e.subject() {
+	switch subjectOf(e) {
 	case subjectMessage, subjectRoom, subjectGone:
 		return true
 	}
 	return false
 }
-
-func unavailable(err error) error {
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: retryAfter(err), Err: err}
-}
-
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }

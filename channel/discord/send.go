@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // Flags of a message.
@@ -57,7 +58,7 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 		return err
 	}
 	if snowflake(id) == 0 {
-		return permanent(fmt.Errorf("invalid Discord message id %q", id))
+		return httpcall.Permanent(fmt.Errorf("invalid Discord message id %q", id))
 	}
 	err = c.client.call(ctx, request{op: "edit message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, body: in})
 	return sendError(c.verifyToken(ctx, err))
@@ -72,13 +73,13 @@ func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 // removes the message's buttons.
 func messageParams(m chat.Message) (map[string]any, error) {
 	if len(m.Buttons) > maxButtons {
-		return nil, permanent(fmt.Errorf("message has %d buttons; Discord accepts %d in a row", len(m.Buttons), maxButtons))
+		return nil, httpcall.Permanent(fmt.Errorf("message has %d buttons; Discord accepts %d in a row", len(m.Buttons), maxButtons))
 	}
 	rows := []any{}
 	var row []any
 	for _, b := range m.Buttons {
 		if n := utf8.RuneCountInString(b.Data); n == 0 || n > maxButtonData || b.Label == "" {
-			return nil, permanent(fmt.Errorf("button %q has %d characters of data; Discord accepts 1 to %d", b.Label, n, maxButtonData))
+			return nil, httpcall.Permanent(fmt.Errorf("button %q has %d characters of data; Discord accepts 1 to %d", b.Label, n, maxButtonData))
 		}
 		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": truncate(b.Label, maxLabel), "custom_id": b.Data})
 	}
