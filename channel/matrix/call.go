@@ -6,31 +6,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"mailroom/channel"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/setting"
 )
 
 const (
-	maxResponse   = 64 << 20 // bytes of a response
-	maxQuote      = 200      // bytes of a response in an error
-	maxRetryAfter = 24 * time.Hour
+	maxResponse          = 64 << 20  // bytes of a response
+	maxAnonymousResponse = 256 << 10 // bytes of a response without a token
 )
 
 // client calls the Client-Server API of a homeserver.
 type client struct {
-	base  *url.URL
 	token string // "" for calls without authentication
-	http  *http.Client
+	http  *httpcall.Client
 }
 
 // newClient returns a client for the options. Its errors are fatal.
@@ -39,42 +33,23 @@ func newClient(o Options) (*client, error) {
 	if err != nil {
 		return nil, channel.Fatal(fmt.Errorf("homeserver: %w", err))
 	}
-	c := newAnonymousClient(base)
-	if c.token, err = o.Token(); err != nil {
+	token, err := o.Token()
+	if err != nil {
 		return nil, channel.Fatal(err)
 	}
-	if c.token == "" || strings.ContainsFunc(c.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, channel.Fatal(errors.New("not a Matrix access token: use the single word that a login returns"))
 	}
-	return c, nil
+	return &client{token: token, http: newExchange(base, token, maxResponse)}, nil
 }
 
 // newAnonymousClient returns a client without a token.
 func newAnonymousClient(base *url.URL) *client {
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the default transport of net/http
-	transport.MaxIdleConnsPerHost = 16
-	// Sending on a connection that the server has just closed has an unknown outcome, so idle
-	// connections close first.
-	transport.IdleConnTimeout = 20 * time.Second
-	return &client{base: base, http: &http.Client{
-		Transport: transport,
-		// Following a redirect would send the token to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return &client{http: newExchange(base, "", maxAnonymousResponse)}
 }
 
-// apiError is an error response of the homeserver.
-type apiError struct {
-	op          string
-	code        int    // HTTP status
-	errcode     string // such as M_FORBIDDEN
-	description string
-	retryAfter  time.Duration // minimum pause before the next call
-	softLogout  bool          // the access token expired but the session still exists
-}
-
-func (e *apiError) Error() string {
-	return fmt.Sprintf("%s: the homeserver answered %d %s: %s", e.op, e.code, e.errcode, e.description)
+func newExchange(base *url.URL, token string, most int64) *httpcall.Client {
+	return httpcall.New(httpcall.Options{Platform: "the homeserver", API: "a homeserver", Base: base, Secrets: []string{token}, MaxResponse: most})
 }
 
 // isRoomRefusal reports whether err refuses one room or event only: a 4xx response that concerns
@@ -82,35 +57,11 @@ func (e *apiError) Error() string {
 // (https://spec.matrix.org/latest/client-server-api/#standard-error-response). An unknown errcode
 // counts as such a refusal.
 func isRoomRefusal(err error) bool {
-	e, ok := errors.AsType[*apiError](err)
-	if !ok || e.code < 400 || e.code >= 500 || isFatal(err) {
+	e, ok := errors.AsType[*httpcall.Refusal](err)
+	if !ok || e.Status < 400 || e.Status >= 500 || isFatal(err) {
 		return false
 	}
-	return e.code != http.StatusUnauthorized && e.code != http.StatusTooManyRequests && e.errcode != "M_USER_SUSPENDED" && e.errcode != "M_LIMIT_EXCEEDED"
-}
-
-// transportError is a call without a valid response from the homeserver.
-type transportError struct {
-	op         string
-	reason     string
-	maybeSent  bool // the homeserver may have received the request
-	retryAfter time.Duration
-	cause      error // the context's error, if it ended the call
-}
-
-func (e *transportError) Error() string { return e.op + ": " + e.reason }
-
-func (e *transportError) Unwrap() error { return e.cause }
-
-// retryAfter returns the pause that the homeserver asked for in an error, or 0.
-func retryAfter(err error) time.Duration {
-	if e, ok := errors.AsType[*apiError](err); ok {
-		return e.retryAfter
-	}
-	if e, ok := errors.AsType[*transportError](err); ok {
-		return e.retryAfter
-	}
-	return 0
+	return e.Status != http.StatusUnauthorized && e.Status != http.StatusTooManyRequests && e.Code != "M_USER_SUSPENDED" && e.Code != "M_LIMIT_EXCEEDED"
 }
 
 // request is one API call. op names the operation in errors.
@@ -129,134 +80,67 @@ func escapePath(prefix string, segments ...string) string {
 	return prefix
 }
 
-// call makes one API call and decodes the response into out. Its error is an *apiError or a
-// *transportError.
+// call makes one API call and decodes the response into out. Its error is a *httpcall.Refusal or a
+// *httpcall.TransportError.
 func (c *client) call(ctx context.Context, r request, out any, timeout time.Duration) error {
-	var body io.Reader
+	var body []byte
 	if r.body != nil {
 		var raw bytes.Buffer
 		e := json.NewEncoder(&raw)
 		e.SetEscapeHTML(false) // escaping lengthens the text beyond what the homeserver counts
 		if err := e.Encode(r.body); err != nil {
-			return &transportError{op: r.op, reason: err.Error()}
+			return &httpcall.TransportError{Op: r.op, Reason: err.Error()}
 		}
-		body = &raw
+		body = raw.Bytes()
 	}
 	to := escapePath("/_matrix/client/v3", r.path...)
 	if len(r.query) > 0 {
 		to += "?" + r.query.Encode()
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	a, err := c.doRequest(ctx, r.op, r.method, to, body)
+	a, err := c.http.Do(ctx, httpcall.Request{Op: r.op, Method: r.method, URL: to, Header: c.authorization(), Body: body, Timeout: timeout})
 	if err != nil {
 		return err
 	}
-	defer a.Body.Close() // the body has been read
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
-	if err != nil {
-		return c.newTransportError(ctx, r.op, err, true)
-	}
-	if a.StatusCode/100 != 2 {
-		return c.decodeError(r.op, a, raw)
+	if a.Status/100 != 2 {
+		return c.decodeError(r.op, a)
 	}
 	if out == nil {
 		out = new(map[string]json.RawMessage)
 	}
-	if len(raw) > maxResponse || json.Unmarshal(raw, out) != nil {
-		return &transportError{op: r.op, reason: "unexpected response: " + c.redact(raw), maybeSent: true}
+	if a.TooLarge || json.Unmarshal(a.Body, out) != nil {
+		return &httpcall.TransportError{Op: r.op, Reason: "unexpected response: " + c.http.Redact(a.Body), MaybeSent: true}
 	}
 	return nil
 }
 
-// decodeError decodes a response whose status is not 2xx.
-func (c *client) decodeError(op string, a *http.Response, raw []byte) error {
+// authorization returns the header that authenticates a call.
+func (c *client) authorization() http.Header {
+	if c.token == "" {
+		return nil
+	}
+	return http.Header{"Authorization": {"Bearer " + c.token}}
+}
+
+// softLogout is the Detail of a refusal of an access token that expired while its session exists.
+const softLogout = "soft_logout"
+
+// decodeError decodes a response whose status is not 2xx. A rate limit applies to the whole account.
+func (c *client) decodeError(op string, a httpcall.Response) error {
 	var body struct {
 		Name    string  `json:"errcode"`
 		Message string  `json:"error"`
 		After   float64 `json:"retry_after_ms"`
 		Soft    bool    `json:"soft_logout"`
 	}
-	after := parseRetryAfter(a.Header.Get("Retry-After"))
-	if len(raw) > maxResponse || json.Unmarshal(raw, &body) != nil || body.Name == "" {
-		return &transportError{
-			op: op, maybeSent: a.StatusCode < 300 || a.StatusCode >= 500, retryAfter: after,
-			reason: fmt.Sprintf("response is not from a homeserver (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw)),
-		}
+	if a.TooLarge || json.Unmarshal(a.Body, &body) != nil || body.Name == "" {
+		return c.http.NotAPI(op, a, a.Status < 300 || a.Status >= 500)
 	}
-	if ms := int64(min(max(body.After, 0), float64(maxRetryAfter/time.Millisecond))); ms > 0 {
-		after = max(after, time.Duration(ms)*time.Millisecond)
-	}
-	return &apiError{op: op, code: a.StatusCode, errcode: c.redact([]byte(body.Name)), description: c.redact([]byte(body.Message)), retryAfter: after, softLogout: body.Soft}
-}
-
-// doRequest makes one HTTP request. Its error is a *transportError.
-func (c *client) doRequest(ctx context.Context, op, method, to string, body io.Reader) (*http.Response, error) {
-	var got, unwritten atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
-		WroteRequest: func(w httptrace.WroteRequestInfo) {
-			unwritten.Store(w.Err != nil && ctx.Err() == nil)
-		},
-	})
-	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+to, body)
-	if err != nil {
-		return nil, c.newTransportError(ctx, op, err, false)
-	}
-	req.Header.Set("User-Agent", "mailroom")
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	a, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.newTransportError(ctx, op, err, got.Load() && !unwritten.Load())
-	}
-	return a, nil
-}
-
-// newTransportError describes a request that got no response. maybeSent reports whether the
-// homeserver may have received it.
-func (c *client) newTransportError(ctx context.Context, op string, err error, written bool) *transportError {
-	e := &transportError{op: op, maybeSent: written, cause: ctx.Err()}
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.reason = "request timed out"
-	case ctx.Err() != nil:
-		e.reason = "request cancelled"
-	default:
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err
-		}
-		e.reason = c.redact([]byte(err.Error()))
+	e := c.http.Refuse(op, a)
+	e.Code, e.Text = c.http.Redact([]byte(body.Name)), c.http.Redact([]byte(body.Message))
+	e.RetryAfter = max(e.RetryAfter, httpcall.Seconds(body.After/1000))
+	e.Everywhere = a.Status == http.StatusTooManyRequests
+	if body.Soft {
+		e.Detail = softLogout
 	}
 	return e
-}
-
-// redact returns the beginning of raw as one line without the token.
-func (c *client) redact(raw []byte) string {
-	text := strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD")
-	if c.token != "" {
-		text = strings.ReplaceAll(text, c.token, "(token)")
-	}
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxQuote {
-		end := maxQuote
-		for !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "…"
-	}
-	return text
-}
-
-// parseRetryAfter parses a Retry-After header in seconds.
-func parseRetryAfter(header string) time.Duration {
-	n, err := strconv.ParseInt(header, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"mailroom/channel/httpcall"
 	"mailroom/internal/recovery"
 )
 
@@ -77,8 +78,9 @@ func (r *receiver) deferRoom(room string, err error) {
 	l := &r.catchUp
 	l.failures[room]++
 	wait := minRetryDelay << min(l.failures[room]-1, 16)
-	l.nextTry[room] = time.Now().Add(max(min(wait, maxRetryDelay), retryAfter(err)))
-	if e, ok := errors.AsType[*apiError](err); ok && e.errcode == "M_LIMIT_EXCEEDED" {
+	after, _ := httpcall.PauseOf(err)
+	l.nextTry[room] = time.Now().Add(max(min(wait, maxRetryDelay), after))
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Code == "M_LIMIT_EXCEEDED" {
 		l.pausedUntil = l.nextTry[room] // the limit applies to the whole account
 	}
 	if l.failures[room] == 1 {

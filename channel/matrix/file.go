@@ -4,19 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
-	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
-const (
-	fetchTimeout = 2 * time.Minute // for a whole download
-	maxFileSize  = 100 << 20       // bytes
-)
+const maxFileSize = 100 << 20 // bytes
 
 // mediaURI matches mxc://SERVER/MEDIA-ID.
 var mediaURI = regexp.MustCompile(`^mxc://([A-Za-z0-9.:\[\]-]{1,255})/([A-Za-z0-9_-]{1,255})$`)
@@ -55,50 +51,22 @@ func (c *connection) SetOpen(f *chat.File) {
 // Matrix 1.11.
 func (c *connection) openFile(ctx context.Context, server, id string) (io.ReadCloser, error) {
 	const op = "download file"
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	var err error
 	for _, prefix := range []string{"/_matrix/client/v1/media/download", "/_matrix/media/v3/download"} {
-		var a *http.Response
-		if a, err = c.client.doRequest(ctx, op, http.MethodGet, escapePath(prefix, server, id), nil); err != nil {
+		content, a, failed := c.client.http.Open(ctx, httpcall.Request{Op: op, URL: escapePath(prefix, server, id), Header: c.client.authorization()}, maxFileSize)
+		if failed == nil {
+			return content, nil
+		}
+		if err = failed; a.Status == 0 {
 			break
 		}
-		if a.StatusCode == http.StatusOK {
-			return &fileReader{body: a.Body, remaining: maxFileSize, client: c.client, cancel: cancel}, nil
-		}
-		raw, _ := io.ReadAll(io.LimitReader(a.Body, maxQuote)) // best effort: the status alone is enough
-		_ = a.Body.Close()                                     // the body is no longer needed
-		err = c.client.decodeError(op, a, raw)
-		if a.StatusCode != http.StatusNotFound && a.StatusCode != http.StatusMethodNotAllowed {
+		err = c.client.decodeError(op, a)
+		if a.Status != http.StatusNotFound && a.Status != http.StatusMethodNotAllowed {
 			break
 		}
 	}
-	cancel()
-	if e, ok := errors.AsType[*apiError](err); ok && e.code < 500 && e.code != http.StatusTooManyRequests {
-		return nil, permanent(err)
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Status < 500 && e.Status != http.StatusTooManyRequests {
+		return nil, httpcall.Permanent(err)
 	}
-	return nil, unavailable(err)
-}
-
-// fileReader reads a file that is being downloaded.
-type fileReader struct {
-	body      io.ReadCloser
-	remaining int64
-	client    *client
-	cancel    context.CancelFunc
-}
-
-func (f *fileReader) Read(b []byte) (int, error) {
-	n, err := f.body.Read(b)
-	if f.remaining -= int64(n); f.remaining < 0 {
-		return 0, fmt.Errorf("file exceeds %d bytes", maxFileSize)
-	}
-	if err != nil && err != io.EOF {
-		err = errors.New("download file: " + f.client.redact([]byte(err.Error())))
-	}
-	return n, err
-}
-
-func (f *fileReader) Close() error {
-	defer f.cancel()
-	return f.body.Close()
+	return nil, httpcall.Unavailable(err)
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"mailroom/channel/httpcall"
 	"mailroom/internal/setting"
 )
 
@@ -39,15 +39,12 @@ func discover(ctx context.Context, name string) (string, error) {
 func fetchWellKnown(ctx context.Context, base *url.URL) (string, error) {
 	c := newAnonymousClient(base)
 	defer c.http.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	const op = "discover homeserver"
-	a, err := c.doRequest(ctx, op, http.MethodGet, "/.well-known/matrix/client", nil)
+	a, err := c.http.Do(ctx, httpcall.Request{Op: op, URL: "/.well-known/matrix/client", Timeout: callTimeout})
 	if err != nil {
-		return "", unavailable(err)
+		return "", httpcall.Unavailable(err)
 	}
-	defer a.Body.Close() // nothing was written
-	if a.StatusCode == http.StatusNotFound {
+	if a.Status == http.StatusNotFound {
 		return base.String(), nil
 	}
 	var body struct {
@@ -55,9 +52,8 @@ func fetchWellKnown(ctx context.Context, base *url.URL) (string, error) {
 			Base string `json:"base_url"`
 		} `json:"m.homeserver"`
 	}
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxQuote<<10))
-	if err != nil || a.StatusCode != http.StatusOK || json.Unmarshal(raw, &body) != nil {
-		return "", fmt.Errorf("%s: %s has no valid .well-known file (%d %s); use the homeserver's URL, such as https://matrix.example.org", op, base.Host, a.StatusCode, http.StatusText(a.StatusCode))
+	if a.TooLarge || a.Status != http.StatusOK || json.Unmarshal(a.Body, &body) != nil {
+		return "", fmt.Errorf("%s: %s has no valid .well-known file (%d %s); use the homeserver's URL, such as https://matrix.example.org", op, base.Host, a.Status, http.StatusText(a.Status))
 	}
 	found := strings.TrimRight(body.Home.Base, "/")
 	if _, err := setting.ParseBaseURL(found, exampleHomeserver); err != nil {
@@ -82,14 +78,14 @@ func logIn(ctx context.Context, homeserver, user, password string) (session, err
 		"type": "m.login.password", "identifier": map[string]any{"type": "m.id.user", "user": user},
 		"password": password, "initial_device_display_name": "Mailroom",
 	}}, &got, callTimeout)
-	if e, ok := errors.AsType[*apiError](err); ok && e.code == http.StatusForbidden {
-		return session{}, fmt.Errorf("the homeserver rejected the login of %s (%d %s)", user, e.code, e.description)
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Status == http.StatusForbidden {
+		return session{}, fmt.Errorf("the homeserver rejected the login of %s (%d %s)", user, e.Status, e.Text)
 	}
 	if err == nil && got.Token == "" {
-		err = &transportError{op: "log in", reason: "response contains no access token", maybeSent: true}
+		err = &httpcall.TransportError{Op: "log in", Reason: "response contains no access token", MaybeSent: true}
 	}
 	if err != nil {
-		return session{}, unavailable(err)
+		return session{}, httpcall.Unavailable(err)
 	}
 	s := session{Homeserver: homeserver, Token: got.Token, Bot: got.account}
 	if s.Bot, err = s.identify(ctx); err != nil {

@@ -21,9 +21,9 @@ import (
 	"sync"
 	"time"
 
-	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // Kind is the name of this platform in configurations.
@@ -112,13 +112,13 @@ func (c *client) getBot(ctx context.Context) (bot account, err error) {
 		return bot, err
 	}
 	if !strings.HasPrefix(bot.ID, "@") || !strings.Contains(bot.ID, ":") {
-		return bot, &transportError{op: op, reason: "response contains no user id"}
+		return bot, &httpcall.TransportError{Op: op, Reason: "response contains no user id"}
 	}
 	var profile struct {
 		Name string `json:"displayname"`
 	}
 	err = c.call(ctx, request{op: "read display name", method: http.MethodGet, path: []string{"profile", bot.ID, "displayname"}}, &profile, callTimeout)
-	if e, ok := errors.AsType[*apiError](err); ok && (e.code == http.StatusNotFound || e.code == http.StatusForbidden) {
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusNotFound || e.Status == http.StatusForbidden) {
 		err = nil // it has no display name
 	}
 	if bot.Name = strings.TrimSpace(profile.Name); bot.Name == "" {
@@ -199,35 +199,29 @@ func connectionError(err error) error {
 		return nil
 	}
 	if !isFatal(err) {
-		return unavailable(err)
+		return httpcall.Unavailable(err)
 	}
-	e, _ := errors.AsType[*apiError](err)
+	e, _ := errors.AsType[*httpcall.Refusal](err)
 	switch {
-	case e.errcode == "M_USER_DEACTIVATED":
-		return channel.Fatal(fmt.Errorf("the bot's account is deactivated (%d %s)", e.code, e.description))
-	case e.errcode == "M_CONSENT_NOT_GIVEN":
+	case e.Code == "M_USER_DEACTIVATED":
+		return channel.Fatal(fmt.Errorf("the bot's account is deactivated (%d %s)", e.Status, e.Text))
+	case e.Code == "M_CONSENT_NOT_GIVEN":
 		return channel.Fatal(fmt.Errorf("the homeserver requires consent to its terms: %w", err))
-	case e.softLogout:
-		return channel.Fatal(fmt.Errorf("the bot's access token expired (%d %s): log in again to get a new one", e.code, e.description))
+	case e.Detail == softLogout:
+		return channel.Fatal(fmt.Errorf("the bot's access token expired (%d %s): log in again to get a new one", e.Status, e.Text))
 	}
-	return channel.Fatal(fmt.Errorf("the bot's access token was rejected (%d %s): log in again to get a new one", e.code, e.description))
+	return channel.Fatal(fmt.Errorf("the bot's access token was rejected (%d %s): log in again to get a new one", e.Status, e.Text))
 }
 
 // isFatal reports whether a retry cannot succeed.
 func isFatal(err error) bool {
-	e, ok := errors.AsType[*apiError](err)
+	e, ok := errors.AsType[*httpcall.Refusal](err)
 	if !ok {
 		return false
 	}
-	switch e.errcode {
+	switch e.Code {
 	case "M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_CONSENT_NOT_GIVEN":
 		return true
 	}
 	return false
 }
-
-func unavailable(err error) error {
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: retryAfter(err), Err: err}
-}
-
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }

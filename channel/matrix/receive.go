@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/recovery"
 )
 
@@ -170,16 +171,16 @@ func (r *receiver) checkPosition(ctx context.Context) error {
 
 // isRoomError reports whether an error may concern one room only: the homeserver was reached.
 func isRoomError(err error) bool {
-	if l, ok := errors.AsType[*transportError](err); ok {
-		return l.maybeSent
+	if l, ok := errors.AsType[*httpcall.TransportError](err); ok {
+		return l.MaybeSent
 	}
 	return !isFatal(err) && !isRateLimited(err)
 }
 
 // isRateLimited reports whether the account exceeded a rate limit.
 func isRateLimited(err error) bool {
-	e, ok := errors.AsType[*apiError](err)
-	return ok && (e.code == http.StatusTooManyRequests || e.errcode == "M_LIMIT_EXCEEDED")
+	e, ok := errors.AsType[*httpcall.Refusal](err)
+	return ok && (e.Status == http.StatusTooManyRequests || e.Code == "M_LIMIT_EXCEEDED")
 }
 
 // poll waits for pause and makes one /sync call.
@@ -198,11 +199,11 @@ func (r *receiver) poll(ctx context.Context, since string, wait, pause time.Dura
 	}
 	// The idle timeout of the channel expires before this deadline.
 	a.err = r.observedCall(ctx, request{op: "receive", method: http.MethodGet, path: []string{"sync"}, query: q}, &a.syncResponse, wait+2*pollGrace)
-	if e, ok := errors.AsType[*apiError](a.err); ok && since != "" && e.code == http.StatusBadRequest {
+	if e, ok := errors.AsType[*httpcall.Refusal](a.err); ok && since != "" && e.Status == http.StatusBadRequest {
 		a.unknownSince = true
 	}
 	if a.err == nil && a.Next == "" {
-		a.err = &transportError{op: "receive", reason: "response contains no next_batch token", maybeSent: true}
+		a.err = &httpcall.TransportError{Op: "receive", Reason: "response contains no next_batch token", MaybeSent: true}
 	}
 	// A server that responds at once without events must not be results in a tight loop.
 	a.pause = max(min(wait/4, time.Second)-time.Since(asked), 0)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 )
 
 // roomMembers maps the user ids of a room's members to display names.
@@ -121,7 +122,7 @@ func (r *receiver) join(ctx context.Context, room string) error {
 func (c *connection) isJoined(ctx context.Context, room string) (bool, error) {
 	var m member
 	err := c.client.call(ctx, request{op: "check room membership", method: http.MethodGet, path: []string{"rooms", room, "state", typeMember, c.bot.ID}}, &m, callTimeout)
-	if e, ok := errors.AsType[*apiError](err); ok && (e.code == http.StatusForbidden || e.code == http.StatusNotFound) {
+	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && (e.Status == http.StatusForbidden || e.Status == http.StatusNotFound) {
 		return false, nil
 	}
 	return m.Membership == membershipJoin, err

@@ -3,14 +3,12 @@ package matrix
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"html"
 	"net/http"
 	"strings"
 
-	"mailroom"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 	"mailroom/channel/markdown"
 	"mailroom/internal/digest"
 )
@@ -39,7 +37,7 @@ func (c *connection) sendEvent(ctx context.Context, op string, to chat.Room, msg
 	}
 	err := c.client.call(ctx, request{op: op, method: http.MethodPut, path: []string{"rooms", to.Chat, "send", typeMessage, transaction}, body: msg}, &sent, callTimeout)
 	if err == nil && sent.ID == "" {
-		err = &transportError{op: op, reason: "response contains no event id", maybeSent: true}
+		err = &httpcall.TransportError{Op: op, Reason: "response contains no event id", MaybeSent: true}
 	}
 	return sent.ID, c.sendError(ctx, to, err)
 }
@@ -104,30 +102,23 @@ func (c *connection) AckButton(context.Context, chat.Event, string) error { retu
 
 // sendError classifies an error of a call that writes to a room.
 func (c *connection) sendError(ctx context.Context, to chat.Room, err error) error {
-	if err == nil {
-		return nil
-	}
-	e, ok := errors.AsType[*apiError](err)
-	switch {
-	case ok && e.code == http.StatusTooManyRequests: // the limit applies to the whole account
-		return fmt.Errorf("%w: %w", chat.ErrEverywhere, unavailable(err))
-	case ok && e.code >= 500:
-	case ok && (e.code == http.StatusUnauthorized || isFatal(err) || e.errcode == "M_UNRECOGNIZED" || e.errcode == "M_USER_SUSPENDED"):
-		return unavailable(err)
-	case ok && (e.code == http.StatusBadRequest || e.code == http.StatusForbidden || e.code == http.StatusNotFound):
-		in, asked := c.isJoined(ctx, to.Chat)
+	return httpcall.SendError(err, func(e *httpcall.Refusal) httpcall.Class {
 		switch {
-		case asked != nil:
-			return unavailable(err) // the refusal may be temporary
-		case !in:
-			return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
+		case e.Status == http.StatusTooManyRequests:
+			return httpcall.ClassUnavailable
+		case e.Status >= 500:
+			return httpcall.ClassUnknown
+		case e.Status == http.StatusUnauthorized, isFatal(e), e.Code == "M_UNRECOGNIZED", e.Code == "M_USER_SUSPENDED":
+			return httpcall.ClassUnavailable
+		case e.Status == http.StatusBadRequest, e.Status == http.StatusForbidden, e.Status == http.StatusNotFound:
+			joined, err := c.isJoined(ctx, to.Chat)
+			switch {
+			case err != nil:
+				return httpcall.ClassUnavailable // the refusal may be temporary
+			case !joined:
+				return httpcall.ClassGone
+			}
 		}
-		return permanent(err)
-	case ok:
-		return permanent(err)
-	}
-	if l, ok := errors.AsType[*transportError](err); ok && !l.maybeSent {
-		return unavailable(err)
-	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(err))
+		return httpcall.ClassPermanent
+	})
 }
