@@ -260,7 +260,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		s.refuse(out, r, err)
 		return
 	}
-	s.options.Metrics.Present(runs, s.streamSlots.total(), s.backlog.bytes())
+	s.options.Metrics.Present(runs, s.streamSlots.total(), s.backlog.Bytes())
 	s.options.Metrics.Uses(s.quotaLevels(tokens))
 	s.options.Metrics.ServeHTTP(out, r)
 }

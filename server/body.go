@@ -10,12 +10,13 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"mailroom"
 	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/jsonbody"
+	"mailroom/server/internal/limit"
 )
 
 const (
@@ -41,7 +42,7 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 		return err
 	}
 	q := requestOf(r.Context())
-	if len(raw) > smallBody {
+	if len(raw) > limit.SmallBody {
 		if err := s.parseSlots.acquire(r.Context(), &q.parsing); err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if need == accessPerRequest { // the requests that the protocol makes pass here too
 		defer q.parsing.release()
 	}
-	return checkJSON(raw, need == accessPerRequest)
+	return jsonbody.Check(raw, need == accessPerRequest)
 }
 
 // bodyLimit returns the size limit, in bytes, of a body sent to path.
@@ -106,20 +107,20 @@ func (b *bodyReader) WriteTo(w io.Writer) (int64, error) {
 
 func (b *bodyReader) Close() error { return nil }
 
-// receiveBody reads a body of at most limit bytes, once the budget has room for it, and puts it
+// receiveBody reads a body of at most most bytes, once the budget has room for it, and puts it
 // back into the request unchanged. It returns nil for a blank body.
-func (s *Server) receiveBody(out *response, r *http.Request, limit int64) ([]byte, error) {
+func (s *Server) receiveBody(out *response, r *http.Request, most int64) ([]byte, error) {
 	switch err := checkContentType(r); {
 	case err != nil:
 		return nil, s.closeAfter(out, err)
 	case r.ContentLength == 0:
 		return nil, nil
-	case r.ContentLength > limit:
-		return nil, s.closeAfter(out, tooLarge(limit))
+	case r.ContentLength > most:
+		return nil, s.closeAfter(out, tooLarge(most))
 	}
 	c := &requestOf(r.Context()).body
 	s.assignCharge(c, r)
-	raw, err := readAll(r.Context(), http.MaxBytesReader(out, r.Body, limit), r.ContentLength, c)
+	raw, err := limit.ReadAll(r.Context(), http.MaxBytesReader(out, r.Body, most), r.ContentLength, c)
 	_, refused := errors.AsType[*mailroom.Error](err)
 	switch {
 	case err == nil:
@@ -127,7 +128,7 @@ func (s *Server) receiveBody(out *response, r *http.Request, limit int64) ([]byt
 	case refused:
 		return nil, s.closeAfter(out, err)
 	case isTooLarge(err):
-		return nil, s.closeAfter(out, tooLarge(limit))
+		return nil, s.closeAfter(out, tooLarge(most))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, s.closeAfter(out, invalid.Malformed("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
 	default:
@@ -159,49 +160,14 @@ func checkContentType(r *http.Request) error {
 
 // assignCharge sets whose budget a body counts against: that of the token, or without one that of
 // the client address.
-func (s *Server) assignCharge(c *charge, r *http.Request) {
+func (s *Server) assignCharge(c *limit.Charge, r *http.Request) {
 	who := requestOf(r.Context()).who.Name
 	switch {
-	case r.Context().Value(chargedKey{}) != nil: // made from a body that was charged
+	case limit.IsCharged(r.Context()): // made from a body that was charged
 	case who != "":
-		c.budget, c.owner = s.bodies, who
+		*c = limit.NewCharge(s.bodies, who)
 	default:
-		c.budget, c.owner = s.publicBodies, s.clientAddr(r)
-	}
-}
-
-// chargedKey marks the context of requests made from a body or frame that its sender was charged
-// for.
-type chargedKey struct{}
-
-// readAll reads a body of size bytes, or of unknown size if size is negative. It charges c for the
-// memory before it allocates it.
-func readAll(ctx context.Context, r io.Reader, size int64, c *charge) ([]byte, error) {
-	if size >= 0 {
-		if err := c.resize(ctx, size); err != nil {
-			return nil, err
-		}
-		raw := make([]byte, size)
-		n, err := io.ReadFull(r, raw)
-		return raw[:n], err
-	}
-	var raw []byte
-	for room := int64(0); ; {
-		if int64(len(raw)) == room {
-			room = max(4<<10, 2*room)
-			if err := c.resize(ctx, room); err != nil {
-				return nil, err
-			}
-			raw = slices.Grow(raw, int(room)-len(raw))
-		}
-		n, err := r.Read(raw[len(raw):room])
-		raw = raw[:len(raw)+n]
-		if err == io.EOF {
-			return raw, c.resize(ctx, int64(len(raw)))
-		}
-		if err != nil {
-			return nil, err
-		}
+		*c = limit.NewCharge(s.publicBodies, s.clientAddr(r))
 	}
 }
 
@@ -231,3 +197,8 @@ func isTooLarge(err error) bool {
 func tooLarge(limit int64) error {
 	return mailroom.Errorf(mailroom.CodeTooLarge, "the body exceeds the limit of %d bytes", limit)
 }
+
+// CheckJSON refuses a body that is not one JSON value in UTF-8, has a duplicate field, or exceeds
+// the limits on depth and number of values. A [Protocol] that is Public calls it, because it
+// receives its body unchecked.
+func CheckJSON(raw []byte) error { return jsonbody.Check(raw, true) }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom/server/internal/jsonbody"
 )
 
 // Bounds of fields that occur in requests only.
@@ -86,7 +88,7 @@ func (rt router) boundBody(op *huma.Operation) {
 			limit = min(limit, p.MaxBody)
 		}
 	}
-	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", limit, maxValues, maxDepth)
+	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", limit, jsonbody.MaxValues, jsonbody.MaxDepth)
 	op.RequestBody.Extensions = map[string]any{maxBytes: limit}
 }
 

@@ -6,14 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"mailroom"
 	"mailroom/auth"
+	"mailroom/server/internal/limit"
 )
 
 // upload is a request whose body arrives in pieces.
@@ -65,8 +64,10 @@ func fullServer() (s *Server, slow []*upload) {
 func TestBodiesInMemoryAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, slow := fullServer()
-		if s.bodies.used != 16<<20 || s.publicBodies.used != 4<<20 {
-			t.Fatalf("%d bytes are held for a token and %d for an address", s.bodies.used, s.publicBodies.used)
+		held, _ := s.bodies.Held()
+		public, _ := s.publicBodies.Held()
+		if held != 16<<20 || public != 4<<20 {
+			t.Fatalf("%d bytes are held for a token and %d for an address", held, public)
 		}
 		for name, u := range map[string]*upload{
 			"of a size it names": startUpload(s, "/v1/messages", operatorSecret, 4<<20), "of another size": startUpload(s, "/v1/messages", operatorSecret, -1),
@@ -77,14 +78,17 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 			}
 		}
 		other := startUpload(s, "/v1/messages", "another", 100)
-		if synctest.Wait(); s.bodies.used != 16<<20+100 {
-			t.Errorf("%d bytes are held with another token's", s.bodies.used)
+		synctest.Wait()
+		if held, _ = s.bodies.Held(); held != 16<<20+100 {
+			t.Errorf("%d bytes are held with another token's", held)
 		}
 		for _, u := range append(slow, other) {
 			u.abort()
 		}
-		if s.bodies.used != 0 || s.publicBodies.used != 0 || len(s.bodies.held)+len(s.publicBodies.held) != 0 {
-			t.Errorf("%d and %d bytes are held when all have gone", s.bodies.used, s.publicBodies.used)
+		held, owners := s.bodies.Held()
+		public, addresses := s.publicBodies.Held()
+		if held != 0 || public != 0 || owners+addresses != 0 {
+			t.Errorf("%d and %d bytes are held when all have gone", held, public)
 		}
 	})
 }
@@ -94,31 +98,16 @@ func TestAWaitingBodyGetsReleasedRoom(t *testing.T) {
 		s, slow := fullServer()
 		waits := startUpload(s, "/v1/messages", operatorSecret, 3<<20)
 		synctest.Wait()
-		<-time.After(bodyWait - time.Millisecond)
+		<-time.After(limit.BodyWait - time.Millisecond)
 		slow[0].abort()
-		if synctest.Wait(); s.bodies.used != 15<<20 {
-			t.Errorf("%d bytes are held", s.bodies.used)
+		synctest.Wait()
+		if held, _ := s.bodies.Held(); held != 15<<20 {
+			t.Errorf("%d bytes are held", held)
 		}
 		for _, u := range append(slow[1:], waits) {
 			u.abort()
 		}
 	})
-}
-
-// TestLargeBodiesLeaveRoomForSmallOnes has many owners below their shares.
-func TestLargeBodiesLeaveRoomForSmallOnes(t *testing.T) {
-	b := newBudget(64<<20, 4<<20)
-	for i := range 14 {
-		if _, err := b.reserve(strconv.Itoa(i), 4<<20, 4<<20); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := b.reserve("large", smallBody+1, smallBody+1); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
-		t.Errorf("one large body more: %v, want unavailable", err)
-	}
-	if _, err := b.reserve("small", smallBody, smallBody); err != nil {
-		t.Errorf("a small one: %v", err)
-	}
 }
 
 func TestCompressedBodiesAreRefused(t *testing.T) {

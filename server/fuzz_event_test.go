@@ -14,6 +14,7 @@ import (
 	"mailroom/auth"
 	"mailroom/client"
 	"mailroom/entry"
+	"mailroom/server/ws"
 	"mailroom/stream"
 )
 
@@ -79,13 +80,13 @@ func FuzzEvent(f *testing.F) {
 		var b bytes.Buffer
 		var want, got []string
 		for _, ev := range events {
-			name, data, err := eventData(ev)
+			name, data, err := ws.EventData(ev)
 			if err != nil {
 				t.Fatal(err)
 			}
-			writeEvent(&b, name, eventID(ev), data)
+			writeEvent(&b, name, ws.EventID(ev), data)
 			b.WriteString(": still here\n\n")
-			want = append(want, eventID(ev)+" "+name+" "+string(data))
+			want = append(want, ws.EventID(ev)+" "+name+" "+string(data))
 		}
 		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: cannedTransport{b.Bytes()}}))
 		for ev, err := range c.Follow(t.Context(), client.FollowQuery{Thread: "t"}) {

@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom/internal/recovery"
+	"mailroom/server/internal/limit"
 )
 
 // Protocol mounts another protocol, such as MCP, on a route. It issues internal API requests with
@@ -88,18 +89,18 @@ func (rt router) registerProtocols() {
 
 // admitPublic calls Admit and reads the body of a request to a public protocol.
 func (s *Server) admitPublic(out *response, r *http.Request, p Protocol) error {
-	limit := int64(s.options.MaxBody)
+	most := int64(s.options.MaxBody)
 	if p.Admit != nil {
 		allowed, err := p.Admit(r)
 		if err != nil {
 			return s.closeAfter(out, err)
 		}
-		limit = min(limit, allowed)
+		most = min(most, allowed)
 	}
 	if r.Method != http.MethodPost {
 		return nil
 	}
-	_, err := s.receiveBody(out, r, limit)
+	_, err := s.receiveBody(out, r, most)
 	return err
 }
 
@@ -190,7 +191,7 @@ func protocolOf(ctx context.Context) string {
 // RoundTrip serves r like any other request. It returns once the response has started. Closing the
 // response body cancels the rest and waits for the handler.
 func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(context.WithValue(context.WithValue(r.Context(), viaKey{}, i.via), chargedKey{}, true))
+	ctx, cancel := context.WithCancel(limit.WithCharged(context.WithValue(r.Context(), viaKey{}, i.via)))
 	stop := context.AfterFunc(i.outer.Context(), cancel)
 	reader, writer := io.Pipe()
 	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), body: writer}

@@ -15,18 +15,19 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/server/internal/limit"
 )
 
 // request is what the middleware learns about a request. It belongs to the goroutine that serves
 // it.
 type request struct {
 	id    string
-	via   string      // protocol it came over; user is the API itself
-	route string      // matched pattern; "" for none
-	who   *auth.Token // the caller; anonymous until its token was checked
-	grant *grant      // validity of who
-	token string      // secret that the request carried, valid or not; never shown
-	body  charge      // budget held for its body
+	via   string       // protocol it came over; user is the API itself
+	route string       // matched pattern; "" for none
+	who   *auth.Token  // the caller; anonymous until its token was checked
+	grant *grant       // validity of who
+	token string       // secret that the request carried, valid or not; never shown
+	body  limit.Charge // budget held for its body
 	// parsing is its slot for parsing a large body, released when the handler starts.
 	parsing parseSlot
 	code    mailroom.Code // code of the problem it was answered with
@@ -67,7 +68,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		abort := s.recoverPanic(recover(), out, r)
 		q.parsing.release()                        // if no handler released it
-		_ = q.body.resize(context.Background(), 0) // shrinking never fails
+		_ = q.body.Resize(context.Background(), 0) // shrinking never fails
 		s.logRequest(start, out, r)
 		out.extendDeadline() // for buffered data
 		if abort {

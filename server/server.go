@@ -27,7 +27,9 @@ import (
 	"mailroom/internal/recovery"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/server/internal/limit"
 	"mailroom/server/workers"
+	"mailroom/server/ws"
 	"mailroom/store"
 	"mailroom/stream"
 )
@@ -226,20 +228,20 @@ type Server struct {
 	closing context.Context
 	close   context.CancelFunc
 
-	bodies       *budget    // bodies of authenticated requests
-	publicBodies *budget    // bodies of requests to public protocols, by address
-	parseSlots   parseSlots // for large bodies
-	backlog      *backlog   // unread bytes of streams and sockets
+	bodies       *limit.Budget  // bodies of authenticated requests
+	publicBodies *limit.Budget  // bodies of requests to public protocols, by address
+	parseSlots   parseSlots     // for large bodies
+	backlog      *limit.Backlog // unread bytes of streams and sockets
 
 	streamSlots slots
 	socketSlots slots // sockets
-	writeLimits rateLimiter
-	frameLimits rateLimiter // for control frames and small fragments of sockets
+	writeLimits *limit.Rates
 
 	// socketsMu is held while a socket is added to sockets and while closing ends, so that no
 	// socket is added after closing has ended.
 	socketsMu sync.Mutex
 	sockets   sync.WaitGroup
+	ws        *ws.Sockets
 }
 
 // New makes a Server. It starts no goroutine.
@@ -250,19 +252,18 @@ func New(o Options) *Server {
 		options: o, log: o.Log, started: time.Now().UTC(), tokens: newTokenCache(o.Ledger, o.Token, o.Log),
 		mux: newRouteTable(), anonymous: anonymousGrant(), cursors: newCursorCipher(o.Token), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
-		bodies: newBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), publicBodies: newBudget(int64(o.Bodies)/8, defaultBody),
+		bodies: limit.NewBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), publicBodies: limit.NewBudget(int64(o.Bodies)/8, defaultBody),
 		streamSlots: slots{what: "streams and waits", open: map[string]int{}},
 		socketSlots: slots{what: "sockets", open: map[string]int{}},
-		parseSlots:  newParseSlots(), backlog: newBacklog(o.Unread, o.TokenUnread),
-		writeLimits: rateLimiter{rate: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
-		frameLimits: rateLimiter{rate: tokenFrames, burst: tokenBurst, buckets: map[string]*rate.Limiter{}},
+		parseSlots:  newParseSlots(), backlog: limit.NewBacklog(o.Unread, o.TokenUnread),
+		writeLimits: limit.NewRates(rate.Limit(o.Submits), o.SubmitBurst),
 	}
 	s.streamSlots.limit, s.socketSlots.limit = s.maxStreams, s.maxStreams
 	for _, origin := range o.Origins {
 		// An invalid origin matches nothing; originAllowed checks again.
 		_ = s.origins.AddTrustedOrigin(origin)
 	}
-	s.workers = s.newWorkers()
+	s.workers, s.ws = s.newWorkers(), s.newSockets()
 	s.registerRoutes()
 	return s
 }

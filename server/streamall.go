@@ -13,6 +13,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/bus"
+	"mailroom/server/ws"
 	"mailroom/stream"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 	sub := s.options.Bus.Subscribe("", noticeBuffer)
 	defer sub.Close()
 	sight := s.newNoticeFilter(requestOf(r.Context()).who)
-	s.followStream(out, r, stream.Query{}, func(ctx context.Context, a eventSink) error { return forwardNotices(ctx, sub, sight, a) })
+	s.followStream(out, r, stream.Query{}, func(ctx context.Context, a ws.Sink) error { return forwardNotices(ctx, sub, sight, a) })
 }
 
 func (s *Server) admitStreamAll(r *http.Request) (release func(), err error) {
@@ -59,7 +60,7 @@ func (s *Server) admitStreamAll(r *http.Request) (release func(), err error) {
 
 // forwardNotices sends the notices that the reader may see, until ctx ends or the reader falls too
 // far behind.
-func forwardNotices(ctx context.Context, sub *bus.Subscription, sight *noticeFilter, a eventSink) error {
+func forwardNotices(ctx context.Context, sub *bus.Subscription, sight *noticeFilter, a ws.Sink) error {
 	for {
 		var n bus.Notice
 		select {
@@ -68,20 +69,20 @@ func forwardNotices(ctx context.Context, sub *bus.Subscription, sight *noticeFil
 		case n = <-sub.C:
 		}
 		if sub.Lost() { // n may belong to a thread whose first entry was dropped
-			return a.sendGap()
+			return a.SendGap()
 		}
 		if good, err := sight.allows(ctx, n); err != nil {
 			return err
 		} else if !good {
 			continue
 		}
-		if err := a.sendNotice(n); err != nil {
+		if err := a.SendNotice(n); err != nil {
 			return err
 		}
 	}
 }
 
-func (w *eventWriter) sendGap() error {
+func (w *eventWriter) SendGap() error {
 	return w.write(0, func(b *bytes.Buffer) error {
 		data, err := json.Marshal(api.Gap{})
 		writeEvent(b, api.EventGap, "", data)
@@ -89,8 +90,8 @@ func (w *eventWriter) sendGap() error {
 	})
 }
 
-// sendNotice writes the events of one notice as one piece.
-func (w *eventWriter) sendNotice(n bus.Notice) error {
+// SendNotice writes the events of one notice as one piece.
+func (w *eventWriter) SendNotice(n bus.Notice) error {
 	size := 0
 	for i := range n.Entries {
 		size += len(n.Entries[i].Raw)

@@ -4,22 +4,20 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom"
-	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/bus"
 	"mailroom/internal/recovery"
 	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/limit"
+	"mailroom/server/ws"
 	"mailroom/stream"
 )
 
@@ -103,23 +101,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 	case err != nil:
 		s.refuse(out, r, err)
 		return
-	case ended && subscriptionOf(r.Context()) == nil:
+	case ended && ws.SubscriptionOf(r.Context()) == nil:
 		out.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.followStream(out, r, q, func(ctx context.Context, a eventSink) error {
-		return s.options.Streams.Follow(ctx, q, a.sendEvent)
+	s.followStream(out, r, q, func(ctx context.Context, a ws.Sink) error {
+		return s.options.Streams.Follow(ctx, q, a.SendEvent)
 	})
-}
-
-// eventSink receives a stream's events: the response to a client, or a subscription of a socket.
-type eventSink interface {
-	// sendEvent sends one event of a thread.
-	sendEvent(stream.Event) error
-	// sendNotice sends a notice of the stream of all threads.
-	sendNotice(bus.Notice) error
-	// sendGap reports that notices were dropped, because the reader was too slow.
-	sendGap() error
 }
 
 func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error), params []string) (stream.Query, error) {
@@ -169,9 +157,11 @@ func checkQuery(given url.Values, params []string) error {
 
 // followStream starts the response and lets feed send events until the stream ends, its reader goes
 // or is too slow, or the server shuts down. The heartbeat has ended when it returns.
-func (s *Server) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, eventSink) error) {
-	if sub := subscriptionOf(r.Context()); sub != nil {
-		sub.followStream(out, r, q, feed)
+func (s *Server) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, ws.Sink) error) {
+	if sub := ws.SubscriptionOf(r.Context()); sub != nil {
+		if err := sub.Follow(out, r, q, feed); err != nil {
+			s.refuse(out, r, err)
+		}
 		return
 	}
 	out.Header().Set("Content-Type", "text/event-stream")
@@ -188,7 +178,7 @@ func (s *Server) followStream(out *response, r *http.Request, q stream.Query, fe
 	// ends.
 	w := &eventWriter{
 		out: out, slowAfter: out.timeout, who: requestOf(ctx).who.Name, done: ctx.Done(),
-		backlog: s.backlog, pending: &backlogEntry{cut: out.cutOff},
+		backlog: s.backlog, pending: &limit.Entry{Cut: out.cutOff},
 	}
 	out.timeout *= 2
 	if err := w.flush(); err != nil {
@@ -215,8 +205,8 @@ type eventWriter struct {
 	slowAfter time.Duration
 	who       string          // name of the token
 	done      <-chan struct{} // closed when the stream ends
-	backlog   *backlog
-	pending   *backlogEntry
+	backlog   *limit.Backlog
+	pending   *limit.Entry
 
 	mu  sync.Mutex
 	out *response    // owned by mu
@@ -239,13 +229,14 @@ func (w *eventWriter) heartbeat(ctx context.Context, stop context.CancelCauseFun
 	}
 }
 
-func (w *eventWriter) sendEvent(e stream.Event) error {
-	name, data, err := eventData(e)
+// SendEvent implements [ws.Sink].
+func (w *eventWriter) SendEvent(e stream.Event) error {
+	name, data, err := ws.EventData(e)
 	if err != nil {
 		return err
 	}
 	return w.write(len(data), func(b *bytes.Buffer) error {
-		writeEvent(b, name, eventID(e), data)
+		writeEvent(b, name, ws.EventID(e), data)
 		return nil
 	})
 }
@@ -261,37 +252,6 @@ func writeEvent(b *bytes.Buffer, name, id string, data []byte) {
 	b.WriteString("\n\n")
 }
 
-// eventID returns the cursor after e. A delta's id always has ":N", so that it differs from the id
-// of an entry.
-func eventID(e stream.Event) string {
-	if e.Delta != nil {
-		return strconv.FormatInt(e.Cursor.Seq, 10) + ":" + strconv.Itoa(e.Cursor.Bytes)
-	}
-	return e.Cursor.String()
-}
-
-func eventData(e stream.Event) (name string, data []byte, err error) {
-	switch {
-	case e.Entry != nil:
-		name, data = api.EventEntry, e.Entry.Raw
-		if data == nil {
-			data, err = json.Marshal(e.Entry)
-		}
-	case e.Delta != nil:
-		name = api.EventDelta
-		data, err = json.Marshal(e.Delta)
-	case e.Gap != nil:
-		name = api.EventGap
-		data, err = json.Marshal(e.Gap)
-	default:
-		err = mailroom.Errorf(mailroom.CodeInternal, "empty event")
-	}
-	if err != nil {
-		return "", nil, fmt.Errorf("encode event: %w", err)
-	}
-	return name, data, nil
-}
-
 // write sends what fill builds, of about size bytes, once the backlog has room for it.
 func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 	w.mu.Lock()
@@ -299,13 +259,13 @@ func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 	if w.out.failed != nil {
 		return w.out.failed
 	}
-	if !w.backlog.acquire(w.pending, w.who, size, w.done) {
-		return errReaderGone
+	if !w.backlog.Acquire(w.pending, w.who, size, w.done) {
+		return limit.ErrReaderGone
 	}
-	defer w.backlog.release(w.pending)
+	defer w.backlog.Release(w.pending)
 	w.buf.Reset()
 	defer func() {
-		if w.buf.Cap() > keptBuffer {
+		if w.buf.Cap() > limit.KeptBuffer {
 			w.buf = bytes.Buffer{}
 		}
 	}()
@@ -316,14 +276,14 @@ func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 	err := w.writeAndFlush(w.buf.Bytes())
 	switch {
 	case err != nil && w.out.cut.Load():
-		w.out.failed = errTooSlow
-		return errTooSlow
+		w.out.failed = limit.ErrTooSlow
+		return limit.ErrTooSlow
 	case err != nil || time.Since(start) <= w.slowAfter:
 		return err
 	}
 	err = w.writeAndFlush([]byte(": cut off: reader too slow; reconnect with the last id\n\n"))
-	w.out.failed = errTooSlow
-	return cmp.Or(err, errTooSlow)
+	w.out.failed = limit.ErrTooSlow
+	return cmp.Or(err, limit.ErrTooSlow)
 }
 
 func (w *eventWriter) writeAndFlush(b []byte) error {

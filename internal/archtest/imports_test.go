@@ -11,64 +11,66 @@ import (
 // floors gives each folder its floor; a folder inside one of them shares it. A
 // package imports only from floors below its own.
 var floors = map[string]int{
-	".":                   -5, // standard library only
-	"entry":               -4, // bodies of entries, and their encoding
-	"auth":                -4, // tokens, permissions and quotas
-	"store":               -3, // the seam and its rows
-	"internal/thread":     -2, // the state machine of a thread
-	"project":             -1, // reservations and notifications
-	"dispatch":            0,  // the hand-over of runs to workers
-	"ledger":              1,
-	"bus":                 1,
-	"store/memory":        1,
-	"store/sqlite":        1,
-	"internal/metrics":    1, // what a server counts
-	"doctor":              1,
-	"store/storetest":     2, // for tests; it runs the doctor
-	"engine":              2,
-	"stream":              2,
-	"agent":               2,
-	"channel":             2, // the interface that the platforms above implement
-	"channel/channeltest": 4, // for tests: the suite of all channels
-	"channel/chat":        3, // shared by the chat platforms above
-	"channel/markdown":    3, // renders replies
-	"channel/kind":        4, // a platform as one value
-	"channel/httpcall":    4, // HTTP calls to a platform
-	"channel/discord":     5,
-	"channel/irc":         5,
-	"channel/matrix":      5,
-	"channel/poll":        5,
-	"channel/slack":       5,
-	"channel/telegram":    5,
-	"channel/webhook":     5,
-	"issues/tracker":      1, // issues in a file
-	"issues/mail":         2, // reserves issues and notifies agents, over HTTP
-	"issues/feed":         3, // a channel: gives the issues of a file to agents
-	"issues/bd":           3, // the commands of bd
-	"api":                 1, // the wire types, for server and client
-	"client":              2, // the Go client
-	"clients/js":          2, // the modules of the JavaScript client, embedded
-	"web":                 3, // the pages; cmd passes them to the server
-	"remote":              3, // a server's ledger, for a remote engine
-	"server":              4,
-	"server/workers":      3, // the operations of workers in other processes
-	"server/internal":     2, // refusals and wire objects, for the packages of the server
-	"protocol":            3, // protocols over the client; cmd passes them to the server
-	"internal/datadir":    2, // the data folder of a server
-	"internal/killpoint":  3, // for torture: kills the process at a chosen point
-	"internal/console":    1, // streams, output and exit codes of the commands
-	"internal/endpoint":   3, // finds the server that a command talks to
-	"internal/cli":        4, // the commands that talk to a server
-	"internal/config":     5, // the settings of a server
-	"internal/platforms":  6, // the list of the platforms
-	"internal/setup":      6, // adds a channel to the configuration
-	"internal/backup":     3, // checks, copies and replaces a store
-	"internal/bench":      6, // measures a server from inside
-	"internal/node":       7, // builds a server from its parts
-	"cmd/mailroom":        8,
-	"cmd/bd":              8,
-	"bench":               8, // a module of its own: measures bd, and the peers, from outside
-	"torture":             8, // drives the binary, from outside
+	".":                       -5, // standard library only
+	"entry":                   -4, // bodies of entries, and their encoding
+	"auth":                    -4, // tokens, permissions and quotas
+	"store":                   -3, // the seam and its rows
+	"internal/thread":         -2, // the state machine of a thread
+	"project":                 -1, // reservations and notifications
+	"dispatch":                0,  // the hand-over of runs to workers
+	"ledger":                  1,
+	"bus":                     1,
+	"store/memory":            1,
+	"store/sqlite":            1,
+	"internal/metrics":        1, // what a server counts
+	"doctor":                  1,
+	"store/storetest":         2, // for tests; it runs the doctor
+	"engine":                  2,
+	"stream":                  2,
+	"agent":                   2,
+	"channel":                 2, // the interface that the platforms above implement
+	"channel/channeltest":     4, // for tests: the suite of all channels
+	"channel/chat":            3, // shared by the chat platforms above
+	"channel/markdown":        3, // renders replies
+	"channel/kind":            4, // a platform as one value
+	"channel/httpcall":        4, // HTTP calls to a platform
+	"channel/discord":         5,
+	"channel/irc":             5,
+	"channel/matrix":          5,
+	"channel/poll":            5,
+	"channel/slack":           5,
+	"channel/telegram":        5,
+	"channel/webhook":         5,
+	"issues/tracker":          1, // issues in a file
+	"issues/mail":             2, // reserves issues and notifies agents, over HTTP
+	"issues/feed":             3, // a channel: gives the issues of a file to agents
+	"issues/bd":               3, // the commands of bd
+	"api":                     1, // the wire types, for server and client
+	"client":                  2, // the Go client
+	"clients/js":              2, // the modules of the JavaScript client, embedded
+	"web":                     3, // the pages; cmd passes them to the server
+	"remote":                  3, // a server's ledger, for a remote engine
+	"server":                  4,
+	"server/ws":               3, // WebSockets
+	"server/workers":          3, // the operations of workers in other processes
+	"server/internal/invalid": 1, // refusals of requests
+	"server/internal":         2, // refusals and wire objects, for the packages of the server
+	"protocol":                3, // protocols over the client; cmd passes them to the server
+	"internal/datadir":        2, // the data folder of a server
+	"internal/killpoint":      3, // for torture: kills the process at a chosen point
+	"internal/console":        1, // streams, output and exit codes of the commands
+	"internal/endpoint":       3, // finds the server that a command talks to
+	"internal/cli":            4, // the commands that talk to a server
+	"internal/config":         5, // the settings of a server
+	"internal/platforms":      6, // the list of the platforms
+	"internal/setup":          6, // adds a channel to the configuration
+	"internal/backup":         3, // checks, copies and replaces a store
+	"internal/bench":          6, // measures a server from inside
+	"internal/node":           7, // builds a server from its parts
+	"cmd/mailroom":            8,
+	"cmd/bd":                  8,
+	"bench":                   8, // a module of its own: measures bd, and the peers, from outside
+	"torture":                 8, // drives the binary, from outside
 }
 
 // users of issues are these folders and tests only.

@@ -1,27 +1,23 @@
-package server
+package jsonbody
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"mailroom"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBodiesThatAreAccepted(t *testing.T) {
 	for _, body := range []string{
 		`{"text":"a","metadata":{"Team A":"x"},"options":{"Deep":{"a":1,"A":2}},"parts":[{"type":"data","data":{"X y":null}}]}`,
 		`{"text":"\ud83d\ude00 \\ud800 \\\ud83d\ude00"}`,
 		`{"text":"\u0041"}`,
-		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth),
+		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth),
 		`{"options":1e999}`,
 		`null`, `1`, `"\""`,
 	} {
-		if err := checkBody([]byte(body)); err != nil {
+		if err := Check([]byte(body), false); err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -31,11 +27,11 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	for _, body := range []string{
 		`{"options":{"a":1,"a":2}}`, `{"options":[{"a":1,"b":2,"a":3}]}`, `{"a":1,"a":1}`,
 		`{"text":"\ud83d"}`, `{"text":"\ud83d\u0041"}`, `{"text":"\ude00\ud83d"}`, `{"text":"\ud83dx"}`, `"\ud83d\\ude00"`,
-		strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1),
+		strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1),
 		`{"Text":1}`, `{"tEXt":1}`, `{"teſt":1}`, `{"":1, "":2}`,
 		`{`, `[1,]`, `{"a":}`, `{"a" 1}`, `{1:2}`, `]`, ``, `nul`, `1 2`, "\x00",
 	} {
-		err := checkBody([]byte(body))
+		err := Check([]byte(body), false)
 		if got := mailroom.CodeOf(err); got != mailroom.CodeInvalid {
 			t.Errorf("%s: %v, want invalid", body, err)
 		}
@@ -48,7 +44,7 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		err := checkBody(body)
+		err := Check(body, false)
 		if err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%q: %v has not the code invalid", body, err)
 		}

@@ -1,45 +1,39 @@
-package server
+package limit
 
 import (
 	"fmt"
 	"testing"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
-func newTestLimiter(every rate.Limit, burst int) *rateLimiter {
-	return &rateLimiter{rate: every, burst: burst, buckets: map[string]*rate.Limiter{}}
-}
-
 func TestASubmitIsAcceptedAfterItsRetryAfter(t *testing.T) {
-	p, now := newTestLimiter(0.5, 3), time.Unix(1000, 0)
+	p, now := NewRates(0.5, 3), time.Unix(1000, 0)
 	for i := range 3 {
-		if wait := p.allow("anna", now); wait != 0 {
+		if wait := p.Allow("anna", now); wait != 0 {
 			t.Fatalf("submit %d: wait %s", i+1, wait)
 		}
 	}
 	for range 5 { // refusals cost nothing
-		if wait := p.allow("anna", now); wait != 2*time.Second {
+		if wait := p.Allow("anna", now); wait != 2*time.Second {
 			t.Fatalf("one too many: wait %s, want 2 s", wait)
 		}
 	}
-	if wait := p.allow("ben", now); wait != 0 {
+	if wait := p.Allow("ben", now); wait != 0 {
 		t.Errorf("another token: wait %s", wait)
 	}
-	if wait := p.allow("anna", now.Add(1900*time.Millisecond)); wait != 100*time.Millisecond {
+	if wait := p.Allow("anna", now.Add(1900*time.Millisecond)); wait != 100*time.Millisecond {
 		t.Errorf("before its time: wait %s, want 100 ms", wait)
 	}
-	if wait := p.allow("anna", now.Add(2*time.Second)); wait != 0 {
+	if wait := p.Allow("anna", now.Add(2*time.Second)); wait != 0 {
 		t.Errorf("at its time: wait %s", wait)
 	}
 }
 
 func TestFullBucketsAreEvicted(t *testing.T) {
-	p, now := newTestLimiter(1, 2), time.Unix(1000, 0)
+	p, now := NewRates(1, 2), time.Unix(1000, 0)
 	take := func(who string, at time.Time) {
 		t.Helper()
-		if wait := p.allow(who, at); wait != 0 {
+		if wait := p.Allow(who, at); wait != 0 {
 			t.Fatalf("%s waits %s", who, wait)
 		}
 	}
@@ -54,7 +48,7 @@ func TestFullBucketsAreEvicted(t *testing.T) {
 	if got := len(p.buckets); got > maxBuckets+1 {
 		t.Errorf("%d buckets are kept, want about %d", got, maxBuckets)
 	}
-	if wait := p.allow("busy", now.Add(time.Minute)); wait == 0 {
+	if wait := p.Allow("busy", now.Add(time.Minute)); wait == 0 {
 		t.Error("a token that is at its limit was forgotten")
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package ws
 
 import (
 	"bytes"
@@ -18,12 +18,13 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/recovery"
 	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/limit"
 	"mailroom/stream"
 )
 
-// subscription is one stream on a socket. Its internal request passes the same middleware and
+// Subscription is one stream on a socket. Its internal request passes the same middleware and
 // handler as a stream over HTTP; only the events go to the socket.
-type subscription struct {
+type Subscription struct {
 	// Set once.
 	socket  *socket
 	id      string
@@ -41,9 +42,9 @@ type subscription struct {
 
 type subscriptionKey struct{}
 
-// subscriptionOf returns the subscription that a request serves, or nil.
-func subscriptionOf(ctx context.Context) *subscription {
-	sub, _ := ctx.Value(subscriptionKey{}).(*subscription)
+// SubscriptionOf returns the subscription that a request serves, or nil.
+func SubscriptionOf(ctx context.Context) *Subscription {
+	sub, _ := ctx.Value(subscriptionKey{}).(*Subscription)
 	return sub
 }
 
@@ -54,7 +55,7 @@ var errUnsubscribed = errors.New("unsubscribed")
 func (k *socket) subscribe(f frame, r *http.Request) error {
 	k.subs++
 	ctx, stop := context.WithCancelCause(r.Context())
-	sub := &subscription{
+	sub := &Subscription{
 		socket: k, id: strconv.FormatInt(k.subs, 10), frameID: f.id, stop: stop,
 		started: make(chan struct{}), ended: make(chan struct{}),
 	}
@@ -64,7 +65,7 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 	}
 	var refused *reply
 	go func() {
-		defer recovery.Handle(k.server.log, "subscription", func(p *recovery.Panic) { k.end(p) })
+		defer recovery.Handle(k.host.Log, "subscription", func(p *recovery.Panic) { k.end(p) })
 		defer k.endSubscription(sub)
 		defer stop(nil)
 		a := k.exchange(r.WithContext(context.WithValue(ctx, subscriptionKey{}, sub)))
@@ -85,7 +86,7 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 }
 
 // addSubscription registers a subscription. It returns false if the socket is closing.
-func (k *socket) addSubscription(sub *subscription) bool {
+func (k *socket) addSubscription(sub *Subscription) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -97,7 +98,7 @@ func (k *socket) addSubscription(sub *subscription) bool {
 }
 
 // endSubscription ends the goroutine of a subscription.
-func (k *socket) endSubscription(sub *subscription) {
+func (k *socket) endSubscription(sub *Subscription) {
 	k.removeSubscription(sub)
 	close(sub.ended)
 	k.feeds.Done()
@@ -105,7 +106,7 @@ func (k *socket) endSubscription(sub *subscription) {
 
 // removeSubscription removes a subscription. Those open when the socket ends stay for
 // cursorSummary.
-func (k *socket) removeSubscription(sub *subscription) {
+func (k *socket) removeSubscription(sub *Subscription) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ctx.Err() == nil {
@@ -138,13 +139,13 @@ func (k *socket) cursorSummary() string {
 	const room = 123
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	subs := make([]*subscription, 0, len(k.open))
+	subs := make([]*Subscription, 0, len(k.open))
 	for _, sub := range k.open {
 		if sub.cursor != "" {
 			subs = append(subs, sub)
 		}
 	}
-	slices.SortFunc(subs, func(a, b *subscription) int {
+	slices.SortFunc(subs, func(a, b *Subscription) int {
 		if a.blocked != b.blocked {
 			return map[bool]int{true: -1, false: 1}[a.blocked]
 		}
@@ -161,28 +162,33 @@ func (k *socket) cursorSummary() string {
 	return summary
 }
 
-// followStream is [Server.followStream] for a subscription.
-func (b *subscription) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, eventSink) error) {
-	s := b.socket.server
-	result, err := b.describeRun(r.Context(), q)
-	if err != nil {
-		s.refuse(out, r, err)
-		return
+// Follow serves a stream to the socket as the answer to request r: it acknowledges the subscription
+// and sends the events of feed until the stream ends. An error refuses the subscription.
+func (b *Subscription) Follow(w http.ResponseWriter, r *http.Request, q stream.Query, feed func(context.Context, Sink) error) error {
+	var result json.RawMessage
+	if q.Run != "" { // the stream of a run begins with the run
+		run, err := b.socket.host.Host.Run(r.Context(), q.Run)
+		if err != nil {
+			return err
+		}
+		if result, err = json.Marshal(api.Subscribed{Run: run.ID, Thread: run.Thread, Status: run.Status}); err != nil {
+			return err
+		}
 	}
 	b.query = q
 	if q.Thread != "" {
 		b.cursor = q.After.String()
 	}
-	out.WriteHeader(http.StatusOK)
+	w.WriteHeader(http.StatusOK)
 	if b.socket.out.send(answer{Op: "ack", ID: b.frameID, Sub: b.id, Result: result}) != nil {
-		return // the socket ends
+		return nil // the socket ends
 	}
 	close(b.started)
-	ctx, cancel := s.authorizedContext(r.Context())
+	ctx, cancel := b.socket.host.Host.Authorize(r.Context())
 	defer cancel()
-	err = feed(ctx, b)
+	err := feed(ctx, b)
 	if b.socket.ctx.Err() != nil || errors.Is(err, errUnsubscribed) {
-		return // the close frame or the ack of unsubscribe says so
+		return nil // the close frame or the ack of unsubscribe says so
 	}
 	b.socket.removeSubscription(b) // before its last frame
 	if err != nil {
@@ -190,28 +196,17 @@ func (b *subscription) followStream(out *response, r *http.Request, q stream.Que
 	} else if q.Until == stream.UntilSettled {
 		b.sendSettled(r)
 	}
-}
-
-// describeRun returns the result of the ack: the run that the stream follows, or nil.
-func (b *subscription) describeRun(ctx context.Context, q stream.Query) (json.RawMessage, error) {
-	if q.Run == "" {
-		return nil, nil
-	}
-	run, _, err := b.socket.server.readRun(ctx, q.Run)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(api.Subscribed{Run: run.ID, Thread: run.Thread, Status: run.Status})
+	return nil
 }
 
 // sendError sends why the subscription ended early. If the token was revoked, the socket ends too.
-func (b *subscription) sendError(r *http.Request, err error) {
-	p := b.socket.server.problemFor(r.Context(), err)
-	raw, encode := json.Marshal(p.Problem)
+func (b *Subscription) sendError(r *http.Request, err error) {
+	p, retryAfter := b.socket.host.Host.Problem(r.Context(), err)
+	raw, encode := json.Marshal(p)
 	if encode != nil {
 		raw = nil // cannot happen: NewProblem reduces values to plain ones
 	}
-	_ = b.socket.out.send(answer{Op: "error", Sub: b.id, Error: raw, RetryAfter: p.retryAfter}) // an error ends the socket
+	_ = b.socket.out.send(answer{Op: "error", Sub: b.id, Error: raw, RetryAfter: retryAfter}) // an error ends the socket
 	if p.Code == mailroom.CodeUnauthenticated {
 		b.socket.end(err)
 	}
@@ -219,9 +214,9 @@ func (b *subscription) sendError(r *http.Request, err error) {
 
 // sendSettled sends the final status of the run: from the last entry seen, or from its row if the
 // reader's cursor was beyond that entry.
-func (b *subscription) sendSettled(r *http.Request) {
+func (b *Subscription) sendSettled(r *http.Request) {
 	if b.settled == "" {
-		run, _, err := b.socket.server.readRun(r.Context(), b.query.Run)
+		run, err := b.socket.host.Host.Run(r.Context(), b.query.Run)
 		if err != nil {
 			b.sendError(r, err)
 			return
@@ -231,17 +226,17 @@ func (b *subscription) sendSettled(r *http.Request) {
 	_ = b.socket.out.send(b.settledAnswer(b.query.Run, b.settled)) // an error ends the socket
 }
 
-func (b *subscription) settledAnswer(run string, status mailroom.Status) answer {
+func (b *Subscription) settledAnswer(run string, status mailroom.Status) answer {
 	return answer{Op: "settled", Sub: b.id, Run: run, Status: string(status)}
 }
 
-// sendEvent sends one event, and on a thread's stream also that a run has ended.
-func (b *subscription) sendEvent(e stream.Event) error {
-	name, data, err := eventData(e)
+// SendEvent implements [Sink]. It sends one event, and on a thread's stream also that a run has ended.
+func (b *Subscription) SendEvent(e stream.Event) error {
+	name, data, err := EventData(e)
 	if err != nil {
 		return err
 	}
-	at := eventID(e)
+	at := EventID(e)
 	sent, err := b.send(name, at, "", data)
 	if sent {
 		b.cursor = at
@@ -263,8 +258,8 @@ func (b *subscription) sendEvent(e stream.Event) error {
 	return nil
 }
 
-// sendNotice sends a notice of the stream of all threads.
-func (b *subscription) sendNotice(n bus.Notice) error {
+// SendNotice implements [Sink]. It sends a notice of the stream of all threads.
+func (b *Subscription) SendNotice(n bus.Notice) error {
 	for i := range n.Entries {
 		data, err := n.Entries[i].MarshalJSON()
 		if err != nil {
@@ -290,7 +285,8 @@ func (b *subscription) sendNotice(n bus.Notice) error {
 	return err
 }
 
-func (b *subscription) sendGap() error {
+// SendGap implements [Sink].
+func (b *Subscription) SendGap() error {
 	data, err := json.Marshal(api.Gap{})
 	if err == nil {
 		_, err = b.send(api.EventGap, "", "", data)
@@ -302,7 +298,7 @@ func (b *subscription) sendGap() error {
 }
 
 // send writes one event frame. cursor and thread may be "".
-func (b *subscription) send(name, cursor, thread string, data []byte) (sent bool, err error) {
+func (b *Subscription) send(name, cursor, thread string, data []byte) (sent bool, err error) {
 	sent, err = b.socket.out.write(len(data), func(w *bytes.Buffer) error {
 		w.WriteString(`{"op":"` + name + `","sub":"` + b.id + `"`)
 		if cursor != "" {
@@ -317,7 +313,7 @@ func (b *subscription) send(name, cursor, thread string, data []byte) (sent bool
 		w.WriteByte('}')
 		return nil
 	})
-	if errors.Is(err, errTooSlow) && sent {
+	if errors.Is(err, limit.ErrTooSlow) && sent {
 		b.blocked = true
 	}
 	return sent, err

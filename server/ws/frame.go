@@ -1,4 +1,4 @@
-package server
+package ws
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/jsonbody"
 )
 
 // maxFrameID bounds the id of a frame, in bytes. The answer repeats it.
@@ -26,7 +27,7 @@ type frame struct {
 func parseFrame(raw []byte) (frame, error) {
 	var f frame
 	raw = bytes.TrimSpace(raw)
-	broken := checkBody(raw)
+	broken := jsonbody.Check(raw, false)
 	if len(raw) == 0 || raw[0] != '{' {
 		if broken == nil {
 			broken = invalid.Malformed("body", "must be a JSON object")
@@ -34,7 +35,7 @@ func parseFrame(raw []byte) (frame, error) {
 		return f, broken
 	}
 	if err := json.Unmarshal(raw, &f.members); err != nil {
-		return f, broken // checkBody refuses whatever the decoder refuses
+		return f, broken // jsonbody.Check refuses whatever the decoder refuses
 	}
 	id, named := f.members["id"]
 	if isFrameID(id) {

@@ -1,4 +1,4 @@
-package server
+package ws
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"mailroom/server/internal/jsonbody"
 )
 
 // FuzzFrame checks that a frame is read as written, or refused with its id, and that its remaining
@@ -53,7 +55,7 @@ func FuzzFrame(f *testing.F) {
 		delete(sent, "op")
 		left := map[string]json.RawMessage{}
 		if body := got.body(); body != nil {
-			if e := checkBody(body); e != nil {
+			if e := jsonbody.Check(body, false); e != nil {
 				t.Errorf("the body %q: %v", body, e)
 			}
 			if e := json.Unmarshal(body, &left); e != nil {

@@ -1,4 +1,4 @@
-package server
+package jsonbody
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 
 // hostileBodies returns bodies of about n bytes that are expensive to check.
 func hostileBodies(n int) map[string]string {
-	nested := strings.Repeat("[", maxDepth-1) + strings.Repeat("]", maxDepth-1)
-	long := `{"` + strings.Repeat("n", n/maxDepth) + `":`
+	nested := strings.Repeat("[", MaxDepth-1) + strings.Repeat("]", MaxDepth-1)
+	long := `{"` + strings.Repeat("n", n/MaxDepth) + `":`
 	var labels strings.Builder
 	labels.WriteString(`{"metadata":{"":""`)
 	for i := 0; labels.Len() < n; i++ {
@@ -24,30 +24,30 @@ func hostileBodies(n int) map[string]string {
 		"objects":          `{"options":[{}` + strings.Repeat(`,{"a":{}}`, n/9) + `]}`,
 		"many labels":      labels.String(),
 		"escaped names":    strings.ReplaceAll(labels.String(), `,"`, `,"\u0061`),
-		"long names":       `{"options":` + strings.Repeat(long, maxDepth-1) + "0" + strings.Repeat("}", maxDepth),
+		"long names":       `{"options":` + strings.Repeat(long, MaxDepth-1) + "0" + strings.Repeat("}", MaxDepth),
 		"a long string":    `{"text":"` + strings.Repeat(`\u0000`, n/6) + `"}`,
 		"spaces":           `{"options":` + strings.Repeat(" ", n) + `1}`,
 		"an open array":    strings.Repeat("[", n),
 		"a number":         strings.Repeat("9", n),
 		"unfinished":       `{"text":"` + strings.Repeat("a", n),
 		"a long bad name":  `{"` + strings.Repeat("N", n) + `":1}`,
-		"a bad last value": `{"options":[0` + strings.Repeat(",0", min(n/2, maxValues-10)) + `,]}`,
+		"a bad last value": `{"options":[0` + strings.Repeat(",0", min(n/2, MaxValues-10)) + `,]}`,
 	}
 }
 
-// TestAHostileBodyCostsLittle bounds the allocations of checkBody by the limits on values and
+// TestAHostileBodyCostsLittle bounds the allocations of Check by the limits on values and
 // members, whatever the size and depth of the body.
 func TestAHostileBodyCostsLittle(t *testing.T) {
 	const perMember = 3 // its name, its map entry, and decoding an escape
-	for name, body := range hostileBodies(defaultBody) {
+	for name, body := range hostileBodies(4 << 20) {
 		raw := []byte(body)
-		allocated := testing.AllocsPerRun(1, func() { _ = checkBody(raw) })
+		allocated := testing.AllocsPerRun(1, func() { _ = Check(raw, false) })
 		most := 100.0
 		switch name {
 		case "many labels", "escaped names":
 			most += 5 * perMember * maxMembers
 		case "objects":
-			most += maxValues / 2
+			most += MaxValues / 2
 		}
 		if allocated > most {
 			t.Errorf("%s: %d bytes allocate %.0f times, want at most %.0f", name, len(body), allocated, most)
@@ -64,13 +64,13 @@ func TestBodiesAreBoundedInValuesAndMembers(t *testing.T) {
 		return `{"options":{` + b.String()[1:] + `}}`
 	}
 	values := func(n int) string { return "[0" + strings.Repeat(",0", n-2) + "]" }
-	for _, body := range []string{members(maxMembers), values(maxValues)} {
-		if err := checkBody([]byte(body)); err != nil {
+	for _, body := range []string{members(maxMembers), values(MaxValues)} {
+		if err := Check([]byte(body), false); err != nil {
 			t.Errorf("%.20s…: %v", body, err)
 		}
 	}
-	for _, body := range []string{members(maxMembers + 1), values(maxValues + 1)} {
-		if err := checkBody([]byte(body)); mailroom.CodeOf(err) != mailroom.CodeTooLarge {
+	for _, body := range []string{members(maxMembers + 1), values(MaxValues + 1)} {
+		if err := Check([]byte(body), false); mailroom.CodeOf(err) != mailroom.CodeTooLarge {
 			t.Errorf("%.20s…: %v, want too_large", body, err)
 		}
 	}
@@ -85,19 +85,19 @@ func TestARefusalHasTheLocationInTheBody(t *testing.T) {
 		`{"text":01}`:                              "body is not JSON: invalid character '1' after object key:value pair, at byte 10",
 		`{"text":"a"} {}`:                          "body has data after its JSON value",
 	} {
-		if err := checkBody([]byte(body)); err == nil || err.Error() != want {
+		if err := Check([]byte(body), false); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}
 }
 
 func BenchmarkHostileBodies(b *testing.B) {
-	for name, body := range hostileBodies(defaultBody) {
+	for name, body := range hostileBodies(4 << 20) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = checkBody([]byte(body))
+				_ = Check([]byte(body), false)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func BenchmarkBodies(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := checkBody(raw); err != nil {
+				if err := Check(raw, false); err != nil {
 					b.Fatal(err)
 				}
 			}

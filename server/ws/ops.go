@@ -1,8 +1,7 @@
-package server
+package ws
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"mailroom/api"
 	"mailroom/internal/recovery"
 	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/limit"
 	"mailroom/stream"
 )
 
@@ -137,7 +137,7 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	ctx = context.WithValue(ctx, chargedKey{}, true) // readFrame has charged the frame
+	ctx = limit.WithCharged(ctx) // readFrame has charged the frame
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
 		return nil, mailroom.Errorf(mailroom.CodeInternal, "make request from frame: %w", err)
@@ -174,7 +174,7 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 			return
 		}
 		if p != http.ErrAbortHandler { // else the response was aborted, and logged
-			recovery.NewPanic(p).Log(k.server.log, "socket request")
+			recovery.NewPanic(p).Log(k.host.Log, "socket request")
 		}
 		raw, err := json.Marshal(api.NewProblem(&mailroom.Error{Code: mailroom.CodeInternal}))
 		if err != nil {
@@ -183,7 +183,7 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 		a = &reply{header: http.Header{}, status: http.StatusInternalServerError}
 		a.body.Write(raw)
 	}()
-	k.server.ServeHTTP(a, r)
+	k.host.Host.ServeHTTP(a, r)
 	return a
 }
 
@@ -221,11 +221,8 @@ func (k *socket) errorAnswer(a answer, r *reply) answer {
 
 // refuse answers a frame with an error, without an internal request.
 func (k *socket) refuse(f frame, err error) error {
-	q := &request{id: requestOf(k.upgrade.Context()).id}
-	q.setGrant(cmp.Or(k.grant, k.server.anonymous))
-	r := k.upgrade.WithContext(context.WithValue(k.upgrade.Context(), requestKey{}, q))
 	a := &reply{header: http.Header{}}
-	k.server.refuse(newResponse(a, 0), r, err)
+	k.host.Host.Refuse(a, k.upgrade, k.grant, err)
 	return k.out.send(k.errorAnswer(answer{ID: f.id}, a))
 }
 
@@ -240,16 +237,16 @@ func (k *socket) auth(f frame) error {
 		return k.refuse(f, err)
 	}
 	header := "Bearer " + token
-	grant, err := k.authenticate(header)
+	grant, err := k.host.Host.Authenticate(k.upgrade, header)
 	if err != nil {
 		if sent := k.refuse(f, err); sent != nil {
 			return sent
 		}
 		return &closeError{closeUnauthenticated, "unknown or revoked token"}
 	}
-	who := grant.token
-	if k.grant != nil && k.grant.token.Name != who.Name {
-		return k.refuse(f, mailroom.Errorf(mailroom.CodeConflict, "this socket belongs to %q: open another one", k.grant.token.Name))
+	who := grant.Token
+	if k.grant != nil && k.grant.Token.Name != who.Name {
+		return k.refuse(f, mailroom.Errorf(mailroom.CodeConflict, "this socket belongs to %q: open another one", k.grant.Token.Name))
 	}
 	if err := k.setGrant(header, grant); err != nil {
 		return errors.Join(k.refuse(f, err), tooManySockets())
@@ -265,9 +262,9 @@ func tooManySockets() error { return &closeError{websocket.StatusTryAgainLater, 
 
 // setGrant sets the client's token, unless the token has too many sockets. The socket ends when the
 // token is revoked.
-func (k *socket) setGrant(header string, g *grant) error {
+func (k *socket) setGrant(header string, g *Grant) error {
 	if k.grant == nil {
-		release, err := k.server.socketSlots.acquire(g.token.Name)
+		release, err := k.host.Host.Hold(g.Token.Name)
 		if err != nil {
 			return err
 		}
@@ -277,20 +274,10 @@ func (k *socket) setGrant(header string, g *grant) error {
 		k.stopWatch()
 	}
 	k.header, k.grant = header, g
-	k.meter.who.Store(&g.token.Name)
-	k.stopWatch = context.AfterFunc(g.ctx, func() {
-		defer recovery.Log(k.server.log, "socket close")
-		k.end(context.Cause(g.ctx))
+	k.meter.who.Store(&g.Token.Name)
+	k.stopWatch = context.AfterFunc(g.Valid, func() {
+		defer recovery.Log(k.host.Log, "socket close")
+		k.end(context.Cause(g.Valid))
 	})
 	return nil
-}
-
-// authenticate returns the grant of the token in header.
-func (k *socket) authenticate(header string) (*grant, error) {
-	q := &request{id: requestOf(k.upgrade.Context()).id}
-	q.setGrant(k.server.anonymous)
-	r := k.upgrade.Clone(context.WithValue(k.upgrade.Context(), requestKey{}, q))
-	r.Header.Set("Authorization", header)
-	err := k.server.authenticate(newResponse(&reply{header: http.Header{}}, 0), r)
-	return q.grant, err
 }

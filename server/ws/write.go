@@ -1,4 +1,4 @@
-package server
+package ws
 
 import (
 	"bytes"
@@ -12,13 +12,9 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"mailroom/server/internal/limit"
 )
-
-// errTooSlow ends a reader that does not read fast enough.
-var errTooSlow = errors.New("the reader is too slow")
-
-// keptBuffer is the size, in bytes, up to which a reader's buffer is reused.
-const keptBuffer = 16 << 10
 
 // frameWriter writes whole frames to a socket, one at a time.
 //
@@ -31,8 +27,8 @@ type frameWriter struct {
 	timeout time.Duration
 	end     context.CancelCauseFunc // of the socket
 	done    <-chan struct{}         // closed when the socket ends
-	backlog *backlog
-	pending *backlogEntry
+	backlog *limit.Backlog
+	pending *limit.Entry
 	meter   *frameMeter // has the token's name
 
 	writing atomic.Bool // a frame is being written
@@ -44,9 +40,6 @@ type frameWriter struct {
 	err   error        // owned by mu; the error that ended writing
 }
 
-// errReaderGone is returned if a reader ends before there is room for its next frame or event.
-var errReaderGone = errors.New("the reader has gone")
-
 // write sends the frame that fill builds, of about size bytes. sent reports whether all of it was
 // written. Any error except fill's ends the socket.
 func (w *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool, err error) {
@@ -55,13 +48,13 @@ func (w *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool
 	if w.err != nil {
 		return false, w.err
 	}
-	if !w.backlog.acquire(w.pending, w.meter.token(), size, w.done) {
-		return false, errReaderGone
+	if !w.backlog.Acquire(w.pending, w.meter.token(), size, w.done) {
+		return false, limit.ErrReaderGone
 	}
-	defer w.backlog.release(w.pending)
+	defer w.backlog.Release(w.pending)
 	w.buf.Reset()
 	defer func() {
-		if w.buf.Cap() > keptBuffer {
+		if w.buf.Cap() > limit.KeptBuffer {
 			w.buf = bytes.Buffer{}
 		}
 	}()
@@ -79,7 +72,7 @@ func (w *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool
 	w.writing.Store(false)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), err == nil && time.Since(start) > w.timeout:
-		w.err = errTooSlow
+		w.err = limit.ErrTooSlow
 	case err != nil:
 		w.err = err
 	}

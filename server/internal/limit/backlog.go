@@ -1,4 +1,4 @@
-package server
+package limit
 
 import (
 	"slices"
@@ -14,39 +14,39 @@ const (
 	minSlowTime = time.Second
 )
 
-// backlog bounds the unread bytes of streams and sockets, per token and in total. A writer without
+// Backlog bounds the unread bytes of streams and sockets, per token and in total. A writer without
 // room waits, and the reader with the oldest unread bytes is cut off: one of the same token if its
 // share is full, else one of all.
-type backlog struct {
-	// // Set by newBacklog.
+type Backlog struct {
+	// Set by NewBacklog.
 	total, share int64
 
 	mu      sync.Mutex
 	used    int64            // owned by mu
 	held    map[string]int64 // owned by mu; by token
-	entries []*backlogEntry  // owned by mu; oldest first
+	entries []*Entry         // owned by mu; oldest first
 	waiting int              // owned by mu; writers waiting for changed
 	changed chan struct{}    // owned by mu; closed and replaced when bytes are released
 }
 
-// backlogEntry is the unread bytes of one reader. Its writer sends one piece at a time.
-type backlogEntry struct {
-	cut func() // ends the pending write without blocking; set once
+// Entry is the unread bytes of one reader. Its writer sends one piece at a time.
+type Entry struct {
+	Cut func() // ends the pending write without blocking; set once
 
-	// Owned by backlog.mu.
+	// Owned by Backlog.mu.
 	who   string
 	bytes int64
 	since time.Time
 	slow  bool // cut was called
 }
 
-func newBacklog(total, share int) *backlog {
-	return &backlog{total: int64(total), share: int64(share), held: map[string]int64{}, changed: make(chan struct{})}
+func NewBacklog(total, share int) *Backlog {
+	return &Backlog{total: int64(total), share: int64(share), held: map[string]int64{}, changed: make(chan struct{})}
 }
 
-// acquire counts n bytes for a reader once there is room. The caller must call release. It returns
+// Acquire counts n bytes for a reader once there is room. The caller must call Release. It returns
 // false if done closes first.
-func (b *backlog) acquire(e *backlogEntry, who string, n int, done <-chan struct{}) bool {
+func (b *Backlog) Acquire(e *Entry, who string, n int, done <-chan struct{}) bool {
 	for {
 		changed, wait := b.tryAcquire(e, who, int64(n))
 		if changed == nil {
@@ -72,7 +72,7 @@ func (b *backlog) acquire(e *backlogEntry, who string, n int, done <-chan struct
 
 // tryAcquire counts n bytes. Without room it returns a channel that is closed when bytes are
 // released, and when to try to cut off a reader again.
-func (b *backlog) tryAcquire(e *backlogEntry, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
+func (b *Backlog) tryAcquire(e *Entry, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -93,7 +93,7 @@ func (b *backlog) tryAcquire(e *backlogEntry, who string, n int64) (changed <-ch
 		wait = minSlowTime - now.Sub(slow.since)
 		if wait <= 0 && !slow.slow {
 			slow.slow = true
-			slow.cut()
+			slow.Cut()
 		}
 		break // one at a time: each makes room
 	}
@@ -103,8 +103,8 @@ func (b *backlog) tryAcquire(e *backlogEntry, who string, n int64) (changed <-ch
 	return b.changed, wait
 }
 
-// release ends what acquire counted, whether the reader got the bytes or not.
-func (b *backlog) release(e *backlogEntry) {
+// Release ends what Acquire counted, whether the reader got the bytes or not.
+func (b *Backlog) Release(e *Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := len(b.entries) - 1; i >= 0; i-- { // most readers finish at once, so the entry is near the end
@@ -123,8 +123,8 @@ func (b *backlog) release(e *backlogEntry) {
 	}
 }
 
-// bytes is the number of unread bytes of all readers.
-func (b *backlog) bytes() int64 {
+// Bytes is the number of unread bytes of all readers.
+func (b *Backlog) Bytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used

@@ -1,4 +1,4 @@
-package server
+package limit
 
 import (
 	"testing"
@@ -24,15 +24,15 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				if c.share > total {
 					total = 25_000
 				}
-				u := newBacklog(total, c.share)
+				u := NewBacklog(total, c.share)
 				var cut []int
-				hold := func(i int, who string) *backlogEntry {
-					g := &backlogEntry{}
-					g.cut = func() {
+				hold := func(i int, who string) *Entry {
+					g := &Entry{}
+					g.Cut = func() {
 						cut = append(cut, i)
-						go u.release(g) // its write fails
+						go u.Release(g) // its write fails
 					}
-					if !u.acquire(g, who, 10_000, nil) {
+					if !u.Acquire(g, who, 10_000, nil) {
 						t.Fatalf("reader %d got no room", i)
 					}
 					return g
@@ -40,11 +40,11 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				begin := time.Now()
 				hold(1, "ann")
 				hold(2, "ann")
-				small := &backlogEntry{}
-				if u.acquire(small, "ann", smallFrame, nil); time.Since(begin) > 0 {
+				small := &Entry{}
+				if u.Acquire(small, "ann", smallFrame, nil); time.Since(begin) > 0 {
 					t.Error("a small frame had to wait")
 				}
-				u.release(small)
+				u.Release(small)
 				hold(3, c.third)
 				if got := time.Since(begin); got != c.wait {
 					t.Errorf("it waited %s, want %s", got, c.wait)
@@ -52,7 +52,7 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				if slow := len(cut); slow > 1 || slow == 1 && cut[0] != 1 || (slow == 0) != (c.wait == 0) {
 					t.Errorf("cut off: %v", cut)
 				}
-				if got := u.bytes(); got > int64(total) {
+				if got := u.Bytes(); got > int64(total) {
 					t.Errorf("%d bytes are unread, of at most %d", got, total)
 				}
 			})
@@ -62,23 +62,23 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 
 func TestReleasedBytesMakeRoomForTheNextReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newBacklog(10_000, 10_000)
-		first, second := &backlogEntry{cut: func() { t.Error("a reader was cut off that was not slow") }}, &backlogEntry{}
-		if !u.acquire(first, "ann", 20_000, nil) { // more than there is, and alone
+		u := NewBacklog(10_000, 10_000)
+		first, second := &Entry{Cut: func() { t.Error("a reader was cut off that was not slow") }}, &Entry{}
+		if !u.Acquire(first, "ann", 20_000, nil) { // more than there is, and alone
 			t.Fatal("no room for the first")
 		}
-		time.AfterFunc(minSlowTime/2, func() { u.release(first) })
-		if !u.acquire(second, "ann", 10_000, nil) {
+		time.AfterFunc(minSlowTime/2, func() { u.Release(first) })
+		if !u.Acquire(second, "ann", 10_000, nil) {
 			t.Fatal("no room for the second")
 		}
 		gone := make(chan struct{})
 		close(gone)
-		if u.acquire(&backlogEntry{}, "ann", 10_000, gone) {
+		if u.Acquire(&Entry{}, "ann", 10_000, gone) {
 			t.Error("a reader that has gone got room")
 		}
-		u.release(second)
-		if u.bytes() != 0 || len(u.held) != 0 || len(u.entries) != 0 || u.waiting != 0 {
-			t.Errorf("%d bytes, %v, %d readers and %d writers are left", u.bytes(), u.held, len(u.entries), u.waiting)
+		u.Release(second)
+		if u.Bytes() != 0 || len(u.held) != 0 || len(u.entries) != 0 || u.waiting != 0 {
+			t.Errorf("%d bytes, %v, %d readers and %d writers are left", u.Bytes(), u.held, len(u.entries), u.waiting)
 		}
 	})
 }

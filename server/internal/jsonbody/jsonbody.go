@@ -1,4 +1,5 @@
-package server
+// Package jsonbody checks the JSON of request bodies and frames.
+package jsonbody
 
 import (
 	"encoding/json"
@@ -15,22 +16,15 @@ import (
 
 // Limits of the JSON in a request's body.
 const (
-	maxDepth   = 64
-	maxValues  = 100_000 // values in all: members, elements, and the body itself
+	MaxDepth   = 64
+	MaxValues  = 100_000 // values in all: members, elements, and the body itself
 	maxMembers = 10_000  // members of one object
 )
 
-// CheckJSON refuses a body that is not one JSON value in UTF-8, has a duplicate field, or exceeds
-// the limits on depth and number of values. A [Protocol] that is Public calls it, because it
-// receives its body unchecked.
-func CheckJSON(raw []byte) error { return checkJSON(raw, true) }
-
-// checkBody checks a body of the API.
-func checkBody(raw []byte) error { return checkJSON(raw, false) }
-
-// checkJSON checks a body in one pass, after two quick ones over its bytes, without building its
+// Check refuses a body that is not one JSON value in UTF-8, has a duplicate field, or exceeds the
+// limits on depth and number of values. It works in one pass, after two quick ones over its bytes, without building its
 // values. Field names of the API are lower-case; free allows any name.
-func checkJSON(raw []byte, free bool) error {
+func Check(raw []byte, free bool) error {
 	if !utf8.Valid(raw) {
 		return invalid.Malformed("body", "is not valid UTF-8")
 	}
@@ -54,7 +48,7 @@ func checkJSON(raw []byte, free bool) error {
 type bodyCheck struct {
 	text   jsontext.Scanner[[]byte]
 	values int             // seen so far
-	path   [maxDepth]level // the open objects and arrays
+	path   [MaxDepth]level // the open objects and arrays
 }
 
 // level is one open object or array.
@@ -66,15 +60,15 @@ type level struct {
 // value checks the next value, inside depth open ones. With free, its members may have any name.
 // It returns nil at a syntax error.
 func (c *bodyCheck) value(depth int, free bool) error {
-	if c.values++; c.values > maxValues {
-		return mailroom.Errorf(mailroom.CodeTooLarge, "the body has more than %d values", maxValues)
+	if c.values++; c.values > MaxValues {
+		return mailroom.Errorf(mailroom.CodeTooLarge, "the body has more than %d values", MaxValues)
 	}
 	switch first := c.text.Peek(); {
 	case first != '{' && first != '[':
 		c.text.SkipScalar()
 		return nil
-	case depth == maxDepth:
-		return invalid.Malformed("body", fmt.Sprintf("is nested deeper than %d", maxDepth))
+	case depth == MaxDepth:
+		return invalid.Malformed("body", fmt.Sprintf("is nested deeper than %d", MaxDepth))
 	case first == '{':
 		return c.object(depth, free)
 	}

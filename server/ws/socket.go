@@ -1,4 +1,4 @@
-package server
+package ws
 
 import (
 	"bufio"
@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom"
 	"mailroom/internal/recovery"
 	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/limit"
 )
 
 // Close codes besides those of RFC 6455.
@@ -38,21 +38,10 @@ const (
 	maxFirstFrame = 16 << 10
 )
 
-// registerSocket registers the WebSocket. Each frame becomes an internal request that passes the
-// same middleware and handlers.
-func (rt router) registerSocket() {
-	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket", "Open a WebSocket for submits, decisions and any number of streams")
-	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
-	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
-	op.Responses["426"] = &huma.Response{Description: "Not a WebSocket handshake.", Content: rt.problemResponse().Content}
-	rt.api.OpenAPI().AddOperation(&op)
-	rt.server.mux.HandleFunc("GET /v1/ws", rt.server.socket)
-}
-
 // socket is one WebSocket.
 type socket struct {
 	// Set once.
-	server  *Server
+	host    *Options
 	upgrade *http.Request // the handshake
 	conn    *websocket.Conn
 	out     *frameWriter
@@ -62,7 +51,7 @@ type socket struct {
 
 	// Owned by the goroutine that reads frames.
 	header    string      // Authorization of the frames' requests; "" until authenticated
-	grant     *grant      // grant of that header; nil until authenticated
+	grant     *Grant      // grant of that header; nil until authenticated
 	stopWatch func() bool // stops watching the grant
 	release   func()      // releases its slot among the token's sockets
 	subs      int64       // number of subscriptions made
@@ -71,7 +60,7 @@ type socket struct {
 	handling atomic.Bool  // a frame is being handled, so nothing is read
 
 	mu     sync.Mutex
-	open   map[string]*subscription // owned by mu
+	open   map[string]*Subscription // owned by mu
 	closed bool                     // owned by mu; refuses new subscriptions
 	feeds  sync.WaitGroup           // the subscriptions' goroutines
 }
@@ -86,11 +75,11 @@ func (e *closeError) Error() string { return e.reason }
 
 // handshake keeps the hijacked connection, and suppresses the library's plain-text refusals.
 type handshake struct {
-	*response
-	frameLimits *rateLimiter // frame limits per token
-	raw         net.Conn
-	meter       *frameMeter // wraps raw
-	refused     int         // status of the refusal
+	http.ResponseWriter
+	frames  *limit.Rates // frame limits per token
+	raw     net.Conn
+	meter   *frameMeter // wraps raw
+	refused int         // status of the refusal
 }
 
 func (h *handshake) WriteHeader(status int) {
@@ -98,88 +87,73 @@ func (h *handshake) WriteHeader(status int) {
 		h.refused = status
 		return
 	}
-	h.response.WriteHeader(status)
+	h.ResponseWriter.WriteHeader(status)
 }
 
 func (h *handshake) Write(b []byte) (int, error) {
 	if h.refused != 0 {
 		return len(b), nil
 	}
-	return h.response.Write(b)
+	return h.ResponseWriter.Write(b)
 }
 
 func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	raw, rw, err := h.control.Hijack()
+	raw, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return raw, rw, err
 	}
-	h.raw, h.meter = raw, newFrameMeter(raw, h.frameLimits)
+	h.raw, h.meter = raw, newFrameMeter(raw, h.frames)
 	early, err := rw.Reader.Peek(rw.Reader.Buffered()) // the library consumes these bytes before it reads from the connection
 	h.meter.count(early)
 	return h.meter, rw, err
 }
 
-// socket upgrades the connection and serves it until it ends.
-func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
-	out := w.(*response) // ServeHTTP makes no other
-	release, err := s.addSocket(r)
+// Served is what became of a socket.
+type Served struct {
+	Bytes   int64 // of the frames sent
+	TooSlow error // the error that ended a reader that was too slow, or nil
+}
+
+// Serve upgrades the connection of a request whose host and origin have been checked, and serves
+// the socket until it ends. An error is a refusal of the handshake.
+func (s *Sockets) Serve(w http.ResponseWriter, r *http.Request) (Served, error) {
+	h := &handshake{ResponseWriter: w, frames: s.frames}
+	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin has been checked
 	if err != nil {
-		s.refuse(out, r, err)
-		return
-	}
-	defer release()
-	h := &handshake{response: out, frameLimits: &s.frameLimits}
-	// checkHostAndOrigin has checked the origin.
-	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
-	if err != nil {
-		s.refuse(out, r, invalid.WithStatus(h.refused, &mailroom.Error{
+		return Served{}, invalid.WithStatus(h.refused, &mailroom.Error{
 			Code: mailroom.CodeInvalid, Message: "not a WebSocket handshake: " + errors.Unwrap(err).Error(), Cause: err,
-		}))
-		return
+		})
 	}
 	conn.SetReadLimit(-1) // readFrame enforces the limit with its own close code
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
 	k := &socket{
-		server: s, upgrade: r, conn: conn, meter: h.meter, ctx: ctx, end: end, open: map[string]*subscription{},
+		host: &s.options, upgrade: r, conn: conn, meter: h.meter, ctx: ctx, end: end, open: map[string]*Subscription{},
 		release: func() {},
 	}
 	k.out = &frameWriter{
-		conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end, done: ctx.Done(), backlog: s.backlog,
-		pending: &backlogEntry{cut: func() { end(errTooSlow) }}, meter: h.meter,
+		conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end, done: ctx.Done(), backlog: s.options.Backlog,
+		pending: &limit.Entry{Cut: func() { end(limit.ErrTooSlow) }}, meter: h.meter,
 	}
 	k.serve()
 	k.release()
-	out.bytes = k.out.written()
-	if cause := context.Cause(ctx); errors.Is(cause, errTooSlow) {
-		out.failed = cause // for the log line
+	served := Served{Bytes: k.out.written()}
+	if cause := context.Cause(ctx); errors.Is(cause, limit.ErrTooSlow) {
+		served.TooSlow = cause
 	}
-}
-
-// addSocket counts a socket, so that shutdown waits for it.
-func (s *Server) addSocket(r *http.Request) (release func(), err error) {
-	if err := checkQuery(r.URL.Query(), nil); err != nil {
-		return nil, err
-	}
-	s.socketsMu.Lock()
-	defer s.socketsMu.Unlock()
-	if s.closing.Err() != nil {
-		return nil, errShutdown()
-	}
-	s.sockets.Add(1)
-	return s.sockets.Done, nil
+	return served, nil
 }
 
 // serve blocks until the socket and its goroutines have ended.
 func (k *socket) serve() {
-	defer context.AfterFunc(k.server.closing, func() {
-		defer recovery.Log(k.server.log, "socket close")
+	defer context.AfterFunc(k.host.Closing, func() {
+		defer recovery.Log(k.host.Log, "socket close")
 		k.end(&closeError{websocket.StatusGoingAway, "the server is shutting down"})
 	})()
 	k.lastRead.Store(time.Now().UnixNano())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		defer recovery.Handle(k.server.log, "socket reader", func(p *recovery.Panic) { k.end(p) })
+		defer recovery.Handle(k.host.Log, "socket reader", func(p *recovery.Panic) { k.end(p) })
 		err := k.recoverError(k.readFrames)
 		if errors.Is(err, errFlood) {
 			err = floodError()
@@ -187,7 +161,7 @@ func (k *socket) serve() {
 		k.end(err)
 	})
 	wg.Go(func() {
-		defer recovery.Handle(k.server.log, "socket heartbeat", func(p *recovery.Panic) { k.end(p) })
+		defer recovery.Handle(k.host.Log, "socket heartbeat", func(p *recovery.Panic) { k.end(p) })
 		k.heartbeat()
 	})
 	<-k.ctx.Done()
@@ -209,7 +183,7 @@ func (k *socket) close(cause error) {
 	why, known := errors.AsType[*closeError](cause)
 	switch {
 	case known:
-	case errors.Is(cause, errTooSlow):
+	case errors.Is(cause, limit.ErrTooSlow):
 		why, known = &closeError{closeTooSlow, k.cursorSummary()}, true
 	case mailroom.CodeOf(cause) == mailroom.CodeUnauthenticated:
 		why, known = &closeError{closeUnauthenticated, "the token was revoked"}, true
@@ -225,8 +199,7 @@ func (k *socket) close(cause error) {
 func (k *socket) recoverError(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			q := requestOf(k.upgrade.Context())
-			q.code, q.cause = mailroom.CodeInternal, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			k.host.Host.RecordPanic(k.upgrade.Context(), fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 			err = &closeError{websocket.StatusInternalError, "internal error"}
 		}
 	}()
@@ -236,12 +209,12 @@ func (k *socket) recoverError(f func() error) (err error) {
 // readFrames handles frames one after the other. It returns why the socket ends.
 func (k *socket) readFrames() error {
 	if header := k.upgrade.Header.Get("Authorization"); header != "" {
-		if err := k.setGrant(header, requestOf(k.upgrade.Context()).grant); err != nil {
+		if err := k.setGrant(header, k.host.Host.Caller(k.upgrade.Context())); err != nil {
 			return errors.Join(k.refuse(frame{}, err), tooManySockets())
 		}
 	} else {
-		timer := time.AfterFunc(k.server.options.HeaderTimeout, func() {
-			defer recovery.Log(k.server.log, "socket close")
+		timer := time.AfterFunc(k.host.HeaderTimeout, func() {
+			defer recovery.Log(k.host.Log, "socket close")
 			k.end(&closeError{closeUnauthenticated, "no token in time"})
 		})
 		defer timer.Stop()
@@ -250,15 +223,15 @@ func (k *socket) readFrames() error {
 		}
 	}
 	for {
-		charged := charge{budget: k.server.bodies, owner: k.grant.token.Name}
-		raw, err := k.readFrame(k.server.options.MaxFrame, &charged)
+		charged := limit.NewCharge(k.host.Bodies, k.grant.Token.Name)
+		raw, err := k.readFrame(k.host.MaxFrame, &charged)
 		if err == nil {
 			k.handling.Store(true)
 			err = k.handle(raw)
 			k.recordRead()
 			k.handling.Store(false)
 		}
-		_ = charged.resize(context.Background(), 0) // shrinking never fails
+		_ = charged.Resize(context.Background(), 0) // shrinking never fails
 		if err != nil {
 			return err
 		}
@@ -267,7 +240,7 @@ func (k *socket) readFrames() error {
 
 // readAuth reads the first frame, which must authenticate the client.
 func (k *socket) readAuth(timer *time.Timer) error {
-	raw, err := k.readFrame(maxFirstFrame, &charge{})
+	raw, err := k.readFrame(maxFirstFrame, &limit.Charge{})
 	if err != nil {
 		return err
 	}
@@ -301,16 +274,16 @@ func (m message) parse() (frame, error) {
 	return parseFrame(m.data)
 }
 
-// readFrame reads one frame of at most limit bytes and charges c for it. Once started, a frame must
+// readFrame reads one frame of at most most bytes and charges c for it. Once started, a frame must
 // arrive within BodyTimeout.
-func (k *socket) readFrame(limit int, c *charge) (message, error) {
+func (k *socket) readFrame(most int, c *limit.Charge) (message, error) {
 	// The library drops the connection when this context ends, so it must not.
 	kind, r, err := k.conn.Reader(context.Background())
 	if err != nil {
 		return message{}, err
 	}
-	_ = k.out.raw.SetReadDeadline(time.Now().Add(k.server.options.BodyTimeout)) // a closed connection fails the read
-	data, err := readAll(k.ctx, io.LimitReader(r, int64(limit)+1), -1, c)
+	_ = k.out.raw.SetReadDeadline(time.Now().Add(k.host.BodyTimeout)) // a closed connection fails the read
+	data, err := limit.ReadAll(k.ctx, io.LimitReader(r, int64(most)+1), -1, c)
 	k.recordRead()
 	refused, full := errors.AsType[*mailroom.Error](err)
 	switch {
@@ -320,7 +293,7 @@ func (k *socket) readFrame(limit int, c *charge) (message, error) {
 		return message{}, &closeError{websocket.StatusPolicyViolation, "a frame did not arrive in time"}
 	case err != nil:
 		return message{}, err
-	case len(data) > limit:
+	case len(data) > most:
 		return message{}, &closeError{closeTooLarge, "a frame is too large"}
 	}
 	_ = k.out.raw.SetReadDeadline(time.Time{}) // as above
@@ -334,7 +307,7 @@ func (k *socket) recordRead() { k.lastRead.Store(time.Now().UnixNano()) }
 // unanswered. A peer with an unread write or a frame being handled may be unable to answer and is
 // not counted as silent.
 func (k *socket) heartbeat() {
-	every := k.server.options.Heartbeat
+	every := k.host.Heartbeat
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {

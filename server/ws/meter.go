@@ -1,4 +1,4 @@
-package server
+package ws
 
 import (
 	"encoding/binary"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/coder/websocket"
 	"golang.org/x/time/rate"
+
+	"mailroom/server/internal/limit"
 )
 
 const (
@@ -33,7 +35,7 @@ type frameMeter struct {
 	net.Conn
 	// Set once.
 	socketLimit *rate.Limiter
-	tokenLimits *rateLimiter
+	tokenLimits *limit.Rates
 
 	who atomic.Pointer[string] // name of the token; nil until authenticated
 
@@ -45,7 +47,7 @@ type frameMeter struct {
 	dropped int
 }
 
-func newFrameMeter(conn net.Conn, tokens *rateLimiter) *frameMeter {
+func newFrameMeter(conn net.Conn, tokens *limit.Rates) *frameMeter {
 	return &frameMeter{Conn: conn, socketLimit: rate.NewLimiter(socketFrames, socketBurst), tokenLimits: tokens}
 }
 
@@ -138,7 +140,7 @@ func (m *frameMeter) allow(now time.Time) bool {
 		return false
 	}
 	who := m.token()
-	return who == "" || m.tokenLimits.allow(who, now) == 0
+	return who == "" || m.tokenLimits.Allow(who, now) == 0
 }
 
 // token is the name of the client's token, "" until authenticated.

@@ -1,0 +1,43 @@
+package ws
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"mailroom"
+	"mailroom/api"
+	"mailroom/stream"
+)
+
+// EventID returns the cursor after e. A delta's id always has ":N", so that it differs from the id
+// of an entry.
+func EventID(e stream.Event) string {
+	if e.Delta != nil {
+		return strconv.FormatInt(e.Cursor.Seq, 10) + ":" + strconv.Itoa(e.Cursor.Bytes)
+	}
+	return e.Cursor.String()
+}
+
+// EventData returns the name and the JSON of an event.
+func EventData(e stream.Event) (name string, data []byte, err error) {
+	switch {
+	case e.Entry != nil:
+		name, data = api.EventEntry, e.Entry.Raw
+		if data == nil {
+			data, err = json.Marshal(e.Entry)
+		}
+	case e.Delta != nil:
+		name = api.EventDelta
+		data, err = json.Marshal(e.Delta)
+	case e.Gap != nil:
+		name = api.EventGap
+		data, err = json.Marshal(e.Gap)
+	default:
+		err = mailroom.Errorf(mailroom.CodeInternal, "empty event")
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("encode event: %w", err)
+	}
+	return name, data, nil
+}
