@@ -15,6 +15,7 @@ package httpcall
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,8 @@ type Options struct {
 	Secrets []string
 	// MaxResponse bounds a response in bytes. Defaults to 32 MiB.
 	MaxResponse int64
+	// TLSTimeout bounds a TLS handshake. Defaults to 10 seconds.
+	TLSTimeout time.Duration
 }
 
 // Client calls the API of one platform. It is safe for concurrent use.
@@ -77,6 +80,9 @@ func New(o Options) *Client {
 	// A send over a connection that the server has just closed has an unknown outcome, so idle
 	// connections are dropped early.
 	transport.IdleConnTimeout = 20 * time.Second
+	if o.TLSTimeout > 0 {
+		transport.TLSHandshakeTimeout = o.TLSTimeout
+	}
 	return &Client{options: o, hide: strings.NewReplacer(pairs...), http: &http.Client{
 		Transport: transport,
 		// A redirect could carry the token to another host.
@@ -105,6 +111,8 @@ type Request struct {
 	Body []byte
 	// Timeout bounds a call including its response.
 	Timeout time.Duration
+	// MaxResponse replaces the bound of the client.
+	MaxResponse int64
 }
 
 // Response is a response of any status.
@@ -134,7 +142,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 		return Response{}, err
 	}
 	defer a.Body.Close() // the body has been read; a close error changes nothing
-	response, err := readResponse(a, c.options.MaxResponse)
+	response, err := readResponse(a, cmp.Or(r.MaxResponse, c.options.MaxResponse))
 	if err != nil {
 		return response, c.TransportError(ctx, r.Op, err, true)
 	}

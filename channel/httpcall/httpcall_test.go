@@ -169,6 +169,11 @@ func TestOversizedResponseIsCut(t *testing.T) {
 			t.Errorf("%d bytes over the bound: %v, too large: %t, %d bytes", extra, err, a.TooLarge, len(a.Body))
 		}
 	}
+	r := post(nil)
+	r.MaxResponse = 10
+	if a, err := c.Do(t.Context(), r); err != nil || !a.TooLarge || len(a.Body) != 10 {
+		t.Errorf("a bound of the request: %v, too large: %t, %d bytes", err, a.TooLarge, len(a.Body))
+	}
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {

@@ -1,38 +1,32 @@
 package poll
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/setting"
 )
 
 const (
-	callTimeout   = 20 * time.Second // one call including its response
-	maxPage       = 32 << 20         // bytes of a page
-	maxResponse   = 1 << 20          // bytes of any other response
-	maxQuote      = 200              // bytes of a response in an error
-	maxRetryAfter = 24 * time.Hour   // upper bound of Retry-After
+	callTimeout = 20 * time.Second // one call including its response
+	maxPage     = 32 << 20         // bytes of a page
+	maxResponse = 1 << 20          // bytes of any other response
 )
 
 // client calls the platform's HTTP API. It sends the token in the Authorization header only.
 type client struct {
-	base      *url.URL
 	workspace string
 	token     string
-	http      *http.Client
+	http      *httpcall.Client
 	timeout   time.Duration
 }
 
@@ -41,17 +35,9 @@ func newClient(o Options) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() // the default transport of net/http
-	transport.MaxIdleConnsPerHost = 16
-	transport.TLSHandshakeTimeout = o.Timeout
-	return &client{
-		base: base, workspace: o.Workspace, token: o.Token, timeout: o.Timeout,
-		http: &http.Client{
-			Transport: transport,
-			// Following a redirect would send messages, and perhaps the token, to another host.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}, nil
+	return &client{workspace: o.Workspace, token: o.Token, timeout: o.Timeout, http: httpcall.New(httpcall.Options{
+		Platform: "the platform", API: "the platform", Base: base, Secrets: []string{o.Token}, TLSTimeout: o.Timeout,
+	})}, nil
 }
 
 // apiError is a response with a status other than 2xx.
@@ -147,92 +133,33 @@ func (c *client) heartbeat(ctx context.Context, b heartbeat) error {
 	return err
 }
 
-// notSentError marks an error that occurred before anything was sent.
-type notSentError struct{ error }
-
-func (e *notSentError) Unwrap() error { return e.error }
-
-// call makes one request. op names it in errors; path is escaped and below the base URL.
+// call makes one request. op names it in errors; path is escaped and below the base URL. Without a
+// response, the error is a *httpcall.TransportError.
 func (c *client) call(ctx context.Context, op, method, path string, body any, most int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	var content io.Reader
+	r := httpcall.Request{Op: op, Method: method, URL: path, Timeout: c.timeout, MaxResponse: most, Header: http.Header{
+		"Authorization": {"Bearer " + c.token}, "Accept": {"application/json"},
+	}}
 	if body != nil {
 		raw, err := json.Marshal(body)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", op, err)
 		}
-		content = bytes.NewReader(raw)
+		r.Body = raw
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", op, err)
-	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "mailroom")
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.transportError(op, err)
-	}
-	defer res.Body.Close() // the response has been read
-	answer, err := io.ReadAll(io.LimitReader(res.Body, most+1))
-	good := res.StatusCode >= 200 && res.StatusCode < 300
+	a, err := c.http.Do(ctx, r)
+	good := a.Status >= 200 && a.Status < 300
 	switch {
 	case good && method != http.MethodGet:
-		return answer, nil // the status alone confirms the request
-	case good && err != nil:
-		return nil, c.transportError(op, err)
-	case good && int64(len(answer)) > most:
+		return a.Body, nil // the status alone confirms the request
+	case err != nil && (good || a.Status == 0):
+		return nil, err
+	case good && a.TooLarge:
 		return nil, fmt.Errorf("%s: %w (over %d bytes)", op, errTooLarge, most)
 	case good:
-		return answer, nil
+		return a.Body, nil
 	}
 	return nil, &mailroom.Failure{
-		Class: mailroom.ClassUnavailable, RetryAfter: parseRetryAfter(res.Header.Get("Retry-After"), time.Now()),
-		Err: &apiError{op: op, status: res.StatusCode, body: c.redact(answer)},
+		Class: mailroom.ClassUnavailable, RetryAfter: a.RetryAfter(),
+		Err: &apiError{op: op, status: a.Status, body: c.http.Redact(a.Body)},
 	}
-}
-
-// transportError returns the error of a call without a response. It contains neither the URL nor
-// the token.
-func (c *client) transportError(op string, err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return &notSentError{fmt.Errorf("%s: %w", op, err)}
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: request timed out after %s: %w", op, c.timeout, err)
-	}
-	return fmt.Errorf("%s: %w", op, err)
-}
-
-// redact returns the beginning of a response as one line without the token.
-func (c *client) redact(answer []byte) string {
-	text := strings.ReplaceAll(strings.ToValidUTF8(string(answer[:min(len(answer), 4*maxQuote)]), "\uFFFD"), c.token, "(token)")
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxQuote {
-		end := maxQuote
-		for !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "…"
-	}
-	return text
-}
-
-// parseRetryAfter parses a Retry-After header: seconds or a date.
-func parseRetryAfter(header string, now time.Time) time.Duration {
-	d := time.Duration(0)
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
-		d = time.Duration(seconds) * time.Second
-	} else if at, err := http.ParseTime(header); err == nil {
-		d = at.Sub(now)
-	}
-	return min(max(d, 0), maxRetryAfter)
 }

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/httpcall"
 )
 
 // Kinds of the entries that a delivery appends besides those of its effect.
@@ -83,7 +84,7 @@ func sendError(err error) error {
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: e}
 		}
 	}
-	if _, ok := errors.AsType[*notSentError](err); ok {
+	if e, ok := errors.AsType[*httpcall.TransportError](err); ok && !e.MaybeSent {
 		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
 	}
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err})
