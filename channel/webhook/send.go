@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/netguard"
 )
 
@@ -93,7 +93,7 @@ func (c *connection) postAndReport(ctx context.Context, out Outbound) (id string
 
 func (c *connection) post(ctx context.Context, out Outbound) (id string, err error) {
 	if c.address == nil {
-		return "", permanent(errors.New("the channel has no url"))
+		return "", httpcall.Permanent(errors.New("the channel has no url"))
 	}
 	keys, err := c.options.secrets()
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
-		return "", permanent(err)
+		return "", httpcall.Permanent(err)
 	}
 	timeout := c.options.Timeout
 	if timeout <= 0 {
@@ -113,7 +113,7 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	r, err := http.NewRequestWithContext(traced, http.MethodPost, c.address.String(), bytes.NewReader(body))
 	if err != nil {
-		return "", permanent(errors.New("invalid url"))
+		return "", httpcall.Permanent(errors.New("invalid url"))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "mailroom")
@@ -170,18 +170,18 @@ func (c *connection) responseError(a *http.Response, raw []byte) error {
 	if words := c.redact(raw); words != "" {
 		err = fmt.Errorf("%w: %s", err, words)
 	}
-	after := parseRetryAfter(a.Header.Get("Retry-After"), time.Now())
+	after := httpcall.ParseRetryAfter(a.Header.Get("Retry-After"), time.Now())
 	switch code := a.StatusCode; {
 	case code == http.StatusGone:
-		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
+		return httpcall.Permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
 	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
 		return fmt.Errorf("%w: %w", chat.ErrEverywhere, unavailable(after, err)) // the receiver serves all rooms
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly:
 		return unavailable(after, err)
 	case code >= 300 && code < 400:
-		return permanent(fmt.Errorf("%w: redirects are not followed: set url to the final address", err))
+		return httpcall.Permanent(fmt.Errorf("%w: redirects are not followed: set url to the final address", err))
 	case code < 500:
-		return permanent(err)
+		return httpcall.Permanent(err)
 	}
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(after, err))
 }
@@ -206,22 +206,6 @@ func (c *connection) redact(raw []byte) string {
 	return text[:end] + "…"
 }
 
-// maxRetryAfter bounds the Retry-After of a receiver.
-const maxRetryAfter = 24 * time.Hour
-
-// parseRetryAfter parses a Retry-After header: seconds or a date (RFC 9110, section 10.2.3).
-func parseRetryAfter(header string, now time.Time) time.Duration {
-	var after time.Duration
-	if n, err := strconv.ParseInt(header, 10, 64); err == nil {
-		after = time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(header); err == nil {
-		after = at.Sub(now)
-	}
-	return min(max(after, 0), maxRetryAfter)
-}
-
 func unavailable(after time.Duration, err error) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
 }
-
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
