@@ -33,7 +33,7 @@ var largeTypes = map[string]struct {
 	"ledger.batch":          {0, 64, "it embeds the rows of its transaction"},
 	"internal/thread.State": {49, 114, "one method for each transition, and their steps"},
 	"server.Ledger":         {38, 38, "all that the server asks of a ledger; its handlers get the parts that it embeds"},
-	"server.Server":         {2, 135, "one method for each route"},
+	"server.Server":         {2, 112, "one method for each route"},
 }
 
 // methods are the interfaces and types of a tree with their methods.
