@@ -83,7 +83,7 @@ func Unavailable(err error) error {
 // applies to all calls.
 func UnavailableForSend(err error) error {
 	if _, everywhere := PauseOf(err); everywhere {
-		err = fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
+		return fmt.Errorf("%w: %w", chat.ErrEverywhere, Unavailable(err))
 	}
 	return Unavailable(err)
 }

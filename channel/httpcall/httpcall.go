@@ -52,12 +52,13 @@ type Options struct {
 	MaxResponse int64
 	// TLSTimeout bounds a TLS handshake. Defaults to 10 seconds.
 	TLSTimeout time.Duration
+	// Transport replaces the default transport, as it is.
+	Transport *http.Transport
 }
 
 // Client calls the API of one platform. It is safe for concurrent use.
 type Client struct {
 	options Options
-	hide    *strings.Replacer
 	http    *http.Client
 }
 
@@ -69,25 +70,27 @@ func New(o Options) *Client {
 	if o.MaxResponse <= 0 {
 		o.MaxResponse = defaultMaxResponse
 	}
-	var pairs []string
-	for _, s := range o.Secrets {
-		if s != "" {
-			pairs = append(pairs, s, "(token)")
-		}
+	transport := o.Transport
+	if transport == nil {
+		transport = newTransport(o.TLSTimeout)
 	}
+	return &Client{options: o, http: &http.Client{
+		Transport: transport,
+		// A redirect could carry the token to another host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+func newTransport(tlsTimeout time.Duration) *http.Transport {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // guaranteed by net/http
 	transport.MaxIdleConnsPerHost = 16
 	// A send over a connection that the server has just closed has an unknown outcome, so idle
 	// connections are dropped early.
 	transport.IdleConnTimeout = 20 * time.Second
-	if o.TLSTimeout > 0 {
-		transport.TLSHandshakeTimeout = o.TLSTimeout
+	if tlsTimeout > 0 {
+		transport.TLSHandshakeTimeout = tlsTimeout
 	}
-	return &Client{options: o, hide: strings.NewReplacer(pairs...), http: &http.Client{
-		Transport: transport,
-		// A redirect could carry the token to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return transport
 }
 
 // HTTP returns the HTTP client, for a WebSocket's handshake.
@@ -227,9 +230,18 @@ func (c *Client) ErrorText(err error) string {
 }
 
 // Redact returns the beginning of foreign text as one line without secrets.
-func (c *Client) Redact(raw []byte) string {
-	text := c.hide.Replace(strings.ToValidUTF8(string(raw[:min(len(raw), maxScan)]), "\uFFFD"))
-	text = strings.Join(strings.Fields(text), " ")
+func (c *Client) Redact(raw []byte) string { return Quote(raw, c.options.Secrets) }
+
+// Quote returns the beginning of foreign text as one line without secrets.
+func Quote(raw []byte, secrets []string) string {
+	var pairs []string
+	for _, s := range secrets {
+		if s != "" {
+			pairs = append(pairs, s, "(token)")
+		}
+	}
+	text := strings.ToValidUTF8(string(raw[:min(len(raw), maxScan)]), "\uFFFD")
+	text = strings.Join(strings.Fields(strings.NewReplacer(pairs...).Replace(text)), " ")
 	if len(text) <= maxQuote {
 		return text
 	}

@@ -1,32 +1,22 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptrace"
-	"net/url"
-	"strings"
-	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
-	"mailroom/internal/netguard"
 )
 
 const (
 	defaultTimeout = 20 * time.Second
 	maxResponse    = 64 << 10 // bytes read of a response
-	maxQuote       = 200      // bytes of a response in an error
 )
 
 // Outbound is the body of an outbound request.
@@ -97,7 +87,7 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 	}
 	keys, err := c.options.secrets()
 	if err != nil {
-		return "", unavailable(0, err)
+		return "", httpcall.Unavailable(err)
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
@@ -107,30 +97,20 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 	if timeout <= 0 {
 		timeout = defaultTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	var connected atomic.Bool // from then on the request may have arrived
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	r, err := http.NewRequestWithContext(traced, http.MethodPost, c.address.String(), bytes.NewReader(body))
-	if err != nil {
-		return "", httpcall.Permanent(errors.New("invalid url"))
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", "mailroom")
-	keys.sign(r.Header, out.Key, body)
-	a, err := c.http.Do(r)
-	if err != nil {
-		return "", c.transportError(ctx, err, connected.Load())
-	}
-	defer a.Body.Close() // the response has been read
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse))
-	if err := c.responseError(a, raw); err != nil {
-		return "", err
-	}
-	if err != nil { // the status already confirms the message
+	header := http.Header{}
+	keys.sign(header, out.Key, body)
+	op := "post to " + c.address.Host // the URL may contain a secret
+	a, err := c.http.Do(ctx, httpcall.Request{Op: op, Method: http.MethodPost, URL: c.address.String(), Header: header, Body: body, Timeout: timeout})
+	if a.Status != 0 && (a.Status < 200 || a.Status >= 300) {
+		err = c.refusal(op, a, keys)
+	} else if a.Status != 0 && err != nil { // the status already confirms the message
 		c.host.Log().Debug("response body truncated", "key", out.Key)
+		err = nil
 	}
-	return messageID(raw, out.Key), nil
+	if err != nil {
+		return "", httpcall.SendError(err, classOf)
+	}
+	return messageID(a.Body, out.Key), nil
 }
 
 // messageID returns the id in a response, or the key.
@@ -144,68 +124,34 @@ func messageID(raw []byte, key string) string {
 	return answer.ID
 }
 
-// transportError returns the error of a request without a response. It omits the URL, which may
-// contain a secret.
-func (c *connection) transportError(ctx context.Context, err error, maybe bool) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
-	refused := errors.Is(err, netguard.ErrRefused)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = errors.New("request timed out")
-	}
-	err = unavailable(0, fmt.Errorf("post to %s: %w", c.address.Host, err))
-	if refused || !maybe {
-		return err
-	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, err)
-}
-
-// responseError returns the error for a status other than 2xx.
-func (c *connection) responseError(a *http.Response, raw []byte) error {
-	if a.StatusCode >= 200 && a.StatusCode < 300 {
-		return nil
-	}
-	err := fmt.Errorf("post to %s: status %d %s", c.address.Host, a.StatusCode, http.StatusText(a.StatusCode))
-	if words := c.redact(raw); words != "" {
-		err = fmt.Errorf("%w: %s", err, words)
-	}
-	after := httpcall.ParseRetryAfter(a.Header.Get("Retry-After"), time.Now())
-	switch code := a.StatusCode; {
-	case code == http.StatusGone:
-		return httpcall.Permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
-	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
-		return fmt.Errorf("%w: %w", chat.ErrEverywhere, unavailable(after, err)) // the receiver serves all rooms
-	case code == http.StatusRequestTimeout, code == http.StatusTooEarly:
-		return unavailable(after, err)
-	case code >= 300 && code < 400:
-		return httpcall.Permanent(fmt.Errorf("%w: redirects are not followed: set url to the final address", err))
-	case code < 500:
-		return httpcall.Permanent(err)
-	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(after, err))
-}
-
-// redact returns the beginning of a response as one line, without the channel's secrets.
-func (c *connection) redact(raw []byte) string {
-	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(raw), "\uFFFD")), " ")
-	keys, err := c.options.secrets()
-	if err != nil {
-		return ""
-	}
+// refusal describes a response with a status other than 2xx.
+func (c *connection) refusal(op string, a httpcall.Response, keys secrets) error {
+	e := c.http.Refuse(op, a)
+	e.Text = http.StatusText(a.Status)
+	var hide []string
 	for _, key := range keys {
-		text = strings.NewReplacer(string(key), "(secret)", base64.StdEncoding.EncodeToString(key), "(secret)").Replace(text)
+		hide = append(hide, string(key), base64.StdEncoding.EncodeToString(key))
 	}
-	if len(text) <= maxQuote {
-		return text
+	if words := httpcall.Quote(a.Body, hide); words != "" {
+		e.Text += ": " + words
 	}
-	end := maxQuote
-	for !utf8.RuneStart(text[end]) {
-		end--
+	if a.Status >= 300 && a.Status < 400 {
+		e.Text += ": redirects are not followed: set url to the final address"
 	}
-	return text[:end] + "…"
+	// The receiver serves all rooms.
+	e.Everywhere = a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable
+	return e
 }
 
-func unavailable(after time.Duration, err error) error {
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
+func classOf(e *httpcall.Refusal) httpcall.Class {
+	switch e.Status {
+	case http.StatusGone:
+		return httpcall.ClassGone
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusRequestTimeout, http.StatusTooEarly:
+		return httpcall.ClassUnavailable
+	}
+	if e.Status >= 500 || e.Status < 300 {
+		return httpcall.ClassUnknown
+	}
+	return httpcall.ClassPermanent
 }

@@ -17,13 +17,13 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/http"
 	"net/url"
 	"time"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/netguard"
 )
 
@@ -111,11 +111,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 		options: o, host: l, address: address, ctx: connCtx, cancel: cancel,
 		posts: make(chan inboundPost),
 	}
-	c.http = &http.Client{
-		Transport: o.Policy.Transport(),
-		// Following a redirect would send a message to another host.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	c.http = httpcall.New(httpcall.Options{Platform: "the receiver", Transport: o.Policy.Transport(), MaxResponse: maxResponse})
 	o.Hooks.register(l.Name(), c)
 	return c, c.capabilities(), nil
 }
@@ -126,7 +122,7 @@ type connection struct {
 	options Options
 	host    *channel.Host
 	address *url.URL // nil without a URL
-	http    *http.Client
+	http    *httpcall.Client
 	ctx     context.Context // cancelled by Close
 	cancel  context.CancelFunc
 	posts   chan inboundPost // to Receive
