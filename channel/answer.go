@@ -52,7 +52,7 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 		By: operatorToken(), Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
 		Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: mailroom.Text(a.Text)}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
-		Agent: AgentName(channel), SetAgent: true, Metadata: a.Metadata, Cursor: cursor,
+		Agent: AgentName(channel), Metadata: a.Metadata, Cursor: cursor,
 	})
 	if mailroom.CodeOf(err) != mailroom.CodeConflict {
 		return err

@@ -26,7 +26,7 @@ func (o *serverFixture) submitTo(chat, text string) {
 	threadID := channel.ThreadID("c", "chat", chat)
 	_, err := o.ledger.Submit(o.t.Context(), thread.Submit{
 		Thread: threadID, Key: text, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}, Origin: mailroom.Origin{Via: channel.Via("c")},
-		Agent: "echo", SetAgent: true, DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: channel.AgentName("c"),
+		Agent: "echo", DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: channel.AgentName("c"),
 	})
 	if err != nil {
 		o.t.Fatal(err)

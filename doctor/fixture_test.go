@@ -78,7 +78,7 @@ func (w *fixture) backlog(threadID string, n int) {
 	l := thread.NewState(&mailroom.Thread{ID: threadID})
 	for i := range n {
 		in := thread.Submit{Thread: threadID, Run: fmt.Sprint("r", i), Agent: "a", Owner: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("do")}}}
-		_, err := l.Submit(in, time.Now().UTC().Truncate(time.Microsecond))
+		_, err := l.Submit(in, thread.Resolved{Agent: "a"}, time.Now().UTC().Truncate(time.Microsecond))
 		w.must(err)
 	}
 	c := &store.Changes{}
@@ -132,7 +132,7 @@ func (w *fixture) reserve() {
 func (w *fixture) fill() *fixture {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.submit("far", "there", func(in *thread.Submit) { in.Agent, in.SetAgent = "b", true })
+	w.submit("far", "there", func(in *thread.Submit) { in.Agent = "b" })
 	w.submit("t", "done", func(in *thread.Submit) { in.Key = "k" })
 	c := w.claim("done")
 	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}}})

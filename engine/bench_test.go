@@ -138,7 +138,7 @@ func (m *bench) submit(rate int, begin time.Time) {
 		}
 		asked := time.Now()
 		_, err := m.ledger.Submit(context.Background(), thread.Submit{
-			Thread: fmt.Sprint("thread-", n%int64(m.threads)), Agent: "a", SetAgent: true,
+			Thread: fmt.Sprint("thread-", n%int64(m.threads)), Agent: "a",
 			Messages: []thread.NewMessage{{Parts: mailroom.Text("what is the answer to this question?")}},
 			Origin:   mailroom.Origin{Via: "user", Sender: "bench"}, Sender: "bench",
 		})

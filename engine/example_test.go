@@ -71,7 +71,7 @@ func openFixture(agents map[string]mailroom.AgentFunc) *exampleFixture {
 // send submits a message and returns the run that it created or joined.
 func (o *exampleFixture) send(threadID, agent, text string) string {
 	out, err := o.ledger.Submit(context.Background(), thread.Submit{
-		Thread: threadID, Agent: agent, SetAgent: true,
+		Thread: threadID, Agent: agent,
 		Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}},
 	})
 	check(err)

@@ -128,7 +128,7 @@ func (p *process) kill() {
 // send submits text for agent a and returns the answer.
 func (p *process) send(threadID, text string, edit ...func(*thread.Submit)) store.Submitted {
 	p.t.Helper()
-	in := thread.Submit{Thread: threadID, Agent: "a", SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
+	in := thread.Submit{Thread: threadID, Agent: "a", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}

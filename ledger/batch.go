@@ -455,7 +455,7 @@ func (b *batch) forwardSubmit(in thread.Submit) error {
 	if err := in.Check(); err != nil {
 		return err
 	}
-	_, err := b.submit(in)
+	_, err := b.submit(in, false)
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeNotFound, mailroom.CodeForbidden: // another owner has it or may create it
 		b.l.options.Log.Warn("delivery dropped: its thread belongs to another owner", "run", in.Parent)

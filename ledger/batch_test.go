@@ -346,7 +346,7 @@ func TestAStandingClaimWhoseContextEndsInABatchReturnsWhatItClaimed(t *testing.T
 				answer := startClaimer(ctx, d, "echo", 1)
 				release := f.holdNext()
 				in := text("t", "hello")
-				if in.SetAgent = !due; !due {
+				if !due {
 					in.Agent = "codex"
 				}
 				var all sync.WaitGroup

@@ -43,7 +43,7 @@ func TestAClaimTakesAtMostWhatItAsksFor(t *testing.T) {
 	for i := range 4 {
 		for _, agent := range []string{"a", "b"} {
 			in := text(fmt.Sprint(agent, i), "hello")
-			in.Agent, in.SetAgent = agent, true
+			in.Agent = agent
 			d.submit(in)
 		}
 	}

@@ -343,7 +343,7 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		for _, agent := range []string{"configured", "served", "left", "unserved", "unserved"} {
 			in := text("of "+agent, "hello")
-			in.Agent, in.SetAgent = agent, true
+			in.Agent = agent
 			d.submit(in)
 		}
 		must(d.Register(d.ctx, store.Worker{ID: "w", Agents: []string{"served"}}))(t)
@@ -384,7 +384,7 @@ func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
 			Name: "laptop", Sum: "1", Scopes: []auth.Permission{auth.PermissionWork}, Agents: []string{"far"},
 		}))(t)
 		in := text("t", "hello")
-		in.Agent, in.SetAgent = "far", true
+		in.Agent = "far"
 		run := d.submit(in).Run
 		judge := func() mailroom.Status {
 			<-time.After(time.Hour)

@@ -82,10 +82,10 @@ func TestAMessageThatOutlivesItsRun(t *testing.T) {
 	d.register("w")
 	collect := func(s string) string { return d.submit(mode(mailroom.ModeCollect, "t", s)).Message }
 	first := text("t", "one")
-	first.SetAgent, first.Agent = true, "echo"
+	first.Agent = "echo"
 	run := d.submit(first).Run
 	other := text("t", "of another agent")
-	other.SetAgent, other.Agent, other.NotBefore = true, "codex", time.Now().Add(time.Hour)
+	other.Agent, other.NotBefore = "codex", time.Now().Add(time.Hour)
 	d.submit(other)
 	d.patchAgent("echo")
 	edited, retracted := collect("two"), collect("three")

@@ -226,7 +226,7 @@ func (m *model) submit(t *rapid.T) {
 		in.Messages = append(in.Messages, thread.NewMessage{Parts: mailroom.Text(m.name("text "))})
 	}
 	if chance(t, 20, "agent asked for") {
-		in.SetAgent, in.Agent = true, one(t, []string{"echo", "codex", "ghost"}, "agent")
+		in.Agent = one(t, []string{"echo", "codex", "ghost"}, "agent")
 	}
 	if chance(t, 30, "urgent or not") {
 		p := one(t, []int{0, 100, 255}, "priority")

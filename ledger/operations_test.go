@@ -41,7 +41,7 @@ func fillDay(d *fixture, c *clock) {
 		return d.claimOne(worker).Claim
 	}
 	ghost := text("ghosts", "anybody?")
-	ghost.Run, ghost.SetAgent, ghost.Agent = "ghost", true, "ghost"
+	ghost.Run, ghost.Agent = "ghost", "ghost"
 	d.submit(ghost)
 	d.register("gone")
 	claim("held", "lost", "gone")

@@ -33,7 +33,7 @@ func TestAPanicIsThatOperationsOwn(t *testing.T) {
 			_, errs[1] = run(ctx, l, o, func(b *batch) (int, error) {
 				panics++
 				in := thread.Submit{Thread: "a", Run: "lost", Agent: "echo", Messages: []thread.NewMessage{{Parts: mailroom.Text("half done")}}}
-				if _, err := b.submit(in); err != nil {
+				if _, err := b.submit(in, false); err != nil {
 					t.Error(err)
 				}
 				panic("a secret")

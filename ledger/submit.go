@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -15,8 +16,7 @@ import (
 
 // Submit accepts messages for a thread and creates the thread if there is none, for the operator
 // unless Owner is set. An empty thread id creates a thread, the same one for the same owner and
-// key. With SetAgent, Agent becomes the thread's agent; otherwise the run has the thread's agent,
-// or the default one.
+// key.
 func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted, error) {
 	if in.Owner == "" {
 		in.Owner = auth.Operator
@@ -43,7 +43,6 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	if in.DeliverTo != "" {
 		o.threads = append(o.threads, in.DeliverTo)
 	}
-	in.MaxQueued = l.options.MaxQueued
 	if len(in.Decisions) > 0 {
 		runs, err := l.ticketRuns(ctx, in.Decisions)
 		if err != nil {
@@ -52,7 +51,7 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 		o.runs = runs
 	}
 	return run(ctx, l, o, func(b *batch) (store.Submitted, error) {
-		return b.submitAs(in, b.checkSubmitQuota)
+		return b.submit(in, true)
 	})
 }
 
@@ -67,47 +66,29 @@ func (b *batch) inForeignNamespace(t *thread.State, by *auth.Token) (bool, error
 	return err == nil && by.InForeignNamespace(t.ID, rows), err
 }
 
-// submit applies one submit to a locked thread.
-func (b *batch) submit(in thread.Submit) (store.Submitted, error) {
-	return b.submitAs(in, func(*thread.Submit) error { return nil })
-}
-
-// submitAs is submit with a check before the transition.
-func (b *batch) submitAs(in thread.Submit, admit func(*thread.Submit) error) (store.Submitted, error) {
+// submit applies one submit to a locked thread. It is limited by the owner's quota and the queue's
+// length if a caller makes it, and not if a run does.
+func (b *batch) submit(in thread.Submit, limited bool) (store.Submitted, error) {
 	t := b.thread(in.Thread)
 	if err := checkNotDeleted(t, &in); err != nil {
 		return store.Submitted{}, err
 	}
-	if !in.SetAgent {
-		if in.Agent = t.Agent; in.Agent == "" {
-			in.Agent = b.l.options.DefaultAgent
-		}
-	}
-	if in.AgentVersion == "" {
-		in.AgentVersion = b.l.options.Version(in.Agent)
-	}
 	if err := b.loadKey(t, in.Key); err != nil {
 		return store.Submitted{}, err
 	}
-	if err := admit(&in); err != nil {
-		return store.Submitted{}, err
+	if limited {
+		if err := b.checkSubmitQuota(&in); err != nil {
+			return store.Submitted{}, err
+		}
 	}
 	if err := b.ensure(t, in.Scope(&t.Thread)); err != nil {
 		return store.Submitted{}, err
 	}
-	if err := b.countQueued(t, &in); err != nil {
-		return store.Submitted{}, err
-	}
-	in.Reserved = b.l.options.Reserved
-	squats, err := b.inForeignNamespace(t, in.By)
+	found, err := b.resolve(t, &in, limited)
 	if err != nil {
 		return store.Submitted{}, err
 	}
-	in.ForeignNamespace = squats
-	if in.DeliverTo != "" {
-		in.Target = &b.thread(in.DeliverTo).Thread
-	}
-	out, err := t.Submit(in, b.now)
+	out, err := t.Submit(in, found, b.now)
 	if err != nil {
 		return out, err
 	}
@@ -120,21 +101,43 @@ func (b *batch) submitAs(in thread.Submit, admit func(*thread.Submit) error) (st
 	return out, nil
 }
 
-// countQueued sets the length of the queue if it may have reached its limit. A thread that never
-// gave out that many places cannot have.
-func (b *batch) countQueued(t *thread.State, in *thread.Submit) error {
-	if in.MaxQueued == 0 || t.NextPlace <= int64(in.MaxQueued) {
-		return nil
+// resolve looks up what the transition of a submit needs besides the thread.
+func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found thread.Resolved, err error) {
+	found = thread.Resolved{
+		Agent:        cmp.Or(in.Agent, t.Agent, b.l.options.DefaultAgent),
+		AgentVersion: in.AgentVersion,
+		Reserved:     b.l.options.Reserved,
+	}
+	if found.AgentVersion == "" {
+		found.AgentVersion = b.l.options.Version(found.Agent)
+	}
+	if in.DeliverTo != "" {
+		found.DeliverTo = &b.thread(in.DeliverTo).Thread
+	}
+	if limited {
+		found.MaxQueued = b.l.options.MaxQueued
+		if found.Queued, err = b.countQueued(t, found.MaxQueued); err != nil {
+			return found, err
+		}
+	}
+	found.ForeignNamespace, err = b.inForeignNamespace(t, in.By)
+	return found, err
+}
+
+// countQueued returns the length of the queue if it may have reached its limit, else 0. A thread
+// that never gave out that many places cannot have.
+func (b *batch) countQueued(t *thread.State, limit int) (n int, err error) {
+	if limit == 0 || t.NextPlace <= int64(limit) {
+		return 0, nil
 	}
 	for _, set := range []store.RunSet{store.RunsQueued, store.RunsScheduled} {
 		counts, err := b.tx.Count(store.CountQuery{Thread: t.ID, Set: set})
 		if err != nil {
-			return err
+			return 0, err
 		}
-		in.Queued += counts.Sum()
+		n += counts.Sum()
 	}
-	in.Queued += t.NewInQueue()
-	return nil
+	return n + t.NewInQueue(), nil
 }
 
 // loadKey loads a submit key and its run.
@@ -182,7 +185,7 @@ func (b *batch) append(a *thread.StepCommit) (int64, error) {
 	var ended []*thread.ChildEnd
 	for i, in := range sends {
 		s := a.Step.Sends[i]
-		res, err := b.submit(in)
+		res, err := b.submit(in, false)
 		if err != nil {
 			return 0, b.abortAfter(i, err)
 		}

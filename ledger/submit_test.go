@@ -86,7 +86,7 @@ func TestTheAgentOfARun(t *testing.T) {
 	agent := func(run string) []string { r := d.run(run); return []string{r.Agent, r.AgentVersion} }
 	wantEqual(t, "by default", agent(d.submit(text("t", "a")).Run), []string{"house", "house-1"})
 	in := text("t", "b")
-	in.Agent, in.SetAgent = "codex", true
+	in.Agent = "codex"
 	wantEqual(t, "asked for", agent(d.submit(in).Run), []string{"codex", "codex-1"})
 	wantEqual(t, "the thread's", agent(d.submit(text("t", "c")).Run), []string{"codex", "codex-1"})
 	in = text("t", "d")

@@ -93,7 +93,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 	sub := thread.Submit{
 		Thread: b.Thread, Messages: drafts, Sender: sender, Owner: who.Name, By: who,
 		Origin: mailroom.Origin{Via: requestOf(ctx).via, Sender: sender, RequestID: requestOf(ctx).id},
-		Agent:  b.Agent, SetAgent: b.Agent != "", AgentVersion: b.AgentVersion,
+		Agent:  b.Agent, AgentVersion: b.AgentVersion,
 		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
 		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata,
 		Decisions: readDecisions(b.Decisions, sender),

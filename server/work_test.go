@@ -422,7 +422,7 @@ func TestRunsOfARemoteAgentWaitADay(t *testing.T) {
 	if r := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusQueued {
 		t.Errorf("the run is %s, want queued", r.Status)
 	}
-	_, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: "u", Agent: "unknown", SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}})
+	_, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: "u", Agent: "unknown", Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}})
 	if err != nil {
 		t.Fatal(err)
 	}

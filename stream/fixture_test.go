@@ -129,7 +129,7 @@ func (d *fixture) submitText(text string) string {
 		Messages: []thread.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(text)}},
 	}
 	d.change(func(l *thread.State, now time.Time) error {
-		_, err := l.Submit(in, now)
+		_, err := l.Submit(in, thread.Resolved{Agent: agent}, now)
 		return err
 	})
 	return in.Run

@@ -109,7 +109,7 @@ func TestUntilSettledWaitsForRunsThatAreForLater(t *testing.T) {
 			_, err := l.Submit(thread.Submit{
 				Thread: threadID, Run: "later", Agent: agent, NotBefore: now.Add(time.Minute),
 				Messages: []thread.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text("hello")}},
-			}, now)
+			}, thread.Resolved{Agent: agent}, now)
 			return err
 		})
 		r := d.follow(stream.Query{Until: stream.UntilSettled})

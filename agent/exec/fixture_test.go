@@ -83,7 +83,7 @@ func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions))
 // send submits a text and returns its run.
 func (h *fixture) send(threadID, text string, edit ...func(*thread.Submit)) string {
 	h.t.Helper()
-	in := thread.Submit{Thread: threadID, Agent: "claude", SetAgent: true, Sender: "user", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
+	in := thread.Submit{Thread: threadID, Agent: "claude", Sender: "user", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}

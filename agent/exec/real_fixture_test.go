@@ -166,7 +166,7 @@ func (w *realFixture) ended(err error) {
 
 func (w *realFixture) send(threadID, text string, edit ...func(*thread.Submit)) store.Submitted {
 	w.t.Helper()
-	in := thread.Submit{Thread: threadID, Agent: w.name, SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
+	in := thread.Submit{Thread: threadID, Agent: w.name, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}

@@ -106,7 +106,7 @@ func parrot(ctx context.Context, s mailroom.Session) error {
 func (h *fixture) send(threadID, text string, edit ...func(*thread.Submit)) string {
 	h.t.Helper()
 	in := thread.Submit{
-		Thread: threadID, Agent: "inbox", SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}},
+		Thread: threadID, Agent: "inbox", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}},
 		Sender: "ann", Owner: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
 	}
 	for _, f := range edit {

@@ -220,7 +220,7 @@ func (h *fixture) play(m *killableStore, commands []string) (survived bool) {
 	h.t.Helper()
 	submit := func() error {
 		_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
-			Thread: "mine", Agent: "inbox", SetAgent: true, Key: "k", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}, Owner: "ann",
+			Thread: "mine", Agent: "inbox", Key: "k", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}, Owner: "ann",
 		})
 		return err
 	}

@@ -92,7 +92,7 @@ func (h *fixture) ended(err error) {
 
 func (h *fixture) send(threadID string, edit ...func(*thread.Submit)) store.Submitted {
 	h.t.Helper()
-	in := thread.Submit{Thread: threadID, Agent: "tour", SetAgent: true, Messages: []thread.NewMessage{{Parts: mailroom.Text("show me")}}}
+	in := thread.Submit{Thread: threadID, Agent: "tour", Messages: []thread.NewMessage{{Parts: mailroom.Text("show me")}}}
 	for _, f := range edit {
 		f(&in)
 	}

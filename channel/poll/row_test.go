@@ -40,7 +40,7 @@ func FuzzRow(f *testing.F) {
 		threadID := channel.ThreadID("b", r.chat()...)
 		in := thread.Submit{
 			Thread: threadID, Run: "r", Key: r.key(), Messages: []thread.NewMessage{{Parts: r.parts}}, Sender: r.sender(),
-			Agent: "a", SetAgent: true, Metadata: r.metadata(), NoRetry: true, DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: "c",
+			Agent: "a", Metadata: r.metadata(), NoRetry: true, DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: "c",
 		}
 		if err := in.Check(); err != nil {
 			t.Errorf("%q is not taken: %v", raw, err)

@@ -60,7 +60,7 @@ func (d *janitorFixture) must(err error) {
 func (d *janitorFixture) submit(threadID, version string) store.Submitted {
 	d.t.Helper()
 	out, err := d.Submit(d.t.Context(), thread.Submit{
-		Thread: threadID, Agent: "a", SetAgent: true, AgentVersion: version, Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
+		Thread: threadID, Agent: "a", AgentVersion: version, Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
 	})
 	d.must(err)
 	return out

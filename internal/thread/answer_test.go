@@ -2,6 +2,7 @@ package thread_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,7 +113,7 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 		w.park(true, asks...)
 		for mode, want := range map[mailroom.Mode]mailroom.Code{mailroom.ModeQueue: mailroom.CodeRateLimited, mailroom.ModeCollect: mailroom.CodeRateLimited} {
 			s := in(mode, "n")
-			s.Queued, s.MaxQueued = 3, 3
+			w.queued, w.maxQueued = 3, 3
 			if state != "approval" {
 				want = ""
 				s.Run += string(mode)
@@ -128,13 +129,13 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 	w.park(false, ask("ok", mailroom.TicketApproval))
 	s := in("", "d")
 	s.Messages, s.Decisions = nil, []thread.Decision{w.decision("ok", mailroom.VerdictApprove)}
-	s.Queued, s.MaxQueued = 3, 3
+	w.queued, w.maxQueued = 3, 3
 	if _, err := w.submit(s); err != nil {
 		t.Errorf("a decision waits for no room: %v", err)
 	}
 	full := in(mailroom.ModeSteer, "n") // nothing to steer: it would be queued
-	full.Queued, full.MaxQueued = 3, 3
 	idle := newFixture(t)
+	idle.queued, idle.maxQueued = 3, 3
 	_, err := idle.submit(full)
 	wantCode(t, err, mailroom.CodeRateLimited)
 }
@@ -154,7 +155,7 @@ func TestOneSubmitDecidesATicketOneWay(t *testing.T) {
 func TestTheEndOfAChildIsReported(t *testing.T) {
 	child := func(w *fixture, answer mailroom.AnswerMode) {
 		s := in("", "c")
-		s.Parent, s.Caller = "p", &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: answer}
+		s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: answer}}
 		w.must(s)
 	}
 	ends := map[mailroom.Status]func(w *fixture){
@@ -195,7 +196,7 @@ func TestTheEndOfAChildIsReported(t *testing.T) {
 func TestTheEndOfARetriedRunIsAnotherMessage(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "c")
-	s.Parent, s.Caller = "p", &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWake}
+	s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWake}}
 	w.must(s)
 	w.mustStart("c")
 	w.end(failed(mailroom.ClassPermanent))
@@ -215,7 +216,7 @@ func TestAWaitingSendNeedsARunOfItsOwn(t *testing.T) {
 	w.park(false, ask("hook", mailroom.TicketEvent))
 	s := in("", "c")
 	s.Origin.Via, s.Parent = "run", "p"
-	s.Caller = &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWait}
+	s.From = &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWait}}
 	wantEqual(t, "disposition", w.must(s).Disposition, store.DispositionQueued)
 	if w.runs["c"] == nil || w.runs["c"].Caller == nil {
 		t.Error("the run that is waited for does not know who waits")
@@ -259,9 +260,7 @@ func TestARunThatSpokeAndThenFailedIsReported(t *testing.T) {
 func TestHopsEnd(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "x")
-	for range mailroom.MaxHops {
-		s.Lineage = append(s.Lineage, "far")
-	}
+	s.From = &thread.Descent{Lineage: slices.Repeat([]string{"far"}, mailroom.MaxHops)}
 	w.row.DeliverTo = "chat"
 	w.must(s)
 	w.mustStart("x")
@@ -275,7 +274,7 @@ func TestAWaitForOneselfOrAnAncestorIsRefused(t *testing.T) {
 	for _, target := range []string{"t", "grandparent"} {
 		w := newFixture(t)
 		s := in("", "x")
-		s.Lineage = []string{"grandparent"}
+		s.From = &thread.Descent{Lineage: []string{"grandparent"}}
 		w.must(s)
 		w.mustStart("x")
 		_, err := w.append(thread.StepCommit{Step: mailroom.Step{Sends: []mailroom.Send{{

@@ -116,27 +116,26 @@ func TestASubmitSaysWhereItsThreadDelivers(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "x")
 	s.DeliverTo, s.DeliverAgent = "out", "chat"
-	s.Target = &mailroom.Thread{ID: "out"}
 	w.must(s)
 	wantEqual(t, "delivers to", w.row.DeliverTo, "out")
 	again := in("", "y")
-	again.DeliverTo, again.DeliverAgent, again.Target = "elsewhere", "chat", &mailroom.Thread{ID: "elsewhere"}
+	again.DeliverTo, again.DeliverAgent = "elsewhere", "chat"
 	w.must(again)
 	wantEqual(t, "still delivers to", w.row.DeliverTo, "out")
 }
 
 func TestADeliveryThatGoesRoundIsRefused(t *testing.T) {
-	for name, change := range map[string]func(*thread.Submit){
-		"to itself":                      func(s *thread.Submit) { s.DeliverTo, s.Target = "t", &mailroom.Thread{ID: "t"} },
-		"to one that delivers on":        func(s *thread.Submit) { s.Target.DeliverTo = "far" },
-		"without an agent that delivers": func(s *thread.Submit) { s.DeliverAgent = "" },
-		"to what is no thread id":        func(s *thread.Submit) { s.DeliverTo = "a/b" },
+	for name, change := range map[string]func(*thread.Submit, *fixture){
+		"to itself":                      func(s *thread.Submit, _ *fixture) { s.DeliverTo = "t" },
+		"to one that delivers on":        func(_ *thread.Submit, w *fixture) { w.target.DeliverTo = "far" },
+		"without an agent that delivers": func(s *thread.Submit, _ *fixture) { s.DeliverAgent = "" },
+		"to what is no thread id":        func(s *thread.Submit, _ *fixture) { s.DeliverTo = "a/b" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			s := in("", "x")
-			s.DeliverTo, s.DeliverAgent, s.Target = "out", "chat", &mailroom.Thread{ID: "out"}
-			change(&s)
+			s.DeliverTo, s.DeliverAgent = "out", "chat"
+			change(&s, w)
 			if _, err := w.submit(s); err == nil {
 				t.Error("it was taken")
 			}

@@ -224,10 +224,7 @@ type submitDigest struct {
 
 // digest returns the digest that decides whether two submits with one key are the same.
 func (in *Submit) digest() string {
-	d := submitDigest{Messages: in.Messages, Mode: in.Mode, Priority: in.priority(), NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
-	if in.SetAgent {
-		d.Agent = in.Agent
-	}
+	d := submitDigest{Messages: in.Messages, Agent: in.Agent, Mode: in.Mode, Priority: in.priority(), NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
 	if in.Size() > maxAppended {
 		type streamed submitDigest // has no AppendJSON: encoding/json reuses its buffer for long texts
 		return digest.Short(streamed(d))

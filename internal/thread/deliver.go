@@ -39,8 +39,8 @@ func (t *State) deliver(r *mailroom.Run, seq int64, parts []mailroom.Part, now t
 	t.outgoing = append(t.outgoing, Submit{
 		Thread: t.DeliverTo, Run: digest.ID("deliver", r.ID, at), Key: r.ID + "/" + at,
 		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner, By: auth.RunToken(t.Owner),
-		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID, ParentThread: t.ID,
-		Lineage: append(slices.Clone(r.Lineage), t.ID),
+		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID,
+		From: &Descent{Thread: t.ID, Lineage: append(slices.Clone(r.Lineage), t.ID)},
 	})
 }
 

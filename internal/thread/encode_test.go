@@ -112,7 +112,7 @@ func TestADigestIsThatOfTheJSON(t *testing.T) {
 
 func TestAShortAndALongSubmitHaveTheDigestOfTheirJSON(t *testing.T) {
 	for _, n := range []int{1, maxAppended, maxAppended + 1} {
-		in := &Submit{Messages: []NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(strings.Repeat("<", n))}}, Agent: "a", SetAgent: true, Mode: mailroom.ModeQueue}
+		in := &Submit{Messages: []NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(strings.Repeat("<", n))}}, Agent: "a", Mode: mailroom.ModeQueue}
 		raw, err := json.Marshal(struct {
 			Messages  []NewMessage
 			Agent     string

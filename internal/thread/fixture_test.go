@@ -34,6 +34,10 @@ type fixture struct {
 	ends []thread.ChildEnd // told to other threads
 
 	limit, grace time.Duration // of claims
+
+	// What the ledger resolves for a submit.
+	queued, maxQueued int
+	target            mailroom.Thread // the thread to which submits deliver
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -207,7 +211,7 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 func text(run, s string) thread.Submit {
 	return thread.Submit{
 		Thread: "t", Run: run, Messages: []thread.NewMessage{{Parts: mailroom.Text(s)}},
-		Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"}, Agent: "echo",
+		Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
 	}
 }
 
@@ -221,7 +225,9 @@ func (w *fixture) submit(in thread.Submit) (out store.Submitted, err error) {
 	w.t.Helper()
 	scope := in.Scope(&w.row)
 	err = w.apply(w.load(scope, in.Key), w.load(scope, in.Key), func(l *thread.State) error {
-		out, err = l.Submit(in, w.now)
+		found := thread.Resolved{Agent: cmp.Or(in.Agent, w.row.Agent, "echo"), AgentVersion: in.AgentVersion, Queued: w.queued, MaxQueued: w.maxQueued, DeliverTo: &w.target}
+		w.target.ID = in.DeliverTo
+		out, err = l.Submit(in, found, w.now)
 		return err
 	})
 	return out, err

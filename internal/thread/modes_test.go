@@ -196,7 +196,7 @@ func TestASteerForAnotherAgentIsARunOfItsOwn(t *testing.T) {
 	w := newFixture(t)
 	states["running"](w)
 	s := in(mailroom.ModeSteer, "n")
-	s.Agent, s.SetAgent = "codex", true
+	s.Agent = "codex"
 	wantEqual(t, "disposition", w.must(s).Disposition, store.DispositionQueued)
 	wantEqual(t, "agent of the thread", w.row.Agent, "codex")
 	wantEqual(t, "agent of the current run", w.runs["x"].Agent, "echo")

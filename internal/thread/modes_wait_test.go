@@ -118,7 +118,7 @@ func (w *fixture) wantTickets(c cell) {
 func (w *fixture) queueBehind(id string) {
 	w.t.Helper()
 	s := in("", id)
-	s.Agent, s.SetAgent = "other", true
+	s.Agent = "other"
 	w.must(s)
 	r := w.runs[id]
 	r.Agent = "echo"

@@ -53,11 +53,11 @@ func (t *State) park(r *mailroom.Run, s *Settle, now time.Time) {
 // answers a question, TicketEvent if the run waits for something that messages do not concern, ""
 // if the message is queued. Messages of other runs answer no question. Scheduled messages and
 // awaited child runs need a run of their own. An expired question accepts no answer.
-func (t *State) resumeKind(in *Submit, now time.Time) mailroom.TicketKind {
+func (t *State) resumeKind(in *submission, now time.Time) mailroom.TicketKind {
 	c := t.current()
 	if c == nil || c.Status != mailroom.StatusWaiting || c.Stop != "" || in.Mode == mailroom.ModeInterrupt ||
-		in.SetAgent && in.Agent != c.Agent || len(in.Messages) == 0 ||
-		in.NotBefore.After(now) || in.Caller != nil || t.waitExpired(c, now) {
+		in.Agent != "" && in.Agent != c.Agent || len(in.Messages) == 0 ||
+		in.NotBefore.After(now) || in.From != nil && in.From.Caller != nil || t.waitExpired(c, now) {
 		return ""
 	}
 	fromRun := in.Origin.Via == "run" || in.Origin.Via == "wake"
@@ -69,7 +69,7 @@ func (t *State) resumeKind(in *Submit, now time.Time) mailroom.TicketKind {
 }
 
 // resume steers the messages into the parked run and answers its first open question with them.
-func (t *State) resume(kind mailroom.TicketKind, in *Submit, now time.Time) store.Submitted {
+func (t *State) resume(kind mailroom.TicketKind, in *submission, now time.Time) store.Submitted {
 	superseded := []string{}
 	if in.Mode == mailroom.ModeLatest {
 		superseded = t.supersede(everyRun, in.Sender, now)
@@ -81,7 +81,7 @@ func (t *State) resume(kind mailroom.TicketKind, in *Submit, now time.Time) stor
 			for _, s := range c.Steers[len(c.Steers)-len(in.Messages):] {
 				c.Spent = append(slices.Clone(c.Spent), s.Message)
 			}
-			t.decide(k, Decision{Verdict: mailroom.VerdictAnswer, Answer: messageAnswer(in), By: in.Sender}, now)
+			t.decide(k, Decision{Verdict: mailroom.VerdictAnswer, Answer: messageAnswer(in.Submit), By: in.Sender}, now)
 		}
 	} else {
 		t.requeue(c, now)
@@ -113,7 +113,7 @@ func messageAnswer(in *Submit) json.RawMessage {
 
 // checkSubmit returns an error if a decision does not fit its ticket, or the queue or the current
 // run is full.
-func (t *State) checkSubmit(in *Submit, now time.Time) error {
+func (t *State) checkSubmit(in *submission, now time.Time) error {
 	for i := range in.Decisions {
 		d := &in.Decisions[i]
 		if _, _, err := t.checkDecision(d, now); err != nil {
@@ -125,11 +125,11 @@ func (t *State) checkSubmit(in *Submit, now time.Time) error {
 			}
 		}
 	}
-	if n := in.Queued + t.unreadSteers(); in.MaxQueued > 0 && n >= in.MaxQueued && t.growsQueue(in, now) {
+	if n := in.found.Queued + t.unreadSteers(); in.found.MaxQueued > 0 && n >= in.found.MaxQueued && t.growsQueue(in, now) {
 		return errRateLimited("queue of thread %q is full with %d runs", t.ID, n)
 	}
 	if t.willSteer(in, now) {
-		return checkSteer(t.current(), in)
+		return checkSteer(t.current(), in.Submit)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func errRateLimited(format string, args ...any) error {
 
 // growsQueue reports whether the submit adds a run to the queue, or an unread steer that becomes
 // one if the current run ends. A submit that clears the queue or resumes a run does not.
-func (t *State) growsQueue(in *Submit, now time.Time) bool {
+func (t *State) growsQueue(in *submission, now time.Time) bool {
 	switch {
 	case len(in.Messages) == 0, t.resumeKind(in, now) != "":
 		return false

@@ -10,13 +10,13 @@ import (
 )
 
 // canSteer reports whether the current run accepts the steered message.
-func (t *State) canSteer(in *Submit, now time.Time) bool {
+func (t *State) canSteer(in *submission, now time.Time) bool {
 	c := t.current()
-	return c != nil && c.Stop == "" && (c.Status != mailroom.StatusWaiting || t.waitExpired(c, now) || t.waitKind(c, now) == mailroom.TicketApproval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+	return c != nil && c.Stop == "" && (c.Status != mailroom.StatusWaiting || t.waitExpired(c, now) || t.waitKind(c, now) == mailroom.TicketApproval) && c.Agent == in.found.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
 }
 
 // willSteer reports whether the submit is steered into the current run.
-func (t *State) willSteer(in *Submit, now time.Time) bool {
+func (t *State) willSteer(in *submission, now time.Time) bool {
 	return in.Mode == mailroom.ModeSteer && len(in.Messages) > 0 && t.resumeKind(in, now) == "" && t.canSteer(in, now)
 }
 
@@ -57,7 +57,7 @@ func checkSteer(r *mailroom.Run, in *Submit) error {
 
 // steer hands the messages to the current run. They keep the run that they become, at the place of
 // their submission, if the current run ends first.
-func (t *State) steer(in *Submit, now time.Time) store.Submitted {
+func (t *State) steer(in *submission, now time.Time) store.Submitted {
 	c := t.current()
 	own := t.newRun(in.Run, in, now)
 	t.appendMessages(own, c.ID, in, now)

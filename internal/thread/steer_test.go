@@ -225,13 +225,13 @@ func TestARunHoldsSoManySteeredMessages(t *testing.T) {
 func TestSteeredMessagesCountInTheQueue(t *testing.T) {
 	w, _ := steering(t)
 	s := in("", "q")
-	s.MaxQueued, s.Queued = 3, 1
+	w.maxQueued, w.queued = 3, 1
 	w.must(s)
 	s = in(mailroom.ModeSteer, "s2")
-	s.MaxQueued, s.Queued = 3, 2
+	w.maxQueued, w.queued = 3, 2
 	if _, err := w.submit(s); mailroom.CodeOf(err) != mailroom.CodeRateLimited {
 		t.Errorf("two in the queue and one unread: %v", err)
 	}
-	s.MaxQueued = 4
+	w.maxQueued = 4
 	w.must(s)
 }

@@ -345,12 +345,12 @@ func SubmitOf(s mailroom.Send, r *mailroom.Run, from *mailroom.Thread) Submit {
 	in := Submit{
 		Thread: TargetOf(s, r.ID), Run: digest.ID("send", r.ID, s.Name),
 		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner),
-		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
-		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
-		Lineage: append(slices.Clone(r.Lineage), from.ID),
+		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent,
+		Key: r.ID + "/" + s.Name, Parent: r.ID,
+		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},
 	}
 	if s.Answer != mailroom.AnswerNone {
-		in.Caller = &mailroom.Caller{Thread: from.ID, Run: r.ID, Name: s.Name, Answer: s.Answer}
+		in.From.Caller = &mailroom.Caller{Thread: from.ID, Run: r.ID, Name: s.Name, Answer: s.Answer}
 	}
 	return in
 }

@@ -11,47 +11,67 @@ import (
 	"mailroom/store"
 )
 
-// Submit is a request to hand one or more messages to a thread.
+// Submit is what a caller asks: to hand messages to a thread, to decide tickets of its current run,
+// or both in one transaction.
 type Submit struct {
-	Thread   string // see CheckThreadID
-	Run      string // id of the run, if one is created
-	Messages []NewMessage
-	Sender   string      // identity of the submitter
-	Owner    string      // owner of the thread, if this submit creates it
-	By       *auth.Token // caller, who must see the thread; nil: the server itself
-	Origin   mailroom.Origin
+	Thread    string // see check.ThreadID
+	Run       string // id of the run, if one is created
+	Messages  []NewMessage
+	Decisions []Decision
+	Sender    string      // identity of the submitter
+	Owner     string      // owner of the thread, if this submit creates it
+	By        *auth.Token // caller, who must see the thread; nil: the server itself
+	Origin    mailroom.Origin
 
-	Agent        string // never ""
+	// Agent becomes the agent of the thread and of the run. "" is the thread's agent, or the default
+	// one. AgentVersion pins the run; "" is the agent's current version.
+	Agent        string
 	AgentVersion string
-	SetAgent     bool          // Agent was requested and becomes the thread's agent
 	Mode         mailroom.Mode // "" is ModeQueue
-	Key          string
-	Priority     *int // nil is DefaultPriority
+	Key          string        // idempotency key; "" is none
+	Priority     *int          // nil is DefaultPriority
 	NotBefore    time.Time
-	ExpectRun    string
-	MaxAttempts  int // 0 is DefaultAttempts
+	ExpectRun    string // with ModeSteer: the run that must be current
+	MaxAttempts  int    // 0 is DefaultAttempts
 	// NoRetry fails the run on any error of its agent, outages included. A lost claim is still
 	// retried.
-	NoRetry      bool
-	Options      json.RawMessage
-	Parent       string
-	ParentThread string // parent of the thread, if this submit creates it
-	Metadata     map[string]string
-	Decisions    []Decision // on tickets of this thread, in the same transaction
-	Caller       *mailroom.Caller
-	Lineage      []string
+	NoRetry  bool
+	Options  json.RawMessage
+	Metadata map[string]string
+	Parent   string   // run that the new one descends from, or ""
+	From     *Descent // set if a run sends the messages
+
 	// DeliverTo becomes the thread's DeliverTo, unless it has one. If this submit creates that
 	// thread, DeliverAgent is its agent.
-	DeliverTo        string
-	DeliverAgent     string
-	Target           *mailroom.Thread // row of DeliverTo, which may not exist
-	Cursor           *store.Cursor    // moves with the submit, even for a repeat
-	Queued           int              // current number of runs in the thread's queue
-	MaxQueued        int              // 0: no limit
-	ForeignNamespace bool             // the new thread's id is in another token's namespace, see [Token.InForeignNamespace]
-	Reserved         []string         // prefixes of thread ids that only the operator may create
+	DeliverTo    string
+	DeliverAgent string
+	Cursor       *store.Cursor // moves with the submit, even for a repeat
 
 	sum string // digest, set by Check
+}
+
+// Descent is where the messages of a run come from.
+type Descent struct {
+	Thread  string           // of the run; the parent of the thread, if the submit creates it
+	Lineage []string         // threads that led to the new run, outermost first
+	Caller  *mailroom.Caller // set if the run expects an answer
+}
+
+// Resolved is what the ledger looks up for a submit, in the submit's transaction.
+type Resolved struct {
+	Agent            string // agent of the run, never ""
+	AgentVersion     string
+	DeliverTo        *mailroom.Thread // row of the submit's DeliverTo, which may not exist
+	Queued           int              // current number of runs in the thread's queue
+	MaxQueued        int              // 0: no limit
+	ForeignNamespace bool             // a new thread's id is in another token's namespace, see [auth.Token.InForeignNamespace]
+	Reserved         []string         // prefixes of thread ids that only the operator may create
+}
+
+// submission is a submit in its transition.
+type submission struct {
+	*Submit
+	found Resolved
 }
 
 // NewMessage is a message to submit.
@@ -93,38 +113,39 @@ func (in *Submit) Scope(t *mailroom.Thread) Scope {
 	return ScopeHead
 }
 
-// Submit accepts messages for the thread; in.Mode decides what happens if it is busy. A known key
+// Submit accepts messages for the thread; the mode decides what happens if it is busy. A known key
 // returns the first result, with the current status of the run, which must be loaded.
-func (t *State) Submit(in Submit, now time.Time) (store.Submitted, error) {
-	if in.sum == "" {
-		if err := in.Check(); err != nil {
+func (t *State) Submit(asked Submit, found Resolved, now time.Time) (store.Submitted, error) {
+	if asked.sum == "" {
+		if err := asked.Check(); err != nil {
 			return store.Submitted{}, err
 		}
 	}
-	if err := t.checkReachable(&in); err != nil {
+	in := &submission{&asked, found}
+	if err := t.checkReachable(in); err != nil {
 		return store.Submitted{}, err
 	}
 	if out, repeat, err := t.FindRepeat(in.Key, in.sum); repeat || err != nil {
 		return out, err
 	}
-	if err := t.checkSubmit(&in, now); err != nil {
+	if err := t.checkSubmit(in, now); err != nil {
 		return store.Submitted{}, err
 	}
 	if err := t.checkDelivery(in.deliveryPatch()); err != nil {
 		return store.Submitted{}, err
 	}
-	if in.Mode == mailroom.ModeReject && !t.idle() && t.resumeKind(&in, now) == "" {
+	if in.Mode == mailroom.ModeReject && !t.idle() && t.resumeKind(in, now) == "" {
 		return store.Submitted{}, mailroom.Errorf(mailroom.CodeBusy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
 	}
 	t.promote(now)
-	t.ensureThread(&in, now)
-	out := t.apply(&in, now)
+	t.ensureThread(in, now)
+	out := t.apply(in, now)
 	t.schedule(now)
 	t.RecordKey(in.Key, in.sum, out)
 	return out, nil
 }
 
-func (t *State) apply(in *Submit, now time.Time) store.Submitted {
+func (t *State) apply(in *submission, now time.Time) store.Submitted {
 	if len(in.Decisions) > 0 {
 		k := t.decideAll(in.Decisions, now)
 		if len(in.Messages) == 0 {
@@ -191,12 +212,14 @@ func (t *State) RecordKey(key, digest string, out store.Submitted) {
 func (t *State) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
 
 // ensureThread creates the thread if it is new, and sets the requested agent.
-func (t *State) ensureThread(in *Submit, now time.Time) {
+func (t *State) ensureThread(in *submission, now time.Time) {
 	if !t.Exists() {
-		t.Open(in.Agent, in.Owner, now)
-		t.Parent = in.ParentThread
+		t.Open(in.found.Agent, in.Owner, now)
+		if in.From != nil {
+			t.Parent = in.From.Thread
+		}
 	}
-	if in.SetAgent {
+	if in.Agent != "" {
 		t.Agent = in.Agent
 	}
 	if t.DeliverTo == "" {
@@ -217,15 +240,15 @@ func (t *State) Open(agent, owner string, now time.Time) {
 }
 
 // deliveryPatch returns the change of the thread's DeliverTo.
-func (in *Submit) deliveryPatch() Patch {
+func (in *submission) deliveryPatch() Patch {
 	if in.DeliverTo == "" {
 		return Patch{}
 	}
-	return Patch{By: in.By, DeliverTo: &in.DeliverTo, Target: in.Target}
+	return Patch{By: in.By, DeliverTo: &in.DeliverTo, Target: in.found.DeliverTo}
 }
 
 // enqueue creates a run for the messages of in.
-func (t *State) enqueue(in *Submit, now time.Time) *mailroom.Run {
+func (t *State) enqueue(in *submission, now time.Time) *mailroom.Run {
 	r := t.newRun(in.Run, in, now)
 	t.appendMessages(r, r.ID, in, now)
 	t.touchRun(r)
@@ -233,13 +256,16 @@ func (t *State) enqueue(in *Submit, now time.Time) *mailroom.Run {
 	return r
 }
 
-func (t *State) newRun(id string, in *Submit, now time.Time) *mailroom.Run {
+func (t *State) newRun(id string, in *submission, now time.Time) *mailroom.Run {
 	r := &mailroom.Run{
-		ID: id, Thread: t.ID, Agent: in.Agent, AgentVersion: in.AgentVersion,
+		ID: id, Thread: t.ID, Agent: in.found.Agent, AgentVersion: in.found.AgentVersion,
 		Mode: in.Mode, Priority: in.priority(), Place: t.nextPlace(), SubmitKey: in.Key,
-		Parent: in.Parent, Caller: in.Caller, Lineage: in.Lineage, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
+		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
 		MaxAttempts: in.MaxAttempts, NoRetry: in.NoRetry, Status: mailroom.StatusQueued, AvailableAt: now, CreatedAt: now,
 		FirstSeq: t.LastSeq + 1,
+	}
+	if in.From != nil {
+		r.Caller, r.Lineage = in.From.Caller, in.From.Lineage
 	}
 	if in.NotBefore.After(now) {
 		r.Scheduled, r.NotBefore, r.AvailableAt = true, in.NotBefore, in.NotBefore
@@ -252,7 +278,7 @@ func (t *State) newRun(id string, in *Submit, now time.Time) *mailroom.Run {
 
 // appendMessages appends the messages of in and makes them inputs of r. run is the run that reads
 // them: r or the current one. Message ids are "<r>.<seq>", so an id alone locates its entry.
-func (t *State) appendMessages(r *mailroom.Run, run string, in *Submit, now time.Time) {
+func (t *State) appendMessages(r *mailroom.Run, run string, in *submission, now time.Time) {
 	for _, d := range in.Messages {
 		m := mailroom.Message{
 			ID: fmt.Sprintf("%s.%d", r.ID, t.LastSeq+1), Thread: t.ID, Seq: t.LastSeq + 1,
@@ -283,11 +309,11 @@ func queuedBody(r *mailroom.Run) entry.RunQueued {
 // and no parent. A manually retried run has listed its inputs already, so a message added to it
 // would be in no transcript. A full run accepts nothing more, and older runs are not considered, to
 // keep the order of messages.
-func (t *State) collectable(in *Submit) *mailroom.Run {
+func (t *State) collectable(in *submission) *mailroom.Run {
 	var newest *mailroom.Run
 	for _, w := range []*window{&t.queue, &t.scheduled} {
 		for _, r := range w.runs {
-			if !r.Started && r.Agent == in.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
+			if !r.Started && r.Agent == in.found.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
 				(newest == nil || r.Place > newest.Place) {
 				newest = r
 			}
@@ -301,7 +327,7 @@ func (t *State) collectable(in *Submit) *mailroom.Run {
 
 // collect adds the messages to r. NotBefore delays a scheduled run, up to maxCollectDelay after its
 // creation.
-func (t *State) collect(r *mailroom.Run, in *Submit, now time.Time) store.Submitted {
+func (t *State) collect(r *mailroom.Run, in *submission, now time.Time) store.Submitted {
 	t.appendMessages(r, r.ID, in, now)
 	if at := in.NotBefore; r.Scheduled && at.After(r.NotBefore) {
 		if limit := r.CreatedAt.Add(maxCollectDelay); at.After(limit) {

@@ -17,7 +17,7 @@ import (
 func TestASubmitMakesItsThread(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "a")
-	s.Owner, s.ParentThread = "ann", "p"
+	s.Owner, s.From = "ann", &thread.Descent{Thread: "p"}
 	w.must(s)
 	wantEqual(t, "row", w.row, mailroom.Thread{
 		Key: 1, Revision: 1, ID: "t", Agent: "echo", Owner: "ann", Parent: "p",
@@ -41,10 +41,10 @@ func TestALaterSubmitChangesOnlyTheAgentOfAThread(t *testing.T) {
 	s.Owner = "ann"
 	w.must(s)
 	s = in("", "b")
-	s.Owner, s.ParentThread, s.Agent = "bob", "p", "codex"
+	s.Owner, s.From = "bob", &thread.Descent{Thread: "p"}
 	w.must(s)
 	wantEqual(t, "agent not asked for", w.row.Agent, "echo")
-	s.Run, s.SetAgent = "c", true
+	s.Run, s.Agent = "c", "codex"
 	w.must(s)
 	wantEqual(t, "agent, owner, parent", []string{w.row.Agent, w.row.Owner, w.row.Parent}, []string{"codex", "ann", ""})
 }
@@ -110,7 +110,7 @@ func TestAKeyWithOtherContentConflicts(t *testing.T) {
 		"role":       func(s *thread.Submit) { s.Messages[0].Role = mailroom.RoleSystem },
 		"visibility": func(s *thread.Submit) { s.Messages[0].Visibility = mailroom.VisibleInternal },
 		"messages":   func(s *thread.Submit) { s.Messages = append(s.Messages, s.Messages[0]) },
-		"agent":      func(s *thread.Submit) { s.Agent, s.SetAgent = "codex", true },
+		"agent":      func(s *thread.Submit) { s.Agent = "codex" },
 		"mode":       func(s *thread.Submit) { s.Mode = mailroom.ModeInterrupt },
 		"priority":   func(s *thread.Submit) { s.Priority = &prio },
 		"not_before": func(s *thread.Submit) { s.NotBefore = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC) },

@@ -24,7 +24,7 @@ func errNoThread(id string) error { return mailroom.Errorf(mailroom.CodeNotFound
 // checkReachable returns CodeNotFound if the submitter may not see the thread. The end of a run is
 // reported only to threads of the run's owner or of the operator: a thread recreated by another
 // owner under a deleted thread's id does not receive it. A new thread may have a reserved id.
-func (t *State) checkReachable(in *Submit) error {
+func (t *State) checkReachable(in *submission) error {
 	if !t.Exists() {
 		return in.checkCreate(t.ID)
 	}
@@ -39,14 +39,14 @@ func (t *State) checkReachable(in *Submit) error {
 }
 
 // checkCreate returns an error if the submitter may not create the thread.
-func (in *Submit) checkCreate(id string) error {
+func (in *submission) checkCreate(id string) error {
 	if in.By == nil || in.By.Name == auth.Operator || in.By.Has(auth.PermissionAdmin) {
 		return nil
 	}
-	if in.ForeignNamespace {
+	if in.found.ForeignNamespace {
 		return errNoThread(id)
 	}
-	for _, begin := range in.Reserved {
+	for _, begin := range in.found.Reserved {
 		if strings.HasPrefix(id, begin) {
 			return mailroom.Errorf(mailroom.CodeForbidden, "thread %q does not exist, and only the operator may create threads whose id begins with %q", id, begin)
 		}

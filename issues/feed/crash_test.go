@@ -313,7 +313,7 @@ func TestAThreadOfAnotherOwnerBlocksItsIssue(t *testing.T) {
 	w.options.Interval = time.Hour // started for its ledger only
 	w.start()
 	if _, err := w.ledger.Submit(t.Context(), thread.Submit{
-		Thread: "issue:x-a", Agent: "codex", SetAgent: true, Owner: "bob", Messages: []thread.NewMessage{{Parts: mailroom.Text("mine")}}, Sender: "bob",
+		Thread: "issue:x-a", Agent: "codex", Owner: "bob", Messages: []thread.NewMessage{{Parts: mailroom.Text("mine")}}, Sender: "bob",
 	}); err != nil {
 		t.Fatal(err)
 	}
