@@ -24,7 +24,7 @@ import (
 type Server struct {
 	// Set before Start.
 	Agent   mailroom.AgentFunc // echoes each message by default
-	Options chat.Options       // Start sets Agent and Follow
+	Options chat.Options       // Start sets Agent, Follow and Commits
 	Policy  channel.ReconnectPolicy
 
 	t      *testing.T
@@ -97,7 +97,7 @@ func (s *Server) Start() *Server {
 	s.ledger = l
 	if s.dial = s.p.Connect; s.p.Dialer != nil {
 		o := s.Options
-		o.Agent, o.Follow = Agent, stream.New(l, b)
+		o.Agent, o.Follow, o.Commits = Agent, stream.New(l, b), b
 		s.dial = chat.Connect(o, s.keepCapabilities(s.p.Dialer()))
 	}
 	wrapped := channel.Ledger(l)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"mailroom"
+	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/internal/recovery"
 )
@@ -22,6 +23,9 @@ type Options struct {
 	// Follow streams the progress of runs, for previews and typing indicators. If it is nil, only
 	// replies are sent.
 	Follow Follower
+	// Commits announces new entries, so that a question decided elsewhere is redrawn at once. If it
+	// is nil, open questions are checked once a minute.
+	Commits *bus.Bus
 	// Previews shows a text while the agent writes it, in a message that is edited.
 	Previews bool
 }

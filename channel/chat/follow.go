@@ -52,6 +52,8 @@ type shared struct {
 	previews  map[string]*livePreview // by run of the conversation
 	watched   map[string]watch        // by thread; a new connection resumes them
 	questions map[string]*question    // by ticket
+
+	asked chan struct{} // signals a new question to refreshQuestions
 }
 
 // livePreview is the preview of the text that a run is writing.
@@ -62,7 +64,7 @@ type livePreview struct {
 }
 
 func newShared() *shared {
-	return &shared{limiter: newLimiter(), previews: map[string]*livePreview{}, watched: map[string]watch{}, questions: map[string]*question{}}
+	return &shared{limiter: newLimiter(), previews: map[string]*livePreview{}, watched: map[string]watch{}, questions: map[string]*question{}, asked: make(chan struct{}, 1)}
 }
 
 // dropPreview forgets the preview of a run, so that nothing edits it any more.

@@ -116,7 +116,7 @@ func (x *attempt) finish(ctx context.Context) error {
 		return err
 	}
 	if k := x.delivery.Ticket; k != nil && x.caps.Edits {
-		x.watchQuestion(question{ticket: k.ID, room: x.room})
+		x.watchQuestion(question{ticket: k.ID, thread: k.Thread, room: x.room})
 	}
 	return later
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,10 +38,23 @@ type serverFixture struct {
 	options  chat.Options
 	store    store.Store
 	logs     logBuffer
+	deaf     bool         // the channel hears of no commit
+	views    atomic.Int64 // of the store by the channel
 
 	// Set by start.
 	ledger *ledger.Ledger
 	stop   func()
+}
+
+// viewCounter counts the reads of a channel.
+type viewCounter struct {
+	*ledger.Ledger
+	views *atomic.Int64
+}
+
+func (c viewCounter) View(ctx context.Context, f func(store.Reader) error) error {
+	c.views.Add(1)
+	return c.Ledger.View(ctx, f)
 }
 
 func newServer(t *testing.T, agent mailroom.AgentFunc) *serverFixture {
@@ -66,8 +80,11 @@ func (o *serverFixture) start() *serverFixture {
 	})
 	options := o.options
 	options.Follow = stream.New(o.ledger, b)
+	if !o.deaf {
+		options.Commits = b
+	}
 	runner := channel.New(channel.Options{
-		Name: "c", Kind: "test", Connect: chat.Connect(options, o.platform.Dial), Ledger: o.ledger, Log: log,
+		Name: "c", Kind: "test", Connect: chat.Connect(options, o.platform.Dial), Ledger: viewCounter{o.ledger, &o.views}, Log: log,
 	})
 	e := engine.New(o.ledger, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("c"): {Agent: runner.Agent(), Ready: runner.Connected}},

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/bus"
 	"mailroom/channel"
+	"mailroom/entry"
 	"mailroom/store"
 )
 
@@ -57,10 +59,15 @@ func (x *attempt) redraw(ctx context.Context) error {
 }
 
 const (
-	// questionPollInterval is the interval at which open questions are checked. A decision by
-	// button and a reply of the agent redraw the question in their own delivery; so a question
-	// must be seen decided twice before it gets a delivery for the redraw.
-	questionPollInterval = time.Second
+	// questionCheckInterval is the time after which open questions are checked although no commit
+	// was announced: an announcement may be lost.
+	questionCheckInterval = time.Minute
+	// redrawGrace is the time from a decision to its redraw. A decision by button and a reply of the
+	// agent redraw the question in their own delivery; so a question must be seen decided twice
+	// before it gets a delivery for the redraw.
+	redrawGrace = time.Second
+	// questionNotices is the number of commits that are buffered while questions are checked.
+	questionNotices = 16
 	// maxWatchedQuestions bounds the questions that are checked. Others are redrawn with the next
 	// delivery to their room.
 	maxWatchedQuestions = 256
@@ -77,6 +84,7 @@ const labelDecided = "decided"
 // question is a question that is shown as open.
 type question struct {
 	ticket string
+	thread string // of the conversation
 	room   Room
 
 	seen  bool      // it was seen decided
@@ -90,7 +98,33 @@ func (s *shared) watchQuestion(q question) {
 	defer s.mu.Unlock()
 	if _, already := s.questions[q.ticket]; !already && len(s.questions) < maxWatchedQuestions {
 		s.questions[q.ticket] = &q
+		select {
+		case s.asked <- struct{}{}:
+		default: // refreshQuestions has a signal that it did not take yet
+		}
 	}
+}
+
+// mayDecide reports whether a commit may have decided a watched question.
+func (s *shared) mayDecide(n bus.Notice) bool {
+	ends := func(e mailroom.Entry) bool {
+		switch e.Kind {
+		case entry.KindTicketDecided, entry.KindTicketExpired, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
+			return true
+		}
+		return false
+	}
+	if !slices.ContainsFunc(n.Entries, ends) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.questions {
+		if q.thread == n.Thread {
+			return true
+		}
+	}
+	return false
 }
 
 // watchedQuestions returns the tickets of the watched questions.
@@ -112,16 +146,48 @@ func (o *outbound) refreshQuestions(ctx context.Context) {
 	if err := o.loadQuestions(ctx); err != nil && ctx.Err() == nil {
 		o.host.Log().Debug("cannot load open questions; they refresh with the next delivery", "error", err)
 	}
-	look := time.NewTicker(questionPollInterval)
+	var commits *bus.Subscription // while there are questions to watch
+	stop := func() {
+		if commits != nil {
+			commits.Close()
+			commits = nil
+		}
+	}
+	defer func() { stop() }()
+	look := time.NewTimer(0) // each connection checks at its start
 	defer look.Stop()
+	for o.awaitQuestionCheck(ctx, look, commits) {
+		if len(o.watchedQuestions()) == 0 {
+			stop()
+		} else if commits == nil && o.options.Commits != nil {
+			commits = o.options.Commits.SubscribeEntries("", questionNotices)
+		}
+		wait, err := o.redrawDecided(ctx)
+		if err != nil && ctx.Err() == nil {
+			o.host.Log().Debug("cannot check open questions; they refresh with the next delivery", "error", err)
+		}
+		look.Reset(wait)
+	}
+}
+
+// awaitQuestionCheck waits until the questions must be checked. It returns false once ctx ends.
+func (o *outbound) awaitQuestionCheck(ctx context.Context, look *time.Timer, commits *bus.Subscription) bool {
+	var notices <-chan bus.Notice
+	if commits != nil {
+		notices = commits.C
+	}
 	for {
 		select {
-		case <-look.C:
-			if err := o.redrawDecided(ctx); err != nil && ctx.Err() == nil {
-				o.host.Log().Debug("cannot check open questions; they refresh with the next delivery", "error", err)
+		case n := <-notices:
+			if commits.Lost() || o.mayDecide(n) {
+				return true
 			}
+		case <-o.asked:
+			return true
+		case <-look.C:
+			return true
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
@@ -152,20 +218,21 @@ func (o *outbound) loadQuestions(ctx context.Context) error {
 	})
 	for _, k := range open {
 		if at, here := rooms[k.Thread]; here {
-			o.watchQuestion(question{ticket: k.ID, room: at})
+			o.watchQuestion(question{ticket: k.ID, thread: k.Thread, room: at})
 		}
 	}
 	return err
 }
 
-// redrawDecided requests a redraw of decided questions that are still shown as open.
-func (o *outbound) redrawDecided(ctx context.Context) error {
+// redrawDecided requests a redraw of decided questions that are still shown as open. It returns the
+// time until the next check.
+func (o *outbound) redrawDecided(ctx context.Context) (wait time.Duration, err error) {
 	ids := o.watchedQuestions()
 	if len(ids) == 0 {
-		return nil
+		return questionCheckInterval, nil
 	}
 	over, shown := map[string]bool{}, map[string]bool{} // by ticket
-	err := o.host.View(ctx, func(r store.Reader) error {
+	err = o.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Tickets(store.TicketQuery{IDs: ids})
 		if err != nil {
 			return err
@@ -179,19 +246,20 @@ func (o *outbound) redrawDecided(ctx context.Context) error {
 		return o.findStillShown(r, over, shown)
 	})
 	if err != nil {
-		return err
+		return firstRedraw, err
 	}
-	for _, q := range o.dueRedraws(over, shown, time.Now()) {
+	due, wait := o.dueRedraws(over, shown, time.Now())
+	for _, q := range due {
 		labels := q.room.labels()
 		labels[labelDecided] = q.ticket
 		err := o.host.Answer(ctx, channel.Answer{
 			Room: q.room.words(o.caps.BotID), Key: fmt.Sprintf("redraw/%s/%d", q.ticket, q.tries), Text: unfinishedMark, Later: true, Metadata: labels,
 		})
 		if err != nil {
-			return err
+			return wait, err
 		}
 	}
-	return nil
+	return wait, nil
 }
 
 // findStillShown sets shown for the decided tickets whose question is still shown as open.
@@ -221,26 +289,28 @@ func (o *outbound) findStillShown(r store.Reader, over, shown map[string]bool) e
 	return err
 }
 
-// dueRedraws returns the questions to redraw now. It stops watching those that were redrawn or
-// tried too often.
-func (s *shared) dueRedraws(over, shown map[string]bool, now time.Time) (list []question) {
+// dueRedraws returns the questions to redraw now, and the time until the next check. It stops
+// watching those that were redrawn or tried too often.
+func (s *shared) dueRedraws(over, shown map[string]bool, now time.Time) (list []question, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	wait = questionCheckInterval
 	for id, q := range s.questions {
 		switch {
 		case !over[id]:
-		case !shown[id]:
+		case !shown[id], q.tries == maxRedraws && !now.Before(q.next):
 			delete(s.questions, id)
 		case !q.seen:
-			q.seen = true
+			q.seen, q.next = true, now.Add(redrawGrace)
+			wait = min(wait, redrawGrace)
 		case now.Before(q.next):
-		case q.tries == maxRedraws:
-			delete(s.questions, id)
+			wait = min(wait, q.next.Sub(now))
 		default:
 			q.tries++
 			q.next = now.Add(firstRedraw << (q.tries - 1))
+			wait = min(wait, q.next.Sub(now))
 			list = append(list, *q)
 		}
 	}
-	return list
+	return list, wait
 }

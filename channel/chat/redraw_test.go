@@ -63,6 +63,40 @@ func TestAQuestionDecidedElsewhereIsRedrawn(t *testing.T) {
 	})
 }
 
+func TestALostAnnouncementDelaysARedrawByAMinute(t *testing.T) {
+	withServer(t, askThenWork, func(o *serverFixture) {
+		o.deaf = true
+		o.start()
+		o.platform.SendPrivate("ann", "go")
+		o.awaitSettled(1)
+		<-time.After(90 * time.Second)
+		o.decideElsewhere()
+		o.expectRedrawn(65 * time.Second)
+	})
+}
+
+func TestAnOpenQuestionCostsOneReadAMinute(t *testing.T) {
+	withServer(t, askThenWork, func(o *serverFixture) {
+		o.start()
+		o.platform.SendPrivate("ann", "go")
+		o.awaitSettled(1)
+		<-time.After(time.Minute)
+		before := o.views.Load()
+		<-time.After(7 * time.Minute)
+		if n := o.views.Load() - before; n > 7 {
+			t.Errorf("the channel read the store %d times in seven idle minutes", n)
+		}
+		o.decideElsewhere()
+		o.expectRedrawn(3 * time.Second)
+		<-time.After(10 * time.Minute)
+		before = o.views.Load()
+		<-time.After(30 * time.Minute)
+		if n := o.views.Load() - before; n > 0 {
+			t.Errorf("without open questions the channel read the store %d times", n)
+		}
+	})
+}
+
 func TestAQuestionFromBeforeARestartIsRedrawnWhenItIsDecided(t *testing.T) {
 	withServer(t, askThenWork, func(o *serverFixture) {
 		o.start()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom/api"
+	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/engine"
@@ -58,7 +59,7 @@ func reservedPrefixes(c *config.Config) (beginnings []string) {
 }
 
 // newChannels returns the runners of the configured channels.
-func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.FileStore, streams *stream.Streams, log *slog.Logger) channelSet {
+func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, log *slog.Logger) channelSet {
 	var runners channelSet
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
@@ -67,7 +68,7 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 		}
 		o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: l, Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
 		in := ch.Chat
-		in.Agent, in.Command, in.Files, in.Follow = ch.Agent, c.Command, files, streams
+		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, files, streams, b
 		o.Connect = ch.Settings.Connect(in)
 		o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
 		o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = unlimitedIfZero(ch.Attempts), ch.GiveUpAfter

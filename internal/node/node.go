@@ -100,7 +100,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	})
 	streams := stream.New(n.ledger, b)
 	hooks := newHooks(c)
-	n.channels = newChannels(c, agents, n.ledger, o.Files, streams, log)
+	n.channels = newChannels(c, agents, n.ledger, o.Files, streams, b, log)
 	n.secretFiles = secretFiles(c, n.channels)
 	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))
