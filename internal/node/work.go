@@ -227,9 +227,10 @@ func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
 func findWorkEndpoint(con *console.Console, w workOptions) (d endpoint.Endpoint, err error) {
 	if w.url == "" {
 		d, err = endpoint.Find(con)
-	} else if err := endpoint.CheckURL(w.url); err != nil {
-		return d, console.Errorf(console.ExitUsage, "use a URL such as https://mail.example.org", "--url %w", err)
 	} else {
+		if err := endpoint.CheckURL(w.url); err != nil {
+			return d, console.Errorf(console.ExitUsage, "use a URL such as https://mail.example.org", "--url %w", err)
+		}
 		d, err = endpoint.At(con, w.url)
 	}
 	if err != nil {
