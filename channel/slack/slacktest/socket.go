@@ -126,13 +126,27 @@ func (p *Platform) nextDelivery(ctx context.Context, s *socket) map[string]any {
 	defer p.mu.Unlock()
 	for ctx.Err() == nil {
 		for _, e := range p.envelopes {
-			if !p.Frozen() && (e.socket == nil || time.Since(e.sentAt) > ackTimeout) {
+			if !p.Frozen() && p.mayDeliver(e, s) {
 				return e.deliver(s)
 			}
 		}
 		p.Wait(ctx, time.After(ackTimeout/10))
 	}
 	return nil
+}
+
+// mayDeliver reports whether an envelope is due on a socket: it was not sent, or not acknowledged in
+// time. Another socket comes before the one that did not acknowledge it, or a dead socket could
+// receive every repetition. mu must be held.
+func (p *Platform) mayDeliver(e *envelope, s *socket) bool {
+	switch waited := time.Since(e.sentAt); {
+	case e.socket == nil:
+		return true
+	case e.socket == s && len(p.sockets) > 1:
+		return waited > 2*ackTimeout
+	default:
+		return waited > ackTimeout
+	}
 }
 
 // deliver assigns an envelope to a socket and returns its JSON. mu must be held.
