@@ -88,8 +88,10 @@ func markRead(r *mailroom.Run) []int64 {
 	}
 	if r.Resumes {
 		for i := range r.Steers {
-			if s := &r.Steers[i]; !s.Read && !s.Retracted {
-				s.Read, s.Own = true, nil
+			s := &r.Steers[i]
+			s.Own = nil // also of a retracted message: the rest of its submit is read here
+			if !s.Read && !s.Retracted {
+				s.Read = true
 				seqs = append(seqs, s.Seq)
 			}
 		}

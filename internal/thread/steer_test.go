@@ -235,3 +235,22 @@ func TestSteeredMessagesCountInTheQueue(t *testing.T) {
 	w.maxQueued = 4
 	w.must(s)
 }
+
+// A submit of several messages resumes a run, and its first message is retracted: the run reads the
+// others, and they start no run of their own.
+func TestASteerReadAfterAWaitBecomesNoRun(t *testing.T) {
+	w := newFixture(t)
+	w.park(true, ask("hook", mailroom.TicketEvent))
+	more := text("n", "one")
+	more.Messages = append(more.Messages, thread.NewMessage{Parts: mailroom.Text("two")})
+	out := w.must(more)
+	wantEqual(t, "disposition", out.Disposition, store.DispositionResumed)
+	first := fmt.Sprintf("n.%d", out.Seq-1)
+	if err := w.retract(first); err != nil {
+		t.Fatal(err)
+	}
+	w.mustStart("x")
+	before := w.row.LastSeq
+	w.end(completed("done"))
+	w.wantSince(before, "message x, run.completed x")
+}
