@@ -1,9 +1,8 @@
 package doctor
 
 import (
-	"time"
-
 	"mailroom"
+	"mailroom/doctor/fold"
 	"mailroom/store"
 )
 
@@ -12,8 +11,8 @@ import (
 // count.
 func (p *checker) orphans() (cost int, err error) {
 	var ids []string
-	for id, t := range p.fold.runs {
-		if !t.seen && t.begun && (t.pos >= p.t.FirstSeq || p.t.FirstSeq == 1) {
+	for id, t := range p.log.Runs {
+		if !t.Seen && t.Whole && (t.Pos >= p.t.FirstSeq || p.t.FirstSeq == 1) {
 			if ids = append(ids, id); len(ids) == batch {
 				break
 			}
@@ -35,8 +34,8 @@ func (p *checker) orphans() (cost int, err error) {
 		return 0, err
 	}
 	for _, id := range ids {
-		if t := p.fold.runs[id]; !t.seen {
-			t.seen, t.gone = true, true
+		if t := p.log.Runs[id]; !t.Seen {
+			t.Seen, t.Gone = true, true
 			p.badRun(Log, id, "the log names run %s, which does not exist", id)
 		}
 	}
@@ -45,8 +44,8 @@ func (p *checker) orphans() (cost int, err error) {
 
 func (p *checker) orphanTickets() (cost int, err error) {
 	var ids []string
-	for id, k := range p.fold.tickets {
-		if t := p.fold.runs[k.run]; !k.seen && t.seen && !t.gone && k.seq >= p.t.FirstSeq {
+	for id, k := range p.log.Tickets {
+		if t := p.log.Runs[k.Run]; !k.Seen && t.Seen && !t.Gone && k.Seq >= p.t.FirstSeq {
 			if ids = append(ids, id); len(ids) == batch {
 				break
 			}
@@ -64,30 +63,22 @@ func (p *checker) orphanTickets() (cost int, err error) {
 		return 0, err
 	}
 	for _, id := range ids {
-		if k := p.fold.tickets[id]; !k.seen {
-			k.seen = true
-			p.badTicket(Ticket, k.run, id, "entry %d opens ticket %s of run %s, which does not exist", k.seq, id, k.run)
+		if k := p.log.Tickets[id]; !k.Seen {
+			k.Seen = true
+			p.badTicket(Ticket, k.Run, id, "entry %d opens ticket %s of run %s, which does not exist", k.Seq, id, k.Run)
 		}
 	}
 	return len(ids), nil
 }
 
-// sent is a send that an entry records.
-type sent struct {
-	seq         int64
-	at          time.Time
-	from        string
-	thread, run string
-}
-
 // sends checks that the run of each send exists, unless its thread was deleted or purged.
-func (p *checker) sends(all []sent) error {
+func (p *checker) sends(all []fold.Send) error {
 	if len(all) == 0 {
 		return nil
 	}
 	var ids, threads []string
 	for _, s := range all {
-		ids, threads = append(ids, s.run), append(threads, s.thread)
+		ids, threads = append(ids, s.Run), append(threads, s.Thread)
 	}
 	runs, err := p.r.Runs(store.RunQuery{IDs: ids})
 	if err != nil {
@@ -109,36 +100,9 @@ func (p *checker) sends(all []sent) error {
 	}
 	for _, s := range all {
 		// A thread that is not older than the send may have been deleted and created again.
-		if t := whole[s.thread]; t != nil && in[s.run] != s.thread && t.CreatedAt.Before(s.at) {
-			p.badRun(Send, s.from, "entry %d sent run %s to thread %q, where it does not exist", s.seq, s.run, s.thread)
+		if t := whole[s.Thread]; t != nil && in[s.Run] != s.Thread && t.CreatedAt.Before(s.Entry.At) {
+			p.badRun(Send, s.Entry.Run, "entry %d sent run %s to thread %q, where it does not exist", s.Entry.Seq, s.Run, s.Thread)
 		}
 	}
 	return nil
-}
-
-// steers checks that each unread steered message is in the row of the current run, with the run
-// that it becomes.
-func (s *fold) steers(current *mailroom.Run) {
-	waits := map[string]mailroom.Steer{}
-	own := ""
-	if current != nil {
-		for _, steer := range current.Steers {
-			if steer.Own != nil {
-				own = steer.Own.ID
-			}
-			if steer.Read || steer.Retracted {
-				continue
-			}
-			waits[steer.Message] = steer
-			if m, ok := s.unread[steer.Message]; !ok || m.holder != current.ID || m.seq != steer.Seq || m.own != own {
-				s.badRun(Steer, current.ID, "run %s has the unread steered message %s at entry %d, which differs from the log",
-					current.ID, steer.Message, steer.Seq)
-			}
-		}
-	}
-	for id, m := range s.unread {
-		if _, ok := waits[id]; !ok {
-			s.badRun(Steer, m.holder, "message %s was steered to run %s, which never read it, and did not become a run", id, m.holder)
-		}
-	}
 }

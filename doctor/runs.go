@@ -4,6 +4,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/doctor/fold"
 	"mailroom/store"
 )
 
@@ -31,8 +32,8 @@ func (p *checker) run(r *mailroom.Run) error {
 	p.bounds(r)
 	p.stop(r)
 	p.place(r)
-	if t := p.fold.runs[r.ID]; t != nil {
-		t.seen = true
+	if t := p.log.Runs[r.ID]; t != nil {
+		t.Seen = true
 		p.compare(r, t)
 	} else if r.FirstSeq >= p.t.FirstSeq {
 		p.badRun(Log, r.ID, "no entry names run %s", r.ID)
@@ -118,66 +119,66 @@ func (p *checker) placed(r *mailroom.Run) {
 	if r.Place < 1 || r.Place >= p.t.NextPlace {
 		p.badRun(Order, r.ID, "run %s has place %d, the next one of the thread is %d", r.ID, r.Place, p.t.NextPlace)
 	}
-	if other := p.fold.places[r.Place]; other != "" && other != r.ID {
+	if other := p.places[r.Place]; other != "" && other != r.ID {
 		p.badRun(Order, r.ID, "runs %s and %s have the same place %d", other, r.ID, r.Place)
 	}
-	p.fold.places[r.Place] = r.ID
+	p.places[r.Place] = r.ID
 }
 
 // compare checks that the row agrees with the log.
-func (p *checker) compare(r *mailroom.Run, t *loggedRun) {
-	if !t.state.allows(r) {
-		p.badRun(Log, r.ID, "run %s is %s, the log leaves it %s", r.ID, describe(r), t.state)
+func (p *checker) compare(r *mailroom.Run, t *fold.Run) {
+	if !allows(t.State, r) {
+		p.badRun(Log, r.ID, "run %s is %s, the log leaves it %s", r.ID, describe(r), t.State)
 		return // all else would follow from that
 	}
-	if t.attempt != r.Attempt {
-		p.badRun(Attempt, r.ID, "run %s is at attempt %d, the log at %d", r.ID, r.Attempt, t.attempt)
+	if t.Attempt != r.Attempt {
+		p.badRun(Attempt, r.ID, "run %s is at attempt %d, the log at %d", r.ID, r.Attempt, t.Attempt)
 	}
-	failures := t.failures
-	if r.Status == mailroom.StatusQueued && r.Resumes || r.Status == mailroom.StatusFailed || t.parked && r.Failures == 0 {
+	failures := t.Failures
+	if r.Status == mailroom.StatusQueued && r.Resumes || r.Status == mailroom.StatusFailed || t.Parked && r.Failures == 0 {
 		failures = r.Failures // reset when it resumes; those of a failed run are compared with its end
 	}
-	if failures != r.Failures || t.lost != r.Lost {
-		p.badRun(Attempt, r.ID, "run %s has %d failures and %d lost claims, the log has %d and %d", r.ID, r.Failures, r.Lost, failures, t.lost)
+	if failures != r.Failures || t.Lost != r.Lost {
+		p.badRun(Attempt, r.ID, "run %s has %d failures and %d lost claims, the log has %d and %d", r.ID, r.Failures, r.Lost, failures, t.Lost)
 	}
-	if t.asked != r.Asked {
-		p.badRun(Ticket, r.ID, "the row of run %s counts %d opened tickets, the log has %d", r.ID, r.Asked, t.asked)
+	if t.Asked != r.Asked {
+		p.badRun(Ticket, r.ID, "the row of run %s counts %d opened tickets, the log has %d", r.ID, r.Asked, t.Asked)
 	}
-	if micros(r.StartedAt) != t.started || micros(r.FinishedAt) != t.ended {
+	if fold.Micros(r.StartedAt) != t.Started || fold.Micros(r.FinishedAt) != t.Ended {
 		p.badRun(Log, r.ID, "run %s started at %s and ended at %s, the log differs", r.ID, at(r.StartedAt), at(r.FinishedAt))
 	}
-	if t.state == stateRescheduled && micros(r.AvailableAt) > t.available { // a clock that was set back brings it forward
+	if t.State == fold.StateRescheduled && fold.Micros(r.AvailableAt) > t.Available { // a clock that was set back brings it forward
 		p.badRun(Log, r.ID, "run %s may be claimed from %s on, the log differs", r.ID, at(r.AvailableAt))
 	}
-	if t.state == stateRunning && r.Stop != t.stop {
-		p.badRun(Log, r.ID, "run %s has the request to stop %q, the log has %q", r.ID, r.Stop, t.stop)
+	if t.State == fold.StateRunning && r.Stop != t.Stop {
+		p.badRun(Log, r.ID, "run %s has the request to stop %q, the log has %q", r.ID, r.Stop, t.Stop)
 	}
 	p.ending(r, t)
 	p.started(r, t)
 }
 
 // ending compares reply, error or reason with the entry that ended the run.
-func (p *checker) ending(r *mailroom.Run, t *loggedRun) {
+func (p *checker) ending(r *mailroom.Run, t *fold.Run) {
 	end := ""
 	switch {
 	case r.Status == mailroom.StatusCompleted:
-		end = completion(r.Reply, r.Step)
+		end = fold.Completion(r.Reply, r.Step)
 	case r.Status == mailroom.StatusFailed && r.Error != nil:
-		end = failure(r.Error, r.Failures, r.Crashes)
+		end = fold.Failure(r.Error, r.Failures, r.Crashes)
 	case r.Status == mailroom.StatusCancelled:
 		end = string(r.Reason)
 	default:
 		return
 	}
-	if p.fold.hash(end) != t.end {
+	if p.log.Hash(end) != t.End {
 		p.badRun(Log, r.ID, "run %s is %s with a reply, error or reason that differs from the log", r.ID, r.Status)
 	}
 }
 
 // started checks that the inputs are those that the first start lists.
-func (p *checker) started(r *mailroom.Run, t *loggedRun) {
-	if r.Started != t.read {
-		p.badRun(Message, r.ID, "the row of run %s says started=%t, the log started=%t", r.ID, r.Started, t.read)
+func (p *checker) started(r *mailroom.Run, t *fold.Run) {
+	if r.Started != t.Read {
+		p.badRun(Message, r.ID, "the row of run %s says started=%t, the log started=%t", r.ID, r.Started, t.Read)
 		return
 	}
 	var seqs []int64
@@ -186,32 +187,15 @@ func (p *checker) started(r *mailroom.Run, t *loggedRun) {
 			seqs = append(seqs, in.Seq)
 		}
 	}
-	if r.Started && p.fold.hashSeqs(seqs) != t.inputs {
+	if r.Started && p.log.HashSeqs(seqs) != t.Inputs {
 		p.badRun(Message, r.ID, "run %s was started with messages other than entries %d", r.ID, seqs)
 	}
-	if t.begun && r.InputBytes != 0 && r.InputBytes != t.bytes {
-		p.badRun(Use, r.ID, "the messages of run %s have %d bytes in the log, its row says %d", r.ID, t.bytes, r.InputBytes)
+	if t.Whole && r.InputBytes != 0 && r.InputBytes != t.Bytes {
+		p.badRun(Use, r.ID, "the messages of run %s have %d bytes in the log, its row says %d", r.ID, t.Bytes, r.InputBytes)
 	}
 	if r.NeverStarted() && len(seqs) == 0 {
 		p.badRun(Message, r.ID, "run %s is queued without a message", r.ID)
 	}
-}
-
-// allows reports whether a run in this state of the log can have such a row.
-func (s logState) allows(r *mailroom.Run) bool {
-	switch s {
-	case stateQueued:
-		return r.NeverStarted()
-	case stateRunning:
-		return r.Status == mailroom.StatusRunning
-	case stateRescheduled:
-		return r.Status == mailroom.StatusQueued && !r.StartedAt.IsZero() && !r.Resumes
-	case stateWaiting:
-		return r.Status == mailroom.StatusWaiting || r.Status == mailroom.StatusQueued && r.Resumes
-	case stateCompleted, stateFailed, stateCancelled:
-		return string(r.Status) == s.String()
-	}
-	return false // only its messages were logged
 }
 
 // describe returns the status of a run, and for a queued one also the reason.
@@ -237,12 +221,6 @@ func (p *checker) inputs(r *mailroom.Run) {
 		if !s.Read && !s.Retracted && r.ID != p.t.Current {
 			p.badRun(Steer, r.ID, "run %s has the unread steered message %s, and is not the current one", r.ID, s.Message)
 		}
-	}
-}
-
-func (p *checker) input(r *mailroom.Run, in mailroom.Input) {
-	if in.Seq >= p.t.FirstSeq && p.fold.content[in.Seq] != p.fold.hash(in.Message) {
-		p.badRun(Message, r.ID, "run %s has message %s at entry %d, which has a different message", r.ID, in.Message, in.Seq)
 	}
 }
 
@@ -308,14 +286,14 @@ func (p *checker) key(r *mailroom.Run, known map[string]store.SubmitKey) {
 		p.badRun(Key, r.ID, "key %q of run %s is not remembered", r.SubmitKey, r.ID)
 		return
 	}
-	if made, _ := submitted(k.Result.Message); made != r.ID {
+	if made, _ := fold.SplitID(k.Result.Message); made != r.ID {
 		p.badRun(Key, r.ID, "key %q of run %s is remembered for message %s, which made run %s", k.Key, r.ID, k.Result.Message, made)
 		return
 	}
 	if k.Result.Thread != p.t.ID || k.Result.Disposition == store.DispositionQueued && k.Result.Run != r.ID {
 		p.badRun(Key, r.ID, "key %q of run %s answers with run %s in thread %q", k.Key, r.ID, k.Result.Run, k.Result.Thread)
 	}
-	if _, seq := submitted(k.Result.Message); seq != k.Result.Seq || seq > p.t.LastSeq {
+	if _, seq := fold.SplitID(k.Result.Message); seq != k.Result.Seq || seq > p.t.LastSeq {
 		p.badRun(Key, r.ID, "key %q of run %s answers with entry %d for message %s", k.Key, r.ID, k.Result.Seq, k.Result.Message)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/doctor/fold"
 	"mailroom/store"
 )
 
@@ -127,23 +128,23 @@ const (
 // that it compares only data of one view although a long thread takes many.
 type checker struct {
 	*scan
-	t     *mailroom.Thread // as of the current view
-	phase phase
-	from  int64 // key of the last row of the phase
-	fold  *fold
+	t      *mailroom.Thread // as of the current view
+	phase  phase
+	from   int64 // key of the last row of the phase
+	log    *fold.Log
+	places map[int64]string // run ids by place
 }
 
 func newChecker(w *scan, t *mailroom.Thread) *checker {
-	p := &checker{scan: w, t: t}
-	p.fold = newFold(p)
+	p := &checker{scan: w, t: t, log: fold.New(t.ID, t.FirstSeq), places: map[int64]string{}}
 	p.row()
 	return p
 }
 
 // step does about one batch of the remaining work.
 func (p *checker) step() (cost int, err error) {
-	if p.fold.after < p.t.LastSeq {
-		return p.fold.read()
+	if p.log.Last < p.t.LastSeq {
+		return p.readLog()
 	}
 	switch p.phase {
 	case phaseLog:

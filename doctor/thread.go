@@ -41,7 +41,7 @@ func (p *checker) row() {
 
 // whole checks what concerns the thread as a whole, in one view.
 func (p *checker) whole() error {
-	if err := p.fold.edges(); err != nil {
+	if err := p.edges(); err != nil {
 		return err
 	}
 	if err := p.delivery(); err != nil {
@@ -66,7 +66,7 @@ func (p *checker) whole() error {
 	}
 	p.current(current)
 	p.claim()
-	p.fold.steers(current)
+	p.steers(current)
 	if p.t.Current != "" && current == nil {
 		return nil // the checks below need the current run
 	}
@@ -102,8 +102,8 @@ func (p *checker) current(r *mailroom.Run) {
 	case (t.Worker != "") != (r.Status == mailroom.StatusRunning):
 		p.badRun(Current, r.ID, "the worker is %q while the current run %s is %s", t.Worker, r.ID, r.Status)
 	}
-	if p.fold.open != t.Current {
-		p.bad(Current, "the log leaves run %q open, the current run is %q", p.fold.open, t.Current)
+	if p.log.Current != t.Current {
+		p.bad(Current, "the log leaves run %q open, the current run is %q", p.log.Current, t.Current)
 	}
 }
 

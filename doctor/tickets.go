@@ -47,9 +47,9 @@ func (p *checker) check(tickets []*mailroom.Ticket) error {
 // state that the log says.
 func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 	p.report.Tickets++
-	logged := p.fold.tickets[k.ID]
+	logged := p.log.Tickets[k.ID]
 	if logged != nil {
-		logged.seen = true
+		logged.Seen = true
 	}
 	bad := func(format string, args ...any) { p.badTicket(Ticket, k.Run, k.ID, format, args...) }
 	switch {
@@ -62,8 +62,8 @@ func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 		bad("ticket %s is open but its run %s is %s", k.ID, k.Run, r.Status)
 	case logged == nil:
 		bad("no entry opens ticket %s of run %s", k.ID, k.Run)
-	case logged.state != k.State || k.State == mailroom.TicketDecided && logged.verdict != k.Decision:
-		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision), describeTicket(logged.state, logged.verdict))
+	case logged.State != k.State || k.State == mailroom.TicketDecided && logged.Verdict != k.Decision:
+		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision), describeTicket(logged.State, logged.Verdict))
 	}
 	asked := mailroom.Ask{Kind: k.Kind, Prompt: k.Prompt, Action: k.Action, Arguments: k.Arguments, Answers: k.Answers}
 	if k.Digest != thread.AskDigest(&asked) {

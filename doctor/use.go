@@ -55,7 +55,7 @@ func inWords(u auth.Use) string {
 // bytes compares the size of the log with the thread's row. It skips a log that was purged during
 // the check.
 func (p *checker) bytes() {
-	if p.fold.first == p.t.FirstSeq && p.fold.bytes != p.t.Bytes {
-		p.bad(Use, "its log has %d bytes, its row says %d", p.fold.bytes, p.t.Bytes)
+	if p.log.First == p.t.FirstSeq && p.log.Bytes != p.t.Bytes {
+		p.bad(Use, "its log has %d bytes, its row says %d", p.log.Bytes, p.t.Bytes)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
+	"mailroom/doctor/fold"
 	"mailroom/entry"
-	"mailroom/torture/internal/fold"
 )
 
 // check reads the new entries of every thread and compares them with the journal, the external
@@ -115,13 +115,11 @@ func (t *torture) readThread(ctx context.Context, c *client.Client, row api.Thre
 
 // judgePurge checks that no entry of an open run was purged.
 func (t *torture) judgePurge(l *threadLog, oldest int64) {
-	l.inspect(func(s *fold.Thread) {
-		for _, r := range s.Runs {
-			if r.Status.Finished() || r.Retries > 0 || len(r.Messages) == 0 {
-				continue
-			}
-			if m := s.Messages[r.Messages[0]]; m != nil && m.Seq < oldest {
-				t.violation(l.thread, "run %s is %s but its first entry %d was purged: entry %d is the oldest", r.ID, r.Status, m.Seq, oldest)
+	l.inspect(func(s *threadState) {
+		for _, r := range s.log.Runs {
+			open := r.State != fold.StateUnqueued && !r.State.Ended()
+			if open && s.run(r.ID).retries == 0 && r.Pos < oldest {
+				t.violation(l.thread, "run %s is %s but its first entry %d was purged: entry %d is the oldest", r.ID, r.State, r.Pos, oldest)
 			}
 		}
 	})
@@ -211,24 +209,24 @@ func (t *torture) judgeEffects(before, after map[string][]string) {
 			}
 			continue
 		}
-		l.inspect(func(s *fold.Thread) {
-			f := s.Runs[run].Effects[name]
+		l.inspect(func(s *threadState) {
+			f := s.run(run).effects[name]
 			switch {
 			case f == nil:
 				t.violation(l.thread, "effect %s happened, but the log has no intent for it", key)
-			case len(nonces) > f.Intents:
-				t.violation(l.thread, "effect %s happened %d times but was intended %d times", key, len(nonces), f.Intents)
+			case len(nonces) > f.intents:
+				t.violation(l.thread, "effect %s happened %d times but was intended %d times", key, len(nonces), f.intents)
 			}
 		})
 	}
 	for _, l := range t.allLogs() {
-		l.inspect(func(s *fold.Thread) {
-			for _, r := range s.Runs {
-				for _, f := range r.Effects {
-					value := strings.Trim(string(f.Value), `"`)
-					if r.Agent == tortureAgent && f.Last == entry.KindEffectSettled && !f.Failed &&
-						!slices.Contains(after[f.Key], value) && !strings.HasPrefix(value, "{") {
-						t.violation(l.thread, "effect %s settled as %s, which never happened; the calls were %v", f.Key, value, after[f.Key])
+		l.inspect(func(s *threadState) {
+			for _, r := range s.runs {
+				for _, f := range r.effects {
+					value := strings.Trim(string(f.value), `"`)
+					if r.agent == tortureAgent && f.last == entry.KindEffectSettled && !f.failed &&
+						!slices.Contains(after[f.key], value) && !strings.HasPrefix(value, "{") {
+						t.violation(l.thread, "effect %s settled as %s, which never happened; the calls were %v", f.key, value, after[f.key])
 					}
 				}
 			}
@@ -244,20 +242,20 @@ func (t *torture) anyIncomplete() bool { return t.counts.incomplete.Load() > 0 }
 func (t *torture) judgeSends() {
 	for _, sent := range t.sent {
 		to := t.log(sent.Thread)
-		to.inspect(func(s *fold.Thread) {
-			if s.Messages[sent.Message] == nil && !to.incomplete {
+		to.inspect(func(s *threadState) {
+			if s.log.Message(sent.Message) == nil && !to.incomplete {
 				t.violation(sent.from, "message %s was sent from thread %s, but is not in thread %s", sent.Message, sent.from, sent.Thread)
 			}
 		})
 	}
 	t.sent = nil
 	for _, l := range t.allLogs() {
-		l.inspect(func(s *fold.Thread) {
-			for _, r := range s.Runs {
-				for _, sent := range r.Sends[r.Judged:] {
+		l.inspect(func(s *threadState) {
+			for _, r := range s.runs {
+				for _, sent := range r.sends[r.judged:] {
 					t.sent = append(t.sent, sending{sent, l.thread})
 				}
-				r.Judged = len(r.Sends)
+				r.judged = len(r.sends)
 			}
 		})
 	}
@@ -274,29 +272,32 @@ type sending struct {
 func (t *torture) judgeChildren() {
 	for _, e := range t.ended {
 		child := t.log(e.Thread)
-		child.inspect(func(s *fold.Thread) {
-			r := s.Runs[e.Run]
+		child.inspect(func(s *threadState) {
+			r, logged := s.run(e.Run), s.log.Runs[e.Run]
 			switch {
-			case child.incomplete || r != nil && r.Retries > 0:
-			case r == nil || r.Status != e.Status || !slices.Equal(given(r.Reply), given(e.Reply)):
-				t.violation(e.caller, "run %s of thread %s was reported as %s with reply %v; it is %+v", e.Run, e.Thread, e.Status, given(e.Reply), r)
+			case child.incomplete || r.retries > 0:
+			case logged == nil || logged.State.String() != string(e.Status) || !slices.Equal(given(r.reply), given(e.Reply)):
+				t.violation(e.caller, "run %s of thread %s was reported as %s with reply %v; it is %+v with reply %v",
+					e.Run, e.Thread, e.Status, given(e.Reply), logged, given(r.reply))
 			}
 		})
 	}
 	t.counts.children.Add(int64(len(t.ended)))
 	t.ended = nil
 	for _, l := range t.allLogs() {
-		l.inspect(func(s *fold.Thread) {
-			for _, k := range s.Tickets {
-				if k.Kind != mailroom.TicketChildren || !k.Decided || k.Judged {
+		l.inspect(func(s *threadState) {
+			for id, k := range s.log.Tickets {
+				if k.Kind != mailroom.TicketChildren {
 					continue
 				}
-				k.Judged = true
-				e := ending{caller: l.thread}
-				if err := json.Unmarshal(k.Answer, &e); err != nil {
-					t.violation(l.thread, "ticket %s: %v", k.ID, err)
+				for _, d := range s.decided[id][s.judged[id]:] {
+					e := ending{caller: l.thread}
+					if err := json.Unmarshal(d.Answer, &e); err != nil {
+						t.violation(l.thread, "ticket %s: %v", id, err)
+					}
+					t.ended = append(t.ended, e)
 				}
-				t.ended = append(t.ended, e)
+				s.judged[id] = len(s.decided[id])
 			}
 		})
 	}

@@ -6,8 +6,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/doctor/fold"
 	"mailroom/store"
-	"mailroom/torture/internal/fold"
 )
 
 // judge checks that the log of a thread has what an operation's answer says.
@@ -22,7 +22,7 @@ func (t *torture) judge(o *operation) {
 	if l.isIncomplete() {
 		return
 	}
-	l.inspect(func(s *fold.Thread) {
+	l.inspect(func(s *threadState) {
 		if what := answered(o, s); what != "" {
 			t.violation(o.Thread, "operation %d, %s: %s", o.N, o.Kind, what)
 		}
@@ -60,55 +60,55 @@ func (t *torture) judgeKey(o *operation) {
 }
 
 // answered returns what the log lacks of an answer, or "".
-func answered(o *operation, s *fold.Thread) string {
+func answered(o *operation, s *threadState) string {
 	switch o.Kind {
 	case "submit", "repeat":
 		return submitted(o, s)
 	case "edit":
-		if m := s.Messages[o.Message]; m == nil || !slices.Contains(m.Edits, o.Text) {
+		if !slices.Contains(s.edits[o.Message], o.Text) {
 			return "the edit is not in the log"
 		}
 	case "retract":
-		if m := s.Messages[o.Message]; m == nil || m.Fate != "retracted" {
+		if m := s.log.Message(o.Message); m == nil || m.Fate != fold.FateRetracted {
 			return "the message is not retracted in the log"
 		}
 	case "cancel", "cancel tree":
-		return cancelled(o.State, s.Runs[o.Run])
+		return cancelled(o.State, s.runs[o.Run])
 	case "retry":
-		if r := s.Runs[o.Run]; r == nil || r.Retries == 0 {
+		if r := s.runs[o.Run]; r == nil || r.retries == 0 {
 			return "the retry is not in the log"
 		}
 	case "interrupt":
 		for _, id := range o.Interrupted.Superseded {
-			if r := s.Runs[id]; r == nil || r.Ends == 0 {
+			if r := s.runs[id]; r == nil || r.ends == 0 {
 				return "run " + id + " was not superseded in the log"
 			}
 		}
-		if id := o.Interrupted.Stopping; id != nil && (s.Runs[*id] == nil || s.Runs[*id].Stops == 0) {
+		if id := o.Interrupted.Stopping; id != nil && (s.runs[*id] == nil || s.runs[*id].stops == 0) {
 			return "run " + *id + " was not asked to stop in the log"
 		}
 	case "decide":
 		return decided(o, s)
 	case "wait":
-		r := s.Runs[o.Run]
-		if r == nil || o.State.Status.Finished() && r.Ends == 0 {
+		r := s.runs[o.Run]
+		if r == nil || o.State.Status.Finished() && r.ends == 0 {
 			return "the run has not ended in the log"
 		}
 	}
 	return ""
 }
 
-func submitted(o *operation, s *fold.Thread) string {
+func submitted(o *operation, s *threadState) string {
 	out := o.Submitted
-	m := s.Messages[out.Message]
+	m := s.log.Message(out.Message)
 	if m == nil {
 		return "message " + out.Message + " is not in the log"
 	}
-	r := s.Runs[out.Run]
+	r := s.log.Runs[out.Run]
 	if r == nil {
 		return "run " + out.Run + " is not in the log"
 	}
-	if m.Text != o.Text || m.Seq != out.Seq || m.Run != out.Run {
+	if s.texts[out.Message] != o.Text || m.Seq != out.Seq || m.Run != r {
 		return "message " + out.Message + " is not what was submitted"
 	}
 	if o.Ticket != "" && decided(o, s) != "" {
@@ -119,36 +119,34 @@ func submitted(o *operation, s *fold.Thread) string {
 	case out.Disposition == store.DispositionDuplicate:
 	case steered != m.Steered:
 		return "message " + out.Message + " did not get the disposition " + string(out.Disposition)
-	case !steered && !slices.Contains(r.Messages, out.Message):
-		return "run " + out.Run + " does not have message " + out.Message
 	case out.Disposition == store.DispositionQueued && o.Submit.Priority != nil && r.Priority != *o.Submit.Priority:
 		return "run " + out.Run + " has a different priority"
 	}
 	for _, id := range out.Superseded {
-		if other := s.Runs[id]; other == nil || other.Ends == 0 {
+		if other := s.runs[id]; other == nil || other.ends == 0 {
 			return "run " + id + " was not superseded in the log"
 		}
 	}
-	if id := out.Stopping; id != nil && (s.Runs[*id] == nil || s.Runs[*id].Stops == 0) {
+	if id := out.Stopping; id != nil && (s.runs[*id] == nil || s.runs[*id].stops == 0) {
 		return "run " + *id + " was not asked to stop in the log"
 	}
 	return ""
 }
 
-func cancelled(state *api.Run, r *fold.Run) string {
+func cancelled(state *api.Run, r *runState) string {
 	switch {
 	case r == nil:
 		return "the run is not in the log"
-	case state.Status == mailroom.StatusCancelled && r.Ends == 0:
+	case state.Status == mailroom.StatusCancelled && r.ends == 0:
 		return "the run has not ended in the log"
-	case state.Stopping && r.Stops == 0:
+	case state.Stopping && r.stops == 0:
 		return "the run was not asked to stop in the log"
 	}
 	return ""
 }
 
-func decided(o *operation, s *fold.Thread) string {
-	for _, d := range s.Decided[o.Ticket] {
+func decided(o *operation, s *threadState) string {
+	for _, d := range s.decided[o.Ticket] {
 		if verdict(d.Decision, d.Answer) == o.Verdict {
 			return ""
 		}

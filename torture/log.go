@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/torture/internal/fold"
 )
 
 // threadLog has all entries of a thread that any reader has seen. Every reader must see the same.
@@ -18,7 +17,7 @@ type threadLog struct {
 	mu         sync.Mutex
 	entries    []mailroom.Entry // owned by mu: entries[0] is seq 1
 	seen       []time.Time      // owned by mu: when each was first seen
-	state      *fold.Thread     // owned by mu
+	state      *threadState     // owned by mu
 	incomplete bool             // owned by mu: entries were purged before they were read
 }
 
@@ -28,7 +27,7 @@ func (t *torture) log(thread string) *threadLog {
 	defer t.mu.Unlock()
 	l := t.logs[thread]
 	if l == nil {
-		l = &threadLog{thread: thread, torture: t, state: fold.New(thread, strict)}
+		l = &threadLog{thread: thread, torture: t, state: newThreadState(thread)}
 		t.logs[thread] = l
 	}
 	return l
@@ -57,7 +56,7 @@ func (l *threadLog) add(e mailroom.Entry, by string) {
 		}
 	default:
 		l.entries, l.seen = append(l.entries, e), append(l.seen, time.Now())
-		for _, what := range l.state.Add(e) {
+		for _, what := range l.state.add(e) {
 			l.torture.violation(l.thread, "%s", what)
 		}
 	}
@@ -89,7 +88,7 @@ func (l *threadLog) isIncomplete() bool {
 }
 
 // inspect calls f with the state while no entry is added.
-func (l *threadLog) inspect(f func(*fold.Thread)) {
+func (l *threadLog) inspect(f func(*threadState)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(l.state)
@@ -116,6 +115,6 @@ func (t *torture) busy(thread string) bool {
 
 // waiting counts the runs of a thread that wait for their start.
 func (t *torture) waiting(thread string) (n int) {
-	t.log(thread).inspect(func(s *fold.Thread) { n = s.Waiting() })
+	t.log(thread).inspect(func(s *threadState) { n = len(s.queue) })
 	return n
 }

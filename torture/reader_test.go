@@ -12,7 +12,6 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/entry"
-	"mailroom/torture/internal/fold"
 )
 
 // still returns a torture that runs nothing.
@@ -64,7 +63,7 @@ func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, b
 
 func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 	said := func(text string, partial bool) mailroom.Message {
-		return mailroom.Message{ID: "a.1-1", Run: "a", Text: text, Partial: partial, Role: mailroom.RoleAssistant}
+		return mailroom.Message{ID: "a.1-1", Seq: 4, Run: "a", Text: text, Partial: partial, Role: mailroom.RoleAssistant}
 	}
 	type feeding = func(r *reader, entry func(string, int, any), delta func(int, string))
 	for name, x := range map[string]struct {
@@ -177,7 +176,7 @@ func TestTheModelRefusesImpossibleHistories(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := still()
-			l := &threadLog{thread: "t", torture: home, state: fold.New("t", strict)}
+			l := &threadLog{thread: "t", torture: home, state: newThreadState("t")}
 			home.checkLinearizable(l, modelState{}, operations(x.history))
 			if got := len(home.violations()) == 0; got != x.legal {
 				t.Errorf("legal: %t, want %t: %v", got, x.legal, home.violations())

@@ -13,7 +13,6 @@ import (
 	"mailroom/client"
 	"mailroom/entry"
 	"mailroom/internal/digest"
-	"mailroom/torture/internal/fold"
 )
 
 // finish lets all runs end and checks the whole: nothing is left over, every log reads as before, a
@@ -52,8 +51,8 @@ func (t *torture) finish(ctx context.Context) error {
 		if l.isIncomplete() {
 			continue
 		}
-		l.inspect(func(s *fold.Thread) {
-			for _, what := range s.Unfinished() {
+		l.inspect(func(s *threadState) {
+			for _, what := range s.unfinished() {
 				t.violation(l.thread, "after all runs ended: %s", what)
 			}
 		})
@@ -164,7 +163,7 @@ func (t *torture) judgeDelivery() {
 	}
 	entries, _ := from.entriesFrom(1)
 	maybe := map[string]bool{}
-	to.inspect(func(s *fold.Thread) {
+	to.inspect(func(s *threadState) {
 		for _, e := range entries {
 			id := digest.ID("deliver", e.Run, fmt.Sprint(e.Seq))
 			maybe[id] = true
@@ -176,12 +175,12 @@ func (t *torture) judgeDelivery() {
 				t.violation(from.thread, "%v", err)
 				continue
 			}
-			if delivered := s.Runs[id] != nil; delivered == m.Partial {
+			if delivered := s.log.Runs[id] != nil; delivered == m.Partial {
 				t.violation(from.thread, "entry %d, a message (partial: %t): delivered %t", e.Seq, m.Partial, delivered)
 			}
 			t.counts.sends.Add(1)
 		}
-		for id := range s.Runs {
+		for id := range s.log.Runs {
 			if !maybe[id] {
 				t.violation(to.thread, "the end of run %s of thread %s was not delivered", id, to.thread)
 			}
