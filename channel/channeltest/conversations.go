@@ -15,6 +15,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/pairing"
 	"mailroom/store"
 )
 
@@ -316,8 +317,8 @@ func strangerIsPaired(s *Server) {
 	s.say(Bob, Bob, "hello?")
 	s.awaitText(Bob, "I do not know you.")
 	code := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(s.texts(Bob))[1]
-	pairing := chat.Pairing{Ledger: s.ledger, Channel: "c"}
-	paired, err := pairing.Approve(s.t.Context(), code, false, "the operator")
+	operator := pairing.Operator{Ledger: s.ledger, Channel: "c"}
+	paired, err := operator.Approve(s.t.Context(), code, false, "the operator")
 	if err != nil || paired.User != s.p.People.ID(Bob) {
 		s.t.Fatalf("pairing %q: %+v, %v; the bot said %s", code, paired, err, s.texts(Bob))
 	}

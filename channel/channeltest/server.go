@@ -13,6 +13,7 @@ import (
 	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
 	"mailroom/engine"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -98,7 +99,7 @@ func (s *Server) Start() *Server {
 	if s.dial = s.p.Connect; s.p.Dialer != nil {
 		o := s.Options
 		o.Agent, o.Follow, o.Commits = Agent, stream.New(l, b), b
-		s.dial = chat.Connect(o, s.keepCapabilities(s.p.Dialer()))
+		s.dial = adapter.Connect(o, s.keepCapabilities(s.p.Dialer()))
 	}
 	wrapped := channel.Ledger(l)
 	if s.wrap != nil {

@@ -29,12 +29,16 @@ type AccessPolicy struct {
 	MaxFileSize int64
 }
 
+// DefaultMaxFileSize is the default of AccessPolicy.MaxFileSize, in bytes.
+const DefaultMaxFileSize = 20 << 20
+
 // BusyModes returns the valid values of BusyMode, the default first.
 func BusyModes() []mailroom.Mode {
 	return []mailroom.Mode{mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeCollect}
 }
 
-func (t *AccessPolicy) validate() error {
+// Validate returns an error that names an invalid value.
+func (t *AccessPolicy) Validate() error {
 	if t.BusyMode != "" && !slices.Contains(BusyModes(), t.BusyMode) {
 		return fmt.Errorf("unknown busy mode %q; use one of %v", t.BusyMode, BusyModes())
 	}
@@ -63,20 +67,15 @@ func (t Tier) String() string {
 	return "stranger"
 }
 
-// tier returns the tier of a user in a room, by the policy and by pairing.
-func (t *AccessPolicy) tier(user string, p Room, paired *pairingState) Tier {
-	if user == "" {
-		return TierStranger // an event without an author has no permission
+// Tier returns the tier of a user in a room.
+func (t *AccessPolicy) Tier(user string, p Room) Tier {
+	switch {
+	case user == "": // an event without an author has no permission
+		return TierStranger
+	case slices.Contains(t.Admins, user):
+		return TierAdmin
+	case t.AllowAll || slices.Contains(t.Users, user) || slices.Contains(t.Chats, p.Chat):
+		return TierGuest
 	}
-	best := TierStranger
-	if t.AllowAll || slices.Contains(t.Users, user) || slices.Contains(t.Chats, p.Chat) {
-		best = TierGuest
-	}
-	if slices.Contains(t.Admins, user) {
-		best = TierAdmin
-	}
-	if one := paired.findUser(user); one != nil {
-		best = max(best, one.tier())
-	}
-	return best
+	return TierStranger
 }

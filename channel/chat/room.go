@@ -14,16 +14,16 @@ const (
 	labelChat  = "chat"
 	labelTopic = "topic" // absent without a topic
 	labelGroup = "group" // "true" in a group
-	labelUser  = "user"  // id of the author
-	labelName  = "name"  // display name of the author
-	labelReply = "message"
-	// labelRedraw, on answers only, is the id of the message that the answer replaces: one whose
+	LabelUser  = "user"  // id of the author
+	LabelName  = "name"  // display name of the author
+	LabelReply = "message"
+	// LabelRedraw, on answers only, is the id of the message that the answer replaces: one whose
 	// button was pressed. Its buttons disappear.
-	labelRedraw = "redraw"
+	LabelRedraw = "redraw"
 )
 
-// labels returns the labels of a room.
-func (p Room) labels() map[string]string {
+// Labels returns the labels of a room.
+func (p Room) Labels() map[string]string {
 	m := map[string]string{labelChat: p.Chat}
 	if p.Topic != "" {
 		m[labelTopic] = p.Topic
@@ -34,14 +34,14 @@ func (p Room) labels() map[string]string {
 	return m
 }
 
-// roomOf returns the room that a run's labels name.
-func roomOf(labels map[string]string) (Room, bool) {
+// RoomOf returns the room that a run's labels name.
+func RoomOf(labels map[string]string) (Room, bool) {
 	p := Room{Chat: labels[labelChat], Topic: labels[labelTopic], Group: labels[labelGroup] == "true"}
 	return p, p.Chat != ""
 }
 
-// words returns the words of the thread id whose delivery thread serves the room.
-func (p Room) words(bot string) []string {
+// Words returns the words of the thread id whose delivery thread serves the room.
+func (p Room) Words(bot string) []string {
 	w := []string{bot, p.Chat}
 	if p.Topic != "" {
 		w = append(w, p.Topic)
@@ -49,10 +49,10 @@ func (p Room) words(bot string) []string {
 	return w
 }
 
-// conversationWords returns the words of a conversation's thread id. user is "" if the whole room
+// ConversationWords returns the words of a conversation's thread id. user is "" if the whole room
 // shares the conversation, since is the command that started it, "" for the first one. Each word
 // has a fixed position, so that no two conversations share an id.
-func (p Room) conversationWords(bot, user, since string) []string {
+func (p Room) ConversationWords(bot, user, since string) []string {
 	w := []string{bot, p.Chat, p.Topic, user, since}
 	for w[len(w)-1] == "" {
 		w = w[:len(w)-1]
@@ -60,10 +60,10 @@ func (p Room) conversationWords(bot, user, since string) []string {
 	return w
 }
 
-// roomOfThread parses the room from the id of a delivery thread, for a reply to a run that did
+// RoomOfThread parses the room from the id of a delivery thread, for a reply to a run that did
 // not come through the channel. It fails for a hashed id. The id does not tell whether the room
 // is a group.
-func roomOfThread(channelName, bot, id string) (Room, bool) {
+func RoomOfThread(channelName, bot, id string) (Room, bool) {
 	rest, ok := strings.CutPrefix(id, channel.DeliveryThreadID(channel.ThreadID(channelName, bot))+":")
 	if !ok {
 		return Room{}, false
@@ -80,6 +80,6 @@ func roomOfThread(channelName, bot, id string) (Room, bool) {
 	if len(words) == 2 {
 		p.Topic = words[1]
 	}
-	back := channel.DeliveryThreadID(channel.ThreadID(channelName, p.words(bot)...))
+	back := channel.DeliveryThreadID(channel.ThreadID(channelName, p.Words(bot)...))
 	return p, p.Chat != "" && len(words) <= 2 && back == id && len(id) < mailroom.MaxThreadID
 }

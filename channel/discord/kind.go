@@ -7,6 +7,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 )
@@ -30,7 +31,7 @@ func newSettings() *kind.Settings {
 			setting.New("about", "URL of a page about your bot, for the User-Agent header that Discord requires; empty uses a placeholder.", about),
 			setting.New("beat", "Maximum time between two heartbeats; the platform asks for about 41s. Without an acknowledgement in this time plus 15s the connection counts as broken.", setting.Duration(&o.Heartbeat, 100*time.Millisecond, 10*time.Minute)),
 		),
-		Connect:         func(in chat.Options) channel.Connect { return chat.Connect(in, o.Dialer()) },
+		Connect:         func(in chat.Options) channel.Connect { return adapter.Connect(in, o.Dialer()) },
 		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
 		Setup: &kind.Setup{
 			Short: "Connect a Discord bot to an agent",

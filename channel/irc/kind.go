@@ -8,6 +8,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 )
@@ -47,7 +48,7 @@ func newSettings() *kind.Settings {
 			}
 			return o.Check()
 		},
-		Connect:         func(in chat.Options) channel.Connect { return chat.Connect(in, o.Dial) },
+		Connect:         func(in chat.Options) channel.Connect { return adapter.Connect(in, o.Dial) },
 		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
 		Setup:           o.setup(),
 	}

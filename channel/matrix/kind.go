@@ -7,6 +7,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 )
@@ -31,7 +32,7 @@ func newSettings() *kind.Settings {
 			setting.New("gap", "Minimum time between two messages to a room.", setting.Duration(&o.Gap, 10*time.Millisecond, time.Minute)),
 			setting.New("edit_gap", "Minimum time between two edits of a preview.", setting.Duration(&o.EditGap, 10*time.Millisecond, 10*time.Minute)),
 		),
-		Connect:         func(in chat.Options) channel.Connect { return chat.Connect(in, o.Dial) },
+		Connect:         func(in chat.Options) channel.Connect { return adapter.Connect(in, o.Dial) },
 		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
 		Setup:           o.setup(token),
 	}

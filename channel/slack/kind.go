@@ -9,6 +9,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 )
@@ -32,7 +33,7 @@ func newSettings() *kind.Settings {
 			setting.New("api", "Base URL of the Web API.", setting.BaseURL(&o.API)),
 			setting.New("fresh", "Time without an answer after which the socket counts as broken; it is pinged three times in this time.", setting.Duration(&o.IdleTimeout, 300*time.Millisecond, 10*time.Minute)),
 		}),
-		Connect:         func(in chat.Options) channel.Connect { return chat.Connect(in, o.Dial) },
+		Connect:         func(in chat.Options) channel.Connect { return adapter.Connect(in, o.Dial) },
 		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
 		Setup: &kind.Setup{
 			Short: "Connect a Slack app to an agent",

@@ -7,6 +7,8 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
+	"mailroom/channel/chat/command"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 )
@@ -22,7 +24,7 @@ func NewKind() kind.Kind {
 func newSettings() *kind.Settings {
 	token := new(setting.Secret)
 	o := &Options{Token: token.Get, API: DefaultAPI, Poll: DefaultPoll}
-	for _, w := range chat.Menu() {
+	for _, w := range command.Menu() {
 		o.Commands = append(o.Commands, Command{Name: w.Name, Description: w.Words})
 	}
 	return &kind.Settings{
@@ -31,7 +33,7 @@ func newSettings() *kind.Settings {
 			setting.New("api", "Base URL of the Bot API; change it for a self-hosted Bot API server.", setting.BaseURL(&o.API)),
 			setting.New("poll", "How long the platform may hold a poll open, in whole seconds. Without an answer in this time plus 15s the connection counts as broken.", setting.Duration(&o.Poll, time.Second, 50*time.Second)),
 		),
-		Connect:         func(in chat.Options) channel.Connect { return chat.Connect(in, o.Dial) },
+		Connect:         func(in chat.Options) channel.Connect { return adapter.Connect(in, o.Dial) },
 		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
 		Setup: &kind.Setup{
 			Short:   "Connect a Telegram bot to an agent",

@@ -18,6 +18,7 @@ import (
 	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
 	"mailroom/engine"
@@ -121,7 +122,7 @@ func (o *fixture) startServer() {
 	}
 	o.runner = channel.New(channel.Options{
 		Name: "ops", Kind: webhook.Kind, Ledger: taking, Log: log, Reconnect: pace,
-		Connect: chat.Connect(chat.Options{Agent: "codex", Access: o.access, Follow: streams, Previews: true}, o.options.Dial),
+		Connect: adapter.Connect(chat.Options{Agent: "codex", Access: o.access, Follow: streams, Previews: true}, o.options.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},

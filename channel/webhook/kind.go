@@ -9,6 +9,7 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
 	"mailroom/channel/kind"
 	"mailroom/internal/netguard"
 	"mailroom/internal/setting"
@@ -43,7 +44,7 @@ func newSettings() *kind.Settings {
 		},
 		Connect: func(in chat.Options) channel.Connect {
 			in.Access = o.AccessPolicy(in.Access)
-			return chat.Connect(in, o.Dial)
+			return adapter.Connect(in, o.Dial)
 		},
 		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
 		Setup: &kind.Setup{

@@ -30,18 +30,24 @@ var floors = map[string]int{
 	"stream":                  2,
 	"agent":                   2,
 	"channel":                 2, // the interface that the platforms above implement
-	"channel/channeltest":     4, // for tests: the suite of all channels
-	"channel/chat":            3, // shared by the chat platforms above
+	"channel/chat":            3, // the interface of chat platforms
+	"channel/chat/limiter":    4, // rate limits of a platform
+	"channel/chat/chunk":      4, // splits texts
+	"channel/chat/command":    4, // what users type
+	"channel/chat/pairing":    4, // access by a code
+	"channel/chat/question":   5, // how a ticket looks in a chat
+	"channel/chat/adapter":    7, // what chat platforms share
+	"channel/channeltest":     8, // for tests: the suite of all channels
 	"channel/markdown":        3, // renders replies
 	"channel/kind":            4, // a platform as one value
 	"channel/httpcall":        4, // HTTP calls to a platform
-	"channel/discord":         5,
-	"channel/irc":             5,
-	"channel/matrix":          5,
-	"channel/poll":            5,
-	"channel/slack":           5,
-	"channel/telegram":        5,
-	"channel/webhook":         5,
+	"channel/discord":         8,
+	"channel/irc":             8,
+	"channel/matrix":          8,
+	"channel/poll":            8,
+	"channel/slack":           8,
+	"channel/telegram":        8,
+	"channel/webhook":         8,
 	"issues/tracker":          1, // issues in a file
 	"issues/mail":             2, // reserves issues and notifies agents, over HTTP
 	"issues/feed":             3, // a channel: gives the issues of a file to agents
@@ -52,26 +58,26 @@ var floors = map[string]int{
 	"web":                     3, // the pages; cmd passes them to the server
 	"remote":                  3, // a server's ledger, for a remote engine
 	"server":                  4,
-	"server/ws":               3, // WebSockets
-	"server/workers":          3, // the operations of workers in other processes
-	"server/internal/invalid": 1, // refusals of requests
-	"server/internal":         2, // refusals and wire objects, for the packages of the server
-	"protocol":                3, // protocols over the client; cmd passes them to the server
-	"internal/datadir":        2, // the data folder of a server
-	"internal/killpoint":      3, // for torture: kills the process at a chosen point
-	"internal/console":        1, // streams, output and exit codes of the commands
-	"internal/endpoint":       3, // finds the server that a command talks to
-	"internal/cli":            4, // the commands that talk to a server
-	"internal/config":         5, // the settings of a server
-	"internal/platforms":      6, // the list of the platforms
-	"internal/setup":          6, // adds a channel to the configuration
-	"internal/backup":         3, // checks, copies and replaces a store
-	"internal/bench":          6, // measures a server from inside
-	"internal/node":           7, // builds a server from its parts
-	"cmd/mailroom":            8,
-	"cmd/bd":                  8,
-	"bench":                   8, // a module of its own: measures bd, and the peers, from outside
-	"torture":                 8, // drives the binary, from outside
+	"server/ws":               3,  // WebSockets
+	"server/workers":          3,  // the operations of workers in other processes
+	"server/internal/invalid": 1,  // refusals of requests
+	"server/internal":         2,  // refusals and wire objects, for the packages of the server
+	"protocol":                3,  // protocols over the client; cmd passes them to the server
+	"internal/datadir":        2,  // the data folder of a server
+	"internal/killpoint":      3,  // for torture: kills the process at a chosen point
+	"internal/console":        1,  // streams, output and exit codes of the commands
+	"internal/endpoint":       3,  // finds the server that a command talks to
+	"internal/cli":            4,  // the commands that talk to a server
+	"internal/config":         5,  // the settings of a server
+	"internal/platforms":      9,  // the list of the platforms
+	"internal/setup":          9,  // adds a channel to the configuration
+	"internal/backup":         3,  // checks, copies and replaces a store
+	"internal/bench":          9,  // measures a server from inside
+	"internal/node":           10, // builds a server from its parts
+	"cmd/mailroom":            11,
+	"cmd/bd":                  11,
+	"bench":                   11, // a module of its own: measures bd, and the peers, from outside
+	"torture":                 11, // drives the binary, from outside
 }
 
 // users of issues are these folders and tests only.

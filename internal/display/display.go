@@ -230,3 +230,15 @@ func leadsRightToLeft(s string, line bool) bool {
 	}
 	return false
 }
+
+const maxName = 64 // characters of a name
+
+// Name renders the name of a user or a file on one line of at most maxName characters, with invisible
+// characters made visible. See [Line].
+func Name(name string) string {
+	name = strings.Join(strings.Fields(Line(strings.ToValidUTF8(name, "\ufffd"))), " ")
+	if runes := []rune(name); len(runes) > maxName {
+		name = string(runes[:maxName]) + "…"
+	}
+	return name
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -254,4 +255,15 @@ func FuzzText(f *testing.F) {
 func always(r rune) bool {
 	return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f || r == 0xad || r == 0xfeff || r == 0x2060 ||
 		r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+func FuzzNamesAreOneLine(f *testing.F) {
+	f.Add("Ann\x1b[2J\nroot: let me in\u202e")
+	f.Fuzz(func(t *testing.T, name string) {
+		got := display.Name(name)
+		if len([]rune(got)) > 65 || strings.ContainsFunc(got, unicode.IsControl) ||
+			strings.ContainsAny(got, "\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069") {
+			t.Errorf("%q is shown as %q", name, got)
+		}
+	})
 }

@@ -7,18 +7,19 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/pairing"
 	"mailroom/internal/config"
 	"mailroom/ledger"
 )
 
 // pairings are the paired users of the chat channels, sorted by channel. The type
 // implements [server.Pairings].
-type pairings []chat.Pairing
+type pairings []pairing.Operator
 
 func newPairings(c *config.Config, l *ledger.Ledger) (all pairings) {
 	for _, name := range c.ChannelNames() {
 		if c.Channels[name].Kind.Chat {
-			all = append(all, chat.Pairing{Ledger: l, Channel: name})
+			all = append(all, pairing.Operator{Ledger: l, Channel: name})
 		}
 	}
 	return all
@@ -46,7 +47,7 @@ func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string)
 	if in.Channel == "" {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no chat channel")
 	}
-	asked := slices.DeleteFunc(slices.Clone(d), func(door chat.Pairing) bool { return in.Channel != "" && in.Channel != door.Channel })
+	asked := slices.DeleteFunc(slices.Clone(d), func(door pairing.Operator) bool { return in.Channel != "" && in.Channel != door.Channel })
 	for _, door := range asked {
 		has, err := door.HasCode(ctx, in.Code)
 		if err != nil {
@@ -58,7 +59,7 @@ func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string)
 		}
 	}
 	for _, door := range asked {
-		var p chat.Person
+		var p pairing.Person
 		if p, err = door.Approve(ctx, in.Code, in.Admin, by); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return showPairing(p), err
 		}
@@ -76,7 +77,7 @@ func (d pairings) Revoke(ctx context.Context, channel, user string) error {
 	return mailroom.Errorf(mailroom.CodeNotFound, "no chat channel %q", channel)
 }
 
-func showPairing(p chat.Person) api.Pairing {
+func showPairing(p pairing.Person) api.Pairing {
 	out := api.Pairing{
 		Channel: p.Channel, User: p.User, Name: p.Name, State: api.Paired, Tier: chat.TierGuest.String(),
 		Since: p.Since, Until: timeOrNil(p.Until), By: stringOrNil(p.By),

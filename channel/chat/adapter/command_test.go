@@ -1,0 +1,470 @@
+package adapter_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+	"mailroom/channel/chat/pairing"
+	"mailroom/store"
+	"mailroom/store/sqlite"
+)
+
+// TestEachTierHasItsCommands runs each command as each kind of user, in private, in an open group and in a
+// closed one.
+func TestEachTierHasItsCommands(t *testing.T) {
+	const closed = "closed"
+	commands := []string{"hello", "/help", "/status", "/queue q", "/steer s", "/new", "/stop", "/approve", "/deny"}
+	for _, tc := range []struct {
+		user, group string // "" in private
+		want        string // per command: a answered, t sent to the agent, r refused, - ignored
+	}{
+		{boss, "", "taattaaaa"}, {friend, "", "taattaarr"}, {stranger, "", "---------"},
+		{boss, closed, "taattaaaa"}, {friend, closed, "taattaarr"}, {stranger, closed, "---------"},
+		{stranger, room, "taattaarr"}, {boss, room, "taattaaaa"},
+	} {
+		t.Run(tc.user+" "+tc.group, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t)
+			w.access.Pairing = false
+			w.start()
+			got := ""
+			for _, c := range commands {
+				before, heard := len(w.platform.Sent()), len(w.awaitHeard(0))
+				if tc.group == "" {
+					w.platform.SendPrivate(tc.user, c)
+				} else {
+					w.platform.SendGroup(tc.group, tc.user, c)
+				}
+				w.awaitSettled()
+				after := texts(w.platform.Sent())[before:]
+				switch {
+				case len(w.awaitHeard(0)) > heard:
+					got += "t"
+				case len(after) == 0:
+					got += "-"
+				case strings.Contains(after[0], "Only an admin"):
+					got += "r"
+				default:
+					got += "a"
+				}
+			}
+			wantEqual(t, fmt.Sprint(commands), got, tc.want)
+			if tc.user == stranger && tc.group != room {
+				wantEqual(t, "threads", w.threads(), nil)
+			}
+		})
+	}
+}
+
+func TestACommandActsWhileTheAgentIsBusy(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(boss, "hold")
+	w.awaitHeard(1)
+	w.platform.SendPrivate(boss, "later")
+	w.platform.SendPrivate(boss, "/status")
+	s := w.awaitText("is running, since")
+	if !strings.Contains(s.Message.Text, "1 message waiting") {
+		t.Errorf("status: %s", s.Message.Text)
+	}
+	w.platform.SendPrivate(boss, "/stop")
+	w.awaitText("Stopping. Discarded from the queue: 1 message.")
+	w.awaitSettled()
+	w.platform.SendPrivate(boss, "next")
+	w.awaitText("next!")
+	wantEqual(t, "messages to the agent", w.awaitHeard(2), []string{"hold", "next"})
+}
+
+func TestAMessageToABusyAgentFollowsTheMode(t *testing.T) {
+	for _, tc := range []struct {
+		busy  mailroom.Mode
+		say   string
+		heard string
+		steer string
+	}{
+		{"", "more", "hold,more", ""}, {mailroom.ModeQueue, "/steer more", "hold", "more"},
+		{mailroom.ModeSteer, "more", "hold", "more"}, {mailroom.ModeSteer, "/queue more", "hold,more", ""},
+		{mailroom.ModeInterrupt, "more", "hold,more", ""}, {mailroom.ModeCollect, "more", "hold,more", ""},
+	} {
+		t.Run(string(tc.busy)+" "+tc.say, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t)
+			w.access.BusyMode = tc.busy
+			w.start()
+			w.platform.SendPrivate(boss, "hold")
+			w.awaitHeard(1)
+			w.platform.SendPrivate(boss, tc.say)
+			w.platform.AwaitReceived()
+			if tc.busy == mailroom.ModeInterrupt {
+				w.awaitHeard(2) // before it is released
+			}
+			if tc.steer != "" {
+				w.await("it to be steered", func(store.Reader) bool {
+					w.agent.mu.Lock()
+					defer w.agent.mu.Unlock()
+					return len(w.agent.steered) > 0
+				})
+			}
+			w.agent.release()
+			w.awaitSettled()
+			wantEqual(t, "messages to the agent", strings.Join(w.awaitHeard(1), ","), tc.heard)
+			w.agent.mu.Lock()
+			defer w.agent.mu.Unlock()
+			wantEqual(t, "steered", strings.Join(w.agent.steered, ","), tc.steer)
+		})
+	}
+}
+
+func TestANewConversationIsAnotherThreadInTheSameRoom(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(boss, "hold")
+	w.awaitHeard(1)
+	w.platform.SendPrivate(boss, "/new")
+	w.platform.SendPrivate(boss, "fresh")
+	w.awaitText("fresh!") // although the old run goes on
+	w.agent.release()
+	w.awaitText("hold!")
+	w.agent.mu.Lock()
+	defer w.agent.mu.Unlock()
+	if a, b := w.agent.threads[0], w.agent.threads[1]; a == b || !strings.HasPrefix(b, a+":::") {
+		t.Errorf("the conversations are %s and %s", a, b)
+	}
+	for _, s := range w.platform.Sent() {
+		wantEqual(t, "room of "+s.Message.Text, s.Room, chattest.PrivateRoom(boss))
+	}
+}
+
+func TestEachUserOfAGroupCanHaveAConversation(t *testing.T) {
+	w := newFixture(t)
+	w.access.PerUser = true
+	w.start()
+	w.platform.SendGroup(room, "x", "hold")
+	w.awaitHeard(1)
+	w.platform.SendGroup(room, "y", "hello")
+	w.awaitText("hello!")
+	w.platform.SendGroup(room, "y", "/stop")
+	w.awaitText("Nothing is running.")
+	w.platform.SendGroup(room, "x", "/stop")
+	w.awaitText("Stopping.")
+}
+
+func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
+	for name, decide := range map[string]func(w *fixture, s chattest.Sent){
+		"run: approvedecided by command": func(w *fixture, _ chattest.Sent) { w.platform.SendPrivate(boss, "/approve") },
+		"run: denydecided by command":    func(w *fixture, _ chattest.Sent) { w.platform.SendPrivate(boss, "/deny too risky") },
+		"run: approvedecided by button":  func(w *fixture, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label) },
+		"run: denydecided by button":     func(w *fixture, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[1].Label) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t).start()
+			w.platform.SendPrivate(boss, "ask run")
+			s := w.awaitText("May I run?")
+			w.awaitSettled()
+			decide(w, s)
+			want, _, _ := strings.Cut(name, " by ")
+			w.awaitText(want)
+			wantEqual(t, "decided by", w.ticket().DecidedBy, "tg:"+boss)
+		})
+	}
+}
+
+func TestALateButtonPressShowsTheDecision(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(boss, "ask run")
+	s := w.awaitText("May I run?")
+	w.awaitSettled()
+	awaitAcks := func(n int) { // the platform gets them in the background
+		t.Helper()
+		w.platform.Await(fmt.Sprint(n, " button results"), func() bool { return len(w.platform.ButtonAcks()) == n })
+	}
+	w.platform.PressButton(friend, s, s.Versions[0].Buttons[0].Label)
+	w.platform.AwaitReceived()
+	awaitAcks(1)
+	wantEqual(t, "the ticket after an unauthorized button press", w.ticket().State, mailroom.TicketOpen)
+	w.platform.SendPrivate(boss, "/deny")
+	w.awaitText("Denied by")
+	w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label)
+	w.awaitSettled()
+	awaitAcks(2)
+	acks := w.platform.ButtonAcks()
+	if len(acks) != 2 || !strings.Contains(acks[0].Text, "Only an admin") || !strings.HasPrefix(acks[1].Text, "Denied by") {
+		t.Errorf("button results %+v", acks)
+	}
+	wantEqual(t, "the decision", w.ticket().Decision, mailroom.VerdictDeny)
+}
+
+func TestAButtonOfAnotherRoomDecidesNothing(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(boss, "ask run")
+	s := w.awaitText("May I run?")
+	w.awaitSettled()
+	w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: chattest.GroupRoom(room), User: chat.User{ID: boss}, TargetID: s.ID, Data: s.Versions[0].Buttons[0].Data})
+	w.platform.SendGroup(room, boss, "/approve")
+	w.awaitText("No question in this chat")
+	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
+}
+
+// TestAKillBetweenAnyTwoWritesChangesNothing runs each command with a kill at each write of the
+// ledger, with the write lost or applied, and restarts.
+func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before []string // earlier messages, settled except "hold"
+		say    string
+		press  bool
+		heard  string // all texts of the agent, with a last "after"
+		words  string // the answer, expected once
+	}{
+		"message": {say: "hello", heard: "hello,after", words: "hello!"},
+		"queue":   {say: "/queue hello", heard: "hello,after", words: "hello!"},
+		"help":    {say: "/help", heard: "after", words: "act at once"},
+		"status":  {say: "/status", heard: "after", words: "no messages yet"},
+		"new":     {before: []string{"one"}, say: "/new", heard: "one,after", words: "A new conversation"},
+		"stop":    {before: []string{"hold"}, say: "/stop", heard: "hold,after", words: "Stopping."},
+		"approve": {before: []string{"ask run"}, say: "/approve", heard: "ask run,after", words: "Approved by Name of"},
+		"deny":    {before: []string{"ask run"}, say: "/deny no", heard: "ask run,after", words: "Denied by Name of"},
+		"tap":     {before: []string{"ask run"}, press: true, heard: "ask run,after", words: "Approved by Name of"},
+	} {
+		for _, applied := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s applied=%v", name, applied), func(t *testing.T) {
+				t.Parallel()
+				writes := 0
+				for n := 1; ; n++ {
+					w := newFixture(t)
+					if !w.runWithKill(tc.before, tc.say, tc.press, n, applied) {
+						w.stop()
+						break
+					}
+					writes++
+					w.platform.SendPrivate(boss, "after")
+					w.awaitText("after!")
+					w.awaitSettled()
+					wantEqual(t, fmt.Sprintf("messages to the agent, killed at write %d", n), strings.Join(w.awaitHeard(0), ","), tc.heard)
+					if got := strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), tc.words); got != 1 {
+						t.Errorf("killed at write %d: %q is sent %d times: %q", n, tc.words, got, versions(w.platform.Sent()))
+					}
+					w.stop()
+				}
+				if writes == 0 {
+					t.Error("no kill")
+				}
+			})
+		}
+	}
+}
+
+// versions returns every text that the platform has shown.
+func versions(sent []chattest.Sent) (all []string) {
+	for _, s := range sent {
+		for _, v := range s.Versions {
+			all = append(all, v.Text)
+		}
+	}
+	return all
+}
+
+// runWithKill sends a message with a kill at the n-th write and restarts. It reports whether that
+// write was reached.
+func (w *fixture) runWithKill(before []string, say string, press bool, n int, applied bool) bool {
+	w.t.Helper()
+	w.start()
+	for i, text := range before {
+		w.platform.SendPrivate(boss, text)
+		w.awaitHeard(i + 1)
+	}
+	var asked chattest.Sent
+	if len(before) > 0 && before[0] != "hold" {
+		asked = w.platform.AwaitSent(1)[0]
+		w.awaitSettled()
+	}
+	died := w.faults.arm(n, applied)
+	if press {
+		w.platform.PressButton(boss, asked, asked.Versions[0].Buttons[0].Label)
+	} else {
+		w.platform.SendPrivate(boss, say)
+	}
+	w.await("the kill, or the end", func(store.Reader) bool {
+		select {
+		case <-died:
+			return true
+		default:
+			return w.platform.AllReceived()
+		}
+	})
+	if !w.faults.isDead() {
+		return false
+	}
+	w.stop()
+	w.faults.revive()
+	w.start()
+	return true
+}
+
+func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "db")
+	open := func() store.Store {
+		s, err := sqlite.Open(t.Context(), file, sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	w := newFixture(t)
+	w.store = open()
+	w.start()
+	w.platform.SendPrivate(boss, "ask run")
+	w.awaitText("May I run?")
+	w.awaitSettled()
+	died := w.faults.arm(2, true) // decided, without an answer
+	w.platform.SendPrivate(boss, "/approve")
+	<-died
+	w.stop()
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "answers before the kill", strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), "Approved"), 0)
+	w.faults.revive()
+	w.store = open()
+	w.start()
+	w.awaitText("Approved by Name of boss")
+	w.awaitText("run: approvedecided")
+	w.stop()
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFloodOfStrangersHasNoEffect(t *testing.T) {
+	w := newFixture(t).start()
+	const secret = "s3cr3t-words"
+	for i := range 100 {
+		id := fmt.Sprintf("evil%d", i)
+		w.platform.SendPrivate(id, secret)
+		w.platform.SendGroup("closed", id, "/approve "+secret)
+		w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: chattest.GroupRoom("closed"), User: chat.User{ID: id}, TargetID: "m1", Data: secret})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventEdited, Room: chattest.PrivateRoom(id), User: chat.User{ID: id}, TargetID: "e1", Text: secret})
+	}
+	w.platform.SendPrivate(friend, "hello")
+	w.awaitText("hello!")
+	w.awaitSettled()
+	sent := w.platform.AwaitSent(pairing.MaxRequests + 1) // codes are sent in the background
+	code := codeIn(w.awaitText("pair approve ").Message.Text)
+	if len(sent) != pairing.MaxRequests+1 {
+		t.Errorf("%d messages: %q", len(sent), texts(sent))
+	}
+	wantEqual(t, "messages to the agent", w.awaitHeard(0), []string{"hello"})
+	for _, ack := range w.platform.ButtonAcks() {
+		wantEqual(t, "the result for a stranger", ack.Text, "You may not decide this.")
+	}
+	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
+	if strings.Contains(w.logs.all(), secret) || strings.Contains(w.logs.all(), "evil") {
+		t.Errorf("logged: %s", w.logs.all())
+	}
+	w.view(func(r store.Reader) error {
+		rows, err := r.Cursors(store.CursorQuery{})
+		for _, c := range rows {
+			if strings.Contains(string(c.Position), secret) || strings.Contains(string(c.Position), code) {
+				t.Errorf("kept: %s", c.Position)
+			}
+		}
+		return err
+	})
+}
+
+// codeIn returns the code in a message to a stranger.
+func codeIn(text string) string {
+	_, rest, _ := strings.Cut(text, "pair approve ")
+	return strings.Fields(rest)[0]
+}
+
+func TestAStrangerIsPairedWithTheirCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.poll, w.platform.Capabilities.CommandPrefix = time.Minute, "!"
+		w.start()
+		operator := pairing.Operator{Ledger: w.ledger, Channel: "tg"}
+		code := func(user string, n int) string {
+			w.platform.SendPrivate(user, "let me in")
+			synctest.Wait()
+			sent := w.platform.Sent()
+			if len(sent) != n {
+				t.Fatalf("%d messages, want %d: %q", len(sent), n, texts(sent))
+			}
+			return codeIn(sent[n-1].Message.Text)
+		}
+		first := code("a", 1)
+		code("a", 1)                          // too soon for another
+		<-time.After(pairing.RequestInterval) // in the bubble
+		second := code("a", 2)
+		code("b", 3)
+		code("c", 4)
+		code("d", 4) // too many open requests
+		approve := func(code string, want mailroom.Code) {
+			t.Helper()
+			if _, err := operator.Approve(t.Context(), code, false, "ann"); mailroom.CodeOf(err) != want {
+				t.Errorf("%s: %v, want %q", code, err, want)
+			}
+		}
+		approve(first, mailroom.CodeNotFound)
+		approve(second, "")
+		synctest.Wait()
+		w.platform.SendPrivate("a", "hello")
+		synctest.Wait()
+		wantEqual(t, "sent in the end", texts(w.platform.Sent())[4:], []string{"You have access now. !help lists the commands.", "hello!"})
+		if err := operator.Revoke(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+		w.platform.SendPrivate("a", "and now?")
+		synctest.Wait()
+		wantEqual(t, "messages to the agent", w.awaitHeard(0), []string{"hello"})
+		for range pairing.MaxBadCodes {
+			approve("WRONGONE", mailroom.CodeNotFound)
+		}
+		approve("WRONGONE", mailroom.CodeRateLimited)
+		<-time.After(pairing.LockoutDuration) // in the bubble
+		last := code("z", 8)
+		<-time.After(pairing.CodeLifetime) // in the bubble
+		approve(last, mailroom.CodeNotFound)
+		w.stop()
+	})
+}
+
+func TestAnUnreadMessageIsEdited(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(boss, "hold")
+	w.awaitHeard(1)
+	change := func(kind chat.EventKind, of chat.Event, user, text string) {
+		w.platform.AddEvent(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: user, Name: "x"}, TargetID: of.Key, Text: text})
+	}
+	edited := w.platform.SendPrivate(boss, "frist")
+	queued := w.platform.SendPrivate(boss, "/queue secnd")
+	deleted := w.platform.SendPrivate(boss, "gone")
+	foreign := w.platform.SendPrivate(boss, "mine")
+	change(chat.EventEdited, edited, boss, "first")
+	w.platform.SendPrivate(boss, "/new") // messages of the earlier conversation can still be edited
+	change(chat.EventEdited, queued, boss, "/queue second")
+	change(chat.EventDeleted, deleted, "", "")
+	change(chat.EventEdited, foreign, friend, "yours")
+	w.platform.AwaitReceived()
+	w.agent.release()
+	w.awaitSettled()
+	wantEqual(t, "messages to the agent", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
+	change(chat.EventEdited, edited, boss, "too late")
+	change(chat.EventDeleted, edited, boss, "")
+	w.awaitSettled()
+	wantEqual(t, "messages to the agent", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
+}
+
+func TestAMessageOverTheLimitIsRejected(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
+	w.awaitText("Message not accepted: ")
+	w.platform.SendPrivate(boss, "hello")
+	w.awaitText("hello!")
+}

@@ -1,0 +1,54 @@
+package adapter_test
+
+import (
+	"testing"
+
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+)
+
+func TestAMessageIsAnsweredInItsRoom(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(friend, "hello")
+	sent := w.platform.AwaitSent(1)
+	wantEqual(t, "sent", texts(sent), []string{"hello!"})
+	wantEqual(t, "where", sent[0].Room, chattest.PrivateRoom(friend))
+	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
+}
+
+func TestRepeatedEventsChangeNothing(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(friend, "hello")
+	w.awaitText("hello!")
+	w.platform.SendPrivate(friend, "/new")
+	w.platform.SendPrivate(friend, "again")
+	w.awaitText("again!")
+	w.platform.SendPrivate(friend, "/help")
+	w.platform.SendPrivate(friend, "/stop")
+	w.awaitSettled()
+	before := w.threads()
+	n := len(w.platform.Sent())
+	w.platform.Redeliver(0)
+	w.awaitSettled()
+	wantEqual(t, "messages to the agent", w.awaitHeard(2), []string{"hello", "again"})
+	wantEqual(t, "messages", len(w.platform.Sent()), n)
+	wantEqual(t, "threads", w.threads(), before)
+}
+
+func TestInAGroupOnlyAddressedMessagesAreRead(t *testing.T) {
+	w := newFixture(t).start()
+	group := func(text string, addressed bool) {
+		w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
+	}
+	group("chatter", false)
+	group("@Mailbot one", false)
+	group("two", true)
+	group("mailbot: three", false)
+	group("mailbotics four", false)
+	group("/status", false)
+	group("/status@otherbot", true)
+	group("/status@mailbot", false)
+	w.awaitSettled()
+	wantEqual(t, "messages to the agent", w.awaitHeard(3), []string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
+	wantEqual(t, "sent", len(w.platform.Sent()), 4)
+}

@@ -1,0 +1,49 @@
+package adapter
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"mailroom"
+)
+
+// renderEnding describes a run that ended without a reply, after its unfinished text.
+func (o *outbound) renderEnding(run *mailroom.Run, partial string) string {
+	retry := "To retry, send the message again or run on the server: " + o.options.Command + " run retry " + run.ID
+	var why string
+	switch {
+	case run.Status == mailroom.StatusCompleted:
+		why, retry = fmt.Sprintf("(%s ended without a reply.)", run.Agent), ""
+	case run.Status == mailroom.StatusCancelled && run.Reason == mailroom.ReasonInterrupted:
+		why, retry = fmt.Sprintf("(%s was interrupted by a later message.)", run.Agent), ""
+	case run.Status == mailroom.StatusCancelled:
+		why = fmt.Sprintf("(%s was stopped.)", run.Agent)
+	default:
+		why = fmt.Sprintf("(%s failed: %s)", run.Agent, failureText(run.Error))
+	}
+	var lines []string
+	for _, l := range []string{strings.TrimRight(partial, " \t\r\n"), why, retry} {
+		if l != "" {
+			lines = append(lines, l)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// exitPattern matches the start of a program's error, before the program's own output.
+var exitPattern = regexp.MustCompile(`^\S+(?: \S+)? ended with (exit status [0-9]{1,3}|signal: [a-z ]{1,32})(?::|$)`)
+
+// failureText describes an error to a chat: its class, and how a program exited. The error's
+// message may quote output with paths and keys of the server. Users with access to the run find
+// it there.
+func failureText(e *mailroom.RunError) string {
+	if e == nil {
+		return "unknown error"
+	}
+	line, _, _ := strings.Cut(e.Message, "\n")
+	if m := exitPattern.FindStringSubmatch(line); m != nil {
+		return string(e.Class) + ", " + m[1]
+	}
+	return string(e.Class)
+}

@@ -1,0 +1,430 @@
+package adapter_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/adapter"
+	"mailroom/channel/chat/chattest"
+	"mailroom/engine"
+	"mailroom/internal/thread"
+	"mailroom/ledger"
+	"mailroom/store"
+	"mailroom/store/memory"
+)
+
+// fixture is a server with a channel "tg" and an agent "ann".
+type fixture struct {
+	t        *testing.T
+	platform *chattest.Platform
+	store    store.Store
+	agent    *agent
+	access   chat.AccessPolicy
+	faults   *faultLedger
+	logs     *logBuffer
+	poll     time.Duration // interval of the ledger
+	slots    int           // of the agent; 0: unlimited
+
+	// Set by start.
+	ledger *ledger.Ledger
+	runner *channel.Runner
+	stop   func()
+}
+
+// User ids, and a group in which every user may talk.
+const (
+	boss     = "boss"
+	friend   = "friend"
+	stranger = "stranger"
+	room     = "room"
+)
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	w := &fixture{
+		t: t, platform: chattest.New(t), store: memory.New(), agent: newAgent(), faults: &faultLedger{}, logs: &logBuffer{}, poll: 20 * time.Millisecond,
+		access: chat.AccessPolicy{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
+	}
+	t.Cleanup(func() {
+		w.agent.release()
+		w.stop()
+		if t.Failed() {
+			t.Log(w.logs.all())
+		}
+	})
+	return w
+}
+
+// start runs the server until stop.
+func (w *fixture) start() *fixture {
+	w.t.Helper()
+	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	b := bus.New()
+	w.ledger = ledger.New(w.store, ledger.Options{
+		Poll:    w.poll,
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	w.faults.Ledger = w.ledger
+	w.runner = channel.New(channel.Options{
+		Name: "tg", Kind: "test", Ledger: w.faults, Log: log,
+		Connect:   adapter.Connect(chat.Options{Agent: "ann", Access: w.access}, w.platform.Dial),
+		Reconnect: channel.ReconnectPolicy{InitialDelay: time.Millisecond, MaxDelay: time.Millisecond, ParkAfter: -1, IdleTimeout: 20 * time.Second},
+	})
+	e := engine.New(w.ledger, b, engine.Options{
+		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots}, channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected, Limit: channel.MaxDeliveries}},
+		Local:  true, ShutdownGrace: 20 * time.Millisecond, Log: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // the tests check the results
+	if err := w.ledger.EndLocalWorkers(ctx, false); err != nil {
+		w.t.Fatal(err)
+	}
+	parts.Go(func() { _ = e.Run(ctx) }) // as above
+	parts.Go(func() { w.runner.Run(ctx) })
+	w.stop = func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+		w.stop = func() {}
+	}
+	return w
+}
+
+// logBuffer collects log output.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logBuffer) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// agent replies "TEXT!" to a message. On "hold" it waits for release or a stop; on "ask X" it
+// asks for approval and replies with the decision.
+type agent struct {
+	mu      sync.Mutex
+	runs    map[string]bool // recorded runs
+	texts   []string
+	parts   [][]mailroom.Part
+	threads []string
+	steered []string
+	held    chan struct{}
+	changed chan struct{}
+}
+
+func newAgent() *agent {
+	return &agent{runs: map[string]bool{}, held: make(chan struct{}), changed: make(chan struct{}, 1)}
+}
+
+func (a *agent) release() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-a.held:
+	default:
+		close(a.held)
+	}
+}
+
+func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	text := input[0].Text
+	a.record(s.Run(), input[0])
+	if what, ok := strings.CutPrefix(text, "ask "); ok {
+		k, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "May I " + what + "?", Action: what})
+		if err != nil {
+			return err
+		}
+		return s.Stream(ctx, what+": "+string(k[0].Decision)+string(k[0].State))
+	}
+	if text == "hold" {
+		if err := a.hold(ctx, s); err != nil {
+			return err
+		}
+	}
+	return s.Stream(ctx, text+"!")
+}
+
+// record records a run's message once, although an attempt that is stopped early may be repeated.
+func (a *agent) record(run *mailroom.Run, m mailroom.Message) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.runs[run.ID] {
+		return
+	}
+	a.runs[run.ID] = true
+	a.texts, a.threads, a.parts = append(a.texts, m.Text), append(a.threads, run.Thread), append(a.parts, m.Parts)
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// hold reads steering messages until it is released.
+func (a *agent) hold(ctx context.Context, s mailroom.Session) error {
+	turn := time.NewTicker(2 * time.Millisecond)
+	defer turn.Stop()
+	for {
+		more, err := s.Steered(ctx)
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		for _, m := range more {
+			a.steered = append(a.steered, m.Text)
+		}
+		a.mu.Unlock()
+		select {
+		case <-a.held:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-turn.C:
+		}
+	}
+}
+
+// awaitHeard waits for n messages to the agent and returns all.
+func (w *fixture) awaitHeard(n int) []string {
+	w.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		w.agent.mu.Lock()
+		told := slices.Clone(w.agent.texts)
+		w.agent.mu.Unlock()
+		if len(told) >= n {
+			return told
+		}
+		select {
+		case <-w.agent.changed:
+		case <-deadline:
+			w.t.Fatalf("the agent got %q, want %d messages", told, n)
+		}
+	}
+}
+
+// texts returns the first text of each message.
+func texts(sent []chattest.Sent) (all []string) {
+	for _, s := range sent {
+		all = append(all, s.Versions[0].Text)
+	}
+	return all
+}
+
+// awaitText waits for a message that contains part.
+func (w *fixture) awaitText(part string) (found chattest.Sent) {
+	w.t.Helper()
+	w.platform.Await("a message with "+part, func() bool {
+		for _, s := range w.platform.Sent() {
+			for _, v := range s.Versions {
+				if strings.Contains(v.Text, part) {
+					found = s
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// awaitSettled waits until no run is queued or running.
+func (w *fixture) awaitSettled() {
+	w.t.Helper()
+	w.platform.AwaitReceived()
+	w.await("everything to end", func(r store.Reader) bool {
+		counts, err := r.Count(store.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
+		return err == nil && counts.Sum() == 0
+	})
+}
+
+// await waits until ok reports true.
+func (w *fixture) await(what string, ok func(r store.Reader) bool) {
+	w.t.Helper()
+	turn := time.NewTicker(2 * time.Millisecond)
+	defer turn.Stop()
+	deadline := time.After(20 * time.Second)
+	for {
+		done := false
+		err := w.store.View(context.Background(), func(r store.Reader) error {
+			done = ok(r)
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if done {
+			return
+		}
+		select {
+		case <-turn.C:
+		case <-deadline:
+			w.t.Fatalf("timeout waiting for %s\nsent: %q", what, texts(w.platform.Sent()))
+		}
+	}
+}
+
+func (w *fixture) view(f func(r store.Reader) error) {
+	w.t.Helper()
+	if err := w.store.View(context.Background(), f); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// threads returns the ids of all threads except the channel's log.
+func (w *fixture) threads() (ids []string) {
+	w.t.Helper()
+	w.view(func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{})
+		for _, row := range rows {
+			if row.ID != channel.LogThreadID("tg") {
+				ids = append(ids, row.ID)
+			}
+		}
+		return err
+	})
+	slices.Sort(ids)
+	return ids
+}
+
+func (w *fixture) ticket() *mailroom.Ticket {
+	w.t.Helper()
+	var found []*mailroom.Ticket
+	w.view(func(r store.Reader) (err error) {
+		found, err = r.Tickets(store.TicketQuery{})
+		return err
+	})
+	if len(found) != 1 {
+		w.t.Fatalf("%d tickets", len(found))
+	}
+	return found[0]
+}
+
+func wantEqual[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// faultLedger simulates a kill at a write: the write is lost, or applied without an answer, and
+// every later write fails until revive.
+type faultLedger struct {
+	channel.Ledger // set by start
+
+	mu      sync.Mutex
+	writes  int // since arm
+	at      int // number of the write to fail, from 1; 0: none
+	applied bool
+	dead    bool
+	died    chan struct{}
+}
+
+var errKilled = errors.New("killed")
+
+// arm plans a kill at the n-th write from now.
+func (f *faultLedger) arm(n int, applied bool) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes, f.at, f.applied, f.dead, f.died = 0, n, applied, false, make(chan struct{})
+	return f.died
+}
+
+func (f *faultLedger) isDead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+func (f *faultLedger) revive() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.dead = 0, false
+}
+
+func (f *faultLedger) write(do func() error) error {
+	f.mu.Lock()
+	if f.dead {
+		f.mu.Unlock()
+		return errKilled
+	}
+	f.writes++
+	now := f.at > 0 && f.writes == f.at
+	applied := f.applied
+	if now {
+		f.dead = true
+		defer close(f.died)
+	}
+	f.mu.Unlock()
+	if !now || applied {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	if now {
+		return errKilled
+	}
+	return nil
+}
+
+func (f *faultLedger) Submit(ctx context.Context, in thread.Submit) (out store.Submitted, err error) {
+	err = f.write(func() (err error) { out, err = f.Ledger.Submit(ctx, in); return err })
+	return out, err
+}
+
+func (f *faultLedger) MoveCursor(ctx context.Context, c store.Cursor) error {
+	return f.write(func() error { return f.Ledger.MoveCursor(ctx, c) })
+}
+
+func (f *faultLedger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (out mailroom.Message, err error) {
+	err = f.write(func() (err error) { out, err = f.Ledger.Edit(ctx, thread, message, parts); return err })
+	return out, err
+}
+
+func (f *faultLedger) Retract(ctx context.Context, thread, message string) error {
+	return f.write(func() error { return f.Ledger.Retract(ctx, thread, message) })
+}
+
+func (f *faultLedger) Decide(ctx context.Context, d thread.Decision) (out *mailroom.Ticket, err error) {
+	err = f.write(func() (err error) { out, err = f.Ledger.Decide(ctx, d); return err })
+	return out, err
+}
+
+func (f *faultLedger) InterruptBefore(ctx context.Context, thread string, place int64, who *auth.Token) (out thread.Interrupted, err error) {
+	err = f.write(func() (err error) { out, err = f.Ledger.InterruptBefore(ctx, thread, place, who); return err })
+	return out, err
+}
+
+func (f *faultLedger) ChangeCursor(ctx context.Context, under, channel, identity string, g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
+	return f.write(func() error { return f.Ledger.ChangeCursor(ctx, under, channel, identity, g) })
+}

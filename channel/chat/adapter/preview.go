@@ -1,0 +1,116 @@
+package adapter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"mailroom"
+	"mailroom/channel/chat/chunk"
+	"mailroom/channel/chat/limiter"
+	"mailroom/entry"
+	"mailroom/internal/display"
+	"mailroom/store"
+)
+
+// maxPreviewTries bounds the attempts to learn the outcome of a preview, because the reply waits
+// behind it.
+const maxPreviewTries = 3
+
+// sendPreview sends the message that shows an unfinished reply. It keeps the order of the room's
+// deliveries. It does not fail the delivery: without a preview, the reply arrives when it is
+// finished.
+func (x *attempt) sendPreview(ctx context.Context, run string) error {
+	if x.state.Gone != nil || !x.caps.Edits {
+		return nil
+	}
+	if id := x.state.previewMessage(run); id != "" { // the preview of an earlier attempt
+		x.updatePreview(run, func(l *livePreview) { l.messageID = id })
+		return nil
+	}
+	m, doubt := outgoing{priority: limiter.PriorityEdit}, false
+	tries := x.session.Run().Attempt
+	if tries > 1 { // it may have been sent
+		m.priority = limiter.PriorityMessage
+	}
+	effect := mailroom.Effect{Name: "preview", Reconcile: func(ctx context.Context, key string) (json.RawMessage, bool, error) {
+		id, known, err := x.findSent(ctx, m, key)
+		if err != nil || known {
+			return x.receipt(id, m), known, err
+		}
+		doubt = true
+		lost, err := x.mayRepeat(ctx, "preview")
+		return x.receipt("", m), lost, err
+	}}
+	var value json.RawMessage
+	err := x.limiter.Do(ctx, x.room, x.caps, m.priority, func(ctx context.Context) (err error) {
+		value, err = x.session.Do(ctx, effect, func(ctx context.Context, key string) (json.RawMessage, error) {
+			if m.Text = x.previewText(ctx, run, doubt); m.Text == "" {
+				return x.receipt("", m), nil
+			}
+			id, err := x.platform.Send(ctx, x.room, m.Message, key)
+			return x.receipt(id, m), sendFailure(err)
+		})
+		return err
+	})
+	const lost = "a preview was sent with unknown outcome"
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return err
+	case tries == 1 && !errors.Is(err, mailroom.ErrUnknown):
+		x.host.Log().Debug("could not send preview", "run", run, "error", err)
+		return nil
+	case tries >= maxPreviewTries:
+		return x.appendNote(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
+	default:
+		return sendFailure(err)
+	}
+	got, err := readReceipt(value)
+	switch {
+	case err != nil:
+		return err
+	case got.ID == "" && doubt:
+		return x.appendNote(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
+	case got.ID == "":
+		return nil
+	}
+	x.state.addPreview(previewMessage{Run: run, ID: got.ID})
+	if err := x.saveState(ctx); err != nil {
+		return err
+	}
+	x.updatePreview(run, func(l *livePreview) { l.messageID, l.shownText = got.ID, m.Text })
+	return nil
+}
+
+// previewText returns the first text of a preview, "" if the message needs none any more. If a
+// preview may have been sent, it is sent again, with any text, to learn its id.
+func (x *attempt) previewText(ctx context.Context, run string, doubt bool) string {
+	if doubt {
+		return strings.TrimSpace(unfinishedMark)
+	}
+	writing, over := x.delivery.Run.Metadata[labelPreviewMessage], false
+	err := x.host.View(ctx, func(r store.Reader) error {
+		rows, err := r.Runs(store.RunQuery{IDs: []string{run}})
+		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.StatusRunning {
+			over = true
+			return err
+		}
+		entries, err := r.Entries(store.EntryQuery{
+			Thread: rows[0].Thread, Run: run, After: rows[0].FirstSeq - 1, Kinds: []string{entry.KindMessage}, Backward: true, Limit: 20,
+		})
+		for _, e := range entries {
+			var m mailroom.Message
+			if err := e.Decode(&m); err != nil {
+				return err
+			}
+			over = over || m.ID == writing
+		}
+		return err
+	})
+	if err != nil || over {
+		return ""
+	}
+	return chunk.Head(display.Text(x.previewOf(run).text), x.caps, unfinishedMark)
+}

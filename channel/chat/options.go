@@ -1,0 +1,39 @@
+package chat
+
+import (
+	"context"
+	"io"
+
+	"mailroom/bus"
+	"mailroom/stream"
+)
+
+// Options configure a chat channel of one agent. Agent is required.
+type Options struct {
+	Agent  string // agent of the channel's runs
+	Access AccessPolicy
+	// Command is how the operator calls this program, for hints in messages. "" means "mailroom".
+	Command string
+	// Files stores attachments. If it is nil, agents get the platform's URI of a file.
+	Files FileStore
+	// Follow streams the progress of runs, for previews and typing indicators. If it is nil, only
+	// replies are sent.
+	Follow Follower
+	// Commits announces new entries, so that a question decided elsewhere is redrawn at once. If it
+	// is nil, open questions are checked once a minute.
+	Commits *bus.Bus
+	// Previews shows a text while the agent writes it, in a message that is edited.
+	Previews bool
+}
+
+// FileStore stores attachments where the agent can read them.
+type FileStore interface {
+	// Save reads a file to its end and returns its URI. The file is durable when Save returns.
+	// The same content under the same name has the same URI.
+	Save(ctx context.Context, name string, r io.Reader) (uri string, err error)
+}
+
+// Follower follows threads. [stream.Streams] implements it.
+type Follower interface {
+	Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error
+}

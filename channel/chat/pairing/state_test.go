@@ -1,0 +1,172 @@
+package pairing
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+// requestFor makes a request with a code derived from the user and the event.
+func requestFor(user, event string) Request {
+	salt := []byte(event)
+	return Request{User: user, Event: event, Salt: salt, Sum: codeSum(salt, codeOf(user, event))}
+}
+
+func codeOf(user, event string) string { return strings.ToUpper((user + event + "XXXXXXXX")[:8]) }
+
+func TestACodeHasEightUnambiguousCharacters(t *testing.T) {
+	if n := len(codeLetters); n != 32 || strings.ContainsAny(codeLetters, "0O1Il") {
+		t.Errorf("%d letters: %s", n, codeLetters)
+	}
+	for b := range 256 {
+		code := newCode(bytes.Repeat([]byte{byte(b)}, codeLength))
+		shown := FormatCode(code)
+		for _, typed := range []string{code, shown, strings.ToLower(shown), " " + code[:2] + " " + code[2:] + "\n"} {
+			if normalizeCode(typed) != code {
+				t.Errorf("%q is read as %q, want %q", typed, normalizeCode(typed), code)
+			}
+		}
+	}
+}
+
+func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	type step struct {
+		after time.Duration // since the start
+		user  string
+		event string
+		told  bool
+	}
+	for name, steps := range map[string][]step{
+		"the same event again has another code": {{0, "a", "1", true}, {time.Second, "a", "1", true}},
+		"ten minutes between two codes":         {{0, "a", "1", true}, {RequestInterval - 1, "a", "2", false}, {RequestInterval, "a", "3", true}, {RequestInterval + 1, "a", "4", false}},
+		"three at once": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {0, "d", "4", false},
+			{CodeLifetime - 1, "d", "5", false}, {CodeLifetime, "d", "6", true}},
+		"one who asks again keeps the place": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {RequestInterval, "b", "4", true}, {RequestInterval, "d", "5", false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &State{}
+			for _, s := range steps {
+				r := requestFor(s.user, s.event)
+				if told := p.AddRequest(r, start.Add(s.after)); told != s.told {
+					t.Errorf("%s after %s: told %v, want %v", s.user, s.after, told, s.told)
+				}
+				p.RecordSent(s.user, r.Salt, true, start.Add(s.after))
+			}
+			if len(p.Requests) > MaxRequests {
+				t.Errorf("%d requests are open", len(p.Requests))
+			}
+		})
+	}
+}
+
+func TestACodeThatWasNotSentCanBeAskedForAgain(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	ask := func(p *State, event string, after time.Duration) bool {
+		return p.AddRequest(requestFor("a", event), start.Add(after))
+	}
+	p := &State{}
+	if !ask(p, "1", 0) || ask(p, "2", SendTimeout-1) || !ask(p, "3", SendTimeout) {
+		t.Error("a code that is being sent is replaced when that has taken too long, and not before")
+	}
+	p.RecordSent("a", p.Requests[0].Salt, false, start.Add(SendTimeout+time.Second))
+	if !ask(p, "4", SendTimeout+time.Second) {
+		t.Error("a code that could not be sent is not replaced")
+	}
+	p.RecordSent("a", p.Requests[0].Salt, true, start.Add(SendTimeout+2*time.Second))
+	if ask(p, "5", time.Minute) || p.RecordSent("a", []byte("another"), false, start) {
+		t.Error("a code that was sent is replaced")
+	}
+}
+
+func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	p := &State{}
+	p.AddRequest(requestFor("a", "1"), now)
+	p.AddRequest(requestFor("a", "2"), now.Add(RequestInterval))
+	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(RequestInterval)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+		t.Errorf("a code that was replaced: %v", err)
+	}
+	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); err != nil {
+		t.Errorf("a good code: %v", err)
+	}
+	if one := p.findUser("a"); one == nil || !one.Admin || one.By != "ann" || p.Bad != 0 {
+		t.Errorf("paired: %+v, %d wrong codes", one, p.Bad)
+	}
+	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+		t.Errorf("the same code again: %v", err)
+	}
+	p.AddRequest(requestFor("b", "3"), now.Add(2*time.Hour))
+	if _, err := p.approve(codeOf("b", "3"), false, "ann", now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+		t.Errorf("a code after its hour: %v", err)
+	}
+	if !p.revoke("a") || p.revoke("a") || p.findUser("a") != nil {
+		t.Error("a revoked user is still paired, or can be revoked twice")
+	}
+}
+
+func TestFiveWrongCodesLockThePairing(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	p := &State{}
+	p.AddRequest(requestFor("a", "1"), now)
+	for i := range MaxBadCodes {
+		if _, err := p.approve(fmt.Sprint("WRONG", i), false, "x", now); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+			t.Errorf("try %d: %v", i, err)
+		}
+	}
+	late := now.Add(LockoutDuration - 1)
+	_, err := p.approve(codeOf("a", "1"), false, "x", late)
+	if e := err.(*mailroom.Error); e.Code != mailroom.CodeRateLimited || e.RetryAfter != 1 {
+		t.Errorf("the right code while it is locked: %v", err)
+	}
+	if p.AddRequest(requestFor("b", "2"), late) {
+		t.Error("a code is given while it is locked")
+	}
+	if !p.AddRequest(requestFor("b", "2"), now.Add(LockoutDuration)) {
+		t.Error("no code is given after it was locked")
+	}
+	if _, err := p.approve(codeOf("b", "2"), false, "x", now.Add(LockoutDuration)); err != nil {
+		t.Errorf("after it was locked: %v", err)
+	}
+}
+
+func TestOnlyTheHashOfACodeIsStored(t *testing.T) {
+	p := &State{}
+	p.AddRequest(requestFor("a", "1"), time.Now())
+	raw, err := json.Marshal(p)
+	if err != nil || bytes.Contains(raw, []byte(codeOf("a", "1"))) {
+		t.Errorf("%s, %v", raw, err)
+	}
+	back, err := decode(raw)
+	if err != nil || back.findRequest(codeOf("a", "1")) != 0 {
+		t.Errorf("read back: %+v, %v", back, err)
+	}
+}
+
+func TestTiers(t *testing.T) {
+	private, group, other := chat.Room{Chat: "p"}, chat.Room{Chat: "g", Group: true}, chat.Room{Chat: "o", Group: true}
+	let := &State{Paired: []User{{User: "paired"}, {User: "paired admin", Admin: true}, {User: "user", Admin: true}}}
+	talk := chat.AccessPolicy{Admins: []string{"admin"}, Users: []string{"user", "admin"}, Chats: []string{"g"}}
+	for _, tc := range []struct {
+		user string
+		room chat.Room
+		want chat.Tier
+	}{
+		{"admin", private, chat.TierAdmin}, {"admin", other, chat.TierAdmin}, {"user", private, chat.TierAdmin}, {"paired", other, chat.TierGuest}, {"paired admin", group, chat.TierAdmin},
+		{"unknown", private, chat.TierStranger}, {"unknown", group, chat.TierGuest}, {"unknown", other, chat.TierStranger}, {"", group, chat.TierStranger}, {"", private, chat.TierStranger},
+		{"Admin", private, chat.TierStranger}, {"admin ", private, chat.TierStranger}, {"p", private, chat.TierStranger},
+	} {
+		if got := let.Tier(&talk, tc.user, tc.room); got != tc.want {
+			t.Errorf("%q in %+v is %s, want %s", tc.user, tc.room, got, tc.want)
+		}
+	}
+	if got := (&State{}).Tier(&chat.AccessPolicy{}, "admin", private); got != chat.TierStranger {
+		t.Errorf("the zero policy gives tier %s", got)
+	}
+}

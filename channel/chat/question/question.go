@@ -1,0 +1,106 @@
+// Package question says how a ticket is asked in a chat, how a user decides it, and how its decision
+// is shown.
+package question
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/command"
+	"mailroom/internal/digest"
+	"mailroom/internal/display"
+	"mailroom/internal/thread"
+)
+
+// Word returns the short name of a ticket in a chat. It depends on the ticket and on its
+// digest, so it names exactly what was asked.
+func Word(k *mailroom.Ticket) string {
+	return digest.ID("word", k.ID, k.Digest)[:8]
+}
+
+// digestPrefix is the number of digest characters in a decision.
+const digestPrefix = 16
+
+// ButtonData returns the payload of a verdict's button, at most 64 bytes.
+func ButtonData(v mailroom.Verdict, k *mailroom.Ticket) string {
+	return string(v) + " " + strings.ReplaceAll(k.ID, "-", "") + " " + k.Digest[:min(digestPrefix, len(k.Digest))]
+}
+
+// ParseButton parses the payload of a button. Digest is the one shown with it.
+func ParseButton(data string) (d thread.Decision, ok bool) {
+	words := strings.Split(data, " ")
+	if len(words) != 3 || len(words[1]) != 32 || len(words[2]) != digestPrefix {
+		return d, false
+	}
+	v, id := mailroom.Verdict(words[0]), words[1]
+	if v != mailroom.VerdictApprove && v != mailroom.VerdictDeny {
+		return d, false
+	}
+	id = strings.Join([]string{id[:8], id[8:12], id[12:16], id[16:20], id[20:]}, "-")
+	return thread.Decision{Ticket: id, Verdict: v, Digest: words[2]}, true
+}
+
+// Choose returns the ticket that a command means, among those shown in the room, the newest
+// first. If there is none, answer says why.
+func Choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on chat.Capabilities) (k *mailroom.Ticket, reason, answer string) {
+	first, after, _ := strings.Cut(rest, " ")
+	for _, k := range shown {
+		if strings.EqualFold(first, Word(k)) {
+			return k, strings.TrimSpace(after), ""
+		}
+	}
+	if v == mailroom.VerdictApprove && rest != "" || isWord(first) {
+		return nil, "", fmt.Sprintf("No question named %s in this chat. Nothing was decided.", display.Name(first))
+	}
+	open := slices.DeleteFunc(slices.Clone(shown), func(k *mailroom.Ticket) bool { return k.State != mailroom.TicketOpen })
+	switch len(open) {
+	case 0:
+		return nil, "", "No question in this chat waits for a decision."
+	case 1:
+		return open[0], rest, ""
+	}
+	lines := []string{"Which one? Nothing was decided yet."}
+	for _, k := range open {
+		lines = append(lines, fmt.Sprintf("%s %s – %s", command.Text(on, string(v)), Word(k), Summary(k)))
+	}
+	return nil, "", strings.Join(lines, "\n")
+}
+
+// isWord reports whether a word has the form of a ticket word.
+func isWord(s string) bool {
+	return len(s) == len("01234567") && strings.Trim(strings.ToLower(s), "0123456789abcdef") == ""
+}
+
+// maxSummary bounds a ticket's summary, in characters.
+const maxSummary = 200
+
+// Summary returns a ticket's question in one line.
+func Summary(k *mailroom.Ticket) string {
+	return display.Cut(display.Line(strings.Join(strings.Fields(k.Prompt+" "+k.Action), " ")), maxSummary)
+}
+
+// Outcome describes the decision of a ticket, from its row alone.
+func Outcome(k *mailroom.Ticket, who func(by string) string) string {
+	switch k.State {
+	case mailroom.TicketDecided:
+		word := map[mailroom.Verdict]string{mailroom.VerdictApprove: "Approved", mailroom.VerdictDeny: "Denied", mailroom.VerdictAnswer: "Answered"}[k.Decision]
+		words := word + " by " + display.Line(who(k.DecidedBy)) + ": " + Summary(k)
+		if k.Reason != "" {
+			words += "\nReason: " + display.Line(display.Cut(k.Reason, maxShown))
+		}
+		return words
+	case mailroom.TicketExpired:
+		at := ""
+		if k.ExpiresAt != nil {
+			at = " at " + k.ExpiresAt.UTC().Format(time.DateTime+" MST")
+		}
+		return "Too late: it expired" + at + ", which counts as denied. Nothing was allowed: " + Summary(k)
+	case mailroom.TicketVoid:
+		return "Too late: the run that asked has ended. Nothing was allowed: " + Summary(k)
+	}
+	return "Not decided, still open: " + Summary(k)
+}
