@@ -101,7 +101,7 @@ func (h *Host) ReadValue(ctx context.Context, what string) (json.RawMessage, err
 
 // CursorChanger is the part of a [Ledger] that updates stored values.
 type CursorChanger interface {
-	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
+	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 }
 
 // Viewer is the part of a [Ledger] that reads.
@@ -116,7 +116,7 @@ func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f f
 	if what == "" {
 		return errors.New("missing name of the stored value")
 	}
-	return l.ChangeCursor(ctx, LogThreadID(channel), LogThreadID(channel)+":"+what, "", f)
+	return l.ChangeCursor(ctx, LogThreadID(channel)+":"+what, "", f)
 }
 
 // ReadValue reads the value that a channel stores under a name, nil if there is none.

@@ -93,7 +93,7 @@ type Ledger interface {
 	AppendEntry(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error)
 	Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error)
 	InterruptBefore(ctx context.Context, thread string, place int64, who *auth.Token) (thread.Interrupted, error)
-	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
+	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 	// Wake tells the engine to check for deliveries that may start. It must not block.
 	Wake()
 }

@@ -12,6 +12,9 @@ import (
 	"mailroom/store"
 )
 
+// topicTokens serializes the operations that read and write token rows.
+const topicTokens = "tokens"
+
 // Tokens returns all token rows, ordered by name.
 func (l *Ledger) Tokens(ctx context.Context) (rows []*auth.Token, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
@@ -31,7 +34,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, e
 	if in.Sum == "" {
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret; set its SHA-256", in.Name)
 	}
-	o := op{name: "create token", rank: rankPlain}
+	o := op{name: "create token", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, l, o, func(b *batch) (*auth.Token, error) {
 		there, err := b.token(in.Name)
 		switch {
@@ -58,7 +61,7 @@ func (l *Ledger) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*au
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "set quotas", rank: rankPlain}
+	o := op{name: "set quotas", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, l, o, func(b *batch) (*auth.Token, error) {
 		there, err := b.token(name)
 		switch {
@@ -75,7 +78,7 @@ func (l *Ledger) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*au
 
 // RevokeToken revokes a token. Its name keeps its threads.
 func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
-	o := op{name: "revoke token", rank: rankPlain}
+	o := op{name: "revoke token", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		there, err := b.token(name)
 		switch {
@@ -95,7 +98,7 @@ func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 // RecordTokenUse records when secrets were last used, keyed by their SHA-256. Secrets of revoked or
 // replaced tokens are ignored.
 func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
-	o := op{name: "tokens used", rank: rankPlain}
+	o := op{name: "tokens used", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		rows, err := b.accounts()
 		for _, t := range rows {

@@ -180,12 +180,7 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			b.answer()
 			b.reportCommit(took)
 			b.l.logSlow("commit", took-b.applied)
-			for _, t := range b.order {
-				l.cache.put(t)
-			}
-			for _, p := range b.projects {
-				l.reservations.put(p)
-			}
+			b.keep()
 			return nil
 		case b.culprit != nil:
 			l.options.Log.ErrorContext(ctx, "operation removed from its batch", "operation", b.culprit.name, "error", err)
@@ -195,6 +190,7 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 				return nil
 			}
 		case mailroom.CodeOf(err) == mailroom.CodeUnavailable || len(ops)+len(claims) == 1:
+			clear(l.idle) // the batch may be committed
 			l.failAll(append(slices.Clone(ops), claims...), err)
 			if errors.Is(err, store.ErrClosed) {
 				return fmt.Errorf("commit: %w", err)
@@ -237,20 +233,27 @@ func (l *Ledger) failAll(ops []*op, err error) {
 	}
 }
 
-// batch is one transaction: the rows that its operations loaded and changed.
+// batch is one transaction: the rows that its operations loaded and changed. The store may run it
+// again after a conflict: each try begins with an empty attempt.
 type batch struct {
 	l       *Ledger
 	ops     []*op
 	claims  []*op
 	culprit *op // removed before the next try
+	attempt
+}
 
-	tx      store.Tx
-	now     time.Time
-	threads map[string]*thread.State
-	order   []*thread.State
-	wasDue  map[string]mailroom.Due // Due of the rows as locked
-	workers map[string]*store.Worker
-	tokens  []*auth.Token // all rows, once an operation needed them
+// attempt is one call of a batch's function.
+type attempt struct {
+	tx       store.Tx
+	now      time.Time
+	threads  map[string]*thread.State
+	order    []*thread.State
+	wasDue   map[string]mailroom.Due // Due of the rows as locked
+	workers  map[string]*store.Worker
+	keys     map[store.KeyRef]bool // submit keys that were loaded
+	unlocked map[string]string     // threads of loaded runs that are not locked, by run
+	tokens   []*auth.Token         // all rows, once an operation needed them
 	// usedBefore is the use of threads as locked, dropped are the deleted threads, and
 	// workerChanges the changes to the use of workers by owner.
 	usedBefore    map[string]threadUse
@@ -259,9 +262,12 @@ type batch struct {
 	tokensByName  map[string]*auth.Token // rows loaded by name; nil: no such token
 	// Loaded projects, by thread.
 	projects map[string]*project.State
-	locked   map[string]revision // revisions of the projects' threads, as locked
+	locked   map[string]store.Version // of the projects' threads, as locked
 	changes  store.Changes
 	applied  time.Duration // time to apply the operations, without the commit
+	// idle and nextFair replace those of the Ledger once the batch is committed.
+	idle     map[store.Capacity]time.Time
+	nextFair time.Time
 }
 
 // abortBatch marks an error after which the loaded values are inconsistent: the batch must run
@@ -271,14 +277,17 @@ type abortBatch struct{ error }
 func (p abortBatch) Unwrap() error { return p.error }
 
 func (b *batch) run(tx store.Tx) error {
-	b.tx, b.now = tx, tx.Now()
-	b.threads = map[string]*thread.State{}
-	b.wasDue = map[string]mailroom.Due{}
-	b.workers = map[string]*store.Worker{}
-	b.projects = map[string]*project.State{}
-	b.locked = map[string]revision{}
-	b.usedBefore, b.dropped = map[string]threadUse{}, map[string]bool{}
-	b.workerChanges, b.tokensByName = map[string]auth.Use{}, map[string]*auth.Token{}
+	b.l.checkEpoch()
+	b.culprit = nil
+	b.attempt = attempt{
+		tx:      tx,
+		threads: map[string]*thread.State{}, wasDue: map[string]mailroom.Due{}, workers: map[string]*store.Worker{},
+		keys: map[store.KeyRef]bool{}, unlocked: map[string]string{},
+		projects: map[string]*project.State{}, locked: map[string]store.Version{},
+		usedBefore: map[string]threadUse{}, dropped: map[string]bool{},
+		workerChanges: map[string]auth.Use{}, tokensByName: map[string]*auth.Token{},
+		idle: maps.Clone(b.l.idle), nextFair: b.l.nextFair,
+	}
 	if err := b.lock(); err != nil {
 		return err
 	}
@@ -305,101 +314,108 @@ func (b *batch) run(tx store.Tx) error {
 	return tx.Write(&b.changes)
 }
 
-// lock locks all rows that the operations name, in one ordered step, and loads the current runs and
-// the named runs.
+// checkEpoch drops the kept rows if the store may have lost or missed commits since they were read.
+func (l *Ledger) checkEpoch() {
+	if epoch := l.store.Epoch(); epoch != l.epoch {
+		l.epoch = epoch
+		l.cache, l.reservations = newThreadCache(), reservationCache{}
+		clear(l.idle)
+	}
+}
+
+// lock loads all that the operations name, in one step.
 func (b *batch) lock() error {
-	workers, threads := map[string]bool{}, map[string]bool{}
+	n := store.Need{Known: b.l.cache.version}
 	for _, o := range append(slices.Clone(b.ops), b.claims...) {
-		for _, id := range o.workers {
-			workers[id] = true
+		n.Topics = append(n.Topics, o.topics...)
+		n.Workers = append(n.Workers, o.workers...)
+		n.Threads = append(n.Threads, o.threads...)
+		n.Keys = append(n.Keys, o.keys...)
+		if o.queues {
+			n.Queues = append(n.Queues, o.threads...)
 		}
-		for _, id := range o.threads {
-			threads[id] = true
-		}
-	}
-	workerIDs, threadIDs := slices.Sorted(maps.Keys(workers)), slices.Sorted(maps.Keys(threads))
-	ws, ts, err := b.tx.Lock(workerIDs, threadIDs)
-	if err != nil {
-		return err
-	}
-	for i, w := range ws {
-		if w != nil {
-			b.workers[workerIDs[i]] = w
-		}
-	}
-	if err := b.load(ts); err != nil {
-		return err
-	}
-	var runs []string
-	for _, o := range b.ops {
 		for _, id := range o.runs {
-			if !slices.ContainsFunc(o.threads, func(thread string) bool { return b.threads[thread].Run(id) != nil }) {
-				runs = append(runs, id)
+			if !slices.ContainsFunc(o.threads, func(thread string) bool { return b.l.cache.hasRun(thread, id) }) {
+				n.Runs = append(n.Runs, id)
 			}
 		}
 	}
-	return b.loadRuns(runs)
+	for _, list := range []*[]string{&n.Topics, &n.Workers, &n.Threads} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return b.load(n)
 }
 
-// load adds locked rows to the batch, with their current runs.
-func (b *batch) load(rows []*mailroom.Thread) error {
-	var runs []string
-	for _, row := range rows {
+// load locks and reads rows, and adds them to the batch.
+func (b *batch) load(n store.Need) error {
+	l, err := b.tx.Load(n)
+	if err != nil {
+		return err
+	}
+	for i, w := range l.Workers {
+		if w != nil {
+			b.workers[n.Workers[i]] = w
+		}
+	}
+	for _, k := range n.Keys {
+		b.keys[k] = true
+	}
+	b.add(l)
+	return nil
+}
+
+// add adds loaded rows to the batch.
+func (b *batch) add(l *store.Loaded) {
+	b.now = b.tx.Now()
+	for _, row := range l.Threads {
 		t := b.l.cache.pop(row)
 		b.threads[row.ID] = t
 		b.order = append(b.order, t)
-		b.wasDue[row.ID] = row.Due
+		b.wasDue[row.ID] = t.Due
 		if _, ok := project.NameOf(row.ID); ok {
-			b.locked[row.ID] = revisionOf(row)
+			b.locked[row.ID] = store.VersionOf(row)
 		}
-		b.usedBefore[row.ID] = useOfThread(row, row.Key != 0)
-		if row.Current != "" && t.Run(row.Current) == nil {
-			runs = append(runs, row.Current)
-		}
+		b.usedBefore[row.ID] = useOfThread(&t.Thread, row.Key != 0)
 	}
-	if err := b.loadRuns(runs); err != nil {
-		return err
+	b.addRuns(l.Runs, l.Tickets)
+	for _, h := range l.Heads {
+		b.threads[h.Thread].SetQueue(h.Set, h.Runs, len(h.Runs) < store.HeadRuns)
 	}
-	for _, row := range rows {
+	for _, k := range l.Keys {
+		b.threads[k.Thread].AddKey(k)
+	}
+	for _, row := range l.Threads {
 		b.threads[row.ID].ReplanAfterClockStep(b.now)
 	}
-	return nil
 }
 
-func (b *batch) loadRuns(ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	slices.Sort(ids)
-	rows, err := b.tx.Runs(store.RunQuery{IDs: slices.Compact(ids)})
-	if err != nil {
-		return err
-	}
-	var asked []string
-	for _, r := range rows {
-		if t := b.threads[r.Thread]; t != nil && t.Run(r.ID) == nil {
+// addRuns adds loaded runs and their tickets to their threads.
+func (b *batch) addRuns(runs []*mailroom.Run, tickets []*mailroom.Ticket) {
+	fresh := map[string]bool{}
+	for _, r := range runs {
+		switch t := b.threads[r.Thread]; {
+		case t == nil:
+			b.unlocked[r.ID] = r.Thread
+		case t.Run(r.ID) == nil:
 			t.AddRun(r)
-			if r.Asked > 0 {
-				asked = append(asked, r.ID)
-			}
+			fresh[r.ID] = true
 		}
 	}
-	return b.loadTickets(asked)
+	for _, k := range tickets {
+		if fresh[k.Run] {
+			b.threads[k.Thread].AddTicket(k)
+		}
+	}
 }
 
-// loadTickets loads the tickets of runs that have opened some.
-func (b *batch) loadTickets(runs []string) error {
-	if len(runs) == 0 {
-		return nil
+// loadRuns loads runs, with the tickets of those that have opened some.
+func (b *batch) loadRuns(ids ...string) error {
+	l, err := b.tx.Load(store.Need{Runs: ids})
+	if err == nil {
+		b.addRuns(l.Runs, l.Tickets)
 	}
-	rows, err := b.tx.Tickets(store.TicketQuery{Runs: runs})
-	if err != nil {
-		return err
-	}
-	for _, k := range rows {
-		b.threads[k.Thread].AddTicket(k)
-	}
-	return nil
+	return err
 }
 
 // lockThread returns a thread of the batch, locking and loading it if no operation named it.
@@ -407,11 +423,7 @@ func (b *batch) lockThread(id string) (*thread.State, error) {
 	if t := b.threads[id]; t != nil {
 		return t, nil
 	}
-	_, rows, err := b.tx.Lock(nil, []string{id})
-	if err != nil {
-		return nil, err
-	}
-	if err := b.load(rows); err != nil {
+	if err := b.load(store.Need{Threads: []string{id}, Queues: []string{id}, Known: b.l.cache.version}); err != nil {
 		return nil, err
 	}
 	return b.threads[id], nil
@@ -435,8 +447,10 @@ func (b *batch) forward() error {
 			if err != nil {
 				return err
 			}
-			if err := b.loadRuns([]string{e.Run}); err != nil {
-				return err
+			if t.Run(e.Run) == nil {
+				if err := b.loadRuns(e.Run); err != nil {
+					return err
+				}
 			}
 			if err := b.ensure(t, thread.ScopeHead); err != nil {
 				return err
@@ -492,7 +506,9 @@ func (b *batch) apply(o *op) (fatal error) {
 	case o.err == nil:
 		return nil
 	case errors.As(o.err, &bad):
-		b.culprit = o
+		if mailroom.CodeOf(bad.error) != mailroom.CodeUnavailable { // the store's failure, not the operation's
+			b.culprit = o
+		}
 		return bad.error
 	case isRefusal(o.err):
 		return nil
@@ -564,9 +580,20 @@ func (b *batch) hint() {
 			continue
 		}
 		w := store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}
-		if known, ok := b.l.idle[w]; ok && d.At.Before(known) {
-			b.l.idle[w] = d.At
+		if known, ok := b.idle[w]; ok && d.At.Before(known) {
+			b.idle[w] = d.At
 		}
+	}
+}
+
+// keep keeps, after the commit, what the next batches may use.
+func (b *batch) keep() {
+	b.l.idle, b.l.nextFair = b.idle, b.nextFair
+	for _, t := range b.order {
+		b.l.cache.put(t)
+	}
+	for _, p := range b.projects {
+		b.l.reservations.put(p)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"mailroom"
 	"mailroom/internal/thread"
 	"mailroom/project"
+	"mailroom/store"
 )
 
 // threadCache keeps the state of threads with a current run or a queue after a transaction, to save
@@ -23,15 +24,33 @@ func newThreadCache() threadCache {
 	return threadCache{young: map[string]*thread.State{}, old: map[string]*thread.State{}}
 }
 
+// version returns the version of a cached thread, zero if it is not cached.
+func (r *threadCache) version(id string) store.Version {
+	if t := r.get(id); t != nil {
+		return store.VersionOf(&t.Thread)
+	}
+	return store.Version{}
+}
+
+func (r *threadCache) get(id string) *thread.State {
+	if t, ok := r.young[id]; ok {
+		return t
+	}
+	return r.old[id]
+}
+
+// hasRun reports whether a run is cached with its thread.
+func (r *threadCache) hasRun(thread, run string) bool {
+	t := r.get(thread)
+	return t != nil && t.Run(run) != nil
+}
+
 // pop removes and returns the cached state of a locked row, or returns a new one.
 func (r *threadCache) pop(row *mailroom.Thread) *thread.State {
-	t, ok := r.young[row.ID]
-	if !ok {
-		t = r.old[row.ID]
-	}
+	t := r.get(row.ID)
 	delete(r.young, row.ID)
 	delete(r.old, row.ID)
-	if t == nil || t.Key != row.Key || t.Revision != row.Revision {
+	if t == nil || store.VersionOf(&t.Thread) != store.VersionOf(row) {
 		return thread.NewState(row)
 	}
 	return t
@@ -48,16 +67,10 @@ func (r *threadCache) put(t *thread.State) {
 	r.young[t.ID] = t
 }
 
-// revision identifies a state of a thread. Everything that belongs to a thread is written with its
-// row, so cached values are valid while the row has the same revision.
-type revision struct{ key, number int64 }
-
-func revisionOf(row *mailroom.Thread) revision { return revision{row.Key, row.Revision} }
-
 // reservationCache keeps the reservations of projects after a transaction, by thread. Entries are
 // used like those of threadCache.
 type reservationCache map[string]struct {
-	at   revision
+	at   store.Version
 	held *project.Index
 }
 
@@ -68,7 +81,7 @@ const (
 )
 
 // pop removes and returns the reservations of a thread at this revision, or nil.
-func (h reservationCache) pop(thread string, at revision) *project.Index {
+func (h reservationCache) pop(thread string, at store.Version) *project.Index {
 	kept, ok := h[thread]
 	delete(h, thread)
 	if !ok || kept.at != at {
@@ -82,7 +95,7 @@ func (h reservationCache) put(p *project.State) {
 		return
 	}
 	kept := h[p.Thread.ID]
-	kept.at, kept.held = revisionOf(&p.Thread.Thread), p.Reservations()
+	kept.at, kept.held = store.VersionOf(&p.Thread.Thread), p.Reservations()
 	h[p.Thread.ID] = kept
 	n := 0
 	for _, k := range h {

@@ -76,7 +76,7 @@ func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 		}
 	}
 	if r.slots <= 0 && c.Slots > 0 {
-		clear(b.l.idle) // more runs may be due
+		clear(b.idle) // more runs may be due
 	}
 	if r.slots <= 0 && c.FairSlots > 0 {
 		if err := b.claimFairSlots(r); err != nil {
@@ -88,7 +88,7 @@ func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 
 // claimFairSlots starts runs beyond the slots for owners that have none on the worker.
 func (b *batch) claimFairSlots(r *round) error {
-	b.l.nextFair = b.now.Add(b.l.options.Poll)
+	b.nextFair = b.now.Add(b.l.options.Poll)
 	r.slots = r.FairSlots
 	due, err := b.candidates(r, r.shares.remaining(1))
 	if err != nil {
@@ -157,7 +157,7 @@ func (b *batch) candidates(r *round, share *store.Share) ([]*thread.State, error
 				due = append(due, t)
 			}
 		}
-		if known, ok := b.l.idle[w]; ok && known.After(b.now) && r.Wait {
+		if known, ok := b.idle[w]; ok && known.After(b.now) && r.Wait {
 			continue
 		}
 		w.Share, w.Slots = share, min(r.slots, r.Agents[w.Agent]-r.agents[w.Agent])
@@ -193,27 +193,35 @@ func (b *batch) dueThreads(w store.Capacity) ([]*thread.State, error) {
 			w.Share.Held[b.threads[id].Owner]--
 		}
 	}
-	rows, next, err := b.tx.Due(b.now, []store.Capacity{w})
+	all, fresh, next, err := b.loadDue(b.now, w)
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) < w.Slots && w.Share == nil {
+	if len(all) < w.Slots && w.Share == nil {
 		if next.IsZero() {
 			next = b.now.Add(b.l.options.Poll)
 		}
-		b.l.idle[store.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
+		b.idle[store.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
 	}
-	fresh := rows[:0]
+	return fresh, nil
+}
+
+// loadDue locks and loads the stored threads of w that are due at a time. fresh are those that the
+// batch did not have yet.
+func (b *batch) loadDue(at time.Time, w store.Capacity) (all, fresh []*thread.State, next time.Time, err error) {
+	l, next, err := b.tx.Due(at, []store.Capacity{w}, b.l.cache.version)
+	if err != nil {
+		return nil, nil, next, err
+	}
+	rows := l.Threads
+	l.Threads = slices.DeleteFunc(slices.Clone(rows), func(row *mailroom.Thread) bool { return b.threads[row.ID] != nil })
+	l.Heads = slices.DeleteFunc(l.Heads, func(h store.Head) bool { return b.threads[h.Thread] != nil })
+	known := len(b.order)
+	b.add(l)
 	for _, row := range rows {
-		if b.threads[row.ID] == nil {
-			fresh = append(fresh, row)
-		}
+		all = append(all, b.threads[row.ID])
 	}
-	n := len(b.order)
-	if err := b.load(fresh); err != nil {
-		return nil, err
-	}
-	return slices.Clone(b.order[n:]), nil
+	return all, slices.Clone(b.order[known:]), next, nil
 }
 
 // ClaimedRun returns the current row of a claim's run, whether or not the claim is still valid.

@@ -13,6 +13,7 @@ import (
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/store/storetest"
 )
 
 func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
@@ -138,7 +139,7 @@ func TestThreadsWithBacklogsTakeTurns(t *testing.T) {
 func fill(t *testing.T, s store.Store, thread string, n int) {
 	t.Helper()
 	err := s.Update(t.Context(), func(tx store.Tx) error {
-		_, rows, err := tx.Lock(nil, []string{thread})
+		_, rows, err := storetest.Lock(tx, nil, []string{thread})
 		if err != nil {
 			return err
 		}

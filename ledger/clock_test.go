@@ -11,13 +11,14 @@ import (
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/store/storetest"
 )
 
 // writeAhead writes the rows as a clock would have that was so far ahead of the present one.
 func (d *fixture) writeAhead(s store.Store, far time.Duration, thread, run string) {
 	d.t.Helper()
 	err := s.Update(d.ctx, func(tx store.Tx) error {
-		_, threads, err := tx.Lock(nil, []string{thread})
+		_, threads, err := storetest.Lock(tx, nil, []string{thread})
 		if err != nil {
 			return err
 		}

@@ -111,14 +111,18 @@ func (tx countingTx) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	return countingReader{Reader: tx.Tx, s: tx.s}.Threads(q)
 }
 
-func (tx countingTx) Lock(workers, threads []string) ([]*store.Worker, []*mailroom.Thread, error) {
-	ws, ts, err := tx.Tx.Lock(workers, threads)
-	tx.s.add(0, 1, len(ts))
-	return ws, ts, err
+func (tx countingTx) Load(n store.Need) (*store.Loaded, error) {
+	l, err := tx.Tx.Load(n)
+	if err == nil {
+		tx.s.add(0, 1, len(l.Threads)+len(l.Runs))
+	}
+	return l, err
 }
 
-func (tx countingTx) Due(now time.Time, wants []store.Capacity) ([]*mailroom.Thread, time.Time, error) {
-	ts, next, err := tx.Tx.Due(now, wants)
-	tx.s.add(0, 1, len(ts))
-	return ts, next, err
+func (tx countingTx) Due(now time.Time, wants []store.Capacity, known store.Known) (*store.Loaded, time.Time, error) {
+	l, next, err := tx.Tx.Due(now, wants, known)
+	if err == nil {
+		tx.s.add(0, 1, len(l.Threads)+len(l.Runs))
+	}
+	return l, next, err
 }

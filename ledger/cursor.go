@@ -24,10 +24,10 @@ func (l *Ledger) MoveCursor(ctx context.Context, c store.Cursor) error {
 }
 
 // ChangeCursor moves a cursor to the position that f returns for the current one, nil if there is
-// none. If f returns nil, the cursor stays. Changes with the same thread under, which need not
-// exist, are serialized. f may be called more than once and must have no side effects.
-func (l *Ledger) ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
-	o := op{name: "cursor", rank: rankPlain, threads: []string{under}}
+// none. If f returns nil, the cursor stays. Changes of one cursor are serialized. f may be called
+// more than once and must have no side effects.
+func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+	o := op{name: "cursor", rank: rankPlain, topics: []string{"cursor/" + channel + "/" + identity}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		rows, err := b.cursors(store.CursorQuery{Channel: channel, Identities: []string{identity}})
 		if err != nil {

@@ -102,7 +102,7 @@ func TestACursorIsChangedByWhereItIs(t *testing.T) {
 	const many = 20
 	answers := make(chan error)
 	for range many {
-		go func() { answers <- d.ChangeCursor(d.ctx, "log", "kept", "", count) }()
+		go func() { answers <- d.ChangeCursor(d.ctx, "kept", "", count) }()
 	}
 	for range many {
 		if err := <-answers; err != nil {
@@ -118,10 +118,10 @@ func TestACursorIsChangedByWhereItIs(t *testing.T) {
 		func(json.RawMessage, time.Time) (json.RawMessage, error) { return json.RawMessage("2"), refusal },
 		func(json.RawMessage, time.Time) (json.RawMessage, error) { return json.RawMessage("{"), nil },
 	} {
-		_ = d.ChangeCursor(d.ctx, "log", "kept", "", f) // what it answers is the next check's
+		_ = d.ChangeCursor(d.ctx, "kept", "", f) // what it answers is the next check's
 		wantCursors(d, want)
 	}
-	if err := d.ChangeCursor(d.ctx, "log", "kept", "", func(json.RawMessage, time.Time) (json.RawMessage, error) { return nil, refusal }); err != refusal {
+	if err := d.ChangeCursor(d.ctx, "kept", "", func(json.RawMessage, time.Time) (json.RawMessage, error) { return nil, refusal }); err != refusal {
 		t.Errorf("refused with %v, want %v", err, refusal)
 	}
 	d.view(func(r store.Reader) error {

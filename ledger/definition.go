@@ -6,10 +6,13 @@ import (
 	"mailroom/store"
 )
 
+// topicDefinitions serializes the operations on definitions.
+const topicDefinitions = "definitions"
+
 // DropDefinitions drops stored versions of agents. A run pinned to such a version, or retried with
 // it, fails permanently when it starts.
 func (l *Ledger) DropDefinitions(ctx context.Context, dropped []store.Definition) error {
-	_, err := run(ctx, l, op{name: "forget", rank: rankPlain}, func(b *batch) (struct{}, error) {
+	_, err := run(ctx, l, op{name: "forget", rank: rankPlain, topics: []string{topicDefinitions}}, func(b *batch) (struct{}, error) {
 		b.changes.DropDefinitions = append(b.changes.DropDefinitions, dropped...)
 		return struct{}{}, nil
 	})
@@ -19,7 +22,7 @@ func (l *Ledger) DropDefinitions(ctx context.Context, dropped []store.Definition
 // KeepDefinitions stores the current versions of agents, so that runs pinned to them can continue
 // after a change.
 func (l *Ledger) KeepDefinitions(ctx context.Context, kept []store.Definition) error {
-	_, err := run(ctx, l, op{name: "define", rank: rankPlain}, func(b *batch) (struct{}, error) {
+	_, err := run(ctx, l, op{name: "define", rank: rankPlain, topics: []string{topicDefinitions}}, func(b *batch) (struct{}, error) {
 		b.changes.Definitions = append(b.changes.Definitions, kept...)
 		return struct{}{}, nil
 	})

@@ -37,7 +37,7 @@ func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *thr
 	if err != nil {
 		return nil, err
 	}
-	o := op{name: name, rank: rankPlain, threads: []string{r.Thread}, runs: []string{id}}
+	o := op{name: name, rank: rankPlain, threads: []string{r.Thread}, queues: true, runs: []string{id}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.thread(r.Thread)
 		if !t.DeletedAt.IsZero() {
@@ -148,7 +148,7 @@ func (b *batch) loadDelivery(t *thread.State, p *thread.Patch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
 	}
-	p.Target = &b.thread(*p.DeliverTo).Thread
+	p.Target, p.Source = &b.thread(*p.DeliverTo).Thread, nil
 	for _, other := range b.order { // with the changes of this batch
 		if other.DeliverTo == t.ID {
 			p.Source = &other.Thread
@@ -184,11 +184,11 @@ func (b *batch) replaceDeleted(t *thread.State) {
 }
 
 // onThread runs a transition of a thread that who sees; nil is the server itself.
-func onThread[T any](ctx context.Context, l *Ledger, name, thread string, who *auth.Token, s thread.Scope, runs []string, f func(*batch, *thread.State) (T, error)) (T, error) {
-	o := op{name: name, rank: rankPlain, threads: []string{thread}, runs: runs}
+func onThread[T any](ctx context.Context, l *Ledger, name, id string, who *auth.Token, s thread.Scope, runs []string, f func(*batch, *thread.State) (T, error)) (T, error) {
+	o := op{name: name, rank: rankPlain, threads: []string{id}, queues: s != thread.ScopeRow, runs: runs}
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		var none T
-		t := b.thread(thread)
+		t := b.thread(id)
 		if err := t.CheckVisibleTo(who); err != nil {
 			return none, err
 		}

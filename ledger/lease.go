@@ -267,7 +267,7 @@ func (l *Ledger) freeClaims(ctx context.Context, w *store.Worker) error {
 		if len(threads) == 0 {
 			return nil
 		}
-		o := op{name: "expire", rank: rankPlain, threads: threads}
+		o := op{name: "expire", rank: rankPlain, threads: threads, queues: true}
 		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.expire(w, threads) }); err != nil {
 			return err
 		}
@@ -357,16 +357,11 @@ func servedSince(workers []*store.Worker, agent string, now time.Time, grace tim
 
 func (b *batch) failOrphans(agent string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		rows, _, err := b.tx.Due(b.now.Add(-grace), []store.Capacity{{Agent: agent, Slots: expireBatch, LastAttempt: alone}})
+		_, fresh, _, err := b.loadDue(b.now.Add(-grace), store.Capacity{Agent: agent, Slots: expireBatch, LastAttempt: alone})
 		if err != nil {
 			return err
 		}
-		rows = slices.DeleteFunc(rows, func(row *mailroom.Thread) bool { return b.threads[row.ID] != nil })
-		n := len(b.order)
-		if err := b.load(rows); err != nil {
-			return err
-		}
-		for _, t := range b.order[n:] {
+		for _, t := range fresh {
 			if err := b.ensure(t, thread.ScopeHead); err != nil {
 				return err
 			}

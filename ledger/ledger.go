@@ -81,6 +81,7 @@ type Ledger struct {
 	poll     time.Time                    // when idle is cleared
 	// nextFair is when claimFairSlots runs again at the latest.
 	nextFair     time.Time
+	epoch        int64 // of the store, when the cached rows were read
 	cache        threadCache
 	reservations reservationCache
 }
@@ -119,7 +120,7 @@ func New(st store.Store, o Options) *Ledger {
 	}
 	o.Observe.fill()
 	return &Ledger{
-		store: st, options: o,
+		store: st, options: o, epoch: st.Epoch(),
 		wake:  make(chan struct{}, 1),
 		idle:  map[store.Capacity]time.Time{},
 		cache: newThreadCache(), freed: map[string]bool{},
@@ -137,12 +138,16 @@ func (l *Ledger) View(ctx context.Context, f func(store.Reader) error) error {
 
 // op is one operation.
 type op struct {
-	name    string
-	rank    int // order within a batch: renewals, everything else, claims
-	size    int // size in bytes
+	name string
+	rank int // order within a batch: renewals, everything else, claims
+	size int // size in bytes
+	// What the operation reads is loaded before it, in one step with the other operations.
+	topics  []string
 	workers []string
 	threads []string
-	runs    []string // runs to load besides the current ones
+	queues  bool     // with the heads of the threads' queues
+	runs    []string // besides the current ones
+	keys    []store.KeyRef
 	claim   *dispatch.ClaimRequest
 	found   int           // runs claimed; owned by the goroutine of Run
 	claimer *subscription // owner of a standing claim; nil: a caller waits for done

@@ -78,7 +78,7 @@ func TestAnObserverHearsOfEveryOperationCommitAndEnd(t *testing.T) {
 // slowStore takes its time, of the test's own clock, where it is told to.
 type slowStore struct {
 	store.Store
-	keys, write time.Duration
+	threads, write time.Duration
 }
 
 type slowTx struct {
@@ -90,9 +90,9 @@ func (s *slowStore) Update(ctx context.Context, f func(store.Tx) error) error {
 	return s.Store.Update(ctx, func(tx store.Tx) error { return f(slowTx{tx, s}) })
 }
 
-func (t slowTx) Keys(thread string, keys []string) ([]store.SubmitKey, error) {
-	<-time.After(t.s.keys) // of the bubble
-	return t.Tx.Keys(thread, keys)
+func (t slowTx) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
+	<-time.After(t.s.threads) // of the bubble
+	return t.Tx.Threads(q)
 }
 
 func (t slowTx) Write(c *store.Changes) error {
@@ -105,8 +105,8 @@ func TestSlowOperationsAreLogged(t *testing.T) {
 		store slowStore
 		want  string
 	}{
-		{slowStore{keys: 50 * time.Millisecond, write: 500 * time.Millisecond}, ""},
-		{slowStore{keys: 51 * time.Millisecond}, `level=WARN msg="slow operation in the committer" operation=submit took=51ms`},
+		{slowStore{threads: 50 * time.Millisecond, write: 500 * time.Millisecond}, ""},
+		{slowStore{threads: 51 * time.Millisecond}, `level=WARN msg="slow operation in the committer" operation=patch took=51ms`},
 		{slowStore{write: 501 * time.Millisecond}, `level=WARN msg="slow commit" took=501ms`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -120,12 +120,14 @@ func TestSlowOperationsAreLogged(t *testing.T) {
 			c.store.Store = memory.New()
 			d := open(t, &c.store, ledger.Options{Log: slog.New(handler)})
 			made := c.store
-			c.store.keys, c.store.write = 0, 0
-			d.submit(text("t", "one")) // the next one looks for its key
-			c.store.keys, c.store.write = made.keys, made.write
-			in := text("t", "two")
-			in.Key = "k"
-			d.submit(in)
+			c.store.threads, c.store.write = 0, 0
+			d.submit(text("t", "one"))
+			d.submit(text("replies", "two"))
+			c.store.threads, c.store.write = made.threads, made.write
+			to := "replies" // the operation looks for a thread that delivers to t
+			if _, err := d.PatchThread(d.ctx, "t", thread.Patch{DeliverTo: &to}); err != nil {
+				t.Fatal(err)
+			}
 			if err := d.close(); err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"mailroom"
 	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/store"
@@ -35,25 +34,15 @@ func (l *Ledger) endOverruns(ctx context.Context, self string) error {
 // endOverdueClaims returns how many claims were overdue when the batch began, at most expireBatch.
 // It returns expireBatch if it stopped after reading expireBytes of text.
 func (b *batch) endOverdueClaims(self string) (int, error) {
-	rows, _, err := b.tx.Due(b.now, []store.Capacity{{Slots: expireBatch}})
+	due, _, _, err := b.loadDue(b.now, store.Capacity{Slots: expireBatch})
 	if err != nil {
 		return 0, err
 	}
-	var fresh []*mailroom.Thread
-	for _, row := range rows {
-		if b.threads[row.ID] == nil {
-			fresh = append(fresh, row)
-		}
-	}
-	if err := b.load(fresh); err != nil {
-		return 0, err
-	}
 	read := 0
-	for _, row := range rows {
+	for _, t := range due {
 		if read >= expireBytes {
 			return expireBatch, nil
 		}
-		t := b.thread(row.ID)
 		if err := b.ensure(t, thread.ScopeHead); err != nil {
 			return 0, err
 		}
@@ -72,5 +61,5 @@ func (b *batch) endOverdueClaims(self string) (int, error) {
 		}
 		t.EndOverdue(said, b.now)
 	}
-	return len(rows), nil
+	return len(due), nil
 }

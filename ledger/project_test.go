@@ -16,6 +16,7 @@ import (
 	"mailroom/project"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/store/storetest"
 )
 
 func reserve(holder string, names ...string) project.Reserve {
@@ -290,7 +291,7 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 		many.Cursors = append(many.Cursors, store.Cursor{Channel: thread, Identity: fmt.Sprintf("z%04d", i), Position: json.RawMessage(`{"owner":"ann","read":1}`)})
 	}
 	err = s.Update(d.ctx, func(tx store.Tx) error {
-		_, rows, err := tx.Lock(nil, []string{thread})
+		_, rows, err := storetest.Lock(tx, nil, []string{thread})
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,10 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	if err := in.Check(); err != nil {
 		return store.Submitted{}, err
 	}
-	o := op{name: "submit", rank: rankPlain, size: in.Size(), threads: []string{in.Thread}}
+	o := op{name: "submit", rank: rankPlain, size: in.Size(), threads: []string{in.Thread}, queues: in.Mode != mailroom.ModeQueue}
+	if in.Key != "" {
+		o.keys = []store.KeyRef{{Thread: in.Thread, Key: in.Key}}
+	}
 	if in.DeliverTo != "" {
 		o.threads = append(o.threads, in.DeliverTo)
 	}
@@ -140,20 +143,10 @@ func (b *batch) countQueued(t *thread.State, limit int) (n int, err error) {
 	return n + t.NewInQueue(), nil
 }
 
-// loadKey loads a submit key and its run.
+// loadKey loads a submit key and its run, unless they were loaded with the batch.
 func (b *batch) loadKey(t *thread.State, key string) error {
-	if key == "" || t.Key == 0 {
-		return nil
-	}
-	keys, err := b.tx.Keys(t.ID, []string{key})
-	if err != nil {
-		return err
-	}
-	for _, k := range keys {
-		t.AddKey(k)
-		if err := b.loadRuns([]string{k.Result.Run}); err != nil {
-			return err
-		}
+	if ref := (store.KeyRef{Thread: t.ID, Key: key}); key != "" && t.Key != 0 && !b.keys[ref] {
+		return b.load(store.Need{Keys: []store.KeyRef{ref}})
 	}
 	return nil
 }
@@ -164,9 +157,12 @@ func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error)
 	if err := a.Check(); err != nil {
 		return 0, err
 	}
-	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, runs: []string{a.Run}}
+	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, queues: true, runs: []string{a.Run}}
 	for _, s := range a.Step.Sends {
-		o.threads = append(o.threads, thread.TargetOf(s, a.Run))
+		target, id, key := thread.SendIDs(s, a.Run)
+		o.threads = append(o.threads, target)
+		o.runs = append(o.runs, id)
+		o.keys = append(o.keys, store.KeyRef{Thread: target, Key: key})
 	}
 	return run(ctx, l, o, func(b *batch) (int64, error) { return b.append(&a) })
 }
@@ -216,7 +212,6 @@ func (b *batch) append(a *thread.StepCommit) (int64, error) {
 // thread, because names are unique in a run.
 func (b *batch) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Submit, error) {
 	var sends []thread.Submit
-	var ids []string
 	for _, s := range a.Step.Sends {
 		in := thread.SubmitOf(s, from.Run(a.Run), &from.Thread)
 		if err := in.Check(); err != nil {
@@ -226,21 +221,23 @@ func (b *batch) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Su
 			return nil, errSentElsewhere(s.Name, a.Run, to)
 		}
 		sends = append(sends, in)
-		ids = append(ids, in.Run)
 	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	made, err := b.tx.Runs(store.RunQuery{IDs: ids})
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range made {
-		if i := slices.Index(ids, r.ID); sends[i].Thread != r.Thread {
-			return nil, errSentElsewhere(a.Step.Sends[i].Name, a.Run, r.Thread)
+	for i, in := range sends {
+		if at := b.threadOf(in.Run, sends); at != "" && at != in.Thread {
+			return nil, errSentElsewhere(a.Step.Sends[i].Name, a.Run, at)
 		}
 	}
 	return sends, nil
+}
+
+// threadOf returns the thread of the run that a send made earlier, "" if it made none.
+func (b *batch) threadOf(run string, sends []thread.Submit) string {
+	for _, in := range sends {
+		if b.thread(in.Thread).Run(run) != nil {
+			return in.Thread
+		}
+	}
+	return b.unlocked[run]
 }
 
 func errSentElsewhere(name, run, thread string) error {
@@ -307,7 +304,7 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "settle", rank: rankPlain, onBatch: begun, threads: []string{s.Thread}, runs: []string{s.Run}}
+	o := op{name: "settle", rank: rankPlain, onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.thread(s.Thread)
 		if err := b.ensure(t, thread.ScopeHead); err != nil {

@@ -16,7 +16,7 @@ func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticke
 	if err != nil {
 		return nil, err
 	}
-	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, runs: []string{k.Run}}
+	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, queues: true, runs: []string{k.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Ticket, error) {
 		t := b.thread(k.Thread)
 		if err := b.ensure(t, thread.ScopeHead); err != nil {

@@ -82,6 +82,15 @@ type side struct {
 	name  string
 	open  func() (store.Store, error) // a handle of its own on the rows
 	doors []*handleSet
+	// faults are those of each handle; an operation must answer as without them.
+	faults func(update int) storetest.Fault
+}
+
+func noFaults(int) storetest.Fault { return storetest.Fault{} }
+
+// conflicts makes some Updates call their function again, from two places.
+func conflicts(update int) storetest.Fault {
+	return storetest.Fault{Kind: map[int]storetest.FaultKind{1: storetest.Conflict, 3: storetest.EarlyConflict}[update%5]}
 }
 
 // handle is a ledger over a handle of its own.
@@ -98,7 +107,7 @@ type coverage map[string]int
 // onMemory keeps its rows over the ends of its handles.
 func onMemory() *side {
 	rows := memory.New()
-	return &side{name: "memory", open: func() (store.Store, error) { return unclosedStore{rows}, nil }}
+	return &side{name: "memory", faults: noFaults, open: func() (store.Store, error) { return unclosedStore{rows}, nil }}
 }
 
 type unclosedStore struct{ store.Store }
@@ -108,7 +117,7 @@ func (unclosedStore) Close() error { return nil }
 // onFile is an SQLite file in a new folder inside dir.
 func onFile(dir string) *side {
 	path := ""
-	return &side{name: "sqlite", open: func() (store.Store, error) {
+	return &side{name: "sqlite", faults: conflicts, open: func() (store.Store, error) {
 		if path == "" {
 			own, err := os.MkdirTemp(dir, "")
 			if err != nil {
@@ -135,7 +144,8 @@ func (w *twin) open(doors int) error {
 			}
 			ctx, stop := context.WithCancel(w.ctx)
 			d := &handleSet{store: store, stop: stop, ended: make(chan error, 1)}
-			d.Ledger = ledger.New(clocked{store, w.clock}, ledger.Options{
+			faulty := storetest.Faulty(clocked{store, w.clock}, s.faults)
+			d.Ledger = ledger.New(faulty, ledger.Options{
 				Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue,
 			})
 			go func() { d.ended <- d.Run(ctx) }() // close waits for it

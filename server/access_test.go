@@ -15,6 +15,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/store/storetest"
 )
 
 // accessRule is how a test calls an operation, and the permission it needs.
@@ -288,7 +289,7 @@ func TestResourcesOfOthersAreNotFound(t *testing.T) {
 func (f *fixture) clearOwner(thread string) {
 	f.t.Helper()
 	err := f.store.Update(f.t.Context(), func(tx store.Tx) error {
-		_, rows, err := tx.Lock(nil, []string{thread})
+		_, rows, err := storetest.Lock(tx, nil, []string{thread})
 		if err != nil {
 			return err
 		}

@@ -11,48 +11,63 @@ import (
 	"mailroom/auth"
 )
 
-// ErrStoreClosed is the cause of a CodeUnavailable error after which the store accepts no write
-// until it is reopened.
+// ErrClosed is the cause of a CodeUnavailable error after which the store accepts no write until it
+// is reopened.
 var ErrClosed = errors.New("the store is closed")
 
 // Store persists the rows. It decides nothing: the rules are in the transitions. Times are UTC with
 // microsecond precision. The caller owns the values that it receives and those that it passes; a
 // store must copy what it keeps.
+//
+// Several handles, also in several processes, may write the same rows at the same time.
 type Store interface {
 	// Update runs f in one transaction. When Update returns nil, the changes must have reached
 	// stable storage. When f fails, nothing is written and f's error is returned unchanged. An
 	// Error of CodeUnavailable means that the outcome is unknown. A handle runs one Update at a
 	// time.
+	//
+	// If the transaction meets a conflict with another handle, Update calls f again with a new Tx
+	// and discards what the earlier call did, whatever it returned. So f may run several times and
+	// must have no effect but on its Tx and on values that it resets. Conflicts are a lock that is
+	// not granted, a deadlock, and a row that another handle created at the same time. After
+	// MaxTries calls Update returns CodeUnavailable, with nothing written.
 	Update(ctx context.Context, f func(Tx) error) error
 	// View runs f on one consistent snapshot. It must not wait for Update. f does no network I/O
 	// and reads a page at a time.
 	View(ctx context.Context, f func(Reader) error) error
+	// Epoch identifies the connection that Update uses. When it changes, commits may have been
+	// lost or missed, so rows that were read before must not be used again, even if the stored
+	// row has the same Revision. The epoch does not change while f runs.
+	Epoch() int64
 	Close() error
 }
 
-// Tx is a read-write transaction.
+// MaxTries is how often Update calls its function in case of conflicts.
+const MaxTries = 10
+
+// Tx is a read-write transaction. A call that fails ends it: the caller must return the error.
 //
-// archtest: the queries of a Reader, and four methods that write.
+// archtest: the queries of a Reader, and three methods that lock and write.
 type Tx interface {
 	Reader
-	// Now returns the time of the transaction, which does not change.
-	Now() time.Time
-	// Lock locks worker rows, then thread rows, each in id order, and returns them in the order
-	// requested. An unknown worker is returned as nil. An unknown thread is returned with its ID
-	// and Key 0; it must stay invisible to others unless it is written.
+	// Load locks the rows that n names and returns them with what their next transitions read. A
+	// store in another process answers it in one round trip.
 	//
-	// Lock may be called again, also after Due, for rows that turn out to be needed. A row that the
+	// Load may be called again, also after Due, for rows that turn out to be needed. A row that the
 	// transaction has locked already is returned with the transaction's changes. Such a call is out
-	// of order: a store with several writers must resolve a deadlock by failing one of the Updates,
-	// with nothing written.
-	Lock(workers, threads []string) ([]*Worker, []*mailroom.Thread, error)
-	// Due locks and returns threads that are due at now. It never waits: it skips rows that another
-	// transaction has locked. The threads of each want are ordered by (Due.Priority, Due.At, Key),
-	// at most Slots of them. next is the earliest later due time among the wants that Slots did not
-	// cut off, zero if there is none.
-	Due(now time.Time, wants []Capacity) (due []*mailroom.Thread, next time.Time, err error)
+	// of order: it must not wait for another transaction, but end this one with a conflict.
+	Load(n Need) (*Loaded, error)
+	// Due locks and returns threads that are due at now, with what their next transitions read. It
+	// never waits: it skips rows that another transaction has locked. The threads of each want are
+	// ordered by (Due.Priority, Due.At, Key), at most Slots of them. next is the earliest later due
+	// time among the wants that Slots did not cut off, zero if there is none.
+	Due(now time.Time, wants []Capacity, known Known) (due *Loaded, next time.Time, err error)
 	// Write inserts the rows whose Key is 0 and sets their Key, and updates all fields of the
-	// others. Rows of one Changes may refer to each other.
+	// others. Rows of one Changes may refer to each other. Keys are unique among the rows of a kind
+	// and, within a thread, grow in the order of the commits.
+	//
+	// A store may defer a Write: its error is returned by Update at the latest, and the Keys are
+	// set when Update returns. Later reads of the transaction see the written rows.
 	Write(c *Changes) error
 }
 
@@ -76,7 +91,14 @@ type Share struct {
 func (s *Share) Left(owner string) int { return s.Most - s.Held[owner] }
 
 // Reader has the queries. A list without matches is empty, not an error.
+//
+// archtest: one query for each kind of row, and the time.
 type Reader interface {
+	// Now returns the time by the clock that all handles share, in UTC and whole microseconds. It
+	// does not change within a transaction or snapshot. In a Tx it is read after the first Load or
+	// Due has its locks, so that the times of a thread's transactions grow with their order as long
+	// as the clock does not step back.
+	Now() time.Time
 	Threads(q ThreadQuery) ([]*mailroom.Thread, error)
 	Runs(q RunQuery) ([]*mailroom.Run, error)
 	// Count sums up rows. Without a Thread, its cost must grow at most with the number of owners

@@ -13,6 +13,7 @@ import (
 	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/store/storetest"
 	"mailroom/stream"
 )
 
@@ -64,7 +65,7 @@ func (d *fixture) change(f func(l *thread.State, now time.Time) error) {
 	d.t.Helper()
 	var entries []mailroom.Entry
 	err := d.store.Update(d.t.Context(), func(tx store.Tx) error {
-		_, rows, err := tx.Lock(nil, []string{threadID})
+		_, rows, err := storetest.Lock(tx, nil, []string{threadID})
 		if err != nil {
 			return err
 		}
@@ -244,7 +245,7 @@ func (d *fixture) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.R
 	d.t.Helper()
 	var entries []mailroom.Entry
 	err := d.store.Update(d.t.Context(), func(tx store.Tx) error {
-		_, threads, err := tx.Lock(nil, []string{threadID})
+		_, threads, err := storetest.Lock(tx, nil, []string{threadID})
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/sqlite"
+	"mailroom/store/storetest"
 )
 
 // scriptUntouched is exits for a command that must leave every byte of the data
@@ -75,7 +76,7 @@ func scriptFalsify(ts *testscript.TestScript, _ bool, args []string) {
 	s, err := sqlite.Open(ctx, ts.Getenv("MAILROOM_DATA")+"/mailroom.db", sqlite.Options{})
 	ts.Check(err)
 	ts.Check(s.Update(ctx, func(tx store.Tx) error {
-		_, threads, err := tx.Lock(nil, args[1:])
+		_, threads, err := storetest.Lock(tx, nil, args[1:])
 		if err != nil {
 			return err
 		}

@@ -342,17 +342,23 @@ func (t *State) dropPartials(r *mailroom.Run) {
 // SubmitOf returns the submit of a send by run r on thread from. Its key makes a repeated send
 // harmless.
 func SubmitOf(s mailroom.Send, r *mailroom.Run, from *mailroom.Thread) Submit {
+	target, id, key := SendIDs(s, r.ID)
 	in := Submit{
-		Thread: TargetOf(s, r.ID), Run: digest.ID("send", r.ID, s.Name),
+		Thread: target, Run: id,
 		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner),
 		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent,
-		Key: r.ID + "/" + s.Name, Parent: r.ID,
+		Key: key, Parent: r.ID,
 		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},
 	}
 	if s.Answer != mailroom.AnswerNone {
 		in.From.Caller = &mailroom.Caller{Thread: from.ID, Run: r.ID, Name: s.Name, Answer: s.Answer}
 	}
 	return in
+}
+
+// SendIDs returns the thread, the run and the key of the submit that a send of a run makes.
+func SendIDs(s mailroom.Send, run string) (target, id, key string) {
+	return TargetOf(s, run), digest.ID("send", run, s.Name), run + "/" + s.Name
 }
 
 // TargetOf returns the id of the thread that a send of a run goes to.

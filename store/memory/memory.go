@@ -102,10 +102,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
 	}
-	t := &tx{
-		reader: reader{s.now.Load().share()},
-		now:    time.Now().UTC().Truncate(time.Microsecond),
-	}
+	t := &tx{reader: reader{s.now.Load().share(), now()}}
 	if err := f(t); err != nil {
 		return err
 	}
@@ -127,8 +124,13 @@ func (s *Store) View(ctx context.Context, f func(store.Reader) error) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
 	}
-	return f(reader{s.now.Load()})
+	return f(reader{s.now.Load(), now()})
 }
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// Epoch implements [store.Store]: there is no connection.
+func (s *Store) Epoch() int64 { return 0 }
 
 // Close waits for a running Update. Later calls fail with Unavailable.
 func (s *Store) Close() error {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"mailroom"
 	"mailroom/auth"
@@ -15,7 +16,13 @@ import (
 )
 
 // reader answers queries from one state.
-type reader struct{ *state }
+type reader struct {
+	*state
+	now time.Time
+}
+
+// Now implements [store.Reader].
+func (r reader) Now() time.Time { return r.now }
 
 func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	if q.OnePerAgent {

@@ -14,31 +14,31 @@ import (
 // tx works on its own copy of the state, which Update commits.
 type tx struct {
 	reader
-	now    time.Time
 	failed error // error of a Write; the transaction must not commit
 }
 
-func (t *tx) Now() time.Time { return t.now }
-
-func (t *tx) Lock(workers, threads []string) ([]*store.Worker, []*mailroom.Thread, error) {
-	ws := make([]*store.Worker, len(workers))
-	for i, id := range workers {
+// Load implements [store.Tx]. A memory store has one handle, so it needs no locks.
+func (t *tx) Load(n store.Need) (*store.Loaded, error) {
+	l := &store.Loaded{Workers: make([]*store.Worker, len(n.Workers)), Threads: make([]*mailroom.Thread, len(n.Threads))}
+	for i, id := range n.Workers {
 		if w, ok := t.workers.get(id); ok {
-			ws[i] = copyWorker(w)
+			l.Workers[i] = copyWorker(w)
 		}
 	}
-	ts := make([]*mailroom.Thread, len(threads))
-	for i, id := range threads {
+	for i, id := range n.Threads {
 		if row, ok := t.threads.get(id); ok {
-			ts[i] = copyThread(row)
+			l.Threads[i] = copyThread(row)
 		} else {
-			ts[i] = &mailroom.Thread{ID: id}
+			l.Threads[i] = &mailroom.Thread{ID: id}
 		}
 	}
-	return ws, ts, nil
+	return l, l.Complete(t, n)
 }
 
-func (t *tx) Due(now time.Time, wants []store.Capacity) (due []*mailroom.Thread, next time.Time, err error) {
+// Due implements [store.Tx].
+func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (_ *store.Loaded, next time.Time, err error) {
+	due := &store.Loaded{}
+	n := store.Need{Known: known}
 	for _, want := range wants {
 		var ready []*mailroom.Thread
 		var later time.Time
@@ -64,10 +64,11 @@ func (t *tx) Due(now time.Time, wants []store.Capacity) (due []*mailroom.Thread,
 			next = later
 		}
 		for _, row := range ready {
-			due = append(due, copyThread(row))
+			due.Threads = append(due.Threads, copyThread(row))
+			n.Queues = append(n.Queues, row.ID)
 		}
 	}
-	return due, next, nil
+	return due, next, due.Complete(t, n)
 }
 
 // shared removes the threads beyond their owner's share.

@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/store"
+	"mailroom/store/storetest"
 )
 
 func BenchmarkOpen(b *testing.B) {
@@ -80,7 +81,7 @@ func BenchmarkRun(b *testing.B) {
 		var runs []*mailroom.Run
 		for _, status := range []mailroom.Status{mailroom.StatusRunning, "", mailroom.StatusCompleted} {
 			err := s.Update(b.Context(), func(tx store.Tx) error {
-				_, rows, err := tx.Lock(nil, ids)
+				_, rows, err := storetest.Lock(tx, nil, ids)
 				if err != nil {
 					return err
 				}
@@ -136,7 +137,7 @@ func BenchmarkLock(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				err := s.Update(b.Context(), func(tx store.Tx) error {
-					_, _, err := tx.Lock(nil, ids)
+					_, _, err := storetest.Lock(tx, nil, ids)
 					return err
 				})
 				if err != nil {
@@ -174,7 +175,7 @@ func BenchmarkDue(b *testing.B) {
 			}
 			err := s.Update(b.Context(), func(tx store.Tx) error {
 				for b.Loop() {
-					due, _, err := tx.Due(now, []store.Capacity{{Agent: "1", Slots: 64}})
+					due, _, err := storetest.Due(tx, now, []store.Capacity{{Agent: "1", Slots: 64}})
 					if err != nil {
 						return err
 					}

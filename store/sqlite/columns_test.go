@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/storetest"
 )
 
 // The columns that an update sets depend on what the transaction has seen of the row.
@@ -28,7 +29,7 @@ func TestColumnsFollowTheBodyWhateverChanges(t *testing.T) {
 	for i := range 300 {
 		err := s.Update(t.Context(), func(tx store.Tx) error {
 			if random.IntN(4) > 0 { // else the transaction does not know the row
-				_, rows, err := tx.Lock(nil, []string{"t"})
+				_, rows, err := storetest.Lock(tx, nil, []string{"t"})
 				if err != nil {
 					return err
 				}
@@ -112,7 +113,7 @@ func TestAStepSetsNoColumnOfAnIndex(t *testing.T) {
 	row := &mailroom.Thread{ID: "t", Worker: "w", Due: mailroom.Due{At: time.UnixMicro(5).UTC()}}
 	run := &mailroom.Run{ID: "r", Thread: "t", Status: mailroom.StatusRunning}
 	step := func(tx store.Tx) error {
-		_, rows, err := tx.Lock(nil, []string{"t"})
+		_, rows, err := storetest.Lock(tx, nil, []string{"t"})
 		if err != nil {
 			return err
 		}

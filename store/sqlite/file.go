@@ -201,7 +201,7 @@ func (f *File) View(ctx context.Context, fn func(store.Reader) error) (err error
 		err = errors.Join(err, e)
 		err = f.undisturbed(err)
 	}()
-	return fn(reader{ctx: ctx, session: f.session})
+	return fn(reader{ctx: ctx, session: f.session, now: now()})
 }
 
 // undisturbed returns err, or a new error if a process has opened a file that is read without a

@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/store"
+	"mailroom/store/storetest"
 )
 
 func openTest(t *testing.T, o Options) *Store {
@@ -46,7 +47,7 @@ func usual(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	err = s.Update(t.Context(), func(tx store.Tx) error {
-		_, _, err := tx.Lock([]string{"w"}, []string{"t", "u"})
+		_, _, err := storetest.Lock(tx, []string{"w"}, []string{"t", "u"})
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func usual(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	err = s.Update(t.Context(), func(tx store.Tx) error {
-		due, _, err := tx.Due(now, []store.Capacity{{Agent: "a", Slots: 2}, {Agent: "a", Slots: 2, Share: &store.Share{Most: 1}}})
+		due, _, err := storetest.Due(tx, now, []store.Capacity{{Agent: "a", Slots: 2}, {Agent: "a", Slots: 2, Share: &store.Share{Most: 1}}})
 		if err == nil && len(due) != 2 {
 			t.Errorf("got %d due threads, want one twice", len(due))
 		}

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"slices"
 	"strings"
+	"time"
 
 	"mailroom"
 	"mailroom/store"
@@ -15,7 +16,11 @@ import (
 type reader struct {
 	ctx     context.Context
 	session *session
+	now     time.Time
 }
+
+// Now implements [store.Reader].
+func (r reader) Now() time.Time { return r.now }
 
 // sel builds a SELECT from fixed texts, so that there are few distinct statements; every variable
 // part is an argument.

@@ -180,9 +180,8 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	}()
 	s.forgetRows()
 	t := &tx{
-		reader: reader{ctx: context.WithoutCancel(ctx), session: s.writer},
+		reader: reader{ctx: context.WithoutCancel(ctx), session: s.writer, now: now()},
 		store:  s,
-		now:    time.Now().UTC().Truncate(time.Microsecond),
 	}
 	if err := f(t); err != nil {
 		return err
@@ -257,7 +256,7 @@ func (s *Store) View(ctx context.Context, f func(store.Reader) error) (err error
 	if _, err := session.exec(ctx, "BEGIN"); err != nil {
 		return fail("begin", err)
 	}
-	return f(reader{ctx: ctx, session: session})
+	return f(reader{ctx: ctx, session: session, now: now()})
 }
 
 func (s *Store) takeReader(ctx context.Context) (*session, error) {
@@ -298,6 +297,12 @@ func (s *Store) giveReader(reader *session) {
 	s.mu.Unlock()
 	<-s.viewing
 }
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// Epoch implements [store.Store]. The file has one connection that writes, which lasts as long as
+// the handle.
+func (s *Store) Epoch() int64 { return 0 }
 
 // Close waits for the running Update and Views, and then closes the file. Later calls fail with
 // Unavailable.

@@ -16,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/storetest"
 )
 
 func put(t *testing.T, s *Store, id string) error {
@@ -145,7 +146,7 @@ func TestTwoHandlesShareAFile(t *testing.T) {
 		all.Go(func() {
 			for range each {
 				err := s.Update(t.Context(), func(tx store.Tx) error {
-					_, rows, err := tx.Lock(nil, []string{"t"})
+					_, rows, err := storetest.Lock(tx, nil, []string{"t"})
 					if err != nil {
 						return err
 					}

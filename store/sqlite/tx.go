@@ -32,29 +32,27 @@ const (
 		WHERE due_agent = ? AND due_alone = ? AND due_owner > ? ORDER BY due_owner LIMIT 1`
 )
 
-// tx is the transaction of an Update. SQLite has a single writer, so Lock and Due need no locks.
+// tx is the transaction of an Update. SQLite has a single writer, so Load and Due need no locks.
 type tx struct {
 	reader
 	store  *Store
-	now    time.Time
 	failed error // of a failed call; the transaction must not commit
 	given  given // as the transaction leaves it; read by Write
 
 	tallies map[tallyKey]int // pending changes of counts
 }
 
-func (t *tx) Now() time.Time { return t.now }
-
-func (t *tx) Lock(workers, threads []string) ([]*store.Worker, []*mailroom.Thread, error) {
-	ws, err := t.lockWorkers(workers)
-	if err != nil {
-		return nil, nil, t.fail("lock workers", err)
+// Load implements [store.Tx].
+func (t *tx) Load(n store.Need) (*store.Loaded, error) {
+	var l store.Loaded
+	var err error
+	if l.Workers, err = t.lockWorkers(n.Workers); err != nil {
+		return nil, t.fail("lock workers", err)
 	}
-	ts, err := t.lockThreads(threads)
-	if err != nil {
-		return nil, nil, t.fail("lock threads", err)
+	if l.Threads, err = t.lockThreads(n.Threads); err != nil {
+		return nil, t.fail("lock threads", err)
 	}
-	return ws, ts, nil
+	return &l, l.Complete(t, n)
 }
 
 func (t *tx) lockWorkers(ids []string) ([]*store.Worker, error) {
@@ -98,7 +96,8 @@ func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
 	return rows, nil
 }
 
-func (t *tx) Due(now time.Time, wants []store.Capacity) (due []*mailroom.Thread, next time.Time, err error) {
+// Due implements [store.Tx].
+func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (_ *store.Loaded, next time.Time, err error) {
 	var keys []int64
 	for _, want := range wants {
 		of := t.dueOf
@@ -116,10 +115,15 @@ func (t *tx) Due(now time.Time, wants []store.Capacity) (due []*mailroom.Thread,
 			next = later
 		}
 	}
-	if due, err = t.withKeys(keys); err != nil {
+	var due store.Loaded
+	if due.Threads, err = t.withKeys(keys); err != nil {
 		return nil, time.Time{}, t.fail("read due threads", err)
 	}
-	return due, next, nil
+	n := store.Need{Known: known}
+	for _, row := range due.Threads {
+		n.Queues = append(n.Queues, row.ID)
+	}
+	return &due, next, due.Complete(t, n)
 }
 
 // dueThread is a row of an index of due threads.

@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/storetest"
 )
 
 const megabyte = 1 << 20
@@ -21,7 +22,7 @@ func fill(t *testing.T, s *Store, path string, from, commits int) int64 {
 	longest := int64(0)
 	for i := range commits {
 		err := s.Update(t.Context(), func(tx store.Tx) error {
-			_, rows, err := tx.Lock(nil, []string{"t"})
+			_, rows, err := storetest.Lock(tx, nil, []string{"t"})
 			if err != nil {
 				return err
 			}

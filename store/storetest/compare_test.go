@@ -1,6 +1,7 @@
 package storetest_test
 
 import (
+	gocmp "cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -140,6 +141,35 @@ type history struct {
 	queries  queries
 }
 
+// addLoaded adds loaded rows in a fixed order, without what a store may leave out.
+func (a *answers) addLoaded(l *store.Loaded, known store.Known, err error) error {
+	if err != nil {
+		return a.add(nil, err)
+	}
+	at := map[string]*mailroom.Thread{}
+	var threads []any
+	for _, t := range l.Threads {
+		at[t.ID] = t
+		if known != nil && known(t.ID) == store.VersionOf(t) {
+			threads = append(threads, store.VersionOf(t))
+		} else {
+			threads = append(threads, t)
+		}
+	}
+	heads := slices.DeleteFunc(slices.Clone(l.Heads), func(h store.Head) bool {
+		t := at[h.Thread]
+		return t.Current == "" && t.Due.At.IsZero() || h.Set == store.RunsScheduled && t.HeldAt.IsZero()
+	})
+	slices.SortFunc(heads, func(x, y store.Head) int { return gocmp.Or(gocmp.Compare(x.Thread, y.Thread), int(x.Set)-int(y.Set)) })
+	runs, tickets, keys := slices.Clone(l.Runs), slices.Clone(l.Tickets), slices.Clone(l.Keys)
+	slices.SortFunc(runs, func(x, y *mailroom.Run) int { return gocmp.Compare(x.ID, y.ID) })
+	slices.SortFunc(tickets, func(x, y *mailroom.Ticket) int { return gocmp.Compare(x.ID, y.ID) })
+	slices.SortFunc(keys, func(x, y store.SubmitKey) int {
+		return gocmp.Or(gocmp.Compare(x.Thread, y.Thread), gocmp.Compare(x.Key, y.Key))
+	})
+	return errors.Join(a.add(l.Workers, nil), a.add(threads, nil), a.add(heads, nil), a.add(runs, nil), a.add(tickets, nil), a.add(keys, nil))
+}
+
 type refused struct{}
 
 func (refused) Error() string { return "refused" }
@@ -149,16 +179,21 @@ func (h history) apply(tx store.Tx, said *answers) error {
 	for _, t := range h.threads {
 		ids = append(ids, t.ID)
 	}
-	workers, rows, err := tx.Lock([]string{"w1", "w2"}, ids)
-	if err := errors.Join(said.add(workers, err), said.add(rows, nil)); err != nil {
+	known := func(string) store.Version { return store.Version{Key: 1, Revision: 1} }
+	first, err := tx.Load(store.Need{
+		Topics: []string{"x"}, Workers: []string{"w1", "w2"}, Threads: ids, Queues: ids, Runs: []string{"r3"}, Known: known,
+		Keys: []store.KeyRef{{Thread: "t1", Key: "k1"}, {Thread: "t1", Key: "k2"}, {Thread: "t2", Key: "k1"}, {Thread: "none", Key: "k1"}},
+	})
+	if err != nil {
+		return said.add(nil, err)
+	}
+	rows := slices.Clone(first.Threads)
+	due, next, err := tx.Due(h.now, h.due, known)
+	if err := errors.Join(said.addLoaded(first, known, nil), said.addLoaded(due, known, err), said.add(next, nil)); err != nil {
 		return err
 	}
-	due, next, err := tx.Due(h.now, h.due)
-	if err := errors.Join(said.add(due, err), said.add(next, nil)); err != nil {
-		return err
-	}
-	workers, late, err := tx.Lock([]string{"w2", "w3"}, h.again)
-	if err := errors.Join(said.add(workers, err), said.add(late, nil)); err != nil {
+	late, err := tx.Load(store.Need{Workers: []string{"w2", "w3"}, Threads: h.again})
+	if err := said.addLoaded(late, nil, err); err != nil {
 		return err
 	}
 	c := &store.Changes{

@@ -49,7 +49,7 @@ func countStory(t *testing.T, s *handle) {
 	for step := range 60 {
 		s.update(func(tx store.Tx) {
 			id := fmt.Sprint("t", draw.IntN(5))
-			_, rows, err := tx.Lock(nil, []string{id})
+			_, rows, err := Lock(tx, nil, []string{id})
 			must(t, err)
 			row := rows[0]
 			c := &store.Changes{Threads: []*mailroom.Thread{row}}

@@ -52,7 +52,7 @@ func raw() *rapid.Generator[json.RawMessage] {
 func drawThread(t *rapid.T, id string) mailroom.Thread {
 	row := mailroom.Thread{
 		ID: id, Agent: agent().Draw(t, "agent"), Owner: word().Draw(t, "owner"), Parent: word().Draw(t, "parent"),
-		Metadata: raw().Draw(t, "metadata"), Current: word().Draw(t, "current"),
+		Metadata: raw().Draw(t, "metadata"), Current: rapid.SampledFrom([]string{"", "r1", "r2", "plain"}).Draw(t, "current"),
 		Worker: rapid.SampledFrom([]string{"", "w1", "w2"}).Draw(t, "worker"),
 		Round:  rapid.Int64Range(0, 3).Draw(t, "round"), HeldAt: moment().Draw(t, "held"),
 		Revision: rapid.Int64Range(0, 3).Draw(t, "revision"), FirstSeq: 1, NextPlace: rapid.Int64Range(1, 9).Draw(t, "place"),

@@ -58,7 +58,7 @@ func dueCases() []testCase {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
 				s.update(func(tx store.Tx) {
-					due, next, err := tx.Due(base(), c.wants)
+					due, next, err := Due(tx, base(), c.wants)
 					must(t, err)
 					if got := threadIDs(due); !slices.Equal(got, c.due) {
 						t.Errorf("due: got %v, want %v", got, c.due)
@@ -79,12 +79,12 @@ func dueFollowsWrites(t *testing.T, s *handle) {
 		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false),
 	}})
 	ask := func(tx store.Tx) []string {
-		due, _, err := tx.Due(base(), []store.Capacity{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, LastAttempt: true}})
+		due, _, err := Due(tx, base(), []store.Capacity{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, LastAttempt: true}})
 		must(t, err)
 		return threadIDs(due)
 	}
 	s.update(func(tx store.Tx) {
-		_, rows, err := tx.Lock(nil, []string{"t1", "t2"})
+		_, rows, err := Lock(tx, nil, []string{"t1", "t2"})
 		must(t, err)
 		rows[0].Due = mailroom.Due{}
 		rows[1].Due.Agent, rows[1].Due.LastAttempt = "b", true
@@ -136,7 +136,7 @@ func dueShares(t *testing.T, s *handle) {
 		t.Run(c.name, func(t *testing.T) {
 			s.update(func(tx store.Tx) {
 				c.want.Agent = "a"
-				due, next, err := tx.Due(base(), []store.Capacity{c.want})
+				due, next, err := Due(tx, base(), []store.Capacity{c.want})
 				must(t, err)
 				if got := threadIDs(due); !slices.Equal(got, c.due) || !next.IsZero() {
 					t.Errorf("got %v and next %v, want %v and none", got, next, c.due)
@@ -162,7 +162,7 @@ func duePriorities(t *testing.T, s *handle) {
 	slices.Reverse(c.Threads) // keys in reverse order of priorities
 	s.write(c)
 	s.update(func(tx store.Tx) {
-		due, next, err := tx.Due(base(), []store.Capacity{{Agent: "a", Slots: len(want) + 1}})
+		due, next, err := Due(tx, base(), []store.Capacity{{Agent: "a", Slots: len(want) + 1}})
 		must(t, err)
 		if got := threadIDs(due); !slices.Equal(got, want) {
 			t.Errorf("due: got %v, want %v", got, want)
@@ -170,7 +170,7 @@ func duePriorities(t *testing.T, s *handle) {
 		if want := after(100 - 37); !next.Equal(want) {
 			t.Errorf("next: got %v, want %v", next, want)
 		}
-		cut, next, err := tx.Due(base(), []store.Capacity{{Agent: "a", Slots: len(want)}})
+		cut, next, err := Due(tx, base(), []store.Capacity{{Agent: "a", Slots: len(want)}})
 		must(t, err)
 		if got := threadIDs(cut); !slices.Equal(got, want) || !next.IsZero() {
 			t.Errorf("with just enough slots: got %v and next %v, want %v and none", got, next, want)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"mailroom"
 	"mailroom/store"
@@ -22,11 +23,31 @@ type Fault struct {
 type FaultKind int
 
 const (
-	NoFault    FaultKind = iota
-	FailBefore           // nothing is written, f is not called
-	FailAfter            // f is committed, but the Update returns Err unless f fails
-	Cancel               // the context ends after f has returned, before the commit
+	NoFault       FaultKind = iota
+	FailBefore              // nothing is written, f is not called
+	FailAfter               // f is committed, but the Update returns Err unless f fails
+	Cancel                  // the context ends after f has returned, before the commit
+	Conflict                // what f did is discarded, and f is called again
+	EarlyConflict           // the same, and in its first call f's Write or its second Load or Due fails
 )
+
+// Lock locks rows and returns them, in the order of the ids.
+func Lock(tx store.Tx, workers, threads []string) ([]*store.Worker, []*mailroom.Thread, error) {
+	l, err := tx.Load(store.Need{Workers: workers, Threads: threads})
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.Workers, l.Threads, nil
+}
+
+// Due locks due threads and returns them.
+func Due(tx store.Tx, now time.Time, wants []store.Capacity) ([]*mailroom.Thread, time.Time, error) {
+	l, next, err := tx.Due(now, wants, nil)
+	if err != nil {
+		return nil, next, err
+	}
+	return l.Threads, next, nil
+}
 
 // Faulty wraps a store and injects plan(n) into the n-th Update, counted from 1 in the order of
 // calls. It does not affect Views. Goroutines may call plan concurrently.
@@ -71,5 +92,60 @@ func (s *faulty) Update(ctx context.Context, f func(store.Tx) error) error {
 			return err
 		})
 	}
+	if fault.Kind != Conflict && fault.Kind != EarlyConflict {
+		return s.Store.Update(ctx, f)
+	}
+	var lost bool
+	err := s.Store.Update(ctx, func(tx store.Tx) error {
+		if fault.Kind == EarlyConflict {
+			tx = &losingTx{Tx: tx, lost: &lost}
+		}
+		if err := f(tx); err != nil && !lost {
+			return err
+		}
+		lost = true
+		return errConflict()
+	})
+	if !lost {
+		return err
+	}
 	return s.Store.Update(ctx, f)
+}
+
+func errConflict() error {
+	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "an injected conflict"}
+}
+
+// losingTx is a transaction that ends in a conflict.
+type losingTx struct {
+	store.Tx
+	loads int
+	lost  *bool
+}
+
+func (tx *losingTx) Load(n store.Need) (*store.Loaded, error) {
+	if err := tx.nextLoad(); err != nil {
+		return nil, err
+	}
+	return tx.Tx.Load(n)
+}
+
+func (tx *losingTx) Due(now time.Time, wants []store.Capacity, known store.Known) (*store.Loaded, time.Time, error) {
+	if err := tx.nextLoad(); err != nil {
+		return nil, time.Time{}, err
+	}
+	return tx.Tx.Due(now, wants, known)
+}
+
+func (tx *losingTx) nextLoad() error {
+	if tx.loads++; tx.loads > 1 {
+		*tx.lost = true
+		return errConflict()
+	}
+	return nil
+}
+
+func (tx *losingTx) Write(*store.Changes) error {
+	*tx.lost = true
+	return errConflict()
 }

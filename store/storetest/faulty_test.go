@@ -67,6 +67,29 @@ func TestFaultDecidesWhetherAnUpdateHappensAndWhatIsReported(t *testing.T) {
 	}
 }
 
+func TestAConflictDiscardsTheFirstCallAndCallsAgain(t *testing.T) {
+	for name, kind := range map[string]storetest.FaultKind{"at the end": storetest.Conflict, "early": storetest.EarlyConflict} {
+		t.Run(name, func(t *testing.T) {
+			s := storetest.Faulty(memory.New(), func(int) storetest.Fault { return storetest.Fault{Kind: kind} })
+			calls := 0
+			err := s.Update(t.Context(), func(tx store.Tx) error {
+				calls++
+				rows, err := tx.Load(store.Need{Threads: []string{"t"}})
+				if err != nil {
+					return err
+				}
+				if got := rows.Threads[0].Key; got != 0 {
+					t.Errorf("call %d: got a thread with key %d, want none", calls, got)
+				}
+				return writeThread(tx)
+			})
+			if err != nil || calls != 2 || !isWritten(t, s) {
+				t.Errorf("got error %v after %d calls, written %v; want none after 2 calls, written", err, calls, isWritten(t, s))
+			}
+		})
+	}
+}
+
 func TestFaultPlanCountsUpdatesFromOne(t *testing.T) {
 	s := storetest.Faulty(memory.New(), func(n int) storetest.Fault {
 		if n == 2 {

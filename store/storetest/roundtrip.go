@@ -18,10 +18,10 @@ func roundTripCases() []testCase {
 			rows := []*mailroom.Thread{&full, &zero}
 			s.write(&store.Changes{Threads: rows})
 			s.update(func(tx store.Tx) {
-				_, got, err := tx.Lock(nil, []string{full.ID, "zero"})
+				_, got, err := Lock(tx, nil, []string{full.ID, "zero"})
 				must(t, err)
 				wantSame(t, "locked threads", got, rows)
-				due, _, err := tx.Due(full.Due.At, []store.Capacity{{Agent: full.Due.Agent, Slots: 1, LastAttempt: true}})
+				due, _, err := Due(tx, full.Due.At, []store.Capacity{{Agent: full.Due.Agent, Slots: 1, LastAttempt: true}})
 				must(t, err)
 				wantSame(t, "due threads", due, rows[:1])
 			})
@@ -52,7 +52,7 @@ func roundTripCases() []testCase {
 			s.write(&store.Changes{Workers: rows})
 			wantSame(t, "workers", s.everything().Workers, rows)
 			s.update(func(tx store.Tx) {
-				got, _, err := tx.Lock([]string{"a", full.ID}, nil)
+				got, _, err := Lock(tx, []string{"a", full.ID}, nil)
 				must(t, err)
 				wantSame(t, "locked workers", got, rows)
 			})

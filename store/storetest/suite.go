@@ -22,7 +22,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}{
 		{"Update", updateCases()},
 		{"View", viewCases()},
-		{"Lock", lockCases()},
+		{"Load", loadCases()},
 		{"Due", dueCases()},
 		{"Write", writeCases()},
 		{"RoundTrip", roundTripCases()},

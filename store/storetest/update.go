@@ -33,7 +33,7 @@ func failedUpdateWritesNothing(t *testing.T, s *handle) {
 	before := s.everything()
 	refused := errors.New("refused")
 	err := s.Update(t.Context(), func(tx store.Tx) error {
-		_, rows, err := tx.Lock(nil, []string{"t", "made"})
+		_, rows, err := Lock(tx, nil, []string{"t", "made"})
 		must(t, err)
 		rows[0].Agent, rows[1].Agent = "changed", "made"
 		must(t, tx.Write(&store.Changes{
@@ -86,9 +86,7 @@ func refusedWriteIsNotCommitted(t *testing.T, s *handle) {
 	before := s.everything()
 	err := s.Update(t.Context(), func(tx store.Tx) error {
 		must(t, tx.Write(&store.Changes{Threads: []*mailroom.Thread{thread("fine")}}))
-		if err := tx.Write(&store.Changes{Threads: []*mailroom.Thread{thread("t")}}); err == nil {
-			t.Error("a second thread with an id was written")
-		}
+		_ = tx.Write(&store.Changes{Threads: []*mailroom.Thread{thread("t")}}) // Update returns the error
 		return nil
 	})
 	wantCode(t, err, mailroom.CodeInternal)
@@ -147,7 +145,7 @@ func oneUpdateAtATime(t *testing.T, s *handle) {
 					if inside++; inside != 1 {
 						t.Errorf("got %d updates at a time, want 1", inside)
 					}
-					_, rows, err := tx.Lock(nil, []string{"t"})
+					_, rows, err := Lock(tx, nil, []string{"t"})
 					if err != nil {
 						return err
 					}
@@ -181,7 +179,7 @@ func updateSeesItsWrites(t *testing.T, s *handle) {
 			t.Errorf("entries: got %d, want 2", got)
 		}
 		agent := inside.Agents[0]
-		due, _, err := tx.Due(after(1000), []store.Capacity{{Agent: agent, Slots: 5, LastAttempt: true}})
+		due, _, err := Due(tx, after(1000), []store.Capacity{{Agent: agent, Slots: 5, LastAttempt: true}})
 		must(t, err)
 		if got, want := threadIDs(due), []string{"t"}; !slices.Equal(got, want) {
 			t.Errorf("due threads: got %v, want %v", got, want)

@@ -23,7 +23,7 @@ func viewCases() []testCase {
 			s.write(fullChanges())
 			before := s.everything()
 			s.update(func(tx store.Tx) {
-				_, rows, err := tx.Lock(nil, []string{"t"})
+				_, rows, err := Lock(tx, nil, []string{"t"})
 				must(t, err)
 				rows[0].Agent = "changed"
 				must(t, tx.Write(&store.Changes{
@@ -38,7 +38,7 @@ func viewCases() []testCase {
 			s.view(func(r store.Reader) {
 				before := read(t, r)
 				s.update(func(tx store.Tx) {
-					_, rows, err := tx.Lock(nil, []string{"t"})
+					_, rows, err := Lock(tx, nil, []string{"t"})
 					must(t, err)
 					rows[0].Agent = "changed"
 					must(t, tx.Write(&store.Changes{

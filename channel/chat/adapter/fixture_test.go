@@ -425,6 +425,6 @@ func (f *faultLedger) InterruptBefore(ctx context.Context, thread string, place 
 	return out, err
 }
 
-func (f *faultLedger) ChangeCursor(ctx context.Context, under, channel, identity string, g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
-	return f.write(func() error { return f.Ledger.ChangeCursor(ctx, under, channel, identity, g) })
+func (f *faultLedger) ChangeCursor(ctx context.Context, channel, identity string, g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
+	return f.write(func() error { return f.Ledger.ChangeCursor(ctx, channel, identity, g) })
 }

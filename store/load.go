@@ -1,0 +1,161 @@
+package store
+
+import (
+	"slices"
+
+	"mailroom"
+)
+
+// Need names the rows that a transaction locks and reads. Ids may repeat.
+type Need struct {
+	// Topics are names that the transaction holds alone until it ends, before it locks any row.
+	// Transactions that read and write rows of no thread, such as tokens, name a topic so that they
+	// run one after the other.
+	Topics  []string
+	Workers []string // locked in id order
+	Threads []string // locked after the workers, in one order for all transactions
+	// Queues are those of Threads whose next transition reads the first runs of the queue.
+	Queues []string
+	// Runs are read without a lock of their own: a run is locked with its thread.
+	Runs []string
+	// Keys are submit keys to read, of Threads.
+	Keys []KeyRef
+	// Known returns the versions of rows that the caller has kept; nil means none.
+	Known Known
+}
+
+// KeyRef names a submit key.
+type KeyRef struct{ Thread, Key string }
+
+// Version identifies a state of a thread. Every change to what belongs to a thread changes its row,
+// so everything that was read of a thread is valid while its row has the same version, in the same
+// [Store.Epoch].
+type Version struct{ Key, Revision int64 }
+
+// VersionOf returns the version of a row.
+func VersionOf(t *mailroom.Thread) Version { return Version{t.Key, t.Revision} }
+
+// Known returns the version of a thread that the caller has kept, zero for none. Of a row with this
+// version only ID, Key and Revision need to be set, and its current run and queue are left out.
+type Known func(thread string) Version
+
+// has reports whether the caller has this version of the row.
+func (k Known) has(t *mailroom.Thread) bool {
+	return k != nil && t.Key != 0 && k(t.ID) == VersionOf(t)
+}
+
+// HeadRuns is how many runs of a queue are read at its head.
+const HeadRuns = 3
+
+// Loaded are locked rows and what their next transitions read.
+type Loaded struct {
+	Workers []*Worker // in the order of Need.Workers; nil: no such worker
+	// Threads are in the order of Need.Threads, or of Due. A thread that does not exist has its ID
+	// and Key 0; it must stay invisible to others unless it is written.
+	Threads []*mailroom.Thread
+	// Runs are the current runs of Threads, those of Need.Runs, and those of the results of Keys.
+	// Each is there once, in any order.
+	Runs    []*mailroom.Run
+	Tickets []*mailroom.Ticket // of all Runs
+	Heads   []Head             // of the threads in Need.Queues, or of all due threads
+	Keys    []SubmitKey        // those of Need.Keys that exist
+}
+
+// Head has the first HeadRuns runs of a thread's RunsQueued or RunsScheduled.
+type Head struct {
+	Thread string
+	Set    RunSet
+	Runs   []*mailroom.Run
+}
+
+// Complete reads with the queries of r what belongs to the locked threads. Stores whose queries need
+// no round trip implement Load and Due with it.
+func (l *Loaded) Complete(r Reader, n Need) error {
+	runs := slices.Clone(n.Runs)
+	queues := map[string]bool{}
+	for _, id := range n.Queues {
+		queues[id] = true
+	}
+	for _, t := range l.Threads {
+		if t.Key == 0 || n.Known.has(t) {
+			continue
+		}
+		if t.Current != "" {
+			runs = append(runs, t.Current)
+		}
+		if !queues[t.ID] || t.Current == "" && t.Due.At.IsZero() { // an idle thread has no queue
+			continue
+		}
+		if err := l.readHeads(r, t); err != nil {
+			return err
+		}
+	}
+	if err := l.readKeys(r, n.Keys); err != nil {
+		return err
+	}
+	for _, k := range l.Keys {
+		if k.Result.Run != "" {
+			runs = append(runs, k.Result.Run)
+		}
+	}
+	return l.readRuns(r, runs)
+}
+
+func (l *Loaded) readHeads(r Reader, t *mailroom.Thread) error {
+	sets := []RunSet{RunsQueued}
+	if !t.HeldAt.IsZero() {
+		sets = append(sets, RunsScheduled)
+	}
+	for _, set := range sets {
+		rows, err := r.Runs(RunQuery{Thread: t.ID, Set: set, Limit: HeadRuns})
+		if err != nil {
+			return err
+		}
+		l.Heads = append(l.Heads, Head{t.ID, set, rows})
+	}
+	return nil
+}
+
+func (l *Loaded) readKeys(r Reader, refs []KeyRef) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	missing := map[string]bool{}
+	for _, t := range l.Threads {
+		missing[t.ID] = t.Key == 0
+	}
+	names := map[string][]string{} // by thread
+	for _, k := range refs {
+		if !missing[k.Thread] && !slices.Contains(names[k.Thread], k.Key) {
+			names[k.Thread] = append(names[k.Thread], k.Key)
+		}
+	}
+	for id, list := range names {
+		keys, err := r.Keys(id, list)
+		if err != nil {
+			return err
+		}
+		l.Keys = append(l.Keys, keys...)
+	}
+	return nil
+}
+
+func (l *Loaded) readRuns(r Reader, ids []string) (err error) {
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	if l.Runs, err = r.Runs(RunQuery{IDs: slices.Compact(ids)}); err != nil {
+		return err
+	}
+	var asked []string
+	for _, run := range l.Runs {
+		if run.Asked > 0 {
+			asked = append(asked, run.ID)
+		}
+	}
+	if len(asked) > 0 {
+		l.Tickets, err = r.Tickets(TicketQuery{Runs: asked})
+	}
+	return err
+}
