@@ -46,7 +46,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, e
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q exists: revoke it first, or choose another name", in.Name)
 		}
 		row := plainToken(&in)
-		row.CreatedAt, row.UsedAt, row.RevokedAt = b.now, time.Time{}, time.Time{}
+		row.CreatedAt, row.UsedAt, row.RevokedAt = b.rows.now, time.Time{}, time.Time{}
 		row.Used = auth.Use{}
 		if there != nil {
 			row.Key, row.Used = there.Key, there.Used
@@ -87,7 +87,7 @@ func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 		case there == nil:
 			return struct{}{}, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
 		case there.RevokedAt.IsZero():
-			there.RevokedAt = b.now
+			there.RevokedAt = b.rows.now
 			b.saveToken(there)
 		}
 		return struct{}{}, nil
@@ -115,7 +115,7 @@ func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) 
 // accounts returns all token rows with the changes of this batch.
 func (b *batch) accounts() ([]*auth.Token, error) {
 	if b.tokens == nil {
-		rows, err := b.tx.Tokens()
+		rows, err := b.rows.tx.Tokens()
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (b *batch) token(name string) (*auth.Token, error) {
 	if t, ok := b.tokensByName[name]; ok || b.tokens != nil {
 		return t, nil
 	}
-	rows, err := b.tx.Tokens(name)
+	rows, err := b.rows.tx.Tokens(name)
 	if err != nil {
 		return nil, err
 	}

@@ -233,38 +233,23 @@ func (l *Ledger) failAll(ops []*op, err error) {
 	}
 }
 
-// batch is one transaction: the rows that its operations loaded and changed. The store may run it
-// again after a conflict: each try begins with an empty attempt.
+// batch is one transaction: its operations, and what they loaded and changed.
 type batch struct {
 	l       *Ledger
 	ops     []*op
 	claims  []*op
 	culprit *op // removed before the next try
-	attempt
-}
 
-// attempt is one call of a batch's function.
-type attempt struct {
-	tx       store.Tx
-	now      time.Time
-	threads  map[string]*thread.State
-	order    []*thread.State
-	wasDue   map[string]mailroom.Due // Due of the rows as locked
-	workers  map[string]*store.Worker
-	keys     map[store.KeyRef]bool // submit keys that were loaded
-	unlocked map[string]string     // threads of loaded runs that are not locked, by run
-	tokens   []*auth.Token         // all rows, once an operation needed them
-	// usedBefore is the use of threads as locked, dropped are the deleted threads, and
-	// workerChanges the changes to the use of workers by owner.
-	usedBefore    map[string]threadUse
+	// The rest is empty when the store calls the batch's function, the first time or again.
+	rows   rows
+	tokens []*auth.Token // all rows, once an operation needed them
+	// dropped are the deleted threads, workerChanges the changes to the use of workers by owner.
 	dropped       map[string]bool
 	workerChanges map[string]auth.Use
-	tokensByName  map[string]*auth.Token // rows loaded by name; nil: no such token
-	// Loaded projects, by thread.
-	projects map[string]*project.State
-	locked   map[string]store.Version // of the projects' threads, as locked
-	changes  store.Changes
-	applied  time.Duration // time to apply the operations, without the commit
+	tokensByName  map[string]*auth.Token    // rows loaded by name; nil: no such token
+	projects      map[string]*project.State // loaded projects, by thread
+	changes       store.Changes
+	applied       time.Duration // time to apply the operations, without the commit
 	// idle and nextFair replace those of the Ledger once the batch is committed.
 	idle     map[store.Capacity]time.Time
 	nextFair time.Time
@@ -277,18 +262,13 @@ type abortBatch struct{ error }
 func (p abortBatch) Unwrap() error { return p.error }
 
 func (b *batch) run(tx store.Tx) error {
-	b.l.checkEpoch()
-	b.culprit = nil
-	b.attempt = attempt{
-		tx:      tx,
-		threads: map[string]*thread.State{}, wasDue: map[string]mailroom.Due{}, workers: map[string]*store.Worker{},
-		keys: map[store.KeyRef]bool{}, unlocked: map[string]string{},
-		projects: map[string]*project.State{}, locked: map[string]store.Version{},
-		usedBefore: map[string]threadUse{}, dropped: map[string]bool{},
-		workerChanges: map[string]auth.Use{}, tokensByName: map[string]*auth.Token{},
-		idle: maps.Clone(b.l.idle), nextFair: b.l.nextFair,
+	b.checkEpoch()
+	*b = batch{
+		l: b.l, ops: b.ops, claims: b.claims, rows: newRows(tx, &b.l.cache),
+		dropped: map[string]bool{}, workerChanges: map[string]auth.Use{}, tokensByName: map[string]*auth.Token{},
+		projects: map[string]*project.State{}, idle: maps.Clone(b.l.idle), nextFair: b.l.nextFair,
 	}
-	if err := b.lock(); err != nil {
+	if err := b.rows.loadOperations(append(slices.Clone(b.ops), b.claims...)); err != nil {
 		return err
 	}
 	for _, o := range b.ops {
@@ -304,7 +284,7 @@ func (b *batch) run(tx store.Tx) error {
 	if err := b.saveUse(); err != nil {
 		return err
 	}
-	for _, t := range b.order {
+	for _, t := range b.rows.order {
 		t.Collect(&b.changes)
 	}
 	for _, p := range b.projects {
@@ -315,7 +295,8 @@ func (b *batch) run(tx store.Tx) error {
 }
 
 // checkEpoch drops the kept rows if the store may have lost or missed commits since they were read.
-func (l *Ledger) checkEpoch() {
+func (b *batch) checkEpoch() {
+	l := b.l
 	if epoch := l.store.Epoch(); epoch != l.epoch {
 		l.epoch = epoch
 		l.cache, l.reservations = newThreadCache(), reservationCache{}
@@ -323,117 +304,11 @@ func (l *Ledger) checkEpoch() {
 	}
 }
 
-// lock loads all that the operations name, in one step.
-func (b *batch) lock() error {
-	n := store.Need{Known: b.l.cache.version}
-	for _, o := range append(slices.Clone(b.ops), b.claims...) {
-		n.Topics = append(n.Topics, o.topics...)
-		n.Workers = append(n.Workers, o.workers...)
-		n.Threads = append(n.Threads, o.threads...)
-		n.Keys = append(n.Keys, o.keys...)
-		if o.queues {
-			n.Queues = append(n.Queues, o.threads...)
-		}
-		for _, id := range o.runs {
-			if !slices.ContainsFunc(o.threads, func(thread string) bool { return b.l.cache.hasRun(thread, id) }) {
-				n.Runs = append(n.Runs, id)
-			}
-		}
-	}
-	for _, list := range []*[]string{&n.Topics, &n.Workers, &n.Threads} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
-	}
-	return b.load(n)
-}
-
-// load locks and reads rows, and adds them to the batch.
-func (b *batch) load(n store.Need) error {
-	l, err := b.tx.Load(n)
-	if err != nil {
-		return err
-	}
-	for i, w := range l.Workers {
-		if w != nil {
-			b.workers[n.Workers[i]] = w
-		}
-	}
-	for _, k := range n.Keys {
-		b.keys[k] = true
-	}
-	b.add(l)
-	return nil
-}
-
-// add adds loaded rows to the batch.
-func (b *batch) add(l *store.Loaded) {
-	b.now = b.tx.Now()
-	for _, row := range l.Threads {
-		t := b.l.cache.pop(row)
-		b.threads[row.ID] = t
-		b.order = append(b.order, t)
-		b.wasDue[row.ID] = t.Due
-		if _, ok := project.NameOf(row.ID); ok {
-			b.locked[row.ID] = store.VersionOf(row)
-		}
-		b.usedBefore[row.ID] = useOfThread(&t.Thread, row.Key != 0)
-	}
-	b.addRuns(l.Runs, l.Tickets)
-	for _, h := range l.Heads {
-		b.threads[h.Thread].SetQueue(h.Set, h.Runs, len(h.Runs) < store.HeadRuns)
-	}
-	for _, k := range l.Keys {
-		b.threads[k.Thread].AddKey(k)
-	}
-	for _, row := range l.Threads {
-		b.threads[row.ID].ReplanAfterClockStep(b.now)
-	}
-}
-
-// addRuns adds loaded runs and their tickets to their threads.
-func (b *batch) addRuns(runs []*mailroom.Run, tickets []*mailroom.Ticket) {
-	fresh := map[string]bool{}
-	for _, r := range runs {
-		switch t := b.threads[r.Thread]; {
-		case t == nil:
-			b.unlocked[r.ID] = r.Thread
-		case t.Run(r.ID) == nil:
-			t.AddRun(r)
-			fresh[r.ID] = true
-		}
-	}
-	for _, k := range tickets {
-		if fresh[k.Run] {
-			b.threads[k.Thread].AddTicket(k)
-		}
-	}
-}
-
-// loadRuns loads runs, with the tickets of those that have opened some.
-func (b *batch) loadRuns(ids ...string) error {
-	l, err := b.tx.Load(store.Need{Runs: ids})
-	if err == nil {
-		b.addRuns(l.Runs, l.Tickets)
-	}
-	return err
-}
-
-// lockThread returns a thread of the batch, locking and loading it if no operation named it.
-func (b *batch) lockThread(id string) (*thread.State, error) {
-	if t := b.threads[id]; t != nil {
-		return t, nil
-	}
-	if err := b.load(store.Need{Threads: []string{id}, Queues: []string{id}, Known: b.l.cache.version}); err != nil {
-		return nil, err
-	}
-	return b.threads[id], nil
-}
-
 // forward applies, in the same transaction, what the transitions send to other threads: deliveries,
 // and ends of runs that others wait for. These may send in turn.
 func (b *batch) forward() error {
-	for i := 0; i < len(b.order); i++ {
-		sends, ended := b.order[i].Outgoing()
+	for i := 0; i < len(b.rows.order); i++ {
+		sends, ended := b.rows.order[i].Outgoing()
 		if len(sends)+len(ended) == 0 {
 			continue
 		}
@@ -443,19 +318,19 @@ func (b *batch) forward() error {
 			}
 		}
 		for _, e := range ended {
-			t, err := b.lockThread(e.Thread)
+			t, err := b.rows.lock(e.Thread)
 			if err != nil {
 				return err
 			}
 			if t.Run(e.Run) == nil {
-				if err := b.loadRuns(e.Run); err != nil {
+				if err := b.rows.loadRuns(e.Run); err != nil {
 					return err
 				}
 			}
-			if err := b.ensure(t, thread.ScopeHead); err != nil {
+			if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 				return err
 			}
-			t.OnChildEnd(e, b.now)
+			t.OnChildEnd(e, b.rows.now)
 		}
 		i = -1 // start over: an earlier thread may have sent again
 	}
@@ -463,7 +338,7 @@ func (b *batch) forward() error {
 }
 
 func (b *batch) forwardSubmit(in thread.Submit) error {
-	if _, err := b.lockThread(in.Thread); err != nil {
+	if _, err := b.rows.lock(in.Thread); err != nil {
 		return err
 	}
 	if err := in.Check(); err != nil {
@@ -522,59 +397,15 @@ func isRefusal(err error) bool {
 	return code != mailroom.CodeInternal && code != mailroom.CodeUnavailable
 }
 
-// thread returns a thread that the operation named, whether it exists or not.
-func (b *batch) thread(id string) *thread.State { return b.threads[id] }
-
-// ensure loads the part of t's queue that a transition of this scope reads.
-func (b *batch) ensure(t *thread.State, s thread.Scope) error {
-	for {
-		queue, held := t.RowsNeeded(s, b.now)
-		if queue == 0 && held == 0 {
-			return nil
-		}
-		if err := b.fill(t, store.RunsScheduled, held); err != nil {
-			return err
-		}
-		if err := b.fill(t, store.RunsQueued, queue); err != nil {
-			return err
-		}
-	}
-}
-
-func (b *batch) fill(t *thread.State, set store.RunSet, n int) error {
-	if n == 0 {
-		return nil
-	}
-	q := store.RunQuery{Thread: t.ID, Set: set, Limit: n}
-	if n > maxBatch*maxBatch {
-		q.Limit = 0
-	}
-	rows, err := b.tx.Runs(q)
-	if err != nil {
-		return err
-	}
-	t.SetQueue(set, rows, q.Limit == 0 || len(rows) < n)
-	return nil
-}
-
-// worker returns a worker with a live lease, or CodeLeaseLost.
-func (b *batch) worker(id string) (*store.Worker, error) {
-	w := b.workers[id]
-	if w == nil || w.Dead {
-		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "the lease of worker %s has ended", id)
-	}
-	return w, nil
-}
-
 func (b *batch) saveWorker(w *store.Worker) {
-	b.workers[w.ID] = w
+	b.rows.workers[w.ID] = w
 	b.changes.Workers = slices.DeleteFunc(b.changes.Workers, func(x *store.Worker) bool { return x.ID == w.ID })
 	b.changes.Workers = append(b.changes.Workers, w)
 }
 
 // hint updates the known due times with what this batch leaves due.
 func (b *batch) hint() {
-	for _, t := range b.order {
+	for _, t := range b.rows.order {
 		d := t.Due
 		if d.At.IsZero() {
 			continue
@@ -589,7 +420,7 @@ func (b *batch) hint() {
 // keep keeps, after the commit, what the next batches may use.
 func (b *batch) keep() {
 	b.l.idle, b.l.nextFair = b.idle, b.nextFair
-	for _, t := range b.order {
+	for _, t := range b.rows.order {
 		b.l.cache.put(t)
 	}
 	for _, p := range b.projects {
@@ -598,7 +429,7 @@ func (b *batch) keep() {
 }
 
 func (b *batch) publish() {
-	for _, t := range b.order {
+	for _, t := range b.rows.order {
 		if e := t.Entries(); len(e) > 0 {
 			b.l.options.Publish(t.ID, e)
 		}

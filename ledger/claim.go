@@ -49,7 +49,7 @@ func (l *Ledger) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch
 }
 
 func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
-	if _, err := b.worker(c.Worker); err != nil {
+	if _, err := b.rows.worker(c.Worker); err != nil {
 		return nil, err
 	}
 	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
@@ -88,7 +88,7 @@ func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 
 // claimFairSlots starts runs beyond the slots for owners that have none on the worker.
 func (b *batch) claimFairSlots(r *round) error {
-	b.nextFair = b.now.Add(b.l.options.Poll)
+	b.nextFair = b.rows.now.Add(b.l.options.Poll)
 	r.slots = r.FairSlots
 	due, err := b.candidates(r, r.shares.remaining(1))
 	if err != nil {
@@ -116,17 +116,17 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 		if r.slots <= 0 {
 			break
 		}
-		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.LastAttempt && !r.lastAttempt {
+		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.rows.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.LastAttempt && !r.lastAttempt {
 			continue
 		}
 		if over != nil && over(t.Owner) {
 			passed = append(passed, t)
 			continue
 		}
-		if err := b.ensure(t, thread.ScopeHead); err != nil {
+		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
-		run := t.Claim(b.l.claimant(r.ClaimRequest, d.Agent), d.Agent, d.LastAttempt, b.now)
+		run := t.Claim(b.l.claimant(r.ClaimRequest, d.Agent), d.Agent, d.LastAttempt, b.rows.now)
 		if run == nil {
 			continue
 		}
@@ -141,7 +141,7 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 			Thread: &row,
 			Input:  t.Input(run),
 			Due:    d.At,
-			At:     b.now,
+			At:     b.rows.now,
 		})
 	}
 	return passed, nil
@@ -152,12 +152,12 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 func (b *batch) candidates(r *round, share *store.Share) ([]*thread.State, error) {
 	var due []*thread.State
 	for _, w := range capacities(r.ClaimRequest) {
-		for _, t := range b.order {
-			if matches(t.Due, w, b.now) {
+		for _, t := range b.rows.order {
+			if matches(t.Due, w, b.rows.now) {
 				due = append(due, t)
 			}
 		}
-		if known, ok := b.idle[w]; ok && known.After(b.now) && r.Wait {
+		if known, ok := b.idle[w]; ok && known.After(b.rows.now) && r.Wait {
 			continue
 		}
 		w.Share, w.Slots = share, min(r.slots, r.Agents[w.Agent]-r.agents[w.Agent])
@@ -183,45 +183,27 @@ func matches(d mailroom.Due, w store.Capacity, now time.Time) bool {
 
 // dueThreads loads due threads that the batch does not have yet.
 func (b *batch) dueThreads(w store.Capacity) ([]*thread.State, error) {
-	for id, d := range b.wasDue {
-		if !matches(d, w, b.now) {
+	for id, was := range b.rows.before {
+		if !matches(was.due, w, b.rows.now) {
 			continue
 		}
 		// The store may return this thread, which is already loaded.
 		w.Slots++
 		if w.Share != nil {
-			w.Share.Held[b.threads[id].Owner]--
+			w.Share.Held[b.rows.threads[id].Owner]--
 		}
 	}
-	all, fresh, next, err := b.loadDue(b.now, w)
+	all, fresh, next, err := b.rows.loadDue(b.rows.now, w)
 	if err != nil {
 		return nil, err
 	}
 	if len(all) < w.Slots && w.Share == nil {
 		if next.IsZero() {
-			next = b.now.Add(b.l.options.Poll)
+			next = b.rows.now.Add(b.l.options.Poll)
 		}
 		b.idle[store.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
 	}
 	return fresh, nil
-}
-
-// loadDue locks and loads the stored threads of w that are due at a time. fresh are those that the
-// batch did not have yet.
-func (b *batch) loadDue(at time.Time, w store.Capacity) (all, fresh []*thread.State, next time.Time, err error) {
-	l, next, err := b.tx.Due(at, []store.Capacity{w}, b.l.cache.version)
-	if err != nil {
-		return nil, nil, next, err
-	}
-	rows := l.Threads
-	l.Threads = slices.DeleteFunc(slices.Clone(rows), func(row *mailroom.Thread) bool { return b.threads[row.ID] != nil })
-	l.Heads = slices.DeleteFunc(l.Heads, func(h store.Head) bool { return b.threads[h.Thread] != nil })
-	known := len(b.order)
-	b.add(l)
-	for _, row := range rows {
-		all = append(all, b.threads[row.ID])
-	}
-	return all, slices.Clone(b.order[known:]), next, nil
 }
 
 // ClaimedRun returns the current row of a claim's run, whether or not the claim is still valid.

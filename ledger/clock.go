@@ -22,7 +22,7 @@ func (l *Ledger) fromFuture(w *store.Worker, now time.Time) bool {
 // checkClock makes the next sweep handle a clock step that this worker's row shows, before the row
 // is overwritten.
 func (b *batch) checkClock(w *store.Worker) {
-	if b.l.fromFuture(w, b.now) {
+	if b.l.fromFuture(w, b.rows.now) {
 		b.l.clockStepped.Store(true)
 	}
 }
@@ -30,8 +30,7 @@ func (b *batch) checkClock(w *store.Worker) {
 // replanAfterClockStep reschedules threads after the clock stepped back, see
 // [thread.State.ReplanAfterClockStep], and shortens leases that end too late. Only then it
 // reads the rows of all threads, a page at a time.
-func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*store.Worker) error {
-	now := time.Now()
+func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*store.Worker, now time.Time) error {
 	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !l.fromFuture(w, now) })
 	if !l.clockStepped.Swap(false) && len(late) == 0 {
 		return nil
@@ -44,10 +43,10 @@ func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*store.Work
 	for _, w := range late {
 		o := op{name: "clock", rank: rankRenew, workers: []string{w.ID}}
 		_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-			if row := b.workers[w.ID]; row != nil && l.fromFuture(row, b.now) {
-				row.LeaseUntil = b.now
+			if row := b.rows.workers[w.ID]; row != nil && l.fromFuture(row, b.rows.now) {
+				row.LeaseUntil = b.rows.now
 				if !row.Dead {
-					row.LeaseUntil = b.now.Add(l.options.Lease)
+					row.LeaseUntil = b.rows.now.Add(l.options.Lease)
 				}
 				b.saveWorker(row)
 			}

@@ -40,7 +40,7 @@ func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string, f f
 				at = row.Position
 			}
 		}
-		if c.Position, err = f(at, b.now); err != nil || c.Position == nil {
+		if c.Position, err = f(at, b.rows.now); err != nil || c.Position == nil {
 			return struct{}{}, err
 		}
 		if err := thread.CheckCursor(&c); err != nil {
@@ -53,7 +53,7 @@ func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string, f f
 }
 
 func (b *batch) moveCursor(c store.Cursor) {
-	c.MovedAt = b.now
+	c.MovedAt = b.rows.now
 	b.changes.Cursors = slices.DeleteFunc(b.changes.Cursors, func(x store.Cursor) bool {
 		return x.Channel == c.Channel && x.Identity == c.Identity
 	})

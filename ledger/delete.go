@@ -39,7 +39,7 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 			}
 		}
 		if !project && (isLong(t) || t.Bytes > dropBytes) {
-			t.MarkDeleted(b.now)
+			t.MarkDeleted(b.rows.now)
 			return true, nil
 		}
 		b.replaceDeleted(t)
@@ -63,7 +63,7 @@ func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 	for range steps {
 		o := op{name: "drop", rank: rankPurge, threads: []string{thread}}
 		more, err := run(ctx, l, o, func(b *batch) (bool, error) {
-			t := b.thread(thread)
+			t := b.rows.thread(thread)
 			if t.DeletedAt.IsZero() {
 				return false, nil // already dropped
 			}

@@ -17,7 +17,7 @@ import (
 // Cancel ends a run, or asks it to stop if a worker holds it.
 func (l *Ledger) Cancel(ctx context.Context, id, by string) (*mailroom.Run, error) {
 	return l.onRun(ctx, "cancel", id, func(b *batch, t *thread.State) (*mailroom.Run, error) {
-		return t.Cancel(id, by, b.now)
+		return t.Cancel(id, by, b.rows.now)
 	})
 }
 
@@ -27,7 +27,7 @@ func (l *Ledger) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, err
 		if r := t.Run(in.Run); r != nil {
 			in.AgentVersion = b.l.options.Version(r.Agent)
 		}
-		return t.Retry(in, b.now)
+		return t.Retry(in, b.rows.now)
 	})
 }
 
@@ -39,11 +39,11 @@ func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *thr
 	}
 	o := op{name: name, rank: rankPlain, threads: []string{r.Thread}, queues: true, runs: []string{id}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
-		t := b.thread(r.Thread)
+		t := b.rows.thread(r.Thread)
 		if !t.DeletedAt.IsZero() {
 			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", id)
 		}
-		if err := b.ensure(t, thread.ScopeHead); err != nil {
+		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
 		r, err := f(b, t)
@@ -75,7 +75,7 @@ func (l *Ledger) Interrupt(ctx context.Context, thread string, who *auth.Token) 
 // later runs.
 func (l *Ledger) InterruptBefore(ctx context.Context, threadID string, place int64, who *auth.Token) (thread.Interrupted, error) {
 	return onThread(ctx, l, "interrupt", threadID, who, thread.ScopeAll, nil, func(b *batch, t *thread.State) (thread.Interrupted, error) {
-		return t.Interrupt(place, who.Name, b.now), nil
+		return t.Interrupt(place, who.Name, b.rows.now), nil
 	})
 }
 
@@ -85,7 +85,7 @@ func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mai
 		if err := b.checkQuota(t.Owner, auth.Use{Bytes: int64(thread.PartsSize(parts))}); err != nil {
 			return err
 		}
-		return t.Edit(message, parts, b.now)
+		return t.Edit(message, parts, b.rows.now)
 	})
 	if err != nil {
 		return mailroom.Message{}, err
@@ -96,7 +96,7 @@ func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mai
 // Retract withdraws an unread message.
 func (l *Ledger) Retract(ctx context.Context, threadID, message string) error {
 	return l.onMessage(ctx, "retract", threadID, message, func(b *batch, t *thread.State) error {
-		return t.Retract(message, b.now)
+		return t.Retract(message, b.rows.now)
 	})
 }
 
@@ -107,7 +107,7 @@ func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, 
 	_, err := onThread(ctx, l, name, threadID, nil, thread.ScopeHead, []string{run}, func(b *batch, t *thread.State) (struct{}, error) {
 		err := f(b, t)
 		if mailroom.CodeOf(err) == mailroom.CodeConflict {
-			if _, missing := findMessage(b.tx, threadID, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
+			if _, missing := findMessage(b.rows.tx, threadID, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
 				err = missing
 			}
 		}
@@ -128,14 +128,14 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p thread.Patch)
 		o.threads = append(o.threads, to)
 	}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Thread, error) {
-		t := b.thread(thread)
+		t := b.rows.thread(thread)
 		if !t.DeletedAt.IsZero() {
 			return nil, t.CheckVisibleTo(nil)
 		}
 		if err := b.loadDelivery(t, &p); err != nil {
 			return nil, err
 		}
-		if err := t.Patch(p, b.now); err != nil {
+		if err := t.Patch(p, b.rows.now); err != nil {
 			return nil, err
 		}
 		row := t.Thread
@@ -148,16 +148,16 @@ func (b *batch) loadDelivery(t *thread.State, p *thread.Patch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
 	}
-	p.Target, p.Source = &b.thread(*p.DeliverTo).Thread, nil
-	for _, other := range b.order { // with the changes of this batch
+	p.Target, p.Source = &b.rows.thread(*p.DeliverTo).Thread, nil
+	for _, other := range b.rows.order { // with the changes of this batch
 		if other.DeliverTo == t.ID {
 			p.Source = &other.Thread
 		}
 	}
 	// One row beyond the loaded threads is enough to find another.
-	rows, err := b.tx.Threads(store.ThreadQuery{DeliverTo: t.ID, Limit: len(b.order) + 1})
+	rows, err := b.rows.tx.Threads(store.ThreadQuery{DeliverTo: t.ID, Limit: len(b.rows.order) + 1})
 	for _, row := range rows {
-		if b.threads[row.ID] == nil {
+		if b.rows.threads[row.ID] == nil {
 			p.Source = cmp.Or(p.Source, row)
 		}
 	}
@@ -178,9 +178,9 @@ func relocateError(location string, err error) error {
 // replaceDeleted replaces a deleted thread by an empty one, for later operations of the batch.
 func (b *batch) replaceDeleted(t *thread.State) {
 	fresh := thread.NewState(&mailroom.Thread{ID: t.ID})
-	b.threads[t.ID] = fresh
+	b.rows.threads[t.ID] = fresh
 	b.dropped[t.ID] = true
-	b.order[slices.Index(b.order, t)] = fresh
+	b.rows.order[slices.Index(b.rows.order, t)] = fresh
 }
 
 // onThread runs a transition of a thread that who sees; nil is the server itself.
@@ -188,11 +188,11 @@ func onThread[T any](ctx context.Context, l *Ledger, name, id string, who *auth.
 	o := op{name: name, rank: rankPlain, threads: []string{id}, queues: s != thread.ScopeRow, runs: runs}
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		var none T
-		t := b.thread(id)
+		t := b.rows.thread(id)
 		if err := t.CheckVisibleTo(who); err != nil {
 			return none, err
 		}
-		if err := b.ensure(t, s); err != nil {
+		if err := b.rows.ensure(t, s); err != nil {
 			return none, err
 		}
 		return f(b, t)

@@ -35,7 +35,7 @@ func (l *Ledger) LeaseTime() time.Duration { return l.options.Lease }
 func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error) {
 	o := op{name: "register", rank: rankRenew, workers: []string{w.ID}}
 	return run(ctx, l, o, func(b *batch) (time.Time, error) {
-		if b.workers[w.ID] != nil {
+		if b.rows.workers[w.ID] != nil {
 			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before; use a new id", w.ID)
 		}
 		one := auth.Use{Workers: 1}
@@ -44,7 +44,7 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 		}
 		b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Plus(one)
 		row := w
-		row.StartedAt, row.LeaseUntil = b.now, b.now.Add(b.l.options.Lease)
+		row.StartedAt, row.LeaseUntil = b.rows.now, b.rows.now.Add(b.l.options.Lease)
 		b.saveWorker(&row)
 		return row.LeaseUntil, nil
 	})
@@ -68,27 +68,27 @@ func (l *Ledger) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renew
 }
 
 func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mailroom.Claim) (dispatch.Renewed, error) {
-	w, err := b.worker(in.Worker)
+	w, err := b.rows.worker(in.Worker)
 	if err != nil {
 		return dispatch.Renewed{}, err
 	}
 	b.checkClock(w)
-	w.LeaseUntil = b.now.Add(b.l.options.Lease)
+	w.LeaseUntil = b.rows.now.Add(b.l.options.Lease)
 	b.saveWorker(w)
 	out := dispatch.Renewed{Until: w.LeaseUntil}
 	for _, id := range threads {
-		t := b.thread(id)
+		t := b.rows.thread(id)
 		c, holds := held[t.Current]
 		if t.Worker != in.Worker || holds && t.Holds(in.Worker, c) || t.Round > in.Round {
 			continue
 		}
-		if err := b.ensure(t, thread.ScopeHead); err != nil {
+		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return dispatch.Renewed{}, err
 		}
-		t.ReleaseUnheld(in.Worker, in.Round, b.now)
+		t.ReleaseUnheld(in.Worker, in.Round, b.rows.now)
 	}
 	for _, c := range in.Held {
-		t := b.thread(c.Thread)
+		t := b.rows.thread(c.Thread)
 		if !t.Holds(in.Worker, c) {
 			out.Lost = append(out.Lost, c)
 			continue
@@ -143,11 +143,11 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 	if err := l.endOverruns(ctx, self); err != nil {
 		return err
 	}
-	workers, err := l.workers(ctx)
+	workers, now, err := l.workers(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.replanAfterClockStep(ctx, workers); err != nil {
+	if err := l.replanAfterClockStep(ctx, workers, now); err != nil {
 		return err
 	}
 	for _, w := range l.workersToFree(workers) {
@@ -158,7 +158,7 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 		l.freed[w.ID] = true
 		l.mu.Unlock()
 	}
-	if err := l.dropWorkers(ctx, workers); err != nil {
+	if err := l.dropWorkers(ctx, workers, now); err != nil {
 		return err
 	}
 	return l.dropDeleted(ctx)
@@ -184,8 +184,7 @@ func (l *Ledger) workersToFree(workers []*store.Worker) (dead []*store.Worker) {
 }
 
 // dropWorkers drops the rows of dead workers that are no longer needed.
-func (l *Ledger) dropWorkers(ctx context.Context, workers []*store.Worker) error {
-	now := time.Now()
+func (l *Ledger) dropWorkers(ctx context.Context, workers []*store.Worker, now time.Time) error {
 	newest := map[string]*store.Worker{} // by owner and agents
 	same := func(w *store.Worker) string { return fmt.Sprintf("%q %q", w.Owner, w.Agents) }
 	for _, w := range workers {
@@ -212,21 +211,22 @@ func (l *Ledger) dropWorkers(ctx context.Context, workers []*store.Worker) error
 	return nil
 }
 
-func (l *Ledger) workers(ctx context.Context) (workers []*store.Worker, err error) {
+// workers returns all worker rows, and the time that judges their leases.
+func (l *Ledger) workers(ctx context.Context) (workers []*store.Worker, now time.Time, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
+		now = r.Now()
 		workers, err = r.Workers()
 		return err
 	})
-	return workers, err
+	return workers, now, err
 }
 
 // endWorkers ends the leases of the live workers for which ended reports true.
 func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
-	workers, err := l.workers(ctx)
+	workers, now, err := l.workers(ctx)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
 	for _, w := range workers {
 		if !w.Dead && ended(w, now) {
 			if err := l.endWorker(ctx, w.ID, uncharged, ended); err != nil {
@@ -242,13 +242,13 @@ func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*sto
 func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
 	o := op{name: "bury", rank: rankRenew, workers: []string{id}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		w := b.workers[id]
-		if w != nil && !w.Dead && ended(w, b.now) {
+		w := b.rows.workers[id]
+		if w != nil && !w.Dead && ended(w, b.rows.now) {
 			b.checkClock(w)
 			w.Dead, w.Uncharged = true, uncharged
 			b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Minus(auth.Use{Workers: 1})
-			if w.LeaseUntil.After(b.now) {
-				w.LeaseUntil = b.now
+			if w.LeaseUntil.After(b.rows.now) {
+				w.LeaseUntil = b.rows.now
 			}
 			b.saveWorker(w)
 		}
@@ -282,19 +282,19 @@ func (b *batch) expire(worker *store.Worker, threads []string) error {
 		if read >= expireBytes {
 			return nil
 		}
-		t := b.thread(id)
+		t := b.rows.thread(id)
 		if t.Worker != worker.ID {
 			continue
 		}
-		if err := b.ensure(t, thread.ScopeHead); err != nil {
+		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return err
 		}
-		stored, err := b.tx.Partials(t.Current)
+		stored, err := b.rows.tx.Partials(t.Current)
 		if err != nil {
 			return err
 		}
 		read += textBytes(stored)
-		t.Expire(worker, t.PartialText(t.Current, stored), b.now)
+		t.Expire(worker, t.PartialText(t.Current, stored), b.rows.now)
 	}
 	return nil
 }
@@ -327,7 +327,7 @@ func (l *Ledger) FailOrphans(ctx context.Context, configured []string, grace tim
 		}
 		configured := slices.Concat(configured, auth.DeclaredAgents(tokens))
 		for _, t := range due {
-			if a := t.Due.Agent; a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, time.Now(), grace) {
+			if a := t.Due.Agent; a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, r.Now(), grace) {
 				lost = append(lost, a)
 			}
 		}
@@ -357,15 +357,15 @@ func servedSince(workers []*store.Worker, agent string, now time.Time, grace tim
 
 func (b *batch) failOrphans(agent string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		_, fresh, _, err := b.loadDue(b.now.Add(-grace), store.Capacity{Agent: agent, Slots: expireBatch, LastAttempt: alone})
+		_, fresh, _, err := b.rows.loadDue(b.rows.now.Add(-grace), store.Capacity{Agent: agent, Slots: expireBatch, LastAttempt: alone})
 		if err != nil {
 			return err
 		}
 		for _, t := range fresh {
-			if err := b.ensure(t, thread.ScopeHead); err != nil {
+			if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 				return err
 			}
-			t.FailOrphaned(agent, b.now)
+			t.FailOrphaned(agent, b.rows.now)
 		}
 	}
 	return nil

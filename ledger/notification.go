@@ -35,7 +35,7 @@ func (l *Ledger) Notify(ctx context.Context, in project.Notify) (Notified, error
 }
 
 func (b *batch) notify(p *project.State, in project.Notify) (Notified, error) {
-	if err := b.loadKey(p.Thread, in.Key); err != nil {
+	if err := b.rows.loadKey(p.Thread, in.Key); err != nil {
 		return Notified{}, err
 	}
 	if err := p.CheckAccess(in.By, "from", in.From); err != nil {
@@ -52,7 +52,7 @@ func (b *batch) notify(p *project.State, in project.Notify) (Notified, error) {
 		}
 	}
 	before := p.Thread.LastSeq
-	seq, err := p.Notify(in, b.now)
+	seq, err := p.Notify(in, b.rows.now)
 	if err != nil {
 		return Notified{}, err
 	}
@@ -189,7 +189,7 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (I
 		if err != nil {
 			return InboxPage{}, err
 		}
-		found, upto, err := readUnread(b.tx, thread, box, in)
+		found, upto, err := readUnread(b.rows.tx, thread, box, in)
 		if err != nil || !in.Consume || upto <= box.Read {
 			return found, err
 		}
@@ -247,7 +247,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, projectName, agent string, by 
 		if err := box.Acknowledge(seqs...); err != nil {
 			return struct{}{}, err
 		}
-		first, upto, err := readUnread(b.tx, p.Thread.ID, box, InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
+		first, upto, err := readUnread(b.rows.tx, p.Thread.ID, box, InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -335,7 +335,7 @@ func (b *batch) ensureInbox(p *project.State, agent string, by *auth.Token) (pro
 		}
 	}
 	box.Owner = by.Name
-	p.Create(by, b.now)
+	p.Create(by, b.rows.now)
 	if len(rows) == 0 {
 		b.addInbox(p, agent, box)
 	} else {
@@ -386,7 +386,7 @@ func (b *batch) saveInbox(thread, agent string, box project.Inbox) {
 // cursors returns the cursors of a channel with the changes of this batch.
 func (b *batch) cursors(q store.CursorQuery) ([]store.Cursor, error) {
 	channel := q.Channel
-	rows, err := b.tx.Cursors(q)
+	rows, err := b.rows.tx.Cursors(q)
 	rows = slices.DeleteFunc(rows, func(c store.Cursor) bool {
 		return slices.ContainsFunc(b.changes.DropCursors, func(gone store.Cursor) bool {
 			return gone.Channel == channel && gone.Identity == c.Identity

@@ -66,7 +66,7 @@ func (b *batch) reportCommit(took time.Duration) {
 	defer recovery.Log(b.l.options.Log, "the numbers of a commit")
 	b.l.options.Observe.Commit(len(b.ops)+len(b.claims), took)
 	for _, r := range b.changes.Runs {
-		if r.Status.Finished() && r.FinishedAt.Equal(b.now) {
+		if r.Status.Finished() && r.FinishedAt.Equal(b.rows.now) {
 			b.l.options.Observe.RunFinished(r)
 			b.l.logFailed(r)
 		}

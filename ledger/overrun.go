@@ -34,7 +34,7 @@ func (l *Ledger) endOverruns(ctx context.Context, self string) error {
 // endOverdueClaims returns how many claims were overdue when the batch began, at most expireBatch.
 // It returns expireBatch if it stopped after reading expireBytes of text.
 func (b *batch) endOverdueClaims(self string) (int, error) {
-	due, _, _, err := b.loadDue(b.now, store.Capacity{Slots: expireBatch})
+	due, _, _, err := b.rows.loadDue(b.rows.now, store.Capacity{Slots: expireBatch})
 	if err != nil {
 		return 0, err
 	}
@@ -43,23 +43,23 @@ func (b *batch) endOverdueClaims(self string) (int, error) {
 		if read >= expireBytes {
 			return expireBatch, nil
 		}
-		if err := b.ensure(t, thread.ScopeHead); err != nil {
+		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return 0, err
 		}
 		if t.Worker != "" && t.Worker == self {
-			t.Extend(b.now.Add(b.l.options.StopGrace+b.l.options.Lease), b.now)
+			t.Extend(b.rows.now.Add(b.l.options.StopGrace+b.l.options.Lease), b.rows.now)
 			continue
 		}
 		var said *thread.PartialText
 		if t.Current != "" {
-			stored, err := b.tx.Partials(t.Current)
+			stored, err := b.rows.tx.Partials(t.Current)
 			if err != nil {
 				return 0, err
 			}
 			read += textBytes(stored)
 			said = t.PartialText(t.Current, stored)
 		}
-		t.EndOverdue(said, b.now)
+		t.EndOverdue(said, b.rows.now)
 	}
 	return len(due), nil
 }

@@ -40,7 +40,7 @@ func (l *Ledger) reserve(ctx context.Context, in project.Reserve, mayPutOff bool
 		if mayPutOff && p.NeedsCompare(&in) {
 			return reserveResult{heavy: true}, nil
 		}
-		if adds := p.AddedBytes(&in, b.now); adds > 0 {
+		if adds := p.AddedBytes(&in, b.rows.now); adds > 0 {
 			if err := b.checkProjectQuota(p, in.By, adds); err != nil {
 				return reserveResult{}, err
 			}
@@ -48,7 +48,7 @@ func (l *Ledger) reserve(ctx context.Context, in project.Reserve, mayPutOff bool
 		if err := b.checkInboxLimit(p, in.Holder); err != nil {
 			return reserveResult{}, err
 		}
-		out, err := p.Reserve(in, b.now)
+		out, err := p.Reserve(in, b.rows.now)
 		if err == nil {
 			_, err = b.ensureInbox(p, in.Holder, in.By)
 		}
@@ -80,21 +80,21 @@ func (l *Ledger) compareNames(ctx context.Context, in *project.Reserve) error {
 // RenewReservation extends a reservation to ttl from now.
 func (l *Ledger) RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error) {
 	return l.onReservation(ctx, "renew reservation", id, func(b *batch, p *project.State) (store.Reservation, error) {
-		return p.Renew(id, by, ttl, b.now)
+		return p.Renew(id, by, ttl, b.rows.now)
 	})
 }
 
 // Release ends a reservation. With force, an admin ends one of another token.
 func (l *Ledger) Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error) {
 	return l.onReservation(ctx, "release", id, func(b *batch, p *project.State) (store.Reservation, error) {
-		return p.Release(id, by, force, b.now)
+		return p.Release(id, by, force, b.rows.now)
 	})
 }
 
 // ReleaseNames ends the agent's reservations of these names and returns them.
 func (l *Ledger) ReleaseNames(ctx context.Context, projectName, holder string, names []string, by *auth.Token) ([]store.Reservation, error) {
 	return onProject(ctx, l, "release", projectName, func(b *batch, p *project.State) ([]store.Reservation, error) {
-		return p.ReleaseNames(holder, names, by, b.now)
+		return p.ReleaseNames(holder, names, by, b.rows.now)
 	})
 }
 
@@ -120,7 +120,7 @@ func (l *Ledger) Reservations(ctx context.Context, projectName string, who *auth
 		for _, t := range rows {
 			seen[t.ID] = who.CanSee(t)
 		}
-		now := time.Now()
+		now := r.Now()
 		found = slices.DeleteFunc(found, func(row store.Reservation) bool { return !seen[row.Thread] || !row.Live(now) })
 		return err
 	})
@@ -135,7 +135,7 @@ func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json
 	}
 	o := op{name: "note", rank: rankPlain, size: len(body), threads: []string{thread}}
 	return run(ctx, l, o, func(b *batch) (int64, error) {
-		return b.thread(thread).AppendEntry(b.l.options.DefaultAgent, auth.Operator, kind, body, b.now), nil
+		return b.rows.thread(thread).AppendEntry(b.l.options.DefaultAgent, auth.Operator, kind, body, b.rows.now), nil
 	})
 }
 
@@ -187,13 +187,13 @@ func (b *batch) project(thread string) (*project.State, error) {
 	if p := b.projects[thread]; p != nil {
 		return p, nil
 	}
-	t := b.thread(thread)
-	held := b.l.reservations.pop(thread, b.locked[thread])
+	t := b.rows.thread(thread)
+	held := b.l.reservations.pop(thread, b.rows.before[thread].version)
 	if held == nil {
 		var rows []store.Reservation
 		if t.Key != 0 {
 			var err error
-			if rows, err = b.tx.Reservations(store.ReservationQuery{Thread: thread}); err != nil {
+			if rows, err = b.rows.tx.Reservations(store.ReservationQuery{Thread: thread}); err != nil {
 				return nil, err
 			}
 		}
@@ -211,7 +211,7 @@ func (b *batch) dropProject(thread string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.CheckUnreserved(b.now); err != nil {
+	if err := p.CheckUnreserved(b.rows.now); err != nil {
 		return err
 	}
 	boxes, err := b.cursors(store.CursorQuery{Channel: thread})

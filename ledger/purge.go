@@ -17,13 +17,13 @@ const purgeStep = 500
 // transactions of the lowest rank.
 func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Duration) error {
 	for {
-		upto, last, err := l.purgeable(ctx, thread, time.Now().Add(-retention))
+		upto, last, err := l.purgeable(ctx, thread, retention)
 		if err != nil || upto == 0 {
 			return err
 		}
 		o := op{name: "purge", rank: rankPurge, threads: []string{thread}}
 		more, err := run(ctx, l, o, func(b *batch) (bool, error) {
-			t := b.thread(thread)
+			t := b.rows.thread(thread)
 			if t.LastSeq != last { // an old run may have been retried
 				if err := b.keepOpen(thread, &upto); err != nil {
 					return false, err
@@ -53,7 +53,7 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 // entriesBelow returns the size of the entries below seq, and the notifications among them.
 func (b *batch) entriesBelow(t *thread.State, seq int64) (bytes int64, told []Received, err error) {
 	for after := t.FirstSeq - 1; after < seq-1; {
-		page, err := b.tx.Entries(store.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
+		page, err := b.rows.tx.Entries(store.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
 		if err != nil || len(page) == 0 {
 			return bytes, told, err
 		}
@@ -74,7 +74,7 @@ func (b *batch) entriesBelow(t *thread.State, seq int64) (bytes int64, told []Re
 // keepOpen lowers upto to the first entry of the oldest open run. A purge is alone in its batch, so
 // the stored rows are current.
 func (b *batch) keepOpen(thread string, upto *int64) error {
-	open, err := b.tx.Runs(store.RunQuery{
+	open, err := b.rows.tx.Runs(store.RunQuery{
 		Thread: thread, Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
 	})
 	for _, r := range open {
@@ -85,8 +85,9 @@ func (b *batch) keepOpen(thread string, upto *int64) error {
 
 // purgeable returns the first seq to keep, 0 to keep everything. last is the end of the log in its
 // snapshot.
-func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time) (upto, last int64, err error) {
+func (l *Ledger) purgeable(ctx context.Context, thread string, retention time.Duration) (upto, last int64, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
+		before := r.Now().Add(-retention)
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 {
 			return err

@@ -72,11 +72,11 @@ func (b *batch) inForeignNamespace(t *thread.State, by *auth.Token) (bool, error
 // submit applies one submit to a locked thread. It is limited by the owner's quota and the queue's
 // length if a caller makes it, and not if a run does.
 func (b *batch) submit(in thread.Submit, limited bool) (store.Submitted, error) {
-	t := b.thread(in.Thread)
+	t := b.rows.thread(in.Thread)
 	if err := checkNotDeleted(t, &in); err != nil {
 		return store.Submitted{}, err
 	}
-	if err := b.loadKey(t, in.Key); err != nil {
+	if err := b.rows.loadKey(t, in.Key); err != nil {
 		return store.Submitted{}, err
 	}
 	if limited {
@@ -84,19 +84,19 @@ func (b *batch) submit(in thread.Submit, limited bool) (store.Submitted, error) 
 			return store.Submitted{}, err
 		}
 	}
-	if err := b.ensure(t, in.Scope(&t.Thread)); err != nil {
+	if err := b.rows.ensure(t, in.Scope(&t.Thread)); err != nil {
 		return store.Submitted{}, err
 	}
 	found, err := b.resolve(t, &in, limited)
 	if err != nil {
 		return store.Submitted{}, err
 	}
-	out, err := t.Submit(in, found, b.now)
+	out, err := t.Submit(in, found, b.rows.now)
 	if err != nil {
 		return out, err
 	}
 	if in.DeliverTo != "" && t.DeliverTo == in.DeliverTo {
-		b.thread(in.DeliverTo).Open(in.DeliverAgent, t.Owner, b.now)
+		b.rows.thread(in.DeliverTo).Open(in.DeliverAgent, t.Owner, b.rows.now)
 	}
 	if in.Cursor != nil {
 		b.moveCursor(*in.Cursor)
@@ -115,7 +115,7 @@ func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found
 		found.AgentVersion = b.l.options.Version(found.Agent)
 	}
 	if in.DeliverTo != "" {
-		found.DeliverTo = &b.thread(in.DeliverTo).Thread
+		found.DeliverTo = &b.rows.thread(in.DeliverTo).Thread
 	}
 	if limited {
 		found.MaxQueued = b.l.options.MaxQueued
@@ -134,21 +134,13 @@ func (b *batch) countQueued(t *thread.State, limit int) (n int, err error) {
 		return 0, nil
 	}
 	for _, set := range []store.RunSet{store.RunsQueued, store.RunsScheduled} {
-		counts, err := b.tx.Count(store.CountQuery{Thread: t.ID, Set: set})
+		counts, err := b.rows.tx.Count(store.CountQuery{Thread: t.ID, Set: set})
 		if err != nil {
 			return 0, err
 		}
 		n += counts.Sum()
 	}
 	return n + t.NewInQueue(), nil
-}
-
-// loadKey loads a submit key and its run, unless they were loaded with the batch.
-func (b *batch) loadKey(t *thread.State, key string) error {
-	if ref := (store.KeyRef{Thread: t.ID, Key: key}); key != "" && t.Key != 0 && !b.keys[ref] {
-		return b.load(store.Need{Keys: []store.KeyRef{ref}})
-	}
-	return nil
 }
 
 // Append commits a durable step of a run, with its sends, and returns the seq of the last entry. A
@@ -168,7 +160,7 @@ func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error)
 }
 
 func (b *batch) append(a *thread.StepCommit) (int64, error) {
-	t := b.thread(a.Thread)
+	t := b.rows.thread(a.Thread)
 	seq, repeat, err := t.CheckStep(a)
 	if err != nil || repeat {
 		return seq, err
@@ -187,22 +179,22 @@ func (b *batch) append(a *thread.StepCommit) (int64, error) {
 		}
 		sent = append(sent, res)
 		if s.Answer == mailroom.AnswerWait && res.Disposition == store.DispositionDuplicate {
-			e, err := b.thread(res.Thread).FindChild(a.Run, s.Name, res.Run)
+			e, err := b.rows.thread(res.Thread).FindChild(a.Run, s.Name, res.Run)
 			if err != nil {
 				return 0, b.abortAfter(i, err)
 			}
 			ended = append(ended, e)
 		}
 	}
-	if err := b.ensure(t, thread.ScopeHead); err != nil {
+	if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 		return 0, err
 	}
-	if seq, err = t.Append(a, sent, b.now); err != nil {
+	if seq, err = t.Append(a, sent, b.rows.now); err != nil {
 		return 0, err
 	}
 	for _, e := range ended {
 		if e != nil {
-			t.OnChildEnd(*e, b.now)
+			t.OnChildEnd(*e, b.rows.now)
 		}
 	}
 	return seq, nil
@@ -223,21 +215,11 @@ func (b *batch) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Su
 		sends = append(sends, in)
 	}
 	for i, in := range sends {
-		if at := b.threadOf(in.Run, sends); at != "" && at != in.Thread {
+		if at := b.rows.threadOf(in.Run, sends); at != "" && at != in.Thread {
 			return nil, errSentElsewhere(a.Step.Sends[i].Name, a.Run, at)
 		}
 	}
 	return sends, nil
-}
-
-// threadOf returns the thread of the run that a send made earlier, "" if it made none.
-func (b *batch) threadOf(run string, sends []thread.Submit) string {
-	for _, in := range sends {
-		if b.thread(in.Thread).Run(run) != nil {
-			return in.Thread
-		}
-	}
-	return b.unlocked[run]
 }
 
 func errSentElsewhere(name, run, thread string) error {
@@ -258,7 +240,7 @@ func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) e
 	p.Thread, p.Run, p.Attempt = c.Thread, c.Run, c.Attempt
 	o := op{name: "flush", rank: rankPlain, size: len(p.Text), threads: []string{c.Thread}, runs: []string{c.Run}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		return struct{}{}, b.thread(c.Thread).Flush(c, p)
+		return struct{}{}, b.rows.thread(c.Thread).Flush(c, p)
 	})
 	return err
 }
@@ -267,7 +249,7 @@ func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) e
 func (l *Ledger) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
 	o := op{name: "steered", rank: rankPlain, threads: []string{c.Thread}, runs: []string{c.Run}}
 	return run(ctx, l, o, func(b *batch) ([]mailroom.Input, error) {
-		return b.thread(c.Thread).ReadSteers(c, b.now)
+		return b.rows.thread(c.Thread).ReadSteers(c, b.rows.now)
 	})
 }
 
@@ -306,19 +288,19 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 	}
 	o := op{name: "settle", rank: rankPlain, onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
-		t := b.thread(s.Thread)
-		if err := b.ensure(t, thread.ScopeHead); err != nil {
+		t := b.rows.thread(s.Thread)
+		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
 		in := s
 		if r := t.Run(s.Run); in.Message == nil && r != nil && r.Flushed {
-			stored, err := b.tx.Partials(s.Run)
+			stored, err := b.rows.tx.Partials(s.Run)
 			if err != nil {
 				return nil, err
 			}
 			in.Message = t.PartialText(s.Run, stored) // flushed text always ends in an entry
 		}
-		r, err := t.Settle(&in, b.now)
+		r, err := t.Settle(&in, b.rows.now)
 		return copyRun(r), err
 	})
 }

@@ -18,11 +18,11 @@ func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticke
 	}
 	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, queues: true, runs: []string{k.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Ticket, error) {
-		t := b.thread(k.Thread)
-		if err := b.ensure(t, thread.ScopeHead); err != nil {
+		t := b.rows.thread(k.Thread)
+		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
-		k, err := t.Decide(d, b.now)
+		k, err := t.Decide(d, b.rows.now)
 		if err != nil {
 			return nil, err
 		}

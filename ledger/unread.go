@@ -35,7 +35,7 @@ func (b *batch) unreadAt(p *project.State, agent string, box project.Inbox, seqs
 		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
 			end++
 		}
-		page, err := b.tx.Entries(store.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
+		page, err := b.rows.tx.Entries(store.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func (l *Ledger) ExpireNotifications(ctx context.Context, thread string, age tim
 	for more := true; more; {
 		var err error
 		o := op{name: "lapse", rank: rankPurge, threads: []string{thread}}
-		more, err = run(ctx, l, o, func(b *batch) (bool, error) { return b.expireNotifications(b.thread(thread), age) })
+		more, err = run(ctx, l, o, func(b *batch) (bool, error) { return b.expireNotifications(b.rows.thread(thread), age) })
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (l *Ledger) expiryDue(ctx context.Context, thread string, age time.Duration
 			return err
 		}
 		first, err := r.Entries(expiryQuery(rows[0], 1))
-		due = len(first) > 0 && first[0].At.Before(time.Now().Add(-age))
+		due = len(first) > 0 && first[0].At.Before(r.Now().Add(-age))
 		return err
 	})
 	return due, err
@@ -122,7 +122,7 @@ func expiryQuery(t *mailroom.Thread, limit int) store.EntryQuery {
 }
 
 func (b *batch) expireNotifications(t *thread.State, age time.Duration) (more bool, err error) {
-	page, err := b.tx.Entries(expiryQuery(&t.Thread, purgeStep))
+	page, err := b.rows.tx.Entries(expiryQuery(&t.Thread, purgeStep))
 	if err != nil {
 		return false, err
 	}
@@ -132,7 +132,7 @@ func (b *batch) expireNotifications(t *thread.State, age time.Duration) (more bo
 		if err != nil {
 			return false, err
 		}
-		if !one.At.Before(b.now.Add(-age)) {
+		if !one.At.Before(b.rows.now.Add(-age)) {
 			break
 		}
 		gone = append(gone, one)

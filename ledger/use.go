@@ -55,12 +55,12 @@ func (b *batch) useChanges() map[string]auth.Use {
 	if sums == nil {
 		sums = map[string]auth.Use{}
 	}
-	for id, h := range b.usedBefore {
-		if t := b.threads[id]; t.Changed() || b.dropped[id] {
-			h.add(sums, -1)
+	for id, was := range b.rows.before {
+		if t := b.rows.threads[id]; t.Changed() || b.dropped[id] {
+			was.use.add(sums, -1)
 		}
 	}
-	for _, t := range b.threads {
+	for _, t := range b.rows.threads {
 		if t.Changed() {
 			now := useOfThread(&t.Thread, true)
 			now.add(sums, 1)
@@ -117,7 +117,7 @@ func (b *batch) checkProjectQuota(p *project.State, by *auth.Token, bytes int) e
 // checkSubmitQuota is checkQuota for a submit, which counts for the owner of its thread. A repeat
 // of a known key adds nothing.
 func (b *batch) checkSubmitQuota(in *thread.Submit) error {
-	t := b.thread(in.Thread)
+	t := b.rows.thread(in.Thread)
 	if t.HasKey(in.Key) {
 		return nil
 	}

@@ -34,7 +34,7 @@ func (rt router) registerAgents() {
 // liveWorkers returns the workers whose lease has not expired.
 func liveWorkers(rd store.Reader) ([]*store.Worker, error) {
 	rows, err := rd.Workers()
-	now := time.Now()
+	now := rd.Now()
 	return slices.DeleteFunc(rows, func(w *store.Worker) bool { return w.Dead || w.LeaseUntil.Before(now) }), err
 }
 

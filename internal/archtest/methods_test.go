@@ -29,7 +29,6 @@ var largeTypes = map[string]struct {
 	"issues/bd.Main":        {2, 126, "one method for each command"},
 	"client.Client":         {60, 71, "one method for each operation of the API"},
 	"ledger.Ledger":         {60, 105, "one method for each operation; reading leaves it for a package of its own"},
-	"ledger.batch":          {0, 64, "it embeds the rows of its transaction"},
 	"internal/thread.State": {49, 114, "one method for each transition, and their steps"},
 	"server.Ledger":         {38, 38, "all that the server asks of a ledger; its handlers get the parts that it embeds"},
 	"server.Server":         {2, 112, "one method for each route"},

@@ -45,7 +45,7 @@ type State struct {
 	ended        []ChildEnd
 }
 
-// NewState returns the state of a row that [Tx.Lock] or [Tx.Due] returned.
+// NewState returns the state of a row that a transaction locked.
 func NewState(row *mailroom.Thread) *State {
 	t := &State{
 		Thread:    *row,

@@ -127,7 +127,7 @@ func isAgentName(s string) bool {
 func (ops *Operations) RemoteAgents(ctx context.Context) (names []string, err error) {
 	err = ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Workers()
-		since := time.Now().Add(-remoteAgentTTL)
+		since := rd.Now().Add(-remoteAgentTTL)
 		for _, w := range rows {
 			if w.LeaseUntil.After(since) && (w.Owner != "" || !w.Dead) {
 				names = append(names, w.Agents...)

@@ -1,0 +1,238 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/store"
+)
+
+// rows are the rows that a transaction has locked and read, as the state of threads.
+type rows struct {
+	tx    store.Tx
+	cache *threadCache
+
+	now      time.Time // of the transaction
+	threads  map[string]*thread.State
+	order    []*thread.State // in which they were locked
+	before   map[string]lockedRow
+	workers  map[string]*store.Worker
+	keys     map[store.KeyRef]bool // submit keys that were loaded
+	unlocked map[string]string     // threads of loaded runs that are not locked, by run
+}
+
+// lockedRow is what a thread's row was when it was locked.
+type lockedRow struct {
+	due     mailroom.Due
+	version store.Version
+	use     threadUse
+}
+
+func newRows(tx store.Tx, cache *threadCache) rows {
+	return rows{
+		tx: tx, cache: cache, threads: map[string]*thread.State{}, before: map[string]lockedRow{},
+		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, unlocked: map[string]string{},
+	}
+}
+
+// loadOperations loads all that the operations name, in one step.
+func (r *rows) loadOperations(ops []*op) error {
+	n := store.Need{Known: r.cache.version}
+	for _, o := range ops {
+		n.Topics = append(n.Topics, o.topics...)
+		n.Workers = append(n.Workers, o.workers...)
+		n.Threads = append(n.Threads, o.threads...)
+		n.Keys = append(n.Keys, o.keys...)
+		if o.queues {
+			n.Queues = append(n.Queues, o.threads...)
+		}
+		n.Runs = append(n.Runs, o.missingRuns(r.cache.hasRun)...)
+	}
+	for _, list := range []*[]string{&n.Topics, &n.Workers, &n.Threads} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	if err := r.load(n); err != nil {
+		return err
+	}
+	var changed []string // runs of cached threads that another handle has changed
+	for _, o := range ops {
+		changed = append(changed, o.missingRuns(func(thread, run string) bool {
+			return r.threads[thread].Run(run) != nil || slices.Contains(n.Runs, run)
+		})...)
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return r.loadRuns(changed...)
+}
+
+// missingRuns returns the runs that the operation names and that none of its threads has.
+func (o *op) missingRuns(has func(thread, run string) bool) (runs []string) {
+	for _, id := range o.runs {
+		if !slices.ContainsFunc(o.threads, func(thread string) bool { return has(thread, id) }) {
+			runs = append(runs, id)
+		}
+	}
+	return runs
+}
+
+// load locks and reads rows, and adds them to the batch.
+func (r *rows) load(n store.Need) error {
+	l, err := r.tx.Load(n)
+	if err != nil {
+		return err
+	}
+	for i, w := range l.Workers {
+		if w != nil {
+			r.workers[n.Workers[i]] = w
+		}
+	}
+	for _, k := range n.Keys {
+		r.keys[k] = true
+	}
+	r.add(l)
+	return nil
+}
+
+// add adds loaded rows to the batch.
+func (r *rows) add(l *store.Loaded) {
+	r.now = r.tx.Now()
+	for _, row := range l.Threads {
+		t := r.cache.pop(row)
+		r.threads[row.ID] = t
+		r.order = append(r.order, t)
+		r.before[row.ID] = lockedRow{t.Due, store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0)}
+	}
+	r.addRuns(l.Runs, l.Tickets)
+	for _, h := range l.Heads {
+		r.threads[h.Thread].SetQueue(h.Set, h.Runs, len(h.Runs) < store.HeadRuns)
+	}
+	for _, k := range l.Keys {
+		r.threads[k.Thread].AddKey(k)
+	}
+	for _, row := range l.Threads {
+		r.threads[row.ID].ReplanAfterClockStep(r.now)
+	}
+}
+
+// addRuns adds loaded runs and their tickets to their threads.
+func (r *rows) addRuns(runs []*mailroom.Run, tickets []*mailroom.Ticket) {
+	fresh := map[string]bool{}
+	for _, run := range runs {
+		switch t := r.threads[run.Thread]; {
+		case t == nil:
+			r.unlocked[run.ID] = run.Thread
+		case t.Run(run.ID) == nil:
+			t.AddRun(run)
+			fresh[run.ID] = true
+		}
+	}
+	for _, k := range tickets {
+		if fresh[k.Run] {
+			r.threads[k.Thread].AddTicket(k)
+		}
+	}
+}
+
+// loadRuns loads runs, with the tickets of those that have opened some.
+func (r *rows) loadRuns(ids ...string) error {
+	l, err := r.tx.Load(store.Need{Runs: ids})
+	if err == nil {
+		r.addRuns(l.Runs, l.Tickets)
+	}
+	return err
+}
+
+// lockThread returns a thread of the batch, locking and loading it if no operation named it.
+func (r *rows) lock(id string) (*thread.State, error) {
+	if t := r.threads[id]; t != nil {
+		return t, nil
+	}
+	if err := r.load(store.Need{Threads: []string{id}, Queues: []string{id}, Known: r.cache.version}); err != nil {
+		return nil, err
+	}
+	return r.threads[id], nil
+}
+
+// thread returns a thread that the operation named, whether it exists or not.
+func (r *rows) thread(id string) *thread.State { return r.threads[id] }
+
+// ensure loads the part of t's queue that a transition of this scope reads.
+func (r *rows) ensure(t *thread.State, s thread.Scope) error {
+	for {
+		queue, held := t.RowsNeeded(s, r.now)
+		if queue == 0 && held == 0 {
+			return nil
+		}
+		if err := r.fill(t, store.RunsScheduled, held); err != nil {
+			return err
+		}
+		if err := r.fill(t, store.RunsQueued, queue); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *rows) fill(t *thread.State, set store.RunSet, n int) error {
+	if n == 0 {
+		return nil
+	}
+	q := store.RunQuery{Thread: t.ID, Set: set, Limit: n}
+	if n > maxBatch*maxBatch {
+		q.Limit = 0
+	}
+	runs, err := r.tx.Runs(q)
+	if err != nil {
+		return err
+	}
+	t.SetQueue(set, runs, q.Limit == 0 || len(runs) < n)
+	return nil
+}
+
+// worker returns a worker with a live lease, or CodeLeaseLost.
+func (r *rows) worker(id string) (*store.Worker, error) {
+	w := r.workers[id]
+	if w == nil || w.Dead {
+		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "the lease of worker %s has ended", id)
+	}
+	return w, nil
+}
+
+// loadDue locks and loads the stored threads of w that are due at a time. fresh are those that the
+// batch did not have yet.
+func (r *rows) loadDue(at time.Time, w store.Capacity) (all, fresh []*thread.State, next time.Time, err error) {
+	l, next, err := r.tx.Due(at, []store.Capacity{w}, r.cache.version)
+	if err != nil {
+		return nil, nil, next, err
+	}
+	found := l.Threads
+	l.Threads = slices.DeleteFunc(slices.Clone(found), func(row *mailroom.Thread) bool { return r.threads[row.ID] != nil })
+	l.Heads = slices.DeleteFunc(l.Heads, func(h store.Head) bool { return r.threads[h.Thread] != nil })
+	known := len(r.order)
+	r.add(l)
+	for _, row := range found {
+		all = append(all, r.threads[row.ID])
+	}
+	return all, slices.Clone(r.order[known:]), next, nil
+}
+
+// loadKey loads a submit key and its run, unless they were loaded with the batch.
+func (r *rows) loadKey(t *thread.State, key string) error {
+	if ref := (store.KeyRef{Thread: t.ID, Key: key}); key != "" && t.Key != 0 && !r.keys[ref] {
+		return r.load(store.Need{Keys: []store.KeyRef{ref}})
+	}
+	return nil
+}
+
+// threadOf returns the thread of the run that a send made earlier, "" if it made none.
+func (r *rows) threadOf(run string, sends []thread.Submit) string {
+	for _, in := range sends {
+		if r.thread(in.Thread).Run(run) != nil {
+			return in.Thread
+		}
+	}
+	return r.unlocked[run]
+}
