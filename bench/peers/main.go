@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"mailroom/internal/pgtest"
 )
 
 // contender is a queue to compare, Mailroom included.
@@ -39,7 +41,7 @@ func contenders(program string) []contender {
 		make  func() namedPeer
 		needs func() error
 	}{
-		{"river-postgres", func() namedPeer { return &riverPostgres{} }, needsPostgres},
+		{"river-postgres", func() namedPeer { return &riverPostgres{} }, pgtest.Installed},
 		{"river-sqlite", func() namedPeer { return &riverSQLite{} }, nil},
 		{"asynq", func() namedPeer { return &asynqPeer{} }, needsRedis},
 		{"goqite", func() namedPeer { return &goqitePeer{} }, nil},

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -83,12 +82,4 @@ func (p *process) close(by os.Signal) error {
 	}
 	<-p.exited
 	return fmt.Errorf("%s did not stop in time and was killed: %s", p.name, p.all())
-}
-
-// as makes a command run as another user; uid 0 keeps the current one.
-func as(cmd *exec.Cmd, uid, gid uint32) *exec.Cmd {
-	if uid != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
-	}
-	return cmd
 }

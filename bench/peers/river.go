@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"github.com/riverqueue/river/riverdriver/riversqlite"
 	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
+
+	"mailroom/internal/pgtest"
 )
 
 // Kind implements the job arguments of River.
@@ -101,7 +104,7 @@ func (r *riverClient[T]) stop() error {
 // riverPostgres is River on a PostgreSQL of its own.
 type riverPostgres struct {
 	riverClient[pgx.Tx]
-	server *postgres
+	server *pgtest.Cluster
 	pool   *pgxpool.Pool
 }
 
@@ -116,10 +119,15 @@ func (*riverPostgres) settings() string {
 }
 
 func (p *riverPostgres) open(ctx context.Context, dir string, slots int, h observer) (err error) {
-	if p.server, err = startPostgres(ctx, dir); err != nil {
+	// The folder that PostgreSQL's user owns is beside dir, which belongs to the user of this program.
+	p.server, err = pgtest.Start(ctx, pgtest.Options{Dir: filepath.Dir(dir), Settings: []string{
+		"max_connections=200", "fsync=on", "synchronous_commit=on", "full_page_writes=on",
+		"shared_buffers=256MB", "max_wal_size=4GB", "checkpoint_timeout=15min", "jit=off",
+	}})
+	if err != nil {
 		return err
 	}
-	config, err := pgxpool.ParseConfig(p.server.address())
+	config, err := pgxpool.ParseConfig(p.server.URL())
 	if err != nil {
 		return err
 	}
@@ -141,7 +149,7 @@ func (p *riverPostgres) close() error {
 		p.pool.Close()
 	}
 	if p.server != nil {
-		err = errors.Join(err, p.server.close())
+		err = errors.Join(err, p.server.Close())
 	}
 	return err
 }

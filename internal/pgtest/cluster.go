@@ -1,0 +1,274 @@
+// Package pgtest runs private PostgreSQL clusters for tests and benchmarks, from the binaries of the
+// distribution.
+//
+// A cluster listens on a Unix socket only. A watcher process stops it and removes its folder when
+// the process that started it ends, also after a panic or SIGKILL.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	role     = "pgtest"
+	database = "postgres"
+
+	startTimeout = 60 * time.Second
+	stopTimeout  = 20 * time.Second
+)
+
+// Options configure a cluster.
+type Options struct {
+	// Dir is the parent of the cluster's folder; "" selects the temporary folder.
+	Dir string
+	// Settings are lines of postgresql.conf, such as "fsync=off".
+	Settings []string
+}
+
+// Cluster is a private cluster with a superuser without a password. Its methods are not for
+// concurrent use, except URL and Schema.
+type Cluster struct {
+	bin, dir string
+	settings []string
+	user     credential
+	watched  io.Closer // the watcher cleans up when this end of its pipe is closed
+	watcher  *exec.Cmd
+	server   *exec.Cmd
+	exited   chan struct{} // closed after the server has been waited for
+	schemas  atomic.Int64
+}
+
+// Installed returns an error that names what to install if the binaries are missing.
+func Installed() error {
+	_, err := binaries()
+	return err
+}
+
+// binaries returns the folder with initdb and postgres: the newest version in the folders of Debian,
+// which are not in PATH, or else the one in PATH.
+func binaries() (string, error) {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return "", err
+	}
+	slices.Reverse(found)
+	if path, err := exec.LookPath("initdb"); err == nil {
+		found = append(found, filepath.Dir(path))
+	}
+	for _, dir := range found {
+		_, initdb := os.Stat(filepath.Join(dir, "initdb"))
+		_, postgres := os.Stat(filepath.Join(dir, "postgres"))
+		if initdb == nil && postgres == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("PostgreSQL is not installed: run `make postgres` as root, or on Debian apt-get install postgresql")
+}
+
+// Start creates a cluster and starts it. PostgreSQL refuses to run as root, so root starts it as the
+// user postgres or, if there is none, as `nobody`.
+func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
+	c := &Cluster{settings: o.Settings}
+	if c.bin, err = binaries(); err != nil {
+		return nil, err
+	}
+	if c.user, err = unprivileged(); err != nil {
+		return nil, err
+	}
+	if c.dir, err = os.MkdirTemp(o.Dir, "pgtest-*"); err != nil {
+		return nil, err
+	}
+	if err := c.watch(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.dir))
+	}
+	if err := c.create(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if err := c.Restart(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// watch starts the watcher: a shell that reads from a pipe until this process closes its end or
+// dies. It runs as the cluster's user, which owns the folder, in a process group of its own, so that
+// signals from a terminal do not reach it.
+func (c *Cluster) watch() error {
+	if err := c.user.own(c.dir); err != nil {
+		return err
+	}
+	const script = `read -r _
+for n in 1 2 3 4 5; do
+	"$1/pg_ctl" -D "$2/data" -m immediate -w stop
+	rm -rf "$2" && exit
+	sleep 0.2
+done`
+	c.watcher = c.command("/bin/sh", "-c", script, "pgtest", c.bin, c.dir)
+	c.watcher.Dir = "/"
+	c.watcher.SysProcAttr.Setpgid = true
+	pipe, err := c.watcher.StdinPipe()
+	if err != nil {
+		return err
+	}
+	c.watched = pipe
+	return c.watcher.Start()
+}
+
+func (c *Cluster) create(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	initdb := c.command(filepath.Join(c.bin, "initdb"), "--no-sync", "-D", filepath.Join(c.dir, "data"),
+		"-U", role, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions")
+	stop := context.AfterFunc(ctx, func() {
+		_ = initdb.Process.Kill() // an error means that it has ended
+	})
+	defer stop()
+	if output, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, output)
+	}
+	return nil
+}
+
+// command returns a command that runs as the cluster's user in its folder.
+func (c *Cluster) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = c.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.user.credential()}
+	return cmd
+}
+
+// URL returns a connection string for the superuser.
+func (c *Cluster) URL() string {
+	return "host=" + c.dir + " user=" + role + " dbname=" + database
+}
+
+// Restart starts the server after Kill or Stop, and waits until it accepts connections.
+func (c *Cluster) Restart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("PostgreSQL is not ready after %s", startTimeout))
+	defer cancel()
+	for {
+		err := c.start()
+		if err != nil {
+			return err
+		}
+		ready, err := c.ready(ctx)
+		if ready || err != nil {
+			return err
+		}
+		// The server exited. After a kill its processes may still hold the shared memory for a
+		// moment; then it refuses to start.
+	}
+}
+
+func (c *Cluster) start() error {
+	log, err := os.OpenFile(c.logFile(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	args := []string{"-D", filepath.Join(c.dir, "data"), "-k", c.dir, "-c", "listen_addresses="}
+	for _, setting := range c.settings {
+		args = append(args, "-c", setting)
+	}
+	server := c.command(filepath.Join(c.bin, "postgres"), args...)
+	server.Stdout, server.Stderr = log, log
+	// A process group of its own: the interrupt of a terminal is for the owner alone.
+	server.SysProcAttr.Setpgid = true
+	if err := errors.Join(server.Start(), log.Close()); err != nil {
+		return fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	exited := make(chan struct{})
+	c.server, c.exited = server, exited
+	go func() {
+		// The state of a server that was killed or stopped says nothing.
+		_ = server.Wait()
+		close(exited)
+	}()
+	return nil
+}
+
+// ready waits until the server accepts connections, and returns false if it exited.
+func (c *Cluster) ready(ctx context.Context) (bool, error) {
+	const interval = 20 * time.Millisecond
+	for {
+		conn, err := pgx.Connect(ctx, c.URL())
+		if err == nil {
+			return true, conn.Close(ctx)
+		}
+		select {
+		case <-c.exited:
+			select {
+			case <-time.After(interval):
+				return false, nil
+			case <-ctx.Done():
+			}
+		case <-time.After(interval):
+			continue
+		case <-ctx.Done():
+		}
+		log, _ := os.ReadFile(c.logFile()) // only explains the error
+		return false, fmt.Errorf("%w: %w: %s", context.Cause(ctx), err, log)
+	}
+}
+
+func (c *Cluster) logFile() string { return filepath.Join(c.dir, "log") }
+
+// Kill kills the server with SIGKILL, as a crash of the machine would, and waits for its end.
+func (c *Cluster) Kill() error { return c.signal(syscall.SIGKILL) }
+
+// Stop ends the server with PostgreSQL's fast shutdown, which ends all connections.
+func (c *Cluster) Stop() error { return c.signal(syscall.SIGINT) }
+
+func (c *Cluster) signal(by os.Signal) error {
+	if c.server == nil {
+		return nil
+	}
+	if err := c.server.Process.Signal(by); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop PostgreSQL: %w", err)
+	}
+	select {
+	case <-c.exited:
+		return nil
+	case <-time.After(stopTimeout):
+		return fmt.Errorf("PostgreSQL did not stop within %s", stopTimeout)
+	}
+}
+
+// Terminate ends the connections whose application_name is name, or all but its own with "", and
+// returns their number.
+func (c *Cluster) Terminate(ctx context.Context, name string) (n int, err error) {
+	err = c.with(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND ($1 = '' OR application_name = $1)) t`,
+			name).Scan(&n)
+	})
+	return n, err
+}
+
+// with runs f with a connection of the superuser.
+func (c *Cluster) with(ctx context.Context, f func(*pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, c.URL())
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(conn), conn.Close(ctx))
+}
+
+// Close stops the server and removes its folder.
+func (c *Cluster) Close() error {
+	err := c.Stop()
+	closed := c.watched.Close()
+	// The watcher cannot remove the folder from one that belongs to root.
+	return errors.Join(err, closed, c.watcher.Wait(), os.RemoveAll(c.dir))
+}

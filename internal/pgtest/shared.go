@@ -1,0 +1,62 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// shared starts the cluster of this test binary.
+//
+// archtest: one cluster per process; it ends with the process, see Cluster.watch.
+var shared = sync.OnceValues(func() (*Cluster, error) {
+	return Start(context.Background(), Options{Settings: []string{
+		"fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB",
+	}})
+})
+
+// Shared returns the cluster that all tests of this binary share. It does not sync, so no test may
+// kill it. Without PostgreSQL the test fails.
+func Shared(t testing.TB) *Cluster {
+	t.Helper()
+	c, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Durable starts a cluster for one test, which may kill it. It syncs as a server in production.
+func Durable(t testing.TB, settings ...string) *Cluster {
+	t.Helper()
+	c, err := Start(t.Context(), Options{Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// Schema returns the name of a schema that does not exist, and drops it at the end of the test.
+func (c *Cluster) Schema(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), c.schemas.Add(1))
+	t.Cleanup(func() {
+		err := c.with(context.Background(), func(conn *pgx.Conn) error {
+			_, err := conn.Exec(context.Background(), "SET client_min_messages = error; DROP SCHEMA IF EXISTS "+name+" CASCADE")
+			return err
+		})
+		if err != nil {
+			t.Errorf("drop the schema of a test: %v", err)
+		}
+	})
+	return name
+}
