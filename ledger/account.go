@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"mailroom"
@@ -36,7 +35,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, e
 	}
 	o := op{name: "create token", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, l, o, func(b *batch) (*auth.Token, error) {
-		there, err := b.token(in.Name)
+		there, err := b.rows.token(in.Name)
 		switch {
 		case err != nil:
 			return nil, err
@@ -63,7 +62,7 @@ func (l *Ledger) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*au
 	}
 	o := op{name: "set quotas", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, l, o, func(b *batch) (*auth.Token, error) {
-		there, err := b.token(name)
+		there, err := b.rows.token(name)
 		switch {
 		case err != nil:
 			return nil, err
@@ -80,7 +79,7 @@ func (l *Ledger) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*au
 func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 	o := op{name: "revoke token", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		there, err := b.token(name)
+		there, err := b.rows.token(name)
 		switch {
 		case err != nil:
 			return struct{}{}, err
@@ -100,7 +99,7 @@ func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
 	o := op{name: "tokens used", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		rows, err := b.accounts()
+		rows, err := b.rows.accounts()
 		for _, t := range rows {
 			if at, ok := used[t.Sum]; ok && at.After(t.UsedAt) {
 				t.UsedAt = at
@@ -112,53 +111,11 @@ func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) 
 	return err
 }
 
-// accounts returns all token rows with the changes of this batch.
-func (b *batch) accounts() ([]*auth.Token, error) {
-	if b.tokens == nil {
-		rows, err := b.rows.tx.Tokens()
-		if err != nil {
-			return nil, err
-		}
-		b.tokens = []*auth.Token{}
-		for _, t := range rows {
-			if b.tokensByName[t.Name] == nil {
-				b.tokens = append(b.tokens, t)
-			}
-		}
-		for _, t := range b.tokensByName {
-			if t != nil {
-				b.tokens = append(b.tokens, t)
-			}
-		}
-		slices.SortFunc(b.tokens, func(x, y *auth.Token) int { return strings.Compare(x.Name, y.Name) })
-	}
-	return b.tokens, nil
-}
-
-// token returns the token row of a name, or nil.
-func (b *batch) token(name string) (*auth.Token, error) {
-	if i := slices.IndexFunc(b.tokens, func(t *auth.Token) bool { return t.Name == name }); i >= 0 {
-		return b.tokens[i], nil
-	}
-	if t, ok := b.tokensByName[name]; ok || b.tokens != nil {
-		return t, nil
-	}
-	rows, err := b.rows.tx.Tokens(name)
-	if err != nil {
-		return nil, err
-	}
-	b.tokensByName[name] = nil
-	if len(rows) > 0 {
-		b.tokensByName[name] = rows[0]
-	}
-	return b.tokensByName[name], nil
-}
-
 func (b *batch) saveToken(row *auth.Token) {
-	b.tokensByName[row.Name] = row
+	b.rows.tokensByName[row.Name] = row
 	lists := []*[]*auth.Token{&b.changes.Tokens}
-	if b.tokens != nil {
-		lists = append(lists, &b.tokens)
+	if b.rows.tokens != nil {
+		lists = append(lists, &b.rows.tokens)
 	}
 	for _, list := range lists {
 		i := slices.IndexFunc(*list, func(t *auth.Token) bool { return t.Name == row.Name })

@@ -241,12 +241,10 @@ type batch struct {
 	culprit *op // removed before the next try
 
 	// The rest is empty when the store calls the batch's function, the first time or again.
-	rows   rows
-	tokens []*auth.Token // all rows, once an operation needed them
+	rows rows
 	// dropped are the deleted threads, workerChanges the changes to the use of workers by owner.
 	dropped       map[string]bool
 	workerChanges map[string]auth.Use
-	tokensByName  map[string]*auth.Token    // rows loaded by name; nil: no such token
 	projects      map[string]*project.State // loaded projects, by thread
 	changes       store.Changes
 	applied       time.Duration // time to apply the operations, without the commit
@@ -265,7 +263,7 @@ func (b *batch) run(tx store.Tx) error {
 	b.checkEpoch()
 	*b = batch{
 		l: b.l, ops: b.ops, claims: b.claims, rows: newRows(tx, &b.l.cache),
-		dropped: map[string]bool{}, workerChanges: map[string]auth.Use{}, tokensByName: map[string]*auth.Token{},
+		dropped: map[string]bool{}, workerChanges: map[string]auth.Use{},
 		projects: map[string]*project.State{}, idle: maps.Clone(b.l.idle), nextFair: b.l.nextFair,
 	}
 	if err := b.rows.loadOperations(append(slices.Clone(b.ops), b.claims...)); err != nil {
@@ -281,9 +279,7 @@ func (b *batch) run(tx store.Tx) error {
 			return err
 		}
 	}
-	if err := b.saveUse(); err != nil {
-		return err
-	}
+	b.saveUse()
 	for _, t := range b.rows.order {
 		t.Collect(&b.changes)
 	}

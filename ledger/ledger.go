@@ -148,6 +148,7 @@ type op struct {
 	queues  bool     // with the heads of the threads' queues
 	runs    []string // besides the current ones
 	keys    []store.KeyRef
+	tokens  []string // names
 	claim   *dispatch.ClaimRequest
 	found   int           // runs claimed; owned by the goroutine of Run
 	claimer *subscription // owner of a standing claim; nil: a caller waits for done

@@ -2,9 +2,11 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -21,6 +23,9 @@ type rows struct {
 	workers  map[string]*store.Worker
 	keys     map[store.KeyRef]bool // submit keys that were loaded
 	unlocked map[string]string     // threads of loaded runs that are not locked, by run
+	tokens   []*auth.Token         // all rows, once an operation needed them
+	// tokensByName are the rows loaded by name; nil: no such token.
+	tokensByName map[string]*auth.Token
 }
 
 // lockedRow is what a thread's row was when it was locked.
@@ -34,6 +39,7 @@ func newRows(tx store.Tx, cache *threadCache) rows {
 	return rows{
 		tx: tx, cache: cache, threads: map[string]*thread.State{}, before: map[string]lockedRow{},
 		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, unlocked: map[string]string{},
+		tokensByName: map[string]*auth.Token{},
 	}
 }
 
@@ -45,12 +51,13 @@ func (r *rows) loadOperations(ops []*op) error {
 		n.Workers = append(n.Workers, o.workers...)
 		n.Threads = append(n.Threads, o.threads...)
 		n.Keys = append(n.Keys, o.keys...)
+		n.Tokens = append(n.Tokens, o.tokens...)
 		if o.queues {
 			n.Queues = append(n.Queues, o.threads...)
 		}
 		n.Runs = append(n.Runs, o.missingRuns(r.cache.hasRun)...)
 	}
-	for _, list := range []*[]string{&n.Topics, &n.Workers, &n.Threads} {
+	for _, list := range []*[]string{&n.Topics, &n.Workers, &n.Threads, &n.Tokens} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
@@ -93,6 +100,7 @@ func (r *rows) load(n store.Need) error {
 	for _, k := range n.Keys {
 		r.keys[k] = true
 	}
+	r.addTokens(n.Tokens, l.Tokens)
 	r.add(l)
 	return nil
 }
@@ -217,6 +225,59 @@ func (r *rows) loadDue(at time.Time, w store.Capacity) (all, fresh []*thread.Sta
 		all = append(all, r.threads[row.ID])
 	}
 	return all, slices.Clone(r.order[known:]), next, nil
+}
+
+// accounts returns all token rows with the changes of this batch.
+func (r *rows) accounts() ([]*auth.Token, error) {
+	if r.tokens == nil {
+		all, err := r.tx.Tokens()
+		if err != nil {
+			return nil, err
+		}
+		r.tokens = []*auth.Token{}
+		for _, t := range all {
+			if r.tokensByName[t.Name] == nil {
+				r.tokens = append(r.tokens, t)
+			}
+		}
+		for _, t := range r.tokensByName {
+			if t != nil {
+				r.tokens = append(r.tokens, t)
+			}
+		}
+		slices.SortFunc(r.tokens, func(x, y *auth.Token) int { return strings.Compare(x.Name, y.Name) })
+	}
+	return r.tokens, nil
+}
+
+// token returns the token row of a name, or nil.
+func (r *rows) token(name string) (*auth.Token, error) {
+	if i := slices.IndexFunc(r.tokens, func(t *auth.Token) bool { return t.Name == name }); i >= 0 {
+		return r.tokens[i], nil
+	}
+	if t, ok := r.tokensByName[name]; ok || r.tokens != nil {
+		return t, nil
+	}
+	found, err := r.tx.Tokens(name)
+	if err != nil {
+		return nil, err
+	}
+	r.addTokens([]string{name}, found)
+	return r.tokensByName[name], nil
+}
+
+// addTokens adds the tokens found under these names.
+func (r *rows) addTokens(names []string, found []*auth.Token) {
+	for _, name := range names {
+		if _, ok := r.tokensByName[name]; !ok {
+			r.tokensByName[name] = nil
+		}
+	}
+	for _, t := range found {
+		if r.tokensByName[t.Name] == nil {
+			r.tokensByName[t.Name] = t
+		}
+	}
 }
 
 // loadKey loads a submit key and its run, unless they were loaded with the batch.

@@ -40,6 +40,9 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 		return store.Submitted{}, err
 	}
 	o := op{name: "submit", rank: rankPlain, size: in.Size(), threads: []string{in.Thread}, queues: in.Mode != mailroom.ModeQueue}
+	if limitsApply(in.Owner) {
+		o.tokens = []string{in.Owner}
+	}
 	if in.Key != "" {
 		o.keys = []store.KeyRef{{Thread: in.Thread, Key: in.Key}}
 	}
@@ -65,7 +68,7 @@ func (b *batch) inForeignNamespace(t *thread.State, by *auth.Token) (bool, error
 	if by == nil || !t.CreatedAt.IsZero() || by.Has(auth.PermissionAdmin) {
 		return false, nil
 	}
-	rows, err := b.accounts()
+	rows, err := b.rows.accounts()
 	return err == nil && by.InForeignNamespace(t.ID, rows), err
 }
 

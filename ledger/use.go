@@ -8,6 +8,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/thread"
 	"mailroom/project"
+	"mailroom/store"
 )
 
 // threadUse is what a thread counted for when the batch locked it.
@@ -43,11 +44,14 @@ func (h *threadUse) add(sums map[string]auth.Use, sign int64) {
 // quotaRow returns the token row that sums up an owner's use, or nil for the operator, who has no
 // quotas, and for a name without a token.
 func (b *batch) quotaRow(owner string) (*auth.Token, error) {
-	if owner == "" || owner == auth.Operator {
+	if !limitsApply(owner) {
 		return nil, nil
 	}
-	return b.token(owner)
+	return b.rows.token(owner)
 }
+
+// limitsApply reports whether an owner can have quotas.
+func limitsApply(owner string) bool { return owner != "" && owner != auth.Operator }
 
 // useChanges returns the changes of this batch to the use of owners.
 func (b *batch) useChanges() map[string]auth.Use {
@@ -70,22 +74,13 @@ func (b *batch) useChanges() map[string]auth.Use {
 }
 
 // saveUse writes the changed use of owners, in the transaction of the rows that it sums up.
-func (b *batch) saveUse() error {
+func (b *batch) saveUse() {
 	sums := b.useChanges()
 	for _, owner := range slices.Sorted(maps.Keys(sums)) {
-		if sums[owner] == (auth.Use{}) {
-			continue
-		}
-		row, err := b.quotaRow(owner)
-		if err != nil {
-			return err
-		}
-		if row != nil {
-			row.Used = row.Used.Plus(sums[owner])
-			b.saveToken(row)
+		if sums[owner] != (auth.Use{}) && limitsApply(owner) {
+			b.changes.Use = append(b.changes.Use, store.UseChange{Token: owner, Add: sums[owner]})
 		}
 	}
-	return nil
 }
 
 // checkQuota returns CodeQuotaExceeded if the owner has no quota left for add.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"mailroom"
+	"mailroom/auth"
 )
 
 // Need names the rows that a transaction locks and reads. Ids may repeat.
@@ -20,6 +21,8 @@ type Need struct {
 	Runs []string
 	// Keys are submit keys to read, of Threads.
 	Keys []KeyRef
+	// Tokens are names of tokens to read, without a lock.
+	Tokens []string
 	// Known returns the versions of rows that the caller has kept; nil means none.
 	Known Known
 }
@@ -59,6 +62,7 @@ type Loaded struct {
 	Tickets []*mailroom.Ticket // of all Runs
 	Heads   []Head             // of the threads in Need.Queues, or of all due threads
 	Keys    []SubmitKey        // those of Need.Keys that exist
+	Tokens  []*auth.Token      // those of Need.Tokens that exist
 }
 
 // Head has the first HeadRuns runs of a thread's RunsQueued or RunsScheduled.
@@ -98,7 +102,12 @@ func (l *Loaded) Complete(r Reader, n Need) error {
 			runs = append(runs, k.Result.Run)
 		}
 	}
-	return l.readRuns(r, runs)
+	if err := l.readRuns(r, runs); err != nil || len(n.Tokens) == 0 {
+		return err
+	}
+	var err error
+	l.Tokens, err = r.Tokens(n.Tokens...)
+	return err
 }
 
 func (l *Loaded) readHeads(r Reader, t *mailroom.Thread) error {

@@ -125,6 +125,12 @@ type Prefix struct {
 	Seq    int64
 }
 
+// UseChange is added to what a token uses.
+type UseChange struct {
+	Token string // name
+	Add   auth.Use
+}
+
 // Changes are the rows that one transaction writes.
 //
 // Entries of one thread are consecutive and become one row. Threads contains each thread whose
@@ -135,14 +141,18 @@ type Prefix struct {
 // A store drops rows before it writes others. The cost of a drop must grow with the dropped rows,
 // not with the remaining ones.
 type Changes struct {
-	Threads     []*mailroom.Thread // Owner never changes after the insert
-	Runs        []*mailroom.Run
-	Entries     [][]mailroom.Entry // one slice per thread
-	Keys        []SubmitKey
-	Partials    []Partial // replaces one with the same Run and Offset
-	Workers     []*Worker
-	Tickets     []*mailroom.Ticket // their runs exist or are in Runs
-	Tokens      []*auth.Token
+	Threads  []*mailroom.Thread // Owner never changes after the insert
+	Runs     []*mailroom.Run
+	Entries  [][]mailroom.Entry // one slice per thread
+	Keys     []SubmitKey
+	Partials []Partial // replaces one with the same Run and Offset
+	Workers  []*Worker
+	Tickets  []*mailroom.Ticket // their runs exist or are in Runs
+	// Tokens: an insert writes all fields, an update all but Used, which only Use changes.
+	Tokens []*auth.Token
+	// Use is added to the Used of tokens, after Tokens are written. A name without a token is
+	// skipped. Additions of several handles commute, so no one locks the token.
+	Use         []UseChange
 	Definitions []Definition // an existing Agent and Version is kept as it is
 	Cursors     []Cursor     // replaces one with the same Channel and Identity
 	// Reservations replace those with the same ID. Their threads exist or are in Threads.

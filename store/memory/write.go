@@ -125,6 +125,13 @@ func (t *tx) Write(c *store.Changes) error {
 			return err
 		}
 	}
+	for _, u := range c.Use {
+		if old, ok := t.tokens.get(u.Token); ok {
+			row := copyToken(old)
+			row.Used = row.Used.Plus(u.Add)
+			t.tokens.put(u.Token, row)
+		}
+	}
 	for _, d := range c.Definitions {
 		id := versionID{d.Agent, d.Version}
 		if _, ok := t.kept.get(id); !ok {
@@ -201,7 +208,11 @@ func (t *tx) writeToken(row *auth.Token) error {
 	case !ok || old.Key != row.Key:
 		return t.fail("token %q with key %d does not exist", row.Name, row.Key)
 	}
-	t.tokens.put(row.Name, copyToken(row))
+	written := copyToken(row)
+	if ok {
+		written.Used = old.Used
+	}
+	t.tokens.put(row.Name, written)
 	return nil
 }
 

@@ -15,8 +15,10 @@ const (
 		created_at, used_at, revoked_at FROM token `
 	insertToken = `INSERT INTO token (sum, scopes, namespace, agents, quotas, threads, bytes, workers, notifications,
 		created_at, used_at, revoked_at, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateToken = `UPDATE token SET sum = ?, scopes = ?, namespace = ?, agents = ?, quotas = ?, threads = ?,
-		bytes = ?, workers = ?, notifications = ?, created_at = ?, used_at = ?, revoked_at = ? WHERE name = ? AND key = ?`
+	updateToken = `UPDATE token SET sum = ?, scopes = ?, namespace = ?, agents = ?, quotas = ?,
+		created_at = ?, used_at = ?, revoked_at = ? WHERE name = ? AND key = ?`
+	addUse = `UPDATE token SET threads = threads + ?, bytes = bytes + ?, workers = workers + ?,
+		notifications = notifications + ? WHERE name = ?`
 )
 
 func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
@@ -53,16 +55,14 @@ func (t *tx) writeToken(row *auth.Token) error {
 		}
 		quotas = string(raw)
 	}
-	args := []any{
-		row.Sum, texts(row.Scopes), row.Namespace, texts(row.Agents), quotas,
-		row.Used.Threads, row.Used.Bytes, row.Used.Workers, row.Used.Notifications,
-		micros(row.CreatedAt), micros(row.UsedAt), micros(row.RevokedAt), row.Name,
-	}
+	args := []any{row.Sum, texts(row.Scopes), row.Namespace, texts(row.Agents), quotas}
+	times := []any{micros(row.CreatedAt), micros(row.UsedAt), micros(row.RevokedAt), row.Name}
 	if row.Key != 0 {
-		res, err := t.exec(updateToken, append(args, row.Key)...)
+		res, err := t.exec(updateToken, append(append(args, times...), row.Key)...)
 		return wrote(res, err, "token", row.Name, row.Key)
 	}
-	res, err := t.exec(insertToken, args...)
+	args = append(args, row.Used.Threads, row.Used.Bytes, row.Used.Workers, row.Used.Notifications)
+	res, err := t.exec(insertToken, append(args, times...)...)
 	if err != nil {
 		return err
 	}

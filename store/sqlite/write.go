@@ -96,6 +96,11 @@ func (t *tx) write(c *store.Changes) error {
 			return err
 		}
 	}
+	for _, u := range c.Use {
+		if _, err := t.exec(addUse, u.Add.Threads, u.Add.Bytes, u.Add.Workers, u.Add.Notifications, u.Token); err != nil {
+			return err
+		}
+	}
 	for _, d := range c.Definitions {
 		if _, err := t.exec(putDefinition, d.Agent, d.Version, orNull(d.Body)); err != nil {
 			return err

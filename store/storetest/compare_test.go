@@ -126,6 +126,7 @@ type history struct {
 	keys     []store.SubmitKey
 	tickets  []mailroom.Ticket
 	tokens   []auth.Token
+	use      []store.UseChange
 	cursors  []store.Cursor
 	reserved []store.Reservation
 	kept     []store.Definition
@@ -197,7 +198,7 @@ func (h history) apply(tx store.Tx, said *answers) error {
 		return err
 	}
 	c := &store.Changes{
-		Threads: rows, Workers: h.workers, Keys: h.keys, Definitions: h.kept, Cursors: h.cursors, Reservations: h.reserved,
+		Threads: rows, Workers: h.workers, Keys: h.keys, Definitions: h.kept, Cursors: h.cursors, Reservations: h.reserved, Use: h.use,
 		DropThreads: h.drops.DropThreads, DropWorkers: h.drops.DropWorkers, DropPartials: h.drops.DropPartials,
 		DropEntries: h.drops.DropEntries, DropDefinitions: h.drops.DropDefinitions,
 		DropCursors: h.drops.DropCursors, DropReservations: h.drops.DropReservations,

@@ -219,6 +219,9 @@ func drawHistory(t *rapid.T) history {
 		}
 	}
 	h.kept, h.again = definitions().Draw(t, "kept"), ids("t", 6).Draw(t, "again")
+	for _, name := range ids("n", 4).Draw(t, "used") {
+		h.use = append(h.use, store.UseChange{Token: name, Add: auth.Use{Threads: rapid.Int64Range(-3, 3).Draw(t, "threads"), Bytes: 1}})
+	}
 	for _, name := range ids("n", 3).Draw(t, "tokens") {
 		h.tokens = append(h.tokens, drawToken(t, name))
 	}

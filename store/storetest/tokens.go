@@ -1,12 +1,42 @@
 package storetest
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/store"
 )
+
+// tokensAddUpUse checks that use is added in the transaction that writes it.
+func tokensAddUpUse(t *testing.T, s *handle) {
+	used := auth.Use{Threads: 5, Bytes: 100, Workers: 2, Notifications: 7}
+	row := &auth.Token{Name: "ann", Used: used}
+	s.write(&store.Changes{Tokens: []*auth.Token{row}})
+	add := auth.Use{Threads: -1, Bytes: 1000, Workers: 1, Notifications: -7}
+	c := &store.Changes{Use: []store.UseChange{{Token: "ann", Add: add}, {Token: "ann", Add: auth.Use{Bytes: 1}}, {Token: "unknown", Add: add}, {Token: "new", Add: add}}}
+	c.Tokens = []*auth.Token{{Name: "new", Used: used}}
+	s.update(func(tx store.Tx) {
+		must(t, tx.Write(c))
+		want := []*auth.Token{
+			{Key: row.Key, Name: "ann", Used: used.Plus(add).Plus(auth.Use{Bytes: 1})},
+			{Key: c.Tokens[0].Key, Name: "new", Used: used.Plus(add)},
+		}
+		wantSame(t, "tokens", get(tx.Tokens())(t), want)
+	})
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		must(t, tx.Write(&store.Changes{Use: []store.UseChange{{Token: "ann", Add: add}}}))
+		return errors.New("refused")
+	})
+	if err == nil {
+		t.Error("got no error, want that of the function")
+	}
+	if got, want := s.everything().Tokens[0].Used, used.Plus(add).Plus(auth.Use{Bytes: 1}); got != want {
+		t.Errorf("after a failed update: got %v, want %v", got, want)
+	}
+}
 
 func tokenCases() []testCase {
 	return []testCase{
@@ -30,13 +60,22 @@ func tokenCases() []testCase {
 		{"an update writes all fields", func(t *testing.T, s *handle) {
 			c := fullChanges()
 			s.write(c)
+			used := c.Tokens[0].Used
 			full := filled[auth.Token](2)
 			full.Key, full.Name = c.Tokens[0].Key, "ann"
 			s.write(&store.Changes{Tokens: []*auth.Token{&full}})
+			full.Used = used
 			wantSame(t, "updated", s.everything().Tokens, []*auth.Token{&full})
 			zero := auth.Token{Key: full.Key, Name: "ann"}
 			s.write(&store.Changes{Tokens: []*auth.Token{&zero}})
+			zero.Used = used
 			wantSame(t, "emptied", s.everything().Tokens, []*auth.Token{&zero})
+		}},
+		{"add up their use", tokensAddUpUse},
+		{"are read by Load", func(t *testing.T, s *handle) {
+			s.write(&store.Changes{Tokens: []*auth.Token{{Name: "c"}, {Name: "a"}, {Name: "b"}}})
+			l := s.load(store.Need{Tokens: []string{"c", "unknown", "a", "c"}})
+			wantSame(t, "tokens", slices.Sorted(slices.Values(tokenNames(l.Tokens))), []string{"a", "c"})
 		}},
 		{"have growing keys and unique names", func(t *testing.T, s *handle) {
 			first, second := &auth.Token{Name: "first"}, &auth.Token{Name: "second"}
