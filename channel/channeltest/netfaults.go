@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"mailroom/channel"
-	"mailroom/channel/chat/adapter"
+	"mailroom/channel/chat/outbound"
 	"mailroom/channel/poll"
 	"mailroom/store"
 )
@@ -285,7 +285,7 @@ func dedup(texts []string) (first []string) {
 }
 
 // countRepeated counts the log entries of possible duplicates.
-func (s *Server) countRepeated() int { return s.countEntries(adapter.KindRepeated, poll.KindRepeated) }
+func (s *Server) countRepeated() int { return s.countEntries(outbound.KindRepeated, poll.KindRepeated) }
 
 // countEntries counts the entries of some kinds in all threads.
 func (s *Server) countEntries(kinds ...string) (n int) {

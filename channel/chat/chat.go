@@ -1,12 +1,5 @@
-// Package chat implements what chat platforms share: access control, conversation threads,
-// commands that act at once, and replies split into messages of the platform's size. A [Platform]
-// implements one protocol and knows nothing of this.
-//
-// A chat has one conversation thread at a time; "/new" starts another. All conversations of a
-// room deliver to the room's one delivery thread, which keeps replies in order. The adapter
-// submits an event before it acknowledges it to the platform. A sent message is an effect of the
-// delivery's run, with an idempotency key. Whether a message can arrive twice after a crash
-// depends on what the platform makes of that key: see [Platform].Find and [Capabilities].DedupWindow.
+// Package chat is the interface between a chat channel and its platform: a [Platform] sends and
+// receives, and the package adapter does everything else.
 package chat
 
 import (

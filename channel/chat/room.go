@@ -49,6 +49,11 @@ func (p Room) Words(bot string) []string {
 	return w
 }
 
+// DeliveryThread returns the delivery thread of the room.
+func (p Room) DeliveryThread(channelName, bot string) string {
+	return channel.DeliveryThreadID(channel.ThreadID(channelName, p.Words(bot)...))
+}
+
 // ConversationWords returns the words of a conversation's thread id. user is "" if the whole room
 // shares the conversation, since is the command that started it, "" for the first one. Each word
 // has a fixed position, so that no two conversations share an id.
@@ -80,6 +85,6 @@ func RoomOfThread(channelName, bot, id string) (Room, bool) {
 	if len(words) == 2 {
 		p.Topic = words[1]
 	}
-	back := channel.DeliveryThreadID(channel.ThreadID(channelName, p.Words(bot)...))
+	back := p.DeliveryThread(channelName, bot)
 	return p, p.Chat != "" && len(words) <= 2 && back == id && len(id) < mailroom.MaxThreadID
 }

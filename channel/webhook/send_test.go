@@ -12,7 +12,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
-	"mailroom/channel/chat/adapter"
+	"mailroom/channel/chat/outbound"
 	"mailroom/channel/webhook"
 	"mailroom/channel/webhook/webhooktest"
 	"mailroom/entry"
@@ -78,7 +78,7 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 			if n := len(o.entries("out:ops:webhook:r", entry.KindEffectUnknown)); unsure != (n > 0) {
 				t.Errorf("%d unknown outcomes", n)
 			}
-			if n := len(o.entries("out:ops:webhook:r", adapter.KindRepeated)); n != 0 {
+			if n := len(o.entries("out:ops:webhook:r", outbound.KindRepeated)); n != 0 {
 				t.Errorf("%d messages are marked as duplicates", n)
 			}
 		})
@@ -181,7 +181,7 @@ func TestWithoutAURLRepliesStayInTheLog(t *testing.T) {
 	o.postMessage("1", "r", "one")
 	const out = "out:ops:webhook:r"
 	o.WaitFor(t, "the end of the delivery", func() bool { return len(o.entries(out, entry.KindCompleted)) == 1 })
-	notes := o.entries(out, adapter.KindUnsent)
+	notes := o.entries(out, outbound.KindUnsent)
 	if len(notes) != 1 || !strings.Contains(string(notes[0].Body), "no url") || o.deadLetters() != 0 {
 		t.Errorf("the notes are %+v", notes)
 	}

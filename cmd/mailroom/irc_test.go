@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	"mailroom/channel/channeltest"
-	"mailroom/channel/chat/adapter"
+	"mailroom/channel/chat/outbound"
 	"mailroom/channel/irc"
 	"mailroom/channel/irc/irctest"
 	"mailroom/channel/platformtest"
@@ -145,7 +145,7 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 			n.start()
 			n.waitEntries(devOut, entry.KindCompleted, 1)
 			n.al.Sync()
-			replies, marked := n.al.Messages("bot"), n.count(devOut, adapter.KindRepeated)
+			replies, marked := n.al.Messages("bot"), n.count(devOut, outbound.KindRepeated)
 			if len(n.agentInputs()) != c.told || len(replies) != c.replies || marked != c.marked {
 				t.Errorf("the agent began %d times, al reads %q, %d are marked", len(n.agentInputs()), replies, marked)
 			}
@@ -195,7 +195,7 @@ func TestAConversationOnIRC(t *testing.T) {
 	if got := n.count(devThread, entry.KindQueued); got != 2 {
 		t.Errorf("%d messages were taken", got)
 	}
-	if repeated := n.count(devOut, adapter.KindRepeated); repeated != 0 {
+	if repeated := n.count(devOut, outbound.KindRepeated); repeated != 0 {
 		t.Errorf("%d replies are marked", repeated)
 	}
 	for _, line := range n.al.Lines() {

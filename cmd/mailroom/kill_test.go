@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"mailroom/api"
-	"mailroom/channel/chat/adapter"
+	"mailroom/channel/chat/outbound"
 	"mailroom/channel/platformtest"
 	"mailroom/entry"
 )
@@ -175,7 +175,7 @@ func (k killPoint) play(t *testing.T, c *chatFixture) string {
 		want = append(want, strings.ToUpper(text))
 	}
 	texts, told := c.texts(), len(c.agentInputs())-1
-	marked, runs := c.count(c.out(), adapter.KindRepeated), c.count(c.thread, entry.KindQueued)-1
+	marked, runs := c.count(c.out(), outbound.KindRepeated), c.count(c.thread, entry.KindQueued)-1
 	if told != k.told || marked != marks || runs != in || !slices.Equal(texts, append(want, "LAST")) {
 		t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, texts, marked)
 	}

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"mailroom/channel/chat/adapter"
+	"mailroom/channel/chat/outbound"
 	"mailroom/channel/matrix/matrixtest"
 	"mailroom/entry"
 )
@@ -214,7 +214,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 	if got := h.count(in, entry.KindQueued); got != 2 {
 		t.Errorf("%d messages were taken", got)
 	}
-	if repeated := h.count("out:"+in, adapter.KindRepeated); repeated != 0 {
+	if repeated := h.count("out:"+in, outbound.KindRepeated); repeated != 0 {
 		t.Errorf("%d replies are marked", repeated)
 	}
 	t.Logf("\n%s", ann.transcript(bot.ID))

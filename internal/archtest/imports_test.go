@@ -36,6 +36,9 @@ var floors = map[string]int{
 	"channel/chat/command":    4, // what users type
 	"channel/chat/pairing":    4, // access by a code
 	"channel/chat/question":   5, // how a ticket looks in a chat
+	"channel/chat/room":       5, // what a room shows, as a pure state machine
+	"channel/chat/inbound":    6, // handles events
+	"channel/chat/outbound":   6, // sends deliveries
 	"channel/chat/adapter":    7, // what chat platforms share
 	"channel/channeltest":     8, // for tests: the suite of all channels
 	"channel/markdown":        3, // renders replies

@@ -1,34 +1,36 @@
+// Package adapter implements what chat platforms share: access control, conversation threads,
+// commands that act at once, and replies split into messages of the platform's size. A
+// [chat.Platform] implements one protocol and knows nothing of this.
+//
+// A chat has one conversation thread at a time; "/new" starts another. All conversations of a
+// room deliver to the room's one delivery thread, which keeps replies in order. The adapter
+// submits an event before it acknowledges it to the platform. A sent message is an effect of the
+// delivery's run, with an idempotency key. Whether a message can arrive twice after a crash
+// depends on what the platform makes of that key: see [chat.Platform].Find and
+// [chat.Capabilities].DedupWindow.
 package adapter
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/inbound"
+	"mailroom/channel/chat/limiter"
+	"mailroom/channel/chat/outbound"
 	"mailroom/internal/recovery"
 )
 
-// adapter is one connection. Its inbound half handles events and its outbound half sends
-// deliveries; they communicate only through threads.
-type adapter struct {
-	// Set by Connect.
-	options  chat.Options
-	host     *channel.Host
-	platform chat.Platform
-	caps     chat.Capabilities
-	out      *outbound
-}
-
-// Connect returns the [channel.Connect] of a chat channel whose platform dial connects to.
+// Connect returns the [channel.Connect] of a chat channel whose platform dial connects to. The rate
+// limits and the views of its rooms outlive a connection.
 func Connect(o chat.Options, dial chat.Dialer) channel.Connect {
 	if o.Command == "" {
 		o.Command = "mailroom"
 	}
-	all := newShared()
+	limits, rooms := limiter.New(), outbound.NewRooms()
 	return func(ctx context.Context, h *channel.Host) (channel.Adapter, error) {
 		if err := o.Access.Validate(); err != nil {
 			return nil, channel.Fatal(err)
@@ -37,25 +39,25 @@ func Connect(o chat.Options, dial chat.Dialer) channel.Connect {
 		if err != nil {
 			return nil, err
 		}
-		a := &adapter{options: o, host: h, platform: timeoutPlatform{p}, caps: caps}
-		a.out = newOutbound(a, all)
-		return a, nil
+		p = timeoutPlatform{p}
+		out := outbound.New(outbound.Options{Chat: o, Host: h, Platform: p, Caps: caps, Limiter: limits, Rooms: rooms})
+		in := inbound.Options{Chat: o, Host: h, Platform: p, Caps: caps, Limiter: limits, Watch: out.Watch}
+		return &adapter{host: h, platform: p, in: in, out: out}, nil
 	}
 }
 
-// Receive implements [channel.Adapter].
-func (a *adapter) Receive(ctx context.Context) error {
-	r := newReceiver(ctx)
-	in := &inbound{adapter: a, receiver: r}
-	at, err := in.loadPosition(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.backlog.resume(in); err != nil {
-		return r.close(err)
-	}
-	return r.close(a.platform.Receive(r.ctx, at, in.receiveEvent))
+// adapter is one connection. Its inbound half handles events and its outbound half sends
+// deliveries; they communicate only through threads.
+type adapter struct {
+	// Set by Connect.
+	host     *channel.Host
+	platform chat.Platform
+	in       inbound.Options
+	out      *outbound.Outbound
 }
+
+// Receive implements [channel.Adapter].
+func (a *adapter) Receive(ctx context.Context) error { return inbound.Receive(ctx, a.in) }
 
 // Maintain implements [channel.Adapter]. It ends when one of its parts fails.
 func (a *adapter) Maintain(ctx context.Context) error {
@@ -63,10 +65,13 @@ func (a *adapter) Maintain(ctx context.Context) error {
 	defer cancel()
 	var parts sync.WaitGroup
 	var errs [2]error
-	for i, f := range []func(context.Context) error{a.platform.Maintain, a.out.maintain} {
+	for i, f := range []func(context.Context) error{a.platform.Maintain, a.out.Maintain} {
 		parts.Go(func() {
-			defer recovery.Log(a.out.host.Log(), "channel maintenance")
-			if errs[i] = catchPanic(func() error { return f(ctx) }); errs[i] != nil {
+			defer recovery.Handle(a.host.Log(), "channel maintenance", func(p *recovery.Panic) {
+				errs[i] = p
+				cancel()
+			})
+			if errs[i] = f(ctx); errs[i] != nil {
 				cancel()
 			}
 		})
@@ -75,19 +80,9 @@ func (a *adapter) Maintain(ctx context.Context) error {
 	return errors.Join(errs[:]...)
 }
 
-// catchPanic turns a panic in a background goroutine into an error.
-func catchPanic(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return f()
-}
-
 // Deliver implements [channel.Adapter].
 func (a *adapter) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	return a.out.deliver(ctx, d, s)
+	return a.out.Deliver(ctx, d, s)
 }
 
 // Close implements [channel.Adapter].

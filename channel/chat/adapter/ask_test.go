@@ -17,8 +17,8 @@ import (
 	"mailroom/auth"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/adapter"
 	"mailroom/channel/chat/chattest"
+	"mailroom/channel/chat/outbound"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -160,7 +160,7 @@ func TestAQuestionDecidedBeforeItsDeliveryIsNotAsked(t *testing.T) {
 		o.platform.Hook(chattest.CallSend, nil)
 		o.awaitSettled(2)
 		o.expectSent("it was: decided approve")
-		if n := len(o.notes(adapter.KindUnsent)); n != 1 {
+		if n := len(o.notes(outbound.KindUnsent)); n != 1 {
 			o.t.Errorf("%d times it is noted that nothing was sent", n)
 		}
 	})

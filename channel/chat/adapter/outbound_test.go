@@ -23,6 +23,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
 	"mailroom/channel/chat/chattest"
+	"mailroom/channel/chat/outbound"
 	"mailroom/engine"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -244,7 +245,7 @@ func TestAServerIsKilledDuringASend(t *testing.T) {
 				if len(runs) != 1 || runs[0].Status != mailroom.StatusCompleted {
 					t.Errorf("deliveries: %+v", runs)
 				}
-				got := result{len(o.sentTexts()), len(o.notes(adapter.KindRepeated))}
+				got := result{len(o.sentTexts()), len(o.notes(outbound.KindRepeated))}
 				if got != want {
 					t.Errorf("got %+v, want %+v", got, want)
 				}
@@ -334,7 +335,7 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 				t.Errorf("a preview is %q", v.Text)
 			}
 		}
-		if len(o.notes(adapter.KindRepeated)) > 0 || runs[len(runs)-1].Failures > 0 {
+		if len(o.notes(outbound.KindRepeated)) > 0 || runs[len(runs)-1].Failures > 0 {
 			t.Errorf("the delivery: %+v", runs[len(runs)-1])
 		}
 		t.Log(strings.Join(calls, ", "))

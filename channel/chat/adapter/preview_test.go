@@ -10,8 +10,8 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/adapter"
 	"mailroom/channel/chat/chattest"
+	"mailroom/channel/chat/outbound"
 )
 
 // withPreviews enables previews with a second between edits.
@@ -235,7 +235,7 @@ func TestAServerRestartsDuringAPreview(t *testing.T) {
 			if texts := o.sentTexts(); len(texts) != c.texts || texts[len(texts)-1] != words(5) {
 				t.Errorf("got %q", texts)
 			}
-			if n := len(o.notes(adapter.KindUnsent)); n != c.noted {
+			if n := len(o.notes(outbound.KindUnsent)); n != c.noted {
 				t.Errorf("%d times it is noted that a preview may be there", n)
 			}
 			o.stop()

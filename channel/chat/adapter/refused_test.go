@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/channel/chat/adapter"
 	"mailroom/channel/chat/chattest"
+	"mailroom/channel/chat/outbound"
 	"mailroom/internal/thread"
 )
 
@@ -35,7 +35,7 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 		o.start()
 		o.awaitSettled(1)
 		o.expectSent("one")
-		if n := len(o.notes(adapter.KindRefused)); n != 1 {
+		if n := len(o.notes(outbound.KindRefused)); n != 1 {
 			o.t.Errorf("the first refusal is noted %d times", n)
 		}
 		began = time.Now().Add(-time.Hour) // the platform is back

@@ -1,4 +1,4 @@
-package adapter
+package inbound
 
 import (
 	"cmp"
@@ -6,93 +6,77 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"mailroom"
+	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/question"
 	"mailroom/entry"
-	"mailroom/internal/display"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
-// handleButton decides the ticket of a pressed button and answers with the redrawn question.
-func (in *inbound) handleButton(ctx context.Context, e *chat.Event, tier chat.Tier) error {
-	if done, err := in.wasAnswered(ctx, e); done || err != nil {
-		return in.skipAnswered(ctx, e, err)
+// decisions decides tickets by buttons and by commands.
+type decisions struct {
+	host          *channel.Host
+	caps          chat.Capabilities
+	answers       *answers
+	conversations *conversations
+	acks          *buttonAcks
+	watch         func(thread string, at chat.Room, after int64)
+}
+
+// button decides the ticket of a pressed button and answers with the redrawn question.
+func (d *decisions) button(ctx context.Context, e *event) error {
+	if done, err := d.answers.skipSent(ctx, e); done || err != nil {
+		return err
 	}
-	d, ok := question.ParseButton(e.Data)
+	decision, ok := question.ParseButton(e.Data)
 	var k *mailroom.Ticket
 	if ok {
 		var err error
 		if e.TopicUnknown {
-			if err := in.findTopic(ctx, e, d.Ticket); err != nil {
+			if err := d.findTopic(ctx, e, decision.Ticket); err != nil {
 				return err
 			}
 		}
-		if k, err = in.ticketInRoom(ctx, in.deliveryThread(e), d.Ticket); err != nil {
+		if k, err = d.ticketInRoom(ctx, d.answers.room(e), decision.Ticket); err != nil {
 			return err
 		}
 	}
 	switch {
-	case tier < chat.TierAdmin:
-		in.ackButton(e, "Only an admin may decide this.")
-		return in.skip(ctx, e, "the user is no admin")
+	case e.tier < chat.TierAdmin:
+		d.acks.show(e, "Only an admin may decide this.")
+		return d.answers.skip(ctx, e, "the user is no admin")
 	case k == nil:
-		in.ackButton(e, "This button matches no question in this chat.")
-		return in.skip(ctx, e, "the button names no ticket of this room")
+		d.acks.show(e, "This button matches no question in this chat.")
+		return d.answers.skip(ctx, e, "the button names no ticket of this room")
 	}
-	d.By = in.sender(e)
-	k, err := in.decideTicket(ctx, d, k)
+	decision.By = e.sender
+	k, err := d.decide(ctx, decision, k)
 	if err != nil {
 		return err
 	}
-	in.out.watchThread(k.Thread, e.Room, 0)
-	words := question.Outcome(k, in.deciderName(e))
-	in.ackButton(e, words)
-	return in.answer(ctx, e, words, map[string]string{chat.LabelRedraw: e.TargetID})
-}
-
-// ackTimeout bounds the acknowledgement of a button press.
-const ackTimeout = 10 * time.Second
-
-// ackButton shows the result to the user who pressed a button. It is best effort.
-func (in *inbound) ackButton(e *chat.Event, words string) {
-	switch {
-	case !in.caps.Buttons:
-		return
-	case e.AckInline != nil:
-		e.AckInline(display.Text(words))
-		return
-	}
-	press := *e
-	told := in.runBackground(ackTimeout, func(ctx context.Context) {
-		err := in.out.limiter.Do(ctx, press.Room, in.caps, limiter.PriorityAck, func(ctx context.Context) error { return in.platform.AckButton(ctx, press, display.Line(words)) })
-		if err != nil {
-			in.host.Log().Debug("could not acknowledge button press", "error", err)
-		}
-	})
-	if !told {
-		in.host.Log().Debug("button press not acknowledged: too many calls in progress")
-	}
+	d.watch(k.Thread, e.Room, 0)
+	words := question.Outcome(k, deciderName(e))
+	d.acks.show(e, words)
+	return d.answers.send(ctx, e, words, map[string]string{chat.LabelRedraw: e.TargetID})
 }
 
 // deciderName returns a function that names a decider: by display name if it is the event's user.
-func (in *inbound) deciderName(e *chat.Event) func(by string) string {
+func deciderName(e *event) func(by string) string {
 	return func(by string) string {
-		if by == in.sender(e) && e.User.Name != "" {
+		if by == e.sender && e.User.Name != "" {
 			return e.User.Name
 		}
 		return by
 	}
 }
 
-// decideTicket decides a ticket and returns its present state. The decision may be an earlier
+// decide decides a ticket and returns its present state. The decision may be an earlier
 // one, or none.
-func (in *inbound) decideTicket(ctx context.Context, d thread.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
-	now, err := in.host.Decide(ctx, d)
+func (d *decisions) decide(ctx context.Context, decision thread.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
+	now, err := d.host.Decide(ctx, decision)
 	switch mailroom.CodeOf(err) {
 	case "":
 		return now, nil
@@ -100,7 +84,11 @@ func (in *inbound) decideTicket(ctx context.Context, d thread.Decision, k *mailr
 	default:
 		return nil, err
 	}
-	found, err := in.tickets(ctx, store.TicketQuery{IDs: []string{k.ID}})
+	var found []*mailroom.Ticket
+	err = d.host.View(ctx, func(r store.Reader) (err error) {
+		found, err = r.Tickets(store.TicketQuery{IDs: []string{k.ID}})
+		return err
+	})
 	if err != nil || len(found) == 0 {
 		gone := *k
 		gone.State = mailroom.TicketVoid
@@ -109,18 +97,10 @@ func (in *inbound) decideTicket(ctx context.Context, d thread.Decision, k *mailr
 	return found[0], nil
 }
 
-func (in *inbound) tickets(ctx context.Context, q store.TicketQuery) (found []*mailroom.Ticket, err error) {
-	err = in.host.View(ctx, func(r store.Reader) error {
-		found, err = r.Tickets(q)
-		return err
-	})
-	return found, err
-}
-
 // findTopic sets the topic of a button event to the topic that the ticket's conversation delivers
 // to, if that is in the same chat.
-func (in *inbound) findTopic(ctx context.Context, e *chat.Event, id string) error {
-	return in.host.View(ctx, func(r store.Reader) error {
+func (d *decisions) findTopic(ctx context.Context, e *event, id string) error {
+	return d.host.View(ctx, func(r store.Reader) error {
 		found, err := r.Tickets(store.TicketQuery{IDs: []string{id}})
 		if err != nil || len(found) == 0 {
 			return err
@@ -129,7 +109,7 @@ func (in *inbound) findTopic(ctx context.Context, e *chat.Event, id string) erro
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		if at, ok := chat.RoomOfThread(in.host.Name(), in.caps.BotID, rows[0].DeliverTo); ok && at.Chat == e.Room.Chat {
+		if at, ok := chat.RoomOfThread(d.host.Name(), d.caps.BotID, rows[0].DeliverTo); ok && at.Chat == e.Room.Chat {
 			e.Room.Topic = at.Topic
 		}
 		return nil
@@ -138,8 +118,8 @@ func (in *inbound) findTopic(ctx context.Context, e *chat.Event, id string) erro
 
 // ticketInRoom returns an approval of a conversation that delivers to a room, nil if the id names
 // no such ticket.
-func (in *inbound) ticketInRoom(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
-	err = in.host.View(ctx, func(r store.Reader) error {
+func (d *decisions) ticketInRoom(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
+	err = d.host.View(ctx, func(r store.Reader) error {
 		found, err := r.Tickets(store.TicketQuery{IDs: []string{id}})
 		if err != nil || len(found) == 0 || found[0].Kind != mailroom.TicketApproval {
 			return err
@@ -153,30 +133,30 @@ func (in *inbound) ticketInRoom(ctx context.Context, out, id string) (k *mailroo
 	return k, err
 }
 
-// handleDecision handles /approve and /deny. The command decides the ticket that its word names,
+// command handles /approve and /deny. The command decides the ticket that its word names,
 // or else the only open approval of the room.
-func (in *inbound) handleDecision(ctx context.Context, e *chat.Event, c *conversation, v mailroom.Verdict, rest string) error {
+func (d *decisions) command(ctx context.Context, e *event, t *conversation, v mailroom.Verdict, rest string) error {
 	found := pinnedCommand{Event: e.Key, Verdict: v}
-	shown, err := in.shownTickets(ctx, in.deliveryThread(e))
+	shown, err := d.shownTickets(ctx, d.answers.room(e))
 	if err != nil {
 		return err
 	}
-	found.Ticket, found.Reason, found.Words = question.Choose(shown, v, rest, in.caps)
-	d, err := in.pinCommand(ctx, c, found)
+	found.Ticket, found.Reason, found.Words = question.Choose(shown, v, rest, d.caps)
+	pinned, err := d.conversations.pin(ctx, t, found)
 	if err != nil {
 		return err
 	}
-	if d.Ticket == nil {
-		return in.answer(ctx, e, d.Words, nil)
+	if pinned.Ticket == nil {
+		return d.answers.send(ctx, e, pinned.Words, nil)
 	}
-	k, err := in.decideTicket(ctx, thread.Decision{
-		Ticket: d.Ticket.ID, Verdict: d.Verdict, Digest: d.Ticket.Digest, Reason: d.Reason, By: in.sender(e),
-	}, d.Ticket)
+	k, err := d.decide(ctx, thread.Decision{
+		Ticket: pinned.Ticket.ID, Verdict: pinned.Verdict, Digest: pinned.Ticket.Digest, Reason: pinned.Reason, By: e.sender,
+	}, pinned.Ticket)
 	if err != nil {
 		return err
 	}
-	in.out.watchThread(k.Thread, e.Room, 0)
-	return in.answer(ctx, e, question.Outcome(k, in.deciderName(e)), nil)
+	d.watch(k.Thread, e.Room, 0)
+	return d.answers.send(ctx, e, question.Outcome(k, deciderName(e)), nil)
 }
 
 const (
@@ -185,8 +165,8 @@ const (
 )
 
 // shownTickets returns the approvals that were sent to a room, the newest first.
-func (in *inbound) shownTickets(ctx context.Context, out string) (all []*mailroom.Ticket, err error) {
-	err = in.host.View(ctx, func(r store.Reader) error {
+func (d *decisions) shownTickets(ctx context.Context, out string) (all []*mailroom.Ticket, err error) {
+	err = d.host.View(ctx, func(r store.Reader) error {
 		all = nil
 		sent, err := r.Runs(store.RunQuery{Thread: out, Limit: maxShownDeliveries})
 		if err != nil {

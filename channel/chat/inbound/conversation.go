@@ -1,4 +1,4 @@
-package adapter
+package inbound
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/internal/digest"
+	"mailroom/store"
 )
 
 // maxEarlier bounds the earlier conversations of a room that are remembered, so that /stop and
@@ -42,30 +43,40 @@ type stopTarget struct {
 	Queued int    `json:"queued"`
 }
 
+// since returns the conversations of the room, the present one first.
+func (s *conversationState) since() []string { return append([]string{s.Since}, s.Earlier...) }
+
 // conversation is the conversation of an event.
 type conversation struct {
 	name  string // of the stored value
 	state conversationState
 }
 
-// conversationWords returns the words of an event's conversation.
-func (in *inbound) conversationWords(e *chat.Event, since string) []string {
+// conversations are the conversations of the channel's rooms.
+type conversations struct {
+	host    *channel.Host
+	bot     string // its id
+	perUser bool   // each user of a group has a conversation of their own
+}
+
+// words returns the words of an event's conversation.
+func (cs *conversations) words(e *chat.Event, since string) []string {
 	user := ""
-	if in.options.Access.PerUser && e.Room.Group {
+	if cs.perUser && e.Room.Group {
 		user = e.User.ID
 	}
-	return e.Room.ConversationWords(in.caps.BotID, user, since)
+	return e.Room.ConversationWords(cs.bot, user, since)
 }
 
-// threadID returns the conversation thread of an event.
-func (in *inbound) threadID(e *chat.Event, since string) string {
-	return channel.ThreadID(in.host.Name(), in.conversationWords(e, since)...)
+// thread returns the conversation thread of an event.
+func (cs *conversations) thread(e *chat.Event, since string) string {
+	return channel.ThreadID(cs.host.Name(), cs.words(e, since)...)
 }
 
-// loadConversation loads the conversation of an event.
-func (in *inbound) loadConversation(ctx context.Context, e *chat.Event) (*conversation, error) {
-	t := &conversation{name: "talk:" + in.threadID(e, "")}
-	raw, err := in.host.ReadValue(ctx, t.name)
+// load loads the conversation of an event.
+func (cs *conversations) load(ctx context.Context, e *chat.Event) (*conversation, error) {
+	t := &conversation{name: "talk:" + cs.thread(e, "")}
+	raw, err := cs.host.ReadValue(ctx, t.name)
 	if err != nil {
 		return nil, err
 	}
@@ -83,10 +94,10 @@ func decodeConversation(raw json.RawMessage) (k conversationState, err error) {
 	return k, nil
 }
 
-// pinCommand stores the target of a command. If the command came before, it returns the target
+// pin stores the target of a command. If the command came before, it returns the target
 // that was stored then.
-func (in *inbound) pinCommand(ctx context.Context, t *conversation, d pinnedCommand) (pinnedCommand, error) {
-	err := in.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
+func (cs *conversations) pin(ctx context.Context, t *conversation, d pinnedCommand) (pinnedCommand, error) {
+	err := cs.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		kept, err := decodeConversation(raw)
 		if err != nil {
 			return nil, err
@@ -105,10 +116,10 @@ func (in *inbound) pinCommand(ctx context.Context, t *conversation, d pinnedComm
 	return *t.state.Command, nil
 }
 
-// startConversation starts a new conversation, the same one for the same command.
-func (in *inbound) startConversation(ctx context.Context, t *conversation, e *chat.Event) error {
+// start starts a new conversation, the same one for the same command.
+func (cs *conversations) start(ctx context.Context, t *conversation, e *chat.Event) error {
 	since := digest.ID("conversation", e.Key)[:13]
-	return in.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
+	return cs.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		kept, err := decodeConversation(raw)
 		if err != nil || kept.Since == since {
 			return nil, err
@@ -120,4 +131,15 @@ func (in *inbound) startConversation(ctx context.Context, t *conversation, e *ch
 		kept.Since = since
 		return json.Marshal(kept)
 	})
+}
+
+// submitted returns the result of an earlier submit of a message, in the room's present or earlier
+// conversations; nil if it is new.
+func (cs *conversations) submitted(ctx context.Context, e *chat.Event, t *conversation) (*store.SubmitKey, error) {
+	for _, since := range t.state.since() {
+		if known, err := findKey(ctx, cs.host, cs.thread(e, since), messageKey(e.Key)); err != nil || known != nil {
+			return known, err
+		}
+	}
+	return nil, nil
 }

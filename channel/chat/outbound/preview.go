@@ -1,4 +1,4 @@
-package adapter
+package outbound
 
 import (
 	"context"
@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	"mailroom"
-	"mailroom/channel/chat/chunk"
 	"mailroom/channel/chat/limiter"
+	"mailroom/channel/chat/room"
 	"mailroom/entry"
-	"mailroom/internal/display"
 	"mailroom/store"
 )
 
@@ -22,11 +21,11 @@ const maxPreviewTries = 3
 // deliveries. It does not fail the delivery: without a preview, the reply arrives when it is
 // finished.
 func (x *attempt) sendPreview(ctx context.Context, run string) error {
-	if x.state.Gone != nil || !x.caps.Edits {
+	if x.saved.Gone != nil || !x.line.caps.Edits {
 		return nil
 	}
-	if id := x.state.previewMessage(run); id != "" { // the preview of an earlier attempt
-		x.updatePreview(run, func(l *livePreview) { l.messageID = id })
+	if id := x.saved.PreviewMessage(run); id != "" { // the preview of an earlier attempt
+		x.view(func(v *room.State) { v.PreviewSent(run, id, "") })
 		return nil
 	}
 	m, doubt := outgoing{priority: limiter.PriorityEdit}, false
@@ -44,12 +43,12 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 		return x.receipt("", m), lost, err
 	}}
 	var value json.RawMessage
-	err := x.limiter.Do(ctx, x.room, x.caps, m.priority, func(ctx context.Context) (err error) {
+	err := x.line.do(ctx, x.room, m.priority, func(ctx context.Context) (err error) {
 		value, err = x.session.Do(ctx, effect, func(ctx context.Context, key string) (json.RawMessage, error) {
 			if m.Text = x.previewText(ctx, run, doubt); m.Text == "" {
 				return x.receipt("", m), nil
 			}
-			id, err := x.platform.Send(ctx, x.room, m.Message, key)
+			id, err := x.line.platform.Send(ctx, x.room, m.Message, key)
 			return x.receipt(id, m), sendFailure(err)
 		})
 		return err
@@ -60,7 +59,7 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 	case ctx.Err() != nil:
 		return err
 	case tries == 1 && !errors.Is(err, mailroom.ErrUnknown):
-		x.host.Log().Debug("could not send preview", "run", run, "error", err)
+		x.line.host.Log().Debug("could not send preview", "run", run, "error", err)
 		return nil
 	case tries >= maxPreviewTries:
 		return x.appendNote(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
@@ -76,22 +75,22 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 	case got.ID == "":
 		return nil
 	}
-	x.state.addPreview(previewMessage{Run: run, ID: got.ID})
+	x.saved.AddPreview(room.Preview{Run: run, ID: got.ID})
 	if err := x.saveState(ctx); err != nil {
 		return err
 	}
-	x.updatePreview(run, func(l *livePreview) { l.messageID, l.shownText = got.ID, m.Text })
+	x.view(func(v *room.State) { v.PreviewSent(run, got.ID, m.Text) })
 	return nil
 }
 
 // previewText returns the first text of a preview, "" if the message needs none any more. If a
 // preview may have been sent, it is sent again, with any text, to learn its id.
-func (x *attempt) previewText(ctx context.Context, run string, doubt bool) string {
+func (x *attempt) previewText(ctx context.Context, run string, doubt bool) (text string) {
 	if doubt {
-		return strings.TrimSpace(unfinishedMark)
+		return strings.TrimSpace(room.UnfinishedMark)
 	}
 	writing, over := x.delivery.Run.Metadata[labelPreviewMessage], false
-	err := x.host.View(ctx, func(r store.Reader) error {
+	err := x.line.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Runs(store.RunQuery{IDs: []string{run}})
 		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.StatusRunning {
 			over = true
@@ -112,5 +111,6 @@ func (x *attempt) previewText(ctx context.Context, run string, doubt bool) strin
 	if err != nil || over {
 		return ""
 	}
-	return chunk.Head(display.Text(x.previewOf(run).text), x.caps, unfinishedMark)
+	x.view(func(v *room.State) { text = v.PreviewText(run, &x.line.caps) })
+	return text
 }

@@ -1,4 +1,4 @@
-package adapter
+package outbound
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/question"
+	"mailroom/channel/chat/room"
 	"mailroom/entry"
 	"mailroom/internal/display"
 	"mailroom/store"
@@ -31,49 +32,41 @@ type DeliveryNote struct {
 	Reason string `json:"reason"`
 }
 
-// outbound is the sending half of a connection.
-type outbound struct {
-	// Set by newOutbound.
-	*adapter
-	*shared
-	watches chan watch
-}
-
-func newOutbound(a *adapter, s *shared) *outbound {
-	return &outbound{adapter: a, shared: s, watches: make(chan watch, maxWatches)}
-}
-
 // attempt is one attempt of a delivery run.
 type attempt struct {
-	// Set by deliver.
-	*outbound
+	// Set by Deliver.
+	line     *line
+	command  string // how the operator calls this program
 	session  mailroom.Session
 	delivery channel.Delivery
 	room     chat.Room
 	replyTo  string // id of the message that it replies to
 
-	state      roomState
-	savedState string             // the encoded state in the store
-	receipts   map[string]receipt // of earlier attempts, by effect
+	saved    room.Saved         // the room's state
+	stored   string             // the same as it is stored
+	receipts map[string]receipt // of earlier attempts, by effect
 }
+
+// view updates the view of the room.
+func (x *attempt) view(f func(v *room.State)) { x.line.rooms.update(x.room, f) }
 
 // errGone fails a delivery to a room that is known to be gone.
 var errGone = fmt.Errorf("not sent: %w", chat.ErrGone)
 
-// deliver sends the content of a delivery run. Each message is an effect named by its number, so
-// that a sent message is not sent again. If the outcome of a send is unknown, deliver looks for
+// Deliver sends the content of a delivery run. Each message is an effect named by its number, so
+// that a sent message is not sent again. If the outcome of a send is unknown, Deliver looks for
 // the message at the platform or sends it again with the same key.
-func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	x := &attempt{outbound: o, session: s, delivery: d, savedState: string(s.State())}
+func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
+	x := &attempt{line: o.line, command: o.command, session: s, delivery: d, stored: string(s.State())}
 	var err error
-	if x.state, err = decodeRoomState(s.State()); err != nil {
+	if x.saved, err = room.Decode(s.State()); err != nil {
 		return permanent(err)
 	}
-	if x.caps.SendDisabled != "" {
-		return x.endUnsent(ctx, x.caps.SendDisabled)
+	if x.line.caps.SendDisabled != "" {
+		return x.endUnsent(ctx, x.line.caps.SendDisabled)
 	}
 	known := false
-	if x.room, x.replyTo, known = o.destination(d, s.Run().Thread); !known {
+	if x.room, x.replyTo, known = o.line.destination(d, s.Run().Thread); !known {
 		return x.endUnsent(ctx, "no chat is known for it")
 	}
 	if d.Origin != nil && d.Origin.Metadata[labelPreview] != "" {
@@ -82,9 +75,11 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if d.Origin != nil && d.Origin.Metadata[labelDecided] != "" {
 		return x.finish(ctx)
 	}
-	if dead, err := x.isRoomGone(ctx); err != nil {
+	gone, err := x.isRoomGone(ctx)
+	if err != nil {
 		return err
-	} else if dead {
+	}
+	if x.view(func(v *room.State) { v.SetGone(gone) }); gone {
 		return permanent(errGone)
 	}
 	if err := x.loadReceipts(ctx); err != nil {
@@ -102,8 +97,8 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if errors.Is(err, chat.ErrGone) {
 		return x.markGone(ctx, err)
 	}
-	if err != nil && x.caps.RefusalGrace > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
-		return x.host.HandleRefusal(ctx, x.session, KindRefused, x.caps.RefusalGrace, err)
+	if err != nil && x.line.caps.RefusalGrace > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
+		return x.line.host.HandleRefusal(ctx, x.session, KindRefused, x.line.caps.RefusalGrace, err)
 	}
 	if err != nil {
 		return err
@@ -117,8 +112,8 @@ func (x *attempt) finish(ctx context.Context) error {
 	if err := x.saveState(ctx); err != nil {
 		return err
 	}
-	if k := x.delivery.Ticket; k != nil && x.caps.Edits {
-		x.watchQuestion(watchedQuestion{ticket: k.ID, thread: k.Thread, room: x.room})
+	if k := x.delivery.Ticket; k != nil && x.line.caps.Edits {
+		x.line.rooms.ask(x.room, k.ID, k.Thread)
 	}
 	return later
 }
@@ -126,18 +121,18 @@ func (x *attempt) finish(ctx context.Context) error {
 // destination returns the room of a delivery thread, and in a group the id of the message to
 // reply to. The message may come from another room, such as one where an agent asked this one;
 // then there is no reply id.
-func (o *outbound) destination(d channel.Delivery, thread string) (at chat.Room, reply string, ok bool) {
+func (l *line) destination(d channel.Delivery, thread string) (at chat.Room, reply string, ok bool) {
 	if d.Origin != nil {
 		labels := d.Origin.Metadata
 		at, ok = chat.RoomOf(labels)
-		if ok && channel.DeliveryThreadID(channel.ThreadID(o.host.Name(), at.Words(o.caps.BotID)...)) == thread {
+		if ok && at.DeliveryThread(l.host.Name(), l.caps.BotID) == thread {
 			if at.Group {
 				reply = labels[chat.LabelReply]
 			}
 			return at, reply, true
 		}
 	}
-	at, ok = chat.RoomOfThread(o.host.Name(), o.caps.BotID, thread)
+	at, ok = chat.RoomOfThread(l.host.Name(), l.caps.BotID, thread)
 	return at, "", ok
 }
 
@@ -155,14 +150,14 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Butt
 	case d.Ticket.Kind != mailroom.TicketApproval && d.Ticket.Kind != mailroom.TicketInput:
 		return "", nil, "the run waits for no person", nil
 	}
-	now, err := x.tickets(ctx, d.Ticket.ID)
+	now, err := x.line.tickets(ctx, d.Ticket.ID)
 	if err != nil {
 		return "", nil, "", err
 	}
 	if len(x.receipts) == 0 && (len(now) == 0 || now[0].State != mailroom.TicketOpen) {
 		return "", nil, "decided before it was asked", nil
 	}
-	text, buttons = question.Question{Ticket: d.Ticket, Agent: d.Run.Agent, Room: x.room, Caps: x.caps, Command: x.options.Command}.Render()
+	text, buttons = question.Question{Ticket: d.Ticket, Agent: d.Run.Agent, Room: x.room, Caps: x.line.caps, Command: x.command}.Render()
 	return text, buttons, "", nil
 }
 
@@ -170,7 +165,7 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Butt
 func (x *attempt) partialText(ctx context.Context) (partial string, err error) {
 	run := x.delivery.Run
 	var entries []mailroom.Entry
-	err = x.host.View(ctx, func(r store.Reader) (err error) {
+	err = x.line.host.View(ctx, func(r store.Reader) (err error) {
 		entries, err = r.Entries(store.EntryQuery{
 			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20,
 			Kinds: []string{entry.KindMessage},
@@ -190,7 +185,7 @@ func (x *attempt) partialText(ctx context.Context) (partial string, err error) {
 }
 
 func (x *attempt) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {
-	err = x.host.View(ctx, func(r store.Reader) (err error) {
+	err = x.line.host.View(ctx, func(r store.Reader) (err error) {
 		rows, err = r.Tickets(store.TicketQuery{IDs: ids})
 		return err
 	})
@@ -199,15 +194,15 @@ func (x *attempt) tickets(ctx context.Context, ids ...string) (rows []*mailroom.
 
 // isRoomGone reports whether the last delivery found the room gone and nothing has arrived since.
 func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
-	if x.state.Gone == nil {
+	if x.saved.Gone == nil {
 		return false, nil
 	}
 	since := func(r *mailroom.Run) bool {
-		return r != nil && r.Key > x.state.Gone.Key && r.Origin.Via == channel.Via(x.host.Name())
+		return r != nil && r.Key > x.saved.Gone.Key && r.Origin.Via == channel.Via(x.line.host.Name())
 	}
 	back := since(x.delivery.Origin)
 	if !back {
-		err := x.host.View(ctx, func(r store.Reader) error {
+		err := x.line.host.View(ctx, func(r store.Reader) error {
 			rows, err := r.Runs(store.RunQuery{Thread: x.delivery.Run.Thread, Limit: 50})
 			for _, row := range rows {
 				back = back || since(row)
@@ -219,35 +214,35 @@ func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 		}
 	}
 	if back {
-		x.state.Gone = nil
+		x.saved.Gone = nil
 	}
 	return !back, nil
 }
 
 // markGone records that the room is gone. The delivery becomes a dead letter.
 func (x *attempt) markGone(ctx context.Context, cause error) error {
-	err := x.host.View(ctx, func(r store.Reader) error {
+	err := x.line.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Runs(store.RunQuery{Limit: 1})
 		for _, row := range rows {
-			x.state.Gone = &goneRoom{Key: row.Key}
+			x.saved.Gone = &room.Gone{Key: row.Key}
 		}
 		return err
 	})
 	if err == nil {
-		x.state.Previews, x.state.Asked = nil, nil
-		x.shared.dropPreview(x.delivery.Run.ID)
+		x.saved.Previews, x.saved.Asked = nil, nil
+		x.view(func(v *room.State) { v.SetGone(true) })
 		err = x.saveState(ctx)
 	}
 	if err != nil {
 		return err // the next attempt gets the same answer
 	}
-	x.host.Log().Warn("recipient gone; sending paused until the next inbound message", "chat", x.room.Chat)
+	x.line.host.Log().Warn("recipient gone; sending paused until the next inbound message", "chat", x.room.Chat)
 	return permanent(cause)
 }
 
 // endUnsent completes a delivery without sending, and records why.
 func (x *attempt) endUnsent(ctx context.Context, why string) error {
-	x.host.Log().Info("reply not sent", "run", x.delivery.Run.ID, "reason", why)
+	x.line.host.Log().Info("reply not sent", "run", x.delivery.Run.ID, "reason", why)
 	return x.appendNote(ctx, KindUnsent, DeliveryNote{Reason: why})
 }
 
@@ -257,4 +252,20 @@ func (x *attempt) appendNote(ctx context.Context, kind string, n DeliveryNote) e
 		return fmt.Errorf("encode %s: %w", kind, err)
 	}
 	return x.session.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, NoProgress: true})
+}
+
+// saveState saves the room's state if it changed.
+func (x *attempt) saveState(ctx context.Context) error {
+	raw, err := json.Marshal(x.saved)
+	if err != nil {
+		return fmt.Errorf("encode room state: %w", err)
+	}
+	if string(raw) == x.stored || x.stored == "" && string(raw) == "{}" {
+		return nil
+	}
+	if err := x.session.Append(ctx, mailroom.Step{State: raw, NoProgress: true}); err != nil {
+		return err
+	}
+	x.stored = string(raw)
+	return nil
 }

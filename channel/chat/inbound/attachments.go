@@ -1,4 +1,4 @@
-package adapter
+package inbound
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -180,6 +181,20 @@ func (f *idleReader) Close() error {
 	defer f.cancel()
 	f.idle.Stop()
 	return f.ReadCloser.Close()
+}
+
+// errWithheld is the reason for skipping a download.
+var errWithheld = errors.New("too many downloads in progress")
+
+// withoutFetch returns the files with downloads that fail with errWithheld.
+func withoutFetch(files []chat.File) []chat.File {
+	files = slices.Clone(files)
+	for i := range files {
+		if files[i].Open != nil {
+			files[i].Open = func(context.Context) (io.ReadCloser, error) { return nil, errWithheld }
+		}
+	}
+	return files
 }
 
 // sanitize returns text without NUL and invalid UTF-8.

@@ -1,4 +1,4 @@
-package adapter
+package outbound
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 )
 
 // renderEnding describes a run that ended without a reply, after its unfinished text.
-func (o *outbound) renderEnding(run *mailroom.Run, partial string) string {
-	retry := "To retry, send the message again or run on the server: " + o.options.Command + " run retry " + run.ID
+func (x *attempt) renderEnding(run *mailroom.Run, partial string) string {
+	retry := "To retry, send the message again or run on the server: " + x.command + " run retry " + run.ID
 	var why string
 	switch {
 	case run.Status == mailroom.StatusCompleted:

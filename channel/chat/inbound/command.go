@@ -1,4 +1,4 @@
-package adapter
+package inbound
 
 import (
 	"context"
@@ -6,53 +6,74 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/command"
 	"mailroom/channel/chat/question"
 	"mailroom/store"
 )
 
-// runCommand runs a command of an authorized user that was not answered before.
-func (in *inbound) runCommand(ctx context.Context, e *chat.Event, p command.Parsed, tier chat.Tier) error {
+// commands runs the commands of authorized users.
+type commands struct {
+	host          *channel.Host
+	caps          chat.Capabilities
+	agent         string
+	answers       *answers
+	conversations *conversations
+	messages      *messages
+	decisions     *decisions
+}
+
+// text returns a command as users of the channel type it.
+func (c *commands) text(name string) string { return command.Text(c.caps, name) }
+
+// handle runs a command once.
+func (c *commands) handle(ctx context.Context, e *event, p command.Parsed) error {
+	if done, err := c.answers.skipSent(ctx, e); done || err != nil {
+		return err
+	}
+	if e.tier < command.RequiredTier(p.Command) {
+		return c.answers.send(ctx, e, fmt.Sprintf("Only an admin may use %s. Ask the server's operator for access.", c.text(p.Command)), nil)
+	}
 	switch p.Command {
 	case command.Queue, command.Steer:
 		if p.Rest == "" && len(e.Files) == 0 {
-			return in.answer(ctx, e, "Missing text. Usage: /"+p.Command+" TEXT", nil)
+			return c.answers.send(ctx, e, "Missing text. Usage: /"+p.Command+" TEXT", nil)
 		}
-		return in.submitText(ctx, e, p.Rest, mailroom.Mode(p.Command))
+		return c.messages.submit(ctx, e, p.Rest, mailroom.Mode(p.Command))
 	case command.Help, command.Start:
-		return in.answer(ctx, e, command.HelpText(tier, in.caps), nil)
+		return c.answers.send(ctx, e, command.HelpText(e.tier, c.caps), nil)
 	}
-	c, err := in.loadConversation(ctx, e)
+	t, err := c.conversations.load(ctx, &e.Event)
 	if err != nil {
 		return err
 	}
 	switch p.Command {
 	case command.New:
-		if err := in.startConversation(ctx, c, e); err != nil {
+		if err := c.conversations.start(ctx, t, &e.Event); err != nil {
 			return err
 		}
-		return in.answer(ctx, e, "A new conversation begins. Replies of the old one still arrive here.", nil)
+		return c.answers.send(ctx, e, "A new conversation begins. Replies of the old one still arrive here.", nil)
 	case command.Stop:
-		return in.handleStop(ctx, e, c)
+		return c.stop(ctx, e, t)
 	case command.Status:
-		words, err := in.statusText(ctx, in.threadID(e, c.state.Since))
+		words, err := c.statusText(ctx, c.conversations.thread(&e.Event, t.state.Since))
 		if err != nil {
 			return err
 		}
-		return in.answer(ctx, e, words, nil)
+		return c.answers.send(ctx, e, words, nil)
 	case command.Approve:
-		return in.handleDecision(ctx, e, c, mailroom.VerdictApprove, p.Rest)
+		return c.decisions.command(ctx, e, t, mailroom.VerdictApprove, p.Rest)
 	default:
-		return in.handleDecision(ctx, e, c, mailroom.VerdictDeny, p.Rest)
+		return c.decisions.command(ctx, e, t, mailroom.VerdictDeny, p.Rest)
 	}
 }
 
-// handleStop stops the runs of the room's conversations, as found when the command first arrived.
-func (in *inbound) handleStop(ctx context.Context, e *chat.Event, c *conversation) error {
+// stop stops the runs of the room's conversations, as found when the command first arrived.
+func (c *commands) stop(ctx context.Context, e *event, t *conversation) error {
 	found := pinnedCommand{Event: e.Key}
-	for _, since := range append([]string{c.state.Since}, c.state.Earlier...) {
-		s, err := in.findStopTarget(ctx, in.threadID(e, since))
+	for _, since := range t.state.since() {
+		s, err := c.findStopTarget(ctx, c.conversations.thread(&e.Event, since))
 		if err != nil {
 			return err
 		}
@@ -60,13 +81,13 @@ func (in *inbound) handleStop(ctx context.Context, e *chat.Event, c *conversatio
 			found.Stop = append(found.Stop, *s)
 		}
 	}
-	d, err := in.pinCommand(ctx, c, found)
+	d, err := c.conversations.pin(ctx, t, found)
 	if err != nil {
 		return err
 	}
 	active, queued := 0, 0
 	for _, s := range d.Stop {
-		if _, err := in.host.Interrupt(ctx, s.Thread, s.Place); err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
+		if _, err := c.host.Interrupt(ctx, s.Thread, s.Place); err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return err
 		}
 		if s.Active {
@@ -83,7 +104,7 @@ func (in *inbound) handleStop(ctx context.Context, e *chat.Event, c *conversatio
 	case queued > 0:
 		words = fmt.Sprintf("Nothing is running. Discarded from the queue: %s.", countMessages(queued))
 	}
-	return in.answer(ctx, e, words, nil)
+	return c.answers.send(ctx, e, words, nil)
 }
 
 func countMessages(n int) string {
@@ -94,8 +115,8 @@ func countMessages(n int) string {
 }
 
 // findStopTarget returns what /stop would stop in a thread, nil if there is nothing.
-func (in *inbound) findStopTarget(ctx context.Context, thread string) (s *stopTarget, err error) {
-	err = in.host.View(ctx, func(r store.Reader) error {
+func (c *commands) findStopTarget(ctx context.Context, thread string) (s *stopTarget, err error) {
+	err = c.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 {
 			return err
@@ -111,27 +132,27 @@ func (in *inbound) findStopTarget(ctx context.Context, thread string) (s *stopTa
 }
 
 // statusText describes what a conversation is doing.
-func (in *inbound) statusText(ctx context.Context, thread string) (string, error) {
+func (c *commands) statusText(ctx context.Context, thread string) (string, error) {
 	var lines []string
-	err := in.host.View(ctx, func(r store.Reader) error {
+	err := c.host.View(ctx, func(r store.Reader) error {
 		lines = nil
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil {
 			return err
 		}
 		if len(rows) == 0 {
-			lines = []string{in.options.Agent + " is ready. This conversation has no messages yet."}
+			lines = []string{c.agent + " is ready. This conversation has no messages yet."}
 			return nil
 		}
-		t := rows[0]
-		state := t.Agent + " is idle."
-		if t.Current != "" {
-			runs, err := r.Runs(store.RunQuery{IDs: []string{t.Current}})
+		row := rows[0]
+		state := row.Agent + " is idle."
+		if row.Current != "" {
+			runs, err := r.Runs(store.RunQuery{IDs: []string{row.Current}})
 			if err != nil {
 				return err
 			}
 			for _, run := range runs {
-				state = t.Agent + " " + runStatus(run)
+				state = row.Agent + " " + runStatus(run)
 			}
 		}
 		lines = append(lines, state)
@@ -147,7 +168,7 @@ func (in *inbound) statusText(ctx context.Context, thread string) (string, error
 		for _, k := range open {
 			switch k.Kind {
 			case mailroom.TicketApproval:
-				lines = append(lines, "It asks: "+question.Summary(k)+" – "+command.Text(in.caps, command.Approve)+" "+question.Word(k)+" or "+command.Text(in.caps, command.Deny)+" "+question.Word(k))
+				lines = append(lines, "It asks: "+question.Summary(k)+" – "+c.text(command.Approve)+" "+question.Word(k)+" or "+c.text(command.Deny)+" "+question.Word(k))
 			case mailroom.TicketInput:
 				lines = append(lines, "It asks: "+question.Summary(k)+" – your next message is the answer.")
 			}

@@ -1,0 +1,254 @@
+// Package inbound is the receiving half of a chat channel. It handles the events of a platform:
+// access, commands, conversations, decisions, and files that must be downloaded first.
+//
+// An event may come twice, also with a crash anywhere in its first handling. So each step has an
+// idempotency key or can be repeated, and the cursor moves with the last step.
+package inbound
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/command"
+	"mailroom/channel/chat/limiter"
+	"mailroom/channel/chat/pairing"
+	"mailroom/internal/display"
+)
+
+// Options configure [Receive].
+type Options struct {
+	Chat     chat.Options
+	Host     *channel.Host
+	Platform chat.Platform
+	Caps     chat.Capabilities
+	Limiter  *limiter.Limiter
+	// Watch is told which conversation a user has addressed in a room, and after which entry its
+	// reply follows; 0 means after its last one.
+	Watch func(thread string, at chat.Room, after int64)
+}
+
+// Receive handles the events of a connection until ctx ends. It resumes the stored backlog first.
+func Receive(ctx context.Context, o Options) error {
+	work := newBackground(ctx, o.Host.Log())
+	d := newDispatcher(o, work)
+	at, err := d.answers.position(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.backlog.resume(); err != nil {
+		return work.close(err)
+	}
+	return work.close(o.Platform.Receive(work.ctx, at, d.receive))
+}
+
+// event is an event in handling.
+type event struct {
+	chat.Event
+	sender string    // of its messages: the channel and the user
+	tier   chat.Tier // of its user
+	// fetching is set for an event of the backlog, and ends when its files are abandoned. The cursor
+	// of such an event moved when it entered the backlog.
+	fetching context.Context
+}
+
+// dispatcher passes each event to its handler.
+type dispatcher struct {
+	// Set by newDispatcher.
+	host          *channel.Host
+	botName       string // how users address the bot
+	access        *chat.AccessPolicy
+	answers       *answers
+	conversations *conversations
+	backlog       *backlog
+	messages      *messages
+	commands      *commands
+	decisions     *decisions
+	strangers     *strangers
+}
+
+func newDispatcher(o Options, work *background) *dispatcher {
+	access := &o.Chat.Access
+	as := &answers{host: o.Host, bot: o.Caps.BotID}
+	cs := &conversations{host: o.Host, bot: o.Caps.BotID, perUser: access.PerUser}
+	acks := &buttonAcks{platform: o.Platform, caps: o.Caps, limiter: o.Limiter, work: work}
+	ms := &messages{
+		host: o.Host, botName: o.Caps.BotName, agent: o.Chat.Agent, files: attachments{o.Chat.Files, access.MaxFileSize}, answers: as, conversations: cs, watch: o.Watch,
+	}
+	ds := &decisions{host: o.Host, caps: o.Caps, answers: as, conversations: cs, acks: acks, watch: o.Watch}
+	d := &dispatcher{
+		host: o.Host, botName: o.Caps.BotName, access: access, answers: as, conversations: cs, messages: ms, decisions: ds,
+		commands:  &commands{host: o.Host, caps: o.Caps, agent: o.Chat.Agent, answers: as, conversations: cs, messages: ms, decisions: ds},
+		strangers: &strangers{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, pairing: access.Pairing, command: o.Chat.Command, answers: as, acks: acks, work: work},
+	}
+	d.backlog = newBacklog(o.Host, o.Platform, o.Caps.BotID, cs, work, d.handleWaiting)
+	return d
+}
+
+const maxID = 300 // bytes of a platform's id
+
+// receive is the connection's [chat.EventHandler].
+func (d *dispatcher) receive(ctx context.Context, e chat.Event) error {
+	for _, id := range []string{e.Key, e.Room.Chat, e.Room.Topic, e.User.ID, e.TargetID} {
+		if len(id) > maxID || strings.ContainsRune(id, 0) || !utf8.ValidString(id) {
+			return d.answers.skip(ctx, &event{Event: e}, "an id is too long or invalid")
+		}
+	}
+	if e.Key == "" || e.Room.Chat == "" {
+		return d.answers.skip(ctx, &event{Event: e}, "no key or no chat")
+	}
+	e.Text, e.User.Name = sanitize(e.Text), display.Name(e.User.Name)
+	x, err := d.load(ctx, e)
+	if err != nil {
+		return err
+	}
+	if waits, err := d.enqueue(ctx, x); err != nil {
+		return err
+	} else if waits {
+		return d.answers.skip(ctx, x, "stored in the backlog")
+	}
+	return d.handle(ctx, x)
+}
+
+// handleWaiting handles an event of the backlog.
+func (d *dispatcher) handleWaiting(ctx, fetching context.Context, e chat.Event) error {
+	x, err := d.load(ctx, e)
+	if err != nil {
+		return err
+	}
+	x.fetching = fetching
+	return d.handle(ctx, x)
+}
+
+// load adds to an event what the server knows about its user.
+func (d *dispatcher) load(ctx context.Context, e chat.Event) (*event, error) {
+	paired, err := pairing.Load(ctx, d.host, d.host.Name())
+	if err != nil {
+		return nil, err
+	}
+	return &event{Event: e, sender: d.host.Name() + ":" + e.User.ID, tier: paired.Tier(d.access, e.User.ID, e.Room)}, nil
+}
+
+// handle dispatches an event by its kind and the user's tier.
+func (d *dispatcher) handle(ctx context.Context, e *event) error {
+	switch {
+	case e.Kind == chat.EventDeleted: // the platform checks who may delete
+		return d.messages.edit(ctx, e)
+	case e.Kind == chat.EventInvited || e.Kind == chat.EventUnreadable:
+		return d.handleInviteOrUnreadable(ctx, e)
+	case e.tier == chat.TierStranger:
+		return d.strangers.handle(ctx, e)
+	case e.Kind == chat.EventButton:
+		return d.decisions.button(ctx, e)
+	case e.Kind == chat.EventEdited:
+		return d.messages.edit(ctx, e)
+	case e.Kind == chat.EventMessage:
+		return d.handleMessage(ctx, e)
+	}
+	return d.answers.skip(ctx, e, "unknown kind")
+}
+
+// handleInviteOrUnreadable handles invitations and unreadable messages. They are allowed to authorized
+// users, and in private to everyone who may ask for pairing.
+func (d *dispatcher) handleInviteOrUnreadable(ctx context.Context, e *event) error {
+	if e.tier == chat.TierStranger && (e.Room.Group || !d.access.Pairing) {
+		return d.answers.skip(ctx, e, "unauthorized user")
+	}
+	if e.Kind == chat.EventUnreadable {
+		return d.answers.send(ctx, e, e.Text, nil)
+	}
+	if err := e.Accept(ctx); err != nil {
+		return err
+	}
+	return d.answers.skip(ctx, e, "joined the room")
+}
+
+// parse parses a message. why is the reason why it is not for this bot, "" if it is.
+func (d *dispatcher) parse(e *event) (p command.Parsed, why string) {
+	p = command.Parse(e.Text, d.botName)
+	switch {
+	case p.ForOtherBot:
+		return p, "addressed to another bot"
+	case e.Room.Group && !e.Addressed && !p.NamesBot && !d.access.AllGroupMessages:
+		return p, "not addressed to the bot"
+	}
+	return p, ""
+}
+
+// handleMessage handles a message of an authorized user.
+func (d *dispatcher) handleMessage(ctx context.Context, e *event) error {
+	p, why := d.parse(e)
+	switch {
+	case why != "":
+		return d.answers.skip(ctx, e, why)
+	case p.Suggestion != "":
+		meant, queue := d.commands.text(p.Suggestion), d.commands.text(command.Queue)
+		return d.answers.send(ctx, e, fmt.Sprintf("Unknown command; did you mean %s? To send the text to the agent, start it with %s.", meant, queue), nil)
+	case p.Command == "":
+		return d.messages.submit(ctx, e, p.Text, d.access.BusyMode)
+	}
+	return d.commands.handle(ctx, e, p)
+}
+
+// enqueue puts an event into the backlog if its files must be downloaded or an earlier event of
+// its conversation waits. It reports false if the event can be handled now.
+func (d *dispatcher) enqueue(ctx context.Context, e *event) (bool, error) {
+	stops, ordered := d.ordered(e)
+	if !ordered {
+		return false, nil
+	}
+	lane := d.conversations.thread(&e.Event, "")
+	if stops {
+		d.backlog.abandonFiles(lane)
+	}
+	if !d.backlog.hasLane(lane) {
+		if fetch, err := d.needsFetch(ctx, e); err != nil || !fetch {
+			return false, err
+		}
+	}
+	return d.backlog.add(ctx, lane, e.Event)
+}
+
+// ordered reports whether an event keeps its order within its conversation, and whether it stops
+// the events before it. A decision or a status request acts at once.
+func (d *dispatcher) ordered(e *event) (stops, ordered bool) {
+	switch {
+	case e.Kind == chat.EventDeleted:
+		return false, true
+	case e.tier == chat.TierStranger:
+		return false, false
+	case e.Kind == chat.EventEdited:
+		return false, true
+	case e.Kind != chat.EventMessage:
+		return false, false
+	}
+	p, why := d.parse(e)
+	switch {
+	case why != "" || p.Suggestion != "":
+		return false, false
+	case p.Command == "" || p.Command == command.Queue || p.Command == command.Steer || p.Command == command.New:
+		return false, true
+	}
+	return p.Command == command.Stop, p.Command == command.Stop
+}
+
+// needsFetch reports whether files must be downloaded. Those of a message that was submitted
+// before need not.
+func (d *dispatcher) needsFetch(ctx context.Context, e *event) (bool, error) {
+	if !slices.ContainsFunc(e.Files, func(f chat.File) bool { return f.Open != nil }) {
+		return false, nil
+	}
+	if e.Kind != chat.EventMessage {
+		return e.Kind == chat.EventEdited, nil
+	}
+	c, err := d.conversations.load(ctx, &e.Event)
+	if err != nil {
+		return false, err
+	}
+	known, err := d.conversations.submitted(ctx, &e.Event, c)
+	return known == nil, err
+}

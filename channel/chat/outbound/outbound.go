@@ -1,0 +1,96 @@
+// Package outbound is the sending half of a chat channel: it sends deliveries, and keeps what a room
+// shows besides them current. What to show is decided by the package room.
+package outbound
+
+import (
+	"context"
+	"sync"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/limiter"
+	"mailroom/channel/chat/room"
+	"mailroom/internal/recovery"
+	"mailroom/store"
+)
+
+// Options configure an [Outbound].
+type Options struct {
+	Chat     chat.Options
+	Host     *channel.Host
+	Platform chat.Platform
+	Caps     chat.Capabilities
+	Limiter  *limiter.Limiter
+	Rooms    *Rooms
+}
+
+// Outbound is the sending half of one connection.
+type Outbound struct {
+	command string // how the operator calls this program
+	line    *line
+	follows *follower
+	redraws *redrawer
+}
+
+// New returns the sending half of a connection.
+func New(o Options) *Outbound {
+	l := &line{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, rooms: o.Rooms}
+	return &Outbound{
+		command: o.Chat.Command, line: l,
+		follows: &follower{line: l, streams: o.Chat.Follow, previews: o.Chat.Previews && o.Caps.Edits, watches: make(chan watch, maxWatches)},
+		redraws: &redrawer{line: l, commits: o.Chat.Commits},
+	}
+}
+
+// Watch shows in a room what a conversation writes after an entry, until it ends or waits; 0 means
+// after its last entry. It is called when a user wrote in the room. It is best effort, because the
+// reply is delivered in any case.
+func (o *Outbound) Watch(thread string, at chat.Room, after int64) {
+	o.follows.watch(thread, at, after)
+}
+
+// Maintain follows the watched conversations and redraws decided questions, until ctx ends.
+func (o *Outbound) Maintain(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	all.Go(func() {
+		defer recovery.Log(o.line.host.Log(), "question redraw")
+		o.redraws.run(ctx)
+	})
+	o.follows.run(ctx)
+	return nil
+}
+
+// line is one connection, with the views of the channel's rooms.
+type line struct {
+	// Set by New.
+	host     *channel.Host
+	platform chat.Platform
+	caps     chat.Capabilities
+	limiter  *limiter.Limiter
+	rooms    *Rooms
+}
+
+// do calls the platform for a room as soon as the limits allow it, see [limiter.Limiter.Do].
+func (l *line) do(ctx context.Context, at chat.Room, p limiter.Priority, f func(context.Context) error) error {
+	return l.limiter.Do(ctx, at, l.caps, p, f)
+}
+
+// request requests a delivery of the channel itself, after the queued ones of the room.
+func (l *line) request(ctx context.Context, at chat.Room, key string, labels map[string]string) error {
+	for k, v := range at.Labels() {
+		labels[k] = v
+	}
+	return l.host.Answer(ctx, channel.Answer{Room: at.Words(l.caps.BotID), Key: key, Text: room.UnfinishedMark, Later: true, Metadata: labels})
+}
+
+func (l *line) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {
+	err = l.host.View(ctx, func(r store.Reader) (err error) {
+		rows, err = r.Tickets(store.TicketQuery{IDs: ids})
+		return err
+	})
+	return rows, err
+}
