@@ -112,6 +112,10 @@ type Run struct {
 	CreatedAt  time.Time
 	StartedAt  time.Time // start of its first attempt; zero: never started
 	FinishedAt time.Time
+
+	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
+	// is written back as it was read, so that both versions can share a store.
+	Newer string `json:"-"`
 }
 
 // Origin records how a run was created. The protocol that received the submit sets it, never the

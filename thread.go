@@ -45,6 +45,8 @@ type Thread struct {
 	// DeletedAt is when the thread was deleted, zero if it was not. A deleted thread is in no list
 	// and never changes; its rows are dropped in steps.
 	DeletedAt time.Time
+
+	Newer string `json:"-"` // see Run
 }
 
 // Due holds the scheduling columns of a thread. If At is zero, nothing is due and the other fields

@@ -16,6 +16,7 @@ var floors = map[string]int{
 	"entry":                   -4, // bodies of entries, and their encoding
 	"auth":                    -4, // tokens, permissions and quotas
 	"store":                   -3, // the seam and its rows
+	"store/internal":          -2, // the encoding of rows, for the stores of databases
 	"internal/thread":         -2, // the state machine of a thread
 	"project":                 -1, // reservations and notifications
 	"dispatch":                0,  // the hand-over of runs to workers

@@ -1,14 +1,12 @@
 package sqlite
 
 import (
-	"bytes"
 	"database/sql/driver"
 	"math"
-	"slices"
 
 	"mailroom"
-	"mailroom/entry"
 	"mailroom/store"
+	"mailroom/store/internal/format"
 )
 
 const (
@@ -27,31 +25,6 @@ const (
 		ORDER BY last_seq DESC`
 )
 
-// joinEntries encodes entries as the lines of one row.
-func joinEntries(list []mailroom.Entry) ([]byte, error) {
-	size := 0
-	for i, e := range list {
-		raw := e.Raw
-		if e.Thread != list[0].Thread || e.Seq != list[0].Seq+int64(i) {
-			return nil, mailroom.Errorf(mailroom.CodeInternal,
-				"entry %d of thread %q does not follow in the entries of thread %q from %d",
-				e.Seq, e.Thread, list[0].Thread, list[0].Seq)
-		}
-		if len(raw) == 0 || bytes.IndexByte(raw, '\n') >= 0 {
-			return nil, mailroom.Errorf(mailroom.CodeInternal, "entry %d of thread %q is not one line of JSON", e.Seq, e.Thread)
-		}
-		size += len(raw) + 1
-	}
-	lines := make([]byte, 0, size)
-	for i, e := range list {
-		if i > 0 {
-			lines = append(lines, '\n')
-		}
-		lines = append(lines, e.Raw...)
-	}
-	return lines, nil
-}
-
 // Entries implements [mailroom.Reader]. A row holds several entries.
 func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if q.Before == 0 {
@@ -69,7 +42,7 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 		if !q.Backward && first >= q.Before {
 			return false, nil
 		}
-		several, err := splitEntries(lines, first, q)
+		several, err := format.SplitEntries(lines, first, q)
 		for _, e := range several {
 			found = append(found, e)
 			if !g.add(len(e.Raw)) {
@@ -79,34 +52,4 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 		return true, err
 	})
 	return found, err
-}
-
-// splitEntries decodes the entries of one row that match q, in its order. It skips lines outside of
-// the bounds of q without decoding them.
-func splitEntries(lines []byte, first int64, q store.EntryQuery) ([]mailroom.Entry, error) {
-	var found []mailroom.Entry
-	seq := first
-	whole := q.Bytes <= 0 || len(lines) <= q.Bytes
-	if whole {
-		lines = bytes.Clone(lines) // the driver reuses the row's memory
-	}
-	for line := range bytes.SplitSeq(lines, []byte{'\n'}) {
-		if q.After < seq && seq < q.Before {
-			if !whole { // an entry must not keep the other lines of its row in memory
-				line = bytes.Clone(line)
-			}
-			e, err := entry.Parse(line)
-			if err != nil {
-				return nil, err
-			}
-			if (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) && (q.Run == "" || e.Run == q.Run) {
-				found = append(found, e)
-			}
-		}
-		seq++
-	}
-	if q.Backward {
-		slices.Reverse(found)
-	}
-	return found, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/project"
+	"mailroom/store/internal/format"
 )
 
 // inboxVersion is the version of the tables that introduced counts of inboxes per project and of
@@ -36,7 +37,7 @@ func countInboxes() *goose.Migration {
 			return err
 		}
 		for _, t := range projects {
-			if _, err := tx.ExecContext(ctx, "UPDATE thread SET body = ? WHERE key = ?", pack(nil, t, (*packer).thread), t.Key); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE thread SET body = ? WHERE key = ?", format.AppendThread(nil, t), t.Key); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/store"
+	"mailroom/store/internal/format"
 )
 
 // oldFile makes a database file with the tables of a version and some rows.
@@ -42,7 +43,7 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 }
 
 func TestMigrationSumsUsageOfThreadsAndTokens(t *testing.T) {
-	body := func(row mailroom.Thread) string { return fmt.Sprintf("x'%x'", pack(nil, &row, (*packer).thread)) }
+	body := func(row mailroom.Thread) string { return fmt.Sprintf("x'%x'", format.AppendThread(nil, &row)) }
 	thread := "INSERT INTO thread (key, id, agent, body) VALUES "
 	s := openAt(t, oldFile(t, useVersion-1,
 		thread+"(1, 't', 'echo', "+body(mailroom.Thread{ID: "t", Owner: "ann", Agent: "echo", LastSeq: 3})+")",
@@ -74,12 +75,12 @@ func TestMigrationSumsUsageOfThreadsAndTokens(t *testing.T) {
 
 func TestMigrationCountsRunsAndThreads(t *testing.T) {
 	thread := func(key int, row mailroom.Thread) string {
-		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, row.ID, pack(nil, &row, (*packer).thread))
+		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, row.ID, format.AppendThread(nil, &row))
 	}
 	run := func(key, of int, agent, status string) string {
 		row := mailroom.Run{ID: fmt.Sprint("r", key), Agent: agent, Status: mailroom.Status(status)}
 		return fmt.Sprintf("INSERT INTO run (key, id, thread, agent, status, first_seq, body) VALUES (%d, '%s', %d, '%s', '%s', 1, x'%x')",
-			key, row.ID, of, agent, status, pack(nil, &row, (*packer).run))
+			key, row.ID, of, agent, status, format.AppendRun(nil, &row))
 	}
 	s := openAt(t, oldFile(t, countVersion-1,
 		thread(1, mailroom.Thread{ID: "t", Owner: "ann", DeliverTo: "chat"}), thread(2, mailroom.Thread{ID: "u", Owner: "bob"}),
@@ -112,7 +113,7 @@ func TestMigrationCountsRunsAndThreads(t *testing.T) {
 func TestMigrationCountsInboxes(t *testing.T) {
 	thread := func(key int, id string) string {
 		row := mailroom.Thread{ID: id, Agent: "echo", Owner: "ann", Bytes: 7}
-		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, id, pack(nil, &row, (*packer).thread))
+		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, id, format.AppendThread(nil, &row))
 	}
 	s := openAt(t, oldFile(t, inboxVersion-1,
 		thread(1, "project:p"), thread(2, "project:q"), thread(3, "t"),

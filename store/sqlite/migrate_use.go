@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/store/internal/format"
 )
 
 // useVersion is the version of the tables that introduced the usage of threads and tokens.
@@ -70,7 +71,7 @@ func sumThreads(ctx context.Context, tx *sql.Tx) (map[string]auth.Use, error) {
 		}
 		for _, t := range page {
 			last = t.Key
-			if _, err := tx.ExecContext(ctx, "UPDATE thread SET body = ? WHERE key = ?", pack(nil, t, (*packer).thread), t.Key); err != nil {
+			if _, err := tx.ExecContext(ctx, "UPDATE thread SET body = ? WHERE key = ?", format.AppendThread(nil, t), t.Key); err != nil {
 				return used, err
 			}
 		}

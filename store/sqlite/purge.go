@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 
 	"mailroom/store"
+	"mailroom/store/internal/format"
 )
 
 const (
@@ -83,10 +84,7 @@ func (t *tx) dropEntries(thread, seq int64) error {
 	if err != nil || lines == nil {
 		return err
 	}
-	for ; from < seq; from++ {
-		_, lines, _ = bytes.Cut(lines, []byte{'\n'})
-	}
-	_, err = t.exec(cutEntries, from, lines, row)
+	_, err = t.exec(cutEntries, seq, format.CutEntries(lines, from, seq), row)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/format"
 )
 
 const (
@@ -49,7 +50,7 @@ func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 		args = append(args, t.Due.At.UnixMicro(), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.LastAttempt))
 	}
 	args = append(args, dueOwner(t))
-	s.body = pack(s.body[:0], t, (*packer).thread)
+	s.body = format.AppendThread(s.body[:0], t)
 	return append(args, s.body)
 }
 
@@ -111,7 +112,7 @@ func dueOwner(t *mailroom.Thread) any {
 func scanThread(row []driver.Value) (*mailroom.Thread, error) {
 	c := columns{row: row}
 	t := &mailroom.Thread{Key: c.int64()}
-	return t, unpack(c.body(), t, (*packer).thread)
+	return t, format.ParseThread(c.body(), t)
 }
 
 // bindRun appends the values of insertRun from parent to body. The columns of the queue's order are
@@ -129,7 +130,7 @@ func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
 	default:
 		args = append(args, int64(0), int64(r.Priority), r.Place, nil)
 	}
-	s.body = pack(s.body[:0], r, (*packer).run)
+	s.body = format.AppendRun(s.body[:0], r)
 	return append(args, s.body)
 }
 
@@ -152,9 +153,7 @@ func runUpdate(r *mailroom.Run, args []any, status bool) (text string, _ []any) 
 func scanRun(row []driver.Value) (*mailroom.Run, error) {
 	c := columns{row: row}
 	r := &mailroom.Run{Key: c.int64()}
-	err := unpack(c.body(), r, (*packer).run)
-	r.Stored = r.Status
-	return r, err
+	return r, format.ParseRun(c.body(), r)
 }
 
 func scanWorker(row []driver.Value) (*store.Worker, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"mailroom/auth"
-	"mailroom/internal/jsontext"
+	"mailroom/store/internal/format"
 )
 
 const (
@@ -71,13 +71,4 @@ func (t *tx) writeToken(row *auth.Token) error {
 }
 
 // texts encodes a list as a JSON column, NULL if it is empty.
-func texts[T ~string](list []T) any {
-	if len(list) == 0 {
-		return nil
-	}
-	var plain []string
-	for _, v := range list {
-		plain = append(plain, string(v))
-	}
-	return string(jsontext.AppendList(nil, plain, appendText))
-}
+func texts[T ~string](list []T) any { return orNull(format.Texts(list)) }

@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/format"
 )
 
 const (
@@ -275,7 +276,7 @@ func (t *tx) writeKey(k *store.SubmitKey, among map[string]*written) error {
 	if k.Result.Disposition != store.DispositionQueued {
 		joined = w.lastSeq
 	}
-	_, err := t.exec(insertKey, w.key, k.Key, k.Digest, encodeSubmitted(&k.Result), joined)
+	_, err := t.exec(insertKey, w.key, k.Key, k.Digest, format.EncodeSubmitted(&k.Result), joined)
 	return err
 }
 
@@ -287,7 +288,7 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 	if w == nil {
 		return mailroom.Errorf(mailroom.CodeInternal, "entries of thread %q, which is not in the changes", list[0].Thread)
 	}
-	lines, err := joinEntries(list)
+	lines, err := format.JoinEntries(list)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,6 @@
-package sqlite
+// Package format encodes the rows of threads, runs, entries and submit keys. The stores of databases
+// share it, so that rows can be copied between them.
+package format
 
 import (
 	"encoding/binary"
@@ -13,14 +15,17 @@ import (
 	"mailroom"
 )
 
-// The row of a thread or a run is one blob, its body; the other columns exist for conditions and
-// indexes. Each column costs several driver calls per write and per read, so that forty columns
-// cost more than SQLite's own work on the row.
+// The row of a thread or a run is one blob, its body; the other columns of a table exist for
+// conditions and indexes. Each column costs several driver calls per write and per read, so that
+// forty columns cost more than SQLite's own work on the row.
 //
 // A body has its fields in the order of the functions thread and run below: numbers as varints,
-// texts with a length prefix, trailing zeros omitted. A new field goes to the end of the list, and
-// reads as zero from older rows. A new field in a nested structure is a new format: it needs a
-// migration, or a length prefix as in nested.
+// texts with a length prefix, trailing zeros omitted. A new field goes to the end of the list,
+// before newer, and reads as zero from older rows. A new field in a nested structure is a new
+// format: it needs a migration, or a length prefix as in nested.
+//
+// Nodes of two versions may share a database. The fields of a body behind the last one that this
+// version knows are from a newer version; newer keeps them as they are, and they are written back.
 
 // packer visits the fields of a row: it appends them to out or, if reading, sets them from in.
 type packer struct {
@@ -33,6 +38,22 @@ type packer struct {
 
 var errBody = errors.New("corrupt row body")
 
+// AppendThread appends the body of a thread to buffer. The key is not in it.
+func AppendThread(buffer []byte, t *mailroom.Thread) []byte { return pack(buffer, t, (*packer).thread) }
+
+// ParseThread sets the fields of t from its body.
+func ParseThread(body string, t *mailroom.Thread) error { return unpack(body, t, (*packer).thread) }
+
+// AppendRun appends the body of a run to buffer. The key is not in it.
+func AppendRun(buffer []byte, r *mailroom.Run) []byte { return pack(buffer, r, (*packer).run) }
+
+// ParseRun sets the fields of r from its body, and Stored.
+func ParseRun(body string, r *mailroom.Run) error {
+	err := unpack(body, r, (*packer).run)
+	r.Stored = r.Status
+	return err
+}
+
 // pack appends the fields of row to buffer.
 func pack[T any](buffer []byte, row *T, fields func(*packer, *T)) []byte {
 	p := packer{out: buffer, end: len(buffer)}
@@ -44,7 +65,7 @@ func pack[T any](buffer []byte, row *T, fields func(*packer, *T)) []byte {
 func unpack[T any](body string, row *T, fields func(*packer, *T)) error {
 	p := packer{reading: true, in: body}
 	fields(&p, row)
-	if p.broken || p.in != "" {
+	if p.broken {
 		return errBody
 	}
 	return nil
@@ -77,6 +98,7 @@ func (p *packer) thread(t *mailroom.Thread) {
 	number(p, &t.Inboxes)
 	pairs(p, &t.Unread, number[int64])
 	number(p, &t.Lapsed)
+	p.newer(&t.Newer)
 }
 
 func (p *packer) run(r *mailroom.Run) {
@@ -132,6 +154,7 @@ func (p *packer) run(r *mailroom.Run) {
 	number(p, &r.StopGrace)
 	list(p, &r.Spent, text[string])
 	number(p, &r.InputBytes)
+	p.newer(&r.Newer)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {
@@ -195,6 +218,18 @@ func (p *packer) usage(u *mailroom.Usage) {
 	bits := p.uint(math.Float64bits(u.CostUSD))
 	if p.reading {
 		u.CostUSD = math.Float64frombits(bits)
+	}
+}
+
+// newer keeps the rest of a body.
+func (p *packer) newer(v *string) {
+	if p.reading {
+		*v, p.in = p.in, ""
+		return
+	}
+	if *v != "" {
+		p.out = append(p.out, *v...)
+		p.end = len(p.out)
 	}
 }
 

@@ -1,4 +1,4 @@
-package sqlite
+package format
 
 import (
 	"strconv"
@@ -7,8 +7,8 @@ import (
 	"mailroom/store"
 )
 
-// encodeSubmitted encodes without reflection, because every submit with a key writes one.
-func encodeSubmitted(s *store.Submitted) string {
+// EncodeSubmitted encodes a result as JSON, without reflection, because every submit with a key writes one.
+func EncodeSubmitted(s *store.Submitted) string {
 	b := append(make([]byte, 0, 320), '{')
 	b = appendText(jsontext.AppendName(b, "message"), s.Message)
 	b = appendText(jsontext.AppendName(b, "run"), s.Run)
@@ -22,6 +22,18 @@ func encodeSubmitted(s *store.Submitted) string {
 		b = appendText(jsontext.AppendName(b, "stopping"), *s.Stopping)
 	}
 	return string(append(b, '}'))
+}
+
+// Texts encodes a list as JSON, "" if it is empty.
+func Texts[T ~string](list []T) string {
+	if len(list) == 0 {
+		return ""
+	}
+	var plain []string
+	for _, v := range list {
+		plain = append(plain, string(v))
+	}
+	return string(jsontext.AppendList(nil, plain, appendText))
 }
 
 // appendText appends s as encoding/json does, except that <, > and & stay as they are in plain

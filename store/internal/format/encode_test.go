@@ -1,4 +1,4 @@
-package sqlite
+package format
 
 import (
 	"encoding/json"
@@ -28,7 +28,7 @@ func FuzzStoredResult(f *testing.F) {
 			in.Superseded, in.Stopping, in.Status = []string{valid, "a"}, &valid, "queued"
 		}
 		var out store.Submitted
-		if err := json.Unmarshal([]byte(encodeSubmitted(&in)), &out); err != nil {
+		if err := json.Unmarshal([]byte(EncodeSubmitted(&in)), &out); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(in, out); diff != "" {
@@ -41,12 +41,12 @@ func TestStoredResultsKeepTheirBytes(t *testing.T) {
 	stop := "ü<\n"
 	s := store.Submitted{Message: "m", Run: "r", Thread: "a<b&c>", Seq: 1, Place: 2, Status: "queued", Disposition: "queued", Superseded: []string{`"`, "x"}, Stopping: &stop}
 	const want = `{"message":"m","run":"r","thread":"a<b&c>","seq":1,"place":2,"status":"queued","disposition":"queued","superseded":["\"","x"],"stopping":"ü\u003c\n"}`
-	if got := encodeSubmitted(&s); got != want {
+	if got := EncodeSubmitted(&s); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	s = store.Submitted{}
 	const none = `{"message":"","run":"","thread":"","seq":0,"place":0,"status":"","disposition":"","superseded":null}`
-	if got := encodeSubmitted(&s); got != none {
+	if got := EncodeSubmitted(&s); got != none {
 		t.Errorf("got  %s\nwant %s", got, none)
 	}
 }

@@ -1,0 +1,134 @@
+package format
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom"
+)
+
+func TestADamagedBodyIsNotRead(t *testing.T) {
+	run := mailroom.Run{
+		ID: "r", Thread: "t", CreatedAt: time.UnixMicro(1).UTC(), Lineage: []string{"", ""}, Metadata: map[string]string{"k": ""},
+		Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}, Progress: 0.5, Flushed: true,
+		ClaimEnds: time.UnixMicro(2).UTC(), StopGrace: time.Second,
+	}
+	body := string(AppendRun(nil, &run))
+	var back mailroom.Run
+	if err := ParseRun(body, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(run, back); diff != "" {
+		t.Errorf("parsed (-want +got):\n%s", diff)
+	}
+	for n := range len(body) {
+		// A body cut between two fields is a valid body of a different run.
+		var cut mailroom.Run
+		if err := ParseRun(body[:n], &cut); err == nil && cut.StopGrace > 0 {
+			t.Errorf("the first %d of %d bytes were accepted as the whole", n, len(body))
+		}
+	}
+}
+
+func TestZeroFieldsTakeNoSpace(t *testing.T) {
+	if got := len(AppendRun(nil, &mailroom.Run{})); got != 0 {
+		t.Errorf("a run of zeros takes %d bytes, want none", got)
+	}
+	if got := len(AppendRun(nil, &mailroom.Run{ID: "1234"})); got != 5 {
+		t.Errorf("a run with an id of 4 bytes takes %d bytes, want 5", got)
+	}
+}
+
+// newerRun and newerThread pack rows as a version does that has two more fields.
+func newerRun(r *mailroom.Run, own bool, more string) []byte {
+	out := r
+	if own { // within the nested run too
+		copied := *r
+		steer := r.Steers[0]
+		nested := *steer.Own
+		nested.Newer = strings.TrimPrefix(string(newerRun(&nested, false, more)), string(AppendRun(nil, &nested)))
+		steer.Own = &nested
+		copied.Steers = []mailroom.Steer{steer}
+		out = &copied
+	}
+	return pack(nil, out, func(p *packer, r *mailroom.Run) {
+		p.run(r)
+		number(p, new(int64))
+		text(p, &more)
+	})
+}
+
+func newerThread(row *mailroom.Thread, more string) []byte {
+	return pack(nil, row, func(p *packer, row *mailroom.Thread) {
+		p.thread(row)
+		number(p, new(int64))
+		text(p, &more)
+	})
+}
+
+func TestFieldsOfANewerVersionSurviveAChange(t *testing.T) {
+	const more = "of a newer version"
+	run := mailroom.Run{ID: "r", Step: 1, Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}}
+	var read mailroom.Run
+	if err := ParseRun(string(newerRun(&run, true, more)), &read); err != nil {
+		t.Fatal(err)
+	}
+	if read.ID != "r" || read.Steers[0].Own.ID != "own" {
+		t.Errorf("the known fields were read as %+v", read)
+	}
+	read.Step, read.InputBytes = 2, 0
+	run.Step = 2
+	if got, want := string(AppendRun(nil, &read)), string(newerRun(&run, true, more)); got != want {
+		t.Errorf("a run of a newer version, changed: got body %q, want %q", got, want)
+	}
+
+	row := mailroom.Thread{ID: "t", LastSeq: 1, State: map[string]json.RawMessage{"a": json.RawMessage("{}")}}
+	var back mailroom.Thread
+	if err := ParseThread(string(newerThread(&row, more)), &back); err != nil {
+		t.Fatal(err)
+	}
+	back.LastSeq, row.LastSeq = 900, 900
+	if got, want := string(AppendThread(nil, &back)), string(newerThread(&row, more)); got != want {
+		t.Errorf("a thread of a newer version, changed: got body %q, want %q", got, want)
+	}
+}
+
+func FuzzParseRun(f *testing.F) {
+	f.Add(AppendRun(nil, &mailroom.Run{ID: "r", Lineage: []string{"a", ""}, Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}}))
+	f.Add(newerRun(&mailroom.Run{ID: "r", Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}}, true, "more"))
+	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var first, second mailroom.Run
+		if ParseRun(string(body), &first) != nil {
+			return
+		}
+		if err := ParseRun(string(AppendRun(nil, &first)), &second); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(first, second, cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("packed again (-first +second):\n%s", diff)
+		}
+	})
+}
+
+func FuzzParseThread(f *testing.F) {
+	f.Add(AppendThread(nil, &mailroom.Thread{ID: "t", Unread: map[string]int64{"a": 1}}))
+	f.Add(newerThread(&mailroom.Thread{ID: "t"}, "more"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var first, second mailroom.Thread
+		if ParseThread(string(body), &first) != nil {
+			return
+		}
+		if err := ParseThread(string(AppendThread(nil, &first)), &second); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Errorf("packed again (-first +second):\n%s", diff)
+		}
+	})
+}
