@@ -43,36 +43,38 @@ func (c *commands) handle(ctx context.Context, e *event, p command.Parsed) error
 		return c.messages.submit(ctx, e, p.Rest, mailroom.Mode(p.Command))
 	case command.Help, command.Start:
 		return c.answers.send(ctx, e, command.HelpText(e.tier, c.caps), nil)
-	}
-	t, err := c.conversations.load(ctx, &e.Event)
-	if err != nil {
-		return err
-	}
-	switch p.Command {
 	case command.New:
-		if err := c.conversations.start(ctx, t, &e.Event); err != nil {
+		if err := c.conversations.start(ctx, &e.Event); err != nil {
 			return err
 		}
 		return c.answers.send(ctx, e, "A new conversation begins. Replies of the old one still arrive here.", nil)
 	case command.Stop:
-		return c.stop(ctx, e, t)
+		return c.stop(ctx, e)
 	case command.Status:
-		words, err := c.statusText(ctx, c.conversations.thread(&e.Event, t.state.Since))
+		t, err := c.conversations.load(ctx, &e.Event)
+		if err != nil {
+			return err
+		}
+		words, err := c.statusText(ctx, c.conversations.thread(&e.Event, t.Since))
 		if err != nil {
 			return err
 		}
 		return c.answers.send(ctx, e, words, nil)
 	case command.Approve:
-		return c.decisions.command(ctx, e, t, mailroom.VerdictApprove, p.Rest)
+		return c.decisions.command(ctx, e, mailroom.VerdictApprove, p.Rest)
 	default:
-		return c.decisions.command(ctx, e, t, mailroom.VerdictDeny, p.Rest)
+		return c.decisions.command(ctx, e, mailroom.VerdictDeny, p.Rest)
 	}
 }
 
 // stop stops the runs of the room's conversations, as found when the command first arrived.
-func (c *commands) stop(ctx context.Context, e *event, t *conversation) error {
+func (c *commands) stop(ctx context.Context, e *event) error {
+	t, err := c.conversations.load(ctx, &e.Event)
+	if err != nil {
+		return err
+	}
 	found := pinnedCommand{Event: e.Key}
-	for _, since := range t.state.since() {
+	for _, since := range t.all() {
 		s, err := c.findStopTarget(ctx, c.conversations.thread(&e.Event, since))
 		if err != nil {
 			return err
@@ -81,7 +83,7 @@ func (c *commands) stop(ctx context.Context, e *event, t *conversation) error {
 			found.Stop = append(found.Stop, *s)
 		}
 	}
-	d, err := c.conversations.pin(ctx, t, found)
+	d, err := c.conversations.pin(ctx, &e.Event, found)
 	if err != nil {
 		return err
 	}

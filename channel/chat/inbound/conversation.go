@@ -17,9 +17,9 @@ import (
 // edits still reach them.
 const maxEarlier = 16
 
-// conversationState is the stored state of a room's conversation. It pins the target of the last
+// conversation is the stored state of a room's conversation. It pins the target of the last
 // command, so that a repeated command acts on the same target.
-type conversationState struct {
+type conversation struct {
 	Since   string         `json:"since,omitempty"`  // id of the command that started it; "" for the first one
 	Earlier []string       `json:"before,omitempty"` // Since of earlier conversations, the newest first
 	Command *pinnedCommand `json:"doing,omitempty"`  // the last command
@@ -43,14 +43,8 @@ type stopTarget struct {
 	Queued int    `json:"queued"`
 }
 
-// since returns the conversations of the room, the present one first.
-func (s *conversationState) since() []string { return append([]string{s.Since}, s.Earlier...) }
-
-// conversation is the conversation of an event.
-type conversation struct {
-	name  string // of the stored value
-	state conversationState
-}
+// all returns the Since of the room's conversations, the present one first.
+func (c *conversation) all() []string { return append([]string{c.Since}, c.Earlier...) }
 
 // conversations are the conversations of the channel's rooms.
 type conversations struct {
@@ -73,73 +67,74 @@ func (cs *conversations) thread(e *chat.Event, since string) string {
 	return channel.ThreadID(cs.host.Name(), cs.words(e, since)...)
 }
 
+// name returns the name under which the conversation of an event is stored.
+func (cs *conversations) name(e *chat.Event) string { return "talk:" + cs.thread(e, "") }
+
 // load loads the conversation of an event.
-func (cs *conversations) load(ctx context.Context, e *chat.Event) (*conversation, error) {
-	t := &conversation{name: "talk:" + cs.thread(e, "")}
-	raw, err := cs.host.ReadValue(ctx, t.name)
+func (cs *conversations) load(ctx context.Context, e *chat.Event) (conversation, error) {
+	raw, err := cs.host.ReadValue(ctx, cs.name(e))
 	if err != nil {
-		return nil, err
+		return conversation{}, err
 	}
-	t.state, err = decodeConversation(raw)
-	return t, err
+	return decodeConversation(raw)
 }
 
-func decodeConversation(raw json.RawMessage) (k conversationState, err error) {
+func decodeConversation(raw json.RawMessage) (c conversation, err error) {
 	if raw == nil {
-		return k, nil
+		return c, nil
 	}
-	if err := json.Unmarshal(raw, &k); err != nil {
-		return k, channel.Fatal(fmt.Errorf("decode conversation state: %w", err))
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, channel.Fatal(fmt.Errorf("decode conversation state: %w", err))
 	}
-	return k, nil
+	return c, nil
 }
 
-// pin stores the target of a command. If the command came before, it returns the target
-// that was stored then.
-func (cs *conversations) pin(ctx context.Context, t *conversation, d pinnedCommand) (pinnedCommand, error) {
-	err := cs.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
-		kept, err := decodeConversation(raw)
-		if err != nil {
+// update changes the stored conversation of an event with f, which reports whether it changed
+// anything.
+func (cs *conversations) update(ctx context.Context, e *chat.Event, f func(c *conversation) bool) error {
+	return cs.host.UpdateValue(ctx, cs.name(e), func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
+		c, err := decodeConversation(raw)
+		if err != nil || !f(&c) {
 			return nil, err
 		}
-		if kept.Command != nil && kept.Command.Event == d.Event {
-			t.state = kept
-			return nil, nil
-		}
-		kept.Command = &d
-		t.state = kept
-		return json.Marshal(kept)
+		return json.Marshal(c)
 	})
-	if err != nil {
-		return pinnedCommand{}, err
-	}
-	return *t.state.Command, nil
+}
+
+// pin stores the target of a command. If the command came before, it returns the target that was
+// stored then.
+func (cs *conversations) pin(ctx context.Context, e *chat.Event, found pinnedCommand) (pinned pinnedCommand, err error) {
+	err = cs.update(ctx, e, func(c *conversation) bool {
+		if c.Command != nil && c.Command.Event == found.Event {
+			pinned = *c.Command
+			return false
+		}
+		pinned, c.Command = found, &found
+		return true
+	})
+	return pinned, err
 }
 
 // start starts a new conversation, the same one for the same command.
-func (cs *conversations) start(ctx context.Context, t *conversation, e *chat.Event) error {
-	since := digest.ID("conversation", e.Key)[:13]
-	return cs.host.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
-		kept, err := decodeConversation(raw)
-		if err != nil || kept.Since == since {
-			return nil, err
+func (cs *conversations) start(ctx context.Context, e *chat.Event) error {
+	return cs.update(ctx, e, func(c *conversation) bool {
+		since := digest.ID("conversation", e.Key)[:13]
+		if c.Since == since {
+			return false
 		}
-		kept.Earlier = append([]string{kept.Since}, kept.Earlier...)
-		if len(kept.Earlier) > maxEarlier {
-			kept.Earlier = kept.Earlier[:maxEarlier]
-		}
-		kept.Since = since
-		return json.Marshal(kept)
+		c.Earlier = c.all()[:min(len(c.Earlier)+1, maxEarlier)]
+		c.Since = since
+		return true
 	})
 }
 
-// submitted returns the result of an earlier submit of a message, in the room's present or earlier
-// conversations; nil if it is new.
-func (cs *conversations) submitted(ctx context.Context, e *chat.Event, t *conversation) (*store.SubmitKey, error) {
-	for _, since := range t.state.since() {
-		if known, err := findKey(ctx, cs.host, cs.thread(e, since), messageKey(e.Key)); err != nil || known != nil {
-			return known, err
+// find returns the submit of a message, and the Since of its conversation: the room's present or an
+// earlier one. It returns nil if there is none.
+func (cs *conversations) find(ctx context.Context, e *chat.Event, c *conversation, message string) (known *store.SubmitKey, since string, err error) {
+	for _, since := range c.all() {
+		if known, err := findKey(ctx, cs.host, cs.thread(e, since), messageKey(message)); err != nil || known != nil {
+			return known, since, err
 		}
 	}
-	return nil, nil
+	return nil, "", nil
 }

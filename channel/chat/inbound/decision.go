@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/question"
 	"mailroom/entry"
+	"mailroom/internal/display"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -135,14 +138,14 @@ func (d *decisions) ticketInRoom(ctx context.Context, out, id string) (k *mailro
 
 // command handles /approve and /deny. The command decides the ticket that its word names,
 // or else the only open approval of the room.
-func (d *decisions) command(ctx context.Context, e *event, t *conversation, v mailroom.Verdict, rest string) error {
+func (d *decisions) command(ctx context.Context, e *event, v mailroom.Verdict, rest string) error {
 	found := pinnedCommand{Event: e.Key, Verdict: v}
 	shown, err := d.shownTickets(ctx, d.answers.room(e))
 	if err != nil {
 		return err
 	}
 	found.Ticket, found.Reason, found.Words = question.Choose(shown, v, rest, d.caps)
-	pinned, err := d.conversations.pin(ctx, t, found)
+	pinned, err := d.conversations.pin(ctx, &e.Event, found)
 	if err != nil {
 		return err
 	}
@@ -230,4 +233,36 @@ func sentTicket(r store.Reader, run *mailroom.Run) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// ackTimeout bounds the acknowledgement of a button press.
+const ackTimeout = 10 * time.Second
+
+// buttonAcks shows the users who press buttons what came of it.
+type buttonAcks struct {
+	platform chat.Platform
+	caps     chat.Capabilities
+	limiter  *limiter.Limiter
+	work     *background
+}
+
+// show shows the result to the user who pressed a button. It is best effort.
+func (a *buttonAcks) show(e *event, words string) {
+	switch {
+	case !a.caps.Buttons:
+		return
+	case e.AckInline != nil:
+		e.AckInline(display.Text(words))
+		return
+	}
+	press := e.Event
+	told := a.work.try(ackTimeout, func(ctx context.Context) {
+		err := a.limiter.Do(ctx, press.Room, a.caps, limiter.PriorityAck, func(ctx context.Context) error { return a.platform.AckButton(ctx, press, display.Line(words)) })
+		if err != nil {
+			a.work.log.Debug("could not acknowledge button press", "error", err)
+		}
+	})
+	if !told {
+		a.work.log.Debug("button press not acknowledged: too many calls in progress")
+	}
 }

@@ -249,6 +249,6 @@ func (d *dispatcher) needsFetch(ctx context.Context, e *event) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	known, err := d.conversations.submitted(ctx, &e.Event, c)
+	known, _, err := d.conversations.find(ctx, &e.Event, &c, e.Key)
 	return known == nil, err
 }

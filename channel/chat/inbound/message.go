@@ -29,7 +29,7 @@ func (m *messages) submit(ctx context.Context, e *event, text string, mode mailr
 	if err != nil {
 		return err
 	}
-	if known, err := m.conversations.submitted(ctx, &e.Event, c); err != nil {
+	if known, _, err := m.conversations.find(ctx, &e.Event, &c, e.Key); err != nil {
 		return err
 	} else if known != nil {
 		m.watch(known.Result.Thread, e.Room, known.Result.Seq)
@@ -43,7 +43,7 @@ func (m *messages) submit(ctx context.Context, e *event, text string, mode mailr
 		return m.answers.skip(ctx, e, "empty message")
 	}
 	taken, err := m.host.Submit(ctx, channel.Inbound{
-		Chat: m.conversations.words(&e.Event, c.state.Since), Room: e.Room.Words(m.answers.bot), Key: messageKey(e.Key), Parts: content,
+		Chat: m.conversations.words(&e.Event, c.Since), Room: e.Room.Words(m.answers.bot), Key: messageKey(e.Key), Parts: content,
 		Sender: e.sender, Agent: m.agent, Mode: mode, Metadata: labels(e), NoRetry: true, Cursor: m.answers.cursor(e),
 	})
 	switch mailroom.CodeOf(err) {
@@ -88,51 +88,43 @@ func (m *messages) edit(ctx context.Context, e *event) error {
 	if err != nil {
 		return err
 	}
-	for _, since := range c.state.since() {
-		thread := m.conversations.thread(&e.Event, since)
-		k, err := findKey(ctx, m.host, thread, messageKey(e.TargetID))
-		if err != nil {
+	known, since, err := m.conversations.find(ctx, &e.Event, &c, e.TargetID)
+	switch {
+	case err != nil:
+		return err
+	case known == nil:
+		return m.answers.skip(ctx, e, "the edited message is unknown")
+	}
+	change := channel.Edit{Chat: m.conversations.words(&e.Event, since), Key: messageKey(e.TargetID), Cursor: m.answers.cursor(e)}
+	if e.Kind == chat.EventEdited {
+		switch own, err := m.isSender(ctx, known.Result, e.sender); {
+		case err != nil:
+			return err
+		case !own:
+			return m.answers.skip(ctx, e, "not the author of the message")
+		}
+		p := command.Parse(e.Text, m.botName)
+		text := p.Text
+		if p.Command == command.Queue || p.Command == command.Steer {
+			text = p.Rest
+		}
+		change.Parts = m.parts(ctx, e, text)
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if k == nil {
-			continue
-		}
-		change := channel.Edit{Chat: m.conversations.words(&e.Event, since), Key: messageKey(e.TargetID), Cursor: m.answers.cursor(e)}
-		if e.Kind == chat.EventEdited {
-			if own, err := m.isSender(ctx, thread, k.Result.Seq, e.sender); err != nil || !own {
-				return m.skipForeign(ctx, e, err)
-			}
-			p := command.Parse(e.Text, m.botName)
-			text := p.Text
-			if p.Command == command.Queue || p.Command == command.Steer {
-				text = p.Rest
-			}
-			change.Parts = m.parts(ctx, e, text)
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-		}
-		_, err = m.host.Edit(ctx, change)
-		switch mailroom.CodeOf(err) {
-		case mailroom.CodeInvalid, mailroom.CodeTooLarge:
-			return m.answers.send(ctx, e, "Edit not accepted: "+reason(err)+".", nil)
-		}
-		return err
 	}
-	return m.answers.skip(ctx, e, "the edited message is unknown")
+	_, err = m.host.Edit(ctx, change)
+	switch mailroom.CodeOf(err) {
+	case mailroom.CodeInvalid, mailroom.CodeTooLarge:
+		return m.answers.send(ctx, e, "Edit not accepted: "+reason(err)+".", nil)
+	}
+	return err
 }
 
-func (m *messages) skipForeign(ctx context.Context, e *event, err error) error {
-	if err != nil {
-		return err
-	}
-	return m.answers.skip(ctx, e, "not the author of the message")
-}
-
-// isSender reports whether the message at seq is of a sender.
-func (m *messages) isSender(ctx context.Context, thread string, seq int64, sender string) (own bool, err error) {
+// isSender reports whether a submitted message is of a sender.
+func (m *messages) isSender(ctx context.Context, in store.Submitted, sender string) (own bool, err error) {
 	err = m.host.View(ctx, func(r store.Reader) error {
-		found, err := r.Entries(store.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
+		found, err := r.Entries(store.EntryQuery{Thread: in.Thread, After: in.Seq - 1, Before: in.Seq + 1, Limit: 1})
 		if err != nil || len(found) == 0 || found[0].Kind != entry.KindMessage {
 			return err
 		}

@@ -77,15 +77,6 @@ type redrawer struct {
 	commits *bus.Bus // nil: none are announced
 }
 
-// endsQuestions reports whether an entry may end a question of its thread.
-func endsQuestions(e mailroom.Entry) bool {
-	switch e.Kind {
-	case entry.KindTicketDecided, entry.KindTicketExpired, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
-		return true
-	}
-	return false
-}
-
 // run checks the watched questions when one may be decided, until ctx ends.
 func (w *redrawer) run(ctx context.Context) {
 	if !w.line.caps.Edits {
@@ -127,10 +118,10 @@ func (w *redrawer) await(ctx context.Context, look *time.Timer, commits *bus.Sub
 	for {
 		select {
 		case n := <-notices:
-			if commits.Lost() || w.line.rooms.mayDecide(n) {
+			if commits.Lost() || w.mayDecide(n) {
 				return true
 			}
-		case <-w.line.rooms.asked:
+		case <-w.line.rooms.changed:
 			return true
 		case <-look.C:
 			return true
@@ -138,6 +129,18 @@ func (w *redrawer) await(ctx context.Context, look *time.Timer, commits *bus.Sub
 			return false
 		}
 	}
+}
+
+// mayDecide reports whether a commit may have decided a watched question.
+func (w *redrawer) mayDecide(n bus.Notice) bool {
+	ends := func(e mailroom.Entry) bool {
+		switch e.Kind {
+		case entry.KindTicketDecided, entry.KindTicketExpired, entry.KindCompleted, entry.KindFailed, entry.KindCancelled:
+			return true
+		}
+		return false
+	}
+	return slices.ContainsFunc(n.Entries, ends) && w.line.rooms.asks(n.Thread)
 }
 
 // load watches the questions that were open when the process started.

@@ -1,10 +1,8 @@
 package outbound
 
 import (
-	"slices"
 	"sync"
 
-	"mailroom/bus"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/room"
 )
@@ -16,7 +14,7 @@ const maxWatchedQuestions = 256
 // Rooms holds the views of a channel's rooms. It outlives connections: a new one continues what the
 // one before showed.
 type Rooms struct {
-	asked chan struct{} // signals a new question
+	changed chan struct{} // signals a new question
 
 	// Owned by mu.
 	mu    sync.Mutex
@@ -30,7 +28,7 @@ type view struct {
 
 // NewRooms returns the views of a channel's rooms.
 func NewRooms() *Rooms {
-	return &Rooms{asked: make(chan struct{}, 1), views: map[chat.Room]*view{}}
+	return &Rooms{changed: make(chan struct{}, 1), views: map[chat.Room]*view{}}
 }
 
 // update calls f with the view of a room.
@@ -70,7 +68,7 @@ func (r *Rooms) ask(at chat.Room, ticket, thread string) {
 	}
 	r.update(at, func(s *room.State) { s.Ask(ticket, thread) })
 	select {
-	case r.asked <- struct{}{}:
+	case r.changed <- struct{}{}:
 	default: // the signal before was not taken yet
 	}
 }
@@ -88,15 +86,12 @@ func (r *Rooms) questions() map[string]chat.Room {
 	return all
 }
 
-// mayDecide reports whether a commit may have decided a watched question.
-func (r *Rooms) mayDecide(n bus.Notice) bool {
-	if !slices.ContainsFunc(n.Entries, endsQuestions) {
-		return false
-	}
+// asks reports whether a conversation has a watched question.
+func (r *Rooms) asks(thread string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, v := range r.views {
-		if v.state.Asks(n.Thread) {
+		if v.state.Asks(thread) {
 			return true
 		}
 	}

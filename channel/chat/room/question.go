@@ -1,6 +1,8 @@
 package room
 
 import (
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -35,12 +37,7 @@ func (s *State) Ask(ticket, thread string) {
 }
 
 // Questions returns the tickets of the watched questions.
-func (s *State) Questions() (tickets []string) {
-	for id := range s.questions {
-		tickets = append(tickets, id)
-	}
-	return tickets
-}
+func (s *State) Questions() []string { return slices.Collect(maps.Keys(s.questions)) }
 
 // Asks reports whether a conversation has a watched question.
 func (s *State) Asks(thread string) bool {
