@@ -25,65 +25,41 @@ const (
 	Stop    = "stop"
 )
 
-// names returns all commands except start, in the order of the help text.
-func names() []string {
-	return []string{Status, Stop, New, Queue, Steer, Approve, Deny, Help}
+// Command is a command as the menu and the help text show it.
+type Command struct {
+	Name      string // without a prefix
+	Arguments string // such as " TEXT"
+	Words     string // description
+	Tier      chat.Tier
 }
 
-// MenuItem is a command in a platform's menu.
-type MenuItem struct {
-	Name  string // without a prefix
-	Words string // description
+// Menu returns all commands except start, in the order of the help text.
+func Menu() []Command {
+	return []Command{
+		{Status, "", "show what the agent is doing", chat.TierGuest},
+		{Stop, "", "stop the current run and discard the queue", chat.TierGuest},
+		{New, "", "start a new conversation", chat.TierGuest},
+		{Queue, " TEXT", "send it after the current run", chat.TierGuest},
+		{Steer, " TEXT", "send it to the current run", chat.TierGuest},
+		{Approve, " [WORD]", "approve a request", chat.TierAdmin},
+		{Deny, " [WORD] [REASON]", "deny a request", chat.TierAdmin},
+		{Help, "", "list the commands", chat.TierGuest},
+	}
 }
 
-// Menu returns the commands for a platform's menu.
-func Menu() []MenuItem {
-	var all []MenuItem
-	for _, c := range names() {
-		all = append(all, MenuItem{Name: c, Words: describe(c)})
+func names() (all []string) {
+	for _, c := range Menu() {
+		all = append(all, c.Name)
 	}
 	return all
 }
 
-// describe describes a command.
-func describe(command string) string {
-	switch command {
-	case Status:
-		return "show what the agent is doing"
-	case Stop:
-		return "stop the current run and discard the queue"
-	case New:
-		return "start a new conversation"
-	case Queue:
-		return "send it after the current run"
-	case Steer:
-		return "send it to the current run"
-	case Approve:
-		return "approve a request"
-	case Deny:
-		return "deny a request"
-	}
-	return "list the commands"
-}
-
-// arguments returns the arguments of a command.
-func arguments(command string) string {
-	switch command {
-	case Queue, Steer:
-		return " TEXT"
-	case Approve:
-		return " [WORD]"
-	case Deny:
-		return " [WORD] [REASON]"
-	}
-	return ""
-}
-
 // RequiredTier returns the tier that a command requires.
-func RequiredTier(command string) chat.Tier {
-	switch command {
-	case Approve, Deny:
-		return chat.TierAdmin
+func RequiredTier(name string) chat.Tier {
+	for _, c := range Menu() {
+		if c.Name == name {
+			return c.Tier
+		}
 	}
 	return chat.TierGuest
 }
@@ -154,9 +130,9 @@ func Text(t chat.Capabilities, name string) string { return cmp.Or(t.CommandPref
 // HelpText lists the commands of a tier.
 func HelpText(t chat.Tier, on chat.Capabilities) string {
 	lines := []string{"Messages go to the agent. These commands act at once, even while it works:"}
-	for _, c := range names() {
-		if t >= RequiredTier(c) {
-			lines = append(lines, Text(on, c)+arguments(c)+" – "+describe(c))
+	for _, c := range Menu() {
+		if t >= c.Tier {
+			lines = append(lines, Text(on, c.Name)+c.Arguments+" – "+c.Words)
 		}
 	}
 	if on.CommandPrefix == "" {

@@ -169,22 +169,17 @@ func (g *Limiter) Do(ctx context.Context, at chat.Room, t chat.Capabilities, r P
 	}
 	p := g.acquireRoom(at)
 	defer g.releaseRoom(p)
-	if r >= PriorityTyping { // these do not delay deliveries
-		if _, ok := g.check(p, r); !ok {
-			return ErrNotNow
-		}
-		return g.call(ctx, p, t, r, f)
-	}
 	if r <= PriorityQuestion {
-		g.addActive(p, 1)
-		defer g.addActive(p, -1)
-		slow, ok := g.acquireSlow(p)
+		slow, ok := g.begin(p)
+		defer g.end(p, slow)
 		if !ok {
 			return g.postpone(p, slowRetry)
 		}
-		defer g.releaseSlow(slow)
 	} else if _, ok := g.check(p, r); !ok {
 		return ErrNotNow
+	}
+	if r >= PriorityTyping { // these do not delay deliveries
+		return g.call(ctx, p, t, r, f)
 	}
 	if r == PriorityEdit {
 		select {
@@ -232,24 +227,27 @@ func (g *Limiter) postpone(p *roomLimiter, wait time.Duration) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: wait, Err: fmt.Errorf("%w for %s", ErrPostponed, wait.Round(time.Second))}
 }
 
-// acquireSlow counts a delivery to a slow room. ok is false if too many are in progress.
-func (g *Limiter) acquireSlow(p *roomLimiter) (slow, ok bool) {
+// begin counts a delivery, and whether its room is slow. ok is false if too many deliveries to slow
+// rooms are in progress.
+func (g *Limiter) begin(p *roomLimiter) (slow, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	slow = time.Now().Before(p.slowUntil)
-	if slow && g.slowActive >= maxSlowDeliveries {
-		return slow, false
+	p.active++
+	switch {
+	case !time.Now().Before(p.slowUntil):
+		return false, true
+	case g.slowActive >= maxSlowDeliveries:
+		return false, false
 	}
-	if slow {
-		g.slowActive++
-	}
-	return slow, true
+	g.slowActive++
+	return true, true
 }
 
-func (g *Limiter) releaseSlow(slow bool) {
+func (g *Limiter) end(p *roomLimiter, slow bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.active--
 	if slow {
-		g.mu.Lock()
-		defer g.mu.Unlock()
 		g.slowActive--
 	}
 }
@@ -298,12 +296,6 @@ func (g *Limiter) check(p *roomLimiter, r Priority) (time.Duration, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return p.wait(r, g.blockedUntil, time.Now())
-}
-
-func (g *Limiter) addActive(p *roomLimiter, n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	p.active += n
 }
 
 // IsFree reports whether a call of priority r would run now.

@@ -35,7 +35,7 @@ type DeliveryNote struct {
 // attempt is one attempt of a delivery run.
 type attempt struct {
 	// Set by Deliver.
-	line     *line
+	conn     *connection
 	command  string // how the operator calls this program
 	session  mailroom.Session
 	delivery channel.Delivery
@@ -48,7 +48,7 @@ type attempt struct {
 }
 
 // view updates the view of the room.
-func (x *attempt) view(f func(v *room.State)) { x.line.rooms.update(x.room, f) }
+func (x *attempt) view(f func(v *room.State)) { x.conn.rooms.update(x.room, f) }
 
 // errGone fails a delivery to a room that is known to be gone.
 var errGone = fmt.Errorf("not sent: %w", chat.ErrGone)
@@ -57,16 +57,16 @@ var errGone = fmt.Errorf("not sent: %w", chat.ErrGone)
 // that a sent message is not sent again. If the outcome of a send is unknown, Deliver looks for
 // the message at the platform or sends it again with the same key.
 func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	x := &attempt{line: o.line, command: o.command, session: s, delivery: d, stored: string(s.State())}
+	x := &attempt{conn: o.conn, command: o.command, session: s, delivery: d, stored: string(s.State())}
 	var err error
 	if x.saved, err = room.Decode(s.State()); err != nil {
 		return permanent(err)
 	}
-	if x.line.caps.SendDisabled != "" {
-		return x.endUnsent(ctx, x.line.caps.SendDisabled)
+	if x.conn.caps.SendDisabled != "" {
+		return x.endUnsent(ctx, x.conn.caps.SendDisabled)
 	}
 	known := false
-	if x.room, x.replyTo, known = o.line.destination(d, s.Run().Thread); !known {
+	if x.room, x.replyTo, known = o.conn.destination(d, s.Run().Thread); !known {
 		return x.endUnsent(ctx, "no chat is known for it")
 	}
 	if d.Origin != nil && d.Origin.Metadata[labelPreview] != "" {
@@ -97,8 +97,8 @@ func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if errors.Is(err, chat.ErrGone) {
 		return x.markGone(ctx, err)
 	}
-	if err != nil && x.line.caps.RefusalGrace > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
-		return x.line.host.HandleRefusal(ctx, x.session, KindRefused, x.line.caps.RefusalGrace, err)
+	if err != nil && x.conn.caps.RefusalGrace > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
+		return x.conn.host.HandleRefusal(ctx, x.session, KindRefused, x.conn.caps.RefusalGrace, err)
 	}
 	if err != nil {
 		return err
@@ -112,8 +112,8 @@ func (x *attempt) finish(ctx context.Context) error {
 	if err := x.saveState(ctx); err != nil {
 		return err
 	}
-	if k := x.delivery.Ticket; k != nil && x.line.caps.Edits {
-		x.line.rooms.ask(x.room, k.ID, k.Thread)
+	if k := x.delivery.Ticket; k != nil && x.conn.caps.Edits {
+		x.conn.rooms.ask(x.room, k.ID, k.Thread)
 	}
 	return later
 }
@@ -121,18 +121,18 @@ func (x *attempt) finish(ctx context.Context) error {
 // destination returns the room of a delivery thread, and in a group the id of the message to
 // reply to. The message may come from another room, such as one where an agent asked this one;
 // then there is no reply id.
-func (l *line) destination(d channel.Delivery, thread string) (at chat.Room, reply string, ok bool) {
+func (c *connection) destination(d channel.Delivery, thread string) (at chat.Room, reply string, ok bool) {
 	if d.Origin != nil {
 		labels := d.Origin.Metadata
 		at, ok = chat.RoomOf(labels)
-		if ok && at.DeliveryThread(l.host.Name(), l.caps.BotID) == thread {
+		if ok && at.DeliveryThread(c.host.Name(), c.caps.BotID) == thread {
 			if at.Group {
 				reply = labels[chat.LabelReply]
 			}
 			return at, reply, true
 		}
 	}
-	at, ok = chat.RoomOfThread(l.host.Name(), l.caps.BotID, thread)
+	at, ok = chat.RoomOfThread(c.host.Name(), c.caps.BotID, thread)
 	return at, "", ok
 }
 
@@ -144,52 +144,53 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Butt
 	switch {
 	case d.Ended:
 		partial, err := x.partialText(ctx)
-		return display.Text(x.renderEnding(d.Run, partial)), nil, "", err
+		return display.Text(renderEnding(d.Run, partial, x.command)), nil, "", err
 	case d.Ticket == nil:
 		return display.Text(d.Text), nil, "", nil
 	case d.Ticket.Kind != mailroom.TicketApproval && d.Ticket.Kind != mailroom.TicketInput:
 		return "", nil, "the run waits for no person", nil
 	}
-	now, err := x.line.tickets(ctx, d.Ticket.ID)
+	now, err := x.conn.tickets(ctx, d.Ticket.ID)
 	if err != nil {
 		return "", nil, "", err
 	}
 	if len(x.receipts) == 0 && (len(now) == 0 || now[0].State != mailroom.TicketOpen) {
 		return "", nil, "decided before it was asked", nil
 	}
-	text, buttons = question.Question{Ticket: d.Ticket, Agent: d.Run.Agent, Room: x.room, Caps: x.line.caps, Command: x.command}.Render()
+	text, buttons = question.Question{Ticket: d.Ticket, Agent: d.Run.Agent, Room: x.room, Caps: x.conn.caps, Command: x.command}.Render()
 	return text, buttons, "", nil
 }
 
 // partialText returns the unfinished reply of a run's last attempt.
 func (x *attempt) partialText(ctx context.Context) (partial string, err error) {
 	run := x.delivery.Run
-	var entries []mailroom.Entry
-	err = x.line.host.View(ctx, func(r store.Reader) (err error) {
-		entries, err = r.Entries(store.EntryQuery{
-			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20,
-			Kinds: []string{entry.KindMessage},
+	err = x.conn.host.View(ctx, func(r store.Reader) error {
+		return findMessage(r, run, func(m *mailroom.Message, attempt int) bool {
+			found := attempt == run.Attempt && m.Role == mailroom.RoleAssistant && m.Partial
+			if found {
+				partial = m.Text
+			}
+			return found
 		})
-		return err
+	})
+	return partial, err
+}
+
+// findMessage calls f with the newest messages of a run and their attempts, until f returns true.
+func findMessage(r store.Reader, run *mailroom.Run, f func(m *mailroom.Message, attempt int) bool) error {
+	entries, err := r.Entries(store.EntryQuery{
+		Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 20, Kinds: []string{entry.KindMessage},
 	})
 	for _, e := range entries {
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
-			return "", err
+			return err
 		}
-		if e.Attempt == run.Attempt && m.Role == mailroom.RoleAssistant && m.Partial {
-			return m.Text, nil
+		if f(&m, e.Attempt) {
+			break
 		}
 	}
-	return "", err
-}
-
-func (x *attempt) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {
-	err = x.line.host.View(ctx, func(r store.Reader) (err error) {
-		rows, err = r.Tickets(store.TicketQuery{IDs: ids})
-		return err
-	})
-	return rows, err
+	return err
 }
 
 // isRoomGone reports whether the last delivery found the room gone and nothing has arrived since.
@@ -198,11 +199,11 @@ func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	since := func(r *mailroom.Run) bool {
-		return r != nil && r.Key > x.saved.Gone.Key && r.Origin.Via == channel.Via(x.line.host.Name())
+		return r != nil && r.Key > x.saved.Gone.Key && r.Origin.Via == channel.Via(x.conn.host.Name())
 	}
 	back := since(x.delivery.Origin)
 	if !back {
-		err := x.line.host.View(ctx, func(r store.Reader) error {
+		err := x.conn.host.View(ctx, func(r store.Reader) error {
 			rows, err := r.Runs(store.RunQuery{Thread: x.delivery.Run.Thread, Limit: 50})
 			for _, row := range rows {
 				back = back || since(row)
@@ -221,7 +222,7 @@ func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 
 // markGone records that the room is gone. The delivery becomes a dead letter.
 func (x *attempt) markGone(ctx context.Context, cause error) error {
-	err := x.line.host.View(ctx, func(r store.Reader) error {
+	err := x.conn.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Runs(store.RunQuery{Limit: 1})
 		for _, row := range rows {
 			x.saved.Gone = &room.Gone{Key: row.Key}
@@ -236,13 +237,13 @@ func (x *attempt) markGone(ctx context.Context, cause error) error {
 	if err != nil {
 		return err // the next attempt gets the same answer
 	}
-	x.line.host.Log().Warn("recipient gone; sending paused until the next inbound message", "chat", x.room.Chat)
+	x.conn.host.Log().Warn("recipient gone; sending paused until the next inbound message", "chat", x.room.Chat)
 	return permanent(cause)
 }
 
 // endUnsent completes a delivery without sending, and records why.
 func (x *attempt) endUnsent(ctx context.Context, why string) error {
-	x.line.host.Log().Info("reply not sent", "run", x.delivery.Run.ID, "reason", why)
+	x.conn.host.Log().Info("reply not sent", "run", x.delivery.Run.ID, "reason", why)
 	return x.appendNote(ctx, KindUnsent, DeliveryNote{Reason: why})
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // renderEnding describes a run that ended without a reply, after its unfinished text.
-func (x *attempt) renderEnding(run *mailroom.Run, partial string) string {
-	retry := "To retry, send the message again or run on the server: " + x.command + " run retry " + run.ID
+func renderEnding(run *mailroom.Run, partial, command string) string {
+	retry := "To retry, send the message again or run on the server: " + command + " run retry " + run.ID
 	var why string
 	switch {
 	case run.Status == mailroom.StatusCompleted:

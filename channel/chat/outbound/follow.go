@@ -27,7 +27,7 @@ const (
 // follower follows the streams of conversations and carries out what their rooms' views decide.
 type follower struct {
 	// Set by New.
-	line     *line
+	conn     *connection
 	streams  chat.Follower
 	previews bool
 	watches  chan watch
@@ -41,10 +41,10 @@ type watch struct {
 }
 
 func (f *follower) watch(thread string, at chat.Room, after int64) {
-	if f.streams == nil || !f.previews && !f.line.caps.Typing {
+	if f.streams == nil || !f.previews && !f.conn.caps.Typing {
 		return
 	}
-	f.line.rooms.update(at, func(s *room.State) { s.SetGone(false) })
+	f.conn.rooms.update(at, func(s *room.State) { s.SetGone(false) })
 	select {
 	case f.watches <- watch{thread: thread, room: at, after: after}:
 	default: // too many requests are queued
@@ -60,11 +60,11 @@ func (f *follower) run(ctx context.Context) {
 	watched, ended := map[string]*watch{}, make(chan watch)
 	begin := func(w watch) {
 		watched[w.thread] = nil
-		f.line.rooms.update(w.room, func(s *room.State) { s.Follow(w.thread, w.after) })
+		f.conn.rooms.update(w.room, func(s *room.State) { s.Follow(w.thread, w.after) })
 		all.Go(func() {
-			defer recovery.Log(f.line.host.Log(), "conversation preview")
+			defer recovery.Log(f.conn.host.Log(), "conversation preview")
 			if err := f.show(ctx, w); err != nil && ctx.Err() == nil {
-				f.line.host.Log().Debug("cannot follow conversation", "thread", w.thread, "error", err)
+				f.conn.host.Log().Debug("cannot follow conversation", "thread", w.thread, "error", err)
 			}
 			select {
 			case ended <- w:
@@ -72,7 +72,7 @@ func (f *follower) run(ctx context.Context) {
 			}
 		})
 	}
-	for _, w := range f.line.rooms.followed() {
+	for _, w := range f.conn.rooms.followed() {
 		begin(w)
 	}
 	for {
@@ -86,7 +86,7 @@ func (f *follower) run(ctx context.Context) {
 		case w := <-ended:
 			next := watched[w.thread]
 			delete(watched, w.thread)
-			f.line.rooms.update(w.room, func(s *room.State) { s.Unfollow(w.thread) })
+			f.conn.rooms.update(w.room, func(s *room.State) { s.Unfollow(w.thread) })
 			if next != nil {
 				begin(*next)
 			}
@@ -100,7 +100,7 @@ func (f *follower) run(ctx context.Context) {
 func (f *follower) show(ctx context.Context, w watch) error {
 	after := w.after
 	if after == 0 {
-		err := f.line.host.View(ctx, func(r store.Reader) error {
+		err := f.conn.host.View(ctx, func(r store.Reader) error {
 			rows, err := r.Threads(store.ThreadQuery{IDs: []string{w.thread}})
 			for _, t := range rows {
 				after = t.LastSeq
@@ -116,13 +116,13 @@ func (f *follower) show(ctx context.Context, w watch) error {
 	defer beside.Wait()
 	defer cancel()
 	beside.Go(func() {
-		defer recovery.Log(f.line.host.Log(), "conversation preview")
+		defer recovery.Log(f.conn.host.Log(), "conversation preview")
 		f.refresh(ctx, w, following.Done())
 	})
 	return f.streams.Follow(following, stream.Query{
 		Thread: w.thread, After: stream.Cursor{Seq: after}, Until: stream.UntilWaiting,
 	}, func(e stream.Event) error {
-		f.line.rooms.update(w.room, func(s *room.State) { s.Apply(w.thread, e) })
+		f.conn.rooms.update(w.room, func(s *room.State) { s.Apply(w.thread, e) })
 		return nil
 	})
 }
@@ -130,11 +130,11 @@ func (f *follower) show(ctx context.Context, w watch) error {
 // refresh ticks a conversation until over is closed. It does not cancel a call in progress then: a
 // canceled edit might take effect after the final text, or its rate limit might be missed.
 func (f *follower) refresh(ctx context.Context, w watch, over <-chan struct{}) {
-	turn := time.NewTicker(room.RefreshInterval(&f.line.caps))
+	turn := time.NewTicker(room.RefreshInterval(&f.conn.caps))
 	defer turn.Stop()
 	for {
 		if err := f.tick(ctx, w); err != nil && ctx.Err() == nil && !errors.Is(err, limiter.ErrNotNow) {
-			f.line.host.Log().Debug("could not update preview", "thread", w.thread, "error", err)
+			f.conn.host.Log().Debug("could not update preview", "thread", w.thread, "error", err)
 		}
 		select {
 		case <-turn.C:
@@ -147,15 +147,15 @@ func (f *follower) refresh(ctx context.Context, w watch, over <-chan struct{}) {
 // tick does what is due for a conversation.
 func (f *follower) tick(ctx context.Context, w watch) (err error) {
 	var due room.Action
-	free := f.line.limiter.IsFree(w.room, limiter.PriorityEdit)
-	f.line.rooms.update(w.room, func(s *room.State) {
-		due = s.Tick(w.thread, room.Tick{Now: time.Now(), Caps: &f.line.caps, Previews: f.previews, Free: free})
+	free := f.conn.limiter.IsFree(w.room, limiter.PriorityEdit)
+	f.conn.rooms.update(w.room, func(s *room.State) {
+		due = s.Tick(w.thread, room.Tick{Now: time.Now(), Caps: &f.conn.caps, Previews: f.previews, Free: free})
 	})
 	switch due.Kind {
 	case room.ActionTyping:
-		return f.line.do(ctx, w.room, limiter.PriorityTyping, func(ctx context.Context) error { return f.line.platform.Typing(ctx, w.room) })
+		return f.conn.do(ctx, w.room, limiter.PriorityTyping, func(ctx context.Context) error { return f.conn.platform.Typing(ctx, w.room) })
 	case room.ActionPreview:
-		return f.line.request(ctx, w.room, fmt.Sprintf("preview/%s/%d", due.Message, due.Try), map[string]string{labelPreview: due.Run, labelPreviewMessage: due.Message})
+		return f.conn.request(ctx, w.room, fmt.Sprintf("preview/%s/%d", due.Message, due.Try), map[string]string{labelPreview: due.Run, labelPreviewMessage: due.Message})
 	case room.ActionEdit:
 		return f.edit(ctx, w.room, due)
 	}
@@ -164,14 +164,14 @@ func (f *follower) tick(ctx context.Context, w watch) (err error) {
 
 // edit edits a preview, unless its message was replaced before the edit's turn.
 func (f *follower) edit(ctx context.Context, at chat.Room, a room.Action) error {
-	err := f.line.do(ctx, at, limiter.PriorityEdit, func(ctx context.Context) error {
+	err := f.conn.do(ctx, at, limiter.PriorityEdit, func(ctx context.Context) error {
 		may := false
-		if f.line.rooms.update(at, func(s *room.State) { may = s.MayEdit(a.Run, a.ID) }); !may {
+		if f.conn.rooms.update(at, func(s *room.State) { may = s.MayEdit(a.Run, a.ID) }); !may {
 			return limiter.ErrNotNow
 		}
-		return f.line.platform.Edit(ctx, at, a.ID, chat.Message{Text: a.Text})
+		return f.conn.platform.Edit(ctx, at, a.ID, chat.Message{Text: a.Text})
 	})
-	f.line.rooms.update(at, func(s *room.State) {
+	f.conn.rooms.update(at, func(s *room.State) {
 		switch {
 		case err == nil:
 			s.Edited(a.Run, a.ID, a.Text)

@@ -30,9 +30,9 @@ func (e *editor) Edit(_ context.Context, _ chat.Room, id string, m chat.Message)
 func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	e := &editor{}
 	caps := chat.Capabilities{MaxUnits: 100, Units: utf8.RuneCountInString, Edits: true}
-	f := &follower{line: &line{platform: e, caps: caps, limiter: limiter.New(), rooms: NewRooms()}, previews: true}
+	f := &follower{conn: &connection{platform: e, caps: caps, limiter: limiter.New(), rooms: NewRooms()}, previews: true}
 	w := watch{thread: "t", room: chat.Room{Chat: "1"}}
-	view := func(change func(s *room.State)) { f.line.rooms.update(w.room, change) }
+	view := func(change func(s *room.State)) { f.conn.rooms.update(w.room, change) }
 	show := func(text string) {
 		t.Helper()
 		view(func(s *room.State) {

@@ -28,18 +28,18 @@ type Options struct {
 // Outbound is the sending half of one connection.
 type Outbound struct {
 	command string // how the operator calls this program
-	line    *line
+	conn    *connection
 	follows *follower
 	redraws *redrawer
 }
 
 // New returns the sending half of a connection.
 func New(o Options) *Outbound {
-	l := &line{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, rooms: o.Rooms}
+	c := &connection{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, rooms: o.Rooms}
 	return &Outbound{
-		command: o.Chat.Command, line: l,
-		follows: &follower{line: l, streams: o.Chat.Follow, previews: o.Chat.Previews && o.Caps.Edits, watches: make(chan watch, maxWatches)},
-		redraws: &redrawer{line: l, commits: o.Chat.Commits},
+		command: o.Chat.Command, conn: c,
+		follows: &follower{conn: c, streams: o.Chat.Follow, previews: o.Chat.Previews && o.Caps.Edits, watches: make(chan watch, maxWatches)},
+		redraws: &redrawer{conn: c, commits: o.Chat.Commits},
 	}
 }
 
@@ -57,15 +57,15 @@ func (o *Outbound) Maintain(ctx context.Context) error {
 	defer all.Wait()
 	defer cancel()
 	all.Go(func() {
-		defer recovery.Log(o.line.host.Log(), "question redraw")
+		defer recovery.Log(o.conn.host.Log(), "question redraw")
 		o.redraws.run(ctx)
 	})
 	o.follows.run(ctx)
 	return nil
 }
 
-// line is one connection, with the views of the channel's rooms.
-type line struct {
+// connection is one connection, with the views of the channel's rooms.
+type connection struct {
 	// Set by New.
 	host     *channel.Host
 	platform chat.Platform
@@ -75,20 +75,20 @@ type line struct {
 }
 
 // do calls the platform for a room as soon as the limits allow it, see [limiter.Limiter.Do].
-func (l *line) do(ctx context.Context, at chat.Room, p limiter.Priority, f func(context.Context) error) error {
-	return l.limiter.Do(ctx, at, l.caps, p, f)
+func (c *connection) do(ctx context.Context, at chat.Room, p limiter.Priority, f func(context.Context) error) error {
+	return c.limiter.Do(ctx, at, c.caps, p, f)
 }
 
 // request requests a delivery of the channel itself, after the queued ones of the room.
-func (l *line) request(ctx context.Context, at chat.Room, key string, labels map[string]string) error {
+func (c *connection) request(ctx context.Context, at chat.Room, key string, labels map[string]string) error {
 	for k, v := range at.Labels() {
 		labels[k] = v
 	}
-	return l.host.Answer(ctx, channel.Answer{Room: at.Words(l.caps.BotID), Key: key, Text: room.UnfinishedMark, Later: true, Metadata: labels})
+	return c.host.Answer(ctx, channel.Answer{Room: at.Words(c.caps.BotID), Key: key, Text: room.UnfinishedMark, Later: true, Metadata: labels})
 }
 
-func (l *line) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {
-	err = l.host.View(ctx, func(r store.Reader) (err error) {
+func (c *connection) tickets(ctx context.Context, ids ...string) (rows []*mailroom.Ticket, err error) {
+	err = c.host.View(ctx, func(r store.Reader) (err error) {
 		rows, err = r.Tickets(store.TicketQuery{IDs: ids})
 		return err
 	})

@@ -9,7 +9,6 @@ import (
 	"mailroom"
 	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/room"
-	"mailroom/entry"
 	"mailroom/store"
 )
 
@@ -21,7 +20,7 @@ const maxPreviewTries = 3
 // deliveries. It does not fail the delivery: without a preview, the reply arrives when it is
 // finished.
 func (x *attempt) sendPreview(ctx context.Context, run string) error {
-	if x.saved.Gone != nil || !x.line.caps.Edits {
+	if x.saved.Gone != nil || !x.conn.caps.Edits {
 		return nil
 	}
 	if id := x.saved.PreviewMessage(run); id != "" { // the preview of an earlier attempt
@@ -43,12 +42,12 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 		return x.receipt("", m), lost, err
 	}}
 	var value json.RawMessage
-	err := x.line.do(ctx, x.room, m.priority, func(ctx context.Context) (err error) {
+	err := x.conn.do(ctx, x.room, m.priority, func(ctx context.Context) (err error) {
 		value, err = x.session.Do(ctx, effect, func(ctx context.Context, key string) (json.RawMessage, error) {
 			if m.Text = x.previewText(ctx, run, doubt); m.Text == "" {
 				return x.receipt("", m), nil
 			}
-			id, err := x.line.platform.Send(ctx, x.room, m.Message, key)
+			id, err := x.conn.platform.Send(ctx, x.room, m.Message, key)
 			return x.receipt(id, m), sendFailure(err)
 		})
 		return err
@@ -59,7 +58,7 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 	case ctx.Err() != nil:
 		return err
 	case tries == 1 && !errors.Is(err, mailroom.ErrUnknown):
-		x.line.host.Log().Debug("could not send preview", "run", run, "error", err)
+		x.conn.host.Log().Debug("could not send preview", "run", run, "error", err)
 		return nil
 	case tries >= maxPreviewTries:
 		return x.appendNote(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
@@ -90,27 +89,20 @@ func (x *attempt) previewText(ctx context.Context, run string, doubt bool) (text
 		return strings.TrimSpace(room.UnfinishedMark)
 	}
 	writing, over := x.delivery.Run.Metadata[labelPreviewMessage], false
-	err := x.line.host.View(ctx, func(r store.Reader) error {
+	err := x.conn.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Runs(store.RunQuery{IDs: []string{run}})
 		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.StatusRunning {
 			over = true
 			return err
 		}
-		entries, err := r.Entries(store.EntryQuery{
-			Thread: rows[0].Thread, Run: run, After: rows[0].FirstSeq - 1, Kinds: []string{entry.KindMessage}, Backward: true, Limit: 20,
-		})
-		for _, e := range entries {
-			var m mailroom.Message
-			if err := e.Decode(&m); err != nil {
-				return err
-			}
+		return findMessage(r, rows[0], func(m *mailroom.Message, _ int) bool {
 			over = over || m.ID == writing
-		}
-		return err
+			return over
+		})
 	})
 	if err != nil || over {
 		return ""
 	}
-	x.view(func(v *room.State) { text = v.PreviewText(run, &x.line.caps) })
+	x.view(func(v *room.State) { text = v.PreviewText(run, &x.conn.caps) })
 	return text
 }

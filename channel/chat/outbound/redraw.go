@@ -26,7 +26,7 @@ const maxRedrawWait = 10 * time.Second
 // redraw edits the questions of the room that were decided. It returns an error only if a retry
 // is due soon; otherwise the next delivery redraws what is left.
 func (x *attempt) redraw(ctx context.Context) error {
-	if len(x.saved.Asked) == 0 || !x.line.caps.Edits {
+	if len(x.saved.Asked) == 0 || !x.conn.caps.Edits {
 		return nil
 	}
 	shown := map[string]string{} // message by ticket
@@ -35,7 +35,7 @@ func (x *attempt) redraw(ctx context.Context) error {
 		shown[a.Ticket] = a.ID
 		list = append(list, a.Ticket)
 	}
-	rows, err := x.line.tickets(ctx, list...)
+	rows, err := x.conn.tickets(ctx, list...)
 	for _, k := range rows {
 		if err != nil {
 			break
@@ -43,10 +43,10 @@ func (x *attempt) redraw(ctx context.Context) error {
 		if k.State == mailroom.TicketOpen {
 			continue
 		}
-		all := chunk.Split(question.Outcome(k, func(by string) string { return by }), x.line.caps, 0)
+		all := chunk.Split(question.Outcome(k, func(by string) string { return by }), x.conn.caps, 0)
 		if len(all) > 0 {
-			err = x.line.do(ctx, x.room, limiter.PriorityQuestion, func(ctx context.Context) error {
-				return x.line.platform.Edit(ctx, x.room, shown[k.ID], chat.Message{Text: all[0].Text})
+			err = x.conn.do(ctx, x.room, limiter.PriorityQuestion, func(ctx context.Context) error {
+				return x.conn.platform.Edit(ctx, x.room, shown[k.ID], chat.Message{Text: all[0].Text})
 			})
 		}
 		if err == nil || isRefused(err) {
@@ -58,7 +58,7 @@ func (x *attempt) redraw(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		x.line.host.Log().Debug("could not redraw question", "error", err)
+		x.conn.host.Log().Debug("could not redraw question", "error", err)
 	}
 	return nil
 }
@@ -73,17 +73,17 @@ const labelDecided = "decided"
 // redrawer watches the questions that are shown as open, and requests a redraw of those that are
 // decided. It is best effort: each delivery to their room redraws them too.
 type redrawer struct {
-	line    *line
+	conn    *connection
 	commits *bus.Bus // nil: none are announced
 }
 
 // run checks the watched questions when one may be decided, until ctx ends.
 func (w *redrawer) run(ctx context.Context) {
-	if !w.line.caps.Edits {
+	if !w.conn.caps.Edits {
 		return
 	}
 	if err := w.load(ctx); err != nil && ctx.Err() == nil {
-		w.line.host.Log().Debug("cannot load open questions; they refresh with the next delivery", "error", err)
+		w.conn.host.Log().Debug("cannot load open questions; they refresh with the next delivery", "error", err)
 	}
 	var commits *bus.Subscription // while there are questions to watch
 	stop := func() {
@@ -96,14 +96,14 @@ func (w *redrawer) run(ctx context.Context) {
 	look := time.NewTimer(0) // each connection checks at its start
 	defer look.Stop()
 	for w.await(ctx, look, commits) {
-		if len(w.line.rooms.questions()) == 0 {
+		if len(w.conn.rooms.questions()) == 0 {
 			stop()
 		} else if commits == nil && w.commits != nil {
 			commits = w.commits.SubscribeEntries("", commitBuffer)
 		}
 		wait, err := w.check(ctx)
 		if err != nil && ctx.Err() == nil {
-			w.line.host.Log().Debug("cannot check open questions; they refresh with the next delivery", "error", err)
+			w.conn.host.Log().Debug("cannot check open questions; they refresh with the next delivery", "error", err)
 		}
 		look.Reset(wait)
 	}
@@ -121,7 +121,7 @@ func (w *redrawer) await(ctx context.Context, look *time.Timer, commits *bus.Sub
 			if commits.Lost() || w.mayDecide(n) {
 				return true
 			}
-		case <-w.line.rooms.changed:
+		case <-w.conn.rooms.changed:
 			return true
 		case <-look.C:
 			return true
@@ -140,14 +140,14 @@ func (w *redrawer) mayDecide(n bus.Notice) bool {
 		}
 		return false
 	}
-	return slices.ContainsFunc(n.Entries, ends) && w.line.rooms.asks(n.Thread)
+	return slices.ContainsFunc(n.Entries, ends) && w.conn.rooms.asks(n.Thread)
 }
 
 // load watches the questions that were open when the process started.
 func (w *redrawer) load(ctx context.Context) error {
 	var open []*mailroom.Ticket
 	rooms := map[string]chat.Room{} // by conversation thread
-	err := w.line.host.View(ctx, func(r store.Reader) (err error) {
+	err := w.conn.host.View(ctx, func(r store.Reader) (err error) {
 		open, err = r.Tickets(store.TicketQuery{
 			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}, Limit: maxWatchedQuestions,
 		})
@@ -161,7 +161,7 @@ func (w *redrawer) load(ctx context.Context) error {
 		slices.Sort(threads)
 		rows, err := r.Threads(store.ThreadQuery{IDs: slices.Compact(threads)})
 		for _, t := range rows {
-			if at, ok := chat.RoomOfThread(w.line.host.Name(), w.line.caps.BotID, t.DeliverTo); ok {
+			if at, ok := chat.RoomOfThread(w.conn.host.Name(), w.conn.caps.BotID, t.DeliverTo); ok {
 				rooms[t.ID] = at
 			}
 		}
@@ -169,7 +169,7 @@ func (w *redrawer) load(ctx context.Context) error {
 	})
 	for _, k := range open {
 		if at, here := rooms[k.Thread]; here {
-			w.line.rooms.ask(at, k.ID, k.Thread)
+			w.conn.rooms.ask(at, k.ID, k.Thread)
 		}
 	}
 	return err
@@ -178,14 +178,14 @@ func (w *redrawer) load(ctx context.Context) error {
 // check requests a redraw of decided questions that are still shown as open. It returns the time
 // until the next check.
 func (w *redrawer) check(ctx context.Context) (wait time.Duration, err error) {
-	asked := w.line.rooms.questions()
+	asked := w.conn.rooms.questions()
 	if len(asked) == 0 {
 		return room.CheckInterval, nil
 	}
 	decided := map[string]bool{}     // by ticket
 	rooms := map[string]chat.Room{}  // those with a decided question, by delivery thread
 	saved := map[string]room.Saved{} // likewise
-	err = w.line.host.View(ctx, func(r store.Reader) error {
+	err = w.conn.host.View(ctx, func(r store.Reader) error {
 		for id := range asked {
 			decided[id] = true // also for a deleted ticket
 		}
@@ -198,7 +198,7 @@ func (w *redrawer) check(ctx context.Context) (wait time.Duration, err error) {
 		}
 		for id, at := range asked {
 			if decided[id] {
-				rooms[at.DeliveryThread(w.line.host.Name(), w.line.caps.BotID)] = at
+				rooms[at.DeliveryThread(w.conn.host.Name(), w.conn.caps.BotID)] = at
 			}
 		}
 		if len(rooms) == 0 {
@@ -206,7 +206,7 @@ func (w *redrawer) check(ctx context.Context) (wait time.Duration, err error) {
 		}
 		rows, err := r.Threads(store.ThreadQuery{IDs: slices.Sorted(maps.Keys(rooms))})
 		for _, t := range rows {
-			if saved[t.ID], err = room.Decode(t.State[channel.AgentName(w.line.host.Name())]); err != nil {
+			if saved[t.ID], err = room.Decode(t.State[channel.AgentName(w.conn.host.Name())]); err != nil {
 				return err
 			}
 		}
@@ -218,13 +218,13 @@ func (w *redrawer) check(ctx context.Context) (wait time.Duration, err error) {
 	wait = room.CheckInterval
 	for thread, at := range rooms {
 		var due []room.Action
-		w.line.rooms.update(at, func(s *room.State) {
+		w.conn.rooms.update(at, func(s *room.State) {
 			var next time.Duration
 			due, next = s.Check(decided, saved[thread], time.Now())
 			wait = min(wait, next)
 		})
 		for _, a := range due {
-			if err := w.line.request(ctx, at, fmt.Sprintf("redraw/%s/%d", a.Ticket, a.Try), map[string]string{labelDecided: a.Ticket}); err != nil {
+			if err := w.conn.request(ctx, at, fmt.Sprintf("redraw/%s/%d", a.Ticket, a.Try), map[string]string{labelDecided: a.Ticket}); err != nil {
 				return wait, err
 			}
 		}

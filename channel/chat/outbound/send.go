@@ -34,7 +34,7 @@ type receipt struct {
 // upgrade, is neither repeated nor cut.
 func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Button) error {
 	began := time.Now()
-	rest := chunk.Split(text, x.line.caps, 0)
+	rest := chunk.Split(text, x.conn.caps, 0)
 	for n := 1; len(rest) > 0; n++ {
 		if time.Since(began) > maxSendTime {
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay, Err: errors.New("the rest of a long text follows")}
@@ -55,11 +55,11 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 		if err != nil {
 			return err
 		}
-		if last && x.delivery.Ticket != nil && x.line.caps.Edits && got.ID != "" {
+		if last && x.delivery.Ticket != nil && x.conn.caps.Edits && got.ID != "" {
 			x.saved.AddQuestion(room.Asked{Ticket: x.delivery.Ticket.ID, ID: got.ID})
 		}
 		if rest = rest[1:]; got.End != m.chunk.End {
-			rest = chunk.Split(text, x.line.caps, got.End)
+			rest = chunk.Split(text, x.conn.caps, got.End)
 		}
 	}
 	if id := x.replacedMessage(); id != "" {
@@ -72,7 +72,7 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 // preview of its run, or the message whose button was pressed.
 func (x *attempt) replacedMessage() string {
 	switch {
-	case !x.line.caps.Edits:
+	case !x.conn.caps.Edits:
 	case x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run && x.delivery.Run.Metadata[chat.LabelRedraw] != "":
 		return x.delivery.Run.Metadata[chat.LabelRedraw]
 	default:
@@ -112,22 +112,22 @@ func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err
 		return nil, false, err
 	}
 	var value json.RawMessage
-	err = x.line.do(ctx, x.room, m.priority, func(ctx context.Context) (err error) {
+	err = x.conn.do(ctx, x.room, m.priority, func(ctx context.Context) (err error) {
 		x.view(func(v *room.State) { v.DropPreview(x.delivery.Run.ID) }) // no edit of a preview may follow
 		value, err = x.session.Do(ctx, effect, func(ctx context.Context, key string) (json.RawMessage, error) {
 			if m.replaces != "" {
-				err := x.line.platform.Edit(ctx, x.room, m.replaces, m.Message)
+				err := x.conn.platform.Edit(ctx, x.room, m.replaces, m.Message)
 				if err == nil || !isRefused(err) {
 					return x.receipt(m.replaces, m), sendFailure(err)
 				}
-				x.line.host.Log().Debug("edit refused; sending a new message", "error", err)
+				x.conn.host.Log().Debug("edit refused; sending a new message", "error", err)
 				if marked {
 					if err := x.recordRepeat(ctx, m); err != nil {
 						return nil, err
 					}
 				}
 			}
-			id, err := x.line.platform.Send(ctx, x.room, m.Message, key)
+			id, err := x.conn.platform.Send(ctx, x.room, m.Message, key)
 			return x.receipt(id, m), sendFailure(err)
 		})
 		return err
@@ -135,7 +135,7 @@ func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err
 	if err != nil {
 		return got, err
 	}
-	x.line.host.Sent()
+	x.conn.host.Sent()
 	return readReceipt(value)
 }
 
@@ -182,7 +182,7 @@ func (x *attempt) loadReceipts(ctx context.Context) error {
 // entries returns the run's entries of some kinds.
 func (x *attempt) entries(ctx context.Context, kinds ...string) (found []mailroom.Entry, err error) {
 	run := x.session.Run()
-	err = x.line.host.View(ctx, func(r store.Reader) (err error) {
+	err = x.conn.host.View(ctx, func(r store.Reader) (err error) {
 		found, err = r.Entries(store.EntryQuery{Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Kinds: kinds})
 		return err
 	})
@@ -218,7 +218,7 @@ func sendFailure(err error) error {
 // findSent looks for a message that may have been sent. known reports whether the platform can
 // tell; then an empty id means that it was not sent.
 func (x *attempt) findSent(ctx context.Context, m outgoing, key string) (id string, known bool, err error) {
-	id, found, err := x.line.platform.Find(ctx, x.room, key, m.Message)
+	id, found, err := x.conn.platform.Find(ctx, x.room, key, m.Message)
 	switch {
 	case errors.Is(err, chat.ErrNoHistory):
 		return "", false, nil
@@ -237,7 +237,7 @@ func (x *attempt) mayRepeat(ctx context.Context, effect string) (bool, error) {
 		return false, err
 	}
 	first, err := firstUnknown(entries, effect)
-	return !first.IsZero() && time.Since(first) >= x.line.caps.DedupWindow-dedupMargin, err
+	return !first.IsZero() && time.Since(first) >= x.conn.caps.DedupWindow-dedupMargin, err
 }
 
 // dedupMargin is the last part of a platform's DedupWindow, which is not relied on.
@@ -282,6 +282,6 @@ func firstUnknown(entries []mailroom.Entry, name string) (first time.Time, err e
 // recordRepeat records that a message may be shown twice.
 func (x *attempt) recordRepeat(ctx context.Context, m outgoing) error {
 	const why = "an earlier attempt was interrupted with unknown outcome"
-	x.line.host.Log().Warn("message sent again; it may appear twice", "run", x.delivery.Run.ID, "message", m.n)
+	x.conn.host.Log().Warn("message sent again; it may appear twice", "run", x.delivery.Run.ID, "message", m.n)
 	return x.appendNote(ctx, KindRepeated, DeliveryNote{Effect: m.name(), Reason: why})
 }
