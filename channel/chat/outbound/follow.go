@@ -63,7 +63,7 @@ func (f *follower) run(ctx context.Context) {
 		f.conn.rooms.update(w.room, func(s *room.State) { s.Follow(w.thread, w.after) })
 		all.Go(func() {
 			defer recovery.Log(f.conn.host.Log(), "conversation preview")
-			if err := f.show(ctx, w); err != nil && ctx.Err() == nil {
+			if err := recovery.Call(f.conn.host.Log(), "conversation preview", func() error { return f.show(ctx, w) }); err != nil && ctx.Err() == nil {
 				f.conn.host.Log().Debug("cannot follow conversation", "thread", w.thread, "error", err)
 			}
 			select {
