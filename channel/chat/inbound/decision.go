@@ -38,12 +38,7 @@ func (d *decisions) button(ctx context.Context, e *event) error {
 	var k *mailroom.Ticket
 	if ok {
 		var err error
-		if e.TopicUnknown {
-			if err := d.findTopic(ctx, e, decision.Ticket); err != nil {
-				return err
-			}
-		}
-		if k, err = d.ticketInRoom(ctx, d.answers.room(e), decision.Ticket); err != nil {
+		if k, err = d.buttonTicket(ctx, e, decision.Ticket); err != nil {
 			return err
 		}
 	}
@@ -100,10 +95,11 @@ func (d *decisions) decide(ctx context.Context, decision thread.Decision, k *mai
 	return found[0], nil
 }
 
-// findTopic sets the topic of a button event to the topic that the ticket's conversation delivers
-// to, if that is in the same chat.
-func (d *decisions) findTopic(ctx context.Context, e *event, id string) error {
-	return d.host.View(ctx, func(r store.Reader) error {
+// buttonTicket returns the approval of a pressed button, nil if no conversation that delivers to the
+// room has it. It also completes the event's topic, with the one that the ticket's conversation
+// delivers to if that is in the same chat.
+func (d *decisions) buttonTicket(ctx context.Context, e *event, id string) (k *mailroom.Ticket, err error) {
+	err = d.host.View(ctx, func(r store.Reader) error {
 		found, err := r.Tickets(store.TicketQuery{IDs: []string{id}})
 		if err != nil || len(found) == 0 {
 			return err
@@ -112,26 +108,14 @@ func (d *decisions) findTopic(ctx context.Context, e *event, id string) error {
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		if at, ok := chat.RoomOfThread(d.host.Name(), d.caps.BotID, rows[0].DeliverTo); ok && at.Chat == e.Room.Chat {
+		out := rows[0].DeliverTo
+		if at, ok := chat.RoomOfThread(d.host.Name(), d.caps.BotID, out); e.TopicUnknown && ok && at.Chat == e.Room.Chat {
 			e.Room.Topic = at.Topic
 		}
-		return nil
-	})
-}
-
-// ticketInRoom returns an approval of a conversation that delivers to a room, nil if the id names
-// no such ticket.
-func (d *decisions) ticketInRoom(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
-	err = d.host.View(ctx, func(r store.Reader) error {
-		found, err := r.Tickets(store.TicketQuery{IDs: []string{id}})
-		if err != nil || len(found) == 0 || found[0].Kind != mailroom.TicketApproval {
-			return err
-		}
-		rows, err := r.Threads(store.ThreadQuery{IDs: []string{found[0].Thread}})
-		if err == nil && len(rows) == 1 && rows[0].DeliverTo == out {
+		if found[0].Kind == mailroom.TicketApproval && out == d.answers.room(e) {
 			k = found[0]
 		}
-		return err
+		return nil
 	})
 	return k, err
 }

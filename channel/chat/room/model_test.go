@@ -76,7 +76,7 @@ func (m *model) tick(t *rapid.T) {
 	}
 	switch a.Kind {
 	case ActionTyping:
-		if since := m.now.Sub(m.typed[thread]); since < TypingInterval {
+		if since := m.now.Sub(m.typed[thread]); since < typingInterval {
 			t.Fatalf("typing again after %s", since)
 		}
 		m.typed[thread] = m.now
@@ -161,7 +161,7 @@ func (m *model) check(t *rapid.T) {
 		first, seen := m.seen[a.Ticket]
 		m.redraws[a.Ticket]++
 		if m.gone || a.Kind != ActionRedraw || !decided[a.Ticket] || !saved.IsShown(a.Ticket) || !seen || m.now.Sub(first) < redrawGrace ||
-			a.Try != m.redraws[a.Ticket] || a.Try > MaxRedraws {
+			a.Try != m.redraws[a.Ticket] || a.Try > maxRedraws {
 			t.Fatalf("%+v, %d requests, decided %v, shown %+v", a, m.redraws[a.Ticket], decided, saved.Asked)
 		}
 	}

@@ -14,9 +14,9 @@ const (
 	// agent redraw the question in their own delivery; so a question must be seen decided twice
 	// before it gets a delivery for the redraw.
 	redrawGrace = time.Second
-	// MaxRedraws bounds the redraw deliveries of a question. The first retry comes after
+	// maxRedraws bounds the redraw deliveries of a question. The first retry comes after
 	// FirstRedraw, and the delay doubles.
-	MaxRedraws  = 5
+	maxRedraws  = 5
 	FirstRedraw = 10 * time.Second
 )
 
@@ -57,7 +57,7 @@ func (s *State) Check(decided map[string]bool, saved Saved, now time.Time) (due 
 	for id, q := range s.questions {
 		switch {
 		case !decided[id]:
-		case s.gone, !saved.IsShown(id), q.tries == MaxRedraws && !now.Before(q.next):
+		case s.gone, !saved.IsShown(id), q.tries == maxRedraws && !now.Before(q.next):
 			delete(s.questions, id)
 		case !q.seen:
 			q.seen, q.next = true, now.Add(redrawGrace)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// TypingInterval is the time between typing indicators. Platforms show one for at least 5 s.
-	TypingInterval = 4 * time.Second
+	// typingInterval is the time between typing indicators. Platforms show one for at least 5 s.
+	typingInterval = 4 * time.Second
 	// MaxPreviewRequests bounds the requests for the preview of one message, because other
 	// deliveries may come first each time.
 	MaxPreviewRequests = 5
@@ -179,7 +179,7 @@ func (s *State) Tick(thread string, t Tick) Action {
 	p := s.previews[c.run]
 	switch {
 	case shown == "":
-		if !t.Caps.Typing || t.Now.Sub(c.lastTyping) < TypingInterval {
+		if !t.Caps.Typing || t.Now.Sub(c.lastTyping) < typingInterval {
 			return Action{}
 		}
 		c.lastTyping = t.Now
