@@ -33,9 +33,9 @@ type batchLoad struct {
 }
 
 // admit reports whether an operation fits into the batch, and adds it. An operation that does not
-// fit blocks later operations of its threads, to keep their order.
-func (n *batchLoad) admit(o *op) bool {
-	fits := n.count < maxBatch && (n.count == 0 || n.bytes+o.size <= maxBytes)
+// fit, or waits for a lock, blocks later operations of its threads, to keep their order.
+func (n *batchLoad) admit(o *op, now time.Time) bool {
+	fits := n.count < maxBatch && (n.count == 0 || n.bytes+o.size <= maxBytes) && !o.retryAt.After(now)
 	if o.size >= largeOp {
 		fits = fits && !n.noLarge && (n.large == 0 || n.large+o.size <= maxLarge)
 	}
@@ -65,7 +65,7 @@ func (n *batchLoad) admit(o *op) bool {
 // operations is followed by one without if others are queued, so a small operation waits for one
 // large batch at most.
 func (l *Ledger) nextBatch(now time.Time) (ops, claims []*op) {
-	ops = l.dequeue()
+	ops = l.dequeue(now)
 	for _, o := range ops {
 		if o.onBatch != nil {
 			o.onBatch()
@@ -84,12 +84,12 @@ func (l *Ledger) nextBatch(now time.Time) (ops, claims []*op) {
 }
 
 // dequeue returns the operations of the next batch, in the order in which they are applied.
-func (l *Ledger) dequeue() (ops []*op) {
+func (l *Ledger) dequeue(now time.Time) (ops []*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.queueRank(), b.queueRank()) })
-	if ops = l.gatherBatch(l.wasLarge); len(ops) == 0 {
-		ops = l.gatherBatch(false)
+	if ops = l.gatherBatch(now, l.wasLarge); len(ops) == 0 {
+		ops = l.gatherBatch(now, false)
 	}
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
 	for _, o := range ops {
@@ -100,14 +100,14 @@ func (l *Ledger) dequeue() (ops []*op) {
 }
 
 // gatherBatch moves operations from the queue into a batch. The caller holds mu.
-func (l *Ledger) gatherBatch(noLarge bool) (ops []*op) {
+func (l *Ledger) gatherBatch(now time.Time, noLarge bool) (ops []*op) {
 	n, rest := batchLoad{noLarge: noLarge}, l.queue[:0]
 	for i, o := range l.queue {
 		if o.rank == rankPurge && i > 0 || n.count == maxBatch || n.count > 0 && ops[0].rank == rankPurge {
 			rest = append(rest, l.queue[i:]...)
 			break
 		}
-		if n.admit(o) {
+		if n.admit(o, now) {
 			ops = append(ops, o)
 		} else {
 			rest = append(rest, o)
@@ -161,13 +161,19 @@ func (l *Ledger) idleTime(now time.Time) time.Duration {
 	l.refreshCapacity()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(l.nextDue(now).Sub(now), 0)
+	at := l.nextDue(now)
+	for _, o := range l.queue { // operations that wait for a lock, and those behind them
+		if !o.retryAt.IsZero() && o.retryAt.Before(at) {
+			at = o.retryAt
+		}
+	}
+	return max(at.Sub(now), 0)
 }
 
 // commit runs a batch as one transaction. An operation that a rule refuses fails alone. One that
-// panics or cannot be undone by itself is removed, and the batch runs again. If the database
-// refuses the batch, the operations run one by one, so that only the faulty one fails. A returned
-// error ends the ledger.
+// panics or cannot be undone by itself is removed, and the batch runs again. So are operations on
+// threads that another server holds; they are tried later. If the database refuses the batch, the
+// operations run one by one, so that only the faulty one fails. A returned error ends the ledger.
 func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 	for {
 		b := &batch{l: l, ops: ops, claims: claims}
@@ -187,6 +193,10 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			l.failAll([]*op{b.culprit}, err)
 			ops, claims = without(ops, b.culprit), without(claims, b.culprit)
 			if len(ops)+len(claims) == 0 {
+				return nil
+			}
+		case isLocked(err) && len(ops) > 0:
+			if ops = l.postpone(ops, err); len(ops)+len(claims) == 0 {
 				return nil
 			}
 		case mailroom.CodeOf(err) == mailroom.CodeUnavailable || len(ops)+len(claims) == 1:

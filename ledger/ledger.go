@@ -163,6 +163,10 @@ type op struct {
 	inBatch   bool // it is in a batch
 	abandoned bool // the caller's context has ended
 
+	// Owned by the goroutine of Run. retryAt is when an operation whose threads another server
+	// holds is tried again, lockedSince when it first met them locked; zero: not locked.
+	retryAt, lockedSince time.Time
+
 	err  error      // owned by the goroutine of Run until done is sent
 	done chan error // one slot
 }

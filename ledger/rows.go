@@ -50,6 +50,9 @@ func (r *rows) loadOperations(ops []*op) error {
 		n.Topics = append(n.Topics, o.topics...)
 		n.Workers = append(n.Workers, o.workers...)
 		n.Threads = append(n.Threads, o.threads...)
+		if !o.lockedSince.IsZero() {
+			n.NoWait = append(n.NoWait, o.threads...)
+		}
 		n.Keys = append(n.Keys, o.keys...)
 		n.Tokens = append(n.Tokens, o.tokens...)
 		if o.queues {

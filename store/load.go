@@ -15,6 +15,9 @@ type Need struct {
 	Topics  []string
 	Workers []string // locked in id order
 	Threads []string // locked after the workers, in one order for all transactions
+	// NoWait are those of Threads whose lock is not waited for: if another handle holds one, the
+	// Update fails with a *[LockedError] at once.
+	NoWait []string
 	// Queues are those of Threads whose next transition reads the first runs of the queue.
 	Queues []string
 	// Runs are read without a lock of their own: a run is locked with its thread.

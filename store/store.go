@@ -5,6 +5,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"mailroom"
@@ -31,6 +32,8 @@ type Store interface {
 	// must have no effect but on its Tx and on values that it resets. Conflicts are a lock that is
 	// not granted, a deadlock, and a row that another handle created at the same time. After
 	// MaxTries calls Update returns CodeUnavailable, with nothing written.
+	//
+	// A first Load that waits too long for threads fails the Update with a *[LockedError].
 	Update(ctx context.Context, f func(Tx) error) error
 	// View runs f on one consistent snapshot. It must not wait for Update. f does no network I/O
 	// and reads a page at a time.
@@ -40,6 +43,15 @@ type Store interface {
 	// row has the same Revision. The epoch does not change while f runs.
 	Epoch() int64
 	Close() error
+}
+
+// LockedError reports that another handle holds these threads for long, perhaps because its process
+// is paused. Nothing was written. The caller runs the rest without them, and retries them with
+// Need.NoWait.
+type LockedError struct{ Threads []string }
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("%d threads are locked by another server", len(e.Threads))
 }
 
 // MaxTries is how often Update calls its function in case of conflicts.

@@ -1,0 +1,59 @@
+package ledger
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// Operations on threads that another server holds, perhaps because its process is paused, leave
+// their batch, so that they delay no others. They are tried again every lockRetry, without waiting
+// for the lock, and answered with CodeUnavailable after maxLockWait.
+const (
+	lockRetry   = 100 * time.Millisecond
+	maxLockWait = 8 * time.Second
+)
+
+func isLocked(err error) bool {
+	_, ok := errors.AsType[*store.LockedError](err)
+	return ok
+}
+
+// postpone puts the operations on locked threads back at the front of the queue, and returns the
+// others. If it finds no such operation, it fails all.
+func (l *Ledger) postpone(ops []*op, err error) (rest []*op) {
+	locked, _ := errors.AsType[*store.LockedError](err)
+	now := time.Now()
+	var later []*op
+	for _, o := range ops {
+		switch {
+		case !slices.ContainsFunc(o.threads, func(id string) bool { return slices.Contains(locked.Threads, id) }):
+			rest = append(rest, o)
+			continue
+		case o.lockedSince.IsZero():
+			o.lockedSince = now
+		}
+		if now.Sub(o.lockedSince) >= maxLockWait {
+			l.failAll([]*op{o}, mailroom.Errorf(mailroom.CodeUnavailable, "thread %q is locked by another server: repeat the operation", o.threads[0]))
+			continue
+		}
+		o.retryAt = now.Add(lockRetry)
+		later = append(later, o)
+	}
+	if len(rest) == len(ops) {
+		l.failAll(ops, mailroom.Errorf(mailroom.CodeUnavailable, "rows are locked: %w", err))
+		return nil
+	}
+	l.options.Log.Warn("threads locked by another server; their operations wait", "threads", len(locked.Threads), "operations", len(later))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range later {
+		o.inBatch = false
+	}
+	later = slices.DeleteFunc(later, func(o *op) bool { return o.abandoned }) // they count as not done
+	l.queue = append(later, l.queue...)
+	return rest
+}
