@@ -146,8 +146,8 @@ type Retry struct {
 	AgentVersion string `json:"agent_version,omitempty" enum:"same" doc:"\"same\" keeps its version. Default: the current one."`
 }
 
-// Page is a part of a list. Next is the parameter (cursor, after or before) of the
-// request for the following page; null at the end. A page of a filtered list can be
+// Page is a part of a list. Next is the value of the parameter (cursor, after or
+// before) that requests the following page; null at the end. A page of a filtered list can be
 // empty and still have a Next.
 type Page[T any] struct {
 	Items []T     `json:"items"`

@@ -342,7 +342,7 @@ func (r *Runner) writeChanges(ctx context.Context) {
 		}
 		for _, c := range changes {
 			if err := recovery.Call(r.log, "channel state change", func() error { return r.writeChange(ctx, c) }); err != nil {
-				r.log.Warn("could not record state change", "state", string(c.State), "error", err)
+				r.log.Warn("could not record a state change of the channel", "state", string(c.State), "error", err)
 				if ctx.Err() != nil {
 					return
 				}

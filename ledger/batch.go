@@ -189,7 +189,7 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			b.keep()
 			return nil
 		case b.culprit != nil:
-			l.options.Log.ErrorContext(ctx, "operation removed from its batch", "operation", b.culprit.name, "error", err)
+			l.options.Log.ErrorContext(ctx, "operation failed inside its batch; its caller gets the error", "operation", b.culprit.name, "error", err)
 			l.failAll([]*op{b.culprit}, err)
 			ops, claims = without(ops, b.culprit), without(claims, b.culprit)
 			if len(ops)+len(claims) == 0 {
@@ -353,7 +353,7 @@ func (b *batch) forwardSubmit(in thread.Submit) error {
 	_, err := b.submit(in, false)
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeNotFound, mailroom.CodeForbidden: // another owner has it or may create it
-		b.l.options.Log.Warn("delivery dropped: its thread belongs to another owner", "run", in.Parent)
+		b.l.options.Log.Warn("delivery dropped: its target thread belongs to another owner", "run", in.Parent)
 		return nil
 	}
 	return err

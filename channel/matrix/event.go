@@ -125,7 +125,7 @@ func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inbound
 	}
 	var msg content
 	if err := json.Unmarshal(e.Content, &msg); err != nil {
-		r.host.Log().Warn("invalid event skipped", "event", e.ID, "error", err)
+		r.host.Log().Warn("invalid Matrix event skipped", "event", e.ID, "error", err)
 		return t, false, nil
 	}
 	in, err := r.loadMembers(ctx, room)

@@ -98,7 +98,7 @@ func (r *receiver) decodeEvents(raw []json.RawMessage) []event {
 	for _, one := range raw {
 		var e event
 		if err := json.Unmarshal(one, &e); err != nil || e.ID == "" || e.Sender == "" {
-			r.host.Log().Warn("invalid event skipped", "event", e.ID, "error", err)
+			r.host.Log().Warn("invalid Matrix event skipped", "event", e.ID, "error", err)
 			continue
 		}
 		all = append(all, e)

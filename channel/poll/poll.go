@@ -261,7 +261,7 @@ func (r *receiver) handleRow(ctx context.Context, raw json.RawMessage) error {
 	if action == rowInvalid || action == rowOwn {
 		log.Debug("row skipped", "activity", in.id, "reason", reason)
 		if action == rowInvalid {
-			log.Warn("invalid row skipped", "activity", in.id, "reason", reason)
+			log.Warn("invalid row of the inbox skipped", "activity", in.id, "reason", reason)
 		}
 		if in.id != "" {
 			r.position.Since = in.id

@@ -175,7 +175,7 @@ func (s *Scanner[T]) SkipString() {
 	}
 }
 
-// escape reads the rest of an escape sequence.
+// escape decodes the escape sequence of a JSON string that follows a backslash.
 func (s *Scanner[T]) escape() {
 	switch s.next() {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':

@@ -70,7 +70,7 @@ func (in *Input) next() (text string, ok bool) {
 	}
 }
 
-// pump writes the queue to the pipe until Input is closed or a write fails. A
+// pump writes the queue to the child's stdin until Close is called or a write fails. A
 // child may close its stdin or exit early: a failed write is no error.
 func (in *Input) pump(to io.WriteCloser) {
 	for {

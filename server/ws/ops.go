@@ -140,7 +140,7 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	ctx = limit.WithCharged(ctx) // readFrame has charged the frame
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
-		return nil, mailroom.Errorf(mailroom.CodeInternal, "make request from frame: %w", err)
+		return nil, mailroom.Errorf(mailroom.CodeInternal, "build the HTTP request of a WebSocket frame: %w", err)
 	}
 	r.Host, r.RemoteAddr = k.upgrade.Host, k.upgrade.RemoteAddr
 	r.Header.Set("Authorization", k.header)

@@ -192,7 +192,8 @@ func (d *decisions) shownTickets(ctx context.Context, out string) (all []*mailro
 	return all, err
 }
 
-// sentTicket returns the id of the ticket that a delivery has sent, "" if it sent none.
+// sentTicket returns the id of the ticket whose question a delivery has sent to the room, "" if it
+// sent another text.
 func sentTicket(r store.Reader, run *mailroom.Run) (string, error) {
 	found, err := r.Entries(store.EntryQuery{Thread: run.Thread, After: run.FirstSeq - 1, Before: run.FirstSeq + 1, Limit: 1})
 	if err != nil || len(found) == 0 || found[0].Kind != entry.KindMessage {
@@ -247,6 +248,6 @@ func (a *buttonAcks) show(e *event, words string) {
 		}
 	})
 	if !told {
-		a.work.log.Debug("button press not acknowledged: too many calls in progress")
+		a.work.log.Debug("button press handled but not acknowledged: too many calls to the platform in progress")
 	}
 }
