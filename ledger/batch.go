@@ -196,7 +196,7 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 				return nil
 			}
 		case isLocked(err) && len(ops) > 0:
-			if ops = l.postpone(ops, err); len(ops)+len(claims) == 0 {
+			if ops = b.postpone(err); len(ops)+len(claims) == 0 {
 				return nil
 			}
 		case mailroom.CodeOf(err) == mailroom.CodeUnavailable || len(ops)+len(claims) == 1:

@@ -24,7 +24,8 @@ func isLocked(err error) bool {
 
 // postpone puts the operations on locked threads back at the front of the queue, and returns the
 // others. If it finds no such operation, it fails all.
-func (l *Ledger) postpone(ops []*op, err error) (rest []*op) {
+func (b *batch) postpone(err error) (rest []*op) {
+	l, ops := b.l, b.ops
 	locked, _ := errors.AsType[*store.LockedError](err)
 	now := time.Now()
 	var later []*op
