@@ -134,8 +134,10 @@ func TestServeRunsUntilItsContextEnds(t *testing.T) {
 	if got := <-code; got != exitDone {
 		t.Errorf("serve: exit code %d, want %d: %s", got, exitDone, talk.text.String())
 	}
-	if _, err := os.Stat(filepath.Join(string(h.dir), "server.json")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the address of a server that has ended: %v, want none", err)
+	for _, name := range []string{"server.json", "crash.txt"} {
+		if _, err := os.Stat(filepath.Join(string(h.dir), name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s after the server stopped: %v, want no such file", name, err)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// crashFile takes the crash report of the running server. It is empty unless that server crashed.
+	// crashFile receives the crash report of the running server. A server that stops removes it, unless it holds a report.
 	crashFile = "crash.txt"
 	// crashReportName is the file name of an archived report, with the time of the crash.
 	crashReportName = "crash-%s.txt"
@@ -80,4 +80,17 @@ func (h *Lock) keepCrash() (string, error) {
 // last server crashed.
 func (h *Lock) CrashOutput() (*os.File, error) {
 	return os.OpenFile(h.Dir.path(crashFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+}
+
+// removeEmptyCrashReport removes the file for the crash report of this process. A report of the last server, which this one
+// did not archive, stays for the next start.
+func (h *Lock) removeEmptyCrashReport() error {
+	info, err := os.Stat(h.Dir.path(crashFile))
+	if err == nil && info.Size() == 0 {
+		err = os.Remove(h.Dir.path(crashFile))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the empty crash report: %w", err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,6 +65,28 @@ func TestTheLastThreeCrashReportsAreKept(t *testing.T) {
 	for _, path := range kept {
 		if info, err := os.Stat(path); err != nil || info.Size() != maxCrashReportSize || info.Mode() != 0o600 {
 			t.Errorf("%s: %v, %v; want %d bytes with mode 0600", path, info, err, maxCrashReportSize)
+		}
+	}
+}
+
+func TestReleaseRemovesAnEmptyCrashReportOnly(t *testing.T) {
+	for report, kept := range map[string]bool{"": false, "panic: broken\n": true} {
+		dir := Dir(t.TempDir())
+		h := acquire(t, dir)
+		if err := h.PrepareStore(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := h.CrashOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString(report)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		release(t, h)
+		if text, err := os.ReadFile(f.Name()); err == nil != kept || string(text) != report {
+			t.Errorf("the report %q after a release: %q, %v; kept: want %t", report, text, err, kept)
 		}
 	}
 }

@@ -132,11 +132,12 @@ func createIfMissing(path string) error {
 }
 
 // Release removes the server's address, so that no command sends the token to another
-// program on the same port, and releases the locks.
+// program on the same port, removes the file for its crash report if that is empty, and
+// releases the locks.
 func (h *Lock) Release() error {
 	var err error
 	if h.isServer {
-		err = h.Dir.removeAddress()
+		err = errors.Join(h.Dir.removeAddress(), h.removeEmptyCrashReport())
 	}
 	err = errors.Join(err, h.releaseLocks())
 	if h.serverLock != nil { // last, because mailroom stop waits for this lock
