@@ -25,7 +25,7 @@ export GORACE = atexit_sleep_ms=0
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture attack mutants chaos fuzz bench bench-bd peers cover compiler browser ircd postgres clean
+.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture attack mutants chaos fuzz bench bench-bd peers cover compiler browser ircd postgres programs clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ run: build ## build and start the server; DATA=folder keeps everything there
 
 # Two jobs in parallel: the tests often wait for real processes, clocks and disks, and
 # the other checks use that time. Their output is printed in one piece at their end.
-test: compiler browser ircd postgres ## everything: format, vet, staticcheck, build, tests with the race detector
+test: compiler browser ircd postgres programs ## everything: format, vet, staticcheck, build, tests with the race detector
 	@mkdir -p bin
 	@$(MAKE) --no-print-directory -j2 racing rest
 
@@ -188,6 +188,13 @@ postgres: ## check for PostgreSQL, of which the tests start private clusters; as
 			apt-get install -yq --no-install-recommends postgresql; \
 	fi; \
 	has || { echo "the tests of the PostgreSQL store need its server: install it, on Debian: apt-get install postgresql" >&2; exit 1; }
+
+programs: ## check for the programs that the examples of the manual run; as root, install them
+	@missing() { for p in python3 openssl curl; do command -v $$p >/dev/null || echo $$p; done; }; \
+	if [ -n "$$(missing)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends $$(missing); \
+	fi; \
+	[ -z "$$(missing)" ] || { echo "tests run the examples of the manual, which need programs that are missing: on Debian, apt-get install" $$(missing) >&2; exit 1; }
 
 clean: ## remove build results
 	rm -rf bin clients/js/node_modules $(MCP)/node_modules web/node_modules $(PROGRAMS)/node_modules $(ELEMENT)/node_modules

@@ -148,7 +148,7 @@ func TestAWorkerElsewhereHasTheIsolationOfAnAgent(t *testing.T) {
 			t.Errorf("%s: %v", isolation, err)
 		}
 	}
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 { // only root can run agents as another user
 		return
 	}
 	away := filepath.Join(base, "none")
