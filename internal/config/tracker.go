@@ -6,37 +6,43 @@ import (
 	"time"
 
 	"mailroom/internal/setting"
-	"mailroom/issues/feed"
 	"mailroom/project"
 )
 
 // Tracker is the [tracker] table: the tracker whose issues are assigned to agents.
 type Tracker struct {
-	Folder  string       // project folder, or its .beads
-	Options feed.Options // without its folder
+	Folder    string   // project folder, or its .beads
+	Agent     string   // default agent of the issues
+	Agents    []string // other agents, which an issue can select
+	Labels    []string // an issue must have all of them
+	Types     []string // of the issues to process; empty is all
+	MaxClaims int      // issues in progress at once
+	KeepOpen  bool     // a person closes finished issues
+	Interval  time.Duration
+	Project   string // issues in progress are reserved in it; "" is none
 }
 
 // TrackerChannel is the name of the tracker's channel and the prefix of its threads.
 const TrackerChannel = "issue"
 
+// newTracker returns the defaults. The types are those that are work by themselves; an epic consists of its children.
 func newTracker() *Tracker {
-	return &Tracker{Options: feed.Options{Types: feed.DefaultTypes(), MaxClaims: 1, Interval: feed.DefaultInterval}}
+	return &Tracker{Types: []string{"bug", "feature", "task", "chore"}, MaxClaims: 1, Interval: time.Second}
 }
 
 func (t *Tracker) settings() []setting.Setting {
-	o := &t.Options
 	return []setting.Setting{
 		setting.New("folder", "Folder of the project with the tracker, or its .beads.", setting.Text(&t.Folder)).
 			Require(`missing folder of the project; set one such as folder = "/home/ann/roof"`),
-		setting.New("agent", "Default agent of the issues.", setting.AgentName(&o.Agent)).
+		setting.New("agent", "Default agent of the issues.", setting.AgentName(&t.Agent)).
 			Require(`missing agent; set one such as agent = "codex"`),
-		setting.New("agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", setting.Each(&o.Agents, "an agent name", setting.ValidName)),
-		setting.New("labels", "Labels that an issue must have, all of them.", setting.List(&o.Labels)),
-		setting.New("types", "Types of issues to process; empty is all types.", setting.List(&o.Types)),
-		setting.New("max_claimed", "Maximum number of issues in progress.", setting.Int(&o.MaxClaims, 1, 10_000)),
-		setting.New("when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", setting.Either(&o.KeepOpen, "close", "comment")),
-		setting.New("interval", "Interval of checking the issue file.", setting.Duration(&o.Interval, 10*time.Millisecond, 10*time.Minute)),
-		setting.New("project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", projectName(&o.Project)),
+		setting.New("agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", setting.Each(&t.Agents, "an agent name", setting.ValidName)),
+		setting.New("labels", "Labels that an issue must have, all of them.", setting.List(&t.Labels)),
+		setting.New("types", "Types of issues to process; empty is all types.", setting.List(&t.Types)),
+		setting.New("max_claimed", "Maximum number of issues in progress.", setting.Int(&t.MaxClaims, 1, 10_000)),
+		setting.New("when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", setting.Either(&t.KeepOpen, "close", "comment")),
+		setting.New("interval", "Interval of checking the issue file.", setting.Duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)),
+		setting.New("project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", projectName(&t.Project)),
 	}
 }
 
@@ -72,8 +78,7 @@ func (r *reader) tracker(table map[string]any) {
 	case r.config.Channels[TrackerChannel] != nil:
 		r.report("channels."+TrackerChannel, "name is reserved for the tracker; choose another name")
 	default:
-		o := &t.Options
-		o.Agents = slices.DeleteFunc(o.Agents, func(s string) bool { return s == o.Agent })
+		t.Agents = slices.DeleteFunc(t.Agents, func(s string) bool { return s == t.Agent })
 		r.config.Tracker = t
 	}
 }

@@ -13,18 +13,20 @@ import (
 
 // newTrackerChannel makes the runner of the tracker's channel.
 func newTrackerChannel(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, log *slog.Logger) *channel.Runner {
-	in := c.Tracker.Options
-	in.Folder, in.Command, in.Projects = tracker.FolderAt(c.Tracker.Dir()), c.Command, l
+	t := c.Tracker
 	o := channel.Options{
 		Name: config.TrackerChannel, Kind: feed.Kind, Ledger: l, Log: log,
 	}
-	w, err := feed.New(in)
+	w, err := feed.New(feed.Options{
+		Folder: tracker.FolderAt(t.Dir()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types, MaxClaims: t.MaxClaims,
+		KeepOpen: t.KeepOpen, Interval: t.Interval, Project: t.Project, Projects: l, Command: c.Command,
+	})
 	if err != nil {
 		o.Connect = channel.Broken(err)
 	} else {
 		o.Connect, o.Reconnect = w.Connect, w.ReconnectPolicy()
 	}
-	for _, name := range append([]string{in.Agent}, in.Agents...) {
+	for _, name := range append([]string{t.Agent}, t.Agents...) {
 		if agents[name].Agent == nil {
 			log.Warn("agent of tracker is not run by this server; its issues wait for a remote worker", "channel", o.Name, "agent", name)
 		}

@@ -54,7 +54,7 @@ func newFixture(t *testing.T) *fixture {
 func newFixtureOn(t *testing.T, folder tracker.Folder) *fixture {
 	t.Helper()
 	w := &fixture{t: t, folder: folder, store: memory.New(), agent: &scriptedAgent{}, logs: &logBuffer{}, stop: func() {}}
-	w.options = feed.Options{Folder: folder, Agent: "codex", Types: feed.DefaultTypes(), Interval: 5 * time.Millisecond}
+	w.options = feed.Options{Folder: folder, Agent: "codex", Types: []string{"bug", "feature", "task", "chore"}, Interval: 5 * time.Millisecond}
 	t.Cleanup(func() {
 		w.stop()
 		if err := w.store.Close(); err != nil {

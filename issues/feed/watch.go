@@ -26,18 +26,17 @@ import (
 // Kind is the name of this kind of channel.
 const Kind = "tracker"
 
-// Options configure a tracker. Folder and Agent are required.
+// Options configure a tracker. Folder, Agent and Interval are required.
 type Options struct {
 	Folder tracker.Folder
 	Agent  string // default agent for issues
 	// Agents are further agents, selected by the label agent:NAME or by the assignee.
-	Agents    []string
-	Labels    []string // required labels
-	Types     []string // accepted types; empty accepts all
-	MaxClaims int      // issues in progress at once; defaults to 1
-	KeepOpen  bool     // a person closes finished issues
-	// Interval is the time between two scans; it defaults to DefaultInterval.
-	Interval    time.Duration
+	Agents      []string
+	Labels      []string      // required labels
+	Types       []string      // accepted types; empty accepts all
+	MaxClaims   int           // issues in progress at once; defaults to 1
+	KeepOpen    bool          // a person closes finished issues
+	Interval    time.Duration // between two scans
 	LockTimeout time.Duration // wait for a locked file; defaults to 5 s
 	// Project is the project in which issues in progress are reserved. Issues reserved there by
 	// other agents are skipped. "" disables reservations; otherwise Projects is required.
@@ -50,13 +49,6 @@ type Options struct {
 
 // busyFactor shortens the interval while agents are working.
 const busyFactor = 4
-
-// DefaultInterval is the default interval between two scans.
-const DefaultInterval = time.Second
-
-// DefaultTypes returns the types that are work by themselves. An epic is not: it consists of its
-// children.
-func DefaultTypes() []string { return []string{"bug", "feature", "task", "chore"} }
 
 // Watcher assigns the issues of one tracker. A tracker is a file, so there is no connection.
 type Watcher struct {
@@ -75,8 +67,8 @@ func New(o Options) (*Watcher, error) {
 	if o.MaxClaims == 0 {
 		o.MaxClaims = 1
 	}
-	if o.Interval == 0 {
-		o.Interval = DefaultInterval
+	if o.Interval <= 0 {
+		return nil, errors.New("missing interval")
 	}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = 5 * time.Second
