@@ -104,7 +104,7 @@ var users = []string{"issues", "cmd", "bench", "internal/node"}
 // concrete stores are named by these folders and tests only.
 var (
 	concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
-	wiring   = []string{"cmd", "internal/node", "internal/backup", "internal/bench", "internal/datadir"}
+	wiring   = []string{"cmd", "internal/node", "internal/backup", "internal/bench"}
 )
 
 // closed are folders that only these folders may import.

@@ -70,7 +70,9 @@ func restoreStore(ctx context.Context, con *console.Console, held *datadir.Lock,
 	if err != nil {
 		return err
 	}
-	kept, err := held.ReplaceStore(from, commits)
+	kept, err := held.ReplaceStore(from, func(database string) error {
+		return sqlite.WriteRevision(database, sqlite.Revision{Commits: commits})
+	})
 	if err != nil {
 		return console.Errorf(console.ExitServer, "fix the cause and run the command again; a server refuses the folder until then", "%w", err)
 	}

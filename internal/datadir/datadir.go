@@ -1,4 +1,4 @@
-// Package folder manages the data folder of a server. It holds all data of the server, and
+// Package datadir manages the data folder of a server. It holds all data of the server, and
 // commands on the same machine find the server's address and token there.
 package datadir
 
@@ -53,6 +53,10 @@ func Default(env func(string) string) (Dir, error) {
 	}
 	return Dir(filepath.Join(home, ".local", "share", "mailroom")), nil
 }
+
+// revisionSuffix is the suffix of the revision file that the SQLite store keeps beside the
+// database. A test compares it with that of store/sqlite.
+const revisionSuffix = "-revision"
 
 // Database returns the path of the database file.
 func (f Dir) Database() string { return f.path("mailroom.db") }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-
-	"mailroom/store/sqlite"
 )
 
 // Lock is a folder that this process has locked.
@@ -106,7 +104,7 @@ func (h *Lock) PrepareStore() error {
 	}
 	if err != nil || info.Size() == 0 {
 		for _, sign := range []string{
-			h.Dir.Database() + "-wal", h.Dir.Database() + sqlite.RevisionSuffix, h.Dir.TokenFile(), h.Dir.path("server.json"),
+			h.Dir.Database() + "-wal", h.Dir.Database() + revisionSuffix, h.Dir.TokenFile(), h.Dir.path("server.json"),
 		} {
 			if info, err := os.Stat(sign); err == nil && info.Size() > 0 {
 				return &LostStoreError{Dir: h.Dir, Evidence: sign}

@@ -95,7 +95,9 @@ func TestAReplacedStoreIsKeptBesideTheNewOne(t *testing.T) {
 	}
 	h := acquire(t, f)
 	defer release(t, h)
-	kept, err := h.ReplaceStore(backup, 7)
+	kept, err := h.ReplaceStore(backup, func(database string) error {
+		return sqlite.WriteRevision(database, sqlite.Revision{Commits: 7})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,15 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"mailroom/store/sqlite"
 )
 
-// ReplaceStore replaces the store with a copy of the database file from, whose revision is
-// commits. It moves the files of the old store to a new folder and returns its path, or ""
-// if there was no store. After a crash in between, PrepareStore refuses the folder until
+// ReplaceStore replaces the store with a copy of the database file from. It moves the files
+// of the old store to a new folder and returns its path, or "" if there was no store.
+// writeRevision writes the revision file of the new store, whose database file is moved into
+// place afterwards. After a crash in between, PrepareStore refuses the folder until
 // ReplaceStore has succeeded.
-func (h *Lock) ReplaceStore(from string, commits int64) (kept string, err error) {
+func (h *Lock) ReplaceStore(from string, writeRevision func(database string) error) (kept string, err error) {
 	database := h.Dir.Database()
 	copied, err := copyNextTo(from, database)
 	if err != nil {
@@ -30,7 +29,7 @@ func (h *Lock) ReplaceStore(from string, commits int64) (kept string, err error)
 	if kept, err = h.moveStoreAside(); err != nil {
 		return kept, err
 	}
-	if err := sqlite.WriteRevision(database, sqlite.Revision{Commits: commits}); err != nil {
+	if err := writeRevision(database); err != nil {
 		return kept, err
 	}
 	if err := os.Rename(copied, database); err != nil {
@@ -62,7 +61,7 @@ func copyNextTo(from, target string) (path string, err error) {
 // because PrepareStore refuses the remaining files without it.
 func (h *Lock) moveStoreAside() (kept string, err error) {
 	database := h.Dir.Database()
-	for _, suffix := range []string{"", "-wal", "-shm", sqlite.RevisionSuffix} {
+	for _, suffix := range []string{"", "-wal", "-shm", revisionSuffix} {
 		if _, err := os.Lstat(database + suffix); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
