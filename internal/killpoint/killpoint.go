@@ -1,4 +1,4 @@
-// Package doom kills a server at a named point, as SIGKILL would. Only the torture build links
+// Package killpoint kills a server at a named point, as SIGKILL would. Only the torture build links
 // it.
 package killpoint
 
