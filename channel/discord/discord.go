@@ -208,16 +208,6 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// bindContext returns a context that is also cancelled when the connection ends.
-func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
 // connectionError classifies an error of connecting or receiving: a rejected token or intent is
 // fatal, and anything else is retried.
 func connectionError(err error) error {

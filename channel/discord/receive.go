@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/recovery"
 )
 
@@ -20,7 +21,7 @@ func (c *connection) Receive(ctx context.Context, position string, handle chat.E
 	if c.cursor, err = parsePosition(position, c.shared.startID()); err != nil {
 		return err
 	}
-	ctx, release := c.bindContext(ctx)
+	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	defer release()
 	ctx, cancel := context.WithCancel(ctx)
 	c.host.Received() // the handshake succeeded
@@ -113,7 +114,7 @@ func (c *connection) readFrames(ctx context.Context, frames chan<- *frame) (err 
 // Maintain implements [chat.Platform]. It sends heartbeats, and defers button presses that wait
 // too long for an answer.
 func (c *connection) Maintain(ctx context.Context) error {
-	ctx, release := c.bindContext(ctx)
+	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	defer release()
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

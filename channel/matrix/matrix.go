@@ -173,16 +173,6 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// bindContext returns a context that also ends with the connection.
-func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.ctx, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
 // observedCall makes a call for the receiver. A successful response proves that the connection is
 // alive.
 func (c *connection) observedCall(ctx context.Context, r request, out any, timeout time.Duration) error {

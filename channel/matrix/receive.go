@@ -77,10 +77,10 @@ type receiver struct {
 
 // Receive implements [chat.Platform].
 func (c *connection) Receive(ctx context.Context, saved string, submit chat.EventHandler) error {
-	ctx, done := c.bindContext(ctx)
+	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	r := &receiver{connection: c, submit: submit, position: parsePosition(saved), catchUp: newCatchUp()}
 	defer r.catchUp.wg.Wait()
-	defer done()
+	defer release()
 	if err := r.checkPosition(ctx); err != nil {
 		return receiveError(ctx, err)
 	}

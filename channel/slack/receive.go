@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
 	"mailroom/internal/recovery"
 )
 
@@ -58,7 +59,7 @@ type socketEvent struct {
 // Receive implements [chat.Platform]. It keeps reading while an event is handled, because pongs
 // arrive only while the socket is read.
 func (c *connection) Receive(ctx context.Context, position string, handle chat.EventHandler) error {
-	ctx, release := c.bindContext(ctx)
+	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	in := &receiver{connection: c, handle: handle, events: make(chan socketEvent, maxBuffered), cursors: parseCursors(position)}
 	defer in.wg.Wait()
 	defer release()

@@ -254,7 +254,7 @@ func (c *connection) capabilities() chat.Capabilities {
 // Maintain implements [chat.Platform]. It pings the socket. When a socket fails, it returns
 // nil: Receive returns the error.
 func (c *connection) Maintain(ctx context.Context) error {
-	ctx, release := c.bindContext(ctx)
+	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	defer release()
 	for {
 		s := c.currentSocket()
@@ -277,16 +277,6 @@ func (c *connection) Close() error {
 }
 
 var errClosed = errors.New("connection closed")
-
-// bindContext returns a context that is also cancelled when the connection ends.
-func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
 
 // stopError returns the error to stop with: the cause that ended the connection takes
 // precedence over the errors that followed from it.

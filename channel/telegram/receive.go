@@ -12,7 +12,7 @@ import (
 // Receive implements [chat.Platform]. It ignores the position: Telegram keeps what was not
 // confirmed, and restarts its numbering after a week without updates.
 func (c *connection) Receive(ctx context.Context, _ string, handle chat.EventHandler) error {
-	ctx, release := c.bindContext(ctx)
+	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	defer release()
 	var offset int64         // 0: confirm nothing
 	wait := time.Duration(0) // the first poll returns at once, to prove the connection

@@ -198,7 +198,7 @@ func (c *connection) Maintain(ctx context.Context) error {
 	if c.options.Commands == nil {
 		return nil
 	}
-	ctx, release := c.bindContext(ctx)
+	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	defer release()
 	in := map[string]any{"commands": c.options.Commands}
 	if err := c.client.call(ctx, "set commands", "setMyCommands", in, nil, callTimeout); err != nil && ctx.Err() == nil {
@@ -212,16 +212,6 @@ func (c *connection) Close() error {
 	c.cancel()
 	c.client.http.CloseIdleConnections()
 	return nil
-}
-
-// bindContext returns a context that is also cancelled when the connection closes.
-func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.ctx, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
 }
 
 // connectionError classifies an error of connecting or receiving: a rejected token is fatal, a
