@@ -27,6 +27,7 @@ var floors = map[string]int{
 	"ledger":                  8,
 	"bus":                     8,
 	"store/memory":            8,
+	"store/postgres":          8,
 	"store/sqlite":            8,
 	"internal/metrics":        8, // what a server counts
 	"doctor":                  8,

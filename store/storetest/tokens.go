@@ -20,11 +20,12 @@ func tokensAddUpUse(t *testing.T, s *handle) {
 	c.Tokens = []*auth.Token{{Name: "new", Used: used}}
 	s.update(func(tx store.Tx) {
 		must(t, tx.Write(c))
+		got := get(tx.Tokens())(t)
 		want := []*auth.Token{
 			{Key: row.Key, Name: "ann", Used: used.Plus(add).Plus(auth.Use{Bytes: 1})},
 			{Key: c.Tokens[0].Key, Name: "new", Used: used.Plus(add)},
 		}
-		wantSame(t, "tokens", get(tx.Tokens())(t), want)
+		wantSame(t, "tokens", got, want)
 	})
 	err := s.Update(t.Context(), func(tx store.Tx) error {
 		must(t, tx.Write(&store.Changes{Use: []store.UseChange{{Token: "ann", Add: add}}}))

@@ -54,6 +54,12 @@ func ParseRun(body string, r *mailroom.Run) error {
 	return err
 }
 
+// AppendTicket appends a ticket to buffer, without its key.
+func AppendTicket(buffer []byte, k *mailroom.Ticket) []byte { return pack(buffer, k, (*packer).ticket) }
+
+// ParseTicket sets the fields of k from its body.
+func ParseTicket(body string, k *mailroom.Ticket) error { return unpack(body, k, (*packer).ticket) }
+
 // pack appends the fields of row to buffer.
 func pack[T any](buffer []byte, row *T, fields func(*packer, *T)) []byte {
 	p := packer{out: buffer, end: len(buffer)}
@@ -155,6 +161,27 @@ func (p *packer) run(r *mailroom.Run) {
 	list(p, &r.Spent, text[string])
 	number(p, &r.InputBytes)
 	p.newer(&r.Newer)
+}
+
+func (p *packer) ticket(k *mailroom.Ticket) {
+	text(p, &k.ID)
+	text(p, &k.Thread)
+	text(p, &k.Run)
+	text(p, &k.Name)
+	text(p, &k.Kind)
+	text(p, &k.Prompt)
+	text(p, &k.Action)
+	text(p, &k.Arguments)
+	text(p, &k.Digest)
+	text(p, &k.State)
+	optional(p, &k.ExpiresAt, (*packer).time)
+	text(p, &k.Decision)
+	text(p, &k.Answer)
+	text(p, &k.Reason)
+	text(p, &k.DecidedBy)
+	optional(p, &k.DecidedAt, (*packer).time)
+	p.flag(&k.Answers)
+	p.flag(&k.Holds)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {

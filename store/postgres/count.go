@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"mailroom"
+	"mailroom/store"
+)
+
+// Count implements [store.Reader].
+func (r reader) Count(q store.CountQuery) (store.Counts, error) {
+	out := store.Counts{Runs: map[mailroom.Status]int{}}
+	if q.Thread != "" {
+		return out, r.countThread(q, out.Runs)
+	}
+	all := q.Agent == "" && len(q.Statuses) == 0
+	var s selection
+	s.add("SELECT what, sum(n)::bigint FROM tally")
+	if q.Owner != nil {
+		s.cond("owner = ?", *q.Owner)
+	}
+	if q.Agent != "" {
+		s.cond("agent = ?", q.Agent)
+	}
+	if len(q.Statuses) > 0 {
+		s.cond("what = ANY (?::text[])", plainTexts(q.Statuses))
+	} else {
+		s.cond("what <> ''")
+	}
+	s.add(" GROUP BY what HAVING sum(n) <> 0")
+	t := trip{{s.text.String(), s.args, func(c *columns) error {
+		switch what, n := c.text(), c.int(); {
+		case what == talliedThread && all:
+			out.Threads = n
+		case what != talliedThread:
+			out.Runs[mailroom.Status(what)] = n
+		}
+		return nil
+	}}}
+	if all {
+		t.add(func(c *columns) error {
+			out.Due = c.time()
+			return nil
+		}, "SELECT earliest_due($1)", q.Owner)
+	}
+	return out, r.send("count", t)
+}
+
+// countThread counts the runs of one thread.
+func (r reader) countThread(q store.CountQuery, runs map[mailroom.Status]int) error {
+	var s selection
+	s.add("SELECT r.status, count(*) FROM run r")
+	s.whichRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
+	if q.Owner != nil {
+		s.cond("(SELECT owner FROM thread WHERE id = ?) = ?", q.Thread, *q.Owner)
+	}
+	s.add(" GROUP BY r.status")
+	return r.query("count the runs of a thread", func(c *columns) error {
+		status := mailroom.Status(c.text())
+		runs[status] = c.int()
+		return nil
+	}, s.text.String(), s.args...)
+}

@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// outcome is what an error means for the transaction.
+type outcome int
+
+const (
+	failed    outcome = iota // by the transaction's own statements; nothing is written
+	conflict                 // with another handle; nothing is written
+	duplicate                // of a unique value, which another handle may have written; nothing is written
+	lost                     // the connection; a commit that was sent may have happened
+	exhausted                // the server's resources or time
+)
+
+// outcomeOf classifies an error by https://www.postgresql.org/docs/15/errcodes-appendix.html.
+func outcomeOf(err error) outcome {
+	var known *mailroom.Error
+	if errors.As(err, &known) {
+		return failed
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return lost // of the network, or a deadline, after which pgx closes the connection
+	}
+	switch pg.Code {
+	case "55P03", // lock_not_available
+		"40P01", "40001", // deadlock_detected, serialization_failure
+		"25P03",          // idle_in_transaction_session_timeout: the server ended it before the commit was sent
+		"25006",          // read_only_sql_transaction: the server is a standby now
+		"0A000", "26000": // a migration changed the result of a prepared statement
+		return conflict
+	case "23505": // unique_violation
+		return duplicate
+	case "57014": // query_canceled: statement_timeout
+		return exhausted
+	case "57P01", "57P02", "57P03", "57P05": // admin_shutdown, crash_shutdown, cannot_connect_now
+		return lost
+	}
+	switch {
+	case strings.HasPrefix(pg.Code, "08"): // connection exceptions
+		return lost
+	case strings.HasPrefix(pg.Code, "53"): // insufficient resources, such as a full disk
+		return exhausted
+	}
+	return failed
+}
+
+// refusal converts an error into one of the store's interface.
+func refusal(ctx context.Context, doing string, err error) *mailroom.Error {
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	var known *mailroom.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	refused := &mailroom.Error{Code: mailroom.CodeInternal, Message: "the store failed to " + doing, Cause: err}
+	switch outcomeOf(err) {
+	case lost, conflict, exhausted:
+		refused.Code = mailroom.CodeUnavailable
+	}
+	return refused
+}
+
+func cancelled(ctx context.Context) *mailroom.Error {
+	return &mailroom.Error{
+		Code: mailroom.CodeUnavailable, Message: "gave up waiting for the database", Cause: context.Cause(ctx),
+	}
+}
+
+func errClosed() *mailroom.Error {
+	return &mailroom.Error{
+		Code: mailroom.CodeUnavailable, Message: "the store accepts no more reads or writes", Cause: store.ErrClosed,
+	}
+}

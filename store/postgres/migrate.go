@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Migrations are expanding: a program of the version before can use the tables after them. The file
+// NNNN_name.sql brings the tables to version NNNN; a file never changes once it is released. A
+// change that older programs cannot use also raises min_code, when no older node runs any more.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// codeVersion is the version of the tables that this program knows. It must have a migration.
+const codeVersion = 2
+
+// migrationLock is the class of the advisory lock that a migrating handle holds.
+const migrationLock = 0x6d61696c
+
+const createSchemaVersion = `CREATE TABLE IF NOT EXISTS schema_version (
+	one      bigint PRIMARY KEY CHECK (one = 1),
+	version  bigint NOT NULL, -- of the tables
+	min_code bigint NOT NULL  -- the oldest codeVersion that may use them
+)`
+
+// VersionError is the refusal of tables that only newer programs can use.
+type VersionError struct{ Have, MinCode, Know int64 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the tables have version %d and require a program that knows version %d or later, this one knows version %d: use a newer program", e.Have, e.MinCode, e.Know)
+}
+
+// migrate creates the schema and brings its tables to this program's version. Newer tables stay as
+// they are, if this program may use them. Handles that start together take turns: waiting inside
+// pg_advisory_lock would keep a snapshot, for which CREATE INDEX CONCURRENTLY would wait.
+func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
+	current, err := usable(ctx, conn)
+	if err != nil || current {
+		return err
+	}
+	const again = 50 * time.Millisecond
+	for {
+		var mine bool
+		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext($2))", migrationLock, schema).Scan(&mine); err != nil {
+			return err
+		}
+		if mine {
+			break
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for another handle that migrates the tables: %w", context.Cause(ctx))
+		}
+	}
+	// The connection is closed after the migration, which releases the lock also after an error.
+	if _, err := conn.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, createSchemaVersion); err != nil {
+		return err
+	}
+	if current, err = usable(ctx, conn); err != nil || current {
+		return err
+	}
+	return fs.WalkDir(migrations, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return apply(ctx, conn, name)
+	})
+}
+
+// usable reports whether the tables are as new as this program. It returns a VersionError if this
+// program must not use them.
+func usable(ctx context.Context, conn *pgx.Conn) (current bool, err error) {
+	have, least, err := versions(ctx, conn)
+	switch {
+	case err != nil:
+		return false, err
+	case least > codeVersion:
+		return false, &VersionError{Have: have, MinCode: least, Know: codeVersion}
+	}
+	return have >= codeVersion, nil
+}
+
+// versions returns the version of the tables, 0 if there are none.
+func versions(ctx context.Context, conn *pgx.Conn) (have, least int64, err error) {
+	err = conn.QueryRow(ctx, "SELECT version, min_code FROM schema_version WHERE one = 1").Scan(&have, &least)
+	var pg *pgconn.PgError
+	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") { // undefined_table, invalid_schema_name
+		return 0, 0, nil
+	}
+	return have, least, err
+}
+
+// apply runs a migration in one transaction, unless the tables have its version already. It waits
+// for locks for a short time only, because other statements queue behind it.
+func apply(ctx context.Context, conn *pgx.Conn, name string) (err error) {
+	number, _, _ := strings.Cut(path.Base(name), "_")
+	version, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return fmt.Errorf("migration %s: %w", name, err)
+	}
+	text, err := migrations.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	have, _, err := versions(ctx, conn)
+	if err != nil || have >= version {
+		return err
+	}
+	script := "SET LOCAL lock_timeout = '2s';\n" + string(text) + fmt.Sprintf(`
+INSERT INTO schema_version VALUES (1, %d, 1) ON CONFLICT (one) DO UPDATE SET version = excluded.version;`, version)
+	for attempt := 1; ; attempt++ {
+		// The simple protocol runs the statements of a text in one transaction.
+		_, err = conn.PgConn().Exec(ctx, script).ReadAll()
+		if err == nil {
+			return nil
+		}
+		if outcomeOf(err) != conflict || attempt == 10 {
+			return fmt.Errorf("migrate the tables from version %d to %d: %w", have, version, err)
+		}
+	}
+}

@@ -1,0 +1,356 @@
+// Package postgres stores rows in a PostgreSQL database. Any number of handles, in any number of
+// processes, may share it.
+//
+// One connection writes. It locks rows first: one round trip locks and reads what a transaction
+// needs, a second one writes and commits. A small pool of other connections reads snapshots.
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"mailroom"
+	"mailroom/internal/recovery"
+	"mailroom/store"
+)
+
+// Store is a [store.Store] in a PostgreSQL database.
+type Store struct {
+	options Options
+
+	// turn is held by the running Update or Close. A channel, so that a context can cancel the wait.
+	turn   chan struct{}
+	writer *session // owned by the holder of turn; nil: not connected
+	epoch  atomic.Int64
+
+	viewing chan struct{} // counts the running Views
+	mu      sync.Mutex
+	free    []*session // guarded by mu; the last one was used last
+	ending  sync.WaitGroup
+
+	closing   chan struct{} // closed by Close
+	closeOnce sync.Once
+}
+
+// Open connects to the database, and creates or migrates the tables if necessary.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		options: o, turn: make(chan struct{}, 1), viewing: make(chan struct{}, o.Readers), closing: make(chan struct{}),
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
+	}
+	var err error
+	if s.writer, err = s.connectWriter(ctx); err != nil {
+		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
+	}
+	s.epoch.Add(1)
+	return s, nil
+}
+
+// prepare checks the server and migrates the tables, on a connection of its own.
+func (s *Store) prepare(ctx context.Context) error {
+	first, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer first.close()
+	if err := s.options.checkServer(ctx, first.conn); err != nil {
+		return err
+	}
+	return migrate(ctx, first.conn, s.options.Schema)
+}
+
+func (s *Store) connect(ctx context.Context) (*session, error) {
+	config, err := s.options.config()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.options.ConnectTimeout)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &session{conn: conn, timeout: s.options.StatementTimeout + tripTimeout}, nil
+}
+
+// pinPlans makes the plans of the writer independent of statistics: all its statements find few rows
+// by an index. Plans that were made while the tables were empty would scan them, and row locks
+// follow the order of an array only in a nested loop.
+const pinPlans = `SET synchronous_commit = on; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+	SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off`
+
+func (s *Store) connectWriter(ctx context.Context) (*session, error) {
+	w, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.timeout = tripTimeout
+	if err = s.options.checkServer(ctx, w.conn); err == nil {
+		_, err = w.conn.PgConn().Exec(ctx, pinPlans).ReadAll()
+	}
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Epoch implements [store.Store].
+func (s *Store) Epoch() int64 { return s.epoch.Load() }
+
+// Update implements [store.Store].
+func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.turn }()
+	for try := 1; ; try++ {
+		if err := s.reconnect(ctx); err != nil {
+			return err
+		}
+		t := &tx{store: s}
+		t.reader = reader{send: t.send, clock: t.clock}
+		err := s.attempt(ctx, t, f)
+		if t.failed == nil {
+			return err
+		}
+		switch last := outcomeOf(t.failed); {
+		case last == lost && t.committing, last == failed, last == exhausted:
+			return refusal(ctx, "commit", t.failed)
+		case last == duplicate && try >= duplicateTries:
+			return refusal(ctx, "write", t.failed)
+		case try == store.MaxTries:
+			return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "other nodes hold the rows; nothing was written", Cause: t.failed}
+		}
+		select { // the other handle needs time to finish
+		case <-time.After(rand.N(time.Duration(try) * 2 * time.Millisecond)):
+		case <-ctx.Done():
+			return cancelled(ctx)
+		}
+	}
+}
+
+// duplicateTries is how often an Update runs that inserts a row whose unique value exists. A row of
+// another handle is found by the second call.
+const duplicateTries = 3
+
+// attempt runs f in one transaction. t.failed is set if the database refused the transaction.
+func (s *Store) attempt(ctx context.Context, t *tx, f func(store.Tx) error) error {
+	committed := false
+	defer func() {
+		if !committed {
+			s.rollback() // also when f panics
+		}
+	}()
+	if err := f(t); err != nil || t.failed != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	err := t.commit()
+	committed = err == nil
+	return err
+}
+
+// reconnect replaces a connection that was lost.
+func (s *Store) reconnect(ctx context.Context) (err error) {
+	if s.writer != nil && !s.writer.conn.IsClosed() {
+		return nil
+	}
+	if s.writer, err = s.connectWriter(ctx); err != nil {
+		s.writer = nil
+		refused := refusal(ctx, "connect to PostgreSQL", err)
+		refused.Code = mailroom.CodeUnavailable
+		return refused
+	}
+	s.epoch.Add(1)
+	return nil
+}
+
+// rollback ends the writer's transaction, with the connection if the server does not answer.
+func (s *Store) rollback() {
+	const idle = 'I'
+	conn := s.writer.conn
+	if conn.IsClosed() || conn.PgConn().TxStatus() == idle {
+		return
+	}
+	if err := s.writer.send(context.Background(), trip{{text: "ROLLBACK"}}); err != nil {
+		s.writer.close()
+	}
+}
+
+// takeTurn waits for the turn to write; <-s.turn releases it.
+func (s *Store) takeTurn(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return cancelled(ctx)
+	case <-s.closing:
+		return errClosed()
+	}
+	select {
+	case <-s.closing:
+		<-s.turn
+		return errClosed()
+	default:
+		return nil
+	}
+}
+
+// View implements [store.Store]. Beyond Options.Readers, Views wait.
+func (s *Store) View(ctx context.Context, f func(store.Reader) error) error {
+	if err := s.takeReader(ctx); err != nil {
+		return err
+	}
+	v := &view{store: s, ctx: ctx}
+	defer v.end()
+	if err := f(reader{send: v.send, clock: v.clock}); err != nil {
+		return err
+	}
+	return v.failed
+}
+
+func (s *Store) takeReader(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	select {
+	case <-s.closing:
+		return errClosed()
+	default:
+	}
+	select {
+	case s.viewing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return cancelled(ctx)
+	case <-s.closing:
+		return errClosed()
+	}
+}
+
+// Close waits for the running Update and Views, and closes the connections. Later calls fail with
+// Unavailable.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.turn <- struct{}{}
+		defer func() { <-s.turn }()
+		for range cap(s.viewing) {
+			s.viewing <- struct{}{} // waits for the running Views
+		}
+		s.ending.Wait()
+		for _, r := range s.free {
+			r.close()
+		}
+		if s.writer != nil {
+			s.writer.close()
+		}
+	})
+	return nil
+}
+
+// view is a snapshot of one View. Its transaction begins with the first query.
+type view struct {
+	store   *Store
+	ctx     context.Context
+	session *session
+	now     time.Time
+	failed  error
+}
+
+const (
+	beginView = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+	readClock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+)
+
+// clock implements reader.clock. View returns its error.
+func (v *view) clock() time.Time {
+	if v.session == nil {
+		_ = v.send("read the clock", nil) // View returns v.failed
+	}
+	return v.now
+}
+
+func (v *view) send(doing string, t trip) error {
+	if v.failed == nil {
+		if err := v.query(t); err != nil {
+			v.failed = refusal(v.ctx, doing, err)
+		}
+	}
+	return v.failed
+}
+
+func (v *view) query(t trip) error {
+	if v.session != nil {
+		return v.session.send(v.ctx, t)
+	}
+	first := append(trip{{text: beginView}, {text: readClock, each: func(c *columns) error {
+		v.now = c.time()
+		return nil
+	}}}, t...)
+	for {
+		session, used, err := v.store.freeReader(v.ctx)
+		if err != nil {
+			return err
+		}
+		v.session = session
+		err = session.send(v.ctx, first)
+		if err == nil || !used || !v.now.IsZero() || !session.conn.IsClosed() || v.ctx.Err() != nil {
+			return err
+		}
+		// The connection was lost while nothing used it.
+	}
+}
+
+// freeReader returns a connection; used tells that it is not new.
+func (s *Store) freeReader(ctx context.Context) (_ *session, used bool, _ error) {
+	s.mu.Lock()
+	for n := len(s.free); n > 0; n = len(s.free) {
+		r := s.free[n-1]
+		s.free = s.free[:n-1]
+		if !r.conn.IsClosed() {
+			s.mu.Unlock()
+			return r, true, nil
+		}
+	}
+	s.mu.Unlock()
+	r, err := s.connect(ctx)
+	return r, false, err
+}
+
+// end ends the transaction without waiting for the server's answer.
+func (v *view) end() {
+	s, r := v.store, v.session
+	if r == nil || r.conn.IsClosed() {
+		<-s.viewing
+		return
+	}
+	s.ending.Go(func() {
+		defer recovery.Log(nil, "the end of a view")
+		defer func() { <-s.viewing }()
+		if err := r.send(context.Background(), trip{{text: "COMMIT"}}); err != nil {
+			r.close()
+			return
+		}
+		s.mu.Lock()
+		s.free = append(s.free, r)
+		s.mu.Unlock()
+	})
+}

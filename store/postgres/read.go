@@ -1,0 +1,412 @@
+package postgres
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
+	"mailroom/store/internal/format"
+)
+
+// reader answers queries in a transaction.
+type reader struct {
+	send  func(doing string, t trip) error
+	clock func() time.Time
+}
+
+// Now implements [store.Reader].
+func (r reader) Now() time.Time { return r.clock() }
+
+func (r reader) query(doing string, each func(c *columns) error, text string, args ...any) error {
+	return r.send(doing, trip{{text, args, each}})
+}
+
+// micros encodes a time; 0 is the zero time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// distinct sorts ids and removes duplicates. Its result is not nil, which would be NULL.
+func distinct(ids []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, ids...))))
+}
+
+func scanThread(c *columns) (*mailroom.Thread, error) {
+	t := &mailroom.Thread{Key: c.int64()}
+	return t, format.ParseThread(c.text(), t)
+}
+
+func scanRun(c *columns) (*mailroom.Run, error) {
+	r := &mailroom.Run{Key: c.int64()}
+	return r, format.ParseRun(c.text(), r)
+}
+
+func scanTicket(c *columns) (*mailroom.Ticket, error) {
+	k := &mailroom.Ticket{Key: c.int64()}
+	return k, format.ParseTicket(c.text(), k)
+}
+
+func scanToken(c *columns) (*auth.Token, error) {
+	t := &auth.Token{Key: c.int64()}
+	key := t.Key
+	c.json(t)
+	t.Key, t.Used = key, auth.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
+	return t, c.err
+}
+
+// selection builds a SELECT. Its variable parts are arguments, so that there are few distinct
+// statements to prepare.
+type selection struct {
+	text  strings.Builder
+	args  []any
+	where bool
+}
+
+// cond adds a condition, in which each ? is the place of an argument.
+func (s *selection) cond(text string, args ...any) {
+	if s.where {
+		s.text.WriteString(" AND ")
+	} else {
+		s.text.WriteString(" WHERE ")
+	}
+	s.where = true
+	s.add(text, args...)
+}
+
+func (s *selection) add(text string, args ...any) {
+	for _, arg := range args {
+		before, after, _ := strings.Cut(text, "?")
+		s.args = append(s.args, arg)
+		s.text.WriteString(before + "$" + strconv.Itoa(len(s.args)))
+		text = after
+	}
+	s.text.WriteString(text)
+}
+
+// gauge tracks the rows and bytes of a result against its limits.
+type gauge struct {
+	rows, bytes   int // so far
+	limit, budget int // 0: no limit
+}
+
+// add counts a row, and reports whether the limits allow another.
+func (g *gauge) add(size int) bool {
+	g.rows++
+	g.bytes += size
+	return (g.limit <= 0 || g.rows < g.limit) && (g.budget <= 0 || g.bytes <= g.budget)
+}
+
+// first cuts list at limit; 0 is no limit.
+func first[T any](list []T, limit int) []T {
+	if limit > 0 && len(list) > limit {
+		return list[:limit]
+	}
+	return list
+}
+
+// pageRows are the rows of the first page of a list that is limited in bytes; later pages are
+// larger.
+const pageRows = 64
+
+// list runs s up to the limits. PostgreSQL sends all rows that a statement selects, so a list that is
+// limited in bytes is read in pages.
+func list[T any](r reader, doing string, s *selection, limit, budget int, scan func(c *columns) (T, error)) ([]T, error) {
+	var found []T
+	text, args := s.text.String(), s.args
+	if budget <= 0 {
+		if limit > 0 {
+			text, args = text+" LIMIT $"+strconv.Itoa(len(args)+1), append(args, int64(limit))
+		}
+		return found, r.query(doing, func(c *columns) error {
+			row, err := scan(c)
+			found = append(found, row)
+			return err
+		}, text, args...)
+	}
+	text += " LIMIT $" + strconv.Itoa(len(args)+1) + " OFFSET $" + strconv.Itoa(len(args)+2)
+	g, more := gauge{limit: limit, budget: budget}, true
+	for page := pageRows; ; page *= 2 {
+		rows := 0
+		err := r.query(doing, func(c *columns) error {
+			if rows++; !more {
+				return nil
+			}
+			row, err := scan(c)
+			found = append(found, row)
+			more = g.add(c.size)
+			return err
+		}, text, append(args[:len(args):len(args)], int64(page), int64(g.rows))...)
+		if err != nil || !more || rows < page {
+			return found, err
+		}
+	}
+}
+
+// Threads implements [store.Reader].
+func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
+	var s selection
+	if q.OnePerAgent {
+		s.add("SELECT t.key, t.body FROM due_each() WITH ORDINALITY u (key, n) JOIN thread t ON t.key = u.key ORDER BY u.n")
+		return list(r, "read due agents", &s, 0, 0, scanThread)
+	}
+	s.add("SELECT t.key, t.body FROM thread t")
+	budget := q.Bytes
+	if q.Prefix != "" {
+		s.cond("t.id >= ? AND t.id > ? AND t.deleted IS NULL", q.Prefix, q.After)
+		if end := prefixEnd(q.Prefix); end != "" {
+			s.cond("t.id < ?", end)
+		}
+		s.add(" ORDER BY t.id")
+		return list(r, "read threads", &s, q.Limit, budget, scanThread)
+	}
+	if len(q.IDs) > 0 {
+		s.cond("t.id = ANY (?::text[])", distinct(q.IDs))
+		budget = 0
+	}
+	if q.Worker != "" {
+		s.cond("t.worker = ?", q.Worker)
+	}
+	if q.Agent != "" {
+		s.cond("t.agent = ?", q.Agent)
+	}
+	if q.DeliverTo != "" {
+		s.cond("t.deliver_to = ?", q.DeliverTo)
+	}
+	if q.Deleted {
+		s.cond("t.deleted")
+	} else {
+		s.cond("t.deleted IS NULL")
+	}
+	s.byKey("t.key", q.From, q.Oldest)
+	return list(r, "read threads", &s, q.Limit, budget, scanThread)
+}
+
+// byKey adds the order of lists, newest first unless oldest is set, and the key to begin behind.
+func (s *selection) byKey(column string, from int64, oldest bool) {
+	if from != 0 && oldest {
+		s.cond(column+" > ?", from)
+	} else if from != 0 {
+		s.cond(column+" < ?", from)
+	}
+	s.add(" ORDER BY " + column)
+	if !oldest {
+		s.add(" DESC")
+	}
+}
+
+// prefixEnd returns the first text behind all texts with a prefix, in the order of bytes; "" if there
+// is none. It is valid UTF-8: it has the next code point in place of the prefix's last one.
+func prefixEnd(prefix string) string {
+	runes := []rune(prefix)
+	for i := len(runes) - 1; i >= 0; i-- {
+		next := runes[i] + 1
+		if next == 0xD800 {
+			next = 0xE000 // behind the surrogates
+		}
+		if next <= 0x10FFFF {
+			return string(runes[:i]) + string(next)
+		}
+	}
+	return ""
+}
+
+// Runs implements [store.Reader].
+func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
+	var s selection
+	s.add("SELECT r.key, r.body FROM run r")
+	budget := q.Bytes
+	if len(q.IDs) > 0 {
+		s.cond("r.id = ANY (?::text[])", distinct(q.IDs))
+		budget = 0
+	}
+	s.whichRuns(q)
+	switch q.Set {
+	case store.RunsQueued:
+		s.add(" ORDER BY r.priority, r.place, r.key")
+	case store.RunsScheduled:
+		s.add(" ORDER BY r.not_before, r.place, r.key")
+	default:
+		s.byKey("r.key", q.From, q.Oldest)
+	}
+	if len(q.IDs) > 0 && q.Set != store.RunsAll { // in the order of the other queries by id
+		found, err := list(r, "read runs", &s, 0, 0, scanRun)
+		slices.SortFunc(found, func(a, b *mailroom.Run) int {
+			if q.Oldest {
+				return cmp.Compare(a.Key, b.Key)
+			}
+			return cmp.Compare(b.Key, a.Key)
+		})
+		return first(found, q.Limit), err
+	}
+	return list(r, "read runs", &s, q.Limit, budget, scanRun)
+}
+
+// whichRuns adds the conditions of q but IDs and From.
+func (s *selection) whichRuns(q store.RunQuery) {
+	if q.Thread != "" {
+		s.cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
+	}
+	if q.Agent != "" {
+		s.cond("r.agent = ?", q.Agent)
+	}
+	if q.Parent != "" {
+		s.cond("r.parent = ?", q.Parent)
+	}
+	if len(q.Statuses) > 0 {
+		s.cond("r.status = ANY (?::text[])", plainTexts(q.Statuses))
+		switch only := func(status mailroom.Status) bool {
+			return !slices.ContainsFunc(q.Statuses, func(s mailroom.Status) bool { return s != status })
+		}; { // the condition of a partial index
+		case only(mailroom.StatusFailed):
+			s.cond("r.pile = 2")
+		case only(mailroom.StatusWaiting):
+			s.cond("r.pile = 3")
+		}
+	}
+	switch q.Set {
+	case store.RunsQueued:
+		s.cond("r.pile = 0")
+	case store.RunsScheduled:
+		s.cond("r.pile = 1")
+	}
+}
+
+func plainTexts[T ~string](list []T) []string {
+	plain := make([]string, len(list))
+	for i, v := range list {
+		plain[i] = string(v)
+	}
+	return plain
+}
+
+// Tickets implements [store.Reader].
+func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
+	var s selection
+	s.add("SELECT k.key, k.body FROM ticket k")
+	budget := q.Bytes
+	if len(q.IDs) > 0 {
+		s.cond("k.id = ANY (?::text[])", distinct(q.IDs))
+		budget = 0
+	}
+	if len(q.Runs) > 0 {
+		s.cond("k.run = ANY (ARRAY(SELECT key FROM run WHERE id = ANY (?::text[])))", distinct(q.Runs))
+		budget = 0
+	}
+	if q.Thread != "" {
+		s.cond("k.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
+	}
+	if len(q.States) == 1 && q.States[0] == mailroom.TicketOpen {
+		s.cond("k.state = 'open'") // the condition of a partial index
+	} else if len(q.States) > 0 {
+		s.cond("k.state = ANY (?::text[])", plainTexts(q.States))
+	}
+	if len(q.Kinds) > 0 {
+		s.cond("k.kind = ANY (?::text[])", plainTexts(q.Kinds))
+	}
+	s.byKey("k.key", q.From, false)
+	return list(r, "read tickets", &s, q.Limit, budget, scanTicket)
+}
+
+// Keys implements [store.Reader].
+func (r reader) Keys(thread string, keys []string) ([]store.SubmitKey, error) {
+	var s selection
+	s.add(`SELECT u.key, k.digest, k.result FROM unnest(?::text[]) WITH ORDINALITY u (key, n)
+		JOIN submit_key k ON k.key = u.key AND k.thread = (SELECT key FROM thread WHERE id = ?) ORDER BY u.n`, append([]string{}, keys...), thread)
+	return list(r, "read submit keys", &s, 0, 0, func(c *columns) (store.SubmitKey, error) {
+		k := store.SubmitKey{Thread: thread, Key: c.text(), Digest: c.text()}
+		c.json(&k.Result)
+		return k, c.err
+	})
+}
+
+// Partials implements [store.Reader].
+func (r reader) Partials(run string) ([]store.Partial, error) {
+	var s selection
+	s.add(`SELECT t.id, p.attempt, p.message, p.start, p.content FROM run r JOIN thread t ON t.key = r.thread
+		JOIN partial p ON p.run = r.key WHERE r.id = ? ORDER BY p.start`, run)
+	return list(r, "read partials", &s, 0, 0, func(c *columns) (store.Partial, error) {
+		return store.Partial{Thread: c.text(), Run: run, Attempt: c.int(), Message: c.text(), Offset: c.int(), Text: c.text()}, nil
+	})
+}
+
+// Workers implements [store.Reader].
+func (r reader) Workers() ([]*store.Worker, error) {
+	var s selection
+	s.add("SELECT body FROM worker ORDER BY id")
+	return list(r, "read workers", &s, 0, 0, func(c *columns) (*store.Worker, error) {
+		w := &store.Worker{}
+		c.json(w)
+		return w, c.err
+	})
+}
+
+const (
+	tokenColumns = `SELECT t.key, t.body, coalesce(sum(u.threads), 0)::bigint, coalesce(sum(u.bytes), 0)::bigint,
+		coalesce(sum(u.workers), 0)::bigint, coalesce(sum(u.notifications), 0)::bigint
+		FROM token t LEFT JOIN token_use u ON u.token = t.name`
+	tokensNamed = tokenColumns + " WHERE t.name = ANY ($1::text[]) GROUP BY t.key ORDER BY t.name"
+	allTokens   = tokenColumns + " GROUP BY t.key ORDER BY t.name"
+)
+
+// Tokens implements [store.Reader].
+func (r reader) Tokens(names ...string) ([]*auth.Token, error) {
+	s := selection{args: []any{names}}
+	if len(names) == 0 {
+		s.args = nil
+		s.add(allTokens)
+	} else {
+		s.add(tokensNamed)
+	}
+	return list(r, "read tokens", &s, 0, 0, scanToken)
+}
+
+// Definitions implements [store.Reader].
+func (r reader) Definitions() ([]store.Definition, error) {
+	var s selection
+	s.add("SELECT agent, version, body FROM definition ORDER BY agent, version")
+	return list(r, "read definitions", &s, 0, 0, func(c *columns) (store.Definition, error) {
+		return store.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()}, nil
+	})
+}
+
+// Cursors implements [store.Reader].
+func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
+	var s selection
+	s.add("SELECT channel, identity, position, moved_at FROM cursor")
+	if q.Channel != "" {
+		s.cond("channel = ?", q.Channel)
+	}
+	if len(q.Identities) > 0 {
+		s.cond("identity = ANY (?::text[])", q.Identities)
+		q.Limit = 0
+	}
+	s.add(" ORDER BY channel, identity")
+	return list(r, "read cursors", &s, q.Limit, 0, func(c *columns) (store.Cursor, error) {
+		return store.Cursor{Channel: c.text(), Identity: c.text(), Position: c.raw(), MovedAt: c.time()}, nil
+	})
+}
+
+// Reservations implements [store.Reader].
+func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, error) {
+	var s selection
+	s.add("SELECT v.body FROM reservation v JOIN thread t ON t.key = v.thread")
+	if q.ID != "" {
+		s.cond("v.id = ?", q.ID)
+	}
+	if q.Thread != "" {
+		s.cond("t.id = ?", q.Thread)
+	}
+	s.add(" ORDER BY t.id, v.fence, v.id")
+	return list(r, "read reservations", &s, 0, 0, func(c *columns) (v store.Reservation, err error) {
+		c.json(&v)
+		return v, c.err
+	})
+}

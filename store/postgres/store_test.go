@@ -1,0 +1,44 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"mailroom/internal/pgtest"
+	"mailroom/store"
+	"mailroom/store/storetest"
+)
+
+// tables lists the tables of rows.
+var tables = []string{
+	"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally", "cursor", "reservation",
+}
+
+// openIn opens a store in a schema of the shared cluster.
+func openIn(t testing.TB, schema, node string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: node, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestStore(t *testing.T) {
+	// Creating the tables takes most of a short test's time, so all tests use those of one schema.
+	schema := pgtest.Shared(t).Schema(t)
+	first := true
+	storetest.Run(t, func(t *testing.T) store.Store {
+		s := openIn(t, schema, "node")
+		if !first {
+			for _, table := range tables {
+				if _, err := s.writer.conn.Exec(context.Background(), "DELETE FROM "+table); err != nil {
+					t.Fatal(fmt.Errorf("empty %s: %w", table, err))
+				}
+			}
+		}
+		first = false
+		return s
+	})
+}

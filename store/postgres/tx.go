@@ -1,0 +1,377 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"mailroom"
+	"mailroom/store"
+	"mailroom/store/internal/format"
+)
+
+// tx is the transaction of an Update. Its BEGIN is sent with its first statements, and the
+// statements of a Write with the next ones or with COMMIT.
+type tx struct {
+	reader
+	store      *Store
+	begun      bool
+	locked     bool // rows are locked, so further locks must not wait
+	committing bool // COMMIT was sent
+	now        time.Time
+	pending    trip  // of a Write
+	failed     error // the transaction must not commit
+}
+
+// clock implements reader.clock: the time after the first locks.
+func (t *tx) clock() time.Time {
+	if t.now.IsZero() {
+		// An error is in t.failed, and ends the Update.
+		_ = t.send("read the clock", trip{t.readClock()})
+	}
+	return t.now
+}
+
+func (t *tx) readClock() statement {
+	return statement{text: readClock, each: func(c *columns) error {
+		if now := c.time(); t.now.IsZero() {
+			t.now = now
+		}
+		return nil
+	}}
+}
+
+// send runs statements after those that are pending.
+func (t *tx) send(doing string, q trip) error {
+	if t.failed != nil {
+		return refusal(context.Background(), doing, t.failed)
+	}
+	var all trip
+	if !t.begun {
+		all = append(all, statement{text: "BEGIN"})
+	}
+	all = append(append(all, t.pending...), q...)
+	t.begun, t.pending = true, nil
+	// A context must not interrupt a transaction: its end closes the connection.
+	if err := t.store.writer.send(context.Background(), all); err != nil {
+		return t.fail(doing, err)
+	}
+	return nil
+}
+
+// fail records err as the transaction's result, even if the caller goes on.
+func (t *tx) fail(doing string, err error) error {
+	if t.failed == nil {
+		t.failed = err
+	}
+	return refusal(context.Background(), doing, err)
+}
+
+func (t *tx) commit() error {
+	if !t.begun && len(t.pending) == 0 {
+		return nil
+	}
+	t.committing = true
+	return t.send("commit", trip{{text: "COMMIT"}})
+}
+
+// errTopic is the refusal of a topic that another transaction holds.
+func errTopic() error {
+	return &pgconn.PgError{Severity: "ERROR", Code: "55P03", Message: "another transaction holds a topic"}
+}
+
+const (
+	lockTopics = "SELECT pg_advisory_xact_lock(hashtext($1), h) FROM (SELECT DISTINCT hashtext(u) AS h FROM unnest($2::text[]) u ORDER BY 1) t"
+	tryTopics  = `SELECT bool_and(pg_try_advisory_xact_lock(hashtext($1), h)) FROM (SELECT DISTINCT hashtext(u) AS h FROM unnest($2::text[]) u ORDER BY 1) t`
+
+	lockWorkers = "SELECT id, body FROM worker WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE"
+
+	// The body of a row that the caller knows is left out. If the statement waits for a lock,
+	// PostgreSQL reads the locked row again.
+	lockThreads = `SELECT t.key, t.id, t.revision, CASE WHEN t.key = u.key AND t.revision = u.revision THEN NULL ELSE t.body END
+		FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id
+		ORDER BY t.key FOR NO KEY UPDATE OF t`
+
+	noWait = " NOWAIT"
+
+	// Rows that depend on locked rows are read by statements of their own: of a statement that waited
+	// for a lock, everything but the locked row is from before.
+	loadedIDs = `WITH ids (id) AS (
+		SELECT t.current_run FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id
+			WHERE t.current_run IS NOT NULL AND (t.key <> u.key OR t.revision <> u.revision)
+		UNION SELECT unnest($4::text[])
+		UNION SELECT k.run FROM unnest($5::text[], $6::text[]) u (thread, key) JOIN thread t ON t.id = u.thread
+			JOIN submit_key k ON k.thread = t.key AND k.key = u.key WHERE k.run IS NOT NULL) `
+	loadRuns    = loadedIDs + "SELECT r.key, r.body FROM ids JOIN run r ON r.id = ids.id"
+	loadTickets = loadedIDs + "SELECT k.key, k.body FROM ids JOIN run r ON r.id = ids.id JOIN ticket k ON k.run = r.key ORDER BY k.key DESC"
+
+	loadHeads = `SELECT t.id, r.pile, r.key, r.body
+		FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id` + headsOf
+	headsOf = ` CROSS JOIN LATERAL (
+			(SELECT pile, key, body FROM run WHERE thread = t.key AND pile = 0 ORDER BY priority, place, key LIMIT 3)
+			UNION ALL
+			(SELECT pile, key, body FROM run WHERE thread = t.key AND pile = 1 ORDER BY not_before, place, key LIMIT 3)
+		) r WHERE t.current_run IS NOT NULL OR t.due_at IS NOT NULL`
+	unknownHeads = loadHeads + " AND (t.key <> u.key OR t.revision <> u.revision)"
+
+	loadKeys = `SELECT u.thread, u.key, k.digest, k.result
+		FROM (SELECT DISTINCT thread, key FROM unnest($1::text[], $2::text[]) x (thread, key)) u
+		JOIN thread t ON t.id = u.thread JOIN submit_key k ON k.thread = t.key AND k.key = u.key`
+
+	lockDue       = "SELECT n, later FROM lock_due($1, $2, $3, $4)"
+	lockDueShared = "SELECT n, later FROM lock_due_shared($1, $2, $3, $4, $5, $6::text[], $7::bigint[])"
+	resetDue      = "SELECT set_config('mailroom.due', '', true)"
+	dueFrom       = " FROM unnest(due_keys()) WITH ORDINALITY u (key, n) JOIN thread t ON t.key = u.key"
+	dueThreads    = "SELECT t.key, t.id, t.revision, t.body" + dueFrom + " ORDER BY u.n"
+	dueRuns       = "SELECT r.key, r.body FROM (SELECT DISTINCT t.current_run" + dueFrom + ") t JOIN run r ON r.id = t.current_run"
+	dueTickets    = "SELECT k.key, k.body FROM (SELECT DISTINCT t.current_run" + dueFrom + `) t JOIN run r ON r.id = t.current_run
+		JOIN ticket k ON k.run = r.key ORDER BY k.key DESC`
+	dueHeads = "SELECT t.id, r.pile, r.key, r.body FROM (SELECT DISTINCT t.key, t.id, t.current_run, t.due_at" + dueFrom + ") t" + headsOf
+)
+
+// loading collects the rows of one Load or Due.
+type loading struct {
+	store.Loaded
+	known   store.Known
+	threads map[string]*mailroom.Thread
+	heads   map[headOf]int // positions in Heads
+}
+
+type headOf struct {
+	thread string
+	set    store.RunSet
+}
+
+func newLoading(known store.Known) *loading {
+	return &loading{known: known, threads: map[string]*mailroom.Thread{}, heads: map[headOf]int{}}
+}
+
+// thread adds a locked row.
+func (l *loading) thread(c *columns) error {
+	t := &mailroom.Thread{Key: c.int64(), ID: c.text(), Revision: c.int64()}
+	if body := c.text(); body != "" {
+		if err := format.ParseThread(body, t); err != nil {
+			return err
+		}
+	}
+	l.threads[t.ID] = t
+	l.Threads = append(l.Threads, t)
+	return nil
+}
+
+func (l *loading) run(c *columns) error {
+	r, err := scanRun(c)
+	l.Runs = append(l.Runs, r)
+	return err
+}
+
+func (l *loading) ticket(c *columns) error {
+	k, err := scanTicket(c)
+	l.Tickets = append(l.Tickets, k)
+	return err
+}
+
+func (l *loading) head(c *columns) error {
+	of := headOf{thread: c.text(), set: store.RunsQueued}
+	if c.int64() == pileScheduled {
+		of.set = store.RunsScheduled
+	}
+	r, err := scanRun(c)
+	if i, ok := l.heads[of]; ok {
+		l.Heads[i].Runs = append(l.Heads[i].Runs, r)
+	}
+	return err
+}
+
+// open adds the empty queues of a thread, which the rows of head fill.
+func (l *loading) open(id string) {
+	for _, set := range []store.RunSet{store.RunsQueued, store.RunsScheduled} {
+		of := headOf{id, set}
+		if _, ok := l.heads[of]; !ok {
+			l.heads[of] = len(l.Heads)
+			l.Heads = append(l.Heads, store.Head{Thread: id, Set: set})
+		}
+	}
+}
+
+// Load implements [store.Tx] in one round trip.
+func (t *tx) Load(n store.Need) (*store.Loaded, error) {
+	l := newLoading(n.Known)
+	var q trip
+	wait := ""
+	if t.locked {
+		wait = noWait
+	}
+	if len(n.Topics) > 0 && t.locked {
+		q.add(func(c *columns) error {
+			if b := c.next(); len(b) != 1 || b[0] == 0 {
+				return errTopic()
+			}
+			return nil
+		}, tryTopics, t.store.options.Schema, n.Topics)
+	} else if len(n.Topics) > 0 {
+		q.add(nil, lockTopics, t.store.options.Schema, n.Topics)
+	}
+	workers := map[string]*store.Worker{}
+	if len(n.Workers) > 0 {
+		q.add(func(c *columns) error {
+			w := &store.Worker{}
+			id := c.text()
+			c.json(w)
+			workers[id] = w
+			return nil
+		}, lockWorkers+wait, n.Workers)
+	}
+	ids := distinct(n.Threads)
+	keys, revisions := versionsOf(ids, n.Known)
+	if len(ids) > 0 {
+		q.add(l.thread, lockThreads+wait, ids, keys, revisions)
+	}
+	l.addDependents(&q, n, ids)
+	if len(n.Tokens) > 0 {
+		q.add(func(c *columns) error {
+			row, err := scanToken(c)
+			l.Tokens = append(l.Tokens, row)
+			return err
+		}, tokensNamed, n.Tokens)
+	}
+	if t.now.IsZero() {
+		q = append(q, t.readClock())
+	}
+	if err := t.send("lock and read rows", q); err != nil {
+		return nil, err
+	}
+	t.locked = true
+	l.finish(n, workers)
+	return &l.Loaded, nil
+}
+
+// addDependents adds the statements that read what belongs to locked threads.
+func (l *loading) addDependents(q *trip, n store.Need, ids []string) {
+	var keyThreads, keyNames []string
+	for _, k := range n.Keys {
+		keyThreads, keyNames = append(keyThreads, k.Thread), append(keyNames, k.Key)
+	}
+	runs := distinct(n.Runs)
+	if len(ids)+len(runs)+len(keyNames) > 0 {
+		keys, revisions := versionsOf(ids, n.Known)
+		q.add(l.run, loadRuns, ids, keys, revisions, runs, keyThreads, keyNames)
+		q.add(l.ticket, loadTickets, ids, keys, revisions, runs, keyThreads, keyNames)
+	}
+	if queues := distinct(n.Queues); len(queues) > 0 {
+		for _, id := range queues {
+			l.open(id)
+		}
+		keys, revisions := versionsOf(queues, n.Known)
+		q.add(l.head, unknownHeads, queues, keys, revisions)
+	}
+	if len(keyNames) > 0 {
+		q.add(func(c *columns) error {
+			k := store.SubmitKey{Thread: c.text(), Key: c.text(), Digest: c.text()}
+			c.json(&k.Result)
+			l.Keys = append(l.Keys, k)
+			return nil
+		}, loadKeys, keyThreads, keyNames)
+	}
+}
+
+// finish puts the rows in the order of n, and removes the queues of rows that are unknown or that
+// the caller has.
+func (l *loading) finish(n store.Need, workers map[string]*store.Worker) {
+	l.Workers = make([]*store.Worker, len(n.Workers))
+	for i, id := range n.Workers {
+		l.Workers[i] = workers[id]
+	}
+	l.Threads = make([]*mailroom.Thread, len(n.Threads))
+	for i, id := range n.Threads {
+		if l.Threads[i] = l.threads[id]; l.Threads[i] == nil {
+			l.Threads[i] = &mailroom.Thread{ID: id}
+		}
+	}
+	l.dropKnownHeads()
+}
+
+func (l *loading) dropKnownHeads() {
+	l.Heads = slices.DeleteFunc(l.Heads, func(h store.Head) bool {
+		t := l.threads[h.Thread]
+		if t == nil || l.has(t) {
+			return true
+		}
+		return t.Current == "" && t.Due.At.IsZero() || h.Set == store.RunsScheduled && t.HeldAt.IsZero() && len(h.Runs) == 0
+	})
+}
+
+func (l *loading) has(t *mailroom.Thread) bool {
+	return l.known != nil && l.known(t.ID) == store.VersionOf(t)
+}
+
+// versionsOf returns the keys and revisions that the caller knows, 0 for none.
+func versionsOf(ids []string, known store.Known) (keys, revisions []int64) {
+	keys, revisions = make([]int64, len(ids)), make([]int64, len(ids))
+	for i, id := range ids {
+		if known != nil {
+			v := known(id)
+			keys[i], revisions[i] = v.Key, v.Revision
+		}
+	}
+	return keys, revisions
+}
+
+// Due implements [store.Tx] in one round trip.
+func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (*store.Loaded, time.Time, error) {
+	l := newLoading(known)
+	q := trip{{text: resetDue}}
+	var next time.Time
+	for _, want := range wants {
+		each := func(c *columns) error {
+			found, later := c.int(), c.time()
+			if found < want.Slots && !later.IsZero() && (next.IsZero() || later.Before(next)) {
+				next = later
+			}
+			return nil
+		}
+		if want.Share == nil {
+			q.add(each, lockDue, now.UnixMicro(), want.Agent, want.LastAttempt, int64(want.Slots))
+			continue
+		}
+		owners, held := []string{}, []int64{}
+		for owner, n := range want.Share.Held {
+			owners, held = append(owners, owner), append(held, int64(n))
+		}
+		q.add(each, lockDueShared, now.UnixMicro(), want.Agent, want.LastAttempt, int64(want.Slots), int64(want.Share.Most), owners, held)
+	}
+	q.add(l.thread, dueThreads)
+	q.add(l.run, dueRuns)
+	q.add(l.ticket, dueTickets)
+	q.add(func(c *columns) error {
+		l.open(string(c.row[0]))
+		return l.head(c)
+	}, dueHeads)
+	if t.now.IsZero() {
+		q = append(q, t.readClock())
+	}
+	if err := t.send("find due threads", q); err != nil {
+		return nil, time.Time{}, err
+	}
+	t.locked = true
+	for _, row := range l.Threads {
+		l.open(row.ID)
+	}
+	l.dropKnownHeads()
+	l.dropKnownRuns()
+	return &l.Loaded, next, nil
+}
+
+// dropKnownRuns removes the current runs of threads that the caller has, with their tickets.
+func (l *loading) dropKnownRuns() {
+	drop := map[string]bool{}
+	for _, t := range l.threads {
+		if t.Current != "" && l.has(t) {
+			drop[t.Current] = true
+		}
+	}
+	l.Runs = slices.DeleteFunc(l.Runs, func(r *mailroom.Run) bool { return drop[r.ID] })
+	l.Tickets = slices.DeleteFunc(l.Tickets, func(k *mailroom.Ticket) bool { return drop[k.Run] })
+}
