@@ -40,8 +40,9 @@ type serverFixture struct {
 	options  chat.Options
 	store    store.Store
 	logs     logBuffer
-	deaf     bool         // the channel hears of no commit
-	views    atomic.Int64 // of the store by the channel
+	deaf     bool                              // the channel hears of no commit
+	follow   func(chat.Follower) chat.Follower // replaces the streams of runs
+	views    atomic.Int64                      // of the store by the channel
 
 	// Set by start.
 	ledger *ledger.Ledger
@@ -82,6 +83,9 @@ func (o *serverFixture) start() *serverFixture {
 	})
 	options := o.options
 	options.Follow = stream.New(o.ledger, b)
+	if o.follow != nil {
+		options.Follow = o.follow(options.Follow)
+	}
 	if !o.deaf {
 		options.Commits = b
 	}

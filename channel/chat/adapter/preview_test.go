@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/outbound"
+	"mailroom/stream"
 )
 
 // withPreviews enables previews with a second between edits.
@@ -244,4 +246,34 @@ func TestAServerRestartsDuringAPreview(t *testing.T) {
 			}
 		})
 	}
+}
+
+// brokenStreams panic in the first Follow.
+type brokenStreams struct {
+	chat.Follower
+	calls atomic.Int32
+}
+
+func (s *brokenStreams) Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error {
+	if s.calls.Add(1) == 1 {
+		panic("bug")
+	}
+	return s.Follower.Follow(ctx, q, emit)
+}
+
+func TestAConversationIsShownAgainAfterAPanic(t *testing.T) {
+	withServer(t, slowWriter(10), func(o *serverFixture) {
+		withPreviews(o).follow = func(f chat.Follower) chat.Follower { return &brokenStreams{Follower: f} }
+		o.start()
+		o.platform.SendPrivate("ann", "go")
+		o.awaitSettled(1)
+		if n := len(o.platform.Sent()[0].Versions); n != 1 {
+			t.Errorf("the first reply was shown %d times, want once", n)
+		}
+		o.platform.SendPrivate("ann", "again")
+		o.awaitSettled(3)
+		if n := len(o.platform.Sent()[1].Versions); n < 2 {
+			t.Errorf("the second reply was shown %d times, want a preview before it", n)
+		}
+	})
 }
