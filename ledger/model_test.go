@@ -24,8 +24,8 @@ import (
 	"mailroom/store"
 )
 
-// TestRandomHistories gives random operations to a ledger over memory and one
-// over SQLite. Their answers and their rows are the same, the invariants of
+// TestRandomHistories gives random operations to a ledger over memory, one over
+// SQLite and one over PostgreSQL. Their answers and their rows are the same, the invariants of
 // storetest.Check hold after every step, so do those of the model, which knows
 // what came before, and in the end all that was acknowledged is there and comes
 // to an end. A failure prints how to run it again.
@@ -35,7 +35,7 @@ import (
 func TestRandomHistories(t *testing.T) {
 	rounds(t, 6)
 	dir := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 1, onMemory(), onFile(dir))) })
+	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 1, onMemory(), onFile(dir), onPostgres(t))) })
 }
 
 // TestRandomHistoriesThroughTwoLedgers does the same through two ledgers with
@@ -43,7 +43,7 @@ func TestRandomHistories(t *testing.T) {
 func TestRandomHistoriesThroughTwoLedgers(t *testing.T) {
 	rounds(t, 3)
 	dir := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 2, onMemory(), onFile(dir))) })
+	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 2, onMemory(), onFile(dir), onPostgres(t))) })
 }
 
 func twinOf(t *rapid.T, doors int, sides ...*side) *twin {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,9 +19,11 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/dispatch"
+	"mailroom/internal/pgtest"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
 )
@@ -126,6 +129,18 @@ func onFile(dir string) *side {
 			path = filepath.Join(own, "mail.db")
 		}
 		return sqlite.Open(context.Background(), path, sqlite.Options{})
+	}}
+}
+
+// onPostgres is a schema of the test's cluster. Its handles have names of their own.
+func onPostgres(t testing.TB) *side {
+	cluster := pgtest.Shared(t)
+	schema, handles := cluster.Schema(t), 0
+	return &side{name: "postgres", faults: conflicts, open: func() (store.Store, error) {
+		handles++
+		return postgres.Open(context.Background(), postgres.Options{
+			URL: cluster.URL(), Schema: schema, Node: fmt.Sprint("node", handles), AllowUnsafe: true,
+		})
 	}}
 }
 

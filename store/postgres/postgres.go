@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"mailroom"
 	"mailroom/internal/recovery"
@@ -127,7 +128,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 			return err
 		}
 		switch last := outcomeOf(t.failed); {
-		case last == lost && t.committing, last == failed, last == exhausted:
+		case last == lost && t.committing && !pgconn.SafeToRetry(t.failed), last == failed, last == exhausted:
 			return refusal(ctx, "commit", t.failed)
 		case last == duplicate && try >= duplicateTries:
 			return refusal(ctx, "write", t.failed)

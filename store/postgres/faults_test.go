@@ -1,0 +1,237 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/pgtest"
+	"mailroom/store"
+	"mailroom/store/storetest"
+)
+
+// count is an Update that adds 1 to a thread's NextPlace. calls counts the calls of its function.
+func count(t *testing.T, s *Store, id string, calls *int) error {
+	return s.Update(t.Context(), func(tx store.Tx) error {
+		*calls++
+		_, rows, err := storetest.Lock(tx, nil, []string{id})
+		if err != nil {
+			return err
+		}
+		rows[0].NextPlace++
+		rows[0].Revision++
+		return tx.Write(&store.Changes{Threads: rows})
+	})
+}
+
+func counted(t *testing.T, s *Store, id string) (n int64) {
+	t.Helper()
+	err := s.View(t.Context(), func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{id}})
+		if len(rows) == 1 {
+			n = rows[0].NextPlace
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ending.Wait() // the view's connection has no trip under way
+	return n
+}
+
+func closeStore(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An Update has two trips. Before COMMIT is sent, a lost connection makes the store run the function
+// again; after that its outcome is unknown.
+func TestALostConnectionNeverHidesAnOutcome(t *testing.T) {
+	cluster := pgtest.Shared(t)
+	for _, c := range []struct {
+		name    string
+		trip    int
+		with    fate
+		code    mailroom.Code // "": the caller does not notice
+		written int64
+	}{
+		{"the request to lock is lost", 1, dropRequest, "", 2},
+		{"the request to lock arrives in part", 1, halfRequest, "", 2},
+		{"the answer to the lock is lost", 1, loseAnswer, "", 2},
+		{"the server leaves before the lock", 1, serverLeaves, "", 2},
+		{"the commit is lost", 2, dropRequest, mailroom.CodeUnavailable, 1},
+		{"the writes arrive without the commit", 2, halfRequest, mailroom.CodeUnavailable, 1},
+		{"the answer to the commit is lost", 2, loseAnswer, mailroom.CodeUnavailable, 2},
+		{"the server leaves before the commit", 2, serverLeaves, mailroom.CodeUnavailable, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := startProxy(t, cluster)
+			s, err := Open(t.Context(), Options{URL: p.url(), Schema: cluster.Schema(t), AllowUnsafe: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeStore(t, s)
+			calls := 0
+			for range 2 { // prepares the statements, of which the first call has others
+				if err := count(t, s, "t", &calls); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := counted(t, s, "t")
+			epoch := s.Epoch()
+			calls = 0
+			p.cut(c.trip, c.with)
+			err = count(t, s, "t", &calls)
+			if got := mailroom.CodeOf(err); got != c.code {
+				t.Errorf("got error %v, want one of code %q", err, c.code)
+			}
+			if want := c.trip%2 + 1; calls != want {
+				t.Errorf("got %d calls of the function, want %d", calls, want)
+			}
+			p.cut(0, pass)
+			if got, want := counted(t, s, "t"), before+c.written-1; got != want {
+				t.Errorf("got count %d after the fault, want %d", got, want)
+			}
+			if err := count(t, s, "t", &calls); err != nil {
+				t.Errorf("after the fault: %v", err)
+			}
+			if s.Epoch() == epoch {
+				t.Error("the epoch did not change with the connection")
+			}
+		})
+	}
+}
+
+// A store whose process is paused between its trips holds its locks until the server ends the
+// session. Its transaction runs again.
+func TestAPausedTransactionReleasesItsLocksAndRunsAgain(t *testing.T) {
+	cluster := pgtest.Shared(t)
+	schema := cluster.Schema(t)
+	paused, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "a", IdleInTransaction: 50 * time.Millisecond, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, paused)
+	other := openIn(t, schema, "b")
+	defer closeStore(t, other)
+	calls, others := 0, 0
+	err = paused.Update(t.Context(), func(tx store.Tx) error {
+		calls++
+		_, rows, err := storetest.Lock(tx, nil, []string{"t"})
+		if err != nil {
+			return err
+		}
+		if calls == 1 {
+			if err := tx.Write(&store.Changes{Threads: rows}); err != nil {
+				return err
+			}
+			if _, err := tx.Threads(store.ThreadQuery{}); err != nil { // sends the write: the row is locked
+				return err
+			}
+			return count(t, other, "t", &others) // waits for the lock
+		}
+		rows[0].NextPlace += 10
+		return tx.Write(&store.Changes{Threads: rows})
+	})
+	if err != nil || calls != 2 {
+		t.Errorf("got error %v after %d calls, want none after 2", err, calls)
+	}
+	if got := counted(t, other, "t"); got != 11 {
+		t.Errorf("got count %d, want 11: one of the other handle and ten of the second call", got)
+	}
+}
+
+func TestAViewSurvivesTheEndOfIdleConnections(t *testing.T) {
+	cluster := pgtest.Durable(t)
+	s, err := Open(t.Context(), Options{URL: cluster.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	calls := 0
+	if err := count(t, s, "t", &calls); err != nil {
+		t.Fatal(err)
+	}
+	counted(t, s, "t")
+	if err := cluster.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := counted(t, s, "t"); got != 1 {
+		t.Errorf("after a restart of the server: got count %d, want 1", got)
+	}
+	if err := count(t, s, "t", &calls); err != nil {
+		t.Errorf("after a restart of the server: %v", err)
+	}
+}
+
+// Three handles count while the server is killed and their connections are ended. What was
+// acknowledged is there, and nothing is there that was neither acknowledged nor unknown.
+func TestAcknowledgedCommitsSurviveKillsOfTheServer(t *testing.T) {
+	cluster := pgtest.Durable(t)
+	const handles, each = 3, 40
+	var acknowledged, unknown [handles]int64
+	var all sync.WaitGroup
+	done := make(chan struct{}, handles*each)
+	for i := range handles {
+		s, err := Open(t.Context(), Options{URL: cluster.URL(), Node: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeStore(t, s)
+		all.Go(func() {
+			calls := 0
+			for range each {
+				for {
+					err := count(t, s, "t", &calls)
+					if err == nil {
+						acknowledged[i]++
+						break
+					}
+					if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+						t.Errorf("got error %v", err)
+						return
+					}
+					unknown[i]++
+					<-time.After(5 * time.Millisecond)
+				}
+				done <- struct{}{}
+			}
+		})
+	}
+	for round := range 4 {
+		for range handles * 5 {
+			<-done
+		}
+		var err error
+		if round%2 == 0 {
+			err = errors.Join(cluster.Kill(), cluster.Restart(t.Context()))
+		} else {
+			_, err = cluster.Terminate(t.Context(), "mailroom")
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	all.Wait()
+	s, err := Open(t.Context(), Options{URL: cluster.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	least, most := int64(0), int64(0)
+	for i := range handles {
+		least, most = least+acknowledged[i], most+acknowledged[i]+unknown[i]
+	}
+	if got := counted(t, s, "t"); got < least || got > most {
+		t.Errorf("got count %d, want %d acknowledged, and at most %d with the unknown ones", got, least, most)
+	}
+}
