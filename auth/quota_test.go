@@ -10,7 +10,7 @@ import (
 	"mailroom/auth"
 )
 
-func TestAQuotaRefusesWhatIsMore(t *testing.T) {
+func TestAQuotaRefusesUseAboveIt(t *testing.T) {
 	type use = auth.Use
 	for _, c := range []struct {
 		name      string

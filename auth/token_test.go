@@ -13,7 +13,7 @@ func token(name, namespace string, scopes ...auth.Permission) *auth.Token {
 	return &auth.Token{Name: name, Namespace: namespace, Scopes: scopes}
 }
 
-func TestATokenSeesItsOwnItsNamespaceAndAsAdminAll(t *testing.T) {
+func TestATokenSeesItsOwnThreadsItsNamespaceAndAsAdminAll(t *testing.T) {
 	ann, team, ops := token("ann", "", auth.PermissionRead), token("team", "team-", auth.PermissionRead), token("ops", "", auth.PermissionAdmin)
 	for _, c := range []struct {
 		id, owner string

@@ -60,7 +60,7 @@ func TestNoticeGoesToItsThreadAndToReadersOfAll(t *testing.T) {
 	}
 }
 
-func TestPublishNeverWaitsAndTheLossIsToldOnce(t *testing.T) {
+func TestPublishNeverBlocksAndReportsALossOnce(t *testing.T) {
 	b := bus.New()
 	slow, quick := b.Subscribe("a", 2), b.Subscribe("a", 8)
 	defer slow.Close()
@@ -87,7 +87,7 @@ func TestPublishNeverWaitsAndTheLossIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestReaderOfEntriesHasRoomForThemAlone(t *testing.T) {
+func TestLiveTextTakesNoRoomFromAReaderOfEntries(t *testing.T) {
 	b := bus.New()
 	s := b.SubscribeEntries("a", 1)
 	defer s.Close()

@@ -146,7 +146,7 @@ func TestWhenAFailureIsRetried(t *testing.T) {
 	}
 }
 
-func TestTheNextAdapterStartsOnceTheLastHasExitedOrWasAbandoned(t *testing.T) {
+func TestTheNextAdapterStartsOnceThePreviousHasExitedOrIsAbandoned(t *testing.T) {
 	x := newPolicyFixture(t, ReconnectPolicy{IdleTimeout: time.Hour})
 	x.expect(eventOpened, actionNone)
 	x.expect(eventHeartbeat, actionNone)

@@ -128,7 +128,7 @@ func TestARefusedSubmitIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestTheCallersContextEndsItAll(t *testing.T) {
+func TestTheCallersContextEndsTheCall(t *testing.T) {
 	gone := errors.New("the caller has gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	leave := func(http.ResponseWriter, *http.Request) { cancel(gone); <-ctx.Done() }
@@ -213,7 +213,7 @@ func TestAWrongURLIsInvalid(t *testing.T) {
 	}
 }
 
-func TestWaitRunGoesOnUntilTheRunIsSettled(t *testing.T) {
+func TestWaitRunWaitsUntilTheRunIsSettled(t *testing.T) {
 	c, _ := script(t,
 		hangUp,
 		answer(api.Run{ID: "r", Status: mailroom.StatusRunning}),

@@ -106,7 +106,7 @@ func TestFollowGivesEachEntryOnceOverLostConnections(t *testing.T) {
 	}
 }
 
-func TestFollowStartsWhereItIsTold(t *testing.T) {
+func TestFollowStartsAtTheGivenCursor(t *testing.T) {
 	c, _ := script(t, func(w http.ResponseWriter, r *http.Request) {
 		if got, want := r.URL.String(), "/v1/runs/r/stream?until=waiting"; got != want {
 			t.Errorf("it went to %s, want %s", got, want)
@@ -136,7 +136,7 @@ func TestAfterAGapBehindTheLogItsEntriesAreNew(t *testing.T) {
 	}
 }
 
-func TestASilentStreamIsMadeAgain(t *testing.T) {
+func TestASilentStreamReconnects(t *testing.T) {
 	// On a busy machine any answer can seem silent, so each place has its own.
 	at := map[string]http.HandlerFunc{
 		"0": sse(t, "0", "1 message", "hang"), "1": sse(t, "1", "2 run.queued"), "2": noContent(t, "2"),
@@ -188,7 +188,7 @@ func (r *refusing) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody, Request: q}, nil
 }
 
-func TestFollowWaitsAsLongAsItIsTold(t *testing.T) {
+func TestFollowHonoursRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &refusing{}
 		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: server}))
@@ -217,7 +217,7 @@ func (r *restarting) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Request: q}, nil
 }
 
-func TestFollowSaysOnceThatTheServerIsAwayAndOnceThatItIsBack(t *testing.T) {
+func TestFollowReportsALostServerAndItsReturnOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var said []string
@@ -240,7 +240,7 @@ func TestFollowSaysOnceThatTheServerIsAwayAndOnceThatItIsBack(t *testing.T) {
 	})
 }
 
-func TestEachRangeOverFollowBeginsAnew(t *testing.T) {
+func TestEachRangeOverFollowStartsFromTheBeginning(t *testing.T) {
 	c, _ := script(t, sse(t, "0", "1 message", "2 message"), noContent(t, "2"), sse(t, "0", "1 message"), noContent(t, "1"))
 	events := c.Follow(t.Context(), FollowQuery{Thread: "t"})
 	var got []string
@@ -269,7 +269,7 @@ func TestFollowDoesNotRepeatARefusal(t *testing.T) {
 	}
 }
 
-func TestFollowTriesAFirstConnectionOnlySoOften(t *testing.T) {
+func TestFollowLimitsTheAttemptsOfTheFirstConnection(t *testing.T) {
 	c, asked := script(t, hangUp, hangUp, hangUp, hangUp, hangUp)
 	_, err := follow(t, c, FollowQuery{Thread: "t"})
 	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || asked.Load() != 5 {
@@ -277,7 +277,7 @@ func TestFollowTriesAFirstConnectionOnlySoOften(t *testing.T) {
 	}
 }
 
-func TestPatienceEnds(t *testing.T) {
+func TestRetriesEndAtTheirTimeLimit(t *testing.T) {
 	answers := []http.HandlerFunc{sse(t, "0", "1 message")}
 	for range 1000 {
 		answers = append(answers, hangUp)

@@ -44,7 +44,7 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 	}
 }
 
-func TestTheStreamOfEverythingEndsWhenSomethingWasMissed(t *testing.T) {
+func TestTheStreamOfAllThreadsEndsAfterALoss(t *testing.T) {
 	events := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")

@@ -44,7 +44,7 @@ func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {
 
 // The answer to a claim may be lost, so that the worker does not know about the claim. Its next
 // renewal does not name the claim, and so releases it.
-func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
+func TestClaimWhoseResponseWasLostIsReleasedByARenewal(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		entered := make(chan int, 10)
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
@@ -78,7 +78,7 @@ func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
 	})
 }
 
-func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
+func TestClaimOfALostLeaseIsReleased(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {

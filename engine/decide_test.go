@@ -110,7 +110,7 @@ func TestAnExpiredApprovalResumesTheRunWithoutApproving(t *testing.T) {
 	})
 }
 
-func TestAfterWaitEveryCallFailsAndTheRunParksWhateverItReturns(t *testing.T) {
+func TestAfterWaitEveryCallFailsAndTheRunParksForAnyReturnValue(t *testing.T) {
 	for name, returned := range map[string]error{"nil": nil, "an error": errors.New("ignored")} {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(h *fixture) {

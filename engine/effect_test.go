@@ -183,7 +183,7 @@ func TestAnErrorOfAnEffectIsNotRemembered(t *testing.T) {
 	})
 }
 
-func TestAnOutageThatAnEffectMeetsIsAnOutage(t *testing.T) {
+func TestAnOutageDuringAnEffectCountsAsAnOutage(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		up, calls := time.Now().Add(time.Hour), 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
@@ -264,7 +264,7 @@ func TestAnUnknownEffectWithALargeInputOpensATicket(t *testing.T) {
 	})
 }
 
-func TestConcurrentEffectsAreExactAlsoWhenOneOfThemParks(t *testing.T) {
+func TestConcurrentEffectsHappenOnceAlsoWhenOneParks(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		var mu sync.Mutex
 		calls := map[string]int{}

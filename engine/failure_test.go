@@ -75,7 +75,7 @@ func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
 	})
 }
 
-func TestRetryNeverComesBeforeTheProviderWantsIt(t *testing.T) {
+func TestRetryHonoursTheProvidersRetryAfter(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		var starts seen[time.Time]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
@@ -341,7 +341,7 @@ func TestAgentThatEndsItsGoroutineHasFailed(t *testing.T) {
 }
 
 // A settle that the store refuses must not make the run repeat forever without counting attempts.
-func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
+func TestRefusedSettleCountsAsAFailure(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
@@ -368,7 +368,7 @@ func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
 	})
 }
 
-func TestAnEndThatTheStoreHasNoTimeForIsNotTheAgentsFailure(t *testing.T) {
+func TestASettleThatTimesOutInTheStoreIsNoFailureOfTheAgent(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.serve(work(6 * time.Second))
 		out := h.send("t", "hello", func(in *thread.Submit) { in.MaxAttempts = 1 })

@@ -166,7 +166,7 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 	})
 }
 
-func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
+func TestLeaseIsRenewedAfterAnOutageLongerThanItself(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var attempts atomic.Int32
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
@@ -195,7 +195,7 @@ func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
 
 // The lease counts from the transaction of the renewal, which may be anywhere between request and
 // answer; only the time of the request is safe.
-func TestSlowAnswerToARenewalDoesNotLengthenTheLease(t *testing.T) {
+func TestSlowResponseToARenewalDoesNotExtendTheLease(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		cancelled := make(chan time.Time, 1)
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
@@ -265,7 +265,7 @@ func TestMachineThatSleptRenewsBeforeItSweeps(t *testing.T) {
 	})
 }
 
-func TestWorkerWhoseLeaseWasTakenAwayBecomesANewOne(t *testing.T) {
+func TestWorkerWhoseLeaseWasRevokedRegistersAgain(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		causes := make(chan error, 1)
 		w := h.serve(func(ctx context.Context, s mailroom.Session) error {

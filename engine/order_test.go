@@ -57,7 +57,7 @@ func TestNoMoreRunsAtOnceThanTheProcessAndItsAgentsAllow(t *testing.T) {
 	})
 }
 
-func TestAgentWithoutAFreeSlotHoldsUpNoOther(t *testing.T) {
+func TestAgentWithoutAFreeSlotDelaysNoOther(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.start(engine.Options{Agents: map[string]engine.Agent{
 			"a": {Agent: work(time.Millisecond)}, "b": {Agent: work(time.Minute), Limit: 1},

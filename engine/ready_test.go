@@ -30,7 +30,7 @@ func (h *fixture) waits(out store.Submitted) {
 	}
 }
 
-func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
+func TestRunsOfAnAgentThatIsNotReadyWaitUnchanged(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		var open atomic.Bool
 		var order seen[string]

@@ -78,7 +78,7 @@ func TestNamedSendArrivesOnceThoughItsRunIsExecutedTwice(t *testing.T) {
 	})
 }
 
-func TestAppendWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
+func TestAppendWhoseResponseWasLostIsWrittenOnce(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			for i := range 5 {
@@ -228,7 +228,7 @@ func TestInputHasTheRunsMessagesAndTranscriptTheEarlierOnes(t *testing.T) {
 	})
 }
 
-func TestTranscriptNeverHoldsMoreThanItWasAskedFor(t *testing.T) {
+func TestTranscriptIsBoundedByTheRequest(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		var got []string
 		h.serve(func(ctx context.Context, s mailroom.Session) error {

@@ -97,7 +97,7 @@ func TestAFreeSlotGoesToTheOwnerWithFewerRuns(t *testing.T) {
 	})
 }
 
-func TestTheLimitOfAnAgentHoldsForGuestsToo(t *testing.T) {
+func TestTheLimitOfAnAgentHoldsForRunsOfAllOwners(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		o := slots(4, endless)
 		o.Agents["a"] = engine.Agent{Agent: o.Agents["a"].Agent, Limit: 2}
@@ -112,7 +112,7 @@ func TestTheLimitOfAnAgentHoldsForGuestsToo(t *testing.T) {
 	})
 }
 
-func TestNoMoreGuestsThanSlots(t *testing.T) {
+func TestRunsOverTheSlotsAreAtMostAsManyAsTheSlots(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		h.start(slots(2, endless))
 		h.wait(time.Second)

@@ -88,7 +88,7 @@ func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
 	})
 }
 
-func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
+func TestClaimReceivedDuringShutdownIsReleased(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
@@ -108,7 +108,7 @@ func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
 	})
 }
 
-func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
+func TestClaimReceivedAfterTheEndIsReleasedWithTheLease(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
@@ -131,7 +131,7 @@ func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
 	})
 }
 
-func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
+func TestIdleEngineShutsDownAtOnceAndEndsItsLease(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		w := h.serve(streaming("hi"))
 		h.wait(10 * time.Second)
@@ -150,7 +150,7 @@ func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
 	})
 }
 
-func TestStopBeforeTheLeaseIsThereEndsTheEngineToo(t *testing.T) {
+func TestStopBeforeTheRegistrationEndsTheEngine(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
@@ -201,7 +201,7 @@ func TestLeaseIsRenewedWhileShuttingDown(t *testing.T) {
 
 // An agent that does not return keeps its claim, which no other worker may get while the agent may
 // still work; the lease ends with the process.
-func TestStuckAgentIsLeftBehindWithItsClaim(t *testing.T) {
+func TestStuckAgentIsAbandonedWithItsClaim(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		release := make(chan struct{})
 		late := make(chan error, 1)

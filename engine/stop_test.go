@@ -74,7 +74,7 @@ func TestStopReachesAnotherProcessWithARenewal(t *testing.T) {
 	})
 }
 
-func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
+func TestStopBetweenClaimAndStartPreventsTheStart(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
@@ -98,7 +98,7 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 	})
 }
 
-func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.T) {
+func TestStopAfterTheClaimOfALocalWorkerPreventsTheStart(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
@@ -125,7 +125,7 @@ func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.
 	})
 }
 
-func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
+func TestAgentStartsOnlyOnceItsRunIsKnownToBeClaimed(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
@@ -291,7 +291,7 @@ func TestStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 	})
 }
 
-func TestRunThatCompletesInSpiteOfAStopIsCompleted(t *testing.T) {
+func TestRunThatCompletesDespiteAStopIsCompleted(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "done anyway"))
@@ -338,7 +338,7 @@ func TestRunDeadlineEndsTheAttemptAndCountsAsAFailure(t *testing.T) {
 	})
 }
 
-func TestStuckAgentIsCutByItsRunDeadline(t *testing.T) {
+func TestStuckAgentIsEndedByItsRunDeadline(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		release := make(chan struct{})
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
@@ -362,7 +362,7 @@ func TestStuckAgentIsCutByItsRunDeadline(t *testing.T) {
 
 // An agent that ignores the loss of the lease keeps its claim when the lease comes back, but no
 // longer than its deadline.
-func TestStuckAgentOfALeaseThatCameBackIsCutByItsRunDeadline(t *testing.T) {
+func TestStuckAgentIsEndedByItsRunDeadlineAfterALeaseIsRenewed(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		release := make(chan struct{})
 		o := serving(func(ctx context.Context, s mailroom.Session) error {

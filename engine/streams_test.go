@@ -29,7 +29,7 @@ func (h *fixture) flushed(run string) string {
 	return text
 }
 
-func TestStreamedTextIsKeptAboutOnceASecond(t *testing.T) {
+func TestStreamedTextIsStoredAboutOnceASecond(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		writes, size := 0, 0
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
@@ -103,7 +103,7 @@ func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
 	})
 }
 
-func TestFlushWhoseAnswerWasLostLosesAndDoublesNothing(t *testing.T) {
+func TestFlushWhoseResponseWasLostLosesAndDoublesNothing(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			for i := range 50 {
@@ -169,7 +169,7 @@ func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
 	})
 }
 
-func TestDeltasNameTheirPlace(t *testing.T) {
+func TestDeltasCarryTheirOffset(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		sub := h.bus.Subscribe("t", 100)
 		defer sub.Close()

@@ -93,7 +93,7 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 	}
 }
 
-func TestATokenIsRefusedByItsOwnRules(t *testing.T) {
+func TestAnInvalidTokenIsRefused(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	for name, in := range map[string]auth.Token{
 		"the operator's name": account(auth.Operator, "sum"),
@@ -108,7 +108,7 @@ func TestATokenIsRefusedByItsOwnRules(t *testing.T) {
 	wantEqual(t, "tokens", len(d.tokens()), 0)
 }
 
-func TestTheLastUseOfATokenOnlyGrows(t *testing.T) {
+func TestTheLastUseOfATokenOnlyMovesForward(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
 	early, late := time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC), time.Date(2030, 1, 2, 3, 5, 0, 0, time.UTC)

@@ -60,7 +60,7 @@ func (n *batchLoad) admit(o *op, now time.Time) bool {
 }
 
 // nextBatch forms a batch. Renewals come first, then operations in order of arrival. A purge runs
-// alone, when nothing else is queued. Standing claims join if work may be due; they form a batch of
+// alone, when nothing else is queued. Waiting claims join if work may be due; they form a batch of
 // their own only when their time has come. Small operations pass large ones, and a batch with large
 // operations is followed by one without if others are queued, so a small operation waits for one
 // large batch at most.
@@ -126,7 +126,7 @@ func (o *op) queueRank() int {
 	return o.rank
 }
 
-// nextDue returns when the standing claims may next find due work, as far as is known.
+// nextDue returns when the waiting claims may next find due work, as far as is known.
 func (l *Ledger) nextDue(now time.Time) time.Time {
 	at := now.Add(l.options.Poll)
 	if len(l.claims) == 0 {

@@ -109,7 +109,7 @@ func codes(errs []error) (list []mailroom.Code) {
 	return list
 }
 
-func TestARulesRefusalFailsAlone(t *testing.T) {
+func TestARefusedOperationFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
@@ -125,7 +125,7 @@ func TestARulesRefusalFailsAlone(t *testing.T) {
 	})
 }
 
-func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
+func TestAnOperationSeesTheEarlierOnesOfItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
@@ -159,7 +159,7 @@ func TestABatchCanEmptyAQueue(t *testing.T) {
 	})
 }
 
-func TestAThreadDeletedInABatchCanBeMadeAgainInIt(t *testing.T) {
+func TestAThreadDeletedInABatchCanBeRecreatedInIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
@@ -216,7 +216,7 @@ func (tx rejectingTx) Write(c *store.Changes) error {
 	return tx.Tx.Write(c)
 }
 
-func TestWhenTheDatabaseRefusesOnlyTheCulpritFails(t *testing.T) {
+func TestOnlyTheOperationThatTheDatabaseRefusesFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newControlledStore(rejectingStore{memory.New()})
 		d := open(t, f, ledger.Options{})
@@ -247,7 +247,7 @@ func TestAnUnknownOutcomeIsRepeatedWithItsKey(t *testing.T) {
 	}
 }
 
-func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
+func TestAStoreThatClosesEndsTheLedgerAndFailsQueuedOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: store.ErrClosed}
 		f := newControlledStore(nil)
@@ -276,7 +276,7 @@ func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 	})
 }
 
-func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
+func TestAStoreThatClosesDuringSingleCommitsAnswersAllWaitingClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: store.ErrClosed}
 		f := newControlledStore(nil)
@@ -307,7 +307,7 @@ func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 	})
 }
 
-func TestAnOperationCanBeWithdrawnUntilItIsInABatch(t *testing.T) {
+func TestAnOperationCanBeCancelledUntilItIsInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
@@ -335,7 +335,7 @@ func TestAnOperationCanBeWithdrawnUntilItIsInABatch(t *testing.T) {
 	})
 }
 
-func TestAStandingClaimWhoseContextEndsInABatchReturnsWhatItClaimed(t *testing.T) {
+func TestAWaitingClaimWhoseContextEndsInABatchReturnsItsClaims(t *testing.T) {
 	for name, due := range map[string]bool{"something": true, "nothing": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -364,7 +364,7 @@ func TestAStandingClaimWhoseContextEndsInABatchReturnsWhatItClaimed(t *testing.T
 				got := <-answer
 				wantEqual(t, "claimed", len(got) == 1, due)
 				synctest.Wait()
-				wantEqual(t, "claims left standing", len(d.claim("w", 1)), 0)
+				wantEqual(t, "claims that were not released", len(d.claim("w", 1)), 0)
 			})
 		})
 	}

@@ -21,10 +21,10 @@ import (
 	"mailroom/store/memory"
 )
 
-// TestABatchGivesWhatOneByOneGives: operations that share a commit outcome, and
+// TestABatchHasTheResultOfSingleCommits: operations that share a commit outcome, and
 // leave the rows, as if each had a commit of its own. The queues are longer than
 // what a transition looks at, so this is also about what has to be loaded.
-func TestABatchGivesWhatOneByOneGives(t *testing.T) {
+func TestABatchHasTheResultOfSingleCommits(t *testing.T) {
 	rounds(t, 40)
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(bubbleTB{t}, func(rt *rapid.T) { newPair(t, rt).play(rt) })

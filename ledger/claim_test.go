@@ -93,7 +93,7 @@ func TestRunsStartByPriorityThenPlace(t *testing.T) {
 	wantEqual(t, "order", d.serve("w"), slices.Concat(want[:]...))
 }
 
-func TestThreadsAreClaimedByPriorityThenSinceWhenTheyAreDue(t *testing.T) {
+func TestThreadsAreClaimedByPriorityThenDueTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -184,7 +184,7 @@ func TestABacklogOf100000RunsSlowsNoClaim(t *testing.T) {
 	}
 }
 
-func TestARunOnItsLastChanceStartsAlone(t *testing.T) {
+func TestARunOnItsLastAttemptStartsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.submit(text("a", "poison"))
@@ -231,7 +231,7 @@ func TestARetryIsClaimableAtItsTimeAndNotBefore(t *testing.T) {
 	})
 }
 
-func TestANotBeforeIsClaimableAtItsTimeAndBlocksNobody(t *testing.T) {
+func TestAScheduledRunIsClaimableAtItsTimeAndBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")

@@ -34,7 +34,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 // Wake makes the ledger ask the claimers for their capacity again.
 func (l *Ledger) Wake() { l.signal() }
 
-// subscription is a claimer with its standing claim.
+// subscription is a claimer with its waiting claim.
 type subscription struct {
 	dispatch.Claimer
 	observe func(name string, err error, took time.Duration)
@@ -63,7 +63,7 @@ func (l *Ledger) requeueClaim(o *op) bool {
 	return !o.abandoned
 }
 
-// splitReady splits standing claims into those with free capacity and the others.
+// splitReady splits waiting claims into those with free capacity and the others.
 func splitReady(claims []*op) (ready, others []*op) {
 	for _, o := range claims {
 		if len(capacities(o.claim)) > 0 {
@@ -75,7 +75,7 @@ func splitReady(claims []*op) (ready, others []*op) {
 	return ready, others
 }
 
-// refreshCapacity updates the standing claims with the current capacity of their claimers. It asks
+// refreshCapacity updates the waiting claims with the current capacity of their claimers. It asks
 // them without holding mu; a subscription that ends in the meantime waits for its answer.
 func (l *Ledger) refreshCapacity() {
 	l.mu.Lock()

@@ -92,7 +92,7 @@ func TestAClaimerIsServedByConsecutiveBatches(t *testing.T) {
 	})
 }
 
-func TestWhatComesWithAClaimIsWhatTheLogSays(t *testing.T) {
+func TestAnAssignmentAgreesWithTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -110,7 +110,7 @@ func TestWhatComesWithAClaimIsWhatTheLogSays(t *testing.T) {
 	})
 }
 
-func TestAClaimerThatHasGoneIsNotServed(t *testing.T) {
+func TestACancelledClaimerIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -141,9 +141,9 @@ func TestTheCommitterHoldsNoLockWhileAClaimerAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		k := &slowClaimer{asked: make(chan struct{}), answer: make(chan struct{})}
-		standing, end := context.WithCancel(t.Context())
+		waiting, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- d.Subscribe(standing, k) }()
+		go func() { ended <- d.Subscribe(waiting, k) }()
 		<-k.asked
 		ctx, cancel := context.WithCancel(t.Context())
 		submitted := make(chan error, 1)

@@ -71,7 +71,7 @@ func TestACursorMovesWithItsSubmit(t *testing.T) {
 	wantCode(t, d.MoveCursor(d.ctx, store.Cursor{Channel: "chat"}), mailroom.CodeInvalid)
 }
 
-func TestASubmitMakesTheThreadItDeliversTo(t *testing.T) {
+func TestASubmitCreatesItsDeliveryThread(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w", "chat")
 	d.submit(received("t", "a", "1"))
@@ -91,7 +91,7 @@ func TestASubmitMakesTheThreadItDeliversTo(t *testing.T) {
 	wantEqual(t, "a thread that delivers to a stranger's", d.thread("u") == nil, true)
 }
 
-func TestACursorIsChangedByWhereItIs(t *testing.T) {
+func TestConcurrentChangesOfACursorAreAllApplied(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	count := func(at json.RawMessage, now time.Time) (json.RawMessage, error) {
 		if now.IsZero() {
@@ -131,7 +131,7 @@ func TestACursorIsChangedByWhereItIs(t *testing.T) {
 	})
 }
 
-func TestAnInterruptOfWhatWasThereStopsNothingElseWhenItIsRepeated(t *testing.T) {
+func TestARepeatedInterruptStopsNoLaterRun(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	first := d.submit(text("t", "one"))

@@ -180,7 +180,7 @@ func (x *faultTrial) inject(o operation, m fault, n int) error {
 }
 
 // runAllFaults makes the trials on SQLite as many as those on memory: go test ./ledger
-// -run CanBeRepeated -all.
+// -run CanBeRepeatedAfterAnyFault -all.
 var runAllFaults = flag.Bool("all", false, "try every mishap on SQLite too, not only the worst of each operation")
 
 // worstFaults is the mishap in which the file matters most.
@@ -188,10 +188,10 @@ func worstFaults() []fault {
 	return slices.DeleteFunc(allFaults(), func(m fault) bool { return !m.ends || m.fault.Kind != storetest.FailAfter })
 }
 
-// TestEachOperationCanBeRepeatedWhateverHappensToItsUpdates: every Update of
+// TestEachOperationCanBeRepeatedAfterAnyFault: every Update of
 // every operation × every mishap × a restart, and then the operation again. The
 // rows are as if it was done once.
-func TestEachOperationCanBeRepeatedWhateverHappensToItsUpdates(t *testing.T) {
+func TestEachOperationCanBeRepeatedAfterAnyFault(t *testing.T) {
 	after := dayOnFile(t)
 	for _, o := range operations() {
 		once, answer, updates := o.reference(t, 1)

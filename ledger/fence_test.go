@@ -131,7 +131,7 @@ func TestASendArrivesOnceAlsoFromALaterAttempt(t *testing.T) {
 	wantEqual(t, "the new thread", []string{row.Agent, row.Owner, row.Parent}, []string{"codex", "ann", "t"})
 }
 
-func TestASendThatIsRefusedTakesItsStepWithIt(t *testing.T) {
+func TestARefusedSendFailsItsStep(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "hello"))
@@ -156,7 +156,7 @@ func TestASendThatIsRefusedTakesItsStepWithIt(t *testing.T) {
 	d.settle(complete(c, "ok"))
 }
 
-func TestANameOfASendGoesToOneThread(t *testing.T) {
+func TestANameOfASendIsBoundToOneThread(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "hello"))
@@ -179,7 +179,7 @@ func TestANameOfASendGoesToOneThread(t *testing.T) {
 	d.settle(complete(c, "ok"))
 }
 
-func TestAStepWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
+func TestAStepWhoseResponseWasLostIsWrittenOnce(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "hello"))
@@ -199,7 +199,7 @@ func TestAStepWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 	wantEqual(t, "log", d.kinds("t"), log)
 }
 
-func TestADeadLetterIsRetriedAndTheThreadGoesOnBefore(t *testing.T) {
+func TestAThreadContinuesAfterADeadLetterThatIsRetriedLater(t *testing.T) {
 	d := open(t, nil, ledger.Options{Version: func(string) string { return "v2" }})
 	d.register("w")
 	dead := d.submit(text("t", "bad")).Run

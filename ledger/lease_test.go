@@ -50,7 +50,7 @@ func (d *fixture) flush(c mailroom.Claim, offset int, s string) {
 	}
 }
 
-func TestAClaimIsTakenAwayStrictlyAfterItsLease(t *testing.T) {
+func TestAClaimIsRevokedOnlyAfterItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{Lease: 15 * time.Second})
 		d.register("w")
@@ -87,7 +87,7 @@ func TestARenewalExtendsTheLease(t *testing.T) {
 	})
 }
 
-func TestALeaseIsOwnedUntilItIsTakenAway(t *testing.T) {
+func TestALeaseIsHeldUntilItIsRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -127,7 +127,7 @@ func TestADeadWorkerCannotRenewOrClaimOrComeBack(t *testing.T) {
 	wantCode(t, err, mailroom.CodeConflict)
 }
 
-func TestAClaimWhoseAnswerWasLostIsReleasedByTheNextRenewal(t *testing.T) {
+func TestAClaimWhoseResponseWasLostIsReleasedByTheNextRenewal(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	for _, thread := range []string{"a", "b", "c"} {
@@ -160,7 +160,7 @@ func TestARenewalNamesAttemptsNotRuns(t *testing.T) {
 	wantEqual(t, "status", d.run(old.Run).Status, mailroom.StatusQueued)
 }
 
-func TestARenewalTellsWhatBecameOfItsClaims(t *testing.T) {
+func TestARenewalReportsTheStateOfItsClaims(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	for _, thread := range []string{"fine", "gone", "steered", "stopped"} {
@@ -220,7 +220,7 @@ func TestAStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, run.stop_requested, message, run.cancelled")
 }
 
-func TestARunThatKillsThreeWorkersIsADeadLetterAndItsCompanionsAreNot(t *testing.T) {
+func TestARunThatKillsThreeWorkersIsADeadLetterAndTheOthersAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		poison := d.submit(text("poison", "hello")).Run
@@ -281,7 +281,7 @@ func TestARestartDoesNotWaitForTheLease(t *testing.T) {
 	d.settle(complete(theirs, "a remote worker keeps its claim"))
 }
 
-func TestDeathsThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
+func TestCrashesThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
 	s := memory.New()
 	d := open(t, s, ledger.Options{})
 	id := d.submit(text("a", "hello")).Run
@@ -316,7 +316,7 @@ func TestDeathsThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
 	wantEqual(t, "after one that a run caused", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.StatusQueued, 1, mailroom.MaxCrashes + 1})
 }
 
-func TestTheRowOfADeadWorkerGoesAfterADay(t *testing.T) {
+func TestTheRowOfADeadWorkerIsDeletedAfterADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -377,7 +377,7 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 	})
 }
 
-func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
+func TestARunOfAnAgentOfATokenWaitsForItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		must(d.CreateToken(d.ctx, auth.Token{
@@ -401,7 +401,7 @@ func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
 	})
 }
 
-func TestRowsOfDeadWorkersThatTellTheSameGoSoon(t *testing.T) {
+func TestRedundantRowsOfDeadWorkersAreDeletedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New()
 		views := 0

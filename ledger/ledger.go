@@ -38,7 +38,7 @@ type Options struct {
 	// that late.
 	Deadline  func(agent string) time.Duration
 	StopGrace time.Duration
-	// Poll is how often standing claims look for due work that this ledger did not commit. Defaults
+	// Poll is how often waiting claims look for due work that this ledger did not commit. Defaults
 	// to 1 s.
 	Poll time.Duration
 	// MaxQueued bounds the runs in one thread's queue. Defaults to 1,000; a negative value means no
@@ -63,7 +63,7 @@ type Ledger struct {
 	// Owned by mu.
 	mu     sync.Mutex
 	queue  []*op           // operations that are not in a batch yet
-	claims []*op           // standing claims, oldest first
+	claims []*op           // waiting claims, oldest first
 	closed error           // set once; no operation is accepted after that
 	freed  map[string]bool // dead workers without claims
 
@@ -151,7 +151,7 @@ type op struct {
 	tokens  []string // names
 	claim   *dispatch.ClaimRequest
 	found   int           // runs claimed; owned by the goroutine of Run
-	claimer *subscription // owner of a standing claim; nil: a caller waits for done
+	claimer *subscription // owner of a waiting claim; nil: a caller waits for done
 
 	// apply runs the transitions. It runs again if the batch does.
 	apply func(b *batch) error

@@ -61,7 +61,7 @@ func TestASteeredMessageOverItsLife(t *testing.T) {
 	wantEqual(t, "still retracted", d.message(two), []string{"two", mailroom.MessageRetracted})
 }
 
-func TestAMessageThatWokeARunAndWasEditedBeforeItWasRead(t *testing.T) {
+func TestAMessageThatResumedARunCanBeEditedUntilItIsRead(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "go"))

@@ -22,7 +22,7 @@ import (
 	"mailroom/store/memory"
 )
 
-func TestAnObserverHearsOfEveryOperationCommitAndEnd(t *testing.T) {
+func TestAnObserverIsCalledForEveryOperationCommitAndEnd(t *testing.T) {
 	var mu sync.Mutex
 	var ops, ended []string
 	var commits, batched int

@@ -68,7 +68,7 @@ func TestTheTextOfAnOverrunClaimIsKept(t *testing.T) {
 }
 
 // More claims than one operation ends are over at the same time.
-func TestAllClaimsThatAreOverEnd(t *testing.T) {
+func TestAllOverrunClaimsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{Lease: 2 * time.Hour})
 		d.register("w")

@@ -31,7 +31,7 @@ func TestASubmitToAnInvisibleThreadIsNotFound(t *testing.T) {
 	wantEqual(t, "owner", d.thread("t").Owner, "ann")
 }
 
-func TestOfTwoWhoMakeOneThreadAtOnceOneOwnsIt(t *testing.T) {
+func TestOneOfTwoConcurrentCreatorsOwnsAThread(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	answers := make(chan error)
 	names := []string{"ann", "bob"}
@@ -50,7 +50,7 @@ func TestOfTwoWhoMakeOneThreadAtOnceOneOwnsIt(t *testing.T) {
 	}
 }
 
-func TestReservedThreadsAreMadeByTheOperatorOnly(t *testing.T) {
+func TestOnlyTheOperatorCreatesReservedThreads(t *testing.T) {
 	d := open(t, nil, ledger.Options{Reserved: []string{"chat:", "out:chat:"}})
 	d.register("w")
 	for _, thread := range []string{"chat:ann", "out:chat:ann"} {
@@ -133,7 +133,7 @@ func TestARecreatedThreadReceivesNothingMeantForTheDeletedOne(t *testing.T) {
 	}
 }
 
-func TestThreadsInANamespaceAreMadeByThoseWhoHaveIt(t *testing.T) {
+func TestOnlyTokensOfANamespaceCreateItsThreads(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	for _, in := range []auth.Token{

@@ -14,7 +14,7 @@ import (
 	"mailroom/store/memory"
 )
 
-func TestAPanicIsThatOperationsOwn(t *testing.T) {
+func TestAPanicFailsItsOperationOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(memory.New(), Options{})
 		ctx, cancel := context.WithCancel(t.Context())

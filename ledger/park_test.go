@@ -149,7 +149,7 @@ func TestAChildThatEndsBeforeItsParentWaitsIsNotMissed(t *testing.T) {
 	d.settle(complete(d.claimIn("p").Claim, "done"))
 }
 
-func TestAChildsFateIsItsParentsAnswer(t *testing.T) {
+func TestTheEndOfAChildAnswersItsParent(t *testing.T) {
 	for status, end := range map[mailroom.Status]func(d *fixture, c mailroom.Claim){
 		mailroom.StatusCompleted: func(d *fixture, c mailroom.Claim) { d.settle(complete(c, "here")) },
 		mailroom.StatusFailed:    func(d *fixture, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
@@ -233,7 +233,7 @@ func TestASendWithoutWaitingCannotBeWaitedForUnderItsName(t *testing.T) {
 	wantCode(t, d.send(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait}), mailroom.CodeConflict)
 }
 
-func TestAWakeComesBackAsAnInternalMessage(t *testing.T) {
+func TestTheEndOfAChildWakesItsCallerWithAnInternalMessage(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("p", "go"))
@@ -250,7 +250,7 @@ func TestAWakeComesBackAsAnInternalMessage(t *testing.T) {
 	d.settle(complete(work.Claim, "thanks"))
 }
 
-func TestACancelLeavesTheChildrenAndOneWithChildrenDoesNot(t *testing.T) {
+func TestOnlyACancelWithChildrenStopsThem(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	run, child := d.parent()
 	d.settle(park(child.Claim, nil, approval("ok")))
@@ -283,7 +283,7 @@ func TestACancelWithChildrenReachesThroughOnesThatEndedButStopsNoDelivery(t *tes
 	wantEqual(t, "grandchild", d.kinds("g"), "message, run.queued, run.cancelled")
 }
 
-func TestWhatAThreadSaysAsksAndEndsIsDeliveredOnce(t *testing.T) {
+func TestRepliesQuestionsAndEndsAreDeliveredOnce(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("p", "go"))
@@ -328,7 +328,7 @@ func (d *fixture) serveOne(thread string) []dispatch.Assignment {
 	return of
 }
 
-func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
+func TestADeliveryCommitsWithItsCauseOrNotAtAll(t *testing.T) {
 	store := newControlledStore(nil)
 	d := open(t, store, ledger.Options{})
 	d.register("w")
@@ -350,7 +350,7 @@ func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
 	wantEqual(t, "deliveries", d.count("chat", entry.KindMessage), 1)
 }
 
-func TestTheStateOfAConversationIsRefusedFromAZombie(t *testing.T) {
+func TestALostAttemptCannotWriteTheStateOfItsThread(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w", "z")
 	d.submit(text("t", "go"))
@@ -375,7 +375,7 @@ func TestTheStateOfAConversationIsRefusedFromAZombie(t *testing.T) {
 
 // A message that joined a run has no run of its own that could tell where it
 // went, unless that run ends without having read it.
-func TestANameThatJoinedARunInOneThreadGoesToNoOther(t *testing.T) {
+func TestANameWhoseMessageJoinedARunIsBoundToItsThread(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("b", "go"))

@@ -23,7 +23,7 @@ func reserve(holder string, names ...string) project.Reserve {
 	return project.Reserve{Project: "p", Names: names, Holder: holder, By: ann(), TTL: time.Minute}
 }
 
-func TestOneOfManyGetsTheReservation(t *testing.T) {
+func TestOneOfManyConcurrentRequestsGetsTheReservation(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	var wg sync.WaitGroup
 	won := make(chan project.Reserved, 50)
@@ -53,7 +53,7 @@ func TestOneOfManyGetsTheReservation(t *testing.T) {
 }
 
 // A ledger keeps the reservations of a project in memory. Writes of another ledger invalidate them.
-func TestTwoLedgersAgreeOnWhatIsReserved(t *testing.T) {
+func TestTwoLedgersAgreeOnReservations(t *testing.T) {
 	s := memory.New()
 	d := open(t, s, ledger.Options{})
 	other := open(t, s, ledger.Options{})
@@ -122,7 +122,7 @@ func TestAReservationIsRenewedAndReleasedByItsID(t *testing.T) {
 	}
 }
 
-func TestStrangersSeeNoReservations(t *testing.T) {
+func TestOtherTokensSeeNoReservations(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	if _, err := d.Reserve(d.ctx, reserve("x", "a")); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestAnInboxIsReadToItsEnd(t *testing.T) {
 	wantEqual(t, "rest", d.inbox("x", true, 300), want[300:])
 }
 
-func TestAProjectGoesWithAllItHas(t *testing.T) {
+func TestADeletedProjectLeavesNoRows(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	out, err := d.Reserve(d.ctx, reserve("x", "a"))
 	if err != nil {
@@ -236,7 +236,7 @@ func TestAProjectGoesWithAllItHas(t *testing.T) {
 	wantEqual(t, "seq in the next one of the name", d.notify("y", "two", "k").Seq, 1)
 }
 
-func TestAPurgeKeepsWhatIsYoungAndBelongsToNoRun(t *testing.T) {
+func TestAPurgeKeepsYoungEntriesOfNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.inbox("x", true, 1)

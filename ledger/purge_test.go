@@ -24,7 +24,7 @@ func (d *fixture) talk(n int) {
 	}
 }
 
-func TestAPurgeKeepsAllFromTheOldestOpenRun(t *testing.T) {
+func TestAPurgeKeepsEverythingSinceTheOldestOpenRun(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.talk(3)
@@ -57,7 +57,7 @@ func TestASteerThatIsSupersededAfterAPurgeIsSound(t *testing.T) {
 }
 
 // A run that starts late records its reads after the first entry of a run that was queued since.
-func TestATranscriptLeavesOutWhatWasPurgedBeforeItWasRead(t *testing.T) {
+func TestATranscriptOmitsMessagesPurgedBeforeTheyWereRead(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "early"))
@@ -79,7 +79,7 @@ func TestATranscriptLeavesOutWhatWasPurgedBeforeItWasRead(t *testing.T) {
 	wantEqual(t, "transcript", texts, []string{"one", "two", "late", "three"})
 }
 
-func TestAPurgeKeepsWhatIsYoungerThanTheRetention(t *testing.T) {
+func TestAPurgeKeepsEntriesYoungerThanTheRetention(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.talk(2)

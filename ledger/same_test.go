@@ -57,8 +57,8 @@ func differing[V any](rows, others map[string]V, same func(a, b V) bool) map[str
 	return left
 }
 
-// TestADifferenceInAnyRowIsSeen changes and removes one row of each kind.
-func TestADifferenceInAnyRowIsSeen(t *testing.T) {
+// TestADifferenceInAnyRowIsDetected changes and removes one row of each kind.
+func TestADifferenceInAnyRowIsDetected(t *testing.T) {
 	x := newTrial(t, nil)
 	is := x.contents()
 	if err := x.close(); err != nil {

@@ -50,7 +50,7 @@ func TestAnOwnersShareOfAWorkersSlots(t *testing.T) {
 
 // Every owner has a backlog, that of the first is the oldest, and so on. Each run
 // that ends makes room for the oldest that the shares allow.
-func TestEveryOwnerWithABacklogComesToItsShare(t *testing.T) {
+func TestEveryOwnerWithABacklogGetsItsShare(t *testing.T) {
 	for owners := 1; owners <= 9; owners++ {
 		names := "abcdefghi"[:owners]
 		s := newShares(map[string]int{"a": 64}, 0)

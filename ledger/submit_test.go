@@ -161,7 +161,7 @@ func TestTheEntriesOfAPlainRun(t *testing.T) {
 	}
 }
 
-func TestWhatIsCommittedIsPublishedInOrderBeforeTheAnswer(t *testing.T) {
+func TestCommitsArePublishedInOrderBeforeTheResponse(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int64{}
 	d := open(t, nil, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {

@@ -10,7 +10,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-func TestDeletingAThreadTakesAllThatBelongsToIt(t *testing.T) {
+func TestDeletingAThreadDeletesAllItsRows(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	in := text("t", "hello")
@@ -35,7 +35,7 @@ func TestDeletingAThreadTakesAllThatBelongsToIt(t *testing.T) {
 	wantEqual(t, "the key is new again", []any{again.Disposition, again.Seq, again.Place}, []any{store.DispositionQueued, int64(1), int64(1)})
 }
 
-func TestWhatDoesNotExistIsNotFound(t *testing.T) {
+func TestMissingObjectsAreNotFound(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.submit(text("t", "hello"))
 	agent := "codex"
@@ -84,7 +84,7 @@ func TestInterrupt(t *testing.T) {
 	wantEqual(t, "of an idle thread", out, thread.Interrupted{Superseded: []string{}})
 }
 
-func TestTheReplacementIsDurableBeforeAnythingIsDestroyed(t *testing.T) {
+func TestTheReplacementIsDurableBeforeAnythingIsStopped(t *testing.T) {
 	store := newControlledStore(nil)
 	d := open(t, store, ledger.Options{})
 	d.register("w")

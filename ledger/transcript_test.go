@@ -44,7 +44,7 @@ func formatMessages(items []mailroom.Message) string {
 	return strings.Join(lines, ", ")
 }
 
-func TestTheTranscriptReadsQuestionAnswerQuestionAnswer(t *testing.T) {
+func TestTheTranscriptAlternatesQuestionsAndAnswers(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "one"))
@@ -58,7 +58,7 @@ func TestTheTranscriptReadsQuestionAnswerQuestionAnswer(t *testing.T) {
 	wantEqual(t, "next", next, "")
 }
 
-func TestWhatIsNotReadIsInNoTranscriptButInAll(t *testing.T) {
+func TestUnreadMessagesAreInTheListOfAllMessagesOnly(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "old"))
@@ -75,7 +75,7 @@ func TestWhatIsNotReadIsInNoTranscriptButInAll(t *testing.T) {
 	wantEqual(t, "all", got, "user old/superseded, user new, assistant re: new, user oops/retracted, user waits/accepted")
 }
 
-func TestASteeredMessageStandsWhereItWasRead(t *testing.T) {
+func TestASteeredMessageIsListedWhereItWasRead(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "go"))
@@ -103,7 +103,7 @@ func TestTheMessageOfASteerIsInTheLogOnce(t *testing.T) {
 	wantEqual(t, "transcript", got, "user go, assistant done, user left, assistant re: left")
 }
 
-func TestPartialMessagesCountOnlyWhenTheRunEndedSo(t *testing.T) {
+func TestPartialMessagesAreListedOnlyIfTheRunEndedWithoutAReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -232,7 +232,7 @@ func TestARunSeesTheTranscriptBeforeItsOwnInput(t *testing.T) {
 }
 
 // The fold of the pages, clients/js/transcript.js, is tested with the same logs.
-func TestTheTranscriptIsWhatThePagesFold(t *testing.T) {
+func TestTheTranscriptEqualsTheFoldOfThePages(t *testing.T) {
 	raw, err := os.ReadFile("../testdata/reading.json")
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestTheTranscriptIsWhatThePagesFold(t *testing.T) {
 	}
 }
 
-func TestWhatARunReadsWhenItGoesOnIsInTheTranscript(t *testing.T) {
+func TestMessagesReadOnResumeAreInTheTranscript(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	park := func(a mailroom.Ask) {

@@ -56,7 +56,7 @@ func retryBusy[T any](t *testing.T, f func() (T, error)) T {
 	}
 }
 
-func TestTwoLedgersOverOneFileTakeAKeyOnce(t *testing.T) {
+func TestTwoLedgersOverOneFileAcceptAKeyOnce(t *testing.T) {
 	path, both := two(t)
 	in := text("t", "hello")
 	in.Key = "k"
@@ -125,7 +125,7 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 	}
 }
 
-func TestOneLedgerTakesAwayTheClaimsOfAWorkerOfTheOther(t *testing.T) {
+func TestALedgerRevokesClaimsOfAWorkerOfAnother(t *testing.T) {
 	_, both := two(t)
 	both[0].register("a")
 	both[1].register("b")

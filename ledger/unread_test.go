@@ -56,7 +56,7 @@ func TestATokenCountsItsUnreadNotifications(t *testing.T) {
 	wantEqual(t, "after the project was deleted", d.unread(), 0)
 }
 
-func TestAQuotaBindsUnreadNotifications(t *testing.T) {
+func TestAQuotaLimitsUnreadNotifications(t *testing.T) {
 	d := limited(t, auth.Quotas{"notifications": 3})
 	boss := &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
 	guest := &auth.Token{Name: "ann", Namespace: "project:p", Scopes: []auth.Permission{auth.PermissionSubmit}}
@@ -134,8 +134,8 @@ func TestNotificationsExpireInInboxes(t *testing.T) {
 	})
 }
 
-// TestAnInboxBehindMuchForOthersIsReadInPieces: no transaction looks at all of it.
-func TestAnInboxBehindMuchForOthersIsReadInPieces(t *testing.T) {
+// TestAnInboxIsReadInPartsPastNotificationsForOthers: no transaction looks at all of it.
+func TestAnInboxIsReadInPartsPastNotificationsForOthers(t *testing.T) {
 	s := &counting{Store: memory.New()}
 	d := open(t, s, ledger.Options{})
 	for _, agent := range []string{"x", "y"} {

@@ -35,7 +35,7 @@ func (d *fixture) size(threads ...string) (n int64) {
 	return n
 }
 
-func TestATokenHasTheUseOfItsName(t *testing.T) {
+func TestUseIsCountedByTheNameOfTheToken(t *testing.T) {
 	d := limited(t, nil)
 	d.submit(text("a", "one"))
 	d.submit(text("b", "two"))
@@ -58,7 +58,7 @@ func TestATokenHasTheUseOfItsName(t *testing.T) {
 	wantEqual(t, "of the next token of the name", d.used(), auth.Use{Threads: 1, Bytes: d.size("b")})
 }
 
-func TestAQuotaBindsWhatACallerBeginsAndNothingElse(t *testing.T) {
+func TestAQuotaLimitsSubmitsAndNoRunningWork(t *testing.T) {
 	d := limited(t, auth.Quotas{"threads": 1, "bytes": 2000})
 	in := text("t", "one")
 	in.Key = "k"
@@ -101,7 +101,7 @@ func TestOperationsOfOneBatchSeeEachOthersUse(t *testing.T) {
 	})
 }
 
-func TestATokenHasSoManyWorkersAlive(t *testing.T) {
+func TestTheLiveWorkersOfATokenAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := limited(t, auth.Quotas{"workers": 2})
 		begin := func(id string) error {
@@ -120,7 +120,7 @@ func TestATokenHasSoManyWorkersAlive(t *testing.T) {
 	})
 }
 
-func TestAQuotaBindsNotesReservationsAndEditsToo(t *testing.T) {
+func TestAQuotaLimitsNotificationsReservationsAndEdits(t *testing.T) {
 	d := limited(t, auth.Quotas{"bytes": 1000, "threads": 2})
 	in := text("t", "one")
 	message := d.submit(in).Message

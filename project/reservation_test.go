@@ -85,7 +85,7 @@ func (a *projectFixture) kinds() string {
 	return strings.Join(kinds, " ")
 }
 
-func TestOneHoldsWhatOthersMayNot(t *testing.T) {
+func TestAnExclusiveReservationExcludesOthers(t *testing.T) {
 	a := newProjectFixture(t)
 	first := a.must(a.request("x", "src/**", "./docs/a.md")).Granted
 	if len(first) != 2 || first[0].Fence != 1 || first[1].Fence != 2 || first[1].Name != "docs/a.md" || first[0].ExpiresAt != a.now.Add(time.Minute) {
@@ -143,7 +143,7 @@ func TestAReservationEndsByItself(t *testing.T) {
 	}
 }
 
-func TestSharedGoesWithShared(t *testing.T) {
+func TestSharedReservationsDoNotConflict(t *testing.T) {
 	a := newProjectFixture(t)
 	shared := func(holder string) Reserve {
 		in := a.request(holder, "n")
@@ -161,7 +161,7 @@ func TestSharedGoesWithShared(t *testing.T) {
 	a.refused(shared("y"), mailroom.CodeConflict, "reserved by x")
 }
 
-func TestAdvisoryTellsAndRefusesNobody(t *testing.T) {
+func TestAnAdvisoryReservationReportsConflictsAndRefusesNone(t *testing.T) {
 	a := newProjectFixture(t)
 	a.must(a.request("x", "n"))
 	in := a.request("y", "n")
@@ -267,7 +267,7 @@ func TestAProjectHasLimits(t *testing.T) {
 }
 
 // What a transition compares is bounded by these limits, whatever the names are.
-func TestARequestHasSoManyNamesAndBytes(t *testing.T) {
+func TestARequestIsBoundedInNamesAndBytes(t *testing.T) {
 	a := newProjectFixture(t)
 	several := func(n, length int, end string) (names []string) {
 		for i := range n {
@@ -293,7 +293,7 @@ func TestARequestHasSoManyNamesAndBytes(t *testing.T) {
 }
 
 // What was compared before the transaction is not compared in it.
-func TestATransitionComparesWithWhatCameLater(t *testing.T) {
+func TestATransitionComparesOnlyLaterReservations(t *testing.T) {
 	a := newProjectFixture(t)
 	a.must(a.request("x", "src/**"))
 	a.Thread.Key = 1
@@ -357,7 +357,7 @@ func TestExpiredReservationsAreRecordedInSteps(t *testing.T) {
 	}
 }
 
-func TestAnAnswerNamesSoManyOthers(t *testing.T) {
+func TestAResponseNamesABoundedNumberOfConflicts(t *testing.T) {
 	a := newProjectFixture(t)
 	a.reserveMany(MaxConflicts+10, time.Minute, func(i int) string { return fmt.Sprint("n", i) })
 	in := a.request("y", "*")

@@ -15,7 +15,7 @@ import (
 	"mailroom/store"
 )
 
-func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
+func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 	f := start(t, func(o *server.Options) {
 		o.DescribeAgent = func(name string) server.AgentInfo {
 			if name == "codex" {

@@ -92,7 +92,7 @@ func (l *connection) close() {
 
 var seedFlag = flag.Uint64("seed", 0, "run only this seed of the test that mistreats the bus")
 
-func TestWhateverTheBusDoesReadersGetExactlyTheLog(t *testing.T) {
+func TestReadersGetExactlyTheLogUnderAnyFaultOfTheBus(t *testing.T) {
 	seeds := []uint64{*seedFlag}
 	for len(seeds) < 12 && *seedFlag == 0 {
 		seeds = append(seeds, rand.Uint64())

@@ -8,7 +8,7 @@ import (
 	"mailroom/stream"
 )
 
-func TestCursorReadsBackAsItWasWritten(t *testing.T) {
+func TestCursorRoundTrips(t *testing.T) {
 	for s, want := range map[string]stream.Cursor{
 		"0":                   {},
 		"17":                  {Seq: 17},

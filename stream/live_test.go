@@ -54,7 +54,7 @@ func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
 	})
 }
 
-func TestReaderIsNotFooledByLateTextOfAMessageWhoseEntryItHas(t *testing.T) {
+func TestReaderIgnoresLateTextOfAMessageThatItHas(t *testing.T) {
 	for _, brought := range []int64{10, 60, 143} { // a part of the entries, or all
 		synctest.Test(t, func(t *testing.T) {
 			d := startedFixture(t)
@@ -107,7 +107,7 @@ func TestANewAttemptRestartsTheTextAndDropsTheOld(t *testing.T) {
 	})
 }
 
-func TestReaderThatComesLateAsksForTheTextBefore(t *testing.T) {
+func TestLateReaderRequestsTheEarlierText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startedFixture(t)
 		asks := d.bus.SubscribeFlushRequests(8)
@@ -141,7 +141,7 @@ func TestReaderThatComesLateAsksForTheTextBefore(t *testing.T) {
 	})
 }
 
-func TestHoleWithinLiveTextIsFilledByTheNextFlush(t *testing.T) {
+func TestGapInLiveTextIsFilledByTheNextFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startedFixture(t)
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
@@ -185,7 +185,7 @@ func TestWithoutAnyNoticeEverythingComesWithinASecond(t *testing.T) {
 	})
 }
 
-func TestFollowerElsewhereGetsTheTextFlushByFlush(t *testing.T) {
+func TestFollowerInAnotherProcessGetsTheTextFlushByFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startedFixture(t)
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})

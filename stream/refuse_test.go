@@ -13,7 +13,7 @@ import (
 	"mailroom/stream"
 )
 
-func TestCursorOutsideOfWhatIsKeptGetsAGapAndGoesOn(t *testing.T) {
+func TestCursorOutsideOfTheStoredLogGetsAGapAndContinues(t *testing.T) {
 	for name, c := range map[string]struct {
 		after stream.Cursor
 		want  *stream.Gap
@@ -53,7 +53,7 @@ func TestCursorOutsideOfWhatIsKeptGetsAGapAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestReaderOvertakenByAPurgeIsTold(t *testing.T) {
+func TestReaderOvertakenByAPurgeGetsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startedFixture(t)
 		stuck := make(chan struct{})

@@ -149,7 +149,7 @@ func TestUntilWaitingEndsWhenTheRunIsParked(t *testing.T) {
 	})
 }
 
-func TestEndedTellsThatNothingIsLeftForAResume(t *testing.T) {
+func TestEndedReportsThatNothingIsLeftToResume(t *testing.T) {
 	d := newFixture(t)
 	first := d.submit()
 	d.start()

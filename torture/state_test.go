@@ -183,7 +183,7 @@ func TestAFoldFindsGapsAndRepeats(t *testing.T) {
 	}
 }
 
-func TestARunThatWasHeldGetsItsPlaceWhenItsTimeComes(t *testing.T) {
+func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(1000 + ms).UTC() }
 	held := logLine{entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(5), Messages: []string{"a.1"}}}
 	before := []logLine{userMessage("a", "1"), held, userMessage("b", "2"), queued("b", 128, "b.3")}

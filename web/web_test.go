@@ -51,7 +51,7 @@ func TestPagesMayUseNothingButTheirOwnServer(t *testing.T) {
 }
 
 // A page that lies below the path of a proxy would miss what it names absolutely.
-func TestPagesNameTheirFilesRelativelyAndHaveThemAll(t *testing.T) {
+func TestPagesReferToExistingFilesByRelativePaths(t *testing.T) {
 	pages := web.Pages()
 	references := regexp.MustCompile(`(?:src|href)="([^"]+)"|\bfrom '([^']+)'`)
 	at := func(path string) *url.URL { return &url.URL{Path: path} }
@@ -79,7 +79,7 @@ func TestPagesNameTheirFilesRelativelyAndHaveThemAll(t *testing.T) {
 	}
 }
 
-func TestPagesAreSentOnceAndAskedForAgain(t *testing.T) {
+func TestUnchangedPagesAreNotSentAgain(t *testing.T) {
 	page := web.Pages()["/chat/chat.js"]
 	first := get(page)
 	if got, want := first.Header.Get("Content-Type"), "text/javascript; charset=utf-8"; got != want {

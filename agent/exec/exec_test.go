@@ -20,7 +20,7 @@ import (
 	"mailroom/agent/exec"
 )
 
-func TestTheReplyIsWhatTheCommandWrites(t *testing.T) {
+func TestTheOutputOfTheCommandIsTheReply(t *testing.T) {
 	s := newSession(1, "one", "two")
 	if err := command(t, "cat", exec.Options{}).Run(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAnExitStatusOtherThan0IsTransient(t *testing.T) {
 	}
 }
 
-func TestStderrIsKeptToItsEnd(t *testing.T) {
+func TestTheEndOfStderrIsKept(t *testing.T) {
 	s := newSession(1, "go")
 	script := "i=0; while [ $i -lt 3000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1"
 	f := mailroom.AsFailure(command(t, script, exec.Options{}).Run(t.Context(), s))
@@ -138,7 +138,7 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 	}
 }
 
-func TestAStopKeepsWhatWasStreamed(t *testing.T) {
+func TestAStopKeepsStreamedText(t *testing.T) {
 	for _, why := range []error{mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline} {
 		s := newSession(1, "go")
 		ctx := s.stopOn(t, "ready", why)
@@ -255,7 +255,7 @@ func TestACommandThatSucceededIsNotRunAgain(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStartedIsPermanent(t *testing.T) {
+func TestACommandThatCannotStartIsAPermanentFailure(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
@@ -304,7 +304,7 @@ func TestOutputOfAnySizeComesWholeAndInOrder(t *testing.T) {
 	}
 }
 
-func TestOutputIsMadeText(t *testing.T) {
+func TestOutputIsConvertedToValidText(t *testing.T) {
 	s := newSession(1, "go")
 	// The character may arrive in two chunks; TestClean covers that case reliably.
 	script := `printf 'caf\303'; sleep 0.02; printf '\251 a\000b \377 \342\202'`
@@ -316,7 +316,7 @@ func TestOutputIsMadeText(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentIsWhatWasAllowed(t *testing.T) {
+func TestTheEnvironmentHasOnlyAllowedVariables(t *testing.T) {
 	t.Setenv("EXEC_TEST_CANARY", "a canary")
 	t.Setenv("EXEC_TEST_ALLOWED", "allowed")
 	t.Setenv("LANG", "C.UTF-8")
@@ -410,7 +410,7 @@ func TestOneAgentServesManyRunsAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-func TestACheckpointThatCannotBeReadIsPermanent(t *testing.T) {
+func TestAnUnreadableCheckpointIsAPermanentFailure(t *testing.T) {
 	s := newSession(2, "go")
 	s.run.Checkpoint = []byte(`"of another agent"`)
 	f := mailroom.AsFailure(command(t, "cat", exec.Options{}).Run(t.Context(), s))

@@ -24,7 +24,7 @@ func living(t *testing.T, pids []string) (live []string) {
 	return live
 }
 
-func TestALaterAttemptKillsWhatAnEarlierOneLeft(t *testing.T) {
+func TestALaterAttemptKillsProcessesOfAnEarlierOne(t *testing.T) {
 	w := osexec.Command(os.Args[0])
 	w.Env = append(os.Environ(), "EXEC_TEST_ROLE=worker")
 	w.Stderr = os.Stderr
@@ -75,7 +75,7 @@ func TestALaterAttemptKillsWhatAnEarlierOneLeft(t *testing.T) {
 	}
 }
 
-func TestAPidThatWasUsedAgainIsNotKilled(t *testing.T) {
+func TestAReusedPidIsNotKilled(t *testing.T) {
 	// An unrelated process has the pid of the checkpoint.
 	stranger := osexec.Command("cat")
 	in, err := stranger.StdinPipe()

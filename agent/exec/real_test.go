@@ -121,7 +121,7 @@ func look(name, command string) fakemodel.Call {
 	return fakemodel.Call{Name: "Bash", Input: map[string]any{"command": command, "description": "Look"}}
 }
 
-func TestRealProgramThatIsCancelledKeepsWhatItSaid(t *testing.T) {
+func TestRealProgramThatIsCancelledKeepsItsText(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		m := model(t, working(name))
 		w := newRealFixture(t, name, m.URL)
@@ -160,7 +160,7 @@ func TestRealProgramThatIsCancelledKeepsWhatItSaid(t *testing.T) {
 	})
 }
 
-func TestRealProgramThatIsKilledGoesOn(t *testing.T) {
+func TestRealProgramThatIsKilledContinues(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		var asked atomic.Int64
 		m := model(t, func(r fakemodel.Request) fakemodel.Answer {

@@ -183,9 +183,9 @@ func TestExtendedMessageIsNotPoppedUnread(t *testing.T) {
 	}
 }
 
-// TestEachCommandIsDoneOnceWhereverItsServerDies kills the server before and after each of its
+// TestEachCommandIsDoneOnceDespiteAKillAtAnyWrite kills the server before and after each of its
 // writes, from the message to the pop.
-func TestEachCommandIsDoneOnceWhereverItsServerDies(t *testing.T) {
+func TestEachCommandIsDoneOnceDespiteAKillAtAnyWrite(t *testing.T) {
 	commands := []string{`{"call":"1","say":"one"}`, `{"call":"2","delegate":{"agent":"parrot","task":"x"}}`, `{"call":"3","say":"three"}`, `{"pop":true}`}
 	for n := 1; ; n++ {
 		survived := false

@@ -20,7 +20,7 @@ const written = `{"id":"x-1","content_hash":"9f2c","title":"Fix the caf\u00e9's 
 {"id":"x-4","title":"Deferred","description":"","status":"hooked","priority":4,"issue_type":"molecule","created_at":"2025-11-01T00:00:00Z","updated_at":"2025-11-02T00:00:00Z","event_kind":"x","wisp":{"a":true}}
 `
 
-func TestAFileOfOthersChangedInOneFieldDiffersInThatOnly(t *testing.T) {
+func TestAChangeOfOneFieldLeavesAForeignFileUnchangedElsewhere(t *testing.T) {
 	p := &place{t, t.TempDir()}
 	if err := os.Mkdir(filepath.Join(p.dir, ".beads"), 0o755); err != nil {
 		t.Fatal(err)

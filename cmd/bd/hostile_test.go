@@ -103,7 +103,7 @@ func hostileCommands() [][]string {
 	}
 }
 
-func TestNoFileOfTheFolderLeadsOutOfIt(t *testing.T) {
+func TestLinksOutOfTheFolderAreRefused(t *testing.T) {
 	names := []string{
 		"issues.jsonl", "issues.jsonl.tmp", "quarantine.jsonl", "issues.lock", "mail.json", "mail.json.tmp", "mail.lock",
 		"config.toml", ".gitignore", "PRIME.md", "out.jsonl",
@@ -142,7 +142,7 @@ func TestNoFileOfTheFolderLeadsOutOfIt(t *testing.T) {
 	}
 }
 
-func TestTheFolderItselfIsNoLink(t *testing.T) {
+func TestAFolderThatIsALinkIsRefused(t *testing.T) {
 	for _, trap := range traps() {
 		t.Run(trap.kind, func(t *testing.T) {
 			t.Parallel()

@@ -51,9 +51,9 @@ func (h *fixture) addChannel(answers string, args ...string) (int, string) {
 	return code, talk.String()
 }
 
-// TestAChannelIsAddedOnceItsCredentialsWereTried follows a new user on each platform, up to the
+// TestAChannelIsAddedAfterItsCredentialsAreTested follows a new user on each platform, up to the
 // first answer.
-func TestAChannelIsAddedOnceItsCredentialsWereTried(t *testing.T) {
+func TestAChannelIsAddedAfterItsCredentialsAreTested(t *testing.T) {
 	t.Parallel()
 	users := map[string]func(t *testing.T) *newUser{"Telegram": telegramUser, "Slack": slackUser, "Discord": discordUser}
 	for name, start := range matrixHomes {

@@ -145,7 +145,7 @@ func (c killCase) run(t *testing.T) string {
 	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d", c.when, len(told), len(seen.Replies), repeated, seen.Acked())
 }
 
-func TestAReplyGoesOutWhileAgentsHaveAllTheRoom(t *testing.T) {
+func TestAReplyIsSentWhileAgentsUseEverySlot(t *testing.T) {
 	b := newBridgeFixture(t, "runs = 1\n")
 	b.platform.Fail(polltest.Notify, polltest.Fault{Status: 503, RetryAfter: 1}) // by then the second run has the room
 	b.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"))
@@ -156,7 +156,7 @@ func TestAReplyGoesOutWhileAgentsHaveAllTheRoom(t *testing.T) {
 	b.platform.WaitAcked(t, 2)
 }
 
-func TestABridgeSaysHowItIs(t *testing.T) {
+func TestABridgeReportsItsState(t *testing.T) {
 	b := newBridgeFixture(t, "")
 	b.start(b.command(""))
 	b.platform.Add(polltest.Canvas("c-1", "one"))
@@ -177,7 +177,7 @@ func TestABridgeSaysHowItIs(t *testing.T) {
 	}
 }
 
-func TestABridgeSaysWhatIsInItsWay(t *testing.T) {
+func TestABridgeExplainsWhyItCannotStart(t *testing.T) {
 	h := newFixture(t, "")
 	url := []string{"--platform", "http://127.0.0.1:1"}
 	all := append(url, "--workspace", "ws", "--agent", "echo")

@@ -37,7 +37,7 @@ func (p *process) waitExit(t *testing.T) int {
 	return 0
 }
 
-func TestAServerWhoseChannelsAreAllDownEndsIfItIsTo(t *testing.T) {
+func TestAServerWhoseChannelsAreAllDownExitsIfConfigured(t *testing.T) {
 	down := polltest.New(t)
 	down.Down()
 	const secretless, gone = "token_env = \"NOBODY_SETS_THIS\"", "token_env = \"HOME\"\nretry_first = \"10ms\"\nretry_most = \"10ms\"\ngive_up_after = 2"
@@ -71,7 +71,7 @@ func TestAServerWhoseChannelsAreAllDownEndsIfItIsTo(t *testing.T) {
 	}
 }
 
-func TestABridgeEndsWhenItGivesUpUnlessItIsToStay(t *testing.T) {
+func TestABridgeThatGivesUpExitsUnlessConfiguredToStay(t *testing.T) {
 	const impatient = "[channels]\nretry_first = \"10ms\"\nretry_most = \"10ms\"\ngive_up_after = 2\n"
 	b := newBridgeFixture(t, impatient)
 	b.platform.Down()
@@ -88,7 +88,7 @@ func TestABridgeEndsWhenItGivesUpUnlessItIsToStay(t *testing.T) {
 	}
 }
 
-func TestABridgeWhoseTokenIsRefusedEndsToBeMended(t *testing.T) {
+func TestABridgeWhoseTokenIsRefusedExits(t *testing.T) {
 	b := newBridgeFixture(t, "")
 	b.platform.Fail(polltest.Activity, polltest.Fault{Status: http.StatusUnauthorized})
 	b.start(b.command(""))
@@ -97,7 +97,7 @@ func TestABridgeWhoseTokenIsRefusedEndsToBeMended(t *testing.T) {
 	}
 }
 
-func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
+func TestASlowPlatformDelaysNoOther(t *testing.T) {
 	slow, quick := polltest.New(t), polltest.New(t)
 	hold := make(chan struct{})
 	slow.Fail(polltest.Delegate, slices.Repeat([]polltest.Fault{{Hold: hold}}, channel.MaxDeliveries+1)...)

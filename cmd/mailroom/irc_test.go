@@ -93,8 +93,8 @@ const (
 	devOut    = "out:net:bot:%23dev"
 )
 
-// TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken kills it where it hurts.
-func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
+// TestAKilledServerAnswersTheMessagesItAcceptedOnIRC kills it where it hurts.
+func TestAKilledServerAnswersTheMessagesItAcceptedOnIRC(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
@@ -205,8 +205,8 @@ func TestAConversationOnIRC(t *testing.T) {
 	}
 }
 
-// TestANetworkOfIRCIsAddedOnceItWasTried has what it needs asked for.
-func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
+// TestAnIRCNetworkIsAddedAfterItsTest has what it needs asked for.
+func TestAnIRCNetworkIsAddedAfterItsTest(t *testing.T) {
 	t.Parallel()
 	server := irctest.Start(t, "[Global]", "Password = sesame")
 	h := newFixture(t, "# mine\n")

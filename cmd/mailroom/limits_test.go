@@ -73,7 +73,7 @@ func (h *fixture) authorization() string {
 	return "Authorization: Bearer " + token
 }
 
-func TestAServerKeepsToItsLimits(t *testing.T) {
+func TestAServerEnforcesItsLimits(t *testing.T) {
 	h, p := newFixture(t, tight), &process{}
 	h.process(p)
 	auth := h.authorization()
@@ -246,9 +246,9 @@ func checkStreamLimit(t *testing.T, p *process, web *http.Client, auth string) {
 	}
 }
 
-// TestNoCommandComesOverTheAPI: what an agent runs is in the configuration, and
+// TestTheAPIChangesNoCommandOfAnAgent: what an agent runs is in the configuration, and
 // nothing that a caller says changes it or adds to it.
-func TestNoCommandComesOverTheAPI(t *testing.T) {
+func TestTheAPIChangesNoCommandOfAnAgent(t *testing.T) {
 	h, p := newFixture(t, "default_agent = \"cat\"\n[agents.cat]\nkind = \"exec\"\ncommand = [\"cat\"]\n"), &process{}
 	h.process(p)
 	auth, web := h.authorization(), &http.Client{}

@@ -89,7 +89,7 @@ func (h *fixture) replies(thread string) []string {
 	return texts
 }
 
-func TestAnInboxIsReadOverTheKillOfItsServer(t *testing.T) {
+func TestAnInboxIsReadAcrossAKillOfItsServer(t *testing.T) {
 	h := newFixture(t, "")
 	me := h.mcpClient("mine")
 	if refused := me.call("inbox_peek", nil, nil); !strings.HasPrefix(refused, "unavailable: no server on ") {
@@ -138,7 +138,7 @@ func TestAnInboxIsReadOverTheKillOfItsServer(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidWhileTheServerIsKilledIsSaidOnce(t *testing.T) {
+func TestAMessageSentDuringAKillIsSentOnce(t *testing.T) {
 	h := newFixture(t, "")
 	p := &process{}
 	h.process(p)
@@ -166,7 +166,7 @@ func TestWhatIsSaidWhileTheServerIsKilledIsSaidOnce(t *testing.T) {
 	}
 }
 
-func TestWhoWritesToAnInboxWaitsForItsReader(t *testing.T) {
+func TestASenderToAnInboxWaitsForItsReader(t *testing.T) {
 	h := newFixture(t, "")
 	h.process(&process{})
 	me := h.mcpClient("mine")
@@ -193,7 +193,7 @@ func TestWhoWritesToAnInboxWaitsForItsReader(t *testing.T) {
 	}
 }
 
-func TestTheToolsEndWhenTheyAreTold(t *testing.T) {
+func TestTheToolsStopWhenRequested(t *testing.T) {
 	h := newFixture(t, "")
 	cmd := exec.Command("mailroom", "mcp")
 	cmd.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.dir))

@@ -172,10 +172,10 @@ func inOrder(got, want []string) bool {
 	return len(want) == 0
 }
 
-// TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt plays what happens to a
+// TestAFailingPlatformIsReportedAndAffectsNoOther plays what happens to a
 // bot in a bad week, and prints what was said of it. A bot on another platform answers
 // all the while, and each message is answered once.
-func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T) {
+func TestAFailingPlatformIsReportedAndAffectsNoOther(t *testing.T) {
 	p := newOutageFixture(t)
 	private := p.ann.Private()
 	p.ann.Sends(private, "one")
@@ -253,9 +253,9 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	}
 }
 
-// TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered kills the server on
+// TestAPollThatOutlivesItsServerDelaysTheNextConnection kills the server on
 // a network that does not tell Telegram: for a while no other process may poll.
-func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testing.T) {
+func TestAPollThatOutlivesItsServerDelaysTheNextConnection(t *testing.T) {
 	b := newTelegramFixture(t, "")
 	way := channeltest.NewProxy(t, strings.TrimPrefix(b.tg.URL, "http://"))
 	settings, err := os.ReadFile(b.dir.Config())
@@ -309,8 +309,8 @@ func states(changes []channel.Change) (all []string) {
 	return all
 }
 
-// TestABotOfDiscordInABadWeek answers each message once, and is said to be what it is.
-func TestABotOfDiscordInABadWeek(t *testing.T) {
+// TestDiscordRecoversFromASeriesOfOutages answers each message once, and is said to be what it is.
+func TestDiscordRecoversFromASeriesOfOutages(t *testing.T) {
 	t.Parallel()
 	c := newDiscordFixture(t, "")
 	c.serve()

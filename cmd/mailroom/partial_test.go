@@ -160,7 +160,7 @@ func (r *streamReader) want(c *client.Client, status mailroom.Status, reply stri
 	}
 }
 
-func TestTextOfAnAttemptThatBreaksOffIsKeptAndNotRepeated(t *testing.T) {
+func TestTextOfAnInterruptedAttemptIsKeptAndNotRepeated(t *testing.T) {
 	h, p, where := newFixture(t, breaking), &process{}, &redirectTransport{}
 	begin := func() {
 		h.process(p)

@@ -79,7 +79,7 @@ func (h *fixture) output(args ...string) string {
 	return out.String()
 }
 
-func TestRealAgentGoesOnInItsSessionAfterItsServerWasKilled(t *testing.T) {
+func TestRealAgentContinuesItsSessionAfterItsServerIsKilled(t *testing.T) {
 	for _, name := range []string{"codex", "claude"} {
 		t.Run(name, func(t *testing.T) {
 			realPrograms(t, recallAnswer)
@@ -103,7 +103,7 @@ func TestRealAgentGoesOnInItsSessionAfterItsServerWasKilled(t *testing.T) {
 	}
 }
 
-func TestRealAgentLeftByAKilledServerIsEndedAndItsRunGoesOn(t *testing.T) {
+func TestRealAgentOrphanedByAKillIsKilledAndItsRunContinues(t *testing.T) {
 	for name, tool := range map[string]fakemodel.Call{
 		"codex":  {Name: "exec_command", Input: map[string]any{"cmd": "tail -f /dev/null", "yield_time_ms": 30000}},
 		"claude": {Name: "Bash", Input: map[string]any{"command": "tail -f /dev/null", "description": "Wait", "timeout": 600000}},

@@ -14,7 +14,7 @@ import (
 
 // One token fills all slots with long messages that are echoed slowly; a run of
 // another token starts all the same.
-func TestOneTokenTakesNotEverySlot(t *testing.T) {
+func TestOneTokenCannotTakeEverySlot(t *testing.T) {
 	h, p := newFixture(t, "runs = 4\n[limits]\nsubmits = 0\n[agents.echo]\npace = \"1m\"\n"), &process{}
 	h.process(p)
 	_, secret, _ := strings.Cut(h.authorization(), "Bearer ")

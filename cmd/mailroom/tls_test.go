@@ -65,7 +65,7 @@ func newTLSFixture(t *testing.T, settings string, names ...string) *fixture {
 	return h
 }
 
-func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
+func TestAServerSpeaksHTTPSAndReloadsARenewedCertificate(t *testing.T) {
 	h, p := newTLSFixture(t, "[limits]\nbody_timeout = \"200ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
 	if at, err := h.dir.Address(); err != nil || at.URL != p.url || !strings.HasPrefix(p.url, "https://127.0.0.1:") {

@@ -101,7 +101,7 @@ func TestAnswersReachTheRunThatAsks(t *testing.T) {
 	}
 }
 
-func TestAWaitThatNobodyDecidesIsFollowedToItsEnd(t *testing.T) {
+func TestAnUndecidedWaitIsFollowedUntilItExpires(t *testing.T) {
 	h := newFixture(t, "")
 	h.serveAgents(map[string]mailroom.AgentFunc{
 		"asker":  askingAgent(mailroom.Ask{Name: "soon", Kind: mailroom.TicketTimer, After: 50 * time.Millisecond}),

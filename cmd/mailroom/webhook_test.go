@@ -12,8 +12,8 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// TestAWebhookIsAddedAndWhatIsPrintedWorks follows a new user.
-func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
+// TestAnAddedWebhookWorksWithThePrintedExample follows a new user.
+func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "# mine\n[agents.echo]\npace = \"0s\"")
 	r := webhooktest.NewReceiver(t)

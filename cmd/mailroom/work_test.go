@@ -147,7 +147,7 @@ func (h *fixture) entryKinds() []string {
 	return lines
 }
 
-func TestARunGoesOnElsewhereWhileItsServerIsKilled(t *testing.T) {
+func TestARunOfARemoteWorkerSurvivesAKillOfTheServer(t *testing.T) {
 	h := newFixture(t, "")
 	p := &process{}
 	h.process(p)
@@ -168,7 +168,7 @@ func TestARunGoesOnElsewhereWhileItsServerIsKilled(t *testing.T) {
 	}
 }
 
-func TestAWorkerElsewhereThatSleptIsFenced(t *testing.T) {
+func TestARemoteWorkerThatSleptIsFenced(t *testing.T) {
 	h := newFixture(t, "log_level = \"debug\"\n"+shortLeaseConfig) // requests are logged
 	p := &process{}
 	h.process(p)
@@ -210,7 +210,7 @@ func TestAWorkerElsewhereThatSleptIsFenced(t *testing.T) {
 	}
 }
 
-func TestAStopReachesASilentCommandElsewhere(t *testing.T) {
+func TestAStopReachesASilentCommandOfARemoteWorker(t *testing.T) {
 	h := newFixture(t, shortLeaseConfig)
 	h.process(&process{})
 	w := h.startWorker("sh", "-c", "cat; cat gate")
@@ -230,7 +230,7 @@ func TestAStopReachesASilentCommandElsewhere(t *testing.T) {
 	}
 }
 
-func TestAWorkerElsewhereGivesItsRunsBackWhenItIsShutDown(t *testing.T) {
+func TestARemoteWorkerReleasesItsRunsAtShutdown(t *testing.T) {
 	h := newFixture(t, "")
 	h.process(&process{})
 	w := h.startWorker("cat")
@@ -289,7 +289,7 @@ func TestAWorkerInAnotherLanguage(t *testing.T) {
 	}
 }
 
-func TestTwoWorkersElsewhereShareTheRuns(t *testing.T) {
+func TestTwoRemoteWorkersShareTheRuns(t *testing.T) {
 	h := newFixture(t, "")
 	h.process(&process{})
 	command := []string{"sh", "-c", "cat; cat gate"}
@@ -322,7 +322,7 @@ func TestTwoWorkersElsewhereShareTheRuns(t *testing.T) {
 	}
 }
 
-func TestWorkSaysWhatIsInItsWay(t *testing.T) {
+func TestWorkExplainsWhyItCannotStart(t *testing.T) {
 	h := newFixture(t, "")
 	p := &process{}
 	h.process(p)

@@ -20,7 +20,7 @@ func TestBucketsHoldTheirTimesWithinOnePercent(t *testing.T) {
 	}
 }
 
-func TestTimesAreThoseOfTheSortedList(t *testing.T) {
+func TestQuantilesEqualThoseOfTheSortedList(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, seed))
 	var h histogram

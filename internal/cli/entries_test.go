@@ -18,7 +18,7 @@ import (
 	"mailroom/internal/console"
 )
 
-func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
+func TestEachActionOfARunIsPrintedOnALine(t *testing.T) {
 	until := time.Unix(2000, 0).UTC()
 	ticket := func(id string, kind mailroom.TicketKind) mailroom.Ticket {
 		return mailroom.Ticket{ID: id, Name: "name-" + id, Kind: kind, Prompt: "may\nI?", ExpiresAt: &until}
@@ -76,7 +76,7 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 	}
 }
 
-func TestAStepIsToldAfterTheMessageThatItWrites(t *testing.T) {
+func TestAStepIsPrintedAfterItsMessage(t *testing.T) {
 	var screen bytes.Buffer // a terminal shows both
 	p := newReplyPrinter(&console.Console{Stdout: &screen, Stderr: &screen}, console.FormatText)
 	for _, ev := range []client.Event{

@@ -60,7 +60,7 @@ func internalMessage(t *testing.T, seq int64, id, text string) client.Event {
 	})
 }
 
-func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
+func TestReplyIsPrintedOnceForAnyOrderOfEvents(t *testing.T) {
 	for name, test := range map[string]struct {
 		events []client.Event
 		want   string
@@ -109,7 +109,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
+func TestOtherEventsArePrintedToStderr(t *testing.T) {
 	question := mailroom.Message{ID: "u", Role: mailroom.RoleUser, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
 	hidden := mailroom.Message{ID: "i", Role: mailroom.RoleUser, Text: "not for you", Visibility: mailroom.VisibleInternal}
 	stdout, stderr, p := printEvents(t, console.FormatText,
@@ -149,7 +149,7 @@ func TestEntriesAsJSONAreTheBytesOfTheLog(t *testing.T) {
 	}
 }
 
-func TestTalkShowsWhatHides(t *testing.T) {
+func TestStderrShowsInvisibleCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"rm a\u202etxt.elif":   "rm a⟦U+202E⟧txt.elif",
 		"a\x1b]0;x\x07b\u009b": "a⟦U+001B⟧]0;x⟦U+0007⟧b⟦U+009B⟧",

@@ -21,7 +21,7 @@ url = "https://platform.example.org"
 workspace = "ws-1"
 `
 
-func TestAChannelIsReadAndItsTokenIsNowhere(t *testing.T) {
+func TestAChannelIsReadAndItsTokenIsNotShown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("hush\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAChannelIsReadAndItsTokenIsNowhere(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsMissingIsTheChannelsFailure(t *testing.T) {
+func TestAMissingTokenFailsItsChannelOnly(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -75,7 +75,7 @@ func TestATokenThatIsMissingIsTheChannelsFailure(t *testing.T) {
 
 const allKinds = "discord, irc, matrix, poll, slack, telegram, webhook"
 
-func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
+func TestErrorsOfAChannelNameTheKey(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"no table":     {"channels = 1", `f.toml:1: channels: not a table; use [channels.NAME]`},
 		"no name":      {"[channels]\nkind = \"poll\"", `f.toml:2: channels.kind: "kind" is not a table; use [channels.NAME] for the settings of one channel`},
@@ -98,7 +98,7 @@ func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
 	}
 }
 
-func TestAChannelIsKeptGoingAsItsTableSaysElseAsThatOfAllElseAsItsKindIsBest(t *testing.T) {
+func TestReconnectSettingsComeFromTheChannelThenAllChannelsThenItsKind(t *testing.T) {
 	first := func(d time.Duration) ReconnectSettings {
 		return ReconnectSettings{RetryFirst: d, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute}
 	}

@@ -16,7 +16,7 @@ server = "irc.example.org"
 nick = "bot"
 `
 
-func TestWhoMayTalkIsReadFromTheTable(t *testing.T) {
+func TestAccessIsReadFromTheTable(t *testing.T) {
 	for file, want := range map[string]chat.AccessPolicy{
 		chatting: {Pairing: true, BusyMode: mailroom.ModeQueue, MaxFileSize: 20 << 20},
 		chatting + `admins = ["a"]

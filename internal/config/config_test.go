@@ -14,7 +14,7 @@ import (
 	"mailroom/internal/platforms"
 )
 
-func TestEmptyFileIsAWholeConfiguration(t *testing.T) {
+func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 	got, err := parse("mailroom.toml", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-func TestAgentsTakeWhatTheyDoNotSet(t *testing.T) {
+func TestAgentsHaveDefaults(t *testing.T) {
 	got, err := parse("mailroom.toml", []byte(`
 		runs = 8
 		run_deadline = "2m"
@@ -72,7 +72,7 @@ func TestAgentsTakeWhatTheyDoNotSet(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
+func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"unknown key names the nearest": {
 			"runs = 3\nleese = \"15s\"", `f.toml:2: leese: unknown key (did you mean "lease"?)`,
@@ -214,7 +214,7 @@ func TestPrintedConfigurationHidesVariables(t *testing.T) {
 	}
 }
 
-func TestPrintedConfigurationSaysWhereItComesFrom(t *testing.T) {
+func TestPrintedConfigurationNamesItsSource(t *testing.T) {
 	c, err := parse("a.toml", []byte("runs = 3"))
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestPrintedConfigurationSaysWhereItComesFrom(t *testing.T) {
 	}
 }
 
-func TestVersionFollowsWhatARunDoes(t *testing.T) {
+func TestVersionChangesWithTheBehaviourOfAnAgent(t *testing.T) {
 	version := func(file string) string {
 		t.Helper()
 		c, err := parse("f.toml", []byte("[agents.x]\nkind = \"exec\"\n"+file))

@@ -73,7 +73,7 @@ func TestAddressThatCommandsUse(t *testing.T) {
 const topLevel = "limits, agents, channels, tracker, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, origins, runs, lease, renew, sweep, " +
 	"stop_grace, shutdown_grace, run_deadline, agent_grace, max_queued, isolation, retention"
 
-func TestWhatIsWrongWithALimitIsNamed(t *testing.T) {
+func TestErrorsOfALimitNameTheKey(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"size without a unit": {
 			"[limits]\nbody = 100", `f.toml:2: limits.body: 100 is not a size from 1KiB to 4MiB, such as "64KiB"`,

@@ -104,7 +104,7 @@ func platformCases(closed, open string) map[string]platformCase {
 	}
 }
 
-func TestTheSettingsOfAPlatformBecomeItsOptionsAndItsSecretsAreNowhere(t *testing.T) {
+func TestTheSettingsOfAPlatformBecomeItsOptionsAndItsSecretsAreNotShown(t *testing.T) {
 	dir := t.TempDir()
 	closed, open := filepath.Join(dir, "closed"), filepath.Join(dir, "open")
 	for file, mode := range map[string]os.FileMode{closed: 0o600, open: 0o640} {
@@ -209,7 +209,7 @@ func secretsOf(t *testing.T, options any) (all []string) {
 	return all
 }
 
-func TestWhatIsWrongWithTheSettingsOfAPlatformIsNamed(t *testing.T) {
+func TestErrorsOfAPlatformNameTheKey(t *testing.T) {
 	const (
 		env     = "token_env = \"ENV\"\n"
 		noToken = `f.toml:1: channels.c: missing token; set either token_env or token_file (the configuration never contains the token itself)`

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestATrackerIsReadAndPrintedAsItIs(t *testing.T) {
+func TestATrackerRoundTrips(t *testing.T) {
 	c, err := parse("f.toml", []byte("[tracker]\nfolder = \"/home/ann/roof\"\nagent = \"echo\"\nagents = [\"codex\", \"echo\"]\nlabels = [\"auto\"]\n"+
 		"max_claimed = 3\nwhen_done = \"comment\"\ninterval = \"5s\"\nproject = \"shop\"\n"))
 	if err != nil {
@@ -56,7 +56,7 @@ func TestTheFolderOfATrackerIsTheProjectsOrItsOwn(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithATrackerIsNamed(t *testing.T) {
+func TestErrorsOfATrackerNameTheKey(t *testing.T) {
 	const whole = "[tracker]\nfolder = \"/roof\"\nagent = \"echo\"\n"
 	for name, test := range map[string]struct{ file, want string }{
 		"no table":      {"tracker = 1", `f.toml:1: tracker: not a table; use [tracker]`},

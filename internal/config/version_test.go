@@ -16,7 +16,7 @@ func agentX(t *testing.T, table string) *Agent {
 	return c.Agents["x"]
 }
 
-func TestKeptDefinitionIsRebuiltAsItWas(t *testing.T) {
+func TestStoredDefinitionIsRebuilt(t *testing.T) {
 	for name, table := range map[string]string{
 		"echo":            "kind = \"echo\"\npace = \"7ms\"",
 		"tour":            "kind = \"tour\"",
@@ -67,7 +67,7 @@ func TestDefinitionIsNotRebuiltWithOtherSecrets(t *testing.T) {
 	}
 }
 
-func TestDefinitionThatIsNotUnderstoodIsRefused(t *testing.T) {
+func TestInvalidDefinitionIsRefused(t *testing.T) {
 	for _, kept := range []string{
 		`{`, `{}`, `{"kind":7}`, `{"kind":"robot"}`, `{"kind":"echo","colour":"red"}`, `{"kind":"echo","pace":7}`,
 		`{"kind":"exec","command":["cat"],"env":7}`,

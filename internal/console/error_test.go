@@ -8,7 +8,7 @@ import (
 	"mailroom"
 )
 
-func TestNoRefusalShowsThePlaceOfAFieldInARequest(t *testing.T) {
+func TestNoErrorShowsTheJSONPathOfAField(t *testing.T) {
 	m := Console{Stderr: io.Discard}
 	for _, c := range []struct {
 		message string

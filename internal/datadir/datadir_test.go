@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestFindTakesTheFirstThatIsNamed(t *testing.T) {
+func TestFindPrefersTheFlagThenTheVariable(t *testing.T) {
 	for name, test := range map[string]struct {
 		flag string
 		env  map[string]string
@@ -39,7 +39,7 @@ func acquire(t *testing.T, f Dir) *Lock {
 	return h
 }
 
-func TestOneServerHoldsAFolderAndTheNextHearsWho(t *testing.T) {
+func TestASecondServerLearnsWhoLockedTheFolder(t *testing.T) {
 	f := Dir(filepath.Join(t.TempDir(), "data"))
 	h := acquire(t, f)
 
@@ -66,7 +66,7 @@ func TestOneServerHoldsAFolderAndTheNextHearsWho(t *testing.T) {
 	}
 }
 
-func TestAddressOfAKilledServerGoesWithTheNextOne(t *testing.T) {
+func TestTheNextServerRemovesTheAddressOfAKilledOne(t *testing.T) {
 	f := Dir(t.TempDir())
 	if err := os.WriteFile(f.path("server.json"), []byte(`{"url":"http://127.0.0.1:9","pid":1}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestAddressOfAKilledServerGoesWithTheNextOne(t *testing.T) {
 	}
 }
 
-func TestTokenIsMadeOnceAndForItsOwnerOnly(t *testing.T) {
+func TestTokenIsCreatedOnceAndReadableByItsOwnerOnly(t *testing.T) {
 	f := Dir(filepath.Join(t.TempDir(), "data"))
 	h := acquire(t, f)
 	if err := h.PrepareStore(); err != nil {

@@ -42,7 +42,7 @@ func listFiles(t *testing.T, f Files) (paths []string) {
 	return paths
 }
 
-func TestAFileIsKeptUnderItsContentForItsOwner(t *testing.T) {
+func TestAFileIsStoredUnderItsHashForItsOwnerOnly(t *testing.T) {
 	f := Dir(filepath.Join(t.TempDir(), "da ta")).Files()
 	one := saveFile(t, f, "../../Holiday.PNG", "picture")
 	raw, err := os.ReadFile(one)
@@ -60,7 +60,7 @@ func TestAFileIsKeptUnderItsContentForItsOwner(t *testing.T) {
 	}
 }
 
-func TestAFileThatBreaksOffIsNotKept(t *testing.T) {
+func TestATruncatedFileIsNotStored(t *testing.T) {
 	f := Dir(t.TempDir()).Files()
 	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("gone")))
 	if uri, err := f.Save(t.Context(), "a.png", broken); err == nil || !strings.Contains(err.Error(), "gone") {
@@ -76,7 +76,7 @@ func TestAFileThatBreaksOffIsNotKept(t *testing.T) {
 	}
 }
 
-func TestOldFilesAreDroppedUnlessTheyCameAgain(t *testing.T) {
+func TestOldFilesAreDeletedUnlessStoredAgain(t *testing.T) {
 	f := Dir(t.TempDir()).Files()
 	if n, err := f.RemoveBefore(t.Context(), time.Now()); n != 0 || err != nil {
 		t.Errorf("of no files %d were dropped, %v", n, err)

@@ -19,7 +19,7 @@ func release(t *testing.T, h *Lock) {
 	}
 }
 
-func TestAFolderWhoseLockFileWasRemovedIsStillHeld(t *testing.T) {
+func TestAFolderWhoseLockFileWasRemovedIsStillLocked(t *testing.T) {
 	f := Dir(t.TempDir())
 	h := acquire(t, f)
 	defer release(t, h)
@@ -32,7 +32,7 @@ func TestAFolderWhoseLockFileWasRemovedIsStillHeld(t *testing.T) {
 	}
 }
 
-func TestAServerWaitsForOneThatIsAboutToEnd(t *testing.T) {
+func TestAcquireWaitsForAServerThatIsStopping(t *testing.T) {
 	f := Dir(t.TempDir())
 	first := acquire(t, f)
 	ended := make(chan error, 1)

@@ -104,7 +104,7 @@ func TestTheServerOfAFolderIsTheProcessThatHoldsItsLock(t *testing.T) {
 	}
 }
 
-func TestAServerThatHasEndedGetsNoSignalAndNeitherDoesTheNext(t *testing.T) {
+func TestAServerThatHasEndedGetsNoSignalAndNeitherDoesItsSuccessor(t *testing.T) {
 	f := Dir(t.TempDir())
 	first := start(t, f, "yes")
 	p := find(t, f)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestStartsThatFollowEachOtherTooSoonWaitLongerAndLonger(t *testing.T) {
+func TestFrequentStartsBackOff(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
 		lived []time.Duration // of each server before the next was started, after its pause
@@ -36,7 +36,7 @@ func TestStartsThatFollowEachOtherTooSoonWaitLongerAndLonger(t *testing.T) {
 	}
 }
 
-func TestStartsAreKeptInTheFolderUntilOneWasToldToEnd(t *testing.T) {
+func TestStartsAreRecordedUntilAServerIsStopped(t *testing.T) {
 	dir := Dir(t.TempDir())
 	held, err := dir.Acquire(t.Context())
 	if err != nil {

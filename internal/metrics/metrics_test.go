@@ -78,7 +78,7 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	}
 }
 
-func TestNothingIsLostWhenLabelsAppearAtOnce(t *testing.T) {
+func TestConcurrentNewLabelsLoseNoCount(t *testing.T) {
 	m := New()
 	var all sync.WaitGroup
 	for i := range 8 {

@@ -14,7 +14,7 @@ import (
 	"mailroom/internal/netguard/netguardtest"
 )
 
-func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
+func TestOnlyPublicAddressesAreDialed(t *testing.T) {
 	for address, want := range map[string]string{
 		"93.184.216.34": "", "1.1.1.1": "", "172.15.0.1": "", "172.32.0.1": "", "100.63.255.255": "", "100.128.0.0": "",
 		"2606:2800:220:1::1": "", "2a00:1450::1": "", "64:ff9b::5db8:d822": "", "2002:5db8:d822::1": "", "::ffff:93.184.216.34": "",
@@ -48,7 +48,7 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 	}
 }
 
-func TestWhatIsAllowedIsConnectedTo(t *testing.T) {
+func TestAllowedAddressesAreDialed(t *testing.T) {
 	allow, err := netguard.Prefixes([]string{"10.1.0.0/16", "127.0.0.1", "fd00:1::/32", "64:ff9b::/96"})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestWhatIsAllowedIsConnectedTo(t *testing.T) {
 	}
 }
 
-func TestAnAddressIsOfHTTPSAndTellsNothing(t *testing.T) {
+func TestOnlyHTTPSURLsAreAcceptedAndErrorsQuoteNoURL(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://example.org/hook?a=b": "", "https://example.org:8443": "", "http://127.0.0.1:9000/": "", "http://localhost/": "", "http://[::1]:1/": "",
 		"http://example.org/": "not https", "ftp://example.org": "not a URL", "https://": "not a URL", "example.org": "not a URL", "https:example.org": "not a URL",
@@ -113,7 +113,7 @@ func server(t *testing.T) (url string, conns *atomic.Int64) {
 	return s.URL, conns
 }
 
-func TestANameIsRefusedForWhatItIsAnsweredWith(t *testing.T) {
+func TestANameThatResolvesToAForbiddenAddressIsRefused(t *testing.T) {
 	address, conns := server(t)
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
 	if err != nil {
@@ -149,7 +149,7 @@ func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 }
 
 // The limit of response headers is far below the standard library's default.
-func TestAnAnswerWithALongHeaderIsBrokenOff(t *testing.T) {
+func TestAResponseWithALongHeaderFails(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 16 {
 			w.Header().Add("X-Long", strings.Repeat("x", 16<<10))

@@ -13,7 +13,7 @@ import (
 	"mailroom/channel"
 )
 
-func TestAChannelIsTriedWhenTheFileOfItsTokenHasChanged(t *testing.T) {
+func TestAChannelIsRetriedWhenItsTokenFileChanges(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	s := &secretFile{file: file}
 	write := func(text string) {

@@ -94,7 +94,7 @@ func (d *janitorFixture) runJanitor(k janitor, while time.Duration) {
 	k.run(ctx)
 }
 
-func TestRetentionPurgesWhatEndedLongAgo(t *testing.T) {
+func TestRetentionPurgesOldRuns(t *testing.T) {
 	const day = 24 * time.Hour
 	withJanitorFixture(t, func(d *janitorFixture) {
 		for range 3 {
@@ -146,7 +146,7 @@ func TestNotificationsLapseWithoutARetention(t *testing.T) {
 	})
 }
 
-func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
+func TestRetentionDeletesOldFiles(t *testing.T) {
 	withJanitorFixture(t, func(d *janitorFixture) {
 		files := datadir.Dir(t.TempDir()).Files()
 		uri, err := files.Save(t.Context(), "a.png", strings.NewReader("picture"))

@@ -2,7 +2,7 @@ package node
 
 import "testing"
 
-func TestGarbageIsBoundedWhenMuchIsKept(t *testing.T) {
+func TestGarbageIsBoundedOverALargeLiveHeap(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
 		live uint64

@@ -116,8 +116,8 @@ func TestUserOfAnAgentIsChecked(t *testing.T) {
 	}
 }
 
-// TestAWorkerElsewhereHasTheIsolationOfAnAgent also where its machine has no data folder.
-func TestAWorkerElsewhereHasTheIsolationOfAnAgent(t *testing.T) {
+// TestARemoteWorkerHasTheIsolationOfAnAgent also where its machine has no data folder.
+func TestARemoteWorkerHasTheIsolationOfAnAgent(t *testing.T) {
 	base := resolvePath(t.TempDir())
 	token := filepath.Join(base, "token")
 	if err := os.WriteFile(token, []byte("hush"), 0o600); err != nil {

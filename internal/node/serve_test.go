@@ -12,7 +12,7 @@ import (
 	"mailroom/internal/datadir"
 )
 
-func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
+func TestAServerThatKeepsExitingWaitsBeforeItStarts(t *testing.T) {
 	dir := datadir.Dir(t.TempDir())
 	held, err := dir.Acquire(t.Context())
 	if err != nil {

@@ -130,7 +130,7 @@ func TestAnswersOfEachTypeBecomeSettings(t *testing.T) {
 	}
 }
 
-func TestWhatIsRefusedWritesNothing(t *testing.T) {
+func TestRefusedAnswersWriteNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		stdin string
 		flags []string

@@ -2,7 +2,7 @@ package suggest
 
 import "testing"
 
-func TestTheNearestWordIsWhatWasMeant(t *testing.T) {
+func TestTheNearestWordIsSuggested(t *testing.T) {
 	known := []string{"lease", "renew", "sweep", "stop_grace", "run_deadline"}
 	for word, want := range map[string]string{
 		"leas": "lease", "laese": "lease", "LEASE": "lease", "stopgrace": "stop_grace", "run_dedline": "run_deadline", "colour": "", "": "",

@@ -75,7 +75,7 @@ func TestAMessageAnswersTheQuestionThatHasNotExpired(t *testing.T) {
 	wantTicket(t, w.ticket("second"), mailroom.TicketDecided)
 }
 
-func TestAMessageForLaterIsNoAnswerNow(t *testing.T) {
+func TestAScheduledMessageIsNoAnswer(t *testing.T) {
 	for name, a := range waitStates() {
 		w := newFixture(t)
 		w.park(true, a...)
@@ -193,7 +193,7 @@ func TestTheEndOfAChildIsReported(t *testing.T) {
 	}
 }
 
-func TestTheEndOfARetriedRunIsAnotherMessage(t *testing.T) {
+func TestEachEndOfARetriedRunIsAMessageOfItsOwn(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "c")
 	s.Parent, s.From = "p", &thread.Descent{Caller: &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWake}}
@@ -223,7 +223,7 @@ func TestAWaitingSendNeedsARunOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidIsDeliveredAndNothingBlank(t *testing.T) {
+func TestRepliesAreDeliveredUnlessBlank(t *testing.T) {
 	for reply, want := range map[string]int{"hello": 1, " \n": 1, "": 1} { // a blank one: its end is told instead
 		w := newFixture(t)
 		w.row.DeliverTo = "chat"
@@ -243,7 +243,7 @@ func TestWhatIsSaidIsDeliveredAndNothingBlank(t *testing.T) {
 	}
 }
 
-func TestARunThatSpokeAndThenFailedIsReported(t *testing.T) {
+func TestAFailureAfterAStepWithAMessageIsReported(t *testing.T) {
 	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
@@ -257,7 +257,7 @@ func TestARunThatSpokeAndThenFailedIsReported(t *testing.T) {
 	wantEqual(t, "the second tells the end", strings.Contains(string(w.sent[1].Messages[0].Parts[0].Data), `"status":"failed"`), true)
 }
 
-func TestHopsEnd(t *testing.T) {
+func TestHopsAreBounded(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "x")
 	s.From = &thread.Descent{Lineage: slices.Repeat([]string{"far"}, mailroom.MaxHops)}
@@ -270,7 +270,7 @@ func TestHopsEnd(t *testing.T) {
 	wantEqual(t, "deliveries", len(w.sent), 0)
 }
 
-func TestAWaitForOneselfOrAnAncestorIsRefused(t *testing.T) {
+func TestAWaitForItselfOrAnAncestorIsRefused(t *testing.T) {
 	for _, target := range []string{"t", "grandparent"} {
 		w := newFixture(t)
 		s := in("", "x")

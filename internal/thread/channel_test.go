@@ -12,7 +12,7 @@ import (
 	"mailroom/store"
 )
 
-func TestWhatIsSaidOnTheWayIsInternalAndNoReply(t *testing.T) {
+func TestAnAsideIsInternalAndNoReply(t *testing.T) {
 	w := newFixture(t)
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
@@ -94,7 +94,7 @@ func TestOnlyAnEventHolds(t *testing.T) {
 	}
 }
 
-func TestARunForOneAttemptIsNotRetriedButTakenUpWhenItsWorkerIsLost(t *testing.T) {
+func TestARunWithoutRetriesIsClaimedAgainWhenItsWorkerIsLost(t *testing.T) {
 	for class, want := range map[mailroom.Class]mailroom.Class{
 		mailroom.ClassUnavailable: mailroom.ClassExhausted, mailroom.ClassTransient: mailroom.ClassExhausted, mailroom.ClassPermanent: mailroom.ClassPermanent,
 	} {
@@ -124,7 +124,7 @@ func TestASubmitSaysWhereItsThreadDelivers(t *testing.T) {
 	wantEqual(t, "still delivers to", w.row.DeliverTo, "out")
 }
 
-func TestADeliveryThatGoesRoundIsRefused(t *testing.T) {
+func TestACircularDeliveryIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*thread.Submit, *fixture){
 		"to itself":                      func(s *thread.Submit, _ *fixture) { s.DeliverTo = "t" },
 		"to one that delivers on":        func(_ *thread.Submit, w *fixture) { w.target.DeliverTo = "far" },

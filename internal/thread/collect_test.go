@@ -55,7 +55,7 @@ func TestCollectJoinsNoRunThatWasClaimedBefore(t *testing.T) {
 	wantEqual(t, "disposition", out.Disposition, store.DispositionQueued)
 }
 
-func TestARunThatIsFullCollectsNothingMore(t *testing.T) {
+func TestAFullRunCollectsNoFurtherMessage(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
@@ -86,7 +86,7 @@ func TestARunThatIsFullCollectsNothingMore(t *testing.T) {
 	}
 }
 
-func TestARunStartsWithAllThatItCollected(t *testing.T) {
+func TestARunStartsWithAllCollectedMessages(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	w.must(in(mailroom.ModeCollect, "n"))
@@ -95,7 +95,7 @@ func TestARunStartsWithAllThatItCollected(t *testing.T) {
 	wantEqual(t, "inputs", body[entry.RunStarted](t, w.last()).Messages, []int64{1, 3, 4})
 }
 
-func TestCollectPutsADelayedRunOff(t *testing.T) {
+func TestCollectPostponesAScheduledRun(t *testing.T) {
 	w := newFixture(t)
 	begin := w.now
 	collect := func(run string, after time.Duration) store.Submitted {

@@ -59,7 +59,7 @@ func TestAStartedRunIsFinishedBeforeAnotherStarts(t *testing.T) {
 	w.mustStart("b")
 }
 
-func TestABacklogKeepsTheTimeSinceWhichItIsDue(t *testing.T) {
+func TestABacklogKeepsItsDueTime(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	began := w.now
@@ -72,7 +72,7 @@ func TestABacklogKeepsTheTimeSinceWhichItIsDue(t *testing.T) {
 	wantEqual(t, "due after a turn", w.row.Due, mailroom.Due{At: w.now, Agent: "echo", Priority: 128})
 }
 
-func TestANotBeforeBlocksNobody(t *testing.T) {
+func TestAScheduledRunBlocksNoOther(t *testing.T) {
 	w := newFixture(t)
 	held := delayed(w, "held", time.Minute)
 	zero := 0
@@ -89,7 +89,7 @@ func TestANotBeforeBlocksNobody(t *testing.T) {
 	w.mustStart("held")
 }
 
-func TestADelayedRunGetsItsPlaceWhenItsTimeComes(t *testing.T) {
+func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
@@ -105,7 +105,7 @@ func TestADelayedRunGetsItsPlaceWhenItsTimeComes(t *testing.T) {
 	}
 }
 
-func TestManyDelayedRunsComeByTheirTimes(t *testing.T) {
+func TestManyScheduledRunsGetPlacesInOrderOfTime(t *testing.T) {
 	w := newFixture(t)
 	const n = 30 // more than is loaded at once
 	for i := range n {
@@ -130,7 +130,7 @@ func TestManyDelayedRunsComeByTheirTimes(t *testing.T) {
 	}
 }
 
-func TestManyDelayedRunsCanComeAtOnce(t *testing.T) {
+func TestManyScheduledRunsCanBecomeDueAtOnce(t *testing.T) {
 	w := newFixture(t)
 	want := ""
 	for i := range 20 {

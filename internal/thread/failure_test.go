@@ -224,7 +224,7 @@ func TestLostClaimsOfAnUnchargedWorkerAreNoCrashes(t *testing.T) {
 	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.ClassCrashed)
 }
 
-func TestAStepForgivesTheCrashesBefore(t *testing.T) {
+func TestAStepResetsTheCountOfCrashes(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		record bool
@@ -280,7 +280,7 @@ func TestOnlyItsOwnWorkerLosesAClaim(t *testing.T) {
 	wantEqual(t, "changed", l.Changed(), false)
 }
 
-func TestWhatWasWrittenIsKeptWhenTheWorkerIsLost(t *testing.T) {
+func TestStoredTextIsKeptWhenTheWorkerIsLost(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
@@ -303,7 +303,7 @@ func TestWhatWasWrittenIsKeptWhenTheWorkerIsLost(t *testing.T) {
 	wantEqual(t, "pieces left", len(w.part["a"]), 0)
 }
 
-func TestPiecesGoWithTheirAttempt(t *testing.T) {
+func TestFlushedTextIsDeletedWithItsAttempt(t *testing.T) {
 	for _, s := range []thread.Settle{released(), failed(mailroom.ClassTransient), failed(mailroom.ClassPermanent), {Outcome: thread.OutcomeComplete}} {
 		w := newFixture(t)
 		w.must(in("", "a"))
@@ -318,7 +318,7 @@ func TestPiecesGoWithTheirAttempt(t *testing.T) {
 	}
 }
 
-func TestAMessageTakesThePlaceOfItsPieces(t *testing.T) {
+func TestAMessageReplacesItsFlushedText(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
@@ -366,7 +366,7 @@ func TestAnOrphanFailsOnce(t *testing.T) {
 	wantEqual(t, "the next one", w.state("b"), "queued")
 }
 
-func TestAnErrorIsText(t *testing.T) {
+func TestAnErrorIsStoredAsValidText(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	w.mustStart("a")

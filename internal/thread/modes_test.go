@@ -107,7 +107,7 @@ func cells() []cell {
 	}
 }
 
-func TestEveryModeMeetsEveryState(t *testing.T) {
+func TestEveryModeInEveryState(t *testing.T) {
 	for _, c := range cells() {
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
 			w := newFixture(t)
@@ -150,7 +150,7 @@ func wantDue(w *fixture, was mailroom.Thread, due string) {
 	}
 }
 
-func TestTheAnswerNamesWhatWasWritten(t *testing.T) {
+func TestASubmitReturnsItsRunAndPlace(t *testing.T) {
 	two := []thread.NewMessage{{Parts: mailroom.Text("one")}, {Role: mailroom.RoleSystem, Parts: mailroom.Text("two")}}
 	for _, c := range []struct {
 		state string

@@ -53,7 +53,7 @@ func waitCells() []cell {
 	}
 }
 
-func TestEveryModeMeetsEveryWait(t *testing.T) {
+func TestEveryModeInEveryWait(t *testing.T) {
 	for _, c := range waitCells() {
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
 			w := newFixture(t)

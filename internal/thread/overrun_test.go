@@ -73,7 +73,7 @@ func TestAClaimEndsAtItsTime(t *testing.T) {
 	}
 }
 
-func TestARunThatIsEndedAfterAStopIsForced(t *testing.T) {
+func TestARunThatIgnoresAStopIsForced(t *testing.T) {
 	w := newFixture(t)
 	w.limit, w.grace = time.Hour, time.Second
 	w.must(in("", "a"))

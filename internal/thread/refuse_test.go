@@ -114,7 +114,7 @@ func TestABadSubmitIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsAtTheLimitIsTaken(t *testing.T) {
+func TestValuesAtTheLimitAreAccepted(t *testing.T) {
 	zero, top := 0, 255
 	for name, stretch := range map[string]func(s *thread.Submit){
 		"text":     func(s *thread.Submit) { s.Messages[0].Parts = mailroom.Text(strings.Repeat("a", mailroom.MaxText)) },
@@ -193,7 +193,7 @@ func TestABadStepIsRefused(t *testing.T) {
 	}
 }
 
-func TestCheckDoesNotTouchTheCallersSends(t *testing.T) {
+func TestCheckDoesNotChangeTheCallersSends(t *testing.T) {
 	sends := []mailroom.Send{{Name: "one", Thread: " u ", Parts: mailroom.Text("hello")}}
 	a := thread.StepCommit{Step: mailroom.Step{Sends: sends}}
 	if err := a.Check(); err != nil {

@@ -48,7 +48,7 @@ func TestATicketThatIsReadAfterItsTimeHasExpired(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsNullAndATotalHasZeros(t *testing.T) {
+func TestUnknownValuesAreNullAndTotalsAreZero(t *testing.T) {
 	for want, body := range map[string]any{
 		`{"reply":null,"steps":0,"usage":{"input_tokens":0,"output_tokens":0,"cost_usd":0}}`:                                                              entry.RunCompleted{},
 		`{"agent":"a","agent_version":null,"mode":"","priority":0,"available_at":"0001-01-01T00:00:00Z","messages":null,"origin":{"via":"","sender":""}}`: entry.RunQueued{Agent: "a"},

@@ -193,7 +193,7 @@ func TestAReadSteerCanNotBeChanged(t *testing.T) {
 }
 
 // All that a run has not worked into a step is written again with each message.
-func TestARunHoldsSoManySteeredMessages(t *testing.T) {
+func TestTheSteeredMessagesOfARunAreBounded(t *testing.T) {
 	w, _ := steering(t)
 	for i := range thread.MaxSteers - 1 {
 		if i == 100 {

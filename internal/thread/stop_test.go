@@ -110,7 +110,7 @@ func TestAReplacementStartsAfterTheInterruptedRunHasEnded(t *testing.T) {
 	}
 }
 
-func TestAStoppedRunWhoseWorkerDiesOnItsLastChanceIsCancelled(t *testing.T) {
+func TestAStoppedRunWhoseWorkerDiesOnItsLastAttemptIsCancelled(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))
 	for range 2 {

@@ -71,7 +71,7 @@ func TestAKeyIsOneSubmitInEveryMode(t *testing.T) {
 	}
 }
 
-func TestAKeyAnswersWithThePresentStatus(t *testing.T) {
+func TestARepeatedKeyReturnsTheCurrentStatus(t *testing.T) {
 	w := newFixture(t)
 	s := in("", "a")
 	s.Key = "k"
@@ -89,7 +89,7 @@ func TestAKeyAnswersWithThePresentStatus(t *testing.T) {
 	}
 }
 
-func TestAKeyAnswersBeforeReject(t *testing.T) {
+func TestARepeatedKeyIsRecognisedBeforeAReject(t *testing.T) {
 	w := newFixture(t)
 	s := in(mailroom.ModeReject, "a")
 	s.Key = "k"
@@ -164,7 +164,7 @@ func TestARepeatedInterruptInterruptsNothing(t *testing.T) {
 	wantEqual(t, "stop", w.runs["n"].Stop, "")
 }
 
-func TestCheckDoesNotTouchTheCallersMessages(t *testing.T) {
+func TestCheckDoesNotChangeTheCallersMessages(t *testing.T) {
 	drafts := []thread.NewMessage{{Parts: mailroom.Text("hello")}}
 	s := thread.Submit{Messages: drafts}
 	if err := s.Check(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"mailroom/internal/thread"
 )
 
-func TestADecisionIsSpentOnceAndTheSameAgainAnswersWithTheTicket(t *testing.T) {
+func TestADecisionIsUsedOnceAndItsRepeatReturnsTheTicket(t *testing.T) {
 	w := newFixture(t)
 	w.park(false, ask("ok", mailroom.TicketApproval))
 	d := w.decision("ok", mailroom.VerdictApprove)
@@ -32,7 +32,7 @@ func TestADecisionIsSpentOnceAndTheSameAgainAnswersWithTheTicket(t *testing.T) {
 	w.wantSince(last, "")
 }
 
-func TestTheSameAnswerIsRecognisedHoweverItsJSONIsWritten(t *testing.T) {
+func TestTheSameAnswerIsRecognisedInAnyFormOfItsJSON(t *testing.T) {
 	w := newFixture(t)
 	w.park(false, ask("q", mailroom.TicketInput))
 	d := w.decision("q", mailroom.VerdictAnswer)
@@ -44,7 +44,7 @@ func TestTheSameAnswerIsRecognisedHoweverItsJSONIsWritten(t *testing.T) {
 	}
 }
 
-func TestADecisionMustFitWhatIsAsked(t *testing.T) {
+func TestADecisionMustFitItsTicket(t *testing.T) {
 	kinds := []mailroom.Ask{
 		ask("ok", mailroom.TicketApproval), ask("q", mailroom.TicketInput), ask("hook", mailroom.TicketEvent), ask("later", mailroom.TicketTimer),
 		{Name: "data", Kind: mailroom.TicketApproval, Answers: true},
@@ -111,7 +111,7 @@ func TestExpiryNeverApprovesAndResumesTheRun(t *testing.T) {
 	wantCode(t, err, mailroom.CodeGone)
 }
 
-func TestAWaitForAllGoesOnWithTheLastAndOneForAnyWithTheFirst(t *testing.T) {
+func TestAWaitForAllEndsWithTheLastAndOneForAnyWithTheFirst(t *testing.T) {
 	for _, c := range []struct {
 		any  bool
 		want []string // status of the run after each decision
@@ -139,7 +139,7 @@ func TestTheDueTimeOfAWaitIsItsEarliestOpenTime(t *testing.T) {
 	wantEqual(t, "state", w.state("x"), "waiting")
 }
 
-func TestWhatIsDueFiresWithoutResumingUntilTheWaitIsOver(t *testing.T) {
+func TestDueTicketsFireAndResumeOnlyWhenTheWaitIsOver(t *testing.T) {
 	w := newFixture(t)
 	w.park(false, ask("later", mailroom.TicketTimer), ask("ok", mailroom.TicketApproval))
 	w.wait(time.Hour)

@@ -32,7 +32,7 @@ func FuzzIndented(f *testing.F) {
 	})
 }
 
-func TestColumnsAreAlignedWhateverTheirColours(t *testing.T) {
+func TestColumnsAreAlignedDespiteColours(t *testing.T) {
 	var out bytes.Buffer
 	m := &Main{Stdout: &out}
 	err := m.printRows([][]safeText{{"x-1", "\x1b[31mP0\x1b[0m", "café", "end"}, {"x-100", "P2", "", "end"}, {"x-2"}})

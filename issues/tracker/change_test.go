@@ -44,7 +44,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-func TestWhatIsInvalidIsRefusedAndChangesNothing(t *testing.T) {
+func TestInvalidChangesAreRefusedAndChangeNothing(t *testing.T) {
 	tr := made(t, "one")
 	before := tr.Text()
 	for name, d := range map[string]NewIssue{
@@ -94,7 +94,7 @@ func TestOneClaimWins(t *testing.T) {
 	wantCode(t, "a closed one", err, mailroom.CodeConflict)
 }
 
-func TestClosedAtIsThereIfAndOnlyIfClosed(t *testing.T) {
+func TestClosedAtIsSetOnlyOnClosedIssues(t *testing.T) {
 	tr := made(t, "one")
 	if it := must(tr.Close("x-a", "done", ann()))(t); it.ClosedAt.IsZero() || it.CloseReason != "done" {
 		t.Errorf("closed at %v for %q", it.ClosedAt, it.CloseReason)
@@ -184,7 +184,7 @@ func TestReadyExcludesBlockedIssues(t *testing.T) {
 	}
 }
 
-func TestReadyComesInOrder(t *testing.T) {
+func TestReadyIssuesAreSorted(t *testing.T) {
 	now := ann().At
 	tr := New()
 	for _, it := range []struct {
@@ -313,7 +313,7 @@ func TestARenameChangesIDsAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTreesAreCutWhereTheyRepeat(t *testing.T) {
+func TestTreesAreCutAtARepeatedIssue(t *testing.T) {
 	tr := made(t, "top", "left", "right", "shared", "deep")
 	for _, tie := range []string{"a b", "a c", "b d", "c d", "d e"} {
 		from, to, _ := strings.Cut(tie, " ")

@@ -6,7 +6,7 @@ import (
 	"mailroom"
 )
 
-func TestMetadataIsKeptUnderANameBesideWhatOthersKeep(t *testing.T) {
+func TestMetadataOfOthersIsPreserved(t *testing.T) {
 	const line = `{"id":"x-a","title":"one","updated_at":"2026-01-02T03:04:05.000000006Z","metadata":{"theirs": [1 , 2.50]},"later":{"b":1}}`
 	tr, invalid := Parse(line + "\n")
 	if len(invalid) > 0 {
@@ -35,7 +35,7 @@ func TestMetadataIsKeptUnderANameBesideWhatOthersKeep(t *testing.T) {
 	}
 }
 
-func TestMetadataThatIsNoObjectIsLeftAsItIs(t *testing.T) {
+func TestMetadataThatIsNoObjectIsLeftUnchanged(t *testing.T) {
 	tr, _ := Parse(`{"id":"x-a","title":"one","metadata":"theirs"}` + "\n" + `{"id":"x-b","title":"two","metadata":null}` + "\n")
 	for id, code := range map[string]mailroom.Code{"x-a": mailroom.CodeConflict, "x-b": ""} {
 		_, err := tr.Update(id, ann(), func(it *Issue) error { return it.SetMetadata("ours", "1") })

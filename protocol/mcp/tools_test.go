@@ -104,7 +104,7 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 	})
 }
 
-func TestAMessageThatComesEndsTheWait(t *testing.T) {
+func TestAnArrivingMessageEndsTheWait(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		me.try("inbox_peek", nil) // creates the inbox
@@ -246,7 +246,7 @@ func TestExtendedMessageIsReadBeforeThePop(t *testing.T) {
 	me.pop(first)
 }
 
-func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
+func TestOtherToolsCallTheOperationsOfTheirNames(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		sent := do[api.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})

@@ -14,7 +14,7 @@ import (
 )
 
 // The columns that an update sets depend on what the transaction has seen of the row.
-func TestColumnsFollowTheBodyWhateverChanges(t *testing.T) {
+func TestColumnsFollowEveryChangeOfTheBody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
 	row := &mailroom.Thread{ID: "t"}

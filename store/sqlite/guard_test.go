@@ -52,7 +52,7 @@ func guarded(t *testing.T, commits int) (s *Store, path string) {
 	return s, path
 }
 
-func TestCommitsThatTheWALLostAreNoticed(t *testing.T) {
+func TestCommitsThatTheWALLostAreDetected(t *testing.T) {
 	_, path := guarded(t, 40)
 	for name, damage := range map[string]func(t *testing.T, path string){
 		"a changed byte": func(t *testing.T, path string) {
@@ -91,7 +91,7 @@ func TestAStoreWhoseProcessWasKilledOpensWithAllItsCommits(t *testing.T) {
 	}
 }
 
-func TestATornRecordOfTheRevisionFileLeavesTheOther(t *testing.T) {
+func TestATornRecordOfTheRevisionFileIsIgnored(t *testing.T) {
 	_, path := guarded(t, 7)
 	whole, known, err := ReadRevision(path)
 	if err != nil || !known || whole.Commits != 7 || whole.Closed {
@@ -112,7 +112,7 @@ func TestATornRecordOfTheRevisionFileLeavesTheOther(t *testing.T) {
 	}
 }
 
-func TestAnEmptyRevisionFileSaysNothing(t *testing.T) {
+func TestAnEmptyRevisionFileIsIgnored(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	if _, known, err := ReadRevision(path); known || err != nil {
 		t.Errorf("none: got %t, %v", known, err)
@@ -191,7 +191,7 @@ func TestAnIdleStoreReportsThatItsFileWasRemoved(t *testing.T) {
 	}
 }
 
-func TestAStoreThatWasNotCheckedToItsEndIsCheckedAgain(t *testing.T) {
+func TestAnUnfinishedCheckIsRepeated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{Guard: true})
 	mustPut(t, s, "t")
@@ -204,7 +204,7 @@ func TestAStoreThatWasNotCheckedToItsEndIsCheckedAgain(t *testing.T) {
 	}
 }
 
-func TestADamagedFileIsRefusedUnlessItWasClosedInOrder(t *testing.T) {
+func TestADamagedFileIsRefusedUnlessItWasClosedCleanly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{Guard: true})
 	for i := range 200 {

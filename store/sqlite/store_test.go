@@ -174,7 +174,7 @@ func TestTwoHandlesShareAFile(t *testing.T) {
 	}
 }
 
-func TestAStoreOpenedByManyAtOnceIsMadeOnce(t *testing.T) {
+func TestConcurrentOpensCreateTheStoreOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -225,7 +225,7 @@ func TestAnOldSQLiteIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnyPathIsAFile(t *testing.T) {
+func TestAPathWithSpecialCharactersIsOpened(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a b", "50%", "what?mode=memory", "x#y", "ünï", "%41", "a&b=c", ":memory:"} {
 		path := filepath.Join(dir, name)

@@ -45,7 +45,7 @@ func version7(t *testing.T) string {
 	return path
 }
 
-func TestAStoreOfTheOldestVersionIsReadWithAllItsRows(t *testing.T) {
+func TestAStoreOfTheOldestVersionIsMigratedWithAllItsRows(t *testing.T) {
 	path := version7(t)
 	s := openAt(t, path, Options{Guard: true})
 	var got strings.Builder
@@ -228,7 +228,7 @@ func tables(t *testing.T, path string) (found []string) {
 	return found
 }
 
-func TestTablesOfOtherVersionsAreRefusedAndLeftAlone(t *testing.T) {
+func TestTablesOfOtherVersionsAreRefusedAndLeftUnchanged(t *testing.T) {
 	for _, x := range []struct {
 		name, change, want string
 	}{

@@ -34,9 +34,9 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestProfilesAreWhole checks that every profile is complete and that every mode has its own
+// TestProfilesAreComplete checks that every profile is complete and that every mode has its own
 // argument.
-func TestProfilesAreWhole(t *testing.T) {
+func TestProfilesAreComplete(t *testing.T) {
 	for _, p := range All() {
 		if p.Name == "" || p.Program == "" || len(p.Version) == 0 || p.Prompt == nil || p.Decode == nil || len(p.Modes) == 0 || Find(p.Name) == nil {
 			t.Errorf("the profile %+v misses something", p)
@@ -135,7 +135,7 @@ func TestACallIsShownOnceAndEnds(t *testing.T) {
 	}
 }
 
-func TestWhatIsShownIsBounded(t *testing.T) {
+func TestShownTextIsBounded(t *testing.T) {
 	var f Fold
 	long := "begin" + strings.Repeat("世", maxShown) + "end"
 	if got := f.Sanitize(long); len(got) > maxShown+100 || !strings.HasPrefix(got, "begin") || !strings.HasSuffix(got, "end") {
@@ -181,7 +181,7 @@ func TestTotalsAreOfTheSession(t *testing.T) {
 	}
 }
 
-func TestTheEndAndTheExitAreJudgedTogether(t *testing.T) {
+func TestTheLastEventAndTheExitStatusDecideTheOutcome(t *testing.T) {
 	p := Find("claude")
 	ok, failed, aborted := &End{OK: true}, &End{Class: mailroom.ClassUnavailable, Message: "529"}, &End{Aborted: true}
 	gone := &End{Message: "No conversation found with session ID: x"}
@@ -219,7 +219,7 @@ func TestTheEndAndTheExitAreJudgedTogether(t *testing.T) {
 	}
 }
 
-func TestHowLongAProviderAsksToWait(t *testing.T) {
+func TestRetryDelayOfAProvider(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"Rate limit reached. Please try again in 11.054s.":              11054 * time.Millisecond,
 		"You've hit your usage limit. Try again in 3 hours 20 minutes.": 3*time.Hour + 20*time.Minute,

@@ -83,7 +83,7 @@ func TestASmallOperationWaitsForOneLargeBatchAtMost(t *testing.T) {
 	take()
 }
 
-func TestAPurgeWaitsForAllElseAndIsAlone(t *testing.T) {
+func TestAPurgeRunsLastAndAlone(t *testing.T) {
 	l := New(memory.New(), Options{})
 	for _, rank := range []int{rankPurge, rankPlain, rankPurge, rankClaim, rankRenew} {
 		l.queue = append(l.queue, &op{rank: rank})

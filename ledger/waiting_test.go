@@ -12,7 +12,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// startClaimer puts a standing claim of worker w out and returns its answer.
+// startClaimer puts a waiting claim of worker w out and returns its answer.
 func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []dispatch.Assignment {
 	answer := make(chan []dispatch.Assignment, 1)
 	go func() {
@@ -28,7 +28,7 @@ func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-ch
 	return answer
 }
 
-func TestAStandingClaimIsServedInTheCommitThatMakesItDue(t *testing.T) {
+func TestAWaitingClaimIsServedInTheCommitThatMakesARunDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &counting{Store: memory.New()}
 		d := open(t, s, ledger.Options{})
@@ -44,7 +44,7 @@ func TestAStandingClaimIsServedInTheCommitThatMakesItDue(t *testing.T) {
 	})
 }
 
-func TestAStandingClaimIsServedInTheCommitThatEndsTheRunBefore(t *testing.T) {
+func TestAWaitingClaimIsServedInTheCommitThatEndsThePreviousRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &counting{Store: memory.New()}
 		d := open(t, s, ledger.Options{})
@@ -62,7 +62,7 @@ func TestAStandingClaimIsServedInTheCommitThatEndsTheRunBefore(t *testing.T) {
 	})
 }
 
-func TestAStandingClaimWakesForWhatIsDueLater(t *testing.T) {
+func TestAWaitingClaimWakesWhenARunBecomesDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{Poll: time.Hour})
 		d.register("w")
@@ -82,7 +82,7 @@ func TestAStandingClaimWakesForWhatIsDueLater(t *testing.T) {
 	})
 }
 
-func TestAStandingClaimPollsForWhatOthersSubmit(t *testing.T) {
+func TestAWaitingClaimPollsForSubmitsOfOtherProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		d, other := open(t, s, ledger.Options{}), open(t, s, ledger.Options{})
@@ -97,7 +97,7 @@ func TestAStandingClaimPollsForWhatOthersSubmit(t *testing.T) {
 	})
 }
 
-func TestAnIdleStandingClaimAsksOnceASecond(t *testing.T) {
+func TestAnIdleWaitingClaimPollsOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &counting{Store: memory.New()}
 		d := open(t, s, ledger.Options{})
@@ -115,7 +115,7 @@ func TestAnIdleStandingClaimAsksOnceASecond(t *testing.T) {
 	})
 }
 
-func TestAStandingClaimForAnotherAgentIsNotServed(t *testing.T) {
+func TestAWaitingClaimForAnotherAgentIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -128,7 +128,7 @@ func TestAStandingClaimForAnotherAgentIsNotServed(t *testing.T) {
 	})
 }
 
-func TestAStandingClaimEndsWithItsContext(t *testing.T) {
+func TestAWaitingClaimEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
@@ -141,7 +141,7 @@ func TestAStandingClaimEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAStandingClaimOfALostWorkerIsToldSo(t *testing.T) {
+func TestAWaitingClaimOfALostWorkerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
