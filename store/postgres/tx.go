@@ -98,14 +98,15 @@ const (
 
 	// Rows that depend on locked rows are read by statements of their own: of a statement that waited
 	// for a lock, everything but the locked row is from before.
-	loadedIDs = `WITH ids (id) AS (
+	// withTickets returns the runs of the CTE runs and their tickets, as kinds of rows.
+	loadRuns = `WITH ids (id) AS (
 		SELECT t.current_run FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id
 			WHERE t.current_run IS NOT NULL AND (t.key <> u.key OR t.revision <> u.revision)
 		UNION SELECT unnest($4::text[])
 		UNION SELECT k.run FROM unnest($5::text[], $6::text[]) u (thread, key) JOIN thread t ON t.id = u.thread
-			JOIN submit_key k ON k.thread = t.key AND k.key = u.key WHERE k.run IS NOT NULL) `
-	loadRuns    = loadedIDs + "SELECT r.key, r.body FROM ids JOIN run r ON r.id = ids.id"
-	loadTickets = loadedIDs + "SELECT k.key, k.body FROM ids JOIN run r ON r.id = ids.id JOIN ticket k ON k.run = r.key ORDER BY k.key DESC"
+			JOIN submit_key k ON k.thread = t.key AND k.key = u.key WHERE k.run IS NOT NULL),
+		runs AS MATERIALIZED (SELECT r.key, r.body FROM ids JOIN run r ON r.id = ids.id) ` + withTickets
+	withTickets = "SELECT true, key, body FROM runs UNION ALL SELECT false, k.key, k.body FROM runs r JOIN ticket k ON k.run = r.key"
 
 	loadHeads = `SELECT t.id, r.pile, r.key, r.body
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id` + headsOf
@@ -125,9 +126,8 @@ const (
 	resetDue      = "SELECT set_config('mailroom.due', '', true)"
 	dueFrom       = " FROM unnest(due_keys()) WITH ORDINALITY u (key, n) JOIN thread t ON t.key = u.key"
 	dueThreads    = "SELECT t.key, t.id, t.revision, t.body" + dueFrom + " ORDER BY u.n"
-	dueRuns       = "SELECT r.key, r.body FROM (SELECT DISTINCT t.current_run" + dueFrom + ") t JOIN run r ON r.id = t.current_run"
-	dueTickets    = "SELECT k.key, k.body FROM (SELECT DISTINCT t.current_run" + dueFrom + `) t JOIN run r ON r.id = t.current_run
-		JOIN ticket k ON k.run = r.key ORDER BY k.key DESC`
+	dueRuns       = "WITH runs AS MATERIALIZED (SELECT r.key, r.body FROM (SELECT DISTINCT t.current_run" + dueFrom +
+		") t JOIN run r ON r.id = t.current_run) " + withTickets
 	dueHeads = "SELECT t.id, r.pile, r.key, r.body FROM (SELECT DISTINCT t.key, t.id, t.current_run, t.due_at" + dueFrom + ") t" + headsOf
 )
 
@@ -161,15 +161,15 @@ func (l *loading) thread(c *columns) error {
 	return nil
 }
 
+// run adds a row of withTickets.
 func (l *loading) run(c *columns) error {
+	if isRun := c.next(); isRun[0] == 0 {
+		k, err := scanTicket(c)
+		l.Tickets = append(l.Tickets, k)
+		return err
+	}
 	r, err := scanRun(c)
 	l.Runs = append(l.Runs, r)
-	return err
-}
-
-func (l *loading) ticket(c *columns) error {
-	k, err := scanTicket(c)
-	l.Tickets = append(l.Tickets, k)
 	return err
 }
 
@@ -258,7 +258,6 @@ func (l *loading) addDependents(q *trip, n store.Need, ids []string) {
 	if len(ids)+len(runs)+len(keyNames) > 0 {
 		keys, revisions := versionsOf(ids, n.Known)
 		q.add(l.run, loadRuns, ids, keys, revisions, runs, keyThreads, keyNames)
-		q.add(l.ticket, loadTickets, ids, keys, revisions, runs, keyThreads, keyNames)
 	}
 	if queues := distinct(n.Queues); len(queues) > 0 {
 		for _, id := range queues {
@@ -344,7 +343,6 @@ func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (*sto
 	}
 	q.add(l.thread, dueThreads)
 	q.add(l.run, dueRuns)
-	q.add(l.ticket, dueTickets)
 	q.add(func(c *columns) error {
 		l.open(string(c.row[0]))
 		return l.head(c)

@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/entry"
+	"mailroom/internal/pgtest"
+	"mailroom/store"
+)
+
+// usual are rows of every kind.
+func usual(t *testing.T, at time.Time) *store.Changes {
+	t.Helper()
+	e, err := entry.New("t", 1, entry.KindStep, "r", 1, at, json.RawMessage(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := due("t", "a", at)
+	row.Current, row.LastSeq, row.DeliverTo = "r", 1, "u"
+	return &store.Changes{
+		Threads: []*mailroom.Thread{row, due("u", "a", at)},
+		Runs: []*mailroom.Run{
+			{ID: "r", Thread: "t", FirstSeq: 1, Status: mailroom.StatusRunning, SubmitKey: "k"},
+			{ID: "q", Thread: "t", FirstSeq: 1, Status: mailroom.StatusQueued},
+		},
+		Entries:      [][]mailroom.Entry{{e}},
+		Keys:         []store.SubmitKey{{Thread: "t", Key: "k", Result: store.Submitted{Run: "r", Disposition: store.DispositionQueued}}},
+		Partials:     []store.Partial{{Thread: "t", Run: "r", Text: "x"}},
+		Workers:      []*store.Worker{{ID: "w"}},
+		Tickets:      []*mailroom.Ticket{{ID: "k", Run: "r", Thread: "t", State: mailroom.TicketOpen}},
+		Tokens:       []*auth.Token{{Name: "ann", Used: auth.Use{Threads: 1}}},
+		Definitions:  []store.Definition{{Agent: "a", Version: "1"}},
+		Cursors:      []store.Cursor{{Channel: "c", Identity: "i"}},
+		Reservations: []store.Reservation{{ID: "v", Thread: "t"}},
+	}
+}
+
+// The cost of an Update must not grow with the rows that it does not touch.
+func TestTheWriterScansNoTable(t *testing.T) {
+	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
+	defer closeStore(t, s)
+	at := time.UnixMicro(1_000_000).UTC()
+	c := usual(t, at)
+	write(t, s, c)
+	update(t, s, func(g store.Tx) error {
+		if _, err := g.Load(store.Need{
+			Topics: []string{"x"}, Workers: []string{"w"}, Threads: []string{"t", "u"}, Queues: []string{"t", "u"}, Runs: []string{"q"},
+			Keys: []store.KeyRef{{Thread: "t", Key: "k"}}, Tokens: []string{"ann"},
+		}); err != nil {
+			return err
+		}
+		for _, share := range []*store.Share{nil, {Most: 1}} {
+			if _, _, err := g.Due(at, []store.Capacity{{Agent: "a", Slots: 3, Share: share}}, nil); err != nil {
+				return err
+			}
+		}
+		c.Runs[0].Status = mailroom.StatusCompleted
+		c.Entries, c.Keys = nil, nil
+		c.Use = []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}
+		if err := g.Write(c); err != nil {
+			return err
+		}
+		if err := g.Write(&store.Changes{
+			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropEntries: []store.Prefix{{Thread: "t", Seq: 2}},
+			DropDefinitions: c.Definitions, DropCursors: c.Cursors, DropReservations: []string{"v"}, DropThreads: []string{"u"},
+		}); err != nil {
+			return err
+		}
+		return g.(*tx).query("read statistics", func(c *columns) error {
+			t.Errorf("table %s was read from its begin to its end %d times", c.text(), c.int64())
+			return nil
+		}, "SELECT relname::text, seq_scan FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = $1", s.options.Schema)
+	})
+}
+
+// A step of a run changes no column of an index, so PostgreSQL adds no row version to the indexes.
+func TestAStepTouchesNoIndex(t *testing.T) {
+	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
+	defer closeStore(t, s)
+	c := usual(t, time.UnixMicro(1_000_000).UTC())
+	write(t, s, c)
+	for range 3 {
+		update(t, s, func(g store.Tx) error {
+			c.Threads[0].Revision++
+			c.Runs[0].Step++
+			if err := g.Write(&store.Changes{Threads: c.Threads[:1], Runs: c.Runs[:1]}); err != nil {
+				return err
+			}
+			updated := 0
+			err := g.(*tx).query("read statistics", func(c *columns) error {
+				name, all, hot := c.text(), c.int64(), c.int64()
+				updated += int(all)
+				if hot != all {
+					t.Errorf("table %s: %d of %d updates touched no index", name, hot, all)
+				}
+				return nil
+			}, "SELECT relname::text, n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE n_tup_upd > 0 AND schemaname = $1", s.options.Schema)
+			if updated < 2 { // PostgreSQL may still count those of earlier transactions
+				t.Errorf("got %d updates, want those of a thread and a run", updated)
+			}
+			return err
+		})
+	}
+}
