@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"testing"
 
 	"mailroom"
@@ -157,6 +159,13 @@ func TestARefusedSendFailsItsStep(t *testing.T) {
 }
 
 func TestANameOfASendIsBoundToOneThread(t *testing.T) {
+	for _, first := range []string{"u", "t", ""} { // another thread, the run's own, a new one
+		others := slices.DeleteFunc([]string{"u", "v", "t", ""}, func(id string) bool { return id == first })
+		t.Run(fmt.Sprintf("first to %q", first), func(t *testing.T) { checkOneThreadPerSend(t, first, others) })
+	}
+}
+
+func checkOneThreadPerSend(t *testing.T, first string, others []string) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "hello"))
@@ -167,13 +176,13 @@ func TestANameOfASendIsBoundToOneThread(t *testing.T) {
 		}})
 		return err
 	}
-	if err := send(1, "u"); err != nil {
+	if err := send(1, first); err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []string{"v", "t", ""} {
+	for _, other := range others {
 		wantCode(t, send(2, other), mailroom.CodeConflict)
 	}
-	if err := send(2, "u"); err != nil {
+	if err := send(2, first); err != nil {
 		t.Fatal(err)
 	}
 	d.settle(complete(c, "ok"))

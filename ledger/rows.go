@@ -22,7 +22,7 @@ type rows struct {
 	before   map[string]lockedRow
 	workers  map[string]*store.Worker
 	keys     map[store.KeyRef]bool // submit keys that were loaded
-	unlocked map[string]string     // threads of loaded runs that are not locked, by run
+	threadOf map[string]string     // of loaded runs, which may belong to threads that are not locked
 	tokens   []*auth.Token         // all rows, once an operation needed them
 	// tokensByName are the rows loaded by name; nil: no such token.
 	tokensByName map[string]*auth.Token
@@ -38,7 +38,7 @@ type lockedRow struct {
 func newRows(tx store.Tx, cache *threadCache) rows {
 	return rows{
 		tx: tx, cache: cache, threads: map[string]*thread.State{}, before: map[string]lockedRow{},
-		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, unlocked: map[string]string{},
+		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, threadOf: map[string]string{},
 		tokensByName: map[string]*auth.Token{},
 	}
 }
@@ -133,10 +133,8 @@ func (r *rows) add(l *store.Loaded) {
 func (r *rows) addRuns(runs []*mailroom.Run, tickets []*mailroom.Ticket) {
 	fresh := map[string]bool{}
 	for _, run := range runs {
-		switch t := r.threads[run.Thread]; {
-		case t == nil:
-			r.unlocked[run.ID] = run.Thread
-		case t.Run(run.ID) == nil:
+		r.threadOf[run.ID] = run.Thread
+		if t := r.threads[run.Thread]; t != nil && t.Run(run.ID) == nil {
 			t.AddRun(run)
 			fresh[run.ID] = true
 		}
@@ -291,12 +289,13 @@ func (r *rows) loadKey(t *thread.State, key string) error {
 	return nil
 }
 
-// threadOf returns the thread of the run that a send made earlier, "" if it made none.
-func (r *rows) threadOf(run string, sends []thread.Submit) string {
-	for _, in := range sends {
-		if r.thread(in.Thread).Run(run) != nil {
-			return in.Thread
+// findRun returns the one of these threads that has the run, or else the thread that the run was
+// loaded with; "" if there is no such run.
+func (r *rows) findRun(run string, threads []string) string {
+	for _, id := range threads {
+		if r.threads[id].Run(run) != nil {
+			return id
 		}
 	}
-	return r.unlocked[run]
+	return r.threadOf[run]
 }

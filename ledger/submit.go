@@ -217,8 +217,12 @@ func (b *batch) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Su
 		}
 		sends = append(sends, in)
 	}
+	threads := []string{from.ID} // the operation names all of them, so what they have is not loaded again
+	for _, in := range sends {
+		threads = append(threads, in.Thread)
+	}
 	for i, in := range sends {
-		if at := b.rows.threadOf(in.Run, sends); at != "" && at != in.Thread {
+		if at := b.rows.findRun(in.Run, threads); at != "" && at != in.Thread {
 			return nil, errSentElsewhere(a.Step.Sends[i].Name, a.Run, at)
 		}
 	}
