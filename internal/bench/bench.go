@@ -39,7 +39,12 @@ type Options struct {
 	Scale     float64
 	Producers int // concurrent submits
 	Slots     int // concurrent runs
-	Version   string
+	// Store is the URL of a PostgreSQL database to measure instead of a file. Each load creates a
+	// schema of its own there and drops it.
+	Store string
+	// Keys submits with idempotency keys.
+	Keys    bool
+	Version string
 	// Executable is the path of this program, which bench starts as a server and as
 	// readers.
 	Executable string
@@ -56,6 +61,14 @@ const (
 	MaxProducers = 4096
 	MaxSlots     = 4096
 )
+
+// storeKind returns the kind of the measured store.
+func (o *Options) storeKind() string {
+	if o.Store == "" {
+		return "sqlite"
+	}
+	return "postgres"
+}
 
 // Check validates the options.
 func (o *Options) Check() error {
@@ -100,6 +113,8 @@ type Settings struct {
 	Seconds       float64 `json:"seconds"`
 	WarmupSeconds float64 `json:"warmup_seconds"`
 	Scale         float64 `json:"scale"`
+	Store         string  `json:"store"` // sqlite or postgres
+	Keys          bool    `json:"keys"`
 	Producers     int     `json:"producers"`
 	Slots         int     `json:"slots"`
 	Threads       int     `json:"threads"`
@@ -128,7 +143,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	b := &bench{Options: o, dir: folder, result: &Result{Settings: Settings{
 		Seconds: o.For.Seconds(), WarmupSeconds: o.warmup().Seconds(), Scale: o.Scale,
-		Producers: o.Producers, Slots: o.Slots, Threads: o.scaled(threads, 100),
+		Store: o.storeKind(), Keys: o.Keys, Producers: o.Producers, Slots: o.Slots, Threads: o.scaled(threads, 100),
 	}}}
 	if b.result.Machine, err = describeMachine(ctx, folder, o.Version); err != nil {
 		return nil, err

@@ -38,6 +38,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
   memory    memory and disk per thread, queued run and reader`,
 		Example: `  mailroom bench runs --for 60s
   mailroom bench --scale 0.01
+  mailroom bench runs --keys --store postgres://localhost/mailroom
   mailroom bench -o json > figures.json`,
 		ValidArgs: Parts(),
 	}
@@ -46,6 +47,8 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a quick trial")
 	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
 	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
+	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs and latency only)")
+	cmd.Flags().BoolVar(&o.Keys, "keys", false, "submit with idempotency keys")
 	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole measurement to this file")
 	cmd.RunE = func(cmd *cobra.Command, parts []string) error {
 		for _, part := range parts {
@@ -55,6 +58,14 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		}
 		if len(parts) == 0 {
 			parts = Parts()
+			if o.Store != "" {
+				parts = []string{PartRuns, PartLatency}
+			}
+		}
+		for _, part := range parts {
+			if o.Store != "" && part != PartRuns && part != PartLatency {
+				return console.UsageErrorf(cmd, "--store measures runs and latency only, not %q", part)
+			}
 		}
 		if err := o.Check(); err != nil {
 			return console.UsageErrorf(cmd, "%w", err)

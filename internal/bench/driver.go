@@ -20,6 +20,7 @@ import (
 type driver struct {
 	load
 	fixture     *fixture
+	keys        bool // submits have idempotency keys
 	producers   int
 	threads     int
 	created     time.Time
@@ -71,11 +72,11 @@ func (b *bench) newDriver(ctx context.Context, dir string, l load) (*driver, err
 		room = maxOutstanding
 	}
 	d := &driver{
-		load: l, producers: b.Producers, threads: b.result.Settings.Threads, created: time.Now(),
+		load: l, keys: b.Keys, producers: b.Producers, threads: b.result.Settings.Threads, created: time.Now(),
 		submitTimes: make([]submitTime, 64*maxOutstanding), slots: make(chan struct{}, room), first: make(chan struct{}),
 	}
 	var err error
-	d.fixture, err = newFixture(ctx, dir, b.AgentVersion, d.onRunEnd)
+	d.fixture, err = newFixture(ctx, b.opener(), dir, b.AgentVersion, d.onRunEnd)
 	return d, err
 }
 
@@ -151,7 +152,12 @@ func (d *driver) submit(ctx context.Context, urgent bool) error {
 // newSubmit returns the n-th submit of a load. The request id holds the number.
 func (d *driver) newSubmit(n int64) thread.Submit {
 	number := strconv.FormatInt(n, 10)
+	key := ""
+	if d.keys {
+		key = "question-" + number
+	}
 	return thread.Submit{
+		Key:      key,
 		Thread:   "bench-" + strconv.FormatInt(n%int64(d.threads), 10),
 		Messages: []thread.NewMessage{{Parts: mailroom.Text("What is the answer to question " + number + "?")}},
 		Origin:   mailroom.Origin{Via: "user", Sender: "bench", RequestID: number},

@@ -89,7 +89,7 @@ func (b *bench) measureFanout(ctx context.Context, dir string, sockets bool) (er
 	b.Progress("fanout: %d readers over %s of a run with 50 deltas/s", n, readerTransport(sockets))
 	a := pacedAgent{begin: make(chan struct{}), last: min(b.For, maxFanoutTime)}
 	ended := make(chan struct{}, 1)
-	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
+	h, err := newFixture(ctx, openFile, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
 	if err != nil {
 		return err
 	}

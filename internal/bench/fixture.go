@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"mailroom/engine"
 	"mailroom/internal/metrics"
 	"mailroom/ledger"
+	"mailroom/store"
+	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
 )
 
@@ -25,8 +28,9 @@ const agentName = "echo"
 
 // fixture holds the components of a server on one file, wired as in a server.
 type fixture struct {
-	store   *sqlite.Store
-	path    string
+	store   store.Store
+	path    string       // of the SQLite file; "" if the store is another
+	remove  func() error // removes the store after it was closed
 	bus     *bus.Bus
 	metrics *metrics.Metrics
 	ledger  *ledger.Ledger
@@ -43,16 +47,47 @@ type fixture struct {
 	commits, operations, commitNanos atomic.Int64 // the last in ns
 }
 
-// newFixture opens the store in dir and starts the ledger. It calls ended for every run that
-// has ended.
-func newFixture(ctx context.Context, dir, version string, ended func(*mailroom.Run)) (*fixture, error) {
+// storeOpener opens a new store, in dir if it is a file.
+type storeOpener func(ctx context.Context, dir string) (h *fixture, err error)
+
+func openFile(ctx context.Context, dir string) (*fixture, error) {
 	path := filepath.Join(dir, "mailroom.db")
-	store, err := sqlite.Open(ctx, path, sqlite.Options{})
+	opened, err := sqlite.Open(ctx, path, sqlite.Options{})
+	return &fixture{store: opened, path: path, remove: func() error { return nil }}, err
+}
+
+// openPostgres returns an opener of stores in a database, each in a schema of its own.
+func openPostgres(url string) storeOpener {
+	return func(ctx context.Context, _ string) (*fixture, error) {
+		random := make([]byte, 4)
+		rand.Read(random) // never fails
+		o := postgres.Options{URL: url, Schema: fmt.Sprintf("mailroom_bench_%x", random), Node: "bench"}
+		opened, err := postgres.Open(ctx, o)
+		return &fixture{store: opened, remove: func() error {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			return postgres.Drop(ctx, o)
+		}}, err
+	}
+}
+
+// opener returns the opener of the stores to measure.
+func (o *Options) opener() storeOpener {
+	if o.Store == "" {
+		return openFile
+	}
+	return openPostgres(o.Store)
+}
+
+// newFixture opens a new store and starts the ledger. It calls ended for every run that
+// has ended.
+func newFixture(ctx context.Context, open storeOpener, dir, version string, ended func(*mailroom.Run)) (*fixture, error) {
+	h, err := open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	h := &fixture{store: store, path: path, bus: bus.New(), metrics: metrics.New(), version: version, ledgerDone: make(chan error, 1)}
-	h.ledger = ledger.New(store, ledger.Options{
+	h.bus, h.metrics, h.version, h.ledgerDone = bus.New(), metrics.New(), version, make(chan error, 1)
+	h.ledger = ledger.New(h.store, ledger.Options{
 		DefaultAgent: agentName,
 		Version:      func(string) string { return version },
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -109,7 +144,7 @@ func (h *fixture) stopEngine() error {
 func (h *fixture) close() error {
 	err := h.stopEngine()
 	h.cancelLedger()
-	return errors.Join(err, <-h.ledgerDone, h.store.Close())
+	return errors.Join(err, <-h.ledgerDone, h.store.Close(), h.remove())
 }
 
 // timedAgent is the echo agent at zero pace, which says when it is entered.

@@ -110,7 +110,7 @@ func (b *bench) logGrowth(ctx context.Context, dir string, g *Growth) (err error
 		return err
 	}
 	a := &submitter{waiting: map[string]chan struct{}{}}
-	a.fixture, err = newFixture(ctx, dir, b.AgentVersion, a.onRunEnd)
+	a.fixture, err = newFixture(ctx, openFile, dir, b.AgentVersion, a.onRunEnd)
 	if err != nil {
 		return err
 	}

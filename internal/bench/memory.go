@@ -130,7 +130,7 @@ func (b *bench) queueMemory(ctx context.Context, dir string) (f Footprint, err e
 // readerMemory connects readers to an idle thread.
 func (b *bench) readerMemory(ctx context.Context, dir string) (f Footprint, err error) {
 	n, few := b.scaled(memoryReaders, 10), b.scaled(memoryFew, 10)/10
-	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) {})
+	h, err := newFixture(ctx, openFile, dir, b.AgentVersion, func(*mailroom.Run) {})
 	if err != nil {
 		return f, err
 	}

@@ -54,7 +54,7 @@ func machineRows(r *Result) [][]string {
 		{"machine", fmt.Sprintf("%s/%s, %d cores %s", r.Machine.OS, r.Machine.Arch, r.Machine.Cores, r.Machine.CPU)},
 		{"versions", fmt.Sprintf("mailroom %s, %s, SQLite %s", r.Machine.Version, r.Machine.Go, r.Machine.SQLite)},
 		{"fsync of 1 KiB", spread(r.Machine.Fsync)},
-		{"load", fmt.Sprintf("%d producers, %d slots, %s threads", r.Settings.Producers, r.Settings.Slots, count(int64(r.Settings.Threads)))},
+		{"load", fmt.Sprintf("%s, %d producers, %d slots, %s threads", r.Settings.Store, r.Settings.Producers, r.Settings.Slots, count(int64(r.Settings.Threads)))},
 		{"measured", fmt.Sprintf("%gs each, after a warm-up of %gs, at scale %g", r.Settings.Seconds, r.Settings.WarmupSeconds, r.Settings.Scale)},
 	}
 }
@@ -69,9 +69,16 @@ func runsRows(l *Load) [][]string {
 		{"submit to end", spread(l.Done)},
 		{"CPU", fmt.Sprintf("%.3f ms per run, %.2f cores (producers included)", l.CPUPerRun, l.Cores)},
 		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each", round(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean)},
-		{"on disk", fmt.Sprintf("%.0f bytes a run", l.BytesPerRun)},
+		{"on disk", bytesPerRun(l)},
 		{"queued at the end", count(l.Queued)},
 	}
+}
+
+func bytesPerRun(l *Load) string {
+	if l.FileBytes == 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("%.0f bytes a run", l.BytesPerRun)
 }
 
 func latencyRows(loads []Load) [][]string {

@@ -84,7 +84,7 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	b.Progress("stalled: a run at full speed with %d readers, with and without 2 stalled readers", n)
 	a := unpacedAgent{pieces: b.scaled(stalledPieces, 500), begin: make(chan struct{}), took: make(chan time.Duration, 1)}
 	ended := make(chan struct{}, 1)
-	h, err := newFixture(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
+	h, err := newFixture(ctx, openFile, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
 	if err != nil {
 		return err
 	}

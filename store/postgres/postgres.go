@@ -59,6 +59,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// Drop removes the schema of a store with all its rows. No handle may be open.
+func Drop(ctx context.Context, o Options) error {
+	s := &Store{options: o.withDefaults()}
+	if err := s.options.check(); err != nil {
+		return err
+	}
+	c, err := s.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("drop the schema %s: %w", s.options.Schema, err)
+	}
+	defer c.close()
+	if _, err := c.conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{s.options.Schema}.Sanitize()+" CASCADE"); err != nil {
+		return fmt.Errorf("drop the schema %s: %w", s.options.Schema, err)
+	}
+	return nil
+}
+
 // prepare checks the server and migrates the tables, on a connection of its own.
 func (s *Store) prepare(ctx context.Context) error {
 	first, err := s.connect(ctx)
