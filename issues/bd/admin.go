@@ -19,7 +19,7 @@ import (
 	"mailroom/issues/tracker"
 )
 
-func (m *Main) exportCommand() *cobra.Command {
+func exportCommand(m *Main) *cobra.Command {
 	var to, status string
 	cmd := &cobra.Command{Use: "export", Short: "Write the issues as JSON lines", Args: noArgs}
 	cmd.Flags().StringVarP(&to, "output", "o", "", "file to write (default stdout)")
@@ -39,7 +39,7 @@ func (m *Main) exportCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
-			return m.report("Wrote %s to %s.", count(n, "issue"), to)
+			return m.out.report("Wrote %s to %s.", count(n, "issue"), to)
 		})
 	}
 	return cmd
@@ -107,7 +107,7 @@ func writeIssues(to io.Writer, t *tracker.Tracker, status tracker.Status) (n int
 	return n, out.Flush()
 }
 
-func (m *Main) importCommand() *cobra.Command {
+func importCommand(m *Main) *cobra.Command {
 	var from string
 	var dry, keep bool
 	cmd := &cobra.Command{Use: "import [FILE]", Short: "Import issues from JSON lines, merging existing ones", Args: cobra.MaximumNArgs(1)}
@@ -146,17 +146,17 @@ func (m *Main) importCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(map[string]int{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped})
+		if m.out.json {
+			return m.out.printJSON(map[string]int{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped})
 		}
-		return m.report("%d new, %d changed, %d unchanged, %d skipped", came.New, came.Changed, came.Same, came.Skipped)
+		return m.out.report("%d new, %d changed, %d unchanged, %d skipped", came.New, came.Changed, came.Same, came.Skipped)
 	}
 	return cmd
 }
 
 // mergeCommand is a merge driver for git. Git calls it as "bd merge %A %O %A %B" and reads the
 // result from the first file.
-func (m *Main) mergeCommand() *cobra.Command {
+func mergeCommand(m *Main) *cobra.Command {
 	return &cobra.Command{
 		Use: "merge OUTPUT BASE OURS THEIRS", Short: "Merge two copies of the file, for git", Args: cobra.ExactArgs(4),
 		Long: `Merge two copies of the file, for git.
@@ -208,7 +208,7 @@ func (m *Main) readSide(name string, base bool) (*tracker.Tracker, error) {
 
 // syncCommand merges conflicts. It exists because scripts call it; the file needs no other
 // synchronization.
-func (m *Main) syncCommand() *cobra.Command {
+func syncCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "sync", Short: "Merge conflicts that git has marked in the file", Args: noArgs}
 	var status bool
 	cmd.Flags().BoolVar(&status, "status", false, "only report whether git has marked conflicts in the file")
@@ -222,10 +222,10 @@ func (m *Main) syncCommand() *cobra.Command {
 		if err := m.change(cmd.Context(), func(*tracker.Tracker) error { return nil }); err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(map[string]string{"status": "synced"})
+		if m.out.json {
+			return m.out.printJSON(map[string]string{"status": "synced"})
 		}
-		return m.report("The file has no conflicts. Commit it with git.")
+		return m.out.report("The file has no conflicts. Commit it with git.")
 	}
 	return cmd
 }
@@ -240,16 +240,16 @@ func (m *Main) syncStatus() error {
 	if err != nil {
 		return err
 	}
-	if m.json {
-		return m.printJSON(map[string]any{"status": "synced", "conflicts": marked})
+	if m.out.json {
+		return m.out.printJSON(map[string]any{"status": "synced", "conflicts": marked})
 	}
 	if marked {
-		return m.report("The file has conflicts; merge them with: bd sync")
+		return m.out.report("The file has conflicts; merge them with: bd sync")
 	}
-	return m.report("The file has no conflicts.")
+	return m.out.report("The file has no conflicts.")
 }
 
-func (m *Main) compactCommand() *cobra.Command {
+func compactCommand(m *Main) *cobra.Command {
 	var days int
 	var dry bool
 	cmd := &cobra.Command{Use: "compact", Short: "Remove expired tombstones", Args: noArgs}
@@ -264,15 +264,15 @@ func (m *Main) compactCommand() *cobra.Command {
 		if err := m.changeAll(cmd.Context(), dry, do); err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(map[string]any{"removed_tombstones": gone, "dry_run": dry})
+		if m.out.json {
+			return m.out.printJSON(map[string]any{"removed_tombstones": gone, "dry_run": dry})
 		}
-		return m.report("%s", count(gone, "tombstone"))
+		return m.out.report("%s", count(gone, "tombstone"))
 	}
 	return cmd
 }
 
-func (m *Main) renameCommand() *cobra.Command {
+func renameCommand(m *Main) *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{Use: "rename-prefix NEW", Short: "Change the prefix of all ids", Args: cobra.ExactArgs(1)}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show the number")
@@ -283,13 +283,13 @@ func (m *Main) renameCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(map[string]any{"old_prefix": from, "new_prefix": to, "issues_updated": n, "dry_run": dry})
+		if m.out.json {
+			return m.out.printJSON(map[string]any{"old_prefix": from, "new_prefix": to, "issues_updated": n, "dry_run": dry})
 		}
 		if dry {
-			return m.report("Would rename %s from prefix %s- to %s-.", count(n, "issue"), from, to)
+			return m.out.report("Would rename %s from prefix %s- to %s-.", count(n, "issue"), from, to)
 		}
-		return m.report("Renamed %s to prefix %s-.", count(n, "issue"), to)
+		return m.out.report("Renamed %s to prefix %s-.", count(n, "issue"), to)
 	}
 	return cmd
 }
@@ -321,7 +321,7 @@ func (m *Main) rename(ctx context.Context, to string, dry bool) (from string, n 
 	return from, n, m.writeSettings(ctx, dir, set, trusted)
 }
 
-func (m *Main) doctorCommand() *cobra.Command {
+func doctorCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "doctor", Short: "Check the file for problems", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		dir, err := m.folder()
 		if err != nil {
@@ -335,10 +335,10 @@ func (m *Main) doctorCommand() *cobra.Command {
 		for _, s := range invalid {
 			found = append(found, fmt.Sprintf("invalid line: %v", s.Err))
 		}
-		if m.json {
-			err = m.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...)})
-		} else if err = m.print(cells(found...)...); err == nil && len(found) == 0 {
-			err = m.report("%s, no problems.", count(len(t.All()), "issue"))
+		if m.out.json {
+			err = m.out.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...)})
+		} else if err = m.out.print(cells(found...)...); err == nil && len(found) == 0 {
+			err = m.out.report("%s, no problems.", count(len(t.All()), "issue"))
 		}
 		if err == nil && len(found) > 0 {
 			err = errors.New("the file has problems")
@@ -347,7 +347,7 @@ func (m *Main) doctorCommand() *cobra.Command {
 	}}
 }
 
-func (m *Main) infoCommand() *cobra.Command {
+func infoCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "info", Short: "Show the tracker's folder, size and mail state", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		dir, err := m.folder()
 		if err != nil {
@@ -359,13 +359,13 @@ func (m *Main) infoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if m.json {
-				return m.printJSON(map[string]any{
+			if m.out.json {
+				return m.out.printJSON(map[string]any{
 					"file": dir.File(), "size": file.Size(), "issue_count": len(t.List(tracker.Filter{All: true})), "prefix": set.Prefix,
 					"mode": "direct", "daemon_connected": false, "version": m.Version, "agent_mail": m.mailJSON(),
 				})
 			}
-			return m.printRows(append([][]safeText{
+			return m.out.printRows(append([][]safeText{
 				cells("file", dir.File()), cells("size", fmt.Sprintf("%d bytes", file.Size())),
 				cells("issues", number(len(t.List(tracker.Filter{All: true})))), cells("prefix", set.Prefix),
 			}, m.mailRows()...))
@@ -373,10 +373,10 @@ func (m *Main) infoCommand() *cobra.Command {
 	}}
 }
 
-func (m *Main) versionCommand() *cobra.Command {
+func versionCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		if m.json {
-			return m.printJSON(map[string]string{"version": m.Version})
+		if m.out.json {
+			return m.out.printJSON(map[string]string{"version": m.Version})
 		}
 		_, err := fmt.Fprintf(m.Stdout, "bd version %s\n", m.Version)
 		return err

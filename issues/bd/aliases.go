@@ -38,28 +38,28 @@ func ignoredFlags(cmd *cobra.Command, names ...string) {
 }
 
 // ignoredCommand returns a command that has no effect.
-func (m *Main) ignoredCommand(name, why string) *cobra.Command {
+func ignoredCommand(m *Main, name, why string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: "Accepted; " + why, Hidden: true, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			for _, word := range args {
-				m.json = m.json || word == "--json"
+				m.out.json = m.out.json || word == "--json"
 			}
-			if m.json {
-				return m.printJSON(map[string]string{"status": "not_needed", "message": why})
+			if m.out.json {
+				return m.out.printJSON(map[string]string{"status": "not_needed", "message": why})
 			}
-			m.logf("Nothing to do: %s", why)
+			m.out.logf("Nothing to do: %s", why)
 			return nil
 		},
 	}
 }
 
 // ignoredCommands returns the commands that have no effect.
-func (m *Main) ignoredCommands() []*cobra.Command {
+func ignoredCommands(m *Main) []*cobra.Command {
 	return []*cobra.Command{
-		m.ignoredCommand("daemon", "there is no daemon; each command reads and writes the file itself"),
-		m.ignoredCommand("daemons", "there is no daemon; each command reads and writes the file itself"),
-		m.ignoredCommand("hooks", "no git hooks are needed; the file in the work tree is the only copy"),
-		m.ignoredCommand("migrate", "there is no database to migrate; files of older versions are read as they are"),
+		ignoredCommand(m, "daemon", "there is no daemon; each command reads and writes the file itself"),
+		ignoredCommand(m, "daemons", "there is no daemon; each command reads and writes the file itself"),
+		ignoredCommand(m, "hooks", "no git hooks are needed; the file in the work tree is the only copy"),
+		ignoredCommand(m, "migrate", "there is no database to migrate; files of older versions are read as they are"),
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"mailroom/issues/tracker"
 )
 
-func (m *Main) initCommand() *cobra.Command {
+func initCommand(m *Main) *cobra.Command {
 	var prefix string
 	cmd := &cobra.Command{
 		Use: "init", Short: "Create a tracker in .beads of this folder", Args: noArgs,
@@ -44,21 +44,21 @@ func (m *Main) initCommand() *cobra.Command {
 		err := dir.CreateFile(settingsFile, fmt.Sprintf("prefix = %q\n", prefix))
 		switch {
 		case errors.Is(err, fs.ErrExist):
-			if m.json {
+			if m.out.json {
 				set, err := readSettings(dir)
 				if err != nil {
 					return err
 				}
-				return m.printJSON(map[string]string{"path": path, "prefix": set.Prefix})
+				return m.out.printJSON(map[string]string{"path": path, "prefix": set.Prefix})
 			}
-			return m.report("A tracker already exists in %s.", path)
+			return m.out.report("A tracker already exists in %s.", path)
 		case err != nil:
 			return fmt.Errorf("create the tracker: %w", err)
 		}
-		if m.json {
-			return m.printJSON(map[string]string{"path": path, "prefix": prefix})
+		if m.out.json {
+			return m.out.printJSON(map[string]string{"path": path, "prefix": prefix})
 		}
-		return m.report("Created a tracker in %s; ids begin with %s-.", path, prefix)
+		return m.out.report("Created a tracker in %s; ids begin with %s-.", path, prefix)
 	}
 	return cmd
 }
@@ -191,7 +191,7 @@ func priority(s string) (int, error) {
 	return n, nil
 }
 
-func (m *Main) createCommand() *cobra.Command {
+func createCommand(m *Main) *cobra.Command {
 	var f fields
 	var labels, deps []string
 	var id, parent, title, plan string
@@ -224,14 +224,14 @@ func (m *Main) createCommand() *cobra.Command {
 		d.Dependencies = dependencies(deps)
 		return m.create(cmd.Context(), d, dry, func(t *tracker.Tracker, it *tracker.Issue) error {
 			switch {
-			case m.json:
-				return m.printJSON(issueJSON(t, it))
+			case m.out.json:
+				return m.out.printJSON(issueJSON(t, it))
 			case dry:
-				return m.report("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
+				return m.out.report("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
 			case silent:
-				return m.printID(it)
+				return m.out.printID(it)
 			}
-			return m.report("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
+			return m.out.report("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
 		})
 	}
 	return cmd
@@ -249,7 +249,7 @@ func dependencies(deps []string) (list []tracker.Dependency) {
 	return list
 }
 
-func (m *Main) quickCommand() *cobra.Command {
+func quickCommand(m *Main) *cobra.Command {
 	var f fields
 	var labels []string
 	cmd := &cobra.Command{Use: "q TITLE", Short: "Create an issue and print its id", Args: cobra.MinimumNArgs(1)}
@@ -265,17 +265,17 @@ func (m *Main) quickCommand() *cobra.Command {
 		}
 		d.Title = strings.Join(args, " ")
 		return m.create(cmd.Context(), d, false, func(t *tracker.Tracker, it *tracker.Issue) error {
-			if m.json {
-				return m.printJSON(issueJSON(t, it))
+			if m.out.json {
+				return m.out.printJSON(issueJSON(t, it))
 			}
-			return m.printID(it)
+			return m.out.printID(it)
 		})
 	}
 	return cmd
 }
 
-func (m *Main) printID(it *tracker.Issue) error {
-	return m.print(line(it.ID))
+func (o *output) printID(it *tracker.Issue) error {
+	return o.print(line(it.ID))
 }
 
 // create adds an issue and prints it once it is on disk.

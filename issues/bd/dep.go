@@ -12,11 +12,11 @@ import (
 	"mailroom/issues/tracker"
 )
 
-func (m *Main) depCommand() *cobra.Command {
+func depCommand(m *Main) *cobra.Command {
 	var blocked string
 	cmd := &cobra.Command{Use: "dep", Short: "Manage dependencies"}
-	cmd.AddCommand(m.depAddCommand(), m.depRemoveCommand(), m.depListCommand(), m.depTreeCommand(), m.depCyclesCommand(),
-		m.relateCommand("relate"), m.relateCommand("unrelate"))
+	cmd.AddCommand(depAddCommand(m), depRemoveCommand(m), depListCommand(m), depTreeCommand(m), depCyclesCommand(m),
+		relateCommand(m, "relate"), relateCommand(m, "unrelate"))
 	cmd.Flags().StringVarP(&blocked, "blocks", "b", "", "an issue that ID blocks, as in: bd dep ID --blocks OTHER")
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
@@ -41,7 +41,7 @@ type dependencyJSON struct {
 	Type   string `json:"type,omitempty"`
 }
 
-func (m *Main) depAddCommand() *cobra.Command {
+func depAddCommand(m *Main) *cobra.Command {
 	var kind, other, alike string
 	cmd := &cobra.Command{Use: "add ISSUE OTHER", Short: "Make an issue depend on another", Args: cobra.RangeArgs(1, 2)}
 	cmd.Flags().StringVarP(&kind, "type", "t", tracker.DependencyBlocks, "blocks, related, parent-child, discovered-from, or another word")
@@ -74,14 +74,14 @@ func (m *Main) addDependency(ctx context.Context, id, on, kind string) error {
 	if err != nil {
 		return err
 	}
-	if m.json {
-		return m.printJSON(out)
+	if m.out.json {
+		return m.out.printJSON(out)
 	}
-	return m.report("%s depends on %s (%s)", out.Issue, out.On, out.Type)
+	return m.out.report("%s depends on %s (%s)", out.Issue, out.On, out.Type)
 }
 
 // relateCommand links two issues in both directions, or removes the link.
-func (m *Main) relateCommand(name string) *cobra.Command {
+func relateCommand(m *Main, name string) *cobra.Command {
 	const kind = "relates-to"
 	short, status := "Link two related issues", "added"
 	if name == "unrelate" {
@@ -115,13 +115,13 @@ func (m *Main) relateCommand(name string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(out)
+		if m.out.json {
+			return m.out.printJSON(out)
 		}
 		if name == "unrelate" {
-			return m.report("%s and %s are no longer related", out.Issue, out.On)
+			return m.out.report("%s and %s are no longer related", out.Issue, out.On)
 		}
-		return m.report("%s and %s are related", out.Issue, out.On)
+		return m.out.report("%s and %s are related", out.Issue, out.On)
 	}}
 }
 
@@ -133,7 +133,7 @@ func direction(text string) (up bool, err error) {
 	return text == "up", nil
 }
 
-func (m *Main) depListCommand() *cobra.Command {
+func depListCommand(m *Main) *cobra.Command {
 	var way, kind string
 	cmd := &cobra.Command{Use: "list ID", Short: "List the dependencies of an issue", Args: cobra.ExactArgs(1)}
 	cmd.Flags().StringVar(&way, "direction", "down", "down for dependencies, up for dependents")
@@ -152,7 +152,7 @@ func (m *Main) depListCommand() *cobra.Command {
 			add := func(other *tracker.Issue, d tracker.Dependency) {
 				if kind == "" || d.Type == kind {
 					list = append(list, relatedJSON(t, other, d.Type))
-					rows = append(rows, []safeText{line(other.ID), line(d.Type), m.status(other.Status), line(other.Title)})
+					rows = append(rows, []safeText{line(other.ID), line(d.Type), m.out.status(other.Status), line(other.Title)})
 				}
 			}
 			if up {
@@ -170,19 +170,19 @@ func (m *Main) depListCommand() *cobra.Command {
 					}
 				}
 			}
-			if m.json {
-				return m.printJSON(list)
+			if m.out.json {
+				return m.out.printJSON(list)
 			}
 			if len(rows) == 0 {
-				return m.report("None.")
+				return m.out.report("None.")
 			}
-			return m.printRows(rows)
+			return m.out.printRows(rows)
 		})
 	}
 	return cmd
 }
 
-func (m *Main) depRemoveCommand() *cobra.Command {
+func depRemoveCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "remove ISSUE OTHER", Aliases: []string{"rm"}, Short: "Remove a dependency", Args: cobra.ExactArgs(2)}
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		var out dependencyJSON
@@ -196,15 +196,15 @@ func (m *Main) depRemoveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(out)
+		if m.out.json {
+			return m.out.printJSON(out)
 		}
-		return m.report("%s no longer depends on %s", out.Issue, out.On)
+		return m.out.report("%s no longer depends on %s", out.Issue, out.On)
 	}
 	return cmd
 }
 
-func (m *Main) depTreeCommand() *cobra.Command {
+func depTreeCommand(m *Main) *cobra.Command {
 	var depth int
 	var up bool
 	var way string
@@ -224,35 +224,35 @@ func (m *Main) depTreeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !m.json {
-				return m.printTree(nodes)
+			if !m.out.json {
+				return m.out.printTree(nodes)
 			}
 			list := []any{}
 			for _, n := range nodes {
 				list = append(list, issueJSON(t, n.Issue, extra{"depth", n.Depth}, extra{"parent_id", n.Under}, extra{"truncated", n.Cut}))
 			}
-			return m.printJSON(list)
+			return m.out.printJSON(list)
 		})
 	}
 	return cmd
 }
 
-func (m *Main) depCyclesCommand() *cobra.Command {
+func depCyclesCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "cycles", Short: "Find dependency cycles", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			rings := t.Cycles()
-			if m.json {
+			if m.out.json {
 				list := []any{}
 				for _, ring := range rings {
 					list = append(list, issuesJSON(t, ring, nil))
 				}
-				return m.printJSON(list)
+				return m.out.printJSON(list)
 			}
 			if len(rings) == 0 {
-				return m.report("No dependency cycles.")
+				return m.out.report("No dependency cycles.")
 			}
 			for _, ring := range rings {
-				if err := m.report("%s", strings.Join(append(issueIDs(ring), ring[0].ID), " → ")); err != nil {
+				if err := m.out.report("%s", strings.Join(append(issueIDs(ring), ring[0].ID), " → ")); err != nil {
 					return err
 				}
 			}
@@ -261,7 +261,7 @@ func (m *Main) depCyclesCommand() *cobra.Command {
 	}}
 }
 
-func (m *Main) labelCommand() *cobra.Command {
+func labelCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Manage labels"}
 	change := func(use, short, done string, split func(words []string) (ids, add, remove []string)) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(2), RunE: func(cmd *cobra.Command, words []string) error {
@@ -281,10 +281,10 @@ func (m *Main) labelCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if m.json {
-				return m.printJSON(changed)
+			if m.out.json {
+				return m.out.printJSON(changed)
 			}
-			return m.report("Label %s %s: %s", words[len(words)-1], done, strings.Join(ids, ", "))
+			return m.out.report("Label %s %s: %s", words[len(words)-1], done, strings.Join(ids, ", "))
 		}}
 	}
 	cmd.AddCommand(
@@ -297,18 +297,18 @@ func (m *Main) labelCommand() *cobra.Command {
 					return err
 				}
 				labels := slices.Sorted(slices.Values(it.Labels))
-				if m.json {
-					return m.printJSON(append([]string{}, labels...))
+				if m.out.json {
+					return m.out.printJSON(append([]string{}, labels...))
 				}
-				return m.print(cells(labels...)...)
+				return m.out.print(cells(labels...)...)
 			})
 		}},
-		m.labelListAllCommand(),
+		labelListAllCommand(m),
 	)
 	return cmd
 }
 
-func (m *Main) labelListAllCommand() *cobra.Command {
+func labelListAllCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "list-all", Short: "List all labels", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			type count struct {
@@ -328,14 +328,14 @@ func (m *Main) labelListAllCommand() *cobra.Command {
 				list = append(list, count{l, n})
 			}
 			sort.Slice(list, func(i, j int) bool { return list[i].Label < list[j].Label })
-			if m.json {
-				return m.printJSON(list)
+			if m.out.json {
+				return m.out.printJSON(list)
 			}
 			var rows [][]safeText
 			for _, c := range list {
 				rows = append(rows, cells(c.Label, number(c.Count)))
 			}
-			return m.printRows(rows)
+			return m.out.printRows(rows)
 		})
 	}}
 }
@@ -353,7 +353,7 @@ func newCommentJSON(issue string, c tracker.Comment) commentJSON {
 	return commentJSON{c.ID, issue, c.Author, c.Text, c.CreatedAt.Format("2006-01-02T15:04:05.999999999Z07:00")}
 }
 
-func (m *Main) commentsCommand() *cobra.Command {
+func commentsCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "comments ID", Short: "Show the comments of an issue", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(_ *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
@@ -365,21 +365,21 @@ func (m *Main) commentsCommand() *cobra.Command {
 			for _, c := range it.Comments {
 				list = append(list, newCommentJSON(it.ID, c))
 			}
-			if m.json {
-				return m.printJSON(list)
+			if m.out.json {
+				return m.out.printJSON(list)
 			}
-			return m.printComments(it)
+			return m.out.printComments(it)
 		})
 	}
-	cmd.AddCommand(m.addCommentCommand("add ID TEXT", "Add a comment to an issue", 1))
+	cmd.AddCommand(addCommentCommand(m, "add ID TEXT", "Add a comment to an issue", 1))
 	return cmd
 }
 
 // commentCommand adds a comment, or without a text lists comments.
-func (m *Main) commentCommand() *cobra.Command {
-	cmd := m.addCommentCommand("comment ID TEXT", "Add a comment to an issue, like comments add", 0)
+func commentCommand(m *Main) *cobra.Command {
+	cmd := addCommentCommand(m, "comment ID TEXT", "Add a comment to an issue, like comments add", 0)
 	cmd.Hidden = true
-	say, show := cmd.RunE, m.commentsCommand()
+	say, show := cmd.RunE, commentsCommand(m)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		flags := cmd.Flags()
 		switch {
@@ -396,7 +396,7 @@ func (m *Main) commentCommand() *cobra.Command {
 }
 
 // addCommentCommand adds a comment.
-func (m *Main) addCommentCommand(use, short string, least int) *cobra.Command {
+func addCommentCommand(m *Main, use, short string, least int) *cobra.Command {
 	var author, file string
 	var stdin bool
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(least)}
@@ -441,13 +441,13 @@ func (m *Main) addComment(ctx context.Context, id, text, author string) error {
 	if err != nil {
 		return err
 	}
-	if m.json {
-		return m.printJSON(out)
+	if m.out.json {
+		return m.out.printJSON(out)
 	}
-	return m.report("Commented on %s.", out.Issue)
+	return m.out.report("Commented on %s.", out.Issue)
 }
 
-func (m *Main) epicCommand() *cobra.Command {
+func epicCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "epic", Short: "Manage epics"}
 	var eligible bool
 	status := &cobra.Command{Use: "status", Short: "Show the progress of epics", Args: noArgs}
@@ -458,7 +458,7 @@ func (m *Main) epicCommand() *cobra.Command {
 			if eligible {
 				epics = slices.DeleteFunc(epics, func(e tracker.Epic) bool { return !e.Done() })
 			}
-			return m.printEpics(t, epics)
+			return m.out.printEpics(t, epics)
 		})
 	}
 	var dry bool
@@ -487,10 +487,10 @@ func (m *Main) epicCommand() *cobra.Command {
 		if !dry {
 			m.enqueueMail(cmd.Context(), closedIssues(closed))
 		}
-		if m.json {
-			return m.printJSON(issuesJSON(after, closed, nil))
+		if m.out.json {
+			return m.out.printJSON(issuesJSON(after, closed, nil))
 		}
-		return m.printTable(closed)
+		return m.out.printTable(closed)
 	}
 	cmd.AddCommand(status, closing)
 	return cmd

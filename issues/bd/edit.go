@@ -16,7 +16,7 @@ import (
 )
 
 // editCommand requires a terminal, because an editor without one would block forever.
-func (m *Main) editCommand() *cobra.Command {
+func editCommand(m *Main) *cobra.Command {
 	var title, design, notes, acceptance bool
 	cmd := &cobra.Command{Use: "edit ID", Short: "Edit the description of an issue in $EDITOR", Args: cobra.ExactArgs(1)}
 	flags := cmd.Flags()

@@ -15,16 +15,16 @@ import (
 )
 
 // everydayCommands returns shortcuts for operations of other commands.
-func (m *Main) everydayCommands() []*cobra.Command {
-	related, unrelated := m.relateCommand("relate"), m.relateCommand("unrelate")
+func everydayCommands(m *Main) []*cobra.Command {
+	related, unrelated := relateCommand(m, "relate"), relateCommand(m, "unrelate")
 	related.Hidden, unrelated.Hidden = true, true
 	return []*cobra.Command{
-		m.deferCommand(), m.undeferCommand(), m.childrenCommand(), m.graphCommand(), m.duplicatesCommand(), m.editCommand(),
-		m.configCommand(), m.whereCommand(), m.quickstartCommand(), related, unrelated,
+		deferCommand(m), undeferCommand(m), childrenCommand(m), graphCommand(m), duplicatesCommand(m), editCommand(m),
+		configCommand(m), whereCommand(m), quickstartCommand(m), related, unrelated,
 	}
 }
 
-func (m *Main) deferCommand() *cobra.Command {
+func deferCommand(m *Main) *cobra.Command {
 	var until string
 	cmd := &cobra.Command{Use: "defer ID…", Short: "Defer issues: they are listed but not ready", Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().StringVar(&until, "until", "", "time at which they become ready: 2026-01-31, +2w, tomorrow")
@@ -46,7 +46,7 @@ func (m *Main) deferCommand() *cobra.Command {
 	return cmd
 }
 
-func (m *Main) undeferCommand() *cobra.Command {
+func undeferCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "undefer ID…", Short: "Open deferred issues again", Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, ids []string) error {
 		return m.updateEach(cmd.Context(), ids, m.anonymousSignature(), "Opened", false, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
@@ -62,20 +62,20 @@ func (m *Main) undeferCommand() *cobra.Command {
 	}}
 }
 
-func (m *Main) childrenCommand() *cobra.Command {
+func childrenCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "children ID", Short: "List the children of an issue, including closed ones", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			it, err := t.Find(ids[0])
 			if err != nil {
 				return err
 			}
-			return m.printList(t, t.List(tracker.Filter{Parent: it.ID, All: true}))
+			return m.out.printList(t, t.List(tracker.Filter{Parent: it.ID, All: true}))
 		})
 	}}
 }
 
 // graphCommand draws what an issue depends on and what depends on it.
-func (m *Main) graphCommand() *cobra.Command {
+func graphCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "graph ID", Short: "Draw the dependencies and dependents of an issue", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			down, err := t.Tree(ids[0], 0, false)
@@ -86,7 +86,7 @@ func (m *Main) graphCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if m.json {
+			if m.out.json {
 				nodes := func(tree []tracker.Node) []any {
 					list := []any{}
 					for _, n := range tree[1:] { // without the issue itself
@@ -94,24 +94,24 @@ func (m *Main) graphCommand() *cobra.Command {
 					}
 					return list
 				}
-				return m.printJSON(map[string]any{"root": issueJSON(t, down[0].Issue), "dependencies": nodes(down), "dependents": nodes(up)})
+				return m.out.printJSON(map[string]any{"root": issueJSON(t, down[0].Issue), "dependencies": nodes(down), "dependents": nodes(up)})
 			}
-			if err := m.print("Depends on"); err != nil {
+			if err := m.out.print("Depends on"); err != nil {
 				return err
 			}
-			if err := m.printTree(down); err != nil {
+			if err := m.out.printTree(down); err != nil {
 				return err
 			}
-			if err := m.print("", "Depended on by"); err != nil {
+			if err := m.out.print("", "Depended on by"); err != nil {
 				return err
 			}
-			return m.printTree(up)
+			return m.out.printTree(up)
 		})
 	}}
 }
 
 // duplicatesCommand finds issues with equal content.
-func (m *Main) duplicatesCommand() *cobra.Command {
+func duplicatesCommand(m *Main) *cobra.Command {
 	var merge, dry bool
 	cmd := &cobra.Command{Use: "duplicates", Short: "Find open issues with equal content", Args: noArgs}
 	cmd.Flags().BoolVar(&merge, "auto-merge", false, "close all but one of each group, and move their dependencies to it")
@@ -143,21 +143,21 @@ func (m *Main) duplicatesCommand() *cobra.Command {
 			return err
 		}
 		m.enqueueMail(cmd.Context(), closedIssues(closed))
-		if m.json {
+		if m.out.json {
 			list := []any{}
 			for _, g := range groups {
 				list = append(list, map[string]any{"keep": g[0].ID, "issues": issuesJSON(after, g, nil)})
 			}
-			return m.printJSON(map[string]any{"duplicate_groups": len(groups), "groups": list, "closed": append([]string{}, issueIDs(closed)...)})
+			return m.out.printJSON(map[string]any{"duplicate_groups": len(groups), "groups": list, "closed": append([]string{}, issueIDs(closed)...)})
 		}
 		rows := [][]safeText{}
 		for _, g := range groups {
 			rows = append(rows, cells(g[0].ID, "← "+strings.Join(issueIDs(g[1:]), ", "), g[0].Title))
 		}
 		if len(rows) == 0 {
-			return m.report("No duplicates.")
+			return m.out.report("No duplicates.")
 		}
-		return m.printRows(rows)
+		return m.out.printRows(rows)
 	}
 	return cmd
 }
@@ -186,25 +186,25 @@ func duplicateGroups(t *tracker.Tracker) (groups [][]*tracker.Issue) {
 	return groups
 }
 
-func (m *Main) whereCommand() *cobra.Command {
+func whereCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "where", Short: "Print the tracker's folder", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		dir, err := m.folder()
 		if err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(map[string]string{"path": dir.Path(), "file": dir.File(), "prefix": m.settings(dir).Prefix})
+		if m.out.json {
+			return m.out.printJSON(map[string]string{"path": dir.Path(), "file": dir.File(), "prefix": m.settings(dir).Prefix})
 		}
-		return m.print(line(dir.Path()))
+		return m.out.print(line(dir.Path()))
 	}}
 }
 
-func (m *Main) quickstartCommand() *cobra.Command {
+func quickstartCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "quickstart", Short: "Print the first commands to try", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		if m.json {
-			return m.printJSON(map[string]string{"text": quickstart})
+		if m.out.json {
+			return m.out.printJSON(map[string]string{"text": quickstart})
 		}
-		return m.print(safeText(strings.TrimRight(quickstart, "\n")))
+		return m.out.print(safeText(strings.TrimRight(quickstart, "\n")))
 	}}
 }
 
@@ -219,7 +219,7 @@ bd prime                       print instructions for agents
 `
 
 // configCommand reads and changes .beads/config.toml.
-func (m *Main) configCommand() *cobra.Command {
+func configCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Manage settings in .beads/config.toml"}
 	set := &cobra.Command{Use: "set KEY VALUE", Short: "Change a setting", Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, words []string) error {
 		return m.configure(cmd.Context(), words[0], words[1])
@@ -237,10 +237,10 @@ func (m *Main) configCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(map[string]string{"key": words[0], "value": *to})
+		if m.out.json {
+			return m.out.printJSON(map[string]string{"key": words[0], "value": *to})
 		}
-		return m.print(line(*to))
+		return m.out.print(line(*to))
 	}}
 	list := &cobra.Command{Use: "list", Short: "Print all settings", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		dir, err := m.folder()
@@ -257,10 +257,10 @@ func (m *Main) configCommand() *cobra.Command {
 			all[key] = *to
 			rows = append(rows, cells(key, *to))
 		}
-		if m.json {
-			return m.printJSON(all)
+		if m.out.json {
+			return m.out.printJSON(all)
 		}
-		return m.printRows(rows)
+		return m.out.printRows(rows)
 	}}
 	cmd.AddCommand(get, set, unset, list)
 	return cmd
@@ -318,11 +318,11 @@ func (m *Main) configure(ctx context.Context, key, value string) error {
 	if err := m.writeSettings(ctx, dir, set, to == &set.Prefix && m.trusts(dir, was)); err != nil {
 		return err
 	}
-	if m.json {
-		return m.printJSON(map[string]string{"key": key, "value": value})
+	if m.out.json {
+		return m.out.printJSON(map[string]string{"key": key, "value": value})
 	}
 	if to != &set.Prefix && value != "" {
-		return m.report("%s is %s; it takes effect after: bd trust", key, value)
+		return m.out.report("%s is %s; it takes effect after: bd trust", key, value)
 	}
-	return m.report("%s is %s", key, fmt.Sprintf("%q", value))
+	return m.out.report("%s is %s", key, fmt.Sprintf("%q", value))
 }

@@ -67,7 +67,7 @@ func (m *Main) mailbox() *mail.Client {
 		return nil
 	}
 	if set.Token = m.Env("AGENT_MAIL_TOKEN"); set.Token != "" && m.Env("AGENT_MAIL_URL") == "" && !isLocal(set.URL) {
-		m.logf("Warning: %s names an agent mail server, which receives AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too; continuing without it", settingsFile)
+		m.out.logf("Warning: %s names an agent mail server, which receives AGENT_MAIL_TOKEN only if AGENT_MAIL_URL names it too; continuing without it", settingsFile)
 		return nil
 	}
 	set.Agent = m.Env("BEADS_AGENT_NAME")
@@ -80,14 +80,14 @@ func (m *Main) mailbox() *mail.Client {
 		longest := mail.MaxTimeout.Seconds()
 		seconds, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(seconds > 0 && seconds <= longest) {
-			m.logf("Warning: invalid AGENT_MAIL_TIMEOUT %q; use a positive number of seconds up to %g; continuing with %s", text, longest, mail.DefaultTimeout)
+			m.out.logf("Warning: invalid AGENT_MAIL_TIMEOUT %q; use a positive number of seconds up to %g; continuing with %s", text, longest, mail.DefaultTimeout)
 			seconds = mail.DefaultTimeout.Seconds()
 		}
 		set.Timeout = time.Duration(seconds * float64(time.Second))
 	}
-	box, err := mail.Open(dir.Path(), set, func(message string) { m.logf("Warning: %s", message) })
+	box, err := mail.Open(dir.Path(), set, func(message string) { m.out.logf("Warning: %s", message) })
 	if err != nil {
-		m.logf("Warning: %v; going on without it", err)
+		m.out.logf("Warning: %v; going on without it", err)
 		return nil
 	}
 	m.mailClient = box
@@ -264,7 +264,7 @@ func (m *Main) mailStatus() (mail.Status, bool) {
 	}
 	s, err := box.Status()
 	if err != nil {
-		m.logf("Warning: %v", err)
+		m.out.logf("Warning: %v", err)
 	}
 	return s, true
 }

@@ -5,7 +5,6 @@ package bd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -37,13 +36,13 @@ type Main struct {
 	RunOf func(ctx context.Context, it *tracker.Issue) *Run
 
 	// Set by Run from the flags.
-	json, quiet, verbose bool
-	lockWait             time.Duration // maximum wait for the tracker's lock
-	command              string        // its name, for the lock file
-	actor, database      string
-	readonly             bool
-	colours              bool
-	entered              bool // the command line was parsed
+	out             output
+	verbose         bool
+	lockWait        time.Duration // maximum wait for the tracker's lock
+	command         string        // its name, for the lock file
+	actor, database string
+	readonly        bool
+	entered         bool // the command line was parsed
 
 	// State of the command.
 	locked         bool         // it holds the tracker's lock
@@ -62,28 +61,28 @@ const (
 
 // Run executes the command in args and returns its exit code.
 func (m *Main) Run(ctx context.Context, args []string) int {
+	m.out = newOutput(m.Stdout, m.Stderr, m.Env)
 	root := m.Command()
 	root.SetArgs(args)
 	root.SetIn(m.Stdin)
 	root.SetOut(m.Stdout)
 	root.SetErr(m.Stderr)
-	m.json = m.Env("BD_JSON") == "1" || m.Env("BD_JSON") == "true"
-	m.colours = m.terminal()
+	m.out.json = m.Env("BD_JSON") == "1" || m.Env("BD_JSON") == "true"
 	cmd, err := root.ExecuteContextC(ctx)
 	m.sendMail(ctx)
 	if err == nil {
 		return exitDone
 	}
 	if wrong, ok := errors.AsType[usageError](err); ok {
-		m.printError(wrong.error, "")
+		m.out.printError(wrong.error, "")
 		return exitUsage
 	}
 	if m.entered {
-		m.printError(err, "")
+		m.out.printError(err, "")
 		return exitFailed
 	}
-	m.json = m.json || slices.Contains(args, "--json") // the flag may follow the invalid argument
-	m.printError(err, "see: "+cmd.CommandPath()+" --help")
+	m.out.json = m.out.json || slices.Contains(args, "--json") // the flag may follow the invalid argument
+	m.out.printError(err, "see: "+cmd.CommandPath()+" --help")
 	return exitUsage
 }
 
@@ -111,10 +110,10 @@ cache: each command reads the file and replaces it atomically.`,
 	}
 	root.SetVersionTemplate("bd version {{.Version}}\n")
 	flags := root.PersistentFlags()
-	flags.BoolVar(&m.json, "json", false, "print JSON only")
+	flags.BoolVar(&m.out.json, "json", false, "print JSON only")
 	flags.StringVar(&m.actor, "actor", "", "name for changes (default $BD_ACTOR, $BEADS_ACTOR, git's user.name, $USER)")
 	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder (default: search upwards for .beads)")
-	flags.BoolVarP(&m.quiet, "quiet", "q", false, "print errors and warnings only")
+	flags.BoolVarP(&m.out.quiet, "quiet", "q", false, "print errors and warnings only")
 	flags.BoolVarP(&m.verbose, "verbose", "v", false, "print more")
 	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
 	flags.Lookup("lock-timeout").DefValue = "0s" // not shown, because the text has the default
@@ -125,43 +124,18 @@ cache: each command reads the file and replaces it atomically.`,
 	}
 	root.Flags().BoolP("version", "V", false, "print the version")
 	root.AddCommand(
-		m.initCommand(), m.createCommand(), m.quickCommand(), m.updateCommand(), m.closeCommand(), m.reopenCommand(), m.deleteCommand(),
-		m.showCommand(), m.listCommand(), m.readyCommand(), m.blockedCommand(), m.staleCommand(), m.searchCommand(), m.countCommand(), m.statsCommand(),
-		m.depCommand(), m.labelCommand(), m.commentsCommand(), m.commentCommand(), m.epicCommand(),
-		m.exportCommand(), m.importCommand(), m.mergeCommand(), m.syncCommand(), m.compactCommand(), m.renameCommand(),
-		m.doctorCommand(), m.infoCommand(), m.trustCommand(), m.primeCommand(), m.versionCommand(),
+		initCommand(m), createCommand(m), quickCommand(m), updateCommand(m), closeCommand(m), reopenCommand(m), deleteCommand(m),
+		showCommand(m), listCommand(m), readyCommand(m), blockedCommand(m), staleCommand(m), searchCommand(m), countCommand(m), statsCommand(m),
+		depCommand(m), labelCommand(m), commentsCommand(m), commentCommand(m), epicCommand(m),
+		exportCommand(m), importCommand(m), mergeCommand(m), syncCommand(m), compactCommand(m), renameCommand(m),
+		doctorCommand(m), infoCommand(m), trustCommand(m), primeCommand(m), versionCommand(m),
 	)
-	root.AddCommand(m.everydayCommands()...)
-	root.AddCommand(m.ignoredCommands()...)
-	root.SetHelpCommand(m.helpCommand(root))
+	root.AddCommand(everydayCommands(m)...)
+	root.AddCommand(ignoredCommands(m)...)
+	root.SetHelpCommand(helpCommand(m, root))
 	root.InitDefaultCompletionCmd()
-	m.requireSubcommands(root)
+	requireSubcommands(m, root)
 	return root
-}
-
-// printError prints an error as one line to stderr, and with --json as an object to stdout.
-func (m *Main) printError(err error, hint string) {
-	message := err.Error()
-	if e, ok := errors.AsType[*mailroom.Error](err); ok {
-		message = e.Message
-	}
-	if text, rest, found := strings.Cut(message, "; "); found && hint == "" {
-		message, hint = text, rest
-	}
-	text := "Error: " + message
-	if hint != "" {
-		text += " (" + strings.TrimSpace(hint) + ")"
-	}
-	m.logf("%s", text)
-	if m.json {
-		body := struct {
-			Error string `json:"error"`
-			Hint  string `json:"hint,omitempty"`
-		}{message, hint}
-		if err := m.printJSON(body); err != nil {
-			m.logf("%v", err)
-		}
-	}
 }
 
 // noArgs refuses arguments.
@@ -170,19 +144,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return mailroom.Errorf(mailroom.CodeInvalid, "%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
 	}
 	return nil
-}
-
-// logf prints a line to stderr. It ignores write errors, because they change no result.
-func (m *Main) logf(format string, args ...any) {
-	_, _ = fmt.Fprintln(m.Stderr, line(fmt.Sprintf(format, args...)))
-}
-
-// report prints a line about the result to stdout, unless --quiet or --json is set.
-func (m *Main) report(format string, args ...any) error {
-	if m.quiet || m.json {
-		return nil
-	}
-	return m.print(line(fmt.Sprintf(format, args...)))
 }
 
 const folderName = ".beads"
@@ -249,7 +210,7 @@ func (m *Main) read(f func(t *tracker.Tracker) error) error {
 		return err
 	}
 	if len(invalid) > 0 {
-		m.logf("Warning: the file has %s; the next change moves invalid lines to quarantine.jsonl: %v", count(len(invalid), "invalid line"), invalid[0].Err)
+		m.out.logf("Warning: the file has %s; the next change moves invalid lines to quarantine.jsonl: %v", count(len(invalid), "invalid line"), invalid[0].Err)
 	}
 	return f(t)
 }
@@ -292,7 +253,7 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	}
 	m.changed = m.changed || err == nil
 	if err == nil && len(invalid) > 0 {
-		m.logf("Warning: moved %s of the file to quarantine.jsonl: %v", count(len(invalid), "invalid line"), invalid[0].Err)
+		m.out.logf("Warning: moved %s of the file to quarantine.jsonl: %v", count(len(invalid), "invalid line"), invalid[0].Err)
 	}
 	return err
 }
@@ -307,7 +268,7 @@ func (m *Main) lockTimeout() time.Duration {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return d
 	}
-	m.logf("Warning: invalid BD_LOCK_TIMEOUT %q; use a positive duration such as 30s; continuing with %s", text, usual)
+	m.out.logf("Warning: invalid BD_LOCK_TIMEOUT %q; use a positive duration such as 30s; continuing with %s", text, usual)
 	return usual
 }
 
@@ -317,7 +278,7 @@ const lockNotice = 2 * time.Second
 // waiting returns the folder with the lock options of the command.
 func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
 	return dir.WithWait(projectdir.WaitOptions{Command: m.command, Max: m.lockWait, NoticeAfter: lockNotice, OnWait: func(h projectdir.Holder) {
-		m.logf("Waiting for the tracker, which is locked by %s; at most %s", h, m.lockWait)
+		m.out.logf("Waiting for the tracker, which is locked by %s; at most %s", h, m.lockWait)
 	}})
 }
 
@@ -336,7 +297,8 @@ func RunProcess(ctx context.Context, name, version string) int {
 	dir, err := os.Getwd()
 	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name, Version: version}
 	if err != nil {
-		m.printError(err, "")
+		m.out = newOutput(m.Stdout, m.Stderr, m.Env)
+		m.out.printError(err, "")
 		return exitFailed
 	}
 	return m.Run(ctx, os.Args[1:])

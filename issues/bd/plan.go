@@ -22,14 +22,14 @@ func (m *Main) createPlan(ctx context.Context, name string, dry bool) error {
 	if err != nil {
 		return err
 	}
-	if m.json {
-		return m.printJSON(issuesJSON(after, made, nil))
+	if m.out.json {
+		return m.out.printJSON(issuesJSON(after, made, nil))
 	}
 	for _, it := range made {
 		if dry {
-			err = m.report("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
+			err = m.out.report("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
 		} else {
-			err = m.report("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
+			err = m.out.report("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
 		}
 		if err != nil {
 			return err

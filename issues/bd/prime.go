@@ -17,7 +17,7 @@ const (
 
 // primeCommand prints nothing without a tracker, because agents run it at the start of a session in
 // any folder.
-func (m *Main) primeCommand() *cobra.Command {
+func primeCommand(m *Main) *cobra.Command {
 	var stealth, standard bool
 	cmd := &cobra.Command{Use: "prime", Short: "Print instructions for agents", Args: noArgs, Long: `Print instructions for agents.
 
@@ -48,10 +48,10 @@ that hooks can call it in any folder.`}
 		if err == nil && !standard {
 			text = string(own)
 		}
-		if m.json {
-			return m.printJSON(map[string]string{"text": text})
+		if m.out.json {
+			return m.out.printJSON(map[string]string{"text": text})
 		}
-		return m.print(block(strings.TrimRight(text, "\n")))
+		return m.out.print(block(strings.TrimRight(text, "\n")))
 	}
 	return cmd
 }

@@ -119,7 +119,7 @@ func limitTo[T any](list []T, n int) []T {
 	return list
 }
 
-func (m *Main) listCommand() *cobra.Command {
+func listCommand(m *Main) *cobra.Command {
 	var f filters
 	var order sorting
 	var tree bool
@@ -141,24 +141,24 @@ func (m *Main) listCommand() *cobra.Command {
 				return err
 			}
 			found = limitTo(found, f.limit)
-			if tree && !m.json {
-				return m.printTree(parentTree(found))
+			if tree && !m.out.json {
+				return m.out.printTree(parentTree(found))
 			}
-			return m.printList(t, found)
+			return m.out.printList(t, found)
 		})
 	}
 	return cmd
 }
 
 // printList prints issues in the format of list.
-func (m *Main) printList(t *tracker.Tracker, found []*tracker.Issue) error {
-	if m.json {
-		return m.printIssuesJSON(t, found, counts(t))
+func (o *output) printList(t *tracker.Tracker, found []*tracker.Issue) error {
+	if o.json {
+		return o.printIssuesJSON(t, found, counts(t))
 	}
-	return m.printTable(found)
+	return o.printTable(found)
 }
 
-func (m *Main) searchCommand() *cobra.Command {
+func searchCommand(m *Main) *cobra.Command {
 	var f filters
 	cmd := &cobra.Command{Use: "search TEXT", Short: "Search issues for a text", Args: cobra.MinimumNArgs(1)}
 	f.bind(cmd)
@@ -170,13 +170,13 @@ func (m *Main) searchCommand() *cobra.Command {
 				return err
 			}
 			what.Text = strings.Join(args, " ")
-			return m.printList(t, limitTo(t.List(what), f.limit))
+			return m.out.printList(t, limitTo(t.List(what), f.limit))
 		})
 	}
 	return cmd
 }
 
-func (m *Main) countCommand() *cobra.Command {
+func countCommand(m *Main) *cobra.Command {
 	var f filters
 	var group string
 	groups := map[string]func(*tracker.Issue) []string{
@@ -208,15 +208,15 @@ func (m *Main) countCommand() *cobra.Command {
 			}
 			found := t.List(what)
 			if group == "" {
-				return m.printCount(len(found))
+				return m.out.printCount(len(found))
 			}
-			return m.printGroups(found, groups[group])
+			return m.out.printGroups(found, groups[group])
 		})
 	}
 	return cmd
 }
 
-func (m *Main) readyCommand() *cobra.Command {
+func readyCommand(m *Main) *cobra.Command {
 	var f filters
 	order := string(tracker.OrderHybrid)
 	var claim, explain bool
@@ -244,10 +244,10 @@ func (m *Main) readyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if explain && !m.json {
-				return m.printExplained(t, found)
+			if explain && !m.out.json {
+				return m.out.printExplained(t, found)
 			}
-			return m.printList(t, limitTo(found, f.limit))
+			return m.out.printList(t, limitTo(found, f.limit))
 		})
 	}
 	return cmd
@@ -292,10 +292,10 @@ func (m *Main) claimReady(cmd *cobra.Command, by tracker.Signature, find func(*t
 			return err
 		}
 		m.enqueueMail(ctx, []transition{mine})
-		if m.json {
-			return m.printJSON(issuesJSON(after, []*tracker.Issue{mine.is}, nil))
+		if m.out.json {
+			return m.out.printJSON(issuesJSON(after, []*tracker.Issue{mine.is}, nil))
 		}
-		return m.report("Claimed %s: %s", mine.is.ID, mine.is.Title)
+		return m.out.report("Claimed %s: %s", mine.is.ID, mine.is.Title)
 	}
 }
 
@@ -303,18 +303,18 @@ func errNoneFree() error {
 	return mailroom.Errorf(mailroom.CodeNotFound, "no unassigned issue is ready")
 }
 
-func (m *Main) blockedCommand() *cobra.Command {
+func blockedCommand(m *Main) *cobra.Command {
 	cmd := &cobra.Command{Use: "blocked", Short: "List issues that other issues block", Args: noArgs}
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			found := t.BlockedIssues()
-			if m.json {
-				return m.printIssuesJSON(t, found, func(it *tracker.Issue) []extra {
+			if m.out.json {
+				return m.out.printIssuesJSON(t, found, func(it *tracker.Issue) []extra {
 					ids := issueIDs(t.BlockedBy(it))
 					return []extra{{"blocked_by_count", len(ids)}, {"blocked_by", ids}}
 				})
 			}
-			return m.printBlocked(t, found)
+			return m.out.printBlocked(t, found)
 		})
 	}
 	return cmd
@@ -328,7 +328,7 @@ func issueIDs(issues []*tracker.Issue) []string {
 	return ids
 }
 
-func (m *Main) staleCommand() *cobra.Command {
+func staleCommand(m *Main) *cobra.Command {
 	var days, limit int
 	var status string
 	cmd := &cobra.Command{Use: "stale", Short: "List open issues without recent changes", Args: noArgs}
@@ -339,13 +339,13 @@ func (m *Main) staleCommand() *cobra.Command {
 		return m.read(func(t *tracker.Tracker) error {
 			found := t.Stale(time.Now().AddDate(0, 0, -days))
 			found = slices.DeleteFunc(found, func(it *tracker.Issue) bool { return status != "" && string(it.Status) != status })
-			return m.printList(t, limitTo(found, limit))
+			return m.out.printList(t, limitTo(found, limit))
 		})
 	}
 	return cmd
 }
 
-func (m *Main) showCommand() *cobra.Command {
+func showCommand(m *Main) *cobra.Command {
 	var short bool
 	cmd := &cobra.Command{Use: "show ID…", Short: "Show issues in full", Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().BoolVar(&short, "short", false, "one line per issue")
@@ -359,17 +359,17 @@ func (m *Main) showCommand() *cobra.Command {
 				}
 				found = append(found, it)
 			}
-			if !m.json && short {
-				return m.printTable(found)
+			if !m.out.json && short {
+				return m.out.printTable(found)
 			}
-			if !m.json {
+			if !m.out.json {
 				return m.printIssues(cmd.Context(), t, found)
 			}
 			list := []any{}
 			for _, it := range found {
 				list = append(list, fullIssueJSON(t, it, m.runOf(cmd.Context(), it)))
 			}
-			return m.printJSON(list)
+			return m.out.printJSON(list)
 		})
 	}
 	return cmd

@@ -27,5 +27,5 @@ func (m *Main) printRun(ctx context.Context, it *tracker.Issue) error {
 	if run == nil {
 		return nil
 	}
-	return m.print("", block(strings.Join(run.Lines, "\n")))
+	return m.out.print("", block(strings.Join(run.Lines, "\n")))
 }

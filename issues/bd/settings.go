@@ -75,7 +75,7 @@ func (m *Main) settings(dir tracker.Folder) settings {
 	s, err := readSettings(dir)
 	if err != nil && !m.settingsWarned {
 		m.settingsWarned = true
-		m.logf("Warning: %s; going on without it", err.Error())
+		m.out.logf("Warning: %s; going on without it", err.Error())
 	}
 	return s
 }

@@ -108,9 +108,9 @@ func fullIssueJSON(t *tracker.Tracker, it *tracker.Issue, run *Run) json.RawMess
 
 // printIssuesJSON streams issues in the format of printJSON, because a list may be as large as the
 // file. It calls more on several goroutines.
-func (m *Main) printIssuesJSON(t *tracker.Tracker, found []*tracker.Issue, more func(*tracker.Issue) []extra) error {
+func (o *output) printIssuesJSON(t *tracker.Tracker, found []*tracker.Issue, more func(*tracker.Issue) []extra) error {
 	if len(found) == 0 {
-		return m.printJSON(found)
+		return o.printJSON(found)
 	}
 	const piece = 64 // issues
 	pieces := make(chan chan []byte, runtime.GOMAXPROCS(0))
@@ -140,7 +140,7 @@ func (m *Main) printIssuesJSON(t *tracker.Tracker, found []*tracker.Issue, more 
 			failed = errors.New("some issues could not be printed")
 		}
 		if failed == nil {
-			_, failed = m.Stdout.Write(text)
+			_, failed = o.stdout.Write(text)
 		}
 		select {
 		case spare <- text[:0]:
@@ -148,7 +148,7 @@ func (m *Main) printIssuesJSON(t *tracker.Tracker, found []*tracker.Issue, more 
 		}
 	}
 	if failed == nil {
-		_, failed = io.WriteString(m.Stdout, "\n]\n")
+		_, failed = io.WriteString(o.stdout, "\n]\n")
 	}
 	if failed != nil {
 		return fmt.Errorf("print: %w", failed)
@@ -239,16 +239,6 @@ func textLen(raw []byte) int {
 			return at
 		}
 	}
-}
-
-func (m *Main) printJSON(v any) error {
-	e := json.NewEncoder(m.Stdout)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	return nil
 }
 
 func day(at time.Time) string { return at.Local().Format("2006-01-02 15:04") }

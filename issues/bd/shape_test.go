@@ -34,8 +34,8 @@ func FuzzIndented(f *testing.F) {
 
 func TestColumnsAreAlignedDespiteColours(t *testing.T) {
 	var out bytes.Buffer
-	m := &Main{Stdout: &out}
-	err := m.printRows([][]safeText{{"x-1", "\x1b[31mP0\x1b[0m", "café", "end"}, {"x-100", "P2", "", "end"}, {"x-2"}})
+	o := &output{stdout: &out}
+	err := o.printRows([][]safeText{{"x-1", "\x1b[31mP0\x1b[0m", "café", "end"}, {"x-100", "P2", "", "end"}, {"x-2"}})
 	want := "x-1    \x1b[31mP0\x1b[0m  café  end\nx-100  P2        end\nx-2\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" || err != nil {
 		t.Errorf("%v, rows (-want +got):\n%s", err, diff)
@@ -44,7 +44,7 @@ func TestColumnsAreAlignedDespiteColours(t *testing.T) {
 
 func TestATreeIsDrawn(t *testing.T) {
 	var out bytes.Buffer
-	m := &Main{Stdout: &out}
+	o := &output{stdout: &out}
 	var nodes []tracker.Node
 	for _, n := range []struct {
 		id    string
@@ -53,7 +53,7 @@ func TestATreeIsDrawn(t *testing.T) {
 		nodes = append(nodes, tracker.Node{Issue: &tracker.Issue{ID: n.id, Status: tracker.StatusOpen, Title: "t"}, Depth: n.depth})
 	}
 	want := "a P0 open t\n├─ b P0 open t\n│  ├─ c P0 open t\n│  │  └─ d P0 open t\n│  └─ e P0 open t\n└─ f P0 open t\n   └─ g P0 open t\n"
-	err := m.printTree(nodes)
+	err := o.printTree(nodes)
 	if diff := cmp.Diff(want, out.String()); diff != "" || err != nil {
 		t.Errorf("%v, tree (-want +got):\n%s", err, diff)
 	}

@@ -3,102 +3,24 @@ package bd
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/display"
 	"mailroom/issues/tracker"
 )
 
 func number(n int) string { return strconv.Itoa(n) }
 
-// terminal reports whether stdout is a terminal and colours are enabled.
-func (m *Main) terminal() bool {
-	file, ok := m.Stdout.(*os.File)
-	return ok && m.Env("NO_COLOR") == "" && isatty.IsTerminal(file.Fd())
-}
-
-// safeText is text that is safe for a terminal. Text of a file becomes safe only through line,
-// block or colour, which escape control and invisible characters.
-type safeText string
-
-// line returns text on one line.
-func line(s string) safeText { return safeText(display.Line(strings.TrimSpace(s))) }
-
-// block returns text on several lines.
-func block(s string) safeText { return safeText(display.Text(s)) }
-
-// cells returns the cells of one row.
-func cells(words ...string) []safeText {
-	row := make([]safeText, len(words))
-	for i, word := range words {
-		row[i] = line(word)
-	}
-	return row
-}
-
-// print writes lines.
-func (m *Main) print(lines ...safeText) error {
-	for _, l := range lines {
-		if _, err := fmt.Fprintln(m.Stdout, l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// colour returns one line of text, in colour on a terminal.
-func (m *Main) colour(code int, text string) safeText {
-	if !m.colours || code == 0 {
-		return line(text)
-	}
-	return safeText(fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, line(text)))
-}
-
-// ANSI colours.
-const (
-	red    = 31
-	green  = 32
-	yellow = 33
-	blue   = 34
-	grey   = 90
-)
-
-func (m *Main) status(s tracker.Status) safeText {
-	code := 0
-	switch s {
-	case tracker.StatusOpen:
-		code = green
-	case tracker.StatusInProgress, tracker.StatusHooked:
-		code = yellow
-	case tracker.StatusBlocked:
-		code = red
-	case tracker.StatusClosed, tracker.StatusTombstone:
-		code = grey
-	}
-	return m.colour(code, string(s))
-}
-
-func (m *Main) urgency(p int) safeText {
-	text := "P" + number(p)
-	if p <= 1 {
-		return m.colour(red, text)
-	}
-	return safeText(text)
-}
-
 // flushSize is the buffer size for output, in bytes.
 const flushSize = 64 << 10
 
 // printRows prints aligned columns.
-func (m *Main) printRows(rows [][]safeText) error {
+func (o *output) printRows(rows [][]safeText) error {
 	size := 0
 	for _, row := range rows {
 		size += len(row)
@@ -130,13 +52,13 @@ func (m *Main) printRows(rows [][]safeText) error {
 		}
 		widths = widths[len(row):]
 		if out = append(out, '\n'); len(out) >= flushSize {
-			if _, err := m.Stdout.Write(out); err != nil {
+			if _, err := o.stdout.Write(out); err != nil {
 				return err
 			}
 			out = out[:0]
 		}
 	}
-	_, err := m.Stdout.Write(out)
+	_, err := o.stdout.Write(out)
 	return err
 }
 
@@ -158,12 +80,12 @@ func width(cell safeText) int {
 }
 
 // printTable prints one line per issue.
-func (m *Main) printTable(found []*tracker.Issue) error {
+func (o *output) printTable(found []*tracker.Issue) error {
 	if len(found) == 0 {
-		return m.report("No issues.")
+		return o.report("No issues.")
 	}
-	return m.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
-		return []safeText{line(it.ID), m.urgency(it.Priority), line(it.Type), m.status(it.Status), line(it.Assignee), line(it.Title)}
+	return o.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
+		return []safeText{line(it.ID), o.urgency(it.Priority), line(it.Type), o.status(it.Status), line(it.Assignee), line(it.Title)}
 	}))
 }
 
@@ -178,28 +100,28 @@ func rowsOf(found []*tracker.Issue, row func(*tracker.Issue) []safeText) [][]saf
 	return rows
 }
 
-func (m *Main) printBlocked(t *tracker.Tracker, found []*tracker.Issue) error {
+func (o *output) printBlocked(t *tracker.Tracker, found []*tracker.Issue) error {
 	if len(found) == 0 {
-		return m.report("No issue is blocked.")
+		return o.report("No issue is blocked.")
 	}
-	return m.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
-		return []safeText{line(it.ID), m.urgency(it.Priority), line(it.Title), "← " + line(strings.Join(issueIDs(t.BlockedBy(it)), ", "))}
+	return o.printRows(rowsOf(found, func(it *tracker.Issue) []safeText {
+		return []safeText{line(it.ID), o.urgency(it.Priority), line(it.Title), "← " + line(strings.Join(issueIDs(t.BlockedBy(it)), ", "))}
 	}))
 }
 
-func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error {
-	if err := m.printTable(ready); err != nil {
+func (o *output) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error {
+	if err := o.printTable(ready); err != nil {
 		return err
 	}
 	for _, it := range t.BlockedIssues() {
-		if err := m.report("%s is blocked by %s", it.ID, strings.Join(issueIDs(t.BlockedBy(it)), ", ")); err != nil {
+		if err := o.report("%s is blocked by %s", it.ID, strings.Join(issueIDs(t.BlockedBy(it)), ", ")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Main) printTree(nodes []tracker.Node) error {
+func (o *output) printTree(nodes []tracker.Node) error {
 	var open []bool // by level: more siblings follow
 	branches := make([]safeText, len(nodes))
 	for i, n := range slices.Backward(nodes) {
@@ -220,7 +142,7 @@ func (m *Main) printTree(nodes []tracker.Node) error {
 		if n.Cut {
 			more = " …"
 		}
-		if err := m.print(branches[i] + line(n.Issue.ID) + " " + m.urgency(n.Issue.Priority) + " " + m.status(n.Issue.Status) + " " + line(n.Issue.Title) + more); err != nil {
+		if err := o.print(branches[i] + line(n.Issue.ID) + " " + o.urgency(n.Issue.Priority) + " " + o.status(n.Issue.Status) + " " + line(n.Issue.Title) + more); err != nil {
 			return err
 		}
 	}
@@ -230,11 +152,11 @@ func (m *Main) printTree(nodes []tracker.Node) error {
 func (m *Main) printIssues(ctx context.Context, t *tracker.Tracker, found []*tracker.Issue) error {
 	for i, it := range found {
 		if i > 0 {
-			if err := m.print(""); err != nil {
+			if err := m.out.print(""); err != nil {
 				return err
 			}
 		}
-		if err := m.printIssue(t, it); err != nil {
+		if err := m.out.printIssue(t, it); err != nil {
 			return err
 		}
 		if err := m.printRun(ctx, it); err != nil {
@@ -244,12 +166,12 @@ func (m *Main) printIssues(ctx context.Context, t *tracker.Tracker, found []*tra
 	return nil
 }
 
-func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
-	head := m.urgency(it.Priority) + " " + line(it.Type) + " " + m.status(it.Status)
+func (o *output) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
+	head := o.urgency(it.Priority) + " " + line(it.Type) + " " + o.status(it.Status)
 	if it.Assignee != "" {
 		head += ", assigned to " + line(it.Assignee)
 	}
-	lines := []safeText{m.colour(blue, it.ID) + "  " + line(it.Title), head, safeText(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
+	lines := []safeText{o.colour(blue, it.ID) + "  " + line(it.Title), head, safeText(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
 	if it.Status == tracker.StatusClosed {
 		lines = append(lines, safeText(fmt.Sprintf("closed %s: ", day(it.ClosedAt)))+block(it.CloseReason))
 	}
@@ -275,7 +197,7 @@ func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
 	for _, d := range it.Dependencies {
 		title := safeText("")
 		if on, err := t.Find(d.On); err == nil {
-			title = line(on.Title) + " (" + m.status(on.Status) + ")"
+			title = line(on.Title) + " (" + o.status(on.Status) + ")"
 		}
 		lines = append(lines, "  "+line(d.On)+" "+line(d.Type)+" "+title)
 	}
@@ -285,7 +207,7 @@ func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
 	if len(it.Comments) > 0 {
 		lines = append(lines, "")
 	}
-	return m.print(append(lines, comments(it)...)...)
+	return o.print(append(lines, comments(it)...)...)
 }
 
 // comments returns the comments of an issue as lines.
@@ -296,21 +218,21 @@ func comments(it *tracker.Issue) (lines []safeText) {
 	return lines
 }
 
-func (m *Main) printComments(it *tracker.Issue) error {
+func (o *output) printComments(it *tracker.Issue) error {
 	if len(it.Comments) == 0 {
-		return m.report("%s has no comments.", it.ID)
+		return o.report("%s has no comments.", it.ID)
 	}
-	return m.print(comments(it)...)
+	return o.print(comments(it)...)
 }
 
-func (m *Main) printCount(n int) error {
-	if m.json {
-		return m.printJSON(map[string]int{"count": n})
+func (o *output) printCount(n int) error {
+	if o.json {
+		return o.printJSON(map[string]int{"count": n})
 	}
-	return m.print(safeText(number(n)))
+	return o.print(safeText(number(n)))
 }
 
-func (m *Main) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []string) error {
+func (o *output) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []string) error {
 	type count struct {
 		Group string `json:"group"`
 		Count int    `json:"count"`
@@ -333,27 +255,27 @@ func (m *Main) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []
 	for _, g := range groups {
 		rows = append(rows, cells(g.Group, number(g.Count)))
 	}
-	if m.json {
-		return m.printJSON(map[string]any{"total": len(found), "groups": groups})
+	if o.json {
+		return o.printJSON(map[string]any{"total": len(found), "groups": groups})
 	}
-	return m.printRows(append(rows, cells("total", number(len(found)))))
+	return o.printRows(append(rows, cells("total", number(len(found)))))
 }
 
-func (m *Main) printEpics(t *tracker.Tracker, epics []tracker.Epic) error {
-	if m.json {
+func (o *output) printEpics(t *tracker.Tracker, epics []tracker.Epic) error {
+	if o.json {
 		list := []any{}
 		for _, e := range epics {
 			list = append(list, map[string]any{
 				"epic": issueJSON(t, e.Issue), "total_children": e.Children, "closed_children": e.Closed, "eligible_for_close": e.Done(),
 			})
 		}
-		return m.printJSON(list)
+		return o.printJSON(list)
 	}
 	var rows [][]safeText
 	for _, e := range epics {
 		rows = append(rows, cells(e.Issue.ID, fmt.Sprintf("%d of %d", e.Closed, e.Children), bar(e.Closed, e.Children), e.Issue.Title))
 	}
-	return m.printRows(rows)
+	return o.printRows(rows)
 }
 
 // bar returns a progress bar.
@@ -374,12 +296,12 @@ func count(n int, thing string) string {
 	return strconv.Itoa(n) + " " + thing
 }
 
-func (m *Main) statsCommand() *cobra.Command {
+func statsCommand(m *Main) *cobra.Command {
 	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by status", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			s := t.Stats(time.Now())
-			if m.json {
-				return m.printJSON(map[string]any{
+			if m.out.json {
+				return m.out.printJSON(map[string]any{
 					"total_issues": s.Total, "open_issues": s.Open, "in_progress_issues": s.InProgress, "closed_issues": s.Closed,
 					"blocked_issues": s.Blocked, "deferred_issues": s.Deferred, "ready_issues": s.Ready, "tombstone_issues": s.Tombstones,
 					"pinned_issues": s.Pinned, "epics_eligible_for_closure": s.EpicsDone, "average_lead_time_hours": s.LeadTime.Hours(),
@@ -394,7 +316,7 @@ func (m *Main) statsCommand() *cobra.Command {
 			} {
 				rows = append(rows, cells(r.name, number(r.n), bar(r.n, s.Total)))
 			}
-			return m.printRows(append(rows, cells("all", number(s.Total), "")))
+			return m.out.printRows(append(rows, cells("all", number(s.Total), "")))
 		})
 	}}
 }

@@ -126,13 +126,13 @@ func (m *Main) trustedMail(dir tracker.Folder) mailSettings {
 		return mailSettings{}
 	}
 	if !m.trusts(dir, set) {
-		m.logf("Warning: %s names an agent mail server but is not trusted; its mail settings are ignored (show them with: bd trust --show; trust them with: bd trust)", settingsFile)
+		m.out.logf("Warning: %s names an agent mail server but is not trusted; its mail settings are ignored (show them with: bd trust --show; trust them with: bd trust)", settingsFile)
 		return mailSettings{}
 	}
 	return *set.Mail
 }
 
-func (m *Main) trustCommand() *cobra.Command {
+func trustCommand(m *Main) *cobra.Command {
 	var show, revoke bool
 	cmd := &cobra.Command{
 		Use: "trust", Short: "Trust the mail settings of this repository", Args: noArgs,
@@ -178,8 +178,8 @@ func (m *Main) printTrust(dir tracker.Folder, set settings) error {
 	if set.Mail != nil {
 		named = *set.Mail
 	}
-	if m.json {
-		return m.printJSON(map[string]any{"folder": realPath(dir), "trusted": is, "url": named.URL, "project": named.Project})
+	if m.out.json {
+		return m.out.printJSON(map[string]any{"folder": realPath(dir), "trusted": is, "url": named.URL, "project": named.Project})
 	}
 	state := "not trusted: its mail settings are ignored"
 	if is {
@@ -188,5 +188,5 @@ func (m *Main) printTrust(dir tracker.Folder, set settings) error {
 	if named == (mailSettings{}) {
 		state = strings.TrimSuffix(state, ": its mail settings are ignored") + "; no server is configured"
 	}
-	return m.printRows([][]safeText{cells("folder", realPath(dir)), cells("server", named.URL), cells("project", named.Project), cells("state", state)})
+	return m.out.printRows([][]safeText{cells("folder", realPath(dir)), cells("server", named.URL), cells("project", named.Project), cells("state", state)})
 }

@@ -13,7 +13,7 @@ import (
 	"mailroom/issues/tracker"
 )
 
-func (m *Main) updateCommand() *cobra.Command {
+func updateCommand(m *Main) *cobra.Command {
 	var f fields
 	var add, remove, set []string
 	var claim bool
@@ -128,18 +128,18 @@ func (m *Main) updateEachThen(
 	if err := print(after, changed); !errors.Is(err, errDefaultPrint) {
 		return err
 	}
-	if m.json {
-		return m.printJSON(issuesJSON(after, changed, nil))
+	if m.out.json {
+		return m.out.printJSON(issuesJSON(after, changed, nil))
 	}
 	for _, it := range changed {
-		if err := m.report("%s %s: %s", done, it.ID, it.Title); err != nil {
+		if err := m.out.report("%s %s: %s", done, it.ID, it.Title); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Main) closeCommand() *cobra.Command {
+func closeCommand(m *Main) *cobra.Command {
 	var reason string
 	var next bool
 	cmd := &cobra.Command{Use: "close ID…", Aliases: []string{"done"}, Short: "Close issues", Args: cobra.MinimumNArgs(1)}
@@ -164,23 +164,23 @@ func (m *Main) closeCommand() *cobra.Command {
 				return errDefaultPrint
 			}
 			freed = slices.DeleteFunc(after.Ready(tracker.Filter{}, tracker.OrderPriority, time.Now()), func(it *tracker.Issue) bool { return before[it.ID] })
-			if m.json {
-				return m.printJSON(map[string]any{"closed": issuesJSON(after, closed, nil), "unblocked": issuesJSON(after, freed, nil)})
+			if m.out.json {
+				return m.out.printJSON(map[string]any{"closed": issuesJSON(after, closed, nil), "unblocked": issuesJSON(after, freed, nil)})
 			}
 			return errDefaultPrint
 		})
-		if err != nil || len(freed) == 0 || m.json || m.quiet {
+		if err != nil || len(freed) == 0 || m.out.json || m.out.quiet {
 			return err
 		}
-		if err := m.report("Ready now:"); err != nil {
+		if err := m.out.report("Ready now:"); err != nil {
 			return err
 		}
-		return m.printTable(freed)
+		return m.out.printTable(freed)
 	}
 	return cmd
 }
 
-func (m *Main) reopenCommand() *cobra.Command {
+func reopenCommand(m *Main) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{Use: "reopen ID…", Short: "Open issues again", Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().StringVarP(&reason, "reason", "r", "", "reason, added as a comment")
@@ -200,7 +200,7 @@ func (m *Main) reopenCommand() *cobra.Command {
 	return cmd
 }
 
-func (m *Main) deleteCommand() *cobra.Command {
+func deleteCommand(m *Main) *cobra.Command {
 	var force, cascade, dry bool
 	var reason string
 	cmd := &cobra.Command{
@@ -225,21 +225,21 @@ func (m *Main) deleteCommand() *cobra.Command {
 		if !dry {
 			m.enqueueMail(cmd.Context(), closedIssues(gone))
 		}
-		return m.printDeleted(gone, !dry)
+		return m.out.printDeleted(gone, !dry)
 	}
 	return cmd
 }
 
-func (m *Main) printDeleted(gone []*tracker.Issue, done bool) error {
+func (o *output) printDeleted(gone []*tracker.Issue, done bool) error {
 	ids := []string{}
 	for _, it := range gone {
 		ids = append(ids, it.ID)
 	}
-	if m.json {
-		return m.printJSON(map[string]any{"deleted": ids, "deleted_count": len(ids), "dry_run": !done})
+	if o.json {
+		return o.printJSON(map[string]any{"deleted": ids, "deleted_count": len(ids), "dry_run": !done})
 	}
 	if done {
-		return m.report("Deleted %s", strings.Join(ids, ", "))
+		return o.report("Deleted %s", strings.Join(ids, ", "))
 	}
-	return m.report("This would delete %s; do it with --force", strings.Join(ids, ", "))
+	return o.report("This would delete %s; do it with --force", strings.Join(ids, ", "))
 }

@@ -21,9 +21,9 @@ func usage(format string, args ...any) error {
 
 // requireSubcommands makes every group of commands refuse an unknown subcommand and a call without
 // one.
-func (m *Main) requireSubcommands(cmd *cobra.Command) {
+func requireSubcommands(m *Main, cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		m.requireSubcommands(sub)
+		requireSubcommands(m, sub)
 	}
 	if !cmd.HasSubCommands() || cmd.Runnable() {
 		return
@@ -33,7 +33,7 @@ func (m *Main) requireSubcommands(cmd *cobra.Command) {
 		if len(args) > 0 {
 			return unknownCommand(cmd, args[0])
 		}
-		if cmd.HasParent() || m.json {
+		if cmd.HasParent() || m.out.json {
 			return needsCommand(cmd)
 		}
 		return cmd.Help()
@@ -63,7 +63,7 @@ func commandNames(group *cobra.Command) (names []string) {
 }
 
 // helpCommand returns the command that prints help.
-func (m *Main) helpCommand(root *cobra.Command) *cobra.Command {
+func helpCommand(m *Main, root *cobra.Command) *cobra.Command {
 	return &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command", RunE: func(_ *cobra.Command, words []string) error {
 		cmd := root
 		for _, word := range words {
