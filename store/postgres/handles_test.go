@@ -105,30 +105,43 @@ func TestALateLockDoesNotWait(t *testing.T) {
 	}
 }
 
-func TestALockThatIsNotReleasedIsUnavailable(t *testing.T) {
+func TestALockThatIsNotReleasedNamesItsThreads(t *testing.T) {
 	cluster := pgtest.Shared(t)
 	schema := cluster.Schema(t)
 	holder := openIn(t, schema, "a")
 	defer closeStore(t, holder)
-	waiting, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "b", LockTimeout: time.Millisecond, AllowUnsafe: true})
-	if err != nil {
-		t.Fatal(err)
+	for name, c := range map[string]struct {
+		timeout time.Duration
+		noWait  []string
+	}{
+		"waits for the timeout":    {time.Millisecond, nil},
+		"does not wait if told so": {time.Hour, []string{"held"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			waiting, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "b", LockTimeout: c.timeout, AllowUnsafe: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeStore(t, waiting)
+			write(t, holder, &store.Changes{Threads: []*mailroom.Thread{{ID: "held"}, {ID: "free"}}, DropThreads: []string{"held", "free"}})
+			update(t, holder, func(tx store.Tx) error {
+				if _, _, err := storetest.Lock(tx, nil, []string{"held"}); err != nil {
+					return err
+				}
+				need := store.Need{Threads: []string{"free", "held", "none"}, NoWait: c.noWait}
+				err := waiting.Update(t.Context(), func(tx store.Tx) error {
+					_, err := tx.Load(need)
+					return err
+				})
+				locked, ok := errors.AsType[*store.LockedError](err)
+				if !ok || !slices.Equal(locked.Threads, []string{"held"}) {
+					t.Errorf("got error %v, want one that names the locked thread", err)
+				}
+				calls := 0
+				return count(t, waiting, "free", &calls) // its connection is usable
+			})
+		})
 	}
-	defer closeStore(t, waiting)
-	write(t, holder, &store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
-	update(t, holder, func(tx store.Tx) error {
-		if _, _, err := storetest.Lock(tx, nil, []string{"t"}); err != nil {
-			return err
-		}
-		calls := 0
-		if err := count(t, waiting, "t", &calls); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
-			t.Errorf("got error %v, want one of code unavailable", err)
-		}
-		if got := counted(t, waiting, "t"); got != 0 {
-			t.Errorf("got count %d, want 0", got)
-		}
-		return nil
-	})
 }
 
 func TestDueSkipsWhatOthersHaveLocked(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,6 +145,9 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		if t.failed == nil {
 			return err
 		}
+		if locked := s.lockedThreads(t.waitedFor); len(locked) > 0 {
+			return &store.LockedError{Threads: locked}
+		}
 		switch last := outcomeOf(t.failed); {
 		case last == lost && t.committing && !pgconn.SafeToRetry(t.failed), last == failed, last == exhausted:
 			return refusal(ctx, "commit", t.failed)
@@ -163,6 +167,31 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 // duplicateTries is how often an Update runs that inserts a row whose unique value exists. A row of
 // another handle is found by the second call.
 const duplicateTries = 3
+
+// lockedThreads returns those of the threads that another transaction holds.
+func (s *Store) lockedThreads(ids []string) (locked []string) {
+	if len(ids) == 0 || s.writer.conn.IsClosed() {
+		return nil
+	}
+	var named []string
+	free := map[string]bool{}
+	err := s.writer.send(context.Background(), trip{
+		{text: "BEGIN"},
+		{freeThreads, []any{ids}, func(c *columns) error {
+			free[c.text()] = true
+			return nil
+		}},
+		{namedThreads, []any{ids}, func(c *columns) error {
+			named = append(named, c.text())
+			return nil
+		}},
+	})
+	s.rollback()
+	if err != nil {
+		return nil // the next try finds the reason
+	}
+	return slices.DeleteFunc(named, func(id string) bool { return free[id] })
+}
 
 // attempt runs f in one transaction. t.failed is set if the database refused the transaction.
 func (s *Store) attempt(ctx context.Context, t *tx, f func(store.Tx) error) error {

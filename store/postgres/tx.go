@@ -21,8 +21,9 @@ type tx struct {
 	locked     bool // rows are locked, so further locks must not wait
 	committing bool // COMMIT was sent
 	now        time.Time
-	pending    trip  // of a Write
-	failed     error // the transaction must not commit
+	waitedFor  []string // threads of a first Load that was refused a lock
+	pending    trip     // of a Write
+	failed     error    // the transaction must not commit
 }
 
 // clock implements reader.clock: the time after the first locks.
@@ -95,6 +96,11 @@ const (
 		ORDER BY t.key FOR NO KEY UPDATE OF t`
 
 	noWait = " NOWAIT"
+
+	lockNoWait = "SELECT t.key FROM thread t WHERE t.id = ANY ($1::text[]) ORDER BY t.key FOR NO KEY UPDATE NOWAIT"
+
+	freeThreads  = "SELECT t.id FROM thread t WHERE t.id = ANY ($1::text[]) FOR NO KEY UPDATE SKIP LOCKED"
+	namedThreads = "SELECT t.id FROM thread t WHERE t.id = ANY ($1::text[])"
 
 	// Rows that depend on locked rows are read by statements of their own: of a statement that waited
 	// for a lock, everything but the locked row is from before.
@@ -224,6 +230,9 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 			return nil
 		}, lockWorkers+wait, n.Workers)
 	}
+	if len(n.NoWait) > 0 {
+		q.add(nil, lockNoWait, n.NoWait)
+	}
 	ids := distinct(n.Threads)
 	keys, revisions := versionsOf(ids, n.Known)
 	if len(ids) > 0 {
@@ -241,6 +250,9 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		q = append(q, t.readClock())
 	}
 	if err := t.send("lock and read rows", q); err != nil {
+		if !t.locked && outcomeOf(t.failed) == conflict {
+			t.waitedFor = ids
+		}
 		return nil, err
 	}
 	t.locked = true
