@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,14 +101,6 @@ func (g *gauge) add(size int) bool {
 	g.rows++
 	g.bytes += size
 	return (g.limit <= 0 || g.rows < g.limit) && (g.budget <= 0 || g.bytes <= g.budget)
-}
-
-// first cuts list at limit; 0 is no limit.
-func first[T any](list []T, limit int) []T {
-	if limit > 0 && len(list) > limit {
-		return list[:limit]
-	}
-	return list
 }
 
 // pageRows are the rows of the first page of a list that is limited in bytes; later pages are
@@ -216,75 +207,6 @@ func prefixEnd(prefix string) string {
 		}
 	}
 	return ""
-}
-
-// Runs implements [store.Reader].
-func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
-	var s selection
-	s.add("SELECT r.key, r.body FROM run r")
-	budget := q.Bytes
-	if len(q.IDs) > 0 {
-		s.cond("r.id = ANY (?::text[])", distinct(q.IDs))
-		budget = 0
-	}
-	s.whichRuns(q)
-	switch q.Set {
-	case store.RunsQueued:
-		s.add(" ORDER BY r.priority, r.place, r.key")
-	case store.RunsScheduled:
-		s.add(" ORDER BY r.not_before, r.place, r.key")
-	default:
-		s.byKey("r.key", q.From, q.Oldest)
-	}
-	if len(q.IDs) > 0 && q.Set != store.RunsAll { // in the order of the other queries by id
-		found, err := list(r, "read runs", &s, 0, 0, scanRun)
-		slices.SortFunc(found, func(a, b *mailroom.Run) int {
-			if q.Oldest {
-				return cmp.Compare(a.Key, b.Key)
-			}
-			return cmp.Compare(b.Key, a.Key)
-		})
-		return first(found, q.Limit), err
-	}
-	return list(r, "read runs", &s, q.Limit, budget, scanRun)
-}
-
-// whichRuns adds the conditions of q but IDs and From.
-func (s *selection) whichRuns(q store.RunQuery) {
-	if q.Thread != "" {
-		s.cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
-	}
-	if q.Agent != "" {
-		s.cond("r.agent = ?", q.Agent)
-	}
-	if q.Parent != "" {
-		s.cond("r.parent = ?", q.Parent)
-	}
-	if len(q.Statuses) > 0 {
-		s.cond("r.status = ANY (?::text[])", plainTexts(q.Statuses))
-		switch only := func(status mailroom.Status) bool {
-			return !slices.ContainsFunc(q.Statuses, func(s mailroom.Status) bool { return s != status })
-		}; { // the condition of a partial index
-		case only(mailroom.StatusFailed):
-			s.cond("r.pile = 2")
-		case only(mailroom.StatusWaiting):
-			s.cond("r.pile = 3")
-		}
-	}
-	switch q.Set {
-	case store.RunsQueued:
-		s.cond("r.pile = 0")
-	case store.RunsScheduled:
-		s.cond("r.pile = 1")
-	}
-}
-
-func plainTexts[T ~string](list []T) []string {
-	plain := make([]string, len(list))
-	for i, v := range list {
-		plain[i] = string(v)
-	}
-	return plain
 }
 
 // Tickets implements [store.Reader].

@@ -11,29 +11,52 @@ import (
 	"mailroom/store/internal/format"
 )
 
+// The piles of runs, see the table; pileNone is NULL.
 const (
 	pileNone      = -1
 	pileQueue     = 0
 	pileScheduled = 1
 	pileFailed    = 2
 	pileWaiting   = 3
+	pileRunning   = 4
+	pileCancelled = 5
+	pileRetrying  = 6
 
 	talliedThread = "thread"
 )
 
-// pileOf returns the pile of a run, which selects the index that contains it.
+// pileOf returns the pile of a run, by which an index finds it.
 func pileOf(r *mailroom.Run) int64 {
-	switch {
-	case r.NeverStarted() && r.Scheduled:
-		return pileScheduled
-	case r.NeverStarted():
+	switch r.Status {
+	case mailroom.StatusQueued:
+		switch {
+		case !r.NeverStarted():
+			return pileRetrying
+		case r.Scheduled:
+			return pileScheduled
+		}
 		return pileQueue
-	case r.Status == mailroom.StatusFailed:
-		return pileFailed
-	case r.Status == mailroom.StatusWaiting:
+	case mailroom.StatusRunning:
+		return pileRunning
+	case mailroom.StatusWaiting:
 		return pileWaiting
+	case mailroom.StatusFailed:
+		return pileFailed
+	case mailroom.StatusCancelled:
+		return pileCancelled
 	}
 	return pileNone
+}
+
+// pilesOf returns the piles of runs with a status, none if it has no pile.
+func pilesOf(status mailroom.Status) []int64 {
+	switch status {
+	case mailroom.StatusQueued:
+		return []int64{pileQueue, pileScheduled, pileRetrying}
+	case mailroom.StatusCompleted:
+		return nil
+	}
+	return []int64{pileOf(&mailroom.Run{Status: status})}
 }
 
 // Write implements [store.Tx]. It encodes the rows and leaves the statements for the next trip. The

@@ -41,7 +41,8 @@ CREATE TABLE run (
 	parent     text COLLATE "C",
 	submit_key text COLLATE "C",
 	status     text COLLATE "C" NOT NULL,
-	pile       bigint,                      -- 0: in the queue, 1: scheduled, 2: failed, 3: waiting, NULL: other
+	pile       bigint,                      -- 0: in the queue, 1: scheduled, 2: failed, 3: waiting, 4: running, 5: cancelled,
+	                                        -- 6: queued between two attempts, NULL: completed
 	priority   bigint,                      -- of a run in the queue
 	place      bigint,                      -- of a run in the queue or scheduled
 	not_before bigint,                      -- of a scheduled run
@@ -50,13 +51,12 @@ CREATE TABLE run (
 	body       bytea NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
--- No index contains the status, so that most updates touch no index.
+-- Completed runs are most of all and lie among the newest: a list finds them without an index of piles.
 CREATE INDEX run_thread ON run (thread, key);
 CREATE INDEX run_agent ON run (agent, key);
 CREATE INDEX run_queue ON run (thread, priority, place, key) WHERE pile = 0;
 CREATE INDEX run_scheduled ON run (thread, not_before, place, key) WHERE pile = 1;
-CREATE INDEX run_failed ON run (key) WHERE pile = 2;
-CREATE INDEX run_waiting ON run (key) WHERE pile = 3;
+CREATE INDEX run_pile ON run (pile, key) WHERE pile IS NOT NULL;
 CREATE INDEX run_parent ON run (parent, key) WHERE parent IS NOT NULL;
 CREATE INDEX run_late ON run (thread, late_seq) WHERE late_seq IS NOT NULL;
 
