@@ -196,7 +196,11 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 				return nil
 			}
 		case isLocked(err) && len(ops) > 0:
-			if ops = b.postpone(err); len(ops)+len(claims) == 0 {
+			rest := b.postpone(err)
+			if len(rest) == len(ops) { // an operation needs a locked thread that it did not name
+				return l.commitEach(ctx, ops, claims)
+			}
+			if ops = rest; len(ops)+len(claims) == 0 {
 				return nil
 			}
 		case mailroom.CodeOf(err) == mailroom.CodeUnavailable || len(ops)+len(claims) == 1:
@@ -387,7 +391,7 @@ func (b *batch) apply(o *op) (fatal error) {
 	case o.err == nil:
 		return nil
 	case errors.As(o.err, &bad):
-		if mailroom.CodeOf(bad.error) != mailroom.CodeUnavailable { // the store's failure, not the operation's
+		if mailroom.CodeOf(bad.error) != mailroom.CodeUnavailable && !isLocked(bad.error) { // the store's failure, not the operation's
 			b.culprit = o
 		}
 		return bad.error

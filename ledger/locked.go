@@ -23,38 +23,38 @@ func isLocked(err error) bool {
 }
 
 // postpone puts the operations on locked threads back at the front of the queue, and returns the
-// others. If it finds no such operation, it fails all.
+// others. A single operation is postponed also if it does not name the thread: a delivery or the end
+// of a run led it there.
 func (b *batch) postpone(err error) (rest []*op) {
-	l, ops := b.l, b.ops
 	locked, _ := errors.AsType[*store.LockedError](err)
 	now := time.Now()
 	var later []*op
-	for _, o := range ops {
-		switch {
-		case !slices.ContainsFunc(o.threads, func(id string) bool { return slices.Contains(locked.Threads, id) }):
+	for _, o := range b.ops {
+		names := slices.ContainsFunc(o.threads, func(id string) bool { return slices.Contains(locked.Threads, id) })
+		if !names && len(b.ops) > 1 {
 			rest = append(rest, o)
 			continue
-		case o.lockedSince.IsZero():
+		}
+		if o.lockedSince.IsZero() {
 			o.lockedSince = now
 		}
 		if now.Sub(o.lockedSince) >= maxLockWait {
-			l.failAll([]*op{o}, mailroom.Errorf(mailroom.CodeUnavailable, "thread %q is locked by another server: repeat the operation", o.threads[0]))
+			b.l.failAll([]*op{o}, mailroom.Errorf(mailroom.CodeUnavailable, "thread %q is locked by another server: repeat the operation", locked.Threads[0]))
 			continue
 		}
 		o.retryAt = now.Add(lockRetry)
 		later = append(later, o)
 	}
-	if len(rest) == len(ops) {
-		l.failAll(ops, mailroom.Errorf(mailroom.CodeUnavailable, "rows are locked: %w", err))
-		return nil
+	if len(later) == 0 {
+		return rest
 	}
-	l.options.Log.Warn("threads locked by another server; their operations wait", "threads", len(locked.Threads), "operations", len(later))
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	b.l.options.Log.Warn("threads locked by another server; their operations wait", "threads", len(locked.Threads), "operations", len(later))
+	b.l.mu.Lock()
+	defer b.l.mu.Unlock()
 	for _, o := range later {
 		o.inBatch = false
 	}
 	later = slices.DeleteFunc(later, func(o *op) bool { return o.abandoned }) // they count as not done
-	l.queue = append(later, l.queue...)
+	b.l.queue = append(later, b.l.queue...)
 	return rest
 }

@@ -121,3 +121,37 @@ func TestAnOperationOnAThreadThatStaysLockedIsUnavailable(t *testing.T) {
 		}
 	})
 }
+
+// A delivery of one operation leads to a locked thread, which the operation does not name.
+func TestALockedThreadThatNoOperationNamesDelaysOneOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &lockingStore{Store: memory.New()}
+		d := open(t, s, ledger.Options{})
+		d.register("w")
+		in := text("asks", "hello")
+		in.DeliverTo, in.DeliverAgent = "hot", "echo"
+		d.submit(in)
+		c := d.claimOne("w").Claim
+		s.hold("hot")
+		settled := make(chan struct{})
+		go func() { // ends once hot is free
+			defer close(settled)
+			d.settle(complete(c, "ok"))
+		}()
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range 5 {
+			all.Go(func() { d.submit(text(fmt.Sprint("cold ", i), "hello")) })
+		}
+		all.Wait()
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("operations on other threads took %v, want at most 4s", took)
+		}
+		s.hold()
+		<-settled
+		wantEqual(t, "log of the delivery", d.kinds("hot"), "message, run.queued")
+		if err := d.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -324,3 +324,36 @@ func TestLocksInAnyOrderCauseNoDeadlock(t *testing.T) {
 		t.Errorf("got %d deadlocks and error %v, want none", deadlocks, err)
 	}
 }
+
+// The second call locks what the first one needed late, with its first rows.
+func TestALateLockThatIsNotReleasedIsNamedAfterASecondCall(t *testing.T) {
+	cluster := pgtest.Shared(t)
+	schema := cluster.Schema(t)
+	holder := openIn(t, schema, "a")
+	defer closeStore(t, holder)
+	other, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "b", LockTimeout: time.Millisecond, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, other)
+	write(t, holder, &store.Changes{Threads: []*mailroom.Thread{{ID: "first"}, {ID: "late"}}})
+	calls := 0
+	update(t, holder, func(tx store.Tx) error {
+		if _, _, err := storetest.Lock(tx, nil, []string{"late"}); err != nil {
+			return err
+		}
+		err := other.Update(t.Context(), func(tx store.Tx) error {
+			calls++
+			if _, _, err := storetest.Lock(tx, nil, []string{"first"}); err != nil {
+				return err
+			}
+			_, _, err := storetest.Lock(tx, nil, []string{"late"})
+			return err
+		})
+		locked, ok := errors.AsType[*store.LockedError](err)
+		if !ok || !slices.Equal(locked.Threads, []string{"late"}) || calls != 2 {
+			t.Errorf("got error %v after %d calls, want one that names the thread after 2", err, calls)
+		}
+		return nil
+	})
+}

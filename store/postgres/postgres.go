@@ -135,11 +135,12 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		return err
 	}
 	defer func() { <-s.turn }()
+	var late []string
 	for try := 1; ; try++ {
 		if err := s.reconnect(ctx); err != nil {
 			return err
 		}
-		t := &tx{store: s}
+		t := &tx{store: s, extra: late}
 		t.reader = reader{send: t.send, clock: t.clock}
 		err := s.attempt(ctx, t, f)
 		if t.failed == nil {
@@ -156,6 +157,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		case try == store.MaxTries:
 			return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "other nodes hold the rows; nothing was written", Cause: t.failed}
 		}
+		late = append(late, t.lateFor...)
 		select { // the other handle needs time to finish
 		case <-time.After(rand.N(time.Duration(try) * 2 * time.Millisecond)):
 		case <-ctx.Done():

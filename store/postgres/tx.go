@@ -21,7 +21,9 @@ type tx struct {
 	locked     bool // rows are locked, so further locks must not wait
 	committing bool // COMMIT was sent
 	now        time.Time
+	extra      []string // threads that an earlier try needed too; the first Load locks them
 	waitedFor  []string // threads of a first Load that was refused a lock
+	lateFor    []string // threads of a later Load that was refused a lock
 	pending    trip     // of a Write
 	failed     error    // the transaction must not commit
 }
@@ -234,9 +236,13 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		q.add(nil, lockNoWait, n.NoWait)
 	}
 	ids := distinct(n.Threads)
-	keys, revisions := versionsOf(ids, n.Known)
-	if len(ids) > 0 {
-		q.add(l.thread, lockThreads+wait, ids, keys, revisions)
+	locked := ids
+	if !t.locked && len(t.extra) > 0 {
+		locked = distinct(slices.Concat(ids, t.extra))
+	}
+	if len(locked) > 0 {
+		keys, revisions := versionsOf(locked, n.Known)
+		q.add(l.thread, lockThreads+wait, locked, keys, revisions)
 	}
 	l.addDependents(&q, n, ids)
 	if len(n.Tokens) > 0 {
@@ -250,8 +256,12 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		q = append(q, t.readClock())
 	}
 	if err := t.send("lock and read rows", q); err != nil {
-		if !t.locked && outcomeOf(t.failed) == conflict {
-			t.waitedFor = ids
+		switch {
+		case outcomeOf(t.failed) != conflict:
+		case t.locked:
+			t.lateFor = ids
+		default:
+			t.waitedFor = locked
 		}
 		return nil, err
 	}
