@@ -47,7 +47,7 @@ func (p *process) open() *endpoint {
 	ctx, end := context.WithCancel(context.Background())
 	f.end = end
 	s := server.New(server.Options{
-		Ledger: p.ledger, Streams: stream.New(p.ledger, p.bus), Token: secret, Bus: p.bus, Log: p.log(),
+		Ledger: server.PartsOf(p.ledger), Streams: stream.New(p.ledger, p.bus), Token: secret, Bus: p.bus, Log: p.log(),
 		Agents: func() []string { return nil },
 	})
 	go func() { f.ended <- s.Serve(ctx, f.wire) }()

@@ -4,34 +4,37 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/check"
 	"mailroom/server/internal/invalid"
+	"mailroom/server/workers"
 )
 
-// router collects the operations while New registers them.
+// router registers operations while New makes a Server.
 type router struct {
-	server *Server
-	api    huma.API
+	mux *routeTable
+	api huma.API
 }
 
-// registerRoutes registers every operation and builds the OpenAPI description.
+// registerRoutes makes the groups of handlers, registers every operation and builds the OpenAPI
+// description.
 func (s *Server) registerRoutes() {
+	o := s.options
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
-			Info:    &huma.Info{Title: "Mailroom", Version: s.version()},
+			Info:    &huma.Info{Title: "Mailroom", Version: o.Version},
 			Components: &huma.Components{
 				Schemas:         huma.NewMapRegistry(refTo, huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
@@ -41,33 +44,20 @@ func (s *Server) registerRoutes() {
 		Formats:                      huma.DefaultFormats,
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
-		Transformers:                 []huma.Transformer{s.transformProblem},
+		Transformers:                 []huma.Transformer{transformProblem},
 	}
-	rt := router{server: s, api: humago.New(s.mux, config)}
-	rt.registerHealth()
-	rt.registerThreads()
-	rt.registerMessages()
-	rt.registerRuns()
-	rt.registerTickets()
-	rt.registerAgents()
-	rt.registerChannels()
-	rt.registerPairings()
-	rt.registerProjects()
-	rt.registerTokens()
-	rt.registerWorkers()
-	rt.registerStreams()
-	rt.registerSocket()
-	rt.registerProtocols()
+	rt := router{mux: s.mux, api: humago.New(s.mux, config)}
+	s.registerGroups(rt)
 	rt.refineSchemas()
-	rt.applyBounds()
-	rt.registerPages()
+	rt.applyBounds(&o)
+	rt.pages(o.Pages)
 	// Encoding the description takes longer than the rest of a start, so it waits for the first
 	// request.
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(rt.api.OpenAPI()) })
-	rt.registerPublic("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
+	rt.public("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		raw, err := description()
 		if err != nil { // a mistake in this package's own types
-			s.refuse(w.(*response), r, fmt.Errorf("describe the API: %w", err))
+			refuse(w.(*response), r, fmt.Errorf("describe the API: %w", err))
 			return
 		}
 		w.Header().Set("Content-Type", "application/openapi+json")
@@ -75,33 +65,46 @@ func (s *Server) registerRoutes() {
 	})
 }
 
-// registerPages registers the static files, which need no token.
-func (rt router) registerPages() {
-	for path, page := range rt.server.options.Pages {
-		if path == "/" {
-			path = "/{$}" // without {$} the pattern matches every path
-		}
-		rt.registerPublic("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			if err := checkQuery(r.URL.Query(), nil); err != nil {
-				rt.server.refuse(w.(*response), r, err) // ServeHTTP makes no other
-				return
-			}
-			page.ServeHTTP(w, r)
-		})
-	}
-}
+// registerGroups makes the groups of handlers. Each gets its part of the ledger.
+func (s *Server) registerGroups(rt router) {
+	o, find := s.options, s.find
+	remote := workers.New(workers.Options{
+		Leases: o.Ledger.Leases, Attempts: o.Ledger.Attempts, Bus: o.Bus, LocalAgents: o.Agents,
+		Caller:    func(ctx context.Context) *auth.Token { return requestOf(ctx).who },
+		Authorize: s.life.authorizedContext,
+		Hold:      func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
+	})
+	agents := &agentHandlers{local: o.Agents, missing: o.MissingAgents, describe: o.DescribeAgent, remote: remote.RemoteAgents, find: find}
+	pages := pager{ledger: o.Ledger.Viewer, cursors: newCursorCipher(o.Token), maxPage: o.MaxPage}
+	defaults := auth.Quotas{auth.QuotaStreams: int64(o.MaxStreams)}
+	maps.Copy(defaults, o.Quotas)
+	quotas := quotas{defaults: defaults, streams: s.streamSlots, sockets: s.socketSlots}
 
-func (s *Server) version() string {
-	if s.options.Version == "" {
-		return "dev"
-	}
-	return s.options.Version
+	rt.health(&healthHandlers{version: o.Version, check: o.Ready, life: s.life})
+	rt.threads(&threadHandlers{ledger: o.Ledger.Threads, find: find, pages: pages, agents: agents})
+	rt.messages(&messageHandlers{ledger: o.Ledger.Messages, find: find, agents: agents, maxPage: o.MaxPage})
+	rt.runs(&runHandlers{ledger: o.Ledger.Runs, find: find, pages: pages, streams: o.Streams, slots: s.streamSlots, life: s.life, log: s.log})
+	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find, pages: pages})
+	rt.agents(agents)
+	rt.stats(&statsHandlers{
+		accounts: o.Ledger.Accounts, find: find, quotas: quotas, metrics: o.Metrics, slots: s.streamSlots, backlog: s.backlog, started: time.Now().UTC(),
+	})
+	rt.channels(&channelHandlers{o.Channels})
+	rt.pairings(&pairingHandlers{o.Pairings})
+	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})
+	rt.tokens(&tokenHandlers{ledger: o.Ledger.Accounts, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log})
+	rt.workers(remote)
+	rt.streams(&streamHandlers{
+		streams: o.Streams, bus: o.Bus, find: find, slots: s.streamSlots, life: s.life, backlog: s.backlog, heartbeat: o.Heartbeat, log: s.log,
+	})
+	rt.socket(&socketHandlers{sockets: s.newSockets(), life: s.life})
+	rt.protocols(&protocolHandlers{server: s, bodies: s.bodies, log: s.log}, o.Protocols)
 }
 
 // operation describes an operation: its permission, its route such as "GET /v1/threads", its id and
 // what it does.
 func (rt router) operation(need auth.Permission, route, id, summary string) huma.Operation {
-	rt.server.mux.require(route, need)
+	rt.mux.require(route, need)
 	method, path, _ := strings.Cut(route, " ")
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary,
@@ -125,13 +128,18 @@ func (rt router) jsonResponse(t reflect.Type, text string) *huma.Response {
 	return &huma.Response{Description: text, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 }
 
+// route registers an operation. See [router.operation].
+func route[I, O any](rt router, need auth.Permission, pattern, id, summary string, h func(context.Context, *I) (*O, error)) {
+	handle(rt, rt.operation(need, pattern, id, summary), h)
+}
+
 // handle registers an operation and turns its errors into problems.
 func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) (*O, error)) {
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		requestOf(ctx).parsing.release()
 		out, err := h(ctx, in)
 		if err != nil {
-			return nil, rt.server.problemFor(ctx, err)
+			return nil, problemFor(ctx, err)
 		}
 		return out, nil
 	})
@@ -165,50 +173,4 @@ func (p ThreadPath) id() (string, error) {
 // RunPath is the run id in a path.
 type RunPath struct {
 	Run string `path:"run" doc:"Id of a run."`
-}
-
-func (rt router) registerHealth() {
-	s := rt.server
-	open := func(op huma.Operation) huma.Operation {
-		op.Security = []map[string][]string{}
-		return op
-	}
-	handle(rt, open(rt.operation(accessPublic, "GET /healthz", "health", "Check that the server responds")), func(context.Context, *empty) (*body[api.Health], error) {
-		return &body[api.Health]{api.Health{Status: "ok", Version: s.version()}}, nil
-	})
-	handle(rt, open(rt.operation(accessPublic, "GET /readyz", "ready", "Check that the server accepts and runs work")), func(context.Context, *empty) (*body[api.Health], error) {
-		if s.closing.Err() != nil {
-			return nil, errShutdown()
-		}
-		if err := s.options.Ready(); err != nil {
-			return nil, mailroom.Errorf(mailroom.CodeUnavailable, "not ready: %v", err)
-		}
-		return &body[api.Health]{api.Health{Status: "ok", Version: s.version()}}, nil
-	})
-}
-
-// checkAgent refuses an agent that is neither declared here nor served by a remote worker, now or
-// recently.
-func (s *Server) checkAgent(ctx context.Context, name string) error {
-	if s.options.Agents == nil {
-		return nil
-	}
-	barred := func() error {
-		if d := s.options.DescribeAgent(name); d.Disabled {
-			return invalid.Field("body.agent", fmt.Sprintf("agent %q cannot be used: %s", invalid.Truncate(name), d.Problem), name)
-		}
-		return nil
-	}
-	known := s.options.Agents()
-	if slices.Contains(known, name) {
-		return barred()
-	}
-	elsewhere, err := s.workers.RemoteAgents(ctx)
-	if err != nil || slices.Contains(elsewhere, name) {
-		return err
-	}
-	if slices.Contains(s.options.MissingAgents(), name) {
-		return barred()
-	}
-	return invalid.Field("body.agent", fmt.Sprintf("unknown agent %q; use one of %s", invalid.Truncate(name), strings.Join(known, ", ")), name)
 }

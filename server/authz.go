@@ -6,9 +6,11 @@ import (
 	"slices"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
 	"mailroom/store"
 )
 
@@ -71,42 +73,63 @@ func visibleThreads(rd store.Reader, who *auth.Token, threads []string) (map[str
 	return out, err
 }
 
-// findThread returns a thread that is visible to the caller.
-func (s *Server) findThread(ctx context.Context, id string) (out *mailroom.Thread, err error) {
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
+// Viewer is the part of a ledger that reads the store.
+type Viewer interface {
+	View(ctx context.Context, f func(store.Reader) error) error
+}
+
+// lookup finds what is visible to the caller of a request.
+type lookup struct{ ledger Viewer }
+
+// view calls f with a snapshot of the store.
+func (l lookup) view(ctx context.Context, f func(store.Reader) error) error {
+	return l.ledger.View(ctx, f)
+}
+
+// thread returns a thread that is visible to the caller.
+func (l lookup) thread(ctx context.Context, id string) (out *mailroom.Thread, err error) {
+	err = l.view(ctx, func(rd store.Reader) (err error) {
 		out, err = findThread(rd, requestOf(ctx).who, id)
 		return err
 	})
 	return out, err
 }
 
-// findRun returns a run that is visible to the caller. A run never moves to another thread and ids
+// run returns a run that is visible to the caller. A run never moves to another thread and ids
 // are not reused, so a later transaction can use the id without a second check.
-func (s *Server) findRun(ctx context.Context, id string) (out *mailroom.Run, err error) {
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
+func (l lookup) run(ctx context.Context, id string) (out *mailroom.Run, err error) {
+	err = l.view(ctx, func(rd store.Reader) (err error) {
 		out, _, err = findRun(rd, requestOf(ctx).who, id)
 		return err
 	})
 	return out, err
 }
 
-// findTicket returns a ticket that is visible to the caller. A later transaction can use its id, as
-// with findRun.
-func (s *Server) findTicket(ctx context.Context, id string) (out *mailroom.Ticket, err error) {
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
+// ticket returns a ticket that is visible to the caller. A later transaction can use its id, as with
+// run.
+func (l lookup) ticket(ctx context.Context, id string) (out *mailroom.Ticket, err error) {
+	err = l.view(ctx, func(rd store.Reader) (err error) {
 		out, err = findTicket(rd, requestOf(ctx).who, id)
 		return err
 	})
 	return out, err
 }
 
-// findMessage returns a message that is visible to the caller. A later transaction can use its id,
-// as with findRun.
-func (s *Server) findMessage(ctx context.Context, thread, id string) (mailroom.Message, error) {
-	if _, err := s.findThread(ctx, thread); err != nil {
-		return mailroom.Message{}, err
-	}
-	return s.options.Ledger.Message(ctx, thread, id)
+// shownRun returns a run for the caller, and its thread in the same snapshot.
+func (l lookup) shownRun(ctx context.Context, id string) (out api.Run, thread *mailroom.Thread, err error) {
+	err = l.view(ctx, func(rd store.Reader) error {
+		r, t, err := findRun(rd, requestOf(ctx).who, id)
+		if err != nil {
+			return err
+		}
+		thread = t
+		shown, err := view.Runs(rd, []*mailroom.Run{r})
+		if err == nil {
+			out = shown[0]
+		}
+		return err
+	})
+	return out, thread, err
 }
 
 // maxFilterThreads bounds the threads whose visibility one noticeFilter caches.
@@ -120,8 +143,8 @@ type noticeFilter struct {
 	threads map[string]bool // cached visibility by thread
 }
 
-func (s *Server) newNoticeFilter(who *auth.Token) *noticeFilter {
-	return &noticeFilter{view: s.options.Ledger.View, who: who, threads: map[string]bool{}}
+func (l lookup) newNoticeFilter(who *auth.Token) *noticeFilter {
+	return &noticeFilter{view: l.view, who: who, threads: map[string]bool{}}
 }
 
 // allows reports whether the reader may see n. Notices arrive in order, so one with a log's first

@@ -26,6 +26,15 @@ const (
 	workBody = 12 << 20
 )
 
+// bodyReceiver reads the bodies of requests within their limits.
+type bodyReceiver struct {
+	budget      *limit.Budget // of authenticated requests
+	public      *limit.Budget // of requests to public protocols, by address
+	max         int           // bytes
+	timeout     time.Duration // to receive a body
+	behindProxy bool          // as Options.BehindProxy
+}
+
 // readBody reads the whole body within its time limit and checks that it is one JSON value without
 // duplicate fields or fields in the wrong case, which encoding/json would accept. The bodies of
 // public protocols are read later, after Protocol.Admit.
@@ -37,7 +46,7 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if need == accessPublic {
 		return nil
 	}
-	raw, err := s.receiveBody(out, r, int64(s.bodyLimit(r.URL.Path)))
+	raw, err := s.bodies.receive(out, r, int64(bodyLimit(r.URL.Path, s.options.MaxBody)))
 	if err != nil || raw == nil {
 		return err
 	}
@@ -53,12 +62,13 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	return jsonbody.Check(raw, need == accessPerRequest)
 }
 
-// bodyLimit returns the size limit, in bytes, of a body sent to path.
-func (s *Server) bodyLimit(path string) int {
+// bodyLimit returns the size limit, in bytes, of a body sent to path. most is the limit of other
+// bodies.
+func bodyLimit(path string, most int) int {
 	if strings.HasPrefix(path, "/v1/claims/") {
-		return max(s.options.MaxBody, workBody)
+		return max(most, workBody)
 	}
-	return s.options.MaxBody
+	return most
 }
 
 // parseSlots bounds how many large bodies are parsed at a time. Parsing takes a processor, and
@@ -107,32 +117,32 @@ func (b *bodyReader) WriteTo(w io.Writer) (int64, error) {
 
 func (b *bodyReader) Close() error { return nil }
 
-// receiveBody reads a body of at most most bytes, once the budget has room for it, and puts it
+// receive reads a body of at most most bytes, once the budget has room for it, and puts it
 // back into the request unchanged. It returns nil for a blank body.
-func (s *Server) receiveBody(out *response, r *http.Request, most int64) ([]byte, error) {
+func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]byte, error) {
 	switch err := checkContentType(r); {
 	case err != nil:
-		return nil, s.closeAfter(out, err)
+		return nil, closeAfter(out, err)
 	case r.ContentLength == 0:
 		return nil, nil
 	case r.ContentLength > most:
-		return nil, s.closeAfter(out, tooLarge(most))
+		return nil, closeAfter(out, tooLarge(most))
 	}
 	c := &requestOf(r.Context()).body
-	s.assignCharge(c, r)
+	b.assignCharge(c, r)
 	raw, err := limit.ReadAll(r.Context(), http.MaxBytesReader(out, r.Body, most), r.ContentLength, c)
 	_, refused := errors.AsType[*mailroom.Error](err)
 	switch {
 	case err == nil:
-		s.limitReadTime(out, 0)
+		limitReadTime(out, 0)
 	case refused:
-		return nil, s.closeAfter(out, err)
+		return nil, closeAfter(out, err)
 	case isTooLarge(err):
-		return nil, s.closeAfter(out, tooLarge(most))
+		return nil, closeAfter(out, tooLarge(most))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, s.closeAfter(out, invalid.Malformed("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
+		return nil, closeAfter(out, invalid.Malformed("body", fmt.Sprintf("did not arrive within %s", b.timeout)))
 	default:
-		return nil, s.closeAfter(out, invalid.Malformed("body", "ended early: the connection failed"))
+		return nil, closeAfter(out, invalid.Malformed("body", "ended early: the connection failed"))
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		r.Body = http.NoBody
@@ -160,19 +170,19 @@ func checkContentType(r *http.Request) error {
 
 // assignCharge sets whose budget a body counts against: that of the token, or without one that of
 // the client address.
-func (s *Server) assignCharge(c *limit.Charge, r *http.Request) {
+func (b *bodyReceiver) assignCharge(c *limit.Charge, r *http.Request) {
 	who := requestOf(r.Context()).who.Name
 	switch {
 	case limit.IsCharged(r.Context()): // made from a body that was charged
 	case who != "":
-		*c = limit.NewCharge(s.bodies, who)
+		*c = limit.NewCharge(b.budget, who)
 	default:
-		*c = limit.NewCharge(s.publicBodies, s.clientAddr(r))
+		*c = limit.NewCharge(b.public, clientAddr(r, b.behindProxy))
 	}
 }
 
 // limitReadTime sets the time to read the rest of the request; 0 removes the limit.
-func (s *Server) limitReadTime(out *response, most time.Duration) {
+func limitReadTime(out *response, most time.Duration) {
 	end := time.Time{}
 	if most > 0 {
 		end = time.Now().Add(most)
@@ -184,7 +194,7 @@ func (s *Server) limitReadTime(out *response, most time.Duration) {
 
 // closeAfter makes the server close the connection after the response. Otherwise the unread rest of
 // the body would be parsed as the next request.
-func (s *Server) closeAfter(out *response, err error) error {
+func closeAfter(out *response, err error) error {
 	out.Header().Set("Connection", "close")
 	return err
 }

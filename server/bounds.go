@@ -44,9 +44,9 @@ func maxJSON(bytes int) bound  { return bound{bytes: bytes, chars: bytes, byRule
 func maxItems(items int) bound { return bound{items: items} }
 
 // applyBounds writes the bounds into the description, which huma also validates requests against.
-func (rt router) applyBounds() {
+func (rt router) applyBounds(o *Options) {
 	table := allBounds()
-	for _, p := range rt.server.options.Protocols {
+	for _, p := range o.Protocols {
 		for field, limit := range p.Bounds {
 			table[field] = bound{chars: limit, items: limit, byRule: true}
 		}
@@ -60,7 +60,7 @@ func (rt router) applyBounds() {
 	}
 	for name, s := range schemas {
 		if strings.HasPrefix(name, "Page") {
-			s.Description = fmt.Sprintf("A page of a list: at most %d bytes of JSON, unless the first item alone is larger.", rt.server.options.MaxPage)
+			s.Description = fmt.Sprintf("A page of a list: at most %d bytes of JSON, unless the first item alone is larger.", o.MaxPage)
 		}
 	}
 	for _, path := range rt.api.OpenAPI().Paths {
@@ -72,18 +72,18 @@ func (rt router) applyBounds() {
 				table.apply(p.In+"."+p.Name, p.Schema)
 				p.Schema.PrecomputeMessages()
 			}
-			rt.boundBody(op)
+			boundBody(op, o)
 		}
 	}
 }
 
 // boundBody documents the size limit of an operation's body.
-func (rt router) boundBody(op *huma.Operation) {
+func boundBody(op *huma.Operation, o *Options) {
 	if op.RequestBody == nil {
 		return
 	}
-	limit := rt.server.bodyLimit(op.Path)
-	for route, p := range rt.server.options.Protocols {
+	limit := bodyLimit(op.Path, o.MaxBody)
+	for route, p := range o.Protocols {
 		if route == op.Method+" "+op.Path && p.MaxBody > 0 {
 			limit = min(limit, p.MaxBody)
 		}

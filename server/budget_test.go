@@ -64,8 +64,8 @@ func fullServer() (s *Server, slow []*upload) {
 func TestBodiesInMemoryAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, slow := fullServer()
-		held, _ := s.bodies.Held()
-		public, _ := s.publicBodies.Held()
+		held, _ := s.bodies.budget.Held()
+		public, _ := s.bodies.public.Held()
 		if held != 16<<20 || public != 4<<20 {
 			t.Fatalf("%d bytes are held for a token and %d for an address", held, public)
 		}
@@ -79,14 +79,14 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 		}
 		other := startUpload(s, "/v1/messages", "another", 100)
 		synctest.Wait()
-		if held, _ = s.bodies.Held(); held != 16<<20+100 {
+		if held, _ = s.bodies.budget.Held(); held != 16<<20+100 {
 			t.Errorf("%d bytes are held with another token's", held)
 		}
 		for _, u := range append(slow, other) {
 			u.abort()
 		}
-		held, owners := s.bodies.Held()
-		public, addresses := s.publicBodies.Held()
+		held, owners := s.bodies.budget.Held()
+		public, addresses := s.bodies.public.Held()
 		if held != 0 || public != 0 || owners+addresses != 0 {
 			t.Errorf("%d and %d bytes are held when all have gone", held, public)
 		}
@@ -101,7 +101,7 @@ func TestAWaitingBodyGetsReleasedRoom(t *testing.T) {
 		<-time.After(limit.BodyWait - time.Millisecond)
 		slow[0].abort()
 		synctest.Wait()
-		if held, _ := s.bodies.Held(); held != 15<<20 {
+		if held, _ := s.bodies.budget.Held(); held != 15<<20 {
 			t.Errorf("%d bytes are held", held)
 		}
 		for _, u := range append(slow[1:], waits) {

@@ -18,21 +18,17 @@ type Channels interface {
 	Resume(name string) bool
 }
 
-// registerChannels registers the operations on channels.
-func (rt router) registerChannels() {
-	s := rt.server
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/channels", "list-channels", "List channels, by name; details need the scope metrics or admin"),
-		func(ctx context.Context, _ *empty) (*body[api.Page[api.Channel]], error) {
-			return &body[api.Page[api.Channel]]{api.Page[api.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
-		})
-	handle(rt, rt.operation(auth.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Reconnect a channel now and reset its failures"),
-		s.resumeChannel)
+// channelHandlers serve the state of channels.
+type channelHandlers struct{ channels Channels } // nil: none
+
+func (h *channelHandlers) listChannels(ctx context.Context, _ *empty) (*body[api.Page[api.Channel]], error) {
+	return &body[api.Page[api.Channel]]{api.Page[api.Channel]{Items: h.channelsFor(requestOf(ctx).who)}}, nil
 }
 
 // channelsFor returns the channels as a token may see them. Errors, cursors and counts reveal rooms
 // and users of others, so they need [mailroom.PermissionMeasure]; other tokens see the state only.
-func (s *Server) channelsFor(who *auth.Token) []api.Channel {
-	all := append([]api.Channel{}, s.allChannels()...)
+func (h *channelHandlers) channelsFor(who *auth.Token) []api.Channel {
+	all := append([]api.Channel{}, h.allChannels()...)
 	if who.Has(auth.PermissionMeasure) {
 		return all
 	}
@@ -42,11 +38,11 @@ func (s *Server) channelsFor(who *auth.Token) []api.Channel {
 	return all
 }
 
-func (s *Server) allChannels() []api.Channel {
-	if s.options.Channels == nil {
+func (h *channelHandlers) allChannels() []api.Channel {
+	if h.channels == nil {
 		return nil
 	}
-	return s.options.Channels.All()
+	return h.channels.All()
 }
 
 type resumeChannelInput struct {
@@ -54,11 +50,11 @@ type resumeChannelInput struct {
 	EmptyBody
 }
 
-func (s *Server) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[api.Channel], error) {
-	if s.options.Channels == nil || !s.options.Channels.Resume(in.Name) {
+func (h *channelHandlers) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[api.Channel], error) {
+	if h.channels == nil || !h.channels.Resume(in.Name) {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", invalid.Truncate(in.Name))
 	}
-	all := s.allChannels()
+	all := h.allChannels()
 	i := slices.IndexFunc(all, func(c api.Channel) bool { return c.Name == in.Name })
 	if i < 0 { // a change of the configuration removed it
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", invalid.Truncate(in.Name))

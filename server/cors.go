@@ -28,7 +28,7 @@ func (s *Server) handleCORS(out *response, r *http.Request) error {
 	}
 	out.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
 	allowed := []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID"}
-	allowed = append(allowed, s.protocolHeaders()...)
+	allowed = append(allowed, protocolHeaders(s.options.Protocols)...)
 	out.Header().Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
 	out.Header().Set("Access-Control-Max-Age", "600")
 	out.WriteHeader(http.StatusNoContent)

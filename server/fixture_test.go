@@ -67,7 +67,7 @@ func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(
 		Observe: ledger.Observe{Operation: f.metrics.Operation, Commit: f.metrics.Commit, RunFinished: f.metrics.Ended},
 	})
 	o := server.Options{
-		Ledger: f.ledger, Streams: stream.New(f.ledger, f.bus), Token: token, Version: "1.2.3",
+		Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, f.bus), Token: token, Version: "1.2.3",
 		Log: slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Agents: func() []string { return []string{"echo", "codex"} },
 		Bus: f.bus, Metrics: f.metrics,
 	}

@@ -22,8 +22,8 @@ import (
 // restart.
 func FuzzPageCursor(f *testing.F) {
 	runs, threads := list[int64, int64]{name: "runs"}, list[int64, int64]{name: "threads"}
-	s, again := &Server{cursors: newCursorCipher("secret")}, &Server{cursors: newCursorCipher("secret")}
-	other := &Server{cursors: newCursorCipher("another secret")}
+	s, again := pager{cursors: newCursorCipher("secret")}, pager{cursors: newCursorCipher("secret")}
+	other := pager{cursors: newCursorCipher("another secret")}
 	ann, bob := &auth.Token{Name: "ann"}, &auth.Token{Name: "bob"}
 	f.Add("", int64(1))
 	f.Add(runs.cursor(s, ann, 7), int64(7))

@@ -26,7 +26,7 @@ import (
 )
 
 // swappableLedger delegates to the ledger of the current fuzz input.
-type swappableLedger struct{ server.Ledger }
+type swappableLedger struct{ *ledger.Ledger }
 
 // inProcess makes fixtures without sockets and with one server: fuzzing makes thousands of them,
 // and New, which describes the API, takes longer than a request.
@@ -38,7 +38,10 @@ type inProcess struct {
 func newInProcess() inProcess {
 	l := &swappableLedger{}
 	return inProcess{ledger: l, handler: server.New(server.Options{
-		Ledger: l, Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"}, Submits: -1,
+		Ledger: server.Ledger{
+			Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l, Projects: l, Leases: l, Attempts: l,
+		},
+		Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"}, Submits: -1,
 		Agents: func() []string { return []string{"echo", "codex"} },
 	})}
 }

@@ -33,6 +33,13 @@ const (
 	scanBytes = 2 * mailroom.MaxPage
 )
 
+// pager is what all lists need to read a page.
+type pager struct {
+	ledger  Viewer
+	cursors cipher.AEAD
+	maxPage int // bytes; a larger first item is returned alone
+}
+
 // list reads rows R, newest first, and converts them to W.
 type list[R, W any] struct {
 	name string // bound into cursors, so that a cursor of another list is refused
@@ -47,15 +54,15 @@ type list[R, W any] struct {
 }
 
 // page reads until it has p.Limit rows and knows whether another one follows.
-func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[api.Page[W]], error) {
+func (l list[R, W]) page(ctx context.Context, pages pager, p ListParams) (*body[api.Page[W]], error) {
 	who := requestOf(ctx).who
-	from, err := l.parseCursor(s, who, p.Cursor)
+	from, err := l.parseCursor(pages, who, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	out := api.Page[W]{Items: []W{}}
-	for scanned, room := 0, s.options.MaxPage; ; {
-		part, err := l.scan(ctx, s, from, p.Limit-len(out.Items), room)
+	for scanned, room := 0, pages.maxPage; ; {
+		part, err := l.scan(ctx, pages, from, p.Limit-len(out.Items), room)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +72,7 @@ func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[ap
 		from = part.last
 		full := part.more || scanned >= maxScannedRows
 		if full && !part.end {
-			c := l.cursor(s, who, from)
+			c := l.cursor(pages, who, from)
 			out.Next = &c
 		}
 		if full || part.end {
@@ -85,14 +92,14 @@ type part[W any] struct {
 }
 
 // scan reads one batch of rows and shows at most want of those that match, within room bytes.
-func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room int) (part[W], error) {
+func (l list[R, W]) scan(ctx context.Context, pages pager, from int64, want, room int) (part[W], error) {
 	out := part[W]{last: from}
 	who := requestOf(ctx).who
 	size := scanPage
 	if l.match == nil && who.Has(auth.PermissionAdmin) { // an admin sees nearly all rows
 		size = want + 1
 	}
-	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
+	err := pages.ledger.View(ctx, func(rd store.Reader) error {
 		rows, err := l.fetch(rd, from, size)
 		if err != nil {
 			return err
@@ -122,7 +129,7 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room 
 		if out.shown, err = l.show(rd, selected); err != nil {
 			return err
 		}
-		fits, err := out.fit(room, s.options.MaxPage)
+		fits, err := out.fit(room, pages.maxPage)
 		if fits < len(selected) {
 			out.more, out.end, out.last = true, false, from
 			if fits > 0 {
@@ -162,12 +169,12 @@ func (l list[R, W]) visible(rd store.Reader, who *auth.Token, rows []R) (map[str
 
 // cursor returns where a list continues. It is encrypted for its token: a key would reveal how many
 // rows others have.
-func (l list[R, W]) cursor(s *Server, who *auth.Token, key int64) string {
+func (l list[R, W]) cursor(pages pager, who *auth.Token, key int64) string {
 	place := binary.AppendVarint(nil, key)
-	return base64.RawURLEncoding.EncodeToString(s.cursors.Seal(nil, nil, place, l.cursorContext(who)))
+	return base64.RawURLEncoding.EncodeToString(pages.cursors.Seal(nil, nil, place, l.cursorContext(who)))
 }
 
-func (l list[R, W]) parseCursor(s *Server, who *auth.Token, cursor string) (int64, error) {
+func (l list[R, W]) parseCursor(pages pager, who *auth.Token, cursor string) (int64, error) {
 	if cursor == "" {
 		return 0, nil
 	}
@@ -175,7 +182,7 @@ func (l list[R, W]) parseCursor(s *Server, who *auth.Token, cursor string) (int6
 	sealed, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil {
 		var place []byte
-		if place, err = s.cursors.Open(nil, nil, sealed, l.cursorContext(who)); err == nil {
+		if place, err = pages.cursors.Open(nil, nil, sealed, l.cursorContext(who)); err == nil {
 			key, _ = binary.Varint(place)
 		}
 	}

@@ -15,20 +15,21 @@ import (
 	"mailroom/store"
 )
 
-func (rt router) registerMessages() {
-	s := rt.server
-	submit := rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")
-	submit.DefaultStatus = 202
-	handle(rt, submit, s.submit)
-	submitTo := rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
-	submitTo.DefaultStatus = 202
-	handle(rt, submitTo, s.submitTo)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "List the transcript in reading order, the last page first"), s.listMessages)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "Get a message with its current state"), s.getMessage)
-	handle(rt, rt.operation(auth.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message"), s.editMessage)
-	retract := rt.operation(auth.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Retract an unread message")
-	retract.DefaultStatus = 204
-	handle(rt, retract, s.retractMessage)
+// Messages is the part of a ledger for messages.
+type Messages interface {
+	Submit(ctx context.Context, in thread.Submit) (store.Submitted, error)
+	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
+	Retract(ctx context.Context, thread, message string) error
+	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
+	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
+}
+
+// messageHandlers serve submits and transcripts.
+type messageHandlers struct {
+	ledger  Messages
+	find    lookup
+	agents  *agentHandlers
+	maxPage int // bytes
 }
 
 // SubmitInput is a submit, and its idempotency key if that comes as a header.
@@ -42,11 +43,11 @@ type submitToInput struct {
 	SubmitInput
 }
 
-func (s *Server) submit(ctx context.Context, in *SubmitInput) (*body[store.Submitted], error) {
-	return s.submitMessages(ctx, in, "body.")
+func (h *messageHandlers) submit(ctx context.Context, in *SubmitInput) (*body[store.Submitted], error) {
+	return h.submitMessages(ctx, in, "body.")
 }
 
-func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[store.Submitted], error) {
+func (h *messageHandlers) submitTo(ctx context.Context, in *submitToInput) (*body[store.Submitted], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -55,12 +56,12 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[store.S
 		return nil, invalid.Field("body.thread", "differs from the thread in the path", other)
 	}
 	in.Body.Thread = id
-	return s.submitMessages(ctx, &in.SubmitInput, "body.")
+	return h.submitMessages(ctx, &in.SubmitInput, "body.")
 }
 
 // submitMessages validates a submit and passes it to the ledger. at prefixes the locations of
 // refused fields.
-func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string) (*body[store.Submitted], error) {
+func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, at string) (*body[store.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
 	if len(b.Decisions) > 0 {
 		if err := who.Require(auth.PermissionDecide); err != nil {
@@ -76,7 +77,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 		return nil, err
 	}
 	if b.Agent != "" {
-		if err := s.checkAgent(ctx, b.Agent); err != nil {
+		if err := h.agents.checkAgent(ctx, b.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +88,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 		}
 		sender = b.Sender
 	}
-	if err := s.checkParent(ctx, b.Parent); err != nil {
+	if err := h.checkParent(ctx, b.Parent); err != nil {
 		return nil, err
 	}
 	sub := thread.Submit{
@@ -104,7 +105,7 @@ func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string)
 	if b.MaxAttempts != nil {
 		sub.MaxAttempts = *b.MaxAttempts
 	}
-	out, err := s.options.Ledger.Submit(ctx, sub)
+	out, err := h.ledger.Submit(ctx, sub)
 	if err != nil {
 		return nil, invalid.At(at, err)
 	}
@@ -161,17 +162,15 @@ func readParts(at, text string, parts []mailroom.Part) ([]mailroom.Part, error) 
 	return parts, nil
 }
 
-func (s *Server) checkParent(ctx context.Context, run string) error {
+func (h *messageHandlers) checkParent(ctx context.Context, run string) error {
 	if run == "" {
 		return nil
 	}
-	return s.options.Ledger.View(ctx, func(rd store.Reader) error {
-		_, _, err := findRun(rd, requestOf(ctx).who, run)
-		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-			err = invalid.Field("body.parent", "names an unknown run", run)
-		}
-		return err
-	})
+	_, err := h.find.run(ctx, run)
+	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+		err = invalid.Field("body.parent", "names an unknown run", run)
+	}
+	return err
 }
 
 type listMessagesInput struct {
@@ -182,17 +181,17 @@ type listMessagesInput struct {
 	All        bool   `query:"all" doc:"Include superseded, retracted and unread messages."`
 }
 
-func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body[api.Page[mailroom.Message]], error) {
+func (h *messageHandlers) listMessages(ctx context.Context, in *listMessagesInput) (*body[api.Page[mailroom.Message]], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.findThread(ctx, id)
+	t, err := h.find.thread(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := s.options.Ledger.Transcript(ctx, ledger.TranscriptQuery{
-		Thread: id, Key: t.Key, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All, Bytes: s.options.MaxPage,
+	items, next, err := h.ledger.Transcript(ctx, ledger.TranscriptQuery{
+		Thread: id, Key: t.Key, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All, Bytes: h.maxPage,
 	})
 	if err != nil {
 		return nil, invalid.At("query.", err)
@@ -211,12 +210,12 @@ type MessagePath struct {
 
 type messageInput struct{ MessagePath }
 
-func (s *Server) getMessage(ctx context.Context, in *messageInput) (*body[mailroom.Message], error) {
+func (h *messageHandlers) getMessage(ctx context.Context, in *messageInput) (*body[mailroom.Message], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.findMessage(ctx, id, in.Message)
+	m, err := h.findMessage(ctx, id, in.Message)
 	return &body[mailroom.Message]{m}, err
 }
 
@@ -225,7 +224,7 @@ type editMessageInput struct {
 	Body api.Edit
 }
 
-func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[mailroom.Message], error) {
+func (h *messageHandlers) editMessage(ctx context.Context, in *editMessageInput) (*body[mailroom.Message], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -234,22 +233,31 @@ func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[m
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.findMessage(ctx, id, in.Message); err != nil {
+	if _, err := h.findMessage(ctx, id, in.Message); err != nil {
 		return nil, err
 	}
 	// Edit reports conflict, not not_found, for every message that cannot be changed, so
 	// existence is checked before.
-	m, err := s.options.Ledger.Edit(ctx, id, in.Message, parts)
+	m, err := h.ledger.Edit(ctx, id, in.Message, parts)
 	return &body[mailroom.Message]{m}, invalid.At("body.", err)
 }
 
-func (s *Server) retractMessage(ctx context.Context, in *messageInput) (*empty, error) {
+func (h *messageHandlers) retractMessage(ctx context.Context, in *messageInput) (*empty, error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.findMessage(ctx, id, in.Message); err != nil {
+	if _, err := h.findMessage(ctx, id, in.Message); err != nil {
 		return nil, err
 	}
-	return nil, s.options.Ledger.Retract(ctx, id, in.Message)
+	return nil, h.ledger.Retract(ctx, id, in.Message)
+}
+
+// findMessage returns a message that is visible to the caller. A later transaction can use its id,
+// as with lookup.run.
+func (h *messageHandlers) findMessage(ctx context.Context, thread, id string) (mailroom.Message, error) {
+	if _, err := h.find.thread(ctx, thread); err != nil {
+		return mailroom.Message{}, err
+	}
+	return h.ledger.Message(ctx, thread, id)
 }

@@ -40,7 +40,7 @@ func (p *problem) GetHeaders() http.Header {
 }
 
 // problemFor makes the problem for err and records both for the request's log line.
-func (s *Server) problemFor(ctx context.Context, err error) *problem {
+func problemFor(ctx context.Context, err error) *problem {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	switch {
 	case ok:
@@ -97,11 +97,12 @@ const minSecretLength = 16
 var secretPattern = regexp.MustCompile(secretPrefix + `[0-9A-Za-z]{20,}`)
 
 // refuse writes a problem without huma.
-func (s *Server) refuse(out *response, r *http.Request, err error) {
-	p := s.problemFor(r.Context(), err)
+func refuse(out *response, r *http.Request, err error) {
+	p := problemFor(r.Context(), err)
 	body, err := json.Marshal(p.Problem)
 	if err != nil { // cannot happen: NewProblem reduces values to plain ones
-		s.log.ErrorContext(r.Context(), "cannot encode problem", "error", err)
+		q := requestOf(r.Context())
+		q.code, q.cause = mailroom.CodeInternal, fmt.Errorf("encode problem: %w", err)
 	}
 	for k, v := range p.GetHeaders() {
 		out.Header()[k] = v
@@ -114,17 +115,17 @@ func (s *Server) refuse(out *response, r *http.Request, err error) {
 
 // transformProblem is a huma transformer. It turns huma's own validation errors into problems with
 // a code.
-func (s *Server) transformProblem(hc huma.Context, _ string, v any) (any, error) {
+func transformProblem(hc huma.Context, _ string, v any) (any, error) {
 	switch v := v.(type) {
 	case *problem:
 		return v.Problem, nil
 	case *huma.ErrorModel:
-		return s.fromHumaError(hc.Context(), v).Problem, nil
+		return fromHumaError(hc.Context(), v).Problem, nil
 	}
 	return v, nil
 }
 
-func (s *Server) fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
+func fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
 	e := &mailroom.Error{Code: api.CodeOf(m.Status), Message: m.Detail}
 	for _, d := range m.Errors {
 		if d == nil {
@@ -146,5 +147,5 @@ func (s *Server) fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem
 	if len(e.Fields) > 0 {
 		e.Message = fmt.Sprintf("%s: %s", invalid.Truncate(e.Fields[0].Location), invalid.Truncate(e.Fields[0].Message))
 	}
-	return s.problemFor(ctx, invalid.WithStatus(m.Status, e))
+	return problemFor(ctx, invalid.WithStatus(m.Status, e))
 }

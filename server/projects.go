@@ -15,7 +15,7 @@ import (
 	"mailroom/store"
 )
 
-// Projects is the part of a Ledger for reservations and notifications.
+// Projects is the part of a ledger for reservations and notifications.
 type Projects interface {
 	Reserve(ctx context.Context, in project.Reserve) (project.Reserved, error)
 	RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error)
@@ -27,27 +27,10 @@ type Projects interface {
 	Acknowledge(ctx context.Context, project, agent string, by *auth.Token, seqs []int64) error
 }
 
-func (rt router) registerProjects() {
-	s := rt.server
-	reserve := rt.operation(auth.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
-	reserve.DefaultStatus = 201
-	reserve.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
-	handle(rt, reserve, s.reserve)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/reservations", "list-reservations", "List current reservations, by project and fence"), s.listReservations)
-	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Extend a reservation that has not ended"), s.renewReservation)
-	release := rt.operation(auth.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
-	release.DefaultStatus = 204
-	handle(rt, release, s.release)
-	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End an agent's reservations of these names"), s.releaseNames)
-
-	notify := rt.operation(auth.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
-	notify.DefaultStatus = 201
-	handle(rt, notify, s.notify)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/notifications", "list-notifications", "List the unread notifications of an agent, oldest first"), s.listNotifications)
-	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "Read the unread notifications of an agent and mark them read"), s.takeNotifications)
-	acknowledge := rt.operation(auth.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read")
-	acknowledge.DefaultStatus = 204
-	handle(rt, acknowledge, s.acknowledge)
+// projectHandlers serve reservations and notifications.
+type projectHandlers struct {
+	ledger  Projects
+	maxPage int // bytes
 }
 
 // projectOr returns name, or the default project for "".
@@ -55,13 +38,13 @@ func projectOr(name string) string { return cmp.Or(name, project.Default) }
 
 type reserveInput struct{ Body api.Reserve }
 
-func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[api.Reserved], error) {
+func (h *projectHandlers) reserve(ctx context.Context, in *reserveInput) (*body[api.Reserved], error) {
 	b := in.Body
 	ttl, err := api.ReadDuration("body.ttl", b.TTL)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.options.Ledger.Reserve(ctx, project.Reserve{
+	out, err := h.ledger.Reserve(ctx, project.Reserve{
 		Project: projectOr(b.Project), Names: b.Names, Holder: b.Holder, By: requestOf(ctx).who,
 		Shared: b.Shared, Advisory: b.Advisory, Reason: b.Reason, TTL: ttl,
 	})
@@ -85,13 +68,13 @@ type listReservationsInput struct {
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }
 
-func (s *Server) listReservations(ctx context.Context, in *listReservationsInput) (*body[api.Page[api.Reservation]], error) {
-	rows, err := s.options.Ledger.Reservations(ctx, in.Project, requestOf(ctx).who)
+func (h *projectHandlers) listReservations(ctx context.Context, in *listReservationsInput) (*body[api.Page[api.Reservation]], error) {
+	rows, err := h.ledger.Reservations(ctx, in.Project, requestOf(ctx).who)
 	if err != nil {
 		return nil, invalid.At("query.", err)
 	}
 	items := showReservations(rows)
-	return pageAfter(items, in.Cursor, pageBound{in.Limit, s.options.MaxPage}, func(r api.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
+	return pageAfter(items, in.Cursor, pageBound{in.Limit, h.maxPage}, func(r api.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
 }
 
 // ReservationPath is the reservation id in a path.
@@ -104,12 +87,12 @@ type renewReservationInput struct {
 	Body api.ReservationRenewal
 }
 
-func (s *Server) renewReservation(ctx context.Context, in *renewReservationInput) (*body[api.Reservation], error) {
+func (h *projectHandlers) renewReservation(ctx context.Context, in *renewReservationInput) (*body[api.Reservation], error) {
 	ttl, err := api.ReadDuration("body.ttl", in.Body.TTL)
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.options.Ledger.RenewReservation(ctx, in.Reservation, requestOf(ctx).who, ttl)
+	row, err := h.ledger.RenewReservation(ctx, in.Reservation, requestOf(ctx).who, ttl)
 	if err != nil {
 		return nil, invalid.At("body.", err)
 	}
@@ -121,16 +104,16 @@ type releaseInput struct {
 	Force bool `query:"force" doc:"End a reservation of another token. Needs the scope admin."`
 }
 
-func (s *Server) release(ctx context.Context, in *releaseInput) (*empty, error) {
-	_, err := s.options.Ledger.Release(ctx, in.Reservation, requestOf(ctx).who, in.Force)
+func (h *projectHandlers) release(ctx context.Context, in *releaseInput) (*empty, error) {
+	_, err := h.ledger.Release(ctx, in.Reservation, requestOf(ctx).who, in.Force)
 	return nil, err
 }
 
 type releaseNamesInput struct{ Body api.ReleaseNames }
 
-func (s *Server) releaseNames(ctx context.Context, in *releaseNamesInput) (*body[api.Released], error) {
+func (h *projectHandlers) releaseNames(ctx context.Context, in *releaseNamesInput) (*body[api.Released], error) {
 	b := in.Body
-	ended, err := s.options.Ledger.ReleaseNames(ctx, projectOr(b.Project), b.Holder, b.Names, requestOf(ctx).who)
+	ended, err := h.ledger.ReleaseNames(ctx, projectOr(b.Project), b.Holder, b.Names, requestOf(ctx).who)
 	if err != nil {
 		return nil, invalid.At("body.", err)
 	}
@@ -142,13 +125,13 @@ type notifyInput struct {
 	Body api.Notify
 }
 
-func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[api.Notified], error) {
+func (h *projectHandlers) notify(ctx context.Context, in *notifyInput) (*body[api.Notified], error) {
 	b := in.Body
 	key, err := submitKey(in.Key, b.Key)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.options.Ledger.Notify(ctx, project.Notify{
+	out, err := h.ledger.Notify(ctx, project.Notify{
 		Project: projectOr(b.Project), By: requestOf(ctx).who, Key: key,
 		Notification: project.Notification{From: b.From, To: b.To, Event: b.Event, Data: b.Data},
 	})
@@ -165,22 +148,22 @@ type listNotificationsInput struct {
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
-func (s *Server) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[api.Page[api.Notification]], error) {
-	page, err := s.inbox(ctx, ledger.InboxQuery{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
+func (h *projectHandlers) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[api.Page[api.Notification]], error) {
+	page, err := h.inbox(ctx, ledger.InboxQuery{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
 	return page, invalid.At("query.", err)
 }
 
 type takeNotificationsInput struct{ Body api.Take }
 
-func (s *Server) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[api.Page[api.Notification]], error) {
+func (h *projectHandlers) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[api.Page[api.Notification]], error) {
 	b := in.Body
-	page, err := s.inbox(ctx, ledger.InboxQuery{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
+	page, err := h.inbox(ctx, ledger.InboxQuery{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
 	return page, invalid.At("body.", err)
 }
 
-func (s *Server) inbox(ctx context.Context, in ledger.InboxQuery) (*body[api.Page[api.Notification]], error) {
-	in.By, in.Bytes = requestOf(ctx).who, s.options.MaxPage
-	read, err := s.options.Ledger.Inbox(ctx, in)
+func (h *projectHandlers) inbox(ctx context.Context, in ledger.InboxQuery) (*body[api.Page[api.Notification]], error) {
+	in.By, in.Bytes = requestOf(ctx).who, h.maxPage
+	read, err := h.ledger.Inbox(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +182,7 @@ func (s *Server) inbox(ctx context.Context, in ledger.InboxQuery) (*body[api.Pag
 
 type acknowledgeInput struct{ Body api.Acknowledge }
 
-func (s *Server) acknowledge(ctx context.Context, in *acknowledgeInput) (*empty, error) {
+func (h *projectHandlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*empty, error) {
 	b := in.Body
-	return nil, invalid.At("body.", s.options.Ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
+	return nil, invalid.At("body.", h.ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"slices"
@@ -61,59 +62,65 @@ type Protocol struct {
 	Answer func(r *http.Request) (any, error)
 }
 
-// registerProtocols registers the protocols of Options.
-func (rt router) registerProtocols() {
-	s := rt.server
-	for route, p := range s.options.Protocols {
+// protocolHandlers serve the protocols of Options.
+type protocolHandlers struct {
+	server http.Handler // for the requests that protocols make
+	bodies *bodyReceiver
+	log    *slog.Logger
+}
+
+// protocols registers the protocols of Options.
+func (rt router) protocols(h *protocolHandlers, protocols map[string]Protocol) {
+	for route, p := range protocols {
 		rt.describeProtocol(route, p)
-		s.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+		rt.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			out := w.(*response) // ServeHTTP makes no other
 			if err := checkQuery(r.URL.Query(), p.Query); err != nil {
-				s.refuse(out, r, err)
+				refuse(out, r, err)
 				return
 			}
 			if p.Public {
-				if err := s.admitPublic(out, r, p); err != nil {
-					s.refuse(out, r, err)
+				if err := h.admitPublic(out, r, p); err != nil {
+					refuse(out, r, err)
 					return
 				}
 			}
 			if p.Answer != nil {
-				s.serveAnswer(out, r, p)
+				serveAnswer(out, r, p)
 				return
 			}
-			p.Serve(out, r, internalTransport{server: s, via: p.Via, outer: r})
+			p.Serve(out, r, internalTransport{server: h.server, log: h.log, via: p.Via, outer: r})
 		})
 	}
 }
 
 // admitPublic calls Admit and reads the body of a request to a public protocol.
-func (s *Server) admitPublic(out *response, r *http.Request, p Protocol) error {
-	most := int64(s.options.MaxBody)
+func (h *protocolHandlers) admitPublic(out *response, r *http.Request, p Protocol) error {
+	most := int64(h.bodies.max)
 	if p.Admit != nil {
 		allowed, err := p.Admit(r)
 		if err != nil {
-			return s.closeAfter(out, err)
+			return closeAfter(out, err)
 		}
 		most = min(most, allowed)
 	}
 	if r.Method != http.MethodPost {
 		return nil
 	}
-	_, err := s.receiveBody(out, r, most)
+	_, err := h.bodies.receive(out, r, most)
 	return err
 }
 
 // serveAnswer serves a protocol that has Answer.
-func (s *Server) serveAnswer(out *response, r *http.Request, p Protocol) {
+func serveAnswer(out *response, r *http.Request, p Protocol) {
 	result, err := p.Answer(r)
 	if err != nil {
-		s.refuse(out, r, err)
+		refuse(out, r, err)
 		return
 	}
 	raw, err := json.Marshal(result)
 	if err != nil { // a mistake in the protocol's types
-		s.refuse(out, r, fmt.Errorf("encode response of %s: %w", p.Via, err))
+		refuse(out, r, fmt.Errorf("encode response of %s: %w", p.Via, err))
 		return
 	}
 	out.Header().Set("Content-Type", "application/json")
@@ -163,8 +170,8 @@ func (rt router) jsonContent(t reflect.Type, other *huma.Schema) map[string]*hum
 }
 
 // protocolHeaders are the CORS headers of all protocols.
-func (s *Server) protocolHeaders() (names []string) {
-	for _, p := range s.options.Protocols {
+func protocolHeaders(protocols map[string]Protocol) (names []string) {
+	for _, p := range protocols {
 		names = append(names, p.Headers...)
 	}
 	slices.Sort(names)
@@ -173,7 +180,8 @@ func (s *Server) protocolHeaders() (names []string) {
 
 // internalTransport serves a protocol's requests in-process.
 type internalTransport struct {
-	server *Server
+	server http.Handler
+	log    *slog.Logger
 	via    string
 	outer  *http.Request // whose caller the internal requests act for
 }
@@ -197,7 +205,7 @@ func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), body: writer}
 	served := make(chan struct{})
 	go func() {
-		defer recovery.Handle(i.server.log, "internal request", func(*recovery.Panic) {
+		defer recovery.Handle(i.log, "internal request", func(*recovery.Panic) {
 			a.WriteHeader(http.StatusInternalServerError)
 			a.finish(io.ErrUnexpectedEOF)
 		})

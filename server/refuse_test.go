@@ -359,14 +359,14 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// stubLedger answers every submit with an error, or panics with it.
-type stubLedger struct {
-	server.Ledger
+// stubMessages answers every submit with an error, or panics with it.
+type stubMessages struct {
+	server.Messages
 	err   error
 	panic bool
 }
 
-func (s *stubLedger) Submit(context.Context, thread.Submit) (store.Submitted, error) {
+func (s *stubMessages) Submit(context.Context, thread.Submit) (store.Submitted, error) {
 	if s.panic {
 		panic(s.err)
 	}
@@ -374,8 +374,8 @@ func (s *stubLedger) Submit(context.Context, thread.Submit) (store.Submitted, er
 }
 
 func TestEveryCodeHasItsStatusAndSurvivesTheClient(t *testing.T) {
-	s := &stubLedger{}
-	f := start(t, func(o *server.Options) { s.Ledger = o.Ledger; o.Ledger = s })
+	s := &stubMessages{}
+	f := start(t, func(o *server.Options) { s.Messages = o.Ledger.Messages; o.Ledger.Messages = s })
 	once := client.New(f.url, token, client.WithMaxAttempts(1), client.WithHTTPClient(&http.Client{Transport: f.http}))
 	for code, want := range map[mailroom.Code]int{
 		mailroom.CodeInvalid: 422, mailroom.CodeUnauthenticated: 401, mailroom.CodeForbidden: 403, mailroom.CodeNotFound: 404,
@@ -423,8 +423,8 @@ func TestEveryCodeHasItsStatusAndSurvivesTheClient(t *testing.T) {
 }
 
 func TestAPanicIsInternalAndItsStackIsLogged(t *testing.T) {
-	s := &stubLedger{panic: true, err: fmt.Errorf("index out of luck")}
-	f := start(t, func(o *server.Options) { s.Ledger = o.Ledger; o.Ledger = s })
+	s := &stubMessages{panic: true, err: fmt.Errorf("index out of luck")}
+	f := start(t, func(o *server.Options) { s.Messages = o.Ledger.Messages; o.Ledger.Messages = s })
 	a := f.call("POST /v1/messages", `{"text":"a"}`)
 	if p := a.problem(t); a.status != 500 || p.Code != mailroom.CodeInternal || strings.Contains(a.body, "luck") {
 		t.Errorf("got %d %s, want a plain 500", a.status, a.body)

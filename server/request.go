@@ -66,7 +66,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
-		abort := s.recoverPanic(recover(), out, r)
+		abort := recoverPanic(recover(), out, r)
 		q.parsing.release()                        // if no handler released it
 		_ = q.body.Resize(context.Background(), 0) // shrinking never fails
 		s.logRequest(start, out, r)
@@ -77,12 +77,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	if r.ContentLength != 0 {
 		// The limit also holds if the request is refused unread, because net/http then drains
-		// the body. receiveBody lifts it.
-		s.limitReadTime(out, s.options.BodyTimeout)
+		// the body. bodyReceiver lifts it.
+		limitReadTime(out, s.options.BodyTimeout)
 	}
 	if err := s.runMiddleware(out, r); err != nil {
 		if err != errAnswered {
-			s.refuse(out, r, err)
+			refuse(out, r, err)
 		}
 		return
 	}
@@ -91,7 +91,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // recoverPanic answers a panic with code internal. It reports abort if the response has started
 // already.
-func (s *Server) recoverPanic(p any, out *response, r *http.Request) (abort bool) {
+func recoverPanic(p any, out *response, r *http.Request) (abort bool) {
 	if p == nil {
 		return false
 	}
@@ -99,7 +99,7 @@ func (s *Server) recoverPanic(p any, out *response, r *http.Request) (abort bool
 	if out.failed == nil && p != http.ErrAbortHandler {
 		q.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		if out.status == 0 {
-			s.refuse(out, r, &mailroom.Error{Code: mailroom.CodeInternal, Message: "panic", Cause: q.cause})
+			refuse(out, r, &mailroom.Error{Code: mailroom.CodeInternal, Message: "panic", Cause: q.cause})
 			return false
 		}
 		q.code = mailroom.CodeInternal
@@ -119,7 +119,7 @@ func (s *Server) logRequest(start time.Time, out *response, r *http.Request) {
 		slog.Duration("duration", time.Since(start)),
 		slog.Int64("bytes", out.bytes),
 		slog.String("request_id", q.id),
-		slog.String("from", s.clientAddr(r)),
+		slog.String("from", clientAddr(r, s.options.BehindProxy)),
 	}
 	if q.code != "" {
 		attrs = append(attrs, slog.String("code", string(q.code)))
@@ -140,10 +140,10 @@ func (s *Server) logRequest(start time.Time, out *response, r *http.Request) {
 	s.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// clientAddr is the address that a request came from: with BehindProxy the last one in
+// clientAddr is the address that a request came from: behind a proxy the last one in
 // X-Forwarded-For, which the proxy adds, else the peer's.
-func (s *Server) clientAddr(r *http.Request) string {
-	if s.options.BehindProxy {
+func clientAddr(r *http.Request, behindProxy bool) string {
+	if behindProxy {
 		given := r.Header.Values("X-Forwarded-For")
 		if len(given) > 0 {
 			last := given[len(given)-1]

@@ -26,8 +26,8 @@ type retryRunsInput struct{ Body api.RetryMany }
 
 // retryRuns queues failed and cancelled runs again, in each thread in the order of submission. One
 // request does a bounded part and returns where the next continues.
-func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.Retried], error) {
-	found, next, err := s.findRetriable(ctx, in.Body)
+func (h *runHandlers) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.Retried], error) {
+	found, next, err := h.findRetriable(ctx, in.Body)
 	matched := len(found)
 	if err != nil || in.Body.DryRun {
 		return &body[api.Retried]{api.Retried{Matched: matched, Next: next}}, err
@@ -47,9 +47,9 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.R
 	group.SetLimit(retryConcurrency)
 	for _, threadID := range threads {
 		group.Go(func() (err error) {
-			defer recovery.Error(s.log, "retry of runs", &err)
+			defer recovery.Error(h.log, "retry of runs", &err)
 			for _, id := range byThread[threadID] {
-				_, err := s.options.Ledger.Retry(ctx, thread.Retry{Run: id, By: by})
+				_, err := h.ledger.Retry(ctx, thread.Retry{Run: id, By: by})
 				switch mailroom.CodeOf(err) {
 				case "":
 					mu.Lock()
@@ -71,7 +71,7 @@ type runRef struct{ id, thread string }
 
 // findRetriable returns the failed and cancelled runs that a filter matches, oldest first, within
 // the rows that one request scans. next is the cursor of the rest, nil at the end.
-func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []runRef, next *string, err error) {
+func (h *runHandlers) findRetriable(ctx context.Context, in api.RetryMany) (oldest []runRef, next *string, err error) {
 	f, q, err := parseRunFilter("body.", in.Q)
 	if err == nil && f.Empty() {
 		err = invalid.Field("body.q", "is empty: filter the runs to retry, such as status:failed", nil)
@@ -81,7 +81,7 @@ func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []
 	}
 	who := requestOf(ctx).who
 	place := list[*mailroom.Run, api.Run]{name: "retry"}
-	if q.From, err = place.parseCursor(s, who, in.Cursor); err != nil {
+	if q.From, err = place.parseCursor(h.pages, who, in.Cursor); err != nil {
 		return nil, nil, invalid.Field("body.cursor", "is not a cursor of a retry: use next of its previous answer", in.Cursor)
 	}
 	ended := []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}
@@ -96,7 +96,7 @@ func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []
 	for looked := 0; looked < maxRetryScan; {
 		var rows []*mailroom.Run
 		var visible map[string]bool
-		err := s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
+		err := h.find.view(ctx, func(rd store.Reader) (err error) {
 			if rows, err = rd.Runs(q); err != nil {
 				return err
 			}
@@ -118,6 +118,6 @@ func (s *Server) findRetriable(ctx context.Context, in api.RetryMany) (oldest []
 			}
 		}
 	}
-	c := place.cursor(s, who, q.From)
+	c := place.cursor(h.pages, who, q.From)
 	return oldest, &c, nil
 }

@@ -135,24 +135,24 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 	}
 }
 
-// changedLedger refuses the retry of one run, as if the run had changed since the scan.
-type changedLedger struct {
-	server.Ledger
+// changedRuns refuses the retry of one run, as if the run had changed since the scan.
+type changedRuns struct {
+	server.Runs
 	run  *string
 	code mailroom.Code
 }
 
-func (c changedLedger) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error) {
+func (c changedRuns) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error) {
 	if in.Run == *c.run {
 		return nil, mailroom.Errorf(c.code, "refused")
 	}
-	return c.Ledger.Retry(ctx, in)
+	return c.Runs.Retry(ctx, in)
 }
 
 func TestARetryByFilterSkipsRunsThatHaveChanged(t *testing.T) {
 	var run string
 	for code, status := range map[mailroom.Code]int{mailroom.CodeConflict: 200, mailroom.CodeNotFound: 200, mailroom.CodeUnavailable: 503} {
-		f := start(t, func(o *server.Options) { o.Ledger = changedLedger{o.Ledger, &run, code} })
+		f := start(t, func(o *server.Options) { o.Ledger.Runs = changedRuns{o.Ledger.Runs, &run, code} })
 		run = f.failRun("t", `{"text":"x"}`, "no")
 		f.failRun("t", `{"text":"x"}`, "no")
 		a := f.call("POST /v1/runs/retry", `{"q":"status:failed"}`)

@@ -1,61 +1,181 @@
 package server
 
 import (
+	"context"
 	"net/http"
+	"reflect"
 
+	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/server/workers"
 )
 
-// Access of routes that require no scope.
-const (
-	accessPublic     auth.Permission = "public"      // no token
-	accessPerFrame   auth.Permission = "per frame"   // a token, possibly in the first frame; each frame needs its own scope
-	accessPerRequest auth.Permission = "per request" // a token; each request made on the caller's behalf needs its own scope
-)
+// The routes of each group of handlers: permission, method and path, operation id, summary and
+// handler. [router.protocols] and [router.pages] register those of Options.
 
-// routeTable is a mux that knows the permission each route requires.
-type routeTable struct {
-	*http.ServeMux
-	permissions map[string]auth.Permission // by pattern
-}
-
-func newRouteTable() *routeTable {
-	return &routeTable{ServeMux: http.NewServeMux(), permissions: map[string]auth.Permission{}}
-}
-
-// require sets the permission of a route. Call it before HandleFunc.
-func (m *routeTable) require(pattern string, p auth.Permission) { m.permissions[pattern] = p }
-
-// HandleFunc registers a handler. It panics if the route declares no permission.
-func (m *routeTable) HandleFunc(pattern string, h func(http.ResponseWriter, *http.Request)) {
-	if m.permissions[pattern] == "" {
-		panic("route " + pattern + " declares no permission")
+func (rt router) health(h *healthHandlers) {
+	for _, probe := range []struct {
+		route, id, summary string
+		handler            func(context.Context, *empty) (*body[api.Health], error)
+	}{
+		{"GET /healthz", "health", "Check that the server responds", h.alive},
+		{"GET /readyz", "ready", "Check that the server accepts and runs work", h.ready},
+	} {
+		op := rt.operation(accessPublic, probe.route, probe.id, probe.summary)
+		op.Security = []map[string][]string{}
+		handle(rt, op, probe.handler)
 	}
-	m.ServeMux.HandleFunc(pattern, h)
 }
 
-// Handle is HandleFunc for an http.Handler.
-func (m *routeTable) Handle(pattern string, h http.Handler) { m.HandleFunc(pattern, h.ServeHTTP) }
-
-// match finds the handler and pattern of a request. Without a matching route, pattern is "" and h
-// writes the mux's own refusal.
-func (m *routeTable) match(r *http.Request) (h http.Handler, pattern string) {
-	return m.ServeMux.Handler(r)
+func (rt router) threads(h *threadHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/threads", "list-threads", "List threads, newest first", h.listThreads)
+	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "Get a thread", h.getThread)
+	route(rt, auth.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery", h.patchThread)
+	route(rt, auth.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all its data", h.deleteThread)
+	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "List entries of a thread's log, in order of seq", h.listEntries)
+	route(rt, auth.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Supersede queued runs and stop the running one", h.interrupt)
 }
 
-// isPublic reports whether the path of r needs no token. It also holds for a method that the path
-// does not support.
-func (m *routeTable) isPublic(r *http.Request, pattern string) bool {
-	if pattern == "" {
-		get := *r
-		get.Method = http.MethodGet
-		_, pattern = m.match(&get)
+func (rt router) messages(h *messageHandlers) {
+	submit := rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")
+	submit.DefaultStatus = 202
+	handle(rt, submit, h.submit)
+	submitTo := rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
+	submitTo.DefaultStatus = 202
+	handle(rt, submitTo, h.submitTo)
+	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "List the transcript in reading order, the last page first", h.listMessages)
+	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "Get a message with its current state", h.getMessage)
+	route(rt, auth.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message", h.editMessage)
+	route(rt, auth.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Retract an unread message", h.retractMessage)
+}
+
+func (rt router) runs(h *runHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first", h.listRuns)
+	route(rt, auth.PermissionRead, "GET /v1/runs/{run}", "get-run", "Get a run", h.getRun)
+	route(rt, auth.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "Wait until a run finishes or waits, up to a timeout", h.waitRun)
+	cancel := rt.operation(auth.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
+	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "The run was asked to stop.")
+	handle(rt, cancel, h.cancelRun)
+	route(rt, auth.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Retry a failed or cancelled run", h.retryRun)
+	route(rt, auth.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Retry the failed and cancelled runs that a filter matches", h.retryRuns)
+}
+
+func (rt router) tickets(h *ticketHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/tickets", "list-tickets", "List tickets, newest first", h.listTickets)
+	route(rt, auth.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "Get a ticket", h.getTicket)
+	route(rt, auth.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer a ticket, once", h.decide)
+}
+
+func (rt router) agents(h *agentHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/agents", "list-agents", "List agents, by name", h.listAgents)
+	route(rt, auth.PermissionRead, "GET /v1/workers", "list-workers", "List the token's workers with a live lease, by id; an admin sees all", h.listWorkers)
+}
+
+func (rt router) stats(h *statsHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/stats", "stats", "Count threads and runs", h.stats)
+	op := rt.operation(auth.PermissionMeasure, "GET /metrics", "metrics", "Get metrics in the Prometheus text format")
+	text := &huma.Schema{Type: huma.TypeString}
+	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
+	rt.api.OpenAPI().AddOperation(&op)
+	rt.mux.HandleFunc("GET /metrics", h.serveMetrics)
+}
+
+func (rt router) channels(h *channelHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/channels", "list-channels", "List channels, by name; details need the scope metrics or admin", h.listChannels)
+	route(rt, auth.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Reconnect a channel now and reset its failures", h.resumeChannel)
+}
+
+func (rt router) pairings(h *pairingHandlers) {
+	route(rt, auth.PermissionAdmin, "GET /v1/pairings", "list-pairings", "List the approved users of chat channels, and pending pairing requests", h.listPairings)
+	route(rt, auth.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Approve a pairing code", h.approvePairing)
+	route(rt, auth.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Revoke a user's access, or refuse a pending request", h.revokePairing)
+}
+
+func (rt router) projects(h *projectHandlers) {
+	reserve := rt.operation(auth.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
+	reserve.DefaultStatus = 201
+	reserve.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
+	handle(rt, reserve, h.reserve)
+	route(rt, auth.PermissionRead, "GET /v1/reservations", "list-reservations", "List current reservations, by project and fence", h.listReservations)
+	route(rt, auth.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Extend a reservation that has not ended", h.renewReservation)
+	route(rt, auth.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation", h.release)
+	route(rt, auth.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End an agent's reservations of these names", h.releaseNames)
+
+	notify := rt.operation(auth.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
+	notify.DefaultStatus = 201
+	handle(rt, notify, h.notify)
+	route(rt, auth.PermissionRead, "GET /v1/notifications", "list-notifications", "List the unread notifications of an agent, oldest first", h.listNotifications)
+	route(rt, auth.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "Read the unread notifications of an agent and mark them read", h.takeNotifications)
+	route(rt, auth.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read", h.acknowledge)
+}
+
+func (rt router) tokens(h *tokenHandlers) {
+	creation := rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")
+	creation.DefaultStatus = 201
+	handle(rt, creation, h.createToken)
+	route(rt, auth.PermissionAdmin, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets", h.listTokens)
+	route(rt, auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token", h.setQuotas)
+	route(rt, auth.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token", h.revokeToken)
+}
+
+// workers registers the operations of remote workers.
+func (rt router) workers(h *workers.Operations) {
+	route(rt, auth.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a remote worker", h.Claim)
+	route(rt, auth.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and learn which claims to stop or have been lost", h.Renew)
+	route(rt, auth.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; the claims it still holds are lost", h.Leave)
+	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run", h.Append)
+	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and store a piece of the message that a claimed run is writing", h.Write)
+	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt of a claimed run", h.Settle)
+	route(rt, auth.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Read the messages steered into a claimed run", h.HandOver)
+	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "Get a claimed run", h.Run)
+	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "List the input messages of a claimed run", h.Input)
+	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "List the last messages of the transcript before a claimed run's input", h.Transcript)
+	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "List the tickets of a claimed run", h.Tickets)
+	route(rt, auth.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "List the named effects of a claimed run", h.Effects)
+}
+
+// streams registers the streams. They are plain handlers, because huma does not describe endless
+// responses.
+func (rt router) streams(h *streamHandlers) {
+	rt.describeStream("/v1/threads/{thread}/stream", "stream-thread", "thread", "run")
+	rt.mux.HandleFunc("GET /v1/threads/{thread}/stream", h.streamThread)
+	rt.describeStream("/v1/runs/{run}/stream", "stream-run", "run")
+	rt.mux.HandleFunc("GET /v1/runs/{run}/stream", h.streamRun)
+	rt.describeStreamAll()
+	rt.mux.HandleFunc("GET /v1/stream", h.streamAll)
+}
+
+// socket registers the WebSocket. Each frame becomes an internal request that passes the same
+// middleware and handlers.
+func (rt router) socket(h *socketHandlers) {
+	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket", "Open a WebSocket for submits, decisions and any number of streams")
+	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
+	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
+	op.Responses["426"] = &huma.Response{Description: "Not a WebSocket handshake.", Content: rt.problemResponse().Content}
+	rt.api.OpenAPI().AddOperation(&op)
+	rt.mux.HandleFunc("GET /v1/ws", h.socket)
+}
+
+// pages registers the static files, which need no token.
+func (rt router) pages(pages map[string]http.Handler) {
+	for path, page := range pages {
+		if path == "/" {
+			path = "/{$}" // without {$} the pattern matches every path
+		}
+		rt.public("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if err := checkQuery(r.URL.Query(), nil); err != nil {
+				refuse(w.(*response), r, err) // ServeHTTP makes no other
+				return
+			}
+			page.ServeHTTP(w, r)
+		})
 	}
-	return m.permissions[pattern] == accessPublic
 }
 
-// registerPublic registers a handler that needs no token.
-func (rt router) registerPublic(pattern string, h http.HandlerFunc) {
-	rt.server.mux.require(pattern, accessPublic)
-	rt.server.mux.HandleFunc(pattern, h)
+// public registers a handler that needs no token.
+func (rt router) public(pattern string, h http.HandlerFunc) {
+	rt.mux.require(pattern, accessPublic)
+	rt.mux.HandleFunc(pattern, h)
 }

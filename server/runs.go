@@ -2,8 +2,8 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
-	"reflect"
 	"strings"
 	"time"
 
@@ -18,16 +18,22 @@ import (
 	"mailroom/stream"
 )
 
-func (rt router) registerRuns() {
-	s := rt.server
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first"), s.listRuns)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/runs/{run}", "get-run", "Get a run"), s.getRun)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "Wait until a run finishes or waits, up to a timeout"), s.waitRun)
-	cancel := rt.operation(auth.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
-	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "The run was asked to stop.")
-	handle(rt, cancel, s.cancelRun)
-	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Retry a failed or cancelled run"), s.retryRun)
-	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Retry the failed and cancelled runs that a filter matches"), s.retryRuns)
+// Runs is the part of a ledger that changes runs.
+type Runs interface {
+	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
+	CancelTree(ctx context.Context, run string, who *auth.Token) (*mailroom.Run, error)
+	Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error)
+}
+
+// runHandlers serve runs.
+type runHandlers struct {
+	ledger  Runs
+	find    lookup
+	pages   pager
+	streams Streams // for waits
+	slots   *slots  // of streams and waits
+	life    *lifecycle
+	log     *slog.Logger
 }
 
 func runKeys() []filter.Key {
@@ -65,7 +71,7 @@ func parseRunFilter(at, text string) (filter.Filter, store.RunQuery, error) {
 
 type listRunsInput struct{ ListParams }
 
-func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[api.Page[api.Run]], error) {
+func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[api.Page[api.Run]], error) {
 	f, q, err := parseRunFilter("query.", in.Q)
 	if err != nil {
 		return nil, err
@@ -83,7 +89,7 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[api.Pag
 	if !f.Empty() {
 		l.match = func(_ store.Reader, r *mailroom.Run) (bool, error) { return f.Match(filterRow(r)), nil }
 	}
-	return l.page(ctx, s, in.ListParams)
+	return l.page(ctx, h.pages, in.ListParams)
 }
 
 // filterRow returns a run's values for a filter.
@@ -129,26 +135,9 @@ func filterRow(r *mailroom.Run) filter.Row {
 
 type getRunInput struct{ RunPath }
 
-func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[api.Run], error) {
-	run, _, err := s.readRun(ctx, in.Run)
+func (h *runHandlers) getRun(ctx context.Context, in *getRunInput) (*body[api.Run], error) {
+	run, _, err := h.find.shownRun(ctx, in.Run)
 	return &body[api.Run]{run}, err
-}
-
-// readRun returns a run for the caller, and its thread in the same snapshot.
-func (s *Server) readRun(ctx context.Context, id string) (out api.Run, thread *mailroom.Thread, err error) {
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
-		r, t, err := findRun(rd, requestOf(ctx).who, id)
-		if err != nil {
-			return err
-		}
-		thread = t
-		shown, err := view.Runs(rd, []*mailroom.Run{r})
-		if err == nil {
-			out = shown[0]
-		}
-		return err
-	})
-	return out, thread, err
 }
 
 const maxWait = 5 * time.Minute
@@ -160,25 +149,25 @@ type waitRunInput struct {
 
 // waitRun follows the run's stream from the thread's last entry, and answers with the run when the
 // stream ends.
-func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[api.Run], error) {
+func (h *runHandlers) waitRun(ctx context.Context, in *waitRunInput) (*body[api.Run], error) {
 	timeout, err := time.ParseDuration(in.Timeout)
 	if err != nil || timeout < 0 || timeout > maxWait {
 		return nil, invalid.Field("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
 	}
-	release, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
+	release, err := h.slots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	run, thread, err := s.readRun(ctx, in.Run)
+	run, thread, err := h.find.shownRun(ctx, in.Run)
 	if err != nil || run.Settled() || timeout == 0 {
 		return &body[api.Run]{run}, err
 	}
-	following, cancel := s.authorizedContext(ctx)
+	following, cancel := h.life.authorizedContext(ctx)
 	defer cancel()
 	following, expire := context.WithTimeout(following, timeout)
 	defer expire()
-	err = s.options.Streams.Follow(following, stream.Query{
+	err = h.streams.Follow(following, stream.Query{
 		Thread: run.Thread, Key: thread.Key, Run: run.ID, After: stream.Cursor{Seq: thread.LastSeq}, Until: stream.UntilWaiting,
 	}, func(stream.Event) error { return nil })
 	if err != nil && (ctx.Err() != nil || following.Err() == nil) {
@@ -187,7 +176,7 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[api.Run],
 	if grant := requestOf(ctx).grant.ctx; grant.Err() != nil {
 		return nil, context.Cause(grant)
 	}
-	run, _, err = s.readRun(ctx, in.Run)
+	run, _, err = h.find.shownRun(ctx, in.Run)
 	return &body[api.Run]{run}, err
 }
 
@@ -201,20 +190,20 @@ type runAnswer struct {
 	Body   api.Run
 }
 
-func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer, error) {
-	if _, err := s.findRun(ctx, in.Run); err != nil {
+func (h *runHandlers) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer, error) {
+	if _, err := h.find.run(ctx, in.Run); err != nil {
 		return nil, err
 	}
 	who := requestOf(ctx).who
-	cancel := func() (*mailroom.Run, error) { return s.options.Ledger.Cancel(ctx, in.Run, who.Name) }
+	cancel := func() (*mailroom.Run, error) { return h.ledger.Cancel(ctx, in.Run, who.Name) }
 	if in.Body != nil && in.Body.Children {
-		cancel = func() (*mailroom.Run, error) { return s.options.Ledger.CancelTree(ctx, in.Run, who) }
+		cancel = func() (*mailroom.Run, error) { return h.ledger.CancelTree(ctx, in.Run, who) }
 	}
 	row, err := cancel()
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.showResult(ctx, row)
+	run, err := h.showResult(ctx, row)
 	out := &runAnswer{Status: http.StatusOK, Body: run}
 	if run.Stopping {
 		out.Status = http.StatusAccepted
@@ -224,9 +213,9 @@ func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer,
 
 // showResult shows a run as an operation left it. A later change must not contradict the response's
 // status.
-func (s *Server) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
+func (h *runHandlers) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
 	var shown []api.Run
-	err := s.options.Ledger.View(ctx, func(rd store.Reader) (err error) {
+	err := h.find.view(ctx, func(rd store.Reader) (err error) {
 		shown, err = view.Runs(rd, []*mailroom.Run{row})
 		return err
 	})
@@ -241,18 +230,18 @@ type retryRunInput struct {
 	Body *api.Retry
 }
 
-func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[api.Run], error) {
-	if _, err := s.findRun(ctx, in.Run); err != nil {
+func (h *runHandlers) retryRun(ctx context.Context, in *retryRunInput) (*body[api.Run], error) {
+	if _, err := h.find.run(ctx, in.Run); err != nil {
 		return nil, err
 	}
 	q := thread.Retry{Run: in.Run, By: requestOf(ctx).who.Name}
 	if b := in.Body; b != nil {
 		q.Fresh, q.SameVersion = b.Fresh, b.AgentVersion == "same"
 	}
-	row, err := s.options.Ledger.Retry(ctx, q)
+	row, err := h.ledger.Retry(ctx, q)
 	if err != nil {
 		return nil, invalid.At("body.", err)
 	}
-	run, err := s.showResult(ctx, row)
+	run, err := h.showResult(ctx, row)
 	return &body[api.Run]{run}, err
 }

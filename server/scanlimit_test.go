@@ -63,9 +63,9 @@ func TestARetryScansABoundedPartAndReturnsACursor(t *testing.T) {
 	f.wantCode("a made up cursor", a, 422, mailroom.CodeInvalid)
 }
 
-// recordingLedger records the run queries of views.
-type recordingLedger struct {
-	server.Ledger
+// recordingViewer records the run queries of views.
+type recordingViewer struct {
+	server.Viewer
 	runs *[]store.RunQuery
 }
 
@@ -74,8 +74,8 @@ type recordingReader struct {
 	runs *[]store.RunQuery
 }
 
-func (a recordingLedger) View(ctx context.Context, f func(store.Reader) error) error {
-	return a.Ledger.View(ctx, func(r store.Reader) error { return f(recordingReader{r, a.runs}) })
+func (a recordingViewer) View(ctx context.Context, f func(store.Reader) error) error {
+	return a.Viewer.View(ctx, func(r store.Reader) error { return f(recordingReader{r, a.runs}) })
 }
 
 func (r recordingReader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
@@ -87,7 +87,7 @@ func (r recordingReader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 // counting them.
 func TestARunFilterQueriesOneIndex(t *testing.T) {
 	var asked []store.RunQuery
-	f := start(t, func(o *server.Options) { o.Ledger = recordingLedger{o.Ledger, &asked} })
+	f := start(t, func(o *server.Options) { o.Ledger.Viewer = recordingViewer{o.Ledger.Viewer, &asked} })
 	status := func(s mailroom.Status) []mailroom.Status { return []mailroom.Status{s} }
 	for q, want := range map[string]store.RunQuery{
 		"":                                    {},

@@ -8,14 +8,12 @@ package server
 
 import (
 	"context"
-	"crypto/cipher"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -25,60 +23,36 @@ import (
 	"mailroom/bus"
 	"mailroom/internal/metrics"
 	"mailroom/internal/recovery"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server/internal/limit"
 	"mailroom/server/workers"
-	"mailroom/server/ws"
-	"mailroom/store"
-	"mailroom/stream"
 )
 
-// Ledger is the part of [ledger.Ledger] that the server uses.
-type Ledger interface {
-	Messages
-	Accounts
-	workers.Leases
-	workers.Attempts
-	Projects
-	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
-	CancelTree(ctx context.Context, run string, who *auth.Token) (*mailroom.Run, error)
-	Interrupt(ctx context.Context, thread string, who *auth.Token) (thread.Interrupted, error)
-	Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error)
-	Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error)
-	PatchThread(ctx context.Context, thread string, p thread.Patch) (*mailroom.Thread, error)
-	DeleteThread(ctx context.Context, thread string, who *auth.Token) error
+// Ledger is what the server uses of a ledger: a part for each group of handlers. [PartsOf] returns
+// all parts of one ledger.
+type Ledger struct {
+	Viewer   Viewer
+	Threads  Threads
+	Messages Messages
+	Runs     Runs
+	Tickets  Tickets
+	Accounts Accounts
+	Projects Projects
+	Leases   workers.Leases
+	Attempts workers.Attempts
 }
 
-// Messages is the part of a Ledger for messages.
-type Messages interface {
-	Submit(ctx context.Context, in thread.Submit) (store.Submitted, error)
-	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
-	Retract(ctx context.Context, thread, message string) error
-	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
-	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
-}
-
-// Accounts is the part of a Ledger for tokens.
-type Accounts interface {
-	Tokens(ctx context.Context) ([]*auth.Token, error)
-	CreateToken(ctx context.Context, t auth.Token) (*auth.Token, error)
-	RevokeToken(ctx context.Context, name string) error
-	// SetQuotas replaces the quotas that a token has in place of the defaults.
-	SetQuotas(ctx context.Context, name string, q auth.Quotas) (*auth.Token, error)
-	RecordTokenUse(ctx context.Context, used map[string]time.Time) error
-}
-
-// Streams is the part of [stream.Streams] that the server uses.
-type Streams interface {
-	Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error
-	Ended(ctx context.Context, q stream.Query) (bool, error)
+// PartsOf returns the parts of l.
+func PartsOf(l *ledger.Ledger) Ledger {
+	return Ledger{
+		Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l, Projects: l, Leases: l, Attempts: l,
+	}
 }
 
 // Options configure a Server. Ledger, Streams and Token are required; the zero value of any other
 // field means its default.
 type Options struct {
-	Ledger  Ledger
+	Ledger  Ledger // see PartsOf
 	Streams Streams
 	// Token is the operator's secret: its bearer acts as [mailroom.Operator]. With "" only the
 	// tokens of accounts work.
@@ -166,6 +140,9 @@ func (o *Options) fill() {
 	if o.Metrics == nil {
 		o.Metrics = metrics.New()
 	}
+	if o.Version == "" {
+		o.Version = "dev"
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -211,59 +188,49 @@ func (o *Options) fill() {
 	}
 }
 
-// Server is the API as an http.Handler.
+// Server is the API as an http.Handler: its middleware, and its life from Serve to shutdown. The
+// handlers of each group of routes are a type of their own.
 type Server struct {
 	// Set by New.
 	options   Options
 	log       *slog.Logger
-	started   time.Time
 	tokens    *tokenCache
-	workers   *workers.Operations
 	mux       *routeTable
 	anonymous *grant // the caller without a valid token
-	cursors   cipher.AEAD
 	origins   *http.CrossOriginProtection
+	find      lookup
 
-	// closing ends at shutdown: streams and waits end, and new ones are refused.
-	closing context.Context
-	close   context.CancelFunc
-
-	bodies       *limit.Budget  // bodies of authenticated requests
-	publicBodies *limit.Budget  // bodies of requests to public protocols, by address
-	parseSlots   parseSlots     // for large bodies
-	backlog      *limit.Backlog // unread bytes of streams and sockets
-
-	streamSlots slots
-	socketSlots slots // sockets
+	life        *lifecycle
+	bodies      *bodyReceiver
+	parseSlots  parseSlots     // for large bodies
+	backlog     *limit.Backlog // unread bytes of streams and sockets
+	streamSlots *slots         // streams and waits
+	socketSlots *slots
 	writeLimits *limit.Rates
-
-	// socketsMu is held while a socket is added to sockets and while closing ends, so that no
-	// socket is added after closing has ended.
-	socketsMu sync.Mutex
-	sockets   sync.WaitGroup
-	ws        *ws.Sockets
 }
 
 // New makes a Server. It starts no goroutine.
 func New(o Options) *Server {
 	o.fill()
-	closing, closeAll := context.WithCancel(context.Background())
 	s := &Server{
-		options: o, log: o.Log, started: time.Now().UTC(), tokens: newTokenCache(o.Ledger, o.Token, o.Log),
-		mux: newRouteTable(), anonymous: anonymousGrant(), cursors: newCursorCipher(o.Token), origins: http.NewCrossOriginProtection(),
-		closing: closing, close: closeAll,
-		bodies: limit.NewBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), publicBodies: limit.NewBudget(int64(o.Bodies)/8, defaultBody),
-		streamSlots: slots{what: "streams and waits", open: map[string]int{}},
-		socketSlots: slots{what: "sockets", open: map[string]int{}},
-		parseSlots:  newParseSlots(), backlog: limit.NewBacklog(o.Unread, o.TokenUnread),
+		options: o, log: o.Log, tokens: newTokenCache(o.Ledger.Accounts, o.Token, o.Log),
+		mux: newRouteTable(), anonymous: anonymousGrant(), origins: http.NewCrossOriginProtection(), find: lookup{o.Ledger.Viewer},
+		life: newLifecycle(),
+		bodies: &bodyReceiver{
+			budget: limit.NewBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), public: limit.NewBudget(int64(o.Bodies)/8, defaultBody),
+			max: o.MaxBody, timeout: o.BodyTimeout, behindProxy: o.BehindProxy,
+		},
+		parseSlots: newParseSlots(), backlog: limit.NewBacklog(o.Unread, o.TokenUnread),
 		writeLimits: limit.NewRates(rate.Limit(o.Submits), o.SubmitBurst),
 	}
-	s.streamSlots.limit, s.socketSlots.limit = s.maxStreams, s.maxStreams
+	maxStreams := func(name string) int64 {
+		return s.tokens.quota(name, auth.QuotaStreams, int64(o.MaxStreams))
+	}
+	s.streamSlots, s.socketSlots = newSlots("streams and waits", maxStreams), newSlots("sockets", maxStreams)
 	for _, origin := range o.Origins {
 		// An invalid origin matches nothing; originAllowed checks again.
 		_ = s.origins.AddTrustedOrigin(origin)
 	}
-	s.workers, s.ws = s.newWorkers(), s.newSockets()
 	s.registerRoutes()
 	return s
 }
@@ -292,7 +259,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	hs := s.http()
 	ln = newConnLimiter(ln, s.options.Connections, s.options.PerAddress, s.options.BehindProxy)
-	defer s.close()
+	defer s.life.close()
 	served := make(chan error, 1)
 	go func() {
 		defer recovery.Handle(s.log, "listener", func(p *recovery.Panic) { served <- p })
@@ -307,13 +274,13 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	s.socketsMu.Lock()
-	s.close()
-	s.socketsMu.Unlock()
+	s.life.shutDown()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()
 	err := hs.Shutdown(grace)
-	s.waitForSockets(grace)
+	if !s.life.waitForSockets(grace, s.log) {
+		s.log.WarnContext(grace, "sockets cut off at shutdown")
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.log.WarnContext(ctx, "requests cut off at shutdown", "grace", s.options.Grace)
 		err = hs.Close()
@@ -325,22 +292,6 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("stop serving %s: %w", ln.Addr(), err)
 	}
 	return nil
-}
-
-// waitForSockets waits for open sockets, which http.Server no longer tracks after the upgrade. They
-// are closing already; only a request that hangs can take long.
-func (s *Server) waitForSockets(ctx context.Context) {
-	ended := make(chan struct{})
-	go func() {
-		defer recovery.Log(s.log, "wait for sockets")
-		s.sockets.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		s.log.WarnContext(ctx, "sockets cut off at shutdown")
-	}
 }
 
 // http makes the http.Server. It has no WriteTimeout because each write sets its own deadline. Over
@@ -371,18 +322,4 @@ func (s *Server) http2() *http.HTTP2Config {
 		SendPingTimeout:               s.options.IdleTimeout,
 		PingTimeout:                   s.options.WriteTimeout,
 	}
-}
-
-// authorizedContext derives a context that also ends when the server shuts down and when the
-// request's token is revoked. context.Cause tells which.
-func (s *Server) authorizedContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	grant := requestOf(ctx).grant
-	ctx, cancel := context.WithCancelCause(ctx)
-	closing := context.AfterFunc(s.closing, func() { cancel(errShutdown()) })
-	revoked := context.AfterFunc(grant.ctx, func() { cancel(context.Cause(grant.ctx)) })
-	return ctx, func() { closing(); revoked(); cancel(nil) }
-}
-
-func errShutdown() error {
-	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server is shutting down", RetryAfter: time.Second}
 }

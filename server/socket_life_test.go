@@ -140,7 +140,7 @@ func TestASubscriptionReportsTheLastEndOfARetriedRun(t *testing.T) {
 
 // slowCancel delays the answer to a cancel.
 type slowCancel struct {
-	server.Ledger
+	server.Runs
 	late time.Duration
 }
 
@@ -148,14 +148,14 @@ func (l slowCancel) Cancel(ctx context.Context, run, by string) (*mailroom.Run, 
 	timer := time.NewTimer(l.late)
 	defer timer.Stop()
 	<-timer.C
-	return l.Ledger.Cancel(ctx, run, by)
+	return l.Runs.Cancel(ctx, run, by)
 }
 
 func TestASocketIsNotSilentWhileItsFrameIsHandled(t *testing.T) {
 	const beat = 50 * time.Millisecond
 	f := start(t, func(o *server.Options) {
 		o.Heartbeat = beat
-		o.Ledger = slowCancel{o.Ledger, 6 * beat}
+		o.Ledger.Runs = slowCancel{o.Ledger.Runs, 6 * beat}
 	})
 	run := f.submit("t", "one").Run
 	p := f.dialWithToken()

@@ -4,36 +4,37 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"mailroom"
 	"mailroom/api"
 	"mailroom/server/ws"
 )
 
-// registerSocket registers the WebSocket. Each frame becomes an internal request that passes the
-// same middleware and handlers.
-func (rt router) registerSocket() {
-	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket", "Open a WebSocket for submits, decisions and any number of streams")
-	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
-	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
-	op.Responses["426"] = &huma.Response{Description: "Not a WebSocket handshake.", Content: rt.problemResponse().Content}
-	rt.api.OpenAPI().AddOperation(&op)
-	rt.server.mux.HandleFunc("GET /v1/ws", rt.server.socket)
+// socketHandlers serve WebSockets.
+type socketHandlers struct {
+	sockets *ws.Sockets
+	life    *lifecycle
+}
+
+// open counts a socket, so that shutdown waits for it.
+func (h *socketHandlers) open(r *http.Request) (release func(), err error) {
+	if err := checkQuery(r.URL.Query(), nil); err != nil {
+		return nil, err
+	}
+	return h.life.addSocket()
 }
 
 // socket upgrades the connection and serves it until it ends.
-func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
+func (h *socketHandlers) socket(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
-	release, err := s.addSocket(r)
+	release, err := h.open(r)
 	if err != nil {
-		s.refuse(out, r, err)
+		refuse(out, r, err)
 		return
 	}
 	defer release()
-	served, err := s.ws.Serve(out, r)
+	served, err := h.sockets.Serve(out, r)
 	if err != nil {
-		s.refuse(out, r, err)
+		refuse(out, r, err)
 		return
 	}
 	out.bytes = served.Bytes
@@ -42,24 +43,10 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// addSocket counts a socket, so that shutdown waits for it.
-func (s *Server) addSocket(r *http.Request) (release func(), err error) {
-	if err := checkQuery(r.URL.Query(), nil); err != nil {
-		return nil, err
-	}
-	s.socketsMu.Lock()
-	defer s.socketsMu.Unlock()
-	if s.closing.Err() != nil {
-		return nil, errShutdown()
-	}
-	s.sockets.Add(1)
-	return s.sockets.Done, nil
-}
-
 func (s *Server) newSockets() *ws.Sockets {
 	o := s.options
 	return ws.New(ws.Options{
-		Host: socketHost{s}, Closing: s.closing, Bodies: s.bodies, Backlog: s.backlog, Log: s.log,
+		Host: socketHost{s}, Closing: s.life.closing, Bodies: s.bodies.budget, Backlog: s.backlog, Log: s.log,
 		HeaderTimeout: o.HeaderTimeout, BodyTimeout: o.BodyTimeout, WriteTimeout: o.WriteTimeout, Heartbeat: o.Heartbeat, MaxFrame: o.MaxFrame,
 	})
 }
@@ -89,7 +76,7 @@ func (h socketHost) Authenticate(upgrade *http.Request, header string) (*ws.Gran
 }
 
 func (h socketHost) Authorize(ctx context.Context) (context.Context, context.CancelFunc) {
-	return h.server.authorizedContext(ctx)
+	return h.server.life.authorizedContext(ctx)
 }
 
 func (h socketHost) Hold(token string) (release func(), err error) {
@@ -101,11 +88,11 @@ func (h socketHost) Refuse(w http.ResponseWriter, upgrade *http.Request, caller 
 	if caller != nil {
 		q.who = caller.Token
 	}
-	h.server.refuse(newResponse(w, 0), r, err)
+	refuse(newResponse(w, 0), r, err)
 }
 
 func (h socketHost) Problem(ctx context.Context, err error) (p api.Problem, retryAfter int) {
-	made := h.server.problemFor(ctx, err)
+	made := problemFor(ctx, err)
 	return made.Problem, made.retryAfter
 }
 
@@ -115,6 +102,6 @@ func (h socketHost) RecordPanic(ctx context.Context, cause error) {
 }
 
 func (h socketHost) Run(ctx context.Context, id string) (api.Run, error) {
-	run, _, err := h.server.readRun(ctx, id)
+	run, _, err := h.server.find.shownRun(ctx, id)
 	return run, err
 }

@@ -13,13 +13,13 @@ import (
 	"mailroom/store/memory"
 )
 
-// cancelledLedger fails a lookup whose context has ended, as SQLite does.
-type cancelledLedger struct {
-	server.Ledger
+// cancelledAccounts fails a lookup whose context has ended, as SQLite does.
+type cancelledAccounts struct {
+	server.Accounts
 	broken error
 }
 
-func (h cancelledLedger) Tokens(ctx context.Context) ([]*auth.Token, error) {
+func (h cancelledAccounts) Tokens(ctx context.Context) ([]*auth.Token, error) {
 	return nil, errors.Join(h.broken, context.Cause(ctx))
 }
 
@@ -38,7 +38,9 @@ func TestAStopBeforeServingIsNoFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := server.New(server.Options{Ledger: cancelledLedger{ledger.New(memory.New(), ledger.Options{}), tc.broken}, Token: token})
+		parts := server.PartsOf(ledger.New(memory.New(), ledger.Options{}))
+		parts.Accounts = cancelledAccounts{parts.Accounts, tc.broken}
+		s := server.New(server.Options{Ledger: parts, Token: token})
 		if err := s.Serve(tc.ctx, ln); !errors.Is(err, tc.broken) {
 			t.Errorf("%s: %v, want %v", tc.name, err, tc.broken)
 		}

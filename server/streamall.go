@@ -29,33 +29,33 @@ func (rt router) describeStreamAll() {
 	rt.api.OpenAPI().AddOperation(&op)
 }
 
-func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
+func (h *streamHandlers) streamAll(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
-	release, err := s.admitStreamAll(r)
+	release, err := h.admitStreamAll(r)
 	if err != nil {
-		s.refuse(out, r, err)
+		refuse(out, r, err)
 		return
 	}
 	defer release()
 	// Subscribe before the response starts, so that a client that has read its header misses
 	// nothing.
-	sub := s.options.Bus.Subscribe("", noticeBuffer)
+	sub := h.bus.Subscribe("", noticeBuffer)
 	defer sub.Close()
-	sight := s.newNoticeFilter(requestOf(r.Context()).who)
-	s.followStream(out, r, stream.Query{}, func(ctx context.Context, a ws.Sink) error { return forwardNotices(ctx, sub, sight, a) })
+	sight := h.find.newNoticeFilter(requestOf(r.Context()).who)
+	h.followStream(out, r, stream.Query{}, func(ctx context.Context, a ws.Sink) error { return forwardNotices(ctx, sub, sight, a) })
 }
 
-func (s *Server) admitStreamAll(r *http.Request) (release func(), err error) {
+func (h *streamHandlers) admitStreamAll(r *http.Request) (release func(), err error) {
 	switch {
-	case s.options.Bus == nil:
+	case h.bus == nil:
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "the stream of all threads is disabled on this server")
-	case s.closing.Err() != nil:
+	case h.life.closing.Err() != nil:
 		return nil, errShutdown()
 	}
 	if err := checkQuery(r.URL.Query(), nil); err != nil {
 		return nil, err
 	}
-	return s.streamSlots.acquire(requestOf(r.Context()).who.Name)
+	return h.slots.acquire(requestOf(r.Context()).who.Name)
 }
 
 // forwardNotices sends the notices that the reader may see, until ctx ends or the reader falls too

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"sync"
@@ -12,8 +13,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"mailroom"
 	"mailroom/auth"
+	"mailroom/bus"
 	"mailroom/internal/recovery"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/limit"
@@ -21,16 +22,22 @@ import (
 	"mailroom/stream"
 )
 
-// registerStreams registers the streams. They are plain handlers, because huma does not describe
-// endless responses.
-func (rt router) registerStreams() {
-	s := rt.server
-	rt.describeStream("/v1/threads/{thread}/stream", "stream-thread", "thread", "run")
-	s.mux.HandleFunc("GET /v1/threads/{thread}/stream", s.streamThread)
-	rt.describeStream("/v1/runs/{run}/stream", "stream-run", "run")
-	s.mux.HandleFunc("GET /v1/runs/{run}/stream", s.streamRun)
-	rt.describeStreamAll()
-	s.mux.HandleFunc("GET /v1/stream", s.streamAll)
+// Streams is the part of [stream.Streams] that the server uses.
+type Streams interface {
+	Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error
+	Ended(ctx context.Context, q stream.Query) (bool, error)
+}
+
+// streamHandlers serve streams: of server-sent events, or over a socket.
+type streamHandlers struct {
+	streams   Streams
+	bus       *bus.Bus // of the stream of all threads; nil disables it
+	find      lookup
+	slots     *slots
+	life      *lifecycle
+	backlog   *limit.Backlog
+	heartbeat time.Duration
+	log       *slog.Logger
 }
 
 // anyText returns a new string schema. Each parameter needs its own, because bounds are set per
@@ -53,13 +60,13 @@ func (rt router) describeStream(path, id, inPath string, query ...string) {
 	rt.api.OpenAPI().AddOperation(&op)
 }
 
-func (s *Server) streamThread(w http.ResponseWriter, r *http.Request) {
-	s.stream(w, r, func() (stream.Query, error) {
+func (h *streamHandlers) streamThread(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, func() (stream.Query, error) {
 		id, err := ThreadPath{r.PathValue("thread")}.id()
 		if err != nil {
 			return stream.Query{}, err
 		}
-		t, err := s.findThread(r.Context(), id)
+		t, err := h.find.thread(r.Context(), id)
 		if err != nil {
 			return stream.Query{}, err
 		}
@@ -67,9 +74,9 @@ func (s *Server) streamThread(w http.ResponseWriter, r *http.Request) {
 	}, "run", "after", "until")
 }
 
-func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
-	s.stream(w, r, func() (stream.Query, error) {
-		run, t, err := s.readRun(r.Context(), r.PathValue("run"))
+func (h *streamHandlers) streamRun(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, func() (stream.Query, error) {
+		run, t, err := h.find.shownRun(r.Context(), r.PathValue("run"))
 		if err != nil {
 			return stream.Query{}, err
 		}
@@ -79,38 +86,38 @@ func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
 
 // stream serves the stream of the thread or run that target finds. params are the query parameters
 // it accepts.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (stream.Query, error), params ...string) {
+func (h *streamHandlers) stream(w http.ResponseWriter, r *http.Request, target func() (stream.Query, error), params ...string) {
 	out := w.(*response) // ServeHTTP makes no other
-	q, err := s.streamQuery(r, target, params)
+	q, err := streamQuery(r, target, params)
 	if err != nil {
-		s.refuse(out, r, err)
+		refuse(out, r, err)
 		return
 	}
-	release, err := s.streamSlots.acquire(requestOf(r.Context()).who.Name)
+	release, err := h.slots.acquire(requestOf(r.Context()).who.Name)
 	if err != nil {
-		s.refuse(out, r, err)
+		refuse(out, r, err)
 		return
 	}
 	defer release()
 	// Ended also checks that the thread and run exist, before the response starts.
-	ended, err := s.options.Streams.Ended(r.Context(), q)
+	ended, err := h.streams.Ended(r.Context(), q)
 	switch {
-	case err == nil && s.closing.Err() != nil:
+	case err == nil && h.life.closing.Err() != nil:
 		err = errShutdown()
 		fallthrough
 	case err != nil:
-		s.refuse(out, r, err)
+		refuse(out, r, err)
 		return
 	case ended && ws.SubscriptionOf(r.Context()) == nil:
 		out.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.followStream(out, r, q, func(ctx context.Context, a ws.Sink) error {
-		return s.options.Streams.Follow(ctx, q, a.SendEvent)
+	h.followStream(out, r, q, func(ctx context.Context, a ws.Sink) error {
+		return h.streams.Follow(ctx, q, a.SendEvent)
 	})
 }
 
-func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error), params []string) (stream.Query, error) {
+func streamQuery(r *http.Request, target func() (stream.Query, error), params []string) (stream.Query, error) {
 	given := r.URL.Query()
 	if err := checkQuery(given, params); err != nil {
 		return stream.Query{}, err
@@ -157,10 +164,10 @@ func checkQuery(given url.Values, params []string) error {
 
 // followStream starts the response and lets feed send events until the stream ends, its reader goes
 // or is too slow, or the server shuts down. The heartbeat has ended when it returns.
-func (s *Server) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, ws.Sink) error) {
+func (h *streamHandlers) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, ws.Sink) error) {
 	if sub := ws.SubscriptionOf(r.Context()); sub != nil {
 		if err := sub.Follow(out, r, q, feed); err != nil {
-			s.refuse(out, r, err)
+			refuse(out, r, err)
 		}
 		return
 	}
@@ -170,7 +177,7 @@ func (s *Server) followStream(out *response, r *http.Request, q stream.Query, fe
 	if r.Method == http.MethodHead { // a HEAD response has no body
 		return
 	}
-	ctx, cancel := s.authorizedContext(r.Context())
+	ctx, cancel := h.life.authorizedContext(r.Context())
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -178,7 +185,7 @@ func (s *Server) followStream(out *response, r *http.Request, q stream.Query, fe
 	// ends.
 	w := &eventWriter{
 		out: out, slowAfter: out.timeout, who: requestOf(ctx).who.Name, done: ctx.Done(),
-		backlog: s.backlog, pending: &limit.Entry{Cut: out.cutOff},
+		backlog: h.backlog, pending: &limit.Entry{Cut: out.cutOff},
 	}
 	out.timeout *= 2
 	if err := w.flush(); err != nil {
@@ -186,15 +193,15 @@ func (s *Server) followStream(out *response, r *http.Request, q stream.Query, fe
 	}
 	beats := make(chan struct{})
 	go func() {
-		defer recovery.Handle(s.log, "stream heartbeat", func(p *recovery.Panic) { stop(p) })
+		defer recovery.Handle(h.log, "stream heartbeat", func(p *recovery.Panic) { stop(p) })
 		defer close(beats)
-		w.heartbeat(ctx, stop, s.options.Heartbeat)
+		w.heartbeat(ctx, stop, h.heartbeat)
 	}()
 	err := feed(ctx, w)
 	stop(nil)
 	<-beats
-	if err != nil && out.failed == nil && r.Context().Err() == nil && s.closing.Err() == nil {
-		s.problemFor(r.Context(), err) // the response has started, so only the log line can tell
+	if err != nil && out.failed == nil && r.Context().Err() == nil && h.life.closing.Err() == nil {
+		problemFor(r.Context(), err) // the response has started, so only the log line can tell
 	}
 }
 
@@ -297,53 +304,4 @@ func (w *eventWriter) flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.out.FlushError()
-}
-
-// slots bounds how many streams or sockets each token has open.
-type slots struct {
-	limit func(who string) int64 // 0: no limit
-	what  string
-
-	mu   sync.Mutex
-	open map[string]int // owned by mu
-}
-
-// total returns the number of open slots of all tokens.
-func (s *slots) total() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, taken := range s.open {
-		n += taken
-	}
-	return n
-}
-
-// used returns the number of open slots of a token.
-func (s *slots) used(who string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open[who]
-}
-
-// acquire opens a slot for a token. Its refusal has the code rate_limited and not
-// [mailroom.CodeQuotaExceeded], because slots become free when streams end.
-func (s *slots) acquire(who string) (release func(), err error) {
-	most := s.limit(who)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if used := s.open[who]; most > 0 && int64(used) >= most {
-		return nil, &mailroom.Error{
-			Code: mailroom.CodeRateLimited, RetryAfter: time.Second,
-			Message: fmt.Sprintf("this token has %d of %d %s open: close some", used, most, s.what),
-		}
-	}
-	s.open[who]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.open[who]--; s.open[who] == 0 {
-			delete(s.open, who)
-		}
-	}, nil
 }

@@ -323,7 +323,7 @@ func TestHugeHeadersAreRefused(t *testing.T) {
 func TestShutdownEndsStreamsAndLetsRequestsFinish(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f := start(t, func(o *server.Options) {
-		o.Ledger = &slowMessages{Ledger: o.Ledger, entered: entered, leave: leave}
+		o.Ledger.Messages = &slowMessages{Messages: o.Ledger.Messages, entered: entered, leave: leave}
 	})
 	run := mustCall[store.Submitted](f, "POST /v1/threads/t/messages", `{"text":"one"}`).Run
 	r := f.open(200, "/v1/threads/t/stream")
@@ -371,14 +371,14 @@ func TestShutdownEndsStreamsAndLetsRequestsFinish(t *testing.T) {
 
 // slowMessages delays the answer to one call.
 type slowMessages struct {
-	server.Ledger
+	server.Messages
 	entered, leave chan struct{}
 }
 
 func (s *slowMessages) Message(ctx context.Context, thread, message string) (mailroom.Message, error) {
 	close(s.entered)
 	<-s.leave
-	return s.Ledger.Message(ctx, thread, message)
+	return s.Messages.Message(ctx, thread, message)
 }
 
 func TestShutdownAnswersWaits(t *testing.T) {

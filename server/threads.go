@@ -18,16 +18,19 @@ import (
 	"mailroom/store"
 )
 
-func (rt router) registerThreads() {
-	s := rt.server
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads", "list-threads", "List threads, newest first"), s.listThreads)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "Get a thread"), s.getThread)
-	handle(rt, rt.operation(auth.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
-	deletion := rt.operation(auth.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all its data")
-	deletion.DefaultStatus = 204
-	handle(rt, deletion, s.deleteThread)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "List entries of a thread's log, in order of seq"), s.listEntries)
-	handle(rt, rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Supersede queued runs and stop the running one"), s.interrupt)
+// Threads is the part of a ledger that changes threads.
+type Threads interface {
+	PatchThread(ctx context.Context, thread string, p thread.Patch) (*mailroom.Thread, error)
+	DeleteThread(ctx context.Context, thread string, who *auth.Token) error
+	Interrupt(ctx context.Context, thread string, who *auth.Token) (thread.Interrupted, error)
+}
+
+// threadHandlers serve threads and their logs.
+type threadHandlers struct {
+	ledger Threads
+	find   lookup
+	pages  pager
+	agents *agentHandlers
 }
 
 func threadKeys() []filter.Key {
@@ -39,7 +42,7 @@ func threadKeys() []filter.Key {
 
 type listThreadsInput struct{ ListParams }
 
-func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[api.Page[api.Thread]], error) {
+func (h *threadHandlers) listThreads(ctx context.Context, in *listThreadsInput) (*body[api.Page[api.Thread]], error) {
 	f, err := filter.Parse(in.Q, threadKeys())
 	if err != nil {
 		return nil, invalid.At("query.", err)
@@ -59,7 +62,7 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[a
 	if !f.Empty() {
 		l.match = func(rd store.Reader, t *mailroom.Thread) (bool, error) { return matchThread(rd, f, t) }
 	}
-	return l.page(ctx, s, in.ListParams)
+	return l.page(ctx, h.pages, in.ListParams)
 }
 
 // threadBelow fetches the one thread that the filter id:ID selects, unless it is at or above the
@@ -101,17 +104,17 @@ func matchThread(rd store.Reader, f filter.Filter, t *mailroom.Thread) (bool, er
 
 type getThreadInput struct{ ThreadPath }
 
-func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[api.Thread], error) {
+func (h *threadHandlers) getThread(ctx context.Context, in *getThreadInput) (*body[api.Thread], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
-	return s.readThread(ctx, id)
+	return h.readThread(ctx, id)
 }
 
-func (s *Server) readThread(ctx context.Context, id string) (*body[api.Thread], error) {
+func (h *threadHandlers) readThread(ctx context.Context, id string) (*body[api.Thread], error) {
 	var out body[api.Thread]
-	err := s.options.Ledger.View(ctx, func(rd store.Reader) error {
+	err := h.find.view(ctx, func(rd store.Reader) error {
 		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out.Body, err = view.Thread(rd, t)
@@ -129,13 +132,13 @@ type patchThreadInput struct {
 	Body api.ThreadPatch
 }
 
-func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[api.Thread], error) {
+func (h *threadHandlers) patchThread(ctx context.Context, in *patchThreadInput) (*body[api.Thread], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
 	if a := in.Body.Agent; a != nil {
-		if err := s.checkAgent(ctx, *a); err != nil {
+		if err := h.agents.checkAgent(ctx, *a); err != nil {
 			return nil, err
 		}
 	}
@@ -147,20 +150,20 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[a
 		blank := strings.TrimSpace(*to)
 		p.DeliverTo = &blank
 	}
-	if _, err := s.options.Ledger.PatchThread(ctx, id, p); err != nil {
+	if _, err := h.ledger.PatchThread(ctx, id, p); err != nil {
 		return nil, invalid.At("body.", err)
 	}
-	return s.readThread(ctx, id)
+	return h.readThread(ctx, id)
 }
 
 type deleteThreadInput struct{ ThreadPath }
 
-func (s *Server) deleteThread(ctx context.Context, in *deleteThreadInput) (*empty, error) {
+func (h *threadHandlers) deleteThread(ctx context.Context, in *deleteThreadInput) (*empty, error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.options.Ledger.DeleteThread(ctx, id, requestOf(ctx).who)
+	return nil, h.ledger.DeleteThread(ctx, id, requestOf(ctx).who)
 }
 
 type interruptInput struct {
@@ -168,12 +171,12 @@ type interruptInput struct {
 	EmptyBody
 }
 
-func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[api.Interrupted], error) {
+func (h *threadHandlers) interrupt(ctx context.Context, in *interruptInput) (*body[api.Interrupted], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.options.Ledger.Interrupt(ctx, id, requestOf(ctx).who)
+	out, err := h.ledger.Interrupt(ctx, id, requestOf(ctx).who)
 	if err != nil {
 		return nil, err
 	}
@@ -194,17 +197,17 @@ type listEntriesInput struct {
 
 // listEntries reads forward from after, or backward from before if only before is given. Both
 // return entries in order of seq.
-func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[api.Page[mailroom.Entry]], error) {
+func (h *threadHandlers) listEntries(ctx context.Context, in *listEntriesInput) (*body[api.Page[mailroom.Entry]], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
 	q := store.EntryQuery{
 		Thread: id, After: in.After, Before: in.Before, Kinds: splitKinds(in.Kind), Run: in.Run,
-		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: s.options.MaxPage,
+		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: h.pages.maxPage,
 	}
 	out := api.Page[mailroom.Entry]{}
-	err = s.options.Ledger.View(ctx, func(rd store.Reader) error {
+	err = h.find.view(ctx, func(rd store.Reader) error {
 		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out, err = entriesPage(rd, t, q)

@@ -15,11 +15,16 @@ import (
 	"mailroom/store"
 )
 
-func (rt router) registerTickets() {
-	s := rt.server
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/tickets", "list-tickets", "List tickets, newest first"), s.listTickets)
-	handle(rt, rt.operation(auth.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "Get a ticket"), s.getTicket)
-	handle(rt, rt.operation(auth.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer a ticket, once"), s.decide)
+// Tickets is the part of a ledger that decides tickets.
+type Tickets interface {
+	Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error)
+}
+
+// ticketHandlers serve tickets.
+type ticketHandlers struct {
+	ledger Tickets
+	find   lookup
+	pages  pager
 }
 
 func ticketKeys() []filter.Key {
@@ -36,7 +41,7 @@ func ticketKeys() []filter.Key {
 
 type listTicketsInput struct{ ListParams }
 
-func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[api.Page[api.Ticket]], error) {
+func (h *ticketHandlers) listTickets(ctx context.Context, in *listTicketsInput) (*body[api.Page[api.Ticket]], error) {
 	f, err := filter.Parse(in.Q, ticketKeys())
 	if err != nil {
 		return nil, invalid.At("query.", err)
@@ -77,7 +82,7 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[a
 			}}), nil
 		}
 	}
-	return l.page(ctx, s, in.ListParams)
+	return l.page(ctx, h.pages, in.ListParams)
 }
 
 func showTickets(_ store.Reader, rows []*mailroom.Ticket) ([]api.Ticket, error) {
@@ -95,8 +100,8 @@ type TicketPath struct {
 
 type ticketInput struct{ TicketPath }
 
-func (s *Server) getTicket(ctx context.Context, in *ticketInput) (*body[api.Ticket], error) {
-	k, err := s.findTicket(ctx, in.Ticket)
+func (h *ticketHandlers) getTicket(ctx context.Context, in *ticketInput) (*body[api.Ticket], error) {
+	k, err := h.find.ticket(ctx, in.Ticket)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +113,7 @@ type decideInput struct {
 	Body api.Decision
 }
 
-func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Ticket], error) {
+func (h *ticketHandlers) decide(ctx context.Context, in *decideInput) (*body[api.Ticket], error) {
 	who, b := requestOf(ctx).who, in.Body
 	by := who.Name
 	if b.DecidedBy != "" {
@@ -117,10 +122,10 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[api.Ticket]
 		}
 		by = b.DecidedBy
 	}
-	if _, err := s.findTicket(ctx, in.Ticket); err != nil {
+	if _, err := h.find.ticket(ctx, in.Ticket); err != nil {
 		return nil, err
 	}
-	k, err := s.options.Ledger.Decide(ctx, thread.Decision{
+	k, err := h.ledger.Decide(ctx, thread.Decision{
 		Ticket: in.Ticket, Verdict: b.Decision, Answer: compactAnswer(b.Answer), Reason: b.Reason, Digest: b.Digest, By: by,
 	})
 	if err != nil {

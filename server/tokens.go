@@ -6,8 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
-	"maps"
+	"log/slog"
 	"strings"
+	"time"
 
 	"mailroom/api"
 	"mailroom/auth"
@@ -15,33 +16,51 @@ import (
 	"mailroom/server/internal/view"
 )
 
-func (rt router) registerTokens() {
-	s := rt.server
-	creation := rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")
-	creation.DefaultStatus = 201
-	handle(rt, creation, s.createToken)
-	handle(rt, rt.operation(auth.PermissionAdmin, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets"), s.listTokens)
-	handle(rt, rt.operation(auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token"), s.setQuotas)
-	revocation := rt.operation(auth.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token")
-	revocation.DefaultStatus = 204
-	handle(rt, revocation, s.revokeToken)
+// Accounts is the part of a ledger for tokens.
+type Accounts interface {
+	Tokens(ctx context.Context) ([]*auth.Token, error)
+	CreateToken(ctx context.Context, t auth.Token) (*auth.Token, error)
+	RevokeToken(ctx context.Context, name string) error
+	// SetQuotas replaces the quotas that a token has in place of the defaults.
+	SetQuotas(ctx context.Context, name string, q auth.Quotas) (*auth.Token, error)
+	RecordTokenUse(ctx context.Context, used map[string]time.Time) error
+}
+
+// tokenHandlers serve tokens.
+type tokenHandlers struct {
+	ledger  Accounts
+	cache   *tokenCache
+	quotas  quotas
+	maxPage int // bytes
+	log     *slog.Logger
+}
+
+// quotas show what tokens use of their quotas.
+type quotas struct {
+	defaults         auth.Quotas // of tokens that set none; read-only
+	streams, sockets *slots
+}
+
+// usage returns the quota use of a token, including its open streams on this server.
+func (q quotas) usage(t *auth.Token) api.Used {
+	return api.Used{Use: t.Used, Streams: int64(max(q.streams.used(t.Name), q.sockets.used(t.Name)))}
 }
 
 type createTokenInput struct{ Body api.NewToken }
 
-func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[api.CreatedToken], error) {
+func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (*body[api.CreatedToken], error) {
 	b := in.Body
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
-	row, err := s.options.Ledger.CreateToken(ctx, auth.Token{
+	row, err := h.ledger.CreateToken(ctx, auth.Token{
 		Name: b.Name, Sum: hex.EncodeToString(hash[:]), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
 		Quotas: b.Quotas,
 	})
 	if err != nil {
 		return nil, invalid.At("body.", err)
 	}
-	s.refreshTokens(ctx)
-	return &body[api.CreatedToken]{api.CreatedToken{Token: s.showToken(row), Secret: secret}}, nil
+	h.refreshTokens(ctx)
+	return &body[api.CreatedToken]{api.CreatedToken{Token: h.showToken(row), Secret: secret}}, nil
 }
 
 // newSecret returns 256 random bits as letters and digits, with the prefix of secrets.
@@ -55,16 +74,16 @@ type listTokensInput struct {
 	Cursor string `query:"cursor" doc:"The next of the previous page."`
 }
 
-func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[api.Page[api.Token]], error) {
-	rows, err := s.options.Ledger.Tokens(ctx)
+func (h *tokenHandlers) listTokens(ctx context.Context, in *listTokensInput) (*body[api.Page[api.Token]], error) {
+	rows, err := h.ledger.Tokens(ctx)
 	if err != nil {
 		return nil, err
 	}
 	items := make([]api.Token, 0, len(rows))
 	for _, t := range rows {
-		items = append(items, s.showToken(t))
+		items = append(items, h.showToken(t))
 	}
-	return pageAfter(items, in.Cursor, pageBound{len(items), s.options.MaxPage}, func(t api.Token) string { return t.Name })
+	return pageAfter(items, in.Cursor, pageBound{len(items), h.maxPage}, func(t api.Token) string { return t.Name })
 }
 
 type revokeTokenInput struct {
@@ -72,37 +91,20 @@ type revokeTokenInput struct {
 }
 
 // revokeToken revokes a token. Its streams, waits and sockets have been cancelled when it returns.
-func (s *Server) revokeToken(ctx context.Context, in *revokeTokenInput) (*empty, error) {
-	if err := s.options.Ledger.RevokeToken(ctx, in.Name); err != nil {
+func (h *tokenHandlers) revokeToken(ctx context.Context, in *revokeTokenInput) (*empty, error) {
+	if err := h.ledger.RevokeToken(ctx, in.Name); err != nil {
 		return nil, err
 	}
-	s.refreshTokens(ctx)
+	h.refreshTokens(ctx)
 	return nil, nil
 }
 
 // refreshTokens applies a change of tokens at once, even if the caller has gone. After an error,
 // tokenCache.run tries again.
-func (s *Server) refreshTokens(ctx context.Context) {
-	if err := s.tokens.refresh(context.WithoutCancel(ctx)); err != nil {
-		s.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
+func (h *tokenHandlers) refreshTokens(ctx context.Context) {
+	if err := h.cache.refresh(context.WithoutCancel(ctx)); err != nil {
+		h.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
 	}
-}
-
-// defaultQuotas are the quotas of tokens that set none.
-func (s *Server) defaultQuotas() auth.Quotas {
-	all := auth.Quotas{auth.QuotaStreams: int64(s.options.MaxStreams)}
-	maps.Copy(all, s.options.Quotas)
-	return all
-}
-
-// usageOf returns the quota use of a token, including its open streams on this server.
-func (s *Server) usageOf(t *auth.Token) api.Used {
-	return api.Used{Use: t.Used, Streams: int64(max(s.streamSlots.used(t.Name), s.socketSlots.used(t.Name)))}
-}
-
-// maxStreams is how many streams and waits a token may have open.
-func (s *Server) maxStreams(name string) int64 {
-	return s.tokens.quota(name, auth.QuotaStreams, int64(s.options.MaxStreams))
 }
 
 type setQuotasInput struct {
@@ -110,18 +112,18 @@ type setQuotasInput struct {
 	Body api.TokenPatch
 }
 
-func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[api.Token], error) {
-	row, err := s.options.Ledger.SetQuotas(ctx, in.Name, in.Body.Quotas)
+func (h *tokenHandlers) setQuotas(ctx context.Context, in *setQuotasInput) (*body[api.Token], error) {
+	row, err := h.ledger.SetQuotas(ctx, in.Name, in.Body.Quotas)
 	if err != nil {
 		return nil, invalid.At("body.", err)
 	}
-	s.refreshTokens(ctx)
-	return &body[api.Token]{s.showToken(row)}, nil
+	h.refreshTokens(ctx)
+	return &body[api.Token]{h.showToken(row)}, nil
 }
 
-func (s *Server) showToken(t *auth.Token) api.Token {
+func (h *tokenHandlers) showToken(t *auth.Token) api.Token {
 	return api.Token{
 		Name: t.Name, Scopes: append([]auth.Permission{}, t.Scopes...), Namespace: view.Given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(s.defaultQuotas()), Used: s.usageOf(t), CreatedAt: t.CreatedAt, UsedAt: view.Known(t.UsedAt), RevokedAt: view.Known(t.RevokedAt),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.usage(t), CreatedAt: t.CreatedAt, UsedAt: view.Known(t.UsedAt), RevokedAt: view.Known(t.RevokedAt),
 	}
 }

@@ -29,8 +29,6 @@ var largeTypes = map[string]struct {
 	"client.Client":         {60, 71, "one method for each operation of the API"},
 	"ledger.Ledger":         {60, 105, "one method for each operation; reading leaves it for a package of its own"},
 	"internal/thread.State": {49, 114, "one method for each transition, and their steps"},
-	"server.Ledger":         {38, 38, "all that the server asks of a ledger; its handlers get the parts that it embeds"},
-	"server.Server":         {2, 112, "one method for each route"},
 }
 
 // methods are the interfaces and types of a tree with their methods.

@@ -155,7 +155,7 @@ func (h *fixture) serve(readers int) (*httpServer, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	f := &httpServer{url: "http://" + ln.Addr().String(), token: "bench", stop: stop, done: make(chan error, 1)}
 	s := server.New(server.Options{
-		Ledger: h.ledger, Streams: stream.New(h.ledger, h.bus), Token: f.token, Bus: h.bus, Metrics: h.metrics,
+		Ledger: server.PartsOf(h.ledger), Streams: stream.New(h.ledger, h.bus), Token: f.token, Bus: h.bus, Metrics: h.metrics,
 		MaxStreams: readers + 1, Log: slog.New(slog.DiscardHandler),
 	})
 	go func() { f.done <- s.Serve(ctx, ln) }() // close waits for it

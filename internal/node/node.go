@@ -113,7 +113,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
 	}
 	n.server = server.New(server.Options{
-		Ledger: n.ledger, Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins,
+		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins,
 		Agents:        func() []string { return names },
 		MissingAgents: roster.programs.missing,
 		DescribeAgent: func(name string) server.AgentInfo {

@@ -52,7 +52,7 @@ func open(t *testing.T) *fixture {
 	}
 	e := engine.New(l, b, engine.Options{Local: true, Agents: agents})
 	srv := server.New(server.Options{
-		Ledger: l, Streams: stream.New(l, b), Token: operator, Bus: b, Origins: []string{"https://tools.example.org"},
+		Ledger: server.PartsOf(l), Streams: stream.New(l, b), Token: operator, Bus: b, Origins: []string{"https://tools.example.org"},
 		Agents: func() []string { return []string{"asker", "echo", "inbox", "mailbox"} },
 		DescribeAgent: func(name string) server.AgentInfo {
 			return server.AgentInfo{Kind: map[string]string{"mailbox": "inbox"}[name] + map[bool]string{true: name}[name != "mailbox"]}

@@ -82,7 +82,7 @@ func within(t *testing.T, log *slog.Logger, f func(t *testing.T, h http.Handler)
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
 		f(t, server.New(server.Options{
-			Ledger: l, Streams: stream.New(l, bus.New()), Token: operator, Log: log, Agents: func() []string { return []string{"inbox"} },
+			Ledger: server.PartsOf(l), Streams: stream.New(l, bus.New()), Token: operator, Log: log, Agents: func() []string { return []string{"inbox"} },
 			DescribeAgent: func(string) server.AgentInfo { return server.AgentInfo{Kind: "inbox"} },
 			Protocols: map[string]server.Protocol{"POST /mcp": {
 				Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test", log),

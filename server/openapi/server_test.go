@@ -53,7 +53,7 @@ func start(t *testing.T) *fixture {
 	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // accepts every request
 	served := server.New(server.Options{
 		Protocols: map[string]server.Protocol{webhook.Route: hook},
-		Ledger:    f.ledger, Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
+		Ledger:    server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
 		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo"} }, Bus: notices,
 		Channels: channels{}, Pairings: pairings{},
 	})
