@@ -132,16 +132,35 @@ func onFile(dir string) *side {
 	}}
 }
 
-// onPostgres is a schema of the test's cluster. Its handles have names of their own.
+// onPostgres is a schema of the test's cluster. Its handles have names of their own and lose their
+// connections again and again.
 func onPostgres(t testing.TB) *side {
 	cluster := pgtest.Shared(t)
 	schema, handles := cluster.Schema(t), 0
 	return &side{name: "postgres", faults: conflicts, open: func() (store.Store, error) {
 		handles++
-		return postgres.Open(context.Background(), postgres.Options{
-			URL: cluster.URL(), Schema: schema, Node: fmt.Sprint("node", handles), AllowUnsafe: true,
+		s, err := postgres.Open(context.Background(), postgres.Options{
+			URL: cluster.URL() + " application_name=" + schema, Schema: schema, Node: fmt.Sprint("node", handles), AllowUnsafe: true,
 		})
+		return &interrupted{Store: s, cluster: cluster, name: schema}, err
 	}}
+}
+
+// interrupted is a store whose server ends all its connections before some Updates.
+type interrupted struct {
+	store.Store
+	cluster *pgtest.Cluster
+	name    string // of the connections
+	updates int    // owned by the ledger's committer
+}
+
+func (s *interrupted) Update(ctx context.Context, f func(store.Tx) error) error {
+	if s.updates++; s.updates%41 == 0 {
+		if _, err := s.cluster.Terminate(ctx, s.name); err != nil {
+			return err
+		}
+	}
+	return s.Store.Update(ctx, f)
 }
 
 // newTwin opens so many ledgers over each side; close ends them.

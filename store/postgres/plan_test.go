@@ -77,6 +77,34 @@ func TestTheWriterScansNoTable(t *testing.T) {
 	})
 }
 
+func TestAnUpdateTakesTwoTrips(t *testing.T) {
+	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
+	defer closeStore(t, s)
+	c := usual(t, time.UnixMicro(1_000_000).UTC())
+	write(t, s, c)
+	before := s.Traffic()
+	const updates = 3
+	for range updates {
+		update(t, s, func(g store.Tx) error {
+			l, err := g.Load(store.Need{
+				Topics: []string{"x"}, Workers: []string{"w"}, Threads: []string{"t", "u", "new"}, Queues: []string{"t"}, Runs: []string{"q"},
+				Keys: []store.KeyRef{{Thread: "t", Key: "k"}}, Tokens: []string{"ann"},
+			})
+			if err != nil {
+				return err
+			}
+			if g.Now().IsZero() {
+				t.Error("the time is zero")
+			}
+			return g.Write(&store.Changes{Threads: l.Threads, Runs: c.Runs, Workers: l.Workers, Tickets: c.Tickets})
+		})
+	}
+	after := s.Traffic()
+	if got, want := (Traffic{after.Updates - before.Updates, after.Tries - before.Tries, after.Trips - before.Trips}), (Traffic{updates, updates, 2 * updates}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // A step of a run changes no column of an index, so PostgreSQL adds no row version to the indexes.
 func TestAStepTouchesNoIndex(t *testing.T) {
 	s := openIn(t, pgtest.Shared(t).Schema(t), "node")

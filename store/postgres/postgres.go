@@ -31,6 +31,8 @@ type Store struct {
 	writer *session // owned by the holder of turn; nil: not connected
 	epoch  atomic.Int64
 
+	updates, tries, trips atomic.Int64 // see Traffic
+
 	viewing chan struct{} // counts the running Views
 	mu      sync.Mutex
 	free    []*session // guarded by mu; the last one was used last
@@ -126,6 +128,18 @@ func (s *Store) connectWriter(ctx context.Context) (*session, error) {
 	return w, nil
 }
 
+// Traffic counts the work of a handle since it was opened.
+type Traffic struct {
+	Updates int64 // calls of Update that reached the database
+	Tries   int64 // transactions of these; more than Updates if some met conflicts or lost connections
+	Trips   int64 // round trips of these
+}
+
+// Traffic returns the counts so far.
+func (s *Store) Traffic() Traffic {
+	return Traffic{Updates: s.updates.Load(), Tries: s.tries.Load(), Trips: s.trips.Load()}
+}
+
 // Epoch implements [store.Store].
 func (s *Store) Epoch() int64 { return s.epoch.Load() }
 
@@ -135,11 +149,13 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		return err
 	}
 	defer func() { <-s.turn }()
+	s.updates.Add(1)
 	var late []string
 	for try := 1; ; try++ {
 		if err := s.reconnect(ctx); err != nil {
 			return err
 		}
+		s.tries.Add(1)
 		t := &tx{store: s, extra: late}
 		t.reader = reader{send: t.send, clock: t.clock}
 		err := s.attempt(ctx, t, f)

@@ -57,6 +57,7 @@ func (t *tx) send(doing string, q trip) error {
 	}
 	all = append(append(all, t.pending...), q...)
 	t.begun, t.pending = true, nil
+	t.store.trips.Add(1)
 	// A context must not interrupt a transaction: its end closes the connection.
 	if err := t.store.writer.send(context.Background(), all); err != nil {
 		return t.fail(doing, err)
