@@ -65,10 +65,7 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
 		}
 	}
 	// The connection is closed after the migration, which releases the lock also after an error.
-	if _, err := conn.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
-		return err
-	}
-	if _, err := conn.Exec(ctx, createSchemaVersion); err != nil {
+	if err := createSchema(ctx, conn, schema); err != nil {
 		return err
 	}
 	if current, err = usable(ctx, conn); err != nil || current {
@@ -80,6 +77,22 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
 		}
 		return apply(ctx, conn, name)
 	})
+}
+
+// createSchema creates the schema unless it exists: a role that may use it need not have the right
+// to create schemas.
+func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
+	var there bool
+	if err := conn.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL", schema).Scan(&there); err != nil {
+		return err
+	}
+	if !there {
+		if _, err := conn.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
+			return fmt.Errorf("create the schema %s: %w", schema, err)
+		}
+	}
+	_, err := conn.Exec(ctx, createSchemaVersion)
+	return err
 }
 
 // usable reports whether the tables are as new as this program. It returns a VersionError if this

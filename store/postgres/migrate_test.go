@@ -1,14 +1,19 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"path"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"mailroom/internal/pgtest"
+	"mailroom/store"
 )
 
 func TestTheNewestMigrationIsTheVersionOfTheCode(t *testing.T) {
@@ -68,6 +73,28 @@ func TestNewerTablesAreUsedAsFarAsTheyAllow(t *testing.T) {
 	if !errors.As(err, &refused) {
 		t.Errorf("tables for newer programs only: got error %v, want a VersionError", err)
 	}
+}
+
+// A role that owns a schema and nothing else can run a server.
+func TestARoleNeedsNoRightsButItsSchema(t *testing.T) {
+	cluster := pgtest.Shared(t)
+	schema := cluster.Schema(t)
+	admin, err := pgx.Connect(t.Context(), cluster.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	defer admin.Close(ctx)
+	if _, err := admin.Exec(ctx, strings.ReplaceAll("CREATE ROLE x LOGIN; CREATE SCHEMA x AUTHORIZATION x; REVOKE CREATE, TEMPORARY ON DATABASE postgres FROM PUBLIC", "x", schema)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(ctx, Options{URL: strings.Replace(cluster.URL(), "user=pgtest", "user="+schema, 1), Schema: schema, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, s)
+	write(t, s, usual(t, time.UnixMicro(1_000_000).UTC()))
+	write(t, s, &store.Changes{DropThreads: []string{"t"}})
 }
 
 func TestAServerWithoutSyncIsRefused(t *testing.T) {
