@@ -9,53 +9,57 @@ import (
 	"mailroom/api"
 )
 
+// Projects has the calls for agents that coordinate in a project: reservations and
+// notifications.
+type Projects struct{ c *Client }
+
 // Reserve reserves names in a project. A conflict wraps a [mailroom.ReservedError],
 // which lists their holders.
-func (c *Client) Reserve(ctx context.Context, in api.Reserve) (api.Reserved, error) {
-	return ask[api.Reserved](ctx, c, request{method: http.MethodPost, path: "/v1/reservations", body: in})
+func (p Projects) Reserve(ctx context.Context, in api.Reserve) (api.Reserved, error) {
+	return ask[api.Reserved](ctx, p.c, request{method: http.MethodPost, path: "/v1/reservations", body: in})
 }
 
 // Reservations returns the current reservations of a project, or with "" of all
 // projects that the token sees.
-func (c *Client) Reservations(ctx context.Context, project string) ([]api.Reservation, error) {
+func (p Projects) Reservations(ctx context.Context, project string) ([]api.Reservation, error) {
 	return Collect(ctx, func(ctx context.Context, q ListQuery) (api.Page[api.Reservation], error) {
 		v := url.Values{}
 		put(v, "project", project)
 		put(v, "cursor", q.Cursor)
-		return get[api.Page[api.Reservation]](ctx, c, "/v1/reservations", v)
+		return get[api.Page[api.Reservation]](ctx, p.c, "/v1/reservations", v)
 	}, ListQuery{})
 }
 
 // RenewReservation extends a reservation. One that has ended is not_found.
-func (c *Client) RenewReservation(ctx context.Context, id string, in api.ReservationRenewal) (api.Reservation, error) {
-	return ask[api.Reservation](ctx, c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"), body: in})
+func (p Projects) RenewReservation(ctx context.Context, id string, in api.ReservationRenewal) (api.Reservation, error) {
+	return ask[api.Reservation](ctx, p.c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"), body: in})
 }
 
 // Release ends a reservation. With force, and the scope admin, it may be another
 // holder's.
-func (c *Client) Release(ctx context.Context, id string, force bool) error {
+func (p Projects) Release(ctx context.Context, id string, force bool) error {
 	q := url.Values{}
 	if force {
 		q.Set("force", "true")
 	}
-	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "reservations", id), query: q}, nil)
+	return p.c.call(ctx, request{method: http.MethodDelete, path: path("v1", "reservations", id), query: q}, nil)
 }
 
 // ReleaseNames ends the reservations that an agent holds under these names, and
 // returns them.
-func (c *Client) ReleaseNames(ctx context.Context, in api.ReleaseNames) ([]api.Reservation, error) {
-	out, err := ask[api.Released](ctx, c, request{method: http.MethodPost, path: "/v1/reservations/release", body: in})
+func (p Projects) ReleaseNames(ctx context.Context, in api.ReleaseNames) ([]api.Reservation, error) {
+	out, err := ask[api.Released](ctx, p.c, request{method: http.MethodPost, path: "/v1/reservations/release", body: in})
 	return out.Released, err
 }
 
 // Notify sends a notification to the other agents of a project.
-func (c *Client) Notify(ctx context.Context, in api.Notify) (api.Notified, error) {
-	return ask[api.Notified](ctx, c, request{method: http.MethodPost, path: "/v1/notifications", body: in})
+func (p Projects) Notify(ctx context.Context, in api.Notify) (api.Notified, error) {
+	return ask[api.Notified](ctx, p.c, request{method: http.MethodPost, path: "/v1/notifications", body: in})
 }
 
 // Notifications returns the unread notifications of an agent, the oldest first, at most
 // limit (0: 50). They stay unread.
-func (c *Client) Notifications(ctx context.Context, project, agent string, limit int) ([]api.Notification, error) {
+func (p Projects) Notifications(ctx context.Context, project, agent string, limit int) ([]api.Notification, error) {
 	if limit <= 0 {
 		limit = 50
 	}
@@ -64,7 +68,7 @@ func (c *Client) Notifications(ctx context.Context, project, agent string, limit
 		q := url.Values{"agent": {agent}, "limit": {strconv.Itoa(limit - len(all))}}
 		put(q, "project", project)
 		put(q, "after", after)
-		page, err := get[api.Page[api.Notification]](ctx, c, "/v1/notifications", q)
+		page, err := get[api.Page[api.Notification]](ctx, p.c, "/v1/notifications", q)
 		if err != nil {
 			return nil, err
 		}
@@ -78,12 +82,12 @@ func (c *Client) Notifications(ctx context.Context, project, agent string, limit
 
 // TakeNotifications returns the unread notifications of an agent and marks them as
 // read, also if the answer is lost.
-func (c *Client) TakeNotifications(ctx context.Context, in api.Take) ([]api.Notification, error) {
-	page, err := ask[api.Page[api.Notification]](ctx, c, request{method: http.MethodPost, path: "/v1/notifications/take", body: in})
+func (p Projects) TakeNotifications(ctx context.Context, in api.Take) ([]api.Notification, error) {
+	page, err := ask[api.Page[api.Notification]](ctx, p.c, request{method: http.MethodPost, path: "/v1/notifications/take", body: in})
 	return page.Items, err
 }
 
 // Acknowledge marks notifications of an agent as read.
-func (c *Client) Acknowledge(ctx context.Context, in api.Acknowledge) error {
-	return c.call(ctx, request{method: http.MethodPost, path: "/v1/notifications/acknowledge", body: in}, nil)
+func (p Projects) Acknowledge(ctx context.Context, in api.Acknowledge) error {
+	return p.c.call(ctx, request{method: http.MethodPost, path: "/v1/notifications/acknowledge", body: in}, nil)
 }

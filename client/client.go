@@ -26,7 +26,10 @@ import (
 // CodeUnavailable when no answer came and CodeInvalid when the base URL is not a
 // URL. When the caller's context has ended, the error wraps that context's cause.
 type Client struct {
-	// set by New
+	Work     Work     // calls of worker processes
+	Projects Projects // reservations and notifications
+
+	// Set by New.
 	base    string
 	token   string
 	http    *http.Client
@@ -86,7 +89,9 @@ func New(baseURL, token string, opts ...Option) *Client {
 	for _, set := range opts {
 		set(&o)
 	}
-	return &Client{base: strings.TrimRight(baseURL, "/"), token: token, http: o.http, options: o}
+	c := &Client{base: strings.TrimRight(baseURL, "/"), token: token, http: o.http, options: o}
+	c.Work, c.Projects = Work{c}, Projects{c}
+	return c
 }
 
 func (c *Client) pauses() *backoff.ExponentialBackOff {

@@ -14,7 +14,7 @@ import (
 // register begins a lease for a new worker.
 func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 	none := 0
-	out, err := l.client.Claim(ctx, api.ClaimRequest{
+	out, err := l.client.Work.Claim(ctx, api.ClaimRequest{
 		Agents: l.agents, Max: &none, Host: l.options.Host, PID: l.options.PID,
 	}, 0)
 	if err != nil && retryable(err) {
@@ -31,7 +31,7 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 	l.spare = ""
 	l.mu.Unlock()
 	if worker != "" { // registered by Dial, maybe some time ago
-		if out, err := l.client.RenewWorker(ctx, worker, api.Renewal{}); err == nil {
+		if out, err := l.client.Work.Renew(ctx, worker, api.Renewal{}); err == nil {
 			l.setWorker(w.ID, worker)
 			return out.LeaseUntil, nil
 		}
@@ -95,7 +95,7 @@ func (l *Ledger) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renew
 	}
 	try, cancel := context.WithTimeout(ctx, l.lease/3)
 	defer cancel()
-	got, err := l.client.RenewWorker(try, worker, ask)
+	got, err := l.client.Work.Renew(try, worker, ask)
 	if err != nil {
 		return dispatch.Renewed{}, l.leaseError(ctx, err)
 	}
@@ -123,10 +123,10 @@ func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	l.mu.Lock()
 	round := l.round
 	l.mu.Unlock()
-	if _, err := l.client.RenewWorker(ctx, id, api.Renewal{Round: round}); err != nil {
+	if _, err := l.client.Work.Renew(ctx, id, api.Renewal{Round: round}); err != nil {
 		return l.onAnswer(err)
 	}
-	return l.onAnswer(l.client.LeaveWorker(ctx, id))
+	return l.onAnswer(l.client.Work.Leave(ctx, id))
 }
 
 // Sweep implements engine.Leases: the server sweeps.

@@ -113,7 +113,7 @@ func (p *liveText) next() api.Text {
 func (l *Ledger) sendLive(ctx context.Context, c mailroom.Claim, in api.Text) error {
 	ctx, cancel := context.WithTimeout(ctx, l.lease/3)
 	defer cancel()
-	out, err := l.client.Write(ctx, c, in)
+	out, err := l.client.Work.Write(ctx, c, in)
 	if err == nil {
 		l.forwardOrders(c, out.Orders)
 	}

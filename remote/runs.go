@@ -16,7 +16,7 @@ func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom
 	out := make([][]mailroom.Message, len(runs))
 	for i, r := range runs {
 		found, err := retryRead(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
-			return l.client.ClaimedInput(ctx, claimOf(r))
+			return l.client.Work.Input(ctx, claimOf(r))
 		})
 		if err != nil {
 			return nil, err
@@ -32,7 +32,7 @@ func claimOf(r *mailroom.Run) mailroom.Claim {
 
 // ClaimedRun implements engine.Runs.
 func (l *Ledger) ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
-	out, err := retryRead(ctx, l, func(ctx context.Context) (api.ClaimedRun, error) { return l.client.ClaimedRun(ctx, c) })
+	out, err := retryRead(ctx, l, func(ctx context.Context) (api.ClaimedRun, error) { return l.client.Work.Run(ctx, c) })
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ const maxTranscript = 10_000
 // TranscriptBefore implements engine.Runs.
 func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
 	return retryRead(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
-		return l.client.ClaimedTranscript(ctx, claimOf(run), min(limit, maxTranscript))
+		return l.client.Work.Transcript(ctx, claimOf(run), min(limit, maxTranscript))
 	})
 }
 
@@ -59,7 +59,7 @@ func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.
 		if h == nil {
 			return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "run %s is not held", run)
 		}
-		found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Ticket, error) { return l.client.ClaimedTickets(ctx, h.claim) })
+		found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Ticket, error) { return l.client.Work.Tickets(ctx, h.claim) })
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) ([]*mailroom.
 
 // Effects implements engine.Runs.
 func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*entry.EffectState, error) {
-	found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Effect, error) { return l.client.ClaimedEffects(ctx, claimOf(run)) })
+	found, err := retryRead(ctx, l, func(ctx context.Context) ([]api.Effect, error) { return l.client.Work.Effects(ctx, claimOf(run)) })
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*en
 
 // ReadSteered implements engine.Runs.
 func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error) {
-	out, err := retryRead(ctx, l, func(ctx context.Context) (api.HandedOver, error) { return l.client.HandOver(ctx, c, after) })
+	out, err := retryRead(ctx, l, func(ctx context.Context) (api.HandedOver, error) { return l.client.Work.HandOver(ctx, c, after) })
 	if err != nil {
 		return nil, after, err
 	}
@@ -94,7 +94,7 @@ func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64)
 
 // Append implements engine.Runs.
 func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error) {
-	out, err := l.client.Append(ctx, a.Claim, api.StepCommit{
+	out, err := l.client.Work.Append(ctx, a.Claim, api.StepCommit{
 		Number: a.Number, Step: api.FormatStep(a.Step), Message: api.FormatPartialText(a.Message),
 		Covers: a.Covers, Effects: api.FormatAgentEntries(a.Effects),
 	})
@@ -107,7 +107,7 @@ func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error)
 
 // Flush implements engine.Runs.
 func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error {
-	out, err := l.client.Write(ctx, c, api.Text{Message: p.Message, Offset: p.Offset, Text: p.Text})
+	out, err := l.client.Work.Write(ctx, c, api.Text{Message: p.Message, Offset: p.Offset, Text: p.Text})
 	if err := l.onAnswer(err); err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 		Number: s.Number, Outcome: s.Outcome, Message: api.FormatPartialText(s.Message), Failure: api.FormatFailure(s.Failure),
 		Tickets: api.FormatAsks(s.Asks), Forced: s.Forced, Wait: (*api.WaitFor)(s.Wait),
 	}
-	out, err := l.client.Settle(ctx, s.Claim, in)
+	out, err := l.client.Work.Settle(ctx, s.Claim, in)
 	err = l.onAnswer(err)
 	if begun != nil && !retryable(err) {
 		begun() // only after the settle: the next claim may be of the same thread

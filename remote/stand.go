@@ -110,7 +110,7 @@ func (l *Ledger) claim(ctx context.Context, t dispatch.Claimer, round dispatch.C
 	answered := make(chan answer, 1)
 	go func() { // ends with ctx; waited for below
 		defer recovery.Handle(l.options.Log, "a claim", func(p *recovery.Panic) { answered <- answer{err: p} })
-		out, err := l.client.Claim(ctx, api.ClaimRequest{
+		out, err := l.client.Work.Claim(ctx, api.ClaimRequest{
 			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, LastAttempt: &round.LastAttempt,
 		}, l.options.Wait)
 		answered <- answer{out, err}

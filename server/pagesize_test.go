@@ -138,7 +138,7 @@ func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	if items, pages = f.readAllPages("/v1/notifications?agent=ann&limit=30", "after", fieldOf("seq")); len(items) != 80 || pages != 3 {
 		t.Errorf("%d notifications on %d pages of 30, want 80 on 3", len(items), pages)
 	}
-	if all, err := f.client.Notifications(t.Context(), "", "ann", 500); err != nil || len(all) != 80 {
+	if all, err := f.client.Projects.Notifications(t.Context(), "", "ann", 500); err != nil || len(all) != 80 {
 		t.Errorf("the client has %d notifications, %v, want 80", len(all), err)
 	}
 	total := 0

@@ -19,14 +19,14 @@ import (
 func TestReservationsOverTheWire(t *testing.T) {
 	f := start(t)
 	ctx := t.Context()
-	out, err := f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/**", "a"}, Holder: "x", TTL: "30m", Reason: "refactoring"})
+	out, err := f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/**", "a"}, Holder: "x", TTL: "30m", Reason: "refactoring"})
 	if err != nil || len(out.Granted) != 2 || out.Granted[0].Project != "p" || out.Granted[0].Reason != "refactoring" || out.Granted[1].Fence <= out.Granted[0].Fence {
 		t.Fatalf("granted %+v, %v", out, err)
 	}
 	if left := time.Until(out.Granted[0].ExpiresAt); left > 30*time.Minute || left < 29*time.Minute {
 		t.Errorf("it expires in %v", left)
 	}
-	_, err = f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
+	_, err = f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
 	held, ok := errors.AsType[*project.ReservedError](err)
 	if mailroom.CodeOf(err) != mailroom.CodeConflict || !ok || held.By[0].Holder != "x" || !held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
 		t.Errorf("refused with %v, held by %+v", err, held)
@@ -34,25 +34,25 @@ func TestReservationsOverTheWire(t *testing.T) {
 	if !strings.Contains(err.Error(), "src/** is reserved by x until ") {
 		t.Errorf("the refusal is %q", err)
 	}
-	advisory, err := f.client.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y", Advisory: true})
+	advisory, err := f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y", Advisory: true})
 	if err != nil || len(advisory.Conflicts) != 1 || advisory.Conflicts[0].ID != out.Granted[0].ID {
 		t.Errorf("advisory: %+v, %v", advisory, err)
 	}
-	renewed, err := f.client.RenewReservation(ctx, out.Granted[1].ID, api.ReservationRenewal{TTL: "2h"})
+	renewed, err := f.client.Projects.RenewReservation(ctx, out.Granted[1].ID, api.ReservationRenewal{TTL: "2h"})
 	if err != nil || !renewed.ExpiresAt.After(out.Granted[1].ExpiresAt) {
 		t.Errorf("renewed: %+v, %v", renewed, err)
 	}
-	if err := f.client.Release(ctx, out.Granted[1].ID, false); err != nil {
+	if err := f.client.Projects.Release(ctx, out.Granted[1].ID, false); err != nil {
 		t.Error(err)
 	}
-	if err := f.client.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	if err := f.client.Projects.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("released twice: %v", err)
 	}
-	ended, err := f.client.ReleaseNames(ctx, api.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
+	ended, err := f.client.Projects.ReleaseNames(ctx, api.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
 	if err != nil || len(ended) != 1 {
 		t.Errorf("ended %+v, %v", ended, err)
 	}
-	if all, err := f.client.Reservations(ctx, "p"); err != nil || len(all) != 1 || all[0].Holder != "y" {
+	if all, err := f.client.Projects.Reservations(ctx, "p"); err != nil || len(all) != 1 || all[0].Holder != "y" {
 		t.Errorf("held are %+v, %v", all, err)
 	}
 }
@@ -62,7 +62,7 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	ctx := t.Context()
 	take := func(agent string) []api.Notification {
 		t.Helper()
-		found, err := f.client.TakeNotifications(ctx, api.Take{Agent: agent})
+		found, err := f.client.Projects.TakeNotifications(ctx, api.Take{Agent: agent})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,22 +73,22 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	}
 	in := api.Notify{From: "x", Event: "built", Data: json.RawMessage(`{"ok":true}`), Key: "k"}
 	for range 2 {
-		if out, err := f.client.Notify(ctx, in); err != nil || out.Seq != 1 || out.Project != "default" || fmt.Sprint(out.To) != "[y]" {
+		if out, err := f.client.Projects.Notify(ctx, in); err != nil || out.Seq != 1 || out.Project != "default" || fmt.Sprint(out.To) != "[y]" {
 			t.Errorf("notified %+v, %v", out, err)
 		}
 	}
 	f.wantCode("two keys", f.call("POST /v1/notifications", `{"from":"x","event":"built","key":"k"}`, "Idempotency-Key: other"), 422, mailroom.CodeInvalid)
-	seen, err := f.client.Notifications(ctx, "", "y", 0)
+	seen, err := f.client.Projects.Notifications(ctx, "", "y", 0)
 	if err != nil || len(seen) != 1 || seen[0].From != "x" || seen[0].Event != "built" || string(seen[0].Data) != `{"ok":true}` {
 		t.Errorf("seen %+v, %v", seen, err)
 	}
-	if err := f.client.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{1}}); err != nil {
+	if err := f.client.Projects.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{1}}); err != nil {
 		t.Error(err)
 	}
 	if got := take("y"); len(got) != 0 {
 		t.Errorf("an acknowledged notification is unread: %+v", got)
 	}
-	if err := f.client.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if err := f.client.Projects.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("acknowledged an unknown notification: %v", err)
 	}
 	// The project's log is the log of a thread.

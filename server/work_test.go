@@ -173,7 +173,7 @@ func TestAWaitingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 		out := make(chan api.Claims, 1)
 		go func() {
 			defer close(out)
-			got, err := f.client.Claim(ctx, api.ClaimRequest{Worker: worker, Round: round}, 20*time.Second)
+			got, err := f.client.Work.Claim(ctx, api.ClaimRequest{Worker: worker, Round: round}, 20*time.Second)
 			if err == nil {
 				out <- got
 			}
@@ -203,7 +203,7 @@ func TestAWaitingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 	}
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := f.client.Claim(t.Context(), api.ClaimRequest{Worker: worker, Round: int64(round)}, 20*time.Second)
+		_, err := f.client.Work.Claim(t.Context(), api.ClaimRequest{Worker: worker, Round: int64(round)}, 20*time.Second)
 		waiting <- err
 	}()
 	f.stop()

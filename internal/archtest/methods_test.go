@@ -26,7 +26,6 @@ var largeTypes = map[string]struct {
 	exported, all int
 	why           string
 }{
-	"client.Client":         {60, 71, "one method for each operation of the API"},
 	"ledger.Ledger":         {60, 105, "one method for each operation; reading leaves it for a package of its own"},
 	"internal/thread.State": {49, 114, "one method for each transition, and their steps"},
 }

@@ -71,7 +71,7 @@ the exit code is 1, and the holder and expiry time are shown.`,
 	cmd.Flags().BoolVar(&in.Advisory, "advisory", false, "report conflicts only; neither block others nor be blocked")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		in.Names, in.Holder, in.Project = args, *agent, *project
-		out, err := c.Reserve(cmd.Context(), in)
+		out, err := c.Projects.Reserve(cmd.Context(), in)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func reservationsCommand(con *console.Console) *cobra.Command {
 	output := console.FormatFlag(cmd)
 	project := cmd.Flags().String("project", "", "only this project (default: all visible projects)")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		rows, err := c.Reservations(cmd.Context(), *project)
+		rows, err := c.Projects.Reservations(cmd.Context(), *project)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func releaseCommand(con *console.Console) *cobra.Command {
 	cmd.Flags().BoolVar(&force, "force", false, "release other agents' reservations; needs ids and a token with scope admin")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		if !force {
-			ended, err := c.ReleaseNames(cmd.Context(), api.ReleaseNames{Project: *project, Holder: *agent, Names: args})
+			ended, err := c.Projects.ReleaseNames(cmd.Context(), api.ReleaseNames{Project: *project, Holder: *agent, Names: args})
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ func releaseCommand(con *console.Console) *cobra.Command {
 			args = withoutNames(args, ended)
 		}
 		for _, id := range args {
-			if err := c.Release(cmd.Context(), id, force); err != nil {
+			if err := c.Projects.Release(cmd.Context(), id, force); err != nil {
 				return err
 			}
 			con.Infof("released reservation %s", id)
@@ -193,7 +193,7 @@ agents that reserved names, sent notifications or read their inbox in it.`,
 				return console.Errorf(console.ExitUsage, `use JSON such as --data '{"commit":"3f1c"}'`, "invalid --data")
 			}
 		}
-		out, err := c.Notify(cmd.Context(), in)
+		out, err := c.Projects.Notify(cmd.Context(), in)
 		switch {
 		case err != nil:
 			return err
@@ -226,10 +226,12 @@ reserves a name or sends a notification.`,
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of notifications, at most 500")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		read := func() ([]api.Notification, error) {
-			return c.TakeNotifications(cmd.Context(), api.Take{Project: *project, Agent: *agent, Limit: limit})
+			return c.Projects.TakeNotifications(cmd.Context(), api.Take{Project: *project, Agent: *agent, Limit: limit})
 		}
 		if keep {
-			read = func() ([]api.Notification, error) { return c.Notifications(cmd.Context(), *project, *agent, limit) }
+			read = func() ([]api.Notification, error) {
+				return c.Projects.Notifications(cmd.Context(), *project, *agent, limit)
+			}
 		}
 		found, err := read()
 		if err != nil {

@@ -55,17 +55,17 @@ func Routes() []Route {
 // call is one request of the protocol.
 type call struct {
 	*http.Request
-	api     *client.Client
-	project string
+	projects client.Projects
+	project  string
 }
 
 // handle serves the result of f, and its error in the protocol's format.
 func handle(status int, f func(context.Context, call) (any, error)) func(http.ResponseWriter, *http.Request, http.RoundTripper) {
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 		// No retries: an error of the server's own API is final.
-		api := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
+		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
 			client.WithMaxAttempts(1), client.WithRetryTimeout(time.Nanosecond))
-		body, err := f(r.Context(), call{r, api, r.Header.Get(ProjectHeader)})
+		body, err := f(r.Context(), call{r, c.Projects, r.Header.Get(ProjectHeader)})
 		if err != nil {
 			status, body := errorBody(w.Header(), err)
 			write(w, status, body)

@@ -41,7 +41,7 @@ func reserve(ctx context.Context, c call) (any, error) {
 		}
 		ttl = time.Duration(*in.TTL * float64(time.Second))
 	}
-	out, err := c.api.Reserve(ctx, api.Reserve{Project: c.project, Names: []string{in.FilePath}, Holder: in.AgentName, TTL: ttl.String()})
+	out, err := c.projects.Reserve(ctx, api.Reserve{Project: c.project, Names: []string{in.FilePath}, Holder: in.AgentName, TTL: ttl.String()})
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func listReservations(ctx context.Context, c call) (any, error) {
 	if projectName == "" {
 		projectName = project.Default
 	}
-	rows, err := c.api.Reservations(ctx, projectName)
+	rows, err := c.projects.Reservations(ctx, projectName)
 	items := []reservation{}
 	for _, r := range rows {
 		items = append(items, toReservation(r))
@@ -64,7 +64,7 @@ func listReservations(ctx context.Context, c call) (any, error) {
 // release releases an issue's id or a reserved path. Releasing what is not held is not an error.
 func release(ctx context.Context, c call) (any, error) {
 	id := c.PathValue("id")
-	return c.api.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issuePrefix + id, id}})
+	return c.projects.ReleaseNames(ctx, api.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issuePrefix + id, id}})
 }
 
 func notify(ctx context.Context, c call) (any, error) {
@@ -76,7 +76,7 @@ func notify(ctx context.Context, c call) (any, error) {
 	if err := c.decode(&in); err != nil {
 		return nil, err
 	}
-	out, err := c.api.Notify(ctx, api.Notify{
+	out, err := c.projects.Notify(ctx, api.Notify{
 		Project: c.project, From: in.FromAgent, Event: in.EventType, Data: in.Payload, Key: c.Header.Get("Idempotency-Key"),
 	})
 	return struct {
@@ -99,7 +99,7 @@ type notification struct {
 const maxNotifications = 500
 
 func readNotifications(ctx context.Context, c call) (any, error) {
-	found, err := c.api.TakeNotifications(ctx, api.Take{Project: c.project, Agent: c.PathValue("agent"), Limit: maxNotifications})
+	found, err := c.projects.TakeNotifications(ctx, api.Take{Project: c.project, Agent: c.PathValue("agent"), Limit: maxNotifications})
 	items := []notification{}
 	for _, n := range found {
 		items = append(items, notification{ID: n.Seq, From: n.From, Event: n.Event, Data: n.Data, At: n.At})
