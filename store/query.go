@@ -30,10 +30,12 @@ type ThreadQuery struct {
 // RunQuery selects runs that match all fields that are set. The order is newest first (by Key,
 // descending), unless Set has another.
 type RunQuery struct {
-	IDs      []string // in any order
-	Thread   string
-	Agent    string
-	Parent   string // runs that descend from this run
+	IDs    []string // in any order
+	Thread string
+	Agent  string
+	Parent string // runs that descend from this run
+	// Statuses: a store may find running runs by their threads, of which they are Current and which
+	// have a Worker.
 	Statuses []mailroom.Status
 	Set      RunSet
 	From     int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set

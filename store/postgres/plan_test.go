@@ -105,22 +105,29 @@ func TestAnUpdateTakesTwoTrips(t *testing.T) {
 	}
 }
 
-// A step of a run changes no column of an index, so PostgreSQL adds no row version to the indexes.
+// A step of a run and its end change no column of an index of runs, so PostgreSQL adds no row version
+// to the indexes.
 func TestAStepTouchesNoIndex(t *testing.T) {
 	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
 	defer closeStore(t, s)
 	c := usual(t, time.UnixMicro(1_000_000).UTC())
 	write(t, s, c)
-	for range 3 {
+	for i := range 3 {
 		update(t, s, func(g store.Tx) error {
 			c.Threads[0].Revision++
 			c.Runs[0].Step++
+			if i == 2 {
+				c.Runs[0].Status = mailroom.StatusCompleted
+			}
 			if err := g.Write(&store.Changes{Threads: c.Threads[:1], Runs: c.Runs[:1]}); err != nil {
 				return err
 			}
 			updated := 0
 			err := g.(*tx).query("read statistics", func(c *columns) error {
 				name, all, hot := c.text(), c.int64(), c.int64()
+				if name == "tally" { // one page may have no room for another version
+					return nil
+				}
 				updated += int(all)
 				if hot != all {
 					t.Errorf("table %s: %d of %d updates touched no index", name, hot, all)

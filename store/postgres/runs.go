@@ -65,7 +65,11 @@ func (r reader) runsOf(q store.RunQuery, pile int64) ([]sizedRun, error) {
 		s.cond("r.id = ANY (?::text[])", distinct(q.IDs))
 		limit, budget = 0, 0
 	}
-	if pile != pileNone {
+	switch pile {
+	case pileNone:
+	case pileRunning:
+		s.cond("r.id = ANY (ARRAY(SELECT current_run FROM thread WHERE worker IS NOT NULL))")
+	default:
 		s.cond("r.pile = ?", pile)
 	}
 	s.whichRuns(q)

@@ -18,7 +18,7 @@ const (
 	pileScheduled = 1
 	pileFailed    = 2
 	pileWaiting   = 3
-	pileRunning   = 4
+	pileRunning   = -2 // of no row: the threads with a worker name these runs
 	pileCancelled = 5
 	pileRetrying  = 6
 
@@ -36,8 +36,6 @@ func pileOf(r *mailroom.Run) int64 {
 			return pileScheduled
 		}
 		return pileQueue
-	case mailroom.StatusRunning:
-		return pileRunning
 	case mailroom.StatusWaiting:
 		return pileWaiting
 	case mailroom.StatusFailed:
@@ -53,10 +51,12 @@ func pilesOf(status mailroom.Status) []int64 {
 	switch status {
 	case mailroom.StatusQueued:
 		return []int64{pileQueue, pileScheduled, pileRetrying}
-	case mailroom.StatusCompleted:
-		return nil
+	case mailroom.StatusRunning:
+		return []int64{pileRunning}
+	case mailroom.StatusWaiting, mailroom.StatusFailed, mailroom.StatusCancelled:
+		return []int64{pileOf(&mailroom.Run{Status: status})}
 	}
-	return []int64{pileOf(&mailroom.Run{Status: status})}
+	return nil
 }
 
 // Write implements [store.Tx]. It encodes the rows and leaves the statements for the next trip. The

@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -302,6 +303,9 @@ func drawQueries(t *rapid.T) queries {
 		Agent: rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"), From: from.Draw(t, "from"),
 		Parent:   rapid.SampledFrom([]string{"", "plain"}).Draw(t, "parent"),
 		Statuses: rapid.SliceOfN(status(), 0, 2).Draw(t, "statuses"), Limit: limit.Draw(t, "limit"),
+	}
+	if run.Thread == "" && run.Parent == "" { // drawn rows do not keep the rule of RunQuery.Statuses
+		run.Statuses = slices.DeleteFunc(run.Statuses, func(s mailroom.Status) bool { return s == mailroom.StatusRunning })
 	}
 	named := run
 	named.IDs, named.Limit = ids("r", 8).Draw(t, "ids"), 0

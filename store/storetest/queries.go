@@ -98,6 +98,7 @@ func someRuns() *store.Changes {
 	add("qu", "u", func(*mailroom.Run) {})
 	add("running", "u", status(mailroom.StatusRunning))
 	add("waiting", "u", status(mailroom.StatusWaiting))
+	c.Threads[1].Current, c.Threads[1].Worker = "running", "w"
 	c.Runs[2].Parent, c.Runs[10].Parent, c.Runs[11].Parent = "parent", "parent", "other"
 	c.Runs[12].Parent = "parent"
 	return c
@@ -128,6 +129,9 @@ func runLists() []runCase {
 			want: []string{"waiting", "running", "backoff", "failed", "done"}},
 		{name: "of a status", query: query{Statuses: []mailroom.Status{mailroom.StatusFailed}}, count: 1, want: []string{"failed"}},
 		{name: "waiting runs", query: query{Statuses: []mailroom.Status{mailroom.StatusWaiting}}, count: 1, want: []string{"waiting"}},
+		{name: "running runs", query: query{Statuses: []mailroom.Status{mailroom.StatusRunning}}, count: 1, want: []string{"running"}},
+		{name: "running and failed runs", query: query{Statuses: []mailroom.Status{mailroom.StatusRunning, mailroom.StatusFailed}}, count: 2,
+			want: []string{"running", "failed"}},
 		{name: "of some statuses", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed,
 			mailroom.StatusRunning, "none"}}, count: 3, want: []string{"running", "failed", "done"}},
 		{name: "of an unknown status", query: query{Statuses: []mailroom.Status{"none"}}},

@@ -41,8 +41,8 @@ CREATE TABLE run (
 	parent     text COLLATE "C",
 	submit_key text COLLATE "C",
 	status     text COLLATE "C" NOT NULL,
-	pile       bigint,                      -- 0: in the queue, 1: scheduled, 2: failed, 3: waiting, 4: running, 5: cancelled,
-	                                        -- 6: queued between two attempts, NULL: completed
+	pile       bigint,                      -- 0: in the queue, 1: scheduled, 2: failed, 3: waiting, 5: cancelled,
+	                                        -- 6: queued between two attempts, NULL: running or completed
 	priority   bigint,                      -- of a run in the queue
 	place      bigint,                      -- of a run in the queue or scheduled
 	not_before bigint,                      -- of a scheduled run
@@ -51,7 +51,8 @@ CREATE TABLE run (
 	body       bytea NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
--- Completed runs are most of all and lie among the newest: a list finds them without an index of piles.
+-- Completed runs are most of all and lie among the newest: a list finds them without an index. Running
+-- ones are found by the workers of their threads, so that the end of a run touches no index.
 CREATE INDEX run_thread ON run (thread, key);
 CREATE INDEX run_agent ON run (agent, key);
 CREATE INDEX run_queue ON run (thread, priority, place, key) WHERE pile = 0;
