@@ -18,6 +18,7 @@ type threadState struct {
 	log     *fold.Log
 	runs    map[string]*runState
 	texts   map[string]string                 // of submitted messages by id
+	sent    map[string]time.Time              // when they were submitted
 	edits   map[string][]string               // texts of edits by message
 	decided map[string][]entry.TicketDecision // by ticket; a retry can reopen a ticket
 
@@ -32,7 +33,7 @@ type runState struct {
 	id       string
 	agent    string
 	priority int
-	place    int64     // seq of the entry that gave it its place
+	place    int64     // seq of the entry that gave it its place: of its first message, or of a retry
 	placedAt time.Time // time of that entry
 	held     time.Time // time before which it has no place
 	crashes  int       // in a row without a durable step
@@ -47,7 +48,7 @@ type runState struct {
 
 func newThreadState(thread string) *threadState {
 	return &threadState{
-		log: fold.New(thread, 1), runs: map[string]*runState{}, texts: map[string]string{}, edits: map[string][]string{},
+		log: fold.New(thread, 1), runs: map[string]*runState{}, texts: map[string]string{}, sent: map[string]time.Time{}, edits: map[string][]string{},
 		decided: map[string][]entry.TicketDecision{}, said: map[string]bool{}, queue: map[string]*runState{}, judged: map[string]int{},
 	}
 }
@@ -138,7 +139,7 @@ func progress(kind string) bool {
 func (s *threadState) message(e mailroom.Entry, r *runState) {
 	body := decode[mailroom.Message](s, e)
 	if e.Attempt == 0 {
-		s.texts[body.ID] = body.Text
+		s.texts[body.ID], s.sent[body.ID] = body.Text, e.At
 		return
 	}
 	if s.said[body.ID] {
@@ -157,6 +158,11 @@ func (s *threadState) message(e mailroom.Entry, r *runState) {
 func (s *threadState) queued(e mailroom.Entry, r *runState) {
 	body := decode[entry.RunQueued](s, e)
 	r.agent, r.priority, r.place, r.placedAt = body.Agent, body.Priority, e.Seq, e.At
+	if len(body.Messages) > 0 { // steered messages keep the place of their submit
+		if _, seq := fold.SplitID(body.Messages[0]); seq > 0 {
+			r.place, r.placedAt = seq, s.sent[body.Messages[0]]
+		}
+	}
 	if body.AvailableAt.After(e.At) {
 		r.held = body.AvailableAt
 	}

@@ -193,6 +193,15 @@ func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
 	if got := check(t, false, append(before, lineNothing(), lineNothing(), started("a", 1, 1))...); !strings.Contains(got, "starts before run b") {
 		t.Errorf("one that was submitted before the time of a held one comes first: %q", got)
 	}
+	steered := []logLine{
+		userMessage("x", "1"), queued("x", 128, "x.1"), started("x", 1, 1),
+		{entry.KindMessage, "x", 0, mailroom.Message{ID: "s.4", Role: mailroom.RoleUser, Text: "steered"}},
+		userMessage("a", "5"), {entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(7), Messages: []string{"a.5"}}},
+		{entry.KindCompleted, "x", 1, entry.RunCompleted{}}, queued("s", 128, "s.4"), lineNothing(), started("s", 1, 4),
+	}
+	if got := check(t, false, steered...); got != "" {
+		t.Errorf("the run of a steered message keeps the place of its submit: %s", got)
+	}
 	if got := check(t, false, userMessage("a", "1"), held, started("a", 1, 1)); !strings.Contains(got, "before its time") {
 		t.Errorf("a held run starts early: %q", got)
 	}
