@@ -133,6 +133,12 @@ func route[I, O any](rt router, need auth.Permission, pattern, id, summary strin
 	handle(rt, rt.operation(need, pattern, id, summary), h)
 }
 
+// withStatus returns op with another status of its usual response.
+func withStatus(status int, op huma.Operation) huma.Operation {
+	op.DefaultStatus = status
+	return op
+}
+
 // handle registers an operation and turns its errors into problems.
 func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) (*O, error)) {
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {

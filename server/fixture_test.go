@@ -31,7 +31,7 @@ import (
 const token = "a-token-hard-to-guess"
 
 // fixture is a server on a loopback port over a memory store. No engine runs agents: a test
-// claims and // settles runs itself.
+// claims and settles runs itself.
 type fixture struct {
 	t       *testing.T
 	url     string

@@ -13,7 +13,8 @@ import (
 )
 
 // The routes of each group of handlers: permission, method and path, operation id, summary and
-// handler. [router.protocols] and [router.pages] register those of Options.
+// handler. The status is 200, or 204 if the handler returns *empty, unless the route sets another.
+// [router.protocols] and [router.pages] register the routes of Options.
 
 func (rt router) health(h *healthHandlers) {
 	for _, probe := range []struct {
@@ -39,12 +40,8 @@ func (rt router) threads(h *threadHandlers) {
 }
 
 func (rt router) messages(h *messageHandlers) {
-	submit := rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")
-	submit.DefaultStatus = 202
-	handle(rt, submit, h.submit)
-	submitTo := rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
-	submitTo.DefaultStatus = 202
-	handle(rt, submitTo, h.submitTo)
+	handle(rt, withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")), h.submit)
+	handle(rt, withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")), h.submitTo)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "List the transcript in reading order, the last page first", h.listMessages)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "Get a message with its current state", h.getMessage)
 	route(rt, auth.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message", h.editMessage)
@@ -95,7 +92,7 @@ func (rt router) pairings(h *pairingHandlers) {
 
 func (rt router) projects(h *projectHandlers) {
 	reserve := rt.operation(auth.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
-	reserve.DefaultStatus = 201
+	reserve.DefaultStatus = http.StatusCreated
 	reserve.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
 	handle(rt, reserve, h.reserve)
 	route(rt, auth.PermissionRead, "GET /v1/reservations", "list-reservations", "List current reservations, by project and fence", h.listReservations)
@@ -103,18 +100,14 @@ func (rt router) projects(h *projectHandlers) {
 	route(rt, auth.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation", h.release)
 	route(rt, auth.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End an agent's reservations of these names", h.releaseNames)
 
-	notify := rt.operation(auth.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")
-	notify.DefaultStatus = 201
-	handle(rt, notify, h.notify)
+	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionSubmit, "POST /v1/notifications", "notify", "Send a notification to agents of a project")), h.notify)
 	route(rt, auth.PermissionRead, "GET /v1/notifications", "list-notifications", "List the unread notifications of an agent, oldest first", h.listNotifications)
 	route(rt, auth.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "Read the unread notifications of an agent and mark them read", h.takeNotifications)
 	route(rt, auth.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Mark notifications as read", h.acknowledge)
 }
 
 func (rt router) tokens(h *tokenHandlers) {
-	creation := rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")
-	creation.DefaultStatus = 201
-	handle(rt, creation, h.createToken)
+	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")), h.createToken)
 	route(rt, auth.PermissionAdmin, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets", h.listTokens)
 	route(rt, auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token", h.setQuotas)
 	route(rt, auth.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token", h.revokeToken)

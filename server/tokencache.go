@@ -35,7 +35,7 @@ type secretHash [sha256.Size]byte
 // tokenCache maps secrets to tokens. It holds all rows in memory, so a lookup with an unknown
 // secret reads nothing from the store. The operator's token comes from Options.
 type tokenCache struct {
-	// // Set by newTokenCache.
+	// Set by newTokenCache.
 	accounts Accounts
 	log      *slog.Logger
 	operator *grant // nil: none
