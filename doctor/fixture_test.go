@@ -118,13 +118,13 @@ func approval(name string) mailroom.Ask {
 func (w *fixture) reserve() {
 	w.t.Helper()
 	ctx, by := w.t.Context(), &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
-	out, err := w.Reserve(ctx, project.Reserve{Project: "p", Names: []string{"a", "b"}, Holder: "x", By: by})
+	out, err := w.Projects().Reserve(ctx, project.Reserve{Project: "p", Names: []string{"a", "b"}, Holder: "x", By: by})
 	w.must(err)
-	_, err = w.Release(ctx, out.Granted[1].ID, by, false)
+	_, err = w.Projects().Release(ctx, out.Granted[1].ID, by, false)
 	w.must(err)
-	_, err = w.Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "y", By: by, Limit: 1})
+	_, err = w.Projects().Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "y", By: by, Limit: 1})
 	w.must(err)
-	_, err = w.Notify(ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: "x", Event: "e"}})
+	_, err = w.Projects().Notify(ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: "x", Event: "e"}})
 	w.must(err)
 }
 

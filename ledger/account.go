@@ -14,9 +14,15 @@ import (
 // topicTokens serializes the operations that read and write token rows.
 const topicTokens = "tokens"
 
+// Accounts are the operations on tokens.
+type Accounts struct{ ledger *Ledger }
+
+// Accounts returns the operations on tokens.
+func (l *Ledger) Accounts() Accounts { return Accounts{l} }
+
 // Tokens returns all token rows, ordered by name.
-func (l *Ledger) Tokens(ctx context.Context) (rows []*auth.Token, err error) {
-	err = l.View(ctx, func(r store.Reader) error {
+func (as Accounts) Tokens(ctx context.Context) (rows []*auth.Token, err error) {
+	err = as.ledger.View(ctx, func(r store.Reader) error {
 		rows, err = r.Tokens()
 		return err
 	})
@@ -26,7 +32,7 @@ func (l *Ledger) Tokens(ctx context.Context) (rows []*auth.Token, err error) {
 // CreateToken creates a token for the secret whose SHA-256 is in.Sum. A name has one token at a
 // time. After a revocation the name is free again, and the new token takes over its row, so the
 // table does not grow with each secret. A repeat with the same secret returns the existing token.
-func (l *Ledger) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, error) {
+func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
@@ -34,7 +40,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, e
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret; set its SHA-256", in.Name)
 	}
 	o := op{name: "create token", rank: rankPlain, topics: []string{topicTokens}}
-	return run(ctx, l, o, func(b *batch) (*auth.Token, error) {
+	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
 		there, err := b.rows.token(in.Name)
 		switch {
 		case err != nil:
@@ -56,12 +62,12 @@ func (l *Ledger) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, e
 }
 
 // SetQuotas replaces the quotas of a token's name.
-func (l *Ledger) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*auth.Token, error) {
+func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*auth.Token, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
 	o := op{name: "set quotas", rank: rankPlain, topics: []string{topicTokens}}
-	return run(ctx, l, o, func(b *batch) (*auth.Token, error) {
+	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
 		there, err := b.rows.token(name)
 		switch {
 		case err != nil:
@@ -76,9 +82,9 @@ func (l *Ledger) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*au
 }
 
 // RevokeToken revokes a token. Its name keeps its threads.
-func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
+func (as Accounts) RevokeToken(ctx context.Context, name string) error {
 	o := op{name: "revoke token", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
 		there, err := b.rows.token(name)
 		switch {
 		case err != nil:
@@ -96,9 +102,9 @@ func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 
 // RecordTokenUse records when secrets were last used, keyed by their SHA-256. Secrets of revoked or
 // replaced tokens are ignored.
-func (l *Ledger) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
+func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
 	o := op{name: "tokens used", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
 		rows, err := b.rows.accounts()
 		for _, t := range rows {
 			if at, ok := used[t.Sum]; ok && at.After(t.UsedAt) {

@@ -23,20 +23,20 @@ func (m *model) account(t *rapid.T) {
 	switch number(t, 0, 2, "of a token") {
 	case 0:
 		in := account(name, m.name("secret "))
-		if _, err := onBoth(t, m.twin, "create token", func(l *ledger.Ledger) (*auth.Token, error) { return l.CreateToken(m.ctx, in) }); err == nil {
+		if _, err := onBoth(t, m.twin, "create token", func(l *ledger.Ledger) (*auth.Token, error) { return l.Accounts().CreateToken(m.ctx, in) }); err == nil {
 			if good {
 				t.Fatalf("token %s was made while there was a good one", name)
 			}
 			m.tokens[name] = in
 		}
 	case 1:
-		if m.do(t, "revoke token", func(l *ledger.Ledger) error { return l.RevokeToken(m.ctx, name) }) == nil {
+		if m.do(t, "revoke token", func(l *ledger.Ledger) error { return l.Accounts().RevokeToken(m.ctx, name) }) == nil {
 			delete(m.tokens, name)
 		}
 	case 2:
 		at := m.clock.read().Truncate(time.Minute)
 		_ = m.do(t, "tokens used", func(l *ledger.Ledger) error { // it is never refused: twice would say so
-			return l.RecordTokenUse(m.ctx, map[string]time.Time{known.Sum: at, "unknown": at})
+			return l.Accounts().RecordTokenUse(m.ctx, map[string]time.Time{known.Sum: at, "unknown": at})
 		})
 	}
 	found := map[string]string{}
@@ -57,38 +57,38 @@ func (m *model) account(t *rapid.T) {
 
 func (d *fixture) tokens() []*auth.Token {
 	d.t.Helper()
-	return must(d.Tokens(d.ctx))(d.t)
+	return must(d.Accounts().Tokens(d.ctx))(d.t)
 }
 
 func TestANameHasOneTokenAtATime(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	first := must(d.CreateToken(d.ctx, account("ann", "one")))(t)
-	if again := must(d.CreateToken(d.ctx, account("ann", "one")))(t); cmp.Diff(first, again) != "" {
+	first := must(d.Accounts().CreateToken(d.ctx, account("ann", "one")))(t)
+	if again := must(d.Accounts().CreateToken(d.ctx, account("ann", "one")))(t); cmp.Diff(first, again) != "" {
 		t.Errorf("the same secret again: %+v, want %+v", again, first)
 	}
-	_, err := d.CreateToken(d.ctx, account("ann", "two"))
+	_, err := d.Accounts().CreateToken(d.ctx, account("ann", "two"))
 	wantCode(t, err, mailroom.CodeConflict)
 
-	if err := d.RevokeToken(d.ctx, "ann"); err != nil {
+	if err := d.Accounts().RevokeToken(d.ctx, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	key, revoked := d.tokens()[0].Key, d.tokens()[0].RevokedAt
 	if revoked.IsZero() {
 		t.Error("it is not revoked")
 	}
-	if err := d.RevokeToken(d.ctx, "ann"); err != nil || !d.tokens()[0].RevokedAt.Equal(revoked) {
+	if err := d.Accounts().RevokeToken(d.ctx, "ann"); err != nil || !d.tokens()[0].RevokedAt.Equal(revoked) {
 		t.Errorf("revoked again: %v at %v, want nothing new", err, d.tokens()[0].RevokedAt)
 	}
-	wantCode(t, d.RevokeToken(d.ctx, "bob"), mailroom.CodeNotFound)
+	wantCode(t, d.Accounts().RevokeToken(d.ctx, "bob"), mailroom.CodeNotFound)
 
 	second := account("ann", "two")
 	second.Scopes, second.Namespace = []auth.Permission{auth.PermissionRead}, "team-"
-	got := must(d.CreateToken(d.ctx, second))(t)
+	got := must(d.Accounts().CreateToken(d.ctx, second))(t)
 	want := second
 	want.Key, want.CreatedAt = key, got.CreatedAt
 	wantEqual(t, "the next one", d.tokens(), []*auth.Token{&want})
 	// A late use of a revoked secret is ignored.
-	if err := d.RecordTokenUse(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil || !d.tokens()[0].UsedAt.IsZero() {
+	if err := d.Accounts().RecordTokenUse(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil || !d.tokens()[0].UsedAt.IsZero() {
 		t.Errorf("used at %v, %v, want never", d.tokens()[0].UsedAt, err)
 	}
 }
@@ -101,7 +101,7 @@ func TestAnInvalidTokenIsRefused(t *testing.T) {
 		"no scope":            {Name: "ann", Sum: "sum"},
 		"no secret":           account("ann", ""),
 	} {
-		if _, err := d.CreateToken(d.ctx, in); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+		if _, err := d.Accounts().CreateToken(d.ctx, in); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%s: %v, want invalid", name, err)
 		}
 	}
@@ -110,10 +110,10 @@ func TestAnInvalidTokenIsRefused(t *testing.T) {
 
 func TestTheLastUseOfATokenOnlyMovesForward(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
+	must(d.Accounts().CreateToken(d.ctx, account("ann", "sum")))(t)
 	early, late := time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC), time.Date(2030, 1, 2, 3, 5, 0, 0, time.UTC)
 	for _, at := range []time.Time{late, early} {
-		if err := d.RecordTokenUse(d.ctx, map[string]time.Time{"sum": at}); err != nil {
+		if err := d.Accounts().RecordTokenUse(d.ctx, map[string]time.Time{"sum": at}); err != nil {
 			t.Fatal(err)
 		}
 		if got := d.tokens()[0].UsedAt; !got.Equal(late) {
@@ -127,13 +127,13 @@ func TestOperationsOnTokensOfOneBatchSeeEachOther(t *testing.T) {
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
 		create := func(name, sum string) func() error {
-			return func() error { _, err := d.CreateToken(d.ctx, account(name, sum)); return err }
+			return func() error { _, err := d.Accounts().CreateToken(d.ctx, account(name, sum)); return err }
 		}
 		errs := gatherBatch(t, d, f, create("amy", "one"), create("amy", "two"),
-			func() error { return d.RevokeToken(d.ctx, "amy") },
+			func() error { return d.Accounts().RevokeToken(d.ctx, "amy") },
 			create("amy", "three"), create("bob", "four"),
 			func() error {
-				return d.RecordTokenUse(d.ctx, map[string]time.Time{"three": time.Unix(60, 0), "four": time.Unix(120, 0)})
+				return d.Accounts().RecordTokenUse(d.ctx, map[string]time.Time{"three": time.Unix(60, 0), "four": time.Unix(120, 0)})
 			},
 		)
 		wantEqual(t, "codes", codes(errs), []mailroom.Code{"", mailroom.CodeConflict, "", "", "", ""})

@@ -64,18 +64,18 @@ func (n *batchLoad) admit(o *op, now time.Time) bool {
 // their own only when their time has come. Small operations pass large ones, and a batch with large
 // operations is followed by one without if others are queued, so a small operation waits for one
 // large batch at most.
-func (l *Ledger) nextBatch(now time.Time) (ops, claims []*op) {
-	ops = l.dequeue(now)
+func (c *committer) nextBatch(now time.Time) (ops, claims []*op) {
+	ops = c.dequeue(now)
 	for _, o := range ops {
 		if o.onBatch != nil {
 			o.onBatch()
 		}
 	}
-	l.refreshCapacity()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(ops) > 0 || !l.nextDue(now).After(now) {
-		claims, l.claims = splitReady(l.claims)
+	c.refreshCapacity()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(ops) > 0 || !c.nextDue(now).After(now) {
+		claims, c.claims = splitReady(c.claims)
 	}
 	for _, o := range claims {
 		o.inBatch = true
@@ -84,27 +84,27 @@ func (l *Ledger) nextBatch(now time.Time) (ops, claims []*op) {
 }
 
 // dequeue returns the operations of the next batch, in the order in which they are applied.
-func (l *Ledger) dequeue(now time.Time) (ops []*op) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.queueRank(), b.queueRank()) })
-	if ops = l.gatherBatch(now, l.wasLarge); len(ops) == 0 {
-		ops = l.gatherBatch(now, false)
+func (c *committer) dequeue(now time.Time) (ops []*op) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.SortStableFunc(c.queue, func(a, b *op) int { return cmp.Compare(a.queueRank(), b.queueRank()) })
+	if ops = c.gatherBatch(now, c.wasLarge); len(ops) == 0 {
+		ops = c.gatherBatch(now, false)
 	}
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
 	for _, o := range ops {
 		o.inBatch = true
 	}
-	l.inFlight = ops
+	c.inFlight = ops
 	return ops
 }
 
 // gatherBatch moves operations from the queue into a batch. The caller holds mu.
-func (l *Ledger) gatherBatch(now time.Time, noLarge bool) (ops []*op) {
-	n, rest := batchLoad{noLarge: noLarge}, l.queue[:0]
-	for i, o := range l.queue {
+func (c *committer) gatherBatch(now time.Time, noLarge bool) (ops []*op) {
+	n, rest := batchLoad{noLarge: noLarge}, c.queue[:0]
+	for i, o := range c.queue {
 		if o.rank == rankPurge && i > 0 || n.count == maxBatch || n.count > 0 && ops[0].rank == rankPurge {
-			rest = append(rest, l.queue[i:]...)
+			rest = append(rest, c.queue[i:]...)
 			break
 		}
 		if n.admit(o, now) {
@@ -113,8 +113,8 @@ func (l *Ledger) gatherBatch(now time.Time, noLarge bool) (ops []*op) {
 			rest = append(rest, o)
 		}
 	}
-	clear(l.queue[len(rest):])
-	l.queue, l.wasLarge = rest, n.large > 0
+	clear(c.queue[len(rest):])
+	c.queue, c.wasLarge = rest, n.large > 0
 	return ops
 }
 
@@ -127,25 +127,25 @@ func (o *op) queueRank() int {
 }
 
 // nextDue returns when the waiting claims may next find due work, as far as is known.
-func (l *Ledger) nextDue(now time.Time) time.Time {
-	at := now.Add(l.options.Poll)
-	if len(l.claims) == 0 {
+func (c *committer) nextDue(now time.Time) time.Time {
+	at := now.Add(c.options.Poll)
+	if len(c.claims) == 0 {
 		return at
 	}
-	if !l.poll.After(now) {
-		clear(l.idle)
-		l.poll = now.Add(l.options.Poll)
+	if !c.poll.After(now) {
+		clear(c.idle)
+		c.poll = now.Add(c.options.Poll)
 	}
-	at = l.poll
-	for _, o := range l.claims {
+	at = c.poll
+	for _, o := range c.claims {
 		if o.claim.Slots <= 0 {
-			if o.claim.FairSlots > 0 && l.nextFair.Before(at) {
-				at = l.nextFair
+			if o.claim.FairSlots > 0 && c.nextFair.Before(at) {
+				at = c.nextFair
 			}
 			continue
 		}
 		for _, w := range capacities(o.claim) {
-			known, ok := l.idle[w]
+			known, ok := c.idle[w]
 			if !ok {
 				return now
 			}
@@ -157,12 +157,12 @@ func (l *Ledger) nextDue(now time.Time) time.Time {
 	return at
 }
 
-func (l *Ledger) idleTime(now time.Time) time.Duration {
-	l.refreshCapacity()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := l.nextDue(now)
-	for _, o := range l.queue { // operations that wait for a lock, and those behind them
+func (c *committer) idleTime(now time.Time) time.Duration {
+	c.refreshCapacity()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.nextDue(now)
+	for _, o := range c.queue { // operations that wait for a lock, and those behind them
 		if !o.retryAt.IsZero() && o.retryAt.Before(at) {
 			at = o.retryAt
 		}
@@ -174,23 +174,23 @@ func (l *Ledger) idleTime(now time.Time) time.Duration {
 // panics or cannot be undone by itself is removed, and the batch runs again. So are operations on
 // threads that another server holds; they are tried later. If the database refuses the batch, the
 // operations run one by one, so that only the faulty one fails. A returned error ends the ledger.
-func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
+func (c *committer) commit(ctx context.Context, ops, claims []*op) error {
 	for {
-		b := &batch{l: l, ops: ops, claims: claims}
+		b := &batch{c: c, ops: ops, claims: claims}
 		begin := time.Now()
-		err := l.store.Update(ctx, b.run)
+		err := c.store.Update(ctx, b.run)
 		switch {
 		case err == nil:
 			took := time.Since(begin)
 			b.publish()
 			b.answer()
 			b.reportCommit(took)
-			b.l.logSlow("commit", took-b.applied)
+			b.c.logSlow("commit", took-b.applied)
 			b.keep()
 			return nil
 		case b.culprit != nil:
-			l.options.Log.ErrorContext(ctx, "operation failed inside its batch; its caller gets the error", "operation", b.culprit.name, "error", err)
-			l.failAll([]*op{b.culprit}, err)
+			c.options.Log.ErrorContext(ctx, "operation failed inside its batch; its caller gets the error", "operation", b.culprit.name, "error", err)
+			c.failAll([]*op{b.culprit}, err)
 			ops, claims = without(ops, b.culprit), without(claims, b.culprit)
 			if len(ops)+len(claims) == 0 {
 				return nil
@@ -198,34 +198,34 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 		case isLocked(err) && len(ops) > 0:
 			rest := b.postpone(err)
 			if len(rest) == len(ops) { // an operation needs a locked thread that it did not name
-				return l.commitEach(ctx, ops, claims)
+				return c.commitEach(ctx, ops, claims)
 			}
 			if ops = rest; len(ops)+len(claims) == 0 {
 				return nil
 			}
 		case mailroom.CodeOf(err) == mailroom.CodeUnavailable || len(ops)+len(claims) == 1:
-			clear(l.idle) // the batch may be committed
-			l.failAll(append(slices.Clone(ops), claims...), err)
+			clear(c.idle) // the batch may be committed
+			c.failAll(append(slices.Clone(ops), claims...), err)
 			if errors.Is(err, store.ErrClosed) {
 				return fmt.Errorf("commit: %w", err)
 			}
 			return nil
 		default:
-			return l.commitEach(ctx, ops, claims)
+			return c.commitEach(ctx, ops, claims)
 		}
 	}
 }
 
-func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
+func (c *committer) commitEach(ctx context.Context, ops, claims []*op) error {
 	for _, o := range ops {
-		if err := l.commit(ctx, []*op{o}, nil); err != nil {
-			l.failAll(append(without(ops, o), claims...), err)
+		if err := c.commit(ctx, []*op{o}, nil); err != nil {
+			c.failAll(append(without(ops, o), claims...), err)
 			return err
 		}
 	}
 	for i, o := range claims {
-		if err := l.commit(ctx, nil, []*op{o}); err != nil {
-			l.failAll(claims[i+1:], err)
+		if err := c.commit(ctx, nil, []*op{o}); err != nil {
+			c.failAll(claims[i+1:], err)
 			return err
 		}
 	}
@@ -233,11 +233,11 @@ func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
 }
 
 // failAll answers the operations of a failed transaction.
-func (l *Ledger) failAll(ops []*op, err error) {
+func (c *committer) failAll(ops []*op, err error) {
 	for _, o := range ops {
 		if o.claimer != nil {
 			o.claimer.Assign(*o.claim, nil, err)
-			l.requeueClaim(o)
+			c.requeueClaim(o)
 			continue
 		}
 		select {
@@ -249,7 +249,7 @@ func (l *Ledger) failAll(ops []*op, err error) {
 
 // batch is one transaction: its operations, and what they loaded and changed.
 type batch struct {
-	l       *Ledger
+	c       *committer
 	ops     []*op
 	claims  []*op
 	culprit *op // removed before the next try
@@ -276,9 +276,9 @@ func (p abortBatch) Unwrap() error { return p.error }
 func (b *batch) run(tx store.Tx) error {
 	b.checkEpoch()
 	*b = batch{
-		l: b.l, ops: b.ops, claims: b.claims, rows: newRows(tx, &b.l.cache),
+		c: b.c, ops: b.ops, claims: b.claims, rows: newRows(tx, &b.c.cache),
 		dropped: map[string]bool{}, workerChanges: map[string]auth.Use{},
-		projects: map[string]*project.State{}, idle: maps.Clone(b.l.idle), nextFair: b.l.nextFair,
+		projects: map[string]*project.State{}, idle: maps.Clone(b.c.idle), nextFair: b.c.nextFair,
 	}
 	if err := b.rows.loadOperations(append(slices.Clone(b.ops), b.claims...)); err != nil {
 		return err
@@ -306,11 +306,11 @@ func (b *batch) run(tx store.Tx) error {
 
 // checkEpoch drops the kept rows if the store may have lost or missed commits since they were read.
 func (b *batch) checkEpoch() {
-	l := b.l
-	if epoch := l.store.Epoch(); epoch != l.epoch {
-		l.epoch = epoch
-		l.cache, l.reservations = newThreadCache(), reservationCache{}
-		clear(l.idle)
+	c := b.c
+	if epoch := c.store.Epoch(); epoch != c.epoch {
+		c.epoch = epoch
+		c.cache, c.reservations = newThreadCache(), reservationCache{}
+		clear(c.idle)
 	}
 }
 
@@ -357,7 +357,7 @@ func (b *batch) forwardSubmit(in thread.Submit) error {
 	_, err := b.submit(in, false)
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeNotFound, mailroom.CodeForbidden: // another owner has it or may create it
-		b.l.options.Log.Warn("delivery dropped: its target thread belongs to another owner", "run", in.Parent)
+		b.c.options.Log.Warn("delivery dropped: its target thread belongs to another owner", "run", in.Parent)
 		return nil
 	}
 	return err
@@ -369,7 +369,7 @@ func (b *batch) apply(o *op) (fatal error) {
 	defer func() {
 		took := time.Since(begin)
 		b.applied += took
-		b.l.logSlow(o.name, took)
+		b.c.logSlow(o.name, took)
 		if v := recover(); v != nil {
 			p := recovery.NewPanic(v)
 			b.culprit = o
@@ -429,19 +429,19 @@ func (b *batch) hint() {
 
 // keep keeps, after the commit, what the next batches may use.
 func (b *batch) keep() {
-	b.l.idle, b.l.nextFair = b.idle, b.nextFair
+	b.c.idle, b.c.nextFair = b.idle, b.nextFair
 	for _, t := range b.rows.order {
-		b.l.cache.put(t)
+		b.c.cache.put(t)
 	}
 	for _, p := range b.projects {
-		b.l.reservations.put(p)
+		b.c.reservations.put(p)
 	}
 }
 
 func (b *batch) publish() {
 	for _, t := range b.rows.order {
 		if e := t.Entries(); len(e) > 0 {
-			b.l.options.Publish(t.ID, e)
+			b.c.options.Publish(t.ID, e)
 		}
 	}
 }
@@ -454,8 +454,8 @@ func (b *batch) answer() {
 		switch {
 		case o.claimer != nil:
 			o.claimer.assign(o)
-			b.l.requeueClaim(o)
-		case o.err != nil || o.found > 0 || !b.l.requeueClaim(o):
+			b.c.requeueClaim(o)
+		case o.err != nil || o.found > 0 || !b.c.requeueClaim(o):
 			o.done <- o.err
 		}
 	}

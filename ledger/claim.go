@@ -39,7 +39,7 @@ func (l *Ledger) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch
 		o.found = len(work)
 		return err
 	}
-	if err := l.do(ctx, &o); err != nil {
+	if err := l.committer.do(ctx, &o); err != nil {
 		return nil, err
 	}
 	if len(work) == 0 && c.Wait {
@@ -88,7 +88,7 @@ func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 
 // claimFairSlots starts runs beyond the slots for owners that have none on the worker.
 func (b *batch) claimFairSlots(r *round) error {
-	b.nextFair = b.rows.now.Add(b.l.options.Poll)
+	b.nextFair = b.rows.now.Add(b.c.options.Poll)
 	r.slots = r.FairSlots
 	due, err := b.candidates(r, r.shares.remaining(1))
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
-		run := t.Claim(b.l.claimant(r.ClaimRequest, d.Agent), d.Agent, d.LastAttempt, b.rows.now)
+		run := t.Claim(b.c.claimant(r.ClaimRequest, d.Agent), d.Agent, d.LastAttempt, b.rows.now)
 		if run == nil {
 			continue
 		}
@@ -199,7 +199,7 @@ func (b *batch) dueThreads(w store.Capacity) ([]*thread.State, error) {
 	}
 	if len(all) < w.Slots && w.Share == nil {
 		if next.IsZero() {
-			next = b.rows.now.Add(b.l.options.Poll)
+			next = b.rows.now.Add(b.c.options.Poll)
 		}
 		b.idle[store.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
 	}

@@ -16,7 +16,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 		s.work, err = b.claim(o.claim)
 		return err
 	}
-	if err := l.enqueue(o); err != nil {
+	if err := l.committer.enqueue(o); err != nil {
 		return err
 	}
 	select {
@@ -24,7 +24,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 		return err
 	case <-ctx.Done():
 	}
-	if l.withdraw(o) {
+	if l.committer.withdraw(o) {
 		return nil
 	}
 	<-o.done
@@ -32,13 +32,13 @@ func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 }
 
 // Wake makes the ledger ask the claimers for their capacity again.
-func (l *Ledger) Wake() { l.signal() }
+func (l *Ledger) Wake() { l.committer.signal() }
 
 // subscription is a claimer with its waiting claim.
 type subscription struct {
 	dispatch.Claimer
 	observe func(name string, err error, took time.Duration)
-	work    []dispatch.Assignment // owned by the goroutine of Run
+	work    []dispatch.Assignment // owned by the goroutine of run
 }
 
 func (s *subscription) assign(o *op) {
@@ -50,13 +50,13 @@ func (s *subscription) assign(o *op) {
 }
 
 // requeueClaim makes a claim wait for the next batch. It returns false if its caller has gone.
-func (l *Ledger) requeueClaim(o *op) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (c *committer) requeueClaim(o *op) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	o.inBatch = false
 	switch {
 	case !o.abandoned:
-		l.claims = append(l.claims, o)
+		c.claims = append(c.claims, o)
 	case o.claimer != nil:
 		o.done <- nil
 	}
@@ -77,26 +77,26 @@ func splitReady(claims []*op) (ready, others []*op) {
 
 // refreshCapacity updates the waiting claims with the current capacity of their claimers. It asks
 // them without holding mu; a subscription that ends in the meantime waits for its answer.
-func (l *Ledger) refreshCapacity() {
-	l.mu.Lock()
+func (c *committer) refreshCapacity() {
+	c.mu.Lock()
 	var asked []*op
-	for _, o := range l.claims {
+	for _, o := range c.claims {
 		if o.claimer != nil {
 			o.inBatch = true
 			asked = append(asked, o)
 		}
 	}
-	l.mu.Unlock()
+	c.mu.Unlock()
 	for _, o := range asked {
 		*o.claim = o.claimer.Capacity()
 		o.claim.Wait = true
 		o.workers = []string{o.claim.Worker}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, o := range asked {
 		if o.inBatch = false; o.abandoned {
-			l.claims = without(l.claims, o)
+			c.claims = without(c.claims, o)
 			o.done <- nil
 		}
 	}

@@ -11,10 +11,10 @@ import (
 
 // fromFuture reports whether the worker's row was written by a clock ahead of now: a live lease
 // ends at most one lease time after now, and that of a dead worker in the past.
-func (l *Ledger) fromFuture(w *store.Worker, now time.Time) bool {
+func (c *committer) fromFuture(w *store.Worker, now time.Time) bool {
 	latest := now.Add(thread.ClockSlack)
 	if !w.Dead {
-		latest = latest.Add(l.options.Lease)
+		latest = latest.Add(c.options.Lease)
 	}
 	return w.LeaseUntil.After(latest)
 }
@@ -22,8 +22,8 @@ func (l *Ledger) fromFuture(w *store.Worker, now time.Time) bool {
 // checkClock makes the next sweep handle a clock step that this worker's row shows, before the row
 // is overwritten.
 func (b *batch) checkClock(w *store.Worker) {
-	if b.l.fromFuture(w, b.rows.now) {
-		b.l.clockStepped.Store(true)
+	if b.c.fromFuture(w, b.rows.now) {
+		b.c.clockStepped.Store(true)
 	}
 }
 
@@ -31,19 +31,19 @@ func (b *batch) checkClock(w *store.Worker) {
 // [thread.State.ReplanAfterClockStep], and shortens leases that end too late. Only then it
 // reads the rows of all threads, a page at a time.
 func (l *Ledger) replanAfterClockStep(ctx context.Context, workers []*store.Worker, now time.Time) error {
-	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !l.fromFuture(w, now) })
-	if !l.clockStepped.Swap(false) && len(late) == 0 {
+	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !l.committer.fromFuture(w, now) })
+	if !l.committer.clockStepped.Swap(false) && len(late) == 0 {
 		return nil
 	}
 	l.options.Log.WarnContext(ctx, "clock stepped back; rescheduling retries and leases")
 	if err := l.replanThreads(ctx, now); err != nil {
-		l.clockStepped.Store(true)
+		l.committer.clockStepped.Store(true)
 		return err
 	}
 	for _, w := range late {
 		o := op{name: "clock", rank: rankRenew, workers: []string{w.ID}}
 		_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-			if row := b.rows.workers[w.ID]; row != nil && l.fromFuture(row, b.rows.now) {
+			if row := b.rows.workers[w.ID]; row != nil && l.committer.fromFuture(row, b.rows.now) {
 				row.LeaseUntil = b.rows.now
 				if !row.Dead {
 					row.LeaseUntil = b.rows.now.Add(l.options.Lease)

@@ -25,7 +25,7 @@ func (l *Ledger) Cancel(ctx context.Context, id, by string) (*mailroom.Run, erro
 func (l *Ledger) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error) {
 	return l.onRun(ctx, "retry", in.Run, func(b *batch, t *thread.State) (*mailroom.Run, error) {
 		if r := t.Run(in.Run); r != nil {
-			in.AgentVersion = b.l.options.Version(r.Agent)
+			in.AgentVersion = b.c.options.Version(r.Agent)
 		}
 		return t.Retry(in, b.rows.now)
 	})

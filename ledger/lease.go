@@ -44,7 +44,7 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 		}
 		b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Plus(one)
 		row := w
-		row.StartedAt, row.LeaseUntil = b.rows.now, b.rows.now.Add(b.l.options.Lease)
+		row.StartedAt, row.LeaseUntil = b.rows.now, b.rows.now.Add(b.c.options.Lease)
 		b.saveWorker(&row)
 		return row.LeaseUntil, nil
 	})
@@ -73,7 +73,7 @@ func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mai
 		return dispatch.Renewed{}, err
 	}
 	b.checkClock(w)
-	w.LeaseUntil = b.rows.now.Add(b.l.options.Lease)
+	w.LeaseUntil = b.rows.now.Add(b.c.options.Lease)
 	b.saveWorker(w)
 	out := dispatch.Renewed{Until: w.LeaseUntil}
 	for _, id := range threads {

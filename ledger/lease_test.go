@@ -380,7 +380,7 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 func TestARunOfAnAgentOfATokenWaitsForItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
-		must(d.CreateToken(d.ctx, auth.Token{
+		must(d.Accounts().CreateToken(d.ctx, auth.Token{
 			Name: "laptop", Sum: "1", Scopes: []auth.Permission{auth.PermissionWork}, Agents: []string{"far"},
 		}))(t)
 		in := text("t", "hello")
@@ -394,7 +394,7 @@ func TestARunOfAnAgentOfATokenWaitsForItsWorker(t *testing.T) {
 			return d.run(run).Status
 		}
 		wantEqual(t, "while the token is good", judge(), mailroom.StatusQueued)
-		if err := d.RevokeToken(d.ctx, "laptop"); err != nil {
+		if err := d.Accounts().RevokeToken(d.ctx, "laptop"); err != nil {
 			t.Fatal(err)
 		}
 		wantEqual(t, "when it was revoked", judge(), mailroom.StatusFailed)

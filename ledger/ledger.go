@@ -5,19 +5,14 @@ package ledger
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
-	"mailroom/internal/recovery"
 	"mailroom/store"
 )
 
@@ -57,33 +52,11 @@ type Options struct {
 // until its commit is durable. An error of CodeUnavailable means that the outcome is unknown:
 // repeat the operation with the same key or number.
 type Ledger struct {
-	store   store.Store
-	options Options
+	committer *committer
+	options   Options
 
-	// Owned by mu.
-	mu     sync.Mutex
-	queue  []*op           // operations that are not in a batch yet
-	claims []*op           // waiting claims, oldest first
-	closed error           // set once; no operation is accepted after that
-	freed  map[string]bool // dead workers without claims
-
-	// clockStepped is set when a worker's row shows that the clock stepped back. The next sweep
-	// then reschedules.
-	clockStepped atomic.Bool
-
-	wake chan struct{} // one slot: the queue or the claims changed
-
-	// Owned by the goroutine of Run.
-	inFlight []*op // operations of the current batch, answered if the committer panics
-	// wasLarge reports that the last batch had large operations.
-	wasLarge bool
-	idle     map[store.Capacity]time.Time // earliest time at which work may be due
-	poll     time.Time                    // when idle is cleared
-	// nextFair is when claimFairSlots runs again at the latest.
-	nextFair     time.Time
-	epoch        int64 // of the store, when the cached rows were read
-	cache        threadCache
-	reservations reservationCache
+	mu    sync.Mutex
+	freed map[string]bool // dead workers without claims; guarded by mu
 }
 
 // New returns a Ledger over store. It writes nothing before Run is called.
@@ -119,13 +92,7 @@ func New(st store.Store, o Options) *Ledger {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Observe.fill()
-	return &Ledger{
-		store: st, options: o, epoch: st.Epoch(),
-		wake:  make(chan struct{}, 1),
-		idle:  map[store.Capacity]time.Time{},
-		cache: newThreadCache(), freed: map[string]bool{},
-		reservations: reservationCache{},
-	}
+	return &Ledger{committer: newCommitter(st, o), options: o, freed: map[string]bool{}}
 }
 
 // NewID returns an id that grows with time: a UUID, version 7.
@@ -133,50 +100,8 @@ func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // View reads one consistent snapshot.
 func (l *Ledger) View(ctx context.Context, f func(store.Reader) error) error {
-	return l.store.View(ctx, f)
+	return l.committer.store.View(ctx, f)
 }
-
-// op is one operation.
-type op struct {
-	name string
-	rank int // order within a batch: renewals, everything else, claims
-	size int // size in bytes
-	// What the operation reads is loaded before it, in one step with the other operations.
-	topics  []string
-	workers []string
-	threads []string
-	queues  bool     // with the heads of the threads' queues
-	runs    []string // besides the current ones
-	keys    []store.KeyRef
-	tokens  []string // names
-	claim   *dispatch.ClaimRequest
-	found   int           // runs claimed; owned by the goroutine of Run
-	claimer *subscription // owner of a waiting claim; nil: a caller waits for done
-
-	// apply runs the transitions. It runs again if the batch does.
-	apply func(b *batch) error
-	// onBatch is called when the operation enters a batch, before the claimers are asked for
-	// capacity.
-	onBatch func()
-
-	// Owned by Ledger.mu.
-	inBatch   bool // it is in a batch
-	abandoned bool // the caller's context has ended
-
-	// Owned by the goroutine of Run. retryAt is when an operation whose threads another server
-	// holds is tried again, lockedSince when it first met them locked; zero: not locked.
-	retryAt, lockedSince time.Time
-
-	err  error      // owned by the goroutine of Run until done is sent
-	done chan error // one slot
-}
-
-const (
-	rankRenew = iota
-	rankPlain
-	rankClaim
-	rankPurge // only when nothing else is queued
-)
 
 // run passes an operation to the committer and waits for its result.
 func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error)) (T, error) {
@@ -187,7 +112,7 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 	}
 	for {
 		once := o
-		err := l.do(ctx, &once)
+		err := l.committer.do(ctx, &once)
 		if err == nil {
 			return out, nil
 		}
@@ -197,139 +122,7 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 	}
 }
 
-func (l *Ledger) do(ctx context.Context, o *op) error {
-	begin := time.Now()
-	err := l.execute(ctx, o)
-	took := time.Since(begin)
-	if o.claim != nil && o.claim.Wait {
-		took = 0
-	}
-	l.options.Observe.Operation(o.name, err, took)
-	return err
-}
-
-func (l *Ledger) execute(ctx context.Context, o *op) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	o.done = make(chan error, 1)
-	if err := l.enqueue(o); err != nil {
-		return err
-	}
-	select {
-	case err := <-o.done:
-		return err
-	case <-ctx.Done():
-	}
-	if l.withdraw(o) {
-		return ctx.Err()
-	}
-	if o.claim != nil {
-		return <-o.done // a claim in progress must not be lost
-	}
-	select {
-	case err := <-o.done:
-		return err
-	default:
-	}
-	return mailroom.Errorf(mailroom.CodeUnavailable, "outcome of %s is unknown: %w", o.name, ctx.Err())
-}
-
-func (l *Ledger) enqueue(o *op) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed != nil {
-		return mailroom.Errorf(mailroom.CodeUnavailable, "%s was not accepted: %w", o.name, l.closed)
-	}
-	if o.claim != nil && o.claim.Wait {
-		l.claims = append(l.claims, o)
-	} else {
-		l.queue = append(l.queue, o)
-	}
-	l.signal()
-	return nil
-}
-
-// signal wakes the committer.
-func (l *Ledger) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// withdraw removes an operation that is not in a batch yet.
-func (l *Ledger) withdraw(o *op) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if o.inBatch {
-		o.abandoned = true
-		return false
-	}
-	l.queue = without(l.queue, o)
-	l.claims = without(l.claims, o)
-	return true
-}
-
-func without(ops []*op, o *op) []*op {
-	kept := ops[:0]
-	for _, x := range ops {
-		if x != o {
-			kept = append(kept, x)
-		}
-	}
-	return kept
-}
-
-// Run is the committer: it forms batches, commits them and answers their operations. It returns nil
-// after ctx has ended and the accepted operations are answered, or the error that closed the store.
-// A panic of the committer itself ends it in the same way, because its memory may be inconsistent;
-// a restart reads the store again.
-func (l *Ledger) Run(ctx context.Context) error {
-	err := recovery.Call(l.options.Log, "the committer", func() error { return l.loop(ctx) })
-	if p, ok := errors.AsType[*recovery.Panic](err); ok {
-		err = fmt.Errorf("committer failed: %w: %w", p, store.ErrClosed)
-		l.failAll(l.inFlight, mailroom.Errorf(mailroom.CodeUnavailable, "the outcome is unknown: %w", err))
-	}
-	l.mu.Lock()
-	l.closed = err
-	if l.closed == nil {
-		l.closed = errors.New("ledger is closed")
-	}
-	left := append(l.queue, l.claims...)
-	l.queue, l.claims = nil, nil
-	for _, o := range left {
-		o.inBatch = true
-	}
-	closed := l.closed
-	l.mu.Unlock()
-	for _, o := range left {
-		o.done <- mailroom.Errorf(mailroom.CodeUnavailable, "%s was not accepted: %w", o.name, closed)
-	}
-	return err
-}
-
-func (l *Ledger) loop(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	work := context.WithoutCancel(ctx)
-	for {
-		ops, claims := l.nextBatch(time.Now())
-		if len(ops)+len(claims) > 0 {
-			if err := l.commit(work, ops, claims); err != nil {
-				return err
-			}
-			l.inFlight = nil
-			continue
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		timer.Reset(l.idleTime(time.Now()))
-		select {
-		case <-l.wake:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-}
+// Run commits operations until ctx has ended and the accepted ones are answered; then it returns
+// nil. Otherwise it returns the error that closed the store. A panic of the committer itself ends
+// Run in the same way, because its memory may be inconsistent; a restart reads the store again.
+func (l *Ledger) Run(ctx context.Context) error { return l.committer.run(ctx) }

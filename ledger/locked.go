@@ -39,7 +39,7 @@ func (b *batch) postpone(err error) (rest []*op) {
 			o.lockedSince = now
 		}
 		if now.Sub(o.lockedSince) >= maxLockWait {
-			b.l.failAll([]*op{o}, mailroom.Errorf(mailroom.CodeUnavailable, "thread %q is locked by another server: repeat the operation", locked.Threads[0]))
+			b.c.failAll([]*op{o}, mailroom.Errorf(mailroom.CodeUnavailable, "thread %q is locked by another server: repeat the operation", locked.Threads[0]))
 			continue
 		}
 		o.retryAt = now.Add(lockRetry)
@@ -48,13 +48,13 @@ func (b *batch) postpone(err error) (rest []*op) {
 	if len(later) == 0 {
 		return rest
 	}
-	b.l.options.Log.Warn("threads locked by another server; their operations wait", "threads", len(locked.Threads), "operations", len(later))
-	b.l.mu.Lock()
-	defer b.l.mu.Unlock()
+	b.c.options.Log.Warn("threads locked by another server; their operations wait", "threads", len(locked.Threads), "operations", len(later))
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
 	for _, o := range later {
 		o.inBatch = false
 	}
 	later = slices.DeleteFunc(later, func(o *op) bool { return o.abandoned }) // they count as not done
-	b.l.queue = append(later, b.l.queue...)
+	b.c.queue = append(later, b.c.queue...)
 	return rest
 }

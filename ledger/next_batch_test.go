@@ -10,7 +10,7 @@ import (
 
 // partSizes tells how many operations each batch holds, of operations of these sizes.
 func partSizes(sizes ...int) []int {
-	l := New(memory.New(), Options{})
+	l := newCommitter(memory.New(), Options{})
 	for _, n := range sizes {
 		l.queue = append(l.queue, &op{rank: rankPlain, size: n})
 	}
@@ -53,7 +53,7 @@ func TestABatchHoldsAtMost256OperationsAnd8MiB(t *testing.T) {
 
 func TestASmallOperationWaitsForOneLargeBatchAtMost(t *testing.T) {
 	const large = 4 << 20
-	l := New(memory.New(), Options{})
+	l := newCommitter(memory.New(), Options{})
 	add := func(name string, size int, threads ...string) {
 		l.queue = append(l.queue, &op{name: name, rank: rankPlain, size: size, threads: threads})
 	}
@@ -84,7 +84,7 @@ func TestASmallOperationWaitsForOneLargeBatchAtMost(t *testing.T) {
 }
 
 func TestAPurgeRunsLastAndAlone(t *testing.T) {
-	l := New(memory.New(), Options{})
+	l := newCommitter(memory.New(), Options{})
 	for _, rank := range []int{rankPurge, rankPlain, rankPurge, rankClaim, rankRenew} {
 		l.queue = append(l.queue, &op{rank: rank})
 	}

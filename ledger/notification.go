@@ -25,11 +25,11 @@ type Notified struct {
 
 // Notify sends a notification to agents of a project and creates the project if there is none.
 // Named agents without an inbox get one.
-func (l *Ledger) Notify(ctx context.Context, in project.Notify) (Notified, error) {
+func (ps Projects) Notify(ctx context.Context, in project.Notify) (Notified, error) {
 	if err := in.Check(); err != nil {
 		return Notified{}, err
 	}
-	return onProject(ctx, l, "notify", in.Project, func(b *batch, p *project.State) (Notified, error) {
+	return onProject(ctx, ps.ledger, "notify", in.Project, func(b *batch, p *project.State) (Notified, error) {
 		return b.notify(p, in)
 	})
 }
@@ -154,7 +154,7 @@ type InboxPage struct {
 
 // Inbox returns an agent's unread notifications. The first call creates the inbox, but not the
 // project.
-func (l *Ledger) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
+func (ps Projects) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
 	if in.Bytes == 0 {
 		in.Bytes = mailroom.MaxPage
 	}
@@ -166,7 +166,7 @@ func (l *Ledger) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
 		in.After = 0
 	}
 	for {
-		found, err := l.readInbox(ctx, thread, in)
+		found, err := ps.readInbox(ctx, thread, in)
 		if err != nil || len(found.Found) > 0 || found.Next == 0 {
 			return found, err
 		}
@@ -178,13 +178,13 @@ func (l *Ledger) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
 
 // readInbox reads a bounded part of an inbox. An empty result with Next means that this part has
 // only notifications for others.
-func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (InboxPage, error) {
+func (ps Projects) readInbox(ctx context.Context, thread string, in InboxQuery) (InboxPage, error) {
 	if !in.Consume {
-		if found, ok, err := l.viewInbox(ctx, thread, in); ok || err != nil {
+		if found, ok, err := ps.viewInbox(ctx, thread, in); ok || err != nil {
 			return found, err
 		}
 	}
-	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *project.State) (InboxPage, error) {
+	return onProject(ctx, ps.ledger, "inbox", in.Project, func(b *batch, p *project.State) (InboxPage, error) {
 		box, err := b.openInbox(p, in.Agent, in.By)
 		if err != nil {
 			return InboxPage{}, err
@@ -204,8 +204,8 @@ func (l *Ledger) readInbox(ctx context.Context, thread string, in InboxQuery) (I
 
 // viewInbox reads an existing inbox without a write transaction. ok is false if a transaction is
 // needed.
-func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (found InboxPage, ok bool, err error) {
-	err = l.View(ctx, func(r store.Reader) error {
+func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) (found InboxPage, ok bool, err error) {
+	err = ps.ledger.View(ctx, func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if ok = err == nil && len(rows) == 0; err != nil || ok || !in.By.CanSee(rows[0]) {
 			return err
@@ -229,8 +229,8 @@ func (l *Ledger) viewInbox(ctx context.Context, thread string, in InboxQuery) (f
 }
 
 // Acknowledge marks notifications of an agent as read, by their seqs.
-func (l *Ledger) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
-	_, err := onProject(ctx, l, "acknowledge", projectName, func(b *batch, p *project.State) (struct{}, error) {
+func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
+	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, func(b *batch, p *project.State) (struct{}, error) {
 		box, err := b.openInbox(p, agent, by)
 		if err != nil {
 			return struct{}{}, err

@@ -40,17 +40,17 @@ const (
 )
 
 // logSlow logs an operation or commit that delayed others.
-func (l *Ledger) logSlow(operation string, took time.Duration) {
+func (c *committer) logSlow(operation string, took time.Duration) {
 	switch {
 	case operation == "commit" && took > slowCommit:
-		l.options.Log.Warn("slow commit", "took", took)
+		c.options.Log.Warn("slow commit", "took", took)
 	case operation != "commit" && took > slowOperation:
-		l.options.Log.Warn("slow operation in the committer", "operation", operation, "took", took)
+		c.options.Log.Warn("slow operation in the committer", "operation", operation, "took", took)
 	}
 }
 
 // logFailed logs a run that failed for good. It omits the error message, which may quote the agent.
-func (l *Ledger) logFailed(r *mailroom.Run) {
+func (c *committer) logFailed(r *mailroom.Run) {
 	if r.Status != mailroom.StatusFailed {
 		return
 	}
@@ -58,17 +58,17 @@ func (l *Ledger) logFailed(r *mailroom.Run) {
 	if r.Error != nil {
 		args = append(args, "class", r.Error.Class)
 	}
-	l.options.Log.Warn("run failed for good", args...)
+	c.options.Log.Warn("run failed for good", args...)
 }
 
 // reportCommit reports a durable batch to the observer.
 func (b *batch) reportCommit(took time.Duration) {
-	defer recovery.Log(b.l.options.Log, "the numbers of a commit")
-	b.l.options.Observe.Commit(len(b.ops)+len(b.claims), took)
+	defer recovery.Log(b.c.options.Log, "the numbers of a commit")
+	b.c.options.Observe.Commit(len(b.ops)+len(b.claims), took)
 	for _, r := range b.changes.Runs {
 		if r.Status.Finished() && r.FinishedAt.Equal(b.rows.now) {
-			b.l.options.Observe.RunFinished(r)
-			b.l.logFailed(r)
+			b.c.options.Observe.RunFinished(r)
+			b.c.logFailed(r)
 		}
 	}
 }

@@ -50,9 +50,9 @@ func fillDay(d *fixture, c *clock) {
 	must(d.Register(d.ctx, store.Worker{ID: "local", Local: true}))(d.t)
 	must(0, d.KeepDefinitions(d.ctx, []store.Definition{{Agent: "echo", Version: "v1", Body: json.RawMessage(`{}`)}}))(d.t)
 	for _, name := range []string{"bob", "former"} {
-		must(d.CreateToken(d.ctx, account(name, "secret of "+name)))(d.t)
+		must(d.Accounts().CreateToken(d.ctx, account(name, "secret of "+name)))(d.t)
 	}
-	must(0, d.RevokeToken(d.ctx, "former"))(d.t)
+	must(0, d.Accounts().RevokeToken(d.ctx, "former"))(d.t)
 	for _, thread := range []string{"old", "done"} {
 		d.settle(complete(claim(thread, thread, "w"), "well"))
 	}
@@ -183,7 +183,7 @@ func account(name, sum string) auth.Token {
 func tokenOperations() []operation {
 	create := func(in auth.Token) func(ctx context.Context, l *ledger.Ledger) (any, error) {
 		return func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			row, err := l.CreateToken(ctx, in)
+			row, err := l.Accounts().CreateToken(ctx, in)
 			if err != nil {
 				return nil, err
 			}
@@ -193,9 +193,11 @@ func tokenOperations() []operation {
 	return []operation{
 		{name: "create token", do: create(account("amy", "a secret"))},
 		{name: "create token again", do: create(account("former", "a new secret"))},
-		{name: "revoke token", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, l.RevokeToken(ctx, "bob") }},
+		{name: "revoke token", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return nil, l.Accounts().RevokeToken(ctx, "bob")
+		}},
 		{name: "tokens used", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.RecordTokenUse(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)})
+			return nil, l.Accounts().RecordTokenUse(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)})
 		}},
 	}
 }

@@ -11,11 +11,11 @@ import (
 )
 
 // claimant returns the limits of a claim for a run of agent.
-func (l *Ledger) claimant(c *dispatch.ClaimRequest, agent string) thread.Claimant {
-	grace := l.options.StopGrace + l.options.Lease
+func (c *committer) claimant(r *dispatch.ClaimRequest, agent string) thread.Claimant {
+	grace := c.options.StopGrace + c.options.Lease
 	return thread.Claimant{
-		Worker: c.Worker, Round: c.Round,
-		Limit: cmp.Or(l.options.Deadline(agent), time.Hour) + grace, StopGrace: grace,
+		Worker: r.Worker, Round: r.Round,
+		Limit: cmp.Or(c.options.Deadline(agent), time.Hour) + grace, StopGrace: grace,
 	}
 }
 
@@ -47,7 +47,7 @@ func (b *batch) endOverdueClaims(self string) (int, error) {
 			return 0, err
 		}
 		if t.Worker != "" && t.Worker == self {
-			t.Extend(b.rows.now.Add(b.l.options.StopGrace+b.l.options.Lease), b.rows.now)
+			t.Extend(b.rows.now.Add(b.c.options.StopGrace+b.c.options.Lease), b.rows.now)
 			continue
 		}
 		var said *thread.PartialText

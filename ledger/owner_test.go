@@ -141,7 +141,7 @@ func TestOnlyTokensOfANamespaceCreateItsThreads(t *testing.T) {
 		{Name: "crew", Sum: "2", Namespace: "project:crew", Scopes: []auth.Permission{auth.PermissionSubmit}},
 		{Name: "bob", Sum: "3", Scopes: []auth.Permission{auth.PermissionSubmit}},
 	} {
-		must(d.CreateToken(d.ctx, in))(t)
+		must(d.Accounts().CreateToken(d.ctx, in))(t)
 	}
 	_, err := d.Submit(d.ctx, submitAs("bob", "team-1", "mine"))
 	wantCode(t, err, mailroom.CodeNotFound)
@@ -152,11 +152,11 @@ func TestOnlyTokensOfANamespaceCreateItsThreads(t *testing.T) {
 	bob := &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit}}
 	in := reserve("a", "src/**")
 	in.Project, in.By = "crew", bob
-	_, err = d.Reserve(d.ctx, in)
+	_, err = d.Projects().Reserve(d.ctx, in)
 	wantCode(t, err, mailroom.CodeForbidden)
-	_, err = d.Notify(d.ctx, project.Notify{Project: "crew", By: bob, Notification: project.Notification{From: "a", Event: "e"}})
+	_, err = d.Projects().Notify(d.ctx, project.Notify{Project: "crew", By: bob, Notification: project.Notification{From: "a", Event: "e"}})
 	wantCode(t, err, mailroom.CodeForbidden)
-	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
+	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeForbidden)
 	wantEqual(t, "the project", d.thread("project:crew") == nil, true)
 	d.submit(submitAs("team", "team-1", "mine"))

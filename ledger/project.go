@@ -13,19 +13,25 @@ import (
 	"mailroom/store"
 )
 
+// Projects are the operations on reservations and notifications.
+type Projects struct{ ledger *Ledger }
+
+// Projects returns the operations on reservations and notifications.
+func (l *Ledger) Projects() Projects { return Projects{l} }
+
 // Reserve reserves names in a project, all or none, and creates the project if there is none.
-func (l *Ledger) Reserve(ctx context.Context, in project.Reserve) (project.Reserved, error) {
+func (ps Projects) Reserve(ctx context.Context, in project.Reserve) (project.Reserved, error) {
 	if err := in.Check(); err != nil {
 		return project.Reserved{}, err
 	}
-	first, err := l.reserve(ctx, in, true)
+	first, err := ps.reserve(ctx, in, true)
 	if err != nil || !first.heavy {
 		return first.Reserved, err
 	}
-	if err := l.compareNames(ctx, &in); err != nil {
+	if err := ps.compareNames(ctx, &in); err != nil {
 		return project.Reserved{}, err
 	}
-	second, err := l.reserve(ctx, in, false)
+	second, err := ps.reserve(ctx, in, false)
 	return second.Reserved, err
 }
 
@@ -35,8 +41,8 @@ type reserveResult struct {
 	heavy bool
 }
 
-func (l *Ledger) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
-	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *project.State) (reserveResult, error) {
+func (ps Projects) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
+	return onProject(ctx, ps.ledger, "reserve", in.Project, func(b *batch, p *project.State) (reserveResult, error) {
 		if mayPutOff && p.NeedsCompare(&in) {
 			return reserveResult{heavy: true}, nil
 		}
@@ -57,14 +63,14 @@ func (l *Ledger) reserve(ctx context.Context, in project.Reserve, mayPutOff bool
 }
 
 // compareNames compares the names with the project's reservations outside of the committer.
-func (l *Ledger) compareNames(ctx context.Context, in *project.Reserve) error {
+func (ps Projects) compareNames(ctx context.Context, in *project.Reserve) error {
 	thread, err := project.ThreadID(in.Project)
 	if err != nil {
 		return err
 	}
 	var threads []*mailroom.Thread
 	var rows []store.Reservation
-	err = l.View(ctx, func(r store.Reader) error {
+	err = ps.ledger.View(ctx, func(r store.Reader) error {
 		if threads, err = r.Threads(store.ThreadQuery{IDs: []string{thread}}); err != nil || len(threads) == 0 {
 			return err
 		}
@@ -78,36 +84,36 @@ func (l *Ledger) compareNames(ctx context.Context, in *project.Reserve) error {
 }
 
 // RenewReservation extends a reservation to ttl from now.
-func (l *Ledger) RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error) {
-	return l.onReservation(ctx, "renew reservation", id, func(b *batch, p *project.State) (store.Reservation, error) {
+func (ps Projects) RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error) {
+	return ps.onReservation(ctx, "renew reservation", id, func(b *batch, p *project.State) (store.Reservation, error) {
 		return p.Renew(id, by, ttl, b.rows.now)
 	})
 }
 
 // Release ends a reservation. With force, an admin ends one of another token.
-func (l *Ledger) Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error) {
-	return l.onReservation(ctx, "release", id, func(b *batch, p *project.State) (store.Reservation, error) {
+func (ps Projects) Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error) {
+	return ps.onReservation(ctx, "release", id, func(b *batch, p *project.State) (store.Reservation, error) {
 		return p.Release(id, by, force, b.rows.now)
 	})
 }
 
 // ReleaseNames ends the agent's reservations of these names and returns them.
-func (l *Ledger) ReleaseNames(ctx context.Context, projectName, holder string, names []string, by *auth.Token) ([]store.Reservation, error) {
-	return onProject(ctx, l, "release", projectName, func(b *batch, p *project.State) ([]store.Reservation, error) {
+func (ps Projects) ReleaseNames(ctx context.Context, projectName, holder string, names []string, by *auth.Token) ([]store.Reservation, error) {
+	return onProject(ctx, ps.ledger, "release", projectName, func(b *batch, p *project.State) ([]store.Reservation, error) {
 		return p.ReleaseNames(holder, names, by, b.rows.now)
 	})
 }
 
 // Reservations returns the active reservations, ordered by project and fence: of one project, or
 // with "" of all projects that who sees.
-func (l *Ledger) Reservations(ctx context.Context, projectName string, who *auth.Token) (found []store.Reservation, err error) {
+func (ps Projects) Reservations(ctx context.Context, projectName string, who *auth.Token) (found []store.Reservation, err error) {
 	thread := ""
 	if projectName != "" {
 		if thread, err = project.ThreadID(projectName); err != nil {
 			return nil, err
 		}
 	}
-	err = l.View(ctx, func(r store.Reader) error {
+	err = ps.ledger.View(ctx, func(r store.Reader) error {
 		if found, err = r.Reservations(store.ReservationQuery{Thread: thread}); err != nil || len(found) == 0 {
 			return err
 		}
@@ -135,7 +141,7 @@ func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json
 	}
 	o := op{name: "note", rank: rankPlain, size: len(body), threads: []string{thread}}
 	return run(ctx, l, o, func(b *batch) (int64, error) {
-		return b.rows.thread(thread).AppendEntry(b.l.options.DefaultAgent, auth.Operator, kind, body, b.rows.now), nil
+		return b.rows.thread(thread).AppendEntry(b.c.options.DefaultAgent, auth.Operator, kind, body, b.rows.now), nil
 	})
 }
 
@@ -161,9 +167,9 @@ func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch,
 }
 
 // onReservation runs a transition of the project that has the reservation.
-func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*batch, *project.State) (store.Reservation, error)) (store.Reservation, error) {
+func (ps Projects) onReservation(ctx context.Context, name, id string, f func(*batch, *project.State) (store.Reservation, error)) (store.Reservation, error) {
 	var thread string
-	err := l.View(ctx, func(r store.Reader) error {
+	err := ps.ledger.View(ctx, func(r store.Reader) error {
 		if id == "" {
 			return nil
 		}
@@ -179,7 +185,7 @@ func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*bat
 	if thread == "" {
 		return store.Reservation{}, project.NotFound(id)
 	}
-	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
+	return onProjectThread(ctx, ps.ledger, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
 }
 
 // project returns a project whose thread is locked, loading it once per batch.
@@ -188,7 +194,7 @@ func (b *batch) project(thread string) (*project.State, error) {
 		return p, nil
 	}
 	t := b.rows.thread(thread)
-	held := b.l.reservations.pop(thread, b.rows.before[thread].version)
+	held := b.c.reservations.pop(thread, b.rows.before[thread].version)
 	if held == nil {
 		var rows []store.Reservation
 		if t.Key != 0 {
@@ -199,7 +205,7 @@ func (b *batch) project(thread string) (*project.State, error) {
 		}
 		held = project.NewIndex(rows)
 	}
-	p := project.Load(t, b.l.options.DefaultAgent, held)
+	p := project.Load(t, b.c.options.DefaultAgent, held)
 	b.projects[thread] = p
 	return p, nil
 }

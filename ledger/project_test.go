@@ -29,7 +29,7 @@ func TestOneOfManyConcurrentRequestsGetsTheReservation(t *testing.T) {
 	won := make(chan project.Reserved, 50)
 	for i := range cap(won) {
 		wg.Go(func() {
-			out, err := d.Reserve(d.ctx, reserve(fmt.Sprint("agent", i), "src/**"))
+			out, err := d.Projects().Reserve(d.ctx, reserve(fmt.Sprint("agent", i), "src/**"))
 			switch mailroom.CodeOf(err) {
 			case "":
 				won <- out
@@ -45,7 +45,7 @@ func TestOneOfManyConcurrentRequestsGetsTheReservation(t *testing.T) {
 	if more > 0 || len(winner.Granted) != 1 {
 		t.Fatalf("%d more have won; granted %+v", more, winner)
 	}
-	held, err := d.Reservations(d.ctx, "p", ann())
+	held, err := d.Projects().Reservations(d.ctx, "p", ann())
 	if err != nil || len(held) != 1 || held[0] != winner.Granted[0] {
 		t.Errorf("held: %+v, %v, want %+v", held, err, winner.Granted)
 	}
@@ -62,23 +62,23 @@ func TestTwoLedgersAgreeOnReservations(t *testing.T) {
 		if i%2 == 1 {
 			one, two = other, d
 		}
-		if _, err := one.Reserve(one.ctx, reserve("x", "src/**", fmt.Sprint("n", i))); err != nil {
+		if _, err := one.Projects().Reserve(one.ctx, reserve("x", "src/**", fmt.Sprint("n", i))); err != nil {
 			t.Fatal(err)
 		}
-		_, err := two.Reserve(two.ctx, reserve("y", "src/*.go"))
+		_, err := two.Projects().Reserve(two.ctx, reserve("y", "src/*.go"))
 		wantCode(t, err, mailroom.CodeConflict)
-		if ended, err := two.ReleaseNames(two.ctx, "p", "x", []string{"src/**"}, ann()); err != nil || len(ended) != 1 {
+		if ended, err := two.Projects().ReleaseNames(two.ctx, "p", "x", []string{"src/**"}, ann()); err != nil || len(ended) != 1 {
 			t.Fatalf("round %d: ended %+v, %v", i, ended, err)
 		}
-		if _, err := one.Reserve(one.ctx, reserve("y", "src/*.go")); err != nil {
+		if _, err := one.Projects().Reserve(one.ctx, reserve("y", "src/*.go")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := two.ReleaseNames(two.ctx, "p", "y", []string{"src/*.go"}, ann()); err != nil {
+		if _, err := two.Projects().ReleaseNames(two.ctx, "p", "y", []string{"src/*.go"}, ann()); err != nil {
 			t.Fatal(err)
 		}
 		if i == 10 { // the project ends, and another begins
 			for n := range 11 {
-				if _, err := one.ReleaseNames(one.ctx, "p", "x", []string{fmt.Sprint("n", n)}, ann()); err != nil {
+				if _, err := one.Projects().ReleaseNames(one.ctx, "p", "x", []string{fmt.Sprint("n", n)}, ann()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -87,36 +87,36 @@ func TestTwoLedgersAgreeOnReservations(t *testing.T) {
 			}
 		}
 	}
-	if held, err := d.Reservations(d.ctx, "p", ann()); err != nil || len(held) != 9 {
+	if held, err := d.Projects().Reservations(d.ctx, "p", ann()); err != nil || len(held) != 9 {
 		t.Errorf("%d are held, %v", len(held), err)
 	}
 }
 
 func TestAReservationIsRenewedAndReleasedByItsID(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	out, err := d.Reserve(d.ctx, reserve("x", "a", "b"))
+	out, err := d.Projects().Reserve(d.ctx, reserve("x", "a", "b"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	a, b := out.Granted[0], out.Granted[1]
-	renewed, err := d.RenewReservation(d.ctx, a.ID, ann(), time.Hour)
+	renewed, err := d.Projects().RenewReservation(d.ctx, a.ID, ann(), time.Hour)
 	if err != nil || !renewed.ExpiresAt.After(a.ExpiresAt) || renewed.Fence != a.Fence {
 		t.Errorf("renewed: %+v, %v", renewed, err)
 	}
-	if _, err := d.Release(d.ctx, b.ID, ann(), false); err != nil {
+	if _, err := d.Projects().Release(d.ctx, b.ID, ann(), false); err != nil {
 		t.Error(err)
 	}
-	_, err = d.Release(d.ctx, b.ID, ann(), false)
+	_, err = d.Projects().Release(d.ctx, b.ID, ann(), false)
 	wantCode(t, err, mailroom.CodeNotFound)
-	ended, err := d.ReleaseNames(d.ctx, "p", "x", []string{"a", "b", "c"}, ann())
+	ended, err := d.Projects().ReleaseNames(d.ctx, "p", "x", []string{"a", "b", "c"}, ann())
 	if err != nil || len(ended) != 1 || ended[0].ID != a.ID {
 		t.Errorf("ended %+v, %v", ended, err)
 	}
-	held, err := d.Reservations(d.ctx, "", ann())
+	held, err := d.Projects().Reservations(d.ctx, "", ann())
 	if err != nil || len(held) != 0 {
 		t.Errorf("held: %+v, %v", held, err)
 	}
-	ended, err = d.ReleaseNames(d.ctx, "none", "x", []string{"a"}, ann())
+	ended, err = d.Projects().ReleaseNames(d.ctx, "none", "x", []string{"a"}, ann())
 	if err != nil || len(ended) != 0 || len(d.log("project:none")) != 0 {
 		t.Errorf("of no project: %+v, %v", ended, err)
 	}
@@ -124,30 +124,30 @@ func TestAReservationIsRenewedAndReleasedByItsID(t *testing.T) {
 
 func TestOtherTokensSeeNoReservations(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	if _, err := d.Reserve(d.ctx, reserve("x", "a")); err != nil {
+	if _, err := d.Projects().Reserve(d.ctx, reserve("x", "a")); err != nil {
 		t.Fatal(err)
 	}
 	eve := &auth.Token{Name: "eve", Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead}}
-	held, err := d.Reservations(d.ctx, "", eve)
+	held, err := d.Projects().Reservations(d.ctx, "", eve)
 	if err != nil || len(held) != 0 {
 		t.Errorf("a stranger sees %+v, %v", held, err)
 	}
-	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1})
+	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1})
 	wantCode(t, err, mailroom.CodeForbidden)
-	_, err = d.Notify(d.ctx, project.Notify{Project: "p", By: eve, Notification: project.Notification{From: "eve", Event: "e"}})
+	_, err = d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: eve, Notification: project.Notification{From: "eve", Event: "e"}})
 	wantCode(t, err, mailroom.CodeForbidden)
 	eve.Namespace = "project:p"
-	if held, err := d.Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
+	if held, err := d.Projects().Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
 		t.Errorf("who has the namespace sees %+v, %v", held, err)
 	}
-	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
+	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeForbidden) // the agent's name is taken
 }
 
 // inbox is what an agent reads, by the events.
 func (d *fixture) inbox(agent string, consume bool, limit int) []string {
 	d.t.Helper()
-	read, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
+	read, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func (d *fixture) inbox(agent string, consume bool, limit int) []string {
 
 func (d *fixture) notify(from, event, key string, to ...string) ledger.Notified {
 	d.t.Helper()
-	out, err := d.Notify(d.ctx, project.Notify{
+	out, err := d.Projects().Notify(d.ctx, project.Notify{
 		Project: "p", By: ann(), Key: key, Notification: project.Notification{From: from, To: to, Event: event, Data: json.RawMessage(`{}`)},
 	})
 	if err != nil {
@@ -177,7 +177,7 @@ func TestNotificationsReachEachInboxOnce(t *testing.T) {
 	wantEqual(t, "told", out, ledger.Notified{Seq: 1, To: []string{"x"}})
 	wantEqual(t, "told", d.notify("x", "two", ""), ledger.Notified{Seq: 2, To: []string{"y"}})
 	wantEqual(t, "told", d.notify("x", "for z", "", "z"), ledger.Notified{Seq: 3, To: []string{"z"}})
-	if _, err := d.Reserve(d.ctx, reserve("w", "n")); err != nil { // has an inbox from now on
+	if _, err := d.Projects().Reserve(d.ctx, reserve("w", "n")); err != nil { // has an inbox from now on
 		t.Fatal(err)
 	}
 	wantEqual(t, "told", d.notify("y", "all", "").To, []string{"w", "x", "z"})
@@ -192,7 +192,7 @@ func TestNotificationsReachEachInboxOnce(t *testing.T) {
 	wantEqual(t, "inbox of z", d.inbox("z", false, 9), []string{"3 for z", "5 all"})
 	wantEqual(t, "inbox of w", d.inbox("w", false, 9), []string{"5 all"})
 
-	acknowledge := func(seqs ...int64) error { return d.Acknowledge(d.ctx, "p", "z", ann(), seqs) }
+	acknowledge := func(seqs ...int64) error { return d.Projects().Acknowledge(d.ctx, "p", "z", ann(), seqs) }
 	if err := acknowledge(5); err != nil {
 		t.Fatal(err)
 	}
@@ -220,13 +220,13 @@ func TestAnInboxIsReadToItsEnd(t *testing.T) {
 
 func TestADeletedProjectLeavesNoRows(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
-	out, err := d.Reserve(d.ctx, reserve("x", "a"))
+	out, err := d.Projects().Reserve(d.ctx, reserve("x", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.notify("y", "one", "k")
 	wantCode(t, d.DeleteThread(d.ctx, "project:p", ann()), mailroom.CodeConflict)
-	if _, err := d.Release(d.ctx, out.Granted[0].ID, ann(), false); err != nil {
+	if _, err := d.Projects().Release(d.ctx, out.Granted[0].ID, ann(), false); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.DeleteThread(d.ctx, "project:p", ann()); err != nil {
@@ -303,17 +303,17 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, f := range map[string]func() error{
-		"reserve":     func() error { _, err := d.Reserve(d.ctx, reserve("a", "src/**")); return err },
+		"reserve":     func() error { _, err := d.Projects().Reserve(d.ctx, reserve("a", "src/**")); return err },
 		"notify some": func() error { d.notify("a", "e", "", "b", "z0007"); return nil },
 		"look": func() error {
-			_, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "b", By: ann(), Limit: 9})
+			_, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "b", By: ann(), Limit: 9})
 			return err
 		},
 		"take": func() error {
-			_, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "b", By: ann(), Limit: 9, Consume: true})
+			_, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "b", By: ann(), Limit: 9, Consume: true})
 			return err
 		},
-		"acknowledge": func() error { return d.Acknowledge(d.ctx, "p", "b", ann(), []int64{1}) },
+		"acknowledge": func() error { return d.Projects().Acknowledge(d.ctx, "p", "b", ann(), []int64{1}) },
 	} {
 		s.reset()
 		if err := f(); err != nil {
@@ -326,7 +326,7 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 	if got := len(d.notify("a", "e", "").To); got != 1000 {
 		t.Errorf("the answer to a notification for all names %d agents, want the first 1000", got)
 	}
-	got := must(d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "z1499", By: ann(), Limit: 9}))(t).Found
+	got := must(d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "z1499", By: ann(), Limit: 9}))(t).Found
 	if len(got) != 1 { // the others were for b and z0007
 		t.Errorf("an agent that the answer did not name has %d notifications, want 1", len(got))
 	}

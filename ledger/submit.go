@@ -110,18 +110,18 @@ func (b *batch) submit(in thread.Submit, limited bool) (store.Submitted, error) 
 // resolve looks up what the transition of a submit needs besides the thread.
 func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found thread.Resolved, err error) {
 	found = thread.Resolved{
-		Agent:        cmp.Or(in.Agent, t.Agent, b.l.options.DefaultAgent),
+		Agent:        cmp.Or(in.Agent, t.Agent, b.c.options.DefaultAgent),
 		AgentVersion: in.AgentVersion,
-		Reserved:     b.l.options.Reserved,
+		Reserved:     b.c.options.Reserved,
 	}
 	if found.AgentVersion == "" {
-		found.AgentVersion = b.l.options.Version(found.Agent)
+		found.AgentVersion = b.c.options.Version(found.Agent)
 	}
 	if in.DeliverTo != "" {
 		found.DeliverTo = &b.rows.thread(in.DeliverTo).Thread
 	}
 	if limited {
-		found.MaxQueued = b.l.options.MaxQueued
+		found.MaxQueued = b.c.options.MaxQueued
 		if found.Queued, err = b.countQueued(t, found.MaxQueued); err != nil {
 			return found, err
 		}

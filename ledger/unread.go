@@ -87,14 +87,14 @@ func (b *batch) uncountUnread(t *thread.State, gone []Received) error {
 
 // ExpireNotifications removes notifications older than age from the inboxes of a project, for
 // agents that never read them. It uses small transactions of the lowest rank.
-func (l *Ledger) ExpireNotifications(ctx context.Context, thread string, age time.Duration) error {
-	if due, err := l.expiryDue(ctx, thread, age); err != nil || !due {
+func (ps Projects) ExpireNotifications(ctx context.Context, thread string, age time.Duration) error {
+	if due, err := ps.expiryDue(ctx, thread, age); err != nil || !due {
 		return err
 	}
 	for more := true; more; {
 		var err error
 		o := op{name: "lapse", rank: rankPurge, threads: []string{thread}}
-		more, err = run(ctx, l, o, func(b *batch) (bool, error) { return b.expireNotifications(b.rows.thread(thread), age) })
+		more, err = run(ctx, ps.ledger, o, func(b *batch) (bool, error) { return b.expireNotifications(b.rows.thread(thread), age) })
 		if err != nil {
 			return err
 		}
@@ -103,8 +103,8 @@ func (l *Ledger) ExpireNotifications(ctx context.Context, thread string, age tim
 }
 
 // expiryDue reports whether a notification may have expired.
-func (l *Ledger) expiryDue(ctx context.Context, thread string, age time.Duration) (due bool, err error) {
-	err = l.View(ctx, func(r store.Reader) error {
+func (ps Projects) expiryDue(ctx context.Context, thread string, age time.Duration) (due bool, err error) {
+	err = ps.ledger.View(ctx, func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 || len(rows[0].Unread) == 0 {
 			return err

@@ -41,7 +41,7 @@ func TestATokenCountsItsUnreadNotifications(t *testing.T) {
 	wantEqual(t, "after a look", d.unread(), 8)
 	d.inbox("y", true, 1)
 	wantEqual(t, "after one was taken", d.unread(), 7)
-	acknowledge := func(seqs ...int64) { t.Helper(); must(0, d.Acknowledge(d.ctx, "p", "y", ann(), seqs))(t) }
+	acknowledge := func(seqs ...int64) { t.Helper(); must(0, d.Projects().Acknowledge(d.ctx, "p", "y", ann(), seqs))(t) }
 	acknowledge(3, 1, 3)
 	wantEqual(t, "after one of them was acknowledged", d.unread(), 6)
 	acknowledge(3)
@@ -61,7 +61,7 @@ func TestAQuotaLimitsUnreadNotifications(t *testing.T) {
 	boss := &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
 	guest := &auth.Token{Name: "ann", Namespace: "project:p", Scopes: []auth.Permission{auth.PermissionSubmit}}
 	tell := func(by *auth.Token, key string, to ...string) error {
-		_, err := d.Notify(d.ctx, project.Notify{Project: "p", Key: key, By: by, Notification: project.Notification{From: by.Name, To: to, Event: "e"}})
+		_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", Key: key, By: by, Notification: project.Notification{From: by.Name, To: to, Event: "e"}})
 		return err
 	}
 	wantCode(t, tell(boss, "", "x", "y"), "") // it is the operator's project
@@ -77,7 +77,7 @@ func TestAQuotaLimitsUnreadNotifications(t *testing.T) {
 	wantCode(t, tell(guest, "k"), "") // a repeat adds nothing
 	wantCode(t, tell(guest, "", "ann"), "")
 	wantCode(t, tell(boss, ""), "") // nothing bounds the operator
-	must(d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: boss, Limit: 9, Consume: true}))(t)
+	must(d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: boss, Limit: 9, Consume: true}))(t)
 	wantEqual(t, "unread after one inbox was read", d.unread(), 2)
 	wantCode(t, tell(guest, "", "y", "x"), mailroom.CodeQuotaExceeded)
 	wantCode(t, tell(guest, "", "x"), "")
@@ -95,12 +95,12 @@ func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
 		d.notify("x", "e", "", to...)
 	}
 	wantEqual(t, "inboxes", len(d.cursors()), project.MaxInboxes-1)
-	_, err := d.Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
+	_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
 	wantCode(t, err, mailroom.CodeTooLarge)
 	d.notify("x", "e", "", "one", "agent1")
-	_, err = d.Reserve(d.ctx, reserve("another", "a"))
+	_, err = d.Projects().Reserve(d.ctx, reserve("another", "a"))
 	wantCode(t, err, mailroom.CodeTooLarge)
-	must(d.Reserve(d.ctx, reserve("agent1", "a")))(t)
+	must(d.Projects().Reserve(d.ctx, reserve("agent1", "a")))(t)
 }
 
 func TestNotificationsExpireInInboxes(t *testing.T) {
@@ -110,7 +110,10 @@ func TestNotificationsExpireInInboxes(t *testing.T) {
 		for _, agent := range []string{"x", "gone"} {
 			d.inbox(agent, true, 1)
 		}
-		lapse := func() { t.Helper(); must(0, d.ExpireNotifications(d.ctx, "project:p", project.LapseAfter))(t) }
+		lapse := func() {
+			t.Helper()
+			must(0, d.Projects().ExpireNotifications(d.ctx, "project:p", project.LapseAfter))(t)
+		}
 		for i := range 3 {
 			d.notify("y", fmt.Sprint("e", i), "")
 			<-time.After(10 * day)
@@ -127,7 +130,7 @@ func TestNotificationsExpireInInboxes(t *testing.T) {
 		wantEqual(t, "unread when all are old", d.unread(), 0)
 		wantEqual(t, "inbox of x", d.inbox("x", true, 9), nil)
 		wantEqual(t, "entries", d.thread("project:p").FirstSeq, 1) // the log keeps them
-		must(0, d.Acknowledge(d.ctx, "p", "x", ann(), []int64{2}))(t)
+		must(0, d.Projects().Acknowledge(d.ctx, "p", "x", ann(), []int64{2}))(t)
 		d.notify("y", "new", "")
 		wantEqual(t, "inbox of who was away", d.inbox("gone", true, 9), []string{"4 new"})
 		wantEqual(t, "unread", d.unread(), 1)
@@ -150,7 +153,7 @@ func TestAnInboxIsReadInPartsPastNotificationsForOthers(t *testing.T) {
 	s.reset()
 	wantEqual(t, "a look", d.inbox("x", false, 9), want)
 	wantEqual(t, "what is taken", d.inbox("x", true, 9), want)
-	must(0, d.Acknowledge(d.ctx, "p", "y", ann(), []int64{many + 1}))(t)
+	must(0, d.Projects().Acknowledge(d.ctx, "p", "y", ann(), []int64{many + 1}))(t)
 	if most := s.reset().MostEntries; most > 5200 {
 		t.Errorf("one transaction looks at %d entries", most)
 	}
@@ -161,20 +164,20 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{})
-		must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
+		must(d.Accounts().CreateToken(d.ctx, account("ann", "sum")))(t)
 		d.inbox("x", true, 1)
 		d.notify("y", "one", "")
 		tell := func(to ...string) func() error {
 			return func() error {
-				_, err := d.Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "y", To: to, Event: "e"}})
+				_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "y", To: to, Event: "e"}})
 				return err
 			}
 		}
 		acknowledge := func(seqs ...int64) func() error {
-			return func() error { return d.Acknowledge(d.ctx, "p", "x", ann(), seqs) }
+			return func() error { return d.Projects().Acknowledge(d.ctx, "p", "x", ann(), seqs) }
 		}
 		take := func() error {
-			_, err := d.Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
+			_, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
 			return err
 		}
 		errs := gatherBatch(t, d, f, tell(), acknowledge(2), acknowledge(2, 1), take, tell("x", "new"), tell(), acknowledge(3), take)
@@ -209,10 +212,10 @@ func newInboxes(t *testing.T, rt *rapid.T) *inboxes {
 		}
 	})
 	for _, name := range []string{"ann", "bob"} {
-		must(b.CreateToken(b.ctx, account(name, name)))(t)
+		must(b.Accounts().CreateToken(b.ctx, account(name, name)))(t)
 	}
 	b.open("a")
-	must(b.Inbox(b.ctx, ledger.InboxQuery{Project: "p", Agent: "a", By: ann(), Limit: 1, Consume: true}))(t)
+	must(b.Projects().Inbox(b.ctx, ledger.InboxQuery{Project: "p", Agent: "a", By: ann(), Limit: 1, Consume: true}))(t)
 	return b
 }
 
@@ -235,7 +238,7 @@ func (b *inboxes) play(rt *rapid.T) {
 		"take": func(rt *rapid.T) {
 			in := ledger.InboxQuery{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt, "limit"), Consume: true}
 			b.open(in.Agent)
-			found, err := b.Inbox(b.ctx, in)
+			found, err := b.Projects().Inbox(b.ctx, in)
 			want := slices.Sorted(maps.Keys(b.unread[in.Agent]))
 			want = want[:min(len(want), in.Limit)]
 			for i, n := range found.Found {
@@ -253,7 +256,7 @@ func (b *inboxes) play(rt *rapid.T) {
 				return
 			}
 			name, seqs := agent.Draw(rt, "agent"), rapid.SliceOfN(rapid.Int64Range(max(1, b.last-8), b.last), 1, 4).Draw(rt, "seqs")
-			if err := b.Acknowledge(b.ctx, "p", name, by(), seqs); err != nil {
+			if err := b.Projects().Acknowledge(b.ctx, "p", name, by(), seqs); err != nil {
 				rt.Error(err)
 			}
 			b.open(name)
@@ -273,7 +276,7 @@ func (b *inboxes) play(rt *rapid.T) {
 		},
 		"lapse": func(rt *rapid.T) {
 			<-time.After(time.Minute)
-			if err := b.ExpireNotifications(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "age")); err != nil {
+			if err := b.Projects().ExpireNotifications(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "age")); err != nil {
 				rt.Error(err)
 			}
 			upto := b.thread("project:p").Lapsed
@@ -299,7 +302,7 @@ func (b *inboxes) play(rt *rapid.T) {
 }
 
 func (b *inboxes) notify(rt *rapid.T, by *auth.Token, from string, to []string) {
-	out, err := b.Notify(b.ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: from, To: to, Event: "e", Data: json.RawMessage("1")}})
+	out, err := b.Projects().Notify(b.ctx, project.Notify{Project: "p", By: by, Notification: project.Notification{From: from, To: to, Event: "e", Data: json.RawMessage("1")}})
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -333,17 +336,17 @@ func (b *inboxes) compare(rt *rapid.T) {
 func inboxOperations() []operation {
 	return []operation{
 		{name: "notify", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return l.Notify(ctx, project.Notify{Project: "p", Key: "key", By: ann(), Notification: project.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
+			return l.Projects().Notify(ctx, project.Notify{Project: "p", Key: "key", By: ann(), Notification: project.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
 		}},
 		{name: "take", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			_, err := l.Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
+			_, err := l.Projects().Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
 			return nil, err
 		}},
 		{name: "acknowledge", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.Acknowledge(ctx, "p", "x", ann(), []int64{1})
+			return nil, l.Projects().Acknowledge(ctx, "p", "x", ann(), []int64{1})
 		}},
 		{name: "lapse", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.ExpireNotifications(ctx, "project:p", -time.Hour)
+			return nil, l.Projects().ExpireNotifications(ctx, "project:p", -time.Hour)
 		}},
 	}
 }

@@ -89,7 +89,7 @@ func (b *batch) checkQuota(owner string, add auth.Use) error {
 	if row == nil || err != nil {
 		return err
 	}
-	return row.Quotas.WithDefaults(b.l.options.Quotas).CheckUse(owner, row.Used.Plus(b.useChanges()[owner]), add)
+	return row.Quotas.WithDefaults(b.c.options.Quotas).CheckUse(owner, row.Used.Plus(b.useChanges()[owner]), add)
 }
 
 // checkProjectQuota is checkQuota for what a caller writes to a project's log. It counts for the

@@ -20,7 +20,7 @@ func limited(t *testing.T, q auth.Quotas) *fixture {
 	d := open(t, nil, ledger.Options{Quotas: auth.Quotas{"threads": 1000}})
 	in := account("ann", "sum")
 	in.Quotas = q
-	must(d.CreateToken(d.ctx, in))(t)
+	must(d.Accounts().CreateToken(d.ctx, in))(t)
 	return d
 }
 
@@ -51,10 +51,10 @@ func TestUseIsCountedByTheNameOfTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, "after the other was purged", d.used(), auth.Use{Threads: 1, Bytes: d.size("b")})
-	if err := d.RevokeToken(d.ctx, "ann"); err != nil {
+	if err := d.Accounts().RevokeToken(d.ctx, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	must(d.CreateToken(d.ctx, account("ann", "another")))(t)
+	must(d.Accounts().CreateToken(d.ctx, account("ann", "another")))(t)
 	wantEqual(t, "of the next token of the name", d.used(), auth.Use{Threads: 1, Bytes: d.size("b")})
 }
 
@@ -75,7 +75,7 @@ func TestAQuotaLimitsSubmitsAndNoRunningWork(t *testing.T) {
 	other := text("of the operator", "free")
 	other.Owner = auth.Operator
 	d.submit(other)
-	must(d.SetQuotas(d.ctx, "ann", auth.Quotas{"bytes": 0}))(t)
+	must(d.Accounts().SetQuotas(d.ctx, "ann", auth.Quotas{"bytes": 0}))(t)
 	d.submit(text("u", "now there is room"))
 }
 
@@ -83,7 +83,7 @@ func TestOperationsOfOneBatchSeeEachOthersUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newControlledStore(nil)
 		d := open(t, f, ledger.Options{Quotas: auth.Quotas{"threads": 4}})
-		must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
+		must(d.Accounts().CreateToken(d.ctx, account("ann", "sum")))(t)
 		var all []func() error
 		for i := range 5 {
 			all = append(all, func() error { _, err := d.Submit(d.ctx, text(fmt.Sprint("t", i), "hello")); return err })
@@ -125,26 +125,26 @@ func TestAQuotaLimitsNotificationsReservationsAndEdits(t *testing.T) {
 	in := text("t", "one")
 	message := d.submit(in).Message
 	notify := func(event, key string) error {
-		_, err := d.Notify(d.ctx, project.Notify{Project: "p", Key: key, By: ann(), Notification: project.Notification{From: "a", Event: event}})
+		_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", Key: key, By: ann(), Notification: project.Notification{From: "a", Event: event}})
 		return err
 	}
 	wantCode(t, notify("done", "k"), "")
-	held := must(d.Reserve(d.ctx, reserve("a", "src/**")))(t).Granted[0]
+	held := must(d.Projects().Reserve(d.ctx, reserve("a", "src/**")))(t).Granted[0]
 	_, err := d.Edit(d.ctx, "t", message, mailroom.Text(fmt.Sprintf("%1000d", 1)))
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
-	must(d.SetQuotas(d.ctx, "ann", auth.Quotas{"bytes": d.used().Bytes, "threads": 2}))(t)
+	must(d.Accounts().SetQuotas(d.ctx, "ann", auth.Quotas{"bytes": d.used().Bytes, "threads": 2}))(t)
 	wantCode(t, notify("again", ""), mailroom.CodeQuotaExceeded)
 	wantCode(t, notify("done", "k"), "") // a repeat adds nothing
-	_, err = d.Reserve(d.ctx, reserve("a", "doc/**"))
+	_, err = d.Projects().Reserve(d.ctx, reserve("a", "doc/**"))
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
-	must(d.Reserve(d.ctx, reserve("a", "src/**")))(t) // a renewal adds nothing either
-	must(d.Release(d.ctx, held.ID, ann(), false))(t)
-	must(d.SetQuotas(d.ctx, "ann", auth.Quotas{"threads": 2}))(t)
+	must(d.Projects().Reserve(d.ctx, reserve("a", "src/**")))(t) // a renewal adds nothing either
+	must(d.Projects().Release(d.ctx, held.ID, ann(), false))(t)
+	must(d.Accounts().SetQuotas(d.ctx, "ann", auth.Quotas{"threads": 2}))(t)
 	other := reserve("a", "src/**")
 	other.Project = "another"
-	_, err = d.Reserve(d.ctx, other)
+	_, err = d.Projects().Reserve(d.ctx, other)
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
-	_, err = d.Inbox(d.ctx, ledger.InboxQuery{Project: "another", Agent: "a", By: ann(), Limit: 1, Consume: true})
+	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "another", Agent: "a", By: ann(), Limit: 1, Consume: true})
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	wantEqual(t, "threads", d.used().Threads, 2)
 }

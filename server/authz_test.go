@@ -303,7 +303,7 @@ func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 func TestRevocationEndsOpenStreamsAndSockets(t *testing.T) {
 	for name, revoke := range map[string]func(*fixture) error{
 		"over this server":   func(f *fixture) error { return f.client.RevokeToken(f.t.Context(), "ann") },
-		"by another process": func(f *fixture) error { return f.ledger.RevokeToken(f.t.Context(), "ann") },
+		"by another process": func(f *fixture) error { return f.ledger.Accounts().RevokeToken(f.t.Context(), "ann") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t)

@@ -26,7 +26,15 @@ import (
 )
 
 // swappableLedger delegates to the ledger of the current fuzz input.
-type swappableLedger struct{ *ledger.Ledger }
+type swappableLedger struct {
+	*ledger.Ledger
+	accounts ledger.Accounts // of Ledger
+	projects ledger.Projects // of Ledger
+}
+
+func (l *swappableLedger) swap(to *ledger.Ledger) {
+	l.Ledger, l.accounts, l.projects = to, to.Accounts(), to.Projects()
+}
 
 // inProcess makes fixtures without sockets and with one server: fuzzing makes thousands of them,
 // and New, which describes the API, takes longer than a request.
@@ -39,7 +47,7 @@ func newInProcess() inProcess {
 	l := &swappableLedger{}
 	return inProcess{ledger: l, handler: server.New(server.Options{
 		Ledger: server.Ledger{
-			Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l, Projects: l, Leases: l, Attempts: l,
+			Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: &l.accounts, Projects: &l.projects, Leases: l, Attempts: l,
 		},
 		Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"}, Submits: -1,
 		Agents: func() []string { return []string{"echo", "codex"} },
@@ -73,7 +81,7 @@ type fuzzFixture struct {
 func (in inProcess) newFixture(t *testing.T) *fuzzFixture {
 	f := &fixture{t: t, url: "http://localhost", secret: token, http: in}
 	f.ledger = ledger.New(memory.New(), ledger.Options{Version: func(string) string { return "0123456789ab" }})
-	in.ledger.Ledger = f.ledger
+	in.ledger.swap(f.ledger)
 	f.client = client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: in}), client.WithMaxAttempts(1))
 	ctx, stop := context.WithCancel(context.Background())
 	committed := make(chan error, 1)

@@ -83,7 +83,7 @@ func (k *janitor) expireNotifications(ctx context.Context) error {
 			if len(t.Unread) == 0 {
 				continue
 			}
-			if err := k.ledger.ExpireNotifications(ctx, t.ID, project.LapseAfter); err != nil {
+			if err := k.ledger.Projects().ExpireNotifications(ctx, t.ID, project.LapseAfter); err != nil {
 				return fmt.Errorf("thread %s: %w", t.ID, err)
 			}
 		}

@@ -127,14 +127,14 @@ func TestNotificationsLapseWithoutARetention(t *testing.T) {
 	const day = 24 * time.Hour
 	withJanitorFixture(t, func(d *janitorFixture) {
 		by := &auth.Token{Name: "ann", Scopes: auth.Permissions()}
-		_, err := d.Notify(d.t.Context(), project.Notify{Project: "p", By: by, Notification: project.Notification{From: "a", To: []string{"b"}, Event: "e"}})
+		_, err := d.Projects().Notify(d.t.Context(), project.Notify{Project: "p", By: by, Notification: project.Notification{From: "a", To: []string{"b"}, Event: "e"}})
 		d.must(err)
 		for _, at := range []struct {
 			after time.Duration
 			found int
 		}{{29 * day, 1}, {2 * day, 0}} {
 			d.runJanitor(janitor{}, at.after)
-			in, err := d.Inbox(d.t.Context(), ledger.InboxQuery{Project: "p", Agent: "b", By: by, Limit: 9})
+			in, err := d.Projects().Inbox(d.t.Context(), ledger.InboxQuery{Project: "p", Agent: "b", By: by, Limit: 9})
 			d.must(err)
 			if len(in.Found) != at.found {
 				d.t.Errorf("after %s more b has %d notifications, want %d", at.after, len(in.Found), at.found)

@@ -19,7 +19,7 @@ func newTrackerChannel(c *config.Config, agents map[string]engine.Agent, l *ledg
 	}
 	w, err := feed.New(feed.Options{
 		Folder: tracker.FolderAt(t.Dir()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types, MaxClaims: t.MaxClaims,
-		KeepOpen: t.KeepOpen, Interval: t.Interval, Project: t.Project, Projects: l, Command: c.Command,
+		KeepOpen: t.KeepOpen, Interval: t.Interval, Project: t.Project, Projects: l.Projects(), Command: c.Command,
 	})
 	if err != nil {
 		o.Connect = channel.Broken(err)

@@ -86,7 +86,7 @@ func (w *fixture) start() *fixture {
 	w.ledger = ledger.New(w.store, ledger.Options{
 		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 	})
-	w.options.Projects = w.ledger
+	w.options.Projects = w.ledger.Projects()
 	watch, err := feed.New(w.options)
 	if err != nil {
 		w.t.Fatal(err)

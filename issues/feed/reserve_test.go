@@ -22,14 +22,14 @@ func bob() *auth.Token {
 
 func (w *fixture) bobReserves(id string) error {
 	w.t.Helper()
-	_, err := w.ledger.Reserve(w.t.Context(), project.Reserve{Project: "shop", Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
+	_, err := w.ledger.Projects().Reserve(w.t.Context(), project.Reserve{Project: "shop", Names: []string{".beads/issues/" + id}, Holder: "bob", By: bob()})
 	return err
 }
 
 // reserved returns the reserved names with their holders.
 func (w *fixture) reserved() (all []string) {
 	w.t.Helper()
-	rows, err := w.ledger.Reservations(context.Background(), "shop", bob())
+	rows, err := w.ledger.Projects().Reservations(context.Background(), "shop", bob())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestReservedIssuesAreSkipped(t *testing.T) {
 	if it := w.issue("x-a"); it.Status != tracker.StatusOpen || it.Assignee != "" {
 		t.Errorf("bob's issue is %s and assigned to %s", it.Status, it.Assignee)
 	}
-	if _, err := w.ledger.ReleaseNames(t.Context(), "shop", "bob", []string{".beads/issues/x-a"}, bob()); err != nil {
+	if _, err := w.ledger.Projects().ReleaseNames(t.Context(), "shop", "bob", []string{".beads/issues/x-a"}, bob()); err != nil {
 		t.Fatal(err)
 	}
 	w.stop()

@@ -1,0 +1,228 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mailroom"
+	"mailroom/dispatch"
+	"mailroom/internal/recovery"
+	"mailroom/store"
+)
+
+// op is one operation.
+type op struct {
+	name string
+	rank int // order within a batch: renewals, everything else, claims
+	size int // size in bytes
+	// What the operation reads is loaded before it, in one step with the other operations.
+	topics  []string
+	workers []string
+	threads []string
+	queues  bool     // with the heads of the threads' queues
+	runs    []string // besides the current ones
+	keys    []store.KeyRef
+	tokens  []string // names
+	claim   *dispatch.ClaimRequest
+	found   int           // runs claimed; owned by the goroutine of run
+	claimer *subscription // owner of a waiting claim; nil: a caller waits for done
+
+	// apply runs the transitions. It runs again if the batch does.
+	apply func(b *batch) error
+	// onBatch is called when the operation enters a batch, before the claimers are asked for
+	// capacity.
+	onBatch func()
+
+	// Owned by committer.mu.
+	inBatch   bool // it is in a batch
+	abandoned bool // the caller's context has ended
+
+	// Owned by the goroutine of run. retryAt is when an operation whose threads another server
+	// holds is tried again, lockedSince when it first met them locked; zero: not locked.
+	retryAt, lockedSince time.Time
+
+	err  error      // owned by the goroutine of run until done is sent
+	done chan error // one slot
+}
+
+const (
+	rankRenew = iota
+	rankPlain
+	rankClaim
+	rankPurge // only when nothing else is queued
+)
+
+// committer forms batches of operations, commits them and answers the operations.
+type committer struct {
+	store   store.Store
+	options Options
+
+	// Owned by mu.
+	mu     sync.Mutex
+	queue  []*op // operations that are not in a batch yet
+	claims []*op // waiting claims, oldest first
+	closed error // set once; no operation is accepted after that
+
+	// clockStepped is set when a worker's row shows that the clock stepped back. The next sweep
+	// then reschedules.
+	clockStepped atomic.Bool
+
+	wake chan struct{} // one slot: the queue or the claims changed
+
+	// Owned by the goroutine of run.
+	inFlight []*op // operations of the current batch, answered if the committer panics
+	// wasLarge reports that the last batch had large operations.
+	wasLarge bool
+	idle     map[store.Capacity]time.Time // earliest time at which work may be due
+	poll     time.Time                    // when idle is cleared
+	// nextFair is when claimFairSlots runs again at the latest.
+	nextFair     time.Time
+	epoch        int64 // of the store, when the cached rows were read
+	cache        threadCache
+	reservations reservationCache
+}
+
+func newCommitter(st store.Store, o Options) *committer {
+	return &committer{
+		store: st, options: o, epoch: st.Epoch(), wake: make(chan struct{}, 1), idle: map[store.Capacity]time.Time{},
+		cache: newThreadCache(), reservations: reservationCache{},
+	}
+}
+
+func (c *committer) do(ctx context.Context, o *op) error {
+	begin := time.Now()
+	err := c.execute(ctx, o)
+	took := time.Since(begin)
+	if o.claim != nil && o.claim.Wait {
+		took = 0
+	}
+	c.options.Observe.Operation(o.name, err, took)
+	return err
+}
+
+func (c *committer) execute(ctx context.Context, o *op) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.done = make(chan error, 1)
+	if err := c.enqueue(o); err != nil {
+		return err
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+	}
+	if c.withdraw(o) {
+		return ctx.Err()
+	}
+	if o.claim != nil {
+		return <-o.done // a claim in progress must not be lost
+	}
+	select {
+	case err := <-o.done:
+		return err
+	default:
+	}
+	return mailroom.Errorf(mailroom.CodeUnavailable, "outcome of %s is unknown: %w", o.name, ctx.Err())
+}
+
+func (c *committer) enqueue(o *op) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil {
+		return mailroom.Errorf(mailroom.CodeUnavailable, "%s was not accepted: %w", o.name, c.closed)
+	}
+	if o.claim != nil && o.claim.Wait {
+		c.claims = append(c.claims, o)
+	} else {
+		c.queue = append(c.queue, o)
+	}
+	c.signal()
+	return nil
+}
+
+// signal wakes the committer.
+func (c *committer) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// withdraw removes an operation that is not in a batch yet.
+func (c *committer) withdraw(o *op) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.inBatch {
+		o.abandoned = true
+		return false
+	}
+	c.queue = without(c.queue, o)
+	c.claims = without(c.claims, o)
+	return true
+}
+
+func without(ops []*op, o *op) []*op {
+	kept := ops[:0]
+	for _, x := range ops {
+		if x != o {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+// run is [Ledger.Run].
+func (c *committer) run(ctx context.Context) error {
+	err := recovery.Call(c.options.Log, "the committer", func() error { return c.loop(ctx) })
+	if p, ok := errors.AsType[*recovery.Panic](err); ok {
+		err = fmt.Errorf("committer failed: %w: %w", p, store.ErrClosed)
+		c.failAll(c.inFlight, mailroom.Errorf(mailroom.CodeUnavailable, "the outcome is unknown: %w", err))
+	}
+	c.mu.Lock()
+	c.closed = err
+	if c.closed == nil {
+		c.closed = errors.New("ledger is closed")
+	}
+	left := append(c.queue, c.claims...)
+	c.queue, c.claims = nil, nil
+	for _, o := range left {
+		o.inBatch = true
+	}
+	closed := c.closed
+	c.mu.Unlock()
+	for _, o := range left {
+		o.done <- mailroom.Errorf(mailroom.CodeUnavailable, "%s was not accepted: %w", o.name, closed)
+	}
+	return err
+}
+
+func (c *committer) loop(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	work := context.WithoutCancel(ctx)
+	for {
+		ops, claims := c.nextBatch(time.Now())
+		if len(ops)+len(claims) > 0 {
+			if err := c.commit(work, ops, claims); err != nil {
+				return err
+			}
+			c.inFlight = nil
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		timer.Reset(c.idleTime(time.Now()))
+		select {
+		case <-c.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
