@@ -30,7 +30,7 @@ to an agent, "mailroom issue show" also shows the run.`,
 				return err
 			}
 			t := bd.Main{
-				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "issue", Version: console.ReadVersion().Version,
+				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "mailroom issue", Version: console.ReadVersion().Version,
 				RunOf: func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
 			}
 			if t.Run(cmd.Context(), args) != console.ExitDone {

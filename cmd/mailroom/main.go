@@ -67,7 +67,7 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	root.SetErr(m.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !parsed {
-		err = console.UsageErrorf(cmd, "%w", err)
+		err = console.UsageErrorf(cmd, "%w", console.ExplainUsage(cmd, err))
 	}
 	if err != nil {
 		return con.ReportError(ctx, err)
@@ -83,7 +83,7 @@ func rootCommand(con *console.Console) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.PersistentFlags().StringVar(&con.Data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
+	root.PersistentFlags().StringVar(&con.Data, "data", "", "data folder of the server (default $MAILROOM_DATA, $XDG_DATA_HOME/mailroom or ~/.local/share/mailroom)")
 	channels := cli.Channels(con, node.ChannelStates())
 	channels.AddCommand(addChannelCommand(con))
 	root.AddCommand(channels, bench.Command(con), issueCommand(con))

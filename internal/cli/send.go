@@ -40,7 +40,7 @@ decision, the commands that decide are shown and the exit code is 3.`,
 	flags := cmd.Flags()
 	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new thread)")
 	flags.StringVar(&in.Agent, "agent", "", "agent of the thread, from this message on")
-	flags.StringVar(&mode, "mode", "", "how to handle a busy thread: queue, steer, interrupt, latest, collect or reject")
+	flags.StringVar(&mode, "mode", "", "what to do if the thread is busy: queue (default), steer, interrupt, latest, collect or reject")
 	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
 	flags.BoolVar(&detach, "detach", false, "print the ids without waiting for the reply")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -110,7 +110,7 @@ func parseTerm(s string, keys []Key) (term, string, error) {
 	t.key = s[:end]
 	i := slices.IndexFunc(keys, func(k Key) bool { return k.named(t.key) })
 	if i < 0 {
-		return t, "", refuse(t.key, fmt.Sprintf("is an unknown key %q: use one of %s", t.key, names(keys)))
+		return t, "", refuse(t.key, fmt.Sprintf("has an unknown key %q: use one of %s", t.key, names(keys)))
 	}
 	pieces, rest, err := parseValue(s[end+1:])
 	if err != "" {

@@ -24,6 +24,8 @@ func serveCommand(con *console.Console) *cobra.Command {
 		Short: "Run the server",
 		Long: `Run the server. All its data is in the data folder, which one server can use at a
 time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
+		Example: `  mailroom serve
+  mailroom serve --data ./mail --listen 127.0.0.1:0`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on; port 0 picks a free port (default 127.0.0.1:8420)")

@@ -3,6 +3,7 @@
 package bd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -106,7 +107,7 @@ cache: each command reads the file and replaces it atomically.`,
 		},
 	}
 	if m.Name != "" {
-		root.Use = m.Name
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: m.Name}
 	}
 	root.SetVersionTemplate("bd version {{.Version}}\n")
 	flags := root.PersistentFlags()
@@ -162,7 +163,7 @@ func (m *Main) folder() (tracker.Folder, error) {
 			return f, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return tracker.Folder{}, mailroom.Errorf(mailroom.CodeNotFound, "no tracker here; create one with: bd init")
+			return tracker.Folder{}, mailroom.Errorf(mailroom.CodeNotFound, "no tracker here; create one with: %s init", cmp.Or(m.Name, "bd"))
 		}
 	}
 }

@@ -1,0 +1,84 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mailroom/internal/suggest"
+)
+
+var (
+	unknownCommand = regexp.MustCompile(`^unknown command "(.*)" for "`)
+	argumentCount  = regexp.MustCompile(` ([0-9]+) arg\(s\), (?:only )?received ([0-9]+)$`)
+)
+
+// ExplainUsage rewrites an error of cobra or pflag about the command line of cmd: on one line,
+// and with what to do.
+func ExplainUsage(cmd *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		near := suggest.Word(e.GetSpecifiedName(), flagNames(cmd))
+		return fmt.Errorf("%w%s", err, didYouMean("--", near))
+	}
+	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return fmt.Errorf("invalid value %q for --%s: %s", e.GetValue(), e.GetFlag().Name, explainValue(e))
+	}
+	if m := unknownCommand.FindStringSubmatch(err.Error()); m != nil {
+		if !cmd.HasAvailableSubCommands() {
+			return fmt.Errorf("unexpected argument %q", m[1])
+		}
+		var known []string
+		for _, c := range cmd.Commands() {
+			known = append(known, c.Name())
+		}
+		return fmt.Errorf("unknown command %q for %q%s", m[1], cmd.CommandPath(), didYouMean("", suggest.Word(m[1], known)))
+	}
+	if m := argumentCount.FindStringSubmatch(err.Error()); m != nil {
+		what := "missing arguments"
+		want, errWant := strconv.Atoi(m[1])
+		got, errGot := strconv.Atoi(m[2])
+		if errWant == nil && errGot == nil && got > want {
+			what = "too many arguments"
+		}
+		return fmt.Errorf("%s; usage: %s", what, cmd.UseLine())
+	}
+	return err
+}
+
+// flagNames returns the flags that the help of a command lists.
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
+
+// didYouMean suggests a word, unless it is empty.
+func didYouMean(prefix, near string) string {
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", prefix+near)
+}
+
+// explainValue says which values a flag takes, without the text of the parser of numbers and durations.
+func explainValue(e *pflag.InvalidValueError) string {
+	switch kind := e.GetFlag().Value.Type(); {
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		return "use a whole number"
+	case strings.HasPrefix(kind, "float"):
+		return "use a number"
+	case kind == "duration":
+		return "use a duration such as 30s or 5m"
+	case kind == "bool":
+		return "use true or false"
+	}
+	return e.Unwrap().Error()
+}
