@@ -49,11 +49,11 @@ func allFaults() []fault {
 // faultTrial is a ledger over a store whose Updates may go wrong, and that can be
 // opened again.
 type faultTrial struct {
-	t     *testing.T
-	path  string // of the SQLite file; "" is memory
-	rows  store.Store
-	clock *clock
-	desk  *fixture
+	t       *testing.T
+	path    string // of the SQLite file; "" is memory
+	rows    store.Store
+	clock   *clock
+	fixture *fixture
 
 	mu    sync.Mutex // guards what follows
 	calls int
@@ -69,7 +69,7 @@ func newTrial(t *testing.T, after []byte) *faultTrial {
 	if after == nil {
 		x.rows = memory.New()
 		x.open()
-		fillDay(x.desk, x.clock)
+		fillDay(x.fixture, x.clock)
 		return x
 	}
 	x.clock.move(dayLasts)
@@ -86,7 +86,7 @@ func dayOnFile(t *testing.T) []byte {
 	t.Helper()
 	x := &faultTrial{t: t, clock: newClock(), path: filepath.Join(t.TempDir(), "mail.db")}
 	x.open()
-	fillDay(x.desk, x.clock)
+	fillDay(x.fixture, x.clock)
 	if err := x.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +111,12 @@ func (x *faultTrial) open() {
 		close(x.began)
 		return x.with
 	})
-	x.desk = start(x.t, faulty, ledger.Options{MaxQueued: 100})
+	x.fixture = start(x.t, faulty, ledger.Options{MaxQueued: 100})
 }
 
 // close ends the ledger, and the file, and returns what Run did.
 func (x *faultTrial) close() error {
-	err := x.desk.close()
+	err := x.fixture.close()
 	if x.path != "" {
 		if err := x.rows.Close(); err != nil {
 			x.t.Error(err)
@@ -160,7 +160,7 @@ func (x *faultTrial) inject(o operation, m fault, n int) error {
 	x.updates(n, m.fault)
 	answer := make(chan error, 1)
 	go func() { // ends with the operation, which is waited for
-		_, err := o.do(ctx, x.desk.Ledger)
+		_, err := o.do(ctx, x.fixture.Ledger)
 		answer <- err
 	}()
 	if !m.slow {
@@ -181,15 +181,15 @@ func (x *faultTrial) inject(o operation, m fault, n int) error {
 
 // runAllFaults makes the trials on SQLite as many as those on memory: go test ./ledger
 // -run CanBeRepeatedAfterAnyFault -all.
-var runAllFaults = flag.Bool("all", false, "try every mishap on SQLite too, not only the worst of each operation")
+var runAllFaults = flag.Bool("all", false, "try every fault on SQLite too, not only the worst of each operation")
 
-// worstFaults is the mishap in which the file matters most.
+// worstFaults is the fault in which the file matters most.
 func worstFaults() []fault {
 	return slices.DeleteFunc(allFaults(), func(m fault) bool { return !m.ends || m.fault.Kind != storetest.FailAfter })
 }
 
 // TestEachOperationCanBeRepeatedAfterAnyFault: every Update of
-// every operation × every mishap × a restart, and then the operation again. The
+// every operation × every fault × a restart, and then the operation again. The
 // rows are as if it was done once.
 func TestEachOperationCanBeRepeatedAfterAnyFault(t *testing.T) {
 	after := dayOnFile(t)
@@ -238,18 +238,18 @@ func (o operation) reference(t *testing.T, times int) (is contents, answer any, 
 	t.Helper()
 	x := newTrial(t, nil)
 	for range times - 1 {
-		must(o.do(t.Context(), x.desk.Ledger))(t)
+		must(o.do(t.Context(), x.fixture.Ledger))(t)
 	}
 	x.updates(0, storetest.Fault{})
 	if o.again != nil {
-		_, updates, answer = must(o.do(t.Context(), x.desk.Ledger))(t), x.updates(0, storetest.Fault{}), nil
+		_, updates, answer = must(o.do(t.Context(), x.fixture.Ledger))(t), x.updates(0, storetest.Fault{}), nil
 		x = newTrial(t, nil)
 		for range times - 1 {
-			must(o.do(t.Context(), x.desk.Ledger))(t)
+			must(o.do(t.Context(), x.fixture.Ledger))(t)
 		}
-		answer = must(o.again(t.Context(), x.desk.Ledger))(t)
+		answer = must(o.again(t.Context(), x.fixture.Ledger))(t)
 	} else {
-		answer = must(o.do(t.Context(), x.desk.Ledger))(t)
+		answer = must(o.do(t.Context(), x.fixture.Ledger))(t)
 		updates = x.updates(0, storetest.Fault{})
 	}
 	is = x.contents()
@@ -273,7 +273,7 @@ func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 		t.Fatalf("got %v, want an error of code unavailable", err)
 	}
 	if m.ends {
-		if _, err := x.desk.Submit(t.Context(), text("late", "hello")); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+		if _, err := x.fixture.Submit(t.Context(), text("late", "hello")); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			t.Errorf("after the store has closed: got %v, want an error of code unavailable", err)
 		}
 	}
@@ -286,7 +286,7 @@ func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 	if o.again != nil {
 		again = o.again
 	}
-	got, err := again(t.Context(), x.desk.Ledger)
+	got, err := again(t.Context(), x.fixture.Ledger)
 	switch {
 	case err == nil:
 		if diff := cmp.Diff(want, got); diff != "" && !o.doubles {

@@ -113,7 +113,7 @@ func chaos(t *testing.T, seed uint64) {
 
 	var lives []*connection
 	for i := range 6 {
-		l := &connection{reader: &reader{desk: d}}
+		l := &connection{reader: &reader{fixture: d}}
 		if i >= 4 {
 			l.q.Run = first
 		}

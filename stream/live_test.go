@@ -249,7 +249,7 @@ func TestSlowReaderNeitherBlocksThePublisherNorMissesAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startedFixture(t)
 		stuck := make(chan struct{})
-		slow := &reader{desk: d, slow: func() { <-stuck }}
+		slow := &reader{fixture: d, slow: func() { <-stuck }}
 		slow.follow(stream.Query{})
 		quick := d.follow(stream.Query{})
 		synctest.Wait()

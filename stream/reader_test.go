@@ -19,8 +19,8 @@ var errHangUp = errors.New("the reader hangs up")
 
 // reader is a client: it follows, keeps all it gets, and can come back.
 type reader struct {
-	desk *fixture
-	slow func() // called in each emit; nil: quick
+	fixture *fixture
+	slow    func() // called in each emit; nil: quick
 
 	have int // bytes of an open message that it brought to this connection
 
@@ -34,7 +34,7 @@ type reader struct {
 
 // follow starts to read; synctest.Wait lets it get all there is.
 func (d *fixture) follow(q stream.Query) *reader {
-	r := &reader{desk: d}
+	r := &reader{fixture: d}
 	r.follow(q)
 	return r
 }
@@ -45,14 +45,14 @@ func (r *reader) follow(q stream.Query) {
 	r.mu.Lock()
 	r.cursor, r.events = q.After, nil
 	r.mu.Unlock()
-	if q.After.Seq == r.desk.last() {
+	if q.After.Seq == r.fixture.last() {
 		r.have = q.After.Bytes
 	}
-	ctx, cancel := context.WithCancelCause(r.desk.t.Context())
+	ctx, cancel := context.WithCancelCause(r.fixture.t.Context())
 	ended := make(chan error, 1)
 	r.cancel, r.ended = cancel, ended
 	go func() {
-		ended <- r.desk.streams.Follow(ctx, q, func(e stream.Event) error {
+		ended <- r.fixture.streams.Follow(ctx, q, func(e stream.Event) error {
 			if r.slow != nil {
 				r.slow()
 			}
@@ -80,34 +80,34 @@ func (r *reader) cursorNow() stream.Cursor {
 
 // hangUp ends the connection.
 func (r *reader) hangUp() {
-	r.desk.t.Helper()
+	r.fixture.t.Helper()
 	r.cancel(errHangUp)
 	if err := <-r.ended; !errors.Is(err, errHangUp) {
-		r.desk.t.Errorf("Follow returned %v, want the cause of its context", err)
+		r.fixture.t.Errorf("Follow returned %v, want the cause of its context", err)
 	}
 }
 
 // wantEnded checks that Follow has ended by itself.
 func (r *reader) wantEnded() {
-	r.desk.t.Helper()
+	r.fixture.t.Helper()
 	select {
 	case err := <-r.ended:
 		if err != nil {
-			r.desk.t.Errorf("Follow returned %v, want nil", err)
+			r.fixture.t.Errorf("Follow returned %v, want nil", err)
 		}
 		r.cancel(nil)
 	default:
-		r.desk.t.Error("Follow goes on, want it ended")
+		r.fixture.t.Error("Follow goes on, want it ended")
 		r.hangUp()
 	}
 }
 
 // stillFollows checks that Follow has not ended by itself.
 func (r *reader) stillFollows() {
-	r.desk.t.Helper()
+	r.fixture.t.Helper()
 	select {
 	case err := <-r.ended:
-		r.desk.t.Errorf("Follow returned %v, want it to go on", err)
+		r.fixture.t.Errorf("Follow returned %v, want it to go on", err)
 		r.ended <- err
 	default:
 	}
@@ -163,16 +163,16 @@ func suffix(log []mailroom.Entry, after int64) []int64 {
 
 // wantAll checks that the entries that came are exactly those that follow after.
 func (r *reader) wantAll(run string, after int64) {
-	r.desk.t.Helper()
-	if diff := cmp.Diff(suffix(r.desk.log(run), after), r.seqs()); diff != "" {
-		r.desk.t.Errorf("entries after %d of run %q (-want +got):\n%s", after, run, diff)
+	r.fixture.t.Helper()
+	if diff := cmp.Diff(suffix(r.fixture.log(run), after), r.seqs()); diff != "" {
+		r.fixture.t.Errorf("entries after %d of run %q (-want +got):\n%s", after, run, diff)
 	}
 }
 
 // check holds every event of the connection against the rules: text is true,
 // whole code points, without hole or repeat, in its place of the log.
 func (r *reader) check() {
-	t := r.desk.t
+	t := r.fixture.t
 	t.Helper()
 	var open writer
 	have := r.have
@@ -187,7 +187,7 @@ func (r *reader) check() {
 			case entry.KindStarted:
 				claim, open, have = w, writer{}, 0
 			case entry.KindMessage:
-				if r.desk.ended[open] == item.Seq || open == (writer{}) && item.Attempt > 0 {
+				if r.fixture.ended[open] == item.Seq || open == (writer{}) && item.Attempt > 0 {
 					open, have = writer{}, 0
 				}
 			}
@@ -201,7 +201,7 @@ func (r *reader) check() {
 			t.Errorf("event %d: text of %v while %v is open", i, w, open)
 		}
 		open = w
-		truth := r.desk.written[w]
+		truth := r.fixture.written[w]
 		start := have
 		for start > 0 && start < len(truth) && !utf8.RuneStart(truth[start]) {
 			start--
@@ -219,10 +219,10 @@ func (r *reader) check() {
 		case claim != (writer{}) && claim != writer{run: d.Run, attempt: d.Attempt}:
 			t.Errorf("event %d: text of %v after %v has started", i, w, claim)
 		}
-		if seq, over := r.desk.ended[w]; over && seq <= e.Cursor.Seq {
+		if seq, over := r.fixture.ended[w]; over && seq <= e.Cursor.Seq {
 			t.Errorf("event %d: text of %v after its entry %d, at %v", i, w, seq, e.Cursor)
 		}
-		if seq := r.desk.started[writer{run: d.Run, attempt: d.Attempt}]; seq > e.Cursor.Seq {
+		if seq := r.fixture.started[writer{run: d.Run, attempt: d.Attempt}]; seq > e.Cursor.Seq {
 			t.Errorf("event %d: text of %v before its start %d, at %v", i, w, seq, e.Cursor)
 		}
 	}

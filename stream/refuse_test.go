@@ -57,7 +57,7 @@ func TestReaderOvertakenByAPurgeGetsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := startedFixture(t)
 		stuck := make(chan struct{})
-		slow := &reader{desk: d, slow: func() { <-stuck }}
+		slow := &reader{fixture: d, slow: func() { <-stuck }}
 		slow.follow(stream.Query{})
 		synctest.Wait()
 		for range 300 {
@@ -198,7 +198,7 @@ func TestReadersOfADeletedThreadNeverSeeTheRecreatedOne(t *testing.T) {
 			d := newFixture(t)
 			d.submit()
 			stuck := make(chan struct{})
-			r := &reader{desk: d, slow: func() {
+			r := &reader{fixture: d, slow: func() {
 				if c.busy > 0 {
 					<-stuck
 				}
