@@ -179,7 +179,7 @@ ircd: ## check for the IRC server that tests the IRC channel; as root, install i
 	has || { echo "the tests of the IRC channel need ngircd: install it, on Debian: apt-get install ngircd" >&2; exit 1; }
 
 # The package would start a cluster of its own; create_main_cluster = false prevents it.
-postgres: ## check for PostgreSQL, of which the tests start private clusters; as root, install it
+postgres: ## check for PostgreSQL, which tests start as private clusters; as root, install it
 	@has() { ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; }; \
 	if ! has && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -q && export DEBIAN_FRONTEND=noninteractive && \

@@ -69,6 +69,7 @@ func (c *committer) nextBatch(now time.Time) (ops, claims []*op) {
 	for _, o := range ops {
 		if o.onBatch != nil {
 			o.onBatch()
+			o.onBatch = nil // a postponed operation enters another batch
 		}
 	}
 	c.refreshCapacity()

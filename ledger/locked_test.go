@@ -133,10 +133,12 @@ func TestALockedThreadThatNoOperationNamesDelaysOneOperation(t *testing.T) {
 		d.submit(in)
 		c := d.claimOne("w").Claim
 		s.hold("hot")
-		settled := make(chan struct{})
+		settled, begun := make(chan error, 1), 0
 		go func() { // ends once hot is free
-			defer close(settled)
-			d.settle(complete(c, "ok"))
+			s := complete(c, "ok")
+			s.Number = 1
+			_, err := d.SettleWith(d.ctx, s, func() { begun++ })
+			settled <- err
 		}()
 		var all sync.WaitGroup
 		began := time.Now()
@@ -148,7 +150,10 @@ func TestALockedThreadThatNoOperationNamesDelaysOneOperation(t *testing.T) {
 			t.Errorf("operations on other threads took %v, want at most 4s", took)
 		}
 		s.hold()
-		<-settled
+		if err := <-settled; err != nil {
+			t.Error(err)
+		}
+		wantEqual(t, "calls when the settle entered a batch", begun, 1)
 		wantEqual(t, "log of the delivery", d.kinds("hot"), "message, run.queued")
 		if err := d.close(); err != nil {
 			t.Fatal(err)

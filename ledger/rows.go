@@ -155,7 +155,7 @@ func (r *rows) loadRuns(ids ...string) error {
 	return err
 }
 
-// lockThread returns a thread of the batch, locking and loading it if no operation named it.
+// lock returns a thread of the batch, locking and loading it if no operation named it.
 func (r *rows) lock(id string) (*thread.State, error) {
 	if t := r.threads[id]; t != nil {
 		return t, nil

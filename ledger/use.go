@@ -56,9 +56,6 @@ func limitsApply(owner string) bool { return owner != "" && owner != auth.Operat
 // useChanges returns the changes of this batch to the use of owners.
 func (b *batch) useChanges() map[string]auth.Use {
 	sums := maps.Clone(b.workerChanges)
-	if sums == nil {
-		sums = map[string]auth.Use{}
-	}
 	for id, was := range b.rows.before {
 		if t := b.rows.threads[id]; t.Changed() || b.dropped[id] {
 			was.use.add(sums, -1)

@@ -34,8 +34,8 @@ type RunQuery struct {
 	Thread string
 	Agent  string
 	Parent string // runs that descend from this run
-	// Statuses: a store may find running runs by their threads, of which they are Current and which
-	// have a Worker.
+	// Statuses: a store may find running runs by their threads: each is the Current run of its thread,
+	// which has a Worker.
 	Statuses []mailroom.Status
 	Set      RunSet
 	From     int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set

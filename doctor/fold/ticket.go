@@ -40,7 +40,7 @@ func (l *Log) opened(e mailroom.Entry, r *Run) {
 	k.Kind, k.State, k.Verdict, k.expires = body.Kind, mailroom.TicketOpen, "", body.ExpiresAt
 }
 
-// decided folds a decision or an expiry, of which an open ticket has one.
+// decided folds a decision or an expiry. An open ticket gets one of them.
 func (l *Log) decided(e mailroom.Entry, r *Run) {
 	var body struct {
 		Ticket   string           `json:"ticket"`

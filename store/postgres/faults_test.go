@@ -78,7 +78,7 @@ func TestALostConnectionNeverHidesAnOutcome(t *testing.T) {
 			}
 			defer closeStore(t, s)
 			calls := 0
-			for range 2 { // prepares the statements, of which the first call has others
+			for range 2 { // prepares the statements; the first call has others
 				if err := count(t, s, "t", &calls); err != nil {
 					t.Fatal(err)
 				}
