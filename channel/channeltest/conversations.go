@@ -315,7 +315,7 @@ func strangerIsPaired(s *Server) {
 	s.startConnected()
 	s.say(Bob, Dev, "is anybody here?")
 	s.say(Bob, Bob, "hello?")
-	s.awaitText(Bob, "I do not know you.")
+	s.awaitText(Bob, "The code is valid for") // the last line; IRC sends each as a message of its own
 	code := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(s.texts(Bob))[1]
 	operator := pairing.Operator{Ledger: s.ledger, Channel: "c"}
 	paired, err := operator.Approve(s.t.Context(), code, false, "the operator")
