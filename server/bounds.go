@@ -115,6 +115,7 @@ func (t boundTable) apply(place string, s *huma.Schema) {
 	case huma.TypeObject:
 		if values, ok := s.AdditionalProperties.(*huma.Schema); ok {
 			limitNumber(values)
+			values.PrecomputeMessages() // huma does not, for the values of a map
 			bound{chars: b.bytes, byRule: true}.limitText(values)
 			b.limitItems(s, "maxProperties")
 		}

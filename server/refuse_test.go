@@ -120,6 +120,15 @@ func badChanges(run, message string) []badInput {
 	}
 }
 
+func badTokens() []badInput {
+	return []badInput{
+		{"POST /v1/tokens", `{"name":"a","scopes":[]}`, 422, "body.scopes", ""},
+		{"POST /v1/tokens", `{"name":"a","scopes":["fly"]}`, 422, "body.scopes[0]", ""},
+		{"POST /v1/tokens", `{"name":"a","scopes":["read"],"quotas":{"threads":-1}}`, 422, "body.quotas.threads", ""},
+		{"POST /v1/tokens", `{"name":"a","scopes":["read"],"quotas":{"boats":1}}`, 422, "body.quotas", ""},
+	}
+}
+
 func badQueries(run string) []badInput {
 	return []badInput{
 		{"GET /v1/threads?limit=0", ``, 422, "query.limit", ""},
@@ -162,7 +171,7 @@ func badQueries(run string) []badInput {
 func TestBadInputIsRefusedWithItsLocation(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "hello")
-	for _, tc := range slices.Concat(badSubmits(), badChanges(sent.Run, sent.Message), badQueries(sent.Run), badProjects()) {
+	for _, tc := range slices.Concat(badSubmits(), badChanges(sent.Run, sent.Message), badQueries(sent.Run), badProjects(), badTokens()) {
 		before := f.snapshot()
 		var headers []string
 		if tc.header != "" {
@@ -181,6 +190,11 @@ func TestBadInputIsRefusedWithItsLocation(t *testing.T) {
 		got := ""
 		if len(p.Errors) > 0 {
 			got = p.Errors[0].Location
+		}
+		for _, field := range p.Errors {
+			if field.Message == "" {
+				t.Errorf("%s: %s has no message: %s", name, field.Location, a.body)
+			}
 		}
 		if got != tc.location {
 			t.Errorf("%s: location %q, want %q: %s", name, got, tc.location, a.body)
