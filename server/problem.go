@@ -131,10 +131,10 @@ func fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
 		if d == nil {
 			continue
 		}
-		f := mailroom.Field{Location: d.Location, Message: d.Message, Value: d.Value}
+		f := mailroom.Field{Location: d.Location, Message: rephrase(d.Message), Value: d.Value}
 		switch {
-		case f.Message == "unexpected property":
-			f.Message, f.Value = "unknown field", nil // huma's value is the whole object
+		case f.Message == "unknown field":
+			f.Value = nil // huma's value is the whole object
 		case f.Message == "unknown query parameter", f.Location == "body":
 			f.Value = nil // it may contain a secret
 		}
@@ -148,4 +148,36 @@ func fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
 		e.Message = fmt.Sprintf("%s: %s", invalid.Truncate(e.Fields[0].Location), invalid.Truncate(e.Fields[0].Message))
 	}
 	return problemFor(ctx, invalid.WithStatus(m.Status, e))
+}
+
+// rephrase turns a message of huma into a predicate of the field, as all other messages are: "must
+// be at most 500" for "expected number <= 500". It returns any other message unchanged.
+func rephrase(message string) string {
+	for _, r := range [...]struct{ prefix, suffix, with string }{ // what is between prefix and suffix follows with
+		{"unexpected property", "", "unknown field"},
+		{`expected value to be one of "`, `"`, "must be one of "},
+		{"expected number >= ", "", "must be at least "},
+		{"expected number <= ", "", "must be at most "},
+		{"expected length >= ", "", "must have a length of at least "},
+		{"expected length <= ", "", "must have a length of at most "},
+		{"expected array length >= ", "", "must have a length of at least "},
+		{"expected array length <= ", "", "must have a length of at most "},
+		{"expected required property ", " to be present", "must have the field "},
+		{"expected string to be RFC 3339 date-time", "", "must be an RFC 3339 date-time"},
+		{"expected boolean", "", "must be true or false"},
+		{"invalid boolean", "", "must be true or false"},
+		{"expected integer", "", "must be an integer"},
+		{"invalid integer", "", "must be an integer"},
+		{"expected number", "", "must be a number"},
+		{"expected string", "", "must be a string"},
+		{"expected array", "", "must be a list"},
+		{"expected object", "", "must be an object"},
+	} {
+		rest, ok := strings.CutPrefix(message, r.prefix)
+		value, closed := strings.CutSuffix(rest, r.suffix)
+		if needsValue := strings.HasSuffix(r.with, " "); ok && closed && needsValue == (value != "") {
+			return r.with + value
+		}
+	}
+	return message
 }

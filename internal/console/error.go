@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -82,8 +84,7 @@ func (c *Console) explainServerError(e *mailroom.Error) (code int, message, hint
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge:
 		code = ExitUsage
 		for _, f := range e.Fields {
-			message = strings.ReplaceAll(message, f.Location+": "+f.Message, fieldText(f))
-			if !strings.Contains(message, f.Message) {
+			if message = nameField(message, f); !strings.Contains(message, f.Message) {
 				hint += "\n  " + fieldText(f)
 			}
 		}
@@ -109,11 +110,38 @@ func (c *Console) explainServerError(e *mailroom.Error) (code int, message, hint
 	return code, message, hint
 }
 
-// fieldText formats a field error for a user of a command: with the field's name instead of its path in the JSON of the
-// request.
+// nameField replaces the description of a field in a message by its [fieldText]. The message may name
+// the field by its path or, if a package below the server made it, by the end of the path.
+func nameField(message string, f mailroom.Field) string {
+	for path, ok := f.Location, true; ok; _, path, ok = strings.Cut(path, ".") {
+		if before, after, found := strings.Cut(message, path+": "+f.Message); found {
+			return before + fieldText(f) + after
+		}
+	}
+	return message
+}
+
+// predicate matches a message that continues a sentence about the field.
+var predicate = regexp.MustCompile(`^(is|are|must|has|have|need|needs|name|names|require|requires|goes|cannot|exceeds|does|did|differs|ends|ended)\b`)
+
+// maxFieldValue is the length, in characters, of the longest value that an error repeats.
+const maxFieldValue = 50
+
+// fieldText formats a field error for a user of a command: a sentence with the field's name instead of
+// its path in the JSON of the request, such as `mode "x" must be queue or steer`.
 func fieldText(f mailroom.Field) string {
-	name := f.Location[strings.LastIndexByte(f.Location, '.')+1:]
-	if name, _, _ = strings.Cut(name, "["); name == "" || name == "body" || strings.Contains(f.Message, name) {
+	name, _, _ := strings.Cut(f.Location[strings.LastIndexByte(f.Location, '.')+1:], "[")
+	if name == "" || name == "body" {
+		name = "the request"
+	}
+	value, _ := f.Value.(string)
+	shown := value != "" && utf8.RuneCountInString(value) <= maxFieldValue && !strings.ContainsAny(value[:1], "[{") // no JSON
+	switch {
+	case predicate.MatchString(f.Message) && shown:
+		return fmt.Sprintf("%s %q %s", name, value, f.Message)
+	case predicate.MatchString(f.Message):
+		return name + " " + f.Message
+	case strings.Contains(f.Message, name):
 		return f.Message
 	}
 	return name + ": " + f.Message
