@@ -38,7 +38,6 @@ type Main struct {
 
 	// Set by Run from the flags.
 	out             output
-	verbose         bool
 	lockWait        time.Duration // maximum wait for the tracker's lock
 	command         string        // its name, for the lock file
 	actor, database string
@@ -115,12 +114,11 @@ cache: each command reads the file and replaces it atomically.`,
 	flags.StringVar(&m.actor, "actor", "", "name for changes (default $BD_ACTOR, $BEADS_ACTOR, git's user.name, $USER)")
 	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder (default: search upwards for .beads)")
 	flags.BoolVarP(&m.out.quiet, "quiet", "q", false, "print errors and warnings only")
-	flags.BoolVarP(&m.verbose, "verbose", "v", false, "print more")
 	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
 	flags.Lookup("lock-timeout").DefValue = "0s" // not shown, because the text has the default
 	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
-	for _, name := range []string{"no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox", "allow-stale"} {
-		flags.Bool(name, false, "accepted and ignored")
+	for _, name := range []string{"verbose", "no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox", "allow-stale"} {
+		flags.BoolP(name, map[string]string{"verbose": "v"}[name], false, "accepted and ignored")
 		_ = flags.MarkHidden(name) // the flag is there
 	}
 	root.Flags().BoolP("version", "V", false, "print the version")
