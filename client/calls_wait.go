@@ -2,6 +2,9 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"net"
 	"net/http"
 
 	"mailroom"
@@ -54,17 +57,40 @@ func (c *Client) Stats(ctx context.Context) (api.Stats, error) {
 	return get[api.Stats](ctx, c, "/v1/stats", nil)
 }
 
+// ErrNotSent is in the error of a Submit or Decide that the server certainly did not get: no attempt
+// could connect to it. Any other unavailable error leaves open whether the server accepted the call.
+var ErrNotSent = errors.New("no connection to the server")
+
+// notSentError adds ErrNotSent to the tree of an error and leaves its text unchanged.
+type notSentError struct{ err error }
+
+func (e *notSentError) Error() string   { return e.err.Error() }
+func (e *notSentError) Unwrap() []error { return []error{e.err, ErrNotSent} }
+
 // repeat asks until an answer comes: the server recognises the repeat.
 func repeat[T any](ctx context.Context, c *Client, q request) (T, error) {
 	again := c.newReconnect()
-	for {
+	for maybeSent := false; ; {
 		out, err := ask[T](ctx, c, q)
 		if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			return out, err
 		}
+		maybeSent = maybeSent || !failedToConnect(err)
 		if err := again.pause(ctx, err); err != nil {
 			var none T
+			if !maybeSent {
+				err = &notSentError{err}
+			}
 			return none, err
 		}
 	}
+}
+
+// failedToConnect reports whether a request failed before there was a connection to the server.
+func failedToConnect(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	e, ok := errors.AsType[*net.OpError](err)
+	return ok && e.Op == "dial"
 }

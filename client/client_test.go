@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -106,6 +109,43 @@ func TestASubmitGivesUpAndKeepsTheCallersKey(t *testing.T) {
 	_, err := c.Submit(t.Context(), api.Submit{Text: "hello", Key: "mine"})
 	if got := mailroom.CodeOf(err); got != mailroom.CodeUnavailable || asked.Load() != 5 {
 		t.Errorf("after %d tries: %v, want unavailable after 5", asked.Load(), err)
+	}
+}
+
+func TestASubmitWithoutAConnectionIsNotSent(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(hangUp))
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	t.Cleanup(s.Close)
+	proxy := func(addresses ...string) *Client {
+		n := 0
+		dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+			n++
+			return (&net.Dialer{}).DialContext(ctx, network, addresses[min(n, len(addresses))-1])
+		}
+		h := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+		return New("http://mail.example", "", WithHTTPClient(h), WithMaxAttempts(3), WithBackoff(time.Millisecond, time.Millisecond))
+	}
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(hangUp))
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	up, down := s.Listener.Addr().String(), closed.Listener.Addr().String()
+	for _, c := range []struct {
+		name string
+		c    *Client
+		want bool
+	}{
+		{"no server", proxy(down), true},
+		{"a server with another certificate", New(secure.URL, "", WithMaxAttempts(1)), true},
+		{"no answer", proxy(up), false},
+		{"no answer, then no server", proxy(up, down), false},
+		{"no server, then no answer", proxy(down, up), false},
+	} {
+		_, err := c.c.Submit(t.Context(), api.Submit{Text: "hello"})
+		if got := errors.Is(err, ErrNotSent); got != c.want || mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+			t.Errorf("%s: Submit() = %v, ErrNotSent %t, want unavailable and %t", c.name, err, got, c.want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -81,7 +82,10 @@ func send(ctx context.Context, con *console.Console, in api.Submit, detach bool,
 	}
 	done, err := c.Submit(ctx, in)
 	if err != nil {
-		if made && mailroom.CodeOf(err) == mailroom.CodeUnavailable {
+		switch {
+		case errors.Is(err, client.ErrNotSent):
+			con.Infof("the message was not sent")
+		case made && mailroom.CodeOf(err) == mailroom.CodeUnavailable:
 			printRetryHint(con, in.Key)
 		}
 		return err
