@@ -114,7 +114,8 @@ type Run struct {
 	FinishedAt time.Time
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
-	// is written back as it was read, so that both versions can share a store.
+	// is written back as it was read, so that both versions can share a store. It is empty if the
+	// store has a column for each field.
 	Newer string `json:"-"`
 }
 

@@ -59,6 +59,8 @@ type Ticket struct {
 	Answers bool `json:"answers,omitempty"`
 	// Holds keeps messages in the queue while the ticket is open, as an approval does.
 	Holds bool `json:"holds,omitempty"`
+
+	Newer string `json:"-"` // see Run
 }
 
 // Ask is a request for a ticket. Repeating it under the same name returns the existing ticket; a

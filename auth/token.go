@@ -49,6 +49,8 @@ type Token struct {
 	CreatedAt time.Time
 	UsedAt    time.Time // last use, to the minute; zero: never
 	RevokedAt time.Time // zero: it is valid
+
+	Newer string `json:"-"` // see mailroom.Run
 }
 
 // MaxTokenName bounds the length of token names in bytes.

@@ -34,6 +34,8 @@ type Reservation struct {
 	Fence     int64     `json:"fence"`
 	TakenAt   time.Time `json:"taken_at"`
 	ExpiresAt time.Time `json:"expires_at"`
+
+	Newer string `json:"-"` // see mailroom.Run
 }
 
 // ReservationEnd is the body of the entry that records the end of a reservation. By is the token
@@ -104,6 +106,8 @@ type Worker struct {
 	LeaseUntil time.Time
 	Dead       bool // the lease has ended: it cannot be renewed, and its claims are being freed
 	Uncharged  bool // dead for a reason that no run caused: its claims count as lost, not as crashes
+
+	Newer string `json:"-"` // see mailroom.Run
 }
 
 // Partial is a flushed piece of the message that a run is writing. Offset is the position in the

@@ -55,10 +55,9 @@ func scanTicket(c *columns) (*mailroom.Ticket, error) {
 
 func scanToken(c *columns) (*auth.Token, error) {
 	t := &auth.Token{Key: c.int64()}
-	key := t.Key
-	c.json(t)
-	t.Key, t.Used = key, auth.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
-	return t, c.err
+	err := format.ParseToken(c.text(), t)
+	t.Used = auth.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
+	return t, err
 }
 
 // selection builds a SELECT. Its variable parts are arguments, so that there are few distinct
@@ -265,8 +264,7 @@ func (r reader) Workers() ([]*store.Worker, error) {
 	s.add("SELECT body FROM worker ORDER BY id")
 	return list(r, "read workers", &s, 0, 0, func(c *columns) (*store.Worker, error) {
 		w := &store.Worker{}
-		c.json(w)
-		return w, c.err
+		return w, format.ParseWorker(c.text(), w)
 	})
 }
 
@@ -328,7 +326,6 @@ func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, err
 	}
 	s.add(" ORDER BY t.id, v.fence, v.id")
 	return list(r, "read reservations", &s, 0, 0, func(c *columns) (v store.Reservation, err error) {
-		c.json(&v)
-		return v, c.err
+		return v, format.ParseReservation(c.text(), &v)
 	})
 }

@@ -227,10 +227,8 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 	if len(n.Workers) > 0 {
 		q.add(func(c *columns) error {
 			w := &store.Worker{}
-			id := c.text()
-			c.json(w)
-			workers[id] = w
-			return nil
+			workers[c.text()] = w
+			return format.ParseWorker(c.text(), w)
 		}, lockWorkers+wait, n.Workers)
 	}
 	if len(n.NoWait) > 0 {

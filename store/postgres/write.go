@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 
@@ -122,13 +121,16 @@ func (w *writing) write(c *store.Changes) error {
 		}
 	}
 	w.writeThreads(c.Threads)
-	for _, f := range []func(*store.Changes) error{
-		w.writeRuns, w.writeEntries, w.writeKeys, w.writePartials, w.writeWorkers, w.writeTickets, w.writeTokens, w.writeOthers,
-	} {
+	for _, f := range []func(*store.Changes) error{w.writeRuns, w.writeEntries, w.writeKeys} {
 		if err := f(c); err != nil {
 			return err
 		}
 	}
+	w.writePartials(c.Partials)
+	w.writeWorkers(c.Workers)
+	w.writeTickets(c.Tickets)
+	w.writeTokens(c)
+	w.writeOthers(c)
 	if n := &w.counts; len(n.whats) > 0 {
 		w.trip.add(nil, addTally, w.node, n.whats, n.owners, n.agents, n.ns)
 	}
@@ -344,12 +346,12 @@ func (w *writing) writeKeys(c *store.Changes) error {
 	return nil
 }
 
-func (w *writing) writePartials(c *store.Changes) error {
+func (w *writing) writePartials(partials []store.Partial) {
 	type place struct {
 		run   string
 		start int
 	}
-	rows := lastOfEach(c.Partials, func(p store.Partial) place { return place{p.Run, p.Offset} })
+	rows := lastOfEach(partials, func(p store.Partial) place { return place{p.Run, p.Offset} })
 	var runs, messages []string
 	var starts, attempts []int64
 	var contents [][]byte
@@ -360,7 +362,6 @@ func (w *writing) writePartials(c *store.Changes) error {
 	if len(rows) > 0 {
 		w.trip.add(nil, putPartials, len(rows), runs, starts, attempts, messages, contents)
 	}
-	return nil
 }
 
 // lastOfEach returns the last row of each key, in the order of their first rows: one statement
@@ -380,30 +381,25 @@ func lastOfEach[T any, K comparable](rows []T, key func(T) K) []T {
 	return last
 }
 
-func (w *writing) writeWorkers(c *store.Changes) error {
+func (w *writing) writeWorkers(workers []*store.Worker) {
 	var ids []string
 	var bodies [][]byte
-	for _, row := range lastOfEach(c.Workers, func(row *store.Worker) string { return row.ID }) {
-		raw, err := json.Marshal(row)
-		if err != nil {
-			return err
-		}
-		ids, bodies = append(ids, row.ID), append(bodies, raw)
+	for _, row := range lastOfEach(workers, func(row *store.Worker) string { return row.ID }) {
+		ids, bodies = append(ids, row.ID), append(bodies, format.AppendWorker(nil, row))
 	}
 	if len(ids) > 0 {
 		w.trip.add(nil, putWorkers, ids, bodies)
 	}
-	return nil
 }
 
-func (w *writing) writeTickets(c *store.Changes) error {
+func (w *writing) writeTickets(tickets []*mailroom.Ticket) {
 	var old, fresh struct {
 		keys                             []int64
 		ids, threads, runs, kinds, state []string
 		bodies                           [][]byte
 	}
 	var inserted []*mailroom.Ticket
-	for _, k := range c.Tickets {
+	for _, k := range tickets {
 		into := &old
 		if k.Key == 0 {
 			into = &fresh
@@ -421,10 +417,9 @@ func (w *writing) writeTickets(c *store.Changes) error {
 	if len(old.ids) > 0 {
 		w.trip.add(nil, updateTickets, len(old.ids), old.keys, old.ids, old.kinds, old.state, old.bodies)
 	}
-	return nil
 }
 
-func (w *writing) writeTokens(c *store.Changes) error {
+func (w *writing) writeTokens(c *store.Changes) {
 	var old, fresh struct {
 		keys   []int64
 		names  []string
@@ -439,13 +434,8 @@ func (w *writing) writeTokens(c *store.Changes) error {
 			inserted = append(inserted, row)
 			use = append(use, store.UseChange{Token: row.Name, Add: row.Used})
 		}
-		plain := *row
-		plain.Key, plain.Used = 0, auth.Use{}
-		raw, err := json.Marshal(&plain)
-		if err != nil {
-			return err
-		}
-		into.keys, into.names, into.bodies = append(into.keys, row.Key), append(into.names, row.Name), append(into.bodies, raw)
+		into.keys, into.names = append(into.keys, row.Key), append(into.names, row.Name)
+		into.bodies = append(into.bodies, format.AppendToken(nil, row))
 	}
 	if len(fresh.names) > 0 {
 		w.trip.add(setKeys(inserted, func(t *auth.Token, key int64) { t.Key = key }), insertTokens, len(fresh.names), fresh.names, fresh.bodies)
@@ -454,7 +444,6 @@ func (w *writing) writeTokens(c *store.Changes) error {
 		w.trip.add(nil, updateTokens, len(old.names), old.keys, old.names, old.bodies)
 	}
 	w.addUse(use)
-	return nil
 }
 
 func (w *writing) addUse(changes []store.UseChange) {
@@ -479,7 +468,7 @@ func (w *writing) addUse(changes []store.UseChange) {
 }
 
 // writeOthers writes the rows of few and small tables.
-func (w *writing) writeOthers(c *store.Changes) error {
+func (w *writing) writeOthers(c *store.Changes) {
 	if rows := c.Definitions; len(rows) > 0 {
 		var agents, versions []string
 		var bodies [][]byte
@@ -501,21 +490,16 @@ func (w *writing) writeOthers(c *store.Changes) error {
 	}
 	rows := lastOfEach(c.Reservations, func(r store.Reservation) string { return r.ID })
 	if len(rows) == 0 {
-		return nil
+		return
 	}
 	var ids, threads []string
 	var fences []int64
 	var bodies [][]byte
 	for i := range rows {
-		raw, err := json.Marshal(&rows[i])
-		if err != nil {
-			return err
-		}
 		ids, threads = append(ids, rows[i].ID), append(threads, rows[i].Thread)
-		fences, bodies = append(fences, rows[i].Fence), append(bodies, raw)
+		fences, bodies = append(fences, rows[i].Fence), append(bodies, format.AppendReservation(nil, &rows[i]))
 	}
 	w.trip.add(nil, putReservations, len(rows), ids, threads, fences, bodies)
-	return nil
 }
 
 // notNil copies b; nil becomes empty.

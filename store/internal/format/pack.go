@@ -19,7 +19,7 @@ import (
 // conditions and indexes. Each column costs several driver calls per write and per read, so that
 // forty columns cost more than SQLite's own work on the row.
 //
-// A body has its fields in the order of the functions thread and run below: numbers as varints,
+// A body has its fields in the order of a function such as thread below: numbers as varints,
 // texts with a length prefix, trailing zeros omitted. A new field goes to the end of the list,
 // before newer, and reads as zero from older rows. A new field in a nested structure is a new
 // format: it needs a migration, or a length prefix as in nested.
@@ -53,12 +53,6 @@ func ParseRun(body string, r *mailroom.Run) error {
 	r.Stored = r.Status
 	return err
 }
-
-// AppendTicket appends a ticket to buffer, without its key.
-func AppendTicket(buffer []byte, k *mailroom.Ticket) []byte { return pack(buffer, k, (*packer).ticket) }
-
-// ParseTicket sets the fields of k from its body.
-func ParseTicket(body string, k *mailroom.Ticket) error { return unpack(body, k, (*packer).ticket) }
 
 // pack appends the fields of row to buffer.
 func pack[T any](buffer []byte, row *T, fields func(*packer, *T)) []byte {
@@ -161,27 +155,6 @@ func (p *packer) run(r *mailroom.Run) {
 	list(p, &r.Spent, text[string])
 	number(p, &r.InputBytes)
 	p.newer(&r.Newer)
-}
-
-func (p *packer) ticket(k *mailroom.Ticket) {
-	text(p, &k.ID)
-	text(p, &k.Thread)
-	text(p, &k.Run)
-	text(p, &k.Name)
-	text(p, &k.Kind)
-	text(p, &k.Prompt)
-	text(p, &k.Action)
-	text(p, &k.Arguments)
-	text(p, &k.Digest)
-	text(p, &k.State)
-	optional(p, &k.ExpiresAt, (*packer).time)
-	text(p, &k.Decision)
-	text(p, &k.Answer)
-	text(p, &k.Reason)
-	text(p, &k.DecidedBy)
-	optional(p, &k.DecidedAt, (*packer).time)
-	p.flag(&k.Answers)
-	p.flag(&k.Holds)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {
@@ -387,19 +360,19 @@ func list[T any](p *packer, v *[]T, fields func(*packer, *T)) {
 }
 
 // pairs packs a map in the order of its keys. An empty map reads as nil.
-func pairs[V any](p *packer, m *map[string]V, field func(*packer, *V)) {
+func pairs[K ~string, V any](p *packer, m *map[K]V, field func(*packer, *V)) {
 	if !p.reading && len(*m) == 0 || p.reading && (p.in == "" || p.in[0] == 0) {
 		p.uint(0) // most rows have none, and an empty sort allocates
 		return
 	}
 	keys := slices.Sorted(maps.Keys(*m))
-	list(p, &keys, func(p *packer, key *string) {
+	list(p, &keys, func(p *packer, key *K) {
 		text(p, key)
 		var value V
 		if !p.reading {
 			value = (*m)[*key]
 		} else if *m == nil {
-			*m = make(map[string]V)
+			*m = make(map[K]V)
 		}
 		field(p, &value)
 		if p.reading {

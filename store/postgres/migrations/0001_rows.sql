@@ -108,7 +108,7 @@ CREATE INDEX ticket_open_thread ON ticket (thread, key) WHERE state = 'open';
 
 CREATE TABLE worker (
 	id   text COLLATE "C" PRIMARY KEY,
-	body bytea NOT NULL                     -- JSON
+	body bytea NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE definition (
@@ -121,7 +121,7 @@ CREATE TABLE definition (
 CREATE TABLE token (
 	key  bigint PRIMARY KEY DEFAULT nextval('token_key'),
 	name text COLLATE "C" NOT NULL UNIQUE,
-	body bytea NOT NULL                     -- JSON, without the use
+	body bytea NOT NULL                     -- without the use
 );
 
 -- Rows that sum up others have the node that wrote them in their key, and a reader adds them up. With
@@ -159,7 +159,7 @@ CREATE TABLE reservation (
 	id     text COLLATE "C" PRIMARY KEY,
 	thread bigint NOT NULL,
 	fence  bigint NOT NULL,
-	body   bytea NOT NULL                   -- JSON
+	body   bytea NOT NULL
 );
 
 CREATE INDEX reservation_thread ON reservation (thread, fence, id);
