@@ -61,10 +61,9 @@ func (n *ircFixture) start() {
 	n.al.Wait(" JOIN :#dev")
 }
 
-// restartAfterKill kills the server, and returns when IRC has noticed.
-func (n *ircFixture) restartAfterKill() {
+// waitGone waits until the IRC server has noticed that the bot's connection is closed.
+func (n *ircFixture) waitGone() {
 	n.t.Helper()
-	n.server.kill()
 	for on := true; on; {
 		n.al.Line("ISON bot")
 		on = strings.HasSuffix(strings.TrimSpace(n.al.Wait(" 303 ")), ":bot")
@@ -138,10 +137,11 @@ func TestAKilledServerAnswersTheMessagesItAcceptedOnIRC(t *testing.T) {
 				c.prepare(n)
 				c.before(n)
 			}
-			n.restartAfterKill()
+			n.server.kill()
 			if c.mended != nil {
 				c.mended(n)
 			}
+			n.waitGone()
 			n.start()
 			n.waitEntries(devOut, entry.KindCompleted, 1)
 			n.al.Sync()
@@ -174,7 +174,8 @@ func TestAConversationOnIRC(t *testing.T) {
 	n.al.Say("#dev", approve)
 	n.al.WaitMessage("bot", "Only an admin may")
 	n.waitIdle()
-	n.restartAfterKill()
+	n.server.kill()
+	n.waitGone()
 	n.start()
 	n.al.Say("#dev", "bot: !status")
 	n.al.WaitMessage("bot", "It asks: May I send this postcard?")
