@@ -129,15 +129,14 @@ func (o *op) queueRank() int {
 
 // nextDue returns when the waiting claims may next find due work, as far as is known.
 func (c *committer) nextDue(now time.Time) time.Time {
-	at := now.Add(c.options.Poll)
 	if len(c.claims) == 0 {
-		return at
+		return now.Add(time.Hour) // a new claim wakes the committer
 	}
 	if !c.poll.After(now) {
 		clear(c.idle)
 		c.poll = now.Add(c.options.Poll)
 	}
-	at = c.poll
+	at := c.poll
 	for _, o := range c.claims {
 		if o.claim.Slots <= 0 {
 			if o.claim.FairSlots > 0 && c.nextFair.Before(at) {
