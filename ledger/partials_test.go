@@ -51,7 +51,7 @@ func TestOneTransactionReadsABoundedPartOfTheFlushedText(t *testing.T) {
 				most := 0
 				d := open(t, countingPartials{memory.New(), &most}, ledger.Options{Lease: 2 * time.Hour})
 				d.register("w")
-				const runs, each, bound = 12, 1 << 20, 4 << 20
+				const runs, each, bound = 6, 1 << 20, 4 << 20
 				for i := range runs {
 					d.submit(text(fmt.Sprint("t", i), "hello"))
 				}

@@ -144,7 +144,7 @@ func TestAnInboxIsReadInPartsPastNotificationsForOthers(t *testing.T) {
 	for _, agent := range []string{"x", "y"} {
 		d.inbox(agent, true, 1)
 	}
-	const many = 12_000
+	const many = 6_000
 	for i := range many {
 		d.notify("z", fmt.Sprint("e", i), "", "other")
 	}

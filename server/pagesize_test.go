@@ -109,8 +109,10 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 
 // TestAPageEndsAtTheRealBytes uses the default page size.
 func TestAPageEndsAtTheRealBytes(t *testing.T) {
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }) // default buffers
-	large := strings.Repeat("x", 1000<<10)
+	const page = 1 << 20
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // default buffers
+	f.page = page
+	large := strings.Repeat("x", 250<<10)
 	for i := range 5 {
 		f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":%q,"key":"%d"}`, large, i))
 	}

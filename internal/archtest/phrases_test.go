@@ -12,24 +12,41 @@ import (
 	"testing"
 )
 
-// vague matches phrases to avoid: name the subject, and write "again" or "while". exempt
-// matches the identifier http.NoBody and the Unix user nobody.
-var (
-	vague  = regexp.MustCompile(`(?i)\b(somebody|nobody|whoever|anew|meanwhile|is to be)\b`)
-	exempt = regexp.MustCompile("http\\.NoBody|[\"'`]nobody[\"'`]|user[ =]nobody")
-)
+// vague are phrases to avoid: name the subject, and write "again" or "while".
+//
+// archtest: a table, never written.
+var vague = []string{"somebody", "nobody", "whoever", "anew", "meanwhile", "is to be"}
 
-// phrases returns the vague phrases in a text, each with its line.
+// exempt matches the identifier http.NoBody and the Unix user nobody.
+var exempt = regexp.MustCompile("http\\.NoBody|[\"'`]nobody[\"'`]|user[ =]nobody")
+
+// phrases returns the vague phrases in a text, each with its line. It searches for plain
+// words, because a regular expression takes fifty times as long over the whole tree.
 func phrases(text string) (found []string) {
-	text = exempt.ReplaceAllString(text, "")
-	line, last := 1, 0
-	for _, at := range vague.FindAllStringIndex(text, -1) {
-		line += strings.Count(text[last:at[0]], "\n")
-		last = at[0]
-		found = append(found, strconv.Itoa(line)+": "+text[at[0]:at[1]])
+	for i, line := range strings.Split(text, "\n") {
+		lower := strings.ToLower(line)
+		for _, phrase := range vague {
+			if !strings.Contains(lower, phrase) {
+				continue
+			}
+			rest := strings.ToLower(exempt.ReplaceAllString(line, ""))
+			for at := strings.Index(rest, phrase); at >= 0; at = strings.Index(rest, phrase) {
+				before, after := rest[:at], rest[at+len(phrase):]
+				if !endsWord(before) && !startsWord(after) {
+					found = append(found, strconv.Itoa(i+1)+": "+phrase)
+				}
+				rest = after
+			}
+		}
 	}
 	return found
 }
+
+func isWord(b byte) bool { return b == '_' || '0' <= b && b <= '9' || 'a' <= b && b <= 'z' }
+
+func endsWord(s string) bool { return s != "" && isWord(s[len(s)-1]) }
+
+func startsWord(s string) bool { return s != "" && isWord(s[0]) }
 
 // written returns the files that people write. Recorded transcripts are in testdata,
 // which is left out.
