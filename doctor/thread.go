@@ -133,14 +133,14 @@ func (p *checker) claim() {
 func (p *checker) due(current *mailroom.Run) error {
 	loaded := thread.NewState(p.t)
 	if current != nil {
-		loaded.AddRun(current)
+		loaded.Runs.Add(current)
 		if current.Asked > 0 {
 			tickets, err := p.r.Tickets(store.TicketQuery{Runs: []string{current.ID}})
 			if err != nil {
 				return err
 			}
 			for _, k := range tickets {
-				loaded.AddTicket(k)
+				loaded.Tickets.Add(k)
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func (p *checker) due(current *mailroom.Run) error {
 		if err != nil {
 			return err
 		}
-		loaded.SetQueue(set, rows, true) // the function reads only the first ones
+		loaded.Runs.SetQueue(set, rows, true) // the function reads only the first ones
 		queue = queue || set == store.RunsQueued && len(rows) > 0
 	}
 	want, heldAt := loaded.ExpectedDue(p.now)

@@ -318,7 +318,7 @@ func (b *batch) checkEpoch() {
 // and ends of runs that others wait for. These may send in turn.
 func (b *batch) forward() error {
 	for i := 0; i < len(b.rows.order); i++ {
-		sends, ended := b.rows.order[i].Outgoing()
+		sends, ended := b.rows.order[i].Outbox.Take()
 		if len(sends)+len(ended) == 0 {
 			continue
 		}

@@ -294,7 +294,7 @@ func (b *batch) expire(worker *store.Worker, threads []string) error {
 			return err
 		}
 		read += textBytes(stored)
-		t.Expire(worker, t.PartialText(t.Current, stored), b.rows.now)
+		t.Expire(worker, t.Partials.Text(t.Current, stored), b.rows.now)
 	}
 	return nil
 }

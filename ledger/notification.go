@@ -45,7 +45,7 @@ func (b *batch) notify(p *project.State, in project.Notify) (Notified, error) {
 	if err != nil {
 		return Notified{}, err
 	}
-	repeat := p.Thread.HasKey(in.Key)
+	repeat := p.Thread.Keys.Has(in.Key)
 	if !repeat {
 		if err := b.checkNotifyQuota(p, &in, to); err != nil {
 			return Notified{}, err

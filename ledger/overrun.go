@@ -57,7 +57,7 @@ func (b *batch) endOverdueClaims(self string) (int, error) {
 				return 0, err
 			}
 			read += textBytes(stored)
-			said = t.PartialText(t.Current, stored)
+			said = t.Partials.Text(t.Current, stored)
 		}
 		t.EndOverdue(said, b.rows.now)
 	}

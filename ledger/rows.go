@@ -119,10 +119,10 @@ func (r *rows) add(l *store.Loaded) {
 	}
 	r.addRuns(l.Runs, l.Tickets)
 	for _, h := range l.Heads {
-		r.threads[h.Thread].SetQueue(h.Set, h.Runs, len(h.Runs) < store.HeadRuns)
+		r.threads[h.Thread].Runs.SetQueue(h.Set, h.Runs, len(h.Runs) < store.HeadRuns)
 	}
 	for _, k := range l.Keys {
-		r.threads[k.Thread].AddKey(k)
+		r.threads[k.Thread].Keys.Add(k)
 	}
 	for _, row := range l.Threads {
 		r.threads[row.ID].ReplanAfterClockStep(r.now)
@@ -135,13 +135,13 @@ func (r *rows) addRuns(runs []*mailroom.Run, tickets []*mailroom.Ticket) {
 	for _, run := range runs {
 		r.threadOf[run.ID] = run.Thread
 		if t := r.threads[run.Thread]; t != nil && t.Run(run.ID) == nil {
-			t.AddRun(run)
+			t.Runs.Add(run)
 			fresh[run.ID] = true
 		}
 	}
 	for _, k := range tickets {
 		if fresh[k.Run] {
-			r.threads[k.Thread].AddTicket(k)
+			r.threads[k.Thread].Tickets.Add(k)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (r *rows) fill(t *thread.State, set store.RunSet, n int) error {
 	if err != nil {
 		return err
 	}
-	t.SetQueue(set, runs, q.Limit == 0 || len(runs) < n)
+	t.Runs.SetQueue(set, runs, q.Limit == 0 || len(runs) < n)
 	return nil
 }
 

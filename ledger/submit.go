@@ -143,7 +143,7 @@ func (b *batch) countQueued(t *thread.State, limit int) (n int, err error) {
 		}
 		n += counts.Sum()
 	}
-	return n + t.NewInQueue(), nil
+	return n + t.Runs.NewInQueue(), nil
 }
 
 // Append commits a durable step of a run, with its sends, and returns the seq of the last entry. A
@@ -182,7 +182,7 @@ func (b *batch) append(a *thread.StepCommit) (int64, error) {
 		}
 		sent = append(sent, res)
 		if s.Answer == mailroom.AnswerWait && res.Disposition == store.DispositionDuplicate {
-			e, err := b.rows.thread(res.Thread).FindChild(a.Run, s.Name, res.Run)
+			e, err := thread.EndOfChild(b.rows.thread(res.Thread).Run(res.Run), a.Run, s.Name)
 			if err != nil {
 				return 0, b.abortAfter(i, err)
 			}
@@ -305,7 +305,7 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 			if err != nil {
 				return nil, err
 			}
-			in.Message = t.PartialText(s.Run, stored) // flushed text always ends in an entry
+			in.Message = t.Partials.Text(s.Run, stored) // flushed text always ends in an entry
 		}
 		r, err := t.Settle(&in, b.rows.now)
 		return copyRun(r), err

@@ -110,7 +110,7 @@ func (b *batch) checkProjectQuota(p *project.State, by *auth.Token, bytes int) e
 // of a known key adds nothing.
 func (b *batch) checkSubmitQuota(in *thread.Submit) error {
 	t := b.rows.thread(in.Thread)
-	if t.HasKey(in.Key) {
+	if t.Keys.Has(in.Key) {
 		return nil
 	}
 	owner, add := t.Owner, auth.Use{Bytes: int64(in.Size())}

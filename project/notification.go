@@ -82,11 +82,11 @@ func (p *State) Notify(in Notify, now time.Time) (seq int64, err error) {
 	told.By = ""
 	sum := digest.Short(told)
 	told.By = in.By.Name
-	if out, repeat, err := p.Thread.FindRepeat(in.Key, sum); repeat || err != nil {
+	if out, repeat, err := p.Thread.Keys.Find(in.Key, sum); repeat || err != nil {
 		return out.Seq, err
 	}
 	seq = p.appendEvent(in.By, entry.KindNotification, told, now)
-	p.Thread.RecordKey(in.Key, sum, store.Submitted{Thread: p.Thread.ID, Seq: seq, Disposition: store.DispositionNotified})
+	p.Thread.Keys.Record(in.Key, sum, store.Submitted{Thread: p.Thread.ID, Seq: seq, Disposition: store.DispositionNotified})
 	return seq, nil
 }
 

@@ -75,10 +75,10 @@ func (d *fixture) change(f func(l *thread.State, now time.Time) error) {
 			return err
 		}
 		for _, r := range runs {
-			l.AddRun(r)
+			l.Runs.Add(r)
 		}
-		l.SetQueue(store.RunsQueued, runs, true)
-		l.SetQueue(store.RunsScheduled, runs, true)
+		l.Runs.SetQueue(store.RunsQueued, runs, true)
+		l.Runs.SetQueue(store.RunsScheduled, runs, true)
 		if err := f(l, tx.Now()); err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func (t *State) Claim(by Claimant, agent string, alone bool, now time.Time) *mai
 	kind, body := entry.KindStarted, entry.RunStarted{Worker: by.Worker, Messages: markRead(r)}
 	if r.Resumes {
 		kind = entry.KindResumed
-		body.Tickets = t.answeredTickets(r)
+		body.Tickets = t.Tickets.answered(r)
 	}
 	if r.Outages > 0 { // time in the queue does not count as outage
 		r.OutageSince = r.OutageSince.Add(now.Sub(r.AvailableAt))
@@ -99,20 +99,6 @@ func markRead(r *mailroom.Run) []int64 {
 	return seqs
 }
 
-// answeredTickets returns the ids of the tickets of a wait that are no longer open.
-func (t *State) answeredTickets(r *mailroom.Run) []string {
-	var ids []string
-	if r.Wait == nil {
-		return nil
-	}
-	for _, name := range r.Wait.Names {
-		if k := t.tickets[TicketID(r.ID, name)]; k != nil && k.State != mailroom.TicketOpen {
-			ids = append(ids, k.ID)
-		}
-	}
-	return ids
-}
-
 // nextRun returns the run that a claim at now would start, or nil.
 func (t *State) nextRun(now time.Time) *mailroom.Run {
 	if c := t.current(); c != nil {
@@ -121,15 +107,12 @@ func (t *State) nextRun(now time.Time) *mailroom.Run {
 		}
 		return nil
 	}
-	if len(t.queue.runs) == 0 {
-		return nil
-	}
-	return t.queue.runs[0]
+	return t.Runs.queue.waiting.first()
 }
 
 // claimedRun returns the run of c, or CodeLeaseLost if c no longer holds it.
 func (t *State) claimedRun(c mailroom.Claim) (*mailroom.Run, error) {
-	r := t.runs[c.Run]
+	r := t.Run(c.Run)
 	if r == nil || t.Current != c.Run || r.Status != mailroom.StatusRunning || r.Attempt != c.Attempt {
 		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d no longer holds run %s", c.Attempt, c.Run)
 	}

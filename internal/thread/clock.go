@@ -32,7 +32,7 @@ func (t *State) ReplanAfterClockStep(now time.Time) {
 		return
 	case c == nil:
 		t.Due.At = replan(t.Due.At, last, now)
-		t.head.At = replan(t.head.At, last, now)
+		t.Runs.queue.head.At = replan(t.Runs.queue.head.At, last, now)
 	case c.Status == mailroom.StatusQueued:
 		c.AvailableAt = replan(c.AvailableAt, last, now)
 		t.Due.At = c.AvailableAt

@@ -39,7 +39,7 @@ func TestAClockThatWentBackMakesNothingWaitLonger(t *testing.T) {
 			}
 			l := thread.NewState(row)
 			if c.status != "" {
-				l.AddRun(run)
+				l.Runs.Add(run)
 			}
 			l.ReplanAfterClockStep(now)
 			if got := l.Due.At; !got.Equal(in(c.want)) || l.Changed() == c.stays {

@@ -35,7 +35,7 @@ type Patch struct {
 // Retry puts a finished run at the end of the queue. The attempt number keeps counting up, so a
 // write of an old attempt never matches a new claim.
 func (t *State) Retry(in Retry, now time.Time) (*mailroom.Run, error) {
-	r := t.runs[in.Run]
+	r := t.Run(in.Run)
 	if r == nil {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %s in thread %q", in.Run, t.ID)
 	}
@@ -46,7 +46,7 @@ func (t *State) Retry(in Retry, now time.Time) (*mailroom.Run, error) {
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "all messages of run %s were retracted", r.ID)
 	}
 	t.promote(now)
-	r.Status, r.Place = mailroom.StatusQueued, t.nextPlace()
+	r.Status, r.Place = mailroom.StatusQueued, takePlace(&t.Thread)
 	r.Failures, r.Crashes, r.Lost, r.Outages, r.OutageSince = 0, 0, 0, 0, time.Time{}
 	r.Stop, r.StopBy, r.Reason, r.Error, r.Reply = "", "", "", nil, nil
 	r.StartedAt, r.FinishedAt = time.Time{}, time.Time{}
@@ -54,9 +54,9 @@ func (t *State) Retry(in Retry, now time.Time) (*mailroom.Run, error) {
 	r.Wait, r.Resumes = nil, false
 	if in.Fresh {
 		r.Checkpoint, r.Progress = nil, 0
-		for _, k := range t.ticketsOf(r) {
+		for _, k := range t.Tickets.of(r.ID) {
 			k.State = mailroom.TicketVoid
-			t.touchTicket(k)
+			t.Tickets.touch(k)
 		}
 	}
 	if !in.SameVersion {
@@ -73,7 +73,7 @@ func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error
 	if err := checkParts("", parts); err != nil {
 		return err
 	}
-	r, in, err := t.findUnread(message)
+	r, in, err := t.Runs.findUnread(message)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error
 
 // Retract withdraws an unread message. Retracting the last message of a run cancels the run.
 func (t *State) Retract(message string, now time.Time) error {
-	r, in, err := t.findUnread(message)
+	r, in, err := t.Runs.findUnread(message)
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func countInputs(r *mailroom.Run) int {
 
 // findUnread returns the input of a message that can still be changed: in a run that was never
 // claimed, or steered and unread.
-func (t *State) findUnread(message string) (*mailroom.Run, *mailroom.Input, error) {
-	for _, r := range t.runs {
+func (s *Runs) findUnread(message string) (*mailroom.Run, *mailroom.Input, error) {
+	for _, r := range s.byID {
 		state, ok := r.MessageState(message)
 		if !ok {
 			continue
@@ -199,7 +199,7 @@ func (t *State) CheckDeletable() error {
 	switch {
 	case t.CreatedAt.IsZero():
 		return mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", t.ID)
-	case !t.idle():
+	case !isIdle(&t.Thread):
 		return mailroom.Errorf(mailroom.CodeConflict, "thread %q has open runs; cancel them first", t.ID)
 	}
 	return nil

@@ -332,12 +332,12 @@ func TestAMessageReplacesItsFlushedText(t *testing.T) {
 		if _, err := l.Append(&thread.StepCommit{Claim: c, Number: 1, Message: &thread.PartialText{ID: "a.1-1", Text: "one"}}, nil, w.now); err != nil {
 			return err
 		}
-		wantEqual(t, "unfinished", l.PartialText("a", stored), nil)
+		wantEqual(t, "unfinished", l.Partials.Text("a", stored), nil)
 		piece.Message, piece.Text = "a.1-2", "two"
 		if err := l.Flush(c, piece); err != nil {
 			return err
 		}
-		wantEqual(t, "unfinished", l.PartialText("a", stored), &thread.PartialText{ID: "a.1-2", Text: "two"})
+		wantEqual(t, "unfinished", l.Partials.Text("a", stored), &thread.PartialText{ID: "a.1-2", Text: "two"})
 		return nil
 	})
 	if err != nil {

@@ -58,15 +58,15 @@ func (w *fixture) load(s thread.Scope, key string, runs ...string) *thread.State
 	row := w.row
 	l := thread.NewState(&row)
 	if k, ok := w.keys[key]; ok {
-		l.AddKey(k)
+		l.Keys.Add(k)
 		runs = append(runs, k.Result.Run)
 	}
 	for _, id := range append(runs, w.row.Current) {
 		if r := w.runs[id]; r != nil {
-			l.AddRun(copyRun(r))
+			l.Runs.Add(copyRun(r))
 			for _, k := range w.asks {
 				if c := *k; k.Run == id {
-					l.AddTicket(&c)
+					l.Tickets.Add(&c)
 				}
 			}
 		}
@@ -91,7 +91,7 @@ func (w *fixture) fill(l *thread.State, set store.RunSet, n int) {
 	for i, r := range rows {
 		rows[i] = copyRun(r)
 	}
-	l.SetQueue(set, rows, whole)
+	l.Runs.SetQueue(set, rows, whole)
 }
 
 // set returns the runs of a set in the order of the store.
@@ -145,7 +145,7 @@ func (w *fixture) apply(l *thread.State, untouched *thread.State, f func(*thread
 		row.Key = 1
 		w.asks[k.ID] = &row
 	}
-	sends, ends := l.Outgoing()
+	sends, ends := l.Outbox.Take()
 	w.sent, w.ends = append(w.sent, sends...), append(w.ends, ends...)
 	for _, id := range c.DropPartials {
 		delete(w.part, id)
@@ -378,7 +378,7 @@ func (w *fixture) interrupt() (out thread.Interrupted) {
 func (w *fixture) expire() {
 	w.t.Helper()
 	err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
-		l.Expire(&store.Worker{ID: "w1"}, l.PartialText(l.Current, w.part[l.Current]), w.now)
+		l.Expire(&store.Worker{ID: "w1"}, l.Partials.Text(l.Current, w.part[l.Current]), w.now)
 		return nil
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func (w *fixture) overrun() (did bool) {
 	w.t.Helper()
 	err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
-		did = l.EndOverdue(l.PartialText(l.Current, w.part[l.Current]), w.now)
+		did = l.EndOverdue(l.Partials.Text(l.Current, w.part[l.Current]), w.now)
 		return nil
 	})
 	if err != nil {

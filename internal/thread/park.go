@@ -20,11 +20,11 @@ func (t *State) checkPark(r *mailroom.Run, s *Settle) error {
 	}
 	for _, name := range s.Wait.Names {
 		asked := slices.ContainsFunc(s.Asks, func(a mailroom.Ask) bool { return a.Name == name })
-		if k := t.tickets[TicketID(r.ID, name)]; !asked && (k == nil || k.State == mailroom.TicketVoid) {
+		if k := t.Tickets.named(r.ID, name); !asked && (k == nil || k.State == mailroom.TicketVoid) {
 			return check.Invalid("wait", "names a ticket that does not exist; include it in asks", name)
 		}
 	}
-	return t.checkAsks(r, s.Asks)
+	return t.Tickets.checkAsks(r.ID, s.Asks)
 }
 
 // park ends an attempt that has to wait. If the wait is already over, or an unread steered message
@@ -32,19 +32,18 @@ func (t *State) checkPark(r *mailroom.Run, s *Settle) error {
 func (t *State) park(r *mailroom.Run, s *Settle, now time.Time) {
 	t.openTickets(r, s.Asks, now)
 	r.Status, r.Wait = mailroom.StatusWaiting, s.Wait
-	t.clearClaim(r)
-	t.dropPartials(r)
+	t.release(r)
 	t.touchRun(r)
 	body := entry.RunWaiting{Tickets: []string{}, Any: s.Wait.Any}
 	for _, name := range s.Wait.Names {
 		body.Tickets = append(body.Tickets, TicketID(r.ID, name))
 	}
-	if until := t.expiry(r); !until.IsZero() {
+	if until := t.Tickets.expiry(r.ID); !until.IsZero() {
 		body.Until = &until
 	}
 	t.append(entry.KindWaiting, r, now, body)
 	unread := slices.ContainsFunc(r.Steers, func(s mailroom.Steer) bool { return !s.Read && !s.Retracted })
-	if t.waitSatisfied(r) || unread && t.waitKind(r, now) == mailroom.TicketInput {
+	if t.Tickets.waitEnded(r) || unread && t.Tickets.waitKind(r, now) == mailroom.TicketInput {
 		t.requeue(r, now)
 	}
 }
@@ -57,11 +56,11 @@ func (t *State) resumeKind(in *submission, now time.Time) mailroom.TicketKind {
 	c := t.current()
 	if c == nil || c.Status != mailroom.StatusWaiting || c.Stop != "" || in.Mode == mailroom.ModeInterrupt ||
 		in.Agent != "" && in.Agent != c.Agent || len(in.Messages) == 0 ||
-		in.NotBefore.After(now) || in.From != nil && in.From.Caller != nil || t.waitExpired(c, now) {
+		in.NotBefore.After(now) || in.From != nil && in.From.Caller != nil || t.Tickets.waitExpired(c, now) {
 		return ""
 	}
 	fromRun := in.Origin.Via == "run" || in.Origin.Via == "wake"
-	switch kind := t.waitKind(c, now); {
+	switch kind := t.Tickets.waitKind(c, now); {
 	case kind == mailroom.TicketInput && !fromRun, kind == mailroom.TicketEvent && in.Mode != mailroom.ModeReject:
 		return kind
 	}
@@ -77,7 +76,7 @@ func (t *State) resume(kind mailroom.TicketKind, in *submission, now time.Time) 
 	c := t.current()
 	out := t.steer(in, now)
 	if kind == mailroom.TicketInput {
-		if k := t.firstQuestion(c, now); k != nil {
+		if k := t.Tickets.firstQuestion(c, now); k != nil {
 			for _, s := range c.Steers[len(c.Steers)-len(in.Messages):] {
 				c.Spent = append(slices.Clone(c.Spent), s.Message)
 			}
@@ -88,15 +87,6 @@ func (t *State) resume(kind mailroom.TicketKind, in *submission, now time.Time) 
 	}
 	out.Status, out.Disposition, out.Superseded = c.Status, store.DispositionResumed, superseded
 	return out
-}
-
-func (t *State) firstQuestion(r *mailroom.Run, now time.Time) *mailroom.Ticket {
-	for _, name := range r.Wait.Names {
-		if k := t.tickets[TicketID(r.ID, name)]; openAt(k, now) && k.Kind == mailroom.TicketInput {
-			return k
-		}
-	}
-	return nil
 }
 
 // messageAnswer returns the text of the messages as the answer of a ticket, truncated to fit.

@@ -98,7 +98,7 @@ func (t *State) Settle(s *Settle, now time.Time) (*mailroom.Run, error) {
 			return nil, err
 		}
 	}
-	if r := t.runs[s.Run]; r != nil {
+	if r := t.Run(s.Run); r != nil {
 		sum := s.sum
 		if r.LastStep.Digest == s.legacySum {
 			sum = s.legacySum
@@ -204,8 +204,7 @@ func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration
 // reschedule releases the claim. The run stays the thread's current run.
 func (t *State) reschedule(r *mailroom.Run, reason string, at time.Time, e *mailroom.RunError, now time.Time) {
 	r.Status, r.AvailableAt = mailroom.StatusQueued, at
-	t.clearClaim(r)
-	t.dropPartials(r)
+	t.release(r)
 	t.touchRun(r)
 	t.append(entry.KindRescheduled, r, now, entry.RunRescheduled{Reason: reason, Attempt: r.Attempt, AvailableAt: at, Error: e})
 }
@@ -228,12 +227,11 @@ func (t *State) finish(r *mailroom.Run, status mailroom.Status, now time.Time, k
 	r.Status, r.FinishedAt = status, now
 	if t.Current == r.ID {
 		t.Current = ""
-		t.clearClaim(r)
-		t.dropPartials(r)
+		t.release(r)
 	}
 	seq := t.append(kind, r, now, body)
-	t.voidTickets(r)
-	t.reportEnd(r, seq, now)
+	t.Tickets.void(r.ID)
+	t.Outbox.reportEnd(&t.Thread, r, seq)
 	r.Wait, r.Resumes = nil, false
 	for _, own := range detachSteers(r, func(*mailroom.Run) bool { return true }) {
 		t.touchRun(own)
@@ -296,10 +294,11 @@ func (t *State) Extend(until, now time.Time) {
 
 var errOverrun = errors.New("run deadline exceeded; its worker did not end the attempt")
 
-// clearClaim removes the claim from the row and its limits from the run.
-func (t *State) clearClaim(r *mailroom.Run) {
+// release removes the claim from the row, and its limits and its flushed text from the run.
+func (t *State) release(r *mailroom.Run) {
 	t.Worker, t.Round = "", 0
 	r.ClaimEnds, r.StopGrace = time.Time{}, 0
+	t.dropPartials(r)
 }
 
 // loseClaim counts a lost claim, and a crash if charged, and reschedules or fails the run.

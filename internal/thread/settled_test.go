@@ -24,7 +24,7 @@ func TestASettleStoredByAnOlderVersionIsRecognised(t *testing.T) {
 		t.Fatalf("digests %s and %s, want %s for the old one", s.legacySum, s.sum, digest.Short(rawBody(old)))
 	}
 	l := NewState(&mailroom.Thread{ID: "t", Key: 1, Current: "r"})
-	l.AddRun(&mailroom.Run{Key: 1, ID: "r", Thread: "t", Status: mailroom.StatusWaiting, Attempt: 1, LastStep: mailroom.StepMark{Attempt: 1, Step: 1, Digest: s.legacySum}})
+	l.Runs.Add(&mailroom.Run{Key: 1, ID: "r", Thread: "t", Status: mailroom.StatusWaiting, Attempt: 1, LastStep: mailroom.StepMark{Attempt: 1, Step: 1, Digest: s.legacySum}})
 	if r, err := l.Settle(&s, now); err != nil || r.ID != "r" || l.Changed() {
 		t.Errorf("got %v, %v", r, err)
 	}

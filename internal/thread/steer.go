@@ -12,7 +12,7 @@ import (
 // canSteer reports whether the current run accepts the steered message.
 func (t *State) canSteer(in *submission, now time.Time) bool {
 	c := t.current()
-	return c != nil && c.Stop == "" && (c.Status != mailroom.StatusWaiting || t.waitExpired(c, now) || t.waitKind(c, now) == mailroom.TicketApproval) && c.Agent == in.found.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+	return c != nil && c.Stop == "" && (c.Status != mailroom.StatusWaiting || t.Tickets.waitExpired(c, now) || t.Tickets.waitKind(c, now) == mailroom.TicketApproval) && c.Agent == in.found.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
 }
 
 // willSteer reports whether the submit is steered into the current run.

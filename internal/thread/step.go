@@ -28,13 +28,6 @@ type StepCommit struct {
 	sum string // digest, set by CheckStep
 }
 
-// PartialText is the text of a message that a run is writing.
-type PartialText struct {
-	ID        string
-	Text      string
-	Truncated bool // cut at MaxText
-}
-
 // Check validates a and normalizes the thread ids of its sends.
 func (a *StepCommit) Check() error {
 	if !check.IsClean(a.Step.Name) {
@@ -142,7 +135,7 @@ func (a *StepCommit) digest() string {
 // CheckStep returns an error unless the claim is valid and the number follows the last step. For a
 // repeat of the last step it returns that step's last seq; the step must not be appended again.
 func (t *State) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
-	if r := t.runs[a.Run]; r != nil {
+	if r := t.Run(a.Run); r != nil {
 		a.sum = a.digest()
 		repeat, err := checkNumber(r, a.Claim, a.Number, a.sum)
 		if repeat {
@@ -172,7 +165,7 @@ func (t *State) checkTargets(r *mailroom.Run, a *StepCommit) error {
 			return check.Invalid("sends", "cannot wait for the run's own thread or one that waits for it", target)
 		}
 	}
-	return t.checkAsks(r, a.allAsks(r.ID))
+	return t.Tickets.checkAsks(r.ID, a.allAsks(r.ID))
 }
 
 // allAsks returns the tickets of a step: its own, and one for each send with AnswerWait.
@@ -278,7 +271,7 @@ func (t *State) appendMessage(r *mailroom.Run, s *PartialText, visibility string
 		text := s.Text
 		r.Reply = &text
 		if strings.TrimSpace(s.Text) != "" { // blank messages are not delivered
-			t.deliver(r, seq, mailroom.Text(s.Text), now)
+			t.Outbox.deliver(&t.Thread, r, seq, mailroom.Text(s.Text))
 		}
 	}
 	t.dropPartials(r)
@@ -297,33 +290,13 @@ func (t *State) Flush(c mailroom.Claim, p store.Partial) error {
 	if !check.IsClean(p.Text) || p.Offset < 0 {
 		return check.Invalid("text", "must be valid UTF-8 without NUL, from an offset of 0 or more", p.Offset)
 	}
-	t.pieces = slices.DeleteFunc(t.pieces, func(old store.Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
-	t.pieces = append(t.pieces, p)
+	t.Partials.add(p)
 	t.Touch()
 	if !r.Flushed {
 		r.Flushed = true
 		t.touchRun(r)
 	}
 	return nil
-}
-
-// PartialText joins the flushed pieces of a run's message: the stored ones, unless they were
-// dropped in this transaction, and those of this transaction. It returns nil if there are none.
-func (t *State) PartialText(run string, stored []store.Partial) *PartialText {
-	if slices.Contains(t.dropped, run) {
-		stored = nil
-	}
-	var s *PartialText
-	for _, p := range append(slices.Clone(stored), t.pieces...) {
-		if p.Run != run {
-			continue
-		}
-		if s == nil {
-			s = &PartialText{ID: p.Message}
-		}
-		s.Text = s.Text[:min(p.Offset, len(s.Text))] + p.Text
-	}
-	return s
 }
 
 // dropPartials drops the flushed text of a run, because its message is in the log.
@@ -333,10 +306,7 @@ func (t *State) dropPartials(r *mailroom.Run) {
 	}
 	r.Flushed = false
 	t.touchRun(r)
-	t.pieces = slices.DeleteFunc(t.pieces, func(p store.Partial) bool { return p.Run == r.ID })
-	if !slices.Contains(t.dropped, r.ID) {
-		t.dropped = append(t.dropped, r.ID)
-	}
+	t.Partials.drop(r)
 }
 
 // SubmitOf returns the submit of a send by run r on thread from. Its key makes a repeated send

@@ -16,7 +16,7 @@ type Interrupted struct {
 // Cancel ends a run, or asks it to stop if a worker holds it. Cancelling a cancelled or stopping
 // run changes nothing.
 func (t *State) Cancel(run, by string, now time.Time) (*mailroom.Run, error) {
-	r := t.runs[run]
+	r := t.Run(run)
 	switch {
 	case r == nil:
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %s in thread %q", run, t.ID)
@@ -78,19 +78,7 @@ func (t *State) stopCurrent(why mailroom.Reason, by string, now time.Time) *stri
 // supersede cancels the runs among these that never started, except child runs.
 func (t *State) supersede(these func(*mailroom.Run) bool, by string, now time.Time) []string {
 	ids := []string{}
-	var old []*mailroom.Run
-	for _, w := range []*window{&t.queue, &t.scheduled} {
-		var kept []*mailroom.Run // rebuilt in one pass: removing one by one is quadratic
-		for _, r := range w.runs {
-			if r.Parent != "" || !these(r) {
-				kept = append(kept, r)
-			} else {
-				old = append(old, r)
-			}
-		}
-		w.runs = kept
-	}
-	for _, r := range old {
+	for _, r := range t.Runs.queue.remove(func(r *mailroom.Run) bool { return r.Parent == "" && these(r) }) {
 		r.Reason = mailroom.ReasonSuperseded
 		t.finish(r, mailroom.StatusCancelled, now, entry.KindCancelled, entry.RunStop{Reason: mailroom.ReasonSuperseded, By: by})
 		ids = append(ids, r.ID)

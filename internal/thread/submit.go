@@ -125,8 +125,11 @@ func (t *State) Submit(asked Submit, found Resolved, now time.Time) (store.Submi
 	if err := t.checkReachable(in); err != nil {
 		return store.Submitted{}, err
 	}
-	if out, repeat, err := t.FindRepeat(in.Key, in.sum); repeat || err != nil {
-		return out, err
+	if first, repeat, err := t.Keys.Find(in.Key, in.sum); repeat || err != nil {
+		if r := t.Run(first.Run); r != nil {
+			first.Status = r.Status
+		}
+		return first, err
 	}
 	if err := t.checkSubmit(in, now); err != nil {
 		return store.Submitted{}, err
@@ -134,14 +137,14 @@ func (t *State) Submit(asked Submit, found Resolved, now time.Time) (store.Submi
 	if err := t.checkDelivery(in.deliveryPatch()); err != nil {
 		return store.Submitted{}, err
 	}
-	if in.Mode == mailroom.ModeReject && !t.idle() && t.resumeKind(in, now) == "" {
+	if in.Mode == mailroom.ModeReject && !isIdle(&t.Thread) && t.resumeKind(in, now) == "" {
 		return store.Submitted{}, mailroom.Errorf(mailroom.CodeBusy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
 	}
 	t.promote(now)
 	t.ensureThread(in, now)
 	out := t.apply(in, now)
 	t.schedule(now)
-	t.RecordKey(in.Key, in.sum, out)
+	t.Keys.Record(in.Key, in.sum, out)
 	return out, nil
 }
 
@@ -149,7 +152,7 @@ func (t *State) apply(in *submission, now time.Time) store.Submitted {
 	if len(in.Decisions) > 0 {
 		k := t.decideAll(in.Decisions, now)
 		if len(in.Messages) == 0 {
-			r := t.runs[k.Run]
+			r := t.Run(k.Run)
 			return store.Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: r.Status, Disposition: store.DispositionResumed, Superseded: []string{}}
 		}
 	}
@@ -180,36 +183,6 @@ func (t *State) apply(in *submission, now time.Time) store.Submitted {
 	}
 	return out
 }
-
-// FindRepeat returns the first result under a loaded key, with the current status of its run.
-// repeat is false for a new key and for "". Another digest under the same key is a conflict.
-func (t *State) FindRepeat(key, digest string) (out store.Submitted, repeat bool, err error) {
-	k, ok := t.known[key]
-	switch {
-	case !ok || key == "":
-		return store.Submitted{}, false, nil
-	case k.Digest != digest:
-		return store.Submitted{}, false, mailroom.Errorf(mailroom.CodeConflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, t.ID)
-	}
-	out = k.Result
-	out.Disposition = store.DispositionDuplicate
-	if r := t.runs[out.Run]; r != nil {
-		out.Status = r.Status
-	}
-	return out, true, nil
-}
-
-// RecordKey records the result under a key, unless the key is "".
-func (t *State) RecordKey(key, digest string, out store.Submitted) {
-	if key == "" {
-		return
-	}
-	k := store.SubmitKey{Thread: t.ID, Key: key, Digest: digest, Result: out}
-	t.known[key] = k
-	t.keys = append(t.keys, k)
-}
-
-func (t *State) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
 
 // ensureThread creates the thread if it is new, and sets the requested agent.
 func (t *State) ensureThread(in *submission, now time.Time) {
@@ -259,7 +232,7 @@ func (t *State) enqueue(in *submission, now time.Time) *mailroom.Run {
 func (t *State) newRun(id string, in *submission, now time.Time) *mailroom.Run {
 	r := &mailroom.Run{
 		ID: id, Thread: t.ID, Agent: in.found.Agent, AgentVersion: in.found.AgentVersion,
-		Mode: in.Mode, Priority: in.priority(), Place: t.nextPlace(), SubmitKey: in.Key,
+		Mode: in.Mode, Priority: in.priority(), Place: takePlace(&t.Thread), SubmitKey: in.Key,
 		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
 		MaxAttempts: in.MaxAttempts, NoRetry: in.NoRetry, Status: mailroom.StatusQueued, AvailableAt: now, CreatedAt: now,
 		FirstSeq: t.LastSeq + 1,
@@ -310,15 +283,9 @@ func queuedBody(r *mailroom.Run) entry.RunQueued {
 // would be in no transcript. A full run accepts nothing more, and older runs are not considered, to
 // keep the order of messages.
 func (t *State) collectable(in *submission) *mailroom.Run {
-	var newest *mailroom.Run
-	for _, w := range []*window{&t.queue, &t.scheduled} {
-		for _, r := range w.runs {
-			if !r.Started && r.Agent == in.found.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
-				(newest == nil || r.Place > newest.Place) {
-				newest = r
-			}
-		}
-	}
+	newest := t.Runs.queue.newest(func(r *mailroom.Run) bool {
+		return !r.Started && r.Agent == in.found.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == ""
+	})
 	if newest == nil || len(newest.Inputs)+len(in.Messages) > mailroom.MaxMessages || newest.InputBytes+2*int64(in.Size()) > maxCollected {
 		return nil
 	}

@@ -3,7 +3,6 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -90,46 +89,20 @@ func CheckAsk(a *mailroom.Ask) error {
 	return nil
 }
 
-// AddTicket adds a loaded ticket, unless a value for it exists. It returns the value in use.
-func (t *State) AddTicket(row *mailroom.Ticket) *mailroom.Ticket {
-	if k, ok := t.tickets[row.ID]; ok {
-		return k
-	}
-	t.tickets[row.ID] = row
-	return row
-}
-
-// checkAsks returns an error if an ask contradicts an earlier one with the same name.
-func (t *State) checkAsks(r *mailroom.Run, asks []mailroom.Ask) error {
-	for i := range asks {
-		if err := CheckAsk(&asks[i]); err != nil {
-			return err
-		}
-		old := t.tickets[TicketID(r.ID, asks[i].Name)]
-		differs := old != nil && old.State != mailroom.TicketVoid && old.Digest != AskDigest(&asks[i])
-		for j := range asks[:i] {
-			differs = differs || asks[j].Name == asks[i].Name && AskDigest(&asks[j]) != AskDigest(&asks[i])
-		}
-		if differs {
-			return mailroom.Errorf(mailroom.CodeConflict, "ticket %q of run %s exists with other content; use another name", asks[i].Name, r.ID)
-		}
-	}
-	return nil
-}
-
 // openTickets opens the tickets that do not exist yet.
 func (t *State) openTickets(r *mailroom.Run, asks []mailroom.Ask, now time.Time) {
 	for i := range asks {
 		a := &asks[i]
 		id := TicketID(r.ID, a.Name)
-		if old := t.tickets[id]; old != nil && old.State != mailroom.TicketVoid {
+		old := t.Tickets.byID[id]
+		if old != nil && old.State != mailroom.TicketVoid {
 			continue
 		}
 		k := &mailroom.Ticket{
 			ID: id, Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
 			Arguments: a.Arguments, Digest: AskDigest(a), State: mailroom.TicketOpen, Answers: a.Answers, Holds: a.Holds,
 		}
-		if old := t.tickets[id]; old != nil {
+		if old != nil {
 			k.Key = old.Key
 		}
 		if at := a.Expires; !at.IsZero() || a.After > 0 {
@@ -140,70 +113,10 @@ func (t *State) openTickets(r *mailroom.Run, asks []mailroom.Ask, now time.Time)
 			k.ExpiresAt = &at
 		}
 		r.Asked++
-		t.tickets[id] = k
-		t.touchTicket(k)
+		t.Tickets.touch(k)
 		seq := t.append(entry.KindTicketOpened, r, now, k)
-		t.deliver(r, seq, ticketParts(k), now)
+		t.Outbox.deliver(&t.Thread, r, seq, ticketParts(k))
 	}
-}
-
-func (t *State) touchTicket(k *mailroom.Ticket) {
-	t.Touch()
-	t.tickets[k.ID] = k
-	if !slices.Contains(t.dirtyTickets, k.ID) {
-		t.dirtyTickets = append(t.dirtyTickets, k.ID)
-	}
-}
-
-// ticketsOf returns the loaded tickets of a run, ordered by id.
-func (t *State) ticketsOf(r *mailroom.Run) []*mailroom.Ticket {
-	var of []*mailroom.Ticket
-	for _, k := range t.tickets {
-		if k.Run == r.ID {
-			of = append(of, k)
-		}
-	}
-	slices.SortFunc(of, func(a, b *mailroom.Ticket) int { return strings.Compare(a.ID, b.ID) })
-	return of
-}
-
-// waitSatisfied reports whether the run may continue.
-func (t *State) waitSatisfied(r *mailroom.Run) bool {
-	if r.Wait == nil {
-		return true
-	}
-	return r.Wait.Ended(func(name string) bool {
-		k := t.tickets[TicketID(r.ID, name)]
-		return k != nil && k.State == mailroom.TicketOpen
-	})
-}
-
-// waitExpired reports whether the wait of a parked run has ended by expiry, although no transition
-// has recorded it yet.
-func (t *State) waitExpired(r *mailroom.Run, now time.Time) bool {
-	return r.Wait.Ended(func(name string) bool { return openAt(t.tickets[TicketID(r.ID, name)], now) })
-}
-
-// openAt reports whether the ticket can still be decided at now.
-func openAt(k *mailroom.Ticket, now time.Time) bool {
-	return k != nil && k.StateAt(now) == mailroom.TicketOpen
-}
-
-// waitKind classifies a parked run by its open tickets: TicketInput if a message can answer one,
-// TicketApproval if messages must queue, TicketEvent otherwise.
-func (t *State) waitKind(r *mailroom.Run, now time.Time) mailroom.TicketKind {
-	kind := mailroom.TicketEvent
-	for _, name := range r.Wait.Names {
-		k := t.tickets[TicketID(r.ID, name)]
-		switch {
-		case !openAt(k, now):
-		case k.Kind == mailroom.TicketInput:
-			return mailroom.TicketInput
-		case k.Kind == mailroom.TicketApproval, k.Holds:
-			kind = mailroom.TicketApproval
-		}
-	}
-	return kind
 }
 
 // requeue makes a parked run due.
@@ -213,17 +126,6 @@ func (t *State) requeue(r *mailroom.Run, now time.Time) {
 	t.touchRun(r)
 }
 
-// expiry returns the earliest time at which an open ticket of r expires or fires.
-func (t *State) expiry(r *mailroom.Run) time.Time {
-	var first time.Time
-	for _, k := range t.ticketsOf(r) {
-		if k.State == mailroom.TicketOpen && k.ExpiresAt != nil && (first.IsZero() || k.ExpiresAt.Before(first)) {
-			first = *k.ExpiresAt
-		}
-	}
-	return first
-}
-
 // expireTickets expires the due tickets of the parked run, and requeues the run if its wait has
 // ended.
 func (t *State) expireTickets(now time.Time) {
@@ -231,25 +133,11 @@ func (t *State) expireTickets(now time.Time) {
 	if r == nil || r.Status != mailroom.StatusWaiting {
 		return
 	}
-	for _, k := range t.ticketsOf(r) {
-		if k.State == mailroom.TicketOpen && k.ExpiresAt != nil && !k.ExpiresAt.After(now) {
-			k.State = mailroom.TicketExpired
-			t.touchTicket(k)
-			t.append(entry.KindTicketExpired, r, now, entry.TicketRef{Ticket: k.ID})
-		}
+	for _, k := range t.Tickets.expire(r.ID, now) {
+		t.append(entry.KindTicketExpired, r, now, entry.TicketRef{Ticket: k.ID})
 	}
-	if t.waitSatisfied(r) {
+	if t.Tickets.waitEnded(r) {
 		t.requeue(r, now)
-	}
-}
-
-// voidTickets closes the open tickets of an ended run.
-func (t *State) voidTickets(r *mailroom.Run) {
-	for _, k := range t.ticketsOf(r) {
-		if k.State == mailroom.TicketOpen {
-			k.State = mailroom.TicketVoid
-			t.touchTicket(k)
-		}
 	}
 }
 
@@ -269,12 +157,12 @@ func (t *State) decide(k *mailroom.Ticket, d Decision, now time.Time) {
 	k.State, k.Decision, k.Answer, k.Reason, k.DecidedBy = mailroom.TicketDecided, d.Verdict, d.Answer, d.Reason, d.By
 	at := now
 	k.DecidedAt = &at
-	t.touchTicket(k)
-	r := t.runs[k.Run]
+	t.Tickets.touch(k)
+	r := t.Run(k.Run)
 	t.append(entry.KindTicketDecided, r, now, entry.TicketDecision{
 		Ticket: k.ID, Decision: k.Decision, Answer: k.Answer, Reason: k.Reason, DecidedBy: k.DecidedBy,
 	})
-	if r.Status == mailroom.StatusWaiting && t.waitSatisfied(r) {
+	if r.Status == mailroom.StatusWaiting && t.Tickets.waitEnded(r) {
 		t.requeue(r, now)
 	}
 }
@@ -282,8 +170,8 @@ func (t *State) decide(k *mailroom.Ticket, d Decision, now time.Time) {
 // checkDecision returns an error if the decision does not fit its ticket. repeat reports that the
 // same decision was made before.
 func (t *State) checkDecision(d *Decision, now time.Time) (k *mailroom.Ticket, repeat bool, err error) {
-	k = t.tickets[d.Ticket]
-	if k == nil || t.runs[k.Run] == nil {
+	k = t.Tickets.byID[d.Ticket]
+	if k == nil || t.Run(k.Run) == nil {
 		return nil, false, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q in thread %q", d.Ticket, t.ID)
 	}
 	if d.Answer != nil {

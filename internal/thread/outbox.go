@@ -22,25 +22,30 @@ type ChildEnd struct {
 	Answer json.RawMessage
 }
 
-// Outgoing returns and clears what the transitions since the last call send to other threads. The
-// caller must commit it in the same transaction.
-func (t *State) Outgoing() (sends []Submit, ended []ChildEnd) {
-	sends, ended = t.outgoing, t.ended
-	t.outgoing, t.ended = nil, nil
-	return sends, ended
+// Outbox holds what the transitions of a thread send to other threads.
+type Outbox struct {
+	submits []Submit
+	ended   []ChildEnd
 }
 
-// deliver sends the content of entry seq to the thread in DeliverTo.
-func (t *State) deliver(r *mailroom.Run, seq int64, parts []mailroom.Part, now time.Time) {
-	if t.DeliverTo == "" || len(r.Lineage) >= mailroom.MaxHops {
+// Take returns and clears the content. The caller must commit it in the same transaction.
+func (o *Outbox) Take() (submits []Submit, ended []ChildEnd) {
+	submits, ended = o.submits, o.ended
+	*o = Outbox{}
+	return submits, ended
+}
+
+// deliver sends the content of entry seq of run r to the thread in DeliverTo.
+func (o *Outbox) deliver(from *mailroom.Thread, r *mailroom.Run, seq int64, parts []mailroom.Part) {
+	if from.DeliverTo == "" || len(r.Lineage) >= mailroom.MaxHops {
 		return
 	}
 	at := strconv.FormatInt(seq, 10)
-	t.outgoing = append(t.outgoing, Submit{
-		Thread: t.DeliverTo, Run: digest.ID("deliver", r.ID, at), Key: r.ID + "/" + at,
-		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner, By: auth.RunToken(t.Owner),
+	o.submits = append(o.submits, Submit{
+		Thread: from.DeliverTo, Run: digest.ID("deliver", r.ID, at), Key: r.ID + "/" + at,
+		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner),
 		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID,
-		From: &Descent{Thread: t.ID, Lineage: append(slices.Clone(r.Lineage), t.ID)},
+		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},
 	})
 }
 
@@ -61,22 +66,22 @@ func ticketParts(k *mailroom.Ticket) []mailroom.Part {
 // reportEnd reports the end of a run to its caller and to the thread it delivers to. A run with a
 // reply needs no report unless it failed. The end of a superseded or retracted run is not reported
 // to the chat.
-func (t *State) reportEnd(r *mailroom.Run, seq int64, now time.Time) {
+func (o *Outbox) reportEnd(from *mailroom.Thread, r *mailroom.Run, seq int64) {
 	untold := r.Reply == nil || strings.TrimSpace(*r.Reply) == "" || r.Status == mailroom.StatusFailed
 	if untold && r.Reason != mailroom.ReasonSuperseded && r.Reason != mailroom.ReasonRetracted {
-		t.deliver(r, seq, []mailroom.Part{{Type: "data", Data: endReport(r)}}, now)
+		o.deliver(from, r, seq, []mailroom.Part{{Type: "data", Data: endReport(r)}})
 	}
 	c := r.Caller
 	switch {
 	case c == nil:
 	case c.Answer == mailroom.AnswerWait:
-		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: endReport(r)})
+		o.ended = append(o.ended, childEnd(r))
 	case c.Answer == mailroom.AnswerWake:
 		at := strconv.FormatInt(seq, 10) // unique: a retried run can end again with the same attempt
-		t.outgoing = append(t.outgoing, Submit{
+		o.submits = append(o.submits, Submit{
 			Thread: c.Thread, Run: digest.ID("answer", r.ID, at), Key: r.ID + "/answer/" + at,
 			Messages: []NewMessage{{Parts: []mailroom.Part{{Type: "data", Data: endReport(r)}}, Visibility: mailroom.VisibleInternal}},
-			Sender:   r.Agent, Owner: t.Owner, Origin: mailroom.Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
+			Sender:   r.Agent, Owner: from.Owner, Origin: mailroom.Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
 		})
 	}
 }
@@ -101,24 +106,29 @@ func endReport(r *mailroom.Run) json.RawMessage {
 	return b
 }
 
-// FindChild returns the end of the child run of a repeated send, or nil while the child is running.
-// A new ticket for a child that has ended must be decided at once.
-func (t *State) FindChild(run, name, child string) (*ChildEnd, error) {
-	r := t.runs[child]
+// EndOfChild returns the end of the child run of a repeated send, or nil while the child is running.
+// A new ticket for a child that has ended must be decided at once. run and name are those of the
+// send; r is nil if the child is not loaded.
+func EndOfChild(r *mailroom.Run, run, name string) (*ChildEnd, error) {
 	if r == nil || r.Caller == nil || r.Caller.Answer != mailroom.AnswerWait {
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s was made before without waiting for its end; use another name", name, run)
 	}
 	if !r.Status.Finished() {
 		return nil, nil
 	}
-	c := r.Caller
-	return &ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: endReport(r)}, nil
+	end := childEnd(r)
+	return &end, nil
+}
+
+// childEnd returns the end of a run whose caller waits for it.
+func childEnd(r *mailroom.Run) ChildEnd {
+	return ChildEnd{Thread: r.Caller.Thread, Run: r.Caller.Run, Name: r.Caller.Name, Child: r.ID, Answer: endReport(r)}
 }
 
 // OnChildEnd decides the ticket of an ended child, if the ticket is still open.
 func (t *State) OnChildEnd(e ChildEnd, now time.Time) {
-	k := t.tickets[TicketID(e.Run, e.Name)]
-	if k == nil || k.State != mailroom.TicketOpen || t.runs[k.Run] == nil {
+	k := t.Tickets.named(e.Run, e.Name)
+	if k == nil || k.State != mailroom.TicketOpen || t.Run(k.Run) == nil {
 		return
 	}
 	t.promote(now)

@@ -1,0 +1,218 @@
+package thread
+
+import (
+	"slices"
+	"time"
+
+	"mailroom"
+)
+
+// Scope is how much of a thread's queue a transition reads.
+type Scope int
+
+const (
+	ScopeRow  Scope = iota // the row and the current run
+	ScopeHead              // and the next run
+	ScopeAll               // and every run that never started
+)
+
+const firstPage, allRows = 3, 1 << 40
+
+// queue is the loaded part of a thread's runs that never started.
+type queue struct {
+	waiting   window // runs whose turn it may be, by (Priority, Place)
+	scheduled window // runs with a time to enter the queue, by (NotBefore, Place)
+	// head is the head of the queue according to the thread's row, which a submit can use instead
+	// of a loaded run. It is zero once that is unknown.
+	head mailroom.Due
+}
+
+// newQueue returns the queue of a row, of which no run is loaded.
+func newQueue(row *mailroom.Thread) queue {
+	idle := isIdle(row)
+	q := queue{
+		waiting:   window{whole: idle, less: byPlace, contains: isWaiting},
+		scheduled: window{whole: idle || row.HeldAt.IsZero(), less: byNotBefore, contains: isScheduled},
+	}
+	if row.Current == "" && row.HeldAt.IsZero() {
+		q.head = row.Due
+	}
+	return q
+}
+
+// rowsNeeded is RowsNeeded of a State whose row has this HeldAt.
+func (q *queue) rowsNeeded(s Scope, heldAt, now time.Time) (waiting, scheduled int) {
+	// Scheduled runs that are due enter the queue first.
+	if !q.scheduled.loaded(2) || s == ScopeAll && !q.scheduled.whole {
+		due := !heldAt.After(now)
+		if due || s != ScopeRow {
+			scheduled = q.scheduled.nextPage(s)
+		}
+	} else if n := len(q.scheduled.runs); !q.scheduled.whole && !q.scheduled.runs[n-1].NotBefore.After(now) {
+		scheduled = q.scheduled.nextPage(s)
+	}
+	if s == ScopeAll && !q.waiting.whole || s == ScopeHead && !q.waiting.loaded(2) {
+		waiting = q.waiting.nextPage(s)
+	}
+	return waiting, scheduled
+}
+
+// place moves a new or changed run to its position.
+func (q *queue) place(r *mailroom.Run) {
+	q.waiting.place(r)
+	q.scheduled.place(r)
+	switch { // a new run precedes a head that is not loaded only by priority
+	case r.Key != 0 || !isWaiting(r):
+		q.head = mailroom.Due{}
+	case !q.head.At.IsZero() && r.Priority < q.head.Priority:
+		q.head = dueOf(r, q.head.At)
+	}
+}
+
+// due returns the next work of a thread without a current run. row has the last one.
+func (q *queue) due(row *mailroom.Thread, now time.Time) mailroom.Due {
+	if r := q.waiting.first(); r != nil {
+		at := now
+		if row.Due.Agent != "" && row.Due.At.Before(now) {
+			at = row.Due.At // keep the time, so that threads with a backlog take turns
+		}
+		return dueOf(r, at)
+	}
+	if !q.waiting.whole && !q.head.At.IsZero() {
+		return q.head
+	}
+	if !q.waiting.whole {
+		panic("mailroom: the queue of thread " + row.ID + " is not loaded")
+	}
+	if r := q.scheduled.first(); r != nil {
+		return dueOf(r, r.NotBefore)
+	}
+	return mailroom.Due{}
+}
+
+// heldAt returns the earliest NotBefore of the loaded scheduled runs, zero if there are none.
+func (q *queue) heldAt() time.Time {
+	if r := q.scheduled.first(); r != nil {
+		return r.NotBefore
+	}
+	return time.Time{}
+}
+
+// newest returns the loaded run with the highest place that match accepts, or nil.
+func (q *queue) newest(match func(*mailroom.Run) bool) *mailroom.Run {
+	var newest *mailroom.Run
+	for _, w := range []*window{&q.waiting, &q.scheduled} {
+		for _, r := range w.runs {
+			if match(r) && (newest == nil || r.Place > newest.Place) {
+				newest = r
+			}
+		}
+	}
+	return newest
+}
+
+// remove removes the loaded runs that match accepts and returns them.
+func (q *queue) remove(match func(*mailroom.Run) bool) []*mailroom.Run {
+	var removed []*mailroom.Run
+	for _, w := range []*window{&q.waiting, &q.scheduled} {
+		var kept []*mailroom.Run // rebuilt in one pass: removing one by one is quadratic
+		for _, r := range w.runs {
+			if match(r) {
+				removed = append(removed, r)
+			} else {
+				kept = append(kept, r)
+			}
+		}
+		w.runs = kept
+	}
+	return removed
+}
+
+// cachedRuns bounds how many runs of a queue a cached thread keeps.
+const cachedRuns = 4
+
+// trim keeps the first cachedRuns runs of each window and returns them.
+func (q *queue) trim() []*mailroom.Run {
+	q.head = mailroom.Due{}
+	q.waiting.trim()
+	q.scheduled.trim()
+	return slices.Concat(q.waiting.runs, q.scheduled.runs)
+}
+
+// dueOf returns the scheduling columns for a run that is due at at.
+func dueOf(r *mailroom.Run, at time.Time) mailroom.Due {
+	return mailroom.Due{At: at, Agent: r.Agent, Priority: r.Priority, LastAttempt: r.OnLastAttempt()}
+}
+
+// window is the loaded start of an ordered set of runs.
+type window struct {
+	runs     []*mailroom.Run
+	whole    bool // runs has the whole set
+	asked    int
+	less     func(a, b *mailroom.Run) bool
+	contains func(*mailroom.Run) bool
+}
+
+// trim keeps the first cachedRuns runs.
+func (w *window) trim() {
+	w.asked = 0
+	if len(w.runs) > cachedRuns {
+		w.runs, w.whole = slices.Clone(w.runs[:cachedRuns]), false
+	}
+}
+
+func (w *window) loaded(n int) bool { return w.whole || len(w.runs) >= n }
+
+func (w *window) nextPage(s Scope) int {
+	if s == ScopeAll {
+		return allRows
+	}
+	w.asked = max(firstPage, 2*w.asked)
+	return w.asked
+}
+
+// first returns the first loaded run, or nil.
+func (w *window) first() *mailroom.Run {
+	if len(w.runs) == 0 {
+		return nil
+	}
+	return w.runs[0]
+}
+
+func (w *window) compare(a, b *mailroom.Run) int {
+	if w.less(a, b) {
+		return -1
+	}
+	return 1
+}
+
+// place inserts r, removes it, or moves it to its new position. A run behind the loaded part stays
+// out until the next SetQueue, because unloaded rows may precede it.
+func (w *window) place(r *mailroom.Run) {
+	if i := slices.Index(w.runs, r); i >= 0 {
+		w.runs = slices.Delete(w.runs, i, i+1)
+	}
+	n := len(w.runs)
+	if !w.contains(r) || !w.whole && (n == 0 || w.less(w.runs[n-1], r)) {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(w.runs, r, w.compare)
+	w.runs = slices.Insert(w.runs, i, r)
+}
+
+func isWaiting(r *mailroom.Run) bool   { return r.NeverStarted() && !r.Scheduled }
+func isScheduled(r *mailroom.Run) bool { return r.NeverStarted() && r.Scheduled }
+
+func byPlace(a, b *mailroom.Run) bool {
+	if a.Priority != b.Priority {
+		return a.Priority < b.Priority
+	}
+	return a.Place < b.Place
+}
+
+func byNotBefore(a, b *mailroom.Run) bool {
+	if !a.NotBefore.Equal(b.NotBefore) {
+		return a.NotBefore.Before(b.NotBefore)
+	}
+	return a.Place < b.Place
+}
