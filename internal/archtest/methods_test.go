@@ -27,7 +27,7 @@ var largeTypes = map[string]struct {
 	why           string
 }{
 	"ledger.Ledger":         {48, 67, "one method for each operation; reading leaves it for functions over a View"},
-	"internal/thread.State": {38, 87, "one method for each transition, and their steps"},
+	"internal/thread.State": {38, 68, "one method for each transition, and their steps"},
 }
 
 // methods are the interfaces and types of a tree with their methods.

@@ -27,7 +27,7 @@ type Patch struct {
 	DeliverTo *string         // "" removes it
 	Metadata  json.RawMessage // a JSON object
 
-	// Rows that checkDelivery needs if DeliverTo is set.
+	// Rows that the check of DeliverTo needs.
 	Target *mailroom.Thread // row of DeliverTo, which may not exist
 	Source *mailroom.Thread // a thread that delivers to the changed one, or nil
 }
@@ -157,7 +157,7 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	if p.Agent != nil && !check.IsClean(*p.Agent) {
 		return check.Invalid("agent", "must be valid UTF-8 without NUL", *p.Agent)
 	}
-	if err := t.checkDelivery(p); err != nil {
+	if err := p.checkDelivery(t.ID); err != nil {
 		return err
 	}
 	if p.Metadata != nil {
@@ -174,13 +174,13 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	return nil
 }
 
-// checkDelivery refuses a target that the caller cannot see, and chains: a delivery thread must not
-// deliver itself, or a reply could be delivered forever.
-func (t *State) checkDelivery(p Patch) error {
+// checkDelivery refuses a target of thread that the caller cannot see, and chains: a delivery
+// thread must not deliver itself, or a reply could be delivered forever.
+func (p *Patch) checkDelivery(thread string) error {
 	switch {
 	case p.DeliverTo == nil || *p.DeliverTo == "":
 		return nil
-	case *p.DeliverTo == t.ID:
+	case *p.DeliverTo == thread:
 		return check.Invalid("deliver_to", "is the thread itself", *p.DeliverTo)
 	case p.Target != nil && !p.Target.CreatedAt.IsZero() && p.By != nil && !p.By.CanSee(p.Target):
 		return errNoThread(p.Target.ID)

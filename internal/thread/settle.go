@@ -119,7 +119,7 @@ func (t *State) Settle(s *Settle, now time.Time) (*mailroom.Run, error) {
 		return nil, err
 	}
 	if s.Outcome == OutcomePark {
-		if err := t.checkPark(r, s); err != nil {
+		if err := s.checkPark(&t.Tickets); err != nil {
 			return nil, err
 		}
 	}

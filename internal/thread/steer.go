@@ -9,25 +9,15 @@ import (
 	"mailroom/store"
 )
 
-// canSteer reports whether the current run accepts the steered message.
-func (t *State) canSteer(in *submission, now time.Time) bool {
-	c := t.current()
-	return c != nil && c.Stop == "" && (c.Status != mailroom.StatusWaiting || t.Tickets.waitExpired(c, now) || t.Tickets.waitKind(c, now) == mailroom.TicketApproval) && c.Agent == in.found.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
-}
-
-// willSteer reports whether the submit is steered into the current run.
-func (t *State) willSteer(in *submission, now time.Time) bool {
-	return in.Mode == mailroom.ModeSteer && len(in.Messages) > 0 && t.resumeKind(in, now) == "" && t.canSteer(in, now)
-}
-
-// unreadSteers counts the runs that unread steered messages would become.
-func (t *State) unreadSteers() int {
+// unreadSteers counts the runs that the unread steered messages of r, which may be nil, would become.
+func unreadSteers(r *mailroom.Run) int {
 	n := 0
-	if c := t.current(); c != nil {
-		for _, s := range c.Steers {
-			if s.Own != nil {
-				n++
-			}
+	if r == nil {
+		return n
+	}
+	for _, s := range r.Steers {
+		if s.Own != nil {
+			n++
 		}
 	}
 	return n
@@ -55,26 +45,24 @@ func checkSteer(r *mailroom.Run, in *Submit) error {
 	return nil
 }
 
-// steer hands the messages to the current run. They keep the run that they become, at the place of
+// steer hands the messages to the current run c. They keep the run that they become, at the place of
 // their submission, if the current run ends first.
-func (t *State) steer(in *submission, now time.Time) store.Submitted {
-	c := t.current()
-	own := t.newRun(in.Run, in, now)
-	t.appendMessages(own, c.ID, in, now)
+func (s *submission) steer(c *mailroom.Run) store.Submitted {
+	own := s.newRun()
+	s.appendMessages(own, c.ID)
 	last := own.Inputs[len(own.Inputs)-1]
 	for i, input := range own.Inputs {
-		s := mailroom.Steer{Input: input}
+		steer := mailroom.Steer{Input: input}
 		if i == 0 {
-			s.Own = own
+			steer.Own = own
 		}
-		c.Steers = append(c.Steers, s)
+		c.Steers = append(c.Steers, steer)
 	}
 	own.Inputs = nil // edits apply to the steers
-	t.touchRun(c)
-	return store.Submitted{
-		Message: last.Message, Seq: last.Seq, Run: c.ID, Thread: t.ID, Place: own.Place,
-		Status: c.Status, Disposition: store.DispositionSteered, Superseded: []string{},
-	}
+	s.t.touchRun(c)
+	out := submittedTo(c, last, store.DispositionSteered)
+	out.Place = own.Place
+	return out
 }
 
 // ReadSteers marks the unread steered messages as read. It returns all that no step covers yet, so

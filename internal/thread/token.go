@@ -24,9 +24,10 @@ func errNoThread(id string) error { return mailroom.Errorf(mailroom.CodeNotFound
 // checkReachable returns CodeNotFound if the submitter may not see the thread. The end of a run is
 // reported only to threads of the run's owner or of the operator: a thread recreated by another
 // owner under a deleted thread's id does not receive it. A new thread may have a reserved id.
-func (t *State) checkReachable(in *submission) error {
+func (s *submission) checkReachable() error {
+	t, in := s.t, s.in
 	if !t.Exists() {
-		return in.checkCreate(t.ID)
+		return s.checkCreate()
 	}
 	seen := in.By == nil || in.By.CanSee(&t.Thread)
 	if in.Origin.Via == "wake" {
@@ -39,14 +40,15 @@ func (t *State) checkReachable(in *submission) error {
 }
 
 // checkCreate returns an error if the submitter may not create the thread.
-func (in *submission) checkCreate(id string) error {
-	if in.By == nil || in.By.Name == auth.Operator || in.By.Has(auth.PermissionAdmin) {
+func (s *submission) checkCreate() error {
+	id, by := s.t.ID, s.in.By
+	if by == nil || by.Name == auth.Operator || by.Has(auth.PermissionAdmin) {
 		return nil
 	}
-	if in.found.ForeignNamespace {
+	if s.found.ForeignNamespace {
 		return errNoThread(id)
 	}
-	for _, begin := range in.found.Reserved {
+	for _, begin := range s.found.Reserved {
 		if strings.HasPrefix(id, begin) {
 			return mailroom.Errorf(mailroom.CodeForbidden, "thread %q does not exist, and only the operator may create threads whose id begins with %q", id, begin)
 		}

@@ -1,0 +1,83 @@
+package thread
+
+import (
+	"mailroom"
+)
+
+// route is where the messages of a submit go.
+type route int
+
+const (
+	routeQueue   route = iota // to a run of their own, in the queue
+	routeCollect              // to the newest run of the queue
+	routeSteer                // to the current run, which reads them at its next step
+	routeAnswer               // to the parked current run, as the answer to its first open question
+	routeResume               // to the parked current run, whose wait messages end without an answer
+)
+
+// route returns where the messages go now, and the run that gets them unless they get a new one.
+// The parked current run comes first, in every mode but interrupt. The mode decides about the rest.
+func (s *submission) route() (route, *mailroom.Run) {
+	if len(s.in.Messages) == 0 {
+		return routeQueue, nil
+	}
+	c := s.t.current()
+	if to := s.routeToParked(c); to != routeQueue {
+		return to, c
+	}
+	switch s.in.Mode {
+	case mailroom.ModeSteer:
+		if s.canSteer(c) {
+			return routeSteer, c
+		}
+	case mailroom.ModeCollect:
+		if r := s.collectable(); r != nil {
+			return routeCollect, r
+		}
+	}
+	return routeQueue, nil
+}
+
+// routeToParked returns routeAnswer if the messages answer a question of the current run,
+// routeResume if the run waits for something that messages do not concern, and else routeQueue.
+// Messages of other runs answer no question. Scheduled messages and awaited child runs need a run
+// of their own. An expired question accepts no answer.
+func (s *submission) routeToParked(c *mailroom.Run) route {
+	in, tickets := s.in, &s.t.Tickets
+	if c == nil || c.Status != mailroom.StatusWaiting || c.Stop != "" || in.Mode == mailroom.ModeInterrupt ||
+		in.Agent != "" && in.Agent != c.Agent || in.NotBefore.After(s.now) ||
+		in.From != nil && in.From.Caller != nil || tickets.waitExpired(c, s.now) {
+		return routeQueue
+	}
+	fromRun := in.Origin.Via == "run" || in.Origin.Via == "wake"
+	switch kind := tickets.waitKind(c, s.now); {
+	case kind == mailroom.TicketInput && !fromRun:
+		return routeAnswer
+	case kind == mailroom.TicketEvent && in.Mode != mailroom.ModeReject:
+		return routeResume
+	}
+	return routeQueue
+}
+
+// canSteer reports whether the current run accepts the steered messages.
+func (s *submission) canSteer(c *mailroom.Run) bool {
+	if c == nil || c.Stop != "" || c.Agent != s.found.Agent || s.in.ExpectRun != "" && s.in.ExpectRun != c.ID {
+		return false
+	}
+	tickets := &s.t.Tickets
+	return c.Status != mailroom.StatusWaiting || tickets.waitExpired(c, s.now) || tickets.waitKind(c, s.now) == mailroom.TicketApproval
+}
+
+// collectable returns the newest run, if it was never claimed and has the same agent and sender,
+// and no parent. A manually retried run has listed its inputs already, so a message added to it
+// would be in no transcript. A full run accepts nothing more, and older runs are not considered, to
+// keep the order of messages.
+func (s *submission) collectable() *mailroom.Run {
+	newest := s.t.Runs.queue.newest(func(r *mailroom.Run) bool {
+		return !r.Started && r.Agent == s.found.Agent && r.Origin.Sender == s.in.Origin.Sender && r.Parent == ""
+	})
+	if newest == nil || len(newest.Inputs)+len(s.in.Messages) > mailroom.MaxMessages || newest.InputBytes+2*int64(s.in.Size()) > maxCollected {
+		return nil
+	}
+	return newest
+}

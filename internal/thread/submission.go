@@ -1,0 +1,227 @@
+package thread
+
+import (
+	"fmt"
+	"time"
+
+	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
+)
+
+// submission is the transition of a submit. It is checked as a whole before it is applied, and its
+// route decides how it is applied.
+type submission struct {
+	t     *State
+	in    *Submit
+	found Resolved
+	now   time.Time
+}
+
+// check returns an error if a decision does not fit its ticket, if the queue or the current run is
+// full, or if the thread cannot deliver or is busy.
+func (s *submission) check() error {
+	if err := s.checkDecisions(); err != nil {
+		return err
+	}
+	t := s.t
+	if n := s.found.Queued + unreadSteers(t.current()); s.found.MaxQueued > 0 && n >= s.found.MaxQueued && s.growsQueue() {
+		return errRateLimited("queue of thread %q is full with %d runs", t.ID, n)
+	}
+	if s.in.Mode == mailroom.ModeSteer {
+		if to, c := s.route(); to == routeSteer {
+			if err := checkSteer(c, s.in); err != nil {
+				return err
+			}
+		}
+	}
+	if s.in.DeliverTo != "" {
+		p := Patch{By: s.in.By, DeliverTo: &s.in.DeliverTo, Target: s.found.DeliverTo}
+		if err := p.checkDelivery(t.ID); err != nil {
+			return err
+		}
+	}
+	if s.in.Mode == mailroom.ModeReject && !isIdle(&t.Thread) {
+		if to, _ := s.route(); to == routeQueue {
+			return mailroom.Errorf(mailroom.CodeBusy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
+		}
+	}
+	return nil
+}
+
+func (s *submission) checkDecisions() error {
+	for i := range s.in.Decisions {
+		d := &s.in.Decisions[i]
+		if _, _, err := s.t.checkDecision(d, s.now); err != nil {
+			return err
+		}
+		for _, other := range s.in.Decisions[:i] {
+			if other.Ticket == d.Ticket && !other.equal(d) {
+				return mailroom.Errorf(mailroom.CodeConflict, "ticket %s is decided twice with different decisions", d.Ticket)
+			}
+		}
+	}
+	return nil
+}
+
+func errRateLimited(format string, args ...any) error {
+	return &mailroom.Error{Code: mailroom.CodeRateLimited, RetryAfter: time.Second, Message: fmt.Sprintf(format, args...)}
+}
+
+// growsQueue reports whether the submit adds a run to the queue, or an unread steer that becomes
+// one if the current run ends. A submit that clears the queue or resumes a run does not.
+func (s *submission) growsQueue() bool {
+	if s.in.Mode == mailroom.ModeInterrupt || s.in.Mode == mailroom.ModeLatest || len(s.in.Messages) == 0 {
+		return false
+	}
+	to, _ := s.route()
+	return to == routeQueue || to == routeSteer
+}
+
+// ensureThread creates the thread if it is new, and sets the requested agent.
+func (s *submission) ensureThread() {
+	t, in := s.t, s.in
+	if !t.Exists() {
+		t.Open(s.found.Agent, in.Owner, s.now)
+		if in.From != nil {
+			t.Parent = in.From.Thread
+		}
+	}
+	if in.Agent != "" {
+		t.Agent = in.Agent
+	}
+	if t.DeliverTo == "" {
+		t.DeliverTo = in.DeliverTo
+	}
+}
+
+// apply makes the decisions, which may change the route of the messages, and delivers the messages.
+func (s *submission) apply() store.Submitted {
+	if len(s.in.Decisions) > 0 {
+		r := s.decideAll()
+		if len(s.in.Messages) == 0 {
+			return submittedTo(r, mailroom.Input{}, store.DispositionResumed)
+		}
+	}
+	switch to, r := s.route(); to {
+	case routeAnswer, routeResume:
+		return s.resume(r, to)
+	case routeSteer:
+		return s.steer(r)
+	case routeCollect:
+		return s.collect(r)
+	}
+	r := s.enqueue()
+	out := submittedTo(r, r.Inputs[len(r.Inputs)-1], store.DispositionQueued)
+	others := func(o *mailroom.Run) bool { return o != r }
+	switch s.in.Mode {
+	case mailroom.ModeInterrupt:
+		out.Superseded = append(s.t.supersede(others, s.in.Sender, s.now), s.t.supersedeSteers(others, s.in.Sender, s.now)...)
+		out.Stopping = s.t.stopCurrent(mailroom.ReasonInterrupted, s.in.Sender, s.now)
+	case mailroom.ModeLatest:
+		out.Superseded = s.t.supersede(others, s.in.Sender, s.now)
+	}
+	return out
+}
+
+// submittedTo returns the result of a submit whose messages, the last of them given, went to r.
+func submittedTo(r *mailroom.Run, last mailroom.Input, d store.Disposition) store.Submitted {
+	return store.Submitted{
+		Message: last.Message, Seq: last.Seq, Run: r.ID, Thread: r.Thread, Place: r.Place,
+		Status: r.Status, Disposition: d, Superseded: []string{},
+	}
+}
+
+// decideAll makes the decisions that are new and returns the run of the last ticket.
+func (s *submission) decideAll() *mailroom.Run {
+	var last *mailroom.Run
+	for _, d := range s.in.Decisions {
+		k, repeat, err := s.t.checkDecision(&d, s.now)
+		if err == nil && !repeat {
+			s.t.decide(k, d, s.now)
+		}
+		if k != nil {
+			last = s.t.Run(k.Run)
+		}
+	}
+	return last
+}
+
+// enqueue creates a run for the messages.
+func (s *submission) enqueue() *mailroom.Run {
+	r := s.newRun()
+	s.appendMessages(r, r.ID)
+	s.t.touchRun(r)
+	s.t.append(entry.KindQueued, r, s.now, queuedBody(r))
+	return r
+}
+
+func (s *submission) newRun() *mailroom.Run {
+	t, in := s.t, s.in
+	r := &mailroom.Run{
+		ID: in.Run, Thread: t.ID, Agent: s.found.Agent, AgentVersion: s.found.AgentVersion,
+		Mode: in.Mode, Priority: in.priority(), Place: takePlace(&t.Thread), SubmitKey: in.Key,
+		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
+		MaxAttempts: in.MaxAttempts, NoRetry: in.NoRetry, Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now,
+		FirstSeq: t.LastSeq + 1,
+	}
+	if in.From != nil {
+		r.Caller, r.Lineage = in.From.Caller, in.From.Lineage
+	}
+	if in.NotBefore.After(s.now) {
+		r.Scheduled, r.NotBefore, r.AvailableAt = true, in.NotBefore, in.NotBefore
+		if t.HeldAt.IsZero() || r.NotBefore.Before(t.HeldAt) {
+			t.HeldAt = r.NotBefore
+		}
+	}
+	return r
+}
+
+// appendMessages appends the messages and makes them inputs of r. run is the run that reads them: r
+// or the current one. Message ids are "<r>.<seq>", so an id alone locates its entry.
+func (s *submission) appendMessages(r *mailroom.Run, run string) {
+	t := s.t
+	for _, d := range s.in.Messages {
+		m := mailroom.Message{
+			ID: fmt.Sprintf("%s.%d", r.ID, t.LastSeq+1), Thread: t.ID, Seq: t.LastSeq + 1,
+			Role: d.Role, Sender: s.in.Sender, Text: JoinText(d.Parts), Parts: d.Parts,
+			Visibility: d.Visibility, Run: run, State: mailroom.MessageAccepted, CreatedAt: s.now,
+		}
+		seq := t.append(entry.KindMessage, &mailroom.Run{ID: run}, s.now, m)
+		if run == r.ID {
+			r.InputBytes += int64(len(t.entries[len(t.entries)-1].Raw))
+		}
+		t.submitted = append(t.submitted, m)
+		r.Inputs = append(r.Inputs, mailroom.Input{Message: m.ID, Seq: seq})
+	}
+}
+
+func queuedBody(r *mailroom.Run) entry.RunQueued {
+	b := entry.RunQueued{
+		Agent: r.Agent, AgentVersion: r.AgentVersion, Mode: r.Mode, Priority: r.Priority,
+		AvailableAt: r.AvailableAt, Origin: r.Origin, Messages: []string{},
+	}
+	for _, in := range r.Inputs {
+		b.Messages = append(b.Messages, in.Message)
+	}
+	return b
+}
+
+// maxCollectDelay bounds how long collected messages can delay a run.
+const maxCollectDelay = 10 * time.Second
+
+// collect adds the messages to r. NotBefore delays a scheduled run, up to maxCollectDelay after its
+// creation.
+func (s *submission) collect(r *mailroom.Run) store.Submitted {
+	s.appendMessages(r, r.ID)
+	if at := s.in.NotBefore; r.Scheduled && at.After(r.NotBefore) {
+		if limit := r.CreatedAt.Add(maxCollectDelay); at.After(limit) {
+			at = limit
+		}
+		if at.After(r.NotBefore) {
+			r.NotBefore, r.AvailableAt = at, at
+		}
+	}
+	s.t.touchRun(r)
+	return submittedTo(r, r.Inputs[len(r.Inputs)-1], store.DispositionCollected)
+}
