@@ -22,7 +22,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-// unread is how many notifications of ann inboxes hold, by her token.
+// unread returns the number of unread notifications that ann's token counts.
 func (d *fixture) unread() int64 { d.t.Helper(); return d.used().Notifications }
 
 func TestATokenCountsItsUnreadNotifications(t *testing.T) {
@@ -38,16 +38,16 @@ func TestATokenCountsItsUnreadNotifications(t *testing.T) {
 	d.notify("w", "a sender without an inbox", "")
 	wantEqual(t, "to all four", d.unread(), 8)
 	d.inbox("y", false, 9)
-	wantEqual(t, "after a look", d.unread(), 8)
+	wantEqual(t, "after a read without Consume", d.unread(), 8)
 	d.inbox("y", true, 1)
-	wantEqual(t, "after one was taken", d.unread(), 7)
+	wantEqual(t, "after one was consumed", d.unread(), 7)
 	acknowledge := func(seqs ...int64) { t.Helper(); must(0, d.Projects().Acknowledge(d.ctx, "p", "y", ann(), seqs))(t) }
 	acknowledge(3, 1, 3)
-	wantEqual(t, "after one of them was acknowledged", d.unread(), 6)
+	wantEqual(t, "after one was acknowledged", d.unread(), 6)
 	acknowledge(3)
-	wantEqual(t, "after it was again", d.unread(), 6)
+	wantEqual(t, "after the same acknowledgement again", d.unread(), 6)
 	d.inbox("y", true, 9)
-	wantEqual(t, "after the rest was taken", d.unread(), 5)
+	wantEqual(t, "after the rest was consumed", d.unread(), 5)
 	must(0, d.Purge(d.ctx, "project:p", -time.Hour))(t)
 	wantEqual(t, "after the log was purged", d.unread(), 0)
 	d.notify("x", "to all", "")
@@ -58,29 +58,29 @@ func TestATokenCountsItsUnreadNotifications(t *testing.T) {
 
 func TestAQuotaLimitsUnreadNotifications(t *testing.T) {
 	d := limited(t, auth.Quotas{"notifications": 3})
-	boss := &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
-	guest := &auth.Token{Name: "ann", Namespace: "project:p", Scopes: []auth.Permission{auth.PermissionSubmit}}
-	tell := func(by *auth.Token, key string, to ...string) error {
+	operator := &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
+	limitedToken := &auth.Token{Name: "ann", Namespace: "project:p", Scopes: []auth.Permission{auth.PermissionSubmit}}
+	notify := func(by *auth.Token, key string, to ...string) error {
 		_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", Key: key, By: by, Notification: project.Notification{From: by.Name, To: to, Event: "e"}})
 		return err
 	}
-	wantCode(t, tell(boss, "", "x", "y"), "") // it is the operator's project
-	wantCode(t, tell(guest, "k"), "")         // to x, y and admin
+	wantCode(t, notify(operator, "", "x", "y"), "") // creates the operator's project
+	wantCode(t, notify(limitedToken, "k"), "")      // to x, y and admin
 	wantEqual(t, "unread", d.unread(), 3)
 	inboxes := len(d.cursors())
-	err := tell(guest, "", "other")
+	err := notify(limitedToken, "", "other")
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	if !strings.Contains(err.Error(), "ann has 3 of 3 unread notifications") {
-		t.Errorf("refused with %q", err)
+		t.Errorf("error %q, want one that names ann and 3 of 3", err)
 	}
-	wantEqual(t, "inboxes after what was refused", len(d.cursors()), inboxes)
-	wantCode(t, tell(guest, "k"), "") // a repeat adds nothing
-	wantCode(t, tell(guest, "", "ann"), "")
-	wantCode(t, tell(boss, ""), "") // nothing bounds the operator
-	must(d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: boss, Limit: 9, Consume: true}))(t)
+	wantEqual(t, "inboxes after the refused notification", len(d.cursors()), inboxes)
+	wantCode(t, notify(limitedToken, "k"), "") // a repeat adds nothing
+	wantCode(t, notify(limitedToken, "", "ann"), "")
+	wantCode(t, notify(operator, ""), "") // the operator has no quota
+	must(d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: operator, Limit: 9, Consume: true}))(t)
 	wantEqual(t, "unread after one inbox was read", d.unread(), 2)
-	wantCode(t, tell(guest, "", "y", "x"), mailroom.CodeQuotaExceeded)
-	wantCode(t, tell(guest, "", "x"), "")
+	wantCode(t, notify(limitedToken, "", "y", "x"), mailroom.CodeQuotaExceeded)
+	wantCode(t, notify(limitedToken, "", "x"), "")
 }
 
 func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
@@ -88,7 +88,7 @@ func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
 	for n := 0; n < project.MaxInboxes; n += project.MaxTo {
 		var to []string
 		for i := range project.MaxTo {
-			if n+i < project.MaxInboxes-2 { // and that of x
+			if n+i < project.MaxInboxes-2 { // x has one as well
 				to = append(to, fmt.Sprint("agent", n+i))
 			}
 		}
@@ -110,7 +110,7 @@ func TestNotificationsExpireInInboxes(t *testing.T) {
 		for _, agent := range []string{"x", "gone"} {
 			d.inbox(agent, true, 1)
 		}
-		lapse := func() {
+		expire := func() {
 			t.Helper()
 			must(0, d.Projects().ExpireNotifications(d.ctx, "project:p", project.LapseAfter))(t)
 		}
@@ -119,25 +119,25 @@ func TestNotificationsExpireInInboxes(t *testing.T) {
 			<-time.After(10 * day)
 		}
 		d.inbox("x", true, 1)
-		lapse()
+		expire()
 		wantEqual(t, "unread when the first is 30 days old", d.unread(), 5)
 		<-time.After(time.Second)
-		lapse()
+		expire()
 		wantEqual(t, "unread a second later", d.unread(), 4)
-		wantEqual(t, "inbox of who was away", d.inbox("gone", false, 9), []string{"2 e1", "3 e2"})
+		wantEqual(t, "inbox of gone", d.inbox("gone", false, 9), []string{"2 e1", "3 e2"})
 		<-time.After(30 * day)
-		lapse()
+		expire()
 		wantEqual(t, "unread when all are old", d.unread(), 0)
 		wantEqual(t, "inbox of x", d.inbox("x", true, 9), nil)
 		wantEqual(t, "entries", d.thread("project:p").FirstSeq, 1) // the log keeps them
 		must(0, d.Projects().Acknowledge(d.ctx, "p", "x", ann(), []int64{2}))(t)
 		d.notify("y", "new", "")
-		wantEqual(t, "inbox of who was away", d.inbox("gone", true, 9), []string{"4 new"})
+		wantEqual(t, "inbox of gone", d.inbox("gone", true, 9), []string{"4 new"})
 		wantEqual(t, "unread", d.unread(), 1)
 	})
 }
 
-// TestAnInboxIsReadInPartsPastNotificationsForOthers: no transaction looks at all of it.
+// TestAnInboxIsReadInPartsPastNotificationsForOthers checks that no transaction reads the whole log.
 func TestAnInboxIsReadInPartsPastNotificationsForOthers(t *testing.T) {
 	s := &counting{Store: memory.New()}
 	d := open(t, s, ledger.Options{})
@@ -151,13 +151,13 @@ func TestAnInboxIsReadInPartsPastNotificationsForOthers(t *testing.T) {
 	d.notify("z", "for x and y", "", "x", "y")
 	want := []string{fmt.Sprint(many+1, " for x and y")}
 	s.reset()
-	wantEqual(t, "a look", d.inbox("x", false, 9), want)
-	wantEqual(t, "what is taken", d.inbox("x", true, 9), want)
+	wantEqual(t, "read without Consume", d.inbox("x", false, 9), want)
+	wantEqual(t, "consumed", d.inbox("x", true, 9), want)
 	must(0, d.Projects().Acknowledge(d.ctx, "p", "y", ann(), []int64{many + 1}))(t)
 	if most := s.reset().MostEntries; most > 5200 {
-		t.Errorf("one transaction looks at %d entries", most)
+		t.Errorf("one transaction reads %d entries, want at most 5200", most)
 	}
-	wantEqual(t, "what is left", d.inbox("y", true, 9), nil)
+	wantEqual(t, "after the acknowledgement", d.inbox("y", true, 9), nil)
 }
 
 func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
@@ -167,7 +167,7 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 		must(d.Accounts().CreateToken(d.ctx, account("ann", "sum")))(t)
 		d.inbox("x", true, 1)
 		d.notify("y", "one", "")
-		tell := func(to ...string) func() error {
+		notify := func(to ...string) func() error {
 			return func() error {
 				_, err := d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: ann(), Notification: project.Notification{From: "y", To: to, Event: "e"}})
 				return err
@@ -176,18 +176,18 @@ func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 		acknowledge := func(seqs ...int64) func() error {
 			return func() error { return d.Projects().Acknowledge(d.ctx, "p", "x", ann(), seqs) }
 		}
-		take := func() error {
+		consume := func() error {
 			_, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
 			return err
 		}
-		errs := gatherBatch(t, d, f, tell(), acknowledge(2), acknowledge(2, 1), take, tell("x", "new"), tell(), acknowledge(3), take)
+		errs := gatherBatch(t, d, f, notify(), acknowledge(2), acknowledge(2, 1), consume, notify("x", "new"), notify(), acknowledge(3), consume)
 		wantEqual(t, "errors", errs, make([]error, len(errs)))
-		wantEqual(t, "unread", d.unread(), 3) // the fourth in x and in new, the third in new
+		wantEqual(t, "unread", d.unread(), 3) // the notification to x and new, and the one to all in new
 	})
 }
 
-// TestRandomHistoriesOfInboxes compares what tokens say with a plain account of who was
-// told what. The look at the invariants that follows recounts the rows.
+// TestRandomHistoriesOfInboxes compares the counts of tokens with a model of all inboxes, and checks the
+// invariants of the store at the end.
 func TestRandomHistoriesOfInboxes(t *testing.T) {
 	rounds(t, 60)
 	synctest.Test(t, func(t *testing.T) {
@@ -195,11 +195,11 @@ func TestRandomHistoriesOfInboxes(t *testing.T) {
 	})
 }
 
-// inboxes are a ledger with one project, and an account of what is unread in it.
+// inboxes is a ledger with one project, and a model of its unread notifications.
 type inboxes struct {
 	*fixture
 	store  store.Store
-	unread map[string]map[int64]string // by agent and seq the token that sent it
+	unread map[string]map[int64]string // by agent and seq: the sending token
 	last   int64
 }
 
@@ -235,7 +235,7 @@ func (b *inboxes) play(rt *rapid.T) {
 			from, to := agent.Draw(rt, "from"), rapid.SliceOfN(agent, 0, 3).Draw(rt, "to")
 			b.notify(rt, by(), from, to)
 		},
-		"take": func(rt *rapid.T) {
+		"consume": func(rt *rapid.T) {
 			in := ledger.InboxQuery{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt, "limit"), Consume: true}
 			b.open(in.Agent)
 			found, err := b.Projects().Inbox(b.ctx, in)
@@ -244,11 +244,11 @@ func (b *inboxes) play(rt *rapid.T) {
 			for i, n := range found.Found {
 				delete(b.unread[in.Agent], n.Seq)
 				if i >= len(want) || n.Seq != want[i] {
-					rt.Errorf("%s takes %d, want %v", in.Agent, n.Seq, want)
+					rt.Errorf("notification %d of %s, want %v", n.Seq, in.Agent, want)
 				}
 			}
 			if err != nil || len(found.Found) != len(want) {
-				rt.Errorf("%s takes %d: %v, want %d", in.Agent, len(found.Found), err, len(want))
+				rt.Errorf("Inbox(%s) = %d notifications, %v; want %d", in.Agent, len(found.Found), err, len(want))
 			}
 		},
 		"acknowledge": func(rt *rapid.T) {
@@ -274,7 +274,7 @@ func (b *inboxes) play(rt *rapid.T) {
 				maps.DeleteFunc(box, func(seq int64, _ string) bool { return seq < first })
 			}
 		},
-		"lapse": func(rt *rapid.T) {
+		"expire": func(rt *rapid.T) {
 			<-time.After(time.Minute)
 			if err := b.Projects().ExpireNotifications(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "age")); err != nil {
 				rt.Error(err)
@@ -297,7 +297,7 @@ func (b *inboxes) play(rt *rapid.T) {
 		"": func(rt *rapid.T) { b.compare(rt) },
 	})
 	if found := must(storetest.Check(b.ctx, b.store))(b.t); len(found) > 0 {
-		rt.Errorf("check: %v", found)
+		rt.Errorf("broken invariants: %v", found)
 	}
 }
 
@@ -327,25 +327,25 @@ func (b *inboxes) compare(rt *rapid.T) {
 	}
 	for _, row := range b.tokens() {
 		if row.Used.Notifications != want[row.Name] {
-			rt.Fatalf("%s has %d unread notifications by its row, %d were sent and not read", row.Name, row.Used.Notifications, want[row.Name])
+			rt.Fatalf("token %s counts %d unread notifications, want %d", row.Name, row.Used.Notifications, want[row.Name])
 		}
 	}
 }
 
-// inboxOperations are on the project of a day, where a has told x and y.
+// inboxOperations returns operations on the project of [fillDay], in which a has notified x and y.
 func inboxOperations() []operation {
 	return []operation{
 		{name: "notify", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return l.Projects().Notify(ctx, project.Notify{Project: "p", Key: "key", By: ann(), Notification: project.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
 		}},
-		{name: "take", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		{name: "consume", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			_, err := l.Projects().Inbox(ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
 			return nil, err
 		}},
 		{name: "acknowledge", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return nil, l.Projects().Acknowledge(ctx, "p", "x", ann(), []int64{1})
 		}},
-		{name: "lapse", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		{name: "expire", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return nil, l.Projects().ExpireNotifications(ctx, "project:p", -time.Hour)
 		}},
 	}

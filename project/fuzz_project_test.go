@@ -23,7 +23,7 @@ func FuzzProject(f *testing.F) {
 		a := newProjectFixture(t)
 		a.Create(tokens[0], a.now)
 		a.Thread.Key = 1
-		var seen []store.Reservation // by a look that may be old
+		var seen []store.Reservation // reservations of an earlier snapshot
 		for len(script) > 1 {
 			op, detail := script[0]%6, int(script[1])
 			script = script[2:]
@@ -51,14 +51,14 @@ func FuzzProject(f *testing.F) {
 				a.now = a.now.Add(time.Duration(detail) * time.Second)
 			}
 			if err != nil && (!slices.Equal(before, a.rows()) || len(a.Thread.Entries()) != entries) {
-				t.Fatalf("operation %d was refused (%v), and changed %+v to %+v", op, err, before, a.rows())
+				t.Fatalf("operation %d was refused (%v) but changed %+v to %+v", op, err, before, a.rows())
 			}
 			a.checkInvariants()
 		}
 	})
 }
 
-// any is the id of one of the reservations, or of none.
+// any returns the id of a reservation, or an unknown id.
 func (a *projectFixture) any(n int) string {
 	if n %= a.held.Len() + 1; n < a.held.Len() {
 		return a.held.rows[n].ID
@@ -66,25 +66,24 @@ func (a *projectFixture) any(n int) string {
 	return "none"
 }
 
-// checkInvariants holds the rows against each other, against the log, and against what would
-// be written.
+// checkInvariants compares the rows with each other, with the log, and with the collected changes.
 func (a *projectFixture) checkInvariants() {
 	a.t.Helper()
-	told, last := map[string]bool{}, int64(0)
+	logged, last := map[string]bool{}, int64(0)
 	for _, e := range a.Thread.Entries() {
 		var taken store.Reservation
 		var end store.ReservationEnd
 		switch e.Kind {
 		case entry.KindReserved:
 			if err := e.Decode(&taken); err != nil || taken.Fence != e.Seq || taken.Fence <= last {
-				a.t.Fatalf("entry %d takes %+v, %v", e.Seq, taken, err)
+				a.t.Fatalf("entry %d reserves %+v, %v; want fence %d, greater than %d", e.Seq, taken, err, e.Seq, last)
 			}
-			last, told[taken.ID] = taken.Fence, true
+			last, logged[taken.ID] = taken.Fence, true
 		default:
-			if err := e.Decode(&end); err != nil || !told[end.Reservation] {
-				a.t.Fatalf("entry %d ends %+v, %v", e.Seq, end, err)
+			if err := e.Decode(&end); err != nil || !logged[end.Reservation] {
+				a.t.Fatalf("entry %d ends an unknown reservation: %+v, %v", e.Seq, end, err)
 			}
-			delete(told, end.Reservation)
+			delete(logged, end.Reservation)
 		}
 	}
 	var c store.Changes
@@ -94,16 +93,16 @@ func (a *projectFixture) checkInvariants() {
 		written[r.ID] = true
 	}
 	for i, r := range a.rows() {
-		if !told[r.ID] || !written[r.ID] {
-			a.t.Fatalf("%s is there; told %v, written %v", r.ID, told[r.ID], written[r.ID])
+		if !logged[r.ID] || !written[r.ID] {
+			a.t.Fatalf("reservation %s: in the log %t, written %t; want both", r.ID, logged[r.ID], written[r.ID])
 		}
 		for _, other := range a.rows()[:i] {
 			if Conflict(&r, &other, a.now) {
-				a.t.Fatalf("both hold: %+v and %+v", r, other)
+				a.t.Fatalf("conflicting reservations: %+v and %+v", r, other)
 			}
 		}
 	}
-	if len(told) != a.held.Len() || len(c.Reservations) != a.held.Len() {
-		a.t.Fatalf("%d told, %d written, %d there", len(told), len(c.Reservations), a.held.Len())
+	if len(logged) != a.held.Len() || len(c.Reservations) != a.held.Len() {
+		a.t.Fatalf("%d reservations in the log, %d written, %d rows", len(logged), len(c.Reservations), a.held.Len())
 	}
 }

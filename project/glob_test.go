@@ -52,7 +52,7 @@ func TestGlobsOverlapWhenTheyHaveANameInCommon(t *testing.T) {
 	}
 }
 
-// pattern is a glob in the words of another matcher.
+// pattern translates a glob to a regular expression.
 func pattern(glob string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`(?s)^`)
@@ -87,7 +87,7 @@ func pattern(glob string) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// names are all texts of few characters.
+// names returns all texts of up to longest of the characters.
 func names(chars string, longest int) []string {
 	all, last := []string{""}, []string{""}
 	for range longest {
@@ -102,9 +102,9 @@ func names(chars string, longest int) []string {
 	return all
 }
 
-// A table of all pairs of parts is the definition of Overlap, in plain words.
+// The naive table of all pairs of parts is the specification of Overlap.
 
-// free are the numbers of parts that one may go on at this one with nothing taken.
+// free returns how many parts can be skipped at this one without a character.
 func (g globPart) free() []int {
 	switch {
 	case g.optional:
@@ -115,8 +115,8 @@ func (g globPart) free() []int {
 	return nil
 }
 
-// meet walks over both globs at once: there[i][j] says that some text takes a to
-// its i-th part and b to its j-th.
+// naive walks over both globs: there[i][j] is true if some text leads a to its i-th part and b to its
+// j-th one.
 func naive(a, b []globPart) bool {
 	there := make([][]bool, len(a)+1)
 	for i := range there {
@@ -142,7 +142,7 @@ func naive(a, b []globPart) bool {
 				continue
 			}
 			switch {
-			case a[i].many && b[j].many: // one goes on for free
+			case a[i].many && b[j].many: // free covers this case
 			case a[i].many:
 				there[i][j+1] = true
 			case b[j].many:
@@ -155,7 +155,7 @@ func naive(a, b []globPart) bool {
 	return there[len(a)][len(b)]
 }
 
-// takes reports whether there is a character that both take.
+// takes reports whether some character matches both parts.
 func (g globPart) takes(h globPart) bool {
 	switch {
 	case g.optional || h.optional:
@@ -172,7 +172,8 @@ func (g globPart) takes(h globPart) bool {
 
 func naiveOverlap(a, b string) bool { return naive(parseGlob(a), parseGlob(b)) }
 
-// Random globs of one to five words of states each, of few letters so that they meet often.
+// TestOverlapAgreesWithATableOfAllPairs draws globs of one to five words of states, of few letters, so
+// that many overlap.
 func TestOverlapAgreesWithATableOfAllPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"a", "b", "/", "?", "*", "**", "**/", "/**/", "/**", "aab", "a/"}
@@ -183,24 +184,24 @@ func TestOverlapAgreesWithATableOfAllPairs(t *testing.T) {
 		}
 		return b.String()
 	}
-	met := map[bool]int{}
+	count := map[bool]int{}
 	for i := range 20_000 {
 		longest := 10
 		if i%20 == 0 {
 			longest = 300
 		}
 		a, b := draw(r.IntN(longest)), draw(r.IntN(longest))
-		if r.IntN(2) == 0 { // a name that fits, more or less
+		if r.IntN(2) == 0 { // often a name that matches a
 			b = strings.NewReplacer("**/", "a/b/", "**", "b/a", "*", "ab", "?", "a").Replace(a)
 		}
 		got, want := Overlap(a, b), naiveOverlap(a, b)
 		if got != want {
 			t.Fatalf("%q and %q: got %v, want %v", a, b, got, want)
 		}
-		met[got]++
+		count[got]++
 	}
-	if met[true] < 1000 || met[false] < 1000 {
-		t.Errorf("the globs are not of both kinds: %v", met)
+	if count[true] < 1000 || count[false] < 1000 {
+		t.Errorf("results %v, want at least 1000 of each", count)
 	}
 }
 
@@ -213,17 +214,17 @@ func FuzzOverlap(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b string) {
 		got := Overlap(a, b)
 		if check.IsClean(a) && check.IsClean(b) && len(a)+len(b) < 1000 && got != naiveOverlap(a, b) {
-			t.Fatalf("%q and %q: got %v, which is not what the table says", a, b, got)
+			t.Fatalf("Overlap(%q, %q) = %v, want %v", a, b, got, !got)
 		}
 		if Overlap(b, a) != got {
-			t.Fatalf("%q and %q overlap one way only", a, b)
+			t.Fatalf("Overlap(%q, %q) = %v, but %v with swapped arguments", a, b, got, !got)
 		}
 		for _, s := range []string{a, b} {
 			if len(s) > 6 || strings.Trim(s, "ab/*?") != "" {
 				return
 			}
 			if !Overlap(s, s) {
-				t.Fatalf("%q does not overlap itself", s)
+				t.Fatalf("Overlap(%q, %[1]q) = false", s)
 			}
 		}
 		one, other, want := pattern(a), pattern(b), false
@@ -232,14 +233,14 @@ func FuzzOverlap(f *testing.F) {
 				want = true
 			}
 			if !hasWildcard(b) && s == b && Overlap(a, s) != one.MatchString(s) {
-				t.Fatalf("%q and the name %q: got %v", a, s, !one.MatchString(s))
+				t.Fatalf("Overlap(%q, %q) = %v, want %v", a, s, !one.MatchString(s), one.MatchString(s))
 			}
 		}
 		if want && !got {
-			t.Fatalf("%q and %q have a name in common, and do not overlap", a, b)
+			t.Fatalf("Overlap(%q, %q) = false, but a name matches both", a, b)
 		}
-		if got && !want && len(a)+len(b) <= 6 { // a name in common is no longer than both
-			t.Fatalf("%q and %q overlap, and have no name in common", a, b)
+		if got && !want && len(a)+len(b) <= 6 { // a common name is at most as long as both globs
+			t.Fatalf("Overlap(%q, %q) = true, but no name matches both", a, b)
 		}
 	})
 }

@@ -15,14 +15,14 @@ func TestANotificationIsSentOnce(t *testing.T) {
 	in := Notify{Project: "p", By: owner(), Key: "k", Notification: Notification{From: "x", Event: "built", Data: json.RawMessage(`{"n":1}`)}}
 	first, err := a.Notify(in, a.now)
 	if err != nil || first != 1 {
-		t.Fatalf("got %d, %v", first, err)
+		t.Fatalf("Notify() = %d, %v; want 1", first, err)
 	}
 	if again, err := a.Notify(in, a.now); err != nil || again != first {
-		t.Errorf("again: got %d, %v, want %d", again, err, first)
+		t.Errorf("repeated Notify() = %d, %v; want %d", again, err, first)
 	}
 	in.Event = "broken"
 	if _, err := a.Notify(in, a.now); mailroom.CodeOf(err) != mailroom.CodeConflict {
-		t.Errorf("other words under the same key: got %v", err)
+		t.Errorf("another event with the same key: %v, want a conflict", err)
 	}
 	in.Key = ""
 	for range 2 {
@@ -31,11 +31,11 @@ func TestANotificationIsSentOnce(t *testing.T) {
 		}
 	}
 	if a.Thread.LastSeq != 3 || string(a.Thread.Entries()[0].Body) != `{"from":"x","by":"ann","event":"built","data":{"n":1}}` {
-		t.Errorf("the log has %d entries, the first %s", a.Thread.LastSeq, a.Thread.Entries()[0].Body)
+		t.Errorf("the log has %d entries, the first is %s", a.Thread.LastSeq, a.Thread.Entries()[0].Body)
 	}
 	in.By = tokenOf("eve", auth.PermissionSubmit)
 	if _, err := a.Notify(in, a.now); mailroom.CodeOf(err) != mailroom.CodeForbidden {
-		t.Errorf("of a stranger: got %v", err)
+		t.Errorf("Notify with another token: %v, want forbidden", err)
 	}
 }
 
@@ -56,11 +56,11 @@ func TestInvalidNotificationsAreRefused(t *testing.T) {
 			location, want = "data: is larger", mailroom.CodeTooLarge
 		}
 		if mailroom.CodeOf(err) != want || !strings.Contains(err.Error(), strings.TrimRight(location, ": ")) {
-			t.Errorf("%s: got %v", location, err)
+			t.Errorf("%s: error %v, want %s", location, err, want)
 		}
 	}
 	if a.Thread.LastSeq != 0 {
-		t.Error("something was written")
+		t.Error("refused notifications were written")
 	}
 }
 
@@ -78,7 +78,7 @@ func TestAnInboxRemembersWhatWasRead(t *testing.T) {
 	want := func(seqs ...int64) {
 		t.Helper()
 		if got := unread(); !slices.Equal(got, seqs) {
-			t.Errorf("unread are %v, want %v", got, seqs)
+			t.Errorf("unread %v, want %v", got, seqs)
 		}
 	}
 	want(3, 4, 5, 6)
@@ -90,10 +90,10 @@ func TestAnInboxRemembersWhatWasRead(t *testing.T) {
 	want(6)
 	box.Advance(5)
 	if len(box.Done) != 0 {
-		t.Errorf("it still remembers %v", box.Done)
+		t.Errorf("Done = %v, want none", box.Done)
 	}
 	if box.Unread("x", 6, &Notification{From: "x"}) || box.Unread("x", 6, &Notification{From: "y", To: []string{"z"}}) || !box.Unread("x", 6, &Notification{From: "y", To: []string{"z", "x"}}) {
-		t.Error("whom a notification is for is not respected")
+		t.Error("Unread() ignores the sender or the recipients")
 	}
 	for i := range int64(MaxPending) {
 		if err := box.Acknowledge(10 + i); err != nil {
@@ -101,7 +101,7 @@ func TestAnInboxRemembersWhatWasRead(t *testing.T) {
 		}
 	}
 	if err := box.Acknowledge(5000); mailroom.CodeOf(err) != mailroom.CodeTooLarge || box.Unread("x", 10, all) {
-		t.Errorf("got %v", err)
+		t.Errorf("Acknowledge over the limit: %v, want too_large", err)
 	}
 	for by, want := range map[*auth.Token]mailroom.Code{owner(): "", tokenOf("bob", auth.PermissionSubmit): mailroom.CodeForbidden, tokenOf("root", auth.PermissionAdmin): ""} {
 		if err := box.CheckReader(by); mailroom.CodeOf(err) != want {

@@ -14,7 +14,7 @@ import (
 	"mailroom/store"
 )
 
-// projectFixture is a project in a test, at noon.
+// projectFixture is a project at a settable time.
 type projectFixture struct {
 	*State
 	t   *testing.T
@@ -30,14 +30,14 @@ func tokenOf(name string, scopes ...auth.Permission) *auth.Token {
 	return &auth.Token{Name: name, Scopes: scopes}
 }
 
-// owner is who made the project and shares it.
+// owner returns the token that owns the project.
 func owner() *auth.Token { return tokenOf("ann", auth.PermissionSubmit) }
 
 func (a *projectFixture) request(holder string, names ...string) Reserve {
 	return Reserve{Project: "p", Names: names, Holder: holder, By: owner(), TTL: time.Minute}
 }
 
-// rows are the reservations as they are now.
+// rows returns copies of the current reservations.
 func (a *projectFixture) rows() []store.Reservation {
 	rows := []store.Reservation{}
 	for _, r := range a.held.rows {
@@ -46,7 +46,7 @@ func (a *projectFixture) rows() []store.Reservation {
 	return rows
 }
 
-// release ends what x holds under the names.
+// release ends the reservations of x with these names.
 func (a *projectFixture) release(by *auth.Token, names ...string) []store.Reservation {
 	a.t.Helper()
 	ended, err := a.ReleaseNames("x", names, by, a.now)
@@ -60,7 +60,7 @@ func (a *projectFixture) must(in Reserve) Reserved {
 	a.t.Helper()
 	out, err := a.Reserve(in, a.now)
 	if err != nil {
-		a.t.Fatalf("%s reserves %v: %v", in.Holder, in.Names, err)
+		a.t.Fatalf("Reserve(%s, %v): %v", in.Holder, in.Names, err)
 	}
 	return out
 }
@@ -70,10 +70,10 @@ func (a *projectFixture) refused(in Reserve, code mailroom.Code, message string)
 	seq := a.Thread.LastSeq
 	_, err := a.Reserve(in, a.now)
 	if mailroom.CodeOf(err) != code || !strings.Contains(err.Error(), message) {
-		a.t.Errorf("%s reserves %v: got %v, want %s with %q", in.Holder, in.Names, err, code, message)
+		a.t.Errorf("Reserve(%s, %v): %v, want %s with %q", in.Holder, in.Names, err, code, message)
 	}
 	if a.Thread.LastSeq != seq {
-		a.t.Error("what was refused has written something")
+		a.t.Error("a refused Reserve wrote entries")
 	}
 }
 
@@ -89,13 +89,13 @@ func TestAnExclusiveReservationExcludesOthers(t *testing.T) {
 	a := newProjectFixture(t)
 	first := a.must(a.request("x", "src/**", "./docs/a.md")).Granted
 	if len(first) != 2 || first[0].Fence != 1 || first[1].Fence != 2 || first[1].Name != "docs/a.md" || first[0].ExpiresAt != a.now.Add(time.Minute) {
-		t.Errorf("granted %+v", first)
+		t.Errorf("Granted = %+v, want src/** and docs/a.md for a minute", first)
 	}
 	a.refused(a.request("y", "src/main.go"), mailroom.CodeConflict, "src/** is reserved by x until 2026-01-02T12:01:00Z")
 	a.refused(a.request("y", "free", "docs/*"), mailroom.CodeConflict, "docs/a.md is reserved by x") // all or none
 	_, err := a.Reserve(a.request("y", "src/main.go"), a.now)
 	if held, ok := errors.AsType[*ReservedError](err); !ok || len(held.By) != 1 || held.By[0].ID != first[0].ID {
-		t.Errorf("the refusal does not tell who holds it: %v", err)
+		t.Errorf("error %v, want a ReservedError with the holder", err)
 	}
 	a.must(a.request("y", "srcs"))
 	a.must(a.request("x", "src/main.go")) // the agent's own reservations do not conflict
@@ -110,14 +110,14 @@ func TestReservingAgainRenews(t *testing.T) {
 	a.now = a.now.Add(30 * time.Second)
 	again := a.must(a.request("x", "n")).Granted[0]
 	if again.ID != first.ID || again.Fence != first.Fence || again.TakenAt != first.TakenAt || again.ExpiresAt != a.now.Add(time.Minute) {
-		t.Errorf("got %+v after %+v", again, first)
+		t.Errorf("reserved again: %+v, want %+v with a later end", again, first)
 	}
 	if got, want := a.kinds(), "taken"; got != want {
-		t.Errorf("the log says %q, want %q", got, want)
+		t.Errorf("log %q, want %q", got, want)
 	}
 	renewed, err := a.Renew(first.ID, owner(), time.Hour, a.now)
 	if err != nil || renewed.ExpiresAt != a.now.Add(time.Hour) {
-		t.Errorf("got %+v, %v", renewed, err)
+		t.Errorf("Renew() = %+v, %v; want an end in an hour", renewed, err)
 	}
 }
 
@@ -126,20 +126,20 @@ func TestAReservationEndsByItself(t *testing.T) {
 	first := a.must(a.request("x", "n")).Granted[0]
 	a.now = a.now.Add(time.Minute)
 	if _, err := a.Renew(first.ID, owner(), 0, a.now); mailroom.CodeOf(err) != mailroom.CodeNotFound {
-		t.Errorf("renewed after its end: %v", err)
+		t.Errorf("Renew after the end: %v, want not_found", err)
 	}
 	if _, err := a.Release(first.ID, owner(), false, a.now); mailroom.CodeOf(err) != mailroom.CodeNotFound {
-		t.Errorf("released after its end: %v", err)
+		t.Errorf("Release after the end: %v, want not_found", err)
 	}
 	if err := a.CheckUnreserved(a.now); err != nil {
-		t.Errorf("it holds up the project: %v", err)
+		t.Errorf("CheckUnreserved after the end: %v", err)
 	}
 	next := a.must(a.request("y", "n")).Granted[0]
 	if next.Fence <= first.Fence || next.ID == first.ID {
-		t.Errorf("fence %d after %d", next.Fence, first.Fence)
+		t.Errorf("fence %d, want more than %d, and another id", next.Fence, first.Fence)
 	}
 	if got, want := a.kinds(), "taken lapsed taken"; got != want {
-		t.Errorf("the log says %q, want %q", got, want)
+		t.Errorf("log %q, want %q", got, want)
 	}
 }
 
@@ -153,9 +153,9 @@ func TestSharedReservationsDoNotConflict(t *testing.T) {
 	a.must(shared("x"))
 	a.must(shared("y"))
 	a.refused(a.request("z", "n"), mailroom.CodeConflict, "reserved by x")
-	a.refused(a.request("x", "n"), mailroom.CodeConflict, "reserved by y") // not alone while the other is there
+	a.refused(a.request("x", "n"), mailroom.CodeConflict, "reserved by y") // not exclusively while y has a shared one
 	if ended, err := a.ReleaseNames("y", []string{"n"}, owner(), a.now); err != nil || len(ended) != 1 {
-		t.Errorf("y ended %v, %v", ended, err)
+		t.Errorf("ReleaseNames() = %v, %v; want one", ended, err)
 	}
 	a.must(a.request("x", "n"))
 	a.refused(shared("y"), mailroom.CodeConflict, "reserved by x")
@@ -202,7 +202,7 @@ func TestWhoMayEndAReservation(t *testing.T) {
 	}
 	a.refused(Reserve{Project: "p", Names: []string{"m"}, Holder: "x", By: tokenOf("eve", auth.PermissionSubmit)}, mailroom.CodeForbidden, "project:p")
 	if got := a.release(inside("bob", auth.PermissionSubmit), "n"); len(got) != 0 {
-		t.Errorf("another token ended %v", got)
+		t.Errorf("another token released %v", got)
 	}
 }
 
@@ -229,12 +229,12 @@ func TestInvalidReservationsAreRefused(t *testing.T) {
 	}
 	for _, project := range []string{"", " p", "p ", "a/b", "a\nb", strings.Repeat("p", MaxProject+1)} {
 		if _, err := ThreadID(project); mailroom.CodeOf(err) != mailroom.CodeInvalid {
-			t.Errorf("project %q: got %v", project, err)
+			t.Errorf("ThreadID(%q): %v, want invalid", project, err)
 		}
 	}
 }
 
-// reserveMany adds reservations of x, made before.
+// reserveMany adds n reservations of x.
 func (a *projectFixture) reserveMany(n int, ttl time.Duration, name func(int) string) {
 	for i := range n {
 		r := store.Reservation{ID: fmt.Sprint(ttl, i), Thread: a.Thread.ID, Name: name(i), Holder: "x", Owner: "ann", ExpiresAt: a.now.Add(ttl)}
@@ -247,7 +247,7 @@ func TestAProjectHasLimits(t *testing.T) {
 	a := newProjectFixture(t)
 	a.reserveMany(MaxReservations, time.Second, numbered)
 	a.refused(a.request("x", "one more"), mailroom.CodeTooLarge, "release some")
-	a.must(a.request("x", "n1", "n2")) // they are there already
+	a.must(a.request("x", "n1", "n2")) // renewals
 	a.refused(a.request("x", "n1", "one more"), mailroom.CodeTooLarge, "release some")
 	a.release(owner(), "n7", "n8", "n9")
 	a.must(a.request("x", "one more"))
@@ -266,7 +266,7 @@ func TestAProjectHasLimits(t *testing.T) {
 	a.refused(a.request("x", "p"), mailroom.CodeTooLarge, "names and reasons")
 }
 
-// What a transition compares is bounded by these limits, whatever the names are.
+// These limits bound the comparisons of a transition for all names.
 func TestARequestIsBoundedInNamesAndBytes(t *testing.T) {
 	a := newProjectFixture(t)
 	several := func(n, length int, end string) (names []string) {
@@ -280,10 +280,10 @@ func TestARequestIsBoundedInNamesAndBytes(t *testing.T) {
 	a.refused(a.request("x", several(10, 500, "?")...), mailroom.CodeInvalid, "with * or ?")
 	a.must(a.request("x", append(several(50, 80, "*"), several(50, 160, "")...)...))
 	if _, err := a.ReleaseNames("x", several(MaxReserve+1, 20, ""), owner(), a.now); mailroom.CodeOf(err) != mailroom.CodeInvalid {
-		t.Errorf("release of %d names: %v", MaxReserve+1, err)
+		t.Errorf("ReleaseNames of %d names: %v, want invalid", MaxReserve+1, err)
 	}
 	if got := a.release(owner(), "./"+several(1, 80, "*")[0], "none"); len(got) != 1 {
-		t.Errorf("ended %v", got)
+		t.Errorf("released %v, want one", got)
 	}
 	for _, name := range []string{strings.Repeat("*a", 250), strings.Repeat("?", 500), strings.Repeat("**/", 166)} {
 		if g := newGlobs(name); g.words > 500/64+1 || len(parseGlob(name)) > 500 {
@@ -292,7 +292,7 @@ func TestARequestIsBoundedInNamesAndBytes(t *testing.T) {
 	}
 }
 
-// What was compared before the transaction is not compared in it.
+// Compare runs before the transaction, which then compares only newer reservations.
 func TestATransitionComparesOnlyLaterReservations(t *testing.T) {
 	a := newProjectFixture(t)
 	a.must(a.request("x", "src/**"))
@@ -316,12 +316,12 @@ func TestATransitionComparesOnlyLaterReservations(t *testing.T) {
 	a.must(a.request("z", "web/**"))
 	a.refused(later, mailroom.CodeConflict, "web/** is reserved by z")
 
-	made := newProjectFixture(t) // again, so that its fences begin again
+	made := newProjectFixture(t) // a project with the same id and new fences
 	made.must(made.request("z", "web/**"))
 	made.Thread.Key = 2
 	_, err := made.Reserve(later, made.now)
 	if mailroom.CodeOf(err) != mailroom.CodeConflict {
-		t.Errorf("compared with another project's: %v", err)
+		t.Errorf("Reserve after a Compare with the deleted project: %v, want a conflict", err)
 	}
 }
 
@@ -333,27 +333,27 @@ func TestExpiredReservationsAreRecordedInSteps(t *testing.T) {
 		t.Error(err)
 	}
 	a.must(a.request("y", "n4999", "n1"))
-	a.must(a.request("x", "n4998")) // it has ended, and is not told of yet
+	a.must(a.request("x", "n4998")) // it has ended, which is not in the log yet
 	if got, want := len(a.Thread.Entries()), 2*MaxEnded+1+3; got != want {
-		t.Errorf("%d entries, want %d: two steps, and one that is taken again", got, want)
+		t.Errorf("%d entries, want %d: two steps, and one renewed reservation", got, want)
 	}
 	for a.held.Len() > 3 {
 		before := a.held.Len()
 		out := a.must(a.request("y", "n1"))
 		if a.held.Len() >= before || out.Granted[0].Fence != a.held.find("n1", "y", "ann").Fence {
-			t.Fatalf("%d reservations after %d", a.held.Len(), before)
+			t.Fatalf("%d reservations, want less than %d", a.held.Len(), before)
 		}
 	}
 	lapsed := map[string]bool{}
 	for _, e := range a.Thread.Entries() {
 		var end store.ReservationEnd
 		if e.Kind == entry.KindLapsed && (e.Decode(&end) != nil || lapsed[end.Reservation]) {
-			t.Errorf("entry %d ends %+v again", e.Seq, end)
+			t.Errorf("entry %d ends %+v a second time", e.Seq, end)
 		}
 		lapsed[end.Reservation] = e.Kind == entry.KindLapsed
 	}
 	if len(lapsed) != 5000+1 {
-		t.Errorf("%d have ended, want 5000", len(lapsed)-1)
+		t.Errorf("%d reservations have ended, want 5000", len(lapsed)-1)
 	}
 }
 
@@ -363,10 +363,10 @@ func TestAResponseNamesABoundedNumberOfConflicts(t *testing.T) {
 	in := a.request("y", "*")
 	_, err := a.Reserve(in, a.now)
 	if held, ok := errors.AsType[*ReservedError](err); !ok || len(held.By) != MaxConflicts {
-		t.Errorf("refused with %v", err)
+		t.Errorf("error %v, want a ReservedError with the maximum number of reservations", err)
 	}
 	in.Advisory = true
 	if out := a.must(in); len(out.Conflicts) != MaxConflicts {
-		t.Errorf("%d conflicts", len(out.Conflicts))
+		t.Errorf("%d conflicts, want %d", len(out.Conflicts), MaxConflicts)
 	}
 }

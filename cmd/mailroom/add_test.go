@@ -17,42 +17,42 @@ import (
 	"mailroom/channel/telegram/telegramtest"
 )
 
-// newUser is a user who adds a channel with mailroom channels add.
+// newUser is a user who runs mailroom channels add.
 type newUser struct {
 	args    []string // of the command
 	refused map[string]refusedAnswers
 	answers string
-	name    string   // of the channel
-	says    []string // what is printed at last
-	secrets []string // that are not printed
-	files   []string // in which they are kept
-	config  string   // of the table
+	name    string   // name of the channel
+	says    []string // substrings of the output
+	secrets []string // must not be in the output
+	files   []string // files of the secrets
+	config  string   // substring of the configuration
 
-	meet  func()            // makes Ann and the bot meet, after the server has started
-	say   func(text string) // as Ann
-	texts func() []string   // what Ann reads
-	after func(t *testing.T, h *fixture, talk string)
+	meet  func()            // connects Ann and the bot, after the server has started
+	say   func(text string) // sends a message of Ann
+	texts func() []string   // messages that Ann received
+	after func(t *testing.T, h *fixture, output string)
 }
 
-// refusedAnswers are answers after which nothing is written.
+// refusedAnswers are answers that make the command fail and write nothing.
 type refusedAnswers struct {
 	answers string
-	more    []string // of the command
+	more    []string // further arguments
 	code    int
-	want    string // what is printed
+	want    string // substring of the output
 }
 
-// addChannel runs the command with typed answers.
+// addChannel runs the command with answers on standard input.
 func (h *fixture) addChannel(answers string, args ...string) (int, string) {
 	h.t.Helper()
-	var talk bytes.Buffer
-	m := Main{Stdin: strings.NewReader(answers), Stdout: io.Discard, Stderr: &talk, Env: h.env}
+	var output bytes.Buffer
+	m := Main{Stdin: strings.NewReader(answers), Stdout: io.Discard, Stderr: &output, Env: h.env}
 	code := m.Run(h.t.Context(), append([]string{"channels", "add"}, args...))
-	return code, talk.String()
+	return code, output.String()
 }
 
-// TestAChannelIsAddedAfterItsCredentialsAreTested follows a new user on each platform, up to the
-// first answer.
+// TestAChannelIsAddedAfterItsCredentialsAreTested adds a channel of each platform, pairs Ann, and waits
+// for the first reply.
 func TestAChannelIsAddedAfterItsCredentialsAreTested(t *testing.T) {
 	t.Parallel()
 	users := map[string]func(t *testing.T) *newUser{"Telegram": telegramUser, "Slack": slackUser, "Discord": discordUser}
@@ -70,42 +70,42 @@ func TestAChannelIsAddedAfterItsCredentialsAreTested(t *testing.T) {
 func (u *newUser) play(t *testing.T) {
 	const before = "# mine\n[agents.echo]\npace = \"0s\""
 	h := newFixture(t, before)
-	tells := func(talk string) bool {
-		return slices.ContainsFunc(u.secrets, func(secret string) bool { return strings.Contains(talk, secret) })
+	leaks := func(output string) bool {
+		return slices.ContainsFunc(u.secrets, func(secret string) bool { return strings.Contains(output, secret) })
 	}
 	for name, c := range u.refused {
-		code, talk := h.addChannel(c.answers, append(slices.Clone(u.args), c.more...)...)
-		if code != c.code || !strings.Contains(talk, c.want) || tells(talk) {
-			t.Errorf("%s: exit code %d, %s; want %d and %q", name, code, talk, c.code, c.want)
+		code, output := h.addChannel(c.answers, append(slices.Clone(u.args), c.more...)...)
+		if code != c.code || !strings.Contains(output, c.want) || leaks(output) {
+			t.Errorf("%s: exit code %d, %s; want %d and %q", name, code, output, c.code, c.want)
 		}
 	}
 	if files, err := os.ReadDir(string(h.dir)); err != nil || len(files) != 2 { // mailroom.toml, gate
-		t.Errorf("what was refused has left %v, %v", files, err)
+		t.Errorf("refused commands left the files %v, %v", files, err)
 	}
-	code, talk := h.addChannel(u.answers, append(slices.Clone(u.args), "--name", u.name)...)
-	if code != exitDone || tells(talk) {
-		t.Fatalf("exit code %d: %s", code, talk)
+	code, output := h.addChannel(u.answers, append(slices.Clone(u.args), "--name", u.name)...)
+	if code != exitDone || leaks(output) {
+		t.Fatalf("exit code %d: %s", code, output)
 	}
 	for _, want := range u.says {
-		if !strings.Contains(talk, want) {
-			t.Errorf("it does not say %q: %s", want, talk)
+		if !strings.Contains(output, want) {
+			t.Errorf("the output lacks %q: %s", want, output)
 		}
 	}
-	t.Logf("\n%s", talk)
+	t.Logf("\n%s", output)
 	for _, file := range u.files {
 		if info, err := os.Stat(h.dir.ChannelSecret(u.name, file)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("a secret is kept as %v, %v", info, err)
+			t.Errorf("the file of the secret is %v, %v; want mode 0600", info, err)
 		}
 	}
 	settings, err := os.ReadFile(h.dir.Config())
-	if all := string(settings); err != nil || !strings.HasPrefix(all, before+"\n\n[channels.\""+u.name+"\"]\n") || !strings.Contains(all, u.config) || tells(all) {
-		t.Errorf("the settings are\n%s%v", settings, err)
+	if all := string(settings); err != nil || !strings.HasPrefix(all, before+"\n\n[channels.\""+u.name+"\"]\n") || !strings.Contains(all, u.config) || leaks(all) {
+		t.Errorf("configuration:\n%s%v", settings, err)
 	}
-	if code, talk := h.addChannel("", append(slices.Clone(u.args), "--name", u.name)...); code != exitUsage || !strings.Contains(talk, "channel "+u.name+" already") {
-		t.Errorf("the same again: exit code %d, %s", code, talk)
+	if code, output := h.addChannel("", append(slices.Clone(u.args), "--name", u.name)...); code != exitUsage || !strings.Contains(output, "channel "+u.name+" already") {
+		t.Errorf("the same name again: exit code %d, %s", code, output)
 	}
 	if u.after != nil {
-		u.after(t, h, talk)
+		u.after(t, h, output)
 	}
 	h.process(&process{})
 	if u.meet != nil {
@@ -120,10 +120,10 @@ func (u *newUser) play(t *testing.T) {
 	u.read(t, "hello again")
 }
 
-// read waits until Ann reads a text that contains words, and returns it.
+// read waits for a message to Ann that contains words, and returns it.
 func (u *newUser) read(t *testing.T, words string) (found string) {
 	t.Helper()
-	platformtest.WaitFor(t, "Ann to read "+words, func() bool {
+	platformtest.WaitFor(t, "a message to Ann with "+words, func() bool {
 		texts := u.texts()
 		i := slices.IndexFunc(texts, func(s string) bool { return strings.Contains(s, words) })
 		if i >= 0 {
@@ -145,12 +145,12 @@ func telegramUser(t *testing.T) *newUser {
 		refused: map[string]refusedAnswers{
 			"a wrong token":   {"\n" + wrong + "\n", nil, exitFailed, "token rejected (401 Unauthorized): get the current token from @BotFather: nothing was written"},
 			"no token":        {"\nhello\n", nil, exitFailed, "it has the form 123456789:AAE…"},
-			"nothing said":    {"", nil, exitUsage, "no answer to"},
+			"no answer":       {"", nil, exitUsage, "no answer to"},
 			"no such agent":   {"missing\n", nil, exitUsage, `unknown agent "missing"`},
 			"no name":         {right, []string{"--name", "a b"}, exitUsage, "use 1 to 64 letters"},
 			"a missing file":  {"\n", []string{"--token-file", "none"}, exitUsage, "no such file"},
 			"nothing listens": {right, []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
-			"a strange place": {right, []string{"--api", "nowhere"}, exitUsage, "api"},
+			"an invalid URL":  {right, []string{"--api", "nowhere"}, exitUsage, "api"},
 		},
 		meet: func() {
 			tg.WaitFor(t, "a menu of the bot", func() bool { return tg.Commands() > 0 })
@@ -168,15 +168,15 @@ func slackUser(t *testing.T) *newUser {
 		args: []string{"slack", "--api", sl.URL}, answers: both, name: "work", says: []string{"@mailroom in Work", "reinstall the app: files:read"},
 		secrets: []string{slacktest.Token, slacktest.AppToken}, files: []string{"token", "app-token"},
 		refused: map[string]refusedAnswers{
-			"a wrong token":     {"\nxoxb-0-another-token\n" + slacktest.AppToken + "\n", nil, exitFailed, "Slack answered invalid_auth: get the current tokens at https://api.slack.com/apps: nothing was written"},
-			"a wrong app":       {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed, "open socket: Slack answered invalid_auth"},
-			"the wrong way":     {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed, "it starts with xoxb-"},
-			"one token":         {"\n" + slacktest.Token + "\n", nil, exitUsage, "no answer to"},
-			"no such agent":     {"missing\n", nil, exitUsage, `unknown agent "missing"`},
-			"a missing file":    {both, []string{"--app-token-file", "none"}, exitUsage, "read the app-level token"},
-			"nothing listens":   {both, []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
-			"a strange address": {both, []string{"--api", "nowhere"}, exitUsage, "api"},
-			"no name":           {both, []string{"--name", "a b"}, exitUsage, "use 1 to 64 letters"},
+			"a wrong token":   {"\nxoxb-0-another-token\n" + slacktest.AppToken + "\n", nil, exitFailed, "Slack answered invalid_auth: get the current tokens at https://api.slack.com/apps: nothing was written"},
+			"a wrong app":     {"\n" + slacktest.Token + "\nxapp-0-another-token\n", nil, exitFailed, "open socket: Slack answered invalid_auth"},
+			"swapped tokens":  {"\n" + slacktest.AppToken + "\n" + slacktest.Token + "\n", nil, exitFailed, "it starts with xoxb-"},
+			"one token":       {"\n" + slacktest.Token + "\n", nil, exitUsage, "no answer to"},
+			"no such agent":   {"missing\n", nil, exitUsage, `unknown agent "missing"`},
+			"a missing file":  {both, []string{"--app-token-file", "none"}, exitUsage, "read the app-level token"},
+			"nothing listens": {both, []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
+			"an invalid URL":  {both, []string{"--api", "nowhere"}, exitUsage, "api"},
+			"no name":         {both, []string{"--name", "a b"}, exitUsage, "use 1 to 64 letters"},
 		},
 		say: func(text string) { ann.Sends(ann.Private(), text) }, texts: ann.Private().Texts,
 	}
@@ -203,7 +203,7 @@ func discordUser(t *testing.T) *newUser {
 	}
 }
 
-// matrixUser logs in with a password, which is kept nowhere.
+// matrixUser logs in with a password, which the command does not store.
 func matrixUser(t *testing.T, at string) *newUser {
 	bot, ann := matrixtest.NewPerson(t, at, "mybot", "My Bot"), matrixtest.NewPerson(t, at, "ann", "Ann")
 	room := ""
@@ -214,27 +214,27 @@ func matrixUser(t *testing.T, at string) *newUser {
 			"a wrong password": {"\n" + at + "\nmybot\nguess\n", nil, exitFailed, "rejected the login of mybot (403"},
 			"a wrong token":    {"\n" + at + "\n\nsyt_guess\n", nil, exitFailed, "access token was rejected (401"},
 			"no token":         {"\n" + at + "\n\ntwo words\n", nil, exitFailed, "not a Matrix access token"},
-			"nothing said":     {"", nil, exitUsage, "no answer to"},
+			"no answer":        {"", nil, exitUsage, "no answer to"},
 			"no such agent":    {"missing\n", nil, exitUsage, `unknown agent "missing"`},
 			"a missing file":   {"\n", []string{"--homeserver", at, "--token-file", "none"}, exitUsage, "no such file"},
 			"nothing listens":  {"\nhttp://127.0.0.1:1\nmybot\n" + matrixtest.Password + "\n", nil, exitFailed, "connection refused"},
-			"a strange place":  {"\nftp://x\n", nil, exitFailed, "not a base URL"},
+			"an invalid URL":   {"\nftp://x\n", nil, exitFailed, "not a base URL"},
 			"no scheme":        {"\n127.0.0.1:1\n", nil, exitFailed, "connection refused"},
 		},
-		after: func(t *testing.T, h *fixture, talk string) {
+		after: func(t *testing.T, h *fixture, output string) {
 			token, err := os.ReadFile(h.dir.ChannelSecret("mx", "token"))
 			settings, err2 := os.ReadFile(h.dir.Config())
-			if err != nil || err2 != nil || strings.Contains(string(token), matrixtest.Password) || strings.Contains(talk+string(settings), strings.TrimSpace(string(token))) {
-				t.Errorf("the token is told, or is the password, %v, %v", err, err2)
+			if err != nil || err2 != nil || strings.Contains(string(token), matrixtest.Password) || strings.Contains(output+string(settings), strings.TrimSpace(string(token))) {
+				t.Errorf("the token is in the output or the configuration, or it is the password: %v, %v", err, err2)
 			}
-			if code, talk := h.addChannel("\n"+at+"\n\n"+bot.Token+"\n", "matrix", "--name", "mx2"); code != exitDone || strings.Contains(talk, bot.Token) {
-				t.Errorf("with a token: exit code %d, %s", code, talk)
+			if code, output := h.addChannel("\n"+at+"\n\n"+bot.Token+"\n", "matrix", "--name", "mx2"); code != exitDone || strings.Contains(output, bot.Token) {
+				t.Errorf("channels add with a token: exit code %d, %s", code, output)
 			}
-			h.configure(string(settings)) // one is enough for what follows
+			h.configure(string(settings)) // without the second channel
 		},
 		meet: func() {
 			room = ann.NewRoom(true, bot)
-			matrixtest.WaitFor(t, "the bot there", func() bool { return ann.IsIn(room, bot) })
+			matrixtest.WaitFor(t, "the bot to join", func() bool { return ann.IsIn(room, bot) })
 		},
 		say: func(text string) { ann.Says(room, text) }, texts: func() []string { return ann.Texts(room, bot) },
 	}

@@ -18,8 +18,8 @@ import (
 	"mailroom/entry"
 )
 
-// bridgeFixture is a bridge in a process of its own, at a platform, whose agent is a
-// command that notes what it was told and answers in capitals.
+// bridgeFixture is a bridge in its own process on a fake platform. Its agent records its inputs and
+// replies in upper case.
 type bridgeFixture struct {
 	*fixture
 	platform *polltest.Platform
@@ -30,7 +30,7 @@ func newBridgeFixture(t *testing.T, settings string) *bridgeFixture {
 	return &bridgeFixture{fixture: newFixture(t, "isolation = \"none\"\n"+settings), platform: polltest.New(t)}
 }
 
-// start runs the bridge until it listens.
+// start starts the bridge and waits until it listens.
 func (b *bridgeFixture) start(command []string) {
 	b.t.Helper()
 	args := []string{
@@ -43,14 +43,14 @@ func (b *bridgeFixture) start(command []string) {
 	}
 }
 
-// killCase is a place to kill a bridge at.
+// killCase is a point at which the bridge is killed.
 type killCase struct {
 	when              string
-	rows              []polltest.Row // nil: one of a person, one of an agent
-	more              string         // of the command
+	rows              []polltest.Row // nil: one of a user, one of an agent
+	more              string         // shell code of the agent
 	prepare           func(b *bridgeFixture) (release func())
 	until             func(b *bridgeFixture)
-	runs              int // of the agent
+	runs              int // attempts of the agent
 	replies, repeated int
 }
 
@@ -72,20 +72,20 @@ func killCases() []killCase {
 		{when: "while the agent runs, with a message behind", rows: []polltest.Row{polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two")},
 			more: "test $MAILROOM_ATTEMPT != 1 || test $text = two || cat gate;", until: func(b *bridgeFixture) {
 				b.waitEntries("bridge:canvas:ws-1", entry.KindQueued, 2)
-				b.waitReplyCount(1)
-			}, runs: 3, replies: 2}, // the one that was killed is run again
-		{when: "after the run, before the reply is taken", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: 1}), until: func(b *bridgeFixture) {
+				b.waitAgentInputs(1)
+			}, runs: 3, replies: 2}, // the killed attempt is repeated
+		{when: "after the run, before the reply is accepted", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: 1}), until: func(b *bridgeFixture) {
 			for _, thread := range outThreads() {
 				b.waitEntries(thread, entry.KindRescheduled, 1)
 			}
 		}, runs: 2, replies: 2},
-		{when: "while the replies are sent and taken", prepare: func(b *bridgeFixture) func() {
+		{when: "while the replies are sent", prepare: func(b *bridgeFixture) func() {
 			hold := make(chan struct{})
 			fails(false, polltest.Fault{Hold: hold})(b)
 			return func() { close(hold) }
 		}, until: func(b *bridgeFixture) {
 			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool { return len(s.Replies) == 2 })
-		}, runs: 2, replies: 3, repeated: 1}, // the delegation has a key
+		}, runs: 2, replies: 3, repeated: 1}, // the platform deduplicates the delegation by its key
 		{when: "after the replies, before the acknowledgement", prepare: fails(true, polltest.Fault{Status: 500}), until: func(b *bridgeFixture) {
 			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool { return len(s.Replies) == 2 && s.Calls[polltest.Ack] > 0 })
 		}, runs: 2, replies: 2},
@@ -93,10 +93,10 @@ func killCases() []killCase {
 	}
 }
 
-// outThreads are the delivery threads of the person and of the agent.
+// outThreads returns the delivery threads of the user and of the agent.
 func outThreads() []string { return []string{"out:bridge:canvas:ws-1", "out:bridge:peer:peer"} }
 
-// TestABridgeThatIsKilledRunsEachMessageOnce kills the bridge where it hurts.
+// TestABridgeThatIsKilledRunsEachMessageOnce kills the bridge at each killCase.
 func TestABridgeThatIsKilledRunsEachMessageOnce(t *testing.T) {
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
@@ -110,7 +110,7 @@ func TestABridgeThatIsKilledRunsEachMessageOnce(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// run kills a bridge there, starts it again, and returns the line of the table.
+// run kills the bridge at the point, restarts it, and returns a line of the table.
 func (c killCase) run(t *testing.T) string {
 	b := newBridgeFixture(t, "")
 	release := func() {}
@@ -129,28 +129,28 @@ func (c killCase) run(t *testing.T) string {
 	b.server.kill()
 	release()
 	b.start(b.command(c.more))
-	seen := b.platform.WaitFor(t, "everything", func(s polltest.Traffic) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
-	told, repeated := b.agentInputs(), 0
+	seen := b.platform.WaitFor(t, "all acknowledgements and replies", func(s polltest.Traffic) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
+	inputs, repeated := b.agentInputs(), 0
 	for _, thread := range from {
 		repeated += b.count(thread, poll.KindRepeated)
 	}
-	if len(told) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
-		t.Errorf("the agent was told %q, the platform has %q, %d marked", told, seen.Texts(), repeated)
+	if len(inputs) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
+		t.Errorf("inputs %q, replies %q, %d marked; want %d inputs, %d replies, %d marked", inputs, seen.Texts(), repeated, c.runs, c.replies, c.repeated)
 	}
 	for _, text := range want {
 		if !slices.Contains(seen.Texts(), text) {
-			t.Errorf("no %q among %q", text, seen.Texts())
+			t.Errorf("replies %q lack %q", seen.Texts(), text)
 		}
 	}
-	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d", c.when, len(told), len(seen.Replies), repeated, seen.Acked())
+	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d", c.when, len(inputs), len(seen.Replies), repeated, seen.Acked())
 }
 
 func TestAReplyIsSentWhileAgentsUseEverySlot(t *testing.T) {
 	b := newBridgeFixture(t, "runs = 1\n")
-	b.platform.Fail(polltest.Notify, polltest.Fault{Status: 503, RetryAfter: 1}) // by then the second run has the room
+	b.platform.Fail(polltest.Notify, polltest.Fault{Status: 503, RetryAfter: 1}) // the second run then has the slot
 	b.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"))
 	b.start(b.command("test $text != two || cat gate;"))
-	b.waitReplyCount(2)
+	b.waitAgentInputs(2)
 	b.platform.WaitFor(t, "the first reply", func(s polltest.Traffic) bool { return len(s.Replies) == 1 })
 	b.openGate("")
 	b.platform.WaitAcked(t, 2)
@@ -170,10 +170,10 @@ func TestABridgeReportsItsState(t *testing.T) {
 	b.platform.Up(t)
 	b.waitChannel("bridge", api.ChannelConnected)
 	if err := b.server.shutdown(); err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("shutdown: %v", err)
 	}
-	if talk := b.server.talk.all(); strings.Contains(talk, polltest.Token) {
-		t.Errorf("it tells the token: %s", talk)
+	if output := b.server.output.all(); strings.Contains(output, polltest.Token) {
+		t.Errorf("the output contains the token: %s", output)
 	}
 }
 
@@ -202,12 +202,12 @@ func TestABridgeExplainsWhyItCannotStart(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(h.dir.Database()); !os.IsNotExist(err) {
-		t.Errorf("a bridge that did not start has made a store: %v", err)
+		t.Errorf("a bridge that did not start created a store: %v", err)
 	}
 }
 
-// TestAChannelOfTheConfigurationIsServed has one that works, and one whose token is
-// missing and blocks nothing.
+// TestAChannelOfTheConfigurationIsServed has a channel that works, and one without a token, which must
+// not block it.
 func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 	p := polltest.New(t)
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -233,9 +233,9 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 	}
 	good, poor := page.Items[0], page.Items[1]
 	if good.Name != "good" || good.State != api.ChannelConnected || *good.Cursor != "c-1" {
-		t.Errorf("the good one is %+v", good)
+		t.Errorf("channel good is %+v", good)
 	}
 	if poor.Name != "poor" || poor.State != api.ChannelFailed || !strings.Contains(*poor.Reason, "NOBODY_SETS_THIS is not set") {
-		t.Errorf("the poor one is %+v", poor)
+		t.Errorf("channel poor is %+v", poor)
 	}
 }

@@ -22,19 +22,20 @@ import (
 	"mailroom/client"
 )
 
-// agentInputs is the file in which the agent notes what it was told, a line each.
+// agentInputs returns the inputs that the agent recorded, one per line of its file.
 func (h *fixture) agentInputs() []string {
 	h.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(string(h.dir), "told"))
+	raw, err := os.ReadFile(filepath.Join(string(h.dir), "inputs"))
 	if err != nil && !os.IsNotExist(err) {
 		h.t.Fatal(err)
 	}
 	return strings.Fields(string(raw))
 }
 
-// command notes, does what more says, and answers in capitals.
+// command returns the command of an agent: it records its input, runs the shell commands in more, and
+// replies in upper case.
 func (h *fixture) command(more string) []string {
-	return []string{"sh", "-c", fmt.Sprintf("cd %q; read -r text; echo \"$text\" >>told; %s echo \"$text\" | tr a-z A-Z", string(h.dir), more)}
+	return []string{"sh", "-c", fmt.Sprintf("cd %q; read -r text; echo \"$text\" >>inputs; %s echo \"$text\" | tr a-z A-Z", string(h.dir), more)}
 }
 
 func (h *fixture) configure(settings string) {
@@ -59,7 +60,7 @@ func (h *fixture) serve() {
 	h.process(h.server)
 }
 
-// count is how many entries of a kind a thread has.
+// count returns the number of entries of a kind in a thread.
 func (h *fixture) count(thread, kind string) (n int) {
 	h.t.Helper()
 	page, err := h.client().Entries(h.t.Context(), thread, client.EntriesQuery{Limit: 500})
@@ -74,19 +75,19 @@ func (h *fixture) count(thread, kind string) (n int) {
 	return n
 }
 
-// waitEntries waits until the log of a thread has so many entries of a kind.
+// waitEntries waits until the log of a thread has at least n entries of a kind.
 func (h *fixture) waitEntries(thread, kind string, n int) {
 	h.t.Helper()
 	platformtest.WaitFor(h.t, fmt.Sprintf("%d entries %s in thread %s", n, kind, thread), func() bool { return h.count(thread, kind) >= n })
 }
 
-// waitReplyCount waits until the agent was told so many messages.
-func (h *fixture) waitReplyCount(n int) {
+// waitAgentInputs waits until the agent has received n messages.
+func (h *fixture) waitAgentInputs(n int) {
 	h.t.Helper()
-	platformtest.WaitFor(h.t, fmt.Sprintf("the agent to be told %d messages", n), func() bool { return len(h.agentInputs()) >= n })
+	platformtest.WaitFor(h.t, fmt.Sprintf("%d inputs of the agent", n), func() bool { return len(h.agentInputs()) >= n })
 }
 
-// waitChannel waits until a channel has a state.
+// waitChannel waits until a channel has a state, and returns it.
 func (h *fixture) waitChannel(name, state string) (found api.Channel) {
 	h.t.Helper()
 	platformtest.WaitFor(h.t, fmt.Sprintf("channel %s to be %s", name, state), func() bool {
@@ -103,34 +104,34 @@ func (h *fixture) waitChannel(name, state string) (found api.Channel) {
 	return found
 }
 
-// chatFixture is a server in a process of its own with a channel at a platform, whose agent is a
-// command that notes what it was told and answers in capitals. Ann may talk.
+// chatFixture is a server in its own process, with a channel of a platform. Its agent records its
+// inputs and replies in upper case. Ann is an allowed user.
 type chatFixture struct {
 	*fixture
-	channel string // its name
+	channel string // name of the channel
 	thread  string // the conversation with Ann
 	say     func(text string)
-	texts   func() []string // what Ann reads
+	texts   func() []string // messages that Ann received
 	secrets []string        // that the server's output must not contain
 
-	// How sends fail.
+	// Faults of sends.
 	failSend func(platformtest.Fault)
 	sends    func() int         // attempts so far
-	limit    platformtest.Fault // says when to try again
-	repeats  bool               // a reply whose receipt is lost is sent, and marked, again
+	limit    platformtest.Fault // a rate limit with a retry delay
+	repeats  bool               // a reply with an unknown outcome is sent again and marked
 
-	// What the platform does besides; nil if nothing.
-	early       bool              // messages wait there for the first connection
-	loseAcks    func(lost bool)   // the platform is not told what was received
-	pending     func() int        // what the platform was not told of
-	whileKilled func()            // happens after a kill
-	forget      func()            // drops what it has not delivered
-	restarted   func()            // happens after the next start
-	check       func(limited int) // checks the number of sends of a run, of which some had failed
+	// Behavior of the platform; nil: none.
+	early       bool              // it keeps messages for the first connection
+	loseAcks    func(lost bool)   // drops acknowledgements while true
+	pending     func() int        // unacknowledged messages
+	whileKilled func()            // runs after a kill
+	forget      func()            // drops undelivered messages
+	restarted   func()            // runs after the next start
+	check       func(limited int) // checks the number of requests, of which so many were refused
 }
 
-// newChatFixture makes one without a platform. more is of the agent's command, and settings are
-// of the channel's table.
+// newChatFixture returns a fixture without a platform. more is shell code of the agent, and settings
+// are lines of the channel's table.
 func newChatFixture(t *testing.T, channel, kind, more string, secrets map[string]string, settings string) *chatFixture {
 	t.Helper()
 	c := &chatFixture{fixture: newFixture(t, ""), channel: channel}
@@ -147,26 +148,26 @@ func newChatFixture(t *testing.T, channel, kind, more string, secrets map[string
 	return c
 }
 
-// retryQuickly are settings of a channel.
+// retryQuickly has settings of a channel with short retry delays.
 const retryQuickly = "retry_first = \"100ms\"\nretry_most = \"400ms\"\n"
 
-// out is the delivery thread of Ann.
+// out returns Ann's delivery thread.
 func (c *chatFixture) out() string { return "out:" + c.thread }
 
-// waitTexts waits until Ann reads exactly these texts.
+// waitTexts waits until Ann has received exactly these texts.
 func (c *chatFixture) waitTexts(want ...string) {
 	c.t.Helper()
-	platformtest.WaitFor(c.t, fmt.Sprintf("Ann to read %q", want), func() bool { return slices.Equal(c.texts(), want) })
+	platformtest.WaitFor(c.t, fmt.Sprintf("messages to Ann: %q", want), func() bool { return slices.Equal(c.texts(), want) })
 }
 
-// telegramFixture is one at Telegram.
+// telegramFixture is a chatFixture with a fake Telegram.
 type telegramFixture struct {
 	*chatFixture
 	tg  *telegramtest.Platform
 	ann *telegramtest.Person
 }
 
-// newTelegramFixture makes one at a Telegram that is down.
+// newTelegramFixture returns a fixture whose Telegram is down.
 func newTelegramFixture(t *testing.T, more string) *telegramFixture {
 	t.Helper()
 	tg := telegramtest.NewDown(t)
@@ -182,13 +183,13 @@ func newTelegramFixture(t *testing.T, more string) *telegramFixture {
 	c.pending = tg.Pending
 	c.loseAcks = func(lost bool) {
 		if lost {
-			tg.Fail("getUpdates", platformtest.Fault{}, platformtest.Fault{Hang: true}) // the second one is to confirm
+			tg.Fail("getUpdates", platformtest.Fault{}, platformtest.Fault{Hang: true}) // the second poll confirms the update
 		}
 	}
 	return &telegramFixture{c, tg, ann}
 }
 
-// newSlackFixture makes one at Slack.
+// newSlackFixture returns a fixture with a fake Slack.
 func newSlackFixture(t *testing.T, more string) *chatFixture {
 	t.Helper()
 	sl := slacktest.New(t)
@@ -205,13 +206,13 @@ func newSlackFixture(t *testing.T, more string) *chatFixture {
 	return c
 }
 
-// discordFixture is one at Discord.
+// discordFixture is a chatFixture with a fake Discord.
 type discordFixture struct {
 	*chatFixture
 	dc *discordtest.Platform
 }
 
-// newDiscordFixture makes one at a Discord that is down.
+// newDiscordFixture returns a fixture whose Discord is down.
 func newDiscordFixture(t *testing.T, more string) *discordFixture {
 	t.Helper()
 	dc := discordtest.NewDown(t)
@@ -233,12 +234,11 @@ func newDiscordFixture(t *testing.T, more string) *discordFixture {
 // matrixServer is a homeserver.
 type matrixServer struct {
 	url string
-	// again starts it again after a crash, so that it has forgotten all transactions.
+	// again restarts it after a crash, without its transaction ids.
 	again func()
 }
 
-// matrixHomes are those that these tests are played on. The build tag realchannels
-// adds Dendrite.
+// matrixHomes has the homeservers that the tests run on. The build tag realchannels adds Dendrite.
 var matrixHomes = map[string]func(t *testing.T) matrixServer{
 	"made here": func(t *testing.T) matrixServer {
 		h := matrixtest.Start(t)
@@ -246,7 +246,7 @@ var matrixHomes = map[string]func(t *testing.T) matrixServer{
 	},
 }
 
-// newMatrixFixture makes one under a unique name on a homeserver.
+// newMatrixFixture returns a fixture whose bot has a unique name on a homeserver.
 func newMatrixFixture(t *testing.T, h matrixServer, name, more string) *chatFixture {
 	t.Helper()
 	way := matrixtest.NewProxy(t, h.url)
@@ -263,8 +263,8 @@ func newMatrixFixture(t *testing.T, h matrixServer, name, more string) *chatFixt
 	return c
 }
 
-// newWebhookFixture makes one at a program that posts again what it has no answer for, and knows
-// messages by their ids. It reads no answer to the first.
+// newWebhookFixture returns a fixture with a program that repeats unanswered requests and recognizes
+// messages by their ids. It does not read the response to its first request.
 func newWebhookFixture(t *testing.T, more string) *chatFixture {
 	t.Helper()
 	receiver := webhooktest.NewReceiver(t)
@@ -284,7 +284,7 @@ func newWebhookFixture(t *testing.T, more string) *chatFixture {
 	posted, off := 0, false
 	post := func() { // the next message
 		t.Helper()
-		receiver.WaitFor(t, fmt.Sprintf("message %d to be taken", posted), func() bool {
+		receiver.WaitFor(t, fmt.Sprintf("message %d to be accepted", posted), func() bool {
 			a, err := program().Post("ops", fmt.Sprint("msg-", posted), webhooktest.Message("lobby", "ann", texts[posted]), nil)
 			return err == nil && a.Code == 202
 		})

@@ -23,13 +23,13 @@ import (
 // platformTable is a channel of a configuration.
 const platformTable = "[channels.%s]\nkind = \"poll\"\nagent = \"echo\"\nurl = %q\nworkspace = %q\ninterval = \"20ms\"\n%s\n"
 
-// waitExit waits until a server has ended by itself, and returns its exit code.
+// waitExit waits until a server has exited by itself, and returns its exit code.
 func (p *process) waitExit(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(waitTimeout):
-		t.Fatalf("it goes on: %s", p.talk.all())
+		t.Fatalf("the server still runs: %s", p.output.all())
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](p.exit); ok {
 		return exit.ExitCode()
@@ -46,9 +46,9 @@ func TestAServerWhoseChannelsAreAllDownExitsIfConfigured(t *testing.T) {
 		code     int
 		says     string
 	}{
-		"all failed":         {[]string{secretless, secretless}, exitConfig, "NOBODY_SETS_THIS is not set"},
-		"one gave up":        {[]string{secretless, gone}, exitRestart, "b gave up"},
-		"one is tried again": {[]string{secretless, "token_env = \"HOME\"\nretry_first = \"10ms\"\nattempts = 1"}, -1, ""},
+		"all failed":     {[]string{secretless, secretless}, exitConfig, "NOBODY_SETS_THIS is not set"},
+		"one gave up":    {[]string{secretless, gone}, exitRestart, "b gave up"},
+		"one is retried": {[]string{secretless, "token_env = \"HOME\"\nretry_first = \"10ms\"\nattempts = 1"}, -1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := "[channels]\nwhen_all_down = \"exit\"\n"
@@ -64,8 +64,8 @@ func TestAServerWhoseChannelsAreAllDownExitsIfConfigured(t *testing.T) {
 				}
 				return
 			}
-			if code := p.waitExit(t); code != c.code || !strings.Contains(p.talk.all(), c.says) {
-				t.Errorf("exit code %d, want %d: %s", code, c.code, p.talk.all())
+			if code := p.waitExit(t); code != c.code || !strings.Contains(p.output.all(), c.says) {
+				t.Errorf("exit code %d, want %d: %s", code, c.code, p.output.all())
 			}
 		})
 	}
@@ -76,8 +76,8 @@ func TestABridgeThatGivesUpExitsUnlessConfiguredToStay(t *testing.T) {
 	b := newBridgeFixture(t, impatient)
 	b.platform.Down()
 	b.start(b.command(""))
-	if code := b.server.waitExit(t); code != exitRestart || !strings.Contains(b.server.talk.all(), "bridge gave up") {
-		t.Errorf("exit code %d: %s", code, b.server.talk.all())
+	if code := b.server.waitExit(t); code != exitRestart || !strings.Contains(b.server.output.all(), "bridge gave up") {
+		t.Errorf("exit code %d: %s", code, b.server.output.all())
 	}
 	b = newBridgeFixture(t, impatient+"when_all_down = \"stay\"\n")
 	b.platform.Down()
@@ -92,8 +92,8 @@ func TestABridgeWhoseTokenIsRefusedExits(t *testing.T) {
 	b := newBridgeFixture(t, "")
 	b.platform.Fail(polltest.Activity, polltest.Fault{Status: http.StatusUnauthorized})
 	b.start(b.command(""))
-	if code := b.server.waitExit(t); code != exitConfig || !strings.Contains(b.server.talk.all(), "the workspace's token was rejected") {
-		t.Errorf("exit code %d: %s", code, b.server.talk.all())
+	if code := b.server.waitExit(t); code != exitConfig || !strings.Contains(b.server.output.all(), "the workspace's token was rejected") {
+		t.Errorf("exit code %d: %s", code, b.server.output.all())
 	}
 }
 
@@ -113,18 +113,18 @@ func TestASlowPlatformDelaysNoOther(t *testing.T) {
 		settings += fmt.Sprintf(platformTable, name, p.URL, polltest.Workspace, fmt.Sprintf("token_file = %q", secret))
 	}
 	newFixture(t, settings).process(&process{})
-	slow.WaitFor(t, "as many replies as may be sent at once", func(s polltest.Traffic) bool { return s.Calls[polltest.Delegate] == channel.MaxDeliveries })
+	slow.WaitFor(t, "the maximum number of concurrent replies", func(s polltest.Traffic) bool { return s.Calls[polltest.Delegate] == channel.MaxDeliveries })
 	quick.Add(polltest.Canvas("c-1", "hello"))
 	quick.WaitAcked(t, 1)
 	if n := slow.Traffic().Calls[polltest.Delegate]; n != channel.MaxDeliveries {
-		t.Errorf("by then the slow one was sent to %d times", n)
+		t.Errorf("the slow platform got %d replies, want %d", n, channel.MaxDeliveries)
 	}
 	close(hold)
 	slow.WaitFor(t, "the last reply", func(s polltest.Traffic) bool { return len(s.Replies) == channel.MaxDeliveries+1 })
 }
 
-// TestAChannelIsResumedByItsOwner has one that gave up on a platform that was down,
-// and a token that comes late.
+// TestAChannelIsResumedByItsOwner resumes a channel after its token was added, and after it gave up on a
+// platform that was down.
 func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	p := polltest.New(t)
 	p.Down()
@@ -137,22 +137,22 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	}
 	resume := func(name string) (int, string) {
 		t.Helper()
-		code, talk := h.run(t.Context(), &bytes.Buffer{}, "channels", "resume", name)
-		return code, talk
+		code, output := h.run(t.Context(), &bytes.Buffer{}, "channels", "resume", name)
+		return code, output
 	}
-	if code, talk := resume("mol"); code != exitDone || !strings.Contains(talk, "channel mol is ") {
-		t.Errorf("exit code %d: %s", code, talk)
+	if code, output := resume("mol"); code != exitDone || !strings.Contains(output, "channel mol is ") {
+		t.Errorf("exit code %d: %s", code, output)
 	}
 	h.waitChannel("mol", api.ChannelGaveUp)
 	p.Up(t)
-	if code, talk := resume("mol"); code != exitDone {
-		t.Errorf("exit code %d: %s", code, talk)
+	if code, output := resume("mol"); code != exitDone {
+		t.Errorf("exit code %d: %s", code, output)
 	}
 	h.waitChannel("mol", api.ChannelConnected)
-	if code, talk := resume("missing"); code != exitFailed || !strings.Contains(talk, `no channel "missing"`) {
-		t.Errorf("exit code %d: %s", code, talk)
+	if code, output := resume("missing"); code != exitFailed || !strings.Contains(output, `no channel "missing"`) {
+		t.Errorf("exit code %d: %s", code, output)
 	}
-	h.waitEntries(channel.LogThreadID("mol"), entry.KindChannel, 6) // told a moment later
+	h.waitEntries(channel.LogThreadID("mol"), entry.KindChannel, 6) // written shortly after the state has changed
 	var states []string
 	page, err := h.client().Entries(t.Context(), "channel:mol", client.EntriesQuery{})
 	if err != nil {
@@ -166,12 +166,12 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 		states = append(states, string(c.State))
 	}
 	if got := strings.Join(states, " "); got != "starting failed queued gave_up queued connected" {
-		t.Errorf("its log tells %s", got)
+		t.Errorf("states in the log: %s", got)
 	}
 	h.wantMetrics(`mailroom_channel_state{channel="mol",state="connected"} 1`, `mailroom_channel_state{channel="mol",state="parked"} 0`, `mailroom_channel_adapters_total{channel="mol"} 3`)
 }
 
-// wantMetrics wants lines among the metrics.
+// wantMetrics checks that the metrics contain these lines.
 func (h *fixture) wantMetrics(lines ...string) {
 	h.t.Helper()
 	at, err := h.dir.Address()
@@ -200,7 +200,7 @@ func (h *fixture) wantMetrics(lines ...string) {
 	}
 	for _, line := range lines {
 		if !strings.Contains(text.String(), "\n"+line+"\n") {
-			h.t.Errorf("the metrics have no %s", line)
+			h.t.Errorf("the metrics lack %s", line)
 		}
 	}
 }

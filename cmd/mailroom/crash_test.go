@@ -14,37 +14,37 @@ import (
 	"mailroom/entry"
 )
 
-// crashVariable makes the program of the tests crash when the first run has ended: "run" in a goroutine that a run's starts,
-// "server" in one of no run.
+// crashVariable makes the test program crash when the first run has ended: "run" in a goroutine started
+// by a run's goroutine, "server" in a goroutine without a run.
 const crashVariable = "MAILROOM_TEST_CRASH"
 
-// crashingChild is the program of the tests.
+// crashingChild is the main function of the test program.
 func crashingChild() {
 	of := os.Getenv(crashVariable)
 	if of == "" {
 		main()
 		return
 	}
-	said := &crashWriter{Writer: os.Stderr, ended: make(chan struct{})}
+	stderr := &crashWriter{Writer: os.Stderr, ended: make(chan struct{})}
 	if of == "run" {
-		// It is named like a goroutine of no run.
-		said.crash = func() { panic("broken\n\ngoroutine 1 [running]:\nmain.main()\n") }
+		// The text imitates the report of a goroutine without a run.
+		stderr.crash = func() { panic("broken\n\ngoroutine 1 [running]:\nmain.main()\n") }
 	} else {
 		go func() { // ends the process
-			<-said.ended
+			<-stderr.ended
 			panic("broken\n\ngoroutine 1 [running, labels:{\"run\": \"r1\"}]:\nmain.main()\n")
 		}()
 	}
-	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: said, Env: os.Getenv, Unsetenv: os.Unsetenv, Name: "mailroom"}
+	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: stderr, Env: os.Getenv, Unsetenv: os.Unsetenv, Name: "mailroom"}
 	os.Exit(m.Run(context.Background(), os.Args[1:]))
 }
 
-// crashWriter is a standard error that crashes the process when the log says that a run has ended, which the engine writes in the
-// goroutine of the run.
+// crashWriter crashes the process when the log says that an attempt has ended. The engine writes that
+// line in the goroutine of the run.
 type crashWriter struct {
 	io.Writer
 	ended chan struct{}
-	crash func() // in a goroutine that the one which logs starts; nil: ended is closed
+	crash func() // runs in a goroutine started by the logging one; nil: ended is closed
 }
 
 func (c *crashWriter) Write(b []byte) (int, error) {
@@ -62,10 +62,10 @@ func (c *crashWriter) Write(b []byte) (int, error) {
 
 func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 	h := newFixture(t, gatedConfig+"[agents.echo]\nkind = \"echo\"\n")
-	t.Setenv("GODEBUG", "tracebacklabels=0") // the server needs them all the same
+	t.Setenv("GODEBUG", "tracebacklabels=0") // the server must enable the labels itself
 	var bystander string
 	attempt := 0
-	// running waits until the next process has claimed the bystander.
+	// running waits until the next process has claimed the other run.
 	running := func() api.Run {
 		t.Helper()
 		attempt++
@@ -98,9 +98,9 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 			<-p.exited
 			cancel()
 		}()
-		h.run(ctx, io.Discard, "send", "--agent", "echo", "--detach", "hello") // the crash may come before the answer
+		h.run(ctx, io.Discard, "send", "--agent", "echo", "--detach", "hello") // the server may crash before it responds
 		<-ctx.Done()
-		if p.exit == nil || !strings.Contains(p.talk.all(), "panic: broken") {
+		if p.exit == nil || !strings.Contains(p.output.all(), "panic: broken") {
 			t.Fatalf("the server ended with %v, want a crash", p.exit)
 		}
 	}
@@ -112,17 +112,17 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 	p := &process{}
 	h.process(p)
 	if r := running(); r.Crashes != 1 {
-		t.Errorf("the other run has %d crashes, want one: that of a run", r.Crashes)
+		t.Errorf("the other run has %d crashes, want 1, for the crash in a run", r.Crashes)
 	}
 	h.wantReports(p)
 	p.kill()
 	h.process(&process{})
 	if r := running(); r.Crashes != 2 {
-		t.Errorf("after a kill, which leaves no report: %d crashes, want one more", r.Crashes)
+		t.Errorf("after a kill, which leaves no report: %d crashes, want 2", r.Crashes)
 	}
 }
 
-// wantReports checks the crash reports in the folder and what the server p said of the last one.
+// wantReports checks the crash reports in the folder, and what the server p logged about the last one.
 func (h *fixture) wantReports(p *process) {
 	h.t.Helper()
 	reports, err := filepath.Glob(filepath.Join(string(h.dir), "crash-*.txt"))
@@ -134,12 +134,12 @@ func (h *fixture) wantReports(p *process) {
 	line, err := p.until("previous server crashed")
 	h.must(err)
 	if !strings.Contains(line, "level=WARN") || !strings.Contains(line, "report="+last) || !strings.Contains(line, "charged_to_runs=true") {
-		h.t.Errorf("the log says %q, want the name of %s", line, last)
+		h.t.Errorf("log line %q, want WARN with the name of %s", line, last)
 	}
 	text, err := os.ReadFile(last)
 	h.must(err)
 	if !strings.HasPrefix(string(text), "panic: broken\n") {
-		h.t.Errorf("the report is %q", text)
+		h.t.Errorf("report %q, want it to begin with the panic", text)
 	}
 	for _, name := range append(reports, filepath.Join(string(h.dir), "crash.txt")) {
 		if info, err := os.Stat(name); err != nil || info.Mode() != 0o600 {

@@ -19,15 +19,14 @@ import (
 	"mailroom/store/storetest"
 )
 
-// scriptUntouched is exits for a command that must leave every byte of the data
-// folder, and every file's name, as they were.
+// scriptUntouched is scriptExits for a command that must not change the data folder.
 func scriptUntouched(ts *testscript.TestScript, neg bool, args []string) {
 	before := contents(ts)
 	scriptExits(ts, neg, args)
 	after := contents(ts)
 	names := slices.Sorted(maps.Keys(before))
 	if got := slices.Sorted(maps.Keys(after)); !slices.Equal(got, names) {
-		ts.Fatalf("the data folder had %q and has %q", names, got)
+		ts.Fatalf("files of the data folder: %q, want %q", got, names)
 	}
 	for _, name := range names {
 		if !bytes.Equal(before[name], after[name]) {
@@ -36,7 +35,7 @@ func scriptUntouched(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// contents are the files of the data folder.
+// contents returns the files of the data folder with their bytes.
 func contents(ts *testscript.TestScript) map[string][]byte {
 	files, err := filepath.Glob(ts.Getenv("MAILROOM_DATA") + "/*")
 	ts.Check(err)
@@ -49,7 +48,7 @@ func contents(ts *testscript.TestScript) map[string][]byte {
 	return all
 }
 
-// scriptSQL changes rows of the store behind everybody's back.
+// scriptSQL runs a statement on the database of the store.
 func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
 	db, err := sql.Open("sqlite", ts.Getenv("MAILROOM_DATA")+"/mailroom.db")
 	ts.Check(err)
@@ -58,8 +57,7 @@ func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(db.Close())
 }
 
-// scriptLoad makes a store in WAL mode, as a server leaves it. FILE is relative to
-// the folder of this test.
+// scriptLoad creates a store in WAL mode, as a server does. FILE is relative to the folder of this test.
 func scriptLoad(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: load FILE")
@@ -69,8 +67,8 @@ func scriptLoad(ts *testscript.TestScript, _ bool, args []string) {
 	scriptSQL(ts, false, []string{"PRAGMA journal_mode = wal;", string(statements)})
 }
 
-// scriptFalsify writes rows of a thread that contradict the others: "due" makes
-// it due without a run, "attempt" adds to the attempts of its current or last run.
+// scriptFalsify makes the rows of a thread inconsistent: "due" makes it due without a run, "attempt"
+// adds to the attempts of its current or last run.
 func scriptFalsify(ts *testscript.TestScript, _ bool, args []string) {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, ts.Getenv("MAILROOM_DATA")+"/mailroom.db", sqlite.Options{})
@@ -95,7 +93,7 @@ func scriptFalsify(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(s.Close())
 }
 
-// scriptDamage overwrites the page of an index that the checks of rows do not use.
+// scriptDamage overwrites the page of an index that the checks of the rows do not read.
 func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	path := ts.MkAbs(args[0])
 	db, err := sql.Open("sqlite", path)

@@ -19,16 +19,16 @@ import (
 	"mailroom/internal/platforms"
 )
 
-// ircFixture is a real server of IRC, on which al talks with the bot of a Mailroom in a
-// process of its own.
+// ircFixture is a real IRC server and a Mailroom server in its own process. The user al talks with
+// the bot.
 type ircFixture struct {
 	*fixture
 	irc *irctest.Server
-	way *channeltest.Proxy // of the bot
+	way *channeltest.Proxy // between bot and server
 	al  *irctest.Person
 }
 
-// newIRCFixture has an agent in #dev; more is TOML before the channel's table.
+// newIRCFixture returns a fixture with an agent in #dev; more is TOML before the channel's table.
 func newIRCFixture(t *testing.T, agent, more string) *ircFixture {
 	t.Helper()
 	n := &ircFixture{irc: irctest.Start(t)}
@@ -54,7 +54,7 @@ admins = ["root!~root@127.0.0.1"]
 	return n
 }
 
-// start starts the server, and returns when its bot is in the channel.
+// start starts the server and waits until its bot has joined the channel.
 func (n *ircFixture) start() {
 	n.t.Helper()
 	n.serve()
@@ -70,20 +70,20 @@ func (n *ircFixture) waitGone() {
 	}
 }
 
-// waitIdle waits until nothing is under way to #dev.
+// waitIdle waits until all deliveries to #dev have ended.
 func (n *ircFixture) waitIdle() {
 	n.t.Helper()
-	platformtest.WaitFor(n.t, "nothing is under way", func() bool {
+	platformtest.WaitFor(n.t, "the end of all deliveries", func() bool {
 		return n.count(devOut, entry.KindCompleted) == n.count(devOut, entry.KindQueued)
 	})
 }
 
-// shoutConfig is an agent that reads who speaks and what, notes that it began, waits at its gate in its first
-// attempt, and answers in capitals.
+// shoutConfig has an agent that records that it started, waits for the gate in its first attempt, and
+// replies in upper case.
 const shoutConfig = `
 [agents.shout]
 kind = "exec"
-command = ["sh", "-c", "read -r from; read -r text; text=${text#> }; echo begun >>told; test $MAILROOM_ATTEMPT != 1 || cat gate >/dev/null; echo \"$text\" | tr a-z A-Z"]
+command = ["sh", "-c", "read -r from; read -r text; text=${text#> }; echo begun >>inputs; test $MAILROOM_ATTEMPT != 1 || cat gate >/dev/null; echo \"$text\" | tr a-z A-Z"]
 `
 
 // The threads of #dev.
@@ -92,7 +92,7 @@ const (
 	devOut    = "out:net:bot:%23dev"
 )
 
-// TestAKilledServerAnswersTheMessagesItAcceptedOnIRC kills it where it hurts.
+// TestAKilledServerAnswersTheMessagesItAcceptedOnIRC kills the server between commits, sends and receipts.
 func TestAKilledServerAnswersTheMessagesItAcceptedOnIRC(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder
@@ -100,14 +100,14 @@ func TestAKilledServerAnswersTheMessagesItAcceptedOnIRC(t *testing.T) {
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tATTEMPTS OF THE AGENT\tREPLIES OUT\tMARKED AS REPEATED")
 	for _, c := range []struct {
 		when    string
-		prepare func(n *ircFixture) // the agent stands at its gate
-		before  func(n *ircFixture) // the kill
+		prepare func(n *ircFixture) // runs while the agent waits for its gate
+		before  func(n *ircFixture) // waits for the time of the kill
 		mended  func(n *ircFixture)
-		told    int
+		inputs  int
 		replies int
 		marked  int
 	}{
-		{when: "after the inbound commit", told: 2, replies: 1},
+		{when: "after the inbound commit", inputs: 2, replies: 1},
 		{when: "after the run, before the send",
 			prepare: func(n *ircFixture) {
 				n.al.Line("MODE #dev +i")
@@ -116,23 +116,23 @@ func TestAKilledServerAnswersTheMessagesItAcceptedOnIRC(t *testing.T) {
 				n.openGate("go\n")
 			},
 			before: func(n *ircFixture) { n.waitEntries(devOut, entry.KindRescheduled, 1) },
-			mended: func(n *ircFixture) { n.al.Line("MODE #dev -i") }, told: 1, replies: 1},
+			mended: func(n *ircFixture) { n.al.Line("MODE #dev -i") }, inputs: 1, replies: 1},
 		{when: "after the send, before its receipt",
 			prepare: func(n *ircFixture) {
 				n.way.SetFaults(channeltest.Netfaults{DropDownstream: true})
 				n.openGate("go\n")
 			},
 			before: func(n *ircFixture) { n.al.WaitMessage("bot", "HELLO") },
-			mended: func(n *ircFixture) { n.way.SetFaults(channeltest.Netfaults{}) }, told: 1, replies: 2, marked: 1},
+			mended: func(n *ircFixture) { n.way.SetFaults(channeltest.Netfaults{}) }, inputs: 1, replies: 2, marked: 1},
 		{when: "after everything",
 			prepare: func(n *ircFixture) { n.openGate("go\n") },
-			before:  func(n *ircFixture) { n.waitEntries(devOut, entry.KindCompleted, 1) }, told: 1, replies: 1},
+			before:  func(n *ircFixture) { n.waitEntries(devOut, entry.KindCompleted, 1) }, inputs: 1, replies: 1},
 	} {
 		t.Run(c.when, func(t *testing.T) {
 			n := newIRCFixture(t, "shout", shoutConfig)
 			n.start()
 			n.al.Say("#dev", "bot: hello")
-			platformtest.WaitFor(n.t, "the agent begins", func() bool { return len(n.agentInputs()) == 1 })
+			platformtest.WaitFor(n.t, "the start of the agent", func() bool { return len(n.agentInputs()) == 1 })
 			if c.prepare != nil {
 				c.prepare(n)
 				c.before(n)
@@ -146,8 +146,8 @@ func TestAKilledServerAnswersTheMessagesItAcceptedOnIRC(t *testing.T) {
 			n.waitEntries(devOut, entry.KindCompleted, 1)
 			n.al.Sync()
 			replies, marked := n.al.Messages("bot"), n.count(devOut, outbound.KindRepeated)
-			if len(n.agentInputs()) != c.told || len(replies) != c.replies || marked != c.marked {
-				t.Errorf("the agent began %d times, al reads %q, %d are marked", len(n.agentInputs()), replies, marked)
+			if len(n.agentInputs()) != c.inputs || len(replies) != c.replies || marked != c.marked {
+				t.Errorf("%d attempts, replies %q, %d marked; want %d, %d replies, %d", len(n.agentInputs()), replies, marked, c.inputs, c.replies, c.marked)
 			}
 			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.count(devThread, entry.KindQueued), len(n.agentInputs()), len(replies), marked)
 		})
@@ -158,9 +158,8 @@ func TestAKilledServerAnswersTheMessagesItAcceptedOnIRC(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestAConversationOnIRC is one with a client that shares nothing with ours: who may
-// not is not heard, what is asked is decided by who may, the server is killed in
-// between, and a run is stopped.
+// TestAConversationOnIRC plays a conversation: a stranger is ignored, an admin approves, the server is
+// killed before that, and a run is stopped.
 func TestAConversationOnIRC(t *testing.T) {
 	t.Parallel()
 	n := newIRCFixture(t, "tour", "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
@@ -170,7 +169,7 @@ func TestAConversationOnIRC(t *testing.T) {
 	asked := n.al.WaitMessage("bot", "To allow it: ")
 	n.al.WaitMessage("bot", "To refuse it: ")
 	approve := strings.TrimPrefix(asked, "To allow it: ")
-	mallory.Say("#dev", approve) // a stranger: nothing comes of it
+	mallory.Say("#dev", approve) // ignored: mallory is not an allowed user
 	n.al.Say("#dev", approve)
 	n.al.WaitMessage("bot", "Only an admin may")
 	n.waitIdle()
@@ -191,22 +190,22 @@ func TestAConversationOnIRC(t *testing.T) {
 	n.al.WaitMessage("bot", "is idle")
 
 	n.al.Say("#dev", "no one in particular")
-	n.al.Say("bot", "!status") // in private there is another conversation
+	n.al.Say("bot", "!status") // a private chat is a separate conversation
 	n.al.WaitMessage("bot", "This conversation has no messages yet.")
 	if got := n.count(devThread, entry.KindQueued); got != 2 {
-		t.Errorf("%d messages were taken", got)
+		t.Errorf("%d runs, want 2", got)
 	}
 	if repeated := n.count(devOut, outbound.KindRepeated); repeated != 0 {
-		t.Errorf("%d replies are marked", repeated)
+		t.Errorf("%d replies are marked as repeated, want none", repeated)
 	}
 	for _, line := range n.al.Lines() {
-		if _, said, ok := strings.Cut(line, " PRIVMSG "); ok {
-			t.Log(strings.TrimPrefix(strings.SplitN(line, "!", 2)[0], ":") + " to " + said)
+		if _, message, ok := strings.Cut(line, " PRIVMSG "); ok {
+			t.Log(strings.TrimPrefix(strings.SplitN(line, "!", 2)[0], ":") + " to " + message)
 		}
 	}
 }
 
-// TestAnIRCNetworkIsAddedAfterItsTest has what it needs asked for.
+// TestAnIRCNetworkIsAddedAfterItsTest answers the prompts of the command.
 func TestAnIRCNetworkIsAddedAfterItsTest(t *testing.T) {
 	t.Parallel()
 	server := irctest.Start(t, "[Global]", "Password = sesame")
@@ -217,21 +216,21 @@ func TestAnIRCNetworkIsAddedAfterItsTest(t *testing.T) {
 		if err := os.WriteFile(password, []byte(secret+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var talk bytes.Buffer
-		m := Main{Stdin: strings.NewReader(answers), Stdout: &talk, Stderr: &talk, Env: h.env}
+		var output bytes.Buffer
+		m := Main{Stdin: strings.NewReader(answers), Stdout: &output, Stderr: &output, Env: h.env}
 		code := m.Run(t.Context(), append([]string{"channels", "add", "irc", "--plain", "--token-file", password}, more...))
-		return code, talk.String()
+		return code, output.String()
 	}
-	code, said := add("wrong", "echo\n"+server.Addr+"\nbot\n")
-	if code != exitFailed || !strings.Contains(said, "rejected its password") || strings.Contains(said, "wrong") {
-		t.Errorf("a bad password: code %d, %s", code, said)
+	code, output := add("wrong", "echo\n"+server.Addr+"\nbot\n")
+	if code != exitFailed || !strings.Contains(output, "rejected its password") || strings.Contains(output, "wrong") {
+		t.Errorf("channels add with a wrong password: exit code %d, %s", code, output)
 	}
 	if raw, err := os.ReadFile(h.dir.Config()); err != nil || string(raw) != "# mine\n" {
-		t.Errorf("then the configuration is %s, %v", raw, err)
+		t.Errorf("configuration after that: %s, %v; want it unchanged", raw, err)
 	}
-	code, said = add("sesame", "echo\n"+server.Addr+"\nbot\n", "--join", "#dev", "--join", "#ops key")
-	if code != exitDone || !strings.Contains(said, "as bot") || !strings.Contains(said, "pair approve --admin CODE") {
-		t.Errorf("a good one: code %d, %s", code, said)
+	code, output = add("sesame", "echo\n"+server.Addr+"\nbot\n", "--join", "#dev", "--join", "#ops key")
+	if code != exitDone || !strings.Contains(output, "as bot") || !strings.Contains(output, "pair approve --admin CODE") {
+		t.Errorf("channels add with the right password: exit code %d, %s", code, output)
 	}
 	c, err := config.Load(h.dir.Config(), true, platforms.All())
 	if err != nil {
@@ -240,9 +239,9 @@ func TestAnIRCNetworkIsAddedAfterItsTest(t *testing.T) {
 	o := c.Channels["irc"].Settings.Options.(*irc.Options)
 	secrets, err := o.Secrets()
 	if err != nil || o.Server != server.Addr || o.Nick != "bot" || len(o.Join) != 2 || secrets.Server != "sesame" {
-		t.Errorf("the options are %+v, %v", o, err)
+		t.Errorf("options %+v, %v", o, err)
 	}
-	if code, said := add("sesame", "", "--agent", "echo"); code != exitUsage || !strings.Contains(said, "channel irc already") {
-		t.Errorf("once more: code %d, %s", code, said)
+	if code, output := add("sesame", "", "--agent", "echo"); code != exitUsage || !strings.Contains(output, "channel irc already") {
+		t.Errorf("the same name again: exit code %d, %s", code, output)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"mailroom/entry"
 )
 
-// killPlatforms start the platforms of the following test. What they return makes a fixture on
-// the platform; more is of the agent's command.
+// killPlatforms returns, by platform, a function that starts it and returns a constructor of fixtures
+// on it; more is shell code of the agent.
 func killPlatforms() map[string]func(t *testing.T) func(t *testing.T, more string) *chatFixture {
 	platforms := map[string]func(t *testing.T) func(t *testing.T, more string) *chatFixture{}
 	for name, make := range map[string]func(t *testing.T, more string) *chatFixture{
@@ -51,51 +51,51 @@ func killPlatforms() map[string]func(t *testing.T) func(t *testing.T, more strin
 	return platforms
 }
 
-// killPoint is a place to kill a server at.
+// killPoint is a point at which the server is killed.
 type killPoint struct {
 	when     string
-	more     string                                  // of the agent's command
-	loseAcks bool                                    // the platform is not told what was received
-	fault    func(c *chatFixture) platformtest.Fault // of the first send; nil for none
-	until    func(c *chatFixture)                    // the kill
+	more     string                                  // shell code of the agent
+	loseAcks bool                                    // acknowledgements are lost
+	fault    func(c *chatFixture) platformtest.Fault // of the first send; nil: none
+	until    func(c *chatFixture)                    // waits for the time of the kill
 	away     []string                                // messages while the server is off
-	told     int                                     // messages to the agent
-	unknown  bool                                    // the outcome of the send is, and the platform may have to be sent it again
-	arrived  bool                                    // the unknown send has arrived
+	inputs   int                                     // inputs of the agent
+	unknown  bool                                    // the outcome of the send is unknown, so it may be repeated
+	arrived  bool                                    // the message with the unknown outcome has arrived
 }
 
 func killPoints(hold chan struct{}) []killPoint {
 	completed := func(c *chatFixture) {
 		c.waitEntries(c.out(), entry.KindCompleted, 1)
 		if c.pending != nil {
-			platformtest.WaitFor(c.t, "the platform to be told of everything", func() bool { return c.pending() == 0 })
+			platformtest.WaitFor(c.t, "all acknowledgements", func() bool { return c.pending() == 0 })
 		}
 	}
 	return []killPoint{
 		{
 			when: "after the inbound commit, while the agent runs", more: "test $text != one || test $MAILROOM_ATTEMPT != 1 || cat gate;",
-			loseAcks: true, until: func(c *chatFixture) { c.waitReplyCount(1) }, told: 2,
+			loseAcks: true, until: func(c *chatFixture) { c.waitAgentInputs(1) }, inputs: 2,
 		},
 		{
 			when: "after the run, before the send", fault: func(c *chatFixture) platformtest.Fault { return c.limit },
-			until: func(c *chatFixture) { c.waitEntries(c.out(), entry.KindRescheduled, 1) }, told: 1,
+			until: func(c *chatFixture) { c.waitEntries(c.out(), entry.KindRescheduled, 1) }, inputs: 1,
 		},
 		{
 			when: "in the send, before the platform has it", fault: func(*chatFixture) platformtest.Fault { return platformtest.Fault{Hang: true} },
 			until: func(c *chatFixture) {
 				platformtest.WaitFor(c.t, "the send", func() bool { return c.sends() == 1 })
-			}, told: 1, unknown: true,
+			}, inputs: 1, unknown: true,
 		},
 		{
 			when: "after the send, before its receipt", fault: func(*chatFixture) platformtest.Fault { return platformtest.Fault{Hold: hold} },
-			until: func(c *chatFixture) { c.waitTexts("ONE") }, told: 1, unknown: true, arrived: true,
+			until: func(c *chatFixture) { c.waitTexts("ONE") }, inputs: 1, unknown: true, arrived: true,
 		},
-		{when: "after everything", until: completed, told: 1},
-		{when: "before two more messages", until: completed, away: []string{"two", "three"}, told: 3},
+		{when: "after everything", until: completed, inputs: 1},
+		{when: "before two more messages", until: completed, away: []string{"two", "three"}, inputs: 3},
 	}
 }
 
-// TestAServerThatIsKilledAnswersEachMessage kills the server where it hurts, on each platform.
+// TestAServerThatIsKilledAnswersEachMessage kills the server at each killPoint, on each platform.
 func TestAServerThatIsKilledAnswersEachMessage(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -118,7 +118,7 @@ func TestAServerThatIsKilledAnswersEachMessage(t *testing.T) {
 	}
 }
 
-// play kills a server there, starts it again, and returns the line of the table.
+// play kills the server at the point, restarts it, and returns a line of the table.
 func (k killPoint) play(t *testing.T, c *chatFixture) string {
 	failed := 0
 	if k.fault != nil {
@@ -144,7 +144,7 @@ func (k killPoint) play(t *testing.T, c *chatFixture) string {
 	}
 	if k.loseAcks {
 		if n := c.pending(); n != 1 {
-			t.Errorf("%d messages wait at the platform after the kill", n)
+			t.Errorf("%d unacknowledged messages after the kill, want 1", n)
 		}
 		c.loseAcks(false)
 	}
@@ -161,7 +161,7 @@ func (k killPoint) play(t *testing.T, c *chatFixture) string {
 	if c.restarted != nil {
 		c.restarted()
 	}
-	c.say("last") // behind everything
+	c.say("last") // after all other messages
 	in := 1 + len(k.away)
 	c.waitLast(in)
 	want, marks := []string{"ONE"}, 0
@@ -174,24 +174,24 @@ func (k killPoint) play(t *testing.T, c *chatFixture) string {
 	for _, text := range k.away {
 		want = append(want, strings.ToUpper(text))
 	}
-	texts, told := c.texts(), len(c.agentInputs())-1
+	texts, inputs := c.texts(), len(c.agentInputs())-1
 	marked, runs := c.count(c.out(), outbound.KindRepeated), c.count(c.thread, entry.KindQueued)-1
-	if told != k.told || marked != marks || runs != in || !slices.Equal(texts, append(want, "LAST")) {
-		t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, texts, marked)
+	if inputs != k.inputs || marked != marks || runs != in || !slices.Equal(texts, append(want, "LAST")) {
+		t.Errorf("%d runs, %d inputs of the agent, replies %q, %d marked; want %d, %d, %q, %d", runs, inputs, texts, marked, in, k.inputs, append(want, "LAST"), marks)
 	}
 	if c.check != nil {
 		c.check(failed)
 	}
 	for _, secret := range c.secrets {
-		if all := c.server.talk.all(); strings.Contains(all, secret) {
-			t.Errorf("it tells a secret: %s", all)
+		if all := c.server.output.all(); strings.Contains(all, secret) {
+			t.Errorf("the server's output contains a secret: %s", all)
 		}
 	}
 	c.server.kill()
-	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", k.when, in, runs, told, len(texts)-1, marked)
+	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", k.when, in, runs, inputs, len(texts)-1, marked)
 }
 
-// waitLast waits until the last message and those before it are answered, and acknowledged.
+// waitLast waits until the last message and the ones before it have replies and are acknowledged.
 func (c *chatFixture) waitLast(before int) {
 	c.t.Helper()
 	platformtest.WaitFor(c.t, "the last reply", func() bool {

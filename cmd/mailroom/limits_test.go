@@ -21,7 +21,7 @@ import (
 	"mailroom/client"
 )
 
-// tight has limits that a test can wait for.
+// tight has limits that a test reaches quickly.
 const tight = `hosts = ["mail.example.org"]
 origins = ["https://app.example.org"]
 [limits]
@@ -35,8 +35,8 @@ submits = 1
 submit_burst = 12
 `
 
-// request sends a request to a server and returns the status and the problem, if
-// it is one. Headers are "Name: value".
+// request sends a request to a server and returns the response, and the problem if the body is one.
+// Headers are "Name: value".
 func (p *process) request(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response, api.Problem) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
@@ -61,11 +61,11 @@ func (p *process) request(t *testing.T, web *http.Client, method, path, body str
 			t.Error(err)
 		}
 	}
-	t.Cleanup(func() { _ = resp.Body.Close() }) // reading is over
+	t.Cleanup(func() { _ = resp.Body.Close() }) // the test has read what it needs
 	return resp, problem
 }
 
-// authorization is the header with the server's token.
+// authorization returns the header with the server's token.
 func (h *fixture) authorization() string {
 	h.t.Helper()
 	token, err := h.dir.Token()
@@ -93,9 +93,9 @@ func TestAServerEnforcesItsLimits(t *testing.T) {
 		{"a configured host and its own origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org"}, 404, mailroom.CodeNotFound},
 		{"a foreign origin", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
 		{"a configured origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Origin: https://app.example.org"}, 404, mailroom.CodeNotFound},
-		{"a configured origin, asked for by its browser", "OPTIONS /v1/messages", "", []string{"Origin: https://app.example.org", "Access-Control-Request-Method: POST"}, 204, ""},
-		{"a foreign origin, asked for by its browser", "OPTIONS /v1/messages", "", []string{"Origin: https://evil.example", "Access-Control-Request-Method: POST"}, 403, mailroom.CodeForbidden},
-		{"a foreign origin that only looks", "GET /v1/threads", "", []string{auth, "Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
+		{"a preflight of a configured origin", "OPTIONS /v1/messages", "", []string{"Origin: https://app.example.org", "Access-Control-Request-Method: POST"}, 204, ""},
+		{"a preflight of a foreign origin", "OPTIONS /v1/messages", "", []string{"Origin: https://evil.example", "Access-Control-Request-Method: POST"}, 403, mailroom.CodeForbidden},
+		{"a read from a foreign origin", "GET /v1/threads", "", []string{auth, "Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
 		{"the origin null", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: null"}, 403, mailroom.CodeForbidden},
 	} {
 		method, path, _ := strings.Cut(tc.route, " ")
@@ -110,14 +110,14 @@ func TestAServerEnforcesItsLimits(t *testing.T) {
 	t.Run("streams", func(t *testing.T) { checkStreamLimit(t, p, web, auth) })
 }
 
-// checkSlowClients writes what never ends, and waits for the server to hang up.
+// checkSlowClients sends requests that never end and waits until the server closes the connection.
 func checkSlowClients(t *testing.T, p *process, auth string) {
 	for name, tc := range map[string]struct{ first, then, answer string }{
-		"a dribbling header":    {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ", "a", ""},
-		"a slow body":           {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n" + auth + "\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 400 Bad Request"},
-		"a slow stranger":       {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 401 Unauthorized"},
-		"an idle connection":    {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "HTTP/1.1 200 OK"},
-		"one that says nothing": {"", "", ""},
+		"a slow header":                  {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ", "a", ""},
+		"a slow body":                    {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n" + auth + "\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 400 Bad Request"},
+		"a slow body without a token":    {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 401 Unauthorized"},
+		"an idle connection":             {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "HTTP/1.1 200 OK"},
+		"a connection without a request": {"", "", ""},
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 		if err != nil {
@@ -143,7 +143,7 @@ func checkSlowClients(t *testing.T, p *process, auth string) {
 				case <-drip.C:
 				}
 				if _, err := io.WriteString(conn, tc.then); err != nil {
-					return // it hung up
+					return // the server closed the connection
 				}
 			}
 		}()
@@ -151,7 +151,7 @@ func checkSlowClients(t *testing.T, p *process, auth string) {
 		close(closed)
 		<-dribbled
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: the server goes on listening", name)
+			t.Errorf("%s: the connection is still open", name)
 		}
 		got, _, _ := strings.Cut(string(answer), "\r\n")
 		if got != tc.answer {
@@ -202,7 +202,7 @@ func checkFrameLimit(t *testing.T, p *process, web *http.Client, auth string) {
 func checkSubmitRate(t *testing.T, p *process, web *http.Client, auth string) {
 	for n := range 100 {
 		resp, problem := p.request(t, web, "POST", "/v1/threads/paced/messages", `{"text":"a"}`, auth)
-		if n < 3 && resp.StatusCode != 202 { // the other writes of this test take from the same twelve
+		if n < 3 && resp.StatusCode != 202 { // other writes of this test count as well
 			t.Fatalf("submit %d: %d %s", n+1, resp.StatusCode, problem.Detail)
 		}
 		if resp.StatusCode == 202 {
@@ -210,14 +210,14 @@ func checkSubmitRate(t *testing.T, p *process, web *http.Client, auth string) {
 		}
 		after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 		if resp.StatusCode != 429 || problem.Code != mailroom.CodeRateLimited || err != nil || after != 1 {
-			t.Errorf("one too many: %d %q, Retry-After %q, want 429 rate_limited and 1", resp.StatusCode, problem.Code, resp.Header.Get("Retry-After"))
+			t.Errorf("a submit over the limit: %d %q, Retry-After %q, want 429 rate_limited and 1", resp.StatusCode, problem.Code, resp.Header.Get("Retry-After"))
 		}
 		if !strings.Contains(problem.Detail, "limits.submits") {
-			t.Errorf("the refusal %q does not say what to do", problem.Detail)
+			t.Errorf("the error %q does not name limits.submits", problem.Detail)
 		}
 		return
 	}
-	t.Error("a hundred submits at once were taken")
+	t.Error("100 submits were accepted, want a refusal")
 }
 
 func checkStreamLimit(t *testing.T, p *process, web *http.Client, auth string) {
@@ -231,23 +231,23 @@ func checkStreamLimit(t *testing.T, p *process, web *http.Client, auth string) {
 	}
 	resp, problem := p.request(t, web, "GET", "/v1/threads/paced/stream", "", auth)
 	if resp.StatusCode != 429 || problem.Code != mailroom.CodeRateLimited || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("one too many: %d %q, want 429 rate_limited", resp.StatusCode, problem.Code)
+		t.Errorf("a stream over the limit: %d %q, want 429 rate_limited", resp.StatusCode, problem.Code)
 	}
-	// Once one is closed there is room again; the server sees that soon.
+	// The server notices a closed stream after a moment, so the client retries.
 	if err := open[0].Body.Close(); err != nil {
 		t.Fatal(err)
 	}
 	c := client.New(p.url, strings.TrimPrefix(auth, "Authorization: Bearer "), client.WithHTTPClient(web), client.WithBackoff(10*time.Millisecond, 50*time.Millisecond))
 	for ev, err := range c.Follow(t.Context(), client.FollowQuery{Thread: "paced"}) {
 		if err != nil || ev.Entry.Seq != 1 {
-			t.Errorf("when there is room again: %+v, %v", ev, err)
+			t.Errorf("a stream after one was closed: %+v, %v", ev, err)
 		}
 		break
 	}
 }
 
-// TestTheAPIChangesNoCommandOfAnAgent: what an agent runs is in the configuration, and
-// nothing that a caller says changes it or adds to it.
+// TestTheAPIChangesNoCommandOfAnAgent checks that no request changes the command of the configuration
+// or adds to it.
 func TestTheAPIChangesNoCommandOfAnAgent(t *testing.T) {
 	h, p := newFixture(t, "default_agent = \"cat\"\n[agents.cat]\nkind = \"exec\"\ncommand = [\"cat\"]\n"), &process{}
 	h.process(p)
@@ -270,9 +270,9 @@ func TestTheAPIChangesNoCommandOfAnAgent(t *testing.T) {
 	run, err := c.WaitRun(t.Context(), sent.Run, waitTimeout)
 	h.must(err)
 	if run.Reply == nil || *run.Reply != "$(touch pwned); `touch pwned`" {
-		t.Errorf("the run is %s with the reply %v, want that cat said what it read", run.Status, run.Reply)
+		t.Errorf("the run is %s with reply %v, want its input", run.Status, run.Reply)
 	}
 	if _, err := os.Stat(filepath.Join(string(h.dir), "pwned")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a caller ran a command: %v", err)
+		t.Errorf("a request ran a command: Stat(pwned) = %v", err)
 	}
 }

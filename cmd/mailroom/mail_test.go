@@ -19,7 +19,7 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// bdClone is a user's copy of a tracker, with bd in processes of its own.
+// bdClone is a user's clone of a tracker. Its commands run bd in child processes.
 type bdClone struct {
 	t         *testing.T
 	name, dir string
@@ -38,7 +38,7 @@ func newBdClone(t *testing.T, name, url, token string) *bdClone {
 	return c
 }
 
-func (c *bdClone) bd(args ...string) (code int, talk string) {
+func (c *bdClone) bd(args ...string) (code int, output string) {
 	c.t.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command("bd", args...)
@@ -49,11 +49,11 @@ func (c *bdClone) bd(args ...string) (code int, talk string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// must runs a command that succeeds and warns of nothing.
+// must runs a command that must succeed without a warning.
 func (c *bdClone) must(args ...string) {
 	c.t.Helper()
-	if code, talk := c.bd(args...); code != 0 || talk != "" {
-		c.t.Fatalf("%s: bd %v: exit code %d, %s", c.name, args, code, talk)
+	if code, output := c.bd(args...); code != 0 || output != "" {
+		c.t.Fatalf("%s: bd %v: exit code %d, %s", c.name, args, code, output)
 	}
 }
 
@@ -73,7 +73,7 @@ func (c *bdClone) write(name, text string) {
 	}
 }
 
-// readInbox is what an agent was told, as the dialect has it.
+// readInbox returns an agent's notifications over the agent mail protocol.
 func readInbox(t *testing.T, url, token, agent string) (found []string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/notifications/"+agent, nil)
@@ -85,7 +85,7 @@ func readInbox(t *testing.T, url, token, agent string) (found []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close() // it was read
+	defer res.Body.Close() // the body has been read
 	raw, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -114,52 +114,52 @@ func TestAgentsInClonesShareIssuesThroughTheServerAndItsDeath(t *testing.T) {
 	}
 	ann, bob := newBdClone(t, "ann", url, token), newBdClone(t, "bob", url, token)
 	for _, c := range []*bdClone{ann, bob} {
-		readInbox(t, url, token, c.name) // who has one is told
+		readInbox(t, url, token, c.name) // creates the inbox
 	}
 
-	// Both claim at the same time.
+	// Both agents claim the issue concurrently.
 	var group sync.WaitGroup
 	var codes [2]int
-	var talks [2]string
+	var outputs [2]string
 	for i, c := range []*bdClone{ann, bob} {
-		group.Go(func() { codes[i], talks[i] = c.bd("update", "x-1", "--claim") })
+		group.Go(func() { codes[i], outputs[i] = c.bd("update", "x-1", "--claim") })
 	}
 	group.Wait()
-	winner, loser, said := ann, bob, talks[1]
+	winner, loser, refusal := ann, bob, outputs[1]
 	if codes[1] == 0 {
-		winner, loser, said = bob, ann, talks[0]
+		winner, loser, refusal = bob, ann, outputs[0]
 	}
 	if codes[0]+codes[1] != 1 {
-		t.Fatalf("exit codes %v, want one 0 and one 1: %q", codes, talks)
+		t.Fatalf("exit codes %v, want one 0 and one 1: %q", codes, outputs)
 	}
-	words := regexp.MustCompile(`^Error: x-1 is reserved by ` + winner.name + ` until (\S+) \(.*\)\n$`).FindStringSubmatch(said)
+	words := regexp.MustCompile(`^Error: x-1 is reserved by ` + winner.name + ` until (\S+) \(.*\)\n$`).FindStringSubmatch(refusal)
 	if words == nil {
-		t.Fatalf("who lost was told %q", said)
+		t.Fatalf("output of the loser %q, want the holder and the end of the reservation", refusal)
 	}
 	until, err := time.Parse(time.RFC3339, words[1])
 	if left := time.Until(until); err != nil || left < 50*time.Minute || left > time.Hour {
-		t.Errorf("it is reserved until %s, %v: want an hour from now", words[1], err)
+		t.Errorf("x-1 is reserved until %s, %v; want an hour from now", words[1], err)
 	}
 	if !strings.Contains(loser.read("issues.jsonl"), `"open"`) {
-		t.Errorf("who lost has written %s", loser.read("issues.jsonl"))
+		t.Errorf("the loser changed its file: %s", loser.read("issues.jsonl"))
 	}
 
-	// The server dies, and the work goes on.
+	// Commands work without the server.
 	first.kill()
-	code, talk := winner.bd("close", "x-1", "--reason", "done")
-	if code != 0 || strings.Count(talk, "\n") != 1 || !strings.HasPrefix(talk, "Warning: agent mail at "+url+" cannot be reached (connection refused)") {
-		t.Errorf("close without the server: exit code %d, %q", code, talk)
+	code, output := winner.bd("close", "x-1", "--reason", "done")
+	if code != 0 || strings.Count(output, "\n") != 1 || !strings.HasPrefix(output, "Warning: agent mail at "+url+" cannot be reached (connection refused)") {
+		t.Errorf("close without the server: exit code %d, %q", code, output)
 	}
 	var second process
 	h.process(&second, "--listen", strings.TrimPrefix(url, "http://"))
 	silence := regexp.MustCompile(`("silence": \{\s*"until": )"[^"]*"`)
 	kept := silence.ReplaceAllString(winner.read("mail.json"), `$1"2001-01-01T00:00:00Z"`)
-	winner.write("mail.json", kept) // it is that much later
+	winner.write("mail.json", kept) // the backoff has ended
 	winner.must("create", "something else")
-	winner.write("mail.json", kept) // as if it had been after a kill it wrote down what it sent
+	winner.write("mail.json", kept) // as after a kill between the send and its record
 	winner.must("create", "and more")
 	if after := winner.read("mail.json"); strings.Contains(after, `"kept"`) {
-		t.Errorf("something is kept still: %s", after)
+		t.Errorf("the queue is not empty: %s", after)
 	}
 	loser.must("update", "x-1", "--claim")
 	want := []string{winner.name + " issue.claimed x-1", winner.name + " issue.closed x-1"}

@@ -23,18 +23,18 @@ const (
 	exitUsage  = console.ExitUsage
 )
 
-// fixture is a data folder of a test, with a configuration.
+// fixture is a data folder with a configuration and a named pipe "gate".
 type fixture struct {
 	t      *testing.T
 	dir    datadir.Dir
-	server *process // of serve; nil before
+	server *process // set by serve
 }
 
 func newFixture(t *testing.T, settings string) *fixture {
 	t.Helper()
 	h := &fixture{t: t, dir: datadir.Dir(t.TempDir())}
 	if strings.Contains(settings, `kind = "exec"`) {
-		settings = "isolation = \"none\"\n" + settings // they wait for the pipe in the folder
+		settings = "isolation = \"none\"\n" + settings // the commands use files of the data folder
 	}
 	if err := os.WriteFile(h.dir.Config(), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
@@ -52,12 +52,12 @@ func (h *fixture) env(name string) string {
 	return ""
 }
 
-// run runs a command of the program in this process.
+// run runs a command in this process.
 func (h *fixture) run(ctx context.Context, stdout io.Writer, args ...string) (code int, stderr string) {
-	var talk bytes.Buffer
-	m := Main{Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &talk, Env: h.env}
+	var output bytes.Buffer
+	m := Main{Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &output, Env: h.env}
 	code = m.Run(ctx, args)
-	return code, talk.String()
+	return code, output.String()
 }
 
 // Exit codes.
@@ -69,7 +69,7 @@ const (
 	exitInterrupted = console.ExitInterrupted
 )
 
-// process starts a server in a process of its own.
+// process starts a server in its own process.
 func (h *fixture) process(p *process, args ...string) {
 	h.t.Helper()
 	if err := p.start(string(h.dir), append(os.Environ(), "MAILROOM_DATA="+string(h.dir)), args...); err != nil {
@@ -78,12 +78,12 @@ func (h *fixture) process(p *process, args ...string) {
 	h.t.Cleanup(func() {
 		p.kill()
 		if h.t.Failed() {
-			h.t.Logf("the server said:\n%s", p.talk.all())
+			h.t.Logf("output of the server:\n%s", p.output.all())
 		}
 	})
 }
 
-// waitWriter is a Stdout that does something when the first text is printed.
+// waitWriter is a Stdout that calls first before it returns from the first write.
 type waitWriter struct {
 	text  strings.Builder
 	first func()
@@ -98,14 +98,14 @@ func (w *waitWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// stuckConfig says what it is told; its first attempt then hangs.
+// stuckConfig has an agent that repeats its input and then hangs in its first attempt.
 const stuckConfig = `default_agent = "stuck"
 [agents.stuck]
 kind = "exec"
 command = ["sh", "-c", "cat; test $MAILROOM_ATTEMPT != 1 || cat gate"]
 `
 
-// gatedConfig has an agent that repeats its input and ends once the test writes into the gate.
+// gatedConfig has an agent that repeats its input and then what the test writes into the gate.
 const gatedConfig = `default_agent = "gated"
 [agents.gated]
 kind = "exec"
@@ -115,15 +115,15 @@ command = ["sh", "-c", "cat; cat gate"]
 func TestServeRunsUntilItsContextEnds(t *testing.T) {
 	h := newFixture(t, "")
 	ctx, stop := context.WithCancel(t.Context())
-	talk := &transcript{log: io.Discard, grown: make(chan struct{}, 1)}
-	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: talk, Env: h.env}
+	output := &transcript{log: io.Discard, grown: make(chan struct{}, 1)}
+	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: output, Env: h.env}
 	code := make(chan int, 1)
 	go func() { code <- m.Run(ctx, []string{"serve", "--listen", "127.0.0.1:0"}) }()
-	for talk.line("listening on http://127.0.0.1:") == "" {
+	for output.line("listening on http://127.0.0.1:") == "" {
 		select {
-		case <-talk.grown:
+		case <-output.grown:
 		case got := <-code:
-			t.Fatalf("serve ended with %d: %s", got, talk.text.String())
+			t.Fatalf("serve ended with %d: %s", got, output.text.String())
 		}
 	}
 	var out bytes.Buffer
@@ -132,7 +132,7 @@ func TestServeRunsUntilItsContextEnds(t *testing.T) {
 	}
 	stop()
 	if got := <-code; got != exitDone {
-		t.Errorf("serve: exit code %d, want %d: %s", got, exitDone, talk.text.String())
+		t.Errorf("serve: exit code %d, want %d: %s", got, exitDone, output.text.String())
 	}
 	for _, name := range []string{"server.json", "crash.txt"} {
 		if _, err := os.Stat(filepath.Join(string(h.dir), name)); !errors.Is(err, os.ErrNotExist) {
@@ -149,7 +149,7 @@ func TestCtrlCDetachesAndCancelsNothing(t *testing.T) {
 	out := &waitWriter{first: interrupt}
 	code, stderr := h.run(ctx, out, "send", "--thread", "t", "one two")
 	if code != exitInterrupted || !strings.Contains(stderr, "\n  mailroom attach t\n") {
-		t.Errorf("send: exit code %d, want %d, and how to attach again: %s", code, exitInterrupted, stderr)
+		t.Errorf("send: exit code %d, want %d and the attach command: %s", code, exitInterrupted, stderr)
 	}
 	if got := out.text.String(); got != "one two\n" {
 		t.Errorf("printed %q, want the reply so far, and its line ended", got)
@@ -179,10 +179,10 @@ func TestSendGoesOnWhenItsServerIsKilled(t *testing.T) {
 		t.Errorf("exit code %d, want %d: %s", code, exitDone, stderr)
 	}
 	if want := text + "\n" + text + "\n"; out.text.String() != want {
-		t.Errorf("printed %q, want what the first attempt wrote, then the reply of the second, once", out.text.String())
+		t.Errorf("output %q, want the text of the first attempt, then the reply of the second one", out.text.String())
 	}
 	if !strings.Contains(stderr, "lost its worker") {
-		t.Errorf("nothing is said about the lost attempt: %s", stderr)
+		t.Errorf("stderr does not report the lost attempt: %s", stderr)
 	}
 }
 

@@ -31,22 +31,22 @@ func init() {
 	}
 }
 
-// element is a user of the client library of Element, in a process of its own.
+// element is a user with the client library of Element, in a child process.
 type element struct {
 	t  *testing.T
 	in io.Writer
 
 	// Owned by mu.
 	mu    sync.Mutex
-	lines []seen
-	next  int // of those that were not waited for
+	lines []update
+	next  int // index of the first line that until has not passed
 }
 
-// seen is what happened, as a user's program has it.
-type seen struct {
+// update is an event as the client library reports it.
+type update struct {
 	Here   string `json:"here"`
 	Room   string `json:"room"`
-	Said   string `json:"said"`
+	Text   string `json:"said"`
 	HTML   string `json:"html"`
 	By     string `json:"by"`
 	ID     string `json:"id"`
@@ -81,7 +81,7 @@ func newElement(t *testing.T, at, user string) *element {
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var one seen
+			var one update
 			if json.Unmarshal(lines.Bytes(), &one) == nil {
 				e.mu.Lock()
 				e.lines = append(e.lines, one)
@@ -95,17 +95,17 @@ func newElement(t *testing.T, at, user string) *element {
 			t.Logf("%+v", e.lines)
 			e.mu.Unlock()
 		}
-		_ = in.Close() // it ends with that
+		_ = in.Close() // ends the process
 		reading.Wait()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, wrong.String())
 		}
 	})
-	e.until("it there", func(s seen) bool { return s.Here != "" })
+	e.until("the start of the client", func(s update) bool { return s.Here != "" })
 	return e
 }
 
-// does lets a user act.
+// does sends a command to the client.
 func (e *element) does(what map[string]string) {
 	e.t.Helper()
 	if err := json.NewEncoder(e.in).Encode(what); err != nil {
@@ -115,8 +115,8 @@ func (e *element) does(what map[string]string) {
 
 func (e *element) says(text string) { e.does(map[string]string{"say": text}) }
 
-// until waits for something that happens after what was waited for before.
-func (e *element) until(what string, good func(s seen) bool) (found seen) {
+// until waits for the next update that good accepts, after the previously accepted one.
+func (e *element) until(what string, good func(s update) bool) (found update) {
 	e.t.Helper()
 	matrixtest.WaitFor(e.t, what, func() bool {
 		e.mu.Lock()
@@ -132,22 +132,22 @@ func (e *element) until(what string, good func(s seen) bool) (found seen) {
 	return found
 }
 
-// hears waits for words of the bot's.
-func (e *element) hears(bot, words string) seen {
+// hears waits for a message of the bot that contains words.
+func (e *element) hears(bot, words string) update {
 	e.t.Helper()
-	return e.until(words, func(s seen) bool { return s.By == bot && strings.Contains(s.Said, words) })
+	return e.until(words, func(s update) bool { return s.By == bot && strings.Contains(s.Text, words) })
 }
 
-// transcript is the conversation as a user's program showed it.
+// transcript formats the conversation as the client saw it.
 func (e *element) transcript(bot string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out strings.Builder
 	for _, s := range e.lines {
 		who := map[bool]string{true: "bot", false: "ann"}[s.By == bot]
-		text := strings.ReplaceAll(s.Said, "\n", "\n         ")
+		text := strings.ReplaceAll(s.Text, "\n", "\n         ")
 		switch {
-		case s.Said == "":
+		case s.Text == "":
 		case s.Edits != "":
 			out.WriteString(who + " edits: " + text + "\n")
 		case s.Thread != "":
@@ -159,16 +159,16 @@ func (e *element) transcript(bot string) string {
 	return out.String()
 }
 
-// TestAConversationOnMatrix is one on Dendrite, with the client library of Element:
-// she is let in by a code, is asked, the server and the homeserver are killed in
-// between, she decides, and a run is stopped.
+// TestAConversationOnMatrix plays a conversation on Dendrite with the client library of Element: Ann is
+// paired with a code and asked for an approval, the server and the homeserver are killed, she
+// approves, and a run is stopped.
 func TestAConversationOnMatrix(t *testing.T) {
 	d := matrixtest.StartDendrite(t)
 	bot := matrixtest.NewPerson(t, d.URL, "mybot", "My Bot")
 	matrixtest.NewPerson(t, d.URL, "ann", "Ann")
 	h := newFixture(t, "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
-	if code, talk := h.addChannel("tour\n"+d.URL+"\nmybot\n"+matrixtest.Password+"\n", "matrix"); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, talk)
+	if code, output := h.addChannel("tour\n"+d.URL+"\nmybot\n"+matrixtest.Password+"\n", "matrix"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, output)
 	}
 	settings, err := os.ReadFile(h.dir.Config())
 	if err != nil {
@@ -179,14 +179,14 @@ func TestAConversationOnMatrix(t *testing.T) {
 
 	ann := newElement(t, d.URL, "ann")
 	ann.does(map[string]string{"invite": bot.ID})
-	room := ann.until("the room", func(s seen) bool { return s.Room != "" }).Room
-	ann.says("hello?") // before the bot is there
-	word := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(ann.hears(bot.ID, "I do not know you").Said)
+	room := ann.until("the room", func(s update) bool { return s.Room != "" }).Room
+	ann.says("hello?") // before the bot has joined
+	word := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(ann.hears(bot.ID, "I do not know you").Text)
 	if code, stderr := h.run(t.Context(), io.Discard, "pair", "approve", "--admin", word[1]); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	ann.says("show me")
-	asked := ann.hears(bot.ID, "To allow it: ").Said
+	asked := ann.hears(bot.ID, "To allow it: ").Text
 	approve := regexp.MustCompile(`To allow it: (.*)`).FindStringSubmatch(asked)[1]
 	in := "matrix:" + url.QueryEscape(bot.ID) + ":" + url.QueryEscape(room)
 	h.waitEntries("out:"+in, entry.KindCompleted, 2)
@@ -195,7 +195,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 	d.Kill()
 	d.Up()
 	ann.says("!status") // sent while the server is off
-	ann.until("that", func(s seen) bool { return s.Said == "!status" })
+	ann.until("the own message", func(s update) bool { return s.Text == "!status" })
 	h.serve()
 	ann.hears(bot.ID, "It asks: May I send this postcard?")
 	ann.says(approve)
@@ -209,13 +209,13 @@ func TestAConversationOnMatrix(t *testing.T) {
 	ann.says("!status")
 	root := ann.hears(bot.ID, "is idle").ID
 	ann.does(map[string]string{"thread": root, "say": "!status"})
-	ann.until("an answer in the thread", func(s seen) bool { return s.By == bot.ID && s.Thread == root })
+	ann.until("a reply in the thread", func(s update) bool { return s.By == bot.ID && s.Thread == root })
 
 	if got := h.count(in, entry.KindQueued); got != 2 {
-		t.Errorf("%d messages were taken", got)
+		t.Errorf("%d runs, want 2", got)
 	}
 	if repeated := h.count("out:"+in, outbound.KindRepeated); repeated != 0 {
-		t.Errorf("%d replies are marked", repeated)
+		t.Errorf("%d replies are marked as repeated, want none", repeated)
 	}
 	t.Logf("\n%s", ann.transcript(bot.ID))
 }

@@ -17,7 +17,7 @@ import (
 	"mailroom/protocol/mcp"
 )
 
-// mcpClient is an MCP client of the command in a process of its own.
+// mcpClient is an MCP client of mailroom mcp in a child process.
 type mcpClient struct {
 	t       *testing.T
 	session *sdk.ClientSession
@@ -33,13 +33,13 @@ func (h *fixture) mcpClient(thread string) *mcpClient {
 	}
 	h.t.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			h.t.Errorf("the command ended: %v", err)
+			h.t.Errorf("close the session: %v", err)
 		}
 	})
 	return &mcpClient{h.t, s}
 }
 
-// call calls a tool. refused is its refusal, "" if it answered.
+// call calls a tool and decodes its result. refused is the error of the tool, or "".
 func (c *mcpClient) call(name string, in map[string]any, answer any) (refused string) {
 	c.t.Helper()
 	out, err := c.session.CallTool(c.t.Context(), &sdk.CallToolParams{Name: name, Arguments: in})
@@ -57,7 +57,7 @@ func (c *mcpClient) call(name string, in map[string]any, answer any) (refused st
 	return ""
 }
 
-// must is call for a tool that answers.
+// must is call for a tool that must succeed.
 func (c *mcpClient) must(name string, in map[string]any, answer any) {
 	c.t.Helper()
 	if refused := c.call(name, in, answer); refused != "" {
@@ -65,7 +65,7 @@ func (c *mcpClient) must(name string, in map[string]any, answer any) {
 	}
 }
 
-// replies are the messages of an inbox that its reader has written.
+// replies returns the messages that the reader of an inbox has written.
 func (h *fixture) replies(thread string) []string {
 	h.t.Helper()
 	at, err := h.dir.Address()
@@ -93,13 +93,13 @@ func TestAnInboxIsReadAcrossAKillOfItsServer(t *testing.T) {
 	h := newFixture(t, "")
 	me := h.mcpClient("mine")
 	if refused := me.call("inbox_peek", nil, nil); !strings.HasPrefix(refused, "unavailable: no server on ") {
-		t.Errorf("before there is a server: %q, want that there is none", refused)
+		t.Errorf("inbox_peek without a server: %q, want unavailable", refused)
 	}
 	p := &process{}
 	h.process(p)
 	again := func() { h.process(p, "--listen", strings.TrimPrefix(p.url, "http://")) }
 	var timeout struct{ Timeout bool }
-	me.must("wait_for_message", map[string]any{"timeout_secs": 0.1}, &timeout) // makes the inbox
+	me.must("wait_for_message", map[string]any{"timeout_secs": 0.1}, &timeout) // creates the inbox
 	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "mine", "--detach", "one"); code != exitDone {
 		t.Fatalf("send: exit code %d: %s", code, stderr)
 	}
@@ -108,19 +108,19 @@ func TestAnInboxIsReadAcrossAKillOfItsServer(t *testing.T) {
 
 	p.kill()
 	if refused := me.call("inbox_peek", nil, nil); !strings.HasPrefix(refused, "unavailable: ") {
-		t.Errorf("while the server is away: %q, want unavailable", refused)
+		t.Errorf("inbox_peek after the kill: %q, want unavailable", refused)
 	}
 	waited := make(chan mcp.Row)
 	go func() {
 		var row mcp.Row
 		if refused := me.call("wait_for_message", map[string]any{"timeout_secs": 60}, &row); refused != "" {
-			t.Errorf("a wait over the kill: %s", refused)
+			t.Errorf("wait_for_message during the restart: %s", refused)
 		}
 		waited <- row
 	}()
 	again()
 	if row := <-waited; row.Activity != first.Activity {
-		t.Errorf("after the kill: %+v, want the same message", row)
+		t.Errorf("message after the restart: %+v, want the same one", row)
 	}
 
 	var status struct{ Status string }
@@ -130,11 +130,11 @@ func TestAnInboxIsReadAcrossAKillOfItsServer(t *testing.T) {
 	var popped mcp.Popped
 	me.must("inbox_pop", map[string]any{"activity_id": first.Activity}, &popped)
 	if got := h.replies("mine"); !popped.Removed || len(got) != 1 || got[0] != "done" {
-		t.Errorf("popped: %+v, said: %q, want done, once", popped, got)
+		t.Errorf("popped: %+v, replies: %q, want done, once", popped, got)
 	}
 	me.must("wait_for_message", map[string]any{"timeout_secs": 0.1}, &timeout)
 	if !timeout.Timeout {
-		t.Error("the message is there again after it was popped")
+		t.Error("the inbox has a message after inbox_pop")
 	}
 }
 
@@ -153,16 +153,16 @@ func TestAMessageSentDuringAKillIsSentOnce(t *testing.T) {
 		var status struct{ Status string }
 		refused <- me.call("send_message_to_user", map[string]any{"message": "yes"}, &status)
 	}()
-	p.kill() // wherever that finds it
+	p.kill() // at any point of the call
 	h.process(p, "--listen", strings.TrimPrefix(p.url, "http://"))
 	why := <-refused
-	if why != "" && !strings.HasPrefix(why, "unavailable: ") { // then the outcome is unknown
+	if why != "" && !strings.HasPrefix(why, "unavailable: ") { // with unavailable the outcome is unknown
 		t.Errorf("refused: %s, want unavailable", why)
 	}
 	var popped mcp.Popped
 	me.must("inbox_pop", map[string]any{"activity_id": row.Activity}, &popped)
 	if got := h.replies("mine"); len(got) > 1 || why == "" && len(got) != 1 || !popped.Removed {
-		t.Errorf("refused: %q, said: %q, popped: %+v, want it said once if that was not refused, and never twice", why, got, popped)
+		t.Errorf("refused: %q, replies: %q, popped: %+v; want one reply, or none if the call was refused", why, got, popped)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestASenderToAnInboxWaitsForItsReader(t *testing.T) {
 	var popped mcp.Popped
 	me.must("inbox_pop", map[string]any{"activity_id": row.Activity}, &popped)
 	if got := <-sent; got.code != exitDone || got.out != "yes, me\n" {
-		t.Errorf("send: exit code %d, %q, want the answer: %s", got.code, got.out, got.stderr)
+		t.Errorf("send: exit code %d, %q, want the reply: %s", got.code, got.out, got.stderr)
 	}
 }
 
@@ -214,13 +214,13 @@ func TestTheToolsStopWhenRequested(t *testing.T) {
 	}
 	var answer struct{ ID int }
 	if err := json.NewDecoder(out).Decode(&answer); err != nil || answer.ID != 1 {
-		t.Errorf("answer %+v, %v", answer, err)
+		t.Errorf("initialize: %+v, %v", answer, err)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v, want that it ends in order", err)
+		t.Errorf("after SIGTERM: %v, want a clean exit", err)
 	}
 }
 
@@ -240,14 +240,14 @@ func TestACallOfAnUnknownToolEndsNoProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, session := range over {
-		for range 2 { // the second finds the process alive
+		for range 2 { // the second call checks that the process still runs
 			_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "no_such_tool"})
 			if err == nil || !strings.Contains(err.Error(), `unknown tool "no_such_tool"`) {
-				t.Errorf("%s: %v, want that there is no such tool", name, err)
+				t.Errorf("%s: %v, want an unknown tool", name, err)
 			}
 		}
 		if out, err := session.ListTools(t.Context(), nil); err != nil || len(out.Tools) == 0 {
-			t.Errorf("%s: afterwards: %v, want the tools", name, err)
+			t.Errorf("%s: ListTools after that: %v, want the tools", name, err)
 		}
 	}
 }

@@ -22,9 +22,8 @@ import (
 	"mailroom/internal/proc"
 )
 
-// readAttempts are what an agent tries that wants to be the operator, each a shell
-// command that succeeds if it gets there. A command that is missing here gets
-// nowhere. The last one is what every agent may do.
+// readAttempts returns what a hostile agent tries: names, and shell commands that succeed if access is
+// possible. A program that is not installed counts as refused. Every agent may do the last one.
 func readAttempts() [][2]string {
 	return [][2]string{
 		{"read the token", `grep -q . "$DATA/token"`},
@@ -35,28 +34,28 @@ func readAttempts() [][2]string {
 		{"read a secret of the server's environment", `cat /proc/[0-9]*/environ | grep -aq hush-from-the-server`},
 		{"change the configuration", `: >>"$DATA/mailroom.toml"`},
 		{"approve a ticket", `"$MAILROOM" --data "$DATA" approve asks`},
-		{"read a file sent to its thread", `grep -q mine "$(echo "$SAID" | sed -n 's/^file mine.txt //p')"`},
+		{"read a file sent to its thread", `grep -q mine "$(echo "$INPUT" | sed -n 's/^file mine.txt //p')"`},
 	}
 }
 
-// isolationCase is a machine's user, as whom a server runs, and an isolation of its
-// agent, with what the agent gets.
+// isolationCase is a user that the server runs as, an isolation of its agent, and what the agent can
+// access.
 type isolationCase struct {
 	server    string // "root" or "ordinary"
 	isolation string
-	user      string // of the agent
-	shown     string // by mailroom agents
-	own       bool   // it can read what was sent to its own thread
-	open      bool   // nothing is refused
+	user      string // user of the agent
+	shown     string // as in mailroom agents
+	own       bool   // the agent can read files of its own thread
+	open      bool   // every attempt succeeds
 }
 
-// An ordinary user of the machine, who need not be in its list of users.
+// ordinaryUID is an unprivileged user, which need not exist on the machine.
 const ordinaryUID = 54321
 
 func TestAnAgentIsNotTheOperator(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		if kind, err := proc.Probe(t.Context()); kind != proc.KindNone || err == nil {
-			t.Errorf("programs are isolated by %s, %v", kind, err)
+			t.Errorf("Probe() = %s, %v; want none and an error", kind, err)
 		}
 		return
 	}
@@ -74,23 +73,23 @@ func TestAnAgentIsNotTheOperator(t *testing.T) {
 			last := i == len(readAttempts())-1
 			switch {
 			case last && got[a[0]] != (s.own || s.open):
-				t.Errorf("server of %s, %s: the agent reads its own file: %v", s.server, s.shown, got[a[0]])
+				t.Errorf("server of %s, %s: the agent can read its own file: %t, want %t", s.server, s.shown, got[a[0]], s.own || s.open)
 			case !last && got[a[0]] && !s.open:
 				t.Errorf("server of %s, %s: the agent can %s", s.server, s.shown, a[0])
 			}
 		}
-		// The table says the truth only if the agent would have got there.
+		// The refusals prove something only if the same attempts succeed without isolation.
 		if s.open && (!got["read the token"] || !got["approve a ticket"]) {
-			t.Errorf("server of %s without isolation: the agent got %v; the test proves nothing", s.server, got)
+			t.Errorf("server of %s without isolation: access %v, want the token and the approval", s.server, got)
 		}
 	}
 	if err := out.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("what an agent gets that wants to be the operator:\n%s", table.String())
+	t.Logf("access of a hostile agent:\n%s", table.String())
 }
 
-// isolationCases are those that this machine has.
+// isolationCases returns the cases that this machine supports.
 func isolationCases(t *testing.T) (all []isolationCase) {
 	servers := []string{"ordinary"}
 	if os.Geteuid() == 0 {
@@ -100,7 +99,7 @@ func isolationCases(t *testing.T) (all []isolationCase) {
 		all = append(all, isolationCase{server: server, isolation: "none", shown: "none", open: true})
 		for _, kind := range []proc.Kind{proc.KindLandlock, proc.KindNamespace} {
 			if why := proc.Try(t.Context(), kind); why != nil {
-				t.Logf("this machine has no %s: %v", kind, why)
+				t.Logf("this machine does not support %s: %v", kind, why)
 				continue
 			}
 			all = append(all, isolationCase{server: server, isolation: string(kind), shown: string(kind), own: true})
@@ -115,7 +114,7 @@ func isolationCases(t *testing.T) (all []isolationCase) {
 	return all
 }
 
-// run starts a server and lets its agent try everything.
+// run starts a server, lets its agent try all readAttempts, and reports which succeeded.
 func (s isolationCase) run(t *testing.T) map[string]bool {
 	t.Helper()
 	base := t.TempDir()
@@ -123,7 +122,7 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 	program := filepath.Join(base, "mailroom")
 	mine, theirs := filepath.Join(data, "files", "ab", "mine.txt"), filepath.Join(data, "files", "cd", "theirs.txt")
 	var script strings.Builder
-	script.WriteString("#!/bin/sh\nexec 2>/dev/null\nSAID=$(cat)\n")
+	script.WriteString("#!/bin/sh\nexec 2>/dev/null\nINPUT=$(cat)\n")
 	for i, a := range readAttempts() {
 		fmt.Fprintf(&script, "if (%s) >/dev/null; then echo %d; fi\n", a[1], i)
 	}
@@ -149,7 +148,7 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 	}
 	p := &process{program: program}
 	if os.Geteuid() == 0 {
-		// The folder is its server's alone; the way to it is open.
+		// Only the server's user may enter the folder; its parents are open.
 		err = errors.Join(os.Chmod(filepath.Dir(base), 0o755), os.Chmod(data, 0o700))
 		if s.server == "ordinary" {
 			p.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}
@@ -166,26 +165,26 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	defer p.kill()
-	said, shown := s.runAgent(t, datadir.Dir(data), p.url, mine)
+	reply, shown := s.runAgent(t, datadir.Dir(data), p.url, mine)
 	if left, err := filepath.Glob(filepath.Join(base, "mailroom-files-*")); err != nil || len(left) > 0 {
-		t.Errorf("server of %s, %s: copies of files are left: %q, %v", s.server, s.shown, left, err)
+		t.Errorf("server of %s, %s: copies of files remain: %q, %v", s.server, s.shown, left, err)
 	}
 	if shown != s.shown {
-		t.Errorf("server of %s: the isolation shown as %q, want %q", s.server, shown, s.shown)
+		t.Errorf("server of %s: isolation %q, want %q", s.server, shown, s.shown)
 	}
 	got := map[string]bool{}
 	for i, a := range readAttempts() {
-		got[a[0]] = strings.Contains(said, fmt.Sprintf("%d\n", i))
+		got[a[0]] = strings.Contains(reply, fmt.Sprintf("%d\n", i))
 	}
-	if !strings.HasSuffix(said, "done\n") {
-		t.Errorf("server of %s, %s: the agent said %q", s.server, s.shown, said)
+	if !strings.HasSuffix(reply, "done\n") {
+		t.Errorf("server of %s, %s: reply %q, want it to end with done", s.server, s.shown, reply)
 	}
 	return got
 }
 
-// runAgent makes a ticket, and has the agent work with a file that was sent to its
-// thread. It returns what the agent said, and how its isolation shown.
-func (s isolationCase) runAgent(t *testing.T, data datadir.Dir, url, mine string) (said, shown string) {
+// runAgent creates a ticket, and runs the agent with a file in its thread. It returns the agent's reply
+// and its isolation as the API shows it.
+func (s isolationCase) runAgent(t *testing.T, data datadir.Dir, url, mine string) (reply, shown string) {
 	t.Helper()
 	token, err := data.Token()
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 	"mailroom/client"
 )
 
-// outageFixture is a server with two channels for one agent: "tg" at a Telegram that fails, and
-// "net" on an IRC that does not.
+// outageFixture is a server with two channels for one agent: "tg" on a failing Telegram, and "net" on a
+// healthy IRC server.
 type outageFixture struct {
 	*telegramFixture
 	al *irctest.Person
 
 	rows  []observation
-	shown map[string]string   // by channel, what was shown last
-	seen  map[string][]string // by channel, the states that were shown
-	asked int                 // of IRC
+	shown map[string]string   // by channel, the last observed state
+	seen  map[string][]string // by channel, all observed states
+	asked int                 // messages sent on IRC
 }
 
-// observation is something that was done, or is said of a channel.
+// observation is an action of the test, or a new state of a channel.
 type observation struct {
 	at                time.Time
 	did, tg, net, log string
@@ -66,7 +66,7 @@ func (p *outageFixture) logAction(what string) {
 	p.rows = append(p.rows, observation{at: time.Now(), did: what})
 }
 
-// observe notes what GET /v1/channels shows, where it is something else than before.
+// observe records the states in GET /v1/channels that have changed.
 func (p *outageFixture) observe() {
 	p.t.Helper()
 	all, err := p.client().Channels(p.t.Context())
@@ -91,7 +91,7 @@ func (p *outageFixture) observe() {
 	}
 }
 
-// waitState waits until the channel at Telegram is shown to be in a state.
+// waitState waits until the Telegram channel has a state.
 func (p *outageFixture) waitState(state string) {
 	p.t.Helper()
 	p.waitFor("the state of the channel", func() string {
@@ -100,7 +100,7 @@ func (p *outageFixture) waitState(state string) {
 	}, state)
 }
 
-// waitFor looks until something is what it should be.
+// waitFor polls until get returns want.
 func (p *outageFixture) waitFor(what string, get func() string, want string) {
 	p.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -110,18 +110,18 @@ func (p *outageFixture) waitFor(what string, get func() string, want string) {
 			return
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("never: %s, want %q; it is %q\n%s", what, want, get(), p.observations())
+			p.t.Fatalf("timeout waiting for %s %q, got %q\n%s", what, want, get(), p.observations())
 		}
 	}
 }
 
-// waitReplies waits until these are all replies at Telegram.
+// waitReplies waits until Ann has received exactly these replies on Telegram.
 func (p *outageFixture) waitReplies(want ...string) {
 	p.t.Helper()
-	p.waitFor("Ann reads", func() string { return fmt.Sprint(p.ann.Private().Texts()) }, fmt.Sprint(want))
+	p.waitFor("the messages to Ann", func() string { return fmt.Sprint(p.ann.Private().Texts()) }, fmt.Sprint(want))
 }
 
-// checkIRC has a word answered there.
+// checkIRC sends a message on IRC and waits for the reply.
 func (p *outageFixture) checkIRC() {
 	p.t.Helper()
 	p.asked++
@@ -129,17 +129,17 @@ func (p *outageFixture) checkIRC() {
 	p.al.WaitMessage("bot", fmt.Sprintf("IRC-%d", p.asked))
 }
 
-// restartAfterKill has Telegram killed in mid-poll.
-func (p *outageFixture) restartAfterKill() {
+// stopTelegram stops Telegram during a poll.
+func (p *outageFixture) stopTelegram() {
 	p.t.Helper()
 	polls := len(p.tg.Calls("getUpdates"))
 	p.tg.WaitFor(p.t, "a poll", func() bool { return len(p.tg.Calls("getUpdates")) > polls })
-	p.logAction("Telegram is killed in mid-poll")
+	p.logAction("Telegram stops during a poll")
 	p.tg.Down()
 	p.waitState(api.ChannelQueued)
 }
 
-// observations is all that was done and said, in order.
+// observations formats all observations and log entries in order of time.
 func (p *outageFixture) observations() string {
 	rows := slices.Clone(p.rows)
 	for _, c := range p.changes() {
@@ -162,7 +162,7 @@ func (p *outageFixture) observations() string {
 	return text.String()
 }
 
-// inOrder reports whether all of want is among got, in that order.
+// inOrder reports whether want is a subsequence of got.
 func inOrder(got, want []string) bool {
 	for _, s := range got {
 		if len(want) > 0 && s == want[0] {
@@ -172,56 +172,55 @@ func inOrder(got, want []string) bool {
 	return len(want) == 0
 }
 
-// TestAFailingPlatformIsReportedAndAffectsNoOther plays what happens to a
-// bot in a bad week, and prints what was said of it. A bot on another platform answers
-// all the while, and each message is answered once.
+// TestAFailingPlatformIsReportedAndAffectsNoOther plays a series of outages and prints the reported
+// states. The bot on the other platform keeps replying, and each message gets one reply.
 func TestAFailingPlatformIsReportedAndAffectsNoOther(t *testing.T) {
 	p := newOutageFixture(t)
 	private := p.ann.Private()
 	p.ann.Sends(private, "one")
-	p.logAction("the server starts; Telegram is down, and a message waits there")
+	p.logAction("the server starts; Telegram is down and has a message")
 	p.serve()
 	p.waitState(api.ChannelQueued)
 	p.al.Wait(" JOIN :#dev")
 	p.checkIRC()
-	p.logAction("IRC has answered")
+	p.logAction("IRC has replied")
 	p.waitState(api.ChannelQueued)
 	p.logAction("Telegram comes up")
 	p.tg.Up(t)
 	p.waitState(api.ChannelConnected)
 	p.waitReplies("ONE")
-	p.logAction("the message that waited was answered")
+	p.logAction("the message has a reply")
 
-	p.restartAfterKill()
+	p.stopTelegram()
 	p.checkIRC()
 	p.ann.Sends(private, "two")
-	p.logAction("and started again, with another message")
+	p.logAction("Telegram starts again, with another message")
 	p.tg.Up(t)
 	p.waitState(api.ChannelConnected)
 	p.waitReplies("ONE", "TWO")
 
-	p.logAction("its connections are half-open: nothing is answered")
+	p.logAction("Telegram's connections are half-open")
 	p.tg.Freeze()
 	p.waitState(api.ChannelSilent)
 	p.checkIRC()
 	p.ann.Sends(private, "three")
-	p.logAction("it answers again")
+	p.logAction("Telegram responds again")
 	p.tg.Thaw()
 	p.waitState(api.ChannelConnected)
 	p.waitReplies("ONE", "TWO", "THREE")
 
 	wrong := "700100200:" + strings.Repeat("x", 35)
-	p.logAction("a bad token is put into the file")
+	p.logAction("the token file gets a wrong token")
 	p.writeSecret("tg", "token", wrong)
-	p.restartAfterKill()
-	p.logAction("and started again")
+	p.stopTelegram()
+	p.logAction("Telegram starts again")
 	p.tg.Up(t)
 	p.waitState(api.ChannelFailed)
 	p.checkIRC()
 	p.ann.Sends(private, "four")
 	other := "700100200:" + strings.Repeat("z", 35)
 	p.tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
-	p.logAction("a new token of the same bot is put into the file")
+	p.logAction("the token file gets a new token of the same bot")
 	p.writeSecret("tg", "token", other)
 	p.waitState(api.ChannelConnected)
 	p.waitReplies("ONE", "TWO", "THREE", "FOUR")
@@ -233,28 +232,28 @@ func TestAFailingPlatformIsReportedAndAffectsNoOther(t *testing.T) {
 	}
 	t.Logf("\n%s", p.observations())
 	if got := p.seen["tg"]; !inOrder(got, want) {
-		t.Errorf("of Telegram was shown %q, want %q", got, want)
+		t.Errorf("states of Telegram in /v1/channels: %q, want %q", got, want)
 	}
 	if got := states(p.changes()); !inOrder(got, want) {
-		t.Errorf("the thread says %q, want %q", got, want)
+		t.Errorf("states of Telegram in its log: %q, want %q", got, want)
 	}
 	net := slices.Compact(p.seen["net"])
 	if i := slices.Index(net, api.ChannelConnected); i < 0 || i < len(net)-1 {
-		t.Errorf("of IRC was shown %q", net)
+		t.Errorf("states of IRC: %q, want connected at the end only", net)
 	}
-	if told := p.agentInputs(); len(told) != 4+p.asked || len(p.al.Messages("bot")) != p.asked {
-		t.Errorf("the agent was told %q, al reads %q", told, p.al.Messages("bot"))
+	if inputs := p.agentInputs(); len(inputs) != 4+p.asked || len(p.al.Messages("bot")) != p.asked {
+		t.Errorf("%d inputs of the agent, want %d: %q; replies on IRC: %q", len(inputs), 4+p.asked, inputs, p.al.Messages("bot"))
 	}
-	talk := p.server.talk.all()
+	output := p.server.output.all()
 	for _, token := range []string{telegramtest.Token, wrong, other} {
-		if _, secret, _ := strings.Cut(token, ":"); strings.Contains(talk, secret) {
-			t.Errorf("it tells a token: %s", talk)
+		if _, secret, _ := strings.Cut(token, ":"); strings.Contains(output, secret) {
+			t.Errorf("the server's output contains a token: %s", output)
 		}
 	}
 }
 
-// TestAPollThatOutlivesItsServerDelaysTheNextConnection kills the server on
-// a network that does not tell Telegram: for a while no other process may poll.
+// TestAPollThatOutlivesItsServerDelaysTheNextConnection kills the server while the network hides the
+// closed connection from Telegram, which refuses other polls for a while.
 func TestAPollThatOutlivesItsServerDelaysTheNextConnection(t *testing.T) {
 	b := newTelegramFixture(t, "")
 	way := channeltest.NewProxy(t, strings.TrimPrefix(b.tg.URL, "http://"))
@@ -278,14 +277,14 @@ func TestAPollThatOutlivesItsServerDelaysTheNextConnection(t *testing.T) {
 	got := states(b.changes())
 	got = got[slices.Index(got[1:], api.ChannelStarting)+1:] // of the second process
 	if want := []string{api.ChannelStarting, api.ChannelQueued, api.ChannelConnected}; !slices.Equal(got[:min(len(got), len(want))], want) {
-		t.Errorf("it was %q, want %q", got, want)
+		t.Errorf("states %q, want %q", got, want)
 	}
-	if told := b.agentInputs(); len(told) != 1 || b.tg.Pending() > 1 {
-		t.Errorf("the agent was told %q, %d updates wait", told, b.tg.Pending())
+	if inputs := b.agentInputs(); len(inputs) != 1 || b.tg.Pending() > 1 {
+		t.Errorf("inputs of the agent %q, want 1; %d pending updates, want at most 1", inputs, b.tg.Pending())
 	}
 }
 
-// changes are those that the thread of the channel tells of, in order.
+// changes returns the state changes in the channel's log.
 func (b *telegramFixture) changes() (all []channel.Change) {
 	b.t.Helper()
 	page, err := b.client().Entries(b.t.Context(), channel.LogThreadID("tg"), client.EntriesQuery{Limit: 500})
@@ -309,7 +308,8 @@ func states(changes []channel.Change) (all []string) {
 	return all
 }
 
-// TestDiscordRecoversFromASeriesOfOutages answers each message once, and is said to be what it is.
+// TestDiscordRecoversFromASeriesOfOutages checks that each message gets one reply and that each state
+// is reported.
 func TestDiscordRecoversFromASeriesOfOutages(t *testing.T) {
 	t.Parallel()
 	c := newDiscordFixture(t, "")
@@ -319,15 +319,15 @@ func TestDiscordRecoversFromASeriesOfOutages(t *testing.T) {
 	c.waitChannel("dc", api.ChannelConnected)
 	c.say("one")
 	c.waitTexts("ONE")
-	c.dc.Down() // which a session outlives
+	c.dc.Down() // the session can be resumed
 	c.waitChannel("dc", api.ChannelQueued)
 	c.say("two")
 	c.dc.Up(t)
 	c.waitTexts("ONE", "TWO")
 	if began, resumed := c.dc.Sessions(); began != 1 || resumed != 1 {
-		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
+		t.Errorf("%d sessions started, %d resumed; want 1 and 1", began, resumed)
 	}
-	c.dc.Down() // which this one does not
+	c.dc.Down() // the session is lost
 	c.dc.Forget()
 	c.waitChannel("dc", api.ChannelQueued)
 	c.say("three")
@@ -336,7 +336,7 @@ func TestDiscordRecoversFromASeriesOfOutages(t *testing.T) {
 	c.dc.SetMessageContent(false)
 	c.dc.CloseWith(4014, "Disallowed intent(s).")
 	if s := c.waitChannel("dc", api.ChannelFailed); !strings.Contains(*s.Reason, "Message Content intent") {
-		t.Errorf("the reason is %s", *s.Reason)
+		t.Errorf("reason %q", *s.Reason)
 	}
 	c.dc.SetMessageContent(true)
 	if code, stderr := c.run(t.Context(), io.Discard, "channels", "resume", "dc"); code != exitDone {
@@ -349,10 +349,10 @@ func TestDiscordRecoversFromASeriesOfOutages(t *testing.T) {
 	c.say("four")
 	c.writeSecret("dc", "token", other)
 	c.waitTexts("ONE", "TWO", "THREE", "FOUR")
-	if told := c.agentInputs(); len(told) != 4 {
-		t.Errorf("the agent was told %q", told)
+	if inputs := c.agentInputs(); len(inputs) != 4 {
+		t.Errorf("inputs of the agent %q, want 4", inputs)
 	}
-	if talk := c.server.talk.all(); strings.Contains(talk, "TheSecretOfTheBot") {
-		t.Errorf("it tells a token: %s", talk)
+	if output := c.server.output.all(); strings.Contains(output, "TheSecretOfTheBot") {
+		t.Errorf("the server's output contains a token: %s", output)
 	}
 }

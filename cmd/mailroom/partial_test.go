@@ -17,8 +17,8 @@ import (
 	"mailroom/entry"
 )
 
-// breaking are agents that break off, each in its way, unless it is their second
-// attempt: that one says "whole".
+// breaking has agents whose first attempt ends early, each in another way. Their second attempt replies
+// "whole".
 const breaking = `shutdown_grace = "10ms"
 [agents.flaky]
 kind = "exec"
@@ -43,7 +43,7 @@ kind = "exec"
 command = ["sh", "-c", "test $MAILROOM_ATTEMPT != 1 || sleep 1000; printf whole"]
 `
 
-// redirectTransport sends requests to where the server is by now.
+// redirectTransport sends requests to the current address of the server.
 type redirectTransport struct{ host atomic.Pointer[string] }
 
 func (f *redirectTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -53,23 +53,23 @@ func (f *redirectTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// streamReader is what one reader got of a run, over every restart: "TEXT" for a
-// message, "TEXT…" for one that is marked partial.
+// streamReader records what one reader received of a run, across restarts: "TEXT" for a message,
+// "TEXT…" for a partial one.
 type streamReader struct {
 	t     *testing.T
 	run   string
 	got   []string
 	kinds []string
 	seen  map[string]bool // ids of messages
-	live  chan string     // the live text of a message, whenever it has grown
+	live  chan string     // the live text after each delta
 	ended chan struct{}
 }
 
-// newStreamReader follows a run until it has ended.
+// newStreamReader starts to follow a run until its end.
 func newStreamReader(t *testing.T, c *client.Client, run string) *streamReader {
 	r := &streamReader{t: t, run: run, seen: map[string]bool{}, live: make(chan string, 100), ended: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
-	go func() { // ends with its run; wait waits for it
+	go func() { // ends with the run; want waits for it
 		defer cancel()
 		defer close(r.ended)
 		text := ""
@@ -99,17 +99,17 @@ func (r *streamReader) message(e *mailroom.Entry) {
 		r.t.Error(err)
 	}
 	if r.seen[m.ID] {
-		r.t.Errorf("message %s came twice", m.ID)
+		r.t.Errorf("message %s received twice", m.ID)
 	}
 	r.seen[m.ID] = true
 	if m.Partial {
 		m.Text += "…"
 	}
 	r.got = append(r.got, m.Text)
-	r.kinds = append(r.kinds, "said")
+	r.kinds = append(r.kinds, entry.KindMessage)
 }
 
-// waitText waits for live text, or for the start of a command.
+// waitText waits for live text, or with "started" for the start of a command.
 func (r *streamReader) waitText(text string) {
 	r.t.Helper()
 	late := time.After(waitTimeout)
@@ -120,13 +120,13 @@ func (r *streamReader) waitText(text string) {
 				return
 			}
 		case <-late:
-			r.t.Fatalf("run %s does not come to say %q", r.run, text)
+			r.t.Fatalf("timeout waiting for run %s to write %q", r.run, text)
 		}
 	}
 }
 
-// want checks what was read, and what the server says of the run in the end.
-// Messages are allowed to be any of the alternatives, which are apart by "|".
+// want waits for the end of the run and compares its row and the received messages. Alternatives of a
+// message are separated by "|".
 func (r *streamReader) want(c *client.Client, status mailroom.Status, reply string, messages ...string) {
 	r.t.Helper()
 	<-r.ended
@@ -147,15 +147,15 @@ func (r *streamReader) want(c *client.Client, status mailroom.Status, reply stri
 		got = *run.Reply
 	}
 	if run.Status != status || got != reply || (run.Reply == nil) != (reply == "") {
-		r.t.Errorf("run %s is %s with the reply %q, want %s with %q", r.run, run.Status, got, status, reply)
+		r.t.Errorf("run %s is %s with reply %q, want %s with %q", r.run, run.Status, got, status, reply)
 	}
 	if done := run.Progress == 1; done != (status == mailroom.StatusCompleted) {
-		r.t.Errorf("run %s is %s at %v", r.run, status, run.Progress)
+		r.t.Errorf("run %s is %s with progress %v", r.run, status, run.Progress)
 	}
-	// Partial text comes before whatever is said of its attempt's end.
+	// The partial text of an attempt comes before the entry of its end.
 	for i, kind := range r.kinds[1:] {
-		if kind == "said" && r.kinds[i] == entry.KindRescheduled {
-			r.t.Errorf("run %s: a message after its attempt had ended: %v", r.run, r.kinds)
+		if kind == entry.KindMessage && r.kinds[i] == entry.KindRescheduled {
+			r.t.Errorf("run %s: a message follows the end of its attempt: %v", r.run, r.kinds)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func TestTextOfAnInterruptedAttemptIsKeptAndNotRepeated(t *testing.T) {
 	}
 	stuck.want(c, mailroom.StatusCancelled, "", "so far …")
 
-	// The server is killed: what was said more than a second before is there.
+	// After a kill, the text older than a second is kept.
 	mute.waitText("started")
 	slow.waitText("early late ")
 	p.kill()
@@ -196,7 +196,7 @@ func TestTextOfAnInterruptedAttemptIsKeptAndNotRepeated(t *testing.T) {
 	slow.want(c, mailroom.StatusCompleted, "whole", "early …|early late …", "whole")
 	mute.want(c, mailroom.StatusCompleted, "whole", "whole")
 
-	// It is shut down, and releases its runs: everything is there.
+	// After a shutdown, which releases the runs, all text is kept.
 	stuck, mute = send("stuck", 5), send("mute", 5)
 	stuck.waitText("so far ")
 	mute.waitText("started")

@@ -9,7 +9,7 @@ import (
 	"mailroom/channel/telegram/telegramtest"
 )
 
-// TestAPictureIsAFileThatTheAgentCanRead has it copied by the agent's command.
+// TestAPictureIsAFileThatTheAgentCanRead has the agent's command copy the file.
 func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
 	t.Parallel()
 	b := newTelegramFixture(t, `read -r word name path; test "$word $name" = "file photo.jpg" && cat "$path" >seen;`)
@@ -18,6 +18,6 @@ func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
 	b.ann.Sends(b.ann.Private(), "what is this?", telegramtest.MessageOptions{File: "photo.jpg", Photo: true, Content: []byte("a cat")})
 	b.tg.WaitFor(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"WHAT IS THIS?"}) })
 	if seen, err := os.ReadFile(filepath.Join(string(b.dir), "seen")); string(seen) != "a cat" || err != nil {
-		t.Errorf("the agent saw %q, %v", seen, err)
+		t.Errorf("copy of the agent: %q, %v", seen, err)
 	}
 }

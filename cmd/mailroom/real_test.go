@@ -16,8 +16,8 @@ import (
 	"mailroom/internal/fakemodel"
 )
 
-// realPrograms puts the real codex and claude, and nothing else of the machine's
-// that is named like them, on the PATH, and points them at a model of the test.
+// realPrograms puts only the installed codex and claude on the PATH and configures them to use a fake
+// model.
 func realPrograms(t *testing.T, play func(fakemodel.Request) fakemodel.Answer) *fakemodel.Server {
 	t.Helper()
 	bin, err := filepath.Abs("../../agent/exec/testdata/programs/node_modules/.bin")
@@ -38,7 +38,7 @@ func realPrograms(t *testing.T, play func(fakemodel.Request) fakemodel.Answer) *
 			t.Error(err)
 		}
 	})
-	// HOME is no more the one in which the Go command keeps its files; none is run.
+	// The Go command would not find its cache under this HOME; the test does not run it.
 	for name, value := range fakemodel.Environment(model.URL, t.TempDir()) {
 		t.Setenv(name, value)
 	}
@@ -49,18 +49,18 @@ func realPrograms(t *testing.T, play func(fakemodel.Request) fakemodel.Answer) *
 	return model
 }
 
-// recallAnswer answers with all that the user has said so far.
+// recallAnswer replies with all messages of the user.
 func recallAnswer(r fakemodel.Request) fakemodel.Answer {
-	var said []string
+	var texts []string
 	for _, turn := range r.Turns {
 		if turn.Role == "user" && !strings.HasPrefix(turn.Text, "<") {
-			said = append(said, strings.TrimSpace(turn.Text))
+			texts = append(texts, strings.TrimSpace(turn.Text))
 		}
 	}
-	return fakemodel.Reply("You said: ", strings.Join(said, " | "))
+	return fakemodel.Reply("You said: ", strings.Join(texts, " | "))
 }
 
-// output runs a command as a user does, and shows both.
+// output runs a command, logs it with its output, and returns stdout.
 func (h *fixture) output(args ...string) string {
 	h.t.Helper()
 	var out bytes.Buffer
@@ -116,7 +116,7 @@ func TestRealAgentOrphanedByAKillIsKilledAndItsRunContinues(t *testing.T) {
 				}
 				return recallAnswer(r)
 			})
-			t.Setenv("IS_SANDBOX", "1") // else claude refuses to be allowed everything by root
+			t.Setenv("IS_SANDBOX", "1") // otherwise claude refuses permissions "all" as root
 			h := newFixture(t, fmt.Sprintf("[agents.%s]\nkind = %q\npermissions = \"all\"\n", name, name))
 			p := &process{}
 			h.process(p)
@@ -126,7 +126,7 @@ func TestRealAgentOrphanedByAKillIsKilledAndItsRunContinues(t *testing.T) {
 			p.kill()
 			h.process(p)
 			if got := h.output("attach", "demo"); !strings.Contains(got, "My word is lemon.") {
-				t.Errorf("the reply is %q, want it to know the word", got)
+				t.Errorf("the reply is %q, want it to contain the word", got)
 			}
 			left = h.waitProcesses("end of all", func(words []string) bool { return len(words) == 0 })
 			t.Logf("$ ps\n%s", strings.Join(left, "\n"))
@@ -135,22 +135,21 @@ func TestRealAgentOrphanedByAKillIsKilledAndItsRunContinues(t *testing.T) {
 	}
 }
 
-// waitProcesses waits until the commands that are at work for the test fit.
+// waitProcesses waits until fit accepts the commands of the test's processes.
 func (h *fixture) waitProcesses(what string, fit func(commands []string) bool) []string {
 	h.t.Helper()
-	for late := time.Now().Add(waitTimeout); ; <-time.After(10 * time.Millisecond) { // nothing tells when others come and go
+	for late := time.Now().Add(waitTimeout); ; <-time.After(10 * time.Millisecond) { // the start and end of foreign processes cannot be awaited
 		commands := agentProcesses(h.t)
 		if fit(commands) {
 			return commands
 		}
 		if time.Now().After(late) {
-			h.t.Fatalf("no %s, but %q", what, commands)
+			h.t.Fatalf("timeout waiting for %s; commands %q", what, commands)
 		}
 	}
 }
 
-// agentProcesses are the commands of the living processes with this test's home,
-// but for servers.
+// agentProcesses returns the commands of the running processes with this test's home, except servers.
 func agentProcesses(t *testing.T) (commands []string) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -160,11 +159,11 @@ func agentProcesses(t *testing.T) (commands []string) {
 	for _, file := range found {
 		env, err := os.ReadFile(file)
 		if err != nil || !slices.Contains(strings.Split(string(env), "\x00"), "HOME="+os.Getenv("HOME")) {
-			continue // err: it has just ended
+			continue // err: the process has just ended
 		}
 		command, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		words := strings.Join(strings.FieldsFunc(string(command), func(r rune) bool { return r == 0 }), " ")
-		if err == nil && words != "" && !strings.Contains(words, " serve ") { // a dead one has no words
+		if err == nil && words != "" && !strings.Contains(words, " serve ") { // a zombie has no command line
 			commands = append(commands, words)
 		}
 	}

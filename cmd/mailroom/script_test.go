@@ -27,23 +27,23 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"mailroom": crashingChild, "bd": func() { os.Exit(bd.RunProcess(context.Background(), "bd", "")) }})
 }
 
-// Sessions of a user: each file of testdata is one. Beside the commands of
-// testscript they have
+// TestSessions runs each file of testdata as a session of a user. In addition to the commands of
+// testscript, the files can use
 //
 //	server [ARG…]       start a server on a free port, wait until it listens
-//	shutdown            end it with SIGTERM, wait until it has exited with 0
-//	crash               end it with SIGKILL
-//	ended               wait until it has exited with 0, ended by others
-//	gone                wait until it has exited, killed by others
-//	freeze, thaw        stop its process with SIGSTOP, and let it go on
-//	exits CODE CMD…     as exec, for a command that must exit with CODE
-//	untouched CODE CMD… as exits, for one that changes nothing in the data folder
-//	sql STATEMENT       change rows of a store that no server has open
-//	load FILE           make the store by the SQL in a file of the source tree
+//	shutdown            end the server with SIGTERM, wait until it has exited with 0
+//	crash               kill the server with SIGKILL
+//	ended               wait until the server has exited with 0 by itself
+//	gone                wait until the server was killed by another command
+//	freeze, thaw        stop the server's process with SIGSTOP, and continue it
+//	exits CODE CMD…     like exec, for a command that must exit with CODE
+//	untouched CODE CMD… like exits, for a command that must not change the data folder
+//	sql STATEMENT       change rows of a closed store
+//	load FILE           create the store from SQL in a file of the source tree
 //	damage FILE         overwrite the last page of a database
 //	await THREAD KIND   until the thread's stream has an entry of KIND, or a "delta"
 //	becomes ID STATUS   until an issue of the tracker here has a status
-//	open TEXT           write into the pipe named gate, once it has a reader
+//	open TEXT           write into the pipe named gate when it has a reader
 //	field NAME PATH     set variable NAME to a field of the JSON in stdout's first line
 func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -51,7 +51,7 @@ func TestSessions(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("MAILROOM_DATA", env.WorkDir+"/data")
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to exit under -race
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second to exit under -race
 			s := &process{}
 			env.Values[processKey{}] = s
 			env.Defer(func() { s.kill() })
@@ -96,7 +96,7 @@ func scriptServer(ts *testscript.TestScript, _ bool, args []string) {
 
 func scriptGone(ts *testscript.TestScript, _ bool, _ []string) {
 	if err := current(ts).wait(); err == nil {
-		ts.Fatalf("the server ended in order, and was not killed")
+		ts.Fatalf("the server exited with 0, want it killed")
 	}
 }
 
@@ -123,7 +123,7 @@ func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(awaitEntry(datadir.Dir(ts.Getenv("MAILROOM_DATA")), args[0], args[1]))
 }
 
-// awaitEntry follows a thread until it has an entry of this kind, or a delta.
+// awaitEntry follows a thread until it has an entry of the kind, or a delta if the kind is "delta".
 func awaitEntry(dir datadir.Dir, thread, kind string) error {
 	at, err := dir.Address()
 	if err != nil {
@@ -146,7 +146,7 @@ func awaitEntry(dir datadir.Dir, thread, kind string) error {
 	return fmt.Errorf("no %s in %s, whose stream ended", kind, thread)
 }
 
-// openGate lets through who waits for the gate.
+// openGate writes text into the pipe at path when it has a reader.
 func openGate(gate, text string) error {
 	f, err := os.OpenFile(gate, os.O_WRONLY, 0)
 	if err != nil {
@@ -156,7 +156,7 @@ func openGate(gate, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// waitTimeout bounds waits of tests that hang only when they fail.
+// waitTimeout bounds waits; only a failing test reaches it.
 const waitTimeout = 30 * time.Second
 
 func scriptField(ts *testscript.TestScript, _ bool, args []string) {
@@ -184,20 +184,19 @@ func scriptField(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], fmt.Sprint(v))
 }
 
-// process is a server in a process of its own. It belongs to one test.
+// process is a server in a child process. It belongs to one test.
 type process struct {
-	program string               // path; "" finds mailroom
-	attr    *syscall.SysProcAttr // of the process; nil: none
+	program string               // path; "" means mailroom on the PATH
+	attr    *syscall.SysProcAttr // attributes of the process; may be nil
 
-	cmd    *exec.Cmd // nil: there is none
+	cmd    *exec.Cmd // nil while no process runs
 	url    string
-	talk   *transcript
-	exited chan struct{} // closed when it has ended, with exit set
+	output *transcript
+	exited chan struct{} // closed when the process has ended and exit is set
 	exit   error
 }
 
-// start runs mailroom serve until it listens. Its standard error goes to
-// server.log in dir.
+// start starts mailroom serve and waits until it listens. Its standard error goes to server.log in dir.
 func (p *process) start(dir string, env []string, args ...string) error {
 	if p.cmd != nil {
 		return errors.New("the server is already there")
@@ -208,13 +207,13 @@ func (p *process) start(dir string, env []string, args ...string) error {
 	}
 	cmd := exec.Command(cmp.Or(p.program, "mailroom"), append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.SysProcAttr = p.attr
-	p.talk, p.exited = &transcript{log: log, grown: make(chan struct{}, 1)}, make(chan struct{})
-	cmd.Dir, cmd.Env, cmd.Stderr = dir, env, p.talk
+	p.output, p.exited = &transcript{log: log, grown: make(chan struct{}, 1)}, make(chan struct{})
+	cmd.Dir, cmd.Env, cmd.Stderr = dir, env, p.output
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, log.Close())
 	}
 	p.cmd = cmd
-	go func() { // ends with the process; shutdown and kill wait for it
+	go func() { // ends with the process; wait waits for it
 		p.exit = errors.Join(cmd.Wait(), log.Close())
 		close(p.exited)
 	}()
@@ -228,24 +227,24 @@ func (p *process) start(dir string, env []string, args ...string) error {
 	return nil
 }
 
-// until waits for a line of the server's talk with these words.
+// until waits for a line of the server's output that contains words.
 func (p *process) until(words string) (string, error) {
 	late := time.After(waitTimeout)
 	for {
-		if line := p.talk.line(words); line != "" {
+		if line := p.output.line(words); line != "" {
 			return line, nil
 		}
 		select {
-		case <-p.talk.grown:
+		case <-p.output.grown:
 		case <-p.exited:
 			return "", fmt.Errorf("the server has ended: %w", p.exit)
 		case <-late:
-			return "", fmt.Errorf("the server never said %q", words)
+			return "", fmt.Errorf("timeout waiting for the output %q", words)
 		}
 	}
 }
 
-// shutdown ends the server in order.
+// shutdown stops the server with SIGTERM.
 func (p *process) shutdown() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -253,7 +252,7 @@ func (p *process) shutdown() error {
 	return p.wait()
 }
 
-// wait waits for the end of the server.
+// wait waits until the server has exited.
 func (p *process) wait() error {
 	select {
 	case <-p.exited:
@@ -264,7 +263,7 @@ func (p *process) wait() error {
 	return p.exit
 }
 
-// kill ends the server at once, if it is there.
+// kill kills the server, if it runs.
 func (p *process) kill() {
 	if p.cmd == nil {
 		return
@@ -274,17 +273,17 @@ func (p *process) kill() {
 	p.cmd = nil
 }
 
-// transcript keeps what a server says.
+// transcript records the output of a server.
 type transcript struct {
 	log   io.Writer
-	grown chan struct{} // one slot: there is more
+	grown chan struct{} // one slot; receives after each write
 
 	mu   sync.Mutex
 	text strings.Builder // owned by mu
 }
 
 func (t *transcript) Write(b []byte) (int, error) {
-	n, err := t.log.Write(b) // first: who has seen a line finds it in the log
+	n, err := t.log.Write(b) // first, so that a line that was seen is in the log
 	t.mu.Lock()
 	t.text.Write(b)
 	t.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"mailroom/client"
 )
 
-// One token fills all slots with long messages that are echoed slowly; a run of
-// another token starts all the same.
+// TestOneTokenCannotTakeEverySlot fills all slots with slow runs of one token. A run of another token
+// starts nevertheless.
 func TestOneTokenCannotTakeEverySlot(t *testing.T) {
 	h, p := newFixture(t, "runs = 4\n[limits]\nsubmits = 0\n[agents.echo]\npace = \"1m\"\n"), &process{}
 	h.process(p)
@@ -44,7 +44,7 @@ func TestOneTokenCannotTakeEverySlot(t *testing.T) {
 		}
 		select {
 		case <-late:
-			t.Fatalf("the other token's run is %s", run.Status)
+			t.Fatalf("the other token's run is %s, want running", run.Status)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -57,6 +57,6 @@ func TestOneTokenCannotTakeEverySlot(t *testing.T) {
 		}
 	}
 	if running != 4 {
-		t.Errorf("the first token has %d runs at work, want all 4 slots", running)
+		t.Errorf("the first token has %d running runs, want all 4 slots", running)
 	}
 }

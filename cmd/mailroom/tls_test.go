@@ -34,8 +34,7 @@ import (
 	"mailroom/internal/endpoint"
 )
 
-// writeCertificate writes a self-signed certificate and its key, into
-// the data folder.
+// writeCertificate writes a self-signed certificate and its key into the data folder.
 func (h *fixture) writeCertificate(serial int64, names ...string) (cert, key string) {
 	h.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -50,13 +49,13 @@ func (h *fixture) writeCertificate(serial int64, names ...string) (cert, key str
 	cert, key = filepath.Join(string(h.dir), "cert.pem"), filepath.Join(string(h.dir), "key.pem")
 	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: encoded}} {
 		h.must(os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
-		// The next one is written at another time, whatever the clock of the disk.
+		// Each certificate has another modification time, even if the clock of the disk is coarse.
 		h.must(os.Chtimes(path, time.Time{}, time.Now().Add(time.Duration(serial)*time.Second)))
 	}
 	return cert, key
 }
 
-// newTLSFixture is a data folder whose server speaks https.
+// newTLSFixture returns a fixture whose server uses TLS.
 func newTLSFixture(t *testing.T, settings string, names ...string) *fixture {
 	h := newFixture(t, "")
 	cert, key := h.writeCertificate(1, names...)
@@ -69,7 +68,7 @@ func TestAServerSpeaksHTTPSAndReloadsARenewedCertificate(t *testing.T) {
 	h, p := newTLSFixture(t, "[limits]\nbody_timeout = \"200ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
 	if at, err := h.dir.Address(); err != nil || at.URL != p.url || !strings.HasPrefix(p.url, "https://127.0.0.1:") {
-		t.Fatalf("it listens on %s, and server.json says %+v (%v)", p.url, at, err)
+		t.Fatalf("the server listens on %s, server.json has %+v (%v)", p.url, at, err)
 	}
 	send := func(text string) {
 		t.Helper()
@@ -80,26 +79,26 @@ func TestAServerSpeaksHTTPSAndReloadsARenewedCertificate(t *testing.T) {
 	}
 	send("over TLS")
 
-	trustful := func() *http.Client {
+	insecureClient := func() *http.Client {
 		web := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		t.Cleanup(web.CloseIdleConnections)
 		return web
 	}
-	shown := func(when string, want int64) { // to a new connection
+	wantCertificate := func(when string, want int64) { // on a new connection
 		t.Helper()
-		resp, _ := p.request(t, trustful(), "GET", "/healthz", "")
+		resp, _ := p.request(t, insecureClient(), "GET", "/healthz", "")
 		if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); resp.Proto != "HTTP/2.0" || got != want {
 			t.Errorf("%s: %s with certificate %d, want HTTP/2.0 with %d", when, resp.Proto, got, want)
 		}
 	}
-	shown("at first", 1)
-	anyway := trustful()
+	wantCertificate("at first", 1)
+	insecure := insecureClient()
 	body, keepOpen := io.Pipe()
 	defer keepOpen.Close()
 	slow, err := http.NewRequestWithContext(t.Context(), "POST", p.url+"/v1/messages", body)
 	h.must(err)
 	slow.Header.Set("Authorization", strings.TrimPrefix(h.authorization(), "Authorization: "))
-	resp, err := anyway.Do(slow)
+	resp, err := insecure.Do(slow)
 	h.must(err)
 	if err := resp.Body.Close(); resp.StatusCode != 400 || err != nil {
 		t.Errorf("a slow body over HTTP/2: %d, %v, want 400", resp.StatusCode, err)
@@ -110,19 +109,18 @@ func TestAServerSpeaksHTTPSAndReloadsARenewedCertificate(t *testing.T) {
 	}
 
 	h.must(os.WriteFile(filepath.Join(string(h.dir), "cert.pem"), []byte("half a cert"), 0o600))
-	shown("while the new one is being written", 1)
+	wantCertificate("while the file is incomplete", 1)
 	h.writeCertificate(2)
-	shown("after the renewal", 2)
-	send("with the renewed one")
-	if conn, resp, err := socket(t, trustful(), p.url, h.authorization()); err != nil {
+	wantCertificate("after the renewal", 2)
+	send("with the renewed certificate")
+	if conn, resp, err := socket(t, insecureClient(), p.url, h.authorization()); err != nil {
 		t.Errorf("a socket over TLS: %v %v", err, resp)
 	} else if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Errorf("the socket: %v", err)
 	}
 }
 
-// stallingReader is a connection that stops reading after some bytes, so that nothing
-// more gets through to it.
+// stallingReader is a connection that stops reading after left bytes.
 type stallingReader struct {
 	net.Conn
 	left   int
@@ -145,29 +143,29 @@ func (s *stallingReader) Close() error {
 	return s.Conn.Close()
 }
 
-// TestReadersThatStopReadingAreCutOffOverHTTP2: whether only a stream is not
-// read, or nothing of the connection at all.
+// TestReadersThatStopReadingAreCutOffOverHTTP2 has a client that stops reading one stream, and one that
+// stops reading its connection.
 func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 	h, p := newTLSFixture(t, "log_level = \"debug\"\ndefault_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
 	server, err := endpoint.Find(&console.Console{Data: string(h.dir)})
 	h.must(err)
 	c := server.Client()
-	for range 4 { // more than is in flight to anybody
+	for range 4 { // more than the buffers of a connection hold
 		_, err := c.Submit(t.Context(), api.Submit{Thread: "long", Text: strings.Repeat("x", mailroom.MaxText)})
 		h.must(err)
 	}
-	// A wait, which writes nothing for longer than that, is not cut off.
+	// A request that writes nothing for longer than write_timeout is not cut off.
 	later := time.Now().Add(time.Hour)
 	queued, err := c.Submit(t.Context(), api.Submit{Thread: "later", Text: "a", NotBefore: &later})
 	h.must(err)
-	anyway := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	defer anyway.CloseIdleConnections()
-	if resp, problem := p.request(t, anyway, "GET", "/v1/runs/"+queued.Run+"/wait?timeout=600ms", "", h.authorization()); resp.StatusCode != 200 {
-		t.Errorf("a wait: %d %s", resp.StatusCode, problem.Detail)
+	insecure := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer insecure.CloseIdleConnections()
+	if resp, problem := p.request(t, insecure, "GET", "/v1/runs/"+queued.Run+"/wait?timeout=600ms", "", h.authorization()); resp.StatusCode != 200 {
+		t.Errorf("GET wait: %d %s, want 200", resp.StatusCode, problem.Detail)
 	}
 	for name, most := range map[string]int{"a stream": 1 << 40, "a connection": 64 << 10} {
-		window := 16 << 20 // of the stream: only the connection is full
+		window := 16 << 20 // of the stream, so that only the connection is full
 		if name == "a stream" {
 			window = 64 << 10
 		}
@@ -188,13 +186,13 @@ func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 		}
 		line, err := p.until("request_id=" + strings.ReplaceAll(name, " ", "-"))
 		if err != nil || !strings.Contains(line, "cut=true") {
-			t.Errorf("%s that is not read: %v, %s, want it cut off", name, err, line)
+			t.Errorf("%s that is not read: %v, log line %s, want cut=true", name, err, line)
 		}
 		web.CloseIdleConnections()
 	}
 }
 
-// plaintextTransport sends to an https address without TLS.
+// plaintextTransport sends requests to an https address without TLS.
 type plaintextTransport struct{}
 
 func (plaintextTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -208,24 +206,24 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 	h.process(p, "--listen", "localhost:0")
 	token, err := h.dir.Token()
 	h.must(err)
-	health := func(ca string) (code int, stderr string) {
-		var talk bytes.Buffer
+	threads := func(ca string) (code int, stderr string) {
+		var output bytes.Buffer
 		env := map[string]string{"MAILROOM_URL": p.url, "MAILROOM_TOKEN": token, "MAILROOM_CA": ca}
-		m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &talk, Env: func(name string) string { return env[name] }}
-		return m.Run(t.Context(), []string{"threads"}), talk.String()
+		m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &output, Env: func(name string) string { return env[name] }}
+		return m.Run(t.Context(), []string{"threads"}), output.String()
 	}
-	if code, stderr := health(""); code != exitServer || !strings.Contains(stderr, "MAILROOM_CA") {
+	if code, stderr := threads(""); code != exitServer || !strings.Contains(stderr, "MAILROOM_CA") {
 		t.Errorf("self-signed: exit code %d, %s, want %d", code, stderr, exitServer)
 	}
-	if code, stderr := health(filepath.Join(string(h.dir), "cert.pem")); code != exitDone {
+	if code, stderr := threads(filepath.Join(string(h.dir), "cert.pem")); code != exitDone {
 		t.Errorf("with MAILROOM_CA: exit code %d, %s", code, stderr)
 	}
 	for ca, want := range map[string]string{h.dir.Config(): "no certificate in", "/nowhere.pem": "set MAILROOM_CA to a file with certificates"} {
-		if code, stderr := health(ca); code != exitUsage || !strings.Contains(stderr, want) {
+		if code, stderr := threads(ca); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("MAILROOM_CA=%s: exit code %d, %s", ca, code, stderr)
 		}
 	}
-	// Something else answers at the address that the folder names.
+	// Another server listens at the address in server.json.
 	other := httptest.NewUnstartedServer(http.NotFoundHandler())
 	other.Config.ErrorLog = log.New(io.Discard, "", 0)
 	other.StartTLS()
@@ -235,12 +233,12 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 	address = bytes.Replace(address, []byte(p.url), []byte(other.URL), 1)
 	h.must(os.WriteFile(filepath.Join(string(h.dir), "server.json"), address, 0o600))
 	if code, stderr := h.run(t.Context(), io.Discard, "threads"); code != exitServer || !strings.Contains(stderr, "is not the one in") {
-		t.Errorf("an impostor: exit code %d, %s, want %d", code, stderr, exitServer)
+		t.Errorf("another certificate: exit code %d, %s, want %d", code, stderr, exitServer)
 	}
 }
 
-// TestTheAPIWorksThroughAProxyThatEndsTLS: a page of https://mail.example.org,
-// whose requests a proxy hands over without TLS.
+// TestTheAPIWorksThroughAProxyThatEndsTLS sends requests of a page of https://mail.example.org through a
+// proxy that forwards them without TLS.
 func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 	h, p := newFixture(t, "log_level = \"debug\"\nbehind_proxy = true\nhosts = [\"mail.example.org\"]"), &process{}
 	h.process(p, "--listen", "0.0.0.0:0")
@@ -249,7 +247,7 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(inside)
 		r.Out.Host = r.In.Host
-		r.Out.Header["X-Forwarded-For"] = []string{"203.0.113.9"} // what a caller says of itself
+		r.Out.Header["X-Forwarded-For"] = []string{"203.0.113.9"} // set by the client
 		r.SetXForwarded()
 		r.Out.Header.Set("X-Forwarded-For", r.Out.Header.Get("X-Forwarded-For")+", 198.51.100.7")
 	}})
@@ -259,22 +257,22 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 	page := []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org", "Sec-Fetch-Site: same-origin"}
 	resp, problem := outside.request(t, proxy.Client(), "POST", "/v1/threads/t/messages", `{"text":"through"}`, page...)
 	if resp.StatusCode != 202 {
-		t.Fatalf("a submit: %d %s", resp.StatusCode, problem.Detail)
+		t.Fatalf("submit: %d %s, want 202", resp.StatusCode, problem.Detail)
 	}
 	resp, problem = outside.request(t, proxy.Client(), "GET", "/v1/threads/t/stream?until=settled", "", page...)
 	got, err := io.ReadAll(resp.Body)
 	if resp.StatusCode != 200 || err != nil || !bytes.Contains(got, []byte("run.completed")) {
-		t.Errorf("the stream: %d %s, %v, %s", resp.StatusCode, problem.Detail, err, got)
+		t.Errorf("stream: %d %s, %v, %s; want 200 with run.completed", resp.StatusCode, problem.Detail, err, got)
 	}
 	evil := []string{auth, "Host: mail.example.org", "Origin: https://evil.example"}
 	if resp, problem = outside.request(t, proxy.Client(), "POST", "/v1/messages", `{"text":"a"}`, evil...); problem.Code != mailroom.CodeForbidden {
-		t.Errorf("from another page: %d %q, want forbidden", resp.StatusCode, problem.Code)
+		t.Errorf("from another origin: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
 	if resp, problem = outside.request(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.CodeForbidden {
-		t.Errorf("to another name: %d %q, want forbidden", resp.StatusCode, problem.Code)
+		t.Errorf("to another host: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
 	if resp, _ = outside.request(t, proxy.Client(), "GET", "/chat", "", "Host: mail.example.org"); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
-		t.Errorf("the chat page: %d %s, want a page", resp.StatusCode, resp.Header.Get("Content-Type"))
+		t.Errorf("GET /chat: %d %s, want 200 text/html", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
 	if conn, resp, err := socket(t, proxy.Client(), proxy.URL, page[:3]...); err != nil {
 		t.Errorf("a socket: %v %v", err, resp)
@@ -282,16 +280,16 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 		t.Errorf("the socket: %v", err)
 	}
 	if _, resp, err := socket(t, proxy.Client(), proxy.URL, evil...); err == nil || resp == nil || resp.StatusCode != 403 {
-		t.Errorf("a socket from another page: %v %v, want 403", err, resp)
+		t.Errorf("a socket from another origin: %v %v, want 403", err, resp)
 	}
 	if _, err := p.until("from=198.51.100.7"); err != nil {
-		t.Errorf("the log does not say for whom the proxy asked: %v", err)
+		t.Errorf("the log lacks the address that the proxy added: %v", err)
 	}
-	if line := p.talk.line("203.0.113.9"); line != "" {
-		t.Errorf("the log believes a caller: %s", line)
+	if line := p.output.line("203.0.113.9"); line != "" {
+		t.Errorf("the log has the address that the client set: %s", line)
 	}
 	c := client.New(p.url, strings.TrimPrefix(auth, "Authorization: Bearer "))
 	if _, err := c.Thread(t.Context(), "t"); err != nil {
-		t.Errorf("beside the proxy: %v", err)
+		t.Errorf("a request without the proxy: %v", err)
 	}
 }

@@ -21,15 +21,15 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// trackerFixture is a server that watches a tracker and gives its issues to a command,
-// which notes what it was told.
+// trackerFixture is a server that watches a tracker and submits its issues to a command, which records
+// its inputs.
 type trackerFixture struct {
 	*fixture
 	tracker tracker.Folder
 	server  process
 }
 
-// newTrackerFixture makes one whose command does what more says before it answers.
+// newTrackerFixture returns a fixture whose command runs the shell code more before it replies.
 func newTrackerFixture(t *testing.T, more string) *trackerFixture {
 	t.Helper()
 	project := t.TempDir()
@@ -38,7 +38,7 @@ func newTrackerFixture(t *testing.T, more string) *trackerFixture {
 		t.Fatal(err)
 	}
 	w.fixture = newFixture(t, fmt.Sprintf("[agents.fix]\nkind = \"exec\"\nenv_allow = [\"PATH\"]\ncommand = [\"sh\", \"-c\", %q]\n"+
-		"[tracker]\nfolder = %q\nagent = \"fix\"\ninterval = \"20ms\"\n", "read -r _ title; echo \"$title\" >>told; "+more+" echo \"$title is done\"", project))
+		"[tracker]\nfolder = %q\nagent = \"fix\"\ninterval = \"20ms\"\n", "read -r _ title; echo \"$title\" >>inputs; "+more+" echo \"$title is done\"", project))
 	settings, err := os.ReadFile(w.dir.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -50,11 +50,11 @@ func newTrackerFixture(t *testing.T, more string) *trackerFixture {
 	return w
 }
 
-// start starts the server, until it watches.
+// start starts the server and waits until its channel is connected.
 func (w *trackerFixture) start() {
 	w.t.Helper()
 	w.process(&w.server)
-	w.wait("it watches", func() bool {
+	w.wait("the channel to be connected", func() bool {
 		channels, err := w.client().Channels(w.t.Context())
 		return err == nil && channels[0].State == api.ChannelConnected
 	})
@@ -66,12 +66,12 @@ func (w *trackerFixture) wait(what string, good func() bool) {
 	defer tick.Stop()
 	for end := time.Now().Add(waitTimeout); !good(); <-tick.C {
 		if time.Now().After(end) {
-			w.t.Fatalf("never: %s", what)
+			w.t.Fatalf("timeout waiting for %s", what)
 		}
 	}
 }
 
-// create adds the issue that is given to the agent.
+// create adds the issue for the agent.
 func (w *trackerFixture) create() {
 	w.t.Helper()
 	_, err := w.tracker.Update(w.t.Context(), func(t *tracker.Tracker) error {
@@ -96,17 +96,17 @@ func (w *trackerFixture) issue() *tracker.Issue {
 	return it
 }
 
-// agentCalls are the attempts of the agent.
+// agentCalls returns the number of attempts of the agent.
 func (w *trackerFixture) agentCalls() int {
 	w.t.Helper()
-	raw, err := os.ReadFile(filepath.Join(string(w.dir), "told"))
+	raw, err := os.ReadFile(filepath.Join(string(w.dir), "inputs"))
 	if err != nil && !os.IsNotExist(err) {
 		w.t.Fatal(err)
 	}
 	return strings.Count(string(raw), "\n")
 }
 
-// runs are those of the issue, or with out the deliveries of what they said.
+// runs returns the runs of a thread.
 func (w *trackerFixture) runs(thread string) []api.Run {
 	w.t.Helper()
 	page, err := w.client().Runs(w.t.Context(), client.ListQuery{Q: "thread:" + client.Quote(thread)})
@@ -116,7 +116,7 @@ func (w *trackerFixture) runs(thread string) []api.Run {
 	return page.Items
 }
 
-// done reports whether the issue is closed, and nothing is under way any more.
+// done reports whether the issue is closed and all runs and deliveries have ended.
 func (w *trackerFixture) done() bool {
 	if w.issue().Status != tracker.StatusClosed {
 		return false
@@ -130,7 +130,7 @@ func (w *trackerFixture) done() bool {
 	return len(all) >= 2
 }
 
-// holdStore keeps the server from committing anything, until release.
+// holdStore blocks the server's commits until release is called.
 func (w *trackerFixture) holdStore() (release func()) {
 	w.t.Helper()
 	db, err := sql.Open("sqlite", w.dir.Database()+"?_pragma=busy_timeout(5000)")
@@ -154,7 +154,7 @@ func (w *trackerFixture) holdStore() (release func()) {
 	}
 }
 
-// holdTracker keeps everybody from writing the file, until release.
+// holdTracker holds the lock of the file until release is called.
 func (w *trackerFixture) holdTracker() (release func()) {
 	w.t.Helper()
 	lock := flock.New(filepath.Join(w.tracker.Path(), "issues.lock"))
@@ -168,12 +168,11 @@ func (w *trackerFixture) holdTracker() (release func()) {
 	}
 }
 
-// TestAServerThatIsKilledDoesEachIssueOnce kills the server at each step of an
-// issue's way.
+// TestAServerThatIsKilledDoesEachIssueOnce kills the server at each step of an issue's processing.
 func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 	const wait = "cat gate;"
 	completed := func(w *trackerFixture) {
-		w.wait("the run has completed", func() bool {
+		w.wait("the end of the run", func() bool {
 			runs := w.runs("issue:x-roof")
 			return len(runs) == 1 && runs[0].Status == mailroom.StatusCompleted
 		})
@@ -190,17 +189,17 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 		{"between claim and submit", "", func(w *trackerFixture) func() {
 			release := w.holdStore()
 			w.create()
-			w.wait("it is claimed", func() bool { return w.issue().Status == tracker.StatusInProgress })
+			w.wait("the claim of the issue", func() bool { return w.issue().Status == tracker.StatusInProgress })
 			return release
 		}, 1},
 		{"during the run", "test $MAILROOM_ATTEMPT != 1 || cat gate;", func(w *trackerFixture) func() {
 			w.create()
-			w.wait("the agent works", func() bool { return w.agentCalls() == 1 })
+			w.wait("the start of the agent", func() bool { return w.agentCalls() == 1 })
 			return func() {}
 		}, 2},
 		{"between the run and its delivery", wait, func(w *trackerFixture) func() {
 			w.create()
-			w.wait("the agent works", func() bool { return w.agentCalls() == 1 })
+			w.wait("the start of the agent", func() bool { return w.agentCalls() == 1 })
 			release := w.holdTracker()
 			w.openGate("")
 			completed(w)
@@ -208,7 +207,7 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 		}, 1},
 		{"after the comment, before its receipt", wait, func(w *trackerFixture) func() {
 			w.create()
-			w.wait("the agent works", func() bool { return w.agentCalls() == 1 })
+			w.wait("the start of the agent", func() bool { return w.agentCalls() == 1 })
 			release := w.holdTracker()
 			w.openGate("")
 			completed(w)
@@ -217,7 +216,7 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 			}
 			restore := w.holdStore()
 			release()
-			w.wait("it is a comment", func() bool { return len(w.issue().Comments) == 1 })
+			w.wait("the comment", func() bool { return len(w.issue().Comments) == 1 })
 			return restore
 		}, 1},
 	} {
@@ -228,10 +227,10 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 			w.server.kill()
 			release()
 			w.start()
-			w.wait("it is over", w.done)
+			w.wait("the end of all work", w.done)
 			it, runs, attempts := w.issue(), w.runs("issue:x-roof"), w.agentCalls()
 			if len(runs) != 1 || attempts != c.attempts || len(it.Comments) != 1 || it.Comments[0].Text != "Roof is done" || it.CloseReason != "Roof is done" {
-				t.Errorf("%d runs, %d attempts, want 1 and %d; closed with %q, %d comments", len(runs), attempts, c.attempts, it.CloseReason, len(it.Comments))
+				t.Errorf("%d runs, %d attempts, want 1 and %d; close reason %q, %d comments, want \"Roof is done\" and 1", len(runs), attempts, c.attempts, it.CloseReason, len(it.Comments))
 			}
 			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%s\n", c.when, len(runs), attempts, len(it.Comments), it.Status)
 		})
@@ -242,7 +241,7 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// scriptBecomes waits for an issue of the tracker in the present folder.
+// scriptBecomes waits until an issue of the tracker in the current folder has a status.
 func scriptBecomes(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: becomes ID STATUS")
@@ -258,7 +257,7 @@ func scriptBecomes(ts *testscript.TestScript, _ bool, args []string) {
 			return
 		}
 		if time.Now().After(end) {
-			ts.Fatalf("%s is %s", args[0], it.Status)
+			ts.Fatalf("%s is %s, want %s", args[0], it.Status, args[1])
 		}
 	}
 }

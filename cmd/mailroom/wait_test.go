@@ -19,7 +19,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// serveAgents runs a node with these agents in this process, for the commands of h.
+// serveAgents runs a node with these agents in this process, on the data folder of h.
 func (h *fixture) serveAgents(agents map[string]mailroom.AgentFunc) {
 	h.t.Helper()
 	held, err := h.dir.Acquire(h.t.Context())
@@ -61,7 +61,7 @@ func (h *fixture) must(err error) {
 	}
 }
 
-// askingAgent is an agent that asks one thing and says what it is told.
+// askingAgent returns an agent that waits for one ticket and replies with its outcome.
 func askingAgent(a mailroom.Ask) mailroom.AgentFunc {
 	return func(ctx context.Context, s mailroom.Session) error {
 		got, err := s.Wait(ctx, false, a)
@@ -82,7 +82,7 @@ func TestAnswersReachTheRunThatAsks(t *testing.T) {
 	for _, test := range []struct {
 		args []string
 		code int
-		want string // in what is printed
+		want string // substring of the output
 	}{
 		{[]string{"send", "--thread", "t", "hello"}, exitWaiting, "mailroom answer "},
 		{[]string{"answer", "t", "on", "Friday"}, exitDone, "answered"},
@@ -116,7 +116,7 @@ func TestAnUndecidedWaitIsFollowedUntilItExpires(t *testing.T) {
 	}
 }
 
-// parent waits for a run of the asker, and says what it said.
+// parent is an agent that waits for a run of the asker and replies with its reply.
 func parent(ctx context.Context, s mailroom.Session) error {
 	send := mailroom.Send{Name: "child", Agent: "asker", Parts: mailroom.Text("wait"), Answer: mailroom.AnswerWait}
 	if s.Run().Asked == 0 {
@@ -156,9 +156,9 @@ func TestAQuestionOfAChildIsShown(t *testing.T) {
 		h.must(json.Unmarshal(out.Bytes(), &tickets))
 		return tickets
 	}
-	asked := open().Items // the latest first
+	asked := open().Items // newest first
 	if len(asked) != 2 {
-		t.Fatalf("%d questions are open, want 2", len(asked))
+		t.Fatalf("%d open tickets, want 2", len(asked))
 	}
 	if code, stderr := h.run(t.Context(), io.Discard, "answer", asked[1].ID, "now"); code != exitDone {
 		t.Fatalf("answer: exit code %d: %s", code, stderr)
@@ -177,6 +177,6 @@ func TestAQuestionOfAChildIsShown(t *testing.T) {
 		t.Fatalf("cancel: exit code %d: %s", code, stderr)
 	}
 	if left := open().Items; len(left) != 0 {
-		t.Errorf("the child of a run that was cancelled with its children still asks: %+v", left)
+		t.Errorf("open tickets after cancel --children: %+v, want none", left)
 	}
 }

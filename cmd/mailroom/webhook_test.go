@@ -12,16 +12,16 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// TestAnAddedWebhookWorksWithThePrintedExample follows a new user.
+// TestAnAddedWebhookWorksWithThePrintedExample adds a channel and runs the example that the command prints.
 func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "# mine\n[agents.echo]\npace = \"0s\"")
 	r := webhooktest.NewReceiver(t)
 	add := func(more ...string) (int, string) {
-		var talk bytes.Buffer
-		m := Main{Stdin: strings.NewReader("\n"), Stdout: io.Discard, Stderr: &talk, Env: h.env}
+		var output bytes.Buffer
+		m := Main{Stdin: strings.NewReader("\n"), Stdout: io.Discard, Stderr: &output, Env: h.env}
 		code := m.Run(t.Context(), append([]string{"channels", "add", "webhook"}, more...))
-		return code, talk.String()
+		return code, output.String()
 	}
 	short := t.TempDir() + "/short"
 	if err := os.WriteFile(short, []byte("hush"), 0o600); err != nil {
@@ -31,35 +31,35 @@ func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 		more []string
 		want string
 	}{
-		"no such agent":  {[]string{"--agent", "missing"}, `unknown agent "missing"`},
-		"this machine":   {[]string{"--url", r.URL}, "127.0.0.1 is a loopback address; to allow it, add it to allow"},
-		"without TLS":    {[]string{"--url", "http://example.org/"}, "it is not https"},
-		"no address":     {[]string{"--url", "example.org"}, "it is not a URL"},
-		"no network":     {[]string{"--allow", "ten"}, `"ten" is neither an address`},
-		"a short secret": {[]string{"--token-file", short}, "the secret has 4 bytes, but at least 24 are required: nothing was written"},
-		"a missing file": {[]string{"--token-file", "none"}, "no such file"},
-		"a strange name": {[]string{"--name", "a b"}, "use 1 to 64 letters"},
+		"no such agent":   {[]string{"--agent", "missing"}, `unknown agent "missing"`},
+		"this machine":    {[]string{"--url", r.URL}, "127.0.0.1 is a loopback address; to allow it, add it to allow"},
+		"without TLS":     {[]string{"--url", "http://example.org/"}, "it is not https"},
+		"no address":      {[]string{"--url", "example.org"}, "it is not a URL"},
+		"no network":      {[]string{"--allow", "ten"}, `"ten" is neither an address`},
+		"a short secret":  {[]string{"--token-file", short}, "the secret has 4 bytes, but at least 24 are required: nothing was written"},
+		"a missing file":  {[]string{"--token-file", "none"}, "no such file"},
+		"an invalid name": {[]string{"--name", "a b"}, "use 1 to 64 letters"},
 	} {
-		if code, talk := add(c.more...); code != exitUsage || !strings.Contains(talk, c.want) {
-			t.Errorf("%s: exit code %d, %s; want %q", name, code, talk, c.want)
+		if code, output := add(c.more...); code != exitUsage || !strings.Contains(output, c.want) {
+			t.Errorf("%s: exit code %d, %s; want %q", name, code, output, c.want)
 		}
 	}
 	if files, err := os.ReadDir(string(h.dir)); err != nil || len(files) != 2 { // mailroom.toml, gate
-		t.Errorf("what was refused has left %v, %v", files, err)
+		t.Errorf("refused commands left the files %v, %v", files, err)
 	}
-	server := &process{} // its address is known by then
+	server := &process{} // the command prints its address
 	h.process(server)
-	code, talk := add("--name", "ops", "--url", r.URL+"/take", "--allow", "127.0.0.1")
+	code, output := add("--name", "ops", "--url", r.URL+"/take", "--allow", "127.0.0.1")
 	if code != exitDone {
-		t.Fatalf("exit code %d: %s", code, talk)
+		t.Fatalf("exit code %d: %s", code, output)
 	}
-	t.Logf("\n%s", talk)
+	t.Logf("\n%s", output)
 	secret, err := os.ReadFile(h.dir.ChannelSecret("ops", "token"))
 	if info, err2 := os.Stat(h.dir.ChannelSecret("ops", "token")); err != nil || err2 != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("the secret is kept as %v, %v, %v", info, err, err2)
+		t.Fatalf("the file of the secret is %v, %v, %v; want mode 0600", info, err, err2)
 	}
-	if strings.Contains(talk, strings.TrimSpace(string(secret))) || !strings.HasPrefix(string(secret), "whsec_") {
-		t.Errorf("it tells the secret: %s", talk)
+	if strings.Contains(output, strings.TrimSpace(string(secret))) || !strings.HasPrefix(string(secret), "whsec_") {
+		t.Errorf("the output contains the secret: %s", output)
 	}
 	raw := t.TempDir() + "/raw"
 	if err := os.WriteFile(raw, []byte("a-secret+as/it-is%d-and-long\n"), 0o600); err != nil {
@@ -82,24 +82,24 @@ func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 			t.Fatalf("the printed example needs %s: install it (see make programs): %v", program, err)
 		}
 	}
-	for n, talk := range []string{talk, more} {
-		runPrintedExample(t, talk, before, server.url)
-		r.WaitFor(t, "the answer", func() bool { return len(r.Texts()) == n+1 })
+	for n, output := range []string{output, more} {
+		runPrintedExample(t, output, before, server.url)
+		r.WaitFor(t, "the reply", func() bool { return len(r.Texts()) == n+1 })
 		if p := r.Posts()[n].Body; p.Text != "hello" || p.Room != "test" {
-			t.Errorf("the answer is %+v", p)
+			t.Errorf("the reply is %+v", p)
 		}
 	}
 }
 
-// runPrintedExample runs the script that is in a talk, at another server.
-func runPrintedExample(t *testing.T, talk, before, now string) {
+// runPrintedExample runs the script in the output of the command, with another server's URL.
+func runPrintedExample(t *testing.T, output, before, now string) {
 	t.Helper()
-	_, script, found := strings.Cut(talk, "body=")
+	_, script, found := strings.Cut(output, "body=")
 	if !found || !strings.Contains(script, before) {
-		t.Fatalf("what is printed is not for %s: %s", before, talk)
+		t.Fatalf("the output has no script for %s: %s", before, output)
 	}
 	out, err := exec.Command("sh", "-ec", "body="+strings.ReplaceAll(script, before, now)).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), `{"message":"try-`) {
-		t.Fatalf("what is printed, run: %s, %v", out, err)
+		t.Fatalf("the printed script: %s, %v", out, err)
 	}
 }

@@ -21,11 +21,11 @@ import (
 	"mailroom/store"
 )
 
-// shortLeaseConfig leases, so that a worker that is gone is known to be gone soon.
+// shortLeaseConfig makes the server detect a lost worker soon.
 const shortLeaseConfig = "lease = \"2s\"\nrenew = \"500ms\"\nsweep = \"100ms\"\n"
 
-// startWorker starts mailroom work in a process of its own, for the agent "far". Its
-// command runs in the data folder, where the gate is.
+// startWorker starts mailroom work for the agent "far" in its own process. The agent's command runs in
+// the data folder, where the gate is.
 func (h *fixture) startWorker(command ...string) *process {
 	h.t.Helper()
 	cmd := exec.Command("mailroom", append([]string{"work", "--agent", "far", "--"}, command...)...)
@@ -37,11 +37,11 @@ func (h *fixture) startWorker(command ...string) *process {
 	return w
 }
 
-// startProcess starts a process that is ended with the test.
+// startProcess starts a process and kills it at the end of the test.
 func (h *fixture) startProcess(cmd *exec.Cmd, env ...string) *process {
 	h.t.Helper()
-	w := &process{talk: &transcript{log: io.Discard, grown: make(chan struct{}, 1)}, exited: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr, cmd.Env = w.talk, w.talk, append(os.Environ(), env...)
+	w := &process{output: &transcript{log: io.Discard, grown: make(chan struct{}, 1)}, exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr, cmd.Env = w.output, w.output, append(os.Environ(), env...)
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -53,14 +53,14 @@ func (h *fixture) startProcess(cmd *exec.Cmd, env ...string) *process {
 	h.t.Cleanup(func() {
 		w.kill()
 		if h.t.Failed() {
-			h.t.Logf("a worker said:\n%s", w.talk.all())
+			h.t.Logf("output of a worker:\n%s", w.output.all())
 		}
 	})
 	return w
 }
 
-// startRun sends a message to the agent "far" and returns the run once an entry of
-// this kind, or a delta, was seen.
+// startRun sends a message to the agent "far" and returns the run once its thread has an entry of the
+// kind seen, or a delta.
 func (h *fixture) startRun(text, seen string) (run string) {
 	h.t.Helper()
 	return h.startRunIn("t", text, seen)
@@ -115,7 +115,7 @@ func (h *fixture) client() *client.Client {
 	return client.New(at.URL, token)
 }
 
-// entryKinds is what the log says of the thread, a line per entry.
+// entryKinds returns the log of thread t, one line per entry.
 func (h *fixture) entryKinds() []string {
 	h.t.Helper()
 	page, err := h.client().Entries(h.t.Context(), "t", client.EntriesQuery{Limit: 500})
@@ -140,7 +140,7 @@ func (h *fixture) entryKinds() []string {
 			line += " (partial)"
 		}
 		if strings.HasPrefix(e.Kind, "x.") {
-			continue // of the command's process
+			continue // an internal entry of agent/exec
 		}
 		lines = append(lines, line)
 	}
@@ -155,12 +155,12 @@ func TestARunOfARemoteWorkerSurvivesAKillOfTheServer(t *testing.T) {
 	h.startWorker("sh", "-c", "cat; cat gate; cat gate")
 	run := h.startRun("one two", "delta")
 	p.kill()
-	h.openGate(", three") // it is written while no server listens
+	h.openGate(", three") // the command writes it while no server runs
 	h.process(p, "--listen", at)
 	h.openGate(", four")
 	r := h.waitRun(run)
 	if r.Status != mailroom.StatusCompleted || r.Attempt != 1 || r.Reply == nil || *r.Reply != "one two, three, four" {
-		t.Errorf("got %s in attempt %d with reply %v, want the whole text in the first one", r.Status, r.Attempt, r.Reply)
+		t.Errorf("run is %s, attempt %d, reply %v; want completed, 1 and the whole text", r.Status, r.Attempt, r.Reply)
 	}
 	want := []string{"message one two", "run.queued", "run.started", "message one two, three, four", "run.completed"}
 	if diff := cmp.Diff(want, h.entryKinds()); diff != "" {
@@ -180,19 +180,19 @@ func TestARemoteWorkerThatSleptIsFenced(t *testing.T) {
 	h.startWorker("sh", "-c", "cat; echo , again")
 	r := h.waitRun(run)
 	if r.Status != mailroom.StatusCompleted || r.Attempt != 2 || r.Reply == nil || *r.Reply != "one, again\n" {
-		t.Errorf("got %s in attempt %d with reply %v, want that of the second worker", r.Status, r.Attempt, r.Reply)
+		t.Errorf("run is %s, attempt %d, reply %v; want completed, 2 and the reply of the second worker", r.Status, r.Attempt, r.Reply)
 	}
-	told := h.entryKinds()
+	kinds := h.entryKinds()
 	want := []string{
 		"message one", "run.queued", "run.started", "run.rescheduled",
 		"run.started", "message one, again\n", "run.completed",
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Error(diff)
 	}
 
-	// The second attempt has killed what the first one left on this machine: the
-	// sleeper wakes to a command that has ended, and wants to write that.
+	// The second attempt has killed the processes of the first one. The first worker continues, sees that
+	// its command has ended, and tries to settle.
 	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +200,13 @@ func TestARemoteWorkerThatSleptIsFenced(t *testing.T) {
 		t.Error(err)
 	}
 	if line, err := p.until("/settle status=409"); err != nil || !strings.Contains(line, "code=lease_lost") {
-		t.Errorf("the server said %q (%v), want that the claim was lost", line, err)
+		t.Errorf("log line %q (%v), want lease_lost", line, err)
 	}
-	if diff := cmp.Diff(told, h.entryKinds()); diff != "" {
-		t.Errorf("a worker without its claim has written: %s", diff)
+	if diff := cmp.Diff(kinds, h.entryKinds()); diff != "" {
+		t.Errorf("the worker without its claim changed the log: %s", diff)
 	}
 	if r := h.waitRun(run); *r.Reply != "one, again\n" {
-		t.Errorf("the reply has become %q", *r.Reply)
+		t.Errorf("reply %q, want it unchanged", *r.Reply)
 	}
 }
 
@@ -219,14 +219,14 @@ func TestAStopReachesASilentCommandOfARemoteWorker(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	if r := h.waitRun(run); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
-		t.Errorf("got %s in attempt %d", r.Status, r.Attempt)
+		t.Errorf("run is %s, attempt %d; want cancelled, 1", r.Status, r.Attempt)
 	}
 	want := []string{"message so far", "run.queued", "run.started", "run.stop_requested", "message so far (partial)", "run.cancelled"}
 	if diff := cmp.Diff(want, h.entryKinds()); diff != "" {
 		t.Error(diff)
 	}
 	if err := w.shutdown(); err != nil {
-		t.Errorf("the worker ended with %v", err)
+		t.Errorf("shutdown of the worker: %v", err)
 	}
 }
 
@@ -236,10 +236,10 @@ func TestARemoteWorkerReleasesItsRunsAtShutdown(t *testing.T) {
 	w := h.startWorker("cat")
 	run := h.startRun("hello", agent.KindStarted)
 	if r := h.waitRun(run); r.Status != mailroom.StatusCompleted {
-		t.Errorf("got %s", r.Status)
+		t.Errorf("run is %s, want completed", r.Status)
 	}
 	if err := w.shutdown(); err != nil {
-		t.Errorf("the worker ended with %v", err)
+		t.Errorf("shutdown of the worker: %v", err)
 	}
 	workers, err := h.client().Workers(t.Context())
 	if err != nil {
@@ -250,13 +250,13 @@ func TestARemoteWorkerReleasesItsRunsAtShutdown(t *testing.T) {
 			t.Errorf("worker %s still has its lease", live.ID)
 		}
 	}
-	// Its agent is known for a day: what is for it waits.
+	// The agent stays known for a day: its runs wait.
 	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "far", "--detach", "more"); code != exitDone {
-		t.Errorf("exit code %d: %s", code, stderr)
+		t.Errorf("send to an agent without a worker: exit code %d: %s", code, stderr)
 	}
 }
 
-// TestAWorkerInAnotherLanguage runs the worker that docs/examples shows.
+// TestAWorkerInAnotherLanguage runs docs/examples/worker.mjs.
 func TestAWorkerInAnotherLanguage(t *testing.T) {
 	h := newFixture(t, "")
 	p := &process{}
@@ -308,16 +308,16 @@ func TestTwoRemoteWorkersShareTheRuns(t *testing.T) {
 		holders[*r.Worker] = true
 	}
 	if len(holders) != 2 {
-		t.Errorf("two maximum number of concurrent runs are with %d workers, which take one each", len(holders))
+		t.Errorf("two runs are at %d workers, want one at each", len(holders))
 	}
-	for _, id := range runs { // who opens the gate cannot tell for whom
+	for _, id := range runs { // both commands wait for the same gate, so cancel instead of opening it
 		if code, stderr := h.run(t.Context(), io.Discard, "run", "cancel", id); code != exitDone {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
 	}
 	for _, id := range runs {
 		if r := h.waitRun(id); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
-			t.Errorf("run %s is %s in attempt %d", id, r.Status, r.Attempt)
+			t.Errorf("run %s is %s, attempt %d; want cancelled, 1", id, r.Status, r.Attempt)
 		}
 	}
 }

@@ -12,10 +12,10 @@ func TestBucketsHoldTheirTimesWithinOnePercent(t *testing.T) {
 	for _, ns := range []int64{0, 1, 2, 127, 128, 255, 256, 257, 1000, 999_999, 1 << 20, 1<<40 + 12345, math.MaxInt64} {
 		i := bucket(ns)
 		if i < 0 || i >= buckets {
-			t.Fatalf("%d ns has bucket %d of %d", ns, i, buckets)
+			t.Fatalf("bucket of %d ns is %d of %d", ns, i, buckets)
 		}
 		if got := middle(i); math.Abs(float64(got-ns)) > float64(ns)/100 {
-			t.Errorf("%d ns is kept as %d", ns, got)
+			t.Errorf("%d ns is recorded as %d", ns, got)
 		}
 	}
 }
@@ -49,6 +49,6 @@ func TestQuantilesEqualThoseOfTheSortedList(t *testing.T) {
 		}
 	}
 	if got := new(histogram).times(); got != (Times{}) {
-		t.Errorf("of no times: %+v", got)
+		t.Errorf("summary without times: %+v", got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"mailroom/internal/pgtest"
 )
 
-// The same load runs on PostgreSQL, with keys, and leaves no schema behind.
+// The same load runs on PostgreSQL, with keys, and drops its schema.
 func TestALoadRunsOnPostgreSQL(t *testing.T) {
 	cluster := pgtest.Durable(t)
 	o := Options{

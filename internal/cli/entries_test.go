@@ -28,7 +28,7 @@ func TestEachActionOfARunIsPrintedOnALine(t *testing.T) {
 	}
 	var talked bytes.Buffer
 	p := newReplyPrinter(&console.Console{Stdout: io.Discard, Stderr: &talked}, console.FormatText)
-	// In this order: later entries use what earlier ones named.
+	// The order matters: later entries refer to the calls of earlier ones.
 	for _, test := range []struct {
 		kind string
 		body any
@@ -77,7 +77,7 @@ func TestEachActionOfARunIsPrintedOnALine(t *testing.T) {
 }
 
 func TestAStepIsPrintedAfterItsMessage(t *testing.T) {
-	var screen bytes.Buffer // a terminal shows both
+	var screen bytes.Buffer // stdout and stderr of a terminal
 	p := newReplyPrinter(&console.Console{Stdout: &screen, Stderr: &screen}, console.FormatText)
 	for _, ev := range []client.Event{
 		delta(1, "m", 0, "hel"),

@@ -16,9 +16,9 @@ import (
 	"mailroom/internal/console"
 )
 
-// FuzzTalk: whatever an entry says is told in at most one line that moves no
-// cursor, and nothing that an agent writes about itself ends the telling.
-func FuzzTalk(f *testing.F) {
+// FuzzEntryLine checks that any entry is printed in at most one line without control characters, and
+// that no entry written by an agent causes an error.
+func FuzzEntryLine(f *testing.F) {
 	kinds := []string{
 		entry.KindToolStarted, entry.KindToolDone, "x.note", entry.KindMessage, entry.KindStep, entry.KindSend,
 		entry.KindTicketOpened, entry.KindTicketDecided, entry.KindTicketExpired, entry.KindRescheduled, entry.KindStop,
@@ -34,29 +34,28 @@ func FuzzTalk(f *testing.F) {
 		kind := kinds[int(which)%len(kinds)]
 		object := map[string]any{}
 		if json.Unmarshal(body, &object) != nil || object == nil {
-			return // no body of an entry
+			return // the body of an entry is an object
 		}
 		e, err := entry.New("t", 1, kind, "r", 1, time.Unix(1000, 0).UTC(), json.RawMessage(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out, talk bytes.Buffer
-		p := newReplyPrinter(&console.Console{Stdout: &out, Stderr: &talk}, console.FormatText)
+		var out, stderr bytes.Buffer
+		p := newReplyPrinter(&console.Console{Stdout: &out, Stderr: &stderr}, console.FormatText)
 		err = p.printEvent(client.Event{Entry: &e})
 		if err != nil && slices.Contains(kinds[:3], kind) {
-			t.Errorf("%s %s cannot be told: %v", kind, body, err)
+			t.Errorf("printEvent(%s %s): %v", kind, body, err)
 		}
-		said := talk.String()
-		line, _, _ := strings.Cut(said, "\n")
-		if strings.Count(said, "\n") > 1 && !strings.HasSuffix(said, "\n(reply incomplete)\n") ||
+		printed := stderr.String()
+		line, _, _ := strings.Cut(printed, "\n")
+		if strings.Count(printed, "\n") > 1 && !strings.HasSuffix(printed, "\n(reply incomplete)\n") ||
 			strings.ContainsFunc(line, unicode.IsControl) || !utf8.ValidString(line) || utf8.RuneCountInString(line) > 300 {
-			t.Errorf("%s %s is told as %q", kind, body, said)
+			t.Errorf("printEvent(%s %s) prints %q, want one line without control characters", kind, body, printed)
 		}
 	})
 }
 
-// FuzzReply: text is printed once, however its pieces overlap, and the message
-// at the end has the last word.
+// FuzzReply checks that the text of a message is printed once, for any overlap of its deltas.
 func FuzzReply(f *testing.F) {
 	f.Add("hello world", 3, 5, 0)
 	f.Add("é\n", 1, 1, -5)
@@ -65,9 +64,9 @@ func FuzzReply(f *testing.F) {
 		a, b = min(max(a, 0), len(text)), min(max(b, 0), len(text))
 		pieces := []client.Event{delta(1, "m", 0, text[:a]), delta(1, "m", min(a, b), text[min(a, b):]), reply(t, 1, 1, "m", text, false)}
 		if got, _, _ := printEvents(t, console.FormatText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
-			t.Errorf("%q in pieces at %d and %d is printed as %q", text, a, b, got)
+			t.Errorf("%q with deltas cut at %d and %d is printed as %q", text, a, b, got)
 		}
-		// A place that makes no sense is no reason to fall.
+		// An invalid offset must not panic.
 		printEvents(t, console.FormatText, delta(1, "m", wild, "x"), delta(1, "m", a, text), reply(t, 1, 1, "m", text, false))
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"mailroom/internal/display"
 )
 
-// printEvents prints events and returns what came out.
+// printEvents prints events and returns the output.
 func printEvents(t *testing.T, output console.Format, events ...client.Event) (stdout, stderr string, p *replyPrinter) {
 	t.Helper()
 	var out, talk bytes.Buffer
@@ -164,7 +164,7 @@ func TestStderrShowsInvisibleCharacters(t *testing.T) {
 			t.Errorf("%q is talk as %q, want %q", text, got, want)
 		}
 	}
-	// What is piped is what was said.
+	// Stdout has exactly the text of the message.
 	said := "a\u202eb\x1b[1m"
 	if got, _, _ := printEvents(t, console.FormatText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
 		t.Errorf("a pipe got %q, want %q", got, said)

@@ -40,14 +40,14 @@ func TestAChannelIsReadAndItsTokenIsNotShown(t *testing.T) {
 	}
 	warnings := c.ReadTokens(func(string) string { return "" })
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "chmod 600") {
-		t.Errorf("of a file that everybody may read: %q", warnings)
+		t.Errorf("warnings for a file that other users can read: %q, want one with chmod 600", warnings)
 	}
 	if token, err := c.Channels["mol"].Secrets()[0].Get(); token != "hush" || err != nil {
-		t.Errorf("the token is %q, %v", token, err)
+		t.Errorf("token %q, %v", token, err)
 	}
 	raw, err := c.JSON(true)
 	if shown := c.TOML(true) + string(raw); err != nil || strings.Contains(shown, "hush") || !strings.Contains(shown, "[channels.mol]") {
-		t.Errorf("shown as %s", shown)
+		t.Errorf("printed configuration: %s", shown)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAMissingTokenFailsItsChannelOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if warnings := c.ReadTokens(func(string) string { return "" }); len(warnings) > 0 {
-			t.Errorf("%s: %q", setting, warnings)
+			t.Errorf("%s: warnings %q, want none", setting, warnings)
 		}
 		if token, err := c.Channels["mol"].Secrets()[0].Get(); err == nil || token != "" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v, want %q", setting, token, err, want)
@@ -88,11 +88,11 @@ func TestErrorsOfAChannelNameTheKey(t *testing.T) {
 			"[channels.x]\nkind = \"poll\"\nurl = \"https://u:p@example.org\"",
 			`f.toml:3: channels.x.url: "…@…" is not an address, such as "https://platform.example.org"`,
 		},
-		"a setting of all, misspelt":  {"[channels]\nretry_frist = \"1s\"", `f.toml:2: channels.retry_frist: unknown key (did you mean "retry_first"?)`},
-		"a setting of all, as a name": {"[channels.attempts]\nkind = \"poll\"", `f.toml:1: channels.attempts: map[kind:poll] is not a whole number from 0 to 1000000`},
-		"what to do, wrong":           {"[channels]\nwhen_all_down = \"panic\"", `f.toml:2: channels.when_all_down: "panic" is not one of stay, exit`},
-		"pauses the wrong way round":  {"[channels]\nretry_first = \"1h\"\nretry_most = \"1m\"", `f.toml:3: channels.retry_most: 1m is shorter than retry_first, 1h`},
-		"nothing else":                {"[channels.x]\nkind = \"poll\"", `f.toml:1: channels.x: missing agent; set one such as agent = "codex"`},
+		"a misspelt common setting":  {"[channels]\nretry_frist = \"1s\"", `f.toml:2: channels.retry_frist: unknown key (did you mean "retry_first"?)`},
+		"a common setting as a name": {"[channels.attempts]\nkind = \"poll\"", `f.toml:1: channels.attempts: map[kind:poll] is not a whole number from 0 to 1000000`},
+		"an unknown action":          {"[channels]\nwhen_all_down = \"panic\"", `f.toml:2: channels.when_all_down: "panic" is not one of stay, exit`},
+		"swapped delays":             {"[channels]\nretry_first = \"1h\"\nretry_most = \"1m\"", `f.toml:3: channels.retry_most: 1m is shorter than retry_first, 1h`},
+		"only a kind":                {"[channels.x]\nkind = \"poll\"", `f.toml:1: channels.x: missing agent; set one such as agent = "codex"`},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, test.file, test.want) })
 	}
@@ -110,11 +110,11 @@ func TestReconnectSettingsComeFromTheChannelThenAllChannelsThenItsKind(t *testin
 		before, after string
 		want          ReconnectSettings
 	}{
-		"as its kind":        {"", "", first(time.Second)},
-		"as all":             {ofAll, "", all},
-		"as it says":         {"", "retry_first = \"3s\"", first(3 * time.Second)},
-		"some as it says":    {ofAll, "retry_most = \"1h\"\nattempts = 0\ngive_up_after = 0", own},
-		"a long first pause": {"", "retry_first = \"2h\"", func() ReconnectSettings { p := first(2 * time.Hour); p.RetryMost = 2 * time.Hour; return p }()},
+		"of the kind":         {"", "", first(time.Second)},
+		"of all channels":     {ofAll, "", all},
+		"of the channel":      {"", "retry_first = \"3s\"", first(3 * time.Second)},
+		"some of the channel": {ofAll, "retry_most = \"1h\"\nattempts = 0\ngive_up_after = 0", own},
+		"a long first delay":  {"", "retry_first = \"2h\"", func() ReconnectSettings { p := first(2 * time.Hour); p.RetryMost = 2 * time.Hour; return p }()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parse("f.toml", []byte(c.before+good+"token_env = \"X\"\n"+c.after))
@@ -125,10 +125,10 @@ func TestReconnectSettingsComeFromTheChannelThenAllChannelsThenItsKind(t *testin
 				t.Error(diff)
 			}
 			if again, err := parse("g.toml", []byte(got.TOML(true))); err != nil || again.Channels["mol"].ReconnectSettings != c.want || again.WhenAllDown != got.WhenAllDown {
-				t.Errorf("what is shown is read as %+v, %v", again, err)
+				t.Errorf("printed configuration is parsed as %+v, %v", again, err)
 			}
 			if want := map[bool]string{true: AllDownExit, false: AllDownStay}[c.before != ""]; got.WhenAllDown != want {
-				t.Errorf("when all are down: %s", got.WhenAllDown)
+				t.Errorf("WhenAllDown = %s, want %s", got.WhenAllDown, want)
 			}
 		})
 	}

@@ -20,7 +20,7 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Lease != 15*time.Second || got.Renew != 5*time.Second || got.Runs != 64 || got.Listen != "127.0.0.1:8420" {
-		t.Errorf("defaults are %+v", got)
+		t.Errorf("unexpected defaults: %+v", got)
 	}
 	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Pace: echo.DefaultPace}
 	if diff := cmp.Diff(want, got.Agents["echo"]); diff != "" {
@@ -31,10 +31,10 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 func TestMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mailroom.toml")
 	if c, err := Load(path, false, nil); err != nil || c.File() != "" {
-		t.Errorf("a missing file that need not be: %v, file %q", err, c.File())
+		t.Errorf("Load of an optional missing file: %v, File() = %q", err, c.File())
 	}
 	if _, err := Load(path, true, nil); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a missing file that must be: %v", err)
+		t.Errorf("Load of a required missing file: %v, want an error with its path", err)
 	}
 }
 
@@ -136,15 +136,15 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 	}
 }
 
-// parse parses a file whose channels are of any platform.
+// parse parses a file whose channels may be of any platform.
 func parse(file string, data []byte) (*Config, error) { return Parse(file, data, platforms.All()) }
 
-// refused checks how Parse refuses a file named f.toml.
+// refused checks the error of Parse for a file named f.toml.
 func refused(t *testing.T, file, want string) {
 	t.Helper()
 	_, err := parse("f.toml", []byte(file))
 	if err == nil {
-		t.Fatal("it was accepted")
+		t.Fatalf("Parse() succeeded, want error %q", want)
 	}
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("error (-want +got):\n%s", diff)
@@ -180,7 +180,7 @@ func TestPrintedConfigurationLoadsAsTheSame(t *testing.T) {
 	}
 }
 
-// strip returns all settings of c but not where they came from.
+// strip returns all settings of c, without the name of the file.
 func strip(t *testing.T, c *Config) map[string]any {
 	t.Helper()
 	b, err := c.JSON(true)
@@ -206,7 +206,7 @@ func TestPrintedConfigurationHidesVariables(t *testing.T) {
 	}
 	for _, printed := range []string{c.TOML(false), string(object)} {
 		if strings.Contains(printed, "s3cret") || !strings.Contains(printed, "KEY") {
-			t.Errorf("want the name and not the value of a variable, got\n%s", printed)
+			t.Errorf("printed configuration:\n%s\nwant the name of the variable without its value", printed)
 		}
 	}
 	if c.Agents["x"].Env["KEY"] != "s3cret" {
@@ -264,7 +264,7 @@ func TestVersionChangesWithTheBehaviourOfAnAgent(t *testing.T) {
 		"timeout": "command = [\"cat\"]\nidle_timeout = \"5s\"",
 	} {
 		if got := version(file); got == first {
-			t.Errorf("another %s has the same version %s", other, got)
+			t.Errorf("the version does not depend on %s: %s", other, got)
 		}
 	}
 }

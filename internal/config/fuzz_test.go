@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzParse: what is taken is printed so that it loads again as the same, with
-// no value of a variable unless that is asked for, and its agents can be kept and
-// rebuilt; what is refused is refused in lines that name the file.
+// FuzzParse checks that an accepted configuration can be printed and parsed again without a change, that
+// printing hides values of variables unless requested, and that agents can be rebuilt from their
+// definitions. Errors must name a line of the file.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.toml")
 	if err != nil || len(files) == 0 {
@@ -31,36 +31,36 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			e, ok := errors.AsType[*Error](err)
 			if !ok || len(e.problems) == 0 || c != nil {
-				t.Fatalf("got %v and the error %#v", c, err)
+				t.Fatalf("Parse() = %v, %#v; want no configuration and an *Error with problems", c, err)
 			}
 			lines := strings.Count(string(data), "\n") + 1
 			for _, p := range e.problems {
 				if p.what == "" || p.line < 0 || p.line > lines {
-					t.Errorf("line %d of %d: %q %q", p.line, lines, p.key, p.what)
+					t.Errorf("problem at line %d of %d: key %q, text %q", p.line, lines, p.key, p.what)
 				}
 			}
 			return
 		}
 		again, err := parse("f.toml", []byte(c.TOML(true)))
 		if err != nil {
-			t.Fatalf("what was printed cannot be loaded: %v\n%s", err, c.TOML(true))
+			t.Fatalf("printed configuration cannot be parsed: %v\n%s", err, c.TOML(true))
 		}
 		if diff := cmp.Diff(strip(t, c), strip(t, again)); diff != "" {
-			t.Errorf("after printing and loading (-want +got):\n%s", diff)
+			t.Errorf("printed and parsed again (-want +got):\n%s", diff)
 		}
-		shy, err := parse("f.toml", []byte(c.TOML(false)))
+		redacted, err := parse("f.toml", []byte(c.TOML(false)))
 		if err != nil {
-			t.Fatalf("what was printed for others cannot be loaded: %v\n%s", err, c.TOML(false))
+			t.Fatalf("redacted configuration cannot be parsed: %v\n%s", err, c.TOML(false))
 		}
-		for name, a := range shy.Agents {
+		for name, a := range redacted.Agents {
 			for variable, value := range a.Env {
 				if value != hidden {
-					t.Errorf("%s of %s is printed as %q", variable, name, value)
+					t.Errorf("variable %s of agent %s is printed as %q", variable, name, value)
 				}
 			}
 		}
 		if raw, err := c.JSON(true); err != nil || !json.Valid(raw) {
-			t.Errorf("as JSON it is %q (%v)", raw, err)
+			t.Errorf("JSON() = %q, %v", raw, err)
 		}
 		for _, a := range c.Agents {
 			rebuilt(t, a)
@@ -68,7 +68,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// rebuilt checks that an agent is the same when its definition was kept.
+// rebuilt checks that an agent rebuilt from its definition has the same version.
 func rebuilt(t *testing.T, a *Agent) {
 	t.Helper()
 	kept, err := a.Definition()
@@ -77,19 +77,19 @@ func rebuilt(t *testing.T, a *Agent) {
 	}
 	again, err := Rebuild(kept, a)
 	if err != nil {
-		t.Fatalf("%s is not rebuilt: %v", kept, err)
+		t.Fatalf("Rebuild(%s): %v", kept, err)
 	}
 	first, err := a.Version()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if second, err := again.Version(); err != nil || second != first {
-		t.Errorf("%s has the version %s, rebuilt %s (%v)", kept, first, second, err)
+		t.Errorf("%s: version %s, rebuilt %s (%v)", kept, first, second, err)
 	}
 }
 
-// FuzzRebuild: whatever was kept, it is an agent with a version or an error that
-// tells no value of a variable.
+// FuzzRebuild checks that Rebuild returns an agent with a version, or an error without values of
+// variables.
 func FuzzRebuild(f *testing.F) {
 	for _, kept := range []string{
 		`{"kind":"echo","pace":"7ms"}`, `{"kind":"exec","command":["cat"],"env":{"KEY":"0"},"idle_timeout":"1m"}`,
@@ -104,7 +104,7 @@ func FuzzRebuild(f *testing.F) {
 		if err == nil {
 			rebuilt(t, a)
 		} else if strings.Contains(err.Error(), present.Env["KEY"]) {
-			t.Errorf("the error tells a secret: %v", err)
+			t.Errorf("the error contains a secret: %v", err)
 		}
 	})
 }

@@ -34,7 +34,7 @@ const (
 	network     = "server = \"irc.example.org\"\nnick = \"bot\"\n"
 )
 
-// platformCase is a table of a channel and what becomes of it.
+// platformCase is a table of a channel and the expected result of parsing it.
 type platformCase struct {
 	kind, settings string
 	want           any      // options without secrets
@@ -43,8 +43,8 @@ type platformCase struct {
 	warnings       int
 }
 
-// platformCases returns cases of all chat platforms. The files contain a secret; other users can
-// read open.
+// platformCases returns cases of all chat platforms. Both files contain a secret, and other users can
+// read the file open.
 func platformCases(closed, open string) map[string]platformCase {
 	inFile := "token_file = \"" + closed + "\"\n"
 	pace := func(idle, connect time.Duration) channel.ReconnectPolicy {
@@ -121,19 +121,19 @@ func TestTheSettingsOfAPlatformBecomeItsOptionsAndItsSecretsAreNotShown(t *testi
 			raw, err := c1.JSON(true)
 			shown := c1.TOML(true)
 			if both := shown + string(raw); err != nil || strings.Contains(both, "hush") || strings.Contains(both, "sesame") || strings.Contains(both, "workspace =") {
-				t.Errorf("shown as %s, %v", both, err)
+				t.Errorf("printed configuration: %s, %v; want no secret and no default", both, err)
 			}
 			again, err := parse("f.toml", []byte(shown))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if twice := again.TOML(true); strings.ReplaceAll(twice, "(set)", "(default)") != strings.ReplaceAll(shown, "(set)", "(default)") {
-				t.Errorf("what is shown is read as\n%s", twice)
+				t.Errorf("printed configuration, parsed and printed again:\n%s\nwant\n%s", twice, shown)
 			}
 			for _, from := range []*Config{c1, again} {
 				warnings := from.ReadTokens(func(name string) string { return map[string]string{"ENV": "sesame", "APP": "open up"}[name] })
 				if len(warnings) != c.warnings {
-					t.Errorf("warnings %q", warnings)
+					t.Errorf("ReadTokens() = %q, want %d warnings", warnings, c.warnings)
 				}
 				ch := from.Channels["c"]
 				if diff := cmp.Diff(c.want, ch.Settings.Options, withoutFunctions(), cmpopts.EquateComparable(netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" || !ch.Kind.Chat {
@@ -143,7 +143,7 @@ func TestTheSettingsOfAPlatformBecomeItsOptionsAndItsSecretsAreNotShown(t *testi
 					t.Error(diff)
 				}
 				if got := ch.Settings.ReconnectPolicy(); ch.Settings.Connect(ch.Chat) == nil || got != c.pace {
-					t.Errorf("the reconnect policy is %+v", got)
+					t.Errorf("ReconnectPolicy() = %+v, want %+v", got, c.pace)
 				}
 			}
 		})
@@ -153,7 +153,7 @@ func TestTheSettingsOfAPlatformBecomeItsOptionsAndItsSecretsAreNotShown(t *testi
 func TestEveryUserMayTalkOverAWebhookUnlessTheTableSaysOtherwise(t *testing.T) {
 	for _, anybody := range []bool{true, false} {
 		if p := (&webhook.Options{Anybody: anybody}).AccessPolicy(chat.AccessPolicy{}); p.AllowAll != anybody {
-			t.Errorf("anybody = %t: %+v", anybody, p)
+			t.Errorf("anybody = %t: AccessPolicy() = %+v", anybody, p)
 		}
 	}
 }
@@ -165,14 +165,14 @@ func allow(networks ...string) (p netguard.Policy) {
 	return p
 }
 
-// withoutFunctions ignores functions, which return secrets, and the menu of Telegram.
+// withoutFunctions ignores functions, which return secrets, and Telegram's menu.
 func withoutFunctions() cmp.Option {
 	return cmp.FilterPath(func(p cmp.Path) bool {
 		return p.Last().Type().Kind() == reflect.Func || p.Last().String() == ".Commands"
 	}, cmp.Ignore())
 }
 
-// secretsOf reads the secrets that options return.
+// secretsOf returns the secrets of options.
 func secretsOf(t *testing.T, options any) (all []string) {
 	t.Helper()
 	var read []func() (string, error)

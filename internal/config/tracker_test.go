@@ -27,7 +27,7 @@ func TestATrackerRoundTrips(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, again.Tracker); diff != "" {
-		t.Errorf("after printing and loading: %s", diff)
+		t.Errorf("printed and parsed again: %s", diff)
 	}
 	raw, err := c.JSON(false)
 	var object struct {
@@ -36,7 +36,7 @@ func TestATrackerRoundTrips(t *testing.T) {
 		}
 	}
 	if err != nil || json.Unmarshal(raw, &object) != nil || object.Tracker.MaxClaimed != 3 {
-		t.Errorf("as JSON %s (%v)", raw, err)
+		t.Errorf("JSON() = %s, %v", raw, err)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestWithoutATrackerNoneIsShown(t *testing.T) {
 	c := Default(nil)
 	raw, err := c.JSON(false)
 	if shown := c.TOML(false) + string(raw); err != nil || strings.Contains(shown, "tracker") {
-		t.Errorf("shown as %s (%v)", shown, err)
+		t.Errorf("printed configuration has a tracker: %s (%v)", shown, err)
 	}
 }
 

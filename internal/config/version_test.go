@@ -18,10 +18,10 @@ func agentX(t *testing.T, table string) *Agent {
 
 func TestStoredDefinitionIsRebuilt(t *testing.T) {
 	for name, table := range map[string]string{
-		"echo":            "kind = \"echo\"\npace = \"7ms\"",
-		"tour":            "kind = \"tour\"",
-		"exec, defaults":  "kind = \"exec\"\ncommand = [\"cat\"]",
-		"exec, all of it": "kind = \"exec\"\ncommand = [\"sh\", \"-c\", \"cat\"]\ndir = \"/tmp\"\nenv = { A = \"s3cret\", B = \"\" }\nenv_allow = []\nidle_timeout = \"90s\"",
+		"echo":               "kind = \"echo\"\npace = \"7ms\"",
+		"tour":               "kind = \"tour\"",
+		"exec, defaults":     "kind = \"exec\"\ncommand = [\"cat\"]",
+		"exec, all settings": "kind = \"exec\"\ncommand = [\"sh\", \"-c\", \"cat\"]\ndir = \"/tmp\"\nenv = { A = \"s3cret\", B = \"\" }\nenv_allow = []\nidle_timeout = \"90s\"",
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := agentX(t, table)
@@ -30,7 +30,7 @@ func TestStoredDefinitionIsRebuilt(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(string(kept), "s3cret") {
-				t.Errorf("the definition holds a secret: %s", kept)
+				t.Errorf("the definition contains a secret: %s", kept)
 			}
 			present := agentX(t, "kind = \"exec\"\ncommand = [\"other\"]\nenv = { A = \"s3cret\", B = \"\", C = \"new\" }")
 			got, err := Rebuild(kept, present)
@@ -45,7 +45,7 @@ func TestStoredDefinitionIsRebuilt(t *testing.T) {
 				t.Fatal(err)
 			}
 			if again, err := got.Version(); err != nil || again != first {
-				t.Errorf("its version is %s (%v), want %s as before", again, err, first)
+				t.Errorf("version %s (%v), want %s", again, err, first)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestDefinitionIsNotRebuiltWithOtherSecrets(t *testing.T) {
 	} {
 		_, err := Rebuild(kept, agentX(t, table))
 		if err == nil || !strings.Contains(err.Error(), "KEY") || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "0ther") {
-			t.Errorf("%s: got error %v, want one that names KEY and no value", name, err)
+			t.Errorf("%s: error %v, want one with KEY and without a value", name, err)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestInvalidDefinitionIsRefused(t *testing.T) {
 		`{"kind":"exec","command":["cat"],"env":7}`,
 	} {
 		if a, err := Rebuild([]byte(kept), agentX(t, "kind = \"echo\"")); err == nil {
-			t.Errorf("%s was rebuilt as %+v", kept, a)
+			t.Errorf("Rebuild(%s) = %+v, want an error", kept, a)
 		}
 	}
 }

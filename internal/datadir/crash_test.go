@@ -28,7 +28,7 @@ func TestTheLastThreeCrashReportsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := report(); len(got) != 0 {
-			t.Errorf("the report of a server that runs: %.20q", got)
+			t.Errorf("crash report of a running server: %.20q, want none", got)
 		}
 		long := bytes.Repeat([]byte{byte('a' + n)}, maxCrashReportSize+1)
 		if _, err := f.Write(long); err != nil {
@@ -40,7 +40,7 @@ func TestTheLastThreeCrashReportsAreKept(t *testing.T) {
 		if err := os.Chtimes(f.Name(), at, at.Add(time.Duration(n)*time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // reading changes nothing
+		for range 2 { // reading does not change it
 			if got := report(); !bytes.Equal(got, long[:maxCrashReportSize]) {
 				t.Errorf("report %d has %d bytes, want the first %d", n, len(got), maxCrashReportSize)
 			}
@@ -53,7 +53,7 @@ func TestTheLastThreeCrashReportsAreKept(t *testing.T) {
 		t.Errorf("the last report is %s, want %s", last, want)
 	}
 	if got := report(); len(got) != 0 {
-		t.Errorf("after it was kept: %.20q", got)
+		t.Errorf("crash report after KeepCrash: %.20q, want none", got)
 	}
 	kept, err := filepath.Glob(dir.path("*"))
 	if err != nil {
@@ -86,7 +86,7 @@ func TestReleaseRemovesAnEmptyCrashReportOnly(t *testing.T) {
 		}
 		release(t, h)
 		if text, err := os.ReadFile(f.Name()); err == nil != kept || string(text) != report {
-			t.Errorf("the report %q after a release: %q, %v; kept: want %t", report, text, err, kept)
+			t.Errorf("report %q after Release: %q, %v; want it kept: %t", report, text, err, kept)
 		}
 	}
 }

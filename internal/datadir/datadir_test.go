@@ -45,14 +45,14 @@ func TestASecondServerLearnsWhoLockedTheFolder(t *testing.T) {
 
 	_, err := f.Acquire(t.Context())
 	if held, ok := errors.AsType[*InUseError](err); !ok || held.PID != 0 {
-		t.Errorf("before it is announced: got %v, want a InUseError without a process id", err)
+		t.Errorf("before WriteAddress: got %v, want an InUseError without a process id", err)
 	}
 	if err := h.WriteAddress("http://127.0.0.1:1234", ""); err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.Acquire(t.Context())
 	if held, ok := errors.AsType[*InUseError](err); !ok || held.PID != os.Getpid() || held.URL != "http://127.0.0.1:1234" {
-		t.Errorf("after: got %v, want a InUseError with this process and its address", err)
+		t.Errorf("after WriteAddress: got %v, want an InUseError with this process and its address", err)
 	}
 
 	if err := h.Release(); err != nil {
@@ -101,7 +101,7 @@ func TestTokenIsCreatedOnceAndReadableByItsOwnerOnly(t *testing.T) {
 	}
 	again, err := h.EnsureToken()
 	if err != nil || again != first || len(first) < 26 {
-		t.Errorf("made %q, then %q, %v; want the same, at least 26 characters", first, again, err)
+		t.Errorf("EnsureToken() = %q, then %q, %v; want the same, at least 26 characters", first, again, err)
 	}
 	if got, err := f.Token(); err != nil || got != first {
 		t.Errorf("read %q, %v, want %q", got, err, first)
@@ -123,7 +123,7 @@ func TestEmptyTokenIsRefused(t *testing.T) {
 	}
 	h := acquire(t, f)
 	if token, err := h.EnsureToken(); err == nil {
-		t.Errorf("an empty token file gave the token %q", token)
+		t.Errorf("token of an empty file: %q, want an error", token)
 	}
 	if err := h.Release(); err != nil {
 		t.Fatal(err)

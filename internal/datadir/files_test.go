@@ -22,12 +22,12 @@ func saveFile(t *testing.T, f Files, name, content string) (path string) {
 	}
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Host != "" {
-		t.Fatalf("it is at %s, %v", uri, err)
+		t.Fatalf("Save(%q) = %s, %v; want a file URI", name, uri, err)
 	}
 	return u.Path
 }
 
-// listFiles are the files below a folder.
+// listFiles returns the files below the folder.
 func listFiles(t *testing.T, f Files) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(string(f), func(path string, at fs.DirEntry, err error) error {
@@ -48,14 +48,14 @@ func TestAFileIsStoredUnderItsHashForItsOwnerOnly(t *testing.T) {
 	raw, err := os.ReadFile(one)
 	info, statErr := os.Stat(one)
 	if err != nil || statErr != nil || string(raw) != "picture" || info.Mode().Perm() != 0o600 || filepath.Ext(one) != ".png" {
-		t.Errorf("%s holds %q (%v, %v)", one, raw, err, info.Mode())
+		t.Errorf("%s has content %q (%v, %v), want \"picture\" and mode 0600", one, raw, err, info.Mode())
 	}
 	if again := saveFile(t, f, "other.png", "picture"); again != one {
-		t.Errorf("the same content is at %s and %s", one, again)
+		t.Errorf("the same content is stored at %s and %s", one, again)
 	}
 	for name, want := range map[string]string{"a.tar.gz": ".gz", "a": "", "a.": "", "a.b/c": "", "a.Ä": "", "a.averylongone": ""} {
 		if got := filepath.Ext(saveFile(t, f, name, "of "+name)); got != want {
-			t.Errorf("%q ends in %q, want %q", name, got, want)
+			t.Errorf("extension of %q: %q, want %q", name, got, want)
 		}
 	}
 }
@@ -64,22 +64,22 @@ func TestATruncatedFileIsNotStored(t *testing.T) {
 	f := Dir(t.TempDir()).Files()
 	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("gone")))
 	if uri, err := f.Save(t.Context(), "a.png", broken); err == nil || !strings.Contains(err.Error(), "gone") {
-		t.Errorf("it is at %s, %v", uri, err)
+		t.Errorf("Save with a read error: %s, %v", uri, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if uri, err := f.Save(ctx, "a.png", strings.NewReader("late")); !errors.Is(err, context.Canceled) {
-		t.Errorf("it is at %s, %v", uri, err)
+		t.Errorf("Save with a cancelled context: %s, %v", uri, err)
 	}
 	if left := listFiles(t, f); len(left) > 0 {
-		t.Errorf("left are %q", left)
+		t.Errorf("files %q, want none", left)
 	}
 }
 
 func TestOldFilesAreDeletedUnlessStoredAgain(t *testing.T) {
 	f := Dir(t.TempDir()).Files()
 	if n, err := f.RemoveBefore(t.Context(), time.Now()); n != 0 || err != nil {
-		t.Errorf("of no files %d were dropped, %v", n, err)
+		t.Errorf("RemoveBefore() without files = %d, %v", n, err)
 	}
 	old, again, young := saveFile(t, f, "a", "old"), saveFile(t, f, "b", "again"), saveFile(t, f, "c", "young")
 	long := time.Now().Add(-time.Hour)
@@ -94,11 +94,11 @@ func TestOldFilesAreDeletedUnlessStoredAgain(t *testing.T) {
 	}
 	saveFile(t, f, "b", "again")
 	if n, err := f.RemoveBefore(t.Context(), time.Now().Add(-time.Minute)); n != 2 || err != nil {
-		t.Errorf("%d were dropped, %v", n, err)
+		t.Errorf("RemoveBefore() = %d, %v; want 2", n, err)
 	}
 	for path, want := range map[string]bool{old: false, again: true, young: true, killed: false} {
 		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("Stat(%s): %v, want it to exist: %t", path, err, want)
 		}
 	}
 }

@@ -58,11 +58,11 @@ func TestAContextEndsTheWaitForALock(t *testing.T) {
 }
 
 func TestAFolderThatHasLostItsStoreIsRefused(t *testing.T) {
-	for _, sign := range []string{"mailroom.db-wal", "mailroom.db" + sqlite.RevisionSuffix, "token", "server.json"} {
+	for _, evidence := range []string{"mailroom.db-wal", "mailroom.db" + sqlite.RevisionSuffix, "token", "server.json"} {
 		for _, how := range []string{"missing", "empty"} {
-			t.Run(sign+", "+how, func(t *testing.T) {
+			t.Run(evidence+", "+how, func(t *testing.T) {
 				f := Dir(t.TempDir())
-				if err := os.WriteFile(f.path(sign), []byte("x"), 0o600); err != nil {
+				if err := os.WriteFile(f.path(evidence), []byte("x"), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				if how == "empty" {
@@ -70,12 +70,12 @@ func TestAFolderThatHasLostItsStoreIsRefused(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for range 2 { // a refusal leaves the sign for the next start
+				for range 2 { // a refusal does not remove the evidence
 					h := acquire(t, f)
 					err := h.PrepareStore()
 					release(t, h)
-					if lost, ok := errors.AsType[*LostStoreError](err); !ok || filepath.Base(lost.Evidence) != sign {
-						t.Errorf("got %v, want that the store was lost", err)
+					if lost, ok := errors.AsType[*LostStoreError](err); !ok || filepath.Base(lost.Evidence) != evidence {
+						t.Errorf("PrepareStore() = %v, want a LostStoreError with the file", err)
 					}
 				}
 			})
@@ -105,22 +105,22 @@ func TestAReplacedStoreIsKeptBesideTheNewOne(t *testing.T) {
 		f.Database(): "new", filepath.Join(kept, "mailroom.db"): "old", filepath.Join(kept, "mailroom.db-wal"): "old wal", backup: "new",
 	} {
 		if raw, err := os.ReadFile(path); err != nil || string(raw) != want {
-			t.Errorf("%s holds %q, %v, want %q", filepath.Base(path), raw, err, want)
+			t.Errorf("%s has content %q, %v, want %q", filepath.Base(path), raw, err, want)
 		}
 	}
 	if info, err := os.Stat(f.Database()); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the store is not its owner's alone: %v, %v", info, err)
+		t.Errorf("the store is %v, %v; want mode 0600", info, err)
 	}
 	if last, known, err := sqlite.ReadRevision(f.Database()); last.Commits != 7 || !known || err != nil {
 		t.Errorf("got the revision %+v, %t, %v, want 7", last, known, err)
 	}
 	if _, err := os.Stat(f.Database() + "-wal"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the WAL of the old store is beside the new one: %v", err)
+		t.Errorf("the WAL of the old store still exists: %v", err)
 	}
 	if err := h.PrepareStore(); err != nil {
 		t.Error(err)
 	}
 	if entries, err := filepath.Glob(f.path(".mailroom.db-*")); err != nil || len(entries) > 0 || !strings.HasPrefix(filepath.Base(kept), "replaced-") {
-		t.Errorf("left are %q, %v, kept %s", entries, err, kept)
+		t.Errorf("temporary files %q, %v, want none; old store at %s, want replaced-…", entries, err, kept)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestMain is the test, or a process that holds a folder until its standard input ends.
+// TestMain runs the tests or, as a child process, holds a folder until its standard input ends.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("MAILROOM_TEST_HOLD"); dir != "" {
 		os.Exit(holdUntilEOF(Dir(dir), os.Getenv("MAILROOM_TEST_SERVE") != ""))
@@ -40,7 +40,7 @@ func holdUntilEOF(f Dir, serve bool) int {
 	return 0
 }
 
-// holder is a process that holds a folder.
+// holder is a child process that holds a folder.
 type holder struct {
 	cmd *exec.Cmd
 	in  io.Closer
@@ -48,7 +48,7 @@ type holder struct {
 
 func (h *holder) pid() int { return h.cmd.Process.Pid }
 
-// start returns when the process holds the folder.
+// start starts a process and waits until it holds the folder.
 func start(t *testing.T, f Dir, serve string) *holder {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -65,12 +65,12 @@ func start(t *testing.T, f Dir, serve string) *holder {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held <nil>\n" {
-		t.Fatalf("the holder says %q, %v", line, err)
+		t.Fatalf("output of the holder: %q, %v", line, err)
 	}
 	return &holder{cmd: cmd, in: in}
 }
 
-// find returns the server of the folder.
+// find returns the server process of the folder, or nil.
 func find(t *testing.T, f Dir) *Process {
 	t.Helper()
 	p, err := f.Process()
@@ -83,24 +83,24 @@ func find(t *testing.T, f Dir) *Process {
 func TestTheServerOfAFolderIsTheProcessThatHoldsItsLock(t *testing.T) {
 	f := Dir(t.TempDir())
 	if p := find(t, f); p != nil {
-		t.Errorf("an empty folder has the server %d", p.PID)
+		t.Errorf("server of an empty folder: %d, want none", p.PID)
 	}
 	h := start(t, f, "yes")
 	p := find(t, f)
 	if p == nil || p.PID != h.pid() {
-		t.Fatalf("the server is %+v, want process %d", p, h.pid())
+		t.Fatalf("Process() = %+v, want process %d", p, h.pid())
 	}
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 	if err := h.cmd.Wait(); err == nil {
-		t.Error("the server got no signal")
+		t.Error("the server exited with 0, want it ended by the signal")
 	}
 	if ended, err := p.Ended(); !ended || err != nil {
-		t.Errorf("a process that was reaped has ended: %v, %v", ended, err)
+		t.Errorf("Ended() after the exit = %v, %v; want true", ended, err)
 	}
 	if p := find(t, f); p != nil {
-		t.Errorf("the folder of a server that has ended has the server %d", p.PID)
+		t.Errorf("server of the folder after its exit: %d, want none", p.PID)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestAServerThatHasEndedGetsNoSignalAndNeitherDoesItsSuccessor(t *testing.T)
 		t.Fatal(err)
 	}
 	if err := next.cmd.Wait(); err != nil {
-		t.Errorf("the next server: %v", err)
+		t.Errorf("the next server: %v, want no signal", err)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestACommandThatHoldsAFolderIsNoServer(t *testing.T) {
 	f := Dir(t.TempDir())
 	h := start(t, f, "")
 	if p := find(t, f); p != nil {
-		t.Errorf("a folder that a command holds has the server %d", p.PID)
+		t.Errorf("server of a folder that a command holds: %d, want none", p.PID)
 	}
 	if err := h.in.Close(); err != nil {
 		t.Fatal(err)

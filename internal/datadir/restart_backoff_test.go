@@ -10,12 +10,12 @@ import (
 func TestFrequentStartsBackOff(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
-		lived []time.Duration // of each server before the next was started, after its pause
+		lived []time.Duration // time between the start of each server, after its pause, and the next start
 		want  []time.Duration
 	}{
-		"now and then":      {slices.Repeat([]time.Duration{30 * second}, 8), slices.Repeat([]time.Duration{0}, 8)},
+		"rarely":            {slices.Repeat([]time.Duration{30 * second}, 8), slices.Repeat([]time.Duration{0}, 8)},
 		"five at once":      {slices.Repeat([]time.Duration{second}, 5), slices.Repeat([]time.Duration{0}, 5)},
-		"more":              {slices.Repeat([]time.Duration{second}, 13), []time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second}},
+		"thirteen at once":  {slices.Repeat([]time.Duration{second}, 13), []time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second}},
 		"one lasts":         {[]time.Duration{0, 0, 0, 0, 0, 0, 120 * second, 0}, []time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second, 0}},
 		"one nearly lasts":  {[]time.Duration{0, 0, 0, 0, 0, 119 * second, 0}, []time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second}},
 		"the clock is back": {[]time.Duration{0, 0, 0, 0, -time.Hour, 0}, make([]time.Duration, 6)},
@@ -57,11 +57,11 @@ func TestStartsAreRecordedUntilAServerIsStopped(t *testing.T) {
 	}
 	for range 5 {
 		if pause := start(); pause != 0 {
-			t.Errorf("it waits %s", pause)
+			t.Errorf("pause of one of the first five starts: %s, want 0", pause)
 		}
 	}
 	if pause := start(); pause != minRestartPause {
-		t.Errorf("the sixth waits %s", pause)
+		t.Errorf("pause of the sixth start: %s, want %s", pause, minRestartPause)
 	}
 	for range 2 {
 		if err := held.ClearStarts(); err != nil {
@@ -69,12 +69,12 @@ func TestStartsAreRecordedUntilAServerIsStopped(t *testing.T) {
 		}
 	}
 	if pause := start(); pause != 0 {
-		t.Errorf("after one that was told to end it waits %s", pause)
+		t.Errorf("pause after ClearStarts: %s, want 0", pause)
 	}
 	if err := os.WriteFile(dir.path(startsFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if pause := start(); pause != 0 {
-		t.Errorf("after half a file it waits %s", pause)
+		t.Errorf("pause after a truncated file: %s, want 0", pause)
 	}
 }

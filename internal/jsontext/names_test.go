@@ -10,12 +10,12 @@ func TestARepeatedNameIsFound(t *testing.T) {
 		var names Names
 		for i := range n {
 			if !names.Add([]byte(strconv.Itoa(i))) {
-				t.Errorf("%d is there before it was added", i)
+				t.Errorf("Add(%d) = false, want true at first", i)
 			}
 		}
 		for i := range n {
 			if names.Add([]byte(strconv.Itoa(i))) {
-				t.Errorf("%d of %d was added twice", i, n)
+				t.Errorf("Add(%d) = true the second time, of %d", i, n)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func FuzzScanner(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		const depth = 9_999 // that of encoding/json
+		const depth = 9_999 // the limit of encoding/json
 		s := Scan(string(text))
 		s.Peek()
 		s.Value(depth)
@@ -72,7 +72,7 @@ func TestReadsAfterAnErrorReturnNothing(t *testing.T) {
 	}
 	s.Open('[')
 	if s.More(']') || s.Name() != "" || s.Value(1) != "" || s.Peek() != 0 || !s.Failed() || s.AtEnd() {
-		t.Error("the scanner went on after an error")
+		t.Error("the scanner continued after an error")
 	}
 }
 

@@ -44,7 +44,7 @@ func TestOnlyPublicAddressesAreDialed(t *testing.T) {
 		}
 	}
 	if err := (netguard.Policy{}).Check(netip.Addr{}); !errors.Is(err, netguard.ErrRefused) {
-		t.Errorf("no address: %v", err)
+		t.Errorf("invalid address: %v", err)
 	}
 }
 
@@ -59,22 +59,22 @@ func TestAllowedAddressesAreDialed(t *testing.T) {
 		"fd00:1::9": true, "fd00:2::9": false, "::1": false, "64:ff9b::a00:1": true, "8.8.8.8": true,
 	} {
 		if got := p.Check(netip.MustParseAddr(address)) == nil; got != want {
-			t.Errorf("%s is let through: %t", address, got)
+			t.Errorf("%s is allowed: %t", address, got)
 		}
 	}
 	for host, want := range map[string]bool{
 		"127.0.0.1": true, "localhost": true, "10.2.0.1": false, "::1": false, "fd00:1::1": true, "example.org": true, "8.8.8.8": true,
 	} {
 		if got := p.CheckHost(host) == nil; got != want {
-			t.Errorf("host %s is let through: %t", host, got)
+			t.Errorf("host %s is allowed: %t", host, got)
 		}
 	}
 	if err := (netguard.Policy{}).CheckHost("localhost"); !errors.Is(err, netguard.ErrRefused) {
-		t.Errorf("nothing is allowed, and localhost: %v", err)
+		t.Errorf("localhost with an empty policy: %v", err)
 	}
 	for _, text := range []string{"10.0.0.1/8", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "fe80::1%eth0", "ten", "", "10.0.0.0/33"} {
 		if _, err := netguard.Prefixes([]string{text}); err == nil {
-			t.Errorf("%q is a network", text)
+			t.Errorf("ParsePrefix(%q) succeeded, want an error", text)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestOnlyHTTPSURLsAreAcceptedAndErrorsQuoteNoURL(t *testing.T) {
 	}
 }
 
-// server counts its connections.
+// server returns a server that counts its connections.
 func server(t *testing.T) (url string, conns *atomic.Int64) {
 	t.Helper()
 	conns = &atomic.Int64{}
@@ -144,7 +144,7 @@ func TestANameThatResolvesToAForbiddenAddressIsRefused(t *testing.T) {
 
 func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	if (netguard.Policy{}).Transport().Proxy != nil {
-		t.Error("it asks for a proxy")
+		t.Error("the transport uses a proxy")
 	}
 }
 

@@ -27,7 +27,7 @@ func TestAChannelIsRetriedWhenItsTokenFileChanges(t *testing.T) {
 		want bool
 	}{
 		{func() {}, false}, {func() { write("a") }, true}, {func() {}, false}, {func() { write("ab") }, true},
-		{func() { _ = os.Remove(file) }, true}, {func() {}, false}, // that it is there is checked above
+		{func() { _ = os.Remove(file) }, true}, {func() {}, false}, // the write above has checked that it exists
 	} {
 		step.do()
 		if got := s.changed(); got != step.want {
@@ -41,15 +41,15 @@ func TestAChannelIsRetriedWhenItsTokenFileChanges(t *testing.T) {
 		done := make(chan error, 1)
 		ctx, stop := context.WithCancel(t.Context())
 		go func() { done <- all.run(ctx, []*secretFile{s}, false) }()
-		<-time.After(time.Minute + secretCheckInterval/2) // between two looks
+		<-time.After(time.Minute + secretCheckInterval/2) // between two checks
 		if n := c.State().Adapter; n != 1 {
-			t.Errorf("it is tried %d times", n)
+			t.Errorf("%d connection attempts, want 1", n)
 		}
 		write("c")
 		<-time.After(secretCheckInterval)
 		synctest.Wait()
 		if n := c.State().Adapter; n != 2 {
-			t.Errorf("after the change it was tried %d times", n)
+			t.Errorf("%d connection attempts after the change", n)
 		}
 		stop()
 		if err := <-done; err != nil {
@@ -58,7 +58,7 @@ func TestAChannelIsRetriedWhenItsTokenFileChanges(t *testing.T) {
 	})
 }
 
-// entrylessLedger is a ledger that keeps no notes.
+// entrylessLedger is a ledger that discards entries.
 type entrylessLedger struct{ channel.Ledger }
 
 func (entrylessLedger) AppendEntry(context.Context, string, string, json.RawMessage) (int64, error) {

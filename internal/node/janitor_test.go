@@ -25,7 +25,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-// janitorFixture is a ledger over a memory store, within a bubble.
+// janitorFixture is a ledger over a memory store in a synctest bubble.
 type janitorFixture struct {
 	*ledger.Ledger
 	t     *testing.T
@@ -72,7 +72,7 @@ func (d *janitorFixture) cancel(out store.Submitted) {
 	d.must(err)
 }
 
-// firstSeq is the first entry that is kept of a thread.
+// firstSeq returns the seq of the first remaining entry of a thread.
 func (d *janitorFixture) firstSeq(thread string) int64 {
 	d.t.Helper()
 	var rows []*mailroom.Thread
@@ -86,7 +86,7 @@ func (d *janitorFixture) firstSeq(thread string) int64 {
 	return rows[0].FirstSeq
 }
 
-// runJanitor runs a keeper for a while.
+// runJanitor runs a janitor for a while.
 func (d *janitorFixture) runJanitor(k janitor, while time.Duration) {
 	k.ledger, k.log = d.Ledger, slog.New(slog.NewTextHandler(d.t.Output(), nil))
 	ctx, stop := context.WithTimeout(d.t.Context(), while)
@@ -105,20 +105,20 @@ func TestRetentionPurgesOldRuns(t *testing.T) {
 		d.runJanitor(janitor{retention: 2 * day}, day)
 		for _, thread := range []string{"ended", "open"} {
 			if got := d.firstSeq(thread); got != 1 {
-				d.t.Errorf("thread %s is kept from %d after one of two days, want 1", thread, got)
+				d.t.Errorf("first entry of thread %s after one of two days is %d, want 1", thread, got)
 			}
 		}
 		d.cancel(d.submit("ended", "1"))
 		d.runJanitor(janitor{retention: 2 * day}, day+2*time.Hour)
 		if got, want := d.firstSeq("ended"), int64(10); got != want {
-			d.t.Errorf("thread ended is kept from %d, want %d, where the run of yesterday begins", got, want)
+			d.t.Errorf("first entry of thread ended is %d, want %d, of yesterday's run", got, want)
 		}
 		if got, want := d.firstSeq("open"), int64(4); got != want {
-			d.t.Errorf("thread open is kept from %d, want %d, where its open run begins", got, want)
+			d.t.Errorf("first entry of thread open is %d, want %d, of its open run", got, want)
 		}
 		d.runJanitor(janitor{}, 100*day)
 		if got, want := d.firstSeq("ended"), int64(10); got != want {
-			d.t.Errorf("without a retention, thread ended is kept from %d, want %d as before", got, want)
+			d.t.Errorf("first entry of thread ended without a retention is %d, want %d", got, want)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestNotificationsLapseWithoutARetention(t *testing.T) {
 			in, err := d.Projects().Inbox(d.t.Context(), ledger.InboxQuery{Project: "p", Agent: "b", By: by, Limit: 9})
 			d.must(err)
 			if len(in.Found) != at.found {
-				d.t.Errorf("after %s more b has %d notifications, want %d", at.after, len(in.Found), at.found)
+				d.t.Errorf("%s later b has %d notifications, want %d", at.after, len(in.Found), at.found)
 			}
 		}
 		if got := d.firstSeq("project:p"); got != 1 {
@@ -152,7 +152,7 @@ func TestRetentionDeletesOldFiles(t *testing.T) {
 		uri, err := files.Save(t.Context(), "a.png", strings.NewReader("picture"))
 		d.must(err)
 		path := strings.TrimPrefix(uri, "file://")
-		d.must(os.Chtimes(path, time.Now(), time.Now())) // of this bubble
+		d.must(os.Chtimes(path, time.Now(), time.Now())) // time of the bubble
 		for _, at := range []struct {
 			after time.Duration
 			there bool
@@ -197,7 +197,7 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(first.present) != 5 || len(first.old) != 0 { // with echo, inbox and tour
+	if len(first.present) != 5 || len(first.old) != 0 { // including echo, inbox and tour
 		t.Fatalf("present %d, old %d definitions, want 5 and none", len(first.present), len(first.old))
 	}
 	kept := append(first.present, store.Definition{Agent: "a", Version: "broken", Body: json.RawMessage(`{}`)})
@@ -207,7 +207,7 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	}
 	was := first.agents["a"].Version
 	if a := second.agents["a"]; a.Version == was || a.OldVersions[was] == nil || len(a.OldVersions) != 1 {
-		t.Errorf("version %s with %d older ones, want a new one that has kept %s only", a.Version, len(a.OldVersions), was)
+		t.Errorf("version %s with %d older ones, want a new one, and %s as the only older one", a.Version, len(a.OldVersions), was)
 	}
 	var old []string
 	for _, d := range second.old {
@@ -218,6 +218,6 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 		t.Errorf("old definitions (-want +got):\n%s", diff)
 	}
 	if again := second.agents["echo"]; len(again.OldVersions) != 0 {
-		t.Errorf("an agent that has not changed has %d older versions", len(again.OldVersions))
+		t.Errorf("an unchanged agent has %d older versions, want none", len(again.OldVersions))
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// failingStore is a store that closes at its first write after broken is set, as one
-// does whose disk fails.
+// failingStore is a store that closes at its first write after broken is set, as after an error of the
+// disk.
 type failingStore struct {
 	store.Store
 	broken atomic.Bool

@@ -15,7 +15,7 @@ import (
 	"mailroom/internal/proc"
 )
 
-// newTestAgents parses settings of a server whose data folder is data.
+// newTestAgents parses settings of a server with the data folder data.
 func newTestAgents(t *testing.T, data, settings string) (*config.Config, *agentSet, string, error) {
 	t.Helper()
 	c, err := config.Parse("mailroom.toml", []byte(settings), platforms.All())
@@ -31,7 +31,7 @@ func newTestAgents(t *testing.T, data, settings string) (*config.Config, *agentS
 
 func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
 	data := t.TempDir()
-	// Nothing can hide a folder from a program that works in it.
+	// An isolation cannot hide a program's own working directory.
 	const agent = "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n"
 	works := agent + "dir = \"" + data + "\"\n"
 	for _, settings := range []string{
@@ -46,7 +46,7 @@ func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
 	best, why := proc.Probe(t.Context())
 	_, r, _, err := newTestAgents(t, data, agent+"isolation = \"required\"")
 	if (err == nil) != (why == nil) {
-		t.Errorf("required where the best is %s: error %v", best, err)
+		t.Errorf("isolation required, best available %s: error %v", best, err)
 	}
 	if err == nil && r.sandbox.isolationOf("a") != string(best) {
 		t.Errorf("isolation %q, want %s", r.sandbox.isolationOf("a"), best)
@@ -61,7 +61,7 @@ func TestAgentsWithoutIsolationAreOneWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, `agents="a, b" reason="the program works in the data folder itself"`) {
-		t.Errorf("the log is %s", log)
+		t.Errorf("log: %s", log)
 	}
 	if a, b, echo := r.sandbox.isolationOf("a"), r.sandbox.isolationOf("b"), r.sandbox.isolationOf("echo"); a != "none" || b != "none" || echo != "" {
 		t.Errorf("shown as %q, %q, %q; want none, none and nothing", a, b, echo)
@@ -97,7 +97,7 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 		t.Errorf("kept are %q, want %q", a.isolation.Keep, want)
 	}
 	if !strings.Contains(log, "env_allow names a secret") || !strings.Contains(log, "variable=PLATFORM_TOKEN") {
-		t.Errorf("the log is %s", log)
+		t.Errorf("log: %s", log)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestUserOfAnAgentIsChecked(t *testing.T) {
 	}
 }
 
-// TestARemoteWorkerHasTheIsolationOfAnAgent also where its machine has no data folder.
+// TestARemoteWorkerHasTheIsolationOfAnAgent includes machines without a data folder.
 func TestARemoteWorkerHasTheIsolationOfAnAgent(t *testing.T) {
 	base := resolvePath(t.TempDir())
 	token := filepath.Join(base, "token")
@@ -132,14 +132,14 @@ func TestARemoteWorkerHasTheIsolationOfAnAgent(t *testing.T) {
 		return s.isolationOf("a"), said.String(), err
 	}
 	if shown, log, err := build("none", base); err != nil || shown != "none" || strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "agents=a") {
-		t.Errorf("none is shown as %q, %v, and logs %q", shown, err, log)
+		t.Errorf("isolation none: shown as %q, %v, log %q", shown, err, log)
 	}
 	if shown, _, err := build("required", base); (err == nil) != (why == nil) || err == nil && shown != string(best) {
-		t.Errorf("required is shown as %q, %v, where the best is %s", shown, err, best)
+		t.Errorf("isolation required: shown as %q, %v; want %s", shown, err, best)
 	}
-	t.Chdir(base) // nothing can hide the folder in which the command works
+	t.Chdir(base) // an isolation cannot hide the working directory
 	if _, _, err := build("required", base); err == nil || !strings.Contains(err.Error(), "the program works in the data folder itself") {
-		t.Errorf("required in the data folder: %v", err)
+		t.Errorf("isolation required in the data folder: %v, want an error", err)
 	}
 	for isolation, want := range map[string]string{
 		"some": `unknown isolation "some"; use auto, required`, "auto,user=": "has an empty user", "auto,user=no-such-user-here": "unknown user no-such-user-here",
@@ -153,12 +153,12 @@ func TestARemoteWorkerHasTheIsolationOfAnAgent(t *testing.T) {
 	}
 	away := filepath.Join(base, "none")
 	if shown, log, err := build("none,user=nobody", away); err != nil || shown != "user nobody" || log != "" {
-		t.Errorf("another user is shown as %q, %v, and logs %q", shown, err, log)
+		t.Errorf("another user: shown as %q, %v, log %q", shown, err, log)
 	}
 	if err := os.Chmod(token, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if shown, _, err := build("none,user=nobody", away); err != nil || shown != "none" {
-		t.Errorf("another user who may read the token is shown as %q, %v", shown, err)
+		t.Errorf("another user who can read the token: shown as %q, %v; want an error", shown, err)
 	}
 }

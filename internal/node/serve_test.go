@@ -28,13 +28,13 @@ func TestAServerThatKeepsExitingWaitsBeforeItStarts(t *testing.T) {
 		}
 		began := time.Now()
 		if err := waitRestartBackoff(t.Context(), con, held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "starting in 10s") {
-			t.Errorf("it waits %s, %v: %s", time.Since(began), err, talk.String())
+			t.Errorf("pause %s, %v: %s", time.Since(began), err, talk.String())
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		began = time.Now()
 		if err := waitRestartBackoff(ctx, con, held); err != nil || time.Since(began) != time.Second {
-			t.Errorf("told to end, it waits %s, %v", time.Since(began), err)
+			t.Errorf("pause after a stop: %s, %v", time.Since(began), err)
 		}
 	})
 	if err := held.Release(); err != nil {

@@ -43,7 +43,7 @@ func forEachKind(t *testing.T, test func(t *testing.T, kind Kind)) {
 			spec := shell(t, "true", longLimits)
 			spec.Isolation = &Isolation{Kind: kind}
 			if c, err := Start(spec); err == nil {
-				t.Errorf("a child starts with %s: %v", kind, c.Kill())
+				t.Errorf("a child started with %s: %v", kind, c.Kill())
 			}
 		})
 	}

@@ -13,7 +13,7 @@ const stack = "\nmain.work(...)\n\t/src/main.go:7 +0x1d\n"
 func TestACrashReportShowsWhetherARunCausedIt(t *testing.T) {
 	for _, c := range []struct {
 		name, report string
-		want         bool // the goroutine worked for no run
+		want         bool // the goroutine belonged to no run
 	}{
 		{"nothing", "", false},
 		{"a panic of no run", "panic: broken\n\ngoroutine 7 [running]:" + stack, true},
@@ -37,7 +37,7 @@ func TestACrashReportShowsWhetherARunCausedIt(t *testing.T) {
 	}
 }
 
-// FuzzOutsideRun checks that only the runtime's whole line decides, for any panic text.
+// FuzzOutsideRun checks that the result depends only on the runtime's whole line, for any panic text.
 func FuzzOutsideRun(f *testing.F) {
 	f.Add("broken", "r1", 10)
 	f.Add("x\n\ngoroutine 1 [running]:\nmain.main()", "r1", 40)
@@ -48,16 +48,16 @@ func FuzzOutsideRun(f *testing.F) {
 		of := begin + `goroutine 7 [running, labels:{"run": "` + quoted + `"}]:` + stack
 		free := begin + "goroutine 7 [running]:" + stack
 		if recovery.OutsideRun([]byte(of)) {
-			t.Errorf("a run's crash is of no run: %q", of)
+			t.Errorf("OutsideRun(%q) = true, want false for a run's crash", of)
 		}
 		if !recovery.OutsideRun([]byte(free)) {
-			t.Errorf("not of no run: %q", free)
+			t.Errorf("OutsideRun(%q) = false, want true", free)
 		}
 		if n := min(max(cut, 0), len(of)); recovery.OutsideRun([]byte(of[:n])) {
-			t.Errorf("a part of a run's crash is of no run: %q", of[:n])
+			t.Errorf("OutsideRun(%q) = true, want false for a truncated report", of[:n])
 		}
 		if n := min(max(cut, 0), len(begin)); recovery.OutsideRun([]byte(free[:n])) {
-			t.Errorf("a text is of no run: %q", free[:n])
+			t.Errorf("OutsideRun(%q) = true, want false for a truncated report", free[:n])
 		}
 		recovery.OutsideRun([]byte(text)) // must not panic
 	})

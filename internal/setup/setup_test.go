@@ -21,12 +21,12 @@ import (
 	"mailroom/internal/setting"
 )
 
-// fixture runs the command of a kind with settings of every type.
+// fixture runs the setup of a kind with settings of every type.
 type fixture struct {
 	dir    datadir.Dir
 	probe  func(at kind.Place) (kind.Found, error) // nil: finds a bot
 	talk   bytes.Buffer
-	secret string // that was probed
+	secret string // the probed one
 }
 
 func (f *fixture) newSettings() *kind.Settings {
@@ -124,7 +124,7 @@ func TestAnswersOfEachTypeBecomeSettings(t *testing.T) {
 			}
 			asked, rest, _ := strings.Cut(f.talk.String(), "it is polly\nadded channel parrot to "+f.dir.Config()+"\n")
 			if asked != c.asked || !strings.Contains(rest, "talk to it, then mailroom pair") {
-				t.Errorf("it says %s", f.talk.String())
+				t.Errorf("output %s", f.talk.String())
 			}
 		})
 	}
@@ -155,7 +155,7 @@ func TestRefusedAnswersWriteNothing(t *testing.T) {
 				t.Errorf("error %#v, want code %d and %q", err, c.code, c.want)
 			}
 			if files, err := os.ReadDir(string(f.dir)); err != nil || len(files) > 0 {
-				t.Errorf("it has written %v, %v", files, err)
+				t.Errorf("files %v, %v; want none", files, err)
 			}
 		})
 	}
@@ -165,7 +165,7 @@ func TestAProbeIsUndoneIfTheChannelCannotBeWritten(t *testing.T) {
 	undone := errors.New("logged out")
 	f := &fixture{dir: datadir.Dir(filepath.Join(t.TempDir(), "data"))}
 	f.probe = func(kind.Place) (kind.Found, error) {
-		return kind.Found{Undo: func(context.Context) error { return undone }}, os.WriteFile(string(f.dir), nil, 0o600) // no folder can be there
+		return kind.Found{Undo: func(context.Context) error { return undone }}, os.WriteFile(string(f.dir), nil, 0o600) // a file prevents the folder
 	}
 	if err := f.run(t, "hall\nann\nsesame\n", "--agent", "echo"); !errors.Is(err, undone) {
 		t.Errorf("error %v, want that the probe was undone", err)
