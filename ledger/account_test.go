@@ -15,17 +15,16 @@ import (
 	"mailroom/ledger"
 )
 
-// account makes, revokes or uses a token, and checks that the good ones are those
-// that the model knows.
+// account creates, revokes or uses a token, and compares the valid tokens with the model.
 func (m *model) account(t *rapid.T) {
-	name := one(t, []string{"amy", "ben"}, "name") // who own no thread yet
+	name := one(t, []string{"amy", "ben"}, "name") // they own no thread yet
 	known, good := m.tokens[name]
 	switch number(t, 0, 2, "of a token") {
 	case 0:
 		in := account(name, m.name("secret "))
 		if _, err := onBoth(t, m.twin, "create token", func(l *ledger.Ledger) (*auth.Token, error) { return l.Accounts().CreateToken(m.ctx, in) }); err == nil {
 			if good {
-				t.Fatalf("token %s was made while there was a good one", name)
+				t.Fatalf("token %s was created although it exists", name)
 			}
 			m.tokens[name] = in
 		}
@@ -35,7 +34,7 @@ func (m *model) account(t *rapid.T) {
 		}
 	case 2:
 		at := m.clock.read().Truncate(time.Minute)
-		_ = m.do(t, "tokens used", func(l *ledger.Ledger) error { // it is never refused: twice would say so
+		_ = m.do(t, "tokens used", func(l *ledger.Ledger) error { // it never fails; twice checks the error
 			return l.Accounts().RecordTokenUse(m.ctx, map[string]time.Time{known.Sum: at, "unknown": at})
 		})
 	}
@@ -47,11 +46,11 @@ func (m *model) account(t *rapid.T) {
 	}
 	for name, in := range m.tokens {
 		if found[name] != in.Sum {
-			t.Fatalf("the token of %s has the secret %q, want %q", name, found[name], in.Sum)
+			t.Fatalf("secret hash of token %s is %q, want %q", name, found[name], in.Sum)
 		}
 	}
 	if len(found) != len(m.tokens) {
-		t.Fatalf("good tokens: %v, want those of %v", found, slices.Collect(maps.Keys(m.tokens)))
+		t.Fatalf("valid tokens %v, want %v", found, slices.Collect(maps.Keys(m.tokens)))
 	}
 }
 
@@ -74,10 +73,10 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 	}
 	key, revoked := d.tokens()[0].Key, d.tokens()[0].RevokedAt
 	if revoked.IsZero() {
-		t.Error("it is not revoked")
+		t.Error("the token is not revoked")
 	}
 	if err := d.Accounts().RevokeToken(d.ctx, "ann"); err != nil || !d.tokens()[0].RevokedAt.Equal(revoked) {
-		t.Errorf("revoked again: %v at %v, want nothing new", err, d.tokens()[0].RevokedAt)
+		t.Errorf("second RevokeToken: %v, revoked at %v; want the first time", err, d.tokens()[0].RevokedAt)
 	}
 	wantCode(t, d.Accounts().RevokeToken(d.ctx, "bob"), mailroom.CodeNotFound)
 

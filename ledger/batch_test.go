@@ -19,7 +19,7 @@ import (
 )
 
 // controlledStore is a store whose Updates a test controls: the next one waits for the channel of
-// holdNext, and each one takes the next fault.
+// holdNext, and each one uses the next fault.
 type controlledStore struct {
 	store.Store
 
@@ -66,7 +66,7 @@ func (f *controlledStore) setFaults(faults ...storetest.Fault) {
 	f.faults = append(f.faults, faults...)
 }
 
-// updates is how many there were since it was asked last.
+// updates returns the number of Updates since its last call.
 func (f *controlledStore) updates() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,8 +75,8 @@ func (f *controlledStore) updates() int {
 	return n
 }
 
-// gatherBatch runs the operations in one batch: a first one keeps the committer
-// busy until all are queued. It returns their errors in order.
+// gatherBatch runs the operations in one batch and returns their errors in order. Another operation
+// keeps the committer busy until all are queued.
 func gatherBatch(t *testing.T, d *fixture, f *controlledStore, ops ...func() error) []error {
 	t.Helper()
 	release := f.holdNext()
@@ -88,7 +88,7 @@ func gatherBatch(t *testing.T, d *fixture, f *controlledStore, ops ...func() err
 	var all sync.WaitGroup
 	for i, op := range ops {
 		all.Go(func() { errs[i] = op() })
-		synctest.Wait() // in this order
+		synctest.Wait() // queue the operations in order
 	}
 	release()
 	all.Wait()
@@ -210,7 +210,7 @@ type rejectingTx struct{ store.Tx }
 func (tx rejectingTx) Write(c *store.Changes) error {
 	for _, row := range c.Threads {
 		if row.ID == "bad" {
-			return errors.New("the database refuses")
+			return errors.New("database error")
 		}
 	}
 	return tx.Tx.Write(c)
@@ -291,7 +291,7 @@ func TestAStoreThatClosesDuringSingleCommitsAnswersAllWaitingClaims(t *testing.T
 		}
 		synctest.Wait()
 		f.setFaults(
-			storetest.Fault{Kind: storetest.FailBefore, Err: errors.New("the database refuses")}, // the batch
+			storetest.Fault{Kind: storetest.FailBefore, Err: errors.New("database error")}, // the batch
 			storetest.Fault{}, // the submit by itself
 			storetest.Fault{}, // the first claim
 			storetest.Fault{Kind: storetest.FailBefore, Err: closed},
@@ -320,7 +320,7 @@ func TestAnOperationCanBeCancelledUntilItIsInABatch(t *testing.T) {
 			synctest.Wait()
 		}
 		cancel()
-		wantCode(t, <-errs[0], mailroom.CodeUnavailable) // in the batch: its outcome is unknown
+		wantCode(t, <-errs[0], mailroom.CodeUnavailable) // in the batch, whose outcome is unknown
 		if err := <-errs[1]; !errors.Is(err, context.Canceled) {
 			t.Errorf("withdrawn: got error %v, want %v", err, context.Canceled)
 		}
@@ -330,7 +330,7 @@ func TestAnOperationCanBeCancelledUntilItIsInABatch(t *testing.T) {
 		wantEqual(t, "log of the one withdrawn", d.kinds("t1"), "")
 		_, err := d.Submit(ctx, text("t2", "hello"))
 		if !errors.Is(err, context.Canceled) || d.thread("t2") != nil {
-			t.Errorf("begun after the end: got error %v", err)
+			t.Errorf("an operation after the end of Run: %v, want unavailable", err)
 		}
 	})
 }
@@ -356,7 +356,7 @@ func TestAWaitingClaimWhoseContextEndsInABatchReturnsItsClaims(t *testing.T) {
 				synctest.Wait()
 				select {
 				case work := <-answer:
-					t.Errorf("returned %v before its batch", work)
+					t.Errorf("Claim returned %v before its batch was committed", work)
 				default:
 				}
 				release()
@@ -380,7 +380,7 @@ func TestRenewalsGoFirstAndClaimsDoNotStarve(t *testing.T) {
 		all.Go(func() { d.submit(text("first", "hello")) })
 		synctest.Wait()
 		behind := make(chan struct{})
-		f.setFaults(storetest.Fault{}, storetest.Fault{Gate: behind}) // the next batch goes, the one after it waits
+		f.setFaults(storetest.Fault{}, storetest.Fault{Gate: behind}) // the next batch commits, the one after it waits
 		var claimed, renewed atomic.Bool
 		all.Go(func() { d.claim("w", 1); claimed.Store(true) })
 		synctest.Wait()

@@ -21,9 +21,9 @@ import (
 	"mailroom/store/memory"
 )
 
-// TestABatchHasTheResultOfSingleCommits: operations that share a commit outcome, and
-// leave the rows, as if each had a commit of its own. The queues are longer than
-// what a transition looks at, so this is also about what has to be loaded.
+// TestABatchHasTheResultOfSingleCommits checks that operations in one commit have the same results and
+// rows as in separate commits. The queues are longer than what a transition reads, so this also checks
+// what a batch loads.
 func TestABatchHasTheResultOfSingleCommits(t *testing.T) {
 	rounds(t, 40)
 	synctest.Test(t, func(t *testing.T) {
@@ -31,11 +31,11 @@ func TestABatchHasTheResultOfSingleCommits(t *testing.T) {
 	})
 }
 
-// bubbleTB hides the deadline of a test, which must not be asked for in a bubble.
+// bubbleTB hides the deadline of a test, which must not be read in a bubble.
 type bubbleTB struct{ rapid.TB }
 
-// pair are two ledgers over memory at the same model time: one gets its
-// operations one by one, the other some at a time.
+// pair has two ledgers over memory at the same time: one commits each operation separately, the other
+// several at a time.
 type pair struct {
 	clock   *clock
 	stores  [2]store.Store
@@ -63,13 +63,13 @@ func newPair(t *testing.T, rt *rapid.T) *pair {
 	return p
 }
 
-// action is one operation, to be done on either side.
+// action is one operation, which runs on both ledgers.
 type action struct {
 	name string
 	do   func(d *fixture) (any, error)
 }
 
-// result is what a deed answered.
+// result is the result of an action.
 type result struct {
 	Name  string
 	Value any
@@ -77,7 +77,7 @@ type result struct {
 }
 
 func (p *pair) play(t *rapid.T) {
-	<-time.After(30 * time.Millisecond) // the time for making a failure smaller is the bubble's
+	<-time.After(30 * time.Millisecond) // rapid's time for shrinking is virtual
 	fill := []action{{"register", func(d *fixture) (any, error) { return d.Register(d.ctx, store.Worker{ID: "w"}) }}}
 	for range rapid.IntRange(0, 15).Draw(t, "runs to begin with") {
 		fill = append(fill, p.submit(t))
@@ -104,7 +104,7 @@ func (p *pair) applyBoth(t *rapid.T, group []action) {
 	}
 	many = p.gather(t, group)
 	if diff := cmp.Diff(one, many, sameRows()); diff != "" {
-		t.Fatalf("a batch answers differently (-one by one +batch):\n%s", diff)
+		t.Fatalf("results of a batch differ (-one by one +batch):\n%s", diff)
 	}
 	var sides [2]contents
 	for i, s := range p.stores {
@@ -114,7 +114,7 @@ func (p *pair) applyBoth(t *rapid.T, group []action) {
 		}
 	}
 	if diff := difference(sides[0], sides[1]); diff != "" {
-		t.Fatalf("a batch leaves other rows (-one by one +batch):\n%s", diff)
+		t.Fatalf("rows after a batch differ (-one by one +batch):\n%s", diff)
 	}
 	p.after = sides[0]
 	for _, a := range one {
@@ -125,14 +125,14 @@ func (p *pair) applyBoth(t *rapid.T, group []action) {
 	}
 }
 
-// gather does the deeds in one commit: another one keeps the committer busy
-// until all of them are queued.
+// gather runs the actions in one commit: another operation keeps the committer busy until all are
+// queued.
 func (p *pair) gather(t *rapid.T, group []action) []result {
 	release := p.fate.holdNext()
 	var all sync.WaitGroup
 	all.Go(func() {
 		if _, err := p.batched.Interrupt(p.batched.ctx, "nowhere", ann()); mailroom.CodeOf(err) != mailroom.CodeNotFound {
-			t.Errorf("the first one: %v", err)
+			t.Errorf("the operation before the batch: %v", err)
 		}
 	})
 	synctest.Wait()
@@ -202,7 +202,7 @@ func (p *pair) change(t *rapid.T, run string) action {
 		return action{"retract", func(d *fixture) (any, error) { return nil, d.Retract(d.ctx, r.Thread, id) }}
 	}
 	return action{"edit", func(d *fixture) (any, error) {
-		_, err := d.Edit(d.ctx, r.Thread, id, mailroom.Text("better")) // answers with what is committed by then
+		_, err := d.Edit(d.ctx, r.Thread, id, mailroom.Text("better")) // returns the committed state
 		return nil, err
 	}}
 }

@@ -134,8 +134,7 @@ func TestThreadsWithBacklogsTakeTurns(t *testing.T) {
 	})
 }
 
-// fill puts n more runs into the queue of a thread of s. It writes no entries: a
-// claim does not read them.
+// fill adds n runs to the queue of a thread of s, without entries, which a claim does not read.
 func fill(t *testing.T, s store.Store, thread string, n int) {
 	t.Helper()
 	err := s.Update(t.Context(), func(tx store.Tx) error {
@@ -172,14 +171,14 @@ func TestABacklogOf100000RunsSlowsNoClaim(t *testing.T) {
 	s.reset()
 	work := d.claim("w", 2)
 	if got := s.reset(); got.Queries > 8 || got.Rows > 16 {
-		t.Errorf("a claim beside a backlog of %d runs: %+v", backlog, got)
+		t.Errorf("reads of a claim with a backlog of %d runs: %+v", backlog, got)
 	}
 	wantEqual(t, "claims", len(work), 2)
 	for _, w := range work {
 		d.settle(complete(w.Claim, "ok"))
 		d.claim("w", 1)
 		if got := s.reset(); got.Queries > 14 || got.Rows > 20 {
-			t.Errorf("settle and claim of thread %s: %+v", w.Claim.Thread, got)
+			t.Errorf("reads of a settle and a claim of thread %s: %+v", w.Claim.Thread, got)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func TestTheCommitterHoldsNoLockWhileAClaimerAnswers(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-ended:
-			t.Errorf("the subscription ended before its claimer had answered: %v", err)
+			t.Errorf("Subscribe returned %v before its claimer had returned", err)
 		default:
 		}
 		k.answer <- struct{}{}
@@ -209,7 +209,7 @@ func TestAClaimerEndsWithItsLedger(t *testing.T) {
 		err := <-ended
 		wantCode(t, err, mailroom.CodeUnavailable)
 		if errors.Is(err, store.ErrClosed) {
-			t.Errorf("got %v: the store is open", err)
+			t.Errorf("got %v, want no error while the store is open", err)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-// writeAhead writes the rows as a clock would have that was so far ahead of the present one.
+// writeAhead writes rows with times of a clock that is ahead of the current one.
 func (d *fixture) writeAhead(s store.Store, far time.Duration, thread, run string) {
 	d.t.Helper()
 	err := s.Update(d.ctx, func(tx store.Tx) error {
@@ -65,7 +65,7 @@ func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
 				worker(d)
 				d.sweep()
 				if left := time.Until(d.run(run).AvailableAt); left > delay {
-					t.Errorf("the retry waits %s, its delay is %s", left, delay)
+					t.Errorf("the retry is due in %s, want at most its delay of %s", left, delay)
 				}
 				d.view(func(r store.Reader) error {
 					rows, err := r.Workers()

@@ -9,7 +9,7 @@ import (
 	"mailroom/store"
 )
 
-// counting is a store that counts what is asked of it.
+// counting is a store that counts its calls and results.
 type counting struct {
 	store.Store
 
@@ -18,11 +18,11 @@ type counting struct {
 }
 
 type counts struct {
-	Updates int // transactions that may write
-	Queries int // of readers, Lock and Due among them
-	Rows    int // threads, runs and cursors that these returned
+	Updates int // calls of Update
+	Queries int // of readers, including Load and Due
+	Rows    int // returned threads, runs and cursors
 
-	MostEntries int // that one transaction or view has read
+	MostEntries int // entries read in one transaction or view
 }
 
 // reset returns the counts and clears them.
@@ -42,7 +42,7 @@ func (s *counting) add(updates, queries, rows int) {
 	s.Rows += rows
 }
 
-// countEntries counts entries of a transaction or view, which has read so many.
+// countEntries updates MostEntries with the number of entries that a transaction or view has read.
 func (s *counting) countEntries(seen *int, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

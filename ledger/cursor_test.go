@@ -15,7 +15,7 @@ import (
 	"mailroom/store"
 )
 
-// cursors are the positions that are kept, by channel and identity.
+// cursors returns the stored positions, by channel and identity.
 func (d *fixture) cursors() map[string]string {
 	d.t.Helper()
 	at := map[string]string{}
@@ -33,7 +33,7 @@ func (d *fixture) cursors() map[string]string {
 	return at
 }
 
-// received is a row of a platform: a submit with the cursor behind it.
+// received returns a submit of a platform's message, with the cursor behind it.
 func received(thread, key, position string) thread.Submit {
 	in := text(thread, "row "+key)
 	in.Key, in.DeliverTo, in.DeliverAgent = key, "out:"+thread, "chat"
@@ -53,12 +53,12 @@ func TestACursorMovesWithItsSubmit(t *testing.T) {
 	d.submit(received("t", "a", "1"))
 	wantCursors(d, map[string]string{"chat/bot": "1"})
 
-	// What was seen before is not submitted again, and is behind the cursor.
+	// A message before the cursor is not submitted again.
 	out := d.submit(received("t", "a", "2"))
 	wantEqual(t, "disposition", out.Disposition, store.DispositionDuplicate)
 	wantCursors(d, map[string]string{"chat/bot": "2"})
 
-	// What is refused is not behind it.
+	// A refused submit does not advance the cursor.
 	other := received("t", "a", "3")
 	other.Messages[0].Parts = mailroom.Text("something else")
 	_, err := d.Submit(d.ctx, other)
@@ -77,7 +77,7 @@ func TestASubmitCreatesItsDeliveryThread(t *testing.T) {
 	d.submit(received("t", "a", "1"))
 	conversation, delivery := d.thread("t"), d.thread("out:t")
 	if delivery == nil {
-		t.Fatal("there is no delivery thread")
+		t.Fatal("no delivery thread")
 	}
 	wantEqual(t, "delivers to", conversation.DeliverTo, "out:t")
 	wantEqual(t, "agent of the delivery thread", delivery.Agent, "chat")
@@ -95,7 +95,7 @@ func TestConcurrentChangesOfACursorAreAllApplied(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	count := func(at json.RawMessage, now time.Time) (json.RawMessage, error) {
 		if now.IsZero() {
-			t.Error("it is told no time")
+			t.Error("the callback got no time")
 		}
 		return json.RawMessage("1" + string(at)), nil
 	}
@@ -118,7 +118,7 @@ func TestConcurrentChangesOfACursorAreAllApplied(t *testing.T) {
 		func(json.RawMessage, time.Time) (json.RawMessage, error) { return json.RawMessage("2"), refusal },
 		func(json.RawMessage, time.Time) (json.RawMessage, error) { return json.RawMessage("{"), nil },
 	} {
-		_ = d.ChangeCursor(d.ctx, "kept", "", f) // what it answers is the next check's
+		_ = d.ChangeCursor(d.ctx, "kept", "", f) // the next lines check the result
 		wantCursors(d, want)
 	}
 	if err := d.ChangeCursor(d.ctx, "kept", "", func(json.RawMessage, time.Time) (json.RawMessage, error) { return nil, refusal }); err != refusal {

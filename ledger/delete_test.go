@@ -12,7 +12,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// countingDrops checks how much an Update drops, and fails those that drop when broken.
+// countingDrops checks how many entries an Update drops. While broken is set, Updates that drop fail.
 type countingDrops struct {
 	store.Store
 	t      *testing.T
@@ -60,7 +60,7 @@ func (tx countingDropsTx) Write(c *store.Changes) error {
 	return nil
 }
 
-// longThread makes a thread with a log of more than n entries.
+// longThread creates a thread with more than n entries.
 func (d *fixture) longThread(threadID string, n int) string {
 	d.t.Helper()
 	run := d.submit(text(threadID, "hello")).Run
@@ -103,19 +103,19 @@ func TestALongThreadIsDeletedInBoundedTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rows, marked, entries, runs := d.storedRows("t"); rows+marked+entries+runs != 0 || steps != 3 {
-			t.Errorf("after %d steps there are %d threads, %d marked, %d entries and %d runs", steps, rows, marked, entries, runs)
+			t.Errorf("after %d steps: %d threads, %d marked, %d entries, %d runs", steps, rows, marked, entries, runs)
 		}
 	})
 }
 
-// The process ends between the transactions of a deletion.
+// The process exits between two transactions of a deletion.
 func TestADeletedThreadIsGoneAndTheRestartDropsItsRows(t *testing.T) {
 	for name, end := range map[string]func(d *fixture){
 		"by a sweep": func(d *fixture) { d.sweep() },
 		"by a submit under its id": func(d *fixture) {
 			sent := d.submit(text("t", "again"))
 			if got := d.thread("t"); sent.Seq != 1 || got.NextPlace != 2 {
-				d.t.Errorf("the new thread begins at %d and has place %d next, want 1 and 2", sent.Seq, got.NextPlace)
+				d.t.Errorf("first seq %d and next place %d of the new thread, want 1 and 2", sent.Seq, got.NextPlace)
 			}
 		},
 	} {
@@ -145,7 +145,7 @@ func TestADeletedThreadIsGoneAndTheRestartDropsItsRows(t *testing.T) {
 				end(d)
 				_, marked, entries, runs := d.storedRows("t")
 				if fresh := d.log("t"); marked != 0 || entries > 2 || runs > 1 || len(fresh) > 0 && fresh[0].Seq != 1 {
-					t.Errorf("left: %d marked threads, %d entries, %d runs", marked, entries, runs)
+					t.Errorf("remaining: %d marked threads, %d entries, %d runs; want none", marked, entries, runs)
 				}
 			})
 		})

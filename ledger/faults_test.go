@@ -21,14 +21,14 @@ import (
 	"mailroom/store/storetest"
 )
 
-// fault is what happens to one Update of an operation.
+// fault is a failure of one Update of an operation.
 type fault struct {
 	name      string
 	fault     storetest.Fault
-	harmless  bool // its caller does not notice
-	slow      bool // it begins late, and is answered
-	abandoned bool // it begins late, after its caller has gone
-	ends      bool // the store takes nothing more until it is opened again
+	harmless  bool // the caller gets the usual result
+	slow      bool // it starts late and succeeds
+	abandoned bool // it starts late, after the caller's context has ended
+	ends      bool // the store is closed until it is reopened
 }
 
 func allFaults() []fault {
@@ -46,23 +46,22 @@ func allFaults() []fault {
 	}
 }
 
-// faultTrial is a ledger over a store whose Updates may go wrong, and that can be
-// opened again.
+// faultTrial is a ledger over a store that fails one Update and can be reopened.
 type faultTrial struct {
 	t       *testing.T
-	path    string // of the SQLite file; "" is memory
+	path    string // of the SQLite file; "" means memory
 	rows    store.Store
 	clock   *clock
 	fixture *fixture
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	calls int
-	at    int // the call that goes wrong, 0: none
+	at    int // number of the Update that fails; 0: none
 	with  storetest.Fault
-	began chan struct{} // closed when it begins
+	began chan struct{} // closed when that Update begins
 }
 
-// newTrial begins after a day, on memory, or on a copy of a file in which one was.
+// newTrial returns a trial on the rows of [fillDay], in memory or in a copy of a file.
 func newTrial(t *testing.T, after []byte) *faultTrial {
 	t.Helper()
 	x := &faultTrial{t: t, clock: newClock()}
@@ -81,7 +80,7 @@ func newTrial(t *testing.T, after []byte) *faultTrial {
 	return x
 }
 
-// dayOnFile is an SQLite file after a day.
+// dayOnFile creates an SQLite file with the rows of [fillDay].
 func dayOnFile(t *testing.T) []byte {
 	t.Helper()
 	x := &faultTrial{t: t, clock: newClock(), path: filepath.Join(t.TempDir(), "mail.db")}
@@ -114,7 +113,7 @@ func (x *faultTrial) open() {
 	x.fixture = start(x.t, faulty, ledger.Options{MaxQueued: 100})
 }
 
-// close ends the ledger, and the file, and returns what Run did.
+// close stops the ledger, closes the store, and returns the result of Run.
 func (x *faultTrial) close() error {
 	err := x.fixture.close()
 	if x.path != "" {
@@ -125,8 +124,7 @@ func (x *faultTrial) close() error {
 	return err
 }
 
-// updates is how many there were since the last call; from now on the n-th goes
-// wrong.
+// updates returns the number of Updates since the last call, and makes the n-th one from now on fail.
 func (x *faultTrial) updates(n int, with storetest.Fault) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -147,8 +145,7 @@ func (x *faultTrial) contents() contents {
 	return must(readAll(x.t.Context(), x.rows, contents{}))(x.t)
 }
 
-// inject does the operation while its n-th Update goes wrong, and returns what
-// it is answered with.
+// inject runs the operation with a fault in its n-th Update, and returns its result.
 func (x *faultTrial) inject(o operation, m fault, n int) error {
 	x.t.Helper()
 	ctx, cancel := context.WithCancel(x.t.Context())
@@ -159,7 +156,7 @@ func (x *faultTrial) inject(o operation, m fault, n int) error {
 	}
 	x.updates(n, m.fault)
 	answer := make(chan error, 1)
-	go func() { // ends with the operation, which is waited for
+	go func() { // ends with the operation, which inject waits for
 		_, err := o.do(ctx, x.fixture.Ledger)
 		answer <- err
 	}()
@@ -179,18 +176,16 @@ func (x *faultTrial) inject(o operation, m fault, n int) error {
 	return <-answer
 }
 
-// runAllFaults makes the trials on SQLite as many as those on memory: go test ./ledger
-// -run CanBeRepeatedAfterAnyFault -all.
+// runAllFaults runs all trials on SQLite as well: go test ./ledger -run CanBeRepeatedAfterAnyFault -all.
 var runAllFaults = flag.Bool("all", false, "try every fault on SQLite too, not only the worst of each operation")
 
-// worstFaults is the fault in which the file matters most.
+// worstFaults has the fault that depends most on the file.
 func worstFaults() []fault {
 	return slices.DeleteFunc(allFaults(), func(m fault) bool { return !m.ends || m.fault.Kind != storetest.FailAfter })
 }
 
-// TestEachOperationCanBeRepeatedAfterAnyFault: every Update of
-// every operation × every fault × a restart, and then the operation again. The
-// rows are as if it was done once.
+// TestEachOperationCanBeRepeatedAfterAnyFault injects each fault into each Update of each operation, with
+// and without a restart, and repeats the operation. The rows must be the same as after one execution.
 func TestEachOperationCanBeRepeatedAfterAnyFault(t *testing.T) {
 	after := dayOnFile(t)
 	for _, o := range operations() {
@@ -211,7 +206,7 @@ func TestEachOperationCanBeRepeatedAfterAnyFault(t *testing.T) {
 					return
 				}
 				if diff := difference(once, is); diff != "" {
-					t.Errorf("the rows after it was repeated (-done once +got):\n%s", diff)
+					t.Errorf("rows after the repeat (-once +got):\n%s", diff)
 				}
 			})
 		}
@@ -232,8 +227,8 @@ func TestEachOperationCanBeRepeatedAfterAnyFault(t *testing.T) {
 	}
 }
 
-// reference is what the operation leaves and answers when nothing goes wrong,
-// done so many times, and of how many Updates it is made.
+// reference returns the rows and results of the operation without a fault, executed a number of times,
+// and its number of Updates.
 func (o operation) reference(t *testing.T, times int) (is contents, answer any, updates int) {
 	t.Helper()
 	x := newTrial(t, nil)
@@ -259,7 +254,7 @@ func (o operation) reference(t *testing.T, times int) (is contents, answer any, 
 	return is, answer, updates
 }
 
-// checkRepeat has the operation go wrong, opens the store again, and repeats it.
+// checkRepeat injects a fault into the operation, reopens the store, and repeats the operation.
 func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 	t := x.t
 	t.Helper()
@@ -274,11 +269,11 @@ func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 	}
 	if m.ends {
 		if _, err := x.fixture.Submit(t.Context(), text("late", "hello")); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
-			t.Errorf("after the store has closed: got %v, want an error of code unavailable", err)
+			t.Errorf("operation on a closed store: %v, want unavailable", err)
 		}
 	}
 	if err := x.close(); errors.Is(err, store.ErrClosed) != m.ends {
-		t.Fatalf("the ledger ended with %v", err)
+		t.Fatalf("Run() = %v", err)
 	}
 	x.updates(0, storetest.Fault{})
 	x.open()
@@ -290,7 +285,7 @@ func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 	switch {
 	case err == nil:
 		if diff := cmp.Diff(want, got); diff != "" && !o.doubles {
-			t.Errorf("answered when it was repeated (-done once +got):\n%s", diff)
+			t.Errorf("result of the repeat (-once +got):\n%s", diff)
 		}
 	case o.late == "" || mailroom.CodeOf(err) != o.late:
 		t.Fatalf("repeated: got %v, want none or one of code %q", err, o.late)

@@ -14,7 +14,7 @@ import (
 	"mailroom/store"
 )
 
-// lateWrites tries every write that a run can make, under claim c.
+// lateWrites makes every write that a run can make, under claim c, and returns their errors.
 func lateWrites(d *fixture, c mailroom.Claim) map[string]error {
 	refused := map[string]error{}
 	_, refused["entry"] = d.Append(d.ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
@@ -73,7 +73,7 @@ func TestALateWriteOfAnOldAttemptChangesNothing(t *testing.T) {
 			wantEqual(t, "thread", d.thread("t"), thread)
 			wantEqual(t, "log", d.kinds("t"), log)
 			if d.thread("elsewhere") != nil {
-				t.Error("a late send made a thread")
+				t.Error("a late send created a thread")
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func TestARefusedSendFailsItsStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, other := d.kinds("t"), d.kinds("u")
-	wantCode(t, send(2, "b", "a", "c"), mailroom.CodeConflict) // "a" was sent with another text
+	wantCode(t, send(2, "b", "a", "c"), mailroom.CodeConflict) // send "a" has another text
 	wantEqual(t, "logs", []string{d.kinds("t"), d.kinds("u")}, []string{log, other})
 	if err := send(2, "b"); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestARefusedSendFailsItsStep(t *testing.T) {
 }
 
 func TestANameOfASendIsBoundToOneThread(t *testing.T) {
-	for _, first := range []string{"u", "t", ""} { // another thread, the run's own, a new one
+	for _, first := range []string{"u", "t", ""} { // another thread, the run's own thread, a new thread
 		others := slices.DeleteFunc([]string{"u", "v", "t", ""}, func(id string) bool { return id == first })
 		t.Run(fmt.Sprintf("first to %q", first), func(t *testing.T) { checkOneThreadPerSend(t, first, others) })
 	}

@@ -30,7 +30,7 @@ type fixture struct {
 	round int64
 }
 
-// ann may do everything.
+// ann returns a token with all permissions.
 func ann() *auth.Token { return &auth.Token{Name: "ann", Scopes: auth.Permissions()} }
 
 // open starts a ledger over s, or over a new memory store. At the end of the test it checks the
@@ -43,16 +43,16 @@ func open(t *testing.T, s store.Store, o ledger.Options) *fixture {
 	t.Cleanup(func() {
 		found, err := storetest.Check(context.Background(), s)
 		if err != nil && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
-			t.Errorf("check: %v", err)
+			t.Errorf("check the invariants: %v", err)
 		}
 		for _, f := range found {
-			t.Errorf("check: %s", f)
+			t.Errorf("broken invariant: %s", f)
 		}
 	})
 	return start(t, s, o)
 }
 
-// start is open without the check of the invariants.
+// start is open without the check of invariants.
 func start(t *testing.T, s store.Store, o ledger.Options) *fixture {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -167,7 +167,7 @@ func (d *fixture) input(r *mailroom.Run) string {
 	return all[len(all)-1].Text
 }
 
-// What the tests look at.
+// Reads of the store.
 
 func (d *fixture) run(id string) *mailroom.Run {
 	d.t.Helper()
@@ -221,7 +221,7 @@ func (d *fixture) view(f func(r store.Reader) error) {
 	}
 }
 
-// must is for a call that has to succeed: must(f())(t).
+// must fails the test if a call fails: must(f())(t).
 func must[T any](v T, err error) func(t *testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()

@@ -18,7 +18,7 @@ func TestDroppedDefinitionsAreGone(t *testing.T) {
 	if err := d.KeepDefinitions(d.ctx, []store.Definition{first, second, other}); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a repeat changes nothing
+	for range 2 { // a repeat has no effect
 		if err := d.DropDefinitions(d.ctx, []store.Definition{{Agent: "a", Version: "1"}}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,7 @@ import (
 	"mailroom/ledger"
 )
 
-// FuzzMessageID: an id names the message that has it, or nothing, whatever an
-// agent has written into the log beside the messages.
+// FuzzMessageID checks that an id names its message or none, for any other entries in the log.
 func FuzzMessageID(f *testing.F) {
 	f.Add("", "", []byte(`{"a":1}`))
 	f.Add("", "1", []byte(`{}`))
@@ -30,21 +29,21 @@ func FuzzMessageID(f *testing.F) {
 		}}}
 		_, err := d.Append(d.ctx, step)
 		if object := map[string]any(nil); err == nil && (json.Unmarshal(body, &object) != nil || object == nil) || err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid {
-			t.Errorf("the note %q: %v", body, err)
+			t.Errorf("append entry %q: %v", body, err)
 		}
 		id = "r" + id
 		m, err := d.Message(d.ctx, "t", id)
 		switch {
 		case id == sent.Message:
 			if err != nil || m.Text != "hello" {
-				t.Errorf("message %q is %+v, %v", id, m, err)
+				t.Errorf("Message(%q) = %+v, %v", id, m, err)
 			}
 		case mailroom.CodeOf(err) != mailroom.CodeNotFound:
 			t.Errorf("message %q is %+v, %v; want not_found", id, m, err)
 		}
 		found, _, err := d.Transcript(d.ctx, ledger.TranscriptQuery{Thread: "t", Before: before, All: true})
 		if err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid || len(found) > 1 {
-			t.Errorf("the transcript before %q is %+v, %v", before, found, err)
+			t.Errorf("transcript before %q: %+v, %v", before, found, err)
 		}
 	})
 }

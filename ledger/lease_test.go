@@ -35,7 +35,7 @@ func (d *fixture) deregister(worker string) {
 	}
 }
 
-// expireWorker ends a worker's lease and takes its claims away.
+// expireWorker ends a worker's lease and revokes its claims.
 func (d *fixture) expireWorker(worker string) {
 	d.t.Helper()
 	d.deregister(worker)
@@ -93,7 +93,7 @@ func TestALeaseIsHeldUntilItIsRevoked(t *testing.T) {
 		d.register("w")
 		d.submit(text("t", "hello"))
 		c := d.claimOne("w").Claim
-		<-time.After(time.Hour) // no sweep in between
+		<-time.After(time.Hour) // without a sweep
 		wantEqual(t, "lost", d.renew("w", 1, c).Lost, nil)
 		<-time.After(time.Hour)
 		d.settle(complete(c, "ok"))
@@ -106,7 +106,7 @@ func TestASweepSparesItsOwnWorker(t *testing.T) {
 		d.register("w")
 		d.submit(text("t", "hello"))
 		c := d.claimOne("w").Claim
-		<-time.After(8 * time.Hour) // a laptop that slept
+		<-time.After(8 * time.Hour) // as after the sleep of a laptop
 		if err := d.Sweep(t.Context(), "w"); err != nil {
 			t.Fatal(err)
 		}
@@ -134,8 +134,8 @@ func TestAClaimWhoseResponseWasLostIsReleasedByTheNextRenewal(t *testing.T) {
 		d.submit(text(thread, "hello"))
 	}
 	held := d.claim("w", 1)[0] // round 1
-	lost := d.claim("w", 1)[0] // round 2, whose answer never came
-	next := d.claim("w", 1)[0] // round 3, whose answer is on its way
+	lost := d.claim("w", 1)[0] // round 2, whose response is lost
+	next := d.claim("w", 1)[0] // round 3, whose response is in flight
 	d.renew("w", 2, held.Claim)
 	for _, c := range []struct {
 		work dispatch.Assignment
@@ -154,7 +154,7 @@ func TestARenewalNamesAttemptsNotRuns(t *testing.T) {
 	d.submit(text("t", "hello"))
 	old := d.claimOne("w").Claim
 	d.settle(release(old))
-	d.claimOne("w") // the answer was lost
+	d.claimOne("w") // the response is lost
 	out := d.renew("w", 2, old)
 	wantEqual(t, "lost", out.Lost, []mailroom.Claim{old})
 	wantEqual(t, "status", d.run(old.Run).Status, mailroom.StatusQueued)
@@ -228,11 +228,11 @@ func TestARunThatKillsThreeWorkersIsADeadLetterAndTheOthersAreNot(t *testing.T) 
 		for i := range companions {
 			d.submit(text(fmt.Sprint("t", i), "hello"))
 		}
-		// Whenever the crashing run starts, its worker dies with all of its claims.
+		// Each start of the crashing run kills its worker with all claims.
 		done := 0
 		for n := 0; done < companions; n++ {
 			if n > companions+3 {
-				t.Fatalf("only %d companions done after %d workers", done, n)
+				t.Fatalf("%d other runs are completed after %d workers, want all", done, n)
 			}
 			worker := fmt.Sprint("w", n)
 			d.register(worker)
@@ -297,11 +297,11 @@ func TestCrashesThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
 		if err := d.EndLocalWorkers(t.Context(), uncharged); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.close(); err != nil { // killed before the sweep: the verdict is in the store
+		if err := d.close(); err != nil { // killed before the sweep: the store has the mark
 			t.Fatal(err)
 		}
 		d = start(t, s, ledger.Options{})
-		if err := d.EndLocalWorkers(t.Context(), !uncharged); err != nil { // and no later one changes it
+		if err := d.EndLocalWorkers(t.Context(), !uncharged); err != nil { // a later mark does not change it
 			t.Fatal(err)
 		}
 		d.sweep()
@@ -415,7 +415,7 @@ func TestRedundantRowsOfDeadWorkersAreDeletedSoon(t *testing.T) {
 		views = 0
 		d.sweep()
 		if views > 3 {
-			t.Errorf("a sweep looks %d times at the store for 501 dead workers", views)
+			t.Errorf("a sweep of 501 dead workers makes %d views", views)
 		}
 		rows := func() (n int) {
 			d.view(func(r store.Reader) error {
@@ -430,7 +430,7 @@ func TestRedundantRowsOfDeadWorkersAreDeletedSoon(t *testing.T) {
 		d.sweep()
 		wantEqual(t, "rows after a while", rows(), 2)
 		if _, err := d.Renew(d.ctx, dispatch.Renewal{Worker: "w0"}); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
-			t.Errorf("a worker without a row renews: %v", err)
+			t.Errorf("Renew of a worker without a row: %v", err)
 		}
 	})
 }

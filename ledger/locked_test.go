@@ -15,8 +15,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// lockingStore is a store in which another server holds threads: a Load waits for them for a second
-// and fails then, or at once if it must not wait.
+// lockingStore is a store in which another server holds threads. A Load that needs one fails after a
+// second, or at once if it must not wait.
 type lockingStore struct {
 	store.Store
 
@@ -81,7 +81,7 @@ func TestALockedThreadDelaysOnlyItsOwnOperations(t *testing.T) {
 			all.Go(func() { places[i] = d.submit(text("hot", "hello")).Place })
 			synctest.Wait() // the batch of the first one waits for a second
 		}
-		for i := range 20 { // one after the other
+		for i := range 20 { // in sequence
 			d.submit(text("cold", fmt.Sprint("more ", i)))
 		}
 		if took := time.Since(began); took > 2*time.Second {

@@ -18,21 +18,21 @@ import (
 	"mailroom/store"
 )
 
-// journal is a plain picture of what was acknowledged, made from the answers
-// alone. It knows no rule: what it lists is there until it was taken back.
+// journal records what the ledger has acknowledged, from its results only. It knows no rules: each
+// object must exist until it was deleted, purged or retracted.
 type journal struct {
-	messages []*sentMessage               // in the order of the answers
-	decided  map[string]*mailroom.Ticket  // by id, as answered
+	messages []*sentMessage               // in the order of the results
+	decided  map[string]*mailroom.Ticket  // by id, as returned
 	ended    map[string]mailroom.Status   // runs, as settled
-	effects  map[string]entry.EffectEntry // "run name", with a recorded result
-	begun    map[string]entry.EffectEntry // "run name", intended and not settled
+	effects  map[string]entry.EffectEntry // by "run name", with a recorded result
+	begun    map[string]entry.EffectEntry // by "run name", intended and not settled
 }
 
-// sentMessage is a message that was taken in.
+// sentMessage is an accepted message.
 type sentMessage struct {
 	thread, id string
 	seq        int64
-	text       string // as submitted, or as edited since
+	text       string // as submitted or edited
 	retracted  bool
 }
 
@@ -43,22 +43,22 @@ func newJournal() *journal {
 	}
 }
 
-// recordSubmit notes a submit, whose messages are the entries up to the answered one.
+// recordSubmit records a submit. Its messages are the entries up to the returned seq.
 func (j *journal) recordSubmit(t *rapid.T, w *twin, in thread.Submit, out store.Submitted) {
 	for i, d := range in.Messages {
 		s := &sentMessage{thread: out.Thread, seq: out.Seq - int64(len(in.Messages)-1-i), text: thread.JoinText(d.Parts)}
 		found := w.messageAt(t, s.thread, s.seq)
 		if s.id = found.ID; found.Text != s.text {
-			t.Fatalf("submit answered with seq %d, where the log has %+v, want %q", out.Seq, found, s.text)
+			t.Fatalf("submit returned seq %d, which is %+v in the log, want %q", out.Seq, found, s.text)
 		}
 		j.messages = append(j.messages, s)
 	}
 	if last := j.messages[len(j.messages)-1]; last.id != out.Message {
-		t.Fatalf("submit answered with message %s at %d, which is %s", out.Message, out.Seq, last.id)
+		t.Fatalf("submit returned message %s at %d, which is %s in the log", out.Message, out.Seq, last.id)
 	}
 }
 
-// messageAt is the message that the log has at seq, which must be kept.
+// messageAt returns the message at seq of the log, which must not be purged.
 func (w *twin) messageAt(t *rapid.T, thread string, seq int64) (found mailroom.Message) {
 	log, first := w.after.Logs[thread], w.after.Threads[thread].FirstSeq
 	if seq < first || seq-first >= int64(len(log)) {
@@ -80,7 +80,7 @@ func (j *journal) recordSettle(r *mailroom.Run) {
 	}
 }
 
-// recordRetry: a run was retried by hand.
+// recordRetry records the manual retry of a run.
 func (j *journal) recordRetry(r *mailroom.Run, fresh bool) {
 	delete(j.ended, r.ID)
 	if !fresh {
@@ -97,7 +97,7 @@ func (j *journal) recordRetry(r *mailroom.Run, fresh bool) {
 	}
 }
 
-// dropRuns forgets runs that are gone.
+// dropRuns drops deleted and purged runs.
 func (j *journal) dropRuns(gone func(run string) bool) {
 	of := func(id string, _ entry.EffectEntry) bool { run, _, _ := strings.Cut(id, " "); return gone(run) }
 	maps.DeleteFunc(j.effects, of)
@@ -106,24 +106,23 @@ func (j *journal) dropRuns(gone func(run string) bool) {
 	maps.DeleteFunc(j.decided, func(_ string, k *mailroom.Ticket) bool { return gone(k.Run) })
 }
 
-// dropThread: a thread was deleted.
+// dropThread drops a deleted thread.
 func (j *journal) dropThread(thread string) {
 	j.messages = slices.DeleteFunc(j.messages, func(s *sentMessage) bool { return s.thread == thread })
 }
 
-// checkMessages: every message that was taken in is there once, in order, with
-// its text; decisions, ends and results of effects are as they were answered.
-// What was purged is gone with its run.
+// checkMessages checks that every accepted message is in its log once, in order and with its text, and
+// that decisions, ends of runs and results of effects are as returned. Purged runs have no messages.
 func (m *model) checkMessages(t *rapid.T) {
 	t.Helper()
 	last := map[string]int64{}
 	for _, s := range m.messages {
 		row := m.after.Threads[s.thread]
 		if row == nil {
-			t.Fatalf("thread %s of message %s is not there", s.thread, s.id)
+			t.Fatalf("thread %s of message %s does not exist", s.thread, s.id)
 		}
 		if s.seq <= last[s.thread] {
-			t.Fatalf("message %s of thread %s at %d was acknowledged after %d", s.id, s.thread, s.seq, last[s.thread])
+			t.Fatalf("message %s of thread %s has seq %d, but an earlier one has %d", s.id, s.thread, s.seq, last[s.thread])
 		}
 		last[s.thread] = s.seq
 		if s.seq >= row.FirstSeq {
@@ -133,20 +132,20 @@ func (m *model) checkMessages(t *rapid.T) {
 	for id, k := range m.decided {
 		if is := m.after.Tickets[id]; is != nil && is.State != mailroom.TicketVoid &&
 			(is.State != mailroom.TicketDecided || is.Decision != k.Decision || string(is.Answer) != string(k.Answer)) {
-			t.Fatalf("ticket %s was decided %s %s and is %s %s %s", id, k.Decision, k.Answer, is.State, is.Decision, is.Answer)
+			t.Fatalf("ticket %s was decided %s %s, and is now %s %s %s", id, k.Decision, k.Answer, is.State, is.Decision, is.Answer)
 		}
 	}
 	for id, status := range m.ended {
 		if r := m.after.Runs[id]; r != nil && r.Status != status {
-			t.Fatalf("run %s had %s and is %s", id, status, r.Status)
+			t.Fatalf("run %s was %s, and is now %s", id, status, r.Status)
 		}
 	}
 }
 
-// checkMessage checks one message that is kept.
+// checkMessage checks one message that was not purged.
 func (m *model) checkMessage(t *rapid.T, s *sentMessage) {
 	if found := m.messageAt(t, s.thread, s.seq); found.ID != s.id {
-		t.Fatalf("message %s of thread %s is not at %d, there is %s", s.id, s.thread, s.seq, found.ID)
+		t.Fatalf("message %s of thread %s is not at %d, which is %s", s.id, s.thread, s.seq, found.ID)
 	}
 	times := 0
 	for _, raw := range m.after.Logs[s.thread] {
@@ -162,7 +161,7 @@ func (m *model) checkMessage(t *rapid.T, s *sentMessage) {
 		}
 	}
 	if times != 1 {
-		t.Fatalf("message %s is %d times in the log of thread %s", s.id, times, s.thread)
+		t.Fatalf("message %s occurs %d times in the log of thread %s, want once", s.id, times, s.thread)
 	}
 	for _, side := range m.sides {
 		is, err := side.doors[m.handle].Message(m.ctx, s.thread, s.id)
@@ -174,8 +173,7 @@ func (m *model) checkMessage(t *rapid.T, s *sentMessage) {
 
 func effectNames() []string { return []string{"e1", "e2"} }
 
-// effect records the next entry of a named effect. What was recorded as its
-// result is what every later look finds.
+// effect records the next entry of a named effect. A recorded result must not change.
 func (m *model) effect(t *rapid.T) {
 	c, name := pick(t, m.liveClaims(), "claim"), one(t, effectNames(), "effect")
 	for _, live := range m.liveClaims() {
@@ -186,7 +184,7 @@ func (m *model) effect(t *rapid.T) {
 	id := c.Run + " " + name
 	m.checkEffects(t, c.Run)
 	if _, done := m.effects[id]; done {
-		t.Skip("it has its result")
+		t.Skip("the effect has a result")
 	}
 	body, err := entry.NewEffect(c.Run, mailroom.Effect{Name: name})
 	if err != nil {
@@ -217,7 +215,7 @@ func (m *model) effect(t *rapid.T) {
 	}
 }
 
-// checkEffects: the recorded results of a run's effects are there.
+// checkEffects checks the recorded results of a run's effects.
 func (m *model) checkEffects(t *rapid.T, run string) {
 	states, err := onBoth(t, m.twin, "effects", func(l *ledger.Ledger) (map[string]*entry.EffectState, error) {
 		return l.Effects(m.ctx, m.run(run))
@@ -228,19 +226,19 @@ func (m *model) checkEffects(t *rapid.T, run string) {
 	for _, name := range effectNames() {
 		want, done := m.effects[run+" "+name]
 		if is := states[name]; done && (is == nil || is.Last != entry.KindEffectSettled || string(is.Result) != string(want.Result)) {
-			t.Fatalf("effect %s of run %s had the result %s and is %+v", name, run, want.Result, is)
+			t.Fatalf("effect %s of run %s had result %s, and is now %+v", name, run, want.Result, is)
 		}
 	}
 }
 
-// drain: with workers, decisions and time, everything that was taken in comes
-// to an end, and nothing is left behind.
+// drain checks that all work ends, given workers, decisions and time, and that no rows of unfinished
+// work remain.
 func (m *model) drain(t *rapid.T) {
 	was := m.quick
 	m.quick = true
 	for n := 0; len(m.unfinished()) > 0; n++ {
 		if n > 20 {
-			t.Fatalf("these runs do not end: %v", m.unfinished())
+			t.Fatalf("runs do not end: %v", m.unfinished())
 		}
 		for id, k := range m.after.Tickets {
 			if k.State == mailroom.TicketOpen {
@@ -256,7 +254,7 @@ func (m *model) drain(t *rapid.T) {
 	m.compare(t, "drain")
 	for id, row := range m.after.Threads {
 		if row.Current != "" || !row.Due.At.IsZero() || !row.HeldAt.IsZero() {
-			t.Fatalf("nothing is left to do in thread %s, and it is %+v", id, row)
+			t.Fatalf("thread %s has no work left, but its row is %+v", id, row)
 		}
 	}
 	for _, k := range m.after.Tickets {
@@ -265,7 +263,7 @@ func (m *model) drain(t *rapid.T) {
 		}
 	}
 	if len(m.after.Partials) > 0 {
-		t.Fatalf("pieces are left of runs that ended: %v", m.after.Partials)
+		t.Fatalf("partials of ended runs remain: %v", m.after.Partials)
 	}
 }
 
@@ -278,7 +276,7 @@ func (m *model) unfinished() (runs []string) {
 	return runs
 }
 
-// answer decides a ticket in the way that its kind takes, if it takes any.
+// answer decides a ticket as its kind requires, if it can be decided.
 func (m *model) answer(t *rapid.T, id string) {
 	k := m.after.Tickets[id]
 	d := thread.Decision{Ticket: id, By: "ann", Verdict: mailroom.VerdictApprove, Digest: k.Digest}
@@ -295,7 +293,7 @@ func (m *model) answer(t *rapid.T, id string) {
 	}
 }
 
-// serveAll completes all that is due.
+// serveAll claims and completes all due runs.
 func (m *model) serveAll(t *rapid.T) {
 	id := m.name("w")
 	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) {
@@ -319,7 +317,7 @@ func (m *model) serveAll(t *rapid.T) {
 		for _, one := range work {
 			m.checkStarted(t, before, one)
 		}
-		for _, one := range work { // after that, because the end of one may send to the thread of another
+		for _, one := range work { // later, because the end of one run may send to the thread of another
 			m.finish(t, one.Claim)
 		}
 	}

@@ -11,8 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// outcomes counts the kinds of entries that a history wrote, and how its runs
-// ended.
+// outcomes counts the kinds of entries of a history, and the ends of its runs.
 func (m *model) outcomes() {
 	for _, log := range m.after.Logs {
 		for _, raw := range log {
@@ -31,13 +30,13 @@ func (m *model) outcomes() {
 	}
 }
 
-// TestTheHistoriesReachEveryOperation plays the histories of one seed and fails
-// if an operation, a refusal or an end of runs never came about in them: what
-// the random tests do not reach, they do not check. -v prints the counts.
+// TestTheHistoriesReachEveryOperation plays the histories of one seed and checks that every operation,
+// refusal and end of a run occurs in them, because the random tests check only those that occur. -v
+// prints the counts.
 func TestTheHistoriesReachEveryOperation(t *testing.T) {
-	given(t, "rapid.seed", "4")
-	given(t, "rapid.checks", "36")
-	given(t, "rapid.steps", "60")
+	setFlag(t, "rapid.seed", "4")
+	setFlag(t, "rapid.checks", "36")
+	setFlag(t, "rapid.steps", "60")
 	came := coverage{}
 	rapid.Check(t, func(rt *rapid.T) {
 		w := twinOf(rt, 1, onMemory())
@@ -51,13 +50,13 @@ func TestTheHistoriesReachEveryOperation(t *testing.T) {
 	}
 	for _, name := range coveredOperations() {
 		if came[name] == 0 {
-			t.Errorf("never came about: %s", name)
+			t.Errorf("never occurred: %s", name)
 		}
 	}
 }
 
-// coveredOperations are the operations, the refusals of each, the dispositions of submits,
-// the kinds of entries and the ends of runs that must come about.
+// coveredOperations returns the operations with their refusals, the dispositions of submits, the kinds
+// of entries and the ends of runs that must occur.
 func coveredOperations() (names []string) {
 	for _, of := range []string{
 		"append, append again, append: conflict, ask, ask: conflict, ask: invalid, flush, steered, effect, effects",

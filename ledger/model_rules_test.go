@@ -24,7 +24,7 @@ func (m *model) do(t *rapid.T, name string, f func(l *ledger.Ledger) error) erro
 	return err
 }
 
-// lateWrite: every write under a claim that was taken away is refused as such.
+// lateWrite checks that every write under a revoked claim fails with lease_lost.
 func (m *model) lateWrite(t *rapid.T) {
 	dead := slices.DeleteFunc(slices.Clone(m.claims), m.holds)
 	c := pick(t, dead, "old claim")
@@ -72,7 +72,7 @@ func (m *model) retry(t *rapid.T) {
 	}
 }
 
-// message draws one that was acknowledged, rather a late one.
+// message draws an acknowledged message, mostly a recent one.
 func (m *model) message(t *rapid.T) *sentMessage {
 	all := m.messages
 	if n := len(all); n > 4 && chance(t, 60, "late") {
@@ -120,7 +120,7 @@ func (m *model) delete(t *rapid.T) {
 	m.dropThread(thread)
 }
 
-// purge removes a prefix and nothing of a run that is open.
+// purge checks that a purge drops a prefix of a log, without entries of open runs.
 func (m *model) purge(t *rapid.T) {
 	thread := drawThread(t, "thread")
 	retention := time.Duration(0)
@@ -140,7 +140,7 @@ func (m *model) purge(t *rapid.T) {
 	}
 }
 
-// renew: a worker keeps what it names, and no more.
+// renew checks that a worker keeps exactly the claims that it names.
 func (m *model) renew(t *rapid.T) {
 	id := pick(t, slices.Sorted(maps.Keys(m.workers)), "worker")
 	w := m.workers[id]
@@ -155,7 +155,7 @@ func (m *model) renew(t *rapid.T) {
 	w.held = slices.DeleteFunc(w.held, func(c mailroom.Claim) bool { return slices.Contains(out.Lost, c) })
 	for thread, row := range m.after.Threads {
 		if row.Worker == id && !slices.ContainsFunc(w.held, func(c mailroom.Claim) bool { return c.Run == row.Current }) {
-			t.Fatalf("worker %s still has run %s of thread %s, which it did not name", id, row.Current, thread)
+			t.Fatalf("worker %s still holds run %s of thread %s, which its renewal did not name", id, row.Current, thread)
 		}
 	}
 }
@@ -171,8 +171,8 @@ func (m *model) leave(t *rapid.T) {
 	delete(m.workers, id)
 }
 
-// sweep: after it no dead worker holds anything, no lease that lasts is dead, and
-// no run is charged with the end of an uncharged worker.
+// sweep checks that after a sweep no dead worker holds a claim, no worker with a valid lease is dead,
+// and no run is charged with the end of an uncharged worker.
 func (m *model) sweep(t *rapid.T) {
 	if err := m.do(t, "sweep", func(l *ledger.Ledger) error { return l.Sweep(m.ctx, "") }); err != nil {
 		t.Fatalf("sweep: %v", err)
@@ -182,7 +182,7 @@ func (m *model) sweep(t *rapid.T) {
 		uncharged[w.ID] = w.Uncharged
 		alive[w.ID] = !w.Dead
 		if over := m.clock.read().After(w.LeaseUntil); over != w.Dead && over {
-			t.Fatalf("worker %s is dead: %v, its lease until %v at %v", w.ID, w.Dead, w.LeaseUntil, m.clock.read())
+			t.Fatalf("worker %s: dead %v, lease until %v, time %v", w.ID, w.Dead, w.LeaseUntil, m.clock.read())
 		}
 	}
 	for thread, row := range m.after.Threads {
@@ -197,8 +197,7 @@ func (m *model) sweep(t *rapid.T) {
 	}
 }
 
-// crash: all workers are not heard of for longer than a lease, perhaps again and
-// again.
+// crash lets the leases of all workers expire, one or more times.
 func (m *model) crash(t *rapid.T) {
 	for range one(t, []int{1, 1, 4}, "times") {
 		m.clock.move(16 * time.Second)
@@ -216,8 +215,7 @@ func (m *model) orphans(t *rapid.T) {
 	}
 }
 
-// reopen: everything is as it was, and the workers that lived in the process
-// are dead.
+// reopen checks that a restart changes no rows, and that it ends the workers of the process.
 func (m *model) reopen(t *rapid.T) {
 	doors := len(m.sides[0].doors)
 	if err := m.close(); err != nil {
@@ -235,21 +233,21 @@ func (m *model) reopen(t *rapid.T) {
 	for _, w := range m.after.Workers {
 		live[w.ID] = !w.Dead
 	}
-	uncharged := m.n%2 == 0 // of the names given so far: a draw would change the histories that the reach test is about
+	uncharged := m.n%2 == 0 // by the number of names so far: a draw would change the histories of the reach test
 	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.EndLocalWorkers(m.ctx, uncharged) }); err != nil {
 		t.Fatalf("end local: %v", err)
 	}
 	for _, w := range m.after.Workers {
 		if w.Local && !w.Dead {
-			t.Fatalf("worker %s lives on after a restart", w.ID)
+			t.Fatalf("worker %s is alive after a restart", w.ID)
 		}
 		if live[w.ID] && w.Dead && w.Uncharged != uncharged {
-			t.Fatalf("worker %s, ended by a restart: uncharged %v, want %v", w.ID, w.Uncharged, uncharged)
+			t.Fatalf("worker %s ended by a restart: uncharged %v, want %v", w.ID, w.Uncharged, uncharged)
 		}
 	}
 }
 
-// versions: what is defined stays as it is until it is forgotten.
+// versions checks that an agent version does not change until it is forgotten.
 func (m *model) versions(t *rapid.T) {
 	of := store.Definition{
 		Agent:   one(t, []string{"echo", "codex"}, "agent"),
@@ -266,7 +264,7 @@ func (m *model) versions(t *rapid.T) {
 		t.Fatalf("%s: %v", name, err)
 	}
 	if slices.ContainsFunc(m.after.Kept, same) == forget {
-		t.Fatalf("after %s of %s %s: kept %v", name, of.Agent, of.Version, m.after.Kept)
+		t.Fatalf("after %s of %s %s: stored versions %v", name, of.Agent, of.Version, m.after.Kept)
 	}
 	if i := slices.IndexFunc(m.before.Kept, same); i >= 0 && !forget && !slices.ContainsFunc(m.after.Kept, func(d store.Definition) bool {
 		return same(d) && string(d.Body) == string(m.before.Kept[i].Body)
@@ -279,8 +277,8 @@ func (m *model) advance(t *rapid.T) {
 	m.clock.move(time.Duration(one(t, []int{1, 250, 1000, 1000, 3000, 3000, 7000, 7000, 3600_000, 25 * 3600_000}, "ms")) * time.Millisecond)
 }
 
-// checkStarted: a claim takes the current run, or else the first of the queue by
-// priority and place, and its attempt is one more than ever before.
+// checkStarted checks that a claim starts the current run, or the first of the queue by priority and
+// place, and that its attempt is one more than the last one.
 func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignment) {
 	c := one.Claim
 	if c.Attempt != m.attempts[c.Run]+1 {
@@ -288,7 +286,7 @@ func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignmen
 	}
 	m.attempts[c.Run] = c.Attempt
 	if !m.holds(c) {
-		t.Fatalf("claim %+v was given and does not hold", c)
+		t.Fatalf("claim %+v was returned, but the rows do not hold it", c)
 	}
 	row, now := before.Threads[c.Thread], m.clock.read()
 	if row.Current != "" {
@@ -308,7 +306,7 @@ func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignmen
 	}
 }
 
-// check holds between any two states of a store.
+// check checks the invariants between two successive states of a store.
 func (m *model) check(t *rapid.T) {
 	m.checkTickets(t)
 	m.dropPurged()
@@ -318,10 +316,10 @@ func (m *model) check(t *rapid.T) {
 			continue // deleted
 		}
 		if row.Owner != was.Owner {
-			t.Fatalf("thread %s of %s belongs to %s", thread, was.Owner, row.Owner)
+			t.Fatalf("owner of thread %s changed from %s to %s", thread, was.Owner, row.Owner)
 		}
 		now := m.after.Logs[thread]
-		log = log[min(int(row.FirstSeq-was.FirstSeq), len(log)):] // what was not purged
+		log = log[min(int(row.FirstSeq-was.FirstSeq), len(log)):] // without the purged part
 		if len(now) < len(log) || !slices.Equal(now[:len(log)], log) {
 			t.Fatalf("the log of thread %s was rewritten", thread)
 		}
@@ -336,7 +334,7 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("run %s went from attempt %d, step %d to %d, %d", id, was.Attempt, was.Step, is.Attempt, is.Step)
 		}
 		if was.Status.Finished() && !is.Status.Finished() && !is.NeverStarted() {
-			t.Fatalf("run %s was %s and is %s", id, was.Status, is.Status)
+			t.Fatalf("run %s changed from %s to %s", id, was.Status, is.Status)
 		}
 		for _, s := range was.Steers {
 			m.checkSteerKept(t, was, is, s)
@@ -344,7 +342,7 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// owner draws in whose name a submit comes: rather in that of the thread's owner.
+// owner draws the owner of a submit, mostly the thread's owner.
 func (m *model) owner(t *rapid.T, thread string) string {
 	if row := m.after.Threads[thread]; row != nil && !chance(t, 5, "a stranger") {
 		return row.Owner
@@ -352,8 +350,7 @@ func (m *model) owner(t *rapid.T, thread string) string {
 	return one(t, []string{"ann", "ann", "cat", auth.Operator}, "owner")
 }
 
-// checkBounds: what a run sent or brought is in a thread of the owner that it acted
-// for, unless that was the operator.
+// checkBounds checks that a run sent only to threads of its owner, unless the operator owns it.
 func (m *model) checkBounds(t *rapid.T, r *mailroom.Run) {
 	parent := m.after.Runs[r.Parent]
 	if parent == nil {
@@ -361,15 +358,15 @@ func (m *model) checkBounds(t *rapid.T, r *mailroom.Run) {
 	}
 	from, to := m.after.Threads[parent.Thread].Owner, m.after.Threads[r.Thread].Owner
 	if r.Origin.Via == "wake" && to == auth.Operator {
-		return // the operator's runs reach everybody, and are answered
+		return // the operator's runs may send to all threads
 	}
 	if from != to && from != auth.Operator {
-		t.Fatalf("run %s of %s came from run %s of %s", r.ID, to, parent.ID, from)
+		t.Fatalf("run %s of %s was sent by run %s of %s", r.ID, to, parent.ID, from)
 	}
 }
 
-// dropPurged forgets runs that were deleted or purged: one that is sent again by its
-// name has the same id, and starts again.
+// dropPurged drops deleted and purged runs from the model. A send that is repeated by its name creates
+// a run with the same id.
 func (m *model) dropPurged() {
 	gone := func(run string) bool { return m.after.Runs[run] == nil }
 	maps.DeleteFunc(m.attempts, func(run string, _ int) bool { return gone(run) })
@@ -379,8 +376,8 @@ func (m *model) dropPurged() {
 	m.journal.dropRuns(gone)
 }
 
-// checkSteerKept: a steered message that is unread is read later, becomes a run, or is
-// superseded or retracted. It is never dropped.
+// checkSteerKept checks that an unread steered message is read later, becomes a run, or is superseded
+// or retracted.
 func (m *model) checkSteerKept(t *rapid.T, was, is *mailroom.Run, s mailroom.Steer) {
 	if s.Read || s.Retracted || slices.ContainsFunc(is.Steers, func(x mailroom.Steer) bool { return x.Message == s.Message }) {
 		return

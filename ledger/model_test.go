@@ -24,11 +24,10 @@ import (
 	"mailroom/store"
 )
 
-// TestRandomHistories gives random operations to a ledger over memory, one over
-// SQLite and one over PostgreSQL. Their answers and their rows are the same, the invariants of
-// storetest.Check hold after every step, so do those of the model, which knows
-// what came before, and in the end all that was acknowledged is there and comes
-// to an end. A failure prints how to run it again.
+// TestRandomHistories runs random operations on ledgers over memory, SQLite and PostgreSQL. Their results
+// and rows must be the same. After every step, the invariants of storetest.Check and of the model must
+// hold. At the end, everything acknowledged is stored, and all runs can be completed. A failure prints
+// the flags that repeat it.
 //
 // For a long round: go test ./ledger -run Histories -rapid.checks 2000
 // -rapid.steps 100 (how many histories, and how many operations of each).
@@ -38,8 +37,8 @@ func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 1, onMemory(), onFile(dir), onPostgres(t))) })
 }
 
-// TestRandomHistoriesThroughTwoLedgers does the same through two ledgers with
-// handles of their own on the same rows, one or the other for each operation.
+// TestRandomHistoriesThroughTwoLedgers uses two ledgers with separate handles on the same rows, and
+// either of them for each operation.
 func TestRandomHistoriesThroughTwoLedgers(t *testing.T) {
 	rounds(t, 3)
 	dir := t.TempDir()
@@ -54,7 +53,7 @@ func twinOf(t *rapid.T, doors int, sides ...*side) *twin {
 	return w
 }
 
-// play is one history.
+// play runs one history.
 func play(t *rapid.T, w *twin) coverage {
 	doors := len(w.sides[0].doors)
 	defer func() {
@@ -78,7 +77,7 @@ func play(t *rapid.T, w *twin) coverage {
 	return w.coverage
 }
 
-// step is one operation, drawn from those for which there is something.
+// step runs one operation, drawn from those that are possible.
 func (m *model) step(t *rapid.T) {
 	claimed := func() bool { return len(m.liveClaims()) > 0 }
 	lost := func() bool { return len(m.liveClaims()) < len(m.claims) }
@@ -110,36 +109,36 @@ func (m *model) step(t *rapid.T) {
 	one(t, can, "operation")(t)
 }
 
-// rounds makes rapid.Check do n rounds, unless its flags say otherwise.
+// rounds makes rapid.Check run n rounds, unless its flags are set.
 func rounds(t *testing.T, n int) {
 	t.Helper()
 	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(strings.TrimLeft(arg, "-"), "rapid.") }) {
 		return
 	}
-	given(t, "rapid.checks", fmt.Sprint(n))
+	setFlag(t, "rapid.checks", fmt.Sprint(n))
 }
 
-// given sets a flag for the time of a test.
-func given(t *testing.T, name, value string) {
+// setFlag sets a flag until the end of the test.
+func setFlag(t *testing.T, name, value string) {
 	t.Helper()
 	was := flag.Lookup(name).Value.String()
 	if err := flag.Set(name, value); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = flag.Set(name, was) }) // it took the value before
+	t.Cleanup(func() { _ = flag.Set(name, was) }) // restores a valid value
 }
 
-// model is what the test remembers of a history.
+// model is the expected state of a history.
 type model struct {
 	*twin
 	*journal
-	n        int // makes names
+	n        int // counter for names
 	workers  map[string]*worker
-	claims   []mailroom.Claim // all that were ever given
-	keys     map[string]keyed // "thread key"
-	attempts map[string]int   // run to the last attempt that was claimed
+	claims   []mailroom.Claim // all claims so far
+	keys     map[string]keyed // by "thread key"
+	attempts map[string]int   // last claimed attempt by run
 	steps    map[mailroom.Claim]thread.StepCommit
-	tokens   map[string]auth.Token    // good ones, by name
+	tokens   map[string]auth.Token    // valid ones, by name
 	handed   map[mailroom.Claim]int64 // seq of the last steered message handed over
 }
 
@@ -148,9 +147,9 @@ type keyed struct {
 	out store.Submitted
 }
 
-// worker is one that was registered: what it thinks that it holds.
+// worker is a registered worker with the claims that it knows.
 type worker struct {
-	round int64 // the last one whose answer it has
+	round int64 // the last one whose response it has
 	asked int64
 	held  []mailroom.Claim
 }
@@ -171,8 +170,8 @@ func drawThread(t *rapid.T, of string) string { return one(t, []string{"a", "b",
 
 func chance(t *rapid.T, percent int, of string) bool { return number(t, 1, 100, of) <= percent }
 
-// number draws an integer. Unlike rapid's own, which like small numbers and the
-// begin of a list, this and one draw all alike.
+// number draws an integer. Unlike rapid's generators, which prefer small numbers and the beginning of a
+// list, number and one draw uniformly.
 func number(t *rapid.T, least, most int, of string) int {
 	if least == most {
 		return least
@@ -191,7 +190,7 @@ func number(t *rapid.T, least, most int, of string) int {
 
 func one[T any](t *rapid.T, list []T, of string) T { return list[number(t, 0, len(list)-1, of)] }
 
-// pick draws one of the list, or ends the action if it is empty.
+// pick draws an element of the list, or skips the action if the list is empty.
 func pick[T any](t *rapid.T, list []T, of string) T {
 	if len(list) == 0 {
 		t.Skip("no ", of)
@@ -201,7 +200,7 @@ func pick[T any](t *rapid.T, list []T, of string) T {
 
 func (m *model) runs() []string { return slices.Sorted(maps.Keys(m.after.Runs)) }
 
-// liveClaims are the claims that are still good, of all that were ever given.
+// liveClaims returns the claims that are still valid.
 func (m *model) liveClaims() []mailroom.Claim {
 	return slices.DeleteFunc(slices.Clone(m.claims), func(c mailroom.Claim) bool { return !m.holds(c) })
 }
@@ -265,8 +264,7 @@ func (m *model) submit(t *rapid.T) {
 	}
 }
 
-// scope is a key with where it counts: in its thread, or for whom if that is to
-// be made.
+// scope returns a submit key with its scope: the thread, or the owner if the submit creates one.
 func scope(in thread.Submit) string {
 	if in.Thread == "" {
 		return "of " + in.Owner + " " + in.Key
@@ -274,8 +272,8 @@ func scope(in thread.Submit) string {
 	return in.Thread + " " + in.Key
 }
 
-// checkSubmitted: an acknowledged submit is in the log, and a key answers as before
-// until what it made is purged.
+// checkSubmitted checks that an acknowledged submit is in the log, and that its key returns the first
+// result until the run is purged.
 func (m *model) checkSubmitted(t *rapid.T, in thread.Submit, out store.Submitted) {
 	id := scope(in)
 	if first, ok := m.keys[id]; ok && in.Key != "" {
@@ -285,7 +283,7 @@ func (m *model) checkSubmitted(t *rapid.T, in thread.Submit, out store.Submitted
 		}
 		if known {
 			if out.Message != first.out.Message || out.Run != first.out.Run || out.Disposition != store.DispositionDuplicate {
-				t.Fatalf("key %q answered with %+v, first with %+v", in.Key, out, first.out)
+				t.Fatalf("submit with key %q returned %+v, the first time %+v", in.Key, out, first.out)
 			}
 			return
 		}

@@ -14,7 +14,7 @@ import (
 	"mailroom/store"
 )
 
-// asks draws questions; a name may come again, with the same question or another.
+// asks draws asks. A name may repeat, with the same question or another one.
 func asks(t *rapid.T, most int) []mailroom.Ask {
 	var all []mailroom.Ask
 	for range number(t, 0, most, "asks") {
@@ -35,7 +35,7 @@ func asks(t *rapid.T, most int) []mailroom.Ask {
 	return all
 }
 
-// ask opens tickets, and children that are waited for or come back.
+// ask opens tickets, and sends to children with an answer mode.
 func (m *model) ask(t *rapid.T) {
 	c := pick(t, m.liveClaims(), "claim")
 	a := thread.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
@@ -51,7 +51,7 @@ func (m *model) ask(t *rapid.T) {
 	m.write(t, "ask", a)
 }
 
-// ticketsOf are a run's, by id.
+// ticketsOf returns the tickets of a run, by id.
 func (m *model) ticketsOf(run string) []*mailroom.Ticket {
 	var of []*mailroom.Ticket
 	for _, id := range slices.Sorted(maps.Keys(m.after.Tickets)) {
@@ -62,7 +62,7 @@ func (m *model) ticketsOf(run string) []*mailroom.Ticket {
 	return of
 }
 
-// park waits for what was asked before and what is asked with it.
+// park ends an attempt that waits for existing and new tickets.
 func (m *model) park(t *rapid.T) {
 	c := pick(t, m.liveClaims(), "claim")
 	s := thread.Settle{
@@ -100,7 +100,7 @@ func (m *model) decision(t *rapid.T) thread.Decision {
 	return d
 }
 
-// decide: a ticket takes one decision, and the same one again.
+// decide checks that a ticket accepts one decision, and its repeat.
 func (m *model) decide(t *rapid.T) {
 	d := m.decision(t)
 	was := m.after.Tickets[d.Ticket]
@@ -114,7 +114,7 @@ func (m *model) decide(t *rapid.T) {
 	m.decided[k.ID] = k
 	late := was.ExpiresAt != nil && !was.ExpiresAt.After(m.clock.read())
 	if was.State != mailroom.TicketOpen && was.State != mailroom.TicketDecided || was.State == mailroom.TicketOpen && late {
-		t.Fatalf("ticket %s was %s, expires %v, and took a decision", k.ID, was.State, was.ExpiresAt)
+		t.Fatalf("ticket %s was %s, expires at %v, and accepted a decision", k.ID, was.State, was.ExpiresAt)
 	}
 }
 
@@ -157,28 +157,28 @@ func (m *model) cancelTree(t *rapid.T) {
 	}
 	for _, r := range m.after.Runs {
 		if r.Parent == run && !thread.IsDelivery(r) && !r.Status.Finished() && r.Stop == "" {
-			t.Fatalf("run %s was cancelled with its children, and %s is %s", run, r.ID, r.Status)
+			t.Fatalf("run %s was cancelled with its children, but %s is %s", run, r.ID, r.Status)
 		}
 	}
 }
 
-// checkTickets: what was decided or has expired stays so, unless a fresh retry
-// forgets it; a decision never changes, and a ticket is not forgotten.
+// checkTickets checks that decided and expired tickets stay so unless a fresh retry voids them, that a
+// decision never changes, and that no ticket is dropped.
 func (m *model) checkTickets(t *rapid.T) {
 	for id, was := range m.before.Tickets {
 		is := m.after.Tickets[id]
 		if is == nil {
 			if m.after.Runs[was.Run] != nil {
-				t.Fatalf("ticket %s was forgotten", id)
+				t.Fatalf("ticket %s was dropped", id)
 			}
 			continue
 		}
 		final := was.State == mailroom.TicketDecided || was.State == mailroom.TicketExpired
 		if final && is.State != mailroom.TicketVoid && (is.State != was.State || is.Decision != was.Decision || string(is.Answer) != string(was.Answer)) {
-			t.Fatalf("ticket %s was %s %s and is %s %s", id, was.State, was.Decision, is.State, is.Decision)
+			t.Fatalf("ticket %s changed from %s %s to %s %s", id, was.State, was.Decision, is.State, is.Decision)
 		}
 		if is.State == mailroom.TicketExpired && is.Decision != "" {
-			t.Fatalf("ticket %s has expired and says %s", id, is.Decision)
+			t.Fatalf("expired ticket %s has the decision %s", id, is.Decision)
 		}
 	}
 }

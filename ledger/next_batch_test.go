@@ -8,7 +8,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// partSizes tells how many operations each batch holds, of operations of these sizes.
+// partSizes returns the number of operations in each batch, for operations of these sizes.
 func partSizes(sizes ...int) []int {
 	l := newCommitter(memory.New(), Options{})
 	for _, n := range sizes {
@@ -74,12 +74,12 @@ func TestASmallOperationWaitsForOneLargeBatchAtMost(t *testing.T) {
 	take("A")
 	add("b", 1, "of B")
 	add("x", 1, "of x")
-	take("x") // b must not overtake what came before it in its thread
+	take("x") // b must not overtake earlier operations of its thread
 	add("y", 1, "of y")
 	take("B", "b", "y")
-	take("C") // nothing else is there
+	take("C") // the queue has no other operation
 	add("d", 1, "of D")
-	take("D", "d") // nothing that may pass
+	take("D", "d") // no operation may overtake it
 	take()
 }
 

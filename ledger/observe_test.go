@@ -54,14 +54,14 @@ func TestAnObserverIsCalledForEveryOperationCommitAndEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	cancel()
 	if _, err := d.Claim(ctx, dispatch.ClaimRequest{Worker: "w", Round: 9, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true}); err == nil {
-		t.Fatal("a claim that was taken back was made")
+		t.Fatal("a withdrawn claim was made")
 	}
-	if err := d.close(); err != nil { // ends what is told after the answers
+	if err := d.close(); err != nil { // waits for observations after the results
 		t.Fatal(err)
 	}
 	want := []string{
 		"register  true", "submit  true", "submit  true", "submit busy true", "cancel  true", "claim  true", "settle  true",
-		"claim internal false", // it stood
+		"claim internal false", // a standing claim
 	}
 	if diff := cmp.Diff(want, ops); diff != "" {
 		t.Error(diff)
@@ -75,7 +75,7 @@ func TestAnObserverIsCalledForEveryOperationCommitAndEnd(t *testing.T) {
 	}
 }
 
-// slowStore takes its time, of the test's own clock, where it is told to.
+// slowStore delays some calls, in virtual time.
 type slowStore struct {
 	store.Store
 	threads, write time.Duration
@@ -124,7 +124,7 @@ func TestSlowOperationsAreLogged(t *testing.T) {
 			d.submit(text("t", "one"))
 			d.submit(text("replies", "two"))
 			c.store.threads, c.store.write = made.threads, made.write
-			to := "replies" // the operation looks for a thread that delivers to t
+			to := "replies" // the operation searches for threads that deliver to t
 			if _, err := d.PatchThread(d.ctx, "t", thread.Patch{DeliverTo: &to}); err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestSlowOperationsAreLogged(t *testing.T) {
 	}
 }
 
-// lockedLog is a log that several goroutines write.
+// lockedLog is a log for several goroutines.
 type lockedLog struct {
 	mu   sync.Mutex
 	text strings.Builder // owned by mu
@@ -166,6 +166,6 @@ func TestARunThatFailedForGoodIsLoggedOnceWithoutItsMessage(t *testing.T) {
 	got := strings.TrimSpace(log.text.String())
 	if strings.Count(got, "\n") != 0 || strings.Contains(got, "a secret") ||
 		!strings.Contains(got, `level=WARN msg="run failed for good" run=`) || !strings.HasSuffix(got, " thread=permanent agent=echo attempt=1 failures=0 class=permanent") {
-		t.Errorf("logged %s", got)
+		t.Errorf("log: %s", got)
 	}
 }

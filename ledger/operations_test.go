@@ -13,23 +13,22 @@ import (
 	"mailroom/store"
 )
 
-// operation is one of the ledger's, on the rows of a day.
+// operation is an operation of the ledger on the rows of [fillDay].
 type operation struct {
 	name   string
 	do     func(ctx context.Context, l *ledger.Ledger) (any, error)
-	again  func(ctx context.Context, l *ledger.Ledger) (any, error) // how it is repeated, if not by do
-	claims bool                                                     // it is waited for also when its context has ended
-	// late is what a repeat is refused with after it had happened; "" if it
-	// is answered as before.
+	again  func(ctx context.Context, l *ledger.Ledger) (any, error) // the repeat, if it is not do
+	claims bool                                                     // it continues after the end of its context
+	// late is the code of a repeat after a success; "" if the repeat returns the first result.
 	late mailroom.Code
-	// doubles: a repeat after it had happened may happen once more. It has no
-	// key, and does no harm.
+	// doubles is set if a repeat may execute again. Such an operation has no key, and repeating it is
+	// harmless.
 	doubles bool
 }
 
 const dayLasts = time.Hour
 
-// fillDay fills a store with threads in all states. Its ids are always the same.
+// fillDay fills a store with threads in all states. The ids are always the same.
 func fillDay(d *fixture, c *clock) {
 	submit := func(thread, run string) {
 		in := text(thread, "for "+run)
@@ -45,7 +44,7 @@ func fillDay(d *fixture, c *clock) {
 	d.submit(ghost)
 	d.register("gone")
 	claim("held", "lost", "gone")
-	c.move(dayLasts) // what "gone" held can be taken away
+	c.move(dayLasts) // the claims of "gone" can be revoked
 	d.register("w", "idle")
 	must(d.Register(d.ctx, store.Worker{ID: "local", Local: true}))(d.t)
 	must(0, d.KeepDefinitions(d.ctx, []store.Definition{{Agent: "echo", Version: "v1", Body: json.RawMessage(`{}`)}}))(d.t)
@@ -74,7 +73,7 @@ func fillDay(d *fixture, c *clock) {
 
 func current() mailroom.Claim { return mailroom.Claim{Thread: "busy", Run: "current", Attempt: 1} }
 
-// operations are all that write.
+// operations returns all operations that write.
 func operations() []operation {
 	all := append(append(append(runOperations(), threadOperations()...), tokenOperations()...), inboxOperations()...)
 	for _, m := range []mailroom.Mode{
@@ -105,13 +104,13 @@ func submission(name string, in thread.Submit) operation {
 	}}
 }
 
-// okayed answers the approval of the day. Digests of equal questions are equal.
+// okayed decides the approval of fillDay. Equal questions have equal digests.
 func okayed() thread.Decision {
 	ask := approval("ok")
 	return thread.Decision{Ticket: thread.TicketID("asker", "ok"), Verdict: mailroom.VerdictApprove, By: "ann", Digest: thread.AskDigest(&ask)}
 }
 
-// status is the answer of an operation that returns a run.
+// status returns the result of an operation that returns a run.
 func status(r *mailroom.Run, err error) (any, error) {
 	if r == nil {
 		return nil, err
@@ -146,7 +145,7 @@ func runOperations() []operation {
 		operation{
 			name: "claim", claims: true, doubles: true,
 			do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return claimOf(ctx, l, 1) },
-			again: func(ctx context.Context, l *ledger.Ledger) (any, error) { // the answer was lost, so was what it gave
+			again: func(ctx context.Context, l *ledger.Ledger) (any, error) { // the response is lost, and with it the claims
 				if _, err := l.Renew(ctx, dispatch.Renewal{Worker: "idle", Round: 1}); err != nil {
 					return nil, err
 				}
@@ -175,7 +174,7 @@ func runOperations() []operation {
 	)
 }
 
-// account is a token of a secret whose hash is sum.
+// account returns a request for a token whose secret has the hash sum.
 func account(name, sum string) auth.Token {
 	return auth.Token{Name: name, Sum: sum, Scopes: []auth.Permission{auth.PermissionRead, auth.PermissionSubmit}}
 }
@@ -241,7 +240,7 @@ func threadOperations() []operation {
 			return err
 		})},
 		{name: "renew", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return l.Renew(ctx, dispatch.Renewal{Worker: "w", Round: 100}) // it holds nothing that it knows of
+			return l.Renew(ctx, dispatch.Renewal{Worker: "w", Round: 100}) // it names no claims
 		}},
 		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Deregister(ctx, "w") })},
 		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocalWorkers(ctx, false) })},

@@ -10,7 +10,7 @@ import (
 	"mailroom/ledger"
 )
 
-// A worker that renews its lease and never ends a run loses the claim all the same.
+// A worker that renews its lease but never ends a run loses the claim.
 func TestTheLedgerEndsTheClaimOfAWorkerThatOnlyRenews(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -41,7 +41,7 @@ func TestTheLedgerEndsTheClaimOfAWorkerThatOnlyRenews(t *testing.T) {
 					ended = len(d.renew("w", d.round, held).Lost) == 1
 				}
 				if !ended {
-					t.Errorf("the claim still stands %s later", c.within)
+					t.Errorf("the claim is still valid %s later", c.within)
 				}
 				wantEqual(t, "log", d.kinds("t"), c.entries)
 				_, err := d.Append(d.ctx, thread.StepCommit{Claim: held, Number: 1})
@@ -51,7 +51,7 @@ func TestTheLedgerEndsTheClaimOfAWorkerThatOnlyRenews(t *testing.T) {
 	}
 }
 
-// What was streamed is kept, as with every other end of an attempt.
+// The streamed text is kept, as at every end of an attempt.
 func TestTheTextOfAnOverrunClaimIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
@@ -67,7 +67,7 @@ func TestTheTextOfAnOverrunClaimIsKept(t *testing.T) {
 	})
 }
 
-// More claims than one operation ends are over at the same time.
+// More claims expire at the same time than one operation ends.
 func TestAllOverrunClaimsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{Lease: 2 * time.Hour})
@@ -81,7 +81,7 @@ func TestAllOverrunClaimsEnd(t *testing.T) {
 		d.sweep()
 		for _, w := range work {
 			if r := d.run(w.Run.ID); r.Failures != 1 {
-				t.Fatalf("run %s is %s after %d failures", r.ID, r.Status, r.Failures)
+				t.Fatalf("run %s is %s with %d failures", r.ID, r.Status, r.Failures)
 			}
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"mailroom/project"
 )
 
-// submitAs is text by the owner of a token.
+// submitAs returns a submit by the owner of a token.
 func submitAs(owner, thread, s string) thread.Submit {
 	in := text(thread, s)
 	in.Owner, in.Sender, in.By = owner, owner, &auth.Token{Name: owner, Scopes: []auth.Permission{auth.PermissionSubmit}}
@@ -22,7 +22,7 @@ func TestASubmitToAnInvisibleThreadIsNotFound(t *testing.T) {
 	first := submitAs("ann", "t", "mine")
 	first.Key = "k"
 	d.submit(first)
-	for _, key := range []string{"", "k"} { // a key of hers tells a stranger nothing either
+	for _, key := range []string{"", "k"} { // her key does not give another token access
 		in := submitAs("bob", "t", "mine")
 		in.Key = key
 		_, err := d.Submit(d.ctx, in)
@@ -66,7 +66,7 @@ func TestOnlyTheOperatorCreatesReservedThreads(t *testing.T) {
 	d.settle(complete(work.Claim, "unheard"))
 	wantEqual(t, "a thread made by a delivery", d.thread(to) == nil, true)
 
-	in := text("chat:ann", "hello") // of the server itself
+	in := text("chat:ann", "hello") // of the server
 	in.Owner = auth.Operator
 	d.submit(in)
 	_, err := d.Submit(d.ctx, submitAs("bob", "chat:ann", "mine"))
@@ -102,7 +102,7 @@ func TestARunOfTheOperatorReachesEveryThreadAndIsAnswered(t *testing.T) {
 	d.settle(complete(answer.Claim, "thanks"))
 }
 
-// What was under way to a thread does not go to another one of the same id.
+// A pending delivery does not go to a new thread of the same id.
 func TestARecreatedThreadReceivesNothingMeantForTheDeletedOne(t *testing.T) {
 	for name, how := range map[string]func(*fixture) mailroom.Claim{
 		"the end of a run": func(d *fixture) mailroom.Claim {

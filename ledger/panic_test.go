@@ -25,7 +25,7 @@ func TestAPanicFailsItsOperationOnly(t *testing.T) {
 			in := thread.Submit{Thread: threadID, Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}}
 			_, errs[i] = l.Submit(ctx, in)
 		}
-		// All three are queued before the committer begins: they are one batch.
+		// All three are queued before the committer starts, so they form one batch.
 		all.Go(func() { submit(0, "a") })
 		synctest.Wait()
 		all.Go(func() {
@@ -50,7 +50,7 @@ func TestAPanicFailsItsOperationOnly(t *testing.T) {
 			t.Error(err)
 		}
 		if errs[0] != nil || errs[2] != nil {
-			t.Errorf("the others: got errors %v and %v", errs[0], errs[2])
+			t.Errorf("the other operations: %v and %v, want no errors", errs[0], errs[2])
 		}
 		if panics != 1 {
 			t.Errorf("it ran %d times, want 1", panics)
@@ -58,7 +58,7 @@ func TestAPanicFailsItsOperationOnly(t *testing.T) {
 		var refused *mailroom.Error
 		if !errors.As(errs[1], &refused) || refused.Code != mailroom.CodeInternal ||
 			strings.Contains(refused.Message, "secret") || !strings.Contains(refused.Error(), "panic_test.go") {
-			t.Errorf("got error %v, want an internal one that keeps its stack for the log", errs[1])
+			t.Errorf("error %v, want an internal one with a stack as its cause", errs[1])
 		}
 		err := l.View(context.Background(), func(r store.Reader) error {
 			log, err := r.Entries(store.EntryQuery{Thread: "a"})

@@ -15,7 +15,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-// The operations of tickets and children over a fixture.
+// Operations of tickets and children.
 
 func approval(name string) mailroom.Ask {
 	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?"}
@@ -40,7 +40,7 @@ func (d *fixture) decide(run, name string, v mailroom.Verdict) {
 	must(d.Decide(d.ctx, thread.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"}))(d.t)
 }
 
-// send has a run send one message.
+// send commits a step with one send.
 func (d *fixture) send(c mailroom.Claim, s mailroom.Send) error {
 	d.t.Helper()
 	if s.Parts == nil {
@@ -59,7 +59,7 @@ func (d *fixture) mustSend(c mailroom.Claim, s mailroom.Send) {
 	}
 }
 
-// claimIn claims what is due and returns the work of the thread.
+// claimIn claims due runs and returns the one of the thread.
 func (d *fixture) claimIn(thread string) dispatch.Assignment {
 	d.t.Helper()
 	for _, w := range d.claim("w", 1) {
@@ -72,7 +72,7 @@ func (d *fixture) claimIn(thread string) dispatch.Assignment {
 	return dispatch.Assignment{}
 }
 
-// parent is a run in thread "p" that has sent to thread "c" and waits for it.
+// parent starts a run in thread "p" that has sent to thread "c" and waits for the child.
 func (d *fixture) parent() (run string, child dispatch.Assignment) {
 	d.t.Helper()
 	d.register("w")
@@ -92,8 +92,7 @@ func wantRun(d *fixture, id string, want mailroom.Status) *mailroom.Run {
 	return r
 }
 
-// The look at the invariants that follows a test must know that a decision
-// forgets the failures, although no entry says so.
+// The check of invariants at the end must accept that a decision resets the failures without an entry.
 func TestARunThatIsCancelledBetweenItsAnswerAndItsNextAttemptIsSound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
@@ -133,7 +132,7 @@ func TestASubmitWithDecisionsIsRecognisedAlsoWhenItsTicketsAreGone(t *testing.T)
 	_, err := d.Submit(d.ctx, in)
 	wantCode(t, err, mailroom.CodeNotFound)
 	if d.thread("t") != nil {
-		t.Error("a refused submit made its thread")
+		t.Error("a refused submit created its thread")
 	}
 }
 
@@ -300,7 +299,7 @@ func TestRepliesQuestionsAndEndsAreDeliveredOnce(t *testing.T) {
 	wantEqual(t, "delivered in order", len(d.serveOne("chat")), 1)
 	must(d.Interrupt(d.ctx, "p", ann()))(t)
 	d.submit(text("p", "again"))
-	wantEqual(t, "messages", d.count("chat", entry.KindMessage), 3) // it had said something
+	wantEqual(t, "messages", d.count("chat", entry.KindMessage), 3) // including its own message
 }
 
 func (d *fixture) count(thread, kind string) int {
@@ -314,7 +313,7 @@ func (d *fixture) count(thread, kind string) int {
 	return n
 }
 
-// serveOne completes the first run of a thread that is due.
+// serveOne claims and completes the due run of a thread.
 func (d *fixture) serveOne(thread string) []dispatch.Assignment {
 	d.t.Helper()
 	work := d.claim("w", 5)
@@ -340,11 +339,11 @@ func TestADeliveryCommitsWithItsCauseOrNotAtAll(t *testing.T) {
 	s.Number = 1
 	store.setFaults(storetest.Fault{Kind: storetest.FailBefore})
 	if _, err := d.Settle(d.ctx, s); err == nil {
-		t.Fatal("the commit failed and the settle did not")
+		t.Fatal("Settle succeeded although its commit failed")
 	}
 	wantRun(d, p.Run.ID, mailroom.StatusRunning)
 	if d.thread("chat") != nil {
-		t.Error("what was not said was delivered")
+		t.Error("a reply was delivered although its settle failed")
 	}
 	d.settle(s)
 	wantEqual(t, "deliveries", d.count("chat", entry.KindMessage), 1)
@@ -373,8 +372,7 @@ func TestALostAttemptCannotWriteTheStateOfItsThread(t *testing.T) {
 	d.settle(complete(next.Claim, "done"))
 }
 
-// A message that joined a run has no run of its own that could tell where it
-// went, unless that run ends without having read it.
+// A message that joined a run becomes a separate run only if that run ends without reading it.
 func TestANameWhoseMessageJoinedARunIsBoundToItsThread(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")

@@ -14,7 +14,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// countingPartials notes how much flushed text each Update reads.
+// countingPartials records how much flushed text each Update reads.
 type countingPartials struct {
 	store.Store
 	most *int
@@ -40,7 +40,7 @@ func (t countingPartialsTx) Partials(run string) ([]store.Partial, error) {
 	return list, err
 }
 
-// Many claims end at once, each with a long message that was being written.
+// Many claims end at once, each with a long partial message.
 func TestOneTransactionReadsABoundedPartOfTheFlushedText(t *testing.T) {
 	for name, end := range map[string]func(d *fixture){
 		"of a lost worker":     func(d *fixture) { d.expireWorker("w") },
@@ -62,10 +62,10 @@ func TestOneTransactionReadsABoundedPartOfTheFlushedText(t *testing.T) {
 				end(d)
 				for _, w := range work {
 					if r := d.run(w.Run.ID); r.Status == mailroom.StatusRunning {
-						t.Errorf("run %s is still claimed", r.ID)
+						t.Errorf("run %s still has a claim", r.ID)
 					}
 					if log := d.log(w.Run.Thread); !strings.Contains(d.kinds(w.Run.Thread), "run.started, message, ") || len(log[3].Raw) < each {
-						t.Errorf("thread %s lost the text: %s", w.Run.Thread, d.kinds(w.Run.Thread))
+						t.Errorf("thread %s has no message: %s", w.Run.Thread, d.kinds(w.Run.Thread))
 					}
 				}
 				if most == 0 || most > bound {

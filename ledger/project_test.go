@@ -43,7 +43,7 @@ func TestOneOfManyConcurrentRequestsGetsTheReservation(t *testing.T) {
 	close(won)
 	winner, more := <-won, len(won)
 	if more > 0 || len(winner.Granted) != 1 {
-		t.Fatalf("%d more have won; granted %+v", more, winner)
+		t.Fatalf("%d more reservations succeeded; granted %+v", more, winner)
 	}
 	held, err := d.Projects().Reservations(d.ctx, "p", ann())
 	if err != nil || len(held) != 1 || held[0] != winner.Granted[0] {
@@ -52,7 +52,7 @@ func TestOneOfManyConcurrentRequestsGetsTheReservation(t *testing.T) {
 	wantEqual(t, "log", d.kinds("project:p"), entry.KindReserved)
 }
 
-// A ledger keeps the reservations of a project in memory. Writes of another ledger invalidate them.
+// A ledger caches the reservations of a project. Writes of another ledger invalidate the cache.
 func TestTwoLedgersAgreeOnReservations(t *testing.T) {
 	s := memory.New()
 	d := open(t, s, ledger.Options{})
@@ -68,7 +68,7 @@ func TestTwoLedgersAgreeOnReservations(t *testing.T) {
 		_, err := two.Projects().Reserve(two.ctx, reserve("y", "src/*.go"))
 		wantCode(t, err, mailroom.CodeConflict)
 		if ended, err := two.Projects().ReleaseNames(two.ctx, "p", "x", []string{"src/**"}, ann()); err != nil || len(ended) != 1 {
-			t.Fatalf("round %d: ended %+v, %v", i, ended, err)
+			t.Fatalf("round %d: released %+v, %v", i, ended, err)
 		}
 		if _, err := one.Projects().Reserve(one.ctx, reserve("y", "src/*.go")); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestTwoLedgersAgreeOnReservations(t *testing.T) {
 		if _, err := two.Projects().ReleaseNames(two.ctx, "p", "y", []string{"src/*.go"}, ann()); err != nil {
 			t.Fatal(err)
 		}
-		if i == 10 { // the project ends, and another begins
+		if i == 10 { // another project gets the same id
 			for n := range 11 {
 				if _, err := one.Projects().ReleaseNames(one.ctx, "p", "x", []string{fmt.Sprint("n", n)}, ann()); err != nil {
 					t.Fatal(err)
@@ -88,7 +88,7 @@ func TestTwoLedgersAgreeOnReservations(t *testing.T) {
 		}
 	}
 	if held, err := d.Projects().Reservations(d.ctx, "p", ann()); err != nil || len(held) != 9 {
-		t.Errorf("%d are held, %v", len(held), err)
+		t.Errorf("%d reservations, %v", len(held), err)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestAReservationIsRenewedAndReleasedByItsID(t *testing.T) {
 	a, b := out.Granted[0], out.Granted[1]
 	renewed, err := d.Projects().RenewReservation(d.ctx, a.ID, ann(), time.Hour)
 	if err != nil || !renewed.ExpiresAt.After(a.ExpiresAt) || renewed.Fence != a.Fence {
-		t.Errorf("renewed: %+v, %v", renewed, err)
+		t.Errorf("Renew() = %+v, %v", renewed, err)
 	}
 	if _, err := d.Projects().Release(d.ctx, b.ID, ann(), false); err != nil {
 		t.Error(err)
@@ -110,15 +110,15 @@ func TestAReservationIsRenewedAndReleasedByItsID(t *testing.T) {
 	wantCode(t, err, mailroom.CodeNotFound)
 	ended, err := d.Projects().ReleaseNames(d.ctx, "p", "x", []string{"a", "b", "c"}, ann())
 	if err != nil || len(ended) != 1 || ended[0].ID != a.ID {
-		t.Errorf("ended %+v, %v", ended, err)
+		t.Errorf("released %+v, %v", ended, err)
 	}
 	held, err := d.Projects().Reservations(d.ctx, "", ann())
 	if err != nil || len(held) != 0 {
-		t.Errorf("held: %+v, %v", held, err)
+		t.Errorf("reservations %+v, %v", held, err)
 	}
 	ended, err = d.Projects().ReleaseNames(d.ctx, "none", "x", []string{"a"}, ann())
 	if err != nil || len(ended) != 0 || len(d.log("project:none")) != 0 {
-		t.Errorf("of no project: %+v, %v", ended, err)
+		t.Errorf("without a project: %+v, %v", ended, err)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestOtherTokensSeeNoReservations(t *testing.T) {
 	eve := &auth.Token{Name: "eve", Scopes: []auth.Permission{auth.PermissionSubmit, auth.PermissionRead}}
 	held, err := d.Projects().Reservations(d.ctx, "", eve)
 	if err != nil || len(held) != 0 {
-		t.Errorf("a stranger sees %+v, %v", held, err)
+		t.Errorf("reservations that another token sees: %+v, %v; want none", held, err)
 	}
 	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1})
 	wantCode(t, err, mailroom.CodeForbidden)
@@ -138,13 +138,13 @@ func TestOtherTokensSeeNoReservations(t *testing.T) {
 	wantCode(t, err, mailroom.CodeForbidden)
 	eve.Namespace = "project:p"
 	if held, err := d.Projects().Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
-		t.Errorf("who has the namespace sees %+v, %v", held, err)
+		t.Errorf("reservations that a token with the namespace sees: %+v, %v", held, err)
 	}
 	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
-	wantCode(t, err, mailroom.CodeForbidden) // the agent's name is taken
+	wantCode(t, err, mailroom.CodeForbidden) // another token uses the agent's name
 }
 
-// inbox is what an agent reads, by the events.
+// inbox returns an agent's unread notifications as "seq event".
 func (d *fixture) inbox(agent string, consume bool, limit int) []string {
 	d.t.Helper()
 	read, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
@@ -177,12 +177,12 @@ func TestNotificationsReachEachInboxOnce(t *testing.T) {
 	wantEqual(t, "told", out, ledger.Notified{Seq: 1, To: []string{"x"}})
 	wantEqual(t, "told", d.notify("x", "two", ""), ledger.Notified{Seq: 2, To: []string{"y"}})
 	wantEqual(t, "told", d.notify("x", "for z", "", "z"), ledger.Notified{Seq: 3, To: []string{"z"}})
-	if _, err := d.Projects().Reserve(d.ctx, reserve("w", "n")); err != nil { // has an inbox from now on
+	if _, err := d.Projects().Reserve(d.ctx, reserve("w", "n")); err != nil { // creates an inbox
 		t.Fatal(err)
 	}
 	wantEqual(t, "told", d.notify("y", "all", "").To, []string{"w", "x", "z"})
 
-	for range 2 { // looking takes nothing
+	for range 2 { // without Consume, nothing changes
 		wantEqual(t, "inbox of x", d.inbox("x", false, 9), []string{"1 one", "5 all"})
 	}
 	wantEqual(t, "inbox of x", d.inbox("x", true, 1), []string{"1 one"})
@@ -268,13 +268,13 @@ func TestAnAppendedEntryBelongsToNoRun(t *testing.T) {
 	}
 	log := d.log("channel:c")
 	if len(log) != 2 || log[1].Kind != entry.KindChannel || log[1].Run != "" || string(log[1].Body) != `{"state":"connected"}` {
-		t.Errorf("the log has %+v", log)
+		t.Errorf("log: %+v", log)
 	}
 	_, err := d.AppendEntry(d.ctx, "a/b", entry.KindChannel, nil)
 	wantCode(t, err, mailroom.CodeInvalid)
 	d.submit(text("channel:c", "and it is a thread like any other"))
 	if kinds := d.log("channel:c"); !slices.ContainsFunc(kinds, func(e mailroom.Entry) bool { return e.Kind == entry.KindQueued }) {
-		t.Error("it takes no messages")
+		t.Error("a project's thread accepts messages")
 	}
 }
 
@@ -324,10 +324,10 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 		}
 	}
 	if got := len(d.notify("a", "e", "").To); got != 1000 {
-		t.Errorf("the answer to a notification for all names %d agents, want the first 1000", got)
+		t.Errorf("a notification to all returned %d names, want the first 1000", got)
 	}
 	got := must(d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "z1499", By: ann(), Limit: 9}))(t).Found
-	if len(got) != 1 { // the others were for b and z0007
-		t.Errorf("an agent that the answer did not name has %d notifications, want 1", len(got))
+	if len(got) != 1 { // the others were to b and z0007
+		t.Errorf("an agent beyond the first 1000 has %d notifications, want 1", len(got))
 	}
 }

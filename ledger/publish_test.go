@@ -15,8 +15,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// TestAPanicWhilePublishingEndsTheLedgerInOrder has the function that hears of a commit panic: each operation is answered,
-// those of the same batch, one still queued and one that comes later, and Run returns an error.
+// TestAPanicWhilePublishingEndsTheLedgerInOrder makes Publish panic. Every operation returns: those of
+// the same batch, a queued one and a later one. Run returns an error.
 func TestAPanicWhilePublishingEndsTheLedgerInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var published atomic.Int32
@@ -28,12 +28,12 @@ func TestAPanicWhilePublishingEndsTheLedgerInOrder(t *testing.T) {
 		}
 		l = New(memory.New(), Options{Publish: func(string, []mailroom.Entry) {
 			if published.Add(1) == 1 {
-				go submit("queued") // while the committer is busy
+				go submit("queued") // queued while the committer is busy
 				<-time.After(time.Second)
 				panic("bomb")
 			}
 		}})
-		go submit("a") // both are queued before the committer begins: they are one batch
+		go submit("a") // both are queued before the committer starts, so they form one batch
 		go submit("b")
 		synctest.Wait()
 		ended := make(chan error, 1)
@@ -50,7 +50,7 @@ func TestAPanicWhilePublishingEndsTheLedgerInOrder(t *testing.T) {
 		submit("later")
 		synctest.Wait()
 		if len(errs) != cap(errs) {
-			t.Fatalf("%d of %d operations are answered", len(errs), cap(errs))
+			t.Fatalf("%d of %d operations have returned", len(errs), cap(errs))
 		}
 		for range cap(errs) {
 			if err := <-errs; mailroom.CodeOf(err) != mailroom.CodeUnavailable {

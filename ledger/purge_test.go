@@ -15,8 +15,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// talk completes n runs in thread "t".
-func (d *fixture) talk(n int) {
+// completeRuns completes n runs in thread "t".
+func (d *fixture) completeRuns(n int) {
 	d.t.Helper()
 	for range n {
 		d.submit(text("t", "hello"))
@@ -27,7 +27,7 @@ func (d *fixture) talk(n int) {
 func TestAPurgeKeepsEverythingSinceTheOldestOpenRun(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
-	d.talk(3)
+	d.completeRuns(3)
 	last := d.thread("t").LastSeq
 	d.submit(text("t", "to be asked about"))
 	work := d.claimOne("w")
@@ -41,12 +41,12 @@ func TestAPurgeKeepsEverythingSinceTheOldestOpenRun(t *testing.T) {
 	d.settle(complete(again.Claim, "done"))
 }
 
-// The look at the invariants that follows a test must not miss the run, whose
-// first word is its end: it might have begun in what was purged.
+// The check of invariants at the end must accept a run whose first entry is its end: it may have started
+// in the purged part.
 func TestASteerThatIsSupersededAfterAPurgeIsSound(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
-	d.talk(2)
+	d.completeRuns(2)
 	must(0, d.Purge(d.ctx, "t", 0))(t)
 	d.submit(text("t", "hello"))
 	d.claimOne("w")
@@ -82,13 +82,13 @@ func TestATranscriptOmitsMessagesPurgedBeforeTheyWereRead(t *testing.T) {
 func TestAPurgeKeepsEntriesYoungerThanTheRetention(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
-	d.talk(2)
+	d.completeRuns(2)
 	must(0, d.Purge(d.ctx, "t", time.Hour))(t)
 	wantEqual(t, "first seq", d.thread("t").FirstSeq, 1)
 	must(0, d.Purge(d.ctx, "t", 0))(t)
 	row := d.thread("t")
 	wantEqual(t, "first seq", row.FirstSeq, row.LastSeq+1)
-	d.talk(1) // a seq is never used again
+	d.completeRuns(1) // a seq is never used again
 	wantEqual(t, "first entry", d.log("t")[0].Seq, row.LastSeq+1)
 }
 
@@ -115,7 +115,7 @@ func TestAPurgeKeepsARunThatIsRetriedDuringIt(t *testing.T) {
 	s := &betweenViews{Store: memory.New()}
 	d := open(t, s, ledger.Options{})
 	d.register("w")
-	d.talk(1)
+	d.completeRuns(1)
 	out := d.submit(text("t", "again"))
 	d.settle(failure(d.claimOne("w").Claim, mailroom.ClassPermanent))
 	s.mu.Lock()
@@ -144,7 +144,7 @@ func TestAPurgeWorksInSmallSteps(t *testing.T) {
 	store.updates()
 	must(0, d.Purge(d.ctx, "t", 0))(t)
 	if n := store.updates(); n < 3 {
-		t.Errorf("%d entries went in %d transactions, want some of 500", d.thread("t").LastSeq, n)
+		t.Errorf("%d entries were purged in %d transactions, want several of at most 500", d.thread("t").LastSeq, n)
 	}
 	wantEqual(t, "run is gone", len(d.runsOf(out.Run)), 0)
 }

@@ -12,13 +12,13 @@ import (
 	"mailroom/store"
 )
 
-// difference is cmp.Diff by sameRows of what is left without the rows that are
-// the same to the last bit. Those are nearly all, and cmp takes pains with each.
+// difference is cmp.Diff with sameRows of the rows that are not deeply equal. Nearly all rows are equal,
+// and cmp is slow.
 func difference(a, b contents) string {
 	return cmp.Diff(a.without(b), b.without(a), sameRows())
 }
 
-// without is c without the rows, and the logs, that the other has as well.
+// without returns c without the rows and logs that other has as well.
 func (c contents) without(other contents) contents {
 	is := c
 	is.Threads = differing(c.Threads, other.Threads, func(a, b *mailroom.Thread) bool {
@@ -64,7 +64,7 @@ func TestADifferenceInAnyRowIsDetected(t *testing.T) {
 	if err := x.close(); err != nil {
 		t.Fatal(err)
 	}
-	is.Keys = map[string]store.SubmitKey{"a k1": {Key: "k1"}} // a day has none of these
+	is.Keys = map[string]store.SubmitKey{"a k1": {Key: "k1"}} // fillDay creates no keys
 	if diff := difference(is, is); diff != "" {
 		t.Fatalf("contents differ from themselves:\n%s", diff)
 	}
@@ -89,12 +89,12 @@ func TestADifferenceInAnyRowIsDetected(t *testing.T) {
 		other := is
 		change(&other)
 		if difference(is, other) == "" || difference(other, is) == "" {
-			t.Errorf("%s: the difference is not seen", name)
+			t.Errorf("%s: the difference is not detected", name)
 		}
 	}
 }
 
-// alterations are the rows, with a change in one of them, or without it.
+// alterations returns copies of the rows in which one row is changed or missing.
 func alterations[R any](rows map[string]*R, change func(*R)) map[string]*R {
 	rows = maps.Clone(rows)
 	for id, row := range rows {

@@ -11,7 +11,7 @@ func TestAnOwnersShareOfAWorkersSlots(t *testing.T) {
 		held map[string]int
 		free int
 		most int
-		full string // owners that have their share, of a, b and c
+		full string // the owners a, b and c that have used their shares
 	}{
 		{"nothing is taken", nil, 8, 8, ""},
 		{"one owner has little", map[string]int{"a": 3}, 5, 4, ""},
@@ -42,14 +42,14 @@ func TestAnOwnersShareOfAWorkersSlots(t *testing.T) {
 			}
 			s.add("c")
 			if !maps.Equal(given, c.held) {
-				t.Errorf("what was given became %v", c.held)
+				t.Errorf("held = %v", c.held)
 			}
 		})
 	}
 }
 
-// Every owner has a backlog, that of the first is the oldest, and so on. Each run
-// that ends makes room for the oldest that the shares allow.
+// Every owner has a backlog; the first owner's is the oldest, and so on. Each ended run frees a slot for
+// the oldest run that the shares admit.
 func TestEveryOwnerWithABacklogGetsItsShare(t *testing.T) {
 	for owners := 1; owners <= 9; owners++ {
 		names := "abcdefghi"[:owners]
@@ -75,7 +75,7 @@ func TestEveryOwnerWithABacklogGetsItsShare(t *testing.T) {
 		}
 		for _, owner := range names {
 			if got := s.held[string(owner)]; got < 64/(owners+1) {
-				t.Errorf("with %d owners %c has %d slots, want %d at least", owners, owner, got, 64/(owners+1))
+				t.Errorf("with %d owners, %c has %d slots, want at least %d", owners, owner, got, 64/(owners+1))
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// concurrently calls f n times at once.
+// concurrently calls f n times concurrently.
 func concurrently(n int, f func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -45,7 +45,7 @@ func TestABlankThreadIsTheSameForTheSameOwnerAndKey(t *testing.T) {
 	first, again, other, bobs := keyed("ann", "k"), keyed("ann", "k"), keyed("ann", "l"), keyed("bob", "k")
 	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition}, []any{first.Thread, first.Run, store.DispositionDuplicate})
 	if other.Thread == first.Thread || bobs.Thread == first.Thread {
-		t.Error("another key or owner has the same thread")
+		t.Error("another key or owner got the same thread")
 	}
 }
 
@@ -74,7 +74,7 @@ func TestARefusedSubmitWritesNothing(t *testing.T) {
 	_, err := d.Submit(t.Context(), text("new", ""))
 	wantCode(t, err, mailroom.CodeInvalid)
 	if d.thread("new") != nil {
-		t.Error("a refused submit made a thread")
+		t.Error("a refused submit created a thread")
 	}
 	wantEqual(t, "log", d.kinds("t"), before)
 	reject.Mode = mailroom.ModeQueue
@@ -179,7 +179,7 @@ func TestCommitsArePublishedInOrderBeforeTheResponse(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil || seen[out.Thread] < out.Seq {
-			t.Errorf("answered with entry %d, error %v, before it was published", out.Seq, err)
+			t.Errorf("Submit returned entry %d, error %v, before it was published", out.Seq, err)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func TestDeletingAThreadDeletesAllItsRows(t *testing.T) {
 	}
 	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.CodeNotFound)
 	if d.thread("t") != nil || len(d.log("t")) > 0 {
-		t.Error("something is left of the thread")
+		t.Error("rows of the thread remain")
 	}
 	_, err := d.Cancel(t.Context(), out.Run, "ann")
 	wantCode(t, err, mailroom.CodeNotFound)
@@ -56,7 +56,7 @@ func TestMissingObjectsAreNotFound(t *testing.T) {
 		}
 	}
 	if d.thread("nowhere") != nil {
-		t.Error("a refusal made a thread")
+		t.Error("a refused operation created a thread")
 	}
 }
 
@@ -116,7 +116,7 @@ func TestACancelledRunStaysReadable(t *testing.T) {
 	out := d.submit(text("t", "hello"))
 	r := must(d.Cancel(t.Context(), out.Run, "ann"))(t)
 	wantEqual(t, "answer", []any{r.Status, r.Reason}, []any{mailroom.StatusCancelled, mailroom.ReasonCancelled})
-	r.Stored = mailroom.StatusCancelled // the answer is made before the store has it
+	r.Stored = mailroom.StatusCancelled // the result is made before the commit
 	wantEqual(t, "stored", d.run(out.Run), r)
 	must(d.Cancel(t.Context(), out.Run, "ann"))(t)
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.cancelled")

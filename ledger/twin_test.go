@@ -28,8 +28,8 @@ import (
 	"mailroom/store/storetest"
 )
 
-// clock is the time of transactions, moved by a test. It begins in the past:
-// what compares it with the real time finds it over.
+// clock is the time of transactions, moved by a test. It starts in the past, so that its times are over
+// for code that uses the real time.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -49,7 +49,7 @@ func (c *clock) move(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// clocked is a store whose transactions happen at the time of a clock.
+// clocked is a store whose transactions use a clock.
 type clocked struct {
 	store.Store
 	clock *clock
@@ -66,37 +66,36 @@ type clockedTx struct {
 
 func (tx clockedTx) Now() time.Time { return tx.now }
 
-// twin are ledgers over different stores that are given the same operations at
-// the same times.
+// twin has ledgers over different stores, which get the same operations at the same times.
 type twin struct {
 	ctx      context.Context
 	clock    *clock
 	sides    []*side
-	handle   int      // of each side, the ledger that does the next operation
-	coverage coverage // what the operations came to
-	quick    bool     // look without a check of the invariants
+	handle   int      // index, on each side, of the ledger for the next operation
+	coverage coverage // results of the operations
+	quick    bool     // compare without a check of invariants
 	looks    int
 
-	before, after contents // of the stores, around the last operation
+	before, after contents // rows before and after the last operation
 }
 
-// side is one kind of store with the ledgers that work on its rows.
+// side is a kind of store with the ledgers on its rows.
 type side struct {
 	name  string
-	open  func() (store.Store, error) // a handle of its own on the rows
+	open  func() (store.Store, error) // opens another handle on the rows
 	doors []*handleSet
-	// faults are those of each handle; an operation must answer as without them.
+	// faults has the fault of each handle; results must be the same as without them.
 	faults func(update int) storetest.Fault
 }
 
 func noFaults(int) storetest.Fault { return storetest.Fault{} }
 
-// conflicts makes some Updates call their function again, from two places.
+// conflicts makes some Updates call their function again, at two points.
 func conflicts(update int) storetest.Fault {
 	return storetest.Fault{Kind: map[int]storetest.FaultKind{1: storetest.Conflict, 3: storetest.EarlyConflict}[update%5]}
 }
 
-// handle is a ledger over a handle of its own.
+// handle is a ledger over its own handle.
 type handleSet struct {
 	*ledger.Ledger
 	store store.Store
@@ -104,10 +103,10 @@ type handleSet struct {
 	ended chan error
 }
 
-// coverage counts what a history came to, by name.
+// coverage counts the results of a history, by name.
 type coverage map[string]int
 
-// onMemory keeps its rows over the ends of its handles.
+// onMemory returns a side in memory, whose rows outlive its handles.
 func onMemory() *side {
 	rows := memory.New()
 	return &side{name: "memory", faults: noFaults, open: func() (store.Store, error) { return unclosedStore{rows}, nil }}
@@ -117,7 +116,7 @@ type unclosedStore struct{ store.Store }
 
 func (unclosedStore) Close() error { return nil }
 
-// onFile is an SQLite file in a new folder inside dir.
+// onFile returns a side on an SQLite file in a new folder inside dir.
 func onFile(dir string) *side {
 	path := ""
 	return &side{name: "sqlite", faults: conflicts, open: func() (store.Store, error) {
@@ -132,8 +131,8 @@ func onFile(dir string) *side {
 	}}
 }
 
-// onPostgres is a schema of the test's cluster. Its handles have names of their own and lose their
-// connections again and again.
+// onPostgres returns a side on a schema of the test's cluster. Its handles have separate names and lose
+// their connections repeatedly.
 func onPostgres(t testing.TB) *side {
 	cluster := pgtest.Shared(t)
 	schema, handles := cluster.Schema(t), 0
@@ -146,7 +145,7 @@ func onPostgres(t testing.TB) *side {
 	}}
 }
 
-// interrupted is a store whose server ends all its connections before some Updates.
+// interrupted is a store whose server closes all connections before some Updates.
 type interrupted struct {
 	store.Store
 	cluster *pgtest.Cluster
@@ -163,7 +162,7 @@ func (s *interrupted) Update(ctx context.Context, f func(store.Tx) error) error 
 	return s.Store.Update(ctx, f)
 }
 
-// newTwin opens so many ledgers over each side; close ends them.
+// newTwin opens a number of ledgers over each side; close stops them.
 func newTwin(doors int, sides ...*side) (*twin, error) {
 	w := &twin{ctx: context.Background(), clock: newClock(), sides: sides, coverage: coverage{}}
 	return w, w.open(doors)
@@ -189,8 +188,7 @@ func (w *twin) open(doors int) error {
 	return nil
 }
 
-// twinQueue is how many runs a thread of a twin may hold in its queue: few, so
-// that the bound is met.
+// twinQueue is the maximum queue of a thread: few runs, so that histories reach it.
 const twinQueue = 4
 
 func (w *twin) close() error {
@@ -205,15 +203,15 @@ func (w *twin) close() error {
 	return failed
 }
 
-// fataler is a test, or a round of one.
+// fataler is a test or a rapid round.
 type fataler interface {
 	Helper()
 	Logf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// onBoth does one operation on both sides and compares what they say and what
-// they hold. A refusal must have changed nothing.
+// onBoth runs one operation on all sides and compares their results and rows. A refused operation must
+// not change rows.
 func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, error)) (T, error) {
 	t.Helper()
 	var value T
@@ -225,13 +223,13 @@ func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T,
 			continue
 		}
 		if diff := cmp.Diff(value, v, sameRows()); diff != "" {
-			t.Fatalf("%s answers differently (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
+			t.Fatalf("results of %s differ (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
 		}
 		if fmt.Sprint(err) != fmt.Sprint(e) || mailroom.CodeOf(err) != mailroom.CodeOf(e) {
-			t.Fatalf("%s: %s says %v, %s says %v", name, w.sides[0].name, err, s.name, e)
+			t.Fatalf("error of %s: %s %v, %s %v", name, w.sides[0].name, err, s.name, e)
 		}
 	}
-	t.Logf("%s: %v", name, err) // seen when it fails
+	t.Logf("%s: %v", name, err) // shown if the test fails
 	code := mailroom.CodeOf(err)
 	if code == mailroom.CodeInternal || code == mailroom.CodeUnavailable {
 		t.Fatalf("%s: %v", name, err)
@@ -240,7 +238,7 @@ func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T,
 	w.compare(t, name)
 	if err != nil {
 		if diff := difference(w.before, w.after); diff != "" {
-			t.Fatalf("%s was refused with %q and changed (-before +after):\n%s", name, err, diff)
+			t.Fatalf("%s was refused with %q but changed rows (-before +after):\n%s", name, err, diff)
 		}
 	}
 	return value, err
@@ -252,14 +250,14 @@ func (w *twin) compare(t fataler, name string) {
 	var first contents
 	known := w.after
 	if w.looks++; w.looks%8 == 0 {
-		known = contents{} // has anything that was written long ago changed?
+		known = contents{} // read everything again, to detect changes of old rows
 	}
 	for i, s := range w.sides {
 		store := s.doors[0].store
 		if !w.quick {
 			found, err := storetest.Check(w.ctx, store)
 			if err != nil {
-				t.Fatalf("check of %s after %s: %v", s.name, name, err)
+				t.Fatalf("check %s after %s: %v", s.name, name, err)
 			}
 			if len(found) > 0 {
 				t.Fatalf("%s after %s breaks invariants:\n%s", s.name, name, strings.Join(found, "\n"))
@@ -272,31 +270,31 @@ func (w *twin) compare(t fataler, name string) {
 		if i == 0 {
 			first = rows
 		} else if diff := difference(first, rows); diff != "" {
-			t.Fatalf("the stores differ after %s (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
+			t.Fatalf("rows differ after %s (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
 		}
 	}
 	w.before, w.after = w.after, first
 }
 
-// contents are the rows of a store by their names.
+// contents has the rows of a store by name.
 type contents struct {
 	Threads  map[string]*mailroom.Thread
 	Runs     map[string]*mailroom.Run
-	Logs     map[string][]string // thread to encoded entries
+	Logs     map[string][]string // encoded entries by thread
 	Partials map[string][]store.Partial
 	Workers  []*store.Worker
 	Tickets  map[string]*mailroom.Ticket
-	Keys     map[string]store.SubmitKey // by "thread key", of those that submits use
+	Keys     map[string]store.SubmitKey // by "thread key", for the keys of histories
 	Tokens   []*auth.Token
 	Kept     []store.Definition
 	Cursors  []store.Cursor
 	Reserved []store.Reservation
 }
 
-// keyNames are the submit keys that histories use.
+// keyNames returns the submit keys that histories use.
 func keyNames() []string { return []string{"k1", "k2", "k3"} }
 
-// readAll reads a store. Of logs that are known it reads what was appended since.
+// readAll reads a store. It reads only the new entries of known logs.
 func readAll(ctx context.Context, s store.Store, known contents) (contents, error) {
 	all := contents{
 		Threads: map[string]*mailroom.Thread{}, Runs: map[string]*mailroom.Run{},
@@ -373,14 +371,13 @@ func readAll(ctx context.Context, s store.Store, known contents) (contents, erro
 	return all, err
 }
 
-// sameRows compares rows of two stores: keys are each store's own, and JSON
-// that was never looked into is its bytes.
+// sameRows compares rows of two stores, ignoring their keys, and compares JSON by its bytes.
 func sameRows() cmp.Options {
 	return cmp.Options{
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(mailroom.Thread{}, "Key", "Revision"),
 		cmpopts.IgnoreFields(mailroom.Run{}, "Key", "Stored"),
-		cmpopts.IgnoreFields(dispatch.Assignment{}, "Input"), // only there if it was submitted in the same batch
+		cmpopts.IgnoreFields(dispatch.Assignment{}, "Input"), // set only if the run was submitted in the same batch
 		cmpopts.IgnoreFields(mailroom.Ticket{}, "Key"),
 		cmp.FilterValues(
 			func(a, b json.RawMessage) bool { return len(a)+len(b) > 0 },
@@ -391,7 +388,7 @@ func sameRows() cmp.Options {
 
 func (w *twin) run(id string) *mailroom.Run { return w.after.Runs[id] }
 
-// holds reports whether a claim is alive.
+// holds reports whether a claim is valid.
 func (w *twin) holds(c mailroom.Claim) bool {
 	row, r := w.after.Threads[c.Thread], w.after.Runs[c.Run]
 	return row != nil && r != nil && row.Current == c.Run && r.Status == mailroom.StatusRunning && r.Attempt == c.Attempt

@@ -16,7 +16,7 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// handle opens another handle on the file, as another process would.
+// handle opens another handle on the file, as another process does.
 func handle(t *testing.T, path string) store.Store {
 	t.Helper()
 	s, err := sqlite.Open(context.Background(), path, sqlite.Options{})
@@ -31,7 +31,7 @@ func handle(t *testing.T, path string) store.Store {
 	return s
 }
 
-// two starts two ledgers, each over a handle of its own on one file.
+// two starts two ledgers with separate handles on one file.
 func two(t *testing.T) (path string, both [2]*fixture) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "mail.db")

@@ -14,7 +14,7 @@ import (
 	"mailroom/store"
 )
 
-// limited starts a ledger with a token ann that may have so much.
+// limited starts a ledger with a token ann that has these quotas.
 func limited(t *testing.T, q auth.Quotas) *fixture {
 	t.Helper()
 	d := open(t, nil, ledger.Options{Quotas: auth.Quotas{"threads": 1000}})

@@ -12,7 +12,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// startClaimer puts a waiting claim of worker w out and returns its answer.
+// startClaimer starts a waiting claim of worker w and returns a channel with its result.
 func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []dispatch.Assignment {
 	answer := make(chan []dispatch.Assignment, 1)
 	go func() {
