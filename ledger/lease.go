@@ -85,7 +85,7 @@ func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mai
 		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return dispatch.Renewed{}, err
 		}
-		t.ReleaseUnheld(in.Worker, in.Round, b.rows.now)
+		t.Revoke(thread.Revoke{Cause: thread.RevokeUnheld, Worker: in.Worker, Round: in.Round}, b.rows.now)
 	}
 	for _, c := range in.Held {
 		t := b.rows.thread(c.Thread)
@@ -294,7 +294,8 @@ func (b *batch) expire(worker *store.Worker, threads []string) error {
 			return err
 		}
 		read += textBytes(stored)
-		t.Expire(worker, t.Partials.Text(t.Current, stored), b.rows.now)
+		text := t.Partials.Text(t.Current, stored)
+		t.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker.ID, Uncharged: worker.Uncharged, Text: text}, b.rows.now)
 	}
 	return nil
 }

@@ -50,16 +50,16 @@ func (b *batch) endOverdueClaims(self string) (int, error) {
 			t.Extend(b.rows.now.Add(b.c.options.StopGrace+b.c.options.Lease), b.rows.now)
 			continue
 		}
-		var said *thread.PartialText
+		var text *thread.PartialText
 		if t.Current != "" {
 			stored, err := b.rows.tx.Partials(t.Current)
 			if err != nil {
 				return 0, err
 			}
 			read += textBytes(stored)
-			said = t.Partials.Text(t.Current, stored)
+			text = t.Partials.Text(t.Current, stored)
 		}
-		t.EndOverdue(said, b.rows.now)
+		t.Revoke(thread.Revoke{Cause: thread.RevokeOverdue, Text: text}, b.rows.now)
 	}
 	return len(due), nil
 }

@@ -234,7 +234,7 @@ func (d *fixture) expire() {
 	}
 	d.claim = mailroom.Claim{}
 	d.change(func(l *thread.State, now time.Time) error {
-		l.Expire(&store.Worker{ID: worker}, said, now)
+		l.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker, Text: said}, now)
 		return nil
 	})
 }

@@ -22,8 +22,6 @@ type Claimant struct {
 // whether a run on its last attempt is wanted; other runs are not claimed then. It returns nil, and
 // updates Due, if no matching run is due.
 func (t *State) Claim(by Claimant, agent string, alone bool, now time.Time) *mailroom.Run {
-	t.promote(now)
-	t.expireTickets(now)
 	r := t.nextRun(now)
 	if r == nil || r.Agent != agent || r.OnLastAttempt() != alone {
 		t.schedule(now)
@@ -99,8 +97,11 @@ func markRead(r *mailroom.Run) []int64 {
 	return seqs
 }
 
-// nextRun returns the run that a claim at now would start, or nil.
+// nextRun makes due what is due at now, scheduled runs and tickets, and returns the run that a claim
+// would start, or nil.
 func (t *State) nextRun(now time.Time) *mailroom.Run {
+	t.promote(now)
+	t.expireTickets(now)
 	if c := t.current(); c != nil {
 		if c.Status == mailroom.StatusQueued && !c.AvailableAt.After(now) {
 			return c
@@ -117,6 +118,24 @@ func (t *State) claimedRun(c mailroom.Claim) (*mailroom.Run, error) {
 		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d no longer holds run %s", c.Attempt, c.Run)
 	}
 	return r, nil
+}
+
+// checkAttempt returns the run of a claim that commits its durable step of this number and content.
+// repeat reports a repeat of the last step with the same content, which needs no valid claim.
+func (t *State) checkAttempt(c mailroom.Claim, number int, sum string) (r *mailroom.Run, repeat bool, err error) {
+	if r = t.Run(c.Run); r != nil {
+		repeat, err = checkNumber(r, c, number, sum)
+	}
+	if repeat {
+		return r, true, nil
+	}
+	if _, lost := t.claimedRun(c); lost != nil {
+		return nil, false, lost
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return r, false, nil
 }
 
 // checkNumber accepts the number of the next durable step. repeat reports a repeat of the last step

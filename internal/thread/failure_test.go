@@ -213,7 +213,7 @@ func TestLostClaimsOfAnUnchargedWorkerAreNoCrashes(t *testing.T) {
 	for lost := 1; lost <= mailroom.MaxLost; lost++ {
 		w.mustStart("a")
 		if err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
-			l.Expire(&store.Worker{ID: "w1", Uncharged: true}, nil, w.now)
+			l.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: "w1", Uncharged: true}, w.now)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -276,7 +276,7 @@ func TestOnlyItsOwnWorkerLosesAClaim(t *testing.T) {
 	w.must(in("", "a"))
 	w.mustStart("a")
 	l := w.load(thread.ScopeHead, "")
-	l.Expire(&store.Worker{ID: "w2"}, nil, w.now)
+	l.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: "w2"}, w.now)
 	wantEqual(t, "changed", l.Changed(), false)
 }
 

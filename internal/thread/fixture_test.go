@@ -378,7 +378,8 @@ func (w *fixture) interrupt() (out thread.Interrupted) {
 func (w *fixture) expire() {
 	w.t.Helper()
 	err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
-		l.Expire(&store.Worker{ID: "w1"}, l.Partials.Text(l.Current, w.part[l.Current]), w.now)
+		text := l.Partials.Text(l.Current, w.part[l.Current])
+		l.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: "w1", Text: text}, w.now)
 		return nil
 	})
 	if err != nil {

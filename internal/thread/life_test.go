@@ -265,7 +265,7 @@ func TestAnUnheldClaimIsReleased(t *testing.T) {
 			w.mustStart("a")
 			var got bool
 			if err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
-				got = l.ReleaseUnheld(c.worker, c.round, w.now)
+				got = l.Revoke(thread.Revoke{Cause: thread.RevokeUnheld, Worker: c.worker, Round: c.round}, w.now)
 				return nil
 			}); err != nil {
 				t.Fatal(err)

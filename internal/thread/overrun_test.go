@@ -13,7 +13,8 @@ import (
 func (w *fixture) overrun() (did bool) {
 	w.t.Helper()
 	err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
-		did = l.EndOverdue(l.Partials.Text(l.Current, w.part[l.Current]), w.now)
+		text := l.Partials.Text(l.Current, w.part[l.Current])
+		did = l.Revoke(thread.Revoke{Cause: thread.RevokeOverdue, Text: text}, w.now)
 		return nil
 	})
 	if err != nil {

@@ -1,9 +1,11 @@
 package thread
 
 import (
+	"fmt"
 	"slices"
 
 	"mailroom"
+	"mailroom/internal/check"
 	"mailroom/store"
 )
 
@@ -14,7 +16,7 @@ type PartialText struct {
 	Truncated bool // cut at MaxText
 }
 
-// Partials are the changes to the flushed text of runs: their unfinished messages.
+// Partials are the changes to the flushed text of runs: the pieces of their unfinished messages.
 type Partials struct {
 	dropped []string        // runs whose stored pieces are dropped
 	added   []store.Partial // after that
@@ -45,10 +47,37 @@ func (s *Partials) add(p store.Partial) {
 	s.added = append(s.added, p)
 }
 
-// drop drops the pieces of a run.
-func (s *Partials) drop(r *mailroom.Run) {
+// drop drops the pieces of a run and reports whether it had any.
+func (s *Partials) drop(r *mailroom.Run) bool {
+	if !r.Flushed {
+		return false
+	}
+	r.Flushed = false
 	s.added = slices.DeleteFunc(s.added, func(p store.Partial) bool { return p.Run == r.ID })
 	if !slices.Contains(s.dropped, r.ID) {
 		s.dropped = append(s.dropped, r.ID)
 	}
+	return true
+}
+
+// Flush stores a piece of the message that a run is writing. A piece at the same offset is
+// replaced.
+func (t *State) Flush(c mailroom.Claim, p store.Partial) error {
+	r, err := t.claimedRun(c)
+	if err != nil {
+		return err
+	}
+	if p.Offset > mailroom.MaxText-len(p.Text) {
+		return check.TooLarge("text", fmt.Sprintf("ends after the first %d bytes of its message", mailroom.MaxText), p.Offset)
+	}
+	if !check.IsClean(p.Text) || p.Offset < 0 {
+		return check.Invalid("text", "must be valid UTF-8 without NUL, from an offset of 0 or more", p.Offset)
+	}
+	t.Partials.add(p)
+	t.Touch()
+	if !r.Flushed {
+		r.Flushed = true
+		t.touchRun(r)
+	}
+	return nil
 }

@@ -1,6 +1,9 @@
 // Package thread is the state machine of a thread: one pure transition per rule, as methods of
 // [State]. It does no I/O, reads no clock and makes no ids: they come in. Package ledger runs the
 // transitions in transactions.
+//
+// A decision that several transitions share is a value that a transition applies: the route of the
+// messages of a submit, the followUp of an attempt, and the ending of a run.
 package thread
 
 import (

@@ -158,8 +158,7 @@ func (t *State) supersedeSteers(these func(*mailroom.Run) bool, by string, now t
 	}
 	for _, own := range detachSteers(c, func(own *mailroom.Run) bool { return own.Parent == "" && these(own) }) {
 		t.append(entry.KindQueued, own, now, queuedBody(own)) // the log must name the run before its end
-		own.Reason = mailroom.ReasonSuperseded
-		t.finish(own, mailroom.StatusCancelled, now, entry.KindCancelled, entry.RunStop{Reason: mailroom.ReasonSuperseded, By: by})
+		t.finish(own, cancelled(mailroom.ReasonSuperseded, by), now)
 		ids = append(ids, own.ID)
 	}
 	t.touchRun(c)

@@ -135,37 +135,33 @@ func (a *StepCommit) digest() string {
 // CheckStep returns an error unless the claim is valid and the number follows the last step. For a
 // repeat of the last step it returns that step's last seq; the step must not be appended again.
 func (t *State) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
-	if r := t.Run(a.Run); r != nil {
-		a.sum = a.digest()
-		repeat, err := checkNumber(r, a.Claim, a.Number, a.sum)
-		if repeat {
-			return r.LastStep.Seq, true, nil
-		}
-		if _, lost := t.claimedRun(a.Claim); lost != nil {
-			return 0, false, lost
-		}
-		if err != nil {
-			return 0, false, err
-		}
-		return 0, false, t.checkTargets(r, a)
+	a.sum = a.digest()
+	r, repeat, err := t.checkAttempt(a.Claim, a.Number, a.sum)
+	switch {
+	case repeat:
+		return r.LastStep.Seq, true, nil
+	case err != nil:
+		return 0, false, err
 	}
-	_, err = t.claimedRun(a.Claim)
-	return 0, false, err
+	if err := a.checkTargets(t.ID, r); err != nil {
+		return 0, false, err
+	}
+	return 0, false, t.Tickets.checkAsks(r.ID, a.allAsks(r.ID))
 }
 
-// checkTargets refuses waits that could never end, sends through too many threads, and tickets that
-// contradict earlier ones.
-func (t *State) checkTargets(r *mailroom.Run, a *StepCommit) error {
+// checkTargets refuses waits of run r of thread that could never end, and sends through too many
+// threads.
+func (a *StepCommit) checkTargets(thread string, r *mailroom.Run) error {
 	for _, s := range a.Step.Sends {
 		if len(r.Lineage) >= mailroom.MaxHops {
 			return check.Invalid("sends", fmt.Sprintf("would pass through more than %d threads", mailroom.MaxHops), s.Name)
 		}
 		target := TargetOf(s, r.ID)
-		if s.Answer == mailroom.AnswerWait && (target == t.ID || slices.Contains(r.Lineage, target)) {
+		if s.Answer == mailroom.AnswerWait && (target == thread || slices.Contains(r.Lineage, target)) {
 			return check.Invalid("sends", "cannot wait for the run's own thread or one that waits for it", target)
 		}
 	}
-	return t.Tickets.checkAsks(r.ID, a.allAsks(r.ID))
+	return nil
 }
 
 // allAsks returns the tickets of a step: its own, and one for each send with AnswerWait.
@@ -203,7 +199,7 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 		recordSend(r, a.Step.Sends[i].Name, s)
 		t.append(entry.KindSend, r, now, entry.Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != mailroom.AnswerNone})
 	}
-	t.applyStep(r, &a.Step)
+	applyStep(&t.Thread, r, &a.Step)
 	if !a.Step.NoProgress {
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}
@@ -227,18 +223,18 @@ func recordSend(r *mailroom.Run, name string, s store.Submitted) {
 	r.Joined = joined
 }
 
-// applyStep applies the checkpoint, state, progress and usage of a step.
-func (t *State) applyStep(r *mailroom.Run, s *mailroom.Step) {
+// applyStep applies the checkpoint, state, progress and usage of a step to the row and the run.
+func applyStep(row *mailroom.Thread, r *mailroom.Run, s *mailroom.Step) {
 	if s.Checkpoint != nil {
 		r.Checkpoint = s.Checkpoint
 	}
 	if s.State != nil {
-		state := maps.Clone(t.State)
+		state := maps.Clone(row.State)
 		if state == nil {
 			state = map[string]json.RawMessage{}
 		}
 		state[r.Agent] = s.State
-		t.State = state
+		row.State = state
 	}
 	if s.Progress > 0 {
 		r.Progress = s.Progress
@@ -274,39 +270,9 @@ func (t *State) appendMessage(r *mailroom.Run, s *PartialText, visibility string
 			t.Outbox.deliver(&t.Thread, r, seq, mailroom.Text(s.Text))
 		}
 	}
-	t.dropPartials(r)
-}
-
-// Flush stores a piece of the message that a run is writing. A piece at the same offset is
-// replaced.
-func (t *State) Flush(c mailroom.Claim, p store.Partial) error {
-	r, err := t.claimedRun(c)
-	if err != nil {
-		return err
-	}
-	if p.Offset > mailroom.MaxText-len(p.Text) {
-		return check.TooLarge("text", fmt.Sprintf("ends after the first %d bytes of its message", mailroom.MaxText), p.Offset)
-	}
-	if !check.IsClean(p.Text) || p.Offset < 0 {
-		return check.Invalid("text", "must be valid UTF-8 without NUL, from an offset of 0 or more", p.Offset)
-	}
-	t.Partials.add(p)
-	t.Touch()
-	if !r.Flushed {
-		r.Flushed = true
+	if t.Partials.drop(r) { // the message is in the log
 		t.touchRun(r)
 	}
-	return nil
-}
-
-// dropPartials drops the flushed text of a run, because its message is in the log.
-func (t *State) dropPartials(r *mailroom.Run) {
-	if !r.Flushed {
-		return
-	}
-	r.Flushed = false
-	t.touchRun(r)
-	t.Partials.drop(r)
 }
 
 // SubmitOf returns the submit of a send by run r on thread from. Its key makes a repeated send

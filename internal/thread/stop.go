@@ -29,8 +29,7 @@ func (t *State) Cancel(run, by string, now time.Time) (*mailroom.Run, error) {
 	if r.ID == t.Current {
 		t.stopCurrent(mailroom.ReasonCancelled, by, now)
 	} else {
-		r.Reason = mailroom.ReasonCancelled
-		t.finish(r, mailroom.StatusCancelled, now, entry.KindCancelled, entry.RunStop{Reason: mailroom.ReasonCancelled, By: by})
+		t.finish(r, cancelled(mailroom.ReasonCancelled, by), now)
 	}
 	t.schedule(now)
 	return r, nil
@@ -60,7 +59,7 @@ func (t *State) stopCurrent(why mailroom.Reason, by string, now time.Time) *stri
 	}
 	if r.Status != mailroom.StatusRunning {
 		r.Stop, r.StopBy = why, by
-		t.endStopped(r, false, now)
+		t.finish(r, stopped(r, false), now)
 		return nil
 	}
 	if r.Stop == "" {
@@ -79,8 +78,7 @@ func (t *State) stopCurrent(why mailroom.Reason, by string, now time.Time) *stri
 func (t *State) supersede(these func(*mailroom.Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	for _, r := range t.Runs.queue.remove(func(r *mailroom.Run) bool { return r.Parent == "" && these(r) }) {
-		r.Reason = mailroom.ReasonSuperseded
-		t.finish(r, mailroom.StatusCancelled, now, entry.KindCancelled, entry.RunStop{Reason: mailroom.ReasonSuperseded, By: by})
+		t.finish(r, cancelled(mailroom.ReasonSuperseded, by), now)
 		ids = append(ids, r.ID)
 	}
 	return ids

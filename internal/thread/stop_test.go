@@ -87,7 +87,10 @@ func TestAReplacementStartsAfterTheInterruptedRunHasEnded(t *testing.T) {
 		"forced":  func(w *fixture) { s := released(); s.Forced = true; w.end(s) },
 		"lost":    func(w *fixture) { w.expire() },
 		"unheld": func(w *fixture) {
-			if err := w.do(thread.ScopeHead, nil, func(l *thread.State) error { l.ReleaseUnheld("w1", 1, w.now); return nil }); err != nil {
+			if err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
+				l.Revoke(thread.Revoke{Cause: thread.RevokeUnheld, Worker: "w1", Round: 1}, w.now)
+				return nil
+			}); err != nil {
 				w.t.Fatal(err)
 			}
 		},

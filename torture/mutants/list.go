@@ -14,7 +14,7 @@ func mutants() []mutant {
 		{"a restart waits for the leases of the previous process", "internal/node/node.go",
 			"if err := n.ledger.EndLocalWorkers(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
-		{"a failure after a partial reply is not reported", "internal/thread/deliver.go",
+		{"a failure after a partial reply is not reported", "internal/thread/outbox.go",
 			` || r.Status == mailroom.StatusFailed`, ``, "internal/thread", "^TestAFailureAfterAStepWithAMessageIsReported$"},
 		{"a file of the tracker is not synced", "internal/projectdir/lock.go",
 			"errors.Join(err, l.dir.sync(file), file.Close())", "errors.Join(err, file.Close())",

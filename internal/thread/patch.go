@@ -1,0 +1,99 @@
+package thread
+
+import (
+	"encoding/json"
+	"time"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/check"
+)
+
+// Patch changes settings of a thread. A nil field keeps its value.
+type Patch struct {
+	By        *auth.Token // caller, who must see the thread; nil: the server itself
+	Agent     *string
+	DeliverTo *string         // "" removes it
+	Metadata  json.RawMessage // a JSON object
+
+	// Rows that the check of DeliverTo needs.
+	Target *mailroom.Thread // row of DeliverTo, which may not exist
+	Source *mailroom.Thread // a thread that delivers to the changed one, or nil
+}
+
+// Patch changes the agent, the metadata or the delivery target of the thread.
+func (t *State) Patch(p Patch, now time.Time) error {
+	if err := t.CheckVisibleTo(p.By); err != nil {
+		return err
+	}
+	if p.Metadata != nil {
+		if err := check.JSON("metadata", p.Metadata, mailroom.MaxMetadata); err != nil {
+			return err
+		}
+		if !check.IsObject(p.Metadata) {
+			return check.Invalid("metadata", "must be a JSON object", truncate(string(p.Metadata), 80))
+		}
+	}
+	if p.Agent != nil && !check.IsClean(*p.Agent) {
+		return check.Invalid("agent", "must be valid UTF-8 without NUL", *p.Agent)
+	}
+	if err := p.checkDelivery(t.ID); err != nil {
+		return err
+	}
+	if p.Metadata != nil {
+		t.Metadata = p.Metadata
+	}
+	if p.Agent != nil {
+		t.Agent = *p.Agent
+	}
+	if p.DeliverTo != nil {
+		t.DeliverTo = *p.DeliverTo
+	}
+	t.UpdatedAt = now
+	t.Touch()
+	return nil
+}
+
+// checkDelivery refuses a target of thread that the caller cannot see, and chains: a delivery
+// thread must not deliver itself, or a reply could be delivered forever.
+func (p *Patch) checkDelivery(thread string) error {
+	switch {
+	case p.DeliverTo == nil || *p.DeliverTo == "":
+		return nil
+	case *p.DeliverTo == thread:
+		return check.Invalid("deliver_to", "is the thread itself", *p.DeliverTo)
+	case p.Target != nil && !p.Target.CreatedAt.IsZero() && p.By != nil && !p.By.CanSee(p.Target):
+		return errNoThread(p.Target.ID)
+	case p.Target != nil && p.Target.DeliverTo != "":
+		return mailroom.Errorf(mailroom.CodeConflict, "thread %q delivers to %q; a delivery thread must not have a deliver_to", p.Target.ID, p.Target.DeliverTo)
+	case p.Source != nil && p.By != nil && !p.By.CanSee(p.Source):
+		return mailroom.Errorf(mailroom.CodeConflict, "another thread delivers to this one; a delivery thread must not have a deliver_to")
+	case p.Source != nil:
+		return mailroom.Errorf(mailroom.CodeConflict, "thread %q delivers to this one; a delivery thread must not have a deliver_to", p.Source.ID)
+	}
+	return nil
+}
+
+// CheckDeletable returns an error unless the thread exists and is idle.
+func (t *State) CheckDeletable() error {
+	switch {
+	case t.CreatedAt.IsZero():
+		return mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", t.ID)
+	case !isIdle(&t.Thread):
+		return mailroom.Errorf(mailroom.CodeConflict, "thread %q has open runs; cancel them first", t.ID)
+	}
+	return nil
+}
+
+// Purge drops the entries below seq from the row's totals; they have the given size in bytes.
+func (t *State) Purge(seq, bytes int64) {
+	t.FirstSeq = seq
+	t.Bytes -= bytes
+	t.Touch()
+}
+
+// MarkDeleted hides the thread from every caller before its rows are dropped.
+func (t *State) MarkDeleted(now time.Time) {
+	t.DeletedAt = now
+	t.Touch()
+}

@@ -1,0 +1,165 @@
+package thread
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/entry"
+)
+
+// followUp is what follows an attempt that did not end its run otherwise: another attempt, or a
+// dead letter.
+type followUp struct {
+	dead   bool               // the run fails with err
+	reason string             // for another attempt, as in the log: "retry", "released" or "lease_lost"
+	at     time.Time          // earliest time of another attempt
+	err    *mailroom.RunError // of the ended attempt, or nil
+}
+
+func deadLetter(class mailroom.Class, message string) followUp {
+	return followUp{dead: true, err: &mailroom.RunError{Class: class, Message: message}}
+}
+
+// follow applies what follows an attempt. A run with another attempt stays the current run.
+func (t *State) follow(r *mailroom.Run, f followUp, now time.Time) {
+	if f.dead {
+		t.finish(r, failed(r, f.err), now)
+		return
+	}
+	r.Status, r.AvailableAt = mailroom.StatusQueued, f.at
+	t.release(r)
+	t.touchRun(r)
+	t.append(entry.KindRescheduled, r, now, entry.RunRescheduled{Reason: f.reason, Attempt: r.Attempt, AvailableAt: f.at, Error: f.err})
+}
+
+// afterRelease returns the run to the queue. The attempt does not count.
+func afterRelease(now time.Time) followUp { return followUp{reason: "released", at: now} }
+
+// afterFailure counts a failure of the agent in r and decides whether the run is retried. The class
+// of the error decides first: a permanent one ends the run, and an outage costs no failure.
+func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time.Time) followUp {
+	message := truncate(validText(fmt.Sprint(f.Err)), maxErrorLen)
+	switch {
+	case f.Class == mailroom.ClassPermanent:
+		return deadLetter(f.Class, message)
+	case r.NoRetry:
+		return deadLetter(mailroom.ClassExhausted, message)
+	case f.Class == mailroom.ClassUnavailable:
+		return afterOutage(r, message, f.RetryAfter, jitter, now)
+	}
+	r.Failures++
+	r.Outages, r.OutageSince = 0, time.Time{}
+	if r.Failures >= r.MaxAttempts {
+		return deadLetter(mailroom.ClassExhausted, message)
+	}
+	return followUp{
+		reason: "retry", at: now.Add(retryDelay(r.Failures, retryCap, f.RetryAfter, jitter)),
+		err: &mailroom.RunError{Class: mailroom.ClassTransient, Message: message},
+	}
+}
+
+// afterOutage retries without counting a failure, until giveUpAfter has passed since the first
+// attempt of the outage. Time that the run spent due in the queue does not count: a server that was
+// off has not tried.
+func afterOutage(r *mailroom.Run, message string, after time.Duration, jitter float64, now time.Time) followUp {
+	r.Outages++
+	if r.OutageSince.IsZero() {
+		r.OutageSince = now
+	}
+	if now.Sub(r.OutageSince) >= giveUpAfter {
+		return deadLetter(mailroom.ClassExhausted, message)
+	}
+	return followUp{
+		reason: "retry", at: now.Add(retryDelay(r.Outages, outageCap, after, jitter)),
+		err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message},
+	}
+}
+
+// afterLostClaim counts a lost claim in r, and a crash if charged.
+func afterLostClaim(r *mailroom.Run, charged bool, now time.Time) followUp {
+	if charged {
+		r.Crashes++
+	}
+	r.Lost++
+	if r.Crashes >= mailroom.MaxCrashes || r.Lost >= mailroom.MaxLost {
+		return deadLetter(mailroom.ClassCrashed, fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost))
+	}
+	at := now
+	if r.Crashes > 1 {
+		at = now.Add(time.Second)
+	}
+	return followUp{reason: "lease_lost", at: at}
+}
+
+// retryDelay returns the delay before retry n = 1, 2, 3, …: it doubles from retryBase up to limit,
+// plus up to a fifth, and is never less than after.
+func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration {
+	d := limit
+	if shift := n - 1; shift < 20 {
+		d = min(retryBase<<shift, limit)
+	}
+	d += time.Duration(float64(d) * 0.2 * jitter)
+	return (max(d, after) + time.Microsecond - 1).Truncate(time.Microsecond)
+}
+
+// validText replaces bytes that are not text: a program's last output may contain any.
+func validText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+func truncate(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}
+
+// Retry is a manual retry of a failed or cancelled run.
+type Retry struct {
+	Run          string
+	By           string
+	Fresh        bool   // drop the checkpoint, the effects and the decisions
+	SameVersion  bool   // keep the agent version of the run
+	AgentVersion string // current version of the agent
+}
+
+// Retry puts a finished run at the end of the queue. The attempt number keeps counting up, so a
+// write of an old attempt never matches a new claim.
+func (t *State) Retry(in Retry, now time.Time) (*mailroom.Run, error) {
+	r := t.Run(in.Run)
+	if r == nil {
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %s in thread %q", in.Run, t.ID)
+	}
+	if r.Status != mailroom.StatusFailed && r.Status != mailroom.StatusCancelled {
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "run %s is %s; only a failed or cancelled run can be retried", r.ID, r.Status)
+	}
+	if countInputs(r) == 0 {
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "all messages of run %s were retracted", r.ID)
+	}
+	t.promote(now)
+	r.Status, r.Place = mailroom.StatusQueued, takePlace(&t.Thread)
+	r.Failures, r.Crashes, r.Lost, r.Outages, r.OutageSince = 0, 0, 0, 0, time.Time{}
+	r.Stop, r.StopBy, r.Reason, r.Error, r.Reply = "", "", "", nil, nil
+	r.StartedAt, r.FinishedAt = time.Time{}, time.Time{}
+	r.Scheduled, r.NotBefore, r.AvailableAt = false, time.Time{}, now
+	r.Wait, r.Resumes = nil, false
+	if in.Fresh {
+		r.Checkpoint, r.Progress = nil, 0
+		for _, k := range t.Tickets.of(r.ID) {
+			k.State = mailroom.TicketVoid
+			t.Tickets.touch(k)
+		}
+	}
+	if !in.SameVersion {
+		r.AgentVersion = in.AgentVersion
+	}
+	t.touchRun(r)
+	t.append(entry.KindRetried, r, now, entry.RunRetried{By: in.By, Fresh: in.Fresh})
+	t.schedule(now)
+	return r, nil
+}

@@ -1,0 +1,99 @@
+package thread
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"mailroom"
+)
+
+// Revoke takes the claim of the current run away from a worker that did not settle it.
+type Revoke struct {
+	Cause     RevokeCause
+	Worker    string       // holder of the claim; not with RevokeOverdue
+	Uncharged bool         // with RevokeDead: the claim does not count as a crash of the run
+	Round     int64        // with RevokeUnheld: the claim is of this round or an earlier one
+	Text      *PartialText // what the run had flushed, see [Partials.Text]; not with RevokeUnheld
+}
+
+// RevokeCause is why a claim is taken away.
+type RevokeCause int
+
+const (
+	RevokeDead    RevokeCause = iota // its worker is dead
+	RevokeOverdue                    // it has outlived ClaimEnds
+	RevokeUnheld                     // its worker does not know it: the answer to the claim request was lost
+)
+
+// errOverrun is the failure of a run whose claim was overdue.
+var errOverrun = errors.New("run deadline exceeded; its worker did not end the attempt")
+
+// matches reports whether the cause applies to the claim of the running run r.
+func (in *Revoke) matches(row *mailroom.Thread, r *mailroom.Run, now time.Time) bool {
+	switch in.Cause {
+	case RevokeOverdue:
+		return isOverdue(r, now)
+	case RevokeUnheld:
+		return row.Worker == in.Worker && row.Round <= in.Round
+	}
+	return row.Worker == in.Worker
+}
+
+// followUp decides what follows the lost attempt of a run that was not asked to stop.
+func (in *Revoke) followUp(r *mailroom.Run, now time.Time) followUp {
+	switch in.Cause {
+	case RevokeOverdue:
+		return afterFailure(r, &mailroom.Failure{Class: mailroom.ClassTransient, Err: errOverrun}, 0, now)
+	case RevokeUnheld:
+		return afterRelease(now)
+	}
+	return afterLostClaim(r, !in.Uncharged, now)
+}
+
+// Revoke reports whether the thread has such a claim, and if so takes it away.
+func (t *State) Revoke(in Revoke, now time.Time) bool {
+	r := t.current()
+	if r == nil || r.Status != mailroom.StatusRunning || !in.matches(&t.Thread, r, now) {
+		return false
+	}
+	t.promote(now)
+	t.appendMessage(r, in.Text, mailroom.VisibleAll, true, now)
+	if r.Stop != "" {
+		forced := in.Cause == RevokeOverdue // the worker had its time to stop
+		t.finish(r, stopped(r, forced), now)
+	} else {
+		t.follow(r, in.followUp(r, now), now)
+	}
+	t.schedule(now)
+	return true
+}
+
+// isOverdue reports whether the claim of a running run has outlived ClaimEnds.
+func isOverdue(r *mailroom.Run, now time.Time) bool {
+	return !r.ClaimEnds.IsZero() && !r.ClaimEnds.After(now)
+}
+
+// Extend moves the end of an overdue claim to until. It is for the claims of the caller's own
+// worker, which ends its runs itself by a clock that stands still while the machine sleeps.
+func (t *State) Extend(until, now time.Time) {
+	r := t.current()
+	if r == nil || r.Status != mailroom.StatusRunning || !isOverdue(r, now) {
+		return
+	}
+	t.promote(now)
+	r.ClaimEnds = until
+	t.touchRun(r)
+	t.schedule(now)
+}
+
+// FailOrphaned fails the due run of an agent that no worker serves.
+func (t *State) FailOrphaned(agent string, now time.Time) bool {
+	r := t.nextRun(now)
+	orphaned := r != nil && r.Agent == agent
+	if orphaned {
+		t.follow(r, deadLetter(mailroom.ClassPermanent, fmt.Sprintf("no worker serves agent %q", agent)), now)
+	}
+	t.schedule(now)
+	return orphaned
+}
