@@ -280,7 +280,8 @@ func (b *batch) run(tx store.Tx) error {
 		dropped: map[string]bool{}, workerChanges: map[string]auth.Use{},
 		projects: map[string]*project.State{}, idle: maps.Clone(b.c.idle), nextFair: b.c.nextFair,
 	}
-	if err := b.rows.loadOperations(append(slices.Clone(b.ops), b.claims...)); err != nil {
+	all := append(slices.Clone(b.ops), b.claims...)
+	if err := b.rows.loadOperations(all, b.expectedWants(all)); err != nil {
 		return err
 	}
 	for _, o := range b.ops {

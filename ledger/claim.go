@@ -28,6 +28,50 @@ func capacities(c *dispatch.ClaimRequest) []store.Capacity {
 	return wants
 }
 
+// expectedWants returns the wants for which the operations will probably ask the store, so that it
+// can find the threads with the rest of what the batch reads. It judges by this process's clock: a
+// wrong guess costs time only.
+func (b *batch) expectedWants(ops []*op) []store.Capacity {
+	var wants []store.Capacity
+	now := time.Now()
+	for _, o := range ops {
+		wants = append(wants, o.due...)
+		if o.claim == nil {
+			continue
+		}
+		s := newShares(o.claim.Held, o.claim.Slots)
+		for _, w := range capacities(o.claim) {
+			idle, ok := b.idle[w]
+			if ok && idle.After(now) && o.claim.Wait {
+				continue
+			}
+			most := o.claim.Agents[w.Agent]
+			if w.Slots = min(o.claim.Slots, most); w.Slots > 0 {
+				wants = addSlots(wants, w)
+				if ok {
+					continue // few threads are due, so that their owners need no shares
+				}
+				w.Slots, w.Share = 2*w.Slots+o.claim.FairSlots, s.remaining(s.limit())
+			} else {
+				w.Slots, w.Share = min(o.claim.FairSlots, most), s.remaining(1)
+			}
+			wants = append(wants, w)
+		}
+	}
+	return wants
+}
+
+// addSlots adds a want without a share. Several claims that ask for the same get more slots of one.
+func addSlots(wants []store.Capacity, w store.Capacity) []store.Capacity {
+	for i, x := range wants {
+		if x.Share == nil && x.Agent == w.Agent && x.LastAttempt == w.LastAttempt {
+			wants[i].Slots += w.Slots
+			return wants
+		}
+	}
+	return append(wants, w)
+}
+
 // Claim starts due runs for a worker, at most as many as requested. With Wait it waits until a run
 // is due and is served by the commit that makes it due. When ctx ends during that commit, Claim
 // returns the claimed runs: a claim is never lost.
@@ -183,21 +227,11 @@ func matches(d mailroom.Due, w store.Capacity, now time.Time) bool {
 
 // dueThreads loads due threads that the batch does not have yet.
 func (b *batch) dueThreads(w store.Capacity) ([]*thread.State, error) {
-	for id, was := range b.rows.before {
-		if !matches(was.due, w, b.rows.now) {
-			continue
-		}
-		// The store may return this thread, which is already loaded.
-		w.Slots++
-		if w.Share != nil {
-			w.Share.Held[b.rows.threads[id].Owner]--
-		}
-	}
-	all, fresh, next, err := b.rows.loadDue(b.rows.now, w)
+	fresh, next, err := b.rows.loadDue(b.rows.now, w)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) < w.Slots && w.Share == nil {
+	if len(fresh) < w.Slots && w.Share == nil {
 		if next.IsZero() {
 			next = b.rows.now.Add(b.c.options.Poll)
 		}

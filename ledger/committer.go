@@ -27,6 +27,7 @@ type op struct {
 	runs    []string // besides the current ones
 	keys    []store.KeyRef
 	tokens  []string // names
+	due     []store.Capacity
 	claim   *dispatch.ClaimRequest
 	found   int           // runs claimed; owned by the goroutine of run
 	claimer *subscription // owner of a waiting claim; nil: a caller waits for done

@@ -358,7 +358,7 @@ func servedSince(workers []*store.Worker, agent string, now time.Time, grace tim
 
 func (b *batch) failOrphans(agent string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		_, fresh, _, err := b.rows.loadDue(b.rows.now.Add(-grace), store.Capacity{Agent: agent, Slots: expireBatch, LastAttempt: alone})
+		fresh, _, err := b.rows.loadDue(b.rows.now.Add(-grace), store.Capacity{Agent: agent, Slots: expireBatch, LastAttempt: alone})
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func (c *committer) claimant(r *dispatch.ClaimRequest, agent string) thread.Clai
 // have due columns, so it reads only those.
 func (l *Ledger) endOverruns(ctx context.Context, self string) error {
 	for {
-		o := op{name: "overrun", rank: rankClaim}
+		o := op{name: "overrun", rank: rankClaim, due: []store.Capacity{{Slots: expireBatch}}}
 		n, err := run(ctx, l, o, func(b *batch) (int, error) { return b.endOverdueClaims(self) })
 		if err != nil || n < expireBatch {
 			return err
@@ -31,13 +31,21 @@ func (l *Ledger) endOverruns(ctx context.Context, self string) error {
 	}
 }
 
-// endOverdueClaims returns how many claims were overdue when the batch began, at most expireBatch.
-// It returns expireBatch if it stopped after reading expireBytes of text.
+// endOverdueClaims returns how many overdue claims it found: expireBatch or more if there may be
+// others, also if it stopped after reading expireBytes of text.
 func (b *batch) endOverdueClaims(self string) (int, error) {
-	due, _, _, err := b.rows.loadDue(b.rows.now, store.Capacity{Slots: expireBatch})
+	want := store.Capacity{Slots: expireBatch}
+	var due []*thread.State
+	for _, t := range b.rows.order {
+		if matches(t.Due, want, b.rows.now) {
+			due = append(due, t)
+		}
+	}
+	others, _, err := b.rows.loadDue(b.rows.now, want)
 	if err != nil {
 		return 0, err
 	}
+	due = append(due, others...)
 	read := 0
 	for _, t := range due {
 		if read >= expireBytes {

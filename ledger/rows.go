@@ -30,7 +30,6 @@ type rows struct {
 
 // lockedRow is what a thread's row was when it was locked.
 type lockedRow struct {
-	due     mailroom.Due
 	version store.Version
 	use     threadUse
 }
@@ -43,9 +42,10 @@ func newRows(tx store.Tx, cache *threadCache) rows {
 	}
 }
 
-// loadOperations loads all that the operations name, in one step.
-func (r *rows) loadOperations(ops []*op) error {
-	n := store.Need{Known: r.cache.version}
+// loadOperations loads all that the operations name, in one step, and the due threads that they will
+// probably ask for.
+func (r *rows) loadOperations(ops []*op, due []store.Capacity) error {
+	n := store.Need{Known: r.cache.version, Due: due}
 	for _, o := range ops {
 		n.Topics = append(n.Topics, o.topics...)
 		n.Workers = append(n.Workers, o.workers...)
@@ -115,7 +115,7 @@ func (r *rows) add(l *store.Loaded) {
 		t := r.cache.pop(row)
 		r.threads[row.ID] = t
 		r.order = append(r.order, t)
-		r.before[row.ID] = lockedRow{t.Due, store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0)}
+		r.before[row.ID] = lockedRow{store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0)}
 	}
 	r.addRuns(l.Runs, l.Tickets)
 	for _, h := range l.Heads {
@@ -210,22 +210,16 @@ func (r *rows) worker(id string) (*store.Worker, error) {
 	return w, nil
 }
 
-// loadDue locks and loads the stored threads of w that are due at a time. fresh are those that the
-// batch did not have yet.
-func (r *rows) loadDue(at time.Time, w store.Capacity) (all, fresh []*thread.State, next time.Time, err error) {
+// loadDue locks and loads the stored threads of w that are due at a time and that the batch does not
+// have yet.
+func (r *rows) loadDue(at time.Time, w store.Capacity) (fresh []*thread.State, next time.Time, err error) {
 	l, next, err := r.tx.Due(at, []store.Capacity{w}, r.cache.version)
 	if err != nil {
-		return nil, nil, next, err
+		return nil, next, err
 	}
-	found := l.Threads
-	l.Threads = slices.DeleteFunc(slices.Clone(found), func(row *mailroom.Thread) bool { return r.threads[row.ID] != nil })
-	l.Heads = slices.DeleteFunc(l.Heads, func(h store.Head) bool { return r.threads[h.Thread] != nil })
 	known := len(r.order)
 	r.add(l)
-	for _, row := range found {
-		all = append(all, r.threads[row.ID])
-	}
-	return all, slices.Clone(r.order[known:]), next, nil
+	return slices.Clone(r.order[known:]), next, nil
 }
 
 // accounts returns all token rows with the changes of this batch.

@@ -66,6 +66,13 @@ type clockedTx struct {
 
 func (tx clockedTx) Now() time.Time { return tx.now }
 
+func (tx clockedTx) Load(n store.Need) (*store.Loaded, error) {
+	if n.DueAt.IsZero() {
+		n.DueAt = tx.now
+	}
+	return tx.Tx.Load(n)
+}
+
 // twin has ledgers over different stores, which get the same operations at the same times.
 type twin struct {
 	ctx      context.Context

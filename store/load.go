@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"time"
 
 	"mailroom"
 	"mailroom/auth"
@@ -28,6 +29,11 @@ type Need struct {
 	Tokens []string
 	// Known returns the versions of rows that the caller has kept; nil means none.
 	Known Known
+	// Due are wants for which the transaction will probably call Due, before it writes. A store in
+	// another process locks their threads in the same round trip, so that Due needs none; other
+	// stores ignore it. DueAt is the time for Due; zero is Now.
+	Due   []Capacity
+	DueAt time.Time
 }
 
 // KeyRef names a submit key.

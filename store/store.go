@@ -70,7 +70,8 @@ type Tx interface {
 	// of order: it must not wait for another transaction, but end this one with a conflict.
 	Load(n Need) (*Loaded, error)
 	// Due locks and returns threads that are due at now, with what their next transitions read. It
-	// never waits: it skips rows that another transaction has locked. The threads of each want are
+	// never waits: it skips rows that another transaction has locked, and those that this one has
+	// loaded or written, or received from Due. The threads of each want are
 	// ordered by (Due.Priority, Due.At, Key), at most Slots of them. next is the earliest later due
 	// time among the wants that Slots did not cut off, zero if there is none.
 	Due(now time.Time, wants []Capacity, known Known) (due *Loaded, next time.Time, err error)

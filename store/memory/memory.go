@@ -102,7 +102,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
 	}
-	t := &tx{reader: reader{s.now.Load().share(), now()}}
+	t := &tx{reader: reader{s.now.Load().share(), now()}, given: map[string]bool{}}
 	if err := f(t); err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 // tx works on its own copy of the state, which Update commits.
 type tx struct {
 	reader
-	failed error // error of a Write; the transaction must not commit
+	failed error           // error of a Write; the transaction must not commit
+	given  map[string]bool // threads that Load or Due has returned, and written ones
 }
 
 // Load implements [store.Tx]. A memory store has one handle, so it needs no locks.
@@ -26,6 +27,7 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		}
 	}
 	for i, id := range n.Threads {
+		t.given[id] = true
 		if row, ok := t.threads.get(id); ok {
 			l.Threads[i] = copyThread(row)
 		} else {
@@ -46,7 +48,9 @@ func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (_ *s
 			switch {
 			case row.Due.At.IsZero() || row.Due.Agent != want.Agent || row.Due.LastAttempt != want.LastAttempt:
 			case !row.Due.At.After(now):
-				ready = append(ready, row)
+				if !t.given[row.ID] {
+					ready = append(ready, row)
+				}
 			case later.IsZero() || row.Due.At.Before(later):
 				later = row.Due.At
 			}
@@ -67,6 +71,9 @@ func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (_ *s
 			due.Threads = append(due.Threads, copyThread(row))
 			n.Queues = append(n.Queues, row.ID)
 		}
+	}
+	for _, row := range due.Threads {
+		t.given[row.ID] = true
 	}
 	return due, next, due.Complete(t, n)
 }
@@ -258,6 +265,7 @@ func (t *tx) dropRun(id string) {
 }
 
 func (t *tx) writeThread(row *mailroom.Thread) error {
+	t.given[row.ID] = true
 	old, ok := t.threads.get(row.ID)
 	switch {
 	case row.Key == 0 && ok:

@@ -156,7 +156,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 			return err
 		}
 		s.tries.Add(1)
-		t := &tx{store: s, extra: late}
+		t := &tx{store: s, extra: late, given: map[string]bool{}}
 		t.reader = reader{send: t.send, clock: t.clock}
 		err := s.attempt(ctx, t, f)
 		if t.failed == nil {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,11 +22,13 @@ type tx struct {
 	locked     bool // rows are locked, so further locks must not wait
 	committing bool // COMMIT was sent
 	now        time.Time
-	extra      []string // threads that an earlier try needed too; the first Load locks them
-	waitedFor  []string // threads of a first Load that was refused a lock
-	lateFor    []string // threads of a later Load that was refused a lock
-	pending    trip     // of a Write
-	failed     error    // the transaction must not commit
+	extra      []string        // threads that an earlier try needed too; the first Load locks them
+	waitedFor  []string        // threads of a first Load that was refused a lock
+	lateFor    []string        // threads of a later Load that was refused a lock
+	given      map[string]bool // threads that Load or Due has returned, and written ones
+	ahead      *dueRows        // due threads that a Load has locked; nil after a Write
+	pending    trip            // of a Write
+	failed     error           // the transaction must not commit
 }
 
 // clock implements reader.clock: the time after the first locks.
@@ -37,8 +40,11 @@ func (t *tx) clock() time.Time {
 	return t.now
 }
 
+// setClock also sets the transaction's setting mailroom.now, which lockDue reads.
+const setClock = "SELECT set_config('mailroom.now', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, true)::bigint"
+
 func (t *tx) readClock() statement {
-	return statement{text: readClock, each: func(c *columns) error {
+	return statement{text: setClock, each: func(c *columns) error {
 		if now := c.time(); t.now.IsZero() {
 			t.now = now
 		}
@@ -129,15 +135,6 @@ const (
 	loadKeys = `SELECT u.thread, u.key, k.digest, k.result
 		FROM (SELECT DISTINCT thread, key FROM unnest($1::text[], $2::text[]) x (thread, key)) u
 		JOIN thread t ON t.id = u.thread JOIN submit_key k ON k.thread = t.key AND k.key = u.key`
-
-	lockDue       = "SELECT n, later FROM lock_due($1, $2, $3, $4)"
-	lockDueShared = "SELECT n, later FROM lock_due_shared($1, $2, $3, $4, $5, $6::text[], $7::bigint[])"
-	resetDue      = "SELECT set_config('mailroom.due', '', true)"
-	dueFrom       = " FROM unnest(due_keys()) WITH ORDINALITY u (key, n) JOIN thread t ON t.key = u.key"
-	dueThreads    = "SELECT t.key, t.id, t.revision, t.body" + dueFrom + " ORDER BY u.n"
-	dueRuns       = "WITH runs AS MATERIALIZED (SELECT r.key, r.body FROM (SELECT DISTINCT t.current_run" + dueFrom +
-		") t JOIN run r ON r.id = t.current_run) " + withTickets
-	dueHeads = "SELECT t.id, r.pile, r.key, r.body FROM (SELECT DISTINCT t.key, t.id, t.current_run, t.due_at" + dueFrom + ") t" + headsOf
 )
 
 // loading collects the rows of one Load or Due.
@@ -243,6 +240,18 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		keys, revisions := versionsOf(locked, n.Known)
 		q.add(l.thread, lockThreads+wait, locked, keys, revisions)
 	}
+	clock := t.now.IsZero()
+	if clock {
+		q = append(q, t.readClock())
+	}
+	var ahead *dueRows
+	if len(n.Due) > 0 && n.DueAt.IsZero() {
+		ahead = newDueRows(n.Due, &t.now)
+		ahead.add(&q, t.skipped(ids), clock)
+	} else if len(n.Due) > 0 {
+		ahead = newDueRows(n.Due, &n.DueAt)
+		ahead.add(&q, t.skipped(ids), false)
+	}
 	l.addDependents(&q, n, ids)
 	if len(n.Tokens) > 0 {
 		q.add(func(c *columns) error {
@@ -250,9 +259,6 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 			l.Tokens = append(l.Tokens, row)
 			return err
 		}, tokensNamed, n.Tokens)
-	}
-	if t.now.IsZero() {
-		q = append(q, t.readClock())
 	}
 	if err := t.send("lock and read rows", q); err != nil {
 		switch {
@@ -265,8 +271,19 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		return nil, err
 	}
 	t.locked = true
+	for _, id := range ids {
+		t.given[id] = true
+	}
+	if ahead != nil {
+		t.ahead = ahead
+	}
 	l.finish(n, workers)
 	return &l.Loaded, nil
+}
+
+// skipped returns the threads that Due does not return after a Load of ids.
+func (t *tx) skipped(ids []string) []string {
+	return slices.AppendSeq(append([]string{}, ids...), maps.Keys(t.given)) // not nil, which would be NULL
 }
 
 // addDependents adds the statements that read what belongs to locked threads.
@@ -337,60 +354,4 @@ func versionsOf(ids []string, known store.Known) (keys, revisions []int64) {
 		}
 	}
 	return keys, revisions
-}
-
-// Due implements [store.Tx] in one round trip.
-func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (*store.Loaded, time.Time, error) {
-	l := newLoading(known)
-	q := trip{{text: resetDue}}
-	var next time.Time
-	for _, want := range wants {
-		each := func(c *columns) error {
-			found, later := c.int(), c.time()
-			if found < want.Slots && !later.IsZero() && (next.IsZero() || later.Before(next)) {
-				next = later
-			}
-			return nil
-		}
-		if want.Share == nil {
-			q.add(each, lockDue, now.UnixMicro(), want.Agent, want.LastAttempt, int64(want.Slots))
-			continue
-		}
-		owners, held := []string{}, []int64{}
-		for owner, n := range want.Share.Held {
-			owners, held = append(owners, owner), append(held, int64(n))
-		}
-		q.add(each, lockDueShared, now.UnixMicro(), want.Agent, want.LastAttempt, int64(want.Slots), int64(want.Share.Most), owners, held)
-	}
-	q.add(l.thread, dueThreads)
-	q.add(l.run, dueRuns)
-	q.add(func(c *columns) error {
-		l.open(string(c.row[0]))
-		return l.head(c)
-	}, dueHeads)
-	if t.now.IsZero() {
-		q = append(q, t.readClock())
-	}
-	if err := t.send("find due threads", q); err != nil {
-		return nil, time.Time{}, err
-	}
-	t.locked = true
-	for _, row := range l.Threads {
-		l.open(row.ID)
-	}
-	l.dropKnownHeads()
-	l.dropKnownRuns()
-	return &l.Loaded, next, nil
-}
-
-// dropKnownRuns removes the current runs of threads that the caller has, with their tickets.
-func (l *loading) dropKnownRuns() {
-	drop := map[string]bool{}
-	for _, t := range l.threads {
-		if t.Current != "" && l.has(t) {
-			drop[t.Current] = true
-		}
-	}
-	l.Runs = slices.DeleteFunc(l.Runs, func(r *mailroom.Run) bool { return drop[r.ID] })
-	l.Tickets = slices.DeleteFunc(l.Tickets, func(k *mailroom.Ticket) bool { return drop[k.Run] })
 }

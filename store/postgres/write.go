@@ -66,6 +66,10 @@ func (t *tx) Write(c *store.Changes) error {
 			return err
 		}
 	}
+	t.ahead = nil
+	for _, row := range c.Threads {
+		t.given[row.ID] = true
+	}
 	w := writing{node: t.store.options.Node}
 	if err := w.write(c); err != nil {
 		return t.fail("write", err)

@@ -148,7 +148,9 @@ func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready 
 			c := columns{row: row}
 			d := dueThread{key: c.int64(), at: c.time(), priority: c.int64()}
 			if !d.at.After(now) {
-				ready = append(ready, d)
+				if _, ok := t.store.seen[d.key]; !ok {
+					ready = append(ready, d)
+				}
 				return len(ready) < most, nil
 			}
 			if later.IsZero() || d.at.Before(later) {

@@ -227,6 +227,8 @@ type history struct {
 	workers  []*store.Worker
 	drops    store.Changes
 	due      []store.Capacity
+	ahead    []store.Capacity // named in the first Load, for aheadAt
+	aheadAt  time.Time
 	now      time.Time
 	fails    bool
 
@@ -279,7 +281,7 @@ func (h history) apply(tx store.Tx, said *answers) error {
 	}
 	known := func(string) store.Version { return store.Version{Key: 1, Revision: 1} }
 	first, err := tx.Load(store.Need{
-		Topics: []string{"x"}, Workers: []string{"w1", "w2"}, Threads: ids, Queues: ids, Runs: []string{"r3"}, Known: known,
+		Due: h.ahead, DueAt: h.aheadAt, Topics: []string{"x"}, Workers: []string{"w1", "w2"}, Threads: ids, Queues: ids, Runs: []string{"r3"}, Known: known,
 		Keys: []store.KeyRef{{Thread: "t1", Key: "k1"}, {Thread: "t1", Key: "k2"}, {Thread: "t2", Key: "k1"}, {Thread: "none", Key: "k1"}},
 	})
 	if err != nil {

@@ -28,9 +28,9 @@ func copyCases() []testCase {
 			s.update(func(tx store.Tx) {
 				all := read(t, tx)
 				spoil(all)
-				workers, threads, err := Lock(tx, []string{"w"}, []string{"t"})
-				must(t, err)
 				due, _, err := Due(tx, after(1000), []store.Capacity{{Agent: before.Agents[0], Slots: 1, LastAttempt: true}})
+				must(t, err)
+				workers, threads, err := Lock(tx, []string{"w"}, []string{"t"})
 				must(t, err)
 				spoil(contents{Threads: append(threads, due...), Workers: workers})
 			})

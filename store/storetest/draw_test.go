@@ -252,15 +252,27 @@ func drawHistory(t *rapid.T) history {
 			h.drops.DropEntries = append(h.drops.DropEntries, store.Prefix{Thread: id, Seq: rapid.Int64Range(0, 12).Draw(t, "below")})
 		}
 	}
-	h.due = drawWants(t)
+	h.due, h.aheadAt = drawWants(t), h.now
+	switch rapid.IntRange(0, 3).Draw(t, "ahead") {
+	case 1:
+		h.ahead = h.due
+	case 2:
+		h.ahead = drawWants(t)
+	case 3:
+		h.ahead, h.aheadAt = h.due, moment().Draw(t, "ahead at")
+	}
 	return h
 }
 
 func drawWants(t *rapid.T) []store.Capacity {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.Capacity {
-		return store.Capacity{
+		w := store.Capacity{
 			Agent: agent().Draw(t, "agent"), Slots: rapid.IntRange(1, 4).Draw(t, "slots"), LastAttempt: rapid.Bool().Draw(t, "alone"),
 		}
+		if rapid.IntRange(0, 2).Draw(t, "shared") == 2 {
+			w.Share = &store.Share{Most: rapid.IntRange(1, 2).Draw(t, "most"), Held: map[string]int{"ann": rapid.IntRange(0, 2).Draw(t, "held")}}
+		}
+		return w
 	}), 0, 3).Draw(t, "wants")
 }
 

@@ -70,13 +70,57 @@ func dueCases() []testCase {
 			})
 		}
 	}}, {"reflect writes of the transaction", dueFollowsWrites},
+		{"are those of their time if a Load named them", dueAfterLoad},
 		{"are limited by shares of owners", dueShares},
 		{"with many priorities and later ones between", duePriorities}}
 }
 
+func dueAfterLoad(t *testing.T, s *handle) {
+	busyThread(s, "busy")
+	s.write(&store.Changes{Threads: []*mailroom.Thread{
+		dueThread("due", "echo", 2, base(), false), dueThread("last", "echo", 3, base(), false),
+		dueThread("later", "echo", 1, time.Now().Add(time.Hour), false),
+	}})
+	share := &store.Share{Most: 2, Held: map[string]int{"ann": 1}}
+	for name, named := range map[string][]store.Capacity{
+		"the same want": {{Agent: "echo", Slots: 2}}, "more slots": {{Agent: "echo", Slots: 9}}, "fewer slots": {{Agent: "echo", Slots: 1}},
+		"another agent": {{Agent: "a", Slots: 9}}, "a share": {{Agent: "echo", Slots: 9, Share: share}},
+		"both": {{Agent: "echo", Slots: 1}, {Agent: "echo", Slots: 9, Share: share}},
+	} {
+		for _, at := range []time.Time{{}, base(), after(-1)} {
+			s.update(func(tx store.Tx) {
+				first, err := tx.Load(store.Need{Threads: []string{"due"}, Due: named, DueAt: at})
+				must(t, err)
+				wantSame(t, name+": loaded threads", threadIDs(first.Threads), []string{"due"})
+				for _, want := range []struct {
+					want store.Capacity
+					due  []string
+				}{
+					{store.Capacity{Slots: 1}, []string{"busy"}},
+					{store.Capacity{Slots: 9, Share: share}, []string{"last"}},
+					{store.Capacity{Slots: 1}, nil},
+				} {
+					want.want.Agent = "echo"
+					l, next, err := tx.Due(tx.Now(), []store.Capacity{want.want}, nil)
+					must(t, err)
+					wantSame(t, name+": due threads", threadIDs(l.Threads), want.due)
+					if later := !next.IsZero(); later != (want.due == nil) || later && next.Before(time.Now()) {
+						t.Errorf("%s: got next %v after %v", name, next, want.due)
+					}
+					if slices.Contains(want.due, "busy") {
+						wantSame(t, name+": runs", runIDs(l.Runs), []string{"busy current"})
+						wantSame(t, name+": tickets", ticketIDs(l.Tickets), []string{"busy ticket"})
+						wantHeads(t, l, "busy")
+					}
+				}
+			})
+		}
+	}
+}
+
 func dueFollowsWrites(t *testing.T, s *handle) {
 	s.write(&store.Changes{Threads: []*mailroom.Thread{
-		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false),
+		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false), dueThread("t4", "a", 4, base(), false),
 	}})
 	ask := func(tx store.Tx) []string {
 		due, _, err := Due(tx, base(), []store.Capacity{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, LastAttempt: true}})
@@ -89,15 +133,18 @@ func dueFollowsWrites(t *testing.T, s *handle) {
 		rows[0].Due = mailroom.Due{}
 		rows[1].Due.Agent, rows[1].Due.LastAttempt = "b", true
 		must(t, tx.Write(&store.Changes{Threads: append(rows, dueThread("t3", "a", 1, base(), false))}))
-		if got, want := ask(tx), []string{"t3", "t2"}; !slices.Equal(got, want) {
-			t.Errorf("due in the transaction: got %v, want %v", got, want)
+		if got, want := ask(tx), []string{"t4"}; !slices.Equal(got, want) {
+			t.Errorf("due in the transaction, without what it has: got %v, want %v", got, want)
+		}
+		if got := ask(tx); len(got) > 0 {
+			t.Errorf("due for the second time: got %v, want none", got)
 		}
 		if got, want := dueAgents(t, tx), []string{"a", "b"}; !slices.Equal(got, want) {
 			t.Errorf("agents: got %v, want %v", got, want)
 		}
 	})
 	s.update(func(tx store.Tx) {
-		if got, want := ask(tx), []string{"t3", "t2"}; !slices.Equal(got, want) {
+		if got, want := ask(tx), []string{"t3", "t4", "t2"}; !slices.Equal(got, want) {
 			t.Errorf("due in the next transaction: got %v, want %v", got, want)
 		}
 	})
@@ -170,6 +217,8 @@ func duePriorities(t *testing.T, s *handle) {
 		if want := after(100 - 37); !next.Equal(want) {
 			t.Errorf("next: got %v, want %v", next, want)
 		}
+	})
+	s.update(func(tx store.Tx) {
 		cut, next, err := Due(tx, base(), []store.Capacity{{Agent: "a", Slots: len(want)}})
 		must(t, err)
 		if got := threadIDs(cut); !slices.Equal(got, want) || !next.IsZero() {

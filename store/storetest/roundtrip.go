@@ -21,6 +21,8 @@ func roundTripCases() []testCase {
 				_, got, err := Lock(tx, nil, []string{full.ID, "zero"})
 				must(t, err)
 				wantSame(t, "locked threads", got, rows)
+			})
+			s.update(func(tx store.Tx) {
 				due, _, err := Due(tx, full.Due.At, []store.Capacity{{Agent: full.Due.Agent, Slots: 1, LastAttempt: true}})
 				must(t, err)
 				wantSame(t, "due threads", due, rows[:1])

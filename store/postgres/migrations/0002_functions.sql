@@ -1,8 +1,8 @@
--- Locks up to slots due threads of one agent and adds their keys to the transaction's setting
+-- Locks up to slots due threads of one agent, but those in skip, and adds their keys to the transaction's setting
 -- mailroom.due, where later statements of the same pipeline read them. Returns the number of threads,
 -- and the earliest later due time, NULL if there is none. Each step is a seek in thread_due: behind
 -- the first thread of a priority that is due later, the others of the priority are due later too.
-CREATE FUNCTION lock_due(now bigint, want text, alone boolean, slots bigint, OUT n bigint, OUT later bigint)
+CREATE FUNCTION lock_due(now bigint, want text, alone boolean, slots bigint, skip text[], OUT n bigint, OUT later bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
 	keys bigint[] := '{}';
@@ -18,7 +18,7 @@ BEGIN
 		SELECT coalesce(array_agg(d.key), '{}') INTO part FROM (
 			SELECT t.key FROM thread t
 				WHERE t.due_agent = want AND t.due_alone = alone AND t.due_priority = behind AND t.due_at <= now
-				ORDER BY t.due_at, t.key LIMIT slots - cardinality(keys) FOR NO KEY UPDATE SKIP LOCKED) d;
+				AND t.id <> ALL (skip) ORDER BY t.due_at, t.key LIMIT slots - cardinality(keys) FOR NO KEY UPDATE SKIP LOCKED) d;
 		keys := keys || part;
 		EXIT WHEN cardinality(keys) >= slots;
 		SELECT t.due_at INTO at FROM thread t
@@ -32,7 +32,7 @@ END $$;
 
 -- The same with at most `most` threads per owner, less the owner's number in held. Later due times
 -- are not searched.
-CREATE FUNCTION lock_due_shared(now bigint, want text, alone boolean, slots bigint, most bigint,
+CREATE FUNCTION lock_due_shared(now bigint, want text, alone boolean, slots bigint, skip text[], most bigint,
 	owners text[], held bigint[], OUT n bigint, OUT later bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -62,7 +62,7 @@ BEGIN
 			SELECT coalesce(array_agg(d.key), '{}') INTO part FROM (
 				SELECT t.key FROM thread t
 					WHERE t.due_agent = want AND t.due_alone = alone AND t.owner = whose AND t.due_priority = behind
-					AND t.due_at <= now ORDER BY t.due_at, t.key LIMIT share - own) d;
+					AND t.due_at <= now AND t.id <> ALL (skip) ORDER BY t.due_at, t.key LIMIT share - own) d;
 			candidates := candidates || part;
 			own := own + cardinality(part);
 		END LOOP;
