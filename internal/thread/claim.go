@@ -108,7 +108,7 @@ func (t *State) nextRun(now time.Time) *mailroom.Run {
 		}
 		return nil
 	}
-	return t.Runs.queue.waiting.first()
+	return t.Runs.queue.ready.first()
 }
 
 // claimedRun returns the run of c, or CodeLeaseLost if c no longer holds it.

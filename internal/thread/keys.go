@@ -24,8 +24,8 @@ func (s *Keys) Has(key string) bool {
 	return ok
 }
 
-// Find returns the first result under a loaded key. repeat is false for a new key and for "".
-// Another digest under the same key is a conflict.
+// Find returns the first result under a loaded key, with the status of that time. repeat is false
+// for a new key and for "". Another digest under the same key is a conflict.
 func (s *Keys) Find(key, digest string) (first store.Submitted, repeat bool, err error) {
 	k, ok := s.known[key]
 	switch {
@@ -39,7 +39,8 @@ func (s *Keys) Find(key, digest string) (first store.Submitted, repeat bool, err
 	return first, true, nil
 }
 
-// Record records a result under a key of the result's thread, unless the key is "".
+// Record records a result under a key of the result's thread, unless the key is "". A transition
+// that records a key also changes the row.
 func (s *Keys) Record(key, digest string, result store.Submitted) {
 	if key == "" {
 		return

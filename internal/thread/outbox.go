@@ -22,7 +22,8 @@ type ChildEnd struct {
 	Answer json.RawMessage
 }
 
-// Outbox holds what the transitions of a thread send to other threads.
+// Outbox holds what the transitions of a thread send to other threads: submits, and the ends of
+// runs that other runs wait for.
 type Outbox struct {
 	submits []Submit
 	ended   []ChildEnd

@@ -20,7 +20,7 @@ const firstPage, allRows = 3, 1 << 40
 
 // queue is the loaded part of a thread's runs that never started.
 type queue struct {
-	waiting   window // runs whose turn it may be, by (Priority, Place)
+	ready     window // runs that wait for their turn only, by (Priority, Place)
 	scheduled window // runs with a time to enter the queue, by (NotBefore, Place)
 	// head is the head of the queue according to the thread's row, which a submit can use instead
 	// of a loaded run. It is zero once that is unknown.
@@ -31,7 +31,7 @@ type queue struct {
 func newQueue(row *mailroom.Thread) queue {
 	idle := isIdle(row)
 	q := queue{
-		waiting:   window{whole: idle, less: byPlace, contains: isWaiting},
+		ready:     window{whole: idle, less: byPlace, contains: isReady},
 		scheduled: window{whole: idle || row.HeldAt.IsZero(), less: byNotBefore, contains: isScheduled},
 	}
 	if row.Current == "" && row.HeldAt.IsZero() {
@@ -41,7 +41,7 @@ func newQueue(row *mailroom.Thread) queue {
 }
 
 // rowsNeeded is RowsNeeded of a State whose row has this HeldAt.
-func (q *queue) rowsNeeded(s Scope, heldAt, now time.Time) (waiting, scheduled int) {
+func (q *queue) rowsNeeded(s Scope, heldAt, now time.Time) (ready, scheduled int) {
 	// Scheduled runs that are due enter the queue first.
 	if !q.scheduled.loaded(2) || s == ScopeAll && !q.scheduled.whole {
 		due := !heldAt.After(now)
@@ -51,18 +51,18 @@ func (q *queue) rowsNeeded(s Scope, heldAt, now time.Time) (waiting, scheduled i
 	} else if n := len(q.scheduled.runs); !q.scheduled.whole && !q.scheduled.runs[n-1].NotBefore.After(now) {
 		scheduled = q.scheduled.nextPage(s)
 	}
-	if s == ScopeAll && !q.waiting.whole || s == ScopeHead && !q.waiting.loaded(2) {
-		waiting = q.waiting.nextPage(s)
+	if s == ScopeAll && !q.ready.whole || s == ScopeHead && !q.ready.loaded(2) {
+		ready = q.ready.nextPage(s)
 	}
-	return waiting, scheduled
+	return ready, scheduled
 }
 
 // place moves a new or changed run to its position.
 func (q *queue) place(r *mailroom.Run) {
-	q.waiting.place(r)
+	q.ready.place(r)
 	q.scheduled.place(r)
 	switch { // a new run precedes a head that is not loaded only by priority
-	case r.Key != 0 || !isWaiting(r):
+	case r.Key != 0 || !isReady(r):
 		q.head = mailroom.Due{}
 	case !q.head.At.IsZero() && r.Priority < q.head.Priority:
 		q.head = dueOf(r, q.head.At)
@@ -71,17 +71,17 @@ func (q *queue) place(r *mailroom.Run) {
 
 // due returns the next work of a thread without a current run. row has the last one.
 func (q *queue) due(row *mailroom.Thread, now time.Time) mailroom.Due {
-	if r := q.waiting.first(); r != nil {
+	if r := q.ready.first(); r != nil {
 		at := now
 		if row.Due.Agent != "" && row.Due.At.Before(now) {
 			at = row.Due.At // keep the time, so that threads with a backlog take turns
 		}
 		return dueOf(r, at)
 	}
-	if !q.waiting.whole && !q.head.At.IsZero() {
+	if !q.ready.whole && !q.head.At.IsZero() {
 		return q.head
 	}
-	if !q.waiting.whole {
+	if !q.ready.whole {
 		panic("mailroom: the queue of thread " + row.ID + " is not loaded")
 	}
 	if r := q.scheduled.first(); r != nil {
@@ -101,7 +101,7 @@ func (q *queue) heldAt() time.Time {
 // newest returns the loaded run with the highest place that match accepts, or nil.
 func (q *queue) newest(match func(*mailroom.Run) bool) *mailroom.Run {
 	var newest *mailroom.Run
-	for _, w := range []*window{&q.waiting, &q.scheduled} {
+	for _, w := range []*window{&q.ready, &q.scheduled} {
 		for _, r := range w.runs {
 			if match(r) && (newest == nil || r.Place > newest.Place) {
 				newest = r
@@ -114,7 +114,7 @@ func (q *queue) newest(match func(*mailroom.Run) bool) *mailroom.Run {
 // remove removes the loaded runs that match accepts and returns them.
 func (q *queue) remove(match func(*mailroom.Run) bool) []*mailroom.Run {
 	var removed []*mailroom.Run
-	for _, w := range []*window{&q.waiting, &q.scheduled} {
+	for _, w := range []*window{&q.ready, &q.scheduled} {
 		var kept []*mailroom.Run // rebuilt in one pass: removing one by one is quadratic
 		for _, r := range w.runs {
 			if match(r) {
@@ -134,9 +134,9 @@ const cachedRuns = 4
 // trim keeps the first cachedRuns runs of each window and returns them.
 func (q *queue) trim() []*mailroom.Run {
 	q.head = mailroom.Due{}
-	q.waiting.trim()
+	q.ready.trim()
 	q.scheduled.trim()
-	return slices.Concat(q.waiting.runs, q.scheduled.runs)
+	return slices.Concat(q.ready.runs, q.scheduled.runs)
 }
 
 // dueOf returns the scheduling columns for a run that is due at at.
@@ -200,7 +200,7 @@ func (w *window) place(r *mailroom.Run) {
 	w.runs = slices.Insert(w.runs, i, r)
 }
 
-func isWaiting(r *mailroom.Run) bool   { return r.NeverStarted() && !r.Scheduled }
+func isReady(r *mailroom.Run) bool     { return r.NeverStarted() && !r.Scheduled }
 func isScheduled(r *mailroom.Run) bool { return r.NeverStarted() && r.Scheduled }
 
 func byPlace(a, b *mailroom.Run) bool {

@@ -27,7 +27,7 @@ func (s *Runs) Add(row *mailroom.Run) {
 // SetQueue sets the first rows of set, as the store returned them. whole reports that there are no
 // more.
 func (s *Runs) SetQueue(set store.RunSet, rows []*mailroom.Run, whole bool) {
-	w := &s.queue.waiting
+	w := &s.queue.ready
 	if set == store.RunsScheduled {
 		w = &s.queue.scheduled
 	}

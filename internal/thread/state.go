@@ -46,7 +46,7 @@ func NewState(row *mailroom.Thread) *State {
 // RowsNeeded returns how many rows of the queue and of the scheduled runs must be loaded, with
 // [Runs.SetQueue], before a transition of this scope at now. Zero means none. Call it again after
 // SetQueue.
-func (t *State) RowsNeeded(s Scope, now time.Time) (waiting, scheduled int) {
+func (t *State) RowsNeeded(s Scope, now time.Time) (ready, scheduled int) {
 	return t.Runs.queue.rowsNeeded(s, t.HeldAt, now)
 }
 
