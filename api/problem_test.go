@@ -12,13 +12,13 @@ import (
 
 func TestCodesAndStatusesMapBothWays(t *testing.T) {
 	for _, m := range mappings() {
-		shared := []int{http.StatusConflict, http.StatusForbidden} // by several codes
+		shared := []int{http.StatusConflict, http.StatusForbidden} // of several codes
 		if got := StatusOf(m.code); CodeOf(got) != m.code && !slices.Contains(shared, got) {
-			t.Errorf("%s has status %d, which stands for %s", m.code, got, CodeOf(got))
+			t.Errorf("code %s has status %d, which maps to %s", m.code, got, CodeOf(got))
 		}
 		back := NewProblem(&mailroom.Error{Code: m.code, Message: "m"}).Err(0)
 		if back.Code != m.code {
-			t.Errorf("%s comes back as %s", m.code, back.Code)
+			t.Errorf("code %s is read back as %s", m.code, back.Code)
 		}
 	}
 	for status, want := range map[int]mailroom.Code{418: mailroom.CodeInvalid, 502: mailroom.CodeUnavailable, 599: mailroom.CodeInternal, 409: mailroom.CodeConflict} {
@@ -50,7 +50,7 @@ func FuzzProblem(f *testing.F) {
 		out := p.Err(0)
 		if in.Code == mailroom.CodeInternal || !KnownCode(in.Code) {
 			if out.Code != mailroom.CodeInternal || len(out.Fields) != 0 || strings.Contains(string(raw), message) && len(message) > 20 {
-				t.Errorf("%+v is told as %s", in, raw)
+				t.Errorf("%+v is encoded as %s", in, raw)
 			}
 			return
 		}
@@ -58,7 +58,7 @@ func FuzzProblem(f *testing.F) {
 		got, _ := out.Fields[0].Value.(string)
 		if out.Code != in.Code || message != "" && out.Message != text(message) || out.Fields[0].Location != text(location) ||
 			!strings.HasPrefix(strings.ToValidUTF8(value, "\uFFFD"), strings.TrimSuffix(got, "…")) || len([]rune(got)) > MaxProblemValue+1 {
-			t.Errorf("%+v came back as %+v", in, out)
+			t.Errorf("%+v is read back as %+v", in, out)
 		}
 	})
 }

@@ -33,7 +33,7 @@ func TestAQuotaRefusesUseAboveIt(t *testing.T) {
 			err := c.quotas.CheckUse("ann", c.have, c.add)
 			if c.want == "" {
 				if err != nil {
-					t.Errorf("refused: %v", err)
+					t.Errorf("CheckUse() = %v, want no error", err)
 				}
 				return
 			}

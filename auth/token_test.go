@@ -49,7 +49,7 @@ func TestAScopeIsNeededUnlessTheTokenIsAdmins(t *testing.T) {
 			t.Errorf("%s: %v", p, err)
 		}
 		if err := token("x", "", auth.PermissionAdmin).Require(p); err != nil {
-			t.Errorf("admin, asked for %s: %v", p, err)
+			t.Errorf("admin without permission %s: %v", p, err)
 		}
 		var others []auth.Permission
 		for _, o := range auth.Permissions() {
@@ -71,7 +71,7 @@ func TestATokenThatBreaksARuleIsRefused(t *testing.T) {
 	idle.Agents = agents.Agents
 	for name, c := range map[string]struct {
 		t     *auth.Token
-		field string // "" is fine
+		field string // "" means valid
 	}{
 		"plain":                        {token("Ann_1.b-c@d", "", read), ""},
 		"the longest name":             {token(strings.Repeat("x", 64), "", read), ""},
@@ -117,15 +117,15 @@ func TestInForeignNamespace(t *testing.T) {
 	}{
 		{ann, "team-1", true},
 		{ann, "team", false},
-		{ann, "w-1", false}, // its holder makes none there
+		{ann, "w-1", false}, // this token creates no threads there
 		{ann, "g-1", false},
 		{ann, "0", true},
-		{ann, "019ab0de-0000-7000-8000-000000000000", false}, // given by the server
+		{ann, "019ab0de-0000-7000-8000-000000000000", false}, // an id of the server
 		{team, "team-1", false},
 		{team, "team-m1", false},
 		{mate, "team-m1", false},
 		{mate, "team-1", true},
-		{auth.RunToken("team"), "team-1", false}, // its runs
+		{auth.RunToken("team"), "team-1", false}, // of its runs
 		{auth.RunToken("ann"), "team-1", true},
 		{auth.RunToken("ops"), "team-1", false},
 		{ops, "team-1", false},

@@ -101,7 +101,7 @@ func TestLiveTextTakesNoRoomFromAReaderOfEntries(t *testing.T) {
 		t.Errorf("got %+v, want the entry", n)
 	}
 	if s.Lost() {
-		t.Error("Lost() = true after nothing but live text was passed over")
+		t.Error("Lost() = true after only live text was dropped")
 	}
 }
 

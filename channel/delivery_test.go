@@ -33,8 +33,8 @@ type serverFixture struct {
 	sent []string
 }
 
-// withServer runs a server and calls look. The server polls rarely, so that long times pass
-// quickly and the tests see only what an event causes.
+// withServer runs a server and calls look. The server polls rarely, so that long times pass quickly and
+// the tests see only the effects of events.
 func withServer(t *testing.T, agent mailroom.Agent, prepare func(o *serverFixture), look func(o *serverFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,13 +209,13 @@ func TestADeliveryInProgressMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 				cut <- errors.New("cut")
 				o.advance(2 * time.Minute)
 				if len(closed) < 1 || closed[0] != c.closed || len(o.delivered()) != 1 {
-					t.Errorf("closed after %v; delivered %q", closed, o.delivered())
+					t.Errorf("adapter closed after %v; delivered %q", closed, o.delivered())
 				}
 				if d := o.run(out); d.Status != mailroom.StatusCompleted {
 					t.Errorf("the delivery is %s: %+v", d.Status, d.Error)
 				}
 				if s := o.State(); s.LastOutbound.Sub(began) != c.takes {
-					t.Errorf("the receipt is of %v", s.LastOutbound.Sub(began))
+					t.Errorf("last receipt %v after the start", s.LastOutbound.Sub(began))
 				}
 			})
 		})
@@ -239,7 +239,7 @@ func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 		o.p.receive = pollWhile(&up)
 		o.onDeliver(nil)
 	}, func(o *serverFixture) {
-		o.submit("1", "one") // being read
+		o.submit("1", "one") // it is being processed
 		o.submit("2", "two")
 		o.submit("3", "three")
 		amend := func(key, text, position string) bool {

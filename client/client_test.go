@@ -21,15 +21,15 @@ import (
 	"mailroom/api"
 )
 
-// script is a server whose n-th request is answered by the n-th function; more
-// requests than that fail the test.
+// script starts a server that handles the n-th request with the n-th function. More requests fail the
+// test.
 func script(t *testing.T, answers ...http.HandlerFunc) (*Client, *atomic.Int32) {
 	t.Helper()
 	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := int(asked.Add(1))
 		if n > len(answers) {
-			t.Errorf("request %d was not expected: %s %s", n, r.Method, r.URL)
+			t.Errorf("unexpected request %d: %s %s", n, r.Method, r.URL)
 			w.WriteHeader(http.StatusTeapot)
 			return
 		}
@@ -39,7 +39,7 @@ func script(t *testing.T, answers ...http.HandlerFunc) (*Client, *atomic.Int32) 
 	return New(s.URL+"/", "secret", WithBackoff(time.Millisecond, 5*time.Millisecond)), &asked
 }
 
-// hangUp closes the connection without an answer.
+// hangUp closes the connection without a response.
 func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func refuse(code mailroom.Code, header ...string) http.HandlerFunc {
@@ -73,7 +73,7 @@ func TestAnUnansweredSubmitIsRepeatedUnderTheSameKey(t *testing.T) {
 				t.Error(err)
 			}
 			if got := r.Header.Get("Authorization"); got != "Bearer secret" {
-				t.Errorf("authorization %q", got)
+				t.Errorf("Authorization %q, want \"Bearer secret\"", got)
 			}
 			keys = append(keys, in.Key)
 			next(w, r)
@@ -157,12 +157,12 @@ func TestARefusedSubmitIsNotRepeated(t *testing.T) {
 		_, err := c.Submit(t.Context(), api.Submit{Text: "hello"})
 		e, ok := errors.AsType[*mailroom.Error](err)
 		if !ok || e.Code != code || e.RetryAfter != 7*time.Second {
-			t.Errorf("%s: got %#v", code, err)
+			t.Errorf("Submit() = %#v, want code %s", err, code)
 		}
 		if code != mailroom.CodeInternal {
 			want := []mailroom.Field{{Location: "body.text", Message: "is wrong", Value: "v"}}
 			if diff := cmp.Diff(want, e.Fields); diff != "" || e.Message != "says the server" {
-				t.Errorf("%s: %q, %s", code, e.Message, diff)
+				t.Errorf("%s: message %q, fields (-want +got):\n%s", code, e.Message, diff)
 			}
 		}
 	}
@@ -258,7 +258,7 @@ func TestWaitRunWaitsUntilTheRunIsSettled(t *testing.T) {
 		hangUp,
 		answer(api.Run{ID: "r", Status: mailroom.StatusRunning}),
 		refuse(mailroom.CodeUnavailable),
-		hangUp, hangUp, hangUp, hangUp, hangUp, hangUp, // more than the first tries: it was reached before
+		hangUp, hangUp, hangUp, hangUp, hangUp, hangUp, // more than the maximum of first attempts, because it was connected before
 		answer(api.Run{ID: "r", Status: mailroom.StatusWaiting}),
 	)
 	got, err := c.WaitRun(t.Context(), "r", 0)

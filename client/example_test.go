@@ -10,8 +10,8 @@ import (
 	"mailroom/entry"
 )
 
-// Send a message and print the reply while it is written. What comes again after
-// a lost connection is told by its offset.
+// Send a message and print the reply while it is written. The offset of a delta shows which text is a
+// repeat after a lost connection.
 func ExampleClient_Follow() {
 	ctx := context.Background()
 	c := client.New("http://127.0.0.1:8420", "TOKEN")
@@ -39,14 +39,14 @@ func ExampleClient_Follow() {
 	}
 }
 
-// Keep the ID of the last event, and the next start goes on exactly there.
+// Store the ID of the last event to resume after a restart.
 func ExampleClient_Follow_resume() {
 	ctx := context.Background()
 	c := client.New("http://127.0.0.1:8420", "TOKEN")
-	after := "12" // what was kept
+	after := "12" // the stored ID
 	for ev, err := range c.Follow(ctx, client.FollowQuery{Thread: "notes", After: after}) {
 		if err != nil {
-			log.Fatal(err) // the server has refused, or was away for longer than WithPatience
+			log.Fatal(err) // the server refused, or was unreachable for longer than WithRetryTimeout
 		}
 		if ev.Gap != nil {
 			log.Printf("entries %d to %d are gone", ev.Gap.After+1, ev.Gap.Oldest-1)
@@ -61,12 +61,12 @@ func ExampleClient_Follow_resume() {
 	}
 }
 
-// Watch all threads that the token may see.
+// Follow all threads that the token may see.
 func ExampleClient_Stream() {
 	c := client.New("http://127.0.0.1:8420", "TOKEN")
 	for ev, err := range c.Stream(context.Background()) {
 		if err != nil {
-			log.Fatal(err) // follow the threads to read what was missed
+			log.Fatal(err) // follow the threads to read missed entries
 		}
 		if ev.Entry != nil {
 			fmt.Println(ev.Thread, ev.Entry.Kind)

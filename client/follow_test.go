@@ -17,9 +17,9 @@ import (
 	"mailroom"
 )
 
-// sse answers with events: "SEQ kind" is an entry, "SEQ:N text" a delta, "gap
-// AFTER LAST" a gap, ":" a heartbeat, "half" the beginning of an event, and
-// "hang" waits until the reader goes. It checks where the reader comes from.
+// sse responds with events: "SEQ kind" is an entry, "SEQ:N text" a delta, "gap AFTER LAST" a gap, ":" a
+// heartbeat, "half" the beginning of an event, and "hang" waits until the client disconnects. It checks
+// the Last-Event-ID.
 func sse(t *testing.T, from string, events ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Last-Event-ID"); got != from {
@@ -62,19 +62,19 @@ func noContent(t *testing.T, from string) http.HandlerFunc {
 	}
 }
 
-// follow collects what Follow emits.
+// follow collects the events of Follow.
 func follow(t *testing.T, c *Client, q FollowQuery) ([]string, error) {
 	t.Helper()
 	var got []string
 	var last error
 	for e, err := range c.Follow(t.Context(), q) {
 		if last != nil {
-			t.Errorf("after the error %v came %+v, %v", last, e, err)
+			t.Errorf("after the error %v Follow yielded %+v, %v", last, e, err)
 		}
 		last = err
 		switch {
 		case err != nil && e != (Event{}):
-			t.Errorf("the event %+v beside the error %v", e, err)
+			t.Errorf("Follow yielded the event %+v with the error %v", e, err)
 		case e.Entry != nil:
 			got = append(got, e.ID+" "+e.Entry.Kind)
 		case e.Delta != nil:
@@ -137,7 +137,7 @@ func TestAfterAGapBehindTheLogItsEntriesAreNew(t *testing.T) {
 }
 
 func TestASilentStreamReconnects(t *testing.T) {
-	// On a busy machine any answer can seem silent, so each place has its own.
+	// On a busy machine any response can exceed the idle timeout, so responses depend on the cursor.
 	at := map[string]http.HandlerFunc{
 		"0": sse(t, "0", "1 message", "hang"), "1": sse(t, "1", "2 run.queued"), "2": noContent(t, "2"),
 	}
@@ -176,7 +176,7 @@ func TestLeavingTheLoopClosesTheConnection(t *testing.T) {
 	}
 }
 
-// refusing answers with 429 and a Retry-After of 7 s, then that nothing is left.
+// refusing responds with 429 and a Retry-After of 7 s, then with 204.
 type refusing struct{ asked []time.Time }
 
 func (r *refusing) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -193,16 +193,16 @@ func TestFollowHonoursRetryAfter(t *testing.T) {
 		server := &refusing{}
 		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: server}))
 		for _, err := range c.Follow(t.Context(), FollowQuery{Thread: "t"}) {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("Follow yielded %v, want no error", err)
 		}
 		if len(server.asked) != 2 || server.asked[1].Sub(server.asked[0]) < 7*time.Second {
-			t.Errorf("asked at %v, want the second time 7 s later", server.asked)
+			t.Errorf("requests at %v, want the second one 7 s later", server.asked)
 		}
 	})
 }
 
-// restarting answers with the first entry of a stream, is away for ten seconds,
-// and says then that nothing is left.
+// restarting responds with the first entry of a stream, is unreachable for ten seconds, and then
+// responds with 204.
 type restarting struct{ gone time.Time }
 
 func (r *restarting) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -220,21 +220,21 @@ func (r *restarting) RoundTrip(q *http.Request) (*http.Response, error) {
 func TestFollowReportsALostServerAndItsReturnOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		var said []string
-		away := func(err error) {
+		var reports []string
+		onOutage := func(err error) {
 			at := time.Since(began)
 			if err != nil && (at < 500*time.Millisecond || at > 2*time.Second) || err == nil && at < 10*time.Second {
-				t.Errorf("told %v after %s", err, at)
+				t.Errorf("outage reported as %v after %s", err, at)
 			}
-			said = append(said, string(mailroom.CodeOf(err)))
+			reports = append(reports, string(mailroom.CodeOf(err)))
 		}
-		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &restarting{}}), WithOutage(away))
+		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &restarting{}}), WithOutage(onOutage))
 		for _, err := range c.Follow(t.Context(), FollowQuery{Thread: "t"}) {
 			if err != nil {
 				t.Error(err)
 			}
 		}
-		if diff := cmp.Diff([]string{"unavailable", ""}, said); diff != "" {
+		if diff := cmp.Diff([]string{"unavailable", ""}, reports); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -286,9 +286,9 @@ func TestRetriesEndAtTheirTimeLimit(t *testing.T) {
 	WithRetryTimeout(30 * time.Millisecond)(&c.options)
 	_, err := follow(t, c, FollowQuery{Thread: "t"})
 	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || asked.Load() < 3 {
-		t.Errorf("%v after %d requests, want unavailable after some", err, asked.Load())
+		t.Errorf("error %v after %d requests, want unavailable after several", err, asked.Load())
 	}
 	if e, ok := errors.AsType[*mailroom.Error](err); !ok || e.Cause == nil {
-		t.Errorf("%v has no cause", err)
+		t.Errorf("error %v has no cause", err)
 	}
 }

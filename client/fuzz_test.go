@@ -19,8 +19,8 @@ import (
 	"mailroom/api"
 )
 
-// played answers the n-th request with the n-th body, and those after it with
-// 204. Small reads come a byte at a time.
+// played responds to the n-th request with the n-th body, and to later ones with 204. If small is set,
+// each read returns one byte.
 type played struct {
 	bodies [][]byte
 	small  bool
@@ -38,7 +38,7 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body), Request: r}, nil
 }
 
-// followed is what Follow makes of streams that come one after the other.
+// followed returns the events of Follow for a sequence of streams.
 func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []string, err error) {
 	c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &played{bodies: streams, small: small}}), WithBackoff(1, 1))
 	last := int64(0)
@@ -50,7 +50,7 @@ func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []st
 		switch {
 		case ev.Entry != nil:
 			if ev.Entry.Seq <= last {
-				t.Errorf("entry %d after %d", ev.Entry.Seq, last)
+				t.Errorf("entry %d follows entry %d", ev.Entry.Seq, last)
 			}
 			last = ev.Entry.Seq
 			entries = append(entries, string(ev.Entry.Raw))
@@ -59,13 +59,13 @@ func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []st
 		}
 	}
 	if _, ok := errors.AsType[*mailroom.Error](err); err != nil && !ok {
-		t.Errorf("%v has no code", err)
+		t.Errorf("error %v has no code", err)
 	}
 	return events, entries, err
 }
 
-// FuzzFollow: a stream says the same however its bytes are cut into reads, and
-// over a lost connection each entry comes once.
+// FuzzFollow checks that events do not depend on how reads split the stream, and that each entry is
+// yielded once across a lost connection.
 func FuzzFollow(f *testing.F) {
 	f.Add([]byte("event: entry\nid: 1\ndata: {\"seq\":1,\"kind\":\"message\"}\n\n: beat\n\nevent: delta\nid: 1:2\ndata: {\"text\":\"he\"}\n\n"), uint16(50))
 	f.Add([]byte("event: entry\r\nid: 2\r\ndata: {\"seq\":2,\r\ndata: \"kind\":\"x\"}\r\n\r\n"), uint16(9))
@@ -76,20 +76,20 @@ func FuzzFollow(f *testing.F) {
 		events, entries, err := followed(t, false, stream)
 		small, _, smallErr := followed(t, true, stream)
 		if diff := cmp.Diff(events, small); diff != "" || fmt.Sprint(err) != fmt.Sprint(smallErr) {
-			t.Errorf("byte by byte it says something else (%v, not %v):\n%s", smallErr, err, diff)
+			t.Errorf("events of single-byte reads differ (error %v, want %v; -want +got):\n%s", smallErr, err, diff)
 		}
 		cut := stream[:int(at)%(len(stream)+1)]
 		if bytes.Contains(stream, []byte("gap")) {
-			return // after which entries may come again
+			return // entries may repeat after a gap
 		}
 		if _, twice, _ := followed(t, false, cut, stream); !slices.Equal(twice, entries) {
-			t.Errorf("cut at %d and read again: %q, want %q", len(cut), twice, entries)
+			t.Errorf("stream cut at %d and read again: entries %q, want %q", len(cut), twice, entries)
 		}
 	})
 }
 
-// FuzzPlace: what is followed from is a place, or Invalid before anybody is asked.
-func FuzzPlace(f *testing.F) {
+// FuzzFollowCursor checks that Follow refuses an invalid cursor without a request.
+func FuzzFollowCursor(f *testing.F) {
 	for _, s := range []string{"0", "7:3", "1:", "+1", "-1", "1:x\ny", "9223372036854775808"} {
 		f.Add(s)
 	}
@@ -103,18 +103,18 @@ func FuzzPlace(f *testing.F) {
 			strings.Trim(after, "0123456789:") == "" && strings.Count(after, ":") <= 1
 		switch {
 		case err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid:
-			t.Errorf("from %q: %v, want invalid", after, err)
+			t.Errorf("Follow from %q: %v, want invalid", after, err)
 		case err == nil && after != "" && !good:
-			t.Errorf("from %q it was followed", after)
+			t.Errorf("Follow from %q: no error, want invalid", after)
 		case err != nil && good && len(after) < 18:
-			t.Errorf("from %q: %v", after, err)
+			t.Errorf("Follow from %q: %v, want no error", after, err)
 		case err != nil && p.asked > 0:
-			t.Errorf("from %q: asked the server, and then %v", after, err)
+			t.Errorf("Follow from %q made a request and returned %v", after, err)
 		}
 	})
 }
 
-// answered answers every request with one status and body.
+// answered responds to every request with the same status and body.
 type answered struct {
 	status      int
 	kind, retry string
@@ -128,8 +128,8 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// FuzzAnswer: whatever answers, a call gives a value or an error with a code
-// that is known, and never a time to wait that makes no sense.
+// FuzzAnswer checks that for any response a call returns a value, or an error with a known code and a
+// valid RetryAfter.
 func FuzzAnswer(f *testing.F) {
 	f.Add(uint16(0), "application/json", "", []byte(`{"id":"r","status":"failed"}`))
 	f.Add(uint16(409-200), api.ProblemType, "", []byte(`{"code":"busy","detail":"later","errors":[{"location":"body","message":"m","value":[1]}]}`))
@@ -145,19 +145,19 @@ func FuzzAnswer(f *testing.F) {
 		_, err := c.Run(context.Background(), "r")
 		if err == nil {
 			if a.status > 299 {
-				t.Errorf("%d is no error", a.status)
+				t.Errorf("Run() with status %d returned no error", a.status)
 			}
 			return
 		}
 		e, ok := errors.AsType[*mailroom.Error](err)
 		if !ok || !api.KnownCode(e.Code) || e.Message == "" {
-			t.Fatalf("%d %q gives %#v", a.status, body, err)
+			t.Fatalf("Run() with %d %q = %#v, want a known code and a message", a.status, body, err)
 		}
 		if a.status < 300 && e.Code != mailroom.CodeUnavailable {
-			t.Errorf("%d %q gives the code %s, want unavailable", a.status, body, e.Code)
+			t.Errorf("Run() with %d %q: code %s, want unavailable", a.status, body, e.Code)
 		}
 		if e.RetryAfter < 0 || e.RetryAfter > 24*time.Hour {
-			t.Errorf("Retry-After %q is %v", retry, e.RetryAfter)
+			t.Errorf("Retry-After %q is read as %v", retry, e.RetryAfter)
 		}
 	})
 }

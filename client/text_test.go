@@ -11,7 +11,7 @@ import (
 )
 
 func TestTextThatIsNotUTF8IsRefusedAndNotReplaced(t *testing.T) {
-	c, asked := script(t) // it expects no request
+	c, asked := script(t) // the client must make no request
 	_, err := c.Submit(t.Context(), api.Submit{Text: "caf\xe9"})
 	const want = "body.text: is not valid UTF-8 at byte 3 (0xe9)"
 	if mailroom.CodeOf(err) != mailroom.CodeInvalid || err.Error() != want {
@@ -39,6 +39,6 @@ func TestTextThatIsNotUTF8IsRefusedAndNotReplaced(t *testing.T) {
 		}
 	}
 	if asked.Load() != 0 {
-		t.Error("the server was asked")
+		t.Errorf("%d requests, want none", asked.Load())
 	}
 }

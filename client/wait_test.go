@@ -26,7 +26,7 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 	c, _ := script(t, note(hangUp), note(refuse(mailroom.CodeUnavailable)), note(answer(api.Ticket{ID: "k", State: mailroom.TicketDecided})))
 	k, err := c.Decide(t.Context(), "k/1", api.Decision{Decision: mailroom.VerdictAnswer, Answer: json.RawMessage(`{"a":1}`)})
 	if err != nil || k.State != mailroom.TicketDecided {
-		t.Errorf("decided: %+v, %v", k, err)
+		t.Errorf("Decide() = %+v, %v", k, err)
 	}
 	for _, got := range sent {
 		if want := `POST /v1/tickets/k%2F1 {"decision":"answer","answer":{"a":1}}`; got != want {
@@ -39,7 +39,7 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 	for _, code := range []mailroom.Code{mailroom.CodeConflict, mailroom.CodeGone, mailroom.CodeInvalid, mailroom.CodeNotFound} {
 		c, asked := script(t, refuse(code))
 		if _, err := c.Decide(t.Context(), "k", api.Decision{}); mailroom.CodeOf(err) != code || asked.Load() != 1 {
-			t.Errorf("%s came back as %v after %d requests", code, err, asked.Load())
+			t.Errorf("code %s returned as %v after %d requests", code, err, asked.Load())
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"mailroom/stream"
 )
 
-// faultyBus is a bus at its worst: it loses, doubles, delays and reorders.
+// faultyBus is a bus that loses, duplicates, delays and reorders notices.
 type faultyBus struct {
 	rng  *rand.Rand
 	bus  *bus.Bus
@@ -40,7 +40,7 @@ func (m *faultyBus) publish(n bus.Notice) {
 	}
 }
 
-// randomStep does one random thing that is possible now.
+// randomStep does one random operation that is currently possible.
 func (d *fixture) randomStep(rng *rand.Rand) {
 	if d.claim.Run == "" {
 		if rng.IntN(3) == 0 || d.runs == 0 {
@@ -70,14 +70,14 @@ func (d *fixture) randomStep(rng *rand.Rand) {
 	}
 }
 
-// connection is a reader over all its connections: what it showed in the end.
+// connection is a reader that reconnects; entries are those of all its connections.
 type connection struct {
 	*reader
 	q       stream.Query
 	entries []int64
 }
 
-// reconnect hangs up, and comes back with the cursor of the last event.
+// reconnect closes the connection and reconnects with the cursor of the last event.
 func (l *connection) reconnect() {
 	l.close()
 	l.q.After = l.cursorNow()
@@ -90,7 +90,7 @@ func (l *connection) close() {
 	l.entries = append(l.entries, l.seqs()...)
 }
 
-var seedFlag = flag.Uint64("seed", 0, "run only this seed of the test that mistreats the bus")
+var seedFlag = flag.Uint64("seed", 0, "run only this seed of the test with a faulty bus")
 
 func TestReadersGetExactlyTheLogUnderAnyFaultOfTheBus(t *testing.T) {
 	seeds := []uint64{*seedFlag}
@@ -117,7 +117,7 @@ func chaos(t *testing.T, seed uint64) {
 		if i >= 4 {
 			l.q.Run = first
 		}
-		if i%2 == 1 { // slow enough to overflow its subscription at times
+		if i%2 == 1 { // slow enough that its subscription overflows at times
 			pace := rand.New(rand.NewPCG(seed, uint64(i)))
 			l.slow = func() { <-time.After(time.Duration(pace.IntN(30)) * time.Millisecond) }
 		}
@@ -135,13 +135,13 @@ func chaos(t *testing.T, seed uint64) {
 			<-time.After(time.Duration(rng.IntN(400)) * time.Millisecond)
 		case 2:
 			lives[rng.IntN(len(lives))].reconnect()
-			synctest.Wait() // it is where it was when its cursor was judged
+			synctest.Wait() // the reader has processed everything
 		}
 	}
 	if d.claim.Run != "" {
 		d.flush()
 	}
-	<-time.After(time.Minute) // the slow ones too
+	<-time.After(time.Minute) // for the slow readers as well
 	synctest.Wait()
 
 	for i, l := range lives {
@@ -153,7 +153,7 @@ func chaos(t *testing.T, seed uint64) {
 				}
 			}
 			if d.open.ID != "" && shown != len(d.open.Text) {
-				t.Errorf("reader %d: has %d bytes of the open message, want %d", i, shown, len(d.open.Text))
+				t.Errorf("reader %d has %d bytes of the open message, want %d", i, shown, len(d.open.Text))
 			}
 		}
 		l.close()
@@ -163,10 +163,10 @@ func chaos(t *testing.T, seed uint64) {
 	}
 }
 
-// tryStart claims what is due, if anything is.
+// tryStart claims a due run, if there is one.
 func (d *fixture) tryStart() {
 	if !d.due() {
-		<-time.After(time.Second) // a lost claim may be put off
+		<-time.After(time.Second) // the run of a lost claim may be delayed
 	}
 	if d.due() {
 		d.start()

@@ -36,7 +36,7 @@ func TestAnInvalidCursorIsRefused(t *testing.T) {
 		if mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("ParseCursor(%q) = %v, %v; want an error of code invalid", s, got, err)
 		} else if len(err.Error()) > 200 {
-			t.Errorf("the error for %.20q… is %d bytes long", s, len(err.Error()))
+			t.Errorf("the error for %.20q… has %d bytes", s, len(err.Error()))
 		}
 	}
 }

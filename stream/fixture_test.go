@@ -28,16 +28,16 @@ type fixture struct {
 	store   *memory.Store
 	bus     *bus.Bus
 	streams *stream.Streams
-	publish func(bus.Notice) // the bus's, unless a test is unkind
+	publish func(bus.Notice) // of the bus, unless a test replaces it
 
-	runs, messages int            // made so far
-	claim          mailroom.Claim // of the run that the worker has; zero: none
+	runs, messages int            // number of created ones
+	claim          mailroom.Claim // of the worker's run; zero: none
 	step           int
-	open           thread.PartialText // what it is writing
-	kept           int                // bytes of open that are in the store
+	open           thread.PartialText // the message being written
+	kept           int                // flushed bytes of open
 
-	// What is true.
-	written map[writer]string // all that was ever said
+	// The expected state.
+	written map[writer]string // full text of each message
 	entries []mailroom.Entry  // the log
 	started map[writer]int64  // by run and attempt: seq of its start
 	ended   map[writer]int64  // seq of the message's entry
@@ -60,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 	return d
 }
 
-// change commits what f does to the thread, and tells the bus.
+// change commits the changes of f to the thread, and publishes them.
 func (d *fixture) change(f func(l *thread.State, now time.Time) error) {
 	d.t.Helper()
 	var entries []mailroom.Entry
@@ -116,7 +116,7 @@ func (d *fixture) committed(entries []mailroom.Entry) {
 	d.publish(bus.Notice{Thread: threadID, Entries: entries})
 }
 
-// submit returns the run that it is queued as.
+// submit submits a message and returns its run.
 func (d *fixture) submit() string {
 	d.t.Helper()
 	return d.submitText("hello")
@@ -136,13 +136,13 @@ func (d *fixture) submitText(text string) string {
 	return in.Run
 }
 
-// start claims what is due; that must be something.
+// start claims the due run.
 func (d *fixture) start() {
 	d.t.Helper()
 	d.change(func(l *thread.State, now time.Time) error {
 		r := l.Claim(thread.Claimant{Worker: worker, Round: 1}, agent, l.Due.LastAttempt, now)
 		if r == nil {
-			return fmt.Errorf("nothing to claim")
+			return fmt.Errorf("no due run")
 		}
 		d.claim = mailroom.Claim{Thread: threadID, Run: r.ID, Attempt: r.Attempt}
 		d.step = r.Step
@@ -170,7 +170,7 @@ func (d *fixture) stream(text string) {
 	d.publish(bus.Notice{Thread: threadID, Delta: &delta})
 }
 
-// flush brings what was said into the store.
+// flush stores the text written so far.
 func (d *fixture) flush() {
 	d.t.Helper()
 	if d.open.ID == "" || d.kept == len(d.open.Text) {
@@ -187,17 +187,17 @@ func (d *fixture) flush() {
 	}})
 }
 
-// partial takes the message being written.
+// partial returns the message being written, or nil, and ends it.
 func (d *fixture) partial() *thread.PartialText {
 	if d.open.ID == "" {
 		return nil
 	}
-	said := d.open
+	written := d.open
 	d.open = thread.PartialText{}
-	return &said
+	return &written
 }
 
-// append commits a step, and with it the message being written.
+// append commits a step with the message being written.
 func (d *fixture) append() {
 	d.t.Helper()
 	a := &thread.StepCommit{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.partial()}
@@ -225,22 +225,21 @@ func (d *fixture) fail() {
 	d.settle(thread.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no")})
 }
 
-// expire takes the claim away; only what was flushed is kept.
+// expire revokes the claim; only the flushed text is kept.
 func (d *fixture) expire() {
 	d.t.Helper()
-	said := d.partial()
-	if said != nil {
-		said.Text = said.Text[:d.kept]
+	written := d.partial()
+	if written != nil {
+		written.Text = written.Text[:d.kept]
 	}
 	d.claim = mailroom.Claim{}
 	d.change(func(l *thread.State, now time.Time) error {
-		l.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker, Text: said}, now)
+		l.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker, Text: written}, now)
 		return nil
 	})
 }
 
-// rewrite changes the rows of the thread and of a run as no transition does,
-// and may append an entry.
+// rewrite changes the rows of the thread and of a run without a transition, and may append an entry.
 func (d *fixture) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.Run)) {
 	d.t.Helper()
 	var entries []mailroom.Entry
@@ -273,7 +272,7 @@ func (d *fixture) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.R
 	d.committed(entries)
 }
 
-// park leaves the run of the claim as a wait does.
+// park makes the claim's run wait.
 func (d *fixture) park() {
 	d.t.Helper()
 	d.rewrite(d.claim.Run, "run.waiting", func(t *mailroom.Thread, r *mailroom.Run) {
@@ -282,7 +281,7 @@ func (d *fixture) park() {
 	d.claim = mailroom.Claim{}
 }
 
-// purge lets the log begin at first.
+// purge makes first the first entry of the log.
 func (d *fixture) purge(first int64) {
 	d.t.Helper()
 	d.rewrite("run1", "", func(t *mailroom.Thread, _ *mailroom.Run) { t.FirstSeq = first })
@@ -300,7 +299,7 @@ func (d *fixture) drop() {
 	d.entries = nil
 }
 
-// key is that of the thread's row.
+// key returns the key of the thread's row.
 func (d *fixture) key() int64 {
 	d.t.Helper()
 	var key int64
@@ -317,7 +316,7 @@ func (d *fixture) key() int64 {
 	return key
 }
 
-// log is the whole log, or that of one run.
+// log returns the whole log, or the entries of one run.
 func (d *fixture) log(run string) []mailroom.Entry {
 	var log []mailroom.Entry
 	for _, e := range d.entries {
@@ -330,7 +329,7 @@ func (d *fixture) log(run string) []mailroom.Entry {
 
 func (d *fixture) last() int64 { return d.entries[len(d.entries)-1].Seq }
 
-// due reports whether there is something to start.
+// due reports whether a run is due.
 func (d *fixture) due() bool {
 	d.t.Helper()
 	due := false

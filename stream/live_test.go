@@ -14,10 +14,10 @@ import (
 	"mailroom/stream"
 )
 
-// pollTime is long enough for a reader to have looked at the store once.
+// pollTime is long enough for a reader to poll the store once.
 const pollTime = 1100 * time.Millisecond
 
-// startedFixture is a fixture with a run that has started.
+// startedFixture returns a fixture with a started run.
 func startedFixture(t *testing.T) *fixture {
 	d := newFixture(t)
 	d.submit()
@@ -25,7 +25,7 @@ func startedFixture(t *testing.T) *fixture {
 	return d
 }
 
-// unpublished does f without telling the bus.
+// unpublished calls f without publishing its changes.
 func (d *fixture) unpublished(f func()) {
 	tell := d.publish
 	d.publish = func(bus.Notice) {}
@@ -55,7 +55,7 @@ func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
 }
 
 func TestReaderIgnoresLateTextOfAMessageThatItHas(t *testing.T) {
-	for _, brought := range []int64{10, 60, 143} { // a part of the entries, or all
+	for _, brought := range []int64{10, 60, 143} { // some of the entries, or all
 		synctest.Test(t, func(t *testing.T) {
 			d := startedFixture(t)
 			var late []entry.Delta
@@ -191,7 +191,7 @@ func TestFollowerInAnotherProcessGetsTheTextFlushByFlush(t *testing.T) {
 		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
 		synctest.Wait()
 		for _, text := range []string{"one ", "two ", "three"} {
-			d.unpublished(func() { d.stream(text) }) // its live text does not reach here
+			d.unpublished(func() { d.stream(text) }) // its live text is not published
 			d.flush()
 			synctest.Wait()
 		}
@@ -254,7 +254,7 @@ func TestSlowReaderNeitherBlocksThePublisherNorMissesAnything(t *testing.T) {
 		quick := d.follow(stream.Query{})
 		synctest.Wait()
 
-		for i := range 600 { // far beyond what is buffered
+		for i := range 600 { // far more than the buffers hold
 			d.stream("x€")
 			switch {
 			case i == 250:
@@ -349,7 +349,7 @@ func TestIrrelevantNoticesCauseNoReads(t *testing.T) {
 		for range 100 {
 			d.publish(late[0])
 			d.publish(late[1])
-			d.submit() // of other runs, for one of the two
+			d.submit() // of other runs, which one of the two streams contains
 			d.stream("and more")
 			synctest.Wait()
 		}

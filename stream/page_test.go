@@ -10,7 +10,7 @@ import (
 	"mailroom/stream"
 )
 
-// sizedViewer is a viewer that notes the largest page, in bytes.
+// sizedViewer is a viewer that records the size of the largest page.
 type sizedViewer struct {
 	stream.Viewer
 	most int
@@ -35,8 +35,8 @@ func (r sizedReader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	return got, err
 }
 
-// A view is not held while a reader takes its events, so it holds what it has
-// read: as much when entries are large as when they are small.
+// A reader buffers what it reads, because no view is open while it emits events. The buffer's size in
+// bytes must not depend on the size of entries.
 func TestLargeEntriesAreReadAFewAtATime(t *testing.T) {
 	d := newFixture(t)
 	const large = 100 << 10
@@ -62,8 +62,8 @@ func TestLargeEntriesAreReadAFewAtATime(t *testing.T) {
 	if err != errHangUp {
 		t.Error(err)
 	}
-	if w.most > 9*large { // of the first page, when nothing was known: four messages, as text and as parts
-		t.Errorf("a page of %d bytes", w.most)
+	if w.most > 9*large { // of the first page, whose entry sizes are unknown: four messages, as text and as parts
+		t.Errorf("largest page %d bytes, want at most %d", w.most, 9*large)
 	}
 }
 

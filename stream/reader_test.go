@@ -17,22 +17,22 @@ import (
 
 var errHangUp = errors.New("the reader hangs up")
 
-// reader is a client: it follows, keeps all it gets, and can come back.
+// reader is a client that records all events and can reconnect.
 type reader struct {
 	fixture *fixture
-	slow    func() // called in each emit; nil: quick
+	slow    func() // called for each event; may be nil
 
-	have int // bytes of an open message that it brought to this connection
+	have int // bytes of the open message from earlier connections
 
 	mu     sync.Mutex
-	cursor stream.Cursor  // where it is
+	cursor stream.Cursor  // of the last event
 	events []stream.Event // of this connection
 
 	cancel context.CancelCauseFunc
 	ended  chan error
 }
 
-// follow starts to read; synctest.Wait lets it get all there is.
+// follow starts to read; synctest.Wait waits until it has received everything.
 func (d *fixture) follow(q stream.Query) *reader {
 	r := &reader{fixture: d}
 	r.follow(q)
@@ -64,14 +64,14 @@ func (r *reader) follow(q stream.Query) {
 	}()
 }
 
-// received is what came so far.
+// received returns the events so far.
 func (r *reader) received() []stream.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// cursorNow is the cursor of what came last.
+// cursorNow returns the cursor of the last event.
 func (r *reader) cursorNow() stream.Cursor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *reader) stillFollows() {
 	}
 }
 
-// seqs are those of the entries that came.
+// seqs returns the seqs of the received entries.
 func (r *reader) seqs() []int64 {
 	var seqs []int64
 	for _, e := range r.received() {
@@ -124,7 +124,7 @@ func (r *reader) seqs() []int64 {
 	return seqs
 }
 
-// text joins the deltas of one message that came.
+// text joins the received deltas of one message.
 func (r *reader) text(message string) string {
 	text := ""
 	for _, e := range r.received() {
@@ -135,7 +135,7 @@ func (r *reader) text(message string) string {
 	return text
 }
 
-// kinds tells the story in one word per event.
+// kinds returns one word per event.
 func (r *reader) kinds() []string {
 	var kinds []string
 	for _, e := range r.received() {
@@ -161,7 +161,7 @@ func suffix(log []mailroom.Entry, after int64) []int64 {
 	return seqs
 }
 
-// wantAll checks that the entries that came are exactly those that follow after.
+// wantAll checks that the received entries are exactly those behind after.
 func (r *reader) wantAll(run string, after int64) {
 	r.fixture.t.Helper()
 	if diff := cmp.Diff(suffix(r.fixture.log(run), after), r.seqs()); diff != "" {
@@ -169,14 +169,14 @@ func (r *reader) wantAll(run string, after int64) {
 	}
 }
 
-// check holds every event of the connection against the rules: text is true,
-// whole code points, without hole or repeat, in its place of the log.
+// check checks every event of the connection: text must be correct, in whole code points, without gap or
+// repeat, and at its position in the log.
 func (r *reader) check() {
 	t := r.fixture.t
 	t.Helper()
 	var open writer
 	have := r.have
-	var claim writer // of the last start that came
+	var claim writer // of the last received start
 	for i, e := range r.received() {
 		if item := e.Entry; item != nil {
 			if want := (stream.Cursor{Seq: item.Seq}); e.Cursor != want {
@@ -198,7 +198,7 @@ func (r *reader) check() {
 		d := e.Delta
 		w := writer{d.Run, d.Attempt, d.Message}
 		if w != open && open != (writer{}) {
-			t.Errorf("event %d: text of %v while %v is open", i, w, open)
+			t.Errorf("event %d: text of %v while message %v is open", i, w, open)
 		}
 		open = w
 		truth := r.fixture.written[w]

@@ -17,7 +17,7 @@ func TestCursorOutsideOfTheStoredLogGetsAGapAndContinues(t *testing.T) {
 	for name, c := range map[string]struct {
 		after stream.Cursor
 		want  *stream.Gap
-		next  int64 // where the entries go on
+		next  int64 // seq of the next entry
 	}{
 		"before the oldest":     {stream.Cursor{}, &stream.Gap{After: 0, Oldest: 3, Last: 6}, 3},
 		"one too early":         {stream.Cursor{Seq: 1, Bytes: 2}, &stream.Gap{After: 1, Oldest: 3, Last: 6}, 3},
@@ -112,7 +112,7 @@ func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
 		"negative bytes": {stream.Query{Thread: threadID, After: stream.Cursor{Bytes: -1}}, mailroom.CodeInvalid},
 	} {
 		err := d.streams.Follow(t.Context(), c.q, func(stream.Event) error {
-			t.Errorf("%s: something was emitted", name)
+			t.Errorf("%s: Follow emitted an event", name)
 			return nil
 		})
 		if got := mailroom.CodeOf(err); got != c.want {
@@ -163,7 +163,7 @@ func TestFollowEndsWithTheErrorOfEmitOrTheCauseOfItsContext(t *testing.T) {
 		}
 
 		r := d.follow(stream.Query{})
-		<-time.After(10 * time.Second) // in the middle of its waiting
+		<-time.After(10 * time.Second) // while it waits
 		r.hangUp()
 	})
 }
@@ -187,7 +187,7 @@ func TestErrorOfTheStoreEndsTheReader(t *testing.T) {
 func TestReadersOfADeletedThreadNeverSeeTheRecreatedOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		after stream.Cursor
-		busy  int // notices that wait for the reader when the thread goes
+		busy  int // queued notices when the thread is deleted
 	}{
 		"who waits":                      {},
 		"who waits at its end":           {after: stream.Cursor{Seq: 2}},
@@ -211,10 +211,10 @@ func TestReadersOfADeletedThreadNeverSeeTheRecreatedOne(t *testing.T) {
 			old, runs := d.last(), d.runs
 			d.drop()
 			d.submit()
-			for d.last() < old+5 { // as far as the reader is, and beyond
+			for d.last() < old+5 { // beyond the reader's position
 				d.submit()
 				if c.busy == 0 {
-					synctest.Wait() // nothing more may be lost
+					synctest.Wait() // the reader has received everything
 				}
 			}
 			close(stuck)
@@ -225,7 +225,7 @@ func TestReadersOfADeletedThreadNeverSeeTheRecreatedOne(t *testing.T) {
 			for _, e := range r.received() {
 				var n int
 				if _, err := fmt.Sscanf(e.Entry.Run, "run%d", &n); err != nil || n > runs {
-					t.Errorf("%s: it was told entry %d of %s, of the new thread", name, e.Entry.Seq, e.Entry.Run)
+					t.Errorf("%s: received entry %d of run %s, of the new thread", name, e.Entry.Seq, e.Entry.Run)
 				}
 			}
 		})
@@ -237,7 +237,7 @@ func TestAReaderThatWasAllowedOneThreadGetsNoOtherUnderItsID(t *testing.T) {
 	d.submit()
 	q := stream.Query{Thread: threadID, Key: d.key(), Until: stream.UntilSettled}
 	if _, err := d.streams.Ended(t.Context(), q); err != nil {
-		t.Errorf("of the same thread: %v", err)
+		t.Errorf("resume on the same thread: %v", err)
 	}
 	d.drop()
 	d.submit()

@@ -10,13 +10,13 @@ import (
 
 const words = "añb€c😀d"
 
-// conversation makes a log with every kind of entry that text depends on, and leaves a
-// partly flushed message open.
+// conversation creates a log with every kind of entry that affects text, and an open message that is
+// partly flushed.
 func conversation(d *fixture) {
 	d.submit()
 	d.start()
 	d.stream("one ")
-	d.submit() // in the middle of a message
+	d.submit() // during a message
 	d.stream("two")
 	d.append()
 	d.stream("lost €")
@@ -66,7 +66,7 @@ func TestResumeInsideAMessageGivesExactlyTheRest(t *testing.T) {
 			at := stream.Cursor{Seq: d.last(), Bytes: n}
 			r := d.follow(stream.Query{After: at})
 			synctest.Wait()
-			d.stream(" more") // live text beyond a hole, unless the reader has it all
+			d.stream(" more") // live text behind a gap, unless the reader has everything
 			d.flush()
 			d.submit()
 			d.stream(" …")
@@ -74,7 +74,7 @@ func TestResumeInsideAMessageGivesExactlyTheRest(t *testing.T) {
 
 			start := n
 			for start > 0 && start < len(words) && words[start]&0xc0 == 0x80 {
-				start-- // back to the code point that the reader has half of
+				start-- // back to the start of the incomplete code point
 			}
 			wantEqual(t, "text after "+at.String(), d.written[open][start:], r.text(open.message))
 			r.wantAll("", at.Seq)

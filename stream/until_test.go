@@ -73,7 +73,7 @@ func TestUntilSettledEndsAtTheEntryAlsoIfTheRunIsRetriedAtOnce(t *testing.T) {
 
 		r.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 		synctest.Wait()
-		r.stillFollows() // it is queued again, and that is in the log
+		r.stillFollows() // the run is queued again, according to the log
 		r.hangUp()
 	})
 }

@@ -115,7 +115,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 	}
 	if ticket.Kind != mailroom.TicketApproval || ticket.Action != "Bash" || ticket.Prompt != "claude asks to use Bash: a try" ||
 		arguments.Command != "touch <it>" {
-		t.Errorf("the ticket is %+v", ticket)
+		t.Errorf("ticket %+v", ticket)
 	}
 	for _, m := range bodies[mailroom.Message](h, "t", entry.KindMessage)[1:] {
 		if m.Visibility != mailroom.VisibleInternal || m.Partial {
@@ -126,7 +126,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It ran touch <it>" {
-		t.Errorf("the reply is %q", got)
+		t.Errorf("reply %q", got)
 	}
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
 	want := []string{"!ask touch <it>.", "Your call of Bash was allowed. Repeat it with exactly the same arguments."}
@@ -143,7 +143,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 	}
 }
 
-// A new session has not heard of the decision, and asks again.
+// A new session does not know the decision and asks again.
 func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 	h := newFixture(t, "")
 	run := h.send("t", "!ask touch it.")
@@ -157,7 +157,7 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It was not to be: too risky" {
-		t.Errorf("the reply is %q", got)
+		t.Errorf("reply %q", got)
 	}
 	if n := len(bodies[mailroom.Ticket](h, "t", entry.KindTicketOpened)); n != 1 {
 		t.Errorf("%d tickets were opened, want one", n)
@@ -176,7 +176,7 @@ func TestASteeredMessageGoesIntoTheLiveProgram(t *testing.T) {
 		t.Fatalf("the message went to run %s, want %s", got, run)
 	}
 	if got := h.reply("t", run); got != "1: rather this" {
-		t.Errorf("the reply is %q", got)
+		t.Errorf("reply %q", got)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestOverloadedModelIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wait := b.AvailableAt.Sub(e.At); b.Error.Class != mailroom.ClassUnavailable || wait < 2*time.Second {
-		t.Errorf("it is tried again after %v as %+v, want unavailable and the two seconds that were asked for", wait, b.Error)
+		t.Errorf("retry after %v, error %+v; want 2s and unavailable", wait, b.Error)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestCancelKeepsStreamedText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := h.ended("t", run); got.Status != mailroom.StatusCancelled {
-		t.Errorf("the run is %s", got.Status)
+		t.Errorf("run is %s", got.Status)
 	}
 	messages := bodies[mailroom.Message](h, "t", entry.KindMessage)
 	if m := messages[len(messages)-1]; m.Text != "half of it" || !m.Partial {
@@ -225,7 +225,7 @@ func TestInvalidProgramOptionsAreRefused(t *testing.T) {
 		o := h.options("")
 		change(&o)
 		if _, err := exec.NewProgram(o); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: NewProgram succeeded, want an error", name)
 		}
 	}
 }
@@ -233,30 +233,30 @@ func TestInvalidProgramOptionsAreRefused(t *testing.T) {
 func TestProgramVersion(t *testing.T) {
 	h := &fixture{t: t}
 	if got, err := exec.Version(t.Context(), h.options("")); err != nil || got != "stub 1.2.3" {
-		t.Errorf("the version is %q, %v", got, err)
+		t.Errorf("version %q, %v", got, err)
 	}
 	silent := h.options("")
 	silent.Program = "false"
 	if got, err := exec.Version(t.Context(), silent); err == nil {
-		t.Errorf("the version of a program that prints none is %q", got)
+		t.Errorf("version of a program that prints none: %q", got)
 	}
 	if err := exec.Usable(h.options("")); err != nil {
-		t.Errorf("it is not usable: %v", err)
+		t.Errorf("Usable() = %v", err)
 	}
 	o := h.options("")
 	o.Program = t.TempDir() + "/none"
 	if err := exec.Usable(o); err == nil || strings.Contains(err.Error(), "/") {
-		t.Errorf("one that is not there: %v, want a reason without a path", err)
+		t.Errorf("Usable() of a missing program = %v, want an error without a path", err)
 	}
 	if os.Geteuid() == 0 {
 		o = h.options("")
 		o.Permissions = "all"
 		if err := exec.Usable(o); err == nil || !strings.Contains(err.Error(), "IS_SANDBOX") {
-			t.Errorf("all permissions as root: %v", err)
+			t.Errorf("Usable() with all permissions as root = %v, want an error with IS_SANDBOX", err)
 		}
 		o.Env = append(o.Env, "IS_SANDBOX=1")
 		if err := exec.Usable(o); err != nil {
-			t.Errorf("all permissions as root in a sandbox: %v", err)
+			t.Errorf("Usable() with all permissions as root in a sandbox = %v", err)
 		}
 	}
 }

@@ -35,12 +35,12 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 		parts = append(parts, mailroom.Part{Type: "file", Name: "f", URI: path})
 	}
 	input := []mailroom.Message{{Parts: parts}}
-	lent, giveBack, err := a.copyFiles(input)
+	copied, release, err := a.copyFiles(input)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, p := range lent[0].Parts {
+	for _, p := range copied[0].Parts {
 		got = append(got, p.URI)
 	}
 	if diff := cmp.Diff(named[1:], got[1:]); diff != "" {
@@ -48,7 +48,7 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 	}
 	text, err := os.ReadFile(got[0])
 	if err != nil || string(text) != "mine" || got[0] == mine || input[0].Parts[0].URI != mine {
-		t.Errorf("the copy of %s is %s, %q, %v", mine, got[0], text, err)
+		t.Errorf("copy of %s is %s, %q, %v", mine, got[0], text, err)
 	}
 	for path, want := range map[string]os.FileMode{got[0]: 0o400, filepath.Dir(got[0]): 0o700, filepath.Dir(filepath.Dir(got[0])): 0o711} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
@@ -59,24 +59,24 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(got[0]); err != nil {
-		t.Errorf("a start of another server: %v", err)
+		t.Errorf("copy after Reap of another server: %v", err)
 	}
-	if err := giveBack(); err != nil {
+	if err := release(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := a.copyFiles(input); err != nil { // and the server is killed
+	if _, _, err := a.copyFiles(input); err != nil { // the server is then killed
 		t.Fatal(err)
 	}
 	if _, err := Reap(t.Context(), "mine"); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := filepath.Glob(filepath.Join(base, "mailroom-files-*")); err != nil || len(left) > 0 {
-		t.Errorf("left are %q, %v", left, err)
+		t.Errorf("remaining copies %q, %v", left, err)
 	}
 	for _, i := range []*proc.Isolation{nil, {Kind: proc.KindNone}, {Kind: proc.KindNamespace, User: user}} {
 		a.options.Isolation = i
-		if lent, _, err := a.copyFiles(input); err != nil || lent[0].Parts[0].URI != mine {
-			t.Errorf("%+v: lent is %v, %v", i, lent, err)
+		if copied, _, err := a.copyFiles(input); err != nil || copied[0].Parts[0].URI != mine {
+			t.Errorf("%+v: copied %v, %v", i, copied, err)
 		}
 	}
 }

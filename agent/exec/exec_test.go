@@ -44,7 +44,7 @@ func TestTheProcessIsCommittedBeforeItGetsItsInput(t *testing.T) {
 		t.Errorf("error %v, want %v", err, refused)
 	}
 	if _, err := os.Stat(witness); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the command got its input although its process was not committed: %v", err)
+		t.Errorf("the command got its input before its checkpoint was committed: %v", err)
 	}
 
 	s = newSession(1, "go")
@@ -86,7 +86,7 @@ func TestAnExitStatusOtherThan0IsTransient(t *testing.T) {
 			t.Errorf("%s after a word: %v failure %q, want transient %q", c.script, f.Class, f.Err, c.error)
 		}
 		if s.messages != nil || s.said.String() != "half\n" {
-			t.Errorf("%s: messages %q and streamed %q, want only streamed", c.script, s.messages, s.said.String())
+			t.Errorf("%s: messages %q, streamed %q; want only streamed text", c.script, s.messages, s.said.String())
 		}
 	}
 }
@@ -129,11 +129,11 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 		}
 		x := s.exited(t)
 		if !strings.Contains(c.error, x.Stopped) || x.Stopped == "" {
-			t.Errorf("the entry says %q, the error %q", x.Stopped, c.error)
+			t.Errorf("entry has %q, error is %q", x.Stopped, c.error)
 		}
 		// A bridge derives "timed out after 20 ms" from it.
 		if x.LimitMS != 0 && !strings.HasSuffix(c.error, fmt.Sprintf("(%s %dms)", x.Limit, x.LimitMS)) || (x.LimitMS != 0) != (c.class == mailroom.ClassTransient) {
-			t.Errorf("the entry says limit %q of %d ms, the error %q", x.Limit, x.LimitMS, c.error)
+			t.Errorf("entry has limit %q of %d ms, error is %q", x.Limit, x.LimitMS, c.error)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestAPassedDeadlineIsRecordedWithItsLength(t *testing.T) {
 		t.Errorf("error %v, want %v", err, mailroom.ErrDeadline)
 	}
 	if x := s.exited(t); x.Limit != "deadline" || x.LimitMS < 150 || x.LimitMS > 200 {
-		t.Errorf("the entry says limit %q of %d ms, want the deadline of 200", x.Limit, x.LimitMS)
+		t.Errorf("entry has limit %q of %d ms, want the deadline of 200", x.Limit, x.LimitMS)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestALostClaimKillsAtOnceAndWritesNothing(t *testing.T) {
 	}
 
 	s = newSession(1, "go")
-	s.onStream = func(string) error { return mailroom.Errorf(mailroom.CodeLeaseLost, "taken away") }
+	s.onStream = func(string) error { return mailroom.Errorf(mailroom.CodeLeaseLost, "claim revoked") }
 	if err := command(t, script, exec.Options{KillGrace: hour}).Run(t.Context(), s); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 		t.Errorf("error %v, want code lease_lost", err)
 	}
@@ -233,7 +233,7 @@ func TestACommandThatSucceededIsNotRunAgain(t *testing.T) {
 		t.Errorf("ran as %q, %v; want once", got, err)
 	}
 
-	// Until that is committed, it is.
+	// The message is partial until its step is committed.
 	refused := errors.New("nothing can be written")
 	s = newSession(1, "go")
 	s.onAppend = func(step mailroom.Step) error {
@@ -300,7 +300,7 @@ func TestOutputOfAnySizeComesWholeAndInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.messages) != 1 || s.messages[0] != want {
-		t.Errorf("%d messages, want one of %d bytes as they went in", len(s.messages), len(want))
+		t.Errorf("%d messages, want one of %d bytes, unchanged", len(s.messages), len(want))
 	}
 }
 
@@ -323,7 +323,7 @@ func TestTheEnvironmentHasOnlyAllowedVariables(t *testing.T) {
 	cases := []struct {
 		name string
 		o    exec.Options
-		want []string // beside MAILROOM_…
+		want []string // in addition to MAILROOM_…
 		not  []string
 	}{
 		{"default", exec.Options{Env: []string{"A=1", "A=2"}}, []string{"A=2", "LANG=C.UTF-8"}, []string{"A=1", "EXEC_TEST_CANARY=a canary"}},
@@ -341,12 +341,12 @@ func TestTheEnvironmentHasOnlyAllowedVariables(t *testing.T) {
 			want := append(c.want, "MAILROOM_RUN=run-1", "MAILROOM_THREAD=a thread", "MAILROOM_ATTEMPT=3", "MAILROOM_IDEMPOTENCY_KEY=run-1")
 			for _, v := range want {
 				if !slices.Contains(got, v) {
-					t.Errorf("no %s in %q", v, got)
+					t.Errorf("environment %[2]q lacks %[1]s", v, got)
 				}
 			}
 			for _, v := range c.not {
 				if slices.Contains(got, v) {
-					t.Errorf("%s in %q", v, got)
+					t.Errorf("environment %[2]q contains %[1]s", v, got)
 				}
 			}
 		})
@@ -367,7 +367,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 		t.Errorf("the entry says %q, want %q", entry, want)
 	}
 	if text := err.Error(); strings.Contains(text, "given-in") || strings.Contains(text, "from-our") {
-		t.Errorf("the error says %q", text)
+		t.Errorf("the error contains a value: %q", text)
 	}
 }
 

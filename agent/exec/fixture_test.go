@@ -145,7 +145,7 @@ func (h *fixture) reply(thread, run string) string {
 	h.t.Helper()
 	r := h.ended(thread, run)
 	if r.Status != mailroom.StatusCompleted {
-		h.t.Fatalf("the run is %s: %+v", r.Status, r.Error)
+		h.t.Fatalf("run is %s: %+v", r.Status, r.Error)
 	}
 	if r.Reply == nil {
 		return ""

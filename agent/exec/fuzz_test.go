@@ -11,21 +11,21 @@ import (
 func FuzzRedact(f *testing.F) {
 	f.Add("say ", "a-long-secret", " end", uint8(9))
 	f.Add("", "hunter22", "hunter22", uint8(3))
-	f.Add("h\x00u\x00n\x00t\x00e\x00r\x002\x002", "hunter22", "", uint8(200)) // as UTF-16 is written
+	f.Add("h\x00u\x00n\x00t\x00e\x00r\x002\x002", "hunter22", "", uint8(200)) // as in UTF-16
 	f.Add("\xff\xe4\xb8", "\x96\xff\xff\xff\xff\xff", "\x80", uint8(4))
 	f.Fuzz(func(t *testing.T, before, value, after string, limit uint8) {
 		if len(value) < minSecret || strings.ContainsAny(value, "\x00[]KEY") {
-			return // no variable holds it, or our own mark would look like it
+			return // no variable can hold it, or the mark contains it
 		}
 		secrets := []secret{{"KEY", value}}
 		raw := before + value + "x" + after
-		raw = raw[max(0, len(raw)-int(limit)-len(value)):] // as much as is kept of it
+		raw = raw[max(0, len(raw)-int(limit)-len(value)):] // the tail that is kept
 		got := redact([]byte(raw), secrets, int(limit))
 		if strings.Contains(got, value) {
-			t.Errorf("%q within %d is shown as %q", raw, limit, got)
+			t.Errorf("%q limited to %d is redacted as %q", raw, limit, got)
 		}
 		if !utf8.ValidString(got) || strings.ContainsRune(got, 0) {
-			t.Errorf("%q within %d is no text: %q", raw, limit, got)
+			t.Errorf("%q limited to %d is redacted as invalid text %q", raw, limit, got)
 		}
 		rest := "x" + after
 		if at := strings.Index(raw, value); at < 0 || at != len(raw)-len(rest)-len(value) || strings.Contains(raw[at+1:], value) ||

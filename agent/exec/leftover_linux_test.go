@@ -51,7 +51,7 @@ func TestALaterAttemptKillsProcessesOfAnEarlierOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.Wait(); err == nil {
-		t.Fatal("the worker ended by itself")
+		t.Fatal("the worker exited by itself")
 	}
 	pids := strings.Fields(strings.TrimSuffix(said, " ready\n"))
 	if len(pids) != 4 {
@@ -63,7 +63,7 @@ func TestALaterAttemptKillsProcessesOfAnEarlierOne(t *testing.T) {
 	// When the new command gets its input, no process of the old one is left.
 	s.onAppend = func(step mailroom.Step) error {
 		if live := living(t, pids); live != nil {
-			t.Errorf("processes %v live on when the next attempt starts", live)
+			t.Errorf("processes %v run when the next attempt starts", live)
 		}
 		return nil
 	}
@@ -71,7 +71,7 @@ func TestALaterAttemptKillsProcessesOfAnEarlierOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := body[exec.Started](t, s, exec.KindStarted).Leftovers; n < 3 {
-		t.Errorf("the entry says that %d were left, want those that did not die with the worker", n)
+		t.Errorf("entry reports %d remaining processes, want those that survived the worker", n)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestAReusedPidIsNotKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := stranger.Wait(); err != nil {
-		t.Errorf("the unrelated process did not end by itself: %v", err)
+		t.Errorf("the unrelated process was killed: %v", err)
 	}
 }
 
@@ -127,6 +127,6 @@ func TestNothingOfACommandOutlivesItsRun(t *testing.T) {
 	}
 	pids := strings.Fields(strings.Join(s.messages, ""))
 	if live := living(t, pids); len(pids) != 2 || live != nil {
-		t.Errorf("of processes %v, %v live on", pids, live)
+		t.Errorf("of processes %v, %v still run", pids, live)
 	}
 }

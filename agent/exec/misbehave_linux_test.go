@@ -18,7 +18,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 	short := 400 * time.Millisecond
 	cases := []struct {
 		does string
-		want string // of how the first attempt ended
+		want string // end of the first attempt
 	}{
 		{"hangs before the first line", "transient: claude was stopped: no output before the start timeout (start_timeout 400ms)"},
 		{"goes silent", "transient: claude was stopped: no output before the idle timeout (idle_timeout 400ms)"},
@@ -47,7 +47,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 					o.StartTimeout = short
 				}
 				if strings.Contains(c.does, "many lines") {
-					o.MaxOutput = 8 << 20 // each of them is read, which takes its time
+					o.MaxOutput = 8 << 20 // reading each of them takes time
 				}
 				o.KillGrace = exec.KillGrace{Interrupt: 50 * time.Millisecond, Terminate: 50 * time.Millisecond}
 			})
@@ -62,7 +62,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 				t.Errorf("it ended as %q, want %q", got, c.want)
 			}
 			if len(left) > 0 {
-				t.Errorf("processes %v are left", left)
+				t.Errorf("processes %v still run", left)
 			}
 		})
 	}

@@ -195,7 +195,7 @@ func until[T any](w *realFixture, what string, f func(store.Reader) (T, bool, er
 		select {
 		case <-notices.C:
 		case <-late.C:
-			w.t.Fatalf("no %s", what)
+			w.t.Fatalf("timeout waiting for %s", what)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (w *realFixture) run(id string, states ...mailroom.Status) *mailroom.Run {
 			return nil, false, err
 		}
 		if runs[0].Status == mailroom.StatusFailed && !slices.Contains(states, mailroom.StatusFailed) {
-			w.t.Fatalf("the run failed: %+v", runs[0].Error)
+			w.t.Fatalf("run failed: %+v", runs[0].Error)
 		}
 		return runs[0], slices.Contains(states, runs[0].Status), nil
 	})
@@ -249,7 +249,7 @@ func (w *realFixture) delta(s *bus.Subscription, words string) {
 				text += n.Delta.Text
 			}
 		case <-late.C:
-			w.t.Fatalf("of %q only %q came", words, text)
+			w.t.Fatalf("timeout waiting for live text %q, got %q", words, text)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func (w *realFixture) alone() {
 			return
 		}
 		if time.Now().After(late) {
-			w.t.Fatalf("processes %v are left", left)
+			w.t.Fatalf("processes %v still run", left)
 		}
 		<-time.After(10 * time.Millisecond) // the end of a foreign process cannot be awaited
 	}
@@ -276,7 +276,7 @@ func (w *realFixture) processes() (pids []string) {
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
 	w.must(err)
 	for _, file := range found {
-		env, err := os.ReadFile(file) // an error: it has just ended
+		env, err := os.ReadFile(file) // an error: the process has just exited
 		if err == nil && slices.Contains(strings.Split(string(env), "\x00"), "HOME="+w.folder) {
 			pids = append(pids, filepath.Base(filepath.Dir(file)))
 		}

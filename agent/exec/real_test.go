@@ -36,7 +36,7 @@ func userTexts(r fakemodel.Request) (words []string) {
 	return words
 }
 
-// recall answers with everything that the user has said.
+// recall replies with all messages of the user.
 func recall(r fakemodel.Request) fakemodel.Answer {
 	return fakemodel.Reply("You said: ", strings.Join(userTexts(r), " | "))
 }
@@ -134,7 +134,7 @@ func TestRealProgramThatIsCancelledKeepsItsText(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(w.processes()) == 0 {
-			t.Error("no process is at work, or none is found")
+			t.Error("no process of the command found")
 		}
 		_, err := w.ledger.Cancel(t.Context(), out.Run, "anna")
 		w.must(err)
@@ -202,10 +202,10 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 				well.Store(true)
 				run := w.run(out.Run, mailroom.StatusCompleted)
 				if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable || run.Failures != 0 {
-					t.Errorf("rescheduled with %+v and %d failures, want an outage that costs none", failed.Error, run.Failures)
+					t.Errorf("rescheduled with %+v and %d failures, want unavailable and none", failed.Error, run.Failures)
 				}
 				if !strings.Contains(reply(t, run), "lemon") {
-					t.Errorf("the reply is %q", reply(t, run))
+					t.Errorf("reply %q", reply(t, run))
 				}
 			})
 		}
@@ -216,7 +216,7 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 				t.Errorf("attempt %d ended with %+v, want a permanent failure at once", run.Attempt, run.Error)
 			}
 			if run.Reply != nil {
-				t.Errorf("its reply is %q, want none: the error is not the agent's words", *run.Reply)
+				t.Errorf("reply %q, want none: the error is not a reply", *run.Reply)
 			}
 		})
 	})
@@ -293,7 +293,7 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 			w := newRealFixture(t, "claude", model(t, maker).URL)
 			out := w.send("t", "Make the file.")
 			w.run(out.Run, mailroom.StatusWaiting)
-			w.alone() // only the run waits for a person
+			w.alone() // the run waits for a decision without a process
 			tickets, err := w.ledger.Tickets(t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 			w.must(err)
 			if len(tickets) != 1 || tickets[0].Kind != mailroom.TicketApproval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
@@ -334,7 +334,7 @@ func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.send("t", "Also say why.", func(in *thread.Submit) { in.Mode = mailroom.ModeSteer })
-	entries[entry.MessageRef](w, "t", entry.KindMessageRead, 1) // it was written to the program, too
+	entries[entry.MessageRef](w, "t", entry.KindMessageRead, 1) // after it was written to the program
 	close(gate)
 	if got := reply(t, w.run(out.Run, mailroom.StatusCompleted)); !strings.Contains(got, "steered: true") {
 		t.Errorf("the reply is %q, want it to know what came in", got)
@@ -378,7 +378,7 @@ func TestRealMessageMayBeLong(t *testing.T) {
 		text := strings.Repeat("All of it, to the last word. ", 10_000) + "The last word is lemon."
 		w.ask("t", text)
 		if got := m.Requests()[0]; !slices.Contains(userTexts(got), text) {
-			t.Errorf("of %d bytes the model was not asked all", len(text))
+			t.Errorf("the model did not get all %d bytes", len(text))
 		}
 	})
 }
@@ -405,7 +405,7 @@ func TestRealBusySessionIsRetried(t *testing.T) {
 	out := w.send("t", "What was it?")
 	failed := entries[entry.RunRescheduled](w, "t", entry.KindRescheduled, 1)[0]
 	if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable {
-		t.Errorf("rescheduled with %+v, want it to cost no failure: a person may take their time", failed.Error)
+		t.Errorf("rescheduled with %+v, want no failure while a decision is open", failed.Error)
 	}
 	close(gate)
 	w.must(terminal.Wait())
@@ -431,7 +431,7 @@ func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
 				}
 				return fakemodel.Answer{Calls: []fakemodel.Call{look(c.name, "touch made")}}
 			}).URL, func(o *exec.ProgramOptions) { o.Permissions = c.mode })
-			for range 2 { // and so when the session is resumed
+			for range 2 { // the second time in the resumed session
 				w.ask("t", "Make the file.")
 				_, err := os.Stat(w.work("made"))
 				if made := err == nil; made != c.made {
@@ -458,10 +458,10 @@ func TestRealMessageIsTextAndNothingElse(t *testing.T) {
 		}
 		for _, r := range m.Requests() {
 			if strings.Contains(string(r.Body), "damson") {
-				t.Fatal("a message made the program send a file that it was not permitted to read")
+				t.Fatal("a message made the program send a file without permission")
 			}
 			if slices.Contains(r.Tools, "AskUserQuestion") {
-				t.Fatal("it may ask a question that an approval cannot answer")
+				t.Fatal("the program has a tool for questions that an approval cannot answer")
 			}
 		}
 	})

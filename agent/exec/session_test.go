@@ -21,11 +21,11 @@ type session struct {
 	run   *mailroom.Run
 	input []mailroom.Message
 
-	// Called, if set, before the method of that name. Their error is returned.
+	// Called before the method of that name, which returns its error; may be nil.
 	onStream func(all string) error
 	onAppend func(mailroom.Step) error
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	said     strings.Builder
 	messages []string
 	steps    []mailroom.Step

@@ -46,17 +46,17 @@ func TestATranscriptIsBoundedAndLosesTheOldest(t *testing.T) {
 		t.Errorf("got %+v, want %+v", few, want)
 	}
 	if none := formatHistory(nil); none != (history{}) {
-		t.Errorf("of nothing: %+v", none)
+		t.Errorf("history of nothing: %+v", none)
 	}
 	var many, long []mailroom.Message
 	for range maxHistory + 1 {
 		many, long = append(many, message("x")), append(long, message(strings.Repeat("世", maxHistoryBytes)))
 	}
 	if h := formatHistory(many); h.messages != maxHistory || h.omitted != 1 {
-		t.Errorf("of many: %d messages, %d left out", h.messages, h.omitted)
+		t.Errorf("history of many messages: %d, %d omitted", h.messages, h.omitted)
 	}
 	if h := formatHistory(long); len(h.text) > maxHistoryBytes+100 || h.messages < 2 || h.messages+h.omitted != len(long) {
-		t.Errorf("of long ones: %d bytes of %d messages, %d left out", len(h.text), h.messages, h.omitted)
+		t.Errorf("history of long messages: %d bytes of %d messages, %d omitted", len(h.text), h.messages, h.omitted)
 	}
 }
 
@@ -86,22 +86,22 @@ func TestAQuestionIsKnownByItsToolAndArguments(t *testing.T) {
 	}
 	first := ask("Bash", `{"a":"hunter22","b":1}`)
 	if again := ask("Bash", `{ "b": 1, "a": "hunter22" }`); again.Name != first.Name {
-		t.Error("the same in another order has another name")
+		t.Error("the name depends on the order of members")
 	}
 	for _, other := range []question{ask("Sh", `{"a":"hunter22","b":1}`), ask("Bash", `{"a":"hunter23","b":1}`)} {
 		if other.Name == first.Name {
-			t.Errorf("%+v has the name of another", other)
+			t.Errorf("%+v has the name of another question", other)
 		}
 	}
 	if string(first.Arguments) != `{"a":"[KEY]","b":1}` {
-		t.Errorf("shown is %s", first.Arguments)
+		t.Errorf("shown arguments %s", first.Arguments)
 	}
 	for _, q := range []question{
 		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<16)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`), ask("", `null`),
 	} {
 		a := q.ticketAsk()
 		if err := thread.CheckAsk(&a); err != nil {
-			t.Errorf("the ticket of %.100s is refused: %v", q.Tool, err)
+			t.Errorf("ticket of %.100s is refused: %v", q.Tool, err)
 		}
 	}
 }

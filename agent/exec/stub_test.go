@@ -71,7 +71,7 @@ func (s *stub) writef(format string, args ...any) { fmt.Printf(format+"\n", args
 func (s *stub) begin(id string) { s.writef(`{"type":"system","subtype":"init","session_id":"%s"}`, id) }
 
 func (s *stub) speak(text string) {
-	b, _ := json.Marshal(text) // a text
+	b, _ := json.Marshal(text) // cannot fail
 	s.writef(`{"type":"stream_event","event":{"type":"message_start","message":{"id":"msg"}},"parent_tool_use_id":null}`)
 	s.writef(`{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":%s}},"parent_tool_use_id":null}`, b)
 	s.writef(`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"text","text":%s}]},"parent_tool_use_id":null}`, b)
@@ -101,7 +101,7 @@ func (s *stub) turn(text string) int {
 	var told strings.Builder
 	enc := json.NewEncoder(&told)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(text) // a text, into memory
+	_ = enc.Encode(text) // cannot fail, into memory
 	if err := os.WriteFile(s.file(), append(before, told.String()...), 0o600); err != nil {
 		panic(err)
 	}
@@ -130,7 +130,7 @@ func (s *stub) turn(text string) int {
 // requestPermission requests permission for a command and obeys the answer.
 func (s *stub) requestPermission(command string) int {
 	s.speak("Let me see.")
-	input, _ := json.Marshal(map[string]string{"command": command}) // a text
+	input, _ := json.Marshal(map[string]string{"command": command}) // cannot fail
 	s.writef(`{"type":"assistant","message":{"id":"msg","role":"assistant","content":[{"type":"tool_use","id":"call","name":"Bash","input":%s}]}}`, input)
 	s.writef(`{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"Bash","tool_use_id":"call","description":"a try","input":%s}}`, input)
 	s.in.Scan()
@@ -148,7 +148,7 @@ func (s *stub) requestPermission(command string) int {
 	}
 	answer := a.Response.Response
 	result := func(text string, failed bool) {
-		b, _ := json.Marshal(text) // a text
+		b, _ := json.Marshal(text) // cannot fail
 		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"call","content":%s,"is_error":%v}]}}`, b, failed)
 	}
 	switch {

@@ -55,7 +55,7 @@ func FuzzClean(f *testing.F) {
 			n := min(len(b), 1+(size&7))
 			piece := cut.add(b[:n])
 			if !utf8.ValidString(piece) || strings.ContainsRune(piece, 0) {
-				t.Fatalf("a piece of %q is %q", s, piece)
+				t.Fatalf("chunk of %q is %q", s, piece)
 			}
 			got.WriteString(piece)
 			b = b[n:]

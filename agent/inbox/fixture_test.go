@@ -144,7 +144,7 @@ func (h *fixture) head() *mailroom.Ticket {
 	return found[0]
 }
 
-// do answers the ticket at the head and waits until all goroutines are idle.
+// do decides the ticket at the head and waits until all goroutines are idle.
 func (h *fixture) do(command string) {
 	h.t.Helper()
 	h.must(h.answer(h.head(), command))

@@ -19,7 +19,7 @@ func FuzzCommand(f *testing.F) {
 		c, err := parse(raw)
 		if err != nil {
 			if err.Error() == "" {
-				t.Error("a refusal without a word")
+				t.Error("the error has no text")
 			}
 			return
 		}
@@ -30,17 +30,17 @@ func FuzzCommand(f *testing.F) {
 			}
 		}
 		if given != 1 {
-			t.Errorf("%s is %d commands", raw, given)
+			t.Errorf("%s has %d commands", raw, given)
 		}
 		if d := c.Delegate; d != nil && (d.Thread == "") == (d.Agent == "") {
-			t.Errorf("%s has no target, or two", raw)
+			t.Errorf("%s has no target or two", raw)
 		}
 		again, err := json.Marshal(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if other, err := parse(again); err != nil || string(mustJSON(t, other)) != string(again) {
-			t.Errorf("%s reads back as %+v, %v", again, other, err)
+			t.Errorf("%s is read back as %+v, %v", again, other, err)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestAMessageStaysAtTheHeadUntilItIsPopped(t *testing.T) {
 		h.do(`{"say":"I am on it"}`)
 		h.do(`{"say":"done"}`)
 		if got := h.head().Run; got != first {
-			t.Errorf("run %s is at the head after something was said, want still %s", got, first)
+			t.Errorf("head is run %s after a reply, want still %s", got, first)
 		}
 		h.do(`{"pop":true}`)
 		if got, want := text(t, h.head()), "canvas_user ann: two"; got != want || h.head().Run != second {
@@ -87,7 +87,7 @@ func TestInboxesExchangeMessages(t *testing.T) {
 		h.do(`{"pop":true}`)
 		k := h.head()
 		if k.Thread != "mine" || !strings.HasPrefix(text(t, k), "delegation_result") {
-			t.Errorf("at the head of %s: %s, want the result in mine", k.Thread, text(t, k))
+			t.Errorf("head of %s: %s, want the result in mine", k.Thread, text(t, k))
 		}
 	})
 }
@@ -103,13 +103,13 @@ func TestACommandWithoutAMessageIsARunOfItsOwn(t *testing.T) {
 			}
 		}
 		if got := h.replies("mine"); got != "good morning" {
-			t.Errorf("it said %q", got)
+			t.Errorf("replies %q", got)
 		}
 		if diff := cmp.Diff([]inbox.Outcome{{Call: "c", Did: "say"}}, h.outcomes("mine")); diff != "" {
 			t.Errorf("outcomes (-want +got):\n%s", diff)
 		}
 		if e := h.run(bad).Error; e.Class != mailroom.ClassPermanent || !strings.Contains(e.Message, "pop is allowed only") {
-			t.Errorf("the bad command fails with %+v, want a permanent failure with its reason", e)
+			t.Errorf("outcome of the invalid command %+v, want a permanent failure with its reason", e)
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestAPersonCanAnswerByHand(t *testing.T) {
 		h.do(`"{\"say\":\"a command as text\"}"`)
 		h.do(`"{\"pop\":true}"`)
 		if got, want := h.replies("mine"), "a plain text|a command as text"; got != want || h.run(run).Status != mailroom.StatusCompleted {
-			t.Errorf("it said %q and is %s, want %q and completed", got, h.run(run).Status, want)
+			t.Errorf("replies %q, run %s; want %q and completed", got, h.run(run).Status, want)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestRefusedCommandIsReportedAndKeepsTheMessage(t *testing.T) {
 		}
 		own := h.send("other", "", command(`{"delegate":{"thread":"theirs","task":"x"}}`))
 		if r := h.run(own); r.Status != mailroom.StatusFailed || !strings.Contains(r.Error.Message, "theirs") {
-			t.Errorf("a run of its own that is refused: %s, %v, want failed and why", r.Status, r.Error)
+			t.Errorf("refused command as a separate run: %s, %v; want failed with a reason", r.Status, r.Error)
 		}
 	})
 }

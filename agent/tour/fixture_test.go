@@ -83,7 +83,7 @@ func (h *fixture) serve(store store.Store) {
 	}
 }
 
-// ended checks the error with which a part of a server ended.
+// ended checks the error of a stopped part of a server.
 func (h *fixture) ended(err error) {
 	if err != nil && !errors.Is(err, store.ErrClosed) {
 		h.t.Error(err)
@@ -108,7 +108,7 @@ func (h *fixture) run(id string) *mailroom.Run {
 	})
 }
 
-// child returns the run that the tour has started.
+// child returns the run that the tour started.
 func (h *fixture) child(parent string) *mailroom.Run {
 	h.t.Helper()
 	return one(h, func(r store.Reader) ([]*mailroom.Run, error) {

@@ -19,7 +19,7 @@ func (h *fixture) wantEnd(run string, lines ...string) {
 	h.t.Helper()
 	r := h.run(run)
 	if r.Status != mailroom.StatusCompleted || r.Reply == nil {
-		h.t.Fatalf("the run is %s (error %v), want a completed one with a reply", r.Status, r.Error)
+		h.t.Fatalf("run is %s (error %v), want completed with a reply", r.Status, r.Error)
 	}
 	for _, want := range lines {
 		if !strings.Contains(*r.Reply, want) {
@@ -50,14 +50,14 @@ func TestTourShowsEverything(t *testing.T) {
 		h.wait(time.Minute)
 
 		if r := h.run(out.Run); r.Status != mailroom.StatusWaiting || r.Progress != 0.6 {
-			h.t.Fatalf("the run is %s at %v, want one that waits after it has asked", r.Status, r.Progress)
+			h.t.Fatalf("run is %s at progress %v, want waiting", r.Status, r.Progress)
 		}
 		asked := h.open()
 		if len(asked) != 1 || asked[0].Prompt == "" || asked[0].Action != "send_postcard" || !strings.Contains(string(asked[0].Arguments), "slow tide") {
-			h.t.Fatalf("open: %+v, want one approval with prompt, action and arguments", asked)
+			h.t.Fatalf("open tickets %+v, want one approval with prompt, action and arguments", asked)
 		}
 		if c := h.child(out.Run); c.Status != mailroom.StatusCompleted || c.Thread == "t" {
-			h.t.Errorf("the child is %s in thread %s, want it completed in a thread of its own", c.Status, c.Thread)
+			h.t.Errorf("child is %s in thread %s, want completed in another thread", c.Status, c.Thread)
 		}
 		h.decide(asked[0], mailroom.VerdictApprove, "")
 		h.wait(time.Minute)
@@ -118,10 +118,10 @@ func TestTourReadsSteeredMessages(t *testing.T) {
 			in.Mode, in.Messages = mailroom.ModeSteer, []thread.NewMessage{{Parts: mailroom.Text("mind the gulls")}}
 		}
 		out := h.send("t")
-		h.wait(100 * time.Millisecond) // it streams
+		h.wait(100 * time.Millisecond) // during the stream
 		h.send("t", steer)
 		h.wait(time.Minute)
-		h.send("t", steer) // it waits
+		h.send("t", steer) // while it waits
 		h.decide(h.open()[0], mailroom.VerdictApprove, "")
 		h.wait(time.Minute)
 		h.wantEnd(out.Run, `messages during the tour: 2, the last one "mind the gulls"`)
@@ -153,7 +153,7 @@ func TestTourAsksAgainAfterACancel(t *testing.T) {
 			h.wait(time.Minute)
 			h.wantEnd(out.Run, "the post boat", "sent once")
 			if h.run(old).Status != mailroom.StatusCompleted {
-				h.t.Errorf("fresh %v: the first child is %s", fresh, h.run(old).Status)
+				h.t.Errorf("fresh %v: first child is %s", fresh, h.run(old).Status)
 			}
 		})
 	}
@@ -166,10 +166,10 @@ func TestTourSurvivesAKillAtEveryWrite(t *testing.T) {
 		for n, killed := 1, true; killed; n++ {
 			withFixture(t, func(h *fixture) { killed = h.killedTour(n, after) })
 			if n > 100 {
-				t.Fatal("a tour does not have so many writes")
+				t.Fatal("the tour has too many writes")
 			}
 			if !killed && n < 15 {
-				t.Fatalf("a tour had only %d writes", n-1)
+				t.Fatalf("the tour had only %d writes", n-1)
 			}
 		}
 	}
@@ -185,7 +185,7 @@ func (h *fixture) killedTour(n int, after bool) bool {
 	killed := false
 	for round := 0; !h.run(out.Run).Status.Finished(); round++ {
 		if round > 20 {
-			h.t.Fatalf("killed at write %d (after: %v): the run is still %s", n, after, h.run(out.Run).Status)
+			h.t.Fatalf("killed at write %d (after: %v): run is still %s", n, after, h.run(out.Run).Status)
 		}
 		h.wait(10 * time.Second)
 		if m.isDead() && !killed {
@@ -210,7 +210,7 @@ func (h *fixture) wantWhole(run, when string) {
 		h.t.Errorf("%s: steps (-want +got):\n%s", when, diff)
 	}
 	if c := h.child(run); c.Status != mailroom.StatusCompleted {
-		h.t.Errorf("%s: the child is %s", when, c.Status)
+		h.t.Errorf("%s: child is %s", when, c.Status)
 	}
 	settled := map[string]int{}
 	for _, e := range h.entries("t", entry.KindEffectSettled) {
@@ -245,7 +245,7 @@ func TestDeniedRepeatDoesNotFailTheTour(t *testing.T) {
 		h.decide(h.open()[0], mailroom.VerdictApprove, "")
 		h.wait(time.Minute)
 		if !m.isDead() {
-			h.t.Fatal("it did not begin to send the postcard")
+			h.t.Fatal("the send of the postcard did not start")
 		}
 		h.stop()
 		h.serve(h.store)

@@ -34,24 +34,24 @@ func TestEveryCommandIsMeasuredAndNothingIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(r.Commands, func(row Row) bool { return row.Command == "rename-prefix" && row.Median > 0 }) {
-		t.Errorf("rename-prefix is not among the commands: %v", r.Commands)
+		t.Errorf("commands %v, want rename-prefix", r.Commands)
 	}
 	if !slices.ContainsFunc(r.Crowds, func(c Crowd) bool { return c.What == "4 creates of equal titles at once" && c.Kept == 4 }) {
-		t.Errorf("the creates of equal titles did not keep 4: %v", r.Crowds)
+		t.Errorf("issues with equal titles: %v, want 4", r.Crowds)
 	}
 	if !slices.ContainsFunc(r.Crowds, func(c Crowd) bool { return c.Kept == 40 }) {
-		t.Errorf("the import did not keep 40: %v", r.Crowds)
+		t.Errorf("imported issues: %v, want 40", r.Crowds)
 	}
 	if !strings.Contains(progress.String(), "round 1 of 1") {
 		t.Errorf("progress: got %q, want the round", progress.String())
 	}
 	left, err := os.ReadDir(disk)
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("temporary files %v, %v; want none", left, err)
 	}
 	out.Reset()
 	if err := printReport(&out, r); err != nil || !strings.Contains(out.String(), "\nrename-prefix ") {
-		t.Errorf("the report as text: %v\n%s", err, out.String())
+		t.Errorf("report as text: %v\n%s", err, out.String())
 	}
 }
 

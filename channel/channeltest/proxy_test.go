@@ -109,7 +109,7 @@ func TestAProxyInjectsItsFaults(t *testing.T) {
 		dial(t, n).expectSilence()
 		n.SetFaults(channeltest.Netfaults{})
 		if got, err := c.send("hello", echoTimeout); err == nil {
-			t.Errorf("%+v: a half-open connection goes on: %q", w, got)
+			t.Errorf("%+v: echo of %q over a half-open connection", w, got)
 		}
 		c = dial(t, n)
 		c.expectEcho("hello")

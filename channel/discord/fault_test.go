@@ -85,7 +85,7 @@ func TestSessionStartLimitIsWaitedFor(t *testing.T) {
 	fx := newRecorder(t, dc).Start()
 	s := fx.AwaitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	if wait := time.Until(s.NextTry); wait < 50*time.Minute || !strings.Contains(s.Reason, "only 10 session starts") {
-		t.Errorf("next attempt in %s: %s", wait, s.Reason)
+		t.Errorf("next attempt in %s, reason %s", wait, s.Reason)
 	}
 	if started, _ := dc.Sessions(); started != 0 {
 		t.Errorf("%d sessions started", started)

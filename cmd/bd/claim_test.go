@@ -21,22 +21,22 @@ func TestOfManyClaimsOfOneIssueOneWins(t *testing.T) {
 		p.must("ann", "update", id, "--status", "open", "--assignee", "")
 		winners, losers := p.claim(id, agents)
 		if len(winners) != 1 {
-			t.Fatalf("round %d: %v won", round, winners)
+			t.Fatalf("round %d: winners %v, want one", round, winners)
 		}
 		wins[winners[0]]++
 		if got := p.lines()[id]["assignee"]; got != winners[0] {
-			t.Errorf("round %d: %s won, and the file names %v", round, winners[0], got)
+			t.Errorf("round %d: %s won, but the assignee in the file is %v", round, winners[0], got)
 		}
 		if len(losers) != agents-1 {
 			t.Errorf("round %d: %d lost, want %d", round, len(losers), agents-1)
 		}
-		for _, said := range losers {
-			if !strings.Contains(said, "claimed by "+winners[0]) {
-				t.Errorf("a loser was told %q, which does not name the holder %s", said, winners[0])
+		for _, message := range losers {
+			if !strings.Contains(message, "claimed by "+winners[0]) {
+				t.Errorf("error of a loser: %q, want the holder %s", message, winners[0])
 			}
 		}
 	}
-	t.Logf("%d processes claimed %s at once, %d times: one winner each time, by agent %v", agents, id, *claims, wins)
+	t.Logf("%d processes claimed %s concurrently, %d times: one winner each time, by agent %v", agents, id, *claims, wins)
 }
 
 // claim lets agents claim an issue concurrently. It returns the winners and the output of the
@@ -47,14 +47,14 @@ func (p *place) claim(id string, agents int) (winners, losers []string) {
 	for i := range agents {
 		group.Go(func() {
 			name := fmt.Sprint("agent-", i)
-			out, talk, err := p.run(name, "update", id, "--claim", "--json")
+			out, stderr, err := p.run(name, "update", id, "--claim", "--json")
 			mu.Lock()
 			defer mu.Unlock()
 			switch exit, failed := errors.AsType[*exec.ExitError](err); {
 			case err == nil:
 				winners = append(winners, name)
 			case failed && exit.ExitCode() == 1:
-				losers = append(losers, out+talk)
+				losers = append(losers, out+stderr)
 			default:
 				p.t.Error(err)
 			}

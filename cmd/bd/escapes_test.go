@@ -42,12 +42,12 @@ func TestTextOfAFileCannotControlTheTerminal(t *testing.T) {
 		"delete x-loop --force", "delete x-open", "create " + evil, "comments add x-open " + evil, "dep add x-closed x-" + evil,
 	} {
 		check(t, os.WriteFile(p.file(), []byte(file), 0o644))
-		out, talk, _ := p.run(evil, strings.Fields(args)...) // some commands fail: their errors are shown too
-		if at := strings.IndexFunc(out+talk, unseen); at >= 0 {
-			t.Errorf("bd %q shows %q", args, out+talk)
+		out, stderr, _ := p.run(evil, strings.Fields(args)...) // some commands fail: their errors count as well
+		if at := strings.IndexFunc(out+stderr, unseen); at >= 0 {
+			t.Errorf("bd %q prints %q, want it escaped", args, out+stderr)
 		}
 	}
 	if out := p.must("ann", "show", "x-open", "--json"); !strings.Contains(out, `c\u009bd`) && !strings.Contains(out, "c\u009bd") {
-		t.Errorf("--json has changed the text: %s", out)
+		t.Errorf("bd --json changed the text: %s", out)
 	}
 }

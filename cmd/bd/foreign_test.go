@@ -27,7 +27,7 @@ func TestAChangeOfOneFieldLeavesAForeignFileUnchangedElsewhere(t *testing.T) {
 	}
 	for _, change := range []struct {
 		args []string
-		want []string // fields of x-1 that differ
+		want []string // fields of x-1 that change
 	}{
 		{[]string{"sync"}, nil},
 		{[]string{"update", "x-1", "--priority", "3"}, []string{"priority", "updated_at"}},
@@ -49,9 +49,9 @@ func TestAChangeOfOneFieldLeavesAForeignFileUnchangedElsewhere(t *testing.T) {
 		}
 		_, others, _ := strings.Cut(written, "\n")
 		if first, rest, _ := strings.Cut(string(raw), "\n"); rest != others {
-			t.Errorf("bd %v has changed other lines:\n%s", change.args, cmp.Diff(others, rest))
+			t.Errorf("bd %v changed other lines:\n%s", change.args, cmp.Diff(others, rest))
 		} else if change.want == nil && first+"\n"+rest != written {
-			t.Errorf("bd %v has changed the line:\n%s", change.args, cmp.Diff(written, string(raw)))
+			t.Errorf("bd %v changed the line:\n%s", change.args, cmp.Diff(written, string(raw)))
 		}
 		shown := ""
 		var differ []string
@@ -64,7 +64,7 @@ func TestAChangeOfOneFieldLeavesAForeignFileUnchangedElsewhere(t *testing.T) {
 				shown += fmt.Sprintf("\n  %-14s → %s", "", cut(is))
 			}
 		}
-		t.Logf("bd %s: %d fields are as they were, these differ:%s", strings.Join(change.args, " "), len(names)-len(differ), shown)
+		t.Logf("bd %s: %d fields unchanged, changed:%s", strings.Join(change.args, " "), len(names)-len(differ), shown)
 		if diff := cmp.Diff(change.want, differ); diff != "" {
 			t.Errorf("bd %v, fields that differ (-want +got):\n%s", change.args, diff)
 		}
@@ -76,13 +76,13 @@ func TestAChangeOfOneFieldLeavesAForeignFileUnchangedElsewhere(t *testing.T) {
 			"a time zone": `"created_at":"2025-11-02T03:04:05.123456789-08:00"`,
 		} {
 			if !strings.Contains(string(raw), text) {
-				t.Errorf("bd %v has rewritten %s: %s is not in the file", change.args, name, text)
+				t.Errorf("bd %v changed %s: the file lacks %s", change.args, name, text)
 			}
 		}
 	}
 }
 
-// cut is a value as a line of a log has room for.
+// cut shortens a value for a log line.
 func cut(v any) string {
 	const most = 100
 	text := fmt.Sprint(v)

@@ -17,7 +17,7 @@ import (
 
 // trap is a kind of file that a hostile repository can contain.
 type trap struct {
-	kind, said string // what an error calls it
+	kind, text string // name, and substring of the error
 	set        func(t *testing.T, at, outside string)
 }
 
@@ -44,7 +44,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// outsideOf makes a folder with a tracker and a file that no command may change.
+// outsideOf creates a folder with a tracker and a file that no command may change.
 func outsideOf(t *testing.T) string {
 	t.Helper()
 	outside := t.TempDir()
@@ -57,7 +57,7 @@ func outsideOf(t *testing.T) string {
 	return outside
 }
 
-// snapshot is what a folder has, by name.
+// snapshot returns the files of a folder, by name.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -73,8 +73,8 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// runHostile runs a command in a folder that may hold traps. It must end in time.
-func (p *place) runHostile(args ...string) (talk string, err error) {
+// runHostile runs a command in a folder that may contain traps. It must exit within a timeout.
+func (p *place) runHostile(args ...string) (string, error) {
 	p.t.Helper()
 	const enough = time.Minute
 	ctx, cancel := context.WithTimeout(p.t.Context(), enough)
@@ -82,16 +82,16 @@ func (p *place) runHostile(args ...string) (talk string, err error) {
 	made := p.command("ann", args...)
 	cmd := exec.CommandContext(ctx, made.Path, args...)
 	cmd.Dir, cmd.Env = made.Dir, append(made.Env, "AGENT_MAIL_URL=http://127.0.0.1:1", "AGENT_MAIL_TIMEOUT=1", "HOME="+p.t.TempDir())
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	err = cmd.Run()
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := cmd.Run()
 	if ctx.Err() != nil {
-		p.t.Errorf("bd %s did not end within %s", strings.Join(args, " "), enough)
+		p.t.Errorf("bd %s did not exit within %s", strings.Join(args, " "), enough)
 	}
-	if strings.Contains(out.String()+said.String(), "from outside") {
-		p.t.Errorf("bd %s shows what is outside: %s%s", strings.Join(args, " "), &out, &said)
+	if strings.Contains(out.String()+stderr.String(), "from outside") {
+		p.t.Errorf("bd %s prints content from outside: %s%s", strings.Join(args, " "), &out, &stderr)
 	}
-	return said.String(), err
+	return stderr.String(), err
 }
 
 // hostileCommands access every file of the folder: the first one quarantines lines, and --claim
@@ -108,7 +108,7 @@ func TestLinksOutOfTheFolderAreRefused(t *testing.T) {
 		"issues.jsonl", "issues.jsonl.tmp", "quarantine.jsonl", "issues.lock", "mail.json", "mail.json.tmp", "mail.lock",
 		"config.toml", ".gitignore", "PRIME.md", "out.jsonl",
 	}
-	// The files without which a command does not work.
+	// Files that every command needs.
 	needed := map[string]string{"issues.jsonl": "list", "issues.lock": "update", "quarantine.jsonl": "update", "config.toml": "rename-prefix", "out.jsonl": "export"}
 	for _, name := range names {
 		for _, trap := range traps() {
@@ -125,17 +125,17 @@ func TestLinksOutOfTheFolderAreRefused(t *testing.T) {
 				before := snapshot(t, outside)
 				failed := map[string]bool{}
 				for _, args := range hostileCommands() {
-					talk, err := p.runHostile(args...)
+					stderr, err := p.runHostile(args...)
 					failed[args[0]] = err != nil
-					if err != nil && !(strings.Contains(talk, name) && strings.Contains(talk, trap.said)) {
-						t.Errorf("bd %s: %v, want an error about %s that says %q: %s", strings.Join(args, " "), err, name, trap.said, talk)
+					if err != nil && !(strings.Contains(stderr, name) && strings.Contains(stderr, trap.text)) {
+						t.Errorf("bd %s: %v, want an error about %s that contains %q: %s", strings.Join(args, " "), err, name, trap.text, stderr)
 					}
 				}
 				if diff := cmp.Diff(before, snapshot(t, outside)); diff != "" {
-					t.Errorf("outside has changed (-before +after):\n%s", diff)
+					t.Errorf("files outside changed (-before +after):\n%s", diff)
 				}
 				if cmd := needed[name]; cmd != "" && !failed[cmd] {
-					t.Errorf("bd %s has worked with such a file", cmd)
+					t.Errorf("bd %s succeeded with such a file", cmd)
 				}
 			})
 		}
@@ -150,17 +150,17 @@ func TestAFolderThatIsALinkIsRefused(t *testing.T) {
 			trap.set(t, filepath.Join(p.dir, ".beads"), outside)
 			before := snapshot(t, outside)
 			for _, args := range append([][]string{{"init"}}, hostileCommands()...) {
-				talk, err := p.runHostile(args...)
+				stderr, err := p.runHostile(args...)
 				switch {
-				case trap.kind == "folder": // it is one
+				case trap.kind == "folder": // it is a folder
 				case err == nil && args[0] != "prime":
-					t.Errorf("bd %s has worked: %s", strings.Join(args, " "), talk)
-				case trap.kind == "link to a folder" && args[0] != "prime" && !strings.Contains(talk, "is a link"):
-					t.Errorf("bd %s: %s", strings.Join(args, " "), talk)
+					t.Errorf("bd %s succeeded: %s", strings.Join(args, " "), stderr)
+				case trap.kind == "link to a folder" && args[0] != "prime" && !strings.Contains(stderr, "is a link"):
+					t.Errorf("bd %s: %s", strings.Join(args, " "), stderr)
 				}
 			}
 			if diff := cmp.Diff(before, snapshot(t, outside)); diff != "" {
-				t.Errorf("outside has changed (-before +after):\n%s", diff)
+				t.Errorf("files outside changed (-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -170,15 +170,15 @@ func TestFilesThatAreTooLargeAreRefused(t *testing.T) {
 	p := newPlace(t)
 	p.must("ann", "create", "the first", "--id", "x-1")
 	for name, want := range map[string]string{"config.toml": "bytes", "issues.jsonl": "larger than 134217728 bytes"} {
-		check(t, os.Truncate(filepath.Join(p.dir, ".beads", name), 1<<40)) // which takes no room on the disk
-		talk, err := p.runHostile("rename-prefix", "y")
-		if err == nil || !strings.Contains(talk, want) {
-			t.Errorf("%s of 1 TiB: %v, want an error that says %q: %s", name, err, want, talk)
+		check(t, os.Truncate(filepath.Join(p.dir, ".beads", name), 1<<40)) // a sparse file
+		stderr, err := p.runHostile("rename-prefix", "y")
+		if err == nil || !strings.Contains(stderr, want) {
+			t.Errorf("%s of 1 TiB: %v, want an error that contains %q: %s", name, err, want, stderr)
 		}
 		check(t, os.Truncate(filepath.Join(p.dir, ".beads", name), 0))
 	}
 	check(t, os.WriteFile(p.file(), bytes.Repeat([]byte("1\n"), 1<<20), 0o644))
-	if talk, err := p.runHostile("list"); err == nil || !strings.Contains(talk, "1048576 lines") {
-		t.Errorf("a million lines: %v: %s", err, talk)
+	if stderr, err := p.runHostile("list"); err == nil || !strings.Contains(stderr, "1048576 lines") {
+		t.Errorf("a million lines: %v: %s", err, stderr)
 	}
 }

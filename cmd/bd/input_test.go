@@ -16,7 +16,7 @@ func TestCommandThatReadsInputBlocksNoOthers(t *testing.T) {
 		stdin, err := slow.StdinPipe()
 		check(t, err)
 		check(t, slow.Start())
-		// More than a pipe holds: once it is written, the command is reading.
+		// More than a pipe holds: when the write returns, the command is reading.
 		_, err = io.WriteString(stdin, strings.Repeat(" \n", 256<<10))
 		check(t, err)
 		p.must("bob", "update", "x-1", "--lock-timeout", "5s", "--notes", "while "+args)
@@ -24,6 +24,6 @@ func TestCommandThatReadsInputBlocksNoOthers(t *testing.T) {
 		check(t, slow.Wait())
 	}
 	if notes := p.lines()["x-1"]["notes"]; notes != "while import" {
-		t.Errorf("the notes are %q", notes)
+		t.Errorf("notes %q", notes)
 	}
 }

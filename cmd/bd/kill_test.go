@@ -23,17 +23,17 @@ func TestAKilledWriteLeavesTheOldFileOrTheNewOne(t *testing.T) {
 	p.must("ann", "update", id, "--priority", "3")
 	usual := time.Since(begin)
 	var acknowledged, lost, silent, torn int
-	said, kept := 0, 0 // numbers: the last that was acknowledged, and the last that is in the file
+	reported, kept := 0, 0 // the last acknowledged number, and the number in the file
 	for n := 1; n <= *kills; n++ {
 		answered := p.killed(id, n, time.Duration(rand.Int64N(int64(2*usual))))
 		if answered {
-			said = n
+			reported = n
 			acknowledged++
 		}
 		kept = p.number(id)
 		switch {
-		case kept < said || kept > n:
-			t.Fatalf("after write %d the file has %d, and %d was acknowledged", n, kept, said)
+		case kept < reported || kept > n:
+			t.Fatalf("after write %d the file has number %d, but %d was acknowledged", n, kept, reported)
 		case kept == n && !answered:
 			silent++
 		case kept < n:
@@ -43,17 +43,16 @@ func TestAKilledWriteLeavesTheOldFileOrTheNewOne(t *testing.T) {
 			torn++ // killed between the first byte of the new file and its new name
 		}
 	}
-	t.Logf("%d writes killed at random: %d were acknowledged and all of these are kept, %d had not begun or not ended, "+
-		"%d were written and killed before they could say so; after %d of them a temporary file lay there, and the file was whole each time",
+	t.Logf("%d writes killed at random times: %d were acknowledged and kept, %d were not written, %d were written and not acknowledged; "+
+		"%d left a temporary file",
 		*kills, acknowledged, lost, silent, torn)
-	p.must("ann", "update", id, "--notes", "done") // the lock of a dead process is free
+	p.must("ann", "update", id, "--notes", "done") // the lock of a killed process is released
 	if left, err := filepath.Glob(filepath.Join(p.dir, ".beads", "*.tmp")); err != nil || len(left) > 0 {
-		t.Errorf("%v, left over: %v", err, left)
+		t.Errorf("temporary files %v, %v; want none", left, err)
 	}
 }
 
-// killed starts a write, kills it after some time, and reports whether it has
-// acknowledged the write before.
+// killed starts a write, kills it after some time, and reports whether it was acknowledged before that.
 func (p *place) killed(id string, n int, after time.Duration) bool {
 	p.t.Helper()
 	var out bytes.Buffer
@@ -63,7 +62,7 @@ func (p *place) killed(id string, n int, after time.Duration) bool {
 		p.t.Fatal(err)
 	}
 	kill := time.AfterFunc(after, func() {
-		_ = cmd.Process.Signal(syscall.SIGKILL) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGKILL) // it may have exited
 	})
 	err := cmd.Wait()
 	kill.Stop()
@@ -71,7 +70,7 @@ func (p *place) killed(id string, n int, after time.Duration) bool {
 	return err == nil || json.Unmarshal(out.Bytes(), &answer) == nil && len(answer) == 1
 }
 
-// number is what the notes of an issue say, 0 if they say nothing.
+// number returns the number in the notes of an issue, or 0.
 func (p *place) number(id string) (n int) {
 	p.t.Helper()
 	if raw, ok := p.lines()[id]["notes"]; ok {

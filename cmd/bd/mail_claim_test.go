@@ -34,7 +34,7 @@ func (a *agent) must(name string, args ...string) {
 	}
 }
 
-// refused runs a command that must fail with these words, and change nothing.
+// refused runs a command that must fail with an error that contains words, and change nothing.
 func (a *agent) refused(words, name string, args ...string) {
 	a.t.Helper()
 	before := a.file("issues.jsonl")
@@ -47,7 +47,7 @@ func (a *agent) refused(words, name string, args ...string) {
 		a.t.Errorf("bd %v prints %q, want an object with the error", args, got.out)
 	}
 	if a.file("issues.jsonl") != before {
-		a.t.Errorf("bd %v has failed and written something", args)
+		a.t.Errorf("bd %v failed but changed the file", args)
 	}
 }
 
@@ -67,7 +67,7 @@ func (a *agent) write(name, text string) {
 	}
 }
 
-// wantHolders checks who has which issues reserved at the server.
+// wantHolders checks the reservations at the server.
 func (s *mailServer) wantHolders(t *testing.T, want map[string]string) {
 	t.Helper()
 	s.mu.Lock()
@@ -84,7 +84,7 @@ func (s *mailServer) wantHolders(t *testing.T, want map[string]string) {
 func TestReservedIssueIsNotStartedByAnotherAgent(t *testing.T) {
 	s, ann, bob := newAgents(t)
 	ann.must("ann", "update", "x-1", "--claim")
-	ann.must("ann", "update", "x-1", "--claim") // and again
+	ann.must("ann", "update", "x-1", "--claim") // a repeat
 	const held = "x-1 is reserved by ann until 2031-02-03T04:05:06Z"
 	bob.refused(held, "bob", "update", "x-1", "--claim")
 	bob.refused(held, "bob", "update", "1", "--status", "in_progress")
@@ -147,7 +147,7 @@ func TestArgumentsAreCheckedBeforeAnythingIsReserved(t *testing.T) {
 	ann.refused("readonly", "ann", "--readonly", "ready", "--claim")
 	ann.refused("no unassigned issue is ready", "ann", "ready", "--claim", "--label", "none")
 	if calls := s.seen(); len(calls) > 0 {
-		t.Errorf("the server was asked %v", calls)
+		t.Errorf("requests %v", calls)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestCommandWithSeveralCallsCostsOneTimeout(t *testing.T) {
 	}
 	ann.warned("the next", ann.do("ann", "close", "x-1"), "does not answer within 300ms; going on without it, retrying in 30 s$")
 	if calls := s.seen(); len(calls) > 0 {
-		t.Errorf("a silent server was asked %v", calls)
+		t.Errorf("requests to a failing server: %v, want none", calls)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestRefusedRequestStartsNoBackoff(t *testing.T) {
 	s.become(nil)
 	ann.must("ann", "update", "x-2", "--claim")
 	if len(s.notices) != 1 {
-		t.Errorf("%d notices, want that of the second claim alone: what was refused is not told again", len(s.notices))
+		t.Errorf("%d notices, want 1, of the second claim: refused ones are not repeated", len(s.notices))
 	}
 }
 
@@ -258,14 +258,14 @@ func TestNoRequestsWithoutAnAddress(t *testing.T) {
 	ann.must("ann", "update", "x-1", "--claim")
 	ann.must("ann", "close", "x-1")
 	if files, err := filepath.Glob(filepath.Join(ann.dir, ".beads", "mail.*")); err != nil || len(files) > 0 {
-		t.Errorf("there are %v, %v", files, err)
+		t.Errorf("files %v, %v", files, err)
 	}
 	if got := ann.do("ann", "info"); !strings.Contains(got.out, `"agent_mail": {
     "enabled": false
   }`) {
-		t.Errorf("info says %s", got.out)
+		t.Errorf("bd info prints %s", got.out)
 	}
-	// The file in the tracker's folder names one too.
+	// The file in the tracker's folder names a server as well.
 	ann.write("config.toml", fmt.Sprintf("[mail]\nurl = %q\nproject = \"roof\"\n", s.URL))
 	ann.must("ann", "trust")
 	ann.must("ann", "update", "x-2", "--claim")
@@ -298,7 +298,7 @@ func TestInvalidSettingsStopNoCommand(t *testing.T) {
 		if c.config != "" {
 			a.env = map[string]string{"AGENT_MAIL_URL": "", "AGENT_MAIL_TOKEN": secret}
 			a.write("config.toml", c.config)
-			a.do("ann", "trust") // which is refused if it is wrong
+			a.do("ann", "trust") // fails if the settings are invalid
 		}
 		for _, args := range [][]string{{"create", "one", "--id", "x-1"}, {"update", "x-1", "--claim"}, {"close", "x-1"}} {
 			got := a.do("ann", args...)
@@ -318,9 +318,9 @@ func TestPasswordInTheAddressIsNotPrinted(t *testing.T) {
 	a.warned("claim", a.do("ann", "update", "x-1", "--claim"), `cannot be reached \(connection refused\); going on without it$`)
 	a.warned("close", a.do("ann", "close", "x-1"), `cannot be reached`)
 	if got := a.do("ann", "info"); !strings.Contains(got.out, `"url": "`+a.url+`"`) || !strings.Contains(got.out, `"kept": 3`) {
-		t.Errorf("info says %s", got.out)
+		t.Errorf("bd info prints %s", got.out)
 	}
 	if text := a.file("mail.json"); strings.Contains(text, secret) {
-		t.Errorf("the file holds the secret: %s", text)
+		t.Errorf("the file contains the secret: %s", text)
 	}
 }

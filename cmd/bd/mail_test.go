@@ -24,16 +24,16 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// mailServer implements agent mail and can be made to fail.
+// mailServer implements agent mail; become makes it fail.
 type mailServer struct {
 	*httptest.Server
 
-	// guarded by mu
+	// Guarded by mu.
 	mu      sync.Mutex
 	fail    http.HandlerFunc  // nil for a healthy server
 	calls   []string          // method and path of all requests
 	holders map[string]string // agents, by reserved path
-	notices []notice          // in the order in which they came
+	notices []notice          // in order of arrival
 }
 
 type notice struct {
@@ -51,7 +51,7 @@ func newMailServer(t *testing.T) *mailServer {
 	return s
 }
 
-// revive starts a server that was closed, at the same address.
+// revive restarts a closed server at the same address.
 func (s *mailServer) revive(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", s.Listener.Addr().String())
@@ -69,7 +69,7 @@ func (s *mailServer) become(fail http.HandlerFunc) {
 	s.fail = fail
 }
 
-// seen returns the requests since it was asked last.
+// seen returns the requests since its last call.
 func (s *mailServer) seen() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *mailServer) well(w http.ResponseWriter, r *http.Request, raw []byte) {
 	}
 }
 
-// answer writes what a client may never read: it gives up when it likes.
+// answer writes a response. It ignores errors, because the client may disconnect.
 func answer(w http.ResponseWriter, code int, body string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -147,7 +147,7 @@ func answers(code int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { answer(w, code, body) }
 }
 
-// refuses answers reservations so, and is well otherwise.
+// refuses returns a handler that refuses reservations with this body and handles other requests.
 func (s *mailServer) refuses(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/reservations" {
@@ -158,9 +158,9 @@ func (s *mailServer) refuses(body string) http.HandlerFunc {
 	}
 }
 
-// again is well after all.
+// again handles a request like a healthy server.
 func (s *mailServer) again(w http.ResponseWriter, r *http.Request) {
-	raw, _ := io.ReadAll(r.Body) // it is in memory
+	raw, _ := io.ReadAll(r.Body) // the body is in memory
 	s.well(w, r, raw)
 }
 
@@ -172,7 +172,7 @@ func hangsInTheBody(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// drops closes the connection without an answer, with a reset if hard.
+// drops returns a handler that closes the connection without a response, with a reset if hard is set.
 func drops(hard bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -180,7 +180,7 @@ func drops(hard bool) http.HandlerFunc {
 			panic(err)
 		}
 		if hard {
-			_ = conn.(*net.TCPConn).SetLinger(0) // without it, it only closes
+			_ = conn.(*net.TCPConn).SetLinger(0) // close with a reset
 		}
 		_ = conn.Close() // the client gets no response
 	}
@@ -190,19 +190,19 @@ func redirects(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/api/elsewhere", http.StatusTemporaryRedirect)
 }
 
-// failure is a way in which a server fails.
+// failure is a failure of a server and the expected output.
 type failure struct {
 	name    string
 	fail    http.HandlerFunc
-	closed  bool   // there is no server
-	timeout string // of a command, in seconds; "" is long enough for anything that answers
-	warning string // regexp of what follows the server's address
-	refused string // regexp of the refusal of the claim; "": it is granted
+	closed  bool   // the server is closed
+	timeout string // of a command, in seconds; "" means a long one
+	warning string // regexp of the text after the server's address
+	refused string // regexp of the error of the claim; "" if it succeeds
 }
 
 const secret = "s3cr3t-token"
 
-// failures are all of them, but for a server that never was.
+// failures returns all failures except a server that was never started.
 func failures(s *mailServer) []failure {
 	cannot := func(why string) string { return `cannot be used \(it answered ` + why + `.*\); going on without it` }
 	return []failure{
@@ -233,14 +233,14 @@ func failures(s *mailServer) []failure {
 type agent struct {
 	*place
 	url     string
-	timeout string            // in seconds; "" is long enough for anything that answers
-	env     map[string]string // instead of what variable says
+	timeout string            // in seconds; "" means a long one
+	env     map[string]string // overrides variable
 	kept    bool              // calls are queued
-	home    string            // the folder of the user, made when it is asked for
+	home    string            // home folder of the user; created on demand
 }
 
-// said is the result of one command.
-type said struct {
+// result is the result of one command.
+type result struct {
 	code     int
 	out      string
 	warnings []string
@@ -257,30 +257,30 @@ func newAgent(t *testing.T, url string) *agent {
 	return a
 }
 
-func (a *agent) bd(name string, args ...string) (s said) {
+func (a *agent) bd(name string, args ...string) (s result) {
 	a.t.Helper()
 	cmd := a.command(name, append([]string{"--no-daemon", "--json"}, args...)...)
 	for _, variable := range []string{"AGENT_MAIL_URL", "AGENT_MAIL_TOKEN", "AGENT_MAIL_TIMEOUT", "BEADS_AGENT_NAME"} {
 		cmd.Env = append(cmd.Env, variable+"="+a.variable(name, variable))
 	}
-	var out, talk strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &talk
+	var out, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	begin := time.Now()
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		a.t.Fatal(err)
 	}
 	s.took, s.code = time.Since(begin), cmd.ProcessState.ExitCode()
-	a.understand(&s, args, out.String(), talk.String())
+	a.parseOutput(&s, args, out.String(), stderr.String())
 	return s
 }
 
-// do is bd in this process.
-func (a *agent) do(name string, args ...string) (s said) {
+// do runs bd in this process.
+func (a *agent) do(name string, args ...string) (s result) {
 	a.t.Helper()
-	var out, talk strings.Builder
-	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &talk, Dir: a.dir, Env: func(variable string) string { return a.variable(name, variable) }}
+	var out, stderr strings.Builder
+	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Dir: a.dir, Env: func(variable string) string { return a.variable(name, variable) }}
 	s.code = m.Run(a.t.Context(), append([]string{"--json"}, args...))
-	a.understand(&s, args, out.String(), talk.String())
+	a.parseOutput(&s, args, out.String(), stderr.String())
 	return s
 }
 
@@ -307,17 +307,17 @@ func (a *agent) variable(name, variable string) string {
 	return ""
 }
 
-// understand reads what a command has printed.
-func (a *agent) understand(s *said, args []string, out, talk string) {
+// parseOutput sets the output fields of a result.
+func (a *agent) parseOutput(s *result, args []string, out, stderr string) {
 	a.t.Helper()
 	s.out = out
 	if !json.Valid([]byte(s.out)) {
-		a.t.Errorf("bd %v prints what is not JSON: %q", args, s.out)
+		a.t.Errorf("bd %v prints %q, want JSON", args, s.out)
 	}
-	if strings.Contains(talk+out, secret) {
-		a.t.Errorf("bd %v tells the token: %s", args, talk)
+	if strings.Contains(stderr+out, secret) {
+		a.t.Errorf("bd %v prints the token: %s", args, stderr)
 	}
-	for line := range strings.Lines(talk) {
+	for line := range strings.Lines(stderr) {
 		if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "Warning: ") {
 			s.warnings = append(s.warnings, line)
 		} else {
@@ -326,7 +326,7 @@ func (a *agent) understand(s *said, args []string, out, talk string) {
 	}
 }
 
-// rewind lets the time pass for which a server is left alone.
+// rewind ends the backoff after a failure of the server.
 func (a *agent) rewind() {
 	a.t.Helper()
 	name := filepath.Join(a.dir, ".beads", "mail.json")
@@ -370,11 +370,11 @@ func (a *agent) work(f failure, id string, calls func() []string) []string {
 		if step.name == "claim" && f.refused != "" {
 			want, status = 1, "open"
 			if !regexp.MustCompile(`^Error: ` + id + " " + f.refused).MatchString(got.errors) {
-				a.t.Errorf("%s: claim was refused with %q, want %q", f.name, got.errors, f.refused)
+				a.t.Errorf("%s: error of the claim: %q, want %q", f.name, got.errors, f.refused)
 			}
 		}
 		if got.code != want {
-			a.t.Errorf("%s: %s exits with %d, want %d: %s", f.name, step.name, got.code, want, got.errors)
+			a.t.Errorf("%s: exit code of %s is %d, want %d: %s", f.name, step.name, got.code, want, got.errors)
 		}
 		a.warned(f.name+", "+step.name, got, step.warning)
 		lines := a.lines()
@@ -383,29 +383,29 @@ func (a *agent) work(f failure, id string, calls func() []string) []string {
 		}
 		seen := calls()
 		row = append(row, fmt.Sprintf("%s: exit %d, %s, %s, %3d ms", step.name, got.code, times(len(got.warnings), "warning"), times(len(seen), "call"), got.took.Milliseconds()))
-		if limit := 10 * time.Second; got.took > limit { // nothing waits for the 60 s of a server that answers
+		if limit := 10 * time.Second; got.took > limit { // far below the timeout of 60 s
 			a.t.Errorf("%s: %s took %s", f.name, step.name, got.took)
 		}
 		asked += len(seen)
 	}
 	if f.warning != "" && asked > 1 {
-		a.t.Errorf("%s: a failing server was asked %d times", f.name, asked)
+		a.t.Errorf("%s: %d requests to a failing server, want at most 1", f.name, asked)
 	}
 	return row
 }
 
-// warned checks that a command gave the one warning that it should, or none.
-func (a *agent) warned(what string, got said, want string) {
+// warned checks that a command printed exactly the expected warning, or none.
+func (a *agent) warned(what string, got result, want string) {
 	a.t.Helper()
 	if want == "" {
 		if len(got.warnings) > 0 {
-			a.t.Errorf("%s: it warned: %q", what, got.warnings)
+			a.t.Errorf("%s: warnings %q, want none", what, got.warnings)
 		}
 		return
 	}
 	pattern := regexp.MustCompile("^Warning: agent mail at " + regexp.QuoteMeta(a.url) + " " + want)
 	if len(got.warnings) != 1 || !pattern.MatchString(got.warnings[0]) {
-		a.t.Errorf("%s: it warned %q, want once %q", what, got.warnings, pattern)
+		a.t.Errorf("%s: warnings %q, want one that matches %q", what, got.warnings, pattern)
 	}
 }
 
@@ -423,7 +423,7 @@ func deadURL(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() // frees the port, so that nothing listens
+	defer listener.Close() // releases the port
 	return "http://" + listener.Addr().String()
 }
 
@@ -482,7 +482,7 @@ func TestRecoveredServerReceivesEveryCallOnce(t *testing.T) {
 	a := newAgent(t, s.URL)
 	var rows [][]string
 	all := failures(s)
-	slices.SortStableFunc(all, func(a, b failure) int { return strings.Compare(b.refused, a.refused) }) // of those nothing is kept
+	slices.SortStableFunc(all, func(a, b failure) int { return strings.Compare(b.refused, a.refused) }) // refused ones first, because they queue nothing
 	for i, f := range all {
 		s.become(f.fail)
 		if f.closed {
@@ -500,7 +500,7 @@ func TestRecoveredServerReceivesEveryCallOnce(t *testing.T) {
 	a.rewind()
 	a.timeout = ""
 	if got := a.bd("ann", "create", "the server is back", "--id", "x-back"); got.code != 0 || len(got.warnings) > 0 {
-		t.Errorf("with the server back: exit %d, %q, %s", got.code, got.warnings, got.errors)
+		t.Errorf("create after the restart: exit %d, warnings %q, %s", got.code, got.warnings, got.errors)
 	}
 	var got, want []string
 	keys := map[string]bool{}
@@ -513,17 +513,17 @@ func TestRecoveredServerReceivesEveryCallOnce(t *testing.T) {
 		id := fmt.Sprintf("x-%d", i)
 		if f.refused == "" {
 			want = append(want, "issue.claimed "+id)
-			kept += 3 // with the release
+			kept += 3 // including the release
 		}
 		want = append(want, "issue.closed "+id)
 	}
 	if d := diff.Diff(want, got); d != "" || len(keys) != len(want) {
-		t.Errorf("what was kept came so (+), with %d keys:\n%s", len(keys), d)
+		t.Errorf("notices with %d keys (-want +got):\n%s", len(keys), d)
 	}
 	if calls := s.seen(); len(calls) != kept {
-		t.Errorf("%d calls, want the %d that were kept", len(calls), kept)
+		t.Errorf("%d requests, want the %d queued ones", len(calls), kept)
 	}
 	if a.bd("ann", "create", "one more"); len(s.seen()) > 0 {
-		t.Error("something was told twice")
+		t.Error("queued requests were sent twice")
 	}
 }

@@ -16,18 +16,18 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"bd": main}) }
 
-// Sessions of a user: each file of testdata is one.
+// TestSessions runs each file of testdata as a session of a user.
 func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", Setup: func(env *testscript.Env) error {
 		env.Setenv("HOME", env.WorkDir)
 		env.Setenv("BD_ACTOR", "ann")
 		env.Setenv("TZ", "UTC")
-		env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to exit under -race
+		env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second to exit under -race
 		return nil
 	}})
 }
 
-// place is a folder with a tracker, and bd in processes of its own.
+// place is a folder with a tracker, on which bd runs in child processes.
 type place struct {
 	t   *testing.T
 	dir string
@@ -51,24 +51,24 @@ func (p *place) command(actor string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (p *place) run(actor string, args ...string) (stdout, stderr string, err error) {
-	var out, talk bytes.Buffer
+func (p *place) run(actor string, args ...string) (string, string, error) {
+	var out, stderr bytes.Buffer
 	cmd := p.command(actor, args...)
-	cmd.Stdout, cmd.Stderr = &out, &talk
-	err = cmd.Run()
-	return out.String(), talk.String(), err
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := cmd.Run()
+	return out.String(), stderr.String(), err
 }
 
 func (p *place) must(actor string, args ...string) string {
 	p.t.Helper()
-	out, talk, err := p.run(actor, args...)
+	out, stderr, err := p.run(actor, args...)
 	if err != nil {
-		p.t.Fatalf("bd %s: %v\n%s", strings.Join(args, " "), err, talk)
+		p.t.Fatalf("bd %s: %v\n%s", strings.Join(args, " "), err, stderr)
 	}
 	return out
 }
 
-// lines are the issues of the file, by id. Each line must be whole.
+// lines returns the issues of the file, by id. Each line must be complete.
 func (p *place) lines() map[string]map[string]any {
 	p.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(p.dir, ".beads", "issues.jsonl"))
@@ -76,7 +76,7 @@ func (p *place) lines() map[string]map[string]any {
 		p.t.Fatal(err)
 	}
 	if len(raw) > 0 && raw[len(raw)-1] != '\n' {
-		p.t.Fatalf("the file ends in the middle of a line: %q", raw[max(0, len(raw)-80):])
+		p.t.Fatalf("the last line of the file is incomplete: %q", raw[max(0, len(raw)-80):])
 	}
 	found := map[string]map[string]any{}
 	for line := range bytes.Lines(raw) {
@@ -97,8 +97,8 @@ func TestParallelChangesAreAllKept(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range n {
 			group.Go(func() {
-				if _, talk, err := p.run("ann", f(i)...); err != nil {
-					t.Errorf("%v: %s", err, talk)
+				if _, stderr, err := p.run("ann", f(i)...); err != nil {
+					t.Errorf("%v: %s", err, stderr)
 				}
 			})
 		}
@@ -116,7 +116,7 @@ func TestParallelChangesAreAllKept(t *testing.T) {
 	all(func(i int) []string { return []string{"update", ids[i], "--notes", fmt.Sprint("note ", i)} })
 	found := p.lines()
 	if got := len(found[ids[0]]["comments"].([]any)); got != n {
-		t.Errorf("%d of %d comments were kept", got, n)
+		t.Errorf("%d of %d comments are in the file", got, n)
 	}
 	for i, id := range ids {
 		if got, want := found[id]["notes"], fmt.Sprint("note ", i); got != want {

@@ -39,28 +39,28 @@ func (p *place) rewrite(old, new string) {
 	}
 	text := strings.Replace(string(raw), old, new, 1)
 	if text == string(raw) {
-		p.t.Fatalf("%s is not in the file", old)
+		p.t.Fatalf("the file lacks %s", old)
 	}
 	if err := os.WriteFile(p.file(), []byte(text), 0o644); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// A rule of docs/tracker.md, as two clones meet it. The second one is edited later.
+// rule is a rule of docs/tracker.md for two clones, of which the second is edited later.
 type rule struct {
 	what     string
 	id       string
 	member   string
-	before   []string // commands, ID is the issue's
+	before   []string // commands; ID stands for the issue's id
 	one, two []string
-	want     any // of the member
+	want     any // value of the member
 }
 
 func rules() []rule {
 	return []rule{
 		{"title: the newer", "x-title", "title", nil, []string{"update ID --title one"}, []string{"update ID --title two"}, "two"},
 		{"a text: the newer", "x-text", "notes", nil, []string{"update ID --notes one"}, []string{"update ID --notes two"}, "two"},
-		{"… that only the older has", "x-notes", "notes", nil, []string{"update ID --notes one"}, []string{"update ID --title two"}, "one"},
+		{"… that only the older changed", "x-notes", "notes", nil, []string{"update ID --notes one"}, []string{"update ID --title two"}, "one"},
 		{"status: closed wins", "x-closed", "status", nil, []string{"close ID -r done-in-one"}, []string{"update ID --status in_progress"}, "closed"},
 		{"… with its reason", "x-closed", "close_reason", nil, nil, nil, "done-in-one"},
 		{"status, none closed: the newer", "x-status", "status", nil, []string{"update ID --status blocked"}, []string{"update ID --status in_progress"}, "in_progress"},
@@ -103,18 +103,18 @@ func TestConflictingClonesConverge(t *testing.T) {
 
 	two.mustGit("fetch", "-q", "origin")
 	if out, err := two.git("merge", "origin/main"); err == nil {
-		t.Fatalf("git has merged it alone: %s", out)
+		t.Fatalf("git merge succeeded, want a conflict: %s", out)
 	}
 	marked, err := os.ReadFile(two.file())
 	if err != nil || !strings.Contains(string(marked), "\n=======\n") {
-		t.Fatalf("%v, no marks are in the file:\n%s", err, marked)
+		t.Fatalf("%v, the file has no conflict markers:\n%s", err, marked)
 	}
 	var listed []map[string]any
 	if err := json.Unmarshal([]byte(two.must("ann", "list", "--all", "--json")), &listed); err != nil {
 		t.Fatal(err)
 	}
 	if len(listed) != len(made)+2-1 {
-		t.Errorf("%d issues are listed, want those of both and not the deleted one: %d", len(listed), len(made)+1)
+		t.Errorf("%d issues listed, want those of both clones without the deleted one: %d", len(listed), len(made)+1)
 	}
 	two.must("ann", "sync")
 	got := two.lines() // no conflict markers
@@ -134,7 +134,7 @@ func TestConflictingClonesConverge(t *testing.T) {
 	two.mustGit("commit", "-qm", "merged")
 }
 
-// follow runs commands of a rule.
+// follow runs the commands of a rule.
 func (p *place) follow(r rule, commands []string) {
 	p.t.Helper()
 	for _, c := range commands {
@@ -147,11 +147,11 @@ func (p *place) follow(r rule, commands []string) {
 		if words[1] == "one" {
 			p.rewrite(`"id":"x-own"`, `"id":"x-own","only_one":1.5`)
 		}
-		p.must("ann", "update", r.id, "--notes", words[1]) // makes it the newer side
+		p.must("ann", "update", r.id, "--notes", words[1]) // makes this the newer side
 	}
 }
 
-// brief is what a table has room for.
+// brief shortens a value for the table.
 func brief(member string, v any) any {
 	list, ok := v.([]any)
 	if !ok {

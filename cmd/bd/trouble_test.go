@@ -19,20 +19,20 @@ func (p *place) refused(cmd *exec.Cmd, want string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	var out, talk bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &talk
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err = cmd.Run()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 {
-		p.t.Errorf("%v, want exit code 1; stdout %s, stderr %s", err, &out, &talk)
+		p.t.Errorf("%v, want exit code 1; stdout %s, stderr %s", err, &out, &stderr)
 	}
-	if said := talk.String(); !strings.HasPrefix(said, "Error: ") || strings.Count(said, "\n") != 1 || !strings.Contains(said, want) {
-		p.t.Errorf("stderr is %q, want one line that says %q", said, want)
+	if message := stderr.String(); !strings.HasPrefix(message, "Error: ") || strings.Count(message, "\n") != 1 || !strings.Contains(message, want) {
+		p.t.Errorf("stderr is %q, want one line that contains %q", message, want)
 	}
 	if after, err := os.ReadFile(p.file()); err != nil || !bytes.Equal(before, after) {
-		p.t.Errorf("%v, the file was changed from %d bytes to %d", err, len(before), len(after))
+		p.t.Errorf("%v, the file changed from %d bytes to %d", err, len(before), len(after))
 	}
 	if left, err := filepath.Glob(filepath.Join(p.dir, ".beads", "*.tmp")); err != nil || len(left) > 0 {
-		p.t.Errorf("%v, left behind: %v", err, left)
+		p.t.Errorf("%v, temporary files %v, want none", err, left)
 	}
 }
 
@@ -44,7 +44,7 @@ func TestAFullDiskLeavesTheOldFile(t *testing.T) {
 	limited := exec.Command("sh", "-c", `ulimit -f 4 && exec "$0" "$@"`, bd.Path, "update", "x-1", "--priority", "0")
 	limited.Dir, limited.Env = bd.Dir, bd.Env
 	p.refused(limited, "file too large")
-	p.must("ann", "update", "x-1", "--priority", "0") // with space again
+	p.must("ann", "update", "x-1", "--priority", "0") // without the limit
 }
 
 func TestAFolderThatCannotBeWritten(t *testing.T) {
@@ -60,19 +60,19 @@ func TestAFolderThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := os.Chmod(beads, 0o755); err != nil { // otherwise the cleanup fails
+		if err := os.Chmod(beads, 0o755); err != nil { // so that the cleanup succeeds
 			t.Error(err)
 		}
 	}()
 	reads := *bd
 	reads.Args = []string{"bd", "list"}
 	if out, err := reads.CombinedOutput(); err != nil || !strings.Contains(string(out), "to be read") {
-		t.Errorf("%v, list prints %q in a folder that can only be read", err, out)
+		t.Errorf("bd list in a read-only folder: %v, %q", err, out)
 	}
 	p.refused(bd, "permission denied")
 }
 
-// copied returns a copy of a program that every user may run.
+// copied returns a copy of a program that every user can execute.
 func (p *place) copied(program string) string {
 	p.t.Helper()
 	to := filepath.Join(p.dir, "bd")

@@ -26,7 +26,7 @@ func TestServerOfARepositoryIsIgnoredUntilTrusted(t *testing.T) {
 			}
 		}
 		if calls := s.seen(); len(calls) > 0 {
-			t.Errorf("%s: the server was asked: %v", when, calls)
+			t.Errorf("%s: requests %v, want none", when, calls)
 		}
 		if got := a.do("ann", "trust", "--show"); !strings.Contains(got.out, `"trusted": false`) || !strings.Contains(got.out, `"url": "`) {
 			t.Errorf("%s: %s", when, got.out)
@@ -37,7 +37,7 @@ func TestServerOfARepositoryIsIgnoredUntilTrusted(t *testing.T) {
 		a.must("ann", "update", "x-1", "--claim")
 		a.must("ann", "update", "x-1", "--status", "open")
 		if calls := s.seen(); len(calls) == 0 {
-			t.Errorf("%s: the server was not asked", when)
+			t.Errorf("%s: no requests", when)
 		}
 	}
 	ignored("at first")
@@ -60,14 +60,14 @@ func TestServerOfARepositoryIsIgnoredUntilTrusted(t *testing.T) {
 	a.dir = moved
 	ignored("in another folder")
 
-	// What the repository says of the project does not reach a server that the user named.
+	// The repository's project is not sent to a server that the user configured.
 	a.env = map[string]string{"AGENT_MAIL_URL": s.URL}
 	if got := a.do("ann", "update", "x-1", "--claim"); got.code != 0 || len(got.warnings) != 1 {
 		t.Errorf("exit %d, %q", got.code, got.warnings)
 	}
 	for _, n := range s.notices[len(s.notices)-1:] {
 		if n.Project != "" {
-			t.Errorf("the notice %v names the project of an untrusted repository", n)
+			t.Errorf("notice %v has the project of an untrusted repository", n)
 		}
 	}
 	raw, err := os.ReadFile(filepath.Join(a.home, ".config", "bd", "trust.json"))

@@ -16,11 +16,11 @@ func TestAMessageIsNoCommandToClaude(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := line.Message.Content; strings.HasPrefix(got, "/") || strings.TrimSpace(got) != strings.TrimSpace(words) {
-				t.Errorf("%s %q is written as %q", name, words, got)
+				t.Errorf("%s: %q is encoded as %q", name, words, got)
 			}
 		}
 	}
 	if !slices.Contains(p.Env, "CLAUDE_CODE_DISABLE_FILE_MENTIONS=1") {
-		t.Errorf("in %q a message can name a file that is read without being asked", p.Env)
+		t.Errorf("with %q a message can name a file that is read without permission", p.Env)
 	}
 }

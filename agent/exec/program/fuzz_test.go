@@ -33,14 +33,14 @@ func FuzzDecode(f *testing.F) {
 			fold := Fold{Redact: func(s string) string { return strings.ReplaceAll(s, key, "[KEY]") }}
 			events, err := p.Decode([]byte(text))
 			if err != nil && events != nil {
-				t.Errorf("%s: %q means something and is an error", p.Name, text)
+				t.Errorf("%s: Decode(%q) returned events and an error", p.Name, text)
 			}
 			for _, event := range events {
 				for _, w := range fold.Apply(event) {
 					checkWrite(t, w, key)
 				}
 				if q, ok := event.(Question); ok && !json.Valid([]byte(strings.TrimSpace(p.Stdin.Allow(q)))) {
-					t.Errorf("the answer to %q is no JSON: %s", text, p.Stdin.Allow(q))
+					t.Errorf("the response to %q is not JSON: %s", text, p.Stdin.Allow(q))
 				}
 			}
 			for _, n := range fold.Close("over") {
@@ -53,18 +53,18 @@ func FuzzDecode(f *testing.F) {
 func checkWrite(t *testing.T, w Write, key string) {
 	t.Helper()
 	if !utf8.ValidString(w.Text) || strings.ContainsRune(w.Text, 0) {
-		t.Errorf("streamed is %q, which no message holds", w.Text)
+		t.Errorf("streamed text %q is not valid in a message", w.Text)
 	}
 	if w.Step == nil {
 		return
 	}
 	in := thread.StepCommit{Claim: mailroom.Claim{Thread: "t", Run: "r", Attempt: 1}, Step: *w.Step}
 	if err := in.Check(); err != nil {
-		t.Errorf("the step %+v is refused: %v", w.Step, err)
+		t.Errorf("step %+v is refused: %v", w.Step, err)
 	}
 	for _, n := range w.Step.Entries {
 		if strings.Contains(string(n.Body), key) {
-			t.Errorf("the entry shows a secret: %s", n.Body)
+			t.Errorf("the entry contains a secret: %s", n.Body)
 		}
 	}
 }

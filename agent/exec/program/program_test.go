@@ -39,22 +39,22 @@ func TestArguments(t *testing.T) {
 func TestProfilesAreComplete(t *testing.T) {
 	for _, p := range All() {
 		if p.Name == "" || p.Program == "" || len(p.Version) == 0 || p.Prompt == nil || p.Decode == nil || len(p.Modes) == 0 || Find(p.Name) == nil {
-			t.Errorf("the profile %+v misses something", p)
+			t.Errorf("incomplete profile %+v", p)
 		}
 		seen := map[string]Mode{}
 		for _, m := range p.Modes {
 			args := strings.Join(p.Args(Turn{Mode: m, Session: "id"}), " ")
 			if other, ok := seen[args]; ok {
-				t.Errorf("%s is started for %s as for %s: %s", p.Name, m, other, args)
+				t.Errorf("%s has the same arguments for %s and %s: %s", p.Name, m, other, args)
 			}
 			seen[args] = m
 		}
 		if p.Has(ModeAsk) && p.Stdin == nil {
-			t.Errorf("%s asks and cannot be answered", p.Name)
+			t.Errorf("%s asks for permission but has no way to answer", p.Name)
 		}
 		for _, word := range append(append(append([]string{}, p.SessionGone...), p.SessionBusy...), p.StartRefused...) {
 			if word != strings.ToLower(word) {
-				t.Errorf("%s: %q is not in lower case and would never be found", p.Name, word)
+				t.Errorf("%s: %q is not in lower case", p.Name, word)
 			}
 		}
 	}
@@ -139,11 +139,11 @@ func TestShownTextIsBounded(t *testing.T) {
 	var f Fold
 	long := "begin" + strings.Repeat("世", maxShown) + "end"
 	if got := f.Sanitize(long); len(got) > maxShown+100 || !strings.HasPrefix(got, "begin") || !strings.HasSuffix(got, "end") {
-		t.Errorf("shown are %d bytes", len(got))
+		t.Errorf("%d bytes are shown", len(got))
 	}
 	raw := []byte(`{"a":"` + strings.Repeat(`\u0001`, maxShown) + `"}`)
 	if got := f.Arguments(raw, maxShown); len(got) > maxShown || !bytes.HasPrefix(got, []byte(`{"begins":"{\"a\":\"`)) {
-		t.Errorf("arguments of %d bytes: %.60s", len(got), got)
+		t.Errorf("%d bytes of arguments: %.60s", len(got), got)
 	}
 	n := 0
 	for i := range 1000 {
@@ -188,7 +188,7 @@ func TestTheLastEventAndTheExitStatusDecideTheOutcome(t *testing.T) {
 	cases := []struct {
 		name  string
 		e     Ending
-		class mailroom.Class // "" is done, "gone" the session
+		class mailroom.Class // "" means success, "gone" a lost session
 	}{
 		{"a success", Ending{End: ok}, ""},
 		{"a success with another exit", Ending{End: ok, Code: 3}, mailroom.ClassTransient},

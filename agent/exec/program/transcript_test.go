@@ -54,7 +54,7 @@ func TestTranscripts(t *testing.T) {
 			delete(want, caseOf(file))
 		}
 		for name := range want {
-			t.Errorf("there is no transcript %s of %s", name, p.Name)
+			t.Errorf("missing transcript %s of %s", name, p.Name)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (o *serverFixture) ticket() *mailroom.Ticket {
 		return err
 	})
 	if err != nil || len(rows) != 1 {
-		o.t.Fatalf("%d tickets, %v", len(rows), err)
+		o.t.Fatalf("%d tickets, %v; want 1", len(rows), err)
 	}
 	return rows[0]
 }
@@ -79,11 +79,11 @@ func TestAnApprovalShowsExactlyWhatIsAsked(t *testing.T) {
 			}
 		}
 		if len(m.Buttons) != 2 || m.Buttons[0].Label != "Approve" || m.Buttons[1].Label != "Deny" {
-			o.t.Errorf("the buttons are %+v", m.Buttons)
+			o.t.Errorf("buttons %+v", m.Buttons)
 		}
 		for _, b := range m.Buttons {
 			if len(b.Data) > 64 {
-				o.t.Errorf("a button carries %d bytes", len(b.Data))
+				o.t.Errorf("button data of %d bytes", len(b.Data))
 			}
 		}
 	})
@@ -120,12 +120,12 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 				sent := o.platform.Sent()
 				replied := slices.ContainsFunc(sent, func(m chattest.Sent) bool { return strings.TrimSpace(m.Message.Text) == strings.TrimSpace(c.reply) })
 				if q := sent[0].Message; !strings.HasPrefix(q.Text, c.want) || len(q.Buttons) > 0 || !replied {
-					t.Errorf("the question is %+v; sent: %q", q, o.sentTexts())
+					t.Errorf("question %+v; sent %q", q, o.sentTexts())
 				}
 				shown, _, _ := strings.Cut(c.want, " by ")
-				for i, v := range sent[0].Versions { // the decision and the reply may both redraw it
+				for i, v := range sent[0].Versions { // the decision and the reply may both edit it
 					if decided := strings.HasPrefix(v.Text, shown); decided != (i > 0) {
-						t.Errorf("version %d of the question is %q", i, v.Text)
+						t.Errorf("version %d of the question: %q", i, v.Text)
 					}
 				}
 			})
@@ -161,7 +161,7 @@ func TestAQuestionDecidedBeforeItsDeliveryIsNotAsked(t *testing.T) {
 		o.awaitSettled(2)
 		o.expectSent("it was: decided approve")
 		if n := len(o.notes(outbound.KindUnsent)); n != 1 {
-			o.t.Errorf("%d times it is noted that nothing was sent", n)
+			o.t.Errorf("%d entries for an unsent question", n)
 		}
 	})
 }
@@ -223,7 +223,7 @@ func TestAGoneRoomGetsNothingUntilAMessageArrives(t *testing.T) {
 		elsewhere(3)
 		runs := o.awaitSettled(4)
 		if asked != 1 {
-			o.t.Errorf("the platform was asked %d times", asked)
+			o.t.Errorf("%d calls of the platform", asked)
 		}
 		for i, r := range runs {
 			if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, "the recipient is gone") {

@@ -63,12 +63,12 @@ func TestASlowFileDelaysOnlyItsConversation(t *testing.T) {
 	for i := range 10 {
 		w.platform.SendPrivate(fmt.Sprint("person ", i), fmt.Sprint("hello ", i))
 	}
-	w.platform.AwaitReceived() // what waits is durable
+	w.platform.AwaitReceived() // the waiting messages are committed
 	for i := range 10 {
 		w.awaitText(fmt.Sprintf("hello %d!", i))
 	}
 	if heard := w.awaitHeard(10); slices.Contains(heard, "look") || slices.Contains(heard, "after") {
-		t.Errorf("the agent got %q before the download", heard)
+		t.Errorf("agent received %q before the download", heard)
 	}
 	file.release()
 	heard := w.awaitHeard(12)
@@ -91,7 +91,7 @@ func TestTheBacklogOutlivesTheConnection(t *testing.T) {
 	w.awaitSettled()
 	wantEqual(t, "messages to the agent", w.awaitHeard(2), []string{"look\nFile a.txt:\ncontent", "after"})
 	if n := file.opened(); n > 2 {
-		t.Errorf("the file was fetched %d times", n)
+		t.Errorf("%d downloads of the file", n)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 			w.stop()
 		}
 		if writes < 6 {
-			t.Errorf("only %d kills", writes)
+			t.Errorf("only %d kills, want more", writes)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	_, code, _ := strings.Cut(sent, "mailroom pair approve ")
 	p := pairing.Operator{Ledger: w.ledger, Channel: "tg"}
 	if _, err := p.Approve(t.Context(), strings.Fields(code)[0], false, "test"); err != nil {
-		t.Errorf("the code of the second try: %v", err)
+		t.Errorf("code of the second attempt: %v", err)
 	}
 	w.platform.SendPrivate(stranger, "and now")
 	w.awaitText("and now!")

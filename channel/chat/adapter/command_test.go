@@ -127,13 +127,13 @@ func TestANewConversationIsAnotherThreadInTheSameRoom(t *testing.T) {
 	w.awaitHeard(1)
 	w.platform.SendPrivate(boss, "/new")
 	w.platform.SendPrivate(boss, "fresh")
-	w.awaitText("fresh!") // although the old run goes on
+	w.awaitText("fresh!") // while the old run continues
 	w.agent.release()
 	w.awaitText("hold!")
 	w.agent.mu.Lock()
 	defer w.agent.mu.Unlock()
 	if a, b := w.agent.threads[0], w.agent.threads[1]; a == b || !strings.HasPrefix(b, a+":::") {
-		t.Errorf("the conversations are %s and %s", a, b)
+		t.Errorf("conversations %s and %s", a, b)
 	}
 	for _, s := range w.platform.Sent() {
 		wantEqual(t, "room of "+s.Message.Text, s.Room, chattest.PrivateRoom(boss))
@@ -180,7 +180,7 @@ func TestALateButtonPressShowsTheDecision(t *testing.T) {
 	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
-	awaitAcks := func(n int) { // the platform gets them in the background
+	awaitAcks := func(n int) { // they are sent in the background
 		t.Helper()
 		w.platform.Await(fmt.Sprint(n, " button results"), func() bool { return len(w.platform.ButtonAcks()) == n })
 	}
@@ -218,8 +218,8 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 		before []string // earlier messages, settled except "hold"
 		say    string
 		press  bool
-		heard  string // all texts of the agent, with a last "after"
-		words  string // the answer, expected once
+		heard  string // all inputs of the agent, with a last "after"
+		words  string // the response, expected once
 	}{
 		"message": {say: "hello", heard: "hello,after", words: "hello!"},
 		"queue":   {say: "/queue hello", heard: "hello,after", words: "hello!"},
@@ -247,12 +247,12 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 					w.awaitSettled()
 					wantEqual(t, fmt.Sprintf("messages to the agent, killed at write %d", n), strings.Join(w.awaitHeard(0), ","), tc.heard)
 					if got := strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), tc.words); got != 1 {
-						t.Errorf("killed at write %d: %q is sent %d times: %q", n, tc.words, got, versions(w.platform.Sent()))
+						t.Errorf("killed at write %d: %q sent %d times: %q", n, tc.words, got, versions(w.platform.Sent()))
 					}
 					w.stop()
 				}
 				if writes == 0 {
-					t.Error("no kill")
+					t.Error("no write was killed")
 				}
 			})
 		}
@@ -321,7 +321,7 @@ func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
 	w.platform.SendPrivate(boss, "ask run")
 	w.awaitText("May I run?")
 	w.awaitSettled()
-	died := w.faults.arm(2, true) // decided, without an answer
+	died := w.faults.arm(2, true) // the decision is written, its result lost
 	w.platform.SendPrivate(boss, "/approve")
 	<-died
 	w.stop()
@@ -364,13 +364,13 @@ func TestAFloodOfStrangersHasNoEffect(t *testing.T) {
 	}
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 	if strings.Contains(w.logs.all(), secret) || strings.Contains(w.logs.all(), "evil") {
-		t.Errorf("logged: %s", w.logs.all())
+		t.Errorf("log: %s", w.logs.all())
 	}
 	w.view(func(r store.Reader) error {
 		rows, err := r.Cursors(store.CursorQuery{})
 		for _, c := range rows {
 			if strings.Contains(string(c.Position), secret) || strings.Contains(string(c.Position), code) {
-				t.Errorf("kept: %s", c.Position)
+				t.Errorf("stored position: %s", c.Position)
 			}
 		}
 		return err

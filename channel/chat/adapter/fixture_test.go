@@ -92,7 +92,7 @@ func (w *fixture) start() *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
-	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // the tests check the results
+	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // the tests check its results
 	if err := w.ledger.EndLocalWorkers(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}

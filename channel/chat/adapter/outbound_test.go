@@ -40,9 +40,9 @@ type serverFixture struct {
 	options  chat.Options
 	store    store.Store
 	logs     logBuffer
-	deaf     bool                              // the channel hears of no commit
+	deaf     bool                              // the channel gets no notices of commits
 	follow   func(chat.Follower) chat.Follower // replaces the streams of runs
-	views    atomic.Int64                      // of the store by the channel
+	views    atomic.Int64                      // views of the store by the channel
 
 	// Set by start.
 	ledger *ledger.Ledger
@@ -167,7 +167,7 @@ func (o *serverFixture) awaitSettled(n int) (all []*mailroom.Run) {
 		select {
 		case <-tick.C:
 		case <-late:
-			o.t.Fatalf("%d of %d deliveries have ended", ended, n)
+			o.t.Fatalf("%d of %d deliveries ended", ended, n)
 		}
 	}
 }
@@ -312,7 +312,7 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 				defer mu.Unlock()
 				calls = append(calls, fmt.Sprintf("%s at %s", kind, time.Since(began).Round(100*time.Millisecond)))
 				if time.Now().Before(until) {
-					t.Errorf("%s while the platform limits the room", kind)
+					t.Errorf("%s during the room's rate limit", kind)
 				}
 				if edits++; kind == chattest.CallEdit && edits == 3 {
 					until = time.Now().Add(time.Minute)
@@ -329,18 +329,18 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 		o.expectSent(words(20))
 		sent := o.platform.Sent()[0]
 		if at := sent.At[len(sent.At)-1]; at.Before(until) || at.After(until.Add(13*time.Second)) {
-			t.Errorf("the answer came at %s, the limit ended at %s", at.Sub(began), until.Sub(began))
+			t.Errorf("reply after %s, but the limit ended after %s", at.Sub(began), until.Sub(began))
 		}
 		if n := len(sent.Versions); n != 4 {
-			t.Errorf("the message had %d versions: %+v", n, sent.Versions)
+			t.Errorf("%d versions of the message: %+v", n, sent.Versions)
 		}
 		for _, v := range sent.Versions[:3] {
 			if !strings.HasSuffix(v.Text, " …") || !strings.HasPrefix(words(20), strings.TrimSuffix(v.Text, " …")) {
-				t.Errorf("a preview is %q", v.Text)
+				t.Errorf("preview %q", v.Text)
 			}
 		}
 		if len(o.notes(outbound.KindRepeated)) > 0 || runs[len(runs)-1].Failures > 0 {
-			t.Errorf("the delivery: %+v", runs[len(runs)-1])
+			t.Errorf("delivery %+v", runs[len(runs)-1])
 		}
 		t.Log(strings.Join(calls, ", "))
 	})
@@ -359,9 +359,9 @@ func TestAHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 				return errors.New("the connection broke before anything was sent")
 			case 2:
 				c.Do()
-				return fmt.Errorf("no answer came: %w", mailroom.ErrUnknown)
+				return fmt.Errorf("no response: %w", mailroom.ErrUnknown)
 			case 3:
-				return fmt.Errorf("no answer came: %w", mailroom.ErrUnknown)
+				return fmt.Errorf("no response: %w", mailroom.ErrUnknown)
 			}
 			c.Do()
 			return nil
@@ -395,7 +395,7 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if time.Now().After(limited) && time.Now().Before(until) {
-					t.Errorf("%s in %s while the bot is limited", kind, c.Room.Chat)
+					t.Errorf("%s in %s during the bot's rate limit", kind, c.Room.Chat)
 				}
 				if kind == chattest.CallSend && until.IsZero() {
 					limited, until = time.Now(), time.Now().Add(time.Minute)
@@ -431,7 +431,7 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 		}
 		for _, s := range o.platform.Sent() {
 			if late := s.At[0].Sub(until); late < 0 || late > 13*time.Second {
-				t.Errorf("%q came %s after the limit had ended", s.Message.Text, late)
+				t.Errorf("%q was sent %s after the end of the limit", s.Message.Text, late)
 			}
 		}
 		o.stop()

@@ -40,19 +40,19 @@ func TestAPreviewBecomesTheReply(t *testing.T) {
 		}
 		sent := o.platform.Sent()
 		if n := len(sent[0].Versions); n < 4 {
-			t.Errorf("the reply was shown %d times: %+v", n, sent[0].Versions)
+			t.Errorf("%d versions of the reply: %+v", n, sent[0].Versions)
 		}
 		for i, v := range sent[0].Versions[:len(sent[0].Versions)-1] {
 			if !strings.HasSuffix(v.Text, " …") {
 				t.Errorf("version %d is not marked as unfinished: %q", i, v.Text)
 			}
 			if gap := sent[0].At[i+1].Sub(sent[0].At[i]); gap < 500*time.Millisecond {
-				t.Errorf("version %d came %s after the one before", i+1, gap)
+				t.Errorf("version %d follows after %s", i+1, gap)
 			}
 		}
 		for _, s := range sent[1:] {
 			if len(s.Versions) != 1 {
-				t.Errorf("another message was edited: %+v", s.Versions)
+				t.Errorf("edited message without a preview: %+v", s.Versions)
 			}
 		}
 	})
@@ -68,7 +68,7 @@ func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
 			t.Errorf("got %+v", sent)
 		}
 		if n := o.platform.TypingCount(); n < 2 || n > 4 { // in twelve seconds
-			t.Errorf("typing was shown %d times", n)
+			t.Errorf("%d typing indicators", n)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestEachMessageOfARunHasItsOwnPreview(t *testing.T) {
 		o.expectSent(words(10), words(12))
 		for _, s := range o.platform.Sent() {
 			if len(s.Versions) < 3 {
-				t.Errorf("a message was shown %d times: %+v", len(s.Versions), s.Versions)
+				t.Errorf("%d versions of a message: %+v", len(s.Versions), s.Versions)
 			}
 		}
 	})
@@ -147,7 +147,7 @@ func TestAPreviewContinuesOverTheNextConnection(t *testing.T) {
 		o.platform.SendPrivate("eve", "I have no access")
 		<-time.After(50 * time.Second)
 		if n := len(o.platform.Sent()[0].Versions); o.platform.DialCount() != 2 || n < 10 {
-			t.Errorf("after %d connections it was shown %d times", o.platform.DialCount(), n)
+			t.Errorf("after %d connections: %d versions", o.platform.DialCount(), n)
 		}
 		<-time.After(2 * time.Minute)
 		o.expectSent(words(200))
@@ -174,7 +174,7 @@ func TestConversationsOfOneRoomHaveSeparatePreviews(t *testing.T) {
 				previews++
 			}
 			if strings.HasSuffix(s.Message.Text, "…") {
-				t.Errorf("an unfinished message: %+v", s)
+				t.Errorf("unfinished message: %+v", s)
 			}
 		}
 		if previews != 2 {
@@ -238,7 +238,7 @@ func TestAServerRestartsDuringAPreview(t *testing.T) {
 				t.Errorf("got %q", texts)
 			}
 			if n := len(o.notes(outbound.KindUnsent)); n != c.noted {
-				t.Errorf("%d times it is noted that a preview may be there", n)
+				t.Errorf("%d entries for a preview that may remain", n)
 			}
 			o.stop()
 			if err := o.store.Close(); err != nil {

@@ -41,7 +41,7 @@ func (o *serverFixture) expectRedrawn(within time.Duration) {
 	<-time.After(within)
 	q := o.platform.Sent()[0]
 	if !strings.HasPrefix(q.Message.Text, "Approved by bob") || len(q.Message.Buttons) > 0 || len(q.Versions) != 2 {
-		o.t.Errorf("after %s the question is %+v", within, q)
+		o.t.Errorf("question after %s: %+v", within, q)
 	}
 }
 
@@ -52,13 +52,13 @@ func TestAQuestionDecidedElsewhereIsRedrawn(t *testing.T) {
 		o.awaitSettled(1)
 		<-time.After(5 * time.Minute)
 		if n := len(o.platform.Sent()[0].Versions); n != 1 {
-			t.Fatalf("the question was shown in %d versions before it was decided", n)
+			t.Fatalf("%d versions of the question before the decision", n)
 		}
 		o.decideElsewhere()
 		o.expectRedrawn(3 * time.Second)
 		<-time.After(5 * time.Minute)
 		if n := len(o.deliveries()); n != 2 || len(o.sentTexts()) != 1 {
-			t.Errorf("there are %d deliveries, and the chat has %q", n, o.sentTexts())
+			t.Errorf("%d deliveries, chat %q", n, o.sentTexts())
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestAnOpenQuestionCostsOneReadAMinute(t *testing.T) {
 		before := o.views.Load()
 		<-time.After(7 * time.Minute)
 		if n := o.views.Load() - before; n > 7 {
-			t.Errorf("the channel read the store %d times in seven idle minutes", n)
+			t.Errorf("%d views of the store in seven idle minutes", n)
 		}
 		o.decideElsewhere()
 		o.expectRedrawn(3 * time.Second)
@@ -92,7 +92,7 @@ func TestAnOpenQuestionCostsOneReadAMinute(t *testing.T) {
 		before = o.views.Load()
 		<-time.After(30 * time.Minute)
 		if n := o.views.Load() - before; n > 0 {
-			t.Errorf("without open questions the channel read the store %d times", n)
+			t.Errorf("%d views of the store without open questions", n)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestAFailedRedrawIsRetriedALimitedNumberOfTimes(t *testing.T) {
 					t.Errorf("%d attempts, want %d", tries, c.tries)
 				}
 				if shown := strings.HasPrefix(o.sentTexts()[0], "Approved by bob"); shown != (c.fails < c.tries) {
-					t.Errorf("the question is %q", o.sentTexts()[0])
+					t.Errorf("question %q", o.sentTexts()[0])
 				}
 			})
 		})
@@ -194,7 +194,7 @@ func TestADecisionInTheChatRedrawsTheQuestion(t *testing.T) {
 		o.platform.PressButton("ann", o.platform.Sent()[0], "Approve")
 		<-time.After(10 * time.Minute)
 		if n, sent := len(o.deliveries()), o.platform.Sent(); n != 2 || len(sent) != 1 || len(sent[0].Versions) != 2 {
-			t.Errorf("there are %d deliveries, and the chat has %+v", n, sent)
+			t.Errorf("%d deliveries, chat %+v", n, sent)
 		}
 	})
 }

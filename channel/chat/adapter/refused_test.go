@@ -36,9 +36,9 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 		o.awaitSettled(1)
 		o.expectSent("one")
 		if n := len(o.notes(outbound.KindRefused)); n != 1 {
-			o.t.Errorf("the first refusal is noted %d times", n)
+			o.t.Errorf("%d entries for the first refusal", n)
 		}
-		began = time.Now().Add(-time.Hour) // the platform is back
+		began = time.Now().Add(-time.Hour) // the platform accepts messages again
 		told := time.Now()
 		o.platform.SendPrivate("ann", "poison")
 		o.platform.SendPrivate("ann", "two")
@@ -46,7 +46,7 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 		o.expectSent("one", "two")
 		dead := runs[1]
 		if lasted := dead.FinishedAt.Sub(told); dead.Status != mailroom.StatusFailed || dead.Error.Class != mailroom.ClassPermanent || lasted < patience || lasted > 3*patience {
-			o.t.Errorf("the refused one is %s (%+v) after %s", dead.Status, dead.Error, lasted)
+			o.t.Errorf("refused delivery is %s (%+v) after %s", dead.Status, dead.Error, lasted)
 		}
 		if _, err := o.ledger.Retry(o.t.Context(), thread.Retry{Run: dead.ID, By: "ann"}); err != nil {
 			o.t.Fatal(err)
@@ -54,7 +54,7 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 		<-time.After(patience / 2) // a manual retry starts a new grace period
 		for _, r := range o.deliveries() {
 			if r.ID == dead.ID && r.Status.Finished() {
-				o.t.Errorf("retried, it is %s at the first refusal", r.Status)
+				o.t.Errorf("retried delivery is %s after its first refusal", r.Status)
 			}
 		}
 		o.awaitSettled(3)

@@ -151,7 +151,7 @@ func FuzzSplitText(f *testing.F) {
 				t.Fatalf("chunk %d has %d units, more than %d: %q", i, n, caps.MaxUnits, p.Text)
 			}
 			if p.End <= at {
-				t.Fatalf("chunk %d ends at %d, the one before at %d", i, p.End, at)
+				t.Fatalf("chunk %d ends at %d, the previous one at %d", i, p.End, at)
 			}
 			if caps.SingleLine && strings.Contains(p.Text, "\n") {
 				t.Fatalf("chunk %d is not one line: %q", i, p.Text)
@@ -160,7 +160,7 @@ func FuzzSplitText(f *testing.F) {
 			at, sent = p.End, sent+p.Text
 		}
 		if strings.TrimSpace(text[at:]) != "" {
-			t.Fatalf("%q is not sent", text[at:])
+			t.Fatalf("no chunk contains %q", text[at:])
 		}
 		if len(all) > 0 { // a split resumes where it stopped
 			i := int(from) % len(all)
@@ -170,7 +170,7 @@ func FuzzSplitText(f *testing.F) {
 		}
 		Split(text, caps, min(int(from), len(text)))
 		if h := Head(text, caps, "…"); caps.Units(h) > caps.MaxUnits || !utf8.ValidString(h) {
-			t.Fatalf("the beginning is %q", h)
+			t.Fatalf("head %q", h)
 		}
 	})
 }

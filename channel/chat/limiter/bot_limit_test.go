@@ -30,14 +30,14 @@ func TestALimitOfAllRoomsPostponesEveryRoom(t *testing.T) {
 			}
 			for _, r := range []Priority{PriorityEdit, PriorityTyping, PriorityAck} {
 				if err := try(chat, r, nil); err == nil {
-					t.Errorf("chat %s: rank %d was tried", chat, r)
+					t.Errorf("chat %s: call with rank %d during the limit", chat, r)
 				}
 			}
 		}
 		<-time.After(time.Minute)
 		for _, chat := range []string{"1", "2"} {
 			if err := try(chat, PriorityMessage, nil); err != nil {
-				t.Errorf("chat %s, when the limit has passed: %v", chat, err)
+				t.Errorf("chat %s after the limit: %v", chat, err)
 			}
 		}
 		x.expect(t, "1 at 0s", "1 at 1m0s", "2 at 1m0s")
@@ -59,9 +59,9 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 			g, caps := New(), spacedCaps()
 			call := func(room string, r Priority, rng *rand.Rand) error {
 				mu.Lock()
-				for _, key := range []string{room, ""} { // a call that starts together with the answer cannot know the limit
+				for _, key := range []string{room, ""} { // a call that starts with the response does not know the limit
 					if l := rooms[key]; time.Now().After(l.since) && time.Now().Before(l.until) {
-						t.Errorf("seed %d: rank %d came to room %s %s too early", seed, r, room, time.Until(l.until))
+						t.Errorf("seed %d: call with rank %d to room %s %s too early", seed, r, room, time.Until(l.until))
 					}
 				}
 				takes, bad := time.Duration(rng.IntN(1500))*time.Millisecond, rng.IntN(40)
@@ -103,11 +103,11 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 			}
 			all.Wait()
 			if sent == 0 {
-				t.Errorf("seed %d: nothing was sent", seed)
+				t.Errorf("seed %d: no calls", seed)
 			}
 		})
 	}
 	if met == 0 {
-		t.Error("no limit was met")
+		t.Error("no call met a limit")
 	}
 }

@@ -129,7 +129,7 @@ func TestNoCallIsMadeDuringARateLimit(t *testing.T) {
 		for range 100 {
 			for _, r := range []Priority{PriorityMessage, PriorityQuestion, PriorityEdit, PriorityTyping, PriorityAck} {
 				if err := try("1", r, nil); err == nil && time.Since(x.began) < time.Minute {
-					t.Fatalf("rank %d was tried", r)
+					t.Fatalf("call with rank %d during the limit", r)
 				}
 			}
 			<-time.After(590 * time.Millisecond)
@@ -183,7 +183,7 @@ func TestIdleRoomsAreForgotten(t *testing.T) {
 			<-time.After(100 * time.Millisecond)
 		}
 		if n := len(g.rooms); n > 200 {
-			t.Errorf("%d rooms are remembered", n)
+			t.Errorf("%d rooms in memory", n)
 		}
 	})
 }
@@ -204,14 +204,14 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 				mu.Lock()
 				now := time.Now()
 				if now.Before(refused) {
-					t.Errorf("seed %d: rank %d came %s too early for the platform", seed, r, refused.Sub(now))
+					t.Errorf("seed %d: call with rank %d %s before the end of the platform's limit", seed, r, refused.Sub(now))
 				}
 				if r != PriorityTyping {
 					if inside++; inside > 1 {
-						t.Errorf("seed %d: two at a time", seed)
+						t.Errorf("seed %d: two concurrent calls", seed)
 					}
 					if now.Before(open) || r == PriorityEdit && now.Before(edits) {
-						t.Errorf("seed %d: rank %d came too early", seed, r)
+						t.Errorf("seed %d: call with rank %d before its interval has passed", seed, r)
 					}
 				}
 				takes, bad := time.Duration(rng.IntN(1500))*time.Millisecond, rng.IntN(20) == 0
@@ -246,7 +246,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 			}
 			all.Wait()
 			if sent == 0 {
-				t.Errorf("seed %d: nothing was sent", seed)
+				t.Errorf("seed %d: no calls", seed)
 			}
 		})
 	}
@@ -280,15 +280,15 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 			return put, failed
 		}
 		if put, failed := all(); put != 0 || failed != rooms {
-			t.Errorf("at first %d are postponed and %d fail", put, failed)
+			t.Errorf("first calls: %d postponed, %d failed", put, failed)
 		}
 		if put, failed := all(); put != rooms-maxSlowDeliveries || failed != maxSlowDeliveries {
-			t.Errorf("slow rooms: %d postponed and %d failed, want %d failed", put, failed, maxSlowDeliveries)
+			t.Errorf("slow rooms: %d postponed, %d failed, want %d failed", put, failed, maxSlowDeliveries)
 		}
 		works := func(context.Context) error { return nil }
 		for range 2 { // a success ends the slow state
 			if err := g.Do(t.Context(), room(0), chat.Capabilities{}, PriorityMessage, works); err != nil || g.slowActive != 0 {
-				t.Errorf("a room that answers again: %v, with %d slow", err, g.slowActive)
+				t.Errorf("a room that responds again: %v, with %d slow rooms", err, g.slowActive)
 			}
 		}
 		if err := g.Do(t.Context(), room(rooms), chat.Capabilities{}, PriorityMessage, works); err != nil {
@@ -311,7 +311,7 @@ func TestABotKeepsItsIntervalAcrossRooms(t *testing.T) {
 		}
 		each.Wait()
 		if took := time.Since(began).Round(time.Millisecond); took != time.Second {
-			t.Errorf("31 messages to 31 chats take %s", took)
+			t.Errorf("31 messages to 31 chats took %s", took)
 		}
 	})
 }
@@ -335,7 +335,7 @@ func TestAGroupHasALimitPerMinute(t *testing.T) {
 				put = append(put, f.RetryAfter)
 				for _, at := range []chat.Room{other, ann} {
 					if err := say(at, PriorityMessage); err != nil {
-						t.Fatalf("%s waits for another chat: %v", at.Chat, err)
+						t.Fatalf("chat %s was delayed by another one: %v", at.Chat, err)
 					}
 				}
 				<-time.After(f.RetryAfter)
@@ -346,17 +346,17 @@ func TestAGroupHasALimitPerMinute(t *testing.T) {
 		}
 		for range 30 {
 			if err := say(ann, PriorityMessage); err != nil {
-				t.Fatalf("a private chat has a limit: %v", err)
+				t.Fatalf("a private chat was limited: %v", err)
 			}
 		}
 		all := sent["-1"]
 		for i := 20; i < len(all); i++ {
 			if all[i].Sub(all[i-20]) < time.Minute {
-				t.Errorf("message %d goes %s after the one 20 before", i, all[i].Sub(all[i-20]))
+				t.Errorf("message %d was sent %s after message %d, want at least a minute", i, all[i].Sub(all[i-20]), i-20)
 			}
 		}
 		if len(all) != 50 || len(put) != 2 || all[19].Sub(all[0]) != 19*time.Second {
-			t.Errorf("%d sent, postponed for %s; the first 20 took %s", len(all), put, all[19].Sub(all[0]))
+			t.Errorf("%d messages sent, postponed for %s; the first 20 took %s", len(all), put, all[19].Sub(all[0]))
 		}
 	})
 }

@@ -46,7 +46,7 @@ func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 		s.Follow("t", 1)
 		s.Apply("t", stream.Event{Entry: &mailroom.Entry{Kind: entry.KindStarted, Run: "run"}})
 		s.Apply("t", stream.Event{Delta: &entry.Delta{Run: "run", Message: "message", Text: "o"}})
-		for i := range room.MaxPreviewRequests { // none is left
+		for i := range room.MaxPreviewRequests { // uses all of them
 			s.Tick("t", room.Tick{Now: time.Unix(int64(i)*1000, 0), Caps: &caps, Previews: true, Free: true})
 		}
 		s.PreviewSent("run", "m1", "o")
@@ -60,6 +60,6 @@ func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if err := f.edit(t.Context(), w.room, room.Action{Kind: room.ActionEdit, Run: "run", ID: "m1", Text: "late"}); err == nil || len(e.edits) > 2 {
-		t.Errorf("an edit that was decided before the delivery began: %v, %q", err, e.edits)
+		t.Errorf("edit that was decided before the delivery: %v, %q", err, e.edits)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"mailroom/channel/chat/room"
 )
 
-// TestAViewLastsWhileSomethingHappens follows and asks in a group that some deliveries do not know as
-// one.
+// TestAViewLastsWhileSomethingHappens follows and asks in a group that some deliveries do not mark as a
+// group.
 func TestAViewLastsWhileSomethingHappens(t *testing.T) {
 	r, group, known := NewRooms(), chat.Room{Chat: "g", Group: true}, chat.Room{Chat: "g"}
 	r.ask(known, "k", "t")
@@ -24,14 +24,14 @@ func TestAViewLastsWhileSomethingHappens(t *testing.T) {
 		t.Errorf("questions (-want +got)\n%s", diff)
 	}
 	if !r.asks("t") || r.asks("other") {
-		t.Error("the question is asked in another conversation")
+		t.Error("the question is in another conversation")
 	}
 	r.update(known, func(s *room.State) {
 		s.Unfollow("t")
 		s.SetGone(true)
 	})
 	if len(r.views) != 0 {
-		t.Errorf("%d views are kept", len(r.views))
+		t.Errorf("%d views in memory", len(r.views))
 	}
 }
 

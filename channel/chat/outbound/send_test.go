@@ -12,7 +12,7 @@ import (
 func TestFirstUnknown(t *testing.T) {
 	began := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
-		entries []string // one per second. i: begun, f: failed, r: repeat recorded, o: another effect begun
+		entries []string // one per second. i: intended, f: failed, r: repeat recorded, o: another effect intended
 		want    int      // -1: no unknown outcome
 	}{
 		"begun":                          {[]string{"i"}, 0},

@@ -60,7 +60,7 @@ func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
 				p.RecordSent(s.user, r.Salt, true, start.Add(s.after))
 			}
 			if len(p.Requests) > MaxRequests {
-				t.Errorf("%d requests are open", len(p.Requests))
+				t.Errorf("%d open requests", len(p.Requests))
 			}
 		})
 	}
@@ -73,15 +73,15 @@ func TestACodeThatWasNotSentCanBeAskedForAgain(t *testing.T) {
 	}
 	p := &State{}
 	if !ask(p, "1", 0) || ask(p, "2", SendTimeout-1) || !ask(p, "3", SendTimeout) {
-		t.Error("a code that is being sent is replaced when that has taken too long, and not before")
+		t.Error("a code that is being sent must be replaced after the timeout and not before")
 	}
 	p.RecordSent("a", p.Requests[0].Salt, false, start.Add(SendTimeout+time.Second))
 	if !ask(p, "4", SendTimeout+time.Second) {
-		t.Error("a code that could not be sent is not replaced")
+		t.Error("a code that could not be sent was not replaced")
 	}
 	p.RecordSent("a", p.Requests[0].Salt, true, start.Add(SendTimeout+2*time.Second))
 	if ask(p, "5", time.Minute) || p.RecordSent("a", []byte("another"), false, start) {
-		t.Error("a code that was sent is replaced")
+		t.Error("a sent code was replaced")
 	}
 }
 
@@ -91,23 +91,23 @@ func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 	p.AddRequest(requestFor("a", "1"), now)
 	p.AddRequest(requestFor("a", "2"), now.Add(RequestInterval))
 	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(RequestInterval)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
-		t.Errorf("a code that was replaced: %v", err)
+		t.Errorf("approve a replaced code: %v", err)
 	}
 	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); err != nil {
-		t.Errorf("a good code: %v", err)
+		t.Errorf("approve a valid code: %v", err)
 	}
 	if one := p.findUser("a"); one == nil || !one.Admin || one.By != "ann" || p.Bad != 0 {
 		t.Errorf("paired: %+v, %d wrong codes", one, p.Bad)
 	}
 	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
-		t.Errorf("the same code again: %v", err)
+		t.Errorf("approve the same code again: %v", err)
 	}
 	p.AddRequest(requestFor("b", "3"), now.Add(2*time.Hour))
 	if _, err := p.approve(codeOf("b", "3"), false, "ann", now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
-		t.Errorf("a code after its hour: %v", err)
+		t.Errorf("approve an expired code: %v", err)
 	}
 	if !p.revoke("a") || p.revoke("a") || p.findUser("a") != nil {
-		t.Error("a revoked user is still paired, or can be revoked twice")
+		t.Error("a revoked user is still paired or was revoked twice")
 	}
 }
 
@@ -117,22 +117,22 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 	p.AddRequest(requestFor("a", "1"), now)
 	for i := range MaxBadCodes {
 		if _, err := p.approve(fmt.Sprint("WRONG", i), false, "x", now); mailroom.CodeOf(err) != mailroom.CodeNotFound {
-			t.Errorf("try %d: %v", i, err)
+			t.Errorf("attempt %d: %v", i, err)
 		}
 	}
 	late := now.Add(LockoutDuration - 1)
 	_, err := p.approve(codeOf("a", "1"), false, "x", late)
 	if e := err.(*mailroom.Error); e.Code != mailroom.CodeRateLimited || e.RetryAfter != 1 {
-		t.Errorf("the right code while it is locked: %v", err)
+		t.Errorf("approve the right code during the lockout: %v", err)
 	}
 	if p.AddRequest(requestFor("b", "2"), late) {
-		t.Error("a code is given while it is locked")
+		t.Error("a code was made during the lockout")
 	}
 	if !p.AddRequest(requestFor("b", "2"), now.Add(LockoutDuration)) {
-		t.Error("no code is given after it was locked")
+		t.Error("no code was made after the lockout")
 	}
 	if _, err := p.approve(codeOf("b", "2"), false, "x", now.Add(LockoutDuration)); err != nil {
-		t.Errorf("after it was locked: %v", err)
+		t.Errorf("approve after the lockout: %v", err)
 	}
 }
 

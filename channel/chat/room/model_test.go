@@ -11,7 +11,7 @@ import (
 	"mailroom/entry"
 )
 
-// model knows what the outputs of a State may be. It holds what happened, in the simplest form.
+// model checks the actions of a State against the inputs so far.
 type model struct {
 	state    *State
 	now      time.Time
@@ -21,7 +21,7 @@ type model struct {
 
 	writing  map[string]string    // message by run
 	sent     map[string]string    // id of the present preview, by run
-	replaced map[string]bool      // ids whose delivery began, or whose room was gone
+	replaced map[string]bool      // ids whose delivery has started, or whose room is gone
 	requests map[string]int       // by message
 	typed    map[string]time.Time // by thread
 	seen     map[string]time.Time // when a ticket was first seen decided
@@ -100,10 +100,10 @@ func (m *model) tick(t *rapid.T) {
 	}
 }
 
-// mostly draws true three times of four.
+// mostly draws true in three of four cases.
 func mostly(t *rapid.T, what string) bool { return rapid.IntRange(0, 3).Draw(t, what) > 0 }
 
-// deliver begins the delivery of a run's reply.
+// deliver starts the delivery of a run's reply.
 func (m *model) deliver(t *rapid.T) {
 	run := runOf(rapid.SampledFrom(threads).Draw(t, "thread"))
 	m.state.DropPreview(run)
@@ -122,7 +122,7 @@ func (m *model) mayNotEdit(t *rapid.T) {
 	for _, thread := range threads {
 		for i := range m.ids + 1 {
 			if id := fmt.Sprint("id", i); m.sent[runOf(thread)] != id && m.state.MayEdit(runOf(thread), id) {
-				t.Fatalf("%s may be edited; the preview of the run is %q", id, m.sent[runOf(thread)])
+				t.Fatalf("%s can be edited, but the preview of the run is %q", id, m.sent[runOf(thread)])
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func TestARoomIsShownByItsRules(t *testing.T) {
 			m.state.DropPreview(runOf(thread))
 		}
 		if m.state.SetGone(true); !m.state.IsIdle() {
-			t.Fatalf("%+v is kept", m.state)
+			t.Fatalf("state is not empty at the end: %+v", m.state)
 		}
 	})
 }

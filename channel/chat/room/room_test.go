@@ -53,7 +53,7 @@ func TestAConversationFollowsItsStream(t *testing.T) {
 	}
 }
 
-// script plays a conversation "t" whose run "r" writes message "m", and notes the action of each tick.
+// script plays a conversation "t" whose run "r" writes message "m", and records the action of each tick.
 type script struct {
 	*State
 	caps     *chat.Capabilities

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTheStoredFormOfARoomStays reads and writes the form that servers have stored.
+// TestTheStoredFormOfARoomStays reads and writes rows in the form that servers have stored.
 func TestTheStoredFormOfARoomStays(t *testing.T) {
 	for _, stored := range []string{
 		`{}`,
@@ -18,11 +18,11 @@ func TestTheStoredFormOfARoomStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if raw, err := json.Marshal(k); err != nil || string(raw) != stored {
-			t.Errorf("%s is written as %s, %v", stored, raw, err)
+			t.Errorf("%s is encoded as %s, %v", stored, raw, err)
 		}
 	}
 	if _, err := Decode(json.RawMessage(`[]`)); err == nil {
-		t.Error("a list is read")
+		t.Error("a list was decoded, want an error")
 	}
 }
 
