@@ -10,14 +10,14 @@ import (
 
 func TestACauseIsForLogsAndNotForTheCaller(t *testing.T) {
 	inside := errors.New("disk sda1 is full")
-	err := mailroom.Errorf(mailroom.CodeUnavailable, "submit was not taken: %w", inside)
-	if got, want := err.Message, "submit was not taken"; got != want {
+	err := mailroom.Errorf(mailroom.CodeUnavailable, "submit failed: %w", inside)
+	if got, want := err.Message, "submit failed"; got != want {
 		t.Errorf("got message %q, want %q", got, want)
 	}
-	if got, want := err.Error(), "submit was not taken: disk sda1 is full"; got != want {
+	if got, want := err.Error(), "submit failed: disk sda1 is full"; got != want {
 		t.Errorf("got error %q, want %q", got, want)
 	}
 	if !errors.Is(err, inside) || mailroom.CodeOf(fmt.Errorf("send: %w", err)) != mailroom.CodeUnavailable {
-		t.Errorf("%v lost its cause or its code", err)
+		t.Errorf("error %v lacks its cause or its code", err)
 	}
 }

@@ -93,7 +93,7 @@ func TestDeliveriesStayQueuedDuringAnOutage(t *testing.T) {
 		for _, chat := range chats {
 			d := o.run(channel.DeliveryThreadID(channel.ThreadID("c", "chat", chat)))
 			if d.Status != mailroom.StatusQueued || d.Attempt != 0 {
-				t.Errorf("chat %s: the delivery is %s, at attempt %d; want it untouched", chat, d.Status, d.Attempt)
+				t.Errorf("chat %s: delivery is %s, attempt %d; want it queued without an attempt", chat, d.Status, d.Attempt)
 			}
 		}
 		up.Store(true)
@@ -102,7 +102,7 @@ func TestDeliveriesStayQueuedDuringAnOutage(t *testing.T) {
 		times := slices.Clone(sent)
 		o.mu.Unlock()
 		if len(times) != 12 {
-			t.Fatalf("%d were sent of 12", len(times))
+			t.Fatalf("%d of 12 deliveries sent", len(times))
 		}
 		for _, when := range times {
 			if !when.Equal(at) {
@@ -186,7 +186,7 @@ func TestAFlappingPlatformGetsNoExtraRetries(t *testing.T) {
 		o.advance(4 * time.Hour)
 		tried, connections := len(o.delivered()), o.p.count()
 		if tried < 10 || tried > connections+5 || tried > 100 {
-			t.Errorf("tried %d times over %d connections", tried, connections)
+			t.Errorf("%d attempts over %d connections", tried, connections)
 		}
 		// The delivery's own delay is never longer than the channel's.
 		works.Store(true)
@@ -228,7 +228,7 @@ func TestAFloodLimitOutlastsAConnection(t *testing.T) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if len(tried) != 2 || tried[1].Sub(tried[0]) < time.Hour {
-			t.Errorf("tried at %v, want again after the hour that the platform asked for", tried)
+			t.Errorf("attempts at %v, want the second one after the hour of Retry-After", tried)
 		}
 	})
 }

@@ -182,19 +182,19 @@ func TestReportsOfAReplacedAdapterChangeNothing(t *testing.T) {
 }
 
 func TestAChannelWithoutHeartbeatsReconnects(t *testing.T) {
-	t.Run("it does not connect", func(t *testing.T) {
+	t.Run("never connected", func(t *testing.T) {
 		x := newPolicyFixture(t, ReconnectPolicy{})
 		x.advance(30*time.Second-1).expect(eventTick, actionNone)
 		x.advance(1).expect(eventTick, actionStop)
 		x.expectState(ConditionQueued, 1, 30*time.Second)
 	})
-	t.Run("it connects, and no more", func(t *testing.T) {
+	t.Run("connected without heartbeats", func(t *testing.T) {
 		x := newPolicyFixture(t, ReconnectPolicy{})
 		x.expect(eventOpened, actionNone)
 		x.advance(30*time.Second).expect(eventTick, actionStop)
 		x.expectState(ConditionQueued, 1, 30*time.Second)
 	})
-	t.Run("it falls silent", func(t *testing.T) {
+	t.Run("silent after heartbeats", func(t *testing.T) {
 		x := newPolicyFixture(t, ReconnectPolicy{})
 		x.expect(eventHeartbeat, actionNone)
 		x.expectState(ConditionStarting, 0, 0)
@@ -213,7 +213,7 @@ func TestAChannelWithoutHeartbeatsReconnects(t *testing.T) {
 			t.Errorf("downtime %s, %d reconnects", x.s.downtime, x.s.reconnects)
 		}
 	})
-	t.Run("it falls silent soon, again and again", func(t *testing.T) {
+	t.Run("silent soon, repeatedly", func(t *testing.T) {
 		x := newPolicyFixture(t, ReconnectPolicy{IdleTimeout: time.Second, ParkAfter: 2})
 		for _, want := range []Condition{ConditionSilent, ConditionParked} {
 			x.expect(eventOpened, actionNone)
@@ -301,7 +301,7 @@ func TestAResumedChannelRetriesAtOnce(t *testing.T) {
 			})
 		}
 	}
-	t.Run("while the last one ends", func(t *testing.T) {
+	t.Run("while the last adapter exits", func(t *testing.T) {
 		x := newPolicyFixture(t, ReconnectPolicy{ParkAfter: 1})
 		x.apply(event{kind: eventFailed}, actionStop)
 		x.expect(eventResume, actionNone)
@@ -374,7 +374,7 @@ func (x *policyFixture) play(e event, living map[int]bool) {
 		switch act {
 		case actionStart:
 			if living[after.adapter] || after.adapter != before.adapter+1 || after.phase != phaseConnecting || before.phase.live() {
-				x.t.Fatalf("adapter %d is made while %+v", after.adapter, before)
+				x.t.Fatalf("adapter %d was created while %+v", after.adapter, before)
 			}
 			if !before.condition.Alive() && e.kind != eventResume && e.kind != eventConfigChanged {
 				x.t.Fatalf("a channel in state %s is retried", before.condition)
@@ -382,12 +382,12 @@ func (x *policyFixture) play(e event, living map[int]bool) {
 			living[after.adapter] = true
 			for n := range living {
 				if n != after.adapter && !slices.Contains(after.stranded, n) {
-					x.t.Fatalf("adapters %d and %d run at once", n, after.adapter)
+					x.t.Fatalf("adapters %d and %d run concurrently", n, after.adapter)
 				}
 			}
 		case actionStop:
 			if !before.phase.live() || after.phase != phaseClosing {
-				x.t.Fatalf("an adapter is closed twice: %+v, then %+v", before, after)
+				x.t.Fatalf("an adapter was closed twice: %+v, then %+v", before, after)
 			}
 		}
 		if after.downtime < before.downtime || after.attempts < 0 || after.adapter < before.adapter {
@@ -411,10 +411,10 @@ func (x *policyFixture) checkInvariants() {
 		x.t.Fatalf("at %s the next wake is at %s: %+v", x.at, w, s)
 	}
 	if idle := s.nextWake().IsZero(); idle && s.condition.Alive() && !(p.IdleTimeout < 0 && s.phase == phaseOpen) {
-		x.t.Fatalf("the channel is stuck: %+v", s)
+		x.t.Fatalf("the channel has no next step: %+v", s)
 	}
 	if !s.condition.Alive() && (s.phase.live() || !s.nextTry.IsZero()) {
-		x.t.Fatalf("a channel in state %s goes on: %+v", s.condition, s)
+		x.t.Fatalf("a channel in state %s has a next step: %+v", s.condition, s)
 	}
 	if s.phase.live() && !s.nextTry.IsZero() || s.nextTry.Sub(x.at) > max(p.ProbeInterval, maxRetryAfter, p.MaxDelay*6/5) {
 		x.t.Fatalf("at %s the next try is at %s: %+v", x.at, s.nextTry, s)

@@ -274,12 +274,12 @@ func TestTheEngineIsWokenWheneverAChannelIsConnected(t *testing.T) {
 		for n := range int32(3) {
 			b.advance(10 * time.Minute)
 			if got := b.ledger.wakes.Load(); got != n || b.Connected() {
-				t.Errorf("while it is away for the %d. time, the engine was woken %d times", n+1, got)
+				t.Errorf("outage %d: the engine was woken %d times", n+1, got)
 			}
 			up.Store(true)
 			b.advance(10*time.Minute).expect(channel.ConditionConnected, "")
 			if got := b.ledger.wakes.Load(); got != n+1 {
-				t.Errorf("connected for the %d. time, the engine was woken %d times", n+1, got)
+				t.Errorf("connection %d: the engine was woken %d times", n+1, got)
 			}
 			up.Store(false)
 		}
@@ -287,7 +287,7 @@ func TestTheEngineIsWokenWheneverAChannelIsConnected(t *testing.T) {
 		b.advance(10*time.Minute).expect(channel.ConditionConnected, "")
 		b.stop()
 		if b.Connected() {
-			t.Error("deliveries may be started when it has ended")
+			t.Error("Connected() = true after the end of Run")
 		}
 	}, func(p *platform) { p.receive = pollWhile(&up) })
 }
@@ -360,7 +360,7 @@ func TestAnAdapterThatDoesNotStopIsAbandoned(t *testing.T) {
 		b.expect(channel.ConditionConnected, "")
 		b.advance(30*time.Second).expect(channel.ConditionSilent, "30s")
 		if n := b.p.count(); n != 1 {
-			t.Errorf("%d adapters while the first may end", n)
+			t.Errorf("%d adapters within the stop timeout, want 1", n)
 		}
 		b.advance(10 * time.Second)
 		s := b.expect(channel.ConditionConnected, "")
@@ -385,7 +385,7 @@ func TestAnAdapterThatDoesNotStopIsAbandoned(t *testing.T) {
 			}
 		}
 		if s := b.State(); s.LastInbound != inbound || s.LastSuccess != beat || s.Cursor != "" || strings.Contains(s.LastError, "old") {
-			t.Errorf("reports of a closed host are shown: %+v", s)
+			t.Errorf("reports of a closed host changed the state: %+v", s)
 		}
 		close(release)
 		if s := b.advance(0).State(); s.Stranded != 0 {
@@ -415,7 +415,7 @@ func TestAConnectThatHangsFailsAndItsLateAdapterIsClosed(t *testing.T) {
 		}
 		b.advance(time.Hour)
 		if s := b.expect(channel.ConditionConnected, ""); s.Stranded != 0 || b.p.live != 1 {
-			t.Errorf("%d adapters live: %+v", b.p.live, s)
+			t.Errorf("%d live adapters: %+v", b.p.live, s)
 		}
 	}, func(p *platform) {
 		var up atomic.Bool
@@ -446,7 +446,7 @@ func TestTwoFailingChannelsDelayNoThird(t *testing.T) {
 		hangs.expect(channel.ConditionQueued, "no connection")
 		panics.expect(channel.ConditionQueued, "bug")
 		if s := works.expect(channel.ConditionConnected, ""); s.Adapter != 1 || time.Since(s.LastSuccess) > time.Second {
-			t.Errorf("the third: %+v", s)
+			t.Errorf("third state %+v", s)
 		}
 		began := time.Now()
 		for _, b := range []*fixture{hangs, panics, works} {

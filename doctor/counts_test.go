@@ -12,7 +12,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// miscounted is a store with wrong counts for some queries.
+// miscounted is a store that returns wrong counts for some queries.
 type miscounted struct {
 	store.Store
 	spoil func(store.CountQuery, *store.Counts)
@@ -63,12 +63,12 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 				c.Threads--
 			}
 		}},
-		{"of what is not there", "the store counts 2 and map[completed:1 failed:1 queued:1]", func(q store.CountQuery, c *store.Counts) {
+		{"of missing runs", "the store counts 2 and map[completed:1 failed:1 queued:1]", func(q store.CountQuery, c *store.Counts) {
 			if q.Owner == nil {
 				c.Runs[mailroom.StatusQueued]++
 			}
 		}},
-		{"when the first is due", "the store reports 2026", func(q store.CountQuery, c *store.Counts) {
+		{"of the first due time", "the store reports 2026", func(q store.CountQuery, c *store.Counts) {
 			if q.Owner == nil {
 				c.Due = at
 			}

@@ -154,7 +154,7 @@ func TestAPurgedLogWithASupersededSteerIsSound(t *testing.T) {
 	}
 }
 
-// A log that takes several views is as sound as a short one, also if it grows between two views.
+// A log that takes several views is checked like a short one, also if it grows between two views.
 func TestALongLogIsReadInViews(t *testing.T) {
 	w := newFixture(t).fill()
 	w.backlog("long", 1500)
@@ -171,10 +171,10 @@ func TestALongLogIsReadInViews(t *testing.T) {
 	})
 	report := check(t, grow)
 	if views < 2 {
-		t.Errorf("%d views were enough for 3000 entries and 1500 runs", views)
+		t.Errorf("%d views for 3000 entries and 1500 runs, want more", views)
 	}
 	if !report.Sound() {
-		t.Errorf("a store that is written: %v", report.Findings)
+		t.Errorf("findings during writes: %v", report.Findings)
 	}
 	if report.Runs < 1511 {
 		t.Errorf("%d runs, want those there at the beginning, 1511", report.Runs)
@@ -193,7 +193,7 @@ func TestAThreadMayBeDeletedDuringTheCheck(t *testing.T) {
 		return w.store.View(ctx, f)
 	}))
 	if views < 2 || !report.Sound() || report.Runs >= 1511 {
-		t.Errorf("got %d runs in %d views, findings %v; want less than the 1511 that there were", report.Runs, views, report.Findings)
+		t.Errorf("got %d runs in %d views, findings %v; want less than 1511 runs", report.Runs, views, report.Findings)
 	}
 }
 

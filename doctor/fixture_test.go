@@ -21,11 +21,11 @@ import (
 	"mailroom/store/memory"
 )
 
-// fixture is a store with one of everything, written by the ledger:
+// fixture is a store with rows of every kind, written by the ledger:
 //
 //	thread t: run done was completed, with a step, a send to thread far and a decided ticket;
 //	          dead failed, off was cancelled; now runs, has flushed text, an unread steered
-//	          message and an open ticket; q1, q2 (urgent) and later, which is put off, wait
+//	          message and an open ticket; q1, q2 (urgent) and later (scheduled) are queued
 //	project p: x holds a, released b, and sent y a notification, which is unread
 //	thread p: run parent is parked for an approval and its child, in thread kid
 type fixture struct {
@@ -72,7 +72,7 @@ func (w *fixture) submit(threadID, run string, change ...func(*thread.Submit)) {
 	w.must(err)
 }
 
-// backlog makes a thread with n queued runs, in one transaction.
+// backlog creates a thread with n queued runs, in one transaction.
 func (w *fixture) backlog(threadID string, n int) {
 	w.t.Helper()
 	l := thread.NewState(&mailroom.Thread{ID: threadID})
@@ -114,7 +114,7 @@ func approval(name string) mailroom.Ask {
 	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?", After: time.Hour}
 }
 
-// reserve makes the project.
+// reserve creates the project.
 func (w *fixture) reserve() {
 	w.t.Helper()
 	ctx, by := w.t.Context(), &auth.Token{Name: auth.Operator, Scopes: auth.Permissions()}
@@ -128,7 +128,7 @@ func (w *fixture) reserve() {
 	w.must(err)
 }
 
-// fill makes the contents of the fixture.
+// fill creates the contents of the fixture.
 func (w *fixture) fill() *fixture {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -168,7 +168,7 @@ func (w *fixture) fill() *fixture {
 	return w
 }
 
-// rows are all rows of a store, to be modified and written into another store.
+// rows has all rows of a store, which a test modifies and writes into another store.
 type rows struct {
 	store.Changes
 	t *testing.T

@@ -19,7 +19,7 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// Every transaction leaves a sound store, so every view of it is sound, also while many goroutines
+// Every transaction keeps the invariants, so every view satisfies them, also while many goroutines
 // write.
 func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
@@ -64,7 +64,7 @@ func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 		report := checkFile(t, path)
 		seen = report.Runs
 		for _, f := range report.Findings {
-			t.Errorf("look %d: %s: %s", looks, f.Invariant, f)
+			t.Errorf("check %d: %s: %s", looks, f.Invariant, f)
 		}
 		if t.Failed() {
 			break
@@ -77,7 +77,7 @@ func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range checkFile(t, path).Findings {
-		t.Errorf("at the end: %s: %s", f.Invariant, f)
+		t.Errorf("last check: %s: %s", f.Invariant, f)
 	}
 }
 
@@ -114,7 +114,7 @@ func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
 	return err
 }
 
-// runSomething claims due runs and ends them in some way.
+// runSomething claims due runs and ends them in a random way.
 func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
 	work, err := l.Claim(ctx, dispatch.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
 	for _, w := range work {

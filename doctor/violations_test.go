@@ -29,7 +29,7 @@ func logViolations() []violation {
 			r.replace(r.entry(wasQ, "q1", 1), func(e *mailroom.Entry) { e.Body = json.RawMessage(`"x"`) })
 		}, doctor.Seq, "is unreadable"},
 		{"two at a time", func(r *rows) { r.another(wasStart, "q1", 1, entry.RunStarted{}) }, doctor.Current, "starts run q1 before the end of run now"},
-		{"an end that no row knows", func(r *rows) { r.another(entry.KindCompleted, "now", 2, entry.RunCompleted{}) },
+		{"an end without a row", func(r *rows) { r.another(entry.KindCompleted, "now", 2, entry.RunCompleted{}) },
 			doctor.Current, `the log leaves run "" open, the current run is "now"`},
 		{"a second end", func(r *rows) { r.another(entry.KindCompleted, "done", 1, entry.RunCompleted{}) },
 			doctor.Log, "run.completed of run done, comes while the run is completed"},
@@ -78,7 +78,7 @@ func (r *rows) cutAfterwards(run string) {
 func runViolations() []violation {
 	return []violation{
 		{"another status", func(r *rows) { r.run("done").Status = mailroom.StatusCancelled }, doctor.Log, "run done is cancelled, the log leaves it completed"},
-		{"a queued run that ran", func(r *rows) { r.run("q1").StartedAt = time.Now() }, doctor.Log, "run q1 is queued between attempts, the log leaves it queued"},
+		{"a queued run with an attempt", func(r *rows) { r.run("q1").StartedAt = time.Now() }, doctor.Log, "run q1 is queued between attempts, the log leaves it queued"},
 		{"another reply", func(r *rows) { other := "ill"; r.run("done").Reply = &other }, doctor.Log, "run done is completed with a reply"},
 		{"another error", func(r *rows) { r.run("dead").Error.Message = "yes" }, doctor.Log, "run dead is failed with a reply, error or reason"},
 		{"no error", func(r *rows) { r.run("dead").Error = nil }, doctor.Log, "run dead failed without an error"},
@@ -105,7 +105,7 @@ func runViolations() []violation {
 				r.Partials[i].Run = "done"
 			}
 		}, doctor.Partial, "run done is completed and has flushed text"},
-		{"a run that forgot its flushed text", func(r *rows) { r.run("now").Flushed = false }, doctor.Partial, "its row says flushed=false"},
+		{"a run without its flushed text", func(r *rows) { r.run("now").Flushed = false }, doctor.Partial, "its row says flushed=false"},
 		{"a hole in flushed text", func(r *rows) { r.Partials[1].Offset = 6 }, doctor.Partial, "has a piece of message now.2-1 at 6; one of message now.2-1 at 5 is expected"},
 		{"flushed text of two messages", func(r *rows) { r.Partials[1].Message = "other" }, doctor.Partial, "a piece of message other"},
 		{"flushed text of another attempt", func(r *rows) { r.Partials[1].Attempt = 1 }, doctor.Partial, "is of attempt 1"},
@@ -150,19 +150,19 @@ func threadViolations() []violation {
 
 func reservationViolations() []violation {
 	return []violation{
-		{"forgotten", func(r *rows) { r.Reservations = nil }, doctor.Reserve, "made by entry 1, has no row"},
+		{"without rows", func(r *rows) { r.Reservations = nil }, doctor.Reserve, "made by entry 1, has no row"},
 		{"never taken", func(r *rows) { r.Reservations[0].ID = "other" }, doctor.Reserve, "reservation other has fence 1, but that entry does not make it"},
 		{"another fence", func(r *rows) { r.Reservations[0].Fence = 2 }, doctor.Reserve, "has fence 2, but that entry does not make it"},
 		{"still there", func(r *rows) { r.cut(r.entry(entry.KindReleased, "", 1)) }, doctor.Reserve, "made by entry 2, has no row"},
 		{"ended and not taken", func(r *rows) {
 			r.replace(r.entry(entry.KindReserved, "", 2), func(e *mailroom.Entry) { e.Kind = entry.KindChannel })
 		}, doctor.Reserve, "which is not held"},
-		{"two that cannot be", func(r *rows) {
+		{"two overlapping ones", func(r *rows) {
 			other := r.Reservations[0]
 			other.ID, other.Holder, other.Name = "other", "y", "?"
 			r.Reservations = append(r.Reservations, other)
 		}, doctor.Reserve, "of y overlap"},
-		{"told of a run", func(r *rows) {
+		{"with a run", func(r *rows) {
 			r.replace(r.entry(entry.KindNotification, "", 1), func(e *mailroom.Entry) { e.Run = "done" })
 		}, doctor.Log, "names run done but belongs to the thread"},
 	}
@@ -170,10 +170,10 @@ func reservationViolations() []violation {
 
 func ticketViolations() []violation {
 	return []violation{
-		{"open for a run that ended", func(r *rows) { r.ticket("done", "ok").State = mailroom.TicketOpen }, doctor.Ticket, "is open but its run done is completed"},
+		{"open for an ended run", func(r *rows) { r.ticket("done", "ok").State = mailroom.TicketOpen }, doctor.Ticket, "is open but its run done is completed"},
 		{"under another name", func(r *rows) { r.ticket("now", "ok").Name = "yes" }, doctor.Ticket, `does not have the id of ticket "yes" of run now`},
-		{"without an entry that opens it", func(r *rows) { r.cut(r.entry(entry.KindTicketOpened, "now", 1)) }, doctor.Ticket, "no entry opens ticket"},
-		{"forgotten", func(r *rows) { r.Tickets = r.Tickets[:len(r.Tickets)-1] }, doctor.Ticket, "of run done, which does not exist"},
+		{"without its entry", func(r *rows) { r.cut(r.entry(entry.KindTicketOpened, "now", 1)) }, doctor.Ticket, "no entry opens ticket"},
+		{"without a run", func(r *rows) { r.Tickets = r.Tickets[:len(r.Tickets)-1] }, doctor.Ticket, "of run done, which does not exist"},
 		{"not counted", func(r *rows) { r.run("now").Asked = 0 }, doctor.Ticket, "the row of run now counts 0 opened tickets, the log has 1"},
 		{"decided without an entry", func(r *rows) {
 			k, now := r.ticket("now", "ok"), time.Now()
@@ -200,17 +200,17 @@ func ticketViolations() []violation {
 		{"decided at no time", func(r *rows) { r.ticket("done", "ok").DecidedAt = nil }, doctor.Ticket, "is decided but has no time"},
 		{"open and decided", func(r *rows) { now := time.Now(); r.ticket("now", "ok").DecidedAt = &now }, doctor.Ticket, "is open but was decided at"},
 		{"a decision that does not fit", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictAnswer }, doctor.Ticket, `of kind approval has the decision "answer"`},
-		{"another question than was shown", func(r *rows) { r.ticket("now", "ok").Prompt = "may I not?" }, doctor.Ticket, "has the digest"},
+		{"another question", func(r *rows) { r.ticket("now", "ok").Prompt = "may I not?" }, doctor.Ticket, "has the digest"},
 		{"a timer without a time", func(r *rows) { k := r.ticket("now", "ok"); k.Kind, k.ExpiresAt = mailroom.TicketTimer, nil }, doctor.Ticket, "is a timer without an expiry"},
-		{"parked for nothing", func(r *rows) { r.run("parent").Wait = nil }, doctor.Wait, "run parent is waiting for nothing"},
+		{"parked without a wait", func(r *rows) { r.run("parent").Wait = nil }, doctor.Wait, "run parent is waiting for nothing"},
 		{"parked for an unknown ticket", func(r *rows) { r.run("parent").Wait.Names[0] = "yes" }, doctor.Wait, `is waiting for "yes", which is not a ticket of it`},
 		{"parked although the wait is over", func(r *rows) {
 			r.run("parent").Wait.Any = true
 			r.ticket("parent", "ok").State = mailroom.TicketExpired
 		}, doctor.Wait, "which is over"},
-		{"waits and is not parked", func(r *rows) { r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}} }, doctor.Wait, `run q1 is queued but waits for ["x"]`},
-		{"resumes although it has ended", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed but marked to resume"},
-		{"a child that has ended", func(r *rows) { r.run(digest.ID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, which has no unfinished run`},
+		{"queued with a wait", func(r *rows) { r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}} }, doctor.Wait, `run q1 is queued but waits for ["x"]`},
+		{"ended and marked to resume", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed but marked to resume"},
+		{"an ended child", func(r *rows) { r.run(digest.ID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, which has no unfinished run`},
 		{"a child without a ticket", func(r *rows) {
 			r.run(digest.ID("send", "parent", "help")).Caller.Name = "other"
 		}, doctor.Child, `is the child "other" of run parent, which has no ticket for it`},
@@ -219,10 +219,10 @@ func ticketViolations() []violation {
 
 func notificationViolations() []violation {
 	return []violation{
-		{"an inbox forgotten", func(r *rows) { r.thread("project:p").Inboxes = 7 }, doctor.Use, "it has 2 inboxes, its row says 7"},
-		{"unread notifications forgotten", func(r *rows) { r.thread("project:p").Unread = nil }, doctor.Use, "hold unread notifications map[admin:1], its row says map[]"},
+		{"an uncounted inbox", func(r *rows) { r.thread("project:p").Inboxes = 7 }, doctor.Use, "it has 2 inboxes, its row says 7"},
+		{"uncounted unread notifications", func(r *rows) { r.thread("project:p").Unread = nil }, doctor.Use, "hold unread notifications map[admin:1], its row says map[]"},
 		{"unread notifications of another token", func(r *rows) { r.thread("project:p").Unread = map[string]int64{"ann": 1} }, doctor.Use, "its row says map[ann:1]"},
-		{"a position that moved by itself", func(r *rows) { r.Cursors = nil }, doctor.Use, "it has 0 inboxes, its row says 2"},
+		{"a missing position", func(r *rows) { r.Cursors = nil }, doctor.Use, "it has 0 inboxes, its row says 2"},
 		{"lapsed beyond the log", func(r *rows) { r.thread("project:p").Lapsed = 99 }, doctor.Use, "its row says that entries up to 99 lapsed"},
 		{"inboxes of no project", func(r *rows) { r.thread("t").Inboxes = 1 }, doctor.Use, "its row has 1 inboxes, but it is not a project"},
 	}

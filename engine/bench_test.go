@@ -23,7 +23,7 @@ import (
 )
 
 // BenchmarkRuns measures complete runs: a message is submitted, claimed, passed to an agent that
-// does nothing, and settled. On SQLite every acknowledged commit was synced. The threads are used
+// does nothing, and settled. On SQLite every acknowledged commit is synced. The submits use the threads
 // in turn.
 //
 //   - runs/s: from the first submit to the last run's end
@@ -31,8 +31,8 @@ import (
 //   - cpu-ms/run: processor time of the whole process
 //   - start-p50, start-p99: from the submit's transaction to the agent, in ms
 //
-// In "saturated", 64 submitters submit again as soon as they are answered; in the others the rate
-// of submits is fixed.
+// In "saturated", each of 64 submitters submits again as soon as its last submit has returned; the other
+// benchmarks have a fixed rate of submits.
 func BenchmarkRuns(b *testing.B) {
 	for _, s := range []struct {
 		name    string

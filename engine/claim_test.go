@@ -65,10 +65,10 @@ func TestClaimWhoseResponseWasLostIsReleasedByARenewal(t *testing.T) {
 		begin := time.Now()
 		out := h.send("t", "hello")
 		if n := <-entered; n != 2 {
-			t.Errorf("entered at attempt %d, want 2: the answer to the first claim was lost", n)
+			t.Errorf("the agent started with attempt %d, want 2, because the response to the first claim was lost", n)
 		}
 		if took := time.Since(begin); took > 3*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("duration %v", took)
 		}
 		h.wait(time.Second)
 		r := h.status(out.Run, mailroom.StatusCompleted)
@@ -102,7 +102,7 @@ func TestClaimOfALostLeaseIsReleased(t *testing.T) {
 		h.wait(10 * time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)
 		if diff := cmp.Diff([]int{2}, entered.all()); diff != "" {
-			t.Errorf("entered at attempts: %s", diff)
+			t.Errorf("attempts that started the agent: %s", diff)
 		}
 	})
 }
@@ -151,10 +151,10 @@ func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
 			t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
 		}
 		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("duration %v", took)
 		}
 		if p.engines[0].Ready() == nil {
-			t.Error("ready with a closed store")
+			t.Error("Ready() = true with a closed store")
 		}
 		h.must(h.ledger.EndLocalWorkers(context.Background(), false))
 		h.wait(20 * time.Second)
@@ -177,7 +177,7 @@ func TestStoreThatFailsIsRetriedWithPauses(t *testing.T) {
 		h.wait(10 * time.Second)
 		p.line.onWrite(nil, nil)
 		if tries < 5 || tries > 100 {
-			t.Errorf("got %d tries in 10 s", tries)
+			t.Errorf("%d attempts in 10 s", tries)
 		}
 		h.wait(5 * time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)

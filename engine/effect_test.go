@@ -41,8 +41,8 @@ func (h *fixture) wantEffects(thread string, want ...string) {
 	}
 }
 
-// crashed submits to another process, whose agent starts the effect "pay" and dies in it; the run
-// is then due for other workers.
+// crashed submits to another process, which dies during the effect "pay" of its agent. The run is then
+// due for other workers.
 func (h *fixture) crashed(e mailroom.Effect) store.Submitted {
 	h.t.Helper()
 	inside := make(chan struct{})
@@ -188,7 +188,7 @@ func TestAnOutageDuringAnEffectCountsAsAnOutage(t *testing.T) {
 		up, calls := time.Now().Add(time.Hour), 0
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			_, err := s.Do(ctx, mailroom.Effect{Name: "tell"}, func(context.Context, string) (json.RawMessage, error) {
-				if calls++; calls < 100 && time.Now().Before(up) { // a retry storm would take less time
+				if calls++; calls < 100 && time.Now().Before(up) { // a retry storm would end earlier
 					return nil, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("connection refused")}
 				}
 				return nil, nil
@@ -198,7 +198,7 @@ func TestAnOutageDuringAnEffectCountsAsAnOutage(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Hour + 7*time.Minute)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 0 || r.Attempt < 10 || r.Attempt > 40 {
-			t.Errorf("got %d failures in %d attempts, want none, and no storm", r.Failures, r.Attempt)
+			t.Errorf("%d failures in %d attempts, want none and no retry storm", r.Failures, r.Attempt)
 		}
 	})
 }
@@ -244,7 +244,7 @@ func TestAValueThatIsTooLargeIsSettledWithoutIt(t *testing.T) {
 		h.wait(time.Minute)
 		h.status(out.Run, mailroom.StatusCompleted)
 		if calls != 1 || len(got) != 2 || !bytes.Equal(got[0], big) || got[1] != nil {
-			t.Errorf("got %d calls and %d values; want the value at first, none later", calls, len(got))
+			t.Errorf("%d calls and %d values, want the value for the first call only", calls, len(got))
 		}
 	})
 }
@@ -350,7 +350,7 @@ func TestARetryByHandKeepsEffectsAndFreshForgetsThem(t *testing.T) {
 
 		retry(false)
 		if r := h.status(out.Run, mailroom.StatusFailed); calls != 1 || prompts() != 1 || r.Checkpoint == nil || r.Attempt != 3 {
-			t.Errorf("kept: got %d calls, %d prompts, %+v", calls, prompts(), r)
+			t.Errorf("%d calls, %d prompts, %+v", calls, prompts(), r)
 		}
 		retry(true)
 		h.status(out.Run, mailroom.StatusWaiting)

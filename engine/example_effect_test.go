@@ -23,7 +23,7 @@ func Example_effect() {
 			return err
 		}
 		if s.Run().Attempt == 1 {
-			return errors.New("the network is gone") // the run is retried
+			return errors.New("network unreachable") // the run is retried
 		}
 		step := mailroom.Step{Name: "charged", Checkpoint: receipt}
 		if err := s.Append(ctx, step); err != nil {

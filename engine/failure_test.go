@@ -54,9 +54,9 @@ func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
 		for i, base := range []time.Duration{250, 500, 1000, 2000} {
 			base *= time.Millisecond
 			got := at[i+1].Sub(at[i])
-			// Claimed exactly at its time, although nothing wakes the engine.
+			// The engine claims it exactly at its time, without a notice.
 			if got < base || got > base+base/5 {
-				t.Errorf("retry %d came after %v, want %v and up to a fifth more", i+1, got, base)
+				t.Errorf("retry %d after %v, want %v to a fifth more", i+1, got, base)
 			}
 		}
 		r := h.status(out.Run, mailroom.StatusFailed)
@@ -110,7 +110,7 @@ func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
 		h.wait(time.Hour + 7*time.Minute)
 		for _, out := range runs {
 			if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 0 || r.Attempt < 10 || r.Attempt > 40 {
-				t.Errorf("got %d failures in %d attempts, want none, and more than a few attempts but no storm", r.Failures, r.Attempt)
+				t.Errorf("%d failures in %d attempts, want none, several attempts, and no retry storm", r.Failures, r.Attempt)
 			}
 		}
 	})
@@ -197,7 +197,7 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		h.serve(streaming("hi"))
 		ghost := func(in *thread.Submit) { in.Agent = "ghost" }
-		h.wait(2 * time.Minute) // the engine has run long enough to judge
+		h.wait(2 * time.Minute) // longer than the grace for unknown agents
 		begin := time.Now()
 		out := h.send("t", "hello", ghost)
 		h.wait(55 * time.Second)
@@ -208,7 +208,7 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 			t.Errorf("failed after %v, want the grace of a minute", got)
 		}
 		if r.Attempt != 0 || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, `"ghost"`) {
-			t.Errorf("got attempt %d, error %v; want none, permanent and naming the agent", r.Attempt, r.Error)
+			t.Errorf("attempt %d, error %v; want no attempt and a permanent error with the agent", r.Attempt, r.Error)
 		}
 		h.wait(10 * time.Minute)
 		want := []string{entry.KindMessage, entry.KindQueued, entry.KindFailed}
@@ -223,7 +223,7 @@ func TestEngineThatJustStartedFailsNoOrphans(t *testing.T) {
 		out := h.send("t", "hello", func(in *thread.Submit) { in.Agent = "b" })
 		h.wait(10 * time.Minute)
 		h.serve(streaming("hi"))
-		h.wait(55 * time.Second) // other engines may still start
+		h.wait(55 * time.Second) // within the grace: other engines may still start
 		h.status(out.Run, mailroom.StatusQueued)
 		h.wait(20 * time.Second)
 		h.status(out.Run, mailroom.StatusFailed)
@@ -360,7 +360,7 @@ func TestRefusedSettleCountsAsAFailure(t *testing.T) {
 		h.wait(10 * time.Minute)
 		r := h.status(out.Run, mailroom.StatusFailed)
 		if r.Failures != mailroom.DefaultAttempts || !strings.Contains(r.Error.Message, "constraint failed") {
-			t.Errorf("got %d failures, error %v; want %d and the reason", r.Failures, r.Error, mailroom.DefaultAttempts)
+			t.Errorf("%d failures, error %v; want %d and the store's error", r.Failures, r.Error, mailroom.DefaultAttempts)
 		}
 		if n := len(entered.all()); n != mailroom.DefaultAttempts {
 			t.Errorf("entered %d times, want %d", n, mailroom.DefaultAttempts)
@@ -373,7 +373,7 @@ func TestASettleThatTimesOutInTheStoreIsNoFailureOfTheAgent(t *testing.T) {
 		h.serve(work(6 * time.Second))
 		out := h.send("t", "hello", func(in *thread.Submit) { in.MaxAttempts = 1 })
 		h.wait(time.Second)
-		h.line.freeze() // a renewal is stuck in the store, and the settle waits behind it
+		h.line.freeze() // a renewal hangs in the store, and the settle waits for it
 		h.wait(25 * time.Second)
 		h.line.thaw()
 		h.wait(time.Minute)

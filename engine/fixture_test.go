@@ -26,8 +26,8 @@ type fixture struct {
 // everywhere runs f twice: with engines over their process's ledger, and with remote engines over
 // HTTP. The same rules must hold.
 func everywhere(t *testing.T, f func(h *fixture)) {
-	t.Run("inside", func(t *testing.T) { inBubble(t, false, f) })
-	t.Run("elsewhere", func(t *testing.T) { inBubble(t, true, f) })
+	t.Run("local", func(t *testing.T) { inBubble(t, false, f) })
+	t.Run("remote", func(t *testing.T) { inBubble(t, true, f) })
 }
 
 // localOnly runs f with local engines only, for behavior of a single process: its hints, its worker
@@ -162,7 +162,7 @@ func body[T any](h *fixture, e mailroom.Entry) (v T) {
 
 // wait lets virtual time pass and then waits until all goroutines are idle.
 func (h *fixture) wait(d time.Duration) {
-	<-time.After(d) // of the bubble: no real time passes
+	<-time.After(d) // virtual time
 	synctest.Wait()
 }
 

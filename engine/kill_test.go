@@ -60,7 +60,7 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 	o.Local, o.Log = true, slog.New(slog.DiscardHandler)
 	localOnly(t, func(h *fixture) {
 		for kills, round := 0, 0; kills < 1000; round++ {
-			busy := map[string]bool{} // with unfinished runs: no backlog grows
+			busy := map[string]bool{} // threads with unfinished runs, to avoid a backlog
 			for _, r := range h.runsIn(mailroom.StatusQueued) {
 				busy[r.Thread] = true
 			}

@@ -71,10 +71,10 @@ func TestLeaseIsRenewedWhileRunsAreActive(t *testing.T) {
 	})
 }
 
-func TestRenewalThatFailsIsTriedAgain(t *testing.T) {
+func TestFailedRenewalsAreRetried(t *testing.T) {
 	for name, hook := range map[string]func(l *line, f func(*store.Changes) error){
-		"and was not written": func(l *line, f func(*store.Changes) error) { l.onWrite(f, nil) },
-		"though it was":       func(l *line, f func(*store.Changes) error) { l.onWrite(nil, f) },
+		"before the write": func(l *line, f func(*store.Changes) error) { l.onWrite(f, nil) },
+		"after the write":  func(l *line, f func(*store.Changes) error) { l.onWrite(nil, f) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			localOnly(t, func(h *fixture) {
@@ -124,7 +124,7 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 			_, err := s.Steered(ctx)
 			refusals <- err
 			_, err = s.Do(late, mailroom.Effect{Name: "pay"}, func(context.Context, string) (json.RawMessage, error) {
-				t.Error("a late effect was called")
+				t.Error("an effect was called after the claim was lost")
 				return nil, nil
 			})
 			refusals <- err
@@ -146,7 +146,7 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 		}
 		at := <-started
 		if !at.After(leaseEnd) || at.After(leaseEnd.Add(2*time.Second)) {
-			t.Errorf("taken over at %v, want after the lease's end at %v, within one sweep and one poll", at, leaseEnd)
+			t.Errorf("claimed again at %v, want after the end of the lease at %v, within one sweep and one poll", at, leaseEnd)
 		}
 		first.line.thaw()
 		close(overtaken)
@@ -295,7 +295,7 @@ func TestWorkerWhoseLeaseWasRevokedRegistersAgain(t *testing.T) {
 	})
 }
 
-func TestRegistrationThatFailsIsTriedAgain(t *testing.T) {
+func TestFailedRegistrationsAreRetried(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		p := h.newProcess()
 		h.others = append(h.others, p)

@@ -154,7 +154,7 @@ func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNoOther(t *testing.T) {
 		}
 		for _, out := range []store.Submitted{held, alone} {
 			if r := h.status(out.Run, mailroom.StatusCompleted); !r.StartedAt.Equal(at) {
-				t.Errorf("started at %v, want exactly %v, although nothing wakes the engine", r.StartedAt, at)
+				t.Errorf("started at %v, want exactly %v, without a notice", r.StartedAt, at)
 			}
 		}
 	})
@@ -168,7 +168,7 @@ func TestSubmitStartsItsRunAtOnce(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Millisecond)
 		if r := h.status(out.Run, mailroom.StatusCompleted); !r.FinishedAt.Equal(begin) {
-			t.Errorf("finished %v after the submit, want without a delay", r.FinishedAt.Sub(begin))
+			t.Errorf("finished %v after the submit, want no delay", r.FinishedAt.Sub(begin))
 		}
 	})
 }

@@ -119,12 +119,12 @@ func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {
 		out := h.send("t", "x")
 		h.wait(time.Minute)
 		if r := h.status(out.Run, mailroom.StatusQueued); r.Failures != 1 || most.Load() != 1 {
-			t.Errorf("while the agent stays, got %d failures and %d agents at once, want 1 and 1", r.Failures, most.Load())
+			t.Errorf("before the agent returns: %d failures and %d concurrent agents, want 1 and 1", r.Failures, most.Load())
 		}
 		close(leave)
 		h.wait(time.Minute)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || most.Load() != 1 {
-			t.Errorf("got %d attempts and %d agents at once, want 2 and 1", r.Attempt, most.Load())
+			t.Errorf("%d attempts and %d concurrent agents, want 2 and 1", r.Attempt, most.Load())
 		}
 	})
 }
@@ -134,8 +134,8 @@ type bombed struct{ engine.Ledger }
 
 func (bombed) ClaimedRun(context.Context, mailroom.Claim) (*mailroom.Run, error) { panic("bomb") }
 
-// TestAPanicOfTheLoopEndsTheEngineInOrder makes the observer of renewals panic: Run returns an
-// error, and another engine finishes the runs.
+// TestAPanicOfTheLoopEndsTheEngineInOrder makes the observer of renewals panic. Run returns an error, and
+// another engine finishes the runs.
 func TestAPanicOfTheLoopEndsTheEngineInOrder(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		var renewals atomic.Int32

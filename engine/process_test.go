@@ -111,8 +111,7 @@ func (p *process) stop() {
 	}
 }
 
-// kill ends the process at once: it reaches the store no more. It returns when its engines have
-// noticed and ended.
+// kill cuts the process off from the store, and returns when its engines have ended.
 func (p *process) kill() {
 	p.t.Helper()
 	p.line.die()
@@ -235,7 +234,7 @@ func (l *line) View(ctx context.Context, f func(store.Reader) error) error {
 
 // gone returns the error of a closed store.
 func gone() error {
-	return mailroom.Errorf(mailroom.CodeUnavailable, "a dead process uses the store: %w", store.ErrClosed)
+	return mailroom.Errorf(mailroom.CodeUnavailable, "the process was killed: %w", store.ErrClosed)
 }
 
 // watched is a transaction that calls hooks around Write.

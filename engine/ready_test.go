@@ -26,7 +26,7 @@ func (h *fixture) waits(out store.Submitted) {
 	h.t.Helper()
 	r := h.status(out.Run, mailroom.StatusQueued)
 	if r.Attempt != 0 || r.Outages != 0 || r.AvailableAt.After(r.CreatedAt) {
-		h.t.Errorf("attempt %d after %d outages, available %v after it was submitted; want it untouched", r.Attempt, r.Outages, r.AvailableAt.Sub(r.CreatedAt))
+		h.t.Errorf("attempt %d, %d outages, available %v after the submit; want 0, 0 and 0", r.Attempt, r.Outages, r.AvailableAt.Sub(r.CreatedAt))
 	}
 }
 
@@ -70,7 +70,7 @@ func TestAnAgentThatIsReadyAgainStartsWaitingRunsAtOnce(t *testing.T) {
 		h.ledger.Wake()
 		h.wait(2 * time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); !r.StartedAt.Equal(begin) {
-			t.Errorf("started %v after the agent was ready, want at once", r.StartedAt.Sub(begin))
+			t.Errorf("started %v after the agent was ready, want 0", r.StartedAt.Sub(begin))
 		}
 		open.Store(false)
 		out = h.send("t", "and again")
@@ -93,7 +93,7 @@ func TestOfTwoProcessesTheOneWithAReadyAgentClaimsTheRuns(t *testing.T) {
 		}
 		h.wait(10 * time.Second)
 		if n := len(elsewhere.all()); n != 5 || len(order.all()) != 0 {
-			t.Fatalf("%d were run where the agent is ready, and %d where it is not", n, len(order.all()))
+			t.Fatalf("%d runs in the ready process, %d in the other one", n, len(order.all()))
 		}
 		begun := h.send("t", "begun")
 		h.wait(1500 * time.Millisecond) // the other process polls every second
@@ -101,7 +101,7 @@ func TestOfTwoProcessesTheOneWithAReadyAgentClaimsTheRuns(t *testing.T) {
 		p.kill()
 		h.wait(time.Hour)
 		if r := h.status(begun.Run, mailroom.StatusQueued); r.Attempt != 1 || r.Crashes != 1 {
-			t.Errorf("attempt %d after %d crashes, want it to wait after the first", r.Attempt, r.Crashes)
+			t.Errorf("attempt %d after %d crashes, want no second attempt", r.Attempt, r.Crashes)
 		}
 		here.Store(true)
 		h.wait(3 * time.Second)

@@ -155,7 +155,7 @@ func TestAConnectionLostForLessThanALeaseCostsNothing(t *testing.T) {
 		w.conn.mend()
 		h.wait(20 * time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 || r.Failures != 0 {
-			t.Errorf("it took %d attempts", r.Attempt)
+			t.Errorf("%d attempts", r.Attempt)
 		}
 		if diff := cmp.Diff([]string{"hello", "one two three ", "four five six"}, h.texts("t")); diff != "" {
 			t.Error(diff)
@@ -170,7 +170,7 @@ func TestAClaimWhoseResponseIsLostIsRequestedAgain(t *testing.T) {
 		h.line.onWrite(func(c *store.Changes) error {
 			for _, e := range slices.Concat(c.Entries...) {
 				if e.Kind == entry.KindStarted {
-					w.conn.sever() // the claim is made, but its answer is lost
+					w.conn.sever() // the claim is made, but its response is lost
 				}
 			}
 			return nil
@@ -181,7 +181,7 @@ func TestAClaimWhoseResponseIsLostIsRequestedAgain(t *testing.T) {
 		w.conn.mend()
 		h.wait(5 * time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
-			t.Errorf("it took %d attempts", r.Attempt)
+			t.Errorf("%d attempts", r.Attempt)
 		}
 	})
 }
@@ -206,12 +206,12 @@ func TestAnEngineThatIsCutOffStopsBeforeAnotherStarts(t *testing.T) {
 		first.conn.sever()
 		h.wait(30 * time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Failures != 0 {
-			t.Errorf("it took %d attempts", r.Attempt)
+			t.Errorf("%d attempts", r.Attempt)
 		}
 		first.conn.mend()
 		h.wait(5 * time.Second)
 		if got := most.Load(); got != 1 {
-			t.Errorf("%d agents worked on the run at once", got)
+			t.Errorf("%d concurrent agents on the run", got)
 		}
 		if diff := cmp.Diff([]string{"hello", "by the first", "by the second"}, h.texts("t")); diff != "" {
 			t.Error(diff)

@@ -131,7 +131,7 @@ func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
 			for _, r := range c.Runs {
 				if r.Step == 1 && r.Status == mailroom.StatusRunning {
 					h.cancel(out)
-					p.bus.Publish(bus.Notice{Thread: "t", Entries: h.entries("t", entry.KindStop)}) // as if it came here
+					p.bus.Publish(bus.Notice{Thread: "t", Entries: h.entries("t", entry.KindStop)}) // as if the process received it
 					<-time.After(time.Second)
 				}
 			}

@@ -88,7 +88,7 @@ func TestAFreeSlotGoesToTheOwnerWithFewerRuns(t *testing.T) {
 			}
 		}
 		if left == 0 {
-			t.Error("the backlog of 40 was served first")
+			t.Error("the backlog of 40 runs was completed first")
 		}
 		h.wait(8 * time.Second)
 		for _, out := range hog {
@@ -107,7 +107,7 @@ func TestTheLimitOfAnAgentHoldsForRunsOfAllOwners(t *testing.T) {
 		other := h.sendAll(3, "other")
 		h.wait(2 * time.Second)
 		if got := h.running(first) + h.running(other); got != 2 {
-			t.Errorf("%d runs of an agent with a limit of 2 are at work", got)
+			t.Errorf("%d running runs of an agent with a limit of 2", got)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestShutdownReleasesSoThatTheWorkIsClaimableAtOnce(t *testing.T) {
 			t.Errorf("got cause %v, want %v", cause, mailroom.ErrReleased)
 		}
 		if at := <-started; at.Sub(begin) != 30*time.Second {
-			t.Errorf("started elsewhere after %v, want after the shutdown grace of 30 s and no more", at.Sub(begin))
+			t.Errorf("started by another worker after %v, want after the shutdown grace of 30 s", at.Sub(begin))
 		}
 		h.wait(time.Second)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Crashes != 0 || r.Failures != 0 {
@@ -91,7 +91,7 @@ func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
 func TestClaimReceivedDuringShutdownIsReleased(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
-			t.Error("the agent was entered")
+			t.Error("the agent was started")
 			return nil
 		}))
 		h.wait(time.Second)
@@ -103,7 +103,7 @@ func TestClaimReceivedDuringShutdownIsReleased(t *testing.T) {
 		p.line.thaw()
 		<-p.engines[0].done
 		if r := h.status(out.Run, mailroom.StatusQueued); r.Attempt != 1 || r.Crashes != 0 {
-			t.Errorf("got attempt %d, %d crashes, want it claimed once and released", r.Attempt, r.Crashes)
+			t.Errorf("attempt %d, %d crashes; want one released claim", r.Attempt, r.Crashes)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestClaimReceivedDuringShutdownIsReleased(t *testing.T) {
 func TestClaimReceivedAfterTheEndIsReleasedWithTheLease(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
-			t.Error("the agent was entered")
+			t.Error("the agent was started")
 			return nil
 		}))
 		h.wait(time.Second)
@@ -138,7 +138,7 @@ func TestIdleEngineShutsDownAtOnceAndEndsItsLease(t *testing.T) {
 		begin := time.Now()
 		w.stop()
 		if took := time.Since(begin); took != 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("duration %v", took)
 		}
 		h.must(w.err)
 		if row := h.onlyWorker(); !row.Dead {
@@ -160,7 +160,7 @@ func TestStopBeforeTheRegistrationEndsTheEngine(t *testing.T) {
 		begin := time.Now()
 		w.stop()
 		if took := time.Since(begin); took != 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("duration %v", took)
 		}
 		p.line.thaw()
 	})
@@ -194,7 +194,7 @@ func TestLeaseIsRenewedWhileShuttingDown(t *testing.T) {
 		h.wait(time.Second)
 		w.stop()
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 || r.Reply != nil {
-			t.Errorf("got attempt %d, reply %v, want the first attempt's", r.Attempt, r.Reply)
+			t.Errorf("attempt %d, reply %v; want those of the first attempt", r.Attempt, r.Reply)
 		}
 	})
 }
@@ -271,7 +271,7 @@ func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 func TestStoreThatClosesCancelsRunsAndEndsTheEngine(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		o := serving(work(time.Hour))
-		o.Runs = 1 // no free slot: no claim finds out
+		o.Runs = 1 // no free slot, so no claim detects it
 		p := h.elsewhere(o)
 		out := h.send("t", "hello")
 		h.wait(time.Second)

@@ -244,7 +244,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 		got := handed.all()
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("handed over: %s", diff)
+			t.Errorf("steered messages: %s", diff)
 		}
 		said := ""
 		for _, e := range h.entries("t", entry.KindMessage) {

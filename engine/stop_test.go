@@ -77,7 +77,7 @@ func TestStopReachesAnotherProcessWithARenewal(t *testing.T) {
 func TestStopBetweenClaimAndStartPreventsTheStart(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
-			t.Error("the agent was entered")
+			t.Error("the agent was started")
 			return nil
 		}))
 		h.wait(time.Second)
@@ -101,7 +101,7 @@ func TestStopBetweenClaimAndStartPreventsTheStart(t *testing.T) {
 func TestStopAfterTheClaimOfALocalWorkerPreventsTheStart(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
-			t.Error("the agent was entered")
+			t.Error("the agent was started")
 			return nil
 		})
 		o.Local = true
@@ -171,10 +171,10 @@ func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
 			t.Errorf("got stopping %v, want %s", now.Stopping, first.Run)
 		}
 		h.wait(time.Second)
-		h.status(now.Run, mailroom.StatusQueued) // durable, and waits for the other to stop
+		h.status(now.Run, mailroom.StatusQueued) // it waits until the other run has stopped
 		h.wait(5 * time.Second)
 		if r := h.status(now.Run, mailroom.StatusCompleted); r.StartedAt.Sub(begin) != 3*time.Second {
-			t.Errorf("the replacement started after %v, want when the other had stopped, after 3 s", r.StartedAt.Sub(begin))
+			t.Errorf("the replacement started after %v, want after the stop of the other run, after 3 s", r.StartedAt.Sub(begin))
 		}
 		if r := h.status(first.Run, mailroom.StatusCancelled); r.Reason != mailroom.ReasonInterrupted {
 			t.Errorf("got reason %s", r.Reason)
@@ -271,7 +271,7 @@ func TestForcedRunWithOneSlotWaitsForTheAgentToReturn(t *testing.T) {
 
 func TestStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 	localOnly(t, func(h *fixture) {
-		h.start(engine.Options{}) // sweeps
+		h.start(engine.Options{}) // this engine sweeps
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "a beginning"))
 			<-ctx.Done()

@@ -22,7 +22,7 @@ func (h *fixture) flushed(run string) string {
 	text := ""
 	for _, p := range query(h, func(r store.Reader) ([]store.Partial, error) { return r.Partials(run) }) {
 		if p.Offset != len(text) {
-			h.t.Errorf("a piece at %d follows %d bytes", p.Offset, len(text))
+			h.t.Errorf("partial at offset %d follows %d bytes", p.Offset, len(text))
 		}
 		text += p.Text
 	}
@@ -53,7 +53,7 @@ func TestStreamedTextIsStoredAboutOnceASecond(t *testing.T) {
 			h.wait(time.Second)
 			live := int(time.Since(h.run(out.Run).StartedAt).Milliseconds()) / 10
 			if kept := len(h.flushed(out.Run)); kept < live-120 || kept > live+20 {
-				t.Errorf("got %d bytes kept of about %d, want all but those of the last second", kept, live)
+				t.Errorf("%d of about %d bytes flushed, want all but those of the last second", kept, live)
 			}
 		}
 		h.wait(5 * time.Second)
@@ -64,7 +64,7 @@ func TestStreamedTextIsStoredAboutOnceASecond(t *testing.T) {
 			t.Errorf("got %d bytes written, want each of the 1000 once at most", size)
 		}
 		if got := h.flushed(out.Run); got != "" {
-			t.Errorf("still flushed after the end: %d bytes", len(got))
+			t.Errorf("partials after the end: %d bytes", len(got))
 		}
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.Reply == nil || *r.Reply != strings.Repeat("0123456789", 100) {
 			t.Errorf("got reply %v", r.Reply)
@@ -164,7 +164,7 @@ func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
 			t.Errorf("got %d bytes, truncated %v, want %d whole characters, marked", len(long.Text), long.Truncated, mailroom.MaxText)
 		}
 		if short.Text != "short" || short.Truncated {
-			t.Errorf("got %q, truncated %v: the next message is whole", short.Text, short.Truncated)
+			t.Errorf("next message %q, truncated %v; want it complete", short.Text, short.Truncated)
 		}
 	})
 }
@@ -259,11 +259,11 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 				return s.Stream(ctx, "thought")
 			}))
 			h.wait(time.Second)
-			left := 2 * refusals // an operation that fails in a batch is tried again alone
+			left := 2 * refusals // an operation that fails in a batch is retried alone
 			p.line.onWrite(func(c *store.Changes) error {
 				if isAgentMessage(c) && left > 0 {
 					left--
-					return mailroom.Errorf(mailroom.CodeInvalid, "not like this")
+					return mailroom.Errorf(mailroom.CodeInvalid, "refused by the test")
 				}
 				return nil
 			}, nil)
@@ -274,7 +274,7 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 			}
 			kept := "half a thought"
 			if refusals == 2 {
-				kept = "half a " // what was flushed
+				kept = "half a " // the flushed part
 			}
 			if diff := cmp.Diff([]string{"hello", kept, "whole"}, h.texts("t")); diff != "" {
 				t.Errorf("refused %d times: %s", refusals, diff)
@@ -308,10 +308,10 @@ func TestSlowReaderNeverSlowsARun(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Millisecond)
 		if r := h.status(out.Run, mailroom.StatusCompleted); r.FinishedAt.Sub(begin) > time.Millisecond {
-			t.Errorf("it took %v", r.FinishedAt.Sub(begin))
+			t.Errorf("duration %v", r.FinishedAt.Sub(begin))
 		}
 		if !stuck.Lost() {
-			t.Error("the reader that does not read lost nothing")
+			t.Error("the blocked reader lost nothing")
 		}
 	})
 }

@@ -156,7 +156,7 @@ func TestATimerFires(t *testing.T) {
 		out := h.send("t", "later")
 		h.wait(2*time.Hour + time.Second)
 		if r := h.run(out.Run); r.Status != mailroom.StatusCompleted || woke < 2*time.Hour {
-			t.Errorf("woke after %v: %+v", woke, r)
+			t.Errorf("resumed after %v: %+v", woke, r)
 		}
 	})
 }

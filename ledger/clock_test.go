@@ -48,9 +48,9 @@ func (d *fixture) writeAhead(s store.Store, far time.Duration, thread, run strin
 
 func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
 	for name, worker := range map[string]func(*fixture){
-		"a worker that is lost": func(*fixture) {},
-		"a worker that renews":  func(d *fixture) { d.renew("w", 1) },
-		"a worker that left":    func(d *fixture) { d.deregister("w") },
+		"a lost worker":         func(*fixture) {},
+		"a renewing worker":     func(d *fixture) { d.renew("w", 1) },
+		"a deregistered worker": func(d *fixture) { d.deregister("w") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -34,15 +34,15 @@ type fault struct {
 func allFaults() []fault {
 	closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the disk is full", Cause: store.ErrClosed}
 	return []fault{
-		{name: "it fails before", fault: storetest.Fault{Kind: storetest.FailBefore}},
-		{name: "it happens and is reported failed", fault: storetest.Fault{Kind: storetest.FailAfter}},
-		{name: "it fails before, and the store closes", fault: storetest.Fault{Kind: storetest.FailBefore, Err: closed}, ends: true},
-		{name: "it happens, is reported failed, and the store closes", fault: storetest.Fault{Kind: storetest.FailAfter, Err: closed}, ends: true},
-		{name: "its context ends before the commit", fault: storetest.Fault{Kind: storetest.Cancel}},
-		{name: "it meets a conflict at its end", fault: storetest.Fault{Kind: storetest.Conflict}, harmless: true},
-		{name: "it meets a conflict before its end", fault: storetest.Fault{Kind: storetest.EarlyConflict}, harmless: true},
-		{name: "it is slow", slow: true},
-		{name: "it is slow and not waited for", slow: true, abandoned: true},
+		{name: "fails before the commit", fault: storetest.Fault{Kind: storetest.FailBefore}},
+		{name: "fails after the commit", fault: storetest.Fault{Kind: storetest.FailAfter}},
+		{name: "fails before the commit, and the store closes", fault: storetest.Fault{Kind: storetest.FailBefore, Err: closed}, ends: true},
+		{name: "fails after the commit, and the store closes", fault: storetest.Fault{Kind: storetest.FailAfter, Err: closed}, ends: true},
+		{name: "context ends before the commit", fault: storetest.Fault{Kind: storetest.Cancel}},
+		{name: "conflict at the end", fault: storetest.Fault{Kind: storetest.Conflict}, harmless: true},
+		{name: "conflict before the end", fault: storetest.Fault{Kind: storetest.EarlyConflict}, harmless: true},
+		{name: "slow", slow: true},
+		{name: "slow, and the caller has gone", slow: true, abandoned: true},
 	}
 }
 

@@ -35,21 +35,21 @@ func lateWrites(d *fixture, c mailroom.Claim) map[string]error {
 
 func TestALateWriteOfAnOldAttemptChangesNothing(t *testing.T) {
 	for name, lose := range map[string]func(d *fixture, c mailroom.Claim){
-		"its worker was lost": func(d *fixture, c mailroom.Claim) { d.expireWorker("w") },
-		"and it runs again":   func(d *fixture, c mailroom.Claim) { d.expireWorker("w"); d.claimOne("w2") },
-		"it was released":     func(d *fixture, c mailroom.Claim) { d.settle(release(c)) },
-		"it is done":          func(d *fixture, c mailroom.Claim) { d.settle(complete(c, "ok")) },
-		"it failed":           func(d *fixture, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
-		"it was retried by hand": func(d *fixture, c mailroom.Claim) {
+		"lost worker":   func(d *fixture, c mailroom.Claim) { d.expireWorker("w") },
+		"claimed again": func(d *fixture, c mailroom.Claim) { d.expireWorker("w"); d.claimOne("w2") },
+		"released":      func(d *fixture, c mailroom.Claim) { d.settle(release(c)) },
+		"completed":     func(d *fixture, c mailroom.Claim) { d.settle(complete(c, "ok")) },
+		"failed":        func(d *fixture, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
+		"retried manually": func(d *fixture, c mailroom.Claim) {
 			d.settle(failure(c, mailroom.ClassPermanent))
 			must(d.Retry(d.ctx, thread.Retry{Run: c.Run}))(d.t)
 		},
-		"it was retried by hand and runs": func(d *fixture, c mailroom.Claim) {
+		"retried manually and claimed": func(d *fixture, c mailroom.Claim) {
 			d.settle(failure(c, mailroom.ClassPermanent))
 			must(d.Retry(d.ctx, thread.Retry{Run: c.Run}))(d.t)
 			d.claimOne("w2")
 		},
-		"it was forced to end": func(d *fixture, c mailroom.Claim) {
+		"forced to end": func(d *fixture, c mailroom.Claim) {
 			must(d.Cancel(d.ctx, c.Run, "ann"))(d.t)
 			s := release(c)
 			s.Forced = true

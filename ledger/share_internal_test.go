@@ -13,20 +13,20 @@ func TestAnOwnersShareOfAWorkersSlots(t *testing.T) {
 		most int
 		full string // the owners a, b and c that have used their shares
 	}{
-		{"nothing is taken", nil, 8, 8, ""},
-		{"one owner has little", map[string]int{"a": 3}, 5, 4, ""},
-		{"one owner has half", map[string]int{"a": 4}, 4, 4, "a"},
-		{"one owner has all", map[string]int{"a": 8}, 0, 4, "a"},
+		{"no runs", nil, 8, 8, ""},
+		{"one owner with few runs", map[string]int{"a": 3}, 5, 4, ""},
+		{"one owner with half the slots", map[string]int{"a": 4}, 4, 4, "a"},
+		{"one owner with all slots", map[string]int{"a": 8}, 0, 4, "a"},
 		{"two owners", map[string]int{"a": 6, "b": 2}, 1, 3, "a"},
-		{"two owners have a third each", map[string]int{"a": 3, "b": 3}, 3, 3, "ab"},
-		{"there is one slot", nil, 1, 1, ""},
-		{"the one slot is taken", map[string]int{"a": 1}, 0, 1, "a"},
-		{"there are more owners than slots", map[string]int{"a": 1, "b": 1}, 0, 1, "ab"},
-		{"there are guests", map[string]int{"a": 8, "b": 1}, 0, 3, "a"},
-		{"an owner with nothing is none", map[string]int{"a": 4, "b": 0}, 4, 4, "a"},
+		{"two owners with three runs each", map[string]int{"a": 3, "b": 3}, 3, 3, "ab"},
+		{"one slot", nil, 1, 1, ""},
+		{"one used slot", map[string]int{"a": 1}, 0, 1, "a"},
+		{"more owners than slots", map[string]int{"a": 1, "b": 1}, 0, 1, "ab"},
+		{"more runs than slots", map[string]int{"a": 8, "b": 1}, 0, 3, "a"},
+		{"an owner without runs", map[string]int{"a": 4, "b": 0}, 4, 4, "a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			given := maps.Clone(c.held)
+			before := maps.Clone(c.held)
 			s := newShares(c.held, c.free)
 			if got := s.limit(); got != c.most {
 				t.Errorf("got a share of %d, want %d", got, c.most)
@@ -38,11 +38,11 @@ func TestAnOwnersShareOfAWorkersSlots(t *testing.T) {
 				}
 			}
 			if full != c.full {
-				t.Errorf("got %q with their share, want %q", full, c.full)
+				t.Errorf("owners without a free share: %q, want %q", full, c.full)
 			}
 			s.add("c")
-			if !maps.Equal(given, c.held) {
-				t.Errorf("held = %v", c.held)
+			if !maps.Equal(before, c.held) {
+				t.Errorf("newShares changed its argument to %v", c.held)
 			}
 		})
 	}

@@ -175,7 +175,7 @@ func TestAnAdvisoryReservationReportsConflictsAndRefusesNone(t *testing.T) {
 	}
 }
 
-func TestWhoMayEndAReservation(t *testing.T) {
+func TestOnlyItsTokenOrAForcingAdminEndsAReservation(t *testing.T) {
 	a := newProjectFixture(t)
 	inside := func(name string, scopes ...auth.Permission) *auth.Token {
 		by := tokenOf(name, scopes...)

@@ -34,7 +34,7 @@ func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 		t.Errorf("without a worker: %v %s", err, diff)
 	}
 	if workers, err := f.client.Workers(t.Context()); err != nil || len(workers) != 0 {
-		t.Errorf("without a worker there is %+v, %v", workers, err)
+		t.Errorf("workers %+v, %v, want none", workers, err)
 	}
 
 	f.submit("t", "one")
@@ -65,7 +65,7 @@ func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 		t.Error(diff)
 	}
 	if a := f.call("POST /v1/messages", `{"text":"a","agent":"tour"}`); a.status != 202 {
-		t.Errorf("a submit for an agent that a live worker serves: %d %s, want 202", a.status, a.body)
+		t.Errorf("submit for an agent with a worker: %d %s, want 202", a.status, a.body)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestStatsCountRows(t *testing.T) {
 	}}
 	got, err := f.client.Stats(t.Context())
 	if age := time.Since(got.StartedAt); age < 0 || age > time.Hour {
-		t.Errorf("the server started at %s", got.StartedAt)
+		t.Errorf("started_at %s", got.StartedAt)
 	}
 	want.StartedAt = got.StartedAt
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -91,14 +91,14 @@ func TestStatsCountRows(t *testing.T) {
 	f.claim()
 	f.submit("runs", "behind it") // is not due
 	if got, err = f.client.Stats(t.Context()); err != nil || got.OldestDueMS != 0 {
-		t.Errorf("nothing is due, and the oldest is due for %d ms, %v", got.OldestDueMS, err)
+		t.Errorf("oldest_due_ms %d without a due run, %v", got.OldestDueMS, err)
 	}
 	begin := time.Now()
 	f.submit("due", "x")
 	for ; got.OldestDueMS < 5 && err == nil; got, err = f.client.Stats(t.Context()) {
 	}
 	if took := time.Since(begin).Milliseconds(); err != nil || got.OldestDueMS > took+5 {
-		t.Errorf("the oldest is due for %d ms after %d ms, %v", got.OldestDueMS, took, err)
+		t.Errorf("oldest_due_ms %d after %d ms, %v", got.OldestDueMS, took, err)
 	}
 	want.Runs = map[mailroom.Status]int{
 		mailroom.StatusQueued: 2, mailroom.StatusRunning: 1, mailroom.StatusWaiting: 1, mailroom.StatusCompleted: 1, mailroom.StatusFailed: 1, mailroom.StatusCancelled: 0,
@@ -133,7 +133,7 @@ func TestMetricsCountOperationsAndRuns(t *testing.T) {
 		`mailroom_stream_subscribers 1`,
 	} {
 		if !strings.Contains(a.body, "\n"+line+"\n") {
-			t.Errorf("there is no line %s", line)
+			t.Errorf("metrics lack the line %s", line)
 		}
 	}
 	f.wantCode("a parameter", f.call("GET /metrics?q=x", ""), 422, mailroom.CodeInvalid)

@@ -78,7 +78,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 	for _, q := range []string{"threads id:a1", "threads owner:ann", "runs thread:a1", "runs agent:echo thread:a2", "tickets thread:a1", "threads id:unowned", "runs thread:unowned"} {
 		list, q, _ := strings.Cut(q, " ")
 		if got := bob.listThreads(list, strings.ReplaceAll(q, " ", "%20"), 500); len(got) > 0 {
-			t.Errorf("bob finds %q among the %s with %s", got, list, q)
+			t.Errorf("bob's %[2]s with filter %[3]s contain %[1]q", got, list, q)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestACursorIsBoundToItsToken(t *testing.T) {
 	foreign := maskIDs(bob.call("GET /v1/runs?cursor="+next, ""), map[string]string{"cursor": next})
 	nonsense := maskIDs(bob.call("GET /v1/runs?cursor=nonsense", ""), map[string]string{"cursor": "nonsense"})
 	if foreign != nonsense || !strings.HasPrefix(foreign, "422 ") {
-		t.Errorf("ann's cursor: %s\nno cursor at all: %s", foreign, nonsense)
+		t.Errorf("response to ann's cursor: %s\nto an invalid one: %s", foreign, nonsense)
 	}
 }
 
@@ -144,7 +144,7 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 		t.Fatal(a.body)
 	}
 	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"other"}`); a.problem(t).Code != mailroom.CodeConflict || strings.Contains(a.body, "theirs") {
-		t.Errorf("a thread that ann's delivers to: %d %s, want a conflict that does not name hers", a.status, a.body)
+		t.Errorf("delete of a delivery target: %d %s, want a conflict that does not name ann's thread", a.status, a.body)
 	}
 }
 
@@ -165,7 +165,7 @@ func TestATokenCannotActUnderAnotherName(t *testing.T) {
 	}
 	sent = mustCall[store.Submitted](boss, "POST /v1/messages", `{"thread":"t","text":"x","sender":"carol"}`)
 	if m := mustCall[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, ""); m.Sender != "carol" {
-		t.Errorf("an admin speaks for carol: %q", m.Sender)
+		t.Errorf("sender of an admin's submit: %q", m.Sender)
 	}
 	// Decisions in a submit need the scope decide.
 	limited := f.withToken(f.createToken("limited", "", auth.PermissionRead, auth.PermissionSubmit))
@@ -217,11 +217,11 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 	}
 	team.submit("elsewhere", "their own")
 	if a := team.call("GET /v1/threads/elsewhere", ""); a.status != 200 {
-		t.Errorf("its own thread outside of the namespace: %d %s", a.status, a.body)
+		t.Errorf("own thread outside of the namespace: %d %s", a.status, a.body)
 	}
 	f.wantCode("beside the namespace", team.call("GET /v1/threads/teams", ""), 404, mailroom.CodeNotFound)
 	if owner := mustCall[api.Thread](ann, "GET /v1/threads/team-1", "").Owner; owner != "ann" {
-		t.Errorf("the thread went to %q", owner)
+		t.Errorf("owner %q", owner)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestAThreadMadeByARunHasTheRunsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := mustCall[api.Thread](ann, "GET /v1/threads/helper", ""); got.Owner != "ann" || *got.Parent != "t" {
-		t.Errorf("the thread that her run made is of %q", got.Owner)
+		t.Errorf("owner of the thread that her run created: %q", got.Owner)
 	}
 	f.wantCode("bob", bob.call("GET /v1/threads/helper", ""), 404, mailroom.CodeNotFound)
 }
@@ -335,7 +335,7 @@ func TestRevocationEndsOpenStreamsAndSockets(t *testing.T) {
 					t.Errorf("a socket is closed with %v, want 4401", got)
 				}
 			}
-			t.Logf("all had ended after %s", time.Since(begin))
+			t.Logf("all ended after %s", time.Since(begin))
 			f.wantCode("from then on", ann.call("GET /v1/threads", ""), 401, mailroom.CodeUnauthenticated)
 			f.submit("t", "y")
 			other.want("entry 3 message") // other tokens are not affected
@@ -360,7 +360,7 @@ func (f *fixture) waitSubscribers(n int) {
 			return
 		}
 	}
-	f.t.Fatalf("there are never %d streams and waits open", n)
+	f.t.Fatalf("timeout waiting for %d streams and waits", n)
 }
 
 func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {

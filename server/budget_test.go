@@ -67,7 +67,7 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 		held, _ := s.bodies.budget.Held()
 		public, _ := s.bodies.public.Held()
 		if held != 16<<20 || public != 4<<20 {
-			t.Fatalf("%d bytes are held for a token and %d for an address", held, public)
+			t.Fatalf("%d bytes of a token and %d of an address", held, public)
 		}
 		for name, u := range map[string]*upload{
 			"of a size it names": startUpload(s, "/v1/messages", operatorSecret, 4<<20), "of another size": startUpload(s, "/v1/messages", operatorSecret, -1),
@@ -80,7 +80,7 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 		other := startUpload(s, "/v1/messages", "another", 100)
 		synctest.Wait()
 		if held, _ = s.bodies.budget.Held(); held != 16<<20+100 {
-			t.Errorf("%d bytes are held with another token's", held)
+			t.Errorf("%d bytes with those of another token", held)
 		}
 		for _, u := range append(slow, other) {
 			u.abort()
@@ -88,7 +88,7 @@ func TestBodiesInMemoryAreBounded(t *testing.T) {
 		held, owners := s.bodies.budget.Held()
 		public, addresses := s.bodies.public.Held()
 		if held != 0 || public != 0 || owners+addresses != 0 {
-			t.Errorf("%d and %d bytes are held when all have gone", held, public)
+			t.Errorf("%d and %d bytes after the end of all requests", held, public)
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestAWaitingBodyGetsReleasedRoom(t *testing.T) {
 		slow[0].abort()
 		synctest.Wait()
 		if held, _ := s.bodies.budget.Held(); held != 15<<20 {
-			t.Errorf("%d bytes are held", held)
+			t.Errorf("%d bytes", held)
 		}
 		for _, u := range append(slow[1:], waits) {
 			u.abort()

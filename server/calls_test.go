@@ -46,12 +46,12 @@ func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
 	one := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a"}`)
 	two := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a","thread":" "}`)
 	if one.Thread == two.Thread || one.Thread == "" {
-		t.Errorf("two blank submits went to %q and %q", one.Thread, two.Thread)
+		t.Errorf("threads of two submits without a thread: %q and %q", one.Thread, two.Thread)
 	}
 	k1 := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
 	k2 := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
 	if k1.Run != k2.Run || k2.Disposition != store.DispositionDuplicate {
-		t.Errorf("the same key twice gave %+v and %+v", k1, k2)
+		t.Errorf("results of the same key: %+v and %+v", k1, k2)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestThreadShowsItsStatus(t *testing.T) {
 		t.Errorf("deleting an idle thread: %d %s, want 204", a.status, a.body)
 	}
 	if got := f.snapshot(); got != "" {
-		t.Errorf("deleted, but the store has %s", got)
+		t.Errorf("rows after the deletion: %s", got)
 	}
 }
 
@@ -375,7 +375,7 @@ func TestWaitReturnsAtTheEndOfTheRunOrTheTimeout(t *testing.T) {
 		t.Errorf("waited: %+v, %v", run, err)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %s to learn of the end", took)
+		t.Errorf("the wait returned %s after the end", took)
 	}
 }
 

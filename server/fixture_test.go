@@ -141,7 +141,7 @@ func (l *logBuffer) wait(t *testing.T, text string) {
 		select {
 		case <-wrote:
 		case <-late:
-			t.Fatalf("the log never has %q:\n%s", text, l)
+			t.Fatalf("timeout waiting for %q in the log:\n%s", text, l)
 		}
 	}
 }

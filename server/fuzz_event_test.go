@@ -32,20 +32,20 @@ func FuzzPageCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cursor string, key int64) {
 		made := runs.cursor(s, ann, key)
 		if got, err := runs.parseCursor(again, ann, made); key > 0 && (got != key || err != nil) || key <= 0 && err == nil {
-			t.Errorf("the cursor of %d is read as %d, %v", key, got, err)
+			t.Errorf("cursor of %d is decoded as %d, %v", key, got, err)
 		}
 		got, err := runs.parseCursor(s, ann, cursor)
 		switch {
 		case err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid:
 			t.Errorf("%q: %v, want invalid", cursor, err)
 		case err == nil && cursor != "" && got <= 0:
-			t.Errorf("%q is read as %d", cursor, got)
+			t.Errorf("%q is decoded as %d", cursor, got)
 		}
 		_, ofThreads := threads.parseCursor(s, ann, made)
 		_, ofBob := runs.parseCursor(s, bob, made)
 		_, elsewhere := runs.parseCursor(other, ann, made)
 		if ofThreads == nil || ofBob == nil || elsewhere == nil {
-			t.Errorf("a cursor of ann's runs is good for her threads, for bob's runs, or on another server: %v, %v, %v", ofThreads, ofBob, elsewhere)
+			t.Errorf("a cursor of ann's runs is accepted for her threads, bob's runs, or on another server: %v, %v, %v", ofThreads, ofBob, elsewhere)
 		}
 	})
 }

@@ -129,7 +129,7 @@ func (s *fuzzFixture) checkStored() {
 	s.t.Helper()
 	for _, th := range mustCall[api.Page[api.Thread]](s.fixture, "GET /v1/threads", "").Items {
 		if id, err := check.ThreadID(th.ID); err != nil || id != th.ID {
-			s.t.Errorf("there is a thread %q: %v", th.ID, err)
+			s.t.Errorf("invalid thread %q: %v", th.ID, err)
 		}
 		log, err := s.client.Entries(s.t.Context(), th.ID, client.EntriesQuery{})
 		if err != nil {
@@ -149,7 +149,7 @@ func (s *fuzzFixture) checkStored() {
 		if r.Priority < 0 || r.Priority > 255 || r.MaxAttempts < 1 || r.MaxAttempts > 100 ||
 			!slices.Contains(modes(), r.Mode) ||
 			len([]rune(key)) > mailroom.MaxSubmitKey || len(r.Options) > mailroom.MaxOptions || len(r.Metadata) > mailroom.MaxMetadata {
-			s.t.Errorf("there is a run beyond its limits: %+v", r)
+			s.t.Errorf("run exceeds its limits: %+v", r)
 		}
 	}
 }

@@ -48,10 +48,10 @@ func FuzzSocket(f *testing.F) {
 			}
 			var h serverFrame
 			if err := json.Unmarshal(raw, &h); err != nil {
-				t.Fatalf("%.200q is answered with %.200q: %v", frame, raw, err)
+				t.Fatalf("response to %.200q: %.200q: %v", frame, raw, err)
 			}
 			if h.Error != nil && h.Error.Code == "internal" {
-				t.Errorf("%.200q is refused with %s", frame, raw)
+				t.Errorf("error of %.200q: %s", frame, raw)
 			}
 			if string(h.ID) == `"last"` {
 				break
@@ -60,7 +60,7 @@ func FuzzSocket(f *testing.F) {
 		next := s.dialWithToken()
 		next.send(`{"op":"ping","id":"next"}`)
 		if got := next.next(); string(got.ID) != `"next"` || got.Error != nil {
-			t.Errorf("after %.200q the next socket gets %v", frame, got)
+			t.Errorf("next socket after %.200q: %v", frame, got)
 		}
 		for _, one := range []*peer{p, next} {
 			_ = one.conn.CloseNow() // it may be closed already

@@ -239,7 +239,7 @@ func FuzzPath(f *testing.F) {
 			s.checkRefused(a, before, mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeConflict, mailroom.CodeUnavailable)
 		}
 		if a.status >= 300 && a.status < 400 || a.status >= 500 {
-			t.Errorf("%s %s is answered with %d %s", name, path, a.status, a.body)
+			t.Errorf("response to %s %s: %d %s", name, path, a.status, a.body)
 		}
 		if name == "GET" || name == "HEAD" || name == "OPTIONS" {
 			if after := s.snapshot(); after != before {
@@ -282,7 +282,7 @@ func FuzzMiddleware(f *testing.F) {
 		}
 		got := a.header.Get("X-Request-ID")
 		if got == "" || len(got) > 64 || strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") != "" {
-			t.Errorf("the request has the id %q", got)
+			t.Errorf("request id %q", got)
 		}
 	})
 }
@@ -303,7 +303,7 @@ func send(t *testing.T, in inProcess, r *http.Request) response {
 	}
 	a := response{resp.StatusCode, resp.Header, string(raw)}
 	if after := s.snapshot(); after != before {
-		t.Errorf("it wrote %s", after)
+		t.Errorf("the request wrote %s", after)
 	}
 	return a
 }
@@ -371,7 +371,7 @@ func FuzzClient(f *testing.F) {
 		}
 		if err != nil {
 			if after := s.snapshot(); after != before {
-				t.Errorf("refused with %v, but it wrote %s", err, after)
+				t.Errorf("refused with %v, but wrote %s", err, after)
 			}
 			return
 		}

@@ -105,7 +105,7 @@ func (s *threadState) cleanUp(t *testing.T) {
 		s.f.settleRun(*s.held, thread.OutcomeRelease, "")
 	}
 	if got := mustCall[api.Thread](s.f, "GET /v1/threads/"+s.thread, ""); got.Status != api.ThreadIdle {
-		t.Errorf("interrupted, but the thread is still %s", got.Status)
+		t.Errorf("thread is %s after an interrupt", got.Status)
 	}
 }
 
@@ -128,7 +128,7 @@ func (s *threadState) submit(t *testing.T, mode mailroom.Mode) string {
 	if s.queued != "" {
 		gone := s.status(s.queued) == mailroom.StatusCancelled
 		if listed := slices.Equal(out.Superseded, []string{s.queued}); listed != gone {
-			t.Errorf("superseded %v, but the queued run %s is %s", out.Superseded, s.queued, s.status(s.queued))
+			t.Errorf("superseded %v, but queued run %s is %s", out.Superseded, s.queued, s.status(s.queued))
 		}
 		if gone {
 			effects = append(effects, "supersedes")
@@ -136,7 +136,7 @@ func (s *threadState) submit(t *testing.T, mode mailroom.Mode) string {
 	}
 	if out.Stopping != nil {
 		if *out.Stopping != s.current || s.status(s.current) != mailroom.StatusRunning {
-			t.Errorf("stopping %s, which is %s", *out.Stopping, s.status(*out.Stopping))
+			t.Errorf("stopping run %s, which is %s", *out.Stopping, s.status(*out.Stopping))
 		}
 		effects = append(effects, "asks to stop")
 	}
@@ -274,7 +274,7 @@ func TestAMessageSteeredIntoAWaitIsReadOnResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := mustCall[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageRead || w.Claim.Run != s.current {
-		t.Errorf("once run %s resumes the message is %s, want read", w.Claim.Run, got.State)
+		t.Errorf("message is %[2]s after run %[1]s resumed, want read", w.Claim.Run, got.State)
 	}
 }
 

@@ -17,13 +17,13 @@ func TestParseSlotsAreBounded(t *testing.T) {
 	cancel()
 	var second parseSlot
 	if err := turns.acquire(gone, &second); !errors.Is(err, context.Canceled) {
-		t.Errorf("a second one entered: %v", err)
+		t.Errorf("a second request entered: %v", err)
 	}
 	second.release() // has nothing to release
 	held.release()
 	held.release()
 	if err := turns.acquire(t.Context(), &second); err != nil || len(turns) != 1 {
-		t.Errorf("after the first one left: %v, and %d are in, want 1", err, len(turns))
+		t.Errorf("after the release: %v, %d slots used, want 1", err, len(turns))
 	}
 }
 
@@ -33,6 +33,6 @@ func TestACopiedBodyIsDropped(t *testing.T) {
 		t.Fatalf("copied %d bytes, %q, %v", n, out, err)
 	}
 	if b.Size() != 0 {
-		t.Errorf("%d bytes are held after the copy", b.Size())
+		t.Errorf("%d bytes after the copy", b.Size())
 	}
 }

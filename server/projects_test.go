@@ -24,15 +24,15 @@ func TestReservationsOverTheWire(t *testing.T) {
 		t.Fatalf("granted %+v, %v", out, err)
 	}
 	if left := time.Until(out.Granted[0].ExpiresAt); left > 30*time.Minute || left < 29*time.Minute {
-		t.Errorf("it expires in %v", left)
+		t.Errorf("expires in %v", left)
 	}
 	_, err = f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
 	held, ok := errors.AsType[*project.ReservedError](err)
 	if mailroom.CodeOf(err) != mailroom.CodeConflict || !ok || held.By[0].Holder != "x" || !held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
-		t.Errorf("refused with %v, held by %+v", err, held)
+		t.Errorf("error %v, reservations %+v", err, held)
 	}
 	if !strings.Contains(err.Error(), "src/** is reserved by x until ") {
-		t.Errorf("the refusal is %q", err)
+		t.Errorf("error %q", err)
 	}
 	advisory, err := f.client.Projects.Reserve(ctx, api.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y", Advisory: true})
 	if err != nil || len(advisory.Conflicts) != 1 || advisory.Conflicts[0].ID != out.Granted[0].ID {
@@ -46,14 +46,14 @@ func TestReservationsOverTheWire(t *testing.T) {
 		t.Error(err)
 	}
 	if err := f.client.Projects.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.CodeNotFound {
-		t.Errorf("released twice: %v", err)
+		t.Errorf("second release: %v", err)
 	}
 	ended, err := f.client.Projects.ReleaseNames(ctx, api.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
 	if err != nil || len(ended) != 1 {
 		t.Errorf("ended %+v, %v", ended, err)
 	}
 	if all, err := f.client.Projects.Reservations(ctx, "p"); err != nil || len(all) != 1 || all[0].Holder != "y" {
-		t.Errorf("held are %+v, %v", all, err)
+		t.Errorf("reservations %+v, %v", all, err)
 	}
 }
 
@@ -89,12 +89,12 @@ func TestNotificationsOverTheWire(t *testing.T) {
 		t.Errorf("an acknowledged notification is unread: %+v", got)
 	}
 	if err := f.client.Projects.Acknowledge(ctx, api.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
-		t.Errorf("acknowledged an unknown notification: %v", err)
+		t.Errorf("acknowledge of an unknown notification: %v", err)
 	}
 	// The project's log is the log of a thread.
 	entries, err := f.client.Entries(ctx, "project:default", client.EntriesQuery{})
 	if err != nil || len(entries.Items) != 1 || entries.Items[0].Kind != entry.KindNotification {
-		t.Errorf("the log has %+v, %v", entries, err)
+		t.Errorf("log %+v, %v", entries, err)
 	}
 }
 
@@ -181,10 +181,10 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 		t.Errorf("tokens: %+v, %v, want use and limit", tokens, err)
 	}
 	if metrics := f.call("GET /metrics", "").body; !strings.Contains(metrics, "\n"+`mailroom_quota_used{quota="notifications"} 2`+"\n") {
-		t.Error("metrics lack the use")
+		t.Error("the metrics lack the token's use")
 	}
 	mustCall[api.Page[api.Notification]](f, "POST /v1/notifications/take", `{"project":"p","agent":"y"}`)
 	if a := notify(); a.status != 201 {
-		t.Errorf("after one inbox was read: %d %s", a.status, a.body)
+		t.Errorf("notify after one inbox was read: %d %s", a.status, a.body)
 	}
 }

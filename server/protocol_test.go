@@ -73,7 +73,7 @@ func TestProtocolRequestsHaveTheCallersIdentity(t *testing.T) {
 		"another token does not":      {ann, "GET /v1/threads/private", `"code":"not_found"`},
 		"a token with submit can":     {ann, "POST /v1/messages with {'thread':'anns','text':'hi'}", `"disposition":"queued"`},
 		"a token without cannot":      {reader, "POST /v1/messages with {'text':'hi'}", `"code":"forbidden"`},
-		"a body has the same rules":   {ann, "POST /v1/messages with {'text':'hi','Text':'ho'}", "unknown field"},
+		"an invalid body":             {ann, "POST /v1/messages with {'text':'hi','Text':'ho'}", "unknown field"},
 		"a route must be there":       {f, "GET /v1/nothing", `"code":"not_found"`},
 		"a stream begins":             {f, "GET /v1/threads/private/stream", "event: entry"},
 		"an answer may have no body":  {f, "GET /v1/threads/private/stream?until=settled&after=99", ""},
@@ -136,7 +136,7 @@ func TestProtocolRequestsEndWithTheOuterRequest(t *testing.T) {
 	}
 	f.log.wait(t, `"path":"/again"`)
 	if got := f.metricOf("mailroom_stream_subscribers"); got != "0" {
-		t.Errorf("%s streams are left", got)
+		t.Errorf("%s open streams", got)
 	}
 }
 

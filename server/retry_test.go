@@ -126,7 +126,7 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 	for _, all := range []string{"thread:*", "status:failed"} {
 		got, err = f.client.RetryRuns(t.Context(), api.RetryMany{Q: all, DryRun: true})
 		if diff := cmp.Diff(api.Retried{Matched: 1}, got); diff != "" || err != nil {
-			t.Errorf("%s finds more than the failed run (%s is queued): %v %s", all, queued, err, diff)
+			t.Errorf("%s matches more than the failed run (%s is queued): %v %s", all, queued, err, diff)
 		}
 	}
 	got, err = f.client.RetryRuns(t.Context(), api.RetryMany{Q: "status:queued"})
@@ -180,7 +180,7 @@ func TestCancelWithChildrenEndsOpenDescendants(t *testing.T) {
 	lone := send("d", child)
 	f.call("POST /v1/runs/"+child+"/cancel", `{"children":false}`)
 	if status(child) != mailroom.StatusCancelled || status(grandchild) != mailroom.StatusQueued {
-		t.Errorf("without children: the run is %s, its child %s", status(child), status(grandchild))
+		t.Errorf("cancel without children: run is %s, child %s", status(child), status(grandchild))
 	}
 	f.call("POST /v1/runs/"+child+"/retry", "")
 	got, err := f.client.CancelTree(t.Context(), parent)
@@ -189,7 +189,7 @@ func TestCancelWithChildrenEndsOpenDescendants(t *testing.T) {
 	}
 	for _, run := range []string{parent, child, grandchild, lone} {
 		if status(run) != mailroom.StatusCancelled {
-			t.Errorf("with children, and a descendant is %s", status(run))
+			t.Errorf("cancel with children: descendant is %s", status(run))
 		}
 	}
 	if status(other) != mailroom.StatusQueued {
@@ -228,7 +228,7 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 		t.Errorf("delivers to %v, want out", got.DeliverTo)
 	}
 	if a := patch("other", "new"); a.status != 200 {
-		t.Errorf("to a thread that does not exist yet: %d %s", a.status, a.body)
+		t.Errorf("deliver_to a missing thread: %d %s", a.status, a.body)
 	}
 	f.wantCode("to itself", patch("far", "far"), 422, mailroom.CodeInvalid)
 	f.wantCode("to no id", patch("far", "a/b"), 422, mailroom.CodeInvalid)
@@ -236,10 +236,10 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 	f.wantCode("to one that delivers itself", patch("far", "chat"), 409, mailroom.CodeConflict)
 	f.wantCode("of no thread", patch("none", "far"), 404, mailroom.CodeNotFound)
 	if got := mustCall[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":""}`); got.DeliverTo != nil {
-		t.Errorf("cleared, but it delivers to %s", *got.DeliverTo)
+		t.Errorf("deliver_to after clearing: %s", *got.DeliverTo)
 	}
 	if a := patch("out", "far"); a.status != 200 {
-		t.Errorf("once no thread delivers to it: %d %s", a.status, a.body)
+		t.Errorf("delete of a thread that is no delivery target: %d %s", a.status, a.body)
 	}
 	for range 3 {
 		f.settleRun(f.claim(), thread.OutcomeComplete, "a reply")

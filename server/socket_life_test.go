@@ -59,7 +59,7 @@ func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 	}
 	f.log.wait(t, `"status":101`)
 	if got := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusRunning || got.Stopping {
-		t.Errorf("after its socket was closed: %s, stopping %t", got.Status, got.Stopping)
+		t.Errorf("run after its socket was closed: %s, stopping %t", got.Status, got.Stopping)
 	}
 
 	phone, tablet := f.dialWithToken(), f.dialWithToken()

@@ -105,7 +105,7 @@ func TestAFrameThatIsTooLargeClosesTheSocket(t *testing.T) {
 	}
 }
 
-func TestFramesThatAreWrongAreRefusedAndTheSocketGoesOn(t *testing.T) {
+func TestInvalidFramesAreRefusedAndTheSocketStaysOpen(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
 	f.submit("u", "two")

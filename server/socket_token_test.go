@@ -41,7 +41,7 @@ func TestARevokedTokenEndsItsSockets(t *testing.T) {
 		}
 	}
 	if took := time.Since(begin); took > time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("closed after %s", took)
 	}
 	operator.send(`{"op":"ping","id":1}`)
 	operator.want("pong 1")
@@ -81,7 +81,7 @@ func TestASocketHasThePermissionsOfItsToken(t *testing.T) {
 		}
 	}
 	if after := f.snapshot(); after != before {
-		t.Errorf("something was written:\n%s, before:\n%s", after, before)
+		t.Errorf("rows changed to\n%s, before:\n%s", after, before)
 	}
 	reader := f.dial("Authorization: Bearer " + bob)
 	reader.send(`{"op":"submit","id":1,"text":"x"}`)
@@ -91,9 +91,9 @@ func TestASocketHasThePermissionsOfItsToken(t *testing.T) {
 	mine := result[store.Submitted](p, `{"op":"submit","id":2,"text":"x"}`)
 	h := all.next() // no frame of the operator's thread came before
 	if h.Entry == nil || h.Entry.Thread != mine.Thread {
-		t.Errorf("the stream of all threads has %s, want an entry of %s", h, mine.Thread)
+		t.Errorf("frame of the stream of all threads %s, want an entry of %s", h, mine.Thread)
 	}
 	if !strings.Contains(string(h.Entry.Body), `"ann"`) {
-		t.Errorf("its sender is not the token: %s", h.Entry.Body)
+		t.Errorf("sender is not the token: %s", h.Entry.Body)
 	}
 }

@@ -45,7 +45,7 @@ func TestAStopBeforeServingIsNoFailure(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tc.name, err, tc.broken)
 		}
 		if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil {
-			t.Errorf("%s: it still listens", tc.name)
+			t.Errorf("%s: the server still listens", tc.name)
 			_ = conn.Close() // the test has failed already
 		}
 	}

@@ -112,7 +112,7 @@ func TestClientStreamsAllThreadsUntilTheCallerStops(t *testing.T) {
 	sent := f.submit("u", "one")
 	f.bus.Publish(bus.Notice{Thread: "u", Delta: &entry.Delta{Run: sent.Run, Text: "hello"}})
 	if err := <-listening; err != nil {
-		t.Errorf("it ended with %v, not when the caller stopped", err)
+		t.Errorf("stream ended with %v, want the caller's stop", err)
 	}
 	if diff := cmp.Diff([]string{"u message", "u run.queued", "u: hello"}, got); diff != "" {
 		t.Error(diff)

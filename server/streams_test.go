@@ -285,7 +285,7 @@ func TestDribblingHeadersAreRefused(t *testing.T) {
 	for range ticker.C { // one byte at a time, until the server closes the connection
 		if _, err := io.WriteString(conn, "a"); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
-				t.Fatal("the server still reads a header that does not end")
+				t.Fatal("the server still reads an endless header")
 			}
 			return
 		}
@@ -308,7 +308,7 @@ func TestDribblingBodiesAreRefused(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != want || !resp.Close {
-			t.Errorf("a body that does not arrive, with authorization %.6q: %d, want %d", auth, resp.StatusCode, want)
+			t.Errorf("incomplete body with authorization %.6q: %d, want %d", auth, resp.StatusCode, want)
 		}
 	}
 }
@@ -359,7 +359,7 @@ func TestShutdownEndsStreamsAndLetsRequestsFinish(t *testing.T) {
 	r.want("end") // streams end first
 	select {
 	case err := <-f.served:
-		t.Fatalf("Serve returned %v while a request was working", err)
+		t.Fatalf("Serve returned %v during a request", err)
 	default:
 	}
 	close(leave)

@@ -69,7 +69,7 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 	shown := mustCall[api.Run](f, "GET /v1/runs/"+run, "")
 	wait := &api.Wait{Tickets: []string{k.ID, tickets["colour"].ID}, Until: "all"}
 	if diff := cmp.Diff(wait, shown.Wait); diff != "" || shown.Status != mailroom.StatusWaiting {
-		t.Errorf("the run is %s and waits for: %s", shown.Status, diff)
+		t.Errorf("run is %s, waits for: %s", shown.Status, diff)
 	}
 	if at := tickets["colour"].ExpiresAt; at == nil || !at.After(time.Now()) {
 		t.Errorf("expires at %v, want a time to come", at)
@@ -102,7 +102,7 @@ func TestADecisionIsMadeOnce(t *testing.T) {
 	f.wantCode("half a digest", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest[:15]+`"}`), 409, mailroom.CodeConflict)
 	for range 2 {
 		if got := mustCall[api.Ticket](f, "POST /v1/tickets/"+k.ID, yes); got.State != mailroom.TicketDecided {
-			t.Errorf("approved, and it is %s", got.State)
+			t.Errorf("ticket is %s after the approval", got.State)
 		}
 	}
 	f.wantCode("another decision", f.decide(k.ID, `{"decision":"deny"}`), 409, mailroom.CodeConflict)
@@ -179,7 +179,7 @@ func TestADecisionFitsItsTicket(t *testing.T) {
 	}
 	for name, k := range tickets {
 		if got := mustCall[api.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketOpen {
-			t.Errorf("refused, but ticket %s is %s", name, got.State)
+			t.Errorf("ticket %s is %s after a refused decision", name, got.State)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func TestDecisionsComeWithASubmit(t *testing.T) {
 	}
 	k = mustCall[api.Ticket](f, "GET /v1/tickets/"+tickets["q"].ID, "")
 	if string(k.Answer) != `"blue, and hurry"` {
-		t.Errorf("the answer is %s", k.Answer)
+		t.Errorf("answer %s", k.Answer)
 	}
 	f.wantCode("a change of the answer", f.call("PATCH /v1/threads/"+got.Thread+"/messages/"+got.Message, `{"text":"red"}`), 409, mailroom.CodeConflict)
 }

@@ -70,7 +70,7 @@ func TestAnUnknownSecretReadsNoRows(t *testing.T) {
 	k := r.newCache(t)
 	for _, secret := range []string{"", "wrong", "hers ", "the operator's ", r.list[0].Sum} {
 		if g := k.lookup(secret); g != nil {
-			t.Errorf("%q is %q's", secret, g.token.Name)
+			t.Errorf("secret %q belongs to %q", secret, g.token.Name)
 		}
 	}
 	for secret, want := range map[string]string{"hers": "ann", "the operator's": auth.Operator} {
@@ -82,7 +82,7 @@ func TestAnUnknownSecretReadsNoRows(t *testing.T) {
 		t.Errorf("the rows were read %d times, want once", r.reads)
 	}
 	if none := newTokenCache(r, "", k.log); none.lookup("") != nil {
-		t.Error("without an operator's secret the empty secret is valid")
+		t.Error("the empty secret is valid without an operator's secret")
 	}
 }
 

@@ -117,7 +117,7 @@ func TestARemoteWorkerServesARun(t *testing.T) {
 	}
 	r := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
 	if *r.Reply != "It is green." || r.Steps != 1 || r.Progress != 1 || r.Usage.OutputTokens != 4 {
-		t.Errorf("the run became %+v", r)
+		t.Errorf("run %+v", r)
 	}
 	if diff := cmp.Diff([]string{"hello", "Let me see.", "It is green."}, f.texts("t")); diff != "" {
 		t.Error(diff)
@@ -137,20 +137,20 @@ func TestARepeatedClaimRoundReturnsTheSameClaims(t *testing.T) {
 	}
 	f.submitRemote("u", "two")
 	if next := f.claimRound(worker, 2); len(next) != 1 || next[0].Run.Thread != "u" {
-		t.Errorf("the next round is answered with %+v", next)
+		t.Errorf("next round returned %+v", next)
 	}
 	f.wantCode("a round before", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":1}`, worker)), 409, mailroom.CodeConflict)
 }
 
 func TestAnUnacknowledgedClaimIsReleasedByTheNextRenewal(t *testing.T) {
 	f := start(t)
-	worker, c := f.claimRemote() // as if this response was lost
+	worker, c := f.claimRemote() // this response counts as lost
 	renewed := f.renew(worker, 0)
 	if run := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.StatusRunning || renewed.LeaseMS != 15000 {
-		t.Errorf("a renewal without a round left the run %s, %+v", run.Status, renewed)
+		t.Errorf("run after a renewal without a round: %s, %+v", run.Status, renewed)
 	}
 	if out := f.renew(worker, 1, c.Claim); len(out.Lost) != 0 {
-		t.Errorf("a claim that is held was lost: %+v", out)
+		t.Errorf("renewal lost a held claim: %+v", out)
 	}
 	f.renew(worker, 1)
 	run := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
@@ -162,7 +162,7 @@ func TestAnUnacknowledgedClaimIsReleasedByTheNextRenewal(t *testing.T) {
 		t.Errorf("got lost %v", out.Lost)
 	}
 	if next := f.claimRound(worker, 2); len(next) != 1 || next[0].Run.Attempt != 2 {
-		t.Errorf("it is claimed again as %+v", next)
+		t.Errorf("next claim %+v", next)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestAWaitingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 	first := waitClaim(gone, 1)
 	leave()
 	if got, ok := <-first; ok {
-		t.Errorf("the cancelled caller got %+v", got)
+		t.Errorf("cancelled claim returned %+v", got)
 	}
 	briefly := func(round int) []api.Claim {
 		return mustCall[api.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"10ms"}`, worker, round)).Claims
@@ -208,7 +208,7 @@ func TestAWaitingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 	}()
 	f.stop()
 	if err := <-waiting; mailroom.CodeOf(err) != mailroom.CodeUnavailable {
-		t.Errorf("a server that shuts down answers with %v", err)
+		t.Errorf("claim during the shutdown: %v", err)
 	}
 }
 
@@ -281,7 +281,7 @@ func TestOrdersComeWithEveryClaimResponse(t *testing.T) {
 	handed := f.callClaim(c.Claim, "steered", `{"after":0}`)
 	var got api.HandedOver
 	if err := json.Unmarshal([]byte(handed.body), &got); err != nil || len(got.Messages) != 1 || got.Messages[0].Text != "and this" {
-		t.Fatalf("handed over %s, %v", handed.body, err)
+		t.Fatalf("steered messages %s, %v", handed.body, err)
 	}
 	if a := f.callClaim(c.Claim, "entries", fmt.Sprintf(`{"number":1,"step":{"name":"x"},"covers":%d}`, got.Last)); !strings.Contains(a.body, `"steered":false`) {
 		t.Errorf("response %s", a.body)
@@ -320,7 +320,7 @@ func TestARemoteRunWaitsAndContinues(t *testing.T) {
 	}
 	next := f.claimRound(worker, 2)
 	if len(next) != 1 || next[0].Run.Attempt != 2 || len(next[0].Tickets) != 1 || *next[0].Tickets[0].Decision != mailroom.VerdictApprove {
-		t.Fatalf("it resumes with %+v", next)
+		t.Fatalf("resumed claim %+v", next)
 	}
 	seen := mustCall[api.Page[api.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
 	want := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"Path":"<b>"}`)}
@@ -370,7 +370,7 @@ func TestWorkersAndClaimsOfOtherTokensAreNotFound(t *testing.T) {
 		f.wantCode(route, f.call(route, body, reader), 403, mailroom.CodeForbidden)
 	}
 	if out := mustCall[api.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
-		t.Errorf("its own worker lost the claim: %+v", out)
+		t.Errorf("renewal of the claim's worker lost the claim: %+v", out)
 	}
 	// A worker of another token cannot renew a foreign claim.
 	other := mustCallAs[api.Claims](f, "POST /v1/claims", `{"agents":["far"],"max":0}`, stranger)
@@ -378,7 +378,7 @@ func TestWorkersAndClaimsOfOtherTokensAreNotFound(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	if after := f.snapshot(); after != before {
-		t.Errorf("it has changed:\n%s\nbefore:\n%s", after, before)
+		t.Errorf("rows changed to\n%s\nbefore:\n%s", after, before)
 	}
 	// A settle by the claim's own worker can be repeated.
 	settle := `{"number":1,"outcome":"complete","text":"done"}`
@@ -482,7 +482,7 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 		}
 	}
 	if after := f.snapshot(); after != before {
-		t.Errorf("it has changed:\n%s\nbefore:\n%s", after, before)
+		t.Errorf("rows changed to\n%s\nbefore:\n%s", after, before)
 	}
 }
 

@@ -189,10 +189,10 @@ func TestReadersOfADeletedThreadNeverSeeTheRecreatedOne(t *testing.T) {
 		after stream.Cursor
 		busy  int // queued notices when the thread is deleted
 	}{
-		"who waits":                      {},
-		"who waits at its end":           {after: stream.Cursor{Seq: 2}},
-		"who is behind":                  {busy: 100},
-		"who has lost the new beginning": {busy: 1000},
+		"idle":            {},
+		"idle at the end": {after: stream.Cursor{Seq: 2}},
+		"behind":          {busy: 100},
+		"lost the first notices of the new thread": {busy: 1000},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newFixture(t)

@@ -163,12 +163,12 @@ func TestEndedReportsThatNothingIsLeftToResume(t *testing.T) {
 	}{
 		"no until":                 {stream.Query{Run: first, After: stream.Cursor{Seq: settled}}, false},
 		"no cursor":                {stream.Query{Run: first, Until: stream.UntilSettled}, false},
-		"an entry is left":         {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled - 1}}, false},
-		"the run is settled":       {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled}}, true},
+		"a missing entry":          {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled - 1}}, false},
+		"a settled run":            {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled}}, true},
 		"settled counts as parked": {stream.Query{Run: first, Until: stream.UntilWaiting, After: stream.Cursor{Seq: settled}}, true},
 		"later entries of others":  {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 1}}, true},
-		"the other is queued":      {stream.Query{Run: second, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
-		"the thread is not idle":   {stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
+		"a queued run":             {stream.Query{Run: second, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
+		"a busy thread":            {stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
 		"a gap to report":          {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 9}}, false},
 	} {
 		c.q.Thread = threadID

@@ -70,13 +70,13 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 		f    feeding
 		want string
 	}{
-		"all is well": {func(_ *reader, item func(string, int, any), delta func(int, string)) {
+		"no error": {func(_ *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one ")
 			delta(0, "one two ")
 			delta(8, "three")
 			item(entry.KindMessage, 1, said("one two three", false))
 		}, ""},
-		"a delta that was lost": {func(_ *reader, _ func(string, int, any), delta func(int, string)) {
+		"a lost delta": {func(_ *reader, _ func(string, int, any), delta func(int, string)) {
 			delta(0, "one ")
 			delta(8, "three")
 		}, "the bytes from 4 on are missing"},
@@ -96,7 +96,7 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 			item(entry.KindMessage, 1, said("one", false))
 			delta(0, "one")
 		}, "was already written"},
-		"text that was not kept": {func(r *reader, item func(string, int, any), delta func(int, string)) {
+		"unsaved text": {func(r *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
 			r.torture.killed = time.Now().Add(2 * flushWindow)
 			item(entry.KindMessage, 1, said("one", true))
@@ -106,7 +106,7 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 			r.torture.killed = time.Now().Add(2 * flushWindow)
 			item(entry.KindRescheduled, 1, entry.RunRescheduled{Reason: "lease_lost", Attempt: 1})
 		}, "only 0 are kept"},
-		"text of the last moment that was not kept": {func(r *reader, item func(string, int, any), delta func(int, string)) {
+		"unsaved text of the last moment": {func(r *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
 			r.torture.killed = time.Now()
 			item(entry.KindMessage, 1, said("one", true))
@@ -115,7 +115,7 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 			r.seq--
 			item(entry.KindStep, 1, entry.StepNamed{Name: "s"})
 		}, "it was"},
-		"a gap, and nothing was purged": {func(r *reader, _ func(string, int, any), _ func(int, string)) {
+		"a gap without a purge": {func(r *reader, _ func(string, int, any), _ func(int, string)) {
 			r.event(api.EventGap, "", []byte(`{"after":3,"oldest":9,"last":9}`))
 		}, "nothing was purged"},
 	} {
@@ -161,18 +161,18 @@ func TestTheModelRefusesImpossibleHistories(t *testing.T) {
 		history []happening
 		legal   bool
 	}{
-		"one after the other":                {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), queued("b", 2, 6, 7), start("b", 8, 9)}, true},
-		"two at a time":                      {[]happening{queued("a", 1, 0, 1), queued("b", 2, 0, 1), start("a", 2, 3), start("b", 4, 5)}, false},
-		"the second first":                   {[]happening{queued("a", 1, 0, 1), queued("b", 2, 2, 3), start("b", 4, 5)}, false},
-		"places against the order of calls":  {[]happening{queued("a", 2, 0, 1), queued("b", 1, 2, 3)}, false},
-		"places of calls at the same time":   {[]happening{queued("a", 2, 0, 3), queued("b", 1, 1, 4)}, true},
-		"a read that is behind":              {[]happening{queued("a", 1, 0, 1), read("", 0, 2, 3)}, false},
-		"a read at the same time":            {[]happening{queued("a", 1, 0, 3), read("", 0, 1, 2)}, true},
-		"a read of what runs":                {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), read("a", 0, 4, 5)}, true},
-		"a read of what runs no longer":      {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), read("a", 0, 6, 7)}, false},
-		"a start of what was never queued":   {[]happening{start("a", 0, 1)}, false},
-		"a start again after a lost claim":   {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), start("a", 4, 5), end("a", 6, 7)}, true},
-		"a queued run that never was queued": {[]happening{end("a", 0, 1)}, false},
+		"one after the other":               {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), queued("b", 2, 6, 7), start("b", 8, 9)}, true},
+		"two at a time":                     {[]happening{queued("a", 1, 0, 1), queued("b", 2, 0, 1), start("a", 2, 3), start("b", 4, 5)}, false},
+		"the second first":                  {[]happening{queued("a", 1, 0, 1), queued("b", 2, 2, 3), start("b", 4, 5)}, false},
+		"places against the order of calls": {[]happening{queued("a", 2, 0, 1), queued("b", 1, 2, 3)}, false},
+		"places of calls at the same time":  {[]happening{queued("a", 2, 0, 3), queued("b", 1, 1, 4)}, true},
+		"a stale read":                      {[]happening{queued("a", 1, 0, 1), read("", 0, 2, 3)}, false},
+		"a read at the same time":           {[]happening{queued("a", 1, 0, 3), read("", 0, 1, 2)}, true},
+		"a read of a running run":           {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), read("a", 0, 4, 5)}, true},
+		"a read of an ended run":            {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), read("a", 0, 6, 7)}, false},
+		"a start of an unknown run":         {[]happening{start("a", 0, 1)}, false},
+		"a start again after a lost claim":  {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), start("a", 4, 5), end("a", 6, 7)}, true},
+		"an unknown queued run":             {[]happening{end("a", 0, 1)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := still()

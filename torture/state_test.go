@@ -115,7 +115,7 @@ func TestAFoldFindsViolations(t *testing.T) {
 		want  string
 	}{
 		{"a turn", turn(started("a", 1, 1), reply("a", 1, "hi"), completed("a", 1, "hi")), ""},
-		{"a turn that crashed", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), completed("a", 2, "")), ""},
+		{"a crashed run", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), completed("a", 2, "")), ""},
 		{"a stop", turn(started("a", 1, 1), stop, cancel), ""},
 		{"another reply", turn(started("a", 1, 1), reply("a", 1, "hi"), completed("a", 1, "ho")), "its reply is"},
 		{"a message of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), logLine{entry.KindMessage, "a", 2, mailroom.Message{ID: "a.1-1", Text: "hi"}}), "written by another attempt"},
@@ -125,13 +125,13 @@ func TestAFoldFindsViolations(t *testing.T) {
 		{"a stale step", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(1)), "has attempt 1, which should be 2"},
 		{"a step without a claim", turn(started("a", 1, 1), lostClaim("a", 1), step(1)), "while the run is between attempts"},
 		{"an end twice", turn(started("a", 1, 1), completed("a", 1, ""), completed("a", 1, "")), "while the run is completed"},
-		{"a cancel of what runs", turn(started("a", 1, 1), cancel), "which a worker holds, without a request to stop"},
+		{"a cancel of a running run", turn(started("a", 1, 1), cancel), "which a worker holds, without a request to stop"},
 		{"going on after a stop", turn(started("a", 1, 1), stop, lostClaim("a", 1)), "reschedules run a, which was asked to stop"},
 		{"out of order", append(two, started("b", 1, 3)), "starts run b before run a"},
 		{"two at a time", append(two, started("a", 1, 1), started("b", 1, 3)), "before the end of run a"},
 		{"by priority", []logLine{userMessage("a", "1"), queued("a", 128, "a.1"), userMessage("b", "2"), queued("b", 0, "b.3"), started("a", 1, 1)}, "starts run a before run b"},
 		{"its messages left out", turn(started("a", 1)), "its messages are [1]"},
-		{"crashes that do not count", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3)), "continues after 3"},
+		{"uncharged crashes", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3)), "continues after 3"},
 		{"a step between crashes", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3), started("a", 4), completed("a", 4, "")), ""},
 		{"an effect", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "settled", "once"), completed("a", 1, "")), ""},
 		{"an effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), lostClaim("a", 1), started("a", 2), effect("a", 2, "intended", "once")), "called again without an entry"},
@@ -145,12 +145,12 @@ func TestAFoldFindsViolations(t *testing.T) {
 		{"steered and read", append(steered, logLine{entry.KindMessageRead, "a", 1, entry.MessageRef{Message: "b.4"}}, completed("a", 1, "")), ""},
 		{"steered and dropped", append(steered, completed("a", 1, "")), "neither read nor became a run"},
 		{"steered and both", append(steered, logLine{entry.KindMessageRead, "a", 1, entry.MessageRef{Message: "b.4"}}, completed("a", 1, ""), queued("b", 128, "b.4")), "makes a run of message b.4, which was already read"},
-		{"an edit of what was read", turn(started("a", 1, 1), logLine{entry.KindEdited, "a", 1, entry.Edited{Message: "a.1", Text: "x"}}), "was already read"},
+		{"an edit of a read message", turn(started("a", 1, 1), logLine{entry.KindEdited, "a", 1, entry.Edited{Message: "a.1", Text: "x"}}), "was already read"},
 		{"steered to a run that is not current", append(two, logLine{entry.KindMessage, "b", 0, map[string]any{"id": "c.5", "seq": 5, "run": "b"}}), "entry 5 steers message c.5 to run b, which is queued"},
-		{"a message for a run that started", turn(started("a", 1, 1), userMessage("a", "more")), "entry 4 adds message a.4 to run a, which is running"},
+		{"a message for a started run", turn(started("a", 1, 1), userMessage("a", "more")), "entry 4 adds message a.4 to run a, which is running"},
 		{"queued without its message", []logLine{userMessage("a", "1"), queued("a", 128)}, "entry 2 queues run a without its message at entry 1"},
 		{"read by a start, but never steered", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2, 1)), "reads entry 1, which is no unread message of run a"},
-		{"an expiry of a ticket that does not expire", turn(started("a", 1, 1), asked("a", 1, "q"), wait,
+		{"an expiry of a ticket without one", turn(started("a", 1, 1), asked("a", 1, "q"), wait,
 			logLine{entry.KindTicketExpired, "a", 1, entry.TicketRef{Ticket: thread.TicketID("a", "q")}}), "expires at"},
 		{"cancelled and never queued", []logLine{cancel}, "cancels run a, which was never queued"},
 		{"never ended", turn(started("a", 1, 1)), "never ended"},
@@ -188,10 +188,10 @@ func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
 	held := logLine{entry.KindQueued, "a", 0, entry.RunQueued{Priority: 128, AvailableAt: at(5), Messages: []string{"a.1"}}}
 	before := []logLine{userMessage("a", "1"), held, userMessage("b", "2"), queued("b", 128, "b.3")}
 	if got := check(t, false, append(before, started("b", 1, 3))...); got != "" {
-		t.Errorf("a run starts while the one before it is held: %s", got)
+		t.Errorf("a run starts while the previous one is scheduled: %s", got)
 	}
 	if got := check(t, false, append(before, lineNothing(), lineNothing(), started("a", 1, 1))...); !strings.Contains(got, "starts before run b") {
-		t.Errorf("one that was submitted before the time of a held one comes first: %q", got)
+		t.Errorf("a run submitted before the time of a scheduled one starts first: %q", got)
 	}
 	steered := []logLine{
 		userMessage("x", "1"), queued("x", 128, "x.1"), started("x", 1, 1),
@@ -200,10 +200,10 @@ func TestAScheduledRunGetsItsPlaceAtItsTime(t *testing.T) {
 		{entry.KindCompleted, "x", 1, entry.RunCompleted{}}, queued("s", 128, "s.4"), lineNothing(), started("s", 1, 4),
 	}
 	if got := check(t, false, steered...); got != "" {
-		t.Errorf("the run of a steered message keeps the place of its submit: %s", got)
+		t.Errorf("the run of a steered message has the place of its submit: %s", got)
 	}
 	if got := check(t, false, userMessage("a", "1"), held, started("a", 1, 1)); !strings.Contains(got, "before its time") {
-		t.Errorf("a held run starts early: %q", got)
+		t.Errorf("a scheduled run starts early: %q", got)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 		{"floods 100 MB in one line", "permanent: claude was stopped: output limit exceeded (max_output 67108864 bytes)"},
 		{"ends in half a line", "transient: claude was interrupted: it ended with exit status 0 before the end of its turn"},
 		{"ends without an end", "transient: claude was interrupted: it ended with exit status 0 before the end of its turn"},
-		{"says it is done, and fails", "transient: claude reported success, but ended with exit status 3"},
+		{"reports success, then fails", "transient: claude reported success, but ended with exit status 3"},
 		{"is done, and does not go", "completed: half of it"},
 		{"ignores INT and TERM", "transient: claude was stopped: no output before the idle timeout (idle_timeout 400ms)"},
 		{"leaves a child in its own session", "completed: half of it"},

@@ -193,7 +193,7 @@ func (s *stub) misbehaviour() func() {
 		},
 		"ends in half a line": func() { half(); fmt.Print(`{"type":"result","subtype":"succ`) },
 		"ends without an end": half,
-		"says it is done, and fails": func() {
+		"reports success, then fails": func() {
 			half()
 			s.done()
 			os.Exit(3)

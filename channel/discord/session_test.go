@@ -93,7 +93,7 @@ func TestLostSessionIsFollowedByABackfill(t *testing.T) {
 				var i int
 				if _, err := fmt.Sscanf(e.Text, "d%d", &i); err == nil {
 					if i <= last {
-						t.Errorf("%d follows %d", i, last)
+						t.Errorf("message %d follows message %d", i, last)
 					}
 					last = i
 				}

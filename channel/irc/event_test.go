@@ -94,7 +94,7 @@ func TestMessagesReadAreDeliveredAfterADisconnect(t *testing.T) {
 		return nil
 	})
 	if taken != 2 || err == nil || !strings.Contains(err.Error(), "connection lost") {
-		t.Errorf("handled %d, %v", taken, err)
+		t.Errorf("handled %d messages, error %v; want 2 and a lost connection", taken, err)
 	}
 }
 
@@ -166,10 +166,10 @@ func TestAnAccountIdentifiesAUser(t *testing.T) {
 		t.Error(diff)
 	}
 	if got := handleLines(t, c, "@account=* :al!~al@host.example PRIVMSG bot :hello"); got.User.ID != "al!~al@host.example" {
-		t.Errorf("without an account it is %q", got.User.ID)
+		t.Errorf("user id without an account: %q", got.User.ID)
 	}
 	if got := handleLines(t, c, `@account=root!r@h :al!~al@host.example PRIVMSG bot :hello`); got.User.ID != "al!~al@host.example" {
-		t.Errorf("with an account like a nick it is %q", got.User.ID)
+		t.Errorf("user id of an account like a nick: %q", got.User.ID)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestEachMessageHasAKeyOfItsOwn(t *testing.T) {
 	later.connectedAt = c.connectedAt.Add(time.Nanosecond)
 	keys[handleLines(t, later, ":al!a@h PRIVMSG bot :yes").Key] = true
 	if len(keys) != 4 {
-		t.Errorf("the keys are %v", keys)
+		t.Errorf("keys %v", keys)
 	}
 	long := newTestConnection(t, "message-tags")
 	if k := handleLines(t, long, "@msgid="+strings.Repeat("x", 1000)+" :al!a@h PRIVMSG bot :yes").Key; len(k) > 200 {
@@ -203,17 +203,17 @@ func TestANickWithANewOwnerIsForgotten(t *testing.T) {
 		c := newTestConnection(t)
 		handleLines(t, c, asked)
 		if _, known := c.people["al!~al@home.example"]; !known {
-			t.Fatal("the author is not known")
+			t.Fatal("the author is not stored")
 		}
 		handleLines(t, c, line)
 		if _, known := c.people["al!~al@home.example"]; known {
-			t.Errorf("%s: the nick still belongs to the author", what)
+			t.Errorf("%s: the nick still maps to the author", what)
 		}
 	}
 	c := newTestConnection(t, "account-tag")
 	handleLines(t, c, "@account=alice "+asked, ":al!~al@home.example NICK other")
 	if p := c.people["alice"]; p.nick != "other" {
-		t.Errorf("the account is at %q", p.nick)
+		t.Errorf("nick of the account: %q", p.nick)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestKnownPeopleAreBounded(t *testing.T) {
 		c.recordPerson(name(i)+"!a@h", name(i), time.Unix(int64(i), 0))
 	}
 	if len(c.people) != 1000 || c.people[name(1199)+"!a@h"].nick == "" || c.people[name(0)+"!a@h"].nick != "" {
-		t.Errorf("%d people are known", len(c.people))
+		t.Errorf("%d people stored", len(c.people))
 	}
 }
 
@@ -235,7 +235,7 @@ func TestNickHostAndChannelsAreTracked(t *testing.T) {
 	seen := c.maxText(10)
 	handleLines(t, c, ":s 396 bot x@cloak :is now your visible host")
 	if cloaked := c.maxText(10); widest >= seen || cloaked-seen != len("a.long.host.example")-len("cloak") {
-		t.Errorf("the maximum texts are %d, %d and %d", widest, seen, cloaked)
+		t.Errorf("maximum texts %d, %d and %d", widest, seen, cloaked)
 	}
 	handleLines(t, c, ":bot!~bot@cloak NICK robot")
 	if e := handleLines(t, c, ":al!a@h PRIVMSG #dev :robot: hi"); !c.joined["#dev"] || e == nil || !e.Addressed {
@@ -300,7 +300,7 @@ func TestARefusedJoinIsRetriedWithBackoff(t *testing.T) {
 		}
 		handleLinesAt(t, c, now, ":bot!~bot@h JOIN #ops")
 		if held := c.host.(*hostRecorder).held; held != "" {
-			t.Errorf("%s: after joining it still reports %q", name, held)
+			t.Errorf("%s: error after joining: %q", name, held)
 		}
 		handleLinesAt(t, c, now, ":bot!~bot@h JOIN ##overflow", ":al!a@h PRIVMSG ##overflow :bot: hi")
 		if c.joined["##overflow"] {
@@ -328,6 +328,6 @@ func TestALineHasRoomForTextWithAnyHost(t *testing.T) {
 	c := newTestConnection(t)
 	handleLines(t, c, ":s 396 bot "+strings.Repeat("x", 1000)+" :is now your visible host")
 	if got := c.maxText(20); got != minText {
-		t.Errorf("the maximum text is %d", got)
+		t.Errorf("maximum text %d", got)
 	}
 }

@@ -179,7 +179,7 @@ func TestAnEchoIsAReceiptAndNoMessage(t *testing.T) {
 	}
 	id, err := b.Connection().Send(t.Context(), e.Room, chat.Message{Text: "hello yourself"}, "key")
 	if err != nil || id != "e7" {
-		t.Errorf("sent as %q, %v", id, err)
+		t.Errorf("Send() = %q, %v", id, err)
 	}
 	if !slices.Contains(m.received(), "PRIVMSG al :hello yourself") || len(b.Recorded()) != 1 {
 		t.Errorf("the server received %q, the bot %+v", m.received(), b.Recorded())
@@ -320,13 +320,13 @@ func TestAWaitForTheServerEndsAndReleasesTheSlot(t *testing.T) {
 	var first sync.WaitGroup
 	first.Go(func() {
 		if _, err := b.Connection().Send(ctx, to, chat.Message{Text: "x"}, "key"); !errors.Is(err, mailroom.ErrUnknown) {
-			t.Errorf("the first: %v", err)
+			t.Errorf("first delivery: %v", err)
 		}
 	})
 	<-got
 	_, err := b.Connection().Send(t.Context(), to, chat.Message{Text: "y"}, "key")
 	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassUnavailable || f.RetryAfter == 0 {
-		t.Errorf("the second: %v", err)
+		t.Errorf("second delivery: %v", err)
 	}
 	cancel()
 	first.Wait()
@@ -357,7 +357,7 @@ func TestTLSConnectionsVerifyTheServer(t *testing.T) {
 	o := testOptions(tlsPort)
 	o.Plain = false
 	if state := start(t, o).AwaitCondition(channel.ConditionQueued); !strings.Contains(state.Reason, "certificate") {
-		t.Errorf("an untrusted certificate: %+v", state)
+		t.Errorf("state with an untrusted certificate: %+v", state)
 	}
 	trust := x509.NewCertPool()
 	trust.AddCert(web.Certificate())

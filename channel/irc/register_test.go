@@ -40,7 +40,7 @@ func runScript(t *testing.T, r *registration, script string) error {
 		}
 	}
 	if diff := cmp.Diff(want, said); diff != "" {
-		t.Fatalf("at the end: %s", diff)
+		t.Fatalf("lines at the end: %s", diff)
 	}
 	return nil
 }
@@ -135,21 +135,21 @@ func TestLoginErrorsAreClassified(t *testing.T) {
 		fatal   bool
 		says    string
 	}{
-		"banned":                  {lines: []string{":s 465 bot :You are banned: spam"}, fatal: true, says: "banned from the server: You are banned: spam"},
-		"a bad server password":   {lines: []string{":s 464 * :Password incorrect"}, fatal: true, says: "password: Password incorrect"},
-		"a bad account":           {account, []string{":s 904 bot :SASL authentication failed"}, true, "account or its password: SASL auth"},
-		"a locked account":        {account, []string{":s 902 bot :You must use a nick assigned to you"}, true, "account"},
-		"another mechanism":       {account, []string{"AUTHENTICATE xyz"}, true, "PLAIN"},
-		"no SASL at all":          {account, []string{":s 421 bot CAP :Unknown command"}, true, "has no SASL"},
-		"no SASL now":             {account, []string{":s CAP * LS :account-tag"}, false, "no SASL PLAIN"},
-		"SASL refused":            {account, []string{":s CAP * LS :sasl", ":s CAP * NAK :sasl"}, false, "refused SASL"},
-		"let in without account":  {account, []string{":s 001 bot :Welcome"}, false, "without its account"},
-		"an invalid nick":         {lines: []string{":s 432 * bot :Erroneous nickname"}, fatal: true, says: "the nick bot: Erroneous"},
-		"all nicks are taken":     {lines: strings.Split(strings.Repeat(":s 433 * x :in use\n", 7), "\n")[:7], says: "its alternatives are taken"},
-		"a password without 464":  {lines: []string{"ERROR :Access denied: Bad password?"}, fatal: true, says: "password: Access"},
-		"banned without 465":      {lines: []string{"ERROR :K-Line: spam"}, fatal: true, says: "banned from the server"},
-		"a server that is full":   {lines: []string{"ERROR :Closing Link: (Too many connections)"}, says: "Too many connections"},
-		"a host that is not seen": {lines: []string{":s 463 bot :Your host isn't among the privileged"}, fatal: true, says: "from this host"},
+		"banned":                 {lines: []string{":s 465 bot :You are banned: spam"}, fatal: true, says: "banned from the server: You are banned: spam"},
+		"a bad server password":  {lines: []string{":s 464 * :Password incorrect"}, fatal: true, says: "password: Password incorrect"},
+		"a bad account":          {account, []string{":s 904 bot :SASL authentication failed"}, true, "account or its password: SASL auth"},
+		"a locked account":       {account, []string{":s 902 bot :You must use a nick assigned to you"}, true, "account"},
+		"another mechanism":      {account, []string{"AUTHENTICATE xyz"}, true, "PLAIN"},
+		"no SASL at all":         {account, []string{":s 421 bot CAP :Unknown command"}, true, "has no SASL"},
+		"no SASL now":            {account, []string{":s CAP * LS :account-tag"}, false, "no SASL PLAIN"},
+		"SASL refused":           {account, []string{":s CAP * LS :sasl", ":s CAP * NAK :sasl"}, false, "refused SASL"},
+		"let in without account": {account, []string{":s 001 bot :Welcome"}, false, "without its account"},
+		"an invalid nick":        {lines: []string{":s 432 * bot :Erroneous nickname"}, fatal: true, says: "the nick bot: Erroneous"},
+		"all nicks are taken":    {lines: strings.Split(strings.Repeat(":s 433 * x :in use\n", 7), "\n")[:7], says: "its alternatives are taken"},
+		"a password without 464": {lines: []string{"ERROR :Access denied: Bad password?"}, fatal: true, says: "password: Access"},
+		"banned without 465":     {lines: []string{"ERROR :K-Line: spam"}, fatal: true, says: "banned from the server"},
+		"a server that is full":  {lines: []string{"ERROR :Closing Link: (Too many connections)"}, says: "Too many connections"},
+		"an unknown host":        {lines: []string{":s 463 bot :Your host isn't among the privileged"}, fatal: true, says: "from this host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.options.Nick == "" {
@@ -167,7 +167,7 @@ func TestLoginErrorsAreClassified(t *testing.T) {
 				}
 			}
 			if err == nil || isFatal(err) != c.fatal || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("the error is %v, for good: %v", err, isFatal(err))
+				t.Errorf("error %v, fatal %v", err, isFatal(err))
 			}
 		})
 	}

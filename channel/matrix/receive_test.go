@@ -253,8 +253,8 @@ func TestAnUnknownPositionRestartsTheSync(t *testing.T) {
 	forEachServer(t, func(t *testing.T, url string) {
 		for name, position := range map[string]string{
 			"no place of the homeserver's": `{"since":"garbage"}`,
-			"one that is far ahead":        `{"since":"s999999_0_0_0_0_0_0_0_0","room":"%s","event":"$nothing:test.example"}`,
-			"what is no position":          "{",
+			"a position far ahead":         `{"since":"s999999_0_0_0_0_0_0_0_0","room":"%s","event":"$nothing:test.example"}`,
+			"an invalid position":          "{",
 		} {
 			w, r := newRecorder(t, url, strings.Fields(name)[0]+strings.Fields(name)[2])
 			r.Start().AwaitConnected()

@@ -109,7 +109,7 @@ func TestAKeyIsOneMessage(t *testing.T) {
 		}
 		matrixtest.WaitFor(t, "the last in the history", func() bool { return find("two") == two })
 		if find("one") != one || find("three") != "" {
-			t.Error("Find returned a wrong result")
+			t.Error("Find found a message of another key or room")
 		}
 		w.bot.Login() // another device does not share transaction ids
 		w.token.Set(w.bot.Token)

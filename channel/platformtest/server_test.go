@@ -74,7 +74,7 @@ func TestAServerInjectsItsFaults(t *testing.T) {
 		fault  platformtest.Fault
 		status int // 0: no complete response
 		body   string
-		counts int // calls that are carried out
+		counts int // executed calls
 	}{
 		"none":                  {platformtest.Fault{}, 200, "1", 1},
 		"an error response":     {platformtest.Fault{Status: 418, Message: "tea"}, 418, `"tea"`, 0},
@@ -96,13 +96,13 @@ func TestAServerInjectsItsFaults(t *testing.T) {
 			}
 			status, body, err := s.call(ctx)
 			if complete := err == nil; complete != (c.status != 0) || complete && (status != c.status || body != c.body) || s.value() != c.counts {
-				t.Errorf("answered %d %q, %v after %d calls", status, body, err, s.value())
+				t.Errorf("response %d %q, %v after %d calls", status, body, err, s.value())
 			}
 			if calls := s.Calls("count"); len(calls) != 1 || calls[0].Status != c.status {
 				t.Errorf("recorded %+v", calls)
 			}
 			if _, body, err := s.call(t.Context()); err != nil || body != string(rune('1'+c.counts)) {
-				t.Errorf("the next call is answered %q, %v", body, err)
+				t.Errorf("response to the next call %q, %v", body, err)
 			}
 		})
 	}
@@ -115,12 +115,12 @@ func TestAHeldCallIsCarriedOutAtOnce(t *testing.T) {
 	var calling sync.WaitGroup
 	calling.Go(func() {
 		if _, body, err := s.call(t.Context()); err != nil || body != "1" {
-			t.Errorf("answered %q, %v", body, err)
+			t.Errorf("response %q, %v", body, err)
 		}
 	})
 	s.WaitFor(t, "the call", func() bool { return s.value() == 1 })
 	if status := s.Calls("")[0].Status; status != 0 {
-		t.Errorf("answered %d while it is held", status)
+		t.Errorf("response %d during the hold", status)
 	}
 	close(hold)
 	calling.Wait()
@@ -133,14 +133,14 @@ func TestAFrozenServerLosesCalls(t *testing.T) {
 	var calling sync.WaitGroup
 	calling.Go(func() {
 		if _, body, err := s.call(t.Context()); err == nil {
-			t.Errorf("answered %q", body)
+			t.Errorf("response %q", body)
 		}
 	})
 	s.WaitFor(t, "the call", func() bool { return len(s.Calls("")) == 1 })
 	s.Thaw()
 	calling.Wait()
 	if _, body, err := s.call(t.Context()); err != nil || body != "1" {
-		t.Errorf("after that answered %q, %v", body, err)
+		t.Errorf("response after that %q, %v", body, err)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestAServerComesUpAtItsAddress(t *testing.T) {
 	addr := s.Addr
 	s.Down()
 	if _, _, err := s.call(t.Context()); err == nil {
-		t.Error("a server that is down answers")
+		t.Error("a server that is down responded")
 	}
 	s.Up(t)
 	if _, body, err := s.call(t.Context()); err != nil || body != "1" || s.Addr != addr {
@@ -169,10 +169,10 @@ func TestARoomShowsItsMessages(t *testing.T) {
 	r.Find("2").Text = "hi!"
 	mu.Unlock()
 	if got := r.Texts(); !slices.Equal(got, []string{"hi!", "bye"}) {
-		t.Errorf("the bot's texts are %q", got)
+		t.Errorf("texts of the bot %q", got)
 	}
 	r.Remove("1", "3")
 	if got := r.Messages(); len(got) != 1 || got[0].ID != "2" {
-		t.Errorf("the messages are %+v", got)
+		t.Errorf("messages %+v", got)
 	}
 }

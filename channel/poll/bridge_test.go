@@ -34,7 +34,7 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 		}
 	}
 	if !slices.IsSorted(seen.Acks) {
-		t.Errorf("acknowledged %v, which goes back", seen.Acks)
+		t.Errorf("acknowledgements %v decrease", seen.Acks)
 	}
 	w.waitFor("the channel says so", func() bool { s := w.runner.State(); return s.Unacked == 0 && s.Cursor == "a-2" })
 	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
@@ -42,7 +42,7 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 	}
 	w.platform.WaitFor(t, "a heartbeat", func(s polltest.Traffic) bool { return len(s.Heartbeats) > 0 })
 	if got := w.platform.Traffic().Heartbeats[0]["workspace_id"]; got != polltest.Workspace {
-		t.Errorf("the heartbeat is of %v", got)
+		t.Errorf("heartbeat %v", got)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestEachKindOfRowIsProcessed(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		add   func(*polltest.Platform)
-		told  string // input of the agent; "" if it does not run
+		told  string // input of the agent; "" if the agent does not run
 		reply string // "" for none
 	}{
 		"a person":                   {one(polltest.Canvas("x", "hi")), "hi", "canvas:ws-1: HI"},

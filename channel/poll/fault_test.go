@@ -54,7 +54,7 @@ func failureCases() []failureCase {
 			w.platform.Fail(polltest.Activity, status(401)...)
 			w.waitFor("it was refused", func() bool { return strings.Contains(w.runner.State().LastError, "401") })
 			if s := w.runner.State(); s.Condition == channel.ConditionFailed {
-				w.t.Errorf("one 401 is the end: %+v", s)
+				w.t.Errorf("state after one 401: %+v", s)
 			}
 		}},
 		{name: "look: 429, Retry-After 1", before: failWith(polltest.Activity, wait...)},
@@ -62,7 +62,7 @@ func failureCases() []failureCase {
 		{name: "look: half an answer", before: failWith(polltest.Activity, half...)},
 		{name: "look: not JSON", before: failWith(polltest.Activity, polltest.Fault{Raw: "<html>"})},
 		{name: "look: no list", before: failWith(polltest.Activity, polltest.Fault{Raw: `{"error":"no"}`})},
-		{name: "platform refuses, then is there", before: func(w *fixture) { w.platform.Down() }, during: func(w *fixture) {
+		{name: "platform refuses connections, then accepts them", before: func(w *fixture) { w.platform.Down() }, during: func(w *fixture) {
 			w.waitFor("it is seen", func() bool { return w.runner.State().Attempts > 1 })
 			w.platform.Up(w.t)
 		}},
@@ -76,7 +76,7 @@ func failureCases() []failureCase {
 		{name: "rows come twice", before: func(w *fixture) {
 			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "one", "arrival_workspace_id": polltest.Workspace, "seq": 1})
 		}},
-		{name: "a row comes again with other words", before: func(w *fixture) {
+		{name: "a repeated row with another text", before: func(w *fixture) {
 			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "changed", "arrival_workspace_id": polltest.Workspace, "seq": 1})
 		}},
 		{name: "reply: 500, 500", before: failWith(polltest.Notify, status(500, 500)...)},
@@ -200,7 +200,7 @@ func TestAMessageIsNotAcknowledgedBeforeItsReply(t *testing.T) {
 	w.platform.WaitFor(t, "the reply of the second", func(s polltest.Traffic) bool { return len(s.Replies) == 1 })
 	w.waitFor("it is handled and held up by the first", func() bool { return w.runner.State().Unacked == 1 })
 	if acks := w.platform.Traffic().Acks; len(acks) > 0 {
-		t.Errorf("acknowledged %v before the first was answered", acks)
+		t.Errorf("acknowledged %v before the first reply", acks)
 	}
 	if got := w.platform.WaitAcked(t, 2); len(got.Replies) != 2 {
 		t.Errorf("replies %q", got.Texts())
@@ -258,6 +258,6 @@ func TestANewestFirstServerIsReadFromItsEnd(t *testing.T) {
 	w.start()
 	w.platform.WaitAcked(t, 3)
 	if got := agent.received(); !slices.Equal(got, []string{"one", "two", "three"}) {
-		t.Errorf("run as %q", got)
+		t.Errorf("input %q", got)
 	}
 }

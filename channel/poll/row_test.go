@@ -35,7 +35,7 @@ func FuzzRow(f *testing.F) {
 			return
 		}
 		if r.id == "" || r.seq < 0 || r.workspace == "" || len(r.metadata()[labelActivity]) > maxID {
-			t.Errorf("taken as %+v", r)
+			t.Errorf("accepted row %+v lacks an id or a workspace, or its label is too long", r)
 		}
 		threadID := channel.ThreadID("b", r.chat()...)
 		in := thread.Submit{
@@ -43,7 +43,7 @@ func FuzzRow(f *testing.F) {
 			Agent: "a", Metadata: r.metadata(), NoRetry: true, DeliverTo: channel.DeliveryThreadID(threadID), DeliverAgent: "c",
 		}
 		if err := in.Check(); err != nil {
-			t.Errorf("%q is not taken: %v", raw, err)
+			t.Errorf("submit of %q is refused: %v", raw, err)
 		}
 	})
 }
@@ -61,7 +61,7 @@ func TestOneRowDoesNotReverseAPage(t *testing.T) {
 		"no time at the beginning":    {[]string{`{"id":"x"}`, a, b, c}, "xabc"},
 		"no time, newest first":       {[]string{`{"id":"x"}`, c, b, a}, "abcx"},
 		"a null time":                 {[]string{a, b, `{"id":"x","created_at":null}`}, "abx"},
-		"a time that is none":         {[]string{a, b, `{"id":"x","created_at":"soon"}`}, "abx"},
+		"an invalid time":             {[]string{a, b, `{"id":"x","created_at":"soon"}`}, "abx"},
 		"a wrong time at the end":     {[]string{a, b, c, `{"id":"x","created_at":"1999-01-01T00:00:00Z"}`}, "abcx"},
 		"a seq alone at the end":      {[]string{a, b, `{"id":"x","seq":3}`}, "abx"},
 		"numbers alone":               {[]string{`{"id":"a","seq":1}`, `{"id":"b","seq":2}`}, "ab"},
@@ -101,7 +101,7 @@ func FuzzPage(f *testing.F) {
 		rows, err := parsePage(raw)
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) == nil && (err != nil || len(rows) != len(list)) {
-			t.Errorf("%d rows of %d, %v", len(rows), len(list), err)
+			t.Errorf("parsed %d rows of %d, %v", len(rows), len(list), err)
 		}
 	})
 }
@@ -114,10 +114,10 @@ func TestOversizedContentIsTruncated(t *testing.T) {
 	}
 	r, what, _ := parseRow(raw, "self")
 	if text := thread.JoinText(r.parts); what != rowRun || len(text) > mailroom.MaxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "was cut)") {
-		t.Errorf("taken as %d bytes", len(text))
+		t.Errorf("text of %d bytes", len(text))
 	}
 	if r.key() == r.id || len(r.key()) > mailroom.MaxSubmitKey {
-		t.Errorf("the key is %q", r.key())
+		t.Errorf("key %q", r.key())
 	}
 }
 
@@ -166,7 +166,7 @@ func TestThePositionMatchesAFullHistory(t *testing.T) {
 				}
 			}
 			if len(p.Rows) != open && !pendingDone(p, done) {
-				t.Fatalf("%d rows are held, %d are not handled", len(p.Rows), open)
+				t.Fatalf("%d rows in the position, want the %d unhandled ones", len(p.Rows), open)
 			}
 		}
 	})

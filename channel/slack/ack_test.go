@@ -63,7 +63,7 @@ func TestEnvelopesAreAcknowledgedDuringASlowDownload(t *testing.T) {
 	sl.WaitFor(t, "the acknowledgement of everything during the download", func() bool { return sl.Pending() == 0 })
 	sl.WaitFor(t, "the replies to the others during the download", func() bool { return len(dev.Texts()) == 5 })
 	if got := ann.Private().Texts(); len(got) > 0 {
-		t.Errorf("answered before the download: %q", got)
+		t.Errorf("replies before the download: %q", got)
 	}
 	close(slow)
 	sl.WaitFor(t, "the reply to the file", func() bool { return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it") })
@@ -209,7 +209,7 @@ func TestEnvelopesAreAcknowledgedDuringSlowNameLookups(t *testing.T) {
 	got := fx.AwaitEvents(people)
 	for _, e := range got {
 		if e.User.Name != "" {
-			t.Errorf("a name after its timeout: %+v", e.User)
+			t.Errorf("user after the lookup's timeout: %+v", e.User)
 		}
 	}
 	close(slow)

@@ -62,11 +62,11 @@ func TestMentionArrivesTwiceWithOneKey(t *testing.T) {
 	platformtest.WaitFor(t, "both events", func() bool { return len(fx.Recorded()) == 2 })
 	both := fx.Recorded()
 	if both[0].Key != both[1].Key || both[0].Text != both[1].Text || both[0].Room != both[1].Room || !both[0].Addressed || !both[1].Addressed {
-		t.Errorf("one mention became %+v and %+v", both[0], both[1])
+		t.Errorf("events of one mention: %+v and %+v", both[0], both[1])
 	}
 	ann.Sends(dev, mention+" alone", slacktest.MessageOptions{OnlyEvent: "app_mention"}) // as for an app without message events
 	if e := fx.AwaitEvents(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
-		t.Errorf("a mention alone became %+v", e)
+		t.Errorf("event of a mention without a message: %+v", e)
 	}
 }
 

@@ -50,13 +50,13 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 	}
 	tg.WaitFor(t, "the confirmation of all", func() bool { return tg.Pending() == 0 })
 	if got := ann.Private().Replies(); len(got) > 0 {
-		t.Errorf("the album was answered before its download: %+v", got)
+		t.Errorf("reply to the album before its download: %+v", got)
 	}
 	release()
 	tg.WaitFor(t, "the replies to the album", func() bool { return len(ann.Private().Replies()) == 2 })
 	for _, m := range ann.Private().Replies() {
 		if m.Text != "You said: look and 1 files" {
-			t.Errorf("the album was answered %q", m.Text)
+			t.Errorf("reply to the album: %q", m.Text)
 		}
 	}
 	if n := tg.Downloads(); n != 2 || strings.Count(tg.String(), "getMe 200: 1\n") != 1 {

@@ -49,7 +49,7 @@ console.log(JSON.stringify({
 			_, code, found := strings.Cut(string(manual), "```"+language+"\n")
 			code, _, ended := strings.Cut(code, "```")
 			if !found || !ended {
-				t.Fatal("the manual has no such program")
+				t.Fatal("the manual lacks this program")
 			}
 			file := filepath.Join(t.TempDir(), c.file)
 			if err := os.WriteFile(file, []byte(code+c.more), 0o600); err != nil {
@@ -118,7 +118,7 @@ func runExample(t *testing.T, secret string, command ...string) {
 		}
 	}
 	if len(out.Good) != len(requests) {
-		t.Errorf("it verified %d of %d", len(out.Good), len(requests))
+		t.Errorf("the program verified %d of %d requests", len(out.Good), len(requests))
 	}
 	a, err := o.program.Post("ops", "msg_1", said, func(r *http.Request) {
 		r.Header.Set(at, out.At)

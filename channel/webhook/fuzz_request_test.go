@@ -54,15 +54,15 @@ func FuzzRequest(f *testing.F) {
 		switch {
 		case a.Code == http.StatusAccepted:
 			if err := json.Unmarshal([]byte(a.Body), &accepted); err != nil || !signed || channel != "ops" || skew > 600 || skew < -600 {
-				t.Errorf("it is taken, signed %v for %q, %d s from now: %s, %v", signed, channel, skew, a.Body, err)
+				t.Errorf("accepted a request signed %v for %q, %d s from now: %s, %v", signed, channel, skew, a.Body, err)
 			}
 		case a.Code >= 500 && a.Code != http.StatusServiceUnavailable || a.Code < 400:
-			t.Errorf("%q is answered with %d %s", body, a.Code, a.Body)
+			t.Errorf("response to %q: %d %s", body, a.Code, a.Body)
 		case json.Unmarshal([]byte(a.Body), &p) != nil || p.Code == "" || p.Status != a.Code:
-			t.Errorf("%q is answered with %d and no problem: %.200s", body, a.Code, a.Body)
+			t.Errorf("response to %q: %d without a problem: %.200s", body, a.Code, a.Body)
 		}
 		if n := o.countRuns(store.RunQuery{}); n > 0 && a.Code != http.StatusAccepted {
-			t.Errorf("%q is refused with %d, and has made %d runs", body, a.Code, n)
+			t.Errorf("response to %q: %d, but it created %d runs", body, a.Code, n)
 		}
 		o.post("next", said, http.StatusAccepted)
 		if log := o.logs.String(); strings.Contains(log, "panic") {

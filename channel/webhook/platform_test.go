@@ -189,7 +189,7 @@ func (s *sender) redeliver() {
 	s.requests <- s.last
 }
 
-// malformedID begins the ids of requests that are to be refused.
+// malformedID begins the ids of requests that must be refused.
 const malformedID = "malformed-"
 
 // sendMalformed sends requests that are refused.

@@ -24,7 +24,7 @@ import (
 func TestAMessageGetsAReply(t *testing.T) {
 	o := newFixture(t).start()
 	if a := o.post("msg_1", webhooktest.Message("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` || a.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("answered with %s, %v", a.Body, a.Header)
+		t.Errorf("response %s, %v", a.Body, a.Header)
 	}
 	o.waitTexts("hello")
 	o.post("msg_2", requestBody(t, map[string]any{
@@ -100,7 +100,7 @@ func TestOnlyACurrentSignatureIsAccepted(t *testing.T) {
 	}
 	o.waitIdle()
 	if n := len(o.entries("ops:webhook:lobby", entry.KindMessage)); n != 4 { // two messages and their replies
-		t.Errorf("there are %d messages", n)
+		t.Errorf("%d messages, want 4", n)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestARepeatedRequestRunsOnce(t *testing.T) {
 	o.post("msg_2", webhooktest.Message("lobby", "ann", "bye"), 202)
 	o.waitTexts("hello", "bye")
 	if n := o.countRuns(store.RunQuery{Thread: "ops:webhook:lobby"}); n != 2 {
-		t.Errorf("there are %d runs", n)
+		t.Errorf("%d runs", n)
 	}
 }
 
@@ -195,32 +195,32 @@ func TestInvalidBodiesAreDescribed(t *testing.T) {
 		code int
 		want string
 	}{
-		"no JSON":            {`{"room":`, 400, "is not JSON"},
-		"nothing":            {``, 422, "is not a JSON object"},
-		"a list":             {`[]`, 422, "is not a JSON object"},
-		"two of a name":      {`{"room":"a","room":"b"}`, 422, "duplicate field"},
-		"a strange field":    {say(map[string]any{"color": "red"}), 422, "body.color: unknown field"},
-		"what we send":       {`{"kind":"message","key":"k","channel":"ops","room":"r","text":"hi"}`, 422, "unknown field"},
-		"no room":            {say(map[string]any{"room": nil}), 422, "body.room: is required"},
-		"a room of numbers":  {say(map[string]any{"room": 7}), 422, "body.room: cannot be a number"},
-		"a long room":        {say(map[string]any{"room": strings.Repeat("r", 301)}), 422, "body.room: must have at most 300 bytes"},
-		"no user":            {say(map[string]any{"user": nil}), 422, "body.user.id: is required"},
-		"a user without id":  {say(map[string]any{"user": map[string]string{"name": "Ann"}}), 422, "body.user.id: is required"},
-		"no text":            {say(map[string]any{"text": nil}), 422, "body.text: is required"},
-		"a blank text":       {say(map[string]any{"text": " \n"}), 422, "body.text: is required"},
-		"a NUL":              {say(map[string]any{"text": "a\x00"}), 422, "body.text: must have at most"},
-		"a long text":        {say(map[string]any{"text": long}), 422, "body.text: must have at most 1048576 bytes"},
-		"a huge body":        {say(map[string]any{"text": long + long}), 413, "exceeds the limit"},
-		"beyond the server":  {say(map[string]any{"text": long + long + long + long}), 413, "exceeds the limit"},
-		"another kind":       {say(map[string]any{"kind": "shout"}), 422, "body.kind: must be"},
-		"a message of":       {say(map[string]any{"of": "msg_1"}), 422, "body.of: is not permitted for this kind"},
-		"an edit of nothing": {say(map[string]any{"kind": "edit"}), 422, "body.of: is required"},
-		"a tap of nothing":   {say(map[string]any{"kind": "tap", "text": nil, "of": "m"}), 422, "body.data: is required"},
-		"a delete with text": {say(map[string]any{"kind": "delete", "of": "m"}), 422, "body.text: is not permitted for this kind"},
-		"a file nowhere":     {requestBody(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is required"},
-		"a file by halves":   {requestBody(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is required"},
-		"a file of ours":     {requestBody(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is required"},
-		"a negative file":    {requestBody(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "body.files[0].size: must be 0 to"},
+		"no JSON":             {`{"room":`, 400, "is not JSON"},
+		"nothing":             {``, 422, "is not a JSON object"},
+		"a list":              {`[]`, 422, "is not a JSON object"},
+		"two of a name":       {`{"room":"a","room":"b"}`, 422, "duplicate field"},
+		"a strange field":     {say(map[string]any{"color": "red"}), 422, "body.color: unknown field"},
+		"an outbound request": {`{"kind":"message","key":"k","channel":"ops","room":"r","text":"hi"}`, 422, "unknown field"},
+		"no room":             {say(map[string]any{"room": nil}), 422, "body.room: is required"},
+		"a room of numbers":   {say(map[string]any{"room": 7}), 422, "body.room: cannot be a number"},
+		"a long room":         {say(map[string]any{"room": strings.Repeat("r", 301)}), 422, "body.room: must have at most 300 bytes"},
+		"no user":             {say(map[string]any{"user": nil}), 422, "body.user.id: is required"},
+		"a user without id":   {say(map[string]any{"user": map[string]string{"name": "Ann"}}), 422, "body.user.id: is required"},
+		"no text":             {say(map[string]any{"text": nil}), 422, "body.text: is required"},
+		"a blank text":        {say(map[string]any{"text": " \n"}), 422, "body.text: is required"},
+		"a NUL":               {say(map[string]any{"text": "a\x00"}), 422, "body.text: must have at most"},
+		"a long text":         {say(map[string]any{"text": long}), 422, "body.text: must have at most 1048576 bytes"},
+		"a huge body":         {say(map[string]any{"text": long + long}), 413, "exceeds the limit"},
+		"beyond the server":   {say(map[string]any{"text": long + long + long + long}), 413, "exceeds the limit"},
+		"another kind":        {say(map[string]any{"kind": "shout"}), 422, "body.kind: must be"},
+		"a message of":        {say(map[string]any{"of": "msg_1"}), 422, "body.of: is not permitted for this kind"},
+		"an edit of nothing":  {say(map[string]any{"kind": "edit"}), 422, "body.of: is required"},
+		"a tap of nothing":    {say(map[string]any{"kind": "tap", "text": nil, "of": "m"}), 422, "body.data: is required"},
+		"a delete with text":  {say(map[string]any{"kind": "delete", "of": "m"}), 422, "body.text: is not permitted for this kind"},
+		"a file nowhere":      {requestBody(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is required"},
+		"a file by halves":    {requestBody(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is required"},
+		"a file of ours":      {requestBody(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is required"},
+		"a negative file":     {requestBody(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "body.files[0].size: must be 0 to"},
 	} {
 		a, err := o.program.Post("ops", "a", c.body, nil)
 		var p api.Problem
@@ -229,10 +229,10 @@ func TestInvalidBodiesAreDescribed(t *testing.T) {
 		}
 	}
 	if a, err := o.program.Post("ops", "a", say(nil), func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }); err != nil || a.Code != 415 {
-		t.Errorf("no JSON by name: %d %s, %v", a.Code, a.Body, err)
+		t.Errorf("response to another content type: %d %s, %v", a.Code, a.Body, err)
 	}
 	if n := o.countRuns(store.RunQuery{}); n != 0 {
-		t.Errorf("there are %d runs", n)
+		t.Errorf("%d runs", n)
 	}
 	if s := o.runner.State(); s.Condition != channel.ConditionConnected {
 		t.Errorf("the channel is %+v", s)
@@ -347,6 +347,6 @@ func TestTheEndpointIsInTheAPIDescription(t *testing.T) {
 	ref := post.RequestBody.Content["application/json"].Schema["$ref"]
 	in := d.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
 	if post.Responses["202"] == nil || len(post.Security) != 0 || in.Properties["text"] == nil || fmt.Sprint(in.Required) != "[room]" {
-		t.Errorf("it is described as %+v, and %s as %+v", post, ref, in)
+		t.Errorf("description %+v; %s: %+v", post, ref, in)
 	}
 }

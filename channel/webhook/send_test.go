@@ -43,7 +43,7 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 		"too slow":                 {webhooktest.Fault{Status: 408}, 2, false, "the receiver answered 408"},
 		"a connection cut":         {webhooktest.Fault{Lose: true}, 2, false, "EOF"},
 		"no":                       {webhooktest.Fault{Status: 400, Message: "no such\nroom"}, 2, false, "the receiver answered 400 Bad Request: no such room"},
-		"who are you":              {webhooktest.Fault{Status: 401}, 2, false, "the receiver answered 401"},
+		"401":                      {webhooktest.Fault{Status: 401}, 2, false, "the receiver answered 401"},
 		"not here":                 {webhooktest.Fault{Status: 404}, 2, false, "the receiver answered 404"},
 		"over there":               {webhooktest.Fault{Status: 307, Header: "Location: /there"}, 2, false, "redirects are not followed"},
 		"no, for long":             {webhooktest.Fault{Status: 400}, 2, true, "the receiver answered 400"},
@@ -79,7 +79,7 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 				t.Errorf("%d unknown outcomes", n)
 			}
 			if n := len(o.entries("out:ops:webhook:r", outbound.KindRepeated)); n != 0 {
-				t.Errorf("%d messages are marked as duplicates", n)
+				t.Errorf("%d messages marked as duplicates", n)
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func TestWithoutAURLRepliesStayInTheLog(t *testing.T) {
 	o.WaitFor(t, "the end of the delivery", func() bool { return len(o.entries(out, entry.KindCompleted)) == 1 })
 	notes := o.entries(out, outbound.KindUnsent)
 	if len(notes) != 1 || !strings.Contains(string(notes[0].Body), "no url") || o.deadLetters() != 0 {
-		t.Errorf("the notes are %+v", notes)
+		t.Errorf("entries %+v", notes)
 	}
 }
 
@@ -220,10 +220,10 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 				}), 202).Body
 			}
 			if a := tap("t0", "bob"); !strings.Contains(a, "Only an admin") {
-				t.Errorf("Bob's tap is answered %s", a)
+				t.Errorf("response to Bob's tap: %s", a)
 			}
 			if a := tap("t1", "ann"); !strings.Contains(a, `"answer":"Approved by Ann`) {
-				t.Errorf("the tap is answered %s", a)
+				t.Errorf("response to the tap: %s", a)
 			}
 			o.WaitFor(t, "the result", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "Decision: approve.") })
 			o.WaitFor(t, "the question redrawn", func() bool {
@@ -232,7 +232,7 @@ func TestEditsUseTheReceiversMessageID(t *testing.T) {
 				})
 			})
 			if a := tap("t2", "ann"); !strings.Contains(a, `"answer":"Approved by `) {
-				t.Errorf("the late tap is answered %s", a)
+				t.Errorf("response to the late tap: %s", a)
 			}
 		})
 	}
@@ -267,7 +267,7 @@ func TestANameThatResolvesToAPrivateAddressIsNotUsed(t *testing.T) {
 		t.Errorf("%d dead letters; received %+v", o.deadLetters(), o.Posts())
 	}
 	if n := len(o.entries("out:ops:webhook:r", entry.KindEffectUnknown)); n != 0 {
-		t.Errorf("nothing was sent, but %d outcomes are unknown", n)
+		t.Errorf("%d unknown outcomes, want none for unsent requests", n)
 	}
 	o.stop()
 	o.options.Policy.Allow = loopback().Allow

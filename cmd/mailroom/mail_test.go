@@ -103,7 +103,7 @@ func readInbox(t *testing.T, url, token, agent string) (found []string) {
 	return found
 }
 
-func TestAgentsInClonesShareIssuesThroughTheServerAndItsDeath(t *testing.T) {
+func TestAgentsInClonesShareIssuesThroughTheServerAndItsKill(t *testing.T) {
 	h := newFixture(t, "")
 	var first process
 	h.process(&first)

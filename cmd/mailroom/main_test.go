@@ -165,7 +165,7 @@ func TestCtrlCDetachesAndCancelsNothing(t *testing.T) {
 	}
 }
 
-func TestSendGoesOnWhenItsServerIsKilled(t *testing.T) {
+func TestSendContinuesAfterAKillOfItsServer(t *testing.T) {
 	h := newFixture(t, stuckConfig)
 	p := &process{}
 	h.process(p)

@@ -68,14 +68,14 @@ func TestReplyIsPrintedOnceForAnyOrderOfEvents(t *testing.T) {
 		"only as an entry": {
 			[]client.Event{reply(t, 1, 1, "m", "hello", false)}, "hello\n",
 		},
-		"what is said on the way, as an entry and as live text": {
+		"internal messages, as an entry and as live text": {
 			[]client.Event{internalMessage(t, 1, "a", "let me look"), delta(1, "b", 0, "and "), internalMessage(t, 2, "b", "and there"), reply(t, 3, 1, "m", "found", false)},
 			"let me look\nand there\nfound\n",
 		},
-		"while it is written, then as an entry": {
+		"as live text, then as an entry": {
 			[]client.Event{delta(1, "m", 0, "hel"), delta(1, "m", 3, "lo"), reply(t, 1, 1, "m", "hello", false)}, "hello\n",
 		},
-		"the entry has more than was seen": {
+		"an entry with more text than the deltas": {
 			[]client.Event{delta(1, "m", 0, "hel"), reply(t, 1, 1, "m", "hello", false)}, "hello\n",
 		},
 		"the text so far again after a lost connection": {
@@ -90,13 +90,13 @@ func TestReplyIsPrintedOnceForAnyOrderOfEvents(t *testing.T) {
 		"a later attempt starts over": {
 			[]client.Event{delta(1, "m", 0, "one tw"), reply(t, 1, 1, "m", "one ", true), delta(2, "n", 0, "one two"), reply(t, 3, 2, "n", "one two", false)}, "one tw\none two\n",
 		},
-		"a later attempt after one whose end was not seen": {
+		"a later attempt after one without an entry of its end": {
 			[]client.Event{delta(1, "m", 0, "one tw"), delta(2, "m", 0, "one two"), reply(t, 3, 2, "m", "one two", false)}, "one tw\none two\n",
 		},
-		"its own line break is enough": {
+		"text with a final line break": {
 			[]client.Event{delta(1, "m", 0, "one\n"), reply(t, 1, 1, "m", "one\n", false)}, "one\n",
 		},
-		"thinking is not the reply": {
+		"thinking": {
 			[]client.Event{{Delta: &entry.Delta{Message: "m", Channel: "thinking", Text: "hm"}}}, "",
 		},
 	} {

@@ -147,7 +147,7 @@ func TestTwoChannelsCannotHaveOneToken(t *testing.T) {
 		"a variable, a file": {"kind = \"telegram\"\ntoken_env = \"ONE\"", "kind = \"telegram\"\ntoken_file = \"" + file + "\"", "channels a and b have the same token"},
 		"two tokens":         {"kind = \"telegram\"\ntoken_env = \"ONE\"", "kind = \"telegram\"\ntoken_env = \"OTHER\"", ""},
 		"two kinds":          {"kind = \"telegram\"\ntoken_env = \"ONE\"", "kind = \"discord\"\ntoken_env = \"ONE\"", ""},
-		"none that is there": {"kind = \"telegram\"\ntoken_env = \"NONE\"", "kind = \"telegram\"\ntoken_env = \"NONE\"", ""},
+		"no existing file":   {"kind = \"telegram\"\ntoken_env = \"NONE\"", "kind = \"telegram\"\ntoken_env = \"NONE\"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parsed, err := parse("f.toml", []byte("[channels.a]\nagent = \"echo\"\n"+c.a+"\n[channels.b]\nagent = \"echo\"\n"+c.b+"\n"))

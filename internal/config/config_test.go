@@ -104,10 +104,10 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 		"renewal longer than the lease": {
 			"lease = \"10s\"\nrenew = \"8s\"", `f.toml:2: renew: 8s is too long for a lease of 10s; use at most half of it, 5s`,
 		},
-		"default agent that is not there": {
+		"missing default agent": {
 			"default_agent = \"ekho\"", `f.toml:1: default_agent: unknown agent "ekho" (did you mean "echo"?)`,
 		},
-		"kind that is none": {
+		"unknown kind": {
 			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour, claude, codex`,
 		},
 		"no kind": {
@@ -122,10 +122,10 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 		"variables stay secret": {
 			"[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = 42 }", `f.toml:4: agents.x.env: invalid variable "KEY": use a name without = and a string without NUL`,
 		},
-		"name that is none": {
+		"invalid name": {
 			"[agents.\"a b\"]\nkind = \"echo\"", `f.toml:1: agents.a b: invalid name: use 1 to 64 letters, digits, dots, dashes and underscores`,
 		},
-		"agents is no table": {
+		"agents as a number": {
 			"agents = 1", `f.toml:1: agents: not a table; use [agents.NAME]`,
 		},
 		"several at once, in the order of the file": {
@@ -251,7 +251,7 @@ func TestVersionChangesWithTheBehaviourOfAnAgent(t *testing.T) {
 	}
 	for same, file := range map[string]string{
 		"other order and spelling":   "total_timeout = \"0m\"\ncommand = ['cat']",
-		"empty is as none":           "command = [\"cat\"]\nenv = {}",
+		"empty list":                 "command = [\"cat\"]\nenv = {}",
 		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"",
 	} {
 		if got := version(file); got != first {

@@ -84,7 +84,7 @@ func TestErrorsOfALimitNameTheKey(t *testing.T) {
 		"limit at the top level": {
 			"submit = 5", `f.toml:1: submit: unknown key; known keys: ` + topLevel,
 		},
-		"limits is no table": {
+		"limits as a number": {
 			"limits = 1", `f.toml:1: limits: not a table; use [limits]`,
 		},
 		"certificate without a key": {
@@ -96,7 +96,7 @@ func TestErrorsOfALimitNameTheKey(t *testing.T) {
 		"origin with a path": {
 			"origins = [\"https://example.org/\"]", `f.toml:1: origins: "https://example.org/" is not an origin, such as "https://app.example.org"`,
 		},
-		"origin that any page can have": {
+		"origin null": {
 			"origins = [\"null\"]", `f.toml:1: origins: "null" is not an origin, such as "https://app.example.org"`,
 		},
 		"flag as a text": {

@@ -150,7 +150,7 @@ func TestTheSettingsOfAPlatformBecomeItsOptionsAndItsSecretsAreNotShown(t *testi
 	}
 }
 
-func TestEveryUserMayTalkOverAWebhookUnlessTheTableSaysOtherwise(t *testing.T) {
+func TestWebhooksAdmitAllUsersUnlessConfiguredOtherwise(t *testing.T) {
 	for _, anybody := range []bool{true, false} {
 		if p := (&webhook.Options{Anybody: anybody}).AccessPolicy(chat.AccessPolicy{}); p.AllowAll != anybody {
 			t.Errorf("anybody = %t: AccessPolicy() = %+v", anybody, p)

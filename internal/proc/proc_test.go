@@ -99,7 +99,7 @@ func (s *output) cancelOn(t *testing.T, word string) context.Context {
 	return ctx
 }
 
-func TestInputGoesInAndOutputComesOut(t *testing.T) {
+func TestInputIsWrittenAndOutputRead(t *testing.T) {
 	var got output
 	want := strings.Repeat("a line of text\n", 100_000)
 	exit, err := start(t, shell(t, "cat", longLimits)).Run(t.Context(), want, got.emit)

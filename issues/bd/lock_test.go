@@ -49,14 +49,14 @@ func TestLockTimeoutNamesTheHolder(t *testing.T) {
 			lines := strings.Split(talk, "\n")
 			if len(lines) != 3 || !strings.HasPrefix(lines[0], "Waiting for the tracker, which is locked by process ") || !strings.Contains(lines[0], `("bd import", since `) ||
 				!strings.HasPrefix(lines[1], "Error: the tracker was locked for "+limit.String()) || !strings.Contains(lines[1], "--lock-timeout") {
-				t.Errorf("bd %v says %q", args, talk)
+				t.Errorf("bd %v prints %q", args, talk)
 			}
 		}
 		if err := lock.Unlock(); err != nil {
 			t.Fatal(err)
 		}
 		if code, _, talk := invoke(t, dir, "create", "one more"); code != 0 || talk != "" {
-			t.Errorf("after that: %d, %s", code, talk)
+			t.Errorf("after the release: exit %d, %s", code, talk)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func TestFiftyConcurrentIssuesEachRunOnceDespiteEdits(t *testing.T) {
 	w.start()
 	var bd sync.WaitGroup
 	for some := range slices.Chunk(ids, n/5) {
-		bd.Go(func() { // another writer beside the server
+		bd.Go(func() { // another writer, concurrent with the server
 			for _, id := range some {
 				w.set(id, func(it *tracker.Issue) { it.Notes = "of " + id })
 			}
@@ -46,15 +46,15 @@ func TestFiftyConcurrentIssuesEachRunOnceDespiteEdits(t *testing.T) {
 		w.waitDelivered(id)
 		it := w.issue(id)
 		if it.Notes != "of "+id || it.CloseReason != "done" {
-			t.Errorf("%s is %+v", id, it)
+			t.Errorf("issue %s is %+v", id, it)
 		}
 		// An edit may precede the claim. An edit after it does not change the key.
 		if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count(id) != 1 || len(w.runs("issue:"+id)) != 1 {
-			t.Errorf("%s was run %d times and has %q", id, w.agent.count(id), got)
+			t.Errorf("%s: %d attempts, comments %q", id, w.agent.count(id), got)
 		}
 	}
 	if s := w.runner.State(); s.Attempts > 0 || s.LastError != "" {
-		t.Errorf("the channel is %+v", s)
+		t.Errorf("channel %+v", s)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestTwoServersOnOneTrackerClaimEachIssueOnce(t *testing.T) {
 	for _, id := range ids {
 		first.waitStatus(id, tracker.StatusClosed)
 		if a, b := first.agent.count(id), second.agent.count(id); a+b != 1 {
-			t.Errorf("%s was run %d and %d times", id, a, b)
+			t.Errorf("%s: %d and %d attempts on the two servers", id, a, b)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestAServerIgnoresTheClaimsOfAnother(t *testing.T) {
 	second.create("x-b")
 	second.waitStatus("x-b", tracker.StatusClosed)
 	if second.agent.count("x-a") > 0 || second.issue("x-a").Status != tracker.StatusInProgress {
-		t.Errorf("it ran %d times for the other", second.agent.count("x-a"))
+		t.Errorf("%d attempts on the other server, want none", second.agent.count("x-a"))
 	}
 	open()
 	first.start()
@@ -112,7 +112,7 @@ func TestARestartAtAnyStepResumes(t *testing.T) {
 		{
 			when: "between the claim and the submit", attempts: 1,
 			break_: func(w *fixture) {
-				w.ledgerFault = func(string) error { return mailroom.Errorf(mailroom.CodeUnavailable, "it ends here") }
+				w.ledgerFault = func(string) error { return mailroom.Errorf(mailroom.CodeUnavailable, "the test stops the ledger") }
 			},
 			until: func(w *fixture) { w.waitStatus("x-a", tracker.StatusInProgress) },
 			mend: func(w *fixture) {
@@ -156,7 +156,7 @@ func TestARestartAtAnyStepResumes(t *testing.T) {
 			w.waitDelivered("x-a")
 			it := w.issue("x-a")
 			if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || it.CloseReason != "done" {
-				t.Errorf("it was closed with %q and has %q", it.CloseReason, got)
+				t.Errorf("close reason %q, comments %q", it.CloseReason, got)
 			}
 			if runs := w.runs("issue:x-a"); len(runs) != 1 || w.agent.count("x-a") != c.attempts {
 				t.Errorf("%d runs and %d attempts, want 1 and %d", len(runs), w.agent.count("x-a"), c.attempts)
@@ -188,7 +188,7 @@ func TestAnOlderFileDoesNotRepeatARun(t *testing.T) {
 	}
 	it := w.waitStatus("x-a", tracker.StatusClosed)
 	if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 {
-		t.Errorf("it was run %d times and has %q", w.agent.count("x-a"), got)
+		t.Errorf("%d attempts, comments %q", w.agent.count("x-a"), got)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestARepeatedDeliveryAddsNothing(t *testing.T) {
 	w.deliver(channel.Delivery{Run: run, Text: "done\n"})
 	w.deliver(channel.Delivery{Run: run, Ended: true})
 	if after := w.issue("x-a"); !after.UpdatedAt.Equal(before.UpdatedAt) || len(after.Comments) != 1 {
-		t.Errorf("it was changed, and has %q", comments(after))
+		t.Errorf("the issue was changed; comments %q", comments(after))
 	}
 }
 
@@ -219,10 +219,10 @@ func TestTheLastCommentAndTheCloseAreOneWrite(t *testing.T) {
 	run := w.waitRun("x-a", mailroom.StatusCompleted)
 	w.stop()
 	w.rename(away, w.folder.File())
-	w.deliver(channel.Delivery{Run: run, Text: "done"}) // the only writer now
+	w.deliver(channel.Delivery{Run: run, Text: "done"}) // no other writer runs
 	it := w.issue("x-a")
 	if it.Status != tracker.StatusClosed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
-		t.Errorf("it is %s at %v, with %+v", it.Status, it.ClosedAt, it.Comments)
+		t.Errorf("issue is %s, closed at %v, comments %+v", it.Status, it.ClosedAt, it.Comments)
 	}
 }
 
@@ -296,14 +296,14 @@ func TestAnUnwritableIssueDoesNotBlockOthers(t *testing.T) {
 	w.create("x-more")
 	w.waitStatus("x-more", tracker.StatusClosed)
 	if s := w.runner.State(); s.LastError == "" || s.Attempts > 0 {
-		t.Errorf("nothing was reported: %+v", s)
+		t.Errorf("no reported error: %+v", s)
 	}
 	for _, id := range []string{"x-odd", "x-wrong"} {
 		if it := w.issue(id); it.Status != tracker.StatusOpen || w.agent.count(id) > 0 {
-			t.Errorf("%s is %s", id, it.Status)
+			t.Errorf("issue %s is %s", id, it.Status)
 		}
 		if n := strings.Count(w.logs.String(), "issue "+id+" skipped"); n != 1 {
-			t.Errorf("%d reports that %s is skipped", n, id)
+			t.Errorf("%d reports of the skipped issue %s", n, id)
 		}
 	}
 }
@@ -324,6 +324,6 @@ func TestAThreadOfAnotherOwnerBlocksItsIssue(t *testing.T) {
 	w.start()
 	it := w.waitStatus("x-a", tracker.StatusBlocked)
 	if got := comments(it); len(got) != 1 || !strings.HasPrefix(got[0], "mailroom: Cannot submit this issue to codex: ") {
-		t.Errorf("it has %q", got)
+		t.Errorf("comments %q", got)
 	}
 }

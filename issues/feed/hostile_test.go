@@ -53,7 +53,7 @@ func TestTrackerFilesCannotLeadOutside(t *testing.T) {
 				}
 				w.waitStatus("x-a", tracker.StatusClosed)
 				if _, err := os.Lstat(outside); err == nil {
-					t.Error("a file was made outside")
+					t.Error("a file was created outside")
 				}
 			})
 		}

@@ -49,13 +49,13 @@ func TestIssuesInProgressAreReserved(t *testing.T) {
 	w.start()
 	w.waitFor("the agent running", func() bool { return w.agent.count("x-a") == 1 })
 	if err := w.bobReserves("x-a"); mailroom.CodeOf(err) != mailroom.CodeConflict {
-		t.Errorf("bob could reserve it too: %v", err)
+		t.Errorf("reservation by bob: %v, want a conflict", err)
 	}
 	w.stop()
 	w.start() // issues in progress stay reserved
 	w.waitFor("the agent running again", func() bool { return w.agent.count("x-a") == 2 })
 	if got := w.reserved(); !slices.Equal(got, []string{".beads/issues/x-a codex"}) {
-		t.Errorf("reserved are %q", got)
+		t.Errorf("reservations %q", got)
 	}
 	open()
 	w.waitStatus("x-a", tracker.StatusClosed)
@@ -92,7 +92,7 @@ func TestARefusedReservationDoesNotStopWork(t *testing.T) {
 	w.start()
 	w.waitStatus("x-a", tracker.StatusClosed)
 	if s := w.runner.State(); s.LastError == "" {
-		t.Error("nothing was reported")
+		t.Error("no reported error")
 	}
 }
 

@@ -42,7 +42,7 @@ func TestAReadyIssueRunsAndIsClosedWithTheReply(t *testing.T) {
 		t.Errorf("closed with %q, assigned to %s", it.CloseReason, it.Assignee)
 	}
 	if last := it.Comments[len(it.Comments)-1]; last.Author != "codex" || last.Text != "All dry now.\n\nIt took tiles." || last.ID != 2 {
-		t.Errorf("the last comment is %+v", last)
+		t.Errorf("last comment %+v", last)
 	}
 	const want = "# Do x-roof\n\nIssue x-roof, task, priority 2, labelled house. It is claimed for you, codex. Your final reply becomes a comment and closes the issue; do not close it yourself. `bd show x-roof` shows its current state.\n" +
 		"\nIt drips.\n\n## Design\n\nTiles.\n\n## Acceptance criteria\n\nDry.\n\n## Notes\n\nAsk Bob.\n" +
@@ -52,10 +52,10 @@ func TestAReadyIssueRunsAndIsClosedWithTheReply(t *testing.T) {
 	}
 	w.waitDelivered("x-roof")
 	if got := len(w.issue("x-roof").Comments); got != 2 {
-		t.Errorf("after its delivery it has %d comments", got)
+		t.Errorf("%d comments after the delivery", got)
 	}
 	if run := w.runs("issue:x-roof")[0]; run.Metadata[feed.Label] != "x-roof" || run.SubmitKey != submitKey(it) {
-		t.Errorf("the run is %+v", run)
+		t.Errorf("run %+v", run)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestAFailedRunBlocksItsIssueAndARetryClosesIt(t *testing.T) {
 		if err := s.Stream(ctx, "I look at it."); err != nil {
 			return err
 		}
-		if err := s.Append(ctx, mailroom.Step{}); err != nil { // so it has delivered a message
+		if err := s.Append(ctx, mailroom.Step{}); err != nil { // commits and delivers the message
 			return err
 		}
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no such model")}
@@ -121,11 +121,11 @@ func TestAFailedRunBlocksItsIssueAndARetryClosesIt(t *testing.T) {
 	if _, err := w.ledger.Retry(t.Context(), thread.Retry{Run: run.ID, By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	w.set("x-a", func(it *tracker.Issue) { it.Notes = "looked at again" }) // or the change would be noticed only by a full scan
+	w.set("x-a", func(it *tracker.Issue) { it.Notes = "looked at again" }) // without this, only a full scan detects the change
 	w.waitStatus("x-a", tracker.StatusInProgress)
 	open()
 	if it := w.waitStatus("x-a", tracker.StatusClosed); it.CloseReason != "done after all" || it.Notes != "looked at again" {
-		t.Errorf("it is %+v", it)
+		t.Errorf("issue %+v", it)
 	}
 	w.waitDelivered("x-a")
 	if runs := w.runs("issue:x-a"); len(runs) != 1 || w.agent.count("x-a") != 2 {
@@ -139,7 +139,7 @@ func TestARunWithoutAReplyClosesItsIssue(t *testing.T) {
 	w.create("x-a")
 	w.start()
 	if it := w.waitStatus("x-a", tracker.StatusClosed); it.CloseReason != "codex finished without a reply" || len(it.Comments) > 0 {
-		t.Errorf("it is closed with %q, and has %q", it.CloseReason, comments(it))
+		t.Errorf("close reason %q, comments %q", it.CloseReason, comments(it))
 	}
 }
 
@@ -162,13 +162,13 @@ func TestAQuestionBecomesACommentAndItsAnswerResumesTheRun(t *testing.T) {
 		t.Errorf("%s: %q", diff, comments(it))
 	}
 	if it.Status != tracker.StatusInProgress {
-		t.Errorf("it is %s before the answer", it.Status)
+		t.Errorf("issue is %s before the answer", it.Status)
 	}
 	if _, err := w.ledger.Decide(t.Context(), thread.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if it := w.waitStatus("x-a", tracker.StatusClosed); it.CloseReason != "It is red" {
-		t.Errorf("it is closed with %q", it.CloseReason)
+		t.Errorf("close reason %q", it.CloseReason)
 	}
 }
 
@@ -205,10 +205,10 @@ func TestAReopenedIssueRunsAgainInItsThread(t *testing.T) {
 	w.waitStatus("x-a", tracker.StatusClosed)
 	w.waitDelivered("x-a")
 	if runs := w.runs("issue:x-a"); len(runs) != 2 || runs[0].SubmitKey == runs[1].SubmitKey || !strings.Contains(w.agent.input("x-a"), "Once more.") {
-		t.Errorf("its thread has %d runs", len(runs))
+		t.Errorf("%d runs in its thread", len(runs))
 	}
 	if got := comments(w.issue("x-a")); !slices.Equal(got, []string{"codex: done", "codex: done"}) {
-		t.Errorf("it has %q", got)
+		t.Errorf("comments %q", got)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestAnIssueReopenedByItsAgentIsNotClaimedAgain(t *testing.T) {
 	w.create("x-c")
 	w.waitStatus("x-c", tracker.StatusClosed)
 	if it := w.issue("x-a"); it.Status != tracker.StatusOpen || w.agent.count("x-a") != 1 || len(it.Comments) != 1 {
-		t.Errorf("it is %s after %d attempts, with %q", it.Status, w.agent.count("x-a"), comments(it))
+		t.Errorf("issue is %s after %d attempts, comments %q", it.Status, w.agent.count("x-a"), comments(it))
 	}
 	// A later message of the agent is not a change of the issue either.
 	w.agent.setWork(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "Really not.") })
@@ -238,7 +238,7 @@ func TestAnIssueReopenedByItsAgentIsNotClaimedAgain(t *testing.T) {
 	w.create("x-d")
 	w.waitStatus("x-d", tracker.StatusClosed)
 	if n := w.agent.count("x-a"); n != 2 {
-		t.Errorf("it ran %d times", n)
+		t.Errorf("%d attempts", n)
 	}
 	w.agent.setWork(nil)
 	w.set("x-a", func(it *tracker.Issue) { it.Notes = "now it can be done" })
@@ -274,13 +274,13 @@ func TestChangesByAPersonDuringARunAreKept(t *testing.T) {
 		return len(w.issue("x-closed").Comments) == 1 && len(w.issue("x-taken").Comments) == 1
 	})
 	if it := w.issue("x-closed"); it.CloseReason != "not needed" {
-		t.Errorf("it is closed with %q now", it.CloseReason)
+		t.Errorf("close reason is now %q", it.CloseReason)
 	}
 	if it := w.issue("x-taken"); it.Assignee != "bob" || it.Status != tracker.StatusInProgress {
-		t.Errorf("it is %s and %s's now", it.Status, it.Assignee)
+		t.Errorf("issue is now %s and assigned to %s", it.Status, it.Assignee)
 	}
 	if it := w.issue("x-deleted"); it.Status != tracker.StatusTombstone || len(it.Comments) > 0 {
-		t.Errorf("the deleted issue is %s with %q", it.Status, comments(it))
+		t.Errorf("deleted issue is %s, comments %q", it.Status, comments(it))
 	}
 	if got := w.countEntries("out:issue:x-deleted", feed.KindUnsent); got != 1 {
 		t.Errorf("%d entries about the missing issue", got)
@@ -314,13 +314,13 @@ func TestAnIssueReopenedDuringItsRunIsNotClaimedTwice(t *testing.T) {
 	w.create("x-b")
 	w.waitStatus("x-b", tracker.StatusClosed) // although x-a is older
 	if runs := w.runs("issue:x-a"); len(runs) != 1 {
-		t.Errorf("its thread has %d runs", len(runs))
+		t.Errorf("%d runs in its thread", len(runs))
 	}
 	open()
 	w.waitComment("x-a")
 	w.waitDelivered("x-a")
 	if it := w.issue("x-a"); it.Status != tracker.StatusOpen || it.Assignee != "" {
-		t.Errorf("it is %s and %s's", it.Status, it.Assignee)
+		t.Errorf("issue is %s and assigned to %s", it.Status, it.Assignee)
 	}
 }
 
@@ -346,7 +346,7 @@ func TestAnIssueTakenBackBeforeItsRunStartsIsCancelled(t *testing.T) {
 	w.set("x-c", func(it *tracker.Issue) { it.Assignee = "bob" })
 	for _, id := range []string{"x-b", "x-c", "x-e"} {
 		if run := w.waitRun(id, mailroom.StatusCancelled); run.StopBy != "" && run.StopBy != "channel:issue" {
-			t.Errorf("it was cancelled by %s", run.StopBy)
+			t.Errorf("run was cancelled by %s", run.StopBy)
 		}
 	}
 	w.set("x-d", func(it *tracker.Issue) { it.Status, it.Description = tracker.StatusOpen, "Blue, please." })
@@ -357,12 +357,12 @@ func TestAnIssueTakenBackBeforeItsRunStartsIsCancelled(t *testing.T) {
 	open()
 	w.waitStatus("x-d", tracker.StatusClosed)
 	if got := w.agent.input("x-d"); !strings.Contains(got, "Blue, please.") || w.agent.count("x-d") != 1 {
-		t.Errorf("the agent ran %d times, the last input is %q", w.agent.count("x-d"), got)
+		t.Errorf("%d attempts, last input %q", w.agent.count("x-d"), got)
 	}
 	for _, id := range []string{"x-b", "x-c", "x-e"} {
 		w.waitDelivered(id)
 		if it := w.issue(id); w.agent.count(id) > 0 || len(it.Comments) > 0 {
-			t.Errorf("%s was run %d times, and has %q", id, w.agent.count(id), comments(it))
+			t.Errorf("%s: %d attempts, comments %q", id, w.agent.count(id), comments(it))
 		}
 	}
 }
@@ -386,7 +386,7 @@ func TestAnIssueRenamedDuringItsRunIsClosed(t *testing.T) {
 	w.waitStatus("y-a", tracker.StatusClosed)
 	w.waitDelivered("x-a")
 	if got := comments(w.issue("y-a")); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 || w.agent.count("y-a") > 0 {
-		t.Errorf("it has %q, and was run %d and %d times", got, w.agent.count("x-a"), w.agent.count("y-a"))
+		t.Errorf("comments %q, %d and %d attempts", got, w.agent.count("x-a"), w.agent.count("y-a"))
 	}
 }
 
@@ -403,6 +403,6 @@ func TestRepliesInAnIssuesThreadBecomeComments(t *testing.T) {
 	w.waitFor("it is a comment", func() bool { return len(w.issue("x-a").Comments) == 2 })
 	w.waitDelivered("x-a")
 	if it := w.issue("x-a"); it.Status != tracker.StatusClosed || it.CloseReason != "done" || comments(it)[1] != "codex: They are red." {
-		t.Errorf("it is %s, closed with %q, and has %q", it.Status, it.CloseReason, comments(it))
+		t.Errorf("issue is %s, close reason %q, comments %q", it.Status, it.CloseReason, comments(it))
 	}
 }

@@ -36,31 +36,31 @@ func FuzzAnswer(f *testing.F) {
 		switch got.verdict {
 		case verdictDone:
 			if status < 200 || status > 299 || status != 204 && !json.Valid([]byte(body)) {
-				t.Errorf("%d %q is well", status, body)
+				t.Errorf("response %d %q counts as a success", status, body)
 			}
 		case verdictHeld:
 			if status != 409 || !reserves || got.holder == nil || got.holder.By == "" {
-				t.Fatalf("%d %q is held by %v", status, body, got.holder)
+				t.Fatalf("response %d %q: reservation of %v", status, body, got.holder)
 			}
 			said = got.holder.Error()
 		case verdictRefused:
 			if status < 400 || status > 499 {
-				t.Errorf("%d is refused", status)
+				t.Errorf("response %d counts as a refusal", status)
 			}
 		case verdictFailed:
 			if status == 400 || status == 409 {
-				t.Errorf("%d silences the server", status)
+				t.Errorf("response %d starts a backoff", status)
 			}
 			s := &server{}
 			now := time.Now()
 			s.startBackoff(said, got.retry, now)
 			if on := s.activeBackoff(now).Until.Sub(now); on < defaultBackoff || on > maxBackoff {
-				t.Errorf("Retry-After %q silences it for %s", retry, on)
+				t.Errorf("Retry-After %q starts a backoff of %s", retry, on)
 			}
 		}
 		if got.verdict != verdictDone && said == "" || strings.Contains(said, "t0ken") || utf8.RuneCountInString(said) > maxQuote+100 ||
 			strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(said) {
-			t.Errorf("%d %q: it says %q", status, body, said)
+			t.Errorf("response %d %q: message %q", status, body, said)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func FuzzFile(f *testing.F) {
 		}
 		after, err := p.read()
 		if err != nil || after.Servers[digest] == nil || len(after.Servers[digest].Queued) == 0 {
-			t.Errorf("%q: after a change it says %+v, %v", text, after, err)
+			t.Errorf("%q: after a change the state is %+v, %v", text, after, err)
 		}
 	})
 }

@@ -31,7 +31,7 @@ func BenchmarkParse(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
 				if t, invalid := Parse(text); len(t.issues.order) != n || len(invalid) > 0 {
-					b.Fatal("it was not read")
+					b.Fatal("no issues were read")
 				}
 			}
 		})
@@ -46,7 +46,7 @@ func BenchmarkUpdate(b *testing.B) {
 			b.Fatal(err)
 		}
 		if len(t.Text()) == 0 {
-			b.Fatal("nothing was written")
+			b.Fatal("no change was written")
 		}
 	}
 }
@@ -55,7 +55,7 @@ func BenchmarkReady(b *testing.B) {
 	t, _ := Parse(many(10_000))
 	for b.Loop() {
 		if len(t.Ready(Filter{}, OrderHybrid, time.Now())) != 1 {
-			b.Fatal("not one is ready")
+			b.Fatal("no issue is ready")
 		}
 	}
 }

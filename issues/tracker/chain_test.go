@@ -20,6 +20,6 @@ func TestLongChainOfParentsTakesLinearTime(t *testing.T) {
 		t.Errorf("%d issues are ready, want %d", len(found), n)
 	}
 	if found := tr.BlockedIssues(); len(found) > 0 {
-		t.Errorf("%d issues wait", len(found))
+		t.Errorf("%d blocked issues", len(found))
 	}
 }

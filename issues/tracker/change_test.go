@@ -55,26 +55,26 @@ func TestInvalidChangesAreRefusedAndChangeNothing(t *testing.T) {
 		"no text":            {Prefix: "x", Issue: Issue{Title: "t", Notes: "\xff"}},
 		"no prefix":          {Issue: Issue{Title: "t"}},
 		"an unknown parent":  {Prefix: "x", Parent: "x-z", Issue: Issue{Title: "t"}},
-		"an id that is used": {Issue: Issue{ID: "x-a", Title: "t"}},
-		"an id that is none": {Issue: Issue{ID: "x a", Title: "t"}},
+		"a used id":          {Issue: Issue{ID: "x-a", Title: "t"}},
+		"an invalid id":      {Issue: Issue{ID: "x a", Title: "t"}},
 		"a blank dependency": {Prefix: "x", Issue: Issue{Title: "t", Dependencies: []Dependency{{On: "missing"}}}},
 	} {
 		if _, err := tr.Create(d, ann()); err == nil {
-			t.Errorf("%s: it was taken", name)
+			t.Errorf("%s: no error", name)
 		}
 	}
 	for name, change := range map[string]func(*Issue) error{
-		"no title":   func(it *Issue) error { it.Title = ""; return nil },
-		"no status":  func(it *Issue) error { it.Status = "wontfix"; return nil },
-		"tombstone":  func(it *Issue) error { it.Status = StatusTombstone; return nil },
-		"an opinion": func(it *Issue) error { return fmt.Errorf("no") },
+		"no title":                 func(it *Issue) error { it.Title = ""; return nil },
+		"no status":                func(it *Issue) error { it.Status = "wontfix"; return nil },
+		"tombstone":                func(it *Issue) error { it.Status = StatusTombstone; return nil },
+		"an error of the function": func(it *Issue) error { return fmt.Errorf("no") },
 	} {
 		if _, err := tr.Update("x-a", ann(), change); err == nil {
-			t.Errorf("%s: it was taken", name)
+			t.Errorf("%s: no error", name)
 		}
 	}
 	if diff := cmp.Diff(before, tr.Text()); diff != "" {
-		t.Errorf("the file (-before +after):\n%s", diff)
+		t.Errorf("the file changed (-before +after):\n%s", diff)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestClosedAtIsSetOnlyOnClosedIssues(t *testing.T) {
 	}
 	it := must(tr.Update("x-a", later, func(it *Issue) error { it.Status = StatusOpen; return nil }))(t)
 	if !it.ClosedAt.IsZero() || it.CloseReason != "" {
-		t.Errorf("open again, closed at %v for %q", it.ClosedAt, it.CloseReason)
+		t.Errorf("reopened: closed at %v for %q, want no time and no reason", it.ClosedAt, it.CloseReason)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestDeleteLeavesATombstoneWithoutDependencies(t *testing.T) {
 	}
 	must(tr.Delete([]string{"x-a"}, "double", false, true, ann()))(t)
 	if dead := tr.issues.get("x-a"); dead.Status != StatusTombstone || dead.DeletedBy != "ann" || dead.DeleteReason != "double" || dead.OriginalType != "task" {
-		t.Errorf("what is left is %+v", dead)
+		t.Errorf("tombstone %+v", dead)
 	}
 	if deps := tr.issues.get("x-b").Dependencies; len(deps) != 0 {
 		t.Errorf("x-b still depends on %v", deps)
@@ -281,11 +281,11 @@ func TestARenamedPrefixIsRenamedEverywhere(t *testing.T) {
 	}
 	text := tr.Text()
 	if strings.Contains(text, "x-") {
-		t.Errorf("the old prefix is still there:\n%s", text)
+		t.Errorf("the file contains the old prefix:\n%s", text)
 	}
 	for _, kept := range []string{`"weight":2.50`, `"mood":"good"`, `"custom":{"n":1e400`} {
 		if !strings.Contains(text, kept) {
-			t.Errorf("%s was lost:\n%s", kept, text)
+			t.Errorf("the file lacks %s:\n%s", kept, text)
 		}
 	}
 }
@@ -309,7 +309,7 @@ func TestARenameChangesIDsAndNothingElse(t *testing.T) {
 		t.Errorf("the file (-want +got):\n%s", diff)
 	}
 	if it := must(tr.Find("y-1"))(t); it.Title != "x-1 stays" || !it.UpdatedAt.Equal(ann().At) {
-		t.Errorf("what was renamed is read as %v, changed %v", it, it.UpdatedAt)
+		t.Errorf("renamed issue is %v, updated at %v", it, it.UpdatedAt)
 	}
 }
 

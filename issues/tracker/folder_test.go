@@ -65,7 +65,7 @@ func TestAReaderNeverSeesHalfAFile(t *testing.T) {
 	for reading := true; reading; {
 		select {
 		case <-done:
-			reading = false // once more, for the last one
+			reading = false // one more read, of the last write
 		default:
 		}
 		tr, invalid, err := f.Read()
@@ -78,18 +78,18 @@ func TestAReaderNeverSeesHalfAFile(t *testing.T) {
 			seen[it.Notes] = true
 		}
 		if len(all) != 1 {
-			t.Fatalf("a reader saw %d writes mixed", len(all))
+			t.Fatalf("a reader saw parts of %d writes", len(all))
 		}
 	}
 	<-done
 	if !seen[strings.Repeat("n", writes-1)] {
-		t.Errorf("the last write was not seen, but %d others", len(seen))
+		t.Errorf("no reader saw the last write, but %d others", len(seen))
 	}
 }
 
 func TestALargeFileIsReadAndWrittenWhole(t *testing.T) {
 	f := kept(t)
-	const issues = 4000 // some megabytes
+	const issues = 4000 // several megabytes
 	text := many(issues)
 	if err := os.WriteFile(f.File(), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -141,9 +141,9 @@ func TestFileThatGitReplacesIsReadAgain(t *testing.T) {
 		t.Errorf("%v, the change is not in the file: %v", err, it)
 	}
 	if _, err := tr.Find("x-2"); err != nil {
-		t.Errorf("what git brought is gone: %v", err)
+		t.Errorf("the change of git is lost: %v", err)
 	}
 	if rounds != 2 {
-		t.Errorf("the change was made %d times, want on the old file and on the new one", rounds)
+		t.Errorf("the change was applied %d times, want 2: to the old file and to the new one", rounds)
 	}
 }

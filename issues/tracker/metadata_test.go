@@ -26,12 +26,12 @@ func TestMetadataOfOthersIsPreserved(t *testing.T) {
 			t.Errorf("it is kept as %q, want %q", got, raw)
 		}
 		if got := it.Metadata("theirs"); got != "[1 , 2.50]" || it.Metadata("missing") != "" {
-			t.Errorf("what others keep is %q now", got)
+			t.Errorf("unknown metadata is now %q", got)
 		}
 	}
 	want := `{"id":"x-a","title":"one","updated_at":"2026-01-02T03:04:05.000000006Z","metadata":{"theirs":[1 , 2.50],"ours":{"key":"second"}},"later":{"b":1}}`
 	if got := tr.Text(); got != want+"\n" {
-		t.Errorf("the line is %s", got)
+		t.Errorf("line %s", got)
 	}
 }
 
@@ -42,10 +42,10 @@ func TestMetadataThatIsNoObjectIsLeftUnchanged(t *testing.T) {
 		wantCode(t, id, err, code)
 	}
 	if got := must(tr.Find("x-a"))(t).Metadata("ours"); got != "" {
-		t.Errorf("it has %q", got)
+		t.Errorf("metadata %q", got)
 	}
 	if got := must(tr.Find("x-b"))(t).Metadata("ours"); got != "1" {
-		t.Errorf("it has %q", got)
+		t.Errorf("metadata %q", got)
 	}
 }
 
@@ -57,6 +57,6 @@ func TestANewIssueCanHaveMetadata(t *testing.T) {
 	again, invalid := Parse(tr.Text())
 	it := must(again.Find("x-a"))(t)
 	if len(invalid) > 0 || it.Metadata("ours") != "1" || it.Title != "one" || it.Notes != "n" || it.Status != StatusOpen {
-		t.Errorf("it is %+v (%v)", it, invalid)
+		t.Errorf("issue %+v (%v)", it, invalid)
 	}
 }

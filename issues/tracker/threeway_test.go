@@ -55,13 +55,13 @@ func TestAMergeWithABaseFollowsItsLaws(t *testing.T) {
 		base, x, y := fileGen().Draw(rt, "base"), fileGen().Draw(rt, "x"), fileGen().Draw(rt, "y")
 		both := mergedOf(base, x, y)
 		for _, law := range []struct{ what, want, got string }{
-			{"a side that is as the base loses", x, mergedOf(base, x, base)},
-			{"a side that is as the base loses, also ours", y, mergedOf(base, base, y)},
-			{"what both sides did alike stands", x, mergedOf(base, x, x)},
-			{"the order of the sides makes no difference", mergedOf(base, y, x), both},
-			{"a merge that comes again changes nothing", inOrder(both), inOrder(mergedOf(base, both, y))},
+			{"an unchanged side loses", x, mergedOf(base, x, base)},
+			{"an unchanged side loses, also ours", y, mergedOf(base, base, y)},
+			{"equal changes of both sides are kept", x, mergedOf(base, x, x)},
+			{"the order of the sides does not matter", mergedOf(base, y, x), both},
+			{"a repeated merge changes nothing", inOrder(both), inOrder(mergedOf(base, both, y))},
 			{"... from either side", inOrder(both), inOrder(mergedOf(base, both, x))},
-			{"a copy that has not merged yet takes what came of it", both, mergedOf(y, both, y)},
+			{"a copy from before the merge becomes the merge", both, mergedOf(y, both, y)},
 		} {
 			if diff := cmp.Diff(law.want, law.got); diff != "" {
 				rt.Fatalf("%s (-want +got):\n%s", law.what, diff)
@@ -123,7 +123,7 @@ func TestConflictsAreParsed(t *testing.T) {
 		{"without a base", "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> x\nd\n", conflicts{both: []string{"a", "d"}, ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
 		{"with a base", "<<<<<<< HEAD\r\nb\r\n||||||| 123\r\no\r\n=======\r\nc\r\n>>>>>>> x\r\n", conflicts{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"o"}, marked: true, hasBase: true}},
 		{"one of two with a base", "<<<<<<<\nb\n|||||||\n=======\n>>>>>>>\n<<<<<<<\n=======\nc\n>>>>>>>\n", conflicts{ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
-		{"a base that is a conflict itself", "<<<<<<< a\nb\n||||||| m\n<<<<<<<<< Temporary merge branch 1\no\n=========\np\n>>>>>>>>> Temporary merge branch 2\n=======\nc\n>>>>>>> x\n",
+		{"a base with conflict markers", "<<<<<<< a\nb\n||||||| m\n<<<<<<<<< Temporary merge branch 1\no\n=========\np\n>>>>>>>>> Temporary merge branch 2\n=======\nc\n>>>>>>> x\n",
 			conflicts{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"<<<<<<<<< Temporary merge branch 1", "o", "=========", "p", ">>>>>>>>> Temporary merge branch 2"}, marked: true}},
 		{"cut off", "<<<<<<< a\nb\n||||||| m\no\n", conflicts{ours: []string{"b"}, base: []string{"o"}, marked: true}},
 	} {

@@ -129,12 +129,12 @@ func TestMergingCopiesDoesNotDependOnTheirOrder(t *testing.T) {
 		ab.Merge(copyOfFile(b))
 		ba.Merge(copyOfFile(a))
 		if diff := cmp.Diff(ab.Text(), ba.Text()); diff != "" {
-			rt.Fatalf("a with b and b with a differ:\n%s", diff)
+			rt.Fatalf("merge(a, b) and merge(b, a) differ:\n%s", diff)
 		}
 		once := ab.Text()
 		ab.Merge(copyOfFile(b))
 		if diff := cmp.Diff(once, ab.Text()); diff != "" {
-			rt.Fatalf("merging b again changed something:\n%s", diff)
+			rt.Fatalf("a repeated merge of b changed the result:\n%s", diff)
 		}
 	})
 }
@@ -169,7 +169,7 @@ func FuzzParse(f *testing.F) {
 		first := tr.Text()
 		lazy, others := parse(string(text), true, nil) // reads only the ids
 		if diff := cmp.Diff(first, lazy.Text()); diff != "" || len(others) != len(aside) {
-			t.Fatalf("%d invalid, want %d; read lazily (-want +got):\n%s", len(others), len(aside), diff)
+			t.Fatalf("%d invalid lines, want %d; lazy parse (-want +got):\n%s", len(others), len(aside), diff)
 		}
 		lazy.issues.all()
 		if diff := cmp.Diff(tr.List(Filter{All: true}), lazy.List(Filter{All: true}), cmp.AllowUnexported(Issue{}, Dependency{}, Comment{})); diff != "" {
@@ -177,7 +177,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for line := range strings.Lines(first) {
 			if !json.Valid([]byte(line)) {
-				t.Fatalf("%q is no JSON", line)
+				t.Fatalf("%q is not JSON", line)
 			}
 		}
 		again, invalid := Parse(first)

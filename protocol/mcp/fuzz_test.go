@@ -69,7 +69,7 @@ func (a *alarm) silent(t *testing.T, input string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.text.Len() > 0 {
-		t.Errorf("%q makes the log say %s", input, a.text.String())
+		t.Errorf("log after %q: %s", input, a.text.String())
 	}
 }
 
@@ -122,15 +122,15 @@ func read(t *testing.T, input, raw string) (all []reply) {
 		into = &all
 	}
 	if err := json.Unmarshal([]byte(raw), into); err != nil {
-		t.Errorf("%q is answered with %q: %v", input, raw, err)
+		t.Errorf("response to %q: %q: %v", input, raw, err)
 	}
 	for _, one := range all {
 		if r := one.Result; r != nil && r.IsError && (len(r.Content) != 1 || strings.HasPrefix(r.Content[0].Text, string(mailroom.CodeInternal))) {
-			t.Errorf("%q is refused with %q, want a fault of its own in one text", input, raw)
+			t.Errorf("error of %q: %q, want one of its own in one text", input, raw)
 		}
 	}
 	if strings.Contains(raw, operator) && !strings.Contains(input, operator) {
-		t.Errorf("%q is answered with the token: %q", input, raw)
+		t.Errorf("response to %q contains the token: %q", input, raw)
 	}
 	return all
 }
@@ -150,13 +150,13 @@ func FuzzPost(f *testing.F) {
 			w := postTo(h, thread, string(body))
 			switch kind := w.Header().Get("Content-Type"); {
 			case w.Code >= 500:
-				t.Errorf("%q is answered with %d %s", body, w.Code, w.Body)
+				t.Errorf("response to %q: %d %s", body, w.Code, w.Body)
 			case strings.HasPrefix(kind, "application/json"), strings.HasPrefix(kind, "application/problem+json"):
 				read(t, string(body), w.Body.String())
 			}
 			next := postTo(h, "after", peek)
 			if all := read(t, peek, next.Body.String()); next.Code != http.StatusOK || len(all) != 1 || all[0].Result == nil || all[0].Result.IsError {
-				t.Errorf("after %q the next request is answered with %d %s", body, next.Code, next.Body)
+				t.Errorf("response to the request after %q: %d %s", body, next.Code, next.Body)
 			}
 		})
 		a.silent(t, string(body))

@@ -80,7 +80,7 @@ func TestWrongArgumentsAreRefusedInPlainWords(t *testing.T) {
 			me.refuse(e.tool, e.in, e.code, e.words)
 		}
 		if got := h.texts("mine", mailroom.RoleAssistant); got != "" {
-			h.t.Errorf("what was refused was said: %q", got)
+			h.t.Errorf("a refused message was stored: %q", got)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestForeignInboxIsNotFound(t *testing.T) {
 			h.t.Errorf("tickets: %s, want none", answer)
 		}
 		if row := connect(ann, "anns").read(); row.Text != "secret" {
-			h.t.Errorf("ann reads %+v", row)
+			h.t.Errorf("message of ann %+v", row)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 		connect(all, "alls").read()
 		reader := connect(h.namesake("all", read), "alls")
 		if row := reader.read(); row.Text != "hello" {
-			h.t.Errorf("with the scope read: %+v", row)
+			h.t.Errorf("message with the scope read: %+v", row)
 		}
 		for tool, e := range map[string]struct {
 			in   args
@@ -214,17 +214,17 @@ func TestServerChecksPrecedeTheTools(t *testing.T) {
 		status     int
 		words      string
 	}{
-		"as it should be":                {"/mcp", list, "", 200, "wait_for_message"},
-		"a page of a trusted origin":     {"/mcp", list, "Origin: https://tools.example.org", 200, "wait_for_message"},
-		"a page of another origin":       {"/mcp", list, "Origin: https://evil.example.org", 403, "unknown origin"},
-		"a page of another site":         {"/mcp", list, "Sec-Fetch-Site: cross-site", 403, "are refused"},
-		"a name that points at us":       {"/mcp", list, "Host: evil.example.org", 403, "unknown host"},
-		"an unknown parameter":           {"/mcp?inbox=x", list, "", 422, "query.inbox"},
-		"a form":                         {"/mcp", "a=b", "Content-Type: application/x-www-form-urlencoded", 415, "must be application/json"},
-		"no JSON":                        {"/mcp", "{", "", 400, "is not JSON"},
-		"a name twice":                   {"/mcp", `{"id":1,"id":2}`, "", 422, "duplicate field"},
-		"more than fits":                 {"/mcp", `{"x":"` + strings.Repeat("x", 4<<20) + `"}`, "", 413, "exceeds the limit"},
-		"a session that there never was": {"/mcp", list, "Mcp-Session-Id: x", 200, "wait_for_message"},
+		"a valid request":            {"/mcp", list, "", 200, "wait_for_message"},
+		"a page of a trusted origin": {"/mcp", list, "Origin: https://tools.example.org", 200, "wait_for_message"},
+		"a page of another origin":   {"/mcp", list, "Origin: https://evil.example.org", 403, "unknown origin"},
+		"a page of another site":     {"/mcp", list, "Sec-Fetch-Site: cross-site", 403, "are refused"},
+		"a foreign host name":        {"/mcp", list, "Host: evil.example.org", 403, "unknown host"},
+		"an unknown parameter":       {"/mcp?inbox=x", list, "", 422, "query.inbox"},
+		"a form":                     {"/mcp", "a=b", "Content-Type: application/x-www-form-urlencoded", 415, "must be application/json"},
+		"no JSON":                    {"/mcp", "{", "", 400, "is not JSON"},
+		"a name twice":               {"/mcp", `{"id":1,"id":2}`, "", 422, "duplicate field"},
+		"more than fits":             {"/mcp", `{"x":"` + strings.Repeat("x", 4<<20) + `"}`, "", 413, "exceeds the limit"},
+		"an unknown session":         {"/mcp", list, "Mcp-Session-Id: x", 200, "wait_for_message"},
 	} {
 		status, answer := h.post(e.path, e.body, e.header)
 		if status != e.status || !strings.Contains(answer, e.words) {

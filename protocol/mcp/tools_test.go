@@ -40,7 +40,7 @@ func TestAllToolsAreOffered(t *testing.T) {
 		for _, tool := range list.Tools {
 			names = append(names, tool.Name)
 			if tool.Description == "" || tool.InputSchema == nil {
-				h.t.Errorf("%s is not described", tool.Name)
+				h.t.Errorf("%s has no description", tool.Name)
 			}
 		}
 		slices.Sort(names)
@@ -69,7 +69,7 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 			h.t.Errorf("the message (-want +got):\n%s", diff)
 		}
 		if again := me.read(); again.Activity != first {
-			h.t.Errorf("read again: %s, want the same message: it was not removed", again.Activity)
+			h.t.Errorf("second read: %s, want the same message", again.Activity)
 		}
 		rows := do[mcp.Rows](me, "inbox_peek", args{"limit": 5})
 		if len(rows.Items) != 2 || rows.Total != 2 || rows.Items[0].Activity != first || rows.Items[1].Text != "two" {
@@ -84,7 +84,7 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 		}
 		said := do[map[string]string](me, "send_message_to_user", args{"message": "hello ann"})
 		if said["status"] != "sent" || said["activity_id"] != first || said["message_id"] == "" || said["workspace_id"] != "mine" {
-			h.t.Errorf("said: %v", said)
+			h.t.Errorf("replies %v", said)
 		}
 		me.pop(first)
 		got = do[mcp.Popped](me, "inbox_pop", args{"activity_id": first})
@@ -92,14 +92,14 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 			h.t.Errorf("popping it again: %+v, want why not", got)
 		}
 		if r := h.ended(first); r.Status != mailroom.StatusCompleted || r.Reply == nil || *r.Reply != "hello ann" {
-			h.t.Errorf("its run is %s with reply %v", r.Status, r.Reply)
+			h.t.Errorf("run is %s with reply %v", r.Status, r.Reply)
 		}
 		if row := me.read(); row.Activity != second {
 			h.t.Errorf("then comes %+v, want the second", row)
 		}
 		me.pop(second)
 		if got := h.texts("mine", mailroom.RoleAssistant); got != "hello ann" {
-			h.t.Errorf("it said %q", got)
+			h.t.Errorf("replies %q", got)
 		}
 	})
 }
@@ -114,7 +114,7 @@ func TestAnArrivingMessageEndsTheWait(t *testing.T) {
 		// A waiting call does not block others on the same connection.
 		do[api.Submitted](me, "submit_message", args{"thread": "mine", "text": "at last"})
 		if row := <-waiting; row.Text != "at last" {
-			h.t.Errorf("it waited for %+v", row)
+			h.t.Errorf("wait returned %+v", row)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func (h *fixture) waits(n int) {
 			return
 		}
 	}
-	h.t.Fatalf("there are never %d streams", n)
+	h.t.Fatalf("timeout waiting for %d streams", n)
 }
 
 func TestSayingAndDelegatingNeedNoMessage(t *testing.T) {
@@ -155,10 +155,10 @@ func TestSayingAndDelegatingNeedNoMessage(t *testing.T) {
 			h.t.Errorf("delegated to %v, want the thread of before", again)
 		}
 		if row := me.read(); row.Text != "and now" {
-			h.t.Errorf("the result is %+v", row)
+			h.t.Errorf("result %+v", row)
 		}
 		if got := h.texts("mine", mailroom.RoleAssistant); got != "good morning" {
-			h.t.Errorf("it said %q", got)
+			h.t.Errorf("replies %q", got)
 		}
 	})
 }
@@ -172,18 +172,18 @@ func TestTwoInboxesTalk(t *testing.T) {
 		do[map[string]string](me, "delegate_task", args{"workspace_id": "yours", "task": "please"})
 		theirs := you.read()
 		if theirs.Kind != "peer_agent" || theirs.Peer != "mine" || theirs.Text != "please" {
-			h.t.Errorf("the task arrives as %+v", theirs)
+			h.t.Errorf("task %+v", theirs)
 		}
 		do[map[string]string](you, "send_message_to_user", args{"message": "here you are"})
 		you.pop(theirs.Activity)
 		me.pop(mine.Activity)
 		if row := me.read(); row.Kind != "delegation_result" || row.Text != "here you are" || row.Peer != "yours" {
-			h.t.Errorf("the result arrives as %+v", row)
+			h.t.Errorf("result %+v", row)
 		}
 		// A client can write to another inbox of its own.
 		do[map[string]string](me, "send_message_to_user", args{"message": "by the way", "workspace_id": "yours"})
 		if got := h.texts("yours", mailroom.RoleAssistant); got != "here you are|by the way" {
-			h.t.Errorf("in the other inbox was said %q", got)
+			h.t.Errorf("replies in the other inbox %q", got)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 			h.t.Errorf("%d messages were removed, want %d", n, messages)
 		}
 		if got, want := strings.Count(h.texts("mine", mailroom.RoleAssistant), "ok"), int(said.Load()); got != want {
-			h.t.Errorf("%d times ok in the thread, want %d, as often as it was said", got, want)
+			h.t.Errorf("%d replies ok in the thread, want %d", got, want)
 		}
 	})
 }
@@ -241,7 +241,7 @@ func TestExtendedMessageIsReadBeforeThePop(t *testing.T) {
 		t.Errorf("popping it: %+v, want why not", got)
 	}
 	if row := me.read(); row.Text != "one\nand two" {
-		t.Errorf("read again: %q", row.Text)
+		t.Errorf("second read %q", row.Text)
 	}
 	me.pop(first)
 }
@@ -255,7 +255,7 @@ func TestOtherToolsCallTheOperationsOfTheirNames(t *testing.T) {
 		}
 		r := do[api.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
 		if r.Status != mailroom.StatusCompleted || *r.Reply != "hi" {
-			h.t.Errorf("the run: %s %v", r.Status, r.Reply)
+			h.t.Errorf("run %s, reply %v", r.Status, r.Reply)
 		}
 		asked := do[api.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
 		do[api.Run](me, "get_run", args{"run": asked.Run, "timeout_secs": 20})
@@ -270,7 +270,7 @@ func TestOtherToolsCallTheOperationsOfTheirNames(t *testing.T) {
 			h.t.Errorf("decided: %+v", got)
 		}
 		if r := h.ended(asked.Run); r.Status != mailroom.StatusCompleted {
-			h.t.Errorf("after the decision the run is %s", r.Status)
+			h.t.Errorf("run is %s after the decision", r.Status)
 		}
 		more := do[api.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
 		if r := do[api.Run](me, "cancel_run", args{"run": more.Run}); r.Status != mailroom.StatusCancelled && !r.Stopping {
@@ -300,7 +300,7 @@ func TestACancelledCallStopsWaiting(t *testing.T) {
 	h.waits(1)
 	cancel()
 	if err := <-ended; err == nil {
-		t.Error("a cancelled call has an answer")
+		t.Error("a cancelled call has a response")
 	}
 	h.waits(0)
 }
@@ -326,7 +326,7 @@ func TestALostConnectionStopsWaiting(t *testing.T) {
 		h.waits(1)
 		cancel()
 		if err := <-ended; err == nil {
-			t.Errorf("%s: a call that was left has an answer", name)
+			t.Errorf("%s: an abandoned call has a response", name)
 		}
 		h.waits(0)
 	}
@@ -352,7 +352,7 @@ func TestScheduledMessageBlocksNoOthers(t *testing.T) {
 		t.Errorf("read %+v", row)
 	}
 	if th, err := h.admin.Thread(t.Context(), "mine"); err != nil || th.Agent != "mailbox" {
-		t.Errorf("the thread's agent is %s, %v, want the one that it had", th.Agent, err)
+		t.Errorf("agent of the thread is %s, %v, want it unchanged", th.Agent, err)
 	}
 }
 

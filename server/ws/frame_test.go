@@ -32,7 +32,7 @@ func FuzzFrame(f *testing.F) {
 		if got.id != nil {
 			var id any
 			if e := json.Unmarshal(got.id, &id); e != nil || len(got.id) > maxFrameID {
-				t.Fatalf("the id %q: %v", got.id, e)
+				t.Fatalf("id %q: %v", got.id, e)
 			}
 			switch id.(type) {
 			case string, float64:
@@ -45,7 +45,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		var sent map[string]json.RawMessage
 		if e := json.Unmarshal(raw, &sent); e != nil || !bytes.Equal(sent["id"], got.id) {
-			t.Fatalf("%q was read: %v", raw, e)
+			t.Fatalf("%q was parsed: %v", raw, e)
 		}
 		var op string
 		if e := json.Unmarshal(sent["op"], &op); e != nil || op != got.op {
@@ -63,7 +63,7 @@ func FuzzFrame(f *testing.F) {
 			}
 		}
 		if !reflect.DeepEqual(left, sent) {
-			t.Errorf("%q is left of %q", left, raw)
+			t.Errorf("remaining body %q of %q", left, raw)
 		}
 	})
 }

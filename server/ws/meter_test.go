@@ -60,7 +60,7 @@ func TestAFloodingSocketIsReadNoFurther(t *testing.T) {
 	m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat(ping, 100*socketBurst))}, limit.NewRates(1, 1e6))
 	got, err := io.ReadAll(m)
 	if err != errFlood || len(got) > 2*socketBurst*len(ping) {
-		t.Fatalf("%d bytes were read and then %v, want about %d and %v", len(got), err, socketBurst*len(ping), errFlood)
+		t.Fatalf("read %d bytes and error %v, want about %d and %v", len(got), err, socketBurst*len(ping), errFlood)
 	}
 	if more, err := io.ReadAll(m); len(more) > 0 || err != io.ErrUnexpectedEOF {
 		t.Errorf("after the flood: %d bytes and %v, want 0 and %v", len(more), err, io.ErrUnexpectedEOF)

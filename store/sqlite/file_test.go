@@ -109,7 +109,7 @@ func TestOpenFileChangesNothing(t *testing.T) {
 		t.Errorf("after it was closed: %d threads, want 3", got)
 	}
 	if after := parts(t, path); len(after) != 1 || after[""] != before[""] {
-		t.Errorf("after it was closed: it has %d files, and the same bytes: %t", len(after), after[""] == before[""])
+		t.Errorf("after Close: %d files, same bytes %t", len(after), after[""] == before[""])
 	}
 }
 
@@ -267,7 +267,7 @@ func TestABackupIsConsistent(t *testing.T) {
 		approved = at
 		mustPut(t, s, "b") // too late for the copy
 		if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the copy has its name before it was approved: %v", err)
+			t.Errorf("the copy has its name before the approval: %v", err)
 		}
 		return nil
 	})
@@ -295,7 +295,7 @@ func TestABackupIsConsistent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.Backup(ctx, other, func(string) error { return nil }); err == nil {
-		t.Error("a backup that was cancelled has no error")
+		t.Error("a cancelled backup returned no error")
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestABackupIsConsistent(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, ".copy*"))
 	more, e := filepath.Glob(filepath.Join(dir, ".other*"))
 	if err = errors.Join(err, e); err != nil || len(left)+len(more) > 0 {
-		t.Errorf("left are %q, %q, %v", left, more, err)
+		t.Errorf("remaining files %q, %q, %v", left, more, err)
 	}
 	restored := openAt(t, target, Options{})
 	mustPut(t, restored, "c")

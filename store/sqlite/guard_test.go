@@ -166,7 +166,7 @@ func TestAStoreWhoseFilesAreGoneAcknowledgesNothing(t *testing.T) {
 				err := put(t, s, "late")
 				wantUnavailable(t, err)
 				if !errors.Is(err, store.ErrClosed) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), how) {
-					t.Errorf("got %v, want that the store is closed because a file was %s", errors.Unwrap(err), how)
+					t.Errorf("error %v, want a closed store because a file was %s", errors.Unwrap(err), how)
 				}
 				if err := s.Close(); err != nil {
 					t.Error(err)

@@ -164,7 +164,7 @@ func TestTwoHandlesShareAFile(t *testing.T) {
 		err := s.View(t.Context(), func(r store.Reader) error {
 			rows, err := r.Threads(store.ThreadQuery{})
 			if len(rows) != 1 || rows[0].LastSeq != each*int64(len(handles)) {
-				t.Errorf("got rows %v, want one that was counted up %d times", rows, each*len(handles))
+				t.Errorf("rows %v, want one with a count of %d", rows, each*len(handles))
 			}
 			return err
 		})
@@ -231,7 +231,7 @@ func TestAPathWithSpecialCharactersIsOpened(t *testing.T) {
 		path := filepath.Join(dir, name)
 		mustPut(t, openAt(t, path, Options{}), "t")
 		if _, err := os.Stat(path); err != nil {
-			t.Errorf("%q is not the file of its store: %v", name, err)
+			t.Errorf("the store did not create the file %q: %v", name, err)
 		}
 	}
 }
@@ -319,7 +319,7 @@ func TestCloseWaitsForUpdatesAndViewsAndLeavesNoGoroutine(t *testing.T) {
 	}
 	goleak.VerifyNone(t, ignore)
 	if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the write-ahead log is still there after Close: %v", err)
+		t.Errorf("the write-ahead log exists after Close: %v", err)
 	}
 }
 

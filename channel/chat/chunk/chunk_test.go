@@ -31,17 +31,17 @@ func TestATextIsSplitAtTheBestPlace(t *testing.T) {
 		most int
 		want []string
 	}{
-		"nothing":               {"", 10, nil},
-		"white space":           {" \n\t\n", 10, nil},
-		"it fits":               {"hello you", 9, []string{"hello you"}},
-		"its end is no message": {"hello you\n\n  \n", 9, []string{"hello you"}},
-		"paragraphs":            {"one two\nthree\n\nfour five\nsix", 20, []string{"one two\nthree", "four five\nsix"}},
-		"a heading":             {"one two three four\n# five\nsix seven", 24, []string{"one two three four", "# five\nsix seven"}},
-		"items of a list":       {"some:\n- one\n  and more\n- two\n  and more", 30, []string{"some:\n- one\n  and more", "- two\n  and more"}},
-		"numbered items":        {"1. one\n   more\n2. two\n   more", 20, []string{"1. one\n   more", "2. two\n   more"}},
-		"lines":                 {"one two three\nfour five", 16, []string{"one two three", "four five"}},
-		"words":                 {"one two three four", 9, []string{"one two", "three", "four"}},
-		"one word":              {"abcdefghij", 4, []string{"abcd", "efgh", "ij"}},
+		"nothing":          {"", 10, nil},
+		"white space":      {" \n\t\n", 10, nil},
+		"a text that fits": {"hello you", 9, []string{"hello you"}},
+		"a blank end":      {"hello you\n\n  \n", 9, []string{"hello you"}},
+		"paragraphs":       {"one two\nthree\n\nfour five\nsix", 20, []string{"one two\nthree", "four five\nsix"}},
+		"a heading":        {"one two three four\n# five\nsix seven", 24, []string{"one two three four", "# five\nsix seven"}},
+		"items of a list":  {"some:\n- one\n  and more\n- two\n  and more", 30, []string{"some:\n- one\n  and more", "- two\n  and more"}},
+		"numbered items":   {"1. one\n   more\n2. two\n   more", 20, []string{"1. one\n   more", "2. two\n   more"}},
+		"lines":            {"one two three\nfour five", 16, []string{"one two three", "four five"}},
+		"words":            {"one two three four", 9, []string{"one two", "three", "four"}},
+		"one word":         {"abcdefghij", 4, []string{"abcd", "efgh", "ij"}},
 		"a long line after a short one": {
 			"ab\n" + strings.Repeat("x", 20), 10, []string{"ab\nxxxxxxx", "xxxxxxxxxx", "xxx"}},
 		"a fence stays whole": {
@@ -49,13 +49,13 @@ func TestATextIsSplitAtTheBestPlace(t *testing.T) {
 		"a fence that is too long": {
 			"```go\nline 1\nline 2\nline 3\nline 4\n```", 24,
 			[]string{"```go\nline 1\nline 2\n```", "```go\nline 3\nline 4\n```"}},
-		"nothing is left of a fence but its end": {
+		"the end of a fence at a chunk's end": {
 			"```go\nline 1\nlin 2\n```\nend", 24, []string{"```go\nline 1\nlin 2\n```", "end"}},
 		"a longer fence":    {"````\nab\n```\ncd\nef\ngh\n````", 20, []string{"````\nab\n```\ncd\n````", "````\nef\ngh\n````"}},
 		"an unclosed fence": {"```\nab\ncd\nef\ngh\nij", 16, []string{"```\nab\ncd\nef\n```", "```\ngh\nij"}},
 		"a fence within a message that is smaller than its marks": {
 			"```javascript\nab\n```", 10, []string{"```javascr", "ipt\nab\n```"}},
-		"code in a line is no fence": {"```a``` one two three four", 14, []string{"```a``` one", "two three four"}},
+		"inline code": {"```a``` one two three four", 14, []string{"```a``` one", "two three four"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, texts(Split(c.text, chat.Capabilities{MaxUnits: c.most, Units: runes}, 0))); diff != "" {
@@ -73,15 +73,15 @@ func TestAGraphemeIsNotSplit(t *testing.T) {
 		units func(string) int
 		want  []string
 	}{
-		"two units of UTF-16":      {"a😀b", 2, utf16Units, []string{"a", "😀", "b"}},
-		"bytes":                    {"añb", 2, byteLen, []string{"a", "ñ", "b"}},
-		"combined":                 {"ab" + accent + accent, 3, runes, []string{"ab", accent, accent}},
-		"joined":                   {"a" + family + "b", 5, runes, []string{"a", family, "b"}},
-		"flags":                    {"a" + flag + flag, 3, runes, []string{"a" + flag, flag}},
-		"one that is too long":     {family + "b", 3, runes, []string{"👨‍👩", "\u200d👧b"}},
-		"one that never can be":    {"😀😀", 1, utf16Units, []string{"😀", "😀"}},
-		"a skin":                   {"ab👍🏽", 3, runes, []string{"ab", "👍🏽"}},
-		"many marks on one letter": {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301", "x\u0301"}},
+		"two units of UTF-16":              {"a😀b", 2, utf16Units, []string{"a", "😀", "b"}},
+		"bytes":                            {"añb", 2, byteLen, []string{"a", "ñ", "b"}},
+		"combined":                         {"ab" + accent + accent, 3, runes, []string{"ab", accent, accent}},
+		"joined":                           {"a" + family + "b", 5, runes, []string{"a", family, "b"}},
+		"flags":                            {"a" + flag + flag, 3, runes, []string{"a" + flag, flag}},
+		"a long grapheme":                  {family + "b", 3, runes, []string{"👨‍👩", "\u200d👧b"}},
+		"a grapheme longer than the limit": {"😀😀", 1, utf16Units, []string{"😀", "😀"}},
+		"a skin":                           {"ab👍🏽", 3, runes, []string{"ab", "👍🏽"}},
+		"many marks on one letter":         {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301", "x\u0301"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, texts(Split(c.text, chat.Capabilities{MaxUnits: c.most, Units: c.units}, 0))); diff != "" {

@@ -14,7 +14,7 @@ import (
 	"mailroom/internal/thread"
 )
 
-func TestTheAuthorLineStandsOutsideTheText(t *testing.T) {
+func TestTheAuthorLineIsOutsideTheText(t *testing.T) {
 	for _, tc := range []struct {
 		sender, name string
 		parts        []mailroom.Part

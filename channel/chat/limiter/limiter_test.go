@@ -33,7 +33,7 @@ func TestRoomLimits(t *testing.T) {
 		"after a message":                 {func(g *roomLimits) { g.record(PriorityMessage, spacedCaps(), 0, now) }, 0, [5]string{"1s", "1s", "not", "not", "now"}},
 		"a second after a message":        {func(g *roomLimits) { g.record(PriorityMessage, spacedCaps(), 0, now.Add(-second)) }, 0, [5]string{"now", "now", "not", "now", "now"}},
 		"two seconds after a message":     {func(g *roomLimits) { g.record(PriorityMessage, spacedCaps(), 0, now.Add(-2*second)) }, 0, [5]string{"now", "now", "now", "now", "now"}},
-		"typing is no message":            {func(g *roomLimits) { g.record(PriorityTyping, spacedCaps(), 0, now) }, 0, [5]string{"now", "now", "now", "now", "now"}},
+		"typing":                          {func(g *roomLimits) { g.record(PriorityTyping, spacedCaps(), 0, now) }, 0, [5]string{"now", "now", "now", "now", "now"}},
 		"an edit met a flood limit":       {func(g *roomLimits) { g.record(PriorityEdit, spacedCaps(), time.Minute, now.Add(-second)) }, 0, [5]string{"59s", "59s", "not", "not", "not"}},
 		"typing met a flood limit":        {func(g *roomLimits) { g.record(PriorityTyping, spacedCaps(), time.Minute, now) }, 0, [5]string{"1m0s", "1m0s", "not", "not", "not"}},
 		"a limit of all rooms":            {func(*roomLimits) {}, time.Minute, [5]string{"1m0s", "1m0s", "not", "not", "not"}},

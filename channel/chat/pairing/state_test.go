@@ -48,7 +48,7 @@ func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
 		"ten minutes between two codes":         {{0, "a", "1", true}, {RequestInterval - 1, "a", "2", false}, {RequestInterval, "a", "3", true}, {RequestInterval + 1, "a", "4", false}},
 		"three at once": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {0, "d", "4", false},
 			{CodeLifetime - 1, "d", "5", false}, {CodeLifetime, "d", "6", true}},
-		"one who asks again keeps the place": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {RequestInterval, "b", "4", true}, {RequestInterval, "d", "5", false}},
+		"a repeated request keeps its slot": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {RequestInterval, "b", "4", true}, {RequestInterval, "d", "5", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &State{}

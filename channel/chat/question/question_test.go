@@ -68,7 +68,7 @@ func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
 		{"one of two", []*mailroom.Ticket{a, b}, mailroom.VerdictApprove, word(b), b, ""},
 		{"in capitals", []*mailroom.Ticket{a, b}, mailroom.VerdictApprove, strings.ToUpper(word(a)), a, ""},
 		{"a word that was not shown", []*mailroom.Ticket{a}, mailroom.VerdictApprove, word(b), nil, ""},
-		{"a word that is none", []*mailroom.Ticket{a}, mailroom.VerdictApprove, "please", nil, ""},
+		{"an invalid word", []*mailroom.Ticket{a}, mailroom.VerdictApprove, "please", nil, ""},
 		{"decided before", []*mailroom.Ticket{a, done}, mailroom.VerdictApprove, word(done), done, ""},
 		{"denied with a reason", []*mailroom.Ticket{a}, mailroom.VerdictDeny, "too risky", a, "too risky"},
 		{"denied by word, with a reason", []*mailroom.Ticket{a, b}, mailroom.VerdictDeny, word(a) + " too risky", a, "too risky"},

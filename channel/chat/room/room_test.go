@@ -105,7 +105,7 @@ func TestATickShowsWhatIsDue(t *testing.T) {
 			x.writes("one two three four five")
 			x.tick(3 * second)
 		}, []string{"preview 1 of m at 0s", "1: one two …", "1: one two three …"}},
-		"its reply is delivered": {func(x *script) {
+		"a delivered reply": {func(x *script) {
 			x.writes("one")
 			x.tick(0)
 			x.PreviewSent("r", "1", "one …")
@@ -167,7 +167,7 @@ func TestADecidedQuestionIsRedrawnALimitedNumberOfTimes(t *testing.T) {
 		"at once by its own delivery": {5 * second, 5 * second, false, nil},
 		"once":                        {5 * second, 7 * second, false, []string{"6s"}},
 		"never":                       {5 * second, time.Hour, false, []string{"6s", "16s", "36s", "1m16s", "2m36s"}},
-		"the room is gone":            {5 * second, time.Hour, true, nil},
+		"a deleted room":              {5 * second, time.Hour, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New()

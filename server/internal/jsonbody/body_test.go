@@ -46,15 +46,15 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		err := Check(body, false)
 		if err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid {
-			t.Errorf("%q: %v has not the code invalid", body, err)
+			t.Errorf("%q: %v, want code invalid", body, err)
 		}
 		if err == nil && !json.Valid(body) {
-			t.Errorf("%q passed and is not JSON", body)
+			t.Errorf("%q was accepted but is not JSON", body)
 		}
 		var v any
 		if err == nil && json.Unmarshal(body, &v) == nil && !strings.ContainsRune(string(body), '\uFFFD') && !strings.Contains(strings.ToLower(string(body)), `\ufffd`) {
 			if raw, err := json.Marshal(v); err != nil || strings.ContainsRune(string(raw), '\uFFFD') {
-				t.Errorf("%q passed and was changed to %q", body, raw)
+				t.Errorf("%q was decoded as %q", body, raw)
 			}
 		}
 	})

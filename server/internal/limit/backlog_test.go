@@ -13,10 +13,10 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 		third string // token of a third reader, when two readers of ann hold 10,000 bytes each
 		wait  time.Duration
 	}{
-		{"there is room", 30_000, "ann", 0},
-		{"the share of the token is full", 25_000, "ann", minSlowTime},
-		{"another token has its own", 25_000, "ben", 0},
-		{"there is no room for all", 1 << 30, "ben", minSlowTime},
+		{"room", 30_000, "ann", 0},
+		{"a full share", 25_000, "ann", minSlowTime},
+		{"another token", 25_000, "ben", 0},
+		{"full in total", 1 << 30, "ben", minSlowTime},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -30,10 +30,10 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 					g := &Entry{}
 					g.Cut = func() {
 						cut = append(cut, i)
-						go u.Release(g) // its write fails
+						go u.Release(g) // without a successful write
 					}
 					if !u.Acquire(g, who, 10_000, nil) {
-						t.Fatalf("reader %d got no room", i)
+						t.Fatalf("Acquire of reader %d failed", i)
 					}
 					return g
 				}
@@ -42,7 +42,7 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				hold(2, "ann")
 				small := &Entry{}
 				if u.Acquire(small, "ann", smallFrame, nil); time.Since(begin) > 0 {
-					t.Error("a small frame had to wait")
+					t.Error("Acquire of a small frame waited")
 				}
 				u.Release(small)
 				hold(3, c.third)
@@ -53,7 +53,7 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 					t.Errorf("cut off: %v", cut)
 				}
 				if got := u.Bytes(); got > int64(total) {
-					t.Errorf("%d bytes are unread, of at most %d", got, total)
+					t.Errorf("%d unread bytes, want at most %d", got, total)
 				}
 			})
 		})
@@ -63,22 +63,22 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 func TestReleasedBytesMakeRoomForTheNextReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := NewBacklog(10_000, 10_000)
-		first, second := &Entry{Cut: func() { t.Error("a reader was cut off that was not slow") }}, &Entry{}
-		if !u.Acquire(first, "ann", 20_000, nil) { // more than there is, and alone
-			t.Fatal("no room for the first")
+		first, second := &Entry{Cut: func() { t.Error("a fast reader was cut off") }}, &Entry{}
+		if !u.Acquire(first, "ann", 20_000, nil) { // more than the total, but alone
+			t.Fatal("Acquire of the first reader failed")
 		}
 		time.AfterFunc(minSlowTime/2, func() { u.Release(first) })
 		if !u.Acquire(second, "ann", 10_000, nil) {
-			t.Fatal("no room for the second")
+			t.Fatal("Acquire of the second reader failed")
 		}
 		gone := make(chan struct{})
 		close(gone)
 		if u.Acquire(&Entry{}, "ann", 10_000, gone) {
-			t.Error("a reader that has gone got room")
+			t.Error("Acquire of a closed reader succeeded")
 		}
 		u.Release(second)
 		if u.Bytes() != 0 || len(u.held) != 0 || len(u.entries) != 0 || u.waiting != 0 {
-			t.Errorf("%d bytes, %v, %d readers and %d writers are left", u.Bytes(), u.held, len(u.entries), u.waiting)
+			t.Errorf("%d bytes, %v, %d readers and %d writers remain", u.Bytes(), u.held, len(u.entries), u.waiting)
 		}
 	})
 }

@@ -13,7 +13,7 @@ func TestASubmitIsAcceptedAfterItsRetryAfter(t *testing.T) {
 			t.Fatalf("submit %d: wait %s", i+1, wait)
 		}
 	}
-	for range 5 { // refusals cost nothing
+	for range 5 { // refusals do not count
 		if wait := p.Allow("anna", now); wait != 2*time.Second {
 			t.Fatalf("one too many: wait %s, want 2 s", wait)
 		}
@@ -25,7 +25,7 @@ func TestASubmitIsAcceptedAfterItsRetryAfter(t *testing.T) {
 		t.Errorf("before its time: wait %s, want 100 ms", wait)
 	}
 	if wait := p.Allow("anna", now.Add(2*time.Second)); wait != 0 {
-		t.Errorf("at its time: wait %s", wait)
+		t.Errorf("after the wait: wait %s", wait)
 	}
 }
 
@@ -34,7 +34,7 @@ func TestFullBucketsAreEvicted(t *testing.T) {
 	take := func(who string, at time.Time) {
 		t.Helper()
 		if wait := p.Allow(who, at); wait != 0 {
-			t.Fatalf("%s waits %s", who, wait)
+			t.Fatalf("wait of %s is %s", who, wait)
 		}
 	}
 	for i := range maxBuckets {
@@ -49,6 +49,6 @@ func TestFullBucketsAreEvicted(t *testing.T) {
 		t.Errorf("%d buckets are kept, want about %d", got, maxBuckets)
 	}
 	if wait := p.Allow("busy", now.Add(time.Minute)); wait == 0 {
-		t.Error("a token that is at its limit was forgotten")
+		t.Error("a token at its limit was evicted")
 	}
 }

@@ -30,7 +30,7 @@ func TestADamagedBodyIsNotRead(t *testing.T) {
 		// A body cut between two fields is a valid body of a different run.
 		var cut mailroom.Run
 		if err := ParseRun(body[:n], &cut); err == nil && cut.StopGrace > 0 {
-			t.Errorf("the first %d of %d bytes were accepted as the whole", n, len(body))
+			t.Errorf("the first %d of %d bytes were accepted", n, len(body))
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (o *fixture) cut(t *testing.T, chance *rand.Rand) []string {
 			o.disk.cutAfter(1+chance.IntN(2000), "")
 		}
 		o.work(ctx, 5+chance.IntN(60))
-		o.disk.cutAfter(1+chance.IntN(500), "") // if it is still on: during the close, which checkpoints
+		o.disk.cutAfter(1+chance.IntN(500), "") // if the power is still on: during the close, which checkpoints
 	}
 	if _, err := o.close(); err != nil && !o.disk.off() {
 		t.Fatalf("close: %v", err)
@@ -103,7 +103,7 @@ func TestNothingAcknowledgedIsLostInAPowerCut(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d cuts, in %v; the last disk took %d submits and completed %d runs", *cuts, ends, len(o.acknowledged), len(o.replies))
+	t.Logf("%d cuts, in %v; the last disk has %d submits and %d completed runs", *cuts, ends, len(o.acknowledged), len(o.replies))
 }
 
 // The same test must fail if SQLite does not sync each commit; otherwise it would prove nothing.
