@@ -63,6 +63,7 @@ type Options struct {
 	ShutdownGrace time.Duration // for runs to finish after Run's context ended [30s]
 	AgentGrace    time.Duration // until runs of an agent that no worker serves fail [60s]
 	Host          string        // name shown for this worker [the machine's name]
+	Node          string        // id of the server; "" for a remote worker
 	Local         bool          // no other process writes to the store
 	Observe       Observe
 	Log           *slog.Logger
@@ -140,6 +141,10 @@ func New(l Ledger, b *bus.Bus, o Options) *Engine {
 // the reason.
 func (e *Engine) Ready() error { return e.state.ready() }
 
+// Hold returns the lease of the engine's worker; Worker is "" without one. What a server may do only
+// while it has a lease, it does until Lost is closed.
+func (e *Engine) Hold() Hold { return e.state.held() }
+
 // Run serves the agents until ctx ends. Then it claims nothing more, lets runs finish for
 // ShutdownGrace, releases the rest, and gives up its lease. It returns an error if the store closed
 // or its own code panicked: it cancels every run then, and none can be settled. An agent that does
@@ -157,6 +162,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.wg.Wait()
 	left := len(e.active) + e.countUnstarted()
 	e.lease.stop()
+	e.state.dropHold()
 	e.state.end(errors.New("the engine has stopped"))
 	switch {
 	case e.fatal != nil:

@@ -92,7 +92,7 @@ func (e *Engine) renew(ctx context.Context) {
 func (e *Engine) registration() func(context.Context) renewal {
 	row := store.Worker{
 		ID: uuid.Must(uuid.NewV7()).String(), Host: e.options.Host, PID: os.Getpid(),
-		Local: e.options.Local, Agents: e.agentNames(),
+		Local: e.options.Local, Node: e.options.Node, Agents: e.agentNames(),
 	}
 	return func(ctx context.Context) renewal {
 		_, err := e.ledger.Register(ctx, row)
@@ -124,6 +124,7 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 		e.lease.worker = r.worker // rounds are not reset: answers for an old id may still arrive
 		e.lease.extend(r.sent, e.options.Lease)
 		e.state.set(nil)
+		e.state.renewed(r.worker)
 		e.allow()
 		e.obey(r.out)
 		if first {
@@ -172,6 +173,7 @@ func (e *Engine) dropLease(why string) {
 	}
 	e.lease.lost = true
 	e.state.set(errors.New(why))
+	e.state.dropHold()
 	if len(e.active) > 0 {
 		e.options.Log.Error(why, "worker", e.lease.worker, "runs", len(e.active))
 	}

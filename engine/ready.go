@@ -5,12 +5,53 @@ import (
 	"sync"
 )
 
-// state is what [Engine.Ready] reports.
+// Hold is a period in which the engine's worker has its lease.
+type Hold struct {
+	Worker string          // id of the worker
+	Lost   <-chan struct{} // closed at the end, before another server may take over
+}
+
+// state is what [Engine.Ready] and [Engine.Hold] report.
 type state struct {
 	mu    sync.Mutex
 	why   error // the reason for not being ready
 	swept bool  // the first sweep is done
 	ended bool  // why is final
+	hold  Hold  // Worker "" without a lease
+	lost  chan struct{}
+}
+
+func (s *state) held() Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hold
+}
+
+// renewed records a lease.
+func (s *state) renewed(worker string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hold.Worker == worker {
+		return
+	}
+	s.drop()
+	s.lost = make(chan struct{})
+	s.hold = Hold{worker, s.lost}
+}
+
+// dropHold records that the lease has ended.
+func (s *state) dropHold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+// drop ends the current hold. The caller holds mu.
+func (s *state) drop() {
+	if s.hold.Worker != "" {
+		close(s.lost)
+	}
+	s.hold = Hold{}
 }
 
 func (s *state) ready() error {

@@ -130,6 +130,12 @@ func (l *Ledger) EndLocalWorkers(ctx context.Context, uncharged bool) error {
 	return l.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return w.Local })
 }
 
+// EndNodeWorkers does the same for the workers of an earlier process of this server, on a store that
+// it shares with others.
+func (l *Ledger) EndNodeWorkers(ctx context.Context, node string, uncharged bool) error {
+	return l.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return node != "" && w.Node == node })
+}
+
 // Sweep takes away the claims of workers whose lease has ended, strictly after its end. It spares
 // self, because an engine that slept renews its lease first. It also ends overdue claims of all
 // workers but self, which ends its own.
@@ -150,13 +156,11 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 	if err := l.replanAfterClockStep(ctx, workers, now); err != nil {
 		return err
 	}
-	for _, w := range l.workersToFree(workers) {
+	for _, w := range l.freed.missing(workers) {
 		if err := l.freeClaims(ctx, w); err != nil {
 			return err
 		}
-		l.mu.Lock()
-		l.freed[w.ID] = true
-		l.mu.Unlock()
+		l.freed.add(w.ID)
 	}
 	if err := l.dropWorkers(ctx, workers, now); err != nil {
 		return err
@@ -164,23 +168,28 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 	return l.dropDeleted(ctx)
 }
 
-// workersToFree returns the dead workers that may have claims. A worker that was freed once can
-// have none.
-func (l *Ledger) workersToFree(workers []*store.Worker) (dead []*store.Worker) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// missing returns the dead workers that may have claims. A worker that was freed once can have none.
+func (f *freedWorkers) missing(workers []*store.Worker) (dead []*store.Worker) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	freed := map[string]bool{}
 	for _, w := range workers {
 		switch {
 		case !w.Dead:
-		case l.freed[w.ID]:
+		case f.ids[w.ID]:
 			freed[w.ID] = true
 		default:
 			dead = append(dead, w)
 		}
 	}
-	l.freed = freed // without dropped rows
+	f.ids = freed // without dropped rows
 	return dead
+}
+
+func (f *freedWorkers) add(worker string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ids[worker] = true
 }
 
 // dropWorkers drops the rows of dead workers that are no longer needed.

@@ -55,8 +55,14 @@ type Ledger struct {
 	committer *committer
 	options   Options
 
-	mu    sync.Mutex
-	freed map[string]bool // dead workers without claims; guarded by mu
+	fence *fence // nil: no restriction
+	freed *freedWorkers
+}
+
+// freedWorkers are dead workers without claims.
+type freedWorkers struct {
+	mu  sync.Mutex
+	ids map[string]bool // guarded by mu
 }
 
 // New returns a Ledger over store. It writes nothing before Run is called.
@@ -92,7 +98,7 @@ func New(st store.Store, o Options) *Ledger {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Observe.fill()
-	return &Ledger{committer: newCommitter(st, o), options: o, freed: map[string]bool{}}
+	return &Ledger{committer: newCommitter(st, o), options: o, freed: &freedWorkers{ids: map[string]bool{}}}
 }
 
 // NewID returns an id that grows with time: a UUID, version 7.
@@ -112,7 +118,10 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 	}
 	for {
 		once := o
-		err := l.committer.do(ctx, &once)
+		err := l.fence.restrict(&once)
+		if err == nil {
+			err = l.committer.do(ctx, &once)
+		}
 		if err == nil {
 			return out, nil
 		}

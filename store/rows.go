@@ -106,6 +106,11 @@ type Worker struct {
 	LeaseUntil time.Time
 	Dead       bool // the lease has ended: it cannot be renewed, and its claims are being freed
 	Uncharged  bool // dead for a reason that no run caused: its claims count as lost, not as crashes
+	// Node is the id of the server that the worker belongs to; "" for a remote worker.
+	Node string
+	// Duties are names of jobs that one server at a time does, and that this worker's server does
+	// while the worker is not Dead. No two live workers have the same duty. Sorted.
+	Duties []string
 
 	Newer string `json:"-"` // see mailroom.Run
 }

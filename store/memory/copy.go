@@ -66,7 +66,7 @@ func copyKey(k store.SubmitKey) store.SubmitKey {
 
 func copyWorker(w *store.Worker) *store.Worker {
 	c := *w
-	c.Agents = slices.Clone(w.Agents)
+	c.Agents, c.Duties = slices.Clone(w.Agents), slices.Clone(w.Duties)
 	return &c
 }
 

@@ -33,12 +33,13 @@ const (
 	moveStartedRun   = `UPDATE run SET parent = ?, status = ?, body = ? WHERE key = ?`
 	updateStartedRun = `UPDATE run SET parent = ?, body = ? WHERE key = ?`
 
-	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged`
+	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged, node, duties`
 
-	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, local = excluded.local,
 		agents = excluded.agents, started_at = excluded.started_at, lease_until = excluded.lease_until,
-		dead = excluded.dead, owner = excluded.owner, uncharged = excluded.uncharged`
+		dead = excluded.dead, owner = excluded.owner, uncharged = excluded.uncharged,
+		node = excluded.node, duties = excluded.duties`
 )
 
 // bindThread appends the values of insertThread and updateThread up to the body.
@@ -161,5 +162,7 @@ func scanWorker(row []driver.Value) (*store.Worker, error) {
 	w := &store.Worker{ID: c.text(), Host: c.text(), PID: c.int(), Local: c.bool()}
 	c.json(&w.Agents)
 	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner, w.Uncharged = c.time(), c.time(), c.bool(), c.text(), c.bool()
+	w.Node = c.text()
+	c.json(&w.Duties)
 	return w, c.err
 }

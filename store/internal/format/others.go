@@ -69,6 +69,8 @@ func (p *packer) worker(w *store.Worker) {
 	p.time(&w.LeaseUntil)
 	p.flag(&w.Dead)
 	p.flag(&w.Uncharged)
+	text(p, &w.Node)
+	list(p, &w.Duties, text[string])
 	p.newer(&w.Newer)
 }
 

@@ -1,0 +1,122 @@
+package ledger
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// A duty is a job that one server at a time does, such as running a channel. It is held by a worker
+// of the server and ends with the worker's lease, so a server that dies, hangs or is cut off loses
+// its claims and its duties at the same moment. A server that lost its lease registers a new worker,
+// which holds no duty, so the worker's id is the fencing token of its duties.
+
+// Duties are the operations on duties.
+type Duties struct{ ledger *Ledger }
+
+// Duties returns the operations on duties.
+func (l *Ledger) Duties() Duties { return Duties{l} }
+
+// Holder returns the live worker that holds a duty, nil if there is none.
+func Holder(workers []*store.Worker, duty string) *store.Worker {
+	for _, w := range workers {
+		if !w.Dead && slices.Contains(w.Duties, duty) {
+			return w
+		}
+	}
+	return nil
+}
+
+// Take gives a duty to a worker if no live worker holds it. It returns the holder after that: worker
+// or another one. A holder whose lease has ended keeps the duty until a sweep marks it dead.
+func (ds Duties) Take(ctx context.Context, worker, duty string) (holder *store.Worker, err error) {
+	o := op{name: "duty", rank: rankRenew, topics: []string{"duty/" + duty}, workers: []string{worker}}
+	return run(ctx, ds.ledger, o, func(b *batch) (*store.Worker, error) {
+		mine, err := b.rows.worker(worker)
+		if err != nil {
+			return nil, err
+		}
+		all, err := b.allWorkers()
+		if err != nil {
+			return nil, err
+		}
+		if holder := Holder(all, duty); holder != nil {
+			return holder, nil
+		}
+		mine.Duties = append(mine.Duties, duty)
+		slices.Sort(mine.Duties)
+		b.saveWorker(mine)
+		return mine, nil
+	})
+}
+
+// Release ends a worker's duty. The caller has stopped the job.
+func (ds Duties) Release(ctx context.Context, worker, duty string) error {
+	o := op{name: "duty", rank: rankRenew, workers: []string{worker}}
+	_, err := run(ctx, ds.ledger, o, func(b *batch) (struct{}, error) {
+		w := b.rows.workers[worker]
+		if at := slices.Index(duties(w), duty); at >= 0 {
+			w.Duties = slices.Delete(w.Duties, at, at+1)
+			b.saveWorker(w)
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func duties(w *store.Worker) []string {
+	if w == nil {
+		return nil
+	}
+	return w.Duties
+}
+
+// allWorkers returns the stored workers with the changes of this batch.
+func (b *batch) allWorkers() ([]*store.Worker, error) {
+	stored, err := b.rows.tx.Workers()
+	return append(slices.DeleteFunc(stored, func(w *store.Worker) bool { return b.rows.workers[w.ID] != nil }),
+		slices.Collect(maps.Values(b.rows.workers))...), err
+}
+
+// fence restricts the operations of a [Ledger] to the time in which a worker holds a duty.
+type fence struct {
+	duty   string
+	worker func() string
+}
+
+// OnDuty returns a Ledger whose operations change rows only while a worker holds the duty; otherwise
+// they fail with CodeLeaseLost. worker returns the id of this server's worker while its job runs, ""
+// otherwise. The check is part of the transaction: when another server has taken the duty, a paused
+// job that wakes up writes nothing. Reads are not restricted.
+func (l *Ledger) OnDuty(duty string, worker func() string) *Ledger {
+	fenced := *l
+	fenced.fence = &fence{duty, worker}
+	return &fenced
+}
+
+// restrict adds the fence to an operation. nil restricts nothing.
+func (f *fence) restrict(o *op) error {
+	if f == nil {
+		return nil
+	}
+	worker := f.worker()
+	if worker == "" {
+		return f.lost()
+	}
+	o.workers = append(slices.Clip(o.workers), worker)
+	apply := o.apply
+	o.apply = func(b *batch) error {
+		if w := b.rows.workers[worker]; w == nil || w.Dead || !slices.Contains(w.Duties, f.duty) {
+			return f.lost()
+		}
+		return apply(b)
+	}
+	return nil
+}
+
+func (f *fence) lost() error {
+	return mailroom.Errorf(mailroom.CodeLeaseLost, "this server does not hold the duty %s", f.duty)
+}
