@@ -7,7 +7,7 @@ import "time"
 type Channel struct {
 	Name   string     `json:"name"`
 	Kind   string     `json:"kind" doc:"The platform."`
-	State  string     `json:"state" enum:"starting,connected,silent,queued,parked,gave_up,failed" doc:"connected only while its last success is recent; silent and queued reconnect at next_try; parked does too, but needs attention; gave_up and failed reconnect when resumed, or at next_try if there is one."`
+	State  string     `json:"state" enum:"starting,connected,silent,queued,parked,gave_up,failed,standby" doc:"connected only while its last success is recent; silent and queued reconnect at next_try; parked does too, but needs attention; gave_up and failed reconnect when resumed, or at next_try if there is one; standby is run by another server."`
 	Since  *time.Time `json:"since" doc:"Since when it has this state."`
 	Reason *string    `json:"reason" doc:"Why it is not connected, or what blocks it."`
 
@@ -38,4 +38,5 @@ const (
 	ChannelParked    = "parked"
 	ChannelGaveUp    = "gave_up"
 	ChannelFailed    = "failed"
+	ChannelStandby   = "standby"
 )

@@ -44,8 +44,8 @@ type Runner struct {
 	reported State     // the part of State that state does not have
 	instance *instance // the latest adapter, nil at first
 	changes  []Change
-	dropped  int // state changes that could not be queued
-	closed   bool
+	dropped  int  // state changes that could not be queued
+	closed   bool // Run does not run
 
 	connected atomic.Bool // mirrors state for the engine, which must not wait for mu
 }
@@ -62,7 +62,7 @@ func New(o Options) *Runner {
 	return &Runner{
 		options: o, log: o.Log.With("channel", o.Name),
 		wakeup: make(chan struct{}, 1), changesReady: make(chan struct{}, 1),
-		reported: State{Name: o.Name, Kind: o.Kind, Condition: ConditionStarting},
+		reported: State{Name: o.Name, Kind: o.Kind, Condition: ConditionStarting}, closed: true,
 	}
 }
 
@@ -233,9 +233,19 @@ func (r *Runner) onFailure(adapter int, err error) {
 	r.handle(event{kind: eventFailed, adapter: adapter, reason: truncateError(err), fatal: fatal, retryAfter: mailroom.AsFailure(err).RetryAfter})
 }
 
+// Standby reports, while Run does not run, that another server runs the channel.
+func (r *Runner) Standby(server string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		r.state = r.state.withCondition(ConditionStandby, "run by "+server, time.Now())
+	}
+}
+
 // Run runs the channel until ctx ends. It returns within [ReconnectPolicy].CloseTimeout after
-// that, even if the adapter hangs.
+// that, even if the adapter hangs. It may be called again after it has returned.
 func (r *Runner) Run(ctx context.Context) {
+	r.restart()
 	var parts sync.WaitGroup
 	writing, stop := context.WithCancel(ctx)
 	parts.Go(func() {
@@ -251,6 +261,15 @@ func (r *Runner) Run(ctx context.Context) {
 	r.shutdown()
 	stop()
 	parts.Wait()
+}
+
+// restart forgets the conditions of an earlier call of Run. Adapters keep their numbers.
+func (r *Runner) restart() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.state
+	r.state = state{adapter: s.adapter, stranded: s.stranded, reconnects: s.reconnects, everConnected: s.everConnected, downtime: s.downtime}
+	r.closed = false
 }
 
 // supervise starts adapters and waits for their deadlines until ctx ends.

@@ -16,6 +16,7 @@ const (
 	ConditionParked    Condition = "parked"    // many attempts in a row failed; retries every ReconnectPolicy.ProbeInterval
 	ConditionGaveUp    Condition = "gave_up"   // ReconnectPolicy.GiveUpAfter attempts in a row failed; no retry
 	ConditionFailed    Condition = "failed"    // a retry does not help; after a panic of the supervisor it retries all the same
+	ConditionStandby   Condition = "standby"   // another server runs the channel
 )
 
 // Conditions returns all conditions.
@@ -27,7 +28,7 @@ func Conditions() []Condition {
 	return all
 }
 
-// Alive reports whether the channel is connected or will retry by itself.
+// Alive reports whether the channel is connected, will retry by itself, or is left to another server.
 func (c Condition) Alive() bool { return c != ConditionGaveUp && c != ConditionFailed }
 
 // State is a snapshot of a channel. A zero time means never.

@@ -141,9 +141,11 @@ func New(l Ledger, b *bus.Bus, o Options) *Engine {
 // the reason.
 func (e *Engine) Ready() error { return e.state.ready() }
 
-// Hold returns the lease of the engine's worker; Worker is "" without one. What a server may do only
-// while it has a lease, it does until Lost is closed.
-func (e *Engine) Hold() Hold { return e.state.held() }
+// AwaitLease waits until the engine's worker has a lease. lease is done before another server may
+// take over what the worker has.
+func (e *Engine) AwaitLease(ctx context.Context) (worker string, lease context.Context, err error) {
+	return e.state.awaitLease(ctx)
+}
 
 // Run serves the agents until ctx ends. Then it claims nothing more, lets runs finish for
 // ShutdownGrace, releases the rest, and gives up its lease. It returns an error if the store closed
@@ -162,7 +164,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.wg.Wait()
 	left := len(e.active) + e.countUnstarted()
 	e.lease.stop()
-	e.state.dropHold()
+	e.state.dropLease()
 	e.state.end(errors.New("the engine has stopped"))
 	switch {
 	case e.fatal != nil:

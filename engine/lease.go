@@ -124,7 +124,7 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 		e.lease.worker = r.worker // rounds are not reset: answers for an old id may still arrive
 		e.lease.extend(r.sent, e.options.Lease)
 		e.state.set(nil)
-		e.state.renewed(r.worker)
+		e.state.setLease(r.worker)
 		e.allow()
 		e.obey(r.out)
 		if first {
@@ -173,7 +173,7 @@ func (e *Engine) dropLease(why string) {
 	}
 	e.lease.lost = true
 	e.state.set(errors.New(why))
-	e.state.dropHold()
+	e.state.dropLease()
 	if len(e.active) > 0 {
 		e.options.Log.Error(why, "worker", e.lease.worker, "runs", len(e.active))
 	}

@@ -1,57 +1,74 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"sync"
 )
 
-// Hold is a period in which the engine's worker has its lease.
-type Hold struct {
-	Worker string          // id of the worker
-	Lost   <-chan struct{} // closed at the end, before another server may take over
-}
-
-// state is what [Engine.Ready] and [Engine.Hold] report.
+// state is what [Engine.Ready] and [Engine.AwaitLease] report.
 type state struct {
 	mu    sync.Mutex
 	why   error // the reason for not being ready
 	swept bool  // the first sweep is done
 	ended bool  // why is final
-	hold  Hold  // Worker "" without a lease
-	lost  chan struct{}
+
+	worker string             // that has a lease; "": none
+	lease  context.Context    // of worker
+	expire context.CancelFunc // ends lease
+	begun  chan struct{}      // closed when the next lease begins; nil: no one waits
 }
 
-func (s *state) held() Hold {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hold
+// awaitLease waits for a lease.
+func (s *state) awaitLease(ctx context.Context) (worker string, lease context.Context, err error) {
+	for {
+		s.mu.Lock()
+		worker, lease = s.worker, s.lease
+		if worker == "" && s.begun == nil {
+			s.begun = make(chan struct{})
+		}
+		begun := s.begun
+		s.mu.Unlock()
+		if worker != "" {
+			return worker, lease, nil
+		}
+		select {
+		case <-begun:
+		case <-ctx.Done():
+			return "", nil, ctx.Err()
+		}
+	}
 }
 
-// renewed records a lease.
-func (s *state) renewed(worker string) {
+// setLease records that a worker has a lease.
+func (s *state) setLease(worker string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hold.Worker == worker {
+	if s.worker == worker {
 		return
 	}
-	s.drop()
-	s.lost = make(chan struct{})
-	s.hold = Hold{worker, s.lost}
+	s.endLease()
+	s.worker = worker
+	s.lease, s.expire = context.WithCancel(context.Background())
+	if s.begun != nil {
+		close(s.begun)
+		s.begun = nil
+	}
 }
 
-// dropHold records that the lease has ended.
-func (s *state) dropHold() {
+// dropLease records that the lease has ended.
+func (s *state) dropLease() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop()
+	s.endLease()
 }
 
-// drop ends the current hold. The caller holds mu.
-func (s *state) drop() {
-	if s.hold.Worker != "" {
-		close(s.lost)
+// endLease ends the lease, if there is one. The caller holds mu.
+func (s *state) endLease() {
+	if s.worker != "" {
+		s.worker = ""
+		s.expire()
 	}
-	s.hold = Hold{}
 }
 
 func (s *state) ready() error {

@@ -58,15 +58,15 @@ func reservedPrefixes(c *config.Config) (beginnings []string) {
 	return beginnings
 }
 
-// newChannels returns the runners of the configured channels.
-func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, log *slog.Logger) channelSet {
+// newChannels returns the runners of the configured channels. ledger returns the ledger of a channel.
+func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(channel string) *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, log *slog.Logger) channelSet {
 	var runners channelSet
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
 		if agents[ch.Agent].Agent == nil {
 			log.Warn("agent of channel is not run by this server; its messages wait for a remote worker", "channel", name, "agent", ch.Agent)
 		}
-		o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: l, Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
+		o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: ledger(name), Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
 		in := ch.Chat
 		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, files, streams, b
 		o.Connect = ch.Settings.Connect(in)
@@ -75,7 +75,7 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 		runners = append(runners, channel.New(o))
 	}
 	if c.Tracker != nil {
-		runners = append(runners, newTrackerChannel(c, agents, l, log))
+		runners = append(runners, newTrackerChannel(c, agents, ledger(config.TrackerChannel), log))
 	}
 	return runners
 }

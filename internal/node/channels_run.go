@@ -19,9 +19,9 @@ const (
 	secretCheckInterval  = 5 * time.Second
 )
 
-// run runs the channels until ctx is done. If exits is set, it also returns when no
+// run runs each channel with serve until ctx is done. If exits is set, it also returns when no
 // channel is connected and none will reconnect by itself.
-func (all channelSet) run(ctx context.Context, watched []*secretFile, exits bool) error {
+func (all channelSet) run(ctx context.Context, serve func(context.Context, *channel.Runner), watched []*secretFile, exits bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range watched {
 		group.Go(func() error {
@@ -33,7 +33,7 @@ func (all channelSet) run(ctx context.Context, watched []*secretFile, exits bool
 	for _, c := range all {
 		group.Go(func() (err error) {
 			defer recovery.Error(nil, "channel", &err) // stop the server: a restart is better than a channel that only looks alive
-			c.Run(ctx)
+			serve(ctx, c)
 			return nil
 		})
 	}

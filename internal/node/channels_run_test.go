@@ -40,7 +40,9 @@ func TestAChannelIsRetriedWhenItsTokenFileChanges(t *testing.T) {
 		all := channelSet{c}
 		done := make(chan error, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		go func() { done <- all.run(ctx, []*secretFile{s}, false) }()
+		go func() {
+			done <- all.run(ctx, func(ctx context.Context, c *channel.Runner) { c.Run(ctx) }, []*secretFile{s}, false)
+		}()
 		<-time.After(time.Minute + secretCheckInterval/2) // between two checks
 		if n := c.State().Adapter; n != 1 {
 			t.Errorf("%d connection attempts, want 1", n)

@@ -33,6 +33,7 @@ import (
 // Options are the parts of a [Node].
 type Options struct {
 	Store  store.Store
+	Shared bool // other servers may use the store at the same time
 	Config *config.Config
 	Token  string        // the operator's
 	Files  datadir.Files // attachments
@@ -53,6 +54,8 @@ type Node struct {
 	lock    *datadir.Lock
 
 	channels     channelSet
+	duties       map[string]*duty // of the channels, by their names
+	shared       bool             // other servers use the store
 	secretFiles  []*secretFile
 	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
 	engines      []*engine.Engine // engine, and the engine of deliveries
@@ -81,7 +84,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 func assemble(o Options, roster *agentSet) *Node {
 	c, log := o.Config, o.Log
 	agents := roster.agents
-	n := &Node{agents: roster, log: log, lock: o.Lock, exitWhenDown: c.WhenAllDown == config.AllDownExit}
+	n := &Node{agents: roster, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(o.Store, ledger.Options{
 		DefaultAgent: c.DefaultAgent,
@@ -100,7 +103,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	})
 	streams := stream.New(n.ledger, b)
 	hooks := newHooks(c)
-	n.channels = newChannels(c, agents, n.ledger, o.Files, streams, b, log)
+	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, o.Files, streams, b, log)
 	n.secretFiles = secretFiles(c, n.channels)
 	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))
@@ -145,6 +148,18 @@ func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, n
 			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
 		},
 	}
+}
+
+// channelDuty makes the duty of a channel.
+func (n *Node) channelDuty(channel string) *duty {
+	d := &duty{name: "channel/" + channel, ledger: n.ledger, shared: n.shared, log: n.log}
+	n.duties[channel] = d
+	return d
+}
+
+// serveChannel runs a channel whenever this server has its duty.
+func (n *Node) serveChannel(ctx context.Context, c *channel.Runner) {
+	n.duties[c.Name()].serve(ctx, n.engine, c.Run, c.Standby)
 }
 
 // work runs the engines until ctx is done or one fails.
@@ -228,7 +243,7 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		defer recovery.Error(n.log, "channels", &err)
 		select {
 		case <-prepared:
-			return n.channels.run(ctx, n.secretFiles, n.exitWhenDown)
+			return n.channels.run(ctx, n.serveChannel, n.secretFiles, n.exitWhenDown)
 		case <-ctx.Done():
 			return nil
 		}

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"mailroom"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store"
+)
+
+// dutyInterval is how often a server asks for a duty that another one holds.
+const dutyInterval = time.Second
+
+// releaseTimeout bounds the release of a duty at shutdown. Without it the duty ends with the lease.
+const releaseTimeout = 5 * time.Second
+
+// duty is a job that one of the servers on a store does at a time. It begins when this server's
+// worker takes the duty, and ends before the worker's lease does.
+type duty struct {
+	name   string
+	ledger *ledger.Ledger // not restricted
+	shared bool           // other servers may wait for the duty
+	log    *slog.Logger
+
+	worker atomic.Pointer[string] // that took it last; nil: none yet
+}
+
+// restricted returns a ledger for the job: its writes fail unless this server has the duty.
+func (d *duty) restricted() *ledger.Ledger {
+	return d.ledger.OnDuty(d.name, func() string {
+		if w := d.worker.Load(); w != nil {
+			return *w
+		}
+		return ""
+	})
+}
+
+// serve runs the job whenever this server holds the duty, until ctx is done. The job returns soon
+// after its context is done. standby is called with the host of another server that holds the duty.
+func (d *duty) serve(ctx context.Context, e *engine.Engine, job func(context.Context), standby func(host string)) {
+	for ctx.Err() == nil {
+		worker, lease, err := e.AwaitLease(ctx)
+		if err != nil {
+			return
+		}
+		holder, err := d.take(ctx, worker)
+		switch {
+		case err != nil:
+			if ctx.Err() == nil && mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+				d.log.Warn("duty could not be taken; retrying", "duty", d.name, "error", err)
+			}
+		case holder.ID == worker:
+			d.do(ctx, lease, worker, job)
+			continue
+		default:
+			standby(holder.Host)
+		}
+		select {
+		case <-time.After(dutyInterval):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take takes the duty unless another live worker has it, and returns the holder. It writes only if
+// the duty looks free.
+func (d *duty) take(ctx context.Context, worker string) (holder *store.Worker, err error) {
+	err = d.ledger.View(ctx, func(r store.Reader) error {
+		all, err := r.Workers()
+		holder = ledger.Holder(all, d.name)
+		return err
+	})
+	if err != nil || holder != nil {
+		return holder, err
+	}
+	return d.ledger.Duties().Take(ctx, worker, d.name)
+}
+
+// do runs the job until ctx is done or the lease ends.
+func (d *duty) do(ctx, lease context.Context, worker string, job func(context.Context)) {
+	d.worker.Store(&worker)
+	life, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(lease, end)()
+	job(life)
+	if lease.Err() != nil {
+		d.log.Warn("duty ended with the lease", "duty", d.name)
+		return
+	}
+	if !d.shared { // no other server waits for it, and replies in progress may finish
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if err := d.ledger.Duties().Release(ctx, worker, d.name); err != nil {
+		d.log.Warn("duty not released; it ends with the lease", "duty", d.name, "error", err)
+	}
+}
