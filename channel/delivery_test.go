@@ -48,7 +48,7 @@ func withServer(t *testing.T, agent mailroom.Agent, prepare func(o *serverFixtur
 			Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 		})
 		o.Runner = channel.New(channel.Options{Name: "c", Connect: o.p.Connect, Ledger: o.ledger, Jitter: func() float64 { return 0 }})
-		e := engine.New(o.ledger, b, engine.Options{
+		e := engine.New(o.ledger.Workers(), b, engine.Options{
 			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent(), Ready: o.Connected}},
 			Local:  true, Lease: lease, Sweep: sweep,
 		})

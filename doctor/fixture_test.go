@@ -32,6 +32,7 @@ type fixture struct {
 	t     *testing.T
 	store *memory.Store
 	*ledger.Ledger
+	ledger.Workers
 	worker string
 	round  int64
 }
@@ -40,6 +41,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	w := &fixture{t: t, store: memory.New(), worker: "w"}
 	w.Ledger = ledger.New(w.store, ledger.Options{DefaultAgent: "a", MaxQueued: -1})
+	w.Workers = w.Ledger.Workers()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }() // the cleanup waits for it
@@ -50,6 +52,11 @@ func newFixture(t *testing.T) *fixture {
 	_, err := w.Register(ctx, store.Worker{ID: "w", Agents: []string{"a"}})
 	w.must(err)
 	return w
+}
+
+// View is that of the ledger, which the workers have too.
+func (w *fixture) View(ctx context.Context, f func(store.Reader) error) error {
+	return w.Ledger.View(ctx, f)
 }
 
 func (w *fixture) must(err error) {

@@ -31,7 +31,7 @@ func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }() // the test waits for it at its end
-	if _, err := l.Register(ctx, store.Worker{ID: "w", Agents: []string{"a"}}); err != nil {
+	if _, err := l.Workers().Register(ctx, store.Worker{ID: "w", Agents: []string{"a"}}); err != nil {
 		t.Fatal(err)
 	}
 	busy, quiet := context.WithCancel(context.Background())
@@ -116,10 +116,10 @@ func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
 
 // runSomething claims due runs and ends them in a random way.
 func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
-	work, err := l.Claim(ctx, dispatch.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
+	work, err := l.Workers().Claim(ctx, dispatch.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
 	for _, w := range work {
-		_, e := l.MarkSteersRead(ctx, w.Claim)
-		_, e2 := l.Append(ctx, thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
+		_, e := l.Workers().MarkSteersRead(ctx, w.Claim)
+		_, e2 := l.Workers().Append(ctx, thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
 			Name: "step", Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}},
 		}})
 		s := thread.Settle{Claim: w.Claim, Number: w.Run.Step + 2, Outcome: thread.OutcomeComplete}
@@ -129,7 +129,7 @@ func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
 		case 1:
 			s.Outcome = thread.OutcomeRelease
 		}
-		_, e3 := l.Settle(ctx, s)
+		_, e3 := l.Workers().Settle(ctx, s)
 		err = errors.Join(err, e, e2, e3)
 	}
 	return err

@@ -90,7 +90,7 @@ func newBench(b *testing.B, store store.Store, threads int) *bench {
 		return nil
 	})
 	o.Runs, o.Local = 128, true
-	m.engine = engine.New(m.ledger, hints, o)
+	m.engine = engine.New(m.ledger.Workers(), hints, o)
 	return m
 }
 

@@ -120,7 +120,7 @@ func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
 		h.others = append(h.others, next)
 		started := make(chan time.Duration, 1)
 		begin := time.Now()
-		h.must(next.ledger.EndLocalWorkers(context.Background(), false))
+		h.must(next.ledger.Workers().EndLocalWorkers(context.Background(), false))
 		next.start(serving(func(ctx context.Context, s mailroom.Session) error {
 			started <- time.Since(begin)
 			return nil
@@ -156,9 +156,9 @@ func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
 		if p.engines[0].Ready() == nil {
 			t.Error("Ready() = true with a closed store")
 		}
-		h.must(h.ledger.EndLocalWorkers(context.Background(), false))
+		h.must(h.ledger.Workers().EndLocalWorkers(context.Background(), false))
 		h.wait(20 * time.Second)
-		h.must(h.ledger.Sweep(context.Background(), ""))
+		h.must(h.ledger.Workers().Sweep(context.Background(), ""))
 	})
 }
 

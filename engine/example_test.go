@@ -51,7 +51,7 @@ func openFixture(agents map[string]mailroom.AgentFunc) *exampleFixture {
 	for name, f := range agents {
 		served[name] = engine.Agent{Agent: f}
 	}
-	worker := engine.New(o.ledger, b, engine.Options{Agents: served})
+	worker := engine.New(o.ledger.Workers(), b, engine.Options{Agents: served})
 
 	// The engine stops first, because it settles its runs through the ledger.
 	engineCtx, stopEngine := context.WithCancel(context.Background())

@@ -272,7 +272,7 @@ func TestRunThatKillsItsWorkerFailsAlone(t *testing.T) {
 		all := time.After(15 * time.Minute)
 		for running := true; running; {
 			p := h.newProcess()
-			h.must(p.ledger.EndLocalWorkers(context.Background(), false))
+			h.must(p.ledger.Workers().EndLocalWorkers(context.Background(), false))
 			p.start(o)
 			select {
 			case <-killed:

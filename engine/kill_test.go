@@ -74,7 +74,7 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 			h.wait(c.within(100))
 			kills += len(h.runsIn(mailroom.StatusRunning))
 			victim.kill()
-			h.must(h.ledger.EndLocalWorkers(context.Background(), false))
+			h.must(h.ledger.Workers().EndLocalWorkers(context.Background(), false))
 			h.wait(6 * time.Second) // the claims of all lost workers have expired
 		}
 		h.start(o)

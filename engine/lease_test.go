@@ -279,7 +279,7 @@ func TestWorkerWhoseLeaseWasRevokedRegistersAgain(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		old := h.onlyWorker().ID
-		h.must(h.ledger.Deregister(context.Background(), old)) // as a sweep would
+		h.must(h.ledger.Workers().Deregister(context.Background(), old)) // as a sweep would
 		if cause := <-causes; cause != mailroom.ErrLeaseLost {
 			t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
 		}

@@ -69,7 +69,7 @@ func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
 		o := serving(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, s.Run().Thread) })
-		p.engines = append(p.engines, p.begin(unsettled{p.ledger}, p.bus, o))
+		p.engines = append(p.engines, p.begin(unsettled{p.ledger.Workers()}, p.bus, o))
 		bad := h.send("bad", "x")
 		good := h.send("good", "x")
 		h.wait(time.Minute)
@@ -115,7 +115,7 @@ func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {
 				p.bus.Publish(bus.Notice{Thread: "t", Entries: []mailroom.Entry{{}}})
 			}
 		}
-		p.engines = append(p.engines, p.begin(bombed{p.ledger}, p.bus, o))
+		p.engines = append(p.engines, p.begin(bombed{p.ledger.Workers()}, p.bus, o))
 		out := h.send("t", "x")
 		h.wait(time.Minute)
 		if r := h.status(out.Run, mailroom.StatusQueued); r.Failures != 1 || most.Load() != 1 {

@@ -131,7 +131,7 @@ func TestFlushWhoseResponseWasLostLosesAndDoublesNothing(t *testing.T) {
 		}
 		p.line.onWrite(nil, nil)
 		p.kill()
-		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
+		h.must(h.ledger.Workers().Deregister(context.Background(), h.onlyWorker().ID))
 		h.serve(streaming("whole"))
 		h.wait(5 * time.Second)
 		if diff := cmp.Diff([]string{"hello", want, "whole"}, h.texts("t")); diff != "" {
@@ -233,7 +233,7 @@ func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(3200 * time.Millisecond)
 		p.kill()
-		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
+		h.must(h.ledger.Workers().Deregister(context.Background(), h.onlyWorker().ID))
 		h.serve(streaming("whole"))
 		h.wait(3 * time.Second)
 		r := h.status(out.Run, mailroom.StatusCompleted)

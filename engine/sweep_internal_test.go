@@ -13,7 +13,7 @@ import (
 // The wall clock continued while the machine slept and its timers did not. A bubble cannot simulate
 // that, so the test sets the state directly.
 func TestFirstTickAfterASleepRenewsInsteadOfSweeping(t *testing.T) {
-	e := New(ledger.New(memory.New(), ledger.Options{}), bus.New(), Options{})
+	e := New(ledger.New(memory.New(), ledger.Options{}).Workers(), bus.New(), Options{})
 	e.lease.worker = "w"
 	e.lease.extend(time.Now(), e.options.Lease)
 	defer e.lease.stop()

@@ -75,7 +75,7 @@ func addSlots(wants []store.Capacity, w store.Capacity) []store.Capacity {
 // Claim starts due runs for a worker, at most as many as requested. With Wait it waits until a run
 // is due and is served by the commit that makes it due. When ctx ends during that commit, Claim
 // returns the claimed runs: a claim is never lost.
-func (l *Ledger) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
+func (ws Workers) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 	o := op{name: "claim", rank: rankClaim, workers: []string{c.Worker}, claim: &c}
 	var work []dispatch.Assignment
 	o.apply = func(b *batch) (err error) {
@@ -83,7 +83,7 @@ func (l *Ledger) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch
 		o.found = len(work)
 		return err
 	}
-	if err := l.committer.do(ctx, &o); err != nil {
+	if err := ws.ledger.committer.do(ctx, &o); err != nil {
 		return nil, err
 	}
 	if len(work) == 0 && c.Wait {
@@ -241,9 +241,9 @@ func (b *batch) dueThreads(w store.Capacity) ([]*thread.State, error) {
 }
 
 // ClaimedRun returns the current row of a claim's run, whether or not the claim is still valid.
-func (l *Ledger) ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
+func (ws Workers) ClaimedRun(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
 	var runs []*mailroom.Run
-	err := l.View(ctx, func(r store.Reader) (err error) {
+	err := ws.ledger.View(ctx, func(r store.Reader) (err error) {
 		runs, err = r.Runs(store.RunQuery{IDs: []string{c.Run}})
 		return err
 	})

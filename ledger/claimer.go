@@ -9,14 +9,14 @@ import (
 
 // Subscribe serves t at the end of every batch, including what that batch made due, until ctx ends.
 // It returns after the last Assign, with the error that closed the ledger if there was one.
-func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
-	s := &subscription{Claimer: t, observe: l.options.Observe.Operation}
+func (ws Workers) Subscribe(ctx context.Context, t dispatch.Claimer) error {
+	s := &subscription{Claimer: t, observe: ws.ledger.options.Observe.Operation}
 	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &dispatch.ClaimRequest{Wait: true}, done: make(chan error, 1)}
 	o.apply = func(b *batch) (err error) {
 		s.work, err = b.claim(o.claim)
 		return err
 	}
-	if err := l.committer.enqueue(o); err != nil {
+	if err := ws.ledger.committer.enqueue(o); err != nil {
 		return err
 	}
 	select {
@@ -24,7 +24,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 		return err
 	case <-ctx.Done():
 	}
-	if l.committer.withdraw(o) {
+	if ws.ledger.committer.withdraw(o) {
 		return nil
 	}
 	<-o.done

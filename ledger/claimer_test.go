@@ -83,7 +83,7 @@ func TestAClaimerIsServedByConsecutiveBatches(t *testing.T) {
 		d.submit(text("c", "hello"))
 		wantEqual(t, "without room", k.drain(1), []string{})
 		wantEqual(t, "commits", s.reset().Updates, 3)
-		d.Wake()
+		d.Ledger.Wake()
 		synctest.Wait()
 		wantEqual(t, "with room again", k.drain(0), []string{"c"})
 		if err := end(); err != nil {

@@ -23,6 +23,7 @@ import (
 // fixture is a running ledger over a store.
 type fixture struct {
 	*ledger.Ledger
+	ledger.Workers
 	t     *testing.T
 	ctx   context.Context
 	stop  context.CancelFunc
@@ -56,7 +57,8 @@ func open(t *testing.T, s store.Store, o ledger.Options) *fixture {
 func start(t *testing.T, s store.Store, o ledger.Options) *fixture {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	d := &fixture{Ledger: ledger.New(s, o), t: t, ctx: context.Background(), stop: stop, ended: make(chan error, 1)}
+	l := ledger.New(s, o)
+	d := &fixture{Ledger: l, Workers: l.Workers(), t: t, ctx: context.Background(), stop: stop, ended: make(chan error, 1)}
 	go func() { d.ended <- d.Run(ctx) }() // close waits for it
 	t.Cleanup(func() {
 		if err := d.close(); err != nil {
@@ -64,6 +66,11 @@ func start(t *testing.T, s store.Store, o ledger.Options) *fixture {
 		}
 	})
 	return d
+}
+
+// View is that of the ledger, which the workers have too.
+func (d *fixture) View(ctx context.Context, f func(store.Reader) error) error {
+	return d.Ledger.View(ctx, f)
 }
 
 // close ends the ledger and returns the result of Run. It may be called more than once.

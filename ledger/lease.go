@@ -28,13 +28,27 @@ const (
 	expireBytes = 4 << 20
 )
 
+// Workers are the operations of workers: their leases, claims and attempts.
+type Workers struct{ ledger *Ledger }
+
+// Workers returns the operations of workers.
+func (l *Ledger) Workers() Workers { return Workers{l} }
+
+// View reads one consistent snapshot.
+func (ws Workers) View(ctx context.Context, f func(store.Reader) error) error {
+	return ws.ledger.View(ctx, f)
+}
+
+// Wake asks the claimers for their capacity again.
+func (ws Workers) Wake() { ws.ledger.Wake() }
+
 // LeaseTime returns how long a worker keeps its claims without a renewal.
-func (l *Ledger) LeaseTime() time.Duration { return l.options.Lease }
+func (ws Workers) LeaseTime() time.Duration { return ws.ledger.options.Lease }
 
 // Register adds a worker with a new id and returns the end of its lease.
-func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error) {
+func (ws Workers) Register(ctx context.Context, w store.Worker) (time.Time, error) {
 	o := op{name: "register", rank: rankRenew, workers: []string{w.ID}}
-	return run(ctx, l, o, func(b *batch) (time.Time, error) {
+	return run(ctx, ws.ledger, o, func(b *batch) (time.Time, error) {
 		if b.rows.workers[w.ID] != nil {
 			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before; use a new id", w.ID)
 		}
@@ -53,8 +67,8 @@ func (l *Ledger) Register(ctx context.Context, w store.Worker) (time.Time, error
 // Renew extends a worker's lease, for all of its claims. A claim of the given round, or an earlier
 // one, that the worker does not hold is released in the same transaction: the answer to that claim
 // request was lost.
-func (l *Ledger) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error) {
-	threads, err := l.claimedThreads(ctx, in.Worker, 0)
+func (ws Workers) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error) {
+	threads, err := ws.claimedThreads(ctx, in.Worker, 0)
 	if err != nil {
 		return dispatch.Renewed{}, err
 	}
@@ -64,7 +78,7 @@ func (l *Ledger) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renew
 		threads = append(threads, c.Thread)
 	}
 	o := op{name: "renew", rank: rankRenew, workers: []string{in.Worker}, threads: threads}
-	return run(ctx, l, o, func(b *batch) (dispatch.Renewed, error) { return b.renew(in, threads, held) })
+	return run(ctx, ws.ledger, o, func(b *batch) (dispatch.Renewed, error) { return b.renew(in, threads, held) })
 }
 
 func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mailroom.Claim) (dispatch.Renewed, error) {
@@ -105,9 +119,9 @@ func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mai
 }
 
 // claimedThreads returns the threads whose current run the worker holds, at most limit.
-func (l *Ledger) claimedThreads(ctx context.Context, worker string, limit int) ([]string, error) {
+func (ws Workers) claimedThreads(ctx context.Context, worker string, limit int) ([]string, error) {
 	var ids []string
-	err := l.View(ctx, func(r store.Reader) error {
+	err := ws.ledger.View(ctx, func(r store.Reader) error {
 		ids = nil
 		rows, err := r.Threads(store.ThreadQuery{Worker: worker, Limit: limit})
 		for _, t := range rows {
@@ -119,53 +133,53 @@ func (l *Ledger) claimedThreads(ctx context.Context, worker string, limit int) (
 }
 
 // Deregister ends a worker's lease. The next sweep takes away its remaining claims.
-func (l *Ledger) Deregister(ctx context.Context, worker string) error {
-	return l.endWorker(ctx, worker, false, func(*store.Worker, time.Time) bool { return true })
+func (ws Workers) Deregister(ctx context.Context, worker string) error {
+	return ws.endWorker(ctx, worker, false, func(*store.Worker, time.Time) bool { return true })
 }
 
 // EndLocalWorkers ends the leases of the workers of the process that used this store before, so
 // that a restart does not wait for them. With uncharged, which is for a crash that no run caused,
 // their claims do not count as crashes.
-func (l *Ledger) EndLocalWorkers(ctx context.Context, uncharged bool) error {
-	return l.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return w.Local })
+func (ws Workers) EndLocalWorkers(ctx context.Context, uncharged bool) error {
+	return ws.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return w.Local })
 }
 
 // EndNodeWorkers does the same for the workers of an earlier process of this server, on a store that
 // it shares with others.
-func (l *Ledger) EndNodeWorkers(ctx context.Context, node string, uncharged bool) error {
-	return l.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return node != "" && w.Node == node })
+func (ws Workers) EndNodeWorkers(ctx context.Context, node string, uncharged bool) error {
+	return ws.endWorkers(ctx, uncharged, func(w *store.Worker, _ time.Time) bool { return node != "" && w.Node == node })
 }
 
 // Sweep takes away the claims of workers whose lease has ended, strictly after its end. It spares
 // self, because an engine that slept renews its lease first. It also ends overdue claims of all
 // workers but self, which ends its own.
-func (l *Ledger) Sweep(ctx context.Context, self string) error {
-	err := l.endWorkers(ctx, false, func(w *store.Worker, now time.Time) bool {
+func (ws Workers) Sweep(ctx context.Context, self string) error {
+	err := ws.endWorkers(ctx, false, func(w *store.Worker, now time.Time) bool {
 		return w.ID != self && now.After(w.LeaseUntil)
 	})
 	if err != nil {
 		return err
 	}
-	if err := l.endOverruns(ctx, self); err != nil {
+	if err := ws.endOverruns(ctx, self); err != nil {
 		return err
 	}
-	workers, now, err := l.workers(ctx)
+	workers, now, err := ws.workers(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.replanAfterClockStep(ctx, workers, now); err != nil {
+	if err := ws.replanAfterClockStep(ctx, workers, now); err != nil {
 		return err
 	}
-	for _, w := range l.freed.missing(workers) {
-		if err := l.freeClaims(ctx, w); err != nil {
+	for _, w := range ws.ledger.freed.missing(workers) {
+		if err := ws.freeClaims(ctx, w); err != nil {
 			return err
 		}
-		l.freed.add(w.ID)
+		ws.ledger.freed.add(w.ID)
 	}
-	if err := l.dropWorkers(ctx, workers, now); err != nil {
+	if err := ws.dropWorkers(ctx, workers, now); err != nil {
 		return err
 	}
-	return l.dropDeleted(ctx)
+	return ws.ledger.dropDeleted(ctx)
 }
 
 // missing returns the dead workers that may have claims. A worker that was freed once can have none.
@@ -193,7 +207,7 @@ func (f *freedWorkers) add(worker string) {
 }
 
 // dropWorkers drops the rows of dead workers that are no longer needed.
-func (l *Ledger) dropWorkers(ctx context.Context, workers []*store.Worker, now time.Time) error {
+func (ws Workers) dropWorkers(ctx context.Context, workers []*store.Worker, now time.Time) error {
 	newest := map[string]*store.Worker{} // by owner and agents
 	same := func(w *store.Worker) string { return fmt.Sprintf("%q %q", w.Owner, w.Agents) }
 	for _, w := range workers {
@@ -209,7 +223,7 @@ func (l *Ledger) dropWorkers(ctx context.Context, workers []*store.Worker, now t
 	}
 	for some := range slices.Chunk(old, expireBatch) {
 		o := op{name: "forget", rank: rankRenew, workers: some}
-		_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
 			b.changes.DropWorkers = append(b.changes.DropWorkers, some...)
 			return struct{}{}, nil
 		})
@@ -221,8 +235,8 @@ func (l *Ledger) dropWorkers(ctx context.Context, workers []*store.Worker, now t
 }
 
 // workers returns all worker rows, and the time that judges their leases.
-func (l *Ledger) workers(ctx context.Context) (workers []*store.Worker, now time.Time, err error) {
-	err = l.View(ctx, func(r store.Reader) error {
+func (ws Workers) workers(ctx context.Context) (workers []*store.Worker, now time.Time, err error) {
+	err = ws.ledger.View(ctx, func(r store.Reader) error {
 		now = r.Now()
 		workers, err = r.Workers()
 		return err
@@ -231,14 +245,14 @@ func (l *Ledger) workers(ctx context.Context) (workers []*store.Worker, now time
 }
 
 // endWorkers ends the leases of the live workers for which ended reports true.
-func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
-	workers, now, err := l.workers(ctx)
+func (ws Workers) endWorkers(ctx context.Context, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
+	workers, now, err := ws.workers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, w := range workers {
 		if !w.Dead && ended(w, now) {
-			if err := l.endWorker(ctx, w.ID, uncharged, ended); err != nil {
+			if err := ws.endWorker(ctx, w.ID, uncharged, ended); err != nil {
 				return err
 			}
 		}
@@ -248,9 +262,9 @@ func (l *Ledger) endWorkers(ctx context.Context, uncharged bool, ended func(*sto
 
 // endWorker marks one worker as dead before its claims are freed, so that it cannot renew in
 // between.
-func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
+func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
 	o := op{name: "bury", rank: rankRenew, workers: []string{id}}
-	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+	_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
 		w := b.rows.workers[id]
 		if w != nil && !w.Dead && ended(w, b.rows.now) {
 			b.checkClock(w)
@@ -267,9 +281,9 @@ func (l *Ledger) endWorker(ctx context.Context, id string, uncharged bool, ended
 }
 
 // freeClaims takes away a dead worker's claims, expireBatch at a time.
-func (l *Ledger) freeClaims(ctx context.Context, w *store.Worker) error {
+func (ws Workers) freeClaims(ctx context.Context, w *store.Worker) error {
 	for {
-		threads, err := l.claimedThreads(ctx, w.ID, expireBatch)
+		threads, err := ws.claimedThreads(ctx, w.ID, expireBatch)
 		if err != nil {
 			return err
 		}
@@ -277,7 +291,7 @@ func (l *Ledger) freeClaims(ctx context.Context, w *store.Worker) error {
 			return nil
 		}
 		o := op{name: "expire", rank: rankPlain, threads: threads, queues: true}
-		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.expire(w, threads) }); err != nil {
+		if _, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) { return struct{}{}, b.expire(w, threads) }); err != nil {
 			return err
 		}
 	}
@@ -320,9 +334,9 @@ func textBytes(list []store.Partial) (n int) {
 // the agent is not configured, no token declares it, and no worker that is alive, or died within
 // grace, serves it. For remote workers the period is at least deadRetention, because a closed
 // laptop comes back. The caller must have been running for grace itself.
-func (l *Ledger) FailOrphans(ctx context.Context, configured []string, grace time.Duration) error {
+func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace time.Duration) error {
 	var lost []string
-	err := l.View(ctx, func(r store.Reader) error {
+	err := ws.ledger.View(ctx, func(r store.Reader) error {
 		due, err := r.Threads(store.ThreadQuery{OnePerAgent: true})
 		if err != nil {
 			return err
@@ -348,7 +362,7 @@ func (l *Ledger) FailOrphans(ctx context.Context, configured []string, grace tim
 	}
 	for _, agent := range lost {
 		o := op{name: "orphan", rank: rankClaim}
-		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.failOrphans(agent, grace) }); err != nil {
+		if _, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) { return struct{}{}, b.failOrphans(agent, grace) }); err != nil {
 			return err
 		}
 	}

@@ -45,9 +45,9 @@ func (l *Ledger) Messages(ctx context.Context, thread string, seqs []int64) ([]m
 }
 
 // Inputs returns the messages that started each of the runs, from one snapshot.
-func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error) {
+func (ws Workers) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(runs))
-	err := l.View(ctx, func(r store.Reader) error {
+	err := ws.ledger.View(ctx, func(r store.Reader) error {
 		for i, run := range runs {
 			out[i] = []mailroom.Message{}
 			for _, in := range run.Inputs {
@@ -254,8 +254,8 @@ func messageState(r store.Reader, m *mailroom.Message) (string, error) {
 }
 
 // Effects returns the state of a run's named effects.
-func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[string]*entry.EffectState, err error) {
-	err = l.View(ctx, func(r store.Reader) error {
+func (ws Workers) Effects(ctx context.Context, run *mailroom.Run) (states map[string]*entry.EffectState, err error) {
+	err = ws.ledger.View(ctx, func(r store.Reader) error {
 		entries, err := r.Entries(store.EntryQuery{
 			Thread: run.Thread, After: run.FirstSeq, Run: run.ID,
 			Kinds: []string{entry.KindRetried, entry.KindEffectIntended, entry.KindEffectSettled, entry.KindEffectUnknown},

@@ -218,7 +218,7 @@ func (m *model) effect(t *rapid.T) {
 // checkEffects checks the recorded results of a run's effects.
 func (m *model) checkEffects(t *rapid.T, run string) {
 	states, err := onBoth(t, m.twin, "effects", func(l *ledger.Ledger) (map[string]*entry.EffectState, error) {
-		return l.Effects(m.ctx, m.run(run))
+		return l.Workers().Effects(m.ctx, m.run(run))
 	})
 	if err != nil {
 		t.Fatalf("effects: %v", err)
@@ -297,14 +297,14 @@ func (m *model) answer(t *rapid.T, id string) {
 func (m *model) serveAll(t *rapid.T) {
 	id := m.name("w")
 	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) {
-		return l.Register(m.ctx, store.Worker{ID: id, Agents: []string{"echo", "codex"}})
+		return l.Workers().Register(m.ctx, store.Worker{ID: id, Agents: []string{"echo", "codex"}})
 	}); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 	for round := int64(1); ; round++ {
 		before := m.after
 		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) {
-			return l.Claim(m.ctx, dispatch.ClaimRequest{
+			return l.Workers().Claim(m.ctx, dispatch.ClaimRequest{
 				Worker: id, Round: round, Slots: 10, LastAttempt: true, Agents: map[string]int{"echo": 10, "codex": 10},
 			})
 		})
@@ -328,7 +328,7 @@ func (m *model) finish(t *rapid.T, c mailroom.Claim) {
 		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: thread.OutcomeComplete,
 		Message: &thread.PartialText{ID: m.name(c.Run + ".1-"), Text: "done"},
 	}
-	r, err := onBoth(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
+	r, err := onBoth(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Workers().Settle(m.ctx, s) })
 	if err != nil {
 		t.Fatalf("settle: %v", err)
 	}

@@ -34,17 +34,17 @@ func (m *model) lateWrite(t *rapid.T) {
 	}
 	for name, f := range map[string]func(l *ledger.Ledger) error{
 		"late append": func(l *ledger.Ledger) error {
-			_, err := l.Append(m.ctx, thread.StepCommit{Claim: c, Number: number, Message: &thread.PartialText{ID: "late", Text: "late"}, Step: mailroom.Step{
+			_, err := l.Workers().Append(m.ctx, thread.StepCommit{Claim: c, Number: number, Message: &thread.PartialText{ID: "late", Text: "late"}, Step: mailroom.Step{
 				Checkpoint: json.RawMessage(`{"late":true}`), Sends: []mailroom.Send{{Name: "late", Parts: mailroom.Text("late")}},
 			}})
 			return err
 		},
 		"late flush": func(l *ledger.Ledger) error {
-			return l.Flush(m.ctx, c, store.Partial{Message: "late", Text: "late"})
+			return l.Workers().Flush(m.ctx, c, store.Partial{Message: "late", Text: "late"})
 		},
-		"late steered": func(l *ledger.Ledger) error { _, err := l.MarkSteersRead(m.ctx, c); return err },
+		"late steered": func(l *ledger.Ledger) error { _, err := l.Workers().MarkSteersRead(m.ctx, c); return err },
 		"late settle": func(l *ledger.Ledger) error {
-			_, err := l.Settle(m.ctx, thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomeComplete, Message: &thread.PartialText{ID: "late", Text: "late"}})
+			_, err := l.Workers().Settle(m.ctx, thread.Settle{Claim: c, Number: number, Outcome: thread.OutcomeComplete, Message: &thread.PartialText{ID: "late", Text: "late"}})
 			return err
 		},
 	} {
@@ -145,7 +145,7 @@ func (m *model) renew(t *rapid.T) {
 	id := pick(t, slices.Sorted(maps.Keys(m.workers)), "worker")
 	w := m.workers[id]
 	out, err := onBoth(t, m.twin, "renew", func(l *ledger.Ledger) (dispatch.Renewed, error) {
-		return l.Renew(m.ctx, dispatch.Renewal{Worker: id, Round: w.asked, Held: w.held})
+		return l.Workers().Renew(m.ctx, dispatch.Renewal{Worker: id, Round: w.asked, Held: w.held})
 	})
 	if err != nil {
 		delete(m.workers, id)
@@ -162,7 +162,7 @@ func (m *model) renew(t *rapid.T) {
 
 func (m *model) leave(t *rapid.T) {
 	id := pick(t, slices.Sorted(maps.Keys(m.workers)), "worker")
-	if err := m.do(t, "leave", func(l *ledger.Ledger) error { return l.Deregister(m.ctx, id) }); err != nil {
+	if err := m.do(t, "leave", func(l *ledger.Ledger) error { return l.Workers().Deregister(m.ctx, id) }); err != nil {
 		t.Fatalf("leave: %v", err)
 	}
 	if rapid.Bool().Draw(t, "swept at once") {
@@ -174,7 +174,7 @@ func (m *model) leave(t *rapid.T) {
 // sweep checks that after a sweep no dead worker holds a claim, no worker with a valid lease is dead,
 // and no run is charged with the end of an uncharged worker.
 func (m *model) sweep(t *rapid.T) {
-	if err := m.do(t, "sweep", func(l *ledger.Ledger) error { return l.Sweep(m.ctx, "") }); err != nil {
+	if err := m.do(t, "sweep", func(l *ledger.Ledger) error { return l.Workers().Sweep(m.ctx, "") }); err != nil {
 		t.Fatalf("sweep: %v", err)
 	}
 	alive, uncharged := map[string]bool{}, map[string]bool{}
@@ -209,7 +209,7 @@ func (m *model) crash(t *rapid.T) {
 
 func (m *model) orphans(t *rapid.T) {
 	if err := m.do(t, "orphans", func(l *ledger.Ledger) error {
-		return l.FailOrphans(m.ctx, []string{"echo", "codex"}, time.Minute)
+		return l.Workers().FailOrphans(m.ctx, []string{"echo", "codex"}, time.Minute)
 	}); err != nil {
 		t.Fatalf("orphans: %v", err)
 	}
@@ -234,7 +234,7 @@ func (m *model) reopen(t *rapid.T) {
 		live[w.ID] = !w.Dead
 	}
 	uncharged := m.n%2 == 0 // by the number of names so far: a draw would change the histories of the reach test
-	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.EndLocalWorkers(m.ctx, uncharged) }); err != nil {
+	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.Workers().EndLocalWorkers(m.ctx, uncharged) }); err != nil {
 		t.Fatalf("end local: %v", err)
 	}
 	for _, w := range m.after.Workers {

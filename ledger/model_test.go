@@ -308,7 +308,7 @@ func (m *model) register(t *rapid.T, local bool) (id string) {
 	id = m.name("w")
 	m.workers[id] = &worker{}
 	w := store.Worker{ID: id, Agents: []string{"echo", "codex"}, Local: local}
-	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) { return l.Register(m.ctx, w) }); err != nil {
+	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) { return l.Workers().Register(m.ctx, w) }); err != nil {
 		t.Fatalf("register: %v", err)
 	}
 	return id
@@ -323,7 +323,7 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")},
 	}
 	before := m.after
-	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) { return l.Claim(m.ctx, ask) })
+	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) { return l.Workers().Claim(m.ctx, ask) })
 	if err != nil {
 		delete(m.workers, id)
 		return
@@ -379,7 +379,7 @@ func (m *model) append(t *rapid.T) {
 }
 
 func (m *model) write(t *rapid.T, name string, a thread.StepCommit) {
-	_, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (int64, error) { return l.Append(m.ctx, a) })
+	_, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (int64, error) { return l.Workers().Append(m.ctx, a) })
 	if err == nil {
 		m.steps[a.Claim] = a
 	}
@@ -391,7 +391,7 @@ func (m *model) flush(t *rapid.T) {
 	for _, old := range m.after.Partials[c.Run] {
 		p.Message, p.Offset = old.Message, p.Offset+len(old.Text)
 	}
-	m.do(t, "flush", func(l *ledger.Ledger) error { return l.Flush(m.ctx, c, p) })
+	m.do(t, "flush", func(l *ledger.Ledger) error { return l.Workers().Flush(m.ctx, c, p) })
 }
 
 func (m *model) steered(t *rapid.T) {
@@ -399,7 +399,7 @@ func (m *model) steered(t *rapid.T) {
 	if with := slices.DeleteFunc(m.liveClaims(), func(c mailroom.Claim) bool { return len(m.run(c.Run).Steers) == 0 }); len(with) > 0 {
 		c = one(t, with, "steered")
 	}
-	all, _ := onBoth(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) { return l.MarkSteersRead(m.ctx, c) })
+	all, _ := onBoth(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) { return l.Workers().MarkSteersRead(m.ctx, c) })
 	for _, in := range all {
 		m.handed[c] = max(m.handed[c], in.Seq)
 	}
@@ -414,7 +414,7 @@ func (m *model) settle(t *rapid.T) {
 	}
 	again := chance(t, 20, "twice")
 	settle := func(name string) *mailroom.Run {
-		r, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
+		r, err := onBoth(t, m.twin, name, func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Workers().Settle(m.ctx, s) })
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -77,7 +77,7 @@ func (m *model) park(t *rapid.T) {
 	for _, a := range s.Asks {
 		s.Wait.Names = append(s.Wait.Names, a.Name)
 	}
-	_, _ = onBoth(t, m.twin, "park", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
+	_, _ = onBoth(t, m.twin, "park", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Workers().Settle(m.ctx, s) })
 }
 
 func (m *model) decision(t *rapid.T) thread.Decision {

@@ -133,20 +133,22 @@ func runOperations() []operation {
 		s := settles[name]
 		s.Number = 1
 		all = append(all, operation{name: "settle " + name, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return status(l.Settle(ctx, s))
+			return status(l.Workers().Settle(ctx, s))
 		}})
 	}
 	return append(all,
-		operation{name: "append", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Append(ctx, step) }},
+		operation{name: "append", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Workers().Append(ctx, step) }},
 		operation{name: "flush", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return nil, l.Flush(ctx, current(), store.Partial{Message: current().Run + ".1-1", Offset: 4, Text: "ar"})
+			return nil, l.Workers().Flush(ctx, current(), store.Partial{Message: current().Run + ".1-1", Offset: 4, Text: "ar"})
 		}},
-		operation{name: "steered", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.MarkSteersRead(ctx, current()) }},
+		operation{name: "steered", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return l.Workers().MarkSteersRead(ctx, current())
+		}},
 		operation{
 			name: "claim", claims: true, doubles: true,
 			do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return claimOf(ctx, l, 1) },
 			again: func(ctx context.Context, l *ledger.Ledger) (any, error) { // the response is lost, and with it the claims
-				if _, err := l.Renew(ctx, dispatch.Renewal{Worker: "idle", Round: 1}); err != nil {
+				if _, err := l.Workers().Renew(ctx, dispatch.Renewal{Worker: "idle", Round: 1}); err != nil {
 					return nil, err
 				}
 				return claimOf(ctx, l, 2)
@@ -202,7 +204,7 @@ func tokenOperations() []operation {
 }
 
 func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {
-	work, err := l.Claim(ctx, dispatch.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true})
+	work, err := l.Workers().Claim(ctx, dispatch.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true})
 	var runs []string
 	for _, w := range work {
 		runs = append(runs, w.Run.ID)
@@ -236,17 +238,17 @@ func threadOperations() []operation {
 			return l.DropDefinitions(ctx, []store.Definition{{Agent: "echo", Version: "v1"}})
 		})},
 		{name: "register", late: mailroom.CodeConflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			_, err := l.Register(ctx, store.Worker{ID: "new", Agents: []string{"echo"}})
+			_, err := l.Workers().Register(ctx, store.Worker{ID: "new", Agents: []string{"echo"}})
 			return err
 		})},
 		{name: "renew", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return l.Renew(ctx, dispatch.Renewal{Worker: "w", Round: 100}) // it names no claims
+			return l.Workers().Renew(ctx, dispatch.Renewal{Worker: "w", Round: 100}) // it names no claims
 		}},
-		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Deregister(ctx, "w") })},
-		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocalWorkers(ctx, false) })},
-		{name: "sweep", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Sweep(ctx, "") })},
+		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Workers().Deregister(ctx, "w") })},
+		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Workers().EndLocalWorkers(ctx, false) })},
+		{name: "sweep", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Workers().Sweep(ctx, "") })},
 		{name: "orphans", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
-			return l.FailOrphans(ctx, []string{"echo"}, time.Minute)
+			return l.Workers().FailOrphans(ctx, []string{"echo"}, time.Minute)
 		})},
 	}
 }

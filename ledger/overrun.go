@@ -21,10 +21,10 @@ func (c *committer) claimant(r *dispatch.ClaimRequest, agent string) thread.Clai
 
 // endOverruns ends overdue claims, expireBatch at a time, and extends those of self. Overdue claims
 // have due columns, so it reads only those.
-func (l *Ledger) endOverruns(ctx context.Context, self string) error {
+func (ws Workers) endOverruns(ctx context.Context, self string) error {
 	for {
 		o := op{name: "overrun", rank: rankClaim, due: []store.Capacity{{Slots: expireBatch}}}
-		n, err := run(ctx, l, o, func(b *batch) (int, error) { return b.endOverdueClaims(self) })
+		n, err := run(ctx, ws.ledger, o, func(b *batch) (int, error) { return b.endOverdueClaims(self) })
 		if err != nil || n < expireBatch {
 			return err
 		}

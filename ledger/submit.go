@@ -148,7 +148,7 @@ func (b *batch) countQueued(t *thread.State, limit int) (n int, err error) {
 
 // Append commits a durable step of a run, with its sends, and returns the seq of the last entry. A
 // repeat of the same step returns the first result.
-func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error) {
+func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (int64, error) {
 	if err := a.Check(); err != nil {
 		return 0, err
 	}
@@ -159,7 +159,7 @@ func (l *Ledger) Append(ctx context.Context, a thread.StepCommit) (int64, error)
 		o.runs = append(o.runs, id)
 		o.keys = append(o.keys, store.KeyRef{Thread: target, Key: key})
 	}
-	return run(ctx, l, o, func(b *batch) (int64, error) { return b.append(&a) })
+	return run(ctx, ws.ledger, o, func(b *batch) (int64, error) { return b.append(&a) })
 }
 
 func (b *batch) append(a *thread.StepCommit) (int64, error) {
@@ -243,27 +243,27 @@ func (b *batch) abortAfter(n int, err error) error {
 
 // Flush stores a piece of the message that a run is writing, so that it survives the loss of the
 // worker.
-func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error {
+func (ws Workers) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error {
 	p.Thread, p.Run, p.Attempt = c.Thread, c.Run, c.Attempt
 	o := op{name: "flush", rank: rankPlain, size: len(p.Text), threads: []string{c.Thread}, runs: []string{c.Run}}
-	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+	_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
 		return struct{}{}, b.rows.thread(c.Thread).Flush(c, p)
 	})
 	return err
 }
 
 // MarkSteersRead marks the steered messages that no step covers yet as read, and returns them.
-func (l *Ledger) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
+func (ws Workers) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
 	o := op{name: "steered", rank: rankPlain, threads: []string{c.Thread}, runs: []string{c.Run}}
-	return run(ctx, l, o, func(b *batch) ([]mailroom.Input, error) {
+	return run(ctx, ws.ledger, o, func(b *batch) ([]mailroom.Input, error) {
 		return b.rows.thread(c.Thread).ReadSteers(c, b.rows.now)
 	})
 }
 
 // ReadSteered marks steered messages as read and returns those behind the entry after. last is the
 // seq of the last one, or after.
-func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64) (messages []mailroom.Message, last int64, err error) {
-	inputs, err := l.MarkSteersRead(ctx, c)
+func (ws Workers) ReadSteered(ctx context.Context, c mailroom.Claim, after int64) (messages []mailroom.Message, last int64, err error) {
+	inputs, err := ws.MarkSteersRead(ctx, c)
 	if err != nil {
 		return nil, after, err
 	}
@@ -275,26 +275,26 @@ func (l *Ledger) ReadSteered(ctx context.Context, c mailroom.Claim, after int64)
 			last = max(last, in.Seq)
 		}
 	}
-	if messages, err = l.Messages(ctx, c.Thread, seqs); err != nil {
+	if messages, err = ws.ledger.Messages(ctx, c.Thread, seqs); err != nil {
 		return nil, after, err
 	}
 	return messages, last, nil
 }
 
 // Settle ends an attempt and returns the run. A repeat of the same settle returns the same result.
-func (l *Ledger) Settle(ctx context.Context, s thread.Settle) (*mailroom.Run, error) {
-	return l.SettleWith(ctx, s, nil)
+func (ws Workers) Settle(ctx context.Context, s thread.Settle) (*mailroom.Run, error) {
+	return ws.SettleWith(ctx, s, nil)
 }
 
 // SettleWith is Settle for a [Claimer]. It calls onBatch when the settle enters a batch, before the
 // claimers are asked for capacity, so that the freed slot is filled by the commit that settles, and
 // not before the thread itself can be due again. onBatch must be fast and must not call the ledger.
-func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) (*mailroom.Run, error) {
+func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func()) (*mailroom.Run, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	o := op{name: "settle", rank: rankPlain, onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}}
-	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
+	return run(ctx, ws.ledger, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.rows.thread(s.Thread)
 		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err

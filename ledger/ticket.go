@@ -33,7 +33,7 @@ func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticke
 
 // Ticket returns one ticket.
 func (l *Ledger) Ticket(ctx context.Context, id string) (*mailroom.Ticket, error) {
-	found, err := l.Tickets(ctx, store.TicketQuery{IDs: []string{id}})
+	found, err := l.Workers().Tickets(ctx, store.TicketQuery{IDs: []string{id}})
 	if err == nil && len(found) == 0 {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", id)
 	}
@@ -44,8 +44,8 @@ func (l *Ledger) Ticket(ctx context.Context, id string) (*mailroom.Ticket, error
 }
 
 // Tickets returns the tickets of a query.
-func (l *Ledger) Tickets(ctx context.Context, q store.TicketQuery) (found []*mailroom.Ticket, err error) {
-	err = l.View(ctx, func(r store.Reader) error {
+func (ws Workers) Tickets(ctx context.Context, q store.TicketQuery) (found []*mailroom.Ticket, err error) {
+	err = ws.ledger.View(ctx, func(r store.Reader) error {
 		found, err = r.Tickets(q)
 		return err
 	})
@@ -60,7 +60,7 @@ func (l *Ledger) ticketRuns(ctx context.Context, decisions []thread.Decision) ([
 	for _, d := range decisions {
 		ids = append(ids, d.Ticket)
 	}
-	found, err := l.Tickets(ctx, store.TicketQuery{IDs: ids})
+	found, err := l.Workers().Tickets(ctx, store.TicketQuery{IDs: ids})
 	for _, k := range found {
 		runs = append(runs, k.Run)
 	}

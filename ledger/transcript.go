@@ -233,12 +233,12 @@ func (w *logWalker) emit(m mailroom.Message, here string) (err error) {
 
 // TranscriptBefore returns the last messages that were read before the run's input, in reading
 // order: at most limit, and at most mailroom.MaxPage bytes.
-func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
-	before, err := l.CursorBefore(ctx, run)
+func (ws Workers) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
+	before, err := ws.CursorBefore(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	items, _, err := l.Transcript(ctx, TranscriptQuery{Thread: run.Thread, Before: before, Limit: limit})
+	items, _, err := ws.ledger.Transcript(ctx, TranscriptQuery{Thread: run.Thread, Before: before, Limit: limit})
 	if err != nil {
 		return nil, err
 	}
@@ -246,8 +246,8 @@ func (l *Ledger) TranscriptBefore(ctx context.Context, run *mailroom.Run, limit 
 }
 
 // CursorBefore returns the transcript cursor before a run's own input.
-func (l *Ledger) CursorBefore(ctx context.Context, run *mailroom.Run) (cursor string, err error) {
-	err = l.View(ctx, func(r store.Reader) error {
+func (ws Workers) CursorBefore(ctx context.Context, run *mailroom.Run) (cursor string, err error) {
+	err = ws.ledger.View(ctx, func(r store.Reader) error {
 		first, err := r.Entries(store.EntryQuery{
 			Thread: run.Thread, After: run.FirstSeq, Run: run.ID, Kinds: []string{entry.KindStarted}, Limit: 1,
 		})

@@ -123,7 +123,7 @@ func (k *servingClaimer) Assign(_ dispatch.ClaimRequest, work []dispatch.Assignm
 		k.settles.Go(func() {
 			s := complete(w.Claim, "ok")
 			s.Number = 1
-			_, err := k.ledger.Settle(context.Background(), s)
+			_, err := k.ledger.Workers().Settle(context.Background(), s)
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			k.held--

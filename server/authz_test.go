@@ -230,7 +230,7 @@ func TestAThreadMadeByARunHasTheRunsOwner(t *testing.T) {
 	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
 	ann.submit("t", "go")
 	w := f.claim()
-	_, err := f.ledger.Append(t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
+	_, err := f.ledger.Workers().Append(t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
 		Sends: []mailroom.Send{{Name: "help", Thread: "helper", Parts: mailroom.Text("do it"), Answer: mailroom.AnswerWait}},
 	}})
 	if err != nil {

@@ -241,12 +241,12 @@ func (f *fixture) claim() dispatch.Assignment {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
 	if f.round == 0 {
-		if _, err := f.ledger.Register(ctx, store.Worker{ID: "w", Agents: []string{"echo", "codex"}}); err != nil {
+		if _, err := f.ledger.Workers().Register(ctx, store.Worker{ID: "w", Agents: []string{"echo", "codex"}}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
 	f.round++
-	work, err := f.ledger.Claim(ctx, dispatch.ClaimRequest{
+	work, err := f.ledger.Workers().Claim(ctx, dispatch.ClaimRequest{
 		Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{"echo": 1, "codex": 1}, Wait: true,
 	})
 	if err != nil || len(work) != 1 {
@@ -265,7 +265,7 @@ func (f *fixture) settleRun(w dispatch.Assignment, outcome thread.Outcome, reply
 	if outcome == thread.OutcomeFail {
 		s.Failure = &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the model said no")}
 	}
-	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
+	if _, err := f.ledger.Workers().Settle(f.t.Context(), s); err != nil {
 		f.t.Fatal(err)
 	}
 }

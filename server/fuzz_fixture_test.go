@@ -30,10 +30,11 @@ type swappableLedger struct {
 	*ledger.Ledger
 	accounts ledger.Accounts // of Ledger
 	projects ledger.Projects // of Ledger
+	workers  ledger.Workers  // of Ledger
 }
 
 func (l *swappableLedger) swap(to *ledger.Ledger) {
-	l.Ledger, l.accounts, l.projects = to, to.Accounts(), to.Projects()
+	l.Ledger, l.accounts, l.projects, l.workers = to, to.Accounts(), to.Projects(), to.Workers()
 }
 
 // inProcess makes fixtures without sockets and with one server: fuzzing makes thousands of them,
@@ -47,7 +48,7 @@ func newInProcess() inProcess {
 	l := &swappableLedger{}
 	return inProcess{ledger: l, handler: server.New(server.Options{
 		Ledger: server.Ledger{
-			Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: &l.accounts, Projects: &l.projects, Leases: l, Attempts: l,
+			Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: &l.accounts, Projects: &l.projects, Leases: &l.workers, Attempts: &l.workers,
 		},
 		Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"}, Submits: -1,
 		Agents: func() []string { return []string{"echo", "codex"} },

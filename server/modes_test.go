@@ -34,7 +34,7 @@ func (f *fixture) park(w dispatch.Assignment, asks ...mailroom.Ask) {
 	}
 	number := w.Run.Step + 1
 	if len(step.Sends) > 0 {
-		if _, err := f.ledger.Append(f.t.Context(), thread.StepCommit{Claim: w.Claim, Number: number, Step: step}); err != nil {
+		if _, err := f.ledger.Workers().Append(f.t.Context(), thread.StepCommit{Claim: w.Claim, Number: number, Step: step}); err != nil {
 			f.t.Fatal(err)
 		}
 		number++
@@ -44,7 +44,7 @@ func (f *fixture) park(w dispatch.Assignment, asks ...mailroom.Ask) {
 
 func (f *fixture) settle(s thread.Settle) {
 	f.t.Helper()
-	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
+	if _, err := f.ledger.Workers().Settle(f.t.Context(), s); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -270,7 +270,7 @@ func TestAMessageSteeredIntoAWaitIsReadOnResume(t *testing.T) {
 	ticket := mustCall[api.Page[api.Ticket]](s.f, "GET /v1/tickets?q=state:open", "").Items[0]
 	mustCall[api.Ticket](s.f, "POST /v1/tickets/"+ticket.ID, `{"decision":"approve","digest":"`+ticket.Digest+`"}`)
 	w := s.f.claim()
-	if _, err := s.f.ledger.MarkSteersRead(t.Context(), w.Claim); err != nil {
+	if _, err := s.f.ledger.Workers().MarkSteersRead(t.Context(), w.Claim); err != nil {
 		t.Fatal(err)
 	}
 	if got := mustCall[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageRead || w.Claim.Run != s.current {

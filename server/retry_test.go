@@ -204,7 +204,7 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	if got := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != 0 {
 		t.Errorf("before a step: %+v, %v", got.Usage, got.Progress)
 	}
-	_, err := f.ledger.Append(t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
+	_, err := f.ledger.Workers().Append(t.Context(), thread.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
 		Name: "think", Progress: 0.5, Usage: mailroom.Usage{InputTokens: 7, CostUSD: 0.5},
 	}})
 	if err != nil {

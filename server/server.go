@@ -45,7 +45,7 @@ type Ledger struct {
 // PartsOf returns the parts of l.
 func PartsOf(l *ledger.Ledger) Ledger {
 	return Ledger{
-		Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Leases: l, Attempts: l,
+		Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Leases: l.Workers(), Attempts: l.Workers(),
 	}
 }
 

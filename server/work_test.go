@@ -414,7 +414,7 @@ func TestRunsOfARemoteAgentWaitADay(t *testing.T) {
 	f.call("POST /v1/workers/"+worker+"/leave", "")
 	run := f.submitRemote("t", "hello").Run
 	failOrphans := func() {
-		if err := f.ledger.FailOrphans(t.Context(), []string{"echo"}, time.Nanosecond); err != nil {
+		if err := f.ledger.Workers().FailOrphans(t.Context(), []string{"echo"}, time.Nanosecond); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,7 +59,7 @@ func newFixture(t *testing.T, does string, change ...func(*exec.ProgramOptions))
 		t.Fatal(err)
 	}
 	exec.SetLingerTimeout(a, 300*time.Millisecond)
-	e := engine.New(h.Ledger, h.bus, engine.Options{
+	e := engine.New(h.Ledger.Workers(), h.bus, engine.Options{
 		Agents: map[string]engine.Agent{"claude": {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, quit := context.WithCancel(context.Background())

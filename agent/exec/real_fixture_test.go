@@ -126,7 +126,7 @@ func (w *realFixture) serve() {
 	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}})
-	e := engine.New(l, b, engine.Options{
+	e := engine.New(l.Workers(), b, engine.Options{
 		Agents: map[string]engine.Agent{w.name: {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	})
@@ -135,7 +135,7 @@ func (w *realFixture) serve() {
 	ledgerCtx, end := context.WithCancel(context.Background())
 	var both sync.WaitGroup
 	both.Go(func() { w.ended(l.Run(ledgerCtx)) })
-	w.must(l.EndLocalWorkers(w.t.Context(), false))
+	w.must(l.Workers().EndLocalWorkers(w.t.Context(), false))
 	both.Go(func() {
 		defer end()
 		w.ended(e.Run(engineCtx))

@@ -294,7 +294,7 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 			out := w.send("t", "Make the file.")
 			w.run(out.Run, mailroom.StatusWaiting)
 			w.alone() // the run waits for a decision without a process
-			tickets, err := w.ledger.Tickets(t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+			tickets, err := w.ledger.Workers().Tickets(t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 			w.must(err)
 			if len(tickets) != 1 || tickets[0].Kind != mailroom.TicketApproval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
 				t.Fatalf("tickets %+v, want the approval of the command", tickets)

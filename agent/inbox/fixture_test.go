@@ -62,7 +62,7 @@ func (h *fixture) serve(st store.Store) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}})
 	h.ledger = l
-	e := engine.New(l, b, engine.Options{Local: true, Agents: map[string]engine.Agent{
+	e := engine.New(l.Workers(), b, engine.Options{Local: true, Agents: map[string]engine.Agent{
 		"inbox": {Agent: inbox.New()}, "parrot": {Agent: mailroom.AgentFunc(parrot)},
 	}})
 	engineCtx, quit := context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func (h *fixture) serve(st store.Store) {
 		}
 	}
 	both.Go(func() { ended(l.Run(ledgerCtx)) })
-	h.must(l.EndLocalWorkers(h.t.Context(), false))
+	h.must(l.Workers().EndLocalWorkers(h.t.Context(), false))
 	both.Go(func() {
 		defer end()
 		ended(e.Run(engineCtx))
@@ -129,7 +129,7 @@ func command(json string) func(*thread.Submit) {
 // heads returns the open tickets of inboxes.
 func (h *fixture) heads() []*mailroom.Ticket {
 	h.t.Helper()
-	found, err := h.ledger.Tickets(h.t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+	found, err := h.ledger.Workers().Tickets(h.t.Context(), store.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 	h.must(err)
 	return found
 }

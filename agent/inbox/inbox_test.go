@@ -65,7 +65,7 @@ func TestDelegationResultArrivesAsAMessage(t *testing.T) {
 					t.Errorf("at the head: %q, want %q", got, want)
 				}
 				var end struct{ Reply string }
-				input, err := h.ledger.Inputs(t.Context(), []*mailroom.Run{h.run(k.Run)})
+				input, err := h.ledger.Workers().Inputs(t.Context(), []*mailroom.Run{h.run(k.Run)})
 				h.must(err)
 				h.must(jsonOf(input[0][0].Parts, &end))
 				if end.Reply != "parrot: pretty" {

@@ -64,9 +64,9 @@ func (h *fixture) serve(store store.Store) {
 	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}})
-	h.must(h.ledger.EndLocalWorkers(h.t.Context(), false))
+	h.must(h.ledger.Workers().EndLocalWorkers(h.t.Context(), false))
 	h.front = l
-	e := engine.New(l, b, engine.Options{
+	e := engine.New(l.Workers(), b, engine.Options{
 		Agents: map[string]engine.Agent{"tour": {Agent: tour.New(tour.Options{Pace: h.pace})}}, Local: true,
 	})
 	engineCtx, quit := context.WithCancel(context.Background())
@@ -147,7 +147,7 @@ func (h *fixture) wait(d time.Duration) {
 // open returns the open approvals.
 func (h *fixture) open() []*mailroom.Ticket {
 	h.t.Helper()
-	found, err := h.ledger.Tickets(h.t.Context(), store.TicketQuery{
+	found, err := h.ledger.Workers().Tickets(h.t.Context(), store.TicketQuery{
 		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval},
 	})
 	h.must(err)

@@ -110,7 +110,7 @@ func (s *Server) Start() *Server {
 	if agent == nil {
 		agent = s.echo
 	}
-	e := engine.New(l, b, engine.Options{
+	e := engine.New(l.Workers(), b, engine.Options{
 		Agents: map[string]engine.Agent{Agent: {Agent: agent}, channel.AgentName("c"): {Agent: s.runner.Agent(), Ready: s.runner.Connected}},
 		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
@@ -118,7 +118,7 @@ func (s *Server) Start() *Server {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = l.Run(ledgerCtx) }) // the cases check the results
-	if err := l.EndLocalWorkers(ctx, false); err != nil {
+	if err := l.Workers().EndLocalWorkers(ctx, false); err != nil {
 		s.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

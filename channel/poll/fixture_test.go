@@ -69,7 +69,7 @@ func (w *fixture) start() *fixture {
 		Name: "b", Kind: poll.Kind, Connect: bridge.Connect, Ledger: w.ledger, Log: log,
 		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, Polled: true, FatalGrace: w.options.ReconnectPolicy().FatalGrace, IdleTimeout: w.options.ReconnectPolicy().IdleTimeout},
 	})
-	e := engine.New(w.ledger, b, engine.Options{
+	e := engine.New(w.ledger.Workers(), b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}},
 		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
@@ -77,7 +77,7 @@ func (w *fixture) start() *fixture {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // returns when its context ends
-	if err := w.ledger.EndLocalWorkers(ctx, false); err != nil {
+	if err := w.ledger.Workers().EndLocalWorkers(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

@@ -124,7 +124,7 @@ func (o *fixture) startServer() {
 		Name: "ops", Kind: webhook.Kind, Ledger: taking, Log: log, Reconnect: pace,
 		Connect: adapter.Connect(chat.Options{Agent: "codex", Access: o.access, Follow: streams, Previews: true}, o.options.Dial),
 	})
-	e := engine.New(l, b, engine.Options{
+	e := engine.New(l.Workers(), b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
@@ -135,7 +135,7 @@ func (o *fixture) startServer() {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = l.Run(ledgerCtx) }) // returns when its context ends
-	if err := l.EndLocalWorkers(ctx, false); err != nil {
+	if err := l.Workers().EndLocalWorkers(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

@@ -18,17 +18,6 @@ const (
 	maxAllMethods      = 60 // of a type
 )
 
-// largeTypes have more methods than the budget. The numbers are the limits for exported
-// and for all methods. They may only shrink, and no type may be added.
-//
-// archtest: a table, never written.
-var largeTypes = map[string]struct {
-	exported, all int
-	why           string
-}{
-	"ledger.Ledger": {48, 67, "one method for each operation; reading leaves it for functions over a View"},
-}
-
 // methods are the interfaces and types of a tree with their methods.
 type methods map[string]*typeMethods
 
@@ -205,18 +194,14 @@ func checkMethods(files []*file) []string {
 			if t.file.excused(t.at, t.docs...) {
 				most = maxExcusedMethods
 			}
-			if n := len(names); n > max(most, largeTypes[t.name].all) {
+			if n := len(names); n > most {
 				found = append(found, t.file.finding(t.at, "%s has %d methods with the embedded ones, the budget is %d, or %d with a reason", t.name, n, maxMethods, maxExcusedMethods))
 			}
 			continue
 		}
-		mostExported, mostAll := maxExportedMethods, maxAllMethods
-		if large, ok := largeTypes[t.name]; ok {
-			mostExported, mostAll = max(mostExported, large.exported), max(mostAll, large.all)
-		}
-		if !t.file.test && (exported > mostExported || len(names) > mostAll) {
+		if !t.file.test && (exported > maxExportedMethods || len(names) > maxAllMethods) {
 			found = append(found, t.file.finding(t.at, "%s has %d exported methods and %d in all, the budget is %d and %d",
-				t.name, exported, len(names), mostExported, mostAll))
+				t.name, exported, len(names), maxExportedMethods, maxAllMethods))
 		}
 	}
 	slices.Sort(found)
@@ -226,11 +211,6 @@ func checkMethods(files []*file) []string {
 func TestMethodBudgetsHold(t *testing.T) {
 	for _, finding := range checkMethods(tree(t)) {
 		t.Error(finding)
-	}
-	for name, large := range largeTypes {
-		if large.why == "" {
-			t.Errorf("largeTypes gives no reason for %s", name)
-		}
 	}
 }
 

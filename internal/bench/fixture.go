@@ -117,7 +117,7 @@ func newFixture(ctx context.Context, open storeOpener, dir, version string, ende
 
 // startEngine starts an engine that runs agent with the given number of slots.
 func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
-	e := engine.New(h.ledger, h.bus, engine.Options{
+	e := engine.New(h.ledger.Workers(), h.bus, engine.Options{
 		Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
 		Runs:   slots, Local: true, Log: slog.New(slog.DiscardHandler),
 		Observe: engine.Observe{

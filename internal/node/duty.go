@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
+	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/store"
 )
@@ -85,7 +86,10 @@ func (d *duty) do(ctx, lease context.Context, worker string, job func(context.Co
 	d.worker.Store(&worker)
 	life, end := context.WithCancel(ctx)
 	defer end()
-	defer context.AfterFunc(lease, end)()
+	defer context.AfterFunc(lease, func() {
+		defer recovery.Log(d.log, "end of a duty")
+		end()
+	})()
 	job(life)
 	if lease.Err() != nil {
 		d.log.Warn("duty ended with the lease", "duty", d.name)

@@ -108,12 +108,12 @@ func assemble(o Options, roster *agentSet) *Node {
 	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))
 	n.janitor = &janitor{ledger: n.ledger, files: o.Files, oldDefinitions: roster.old, retention: c.Retention, log: log}
-	n.engine = engine.New(n.ledger, b, engineOptions(c, agents, c.Runs, numbers, log))
+	n.engine = engine.New(n.ledger.Workers(), b, engineOptions(c, agents, c.Runs, numbers, log))
 	n.engines = []*engine.Engine{n.engine}
 	if len(n.channels) > 0 {
 		// Deliveries have an engine of their own, so that long agent runs cannot
 		// delay replies.
-		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
+		n.engines = append(n.engines, engine.New(n.ledger.Workers(), b, engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
 	}
 	n.server = server.New(server.Options{
 		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins,
@@ -275,7 +275,7 @@ func (n *Node) prepare(ctx context.Context) error {
 		}
 	}
 	uncharged := recovery.OutsideRun(report)
-	if err := n.ledger.EndLocalWorkers(ctx, uncharged); err != nil {
+	if err := n.ledger.Workers().EndLocalWorkers(ctx, uncharged); err != nil {
 		return fmt.Errorf("end the leases of the previous process: %w", err)
 	}
 	if n.lock != nil {

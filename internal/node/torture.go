@@ -95,7 +95,7 @@ func besideServer(ctx context.Context, con *console.Console, dir datadir.Dir, c 
 		DefaultAgent: c.DefaultAgent, Version: func(agent string) string { return r.agents[agent].Version },
 		Lease: c.Lease, Deadline: func(string) time.Duration { return c.RunDeadline }, StopGrace: c.StopGrace, MaxQueued: unlimitedIfZero(c.MaxQueued), Log: log,
 	})
-	e := engine.New(l, bus.New(), engine.Options{
+	e := engine.New(l.Workers(), bus.New(), engine.Options{
 		Agents: r.agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Log: log,
 	})

@@ -99,12 +99,12 @@ func (w *fixture) start() *fixture {
 	for _, name := range append([]string{w.options.Agent}, w.options.Agents...) {
 		agents[name] = engine.Agent{Agent: w.agent, Limit: w.limit}
 	}
-	e := engine.New(w.ledger, b, engine.Options{Agents: agents, Local: true, ShutdownGrace: 50 * time.Millisecond, StopGrace: time.Second, Log: log})
+	e := engine.New(w.ledger.Workers(), b, engine.Options{Agents: agents, Local: true, ShutdownGrace: 50 * time.Millisecond, StopGrace: time.Second, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // returns when its context ends
-	if err := w.ledger.EndLocalWorkers(ctx, false); err != nil {
+	if err := w.ledger.Workers().EndLocalWorkers(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

@@ -50,7 +50,7 @@ func open(t *testing.T) *fixture {
 	agents := map[string]engine.Agent{
 		"echo": {Agent: echo.New(echo.Options{})}, "inbox": {Agent: inbox.New()}, "mailbox": {Agent: inbox.New()}, "asker": {Agent: ask},
 	}
-	e := engine.New(l, b, engine.Options{Local: true, Agents: agents})
+	e := engine.New(l.Workers(), b, engine.Options{Local: true, Agents: agents})
 	srv := server.New(server.Options{
 		Ledger: server.PartsOf(l), Streams: stream.New(l, b), Token: operator, Bus: b, Origins: []string{"https://tools.example.org"},
 		Agents: func() []string { return []string{"asker", "echo", "inbox", "mailbox"} },

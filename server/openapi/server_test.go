@@ -147,12 +147,12 @@ func (f *fixture) claim() dispatch.Assignment {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
 	if f.round == 0 {
-		if _, err := f.ledger.Register(ctx, store.Worker{ID: "w", Agents: []string{"echo"}}); err != nil {
+		if _, err := f.ledger.Workers().Register(ctx, store.Worker{ID: "w", Agents: []string{"echo"}}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
 	f.round++
-	work, err := f.ledger.Claim(ctx, dispatch.ClaimRequest{
+	work, err := f.ledger.Workers().Claim(ctx, dispatch.ClaimRequest{
 		Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true,
 	})
 	if err != nil || len(work) != 1 {
@@ -165,7 +165,7 @@ func (f *fixture) claim() dispatch.Assignment {
 func (f *fixture) settle(w dispatch.Assignment, s thread.Settle) {
 	f.t.Helper()
 	s.Claim, s.Number = w.Claim, w.Run.Step+1
-	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
+	if _, err := f.ledger.Workers().Settle(f.t.Context(), s); err != nil {
 		f.t.Fatal(err)
 	}
 }

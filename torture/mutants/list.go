@@ -12,7 +12,7 @@ type mutant struct {
 func mutants() []mutant {
 	return []mutant{
 		{"a restart waits for the leases of the previous process", "internal/node/node.go",
-			"if err := n.ledger.EndLocalWorkers(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
+			"if err := n.ledger.Workers().EndLocalWorkers(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
 		{"a failure after a partial reply is not reported", "internal/thread/outbox.go",
 			` || r.Status == mailroom.StatusFailed`, ``, "internal/thread", "^TestAFailureAfterAStepWithAMessageIsReported$"},

@@ -85,7 +85,7 @@ func (w *fixture) start() *fixture {
 		Connect:   adapter.Connect(chat.Options{Agent: "ann", Access: w.access}, w.platform.Dial),
 		Reconnect: channel.ReconnectPolicy{InitialDelay: time.Millisecond, MaxDelay: time.Millisecond, ParkAfter: -1, IdleTimeout: 20 * time.Second},
 	})
-	e := engine.New(w.ledger, b, engine.Options{
+	e := engine.New(w.ledger.Workers(), b, engine.Options{
 		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots}, channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected, Limit: channel.MaxDeliveries}},
 		Local:  true, ShutdownGrace: 20 * time.Millisecond, Log: log,
 	})
@@ -93,7 +93,7 @@ func (w *fixture) start() *fixture {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // the tests check its results
-	if err := w.ledger.EndLocalWorkers(ctx, false); err != nil {
+	if err := w.ledger.Workers().EndLocalWorkers(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

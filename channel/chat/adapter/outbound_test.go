@@ -92,7 +92,7 @@ func (o *serverFixture) start() *serverFixture {
 	runner := channel.New(channel.Options{
 		Name: "c", Kind: "test", Connect: adapter.Connect(options, o.platform.Dial), Ledger: viewCounter{o.ledger, &o.views}, Log: log,
 	})
-	e := engine.New(o.ledger, b, engine.Options{
+	e := engine.New(o.ledger.Workers(), b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("c"): {Agent: runner.Agent(), Ready: runner.Connected}},
 		Local:  true, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond, Log: log,
 	})
@@ -100,7 +100,7 @@ func (o *serverFixture) start() *serverFixture {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // the tests check the results
-	if err := o.ledger.EndLocalWorkers(ctx, false); err != nil {
+	if err := o.ledger.Workers().EndLocalWorkers(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

@@ -58,7 +58,7 @@ func (o *fixture) open(ctx context.Context) (err error) {
 	ctx, o.stop = context.WithCancel(context.WithoutCancel(ctx))
 	o.ledger, o.ended = ledger.New(o.store, ledger.Options{MaxQueued: -1}), make(chan error, 1)
 	go func() { o.ended <- o.ledger.Run(ctx) }() // close waits for it
-	return errors.Join(o.ledger.EndLocalWorkers(ctx, false), o.ledger.Sweep(ctx, ""))
+	return errors.Join(o.ledger.Workers().EndLocalWorkers(ctx, false), o.ledger.Workers().Sweep(ctx, ""))
 }
 
 // close stops the ledger, and returns its error if it had ended before.
@@ -80,7 +80,7 @@ func (o *fixture) work(ctx context.Context, rounds int) {
 	for n := range 4 {
 		wg.Go(func() {
 			worker := o.name("w")
-			_, err := o.ledger.Register(ctx, store.Worker{ID: worker, Local: true, Agents: []string{"echo"}})
+			_, err := o.ledger.Workers().Register(ctx, store.Worker{ID: worker, Local: true, Agents: []string{"echo"}})
 			for round := int64(1); err == nil && round <= int64(rounds); round++ {
 				err = o.round(ctx, fmt.Sprint("t", n%3), worker, round)
 			}
@@ -111,7 +111,7 @@ func (o *fixture) round(ctx context.Context, threadID, worker string, round int6
 	} else if err != nil {
 		return err
 	}
-	work, err := o.ledger.Claim(ctx, dispatch.ClaimRequest{Worker: worker, Round: round, Slots: 2, LastAttempt: true, Agents: map[string]int{"echo": 2}})
+	work, err := o.ledger.Workers().Claim(ctx, dispatch.ClaimRequest{Worker: worker, Round: round, Slots: 2, LastAttempt: true, Agents: map[string]int{"echo": 2}})
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (o *fixture) submit(ctx context.Context, in thread.Submit) error {
 }
 
 func (o *fixture) complete(ctx context.Context, c mailroom.Claim) error {
-	_, err := o.ledger.Append(ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "half"}})
+	_, err := o.ledger.Workers().Append(ctx, thread.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "half"}})
 	if code := mailroom.CodeOf(err); code == mailroom.CodeConflict {
 		err = nil // an earlier attempt wrote it, under another number
 	}
@@ -149,7 +149,7 @@ func (o *fixture) complete(ctx context.Context, c mailroom.Claim) error {
 		return err
 	}
 	reply := o.name("reply ")
-	_, err = o.ledger.Settle(ctx, thread.Settle{
+	_, err = o.ledger.Workers().Settle(ctx, thread.Settle{
 		Claim: c, Number: steps + 1, Outcome: thread.OutcomeComplete,
 		Message: &thread.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: reply},
 	})
