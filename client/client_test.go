@@ -217,7 +217,7 @@ func TestValuesAreCutToWhatMayBeShown(t *testing.T) {
 		got := api.CutValue(tc.in)
 		if _, isChan := tc.in.(chan int); isChan {
 			if _, ok := got.(string); !ok {
-				t.Errorf("what JSON cannot say came back as %T, want text", got)
+				t.Errorf("value without a JSON encoding is %T, want a string", got)
 			}
 			continue
 		}
@@ -267,7 +267,7 @@ func TestWaitRunWaitsUntilTheRunIsSettled(t *testing.T) {
 	}
 	c, _ = script(t, answer(api.Run{ID: "r", Status: mailroom.StatusRunning}), answer(api.Run{ID: "r", Status: mailroom.StatusRunning}))
 	if got, err = c.WaitRun(t.Context(), "r", time.Nanosecond); err != nil || got.Status != mailroom.StatusRunning {
-		t.Errorf("at the time-out: %+v, %v, want the run as it is", got, err)
+		t.Errorf("WaitRun at the timeout = %+v, %v, want the current run", got, err)
 	}
 	c, _ = script(t, refuse(mailroom.CodeNotFound))
 	if _, err = c.WaitRun(t.Context(), "r", 0); mailroom.CodeOf(err) != mailroom.CodeNotFound {

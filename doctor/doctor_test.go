@@ -177,7 +177,7 @@ func TestALongLogIsReadInViews(t *testing.T) {
 		t.Errorf("findings during writes: %v", report.Findings)
 	}
 	if report.Runs < 1511 {
-		t.Errorf("%d runs, want those there at the beginning, 1511", report.Runs)
+		t.Errorf("%d runs, want the 1511 of the beginning", report.Runs)
 	}
 }
 

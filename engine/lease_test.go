@@ -234,7 +234,7 @@ func TestMachineThatSleptRenewsBeforeItSweeps(t *testing.T) {
 		dead.kill()
 		h.wait(10 * time.Minute)
 
-		buried := make(chan time.Time, 1)
+		swept := make(chan time.Time, 1)
 		sleeper.line.onWrite(nil, func(c *store.Changes) error {
 			for _, w := range c.Workers {
 				if !w.Dead {
@@ -248,13 +248,13 @@ func TestMachineThatSleptRenewsBeforeItSweeps(t *testing.T) {
 						t.Errorf("the worker swept at %v with a lease until %v", time.Now(), row.LeaseUntil)
 					}
 				}
-				buried <- time.Now()
+				swept <- time.Now()
 			}
 			return nil
 		})
 		woke := time.Now()
 		sleeper.line.thaw()
-		if at := <-buried; at.Sub(woke) > 3*time.Second {
+		if at := <-swept; at.Sub(woke) > 3*time.Second {
 			t.Errorf("the lost worker was found after %v", at.Sub(woke))
 		}
 		h.wait(time.Minute)

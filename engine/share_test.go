@@ -122,7 +122,7 @@ func TestRunsOverTheSlotsAreAtMostAsManyAsTheSlots(t *testing.T) {
 		}
 		h.wait(2 * time.Second)
 		if got := h.running(all); got != 4 {
-			t.Errorf("%d runs are at work in 2 slots, want as many guests", got)
+			t.Errorf("%d running runs of other owners, want 2", got)
 		}
 	})
 }

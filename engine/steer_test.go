@@ -253,7 +253,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 			}
 		}
 		if want := writers * (10*len("0.0 ") + 15*len("0.00 ")); len(said) != want {
-			t.Errorf("got %d bytes of text in all, want %d", len(said), want)
+			t.Errorf("%d bytes of text, want %d", len(said), want)
 		}
 		if steps := h.entries("t", entry.KindStep); len(steps) != writers*each/5 {
 			t.Errorf("got %d steps, want %d", len(steps), writers*each/5)

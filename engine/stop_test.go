@@ -236,7 +236,7 @@ func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
 			}
 		}
 		if refused != 1 {
-			t.Errorf("got %d late steps refused, want that of the forced run", refused)
+			t.Errorf("%d refused late steps, want the one of the forced run", refused)
 		}
 		h.wait(time.Second)
 		for _, out := range slow {

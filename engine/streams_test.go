@@ -82,7 +82,7 @@ func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(400 * time.Millisecond)
 		if got := h.flushed(out.Run); got != "" {
-			t.Errorf("got %q, want nothing in the store before a second has passed", got)
+			t.Errorf("flushed text %q, want none within the first second", got)
 		}
 		sub := h.bus.Subscribe("t", 10)
 		defer sub.Close()
@@ -270,7 +270,7 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 			out := h.send("t", "hello")
 			h.wait(5 * time.Second)
 			if r := h.status(out.Run, mailroom.StatusCompleted); r.Reply == nil || *r.Reply != "whole" {
-				t.Errorf("got reply %v, want that of the second attempt alone", r.Reply)
+				t.Errorf("reply %v, want the text of the second attempt only", r.Reply)
 			}
 			kept := "half a thought"
 			if refusals == 2 {

@@ -111,7 +111,7 @@ func TestAnOperationOnAThreadThatStaysLockedIsUnavailable(t *testing.T) {
 		_, err := d.Submit(t.Context(), in)
 		wantCode(t, err, mailroom.CodeUnavailable)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("got an answer after %v, want it within 10s", took)
+			t.Errorf("the operation returned after %v, want within 10s", took)
 		}
 		s.hold()
 		d.submit(in)

@@ -68,7 +68,7 @@ func (d *fixture) claimIn(thread string) dispatch.Assignment {
 		}
 		d.t.Fatalf("claimed a run of thread %s, want %s", w.Claim.Thread, thread)
 	}
-	d.t.Fatalf("nothing is due, want thread %s", thread)
+	d.t.Fatalf("no due run, want one of thread %s", thread)
 	return dispatch.Assignment{}
 }
 

@@ -185,7 +185,7 @@ func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 		}
 	}
 	if got := ann.listThreads("runs", "status:cancelled", 50); !slices.Equal(got, []string{"of-ann"}) {
-		t.Errorf("cancelled runs of ann: %q, want hers as it was", got)
+		t.Errorf("cancelled runs of ann: %q, want her run only", got)
 	}
 }
 

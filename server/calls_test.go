@@ -295,7 +295,7 @@ func (f *fixture) readPages(list, q string, limit int) (threads []string, pages 
 		page := mustCall[api.Page[struct{ ID, Thread string }]](f, "GET /v1/"+list+"?"+query.Encode(), "")
 		pages++
 		if len(page.Items) > limit {
-			f.t.Errorf("a page of %d, asked for %d", len(page.Items), limit)
+			f.t.Errorf("page of %d items, want at most %d", len(page.Items), limit)
 		}
 		for _, item := range page.Items {
 			if list == "threads" {

@@ -263,7 +263,7 @@ func (f *fixture) settleRun(w dispatch.Assignment, outcome thread.Outcome, reply
 		s.Message = &thread.PartialText{ID: fmt.Sprintf("%s.%d-1", w.Claim.Run, w.Claim.Attempt), Text: reply}
 	}
 	if outcome == thread.OutcomeFail {
-		s.Failure = &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the model said no")}
+		s.Failure = &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the model refused")}
 	}
 	if _, err := f.ledger.Workers().Settle(f.t.Context(), s); err != nil {
 		f.t.Fatal(err)

@@ -390,7 +390,7 @@ func TestShutdownAnswersWaits(t *testing.T) {
 	<-following
 	f.stop()
 	if a := <-waited; a.status != 200 || !strings.Contains(a.body, `"status":"queued"`) {
-		t.Errorf("a wait at shutdown: %d %s, want the run as it is", a.status, a.body)
+		t.Errorf("wait at shutdown: %d %s, want the current run", a.status, a.body)
 	}
 }
 

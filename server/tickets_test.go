@@ -72,7 +72,7 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 		t.Errorf("run is %s, waits for: %s", shown.Status, diff)
 	}
 	if at := tickets["colour"].ExpiresAt; at == nil || !at.After(time.Now()) {
-		t.Errorf("expires at %v, want a time to come", at)
+		t.Errorf("expires at %v, want a future time", at)
 	}
 
 	k = mustCall[api.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+`","reason":"looks fine"}`)

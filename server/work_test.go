@@ -155,7 +155,7 @@ func TestAnUnacknowledgedClaimIsReleasedByTheNextRenewal(t *testing.T) {
 	f.renew(worker, 1)
 	run := mustCall[api.Run](f, "GET /v1/runs/"+c.Run.ID, "")
 	if run.Status != mailroom.StatusQueued || run.Crashes != 0 || run.Failures != 0 {
-		t.Errorf("the run is %s with %d crashes, want it released", run.Status, run.Crashes)
+		t.Errorf("run is %s with %d crashes, want queued and none", run.Status, run.Crashes)
 	}
 	f.wantCode("a step under it", f.callClaim(c.Claim, "entries", `{"number":1}`), 409, mailroom.CodeLeaseLost)
 	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Lost, []string{c.Claim}) {
@@ -396,7 +396,7 @@ func TestATokenServesItsAgentsOnly(t *testing.T) {
 	f.wantCode("the server's own", f.call("POST /v1/claims", `{"agents":["echo"],"max":0}`), 409, mailroom.CodeConflict)
 	claims := mustCallAs[api.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
-		t.Errorf("%d %s, want that the agent is known", a.status, a.body)
+		t.Errorf("submit to a registered agent: %d %s, want 202", a.status, a.body)
 	}
 	f.wantCode("not registered", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"agents":["far"]}`, claims.Worker), coder), 422, mailroom.CodeInvalid)
 	if a := f.call("POST /v1/workers/"+claims.Worker+"/leave", "", coder); a.status != http.StatusNoContent {
@@ -404,7 +404,7 @@ func TestATokenServesItsAgentsOnly(t *testing.T) {
 	}
 	f.wantCode("after it left", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, claims.Worker), coder), 409, mailroom.CodeLeaseLost)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
-		t.Errorf("%d %s, want that the agent is known for a day", a.status, a.body)
+		t.Errorf("submit within a day of the last registration: %d %s, want 202", a.status, a.body)
 	}
 }
 

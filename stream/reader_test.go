@@ -97,7 +97,7 @@ func (r *reader) wantEnded() {
 		}
 		r.cancel(nil)
 	default:
-		r.fixture.t.Error("Follow goes on, want it ended")
+		r.fixture.t.Error("Follow has not returned")
 		r.hangUp()
 	}
 }
@@ -107,7 +107,7 @@ func (r *reader) stillFollows() {
 	r.fixture.t.Helper()
 	select {
 	case err := <-r.ended:
-		r.fixture.t.Errorf("Follow returned %v, want it to go on", err)
+		r.fixture.t.Errorf("Follow returned %v, want it to continue", err)
 		r.ended <- err
 	default:
 	}

@@ -50,7 +50,7 @@ func TestPagesMayUseNothingButTheirOwnServer(t *testing.T) {
 	}
 }
 
-// A page that lies below the path of a proxy would miss what it names absolutely.
+// Absolute paths would break the pages below a proxy's path prefix.
 func TestPagesReferToExistingFilesByRelativePaths(t *testing.T) {
 	pages := web.Pages()
 	references := regexp.MustCompile(`(?:src|href)="([^"]+)"|\bfrom '([^']+)'`)
@@ -87,6 +87,6 @@ func TestUnchangedPagesAreNotSentAgain(t *testing.T) {
 	}
 	again := get(page, "If-None-Match", first.Header.Get("ETag"))
 	if again.StatusCode != http.StatusNotModified {
-		t.Errorf("asked for again: %d, want 304", again.StatusCode)
+		t.Errorf("second request: %d, want 304", again.StatusCode)
 	}
 }

@@ -71,7 +71,7 @@ func TestSaysItsInputWordByWord(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(c.want, r.said); diff != "" {
-					t.Errorf("said (-want +got):\n%s", diff)
+					t.Errorf("text (-want +got):\n%s", diff)
 				}
 			})
 		})
@@ -105,7 +105,7 @@ func TestNoPaceSaysEverythingAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"one two\nthree"}, r.said); diff != "" {
-		t.Errorf("said (-want +got):\n%s", diff)
+		t.Errorf("text (-want +got):\n%s", diff)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestStopsWithTheCause(t *testing.T) {
 				t.Errorf("pace %v: error %v, want %v", pace, err, mailroom.ErrStopped)
 			}
 			if len(r.said) != 1 {
-				t.Errorf("pace %v: said %q, want nothing after the stop", pace, r.said)
+				t.Errorf("pace %v: text %q, want none after the stop", pace, r.said)
 			}
 			if got := time.Since(start); got != 0 {
 				t.Errorf("pace %v: stopped after %v, want at once", pace, got)
@@ -141,14 +141,14 @@ func TestSaysSteeredMessagesAtTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, want := strings.Join(r.said, ""), "one two three\nfour\nfive\nsix"; got != want {
-				t.Errorf("steered after %d words: said %q, want %q", after, got, want)
+				t.Errorf("steered after %d words: text %q, want %q", after, got, want)
 			}
 		})
 	}
 }
 
 func TestErrorsOfTheSessionEndTheRun(t *testing.T) {
-	lost := mailroom.Errorf(mailroom.CodeLeaseLost, "the claim was taken away")
+	lost := mailroom.Errorf(mailroom.CodeLeaseLost, "the claim was revoked")
 	r := &failing{recorder: recorder{input: messages("one")}, err: lost}
 	if err := echo.New(echo.Options{}).Run(t.Context(), r); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 		t.Errorf("error %v, want %v", err, lost)

@@ -119,7 +119,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 	}
 	for _, m := range bodies[mailroom.Message](h, "t", entry.KindMessage)[1:] {
 		if m.Visibility != mailroom.VisibleInternal || m.Partial {
-			t.Errorf("what it said on the way is %+v, want an aside", m)
+			t.Errorf("intermediate message %+v, want an internal one", m)
 		}
 	}
 	if _, err := h.Decide(t.Context(), thread.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictApprove, Digest: ticket.Digest, By: "ann"}); err != nil {
@@ -210,7 +210,7 @@ func TestCancelKeepsStreamedText(t *testing.T) {
 	}
 	messages := bodies[mailroom.Message](h, "t", entry.KindMessage)
 	if m := messages[len(messages)-1]; m.Text != "half of it" || !m.Partial {
-		t.Errorf("what is kept is %+v, want what was said, as a part", m)
+		t.Errorf("kept message %+v, want the partial text", m)
 	}
 }
 

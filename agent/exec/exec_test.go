@@ -168,7 +168,7 @@ func TestAStopIsRecorded(t *testing.T) {
 		t.Errorf("error %v, want %v", err, mailroom.ErrStopped)
 	}
 	if x := s.exited(t); x == nil || x.Stopped != mailroom.ErrStopped.Error() || x.Signal != "interrupt" {
-		t.Errorf("the entry is %+v, want one that says so", x)
+		t.Errorf("entry %+v, want the stop and the signal", x)
 	}
 }
 
@@ -364,7 +364,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	err := command(t, script, o).Run(t.Context(), s)
 	entry := body[exec.Exited](t, s, exec.KindExited).Stderr
 	if want := "with [API_KEY] and [EXEC_TEST_TOKEN]\n"; entry != want {
-		t.Errorf("the entry says %q, want %q", entry, want)
+		t.Errorf("entry has %q, want %q", entry, want)
 	}
 	if text := err.Error(); strings.Contains(text, "given-in") || strings.Contains(text, "from-our") {
 		t.Errorf("the error contains a value: %q", text)

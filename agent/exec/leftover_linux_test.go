@@ -55,7 +55,7 @@ func TestALaterAttemptKillsProcessesOfAnEarlierOne(t *testing.T) {
 	}
 	pids := strings.Fields(strings.TrimSuffix(said, " ready\n"))
 	if len(pids) != 4 {
-		t.Fatalf("the command said %q, want four pids", said)
+		t.Fatalf("output of the command %q, want four pids", said)
 	}
 
 	s := newSession(2, "go")
@@ -77,12 +77,12 @@ func TestALaterAttemptKillsProcessesOfAnEarlierOne(t *testing.T) {
 
 func TestAReusedPidIsNotKilled(t *testing.T) {
 	// An unrelated process has the pid of the checkpoint.
-	stranger := osexec.Command("cat")
-	in, err := stranger.StdinPipe()
+	unrelated := osexec.Command("cat")
+	in, err := unrelated.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stranger.Start(); err != nil {
+	if err := unrelated.Start(); err != nil {
 		t.Fatal(err)
 	}
 	// Record a valid checkpoint, then replace its pid.
@@ -99,7 +99,7 @@ func TestAReusedPidIsNotKilled(t *testing.T) {
 	if err := command(t, "cat", exec.Options{}).Run(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	saved.Process["pid"], saved.Process["group"] = stranger.Process.Pid, stranger.Process.Pid
+	saved.Process["pid"], saved.Process["group"] = unrelated.Process.Pid, unrelated.Process.Pid
 	saved.Process["start"] = 1
 	next := newSession(2, "go")
 	if next.run.Checkpoint, err = json.Marshal(saved); err != nil {
@@ -114,7 +114,7 @@ func TestAReusedPidIsNotKilled(t *testing.T) {
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := stranger.Wait(); err != nil {
+	if err := unrelated.Wait(); err != nil {
 		t.Errorf("the unrelated process was killed: %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func TestRealProgramKeepsOneSessionPerThread(t *testing.T) {
 		// Each turn reports the totals of the session.
 		for _, run := range []*mailroom.Run{first, second} {
 			if run.Usage.InputTokens != fakemodel.InputTokens || run.Usage.OutputTokens != fakemodel.OutputTokens {
-				t.Errorf("usage %+v, want that of one answer", run.Usage)
+				t.Errorf("usage %+v, want the usage of one response", run.Usage)
 			}
 		}
 		if name == "claude" && (second.Usage.CostUSD == 0 || second.Usage.CostUSD > first.Usage.CostUSD*1.01) {
@@ -87,7 +87,7 @@ func TestRealProgramThatLostItsSessionGetsTheTranscript(t *testing.T) {
 		got := reply(t, w.ask("t", "What was it?"))
 		for _, want := range []string{`"My word is lemon."`, `"You said: My word is lemon."`, "What was it?"} {
 			if !strings.Contains(got, want) {
-				t.Errorf("the model was asked %q, without %s", got, want)
+				t.Errorf("request to the model %q lacks %s", got, want)
 			}
 		}
 		sessions := entries[exec.Session](w, "t", exec.KindSession, 2)
@@ -95,7 +95,7 @@ func TestRealProgramThatLostItsSessionGetsTheTranscript(t *testing.T) {
 			t.Errorf("sessions %+v, want a second one in the place of the first, with 2 messages", sessions)
 		}
 		if got := reply(t, w.ask("t", "Again?")); !strings.HasSuffix(got, " | Again?") || strings.Count(got, "conversation went on") != 1 {
-			t.Errorf("the model was asked %q, want it in the new session", got)
+			t.Errorf("request to the model %q, want it in the new session", got)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestRealProgramThatIsCancelledKeepsItsText(t *testing.T) {
 			t.Errorf("kept %q, want %q", got, want)
 		}
 		if got := reply(t, w.ask("t", "Go on.")); got != "You said: Look around. | Go on." && !strings.HasSuffix(got, " | Go on.") {
-			t.Errorf("the next reply is %q, want it in the same session", got)
+			t.Errorf("next reply %q, want it in the same session", got)
 		}
 		if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {
 			t.Errorf("sessions %+v, want one", got)
@@ -181,7 +181,7 @@ func TestRealProgramThatIsKilledContinues(t *testing.T) {
 		}
 		w.alone()
 		if got := reply(t, w.ask("t", "What was it?")); !strings.Contains(got, "lemon") || !strings.HasSuffix(got, " | What was it?") {
-			t.Errorf("the next reply is %q, want it to know the word", got)
+			t.Errorf("next reply %q, want the word", got)
 		}
 	})
 }
@@ -301,14 +301,14 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 			}
 			w.restart()
 			_, err = w.ledger.Decide(t.Context(), thread.Decision{
-				Ticket: tickets[0].ID, Verdict: verdict, Reason: "not in this house", Digest: tickets[0].Digest, By: "anna",
+				Ticket: tickets[0].ID, Verdict: verdict, Reason: "not allowed here", Digest: tickets[0].Digest, By: "anna",
 			})
 			w.must(err)
 			run := w.run(out.Run, mailroom.StatusCompleted)
 			_, err = os.Stat(w.work("made"))
 			made, want := err == nil, "so be it"
 			if verdict == mailroom.VerdictDeny {
-				want = "not in this house"
+				want = "not allowed here"
 			}
 			if made != (verdict == mailroom.VerdictApprove) || !made && !errors.Is(err, os.ErrNotExist) || !strings.Contains(reply(t, run), want) {
 				t.Errorf("made %v (%v), reply %q", made, err, reply(t, run))
@@ -337,7 +337,7 @@ func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 	entries[entry.MessageRef](w, "t", entry.KindMessageRead, 1) // after it was written to the program
 	close(gate)
 	if got := reply(t, w.run(out.Run, mailroom.StatusCompleted)); !strings.Contains(got, "steered: true") {
-		t.Errorf("the reply is %q, want it to know what came in", got)
+		t.Errorf("reply %q, want the steered message", got)
 	}
 }
 
@@ -411,7 +411,7 @@ func TestRealBusySessionIsRetried(t *testing.T) {
 	w.must(terminal.Wait())
 	got := reply(t, w.run(out.Run, mailroom.StatusCompleted))
 	if !strings.HasPrefix(got, "You said: My word is lemon. | I am at the terminal. | ") || !strings.HasSuffix(got, "What was it?") {
-		t.Errorf("the reply is %q, want it in the session that both have used", got)
+		t.Errorf("reply %q, want it in the session of both attempts", got)
 	}
 }
 

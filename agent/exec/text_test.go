@@ -48,7 +48,7 @@ func FuzzClean(f *testing.F) {
 		var once, cut textDecoder
 		want := once.add([]byte(s)) + once.flush()
 		if valid := strings.ReplaceAll(s, "\x00", ""); utf8.ValidString(s) && want != valid {
-			t.Errorf("%q became %q, want it as it was without NULs", s, want)
+			t.Errorf("%q is cleaned to %q, want it without NULs only", s, want)
 		}
 		var got strings.Builder
 		for b := []byte(s); len(b) > 0; {

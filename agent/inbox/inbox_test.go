@@ -38,7 +38,7 @@ func TestAMessageStaysAtTheHeadUntilItIsPopped(t *testing.T) {
 			t.Errorf("%d messages are at a head, want none", got)
 		}
 		if got, want := h.replies("mine"), "I am on it|done"; got != want {
-			t.Errorf("it said %q, want %q", got, want)
+			t.Errorf("replies %q, want %q", got, want)
 		}
 		if r := h.run(first); r.Status != mailroom.StatusCompleted || r.Reply == nil || *r.Reply != "done" {
 			t.Errorf("the run of the first message: %s with reply %v, want completed with the last reply", r.Status, r.Reply)
@@ -69,7 +69,7 @@ func TestDelegationResultArrivesAsAMessage(t *testing.T) {
 				h.must(err)
 				h.must(jsonOf(input[0][0].Parts, &end))
 				if end.Reply != "parrot: pretty" {
-					t.Errorf("the result is %q, want what the other said", end.Reply)
+					t.Errorf("result %q, want the reply of the other inbox", end.Reply)
 				}
 			})
 		})
@@ -169,7 +169,7 @@ func TestExtendedMessageIsNotPoppedUnread(t *testing.T) {
 				h.do(`{"call":"p","pop":true}`)
 				outcomes := append([]inbox.Outcome{{}}, h.outcomes("mine")...)
 				if last := outcomes[len(outcomes)-1]; last.Call != "p" || last.Refused == nil || last.Refused.Code != mailroom.CodeConflict {
-					t.Errorf("the pop: %+v, want it refused", last)
+					t.Errorf("outcome of the pop %+v, want a refusal", last)
 				}
 				if got := h.head().Run; got != run {
 					t.Errorf("run %s is at the head, want still %s", got, run)
@@ -197,7 +197,7 @@ func TestEachCommandIsDoneOnceDespiteAKillAtAnyWrite(t *testing.T) {
 					h.serve(m)
 					survived = h.play(m, commands)
 					if got, want := h.replies("mine"), "one|three"; got != want {
-						t.Errorf("it said %q, want %q", got, want)
+						t.Errorf("replies %q, want %q", got, want)
 					}
 					if got := len(h.entries("mine", entry.KindSend)); got != 1 {
 						t.Errorf("%d tasks were sent, want 1", got)

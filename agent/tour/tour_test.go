@@ -132,7 +132,7 @@ func TestTourReadsSteeredMessages(t *testing.T) {
 			said += strings.Count(m.Text, `(You say "mind the gulls".`)
 		}
 		if said != 2 {
-			h.t.Errorf("it says %d times that it has heard, want 2", said)
+			h.t.Errorf("%d acknowledgements of steered messages, want 2", said)
 		}
 	})
 }

@@ -67,7 +67,7 @@ func TestInvalidArgumentsAreRefused(t *testing.T) {
 	} {
 		var out strings.Builder
 		if err := run(t.Context(), x.args, &out, &out); err == nil || !strings.Contains(err.Error(), x.want) {
-			t.Errorf("%q: got error %v, want one that says %q", x.args, err, x.want)
+			t.Errorf("%q: error %v, want %q", x.args, err, x.want)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestABlackholeAffectsOpenConnectionsOnly(t *testing.T) {
 	c.expectSilence()
 	n.SetFaults(channeltest.Netfaults{})
 	if got, err := c.send("hello", echoTimeout); err == nil {
-		t.Errorf("the connection goes on: %q", got)
+		t.Errorf("echo %q over a closed connection", got)
 	}
 	later.expectEcho("hello")
 }
@@ -148,7 +148,7 @@ func TestAProxyComesUpAtItsAddress(t *testing.T) {
 	c.expectEcho("hello")
 	n.Down()
 	if got, err := c.send("hello", echoTimeout); err == nil {
-		t.Errorf("the connection goes on: %q", got)
+		t.Errorf("echo %q over a closed connection", got)
 	}
 	if other, err := net.Dial("tcp", n.Addr); err == nil {
 		t.Errorf("a new connection is accepted: %v", other.Close())

@@ -307,7 +307,7 @@ func TestHeartbeatsReportTheLastEventAndProveTheConnection(t *testing.T) {
 	}
 }
 
-// TestFailedHistoryAffectsOnlyItsRoom checks that other rooms go on, that the room's messages
+// TestFailedHistoryAffectsOnlyItsRoom checks that other rooms continue, that the room's messages
 // wait in order, and that neither a lost connection nor a new process skips anything.
 func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func TestAnEncryptedRoomGetsOneNotice(t *testing.T) {
 		w.ann.Says(w.rooms[channeltest.Ann], "yes")
 		waitMessage(t, w, w.ann, w.rooms[channeltest.Ann], "yes")
 		if got := w.ann.Texts(w.rooms[channeltest.Ann], w.bot); len(got) != 2 {
-			t.Errorf("the bot said %q", got)
+			t.Errorf("messages of the bot %q", got)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"mailroom/channel/matrix/matrixtest"
 )
 
-// TestARefusedHistoryAffectsOneRoomOnly checks that the connection and other rooms go on.
+// TestARefusedHistoryAffectsOneRoomOnly checks that the connection and other rooms continue.
 func TestARefusedHistoryAffectsOneRoomOnly(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []matrixtest.Fault{
@@ -35,7 +35,7 @@ func TestARefusedHistoryAffectsOneRoomOnly(t *testing.T) {
 	}
 }
 
-// TestAnUnreadableRoomAffectsItselfOnly checks that other rooms go on, that the room's events keep
+// TestAnUnreadableRoomAffectsItselfOnly checks that other rooms continue, that the room's events keep
 // their order, and that a new connection neither skips nor repeats events.
 func TestAnUnreadableRoomAffectsItselfOnly(t *testing.T) {
 	t.Parallel()

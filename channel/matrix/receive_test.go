@@ -187,7 +187,7 @@ func TestATooLargeGapIsReportedAndItsEndRead(t *testing.T) {
 		t.Errorf("got %d of %d", len(r.Recorded()), n)
 	}
 	if s := r.State(); !strings.Contains(s.LastError, "older ones are skipped") {
-		t.Errorf("the state says %q", s.LastError)
+		t.Errorf("last error %q", s.LastError)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestARestoredHomeserverIsDetected(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if !strings.Contains(r.Log(), "does not know the last received event") {
-		t.Error("nothing was logged")
+		t.Error("the log lacks the lost position")
 	}
 }
 

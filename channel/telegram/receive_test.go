@@ -219,7 +219,7 @@ func TestGroupMigrationIsLoggedAndFollowed(t *testing.T) {
 	for range 2 {
 		id, err := p.Send(t.Context(), room(old), chat.Message{Text: "hello"}, "")
 		if want := fmt.Sprint(is.ID); err != nil || !strings.HasPrefix(id, want+":") {
-			t.Errorf("sent as %q, %v, want it in %s", id, err, want)
+			t.Errorf("Send() = %q, %v, want an id of chat %s", id, err, want)
 		}
 	}
 	if n := len(tg.Calls("sendMessage")); n != 3 || len(is.Texts()) != 2 {

@@ -71,7 +71,7 @@ func TestEachActionOfARunIsPrintedOnALine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := talked.String(); got != test.want {
-			t.Errorf("%s %v: told %q, want %q", test.kind, test.body, got, test.want)
+			t.Errorf("%s %v: printed %q, want %q", test.kind, test.body, got, test.want)
 		}
 	}
 }

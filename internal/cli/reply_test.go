@@ -145,7 +145,7 @@ func TestEntriesAsJSONAreTheBytesOfTheLog(t *testing.T) {
 	ev := reply(t, 1, 1, "m", "a < b", false)
 	stdout, stderr, _ := printEvents(t, console.FormatJSON, delta(1, "m", 0, "a"), ev)
 	if want := fmt.Sprintf("%s\n", ev.Entry.Raw); stdout != want || stderr != "" {
-		t.Errorf("stdout %q, stderr %q, want %q and nothing", stdout, stderr, want)
+		t.Errorf("stdout %q, stderr %q, want %q and \"\"", stdout, stderr, want)
 	}
 }
 
@@ -167,6 +167,6 @@ func TestStderrShowsInvisibleCharacters(t *testing.T) {
 	// Stdout has exactly the text of the message.
 	said := "a\u202eb\x1b[1m"
 	if got, _, _ := printEvents(t, console.FormatText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
-		t.Errorf("a pipe got %q, want %q", got, said)
+		t.Errorf("output to a pipe %q, want %q", got, said)
 	}
 }

@@ -157,7 +157,7 @@ func TestTwoChannelsCannotHaveOneToken(t *testing.T) {
 			parsed.ReadTokens(env)
 			err = parsed.CheckTokens()
 			if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret")) {
-				t.Errorf("it says %v, want %q", err, c.want)
+				t.Errorf("error %v, want %q", err, c.want)
 			}
 		})
 	}

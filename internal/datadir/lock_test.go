@@ -53,7 +53,7 @@ func TestAContextEndsTheWaitForALock(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Acquire(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that the context was cancelled", err)
+		t.Errorf("error %v, want a cancelled context", err)
 	}
 }
 

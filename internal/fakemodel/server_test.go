@@ -196,7 +196,7 @@ func TestWaitReturnsTheRequests(t *testing.T) {
 		t.Errorf("%d requests, %v", len(got), err)
 	}
 	if _, err := io.ReadAll(resp.Body); err == nil {
-		t.Error("the answer is complete, want it cut")
+		t.Error("the response is complete, want it truncated")
 	}
 	post(t, s.URL+"/v1/nonsense", "")
 	if diff := cmp.Diff([]string{"POST /v1/nonsense"}, s.OtherRequests()); diff != "" {

@@ -47,6 +47,6 @@ func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
 	}
 	st.broken.Store(true)
 	if err := n.Run(t.Context(), ln, nil); !errors.Is(err, store.ErrClosed) {
-		t.Errorf("got %v, want that the store is closed", err)
+		t.Errorf("error %v, want a closed store", err)
 	}
 }

@@ -154,6 +154,6 @@ func TestReplaceLeavesNoTemporaryFile(t *testing.T) {
 	}
 	left, err := filepath.Glob(d.Path("*.tmp"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("%v, left behind: %v", err, left)
+		t.Errorf("temporary files %v, %v; want none", left, err)
 	}
 }

@@ -168,6 +168,6 @@ func TestAProbeIsUndoneIfTheChannelCannotBeWritten(t *testing.T) {
 		return kind.Found{Undo: func(context.Context) error { return undone }}, os.WriteFile(string(f.dir), nil, 0o600) // a file prevents the folder
 	}
 	if err := f.run(t, "hall\nann\nsesame\n", "--agent", "echo"); !errors.Is(err, undone) {
-		t.Errorf("error %v, want that the probe was undone", err)
+		t.Errorf("error %v, want the error of Undo", err)
 	}
 }

@@ -115,7 +115,7 @@ func TestReserveWaitsForAPendingRelease(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() { d.open(t, folder, nil).Flush(ctx) })
 	<-came
-	// It waits until its time is used up, and then goes on without a reservation.
+	// The client waits until the timeout of its command, and then continues without a reservation.
 	var warned string
 	late := d.open(t, folder, func(message string) { warned = message })
 	late.settings.Timeout = 50 * time.Millisecond
@@ -421,7 +421,7 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 	}
 	d.wantCalls(t)
 	if s := b.status(t); s.Queued != 1 || !s.BackoffUntil.IsZero() {
-		t.Errorf("status %+v, want 1 kept for a server that is asked", s)
+		t.Errorf("status %+v, want 1 queued call and no backoff", s)
 	}
 	if len(warned) != 1 || !strings.Contains(warned[0], "did not answer all requests within 1m0s; going on without a reservation") {
 		t.Errorf("it warned %q", warned)

@@ -140,6 +140,6 @@ func TestRandomCommandsKeepWhatTheyReserved(t *testing.T) {
 		}
 	}
 	if granted == 0 || len(f.keys) == 0 || len(f.holders) > 0 {
-		t.Errorf("%d were granted, %d notices came, and in the end these are reserved: %v", granted, len(f.keys), f.holders)
+		t.Errorf("%d granted reservations, %d notices, reserved at the end: %v", granted, len(f.keys), f.holders)
 	}
 }

@@ -218,7 +218,7 @@ func TestDeleteLeavesATombstoneWithoutDependencies(t *testing.T) {
 	wantCode(t, "one that others need", err, mailroom.CodeConflict)
 	copied, _ := Parse(tr.Text())
 	if gone := must(copied.Delete([]string{"x-a"}, "", true, false, ann()))(t); len(gone) != 3 {
-		t.Errorf("%d were deleted with those that depend on it, want 3", len(gone))
+		t.Errorf("%d deleted issues, including dependents, want 3", len(gone))
 	}
 	must(tr.Delete([]string{"x-a"}, "double", false, true, ann()))(t)
 	if dead := tr.issues.get("x-a"); dead.Status != StatusTombstone || dead.DeletedBy != "ann" || dead.DeleteReason != "double" || dead.OriginalType != "task" {

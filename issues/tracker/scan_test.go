@@ -48,7 +48,7 @@ func TestListsAreParsed(t *testing.T) {
 	}
 	got, ok := take(` [ 1 , {"a": [2]} , "x" ] `)
 	if diff := cmp.Diff([]string{"1", `{"a": [2]}`, `"x"`}, got); diff != "" || !ok {
-		t.Errorf("taken: %v, elements (-want +got):\n%s", ok, diff)
+		t.Errorf("ok %v, elements (-want +got):\n%s", ok, diff)
 	}
 	for _, bad := range []string{``, `{}`, `[1`, `[1,]`, `[1]x`, `[,]`} {
 		if got, ok := take(bad); ok {

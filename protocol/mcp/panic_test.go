@@ -18,7 +18,7 @@ func TestACallOfAnUnknownToolIsRefused(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		if _, err := me.call(h.t.Context(), "no_such_tool", nil); err == nil || !strings.Contains(err.Error(), `unknown tool "no_such_tool"`) {
-			h.t.Errorf("got %v, want that there is no such tool", err)
+			h.t.Errorf("error %v, want an unknown tool", err)
 		}
 		if _, refused := me.try("inbox_peek", nil); refused != "" {
 			h.t.Errorf("the next call: %s", refused)
@@ -61,7 +61,7 @@ func TestACallThatPanicsIsAnsweredAndLogged(t *testing.T) {
 	}
 	for name, answer := range answers {
 		if !strings.Contains(answer, "internal: the call failed") || strings.Contains(answer, "bomb") {
-			t.Errorf("%s: %s, want internal and nothing of what went wrong", name, answer)
+			t.Errorf("%s: %s, want internal without the cause", name, answer)
 		}
 	}
 	if n := strings.Count(logged.String(), `msg="panic recovered" in="a call of MCP" panic=bomb stack=`); n != 3 {

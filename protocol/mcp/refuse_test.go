@@ -254,6 +254,6 @@ func TestServerChecksPrecedeTheTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	if resp.Body.Close(); resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != "POST" {
-		t.Errorf("GET: %d, want that there is no stream of events", resp.StatusCode)
+		t.Errorf("GET: %d, want 405", resp.StatusCode)
 	}
 }

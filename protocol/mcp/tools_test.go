@@ -58,7 +58,7 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 	everywhere(t, func(h *fixture, connect func(string, string) *toolClient) {
 		me := connect(operator, "mine")
 		if got, _ := me.try("wait_for_message", args{"timeout_secs": 0.05}); got != `{"timeout":true}` {
-			h.t.Errorf("with nothing there: %s, want a time-out", got)
+			h.t.Errorf("wait on an empty inbox: %s, want a timeout", got)
 		}
 		// The inbox exists by now, so a message to it needs no agent.
 		first := h.send(h.token("ann", auth.PermissionAdmin), "mine", "one", "")
@@ -95,7 +95,7 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 			h.t.Errorf("run is %s with reply %v", r.Status, r.Reply)
 		}
 		if row := me.read(); row.Activity != second {
-			h.t.Errorf("then comes %+v, want the second", row)
+			h.t.Errorf("next message %+v, want the second one", row)
 		}
 		me.pop(second)
 		if got := h.texts("mine", mailroom.RoleAssistant); got != "hello ann" {
@@ -207,7 +207,7 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 					}
 					// Equal texts of two readers are two messages.
 					if _, refused := me.try("send_message_to_user", args{"message": "ok"}); refused != "" {
-						h.t.Errorf("say: %s", refused)
+						h.t.Errorf("send_message_to_user: %s", refused)
 					}
 					said.Add(1)
 					if do[mcp.Popped](me, "inbox_pop", args{"activity_id": row.Activity}).Removed {
@@ -342,7 +342,7 @@ func TestScheduledMessageBlocksNoOthers(t *testing.T) {
 	}
 	do[map[string]string](me, "send_message_to_user", args{"message": "good morning"})
 	if got, _ := me.try("inbox_peek", nil); got != `{"items":[],"total":0}` {
-		t.Errorf("peek: %s, want nothing yet", got)
+		t.Errorf("peek: %s, want an empty inbox", got)
 	}
 	if got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": later.Run}); got.Removed || !strings.Contains(got.Reason, "not due before") {
 		t.Errorf("popping it: %+v, want why not", got)
@@ -373,6 +373,6 @@ func TestAShutdownEndsTheWait(t *testing.T) {
 			t.Errorf("the wait ended with %q, want unavailable", why)
 		}
 	case <-time.After(5 * time.Second): // its grace is longer
-		t.Error("the wait goes on while the server wants to end")
+		t.Error("the wait continues during the shutdown")
 	}
 }

@@ -208,7 +208,7 @@ func TestFilesThatAreNoStoreAreRefused(t *testing.T) {
 			t.Errorf("%s: no error", x.path)
 			_ = f.Close() // the test has failed
 		} else if !strings.Contains(err.Error(), x.want) || errors.Is(err, ErrNoStore) != x.none {
-			t.Errorf("got %q, want one that says %q", err, x.want)
+			t.Errorf("error %q, want %q", err, x.want)
 		}
 	}
 }

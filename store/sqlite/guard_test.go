@@ -77,7 +77,7 @@ func TestCommitsThatTheWALLostAreDetected(t *testing.T) {
 			_, err := Open(t.Context(), path, Options{Guard: true})
 			lost, ok := errors.AsType[*LostCommitsError](err)
 			if !ok || lost.Want != 40 || lost.Have >= 40 {
-				t.Errorf("got %v, want that less than 40 of 40 commits are there", err)
+				t.Errorf("error %v, want missing commits", err)
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func TestATornRecordOfTheRevisionFileIsIgnored(t *testing.T) {
 		left = append(left, got.Commits)
 	}
 	if slices.Sort(left); !slices.Equal(left, []int64{6, 7}) {
-		t.Errorf("got the commits %v, want those of the last record and of the one before", left)
+		t.Errorf("commits %v, want those of the last two records", left)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestAnIdleStoreReportsThatItsFileWasRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-s.Failed(); err == nil || !strings.Contains(err.Error(), "removed") {
-		t.Errorf("got %v, want that the file was removed", err)
+		t.Errorf("error %v, want a removed file", err)
 	}
 }
 
@@ -223,6 +223,6 @@ func TestADamagedFileIsRefusedUnlessItWasClosedCleanly(t *testing.T) {
 	})
 	_, err = Open(t.Context(), path, Options{Guard: true})
 	if err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("got %v, want that the store is damaged", err)
+		t.Errorf("error %v, want a damaged store", err)
 	}
 }

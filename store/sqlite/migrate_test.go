@@ -129,7 +129,7 @@ func TestMigrationCountsInboxes(t *testing.T) {
 		}
 		tokens, err := r.Tokens()
 		if err == nil && tokens[0].Used != (auth.Use{}) {
-			t.Errorf("the token has %+v, want nothing", tokens[0].Used)
+			t.Errorf("use of the token %+v, want none", tokens[0].Used)
 		}
 		return err
 	})

@@ -210,7 +210,7 @@ func TestTablesOfANewerVersionAreRefused(t *testing.T) {
 	}
 	_, err = Open(t.Context(), path, Options{})
 	if err == nil || !strings.Contains(err.Error(), "version 99") || !strings.Contains(err.Error(), "newer") {
-		t.Errorf("got error %v, want one that names the version and says that it is newer", err)
+		t.Errorf("error %v, want one with the newer version", err)
 	}
 }
 

@@ -258,7 +258,7 @@ func TestTablesOfOtherVersionsAreRefusedAndLeftUnchanged(t *testing.T) {
 			}
 			beside, err := filepath.Glob(path + "*")
 			if err != nil || len(beside) != 1 {
-				t.Errorf("files: got %v, %v, want the database alone", beside, err)
+				t.Errorf("files %v, %v, want only the database", beside, err)
 			}
 		})
 	}
@@ -268,10 +268,10 @@ func wantVersion(t *testing.T, err error, want string) {
 	t.Helper()
 	version, ok := errors.AsType[*VersionError](err)
 	if !ok || !strings.Contains(err.Error(), want) {
-		t.Fatalf("got error %v, want one that says %q", err, want)
+		t.Fatalf("error %v, want %q", err, want)
 	}
 	if version.CanMigrate() {
-		t.Errorf("%v says that a server migrates them", err)
+		t.Errorf("error %v suggests a migration", err)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestFoldedText(t *testing.T) {
 			}
 		}
 		if got.String() != c.want {
-			t.Errorf("%s: said %q, want %q", c.name, got.String(), c.want)
+			t.Errorf("%s: text %q, want %q", c.name, got.String(), c.want)
 		}
 	}
 }

@@ -228,7 +228,7 @@ func (w *fixture) awaitHeard(n int) []string {
 		select {
 		case <-w.agent.changed:
 		case <-deadline:
-			w.t.Fatalf("the agent got %q, want %d messages", told, n)
+			w.t.Fatalf("inputs of the agent %q, want %d", told, n)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
 		after time.Duration // since the start
 		user  string
 		event string
-		told  bool
+		sent  bool
 	}
 	for name, steps := range map[string][]step{
 		"the same event again has another code": {{0, "a", "1", true}, {time.Second, "a", "1", true}},
@@ -54,8 +54,8 @@ func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
 			p := &State{}
 			for _, s := range steps {
 				r := requestFor(s.user, s.event)
-				if told := p.AddRequest(r, start.Add(s.after)); told != s.told {
-					t.Errorf("%s after %s: told %v, want %v", s.user, s.after, told, s.told)
+				if sent := p.AddRequest(r, start.Add(s.after)); sent != s.sent {
+					t.Errorf("%s after %s: sent %v, want %v", s.user, s.after, sent, s.sent)
 				}
 				p.RecordSent(s.user, r.Salt, true, start.Add(s.after))
 			}
