@@ -107,7 +107,7 @@ torture: build ## random histories, faults, power cuts, then repeated kill -9; C
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
 	$(GO) build -trimpath -o bin/torture ./torture
 	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200) -rapid.steps=60
-	$(GO) test ./ledger -count 1 -run CanBeRepeatedAfterAnyFault -all
+	$(GO) test ./ledger -count 1 -timeout 30m -run CanBeRepeatedAfterAnyFault -all
 	cd store/sqlite/powercut && $(GO) test -count 1 -timeout 30m -v . -cuts $(or $(CUTS),300)
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 

@@ -29,6 +29,9 @@ type fault struct {
 	slow      bool // it starts late and succeeds
 	abandoned bool // it starts late, after the caller's context has ended
 	ends      bool // the store is closed until it is reopened
+	unknown   bool // the caller gets the usual result or unavailable
+	// cut injects a fault below the store when the Update begins.
+	cut func()
 }
 
 func allFaults() []fault {
@@ -49,66 +52,90 @@ func allFaults() []fault {
 // faultTrial is a ledger over a store that fails one Update and can be reopened.
 type faultTrial struct {
 	t       *testing.T
-	path    string // of the SQLite file; "" means memory
+	handle  func() (store.Store, error) // opens the store, for the first time or again
 	rows    store.Store
 	clock   *clock
 	fixture *fixture
+	observe func() // called at the beginning of each Update; nil: nothing
 
 	mu    sync.Mutex // guards the fields below
 	calls int
 	at    int // number of the Update that fails; 0: none
-	with  storetest.Fault
+	with  fault
 	began chan struct{} // closed when that Update begins
 }
 
-// newTrial returns a trial on the rows of [fillDay], in memory or in a copy of a file.
-func newTrial(t *testing.T, after []byte) *faultTrial {
+// newTrial returns a trial on a store with the rows of [fillDay].
+func newTrial(t *testing.T, handle func() (store.Store, error)) *faultTrial {
 	t.Helper()
-	x := &faultTrial{t: t, clock: newClock()}
-	if after == nil {
-		x.rows = memory.New()
-		x.open()
-		fillDay(x.fixture, x.clock)
-		return x
-	}
+	x := &faultTrial{t: t, clock: newClock(), handle: handle}
 	x.clock.move(dayLasts)
-	x.path = filepath.Join(t.TempDir(), "mail.db")
-	if err := os.WriteFile(x.path, after, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	x.open()
 	return x
 }
 
-// dayOnFile creates an SQLite file with the rows of [fillDay].
-func dayOnFile(t *testing.T) []byte {
+// writeDay writes the rows of [fillDay] to a store, and closes it.
+func writeDay(t *testing.T, handle func() (store.Store, error)) {
 	t.Helper()
-	x := &faultTrial{t: t, clock: newClock(), path: filepath.Join(t.TempDir(), "mail.db")}
+	x := &faultTrial{t: t, clock: newClock(), handle: handle}
 	x.open()
 	fillDay(x.fixture, x.clock)
 	if err := x.close(); err != nil {
 		t.Fatal(err)
 	}
-	return must(os.ReadFile(x.path))(t)
+}
+
+// dayInMemory makes a memory store with the rows of [fillDay], and returns how to open it.
+func dayInMemory(t *testing.T) func() (store.Store, error) {
+	t.Helper()
+	rows := memory.New()
+	handle := func() (store.Store, error) { return unclosedStore{rows}, nil }
+	writeDay(t, handle)
+	return handle
+}
+
+// faultStores returns for each store a function that makes a new one with the rows of [fillDay], and
+// returns how to open it.
+func faultStores(t *testing.T) map[string]func(t *testing.T) func() (store.Store, error) {
+	file := func(path string) func() (store.Store, error) {
+		return func() (store.Store, error) { return sqlite.Open(context.Background(), path, sqlite.Options{}) }
+	}
+	path := filepath.Join(t.TempDir(), "day.db")
+	writeDay(t, file(path))
+	day := must(os.ReadFile(path))(t)
+	return map[string]func(t *testing.T) func() (store.Store, error){
+		"memory": dayInMemory,
+		"sqlite": func(t *testing.T) func() (store.Store, error) {
+			path := filepath.Join(t.TempDir(), "mail.db")
+			if err := os.WriteFile(path, day, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return file(path)
+		},
+	}
 }
 
 func (x *faultTrial) open() {
 	x.t.Helper()
-	if x.path != "" {
-		s, err := sqlite.Open(x.t.Context(), x.path, sqlite.Options{})
-		if err != nil {
-			x.t.Fatal(err)
-		}
-		x.rows = s
+	s, err := x.handle()
+	if err != nil {
+		x.t.Fatal(err)
 	}
+	x.rows = s
 	faulty := storetest.Faulty(clocked{x.rows, x.clock}, func(int) storetest.Fault {
 		x.mu.Lock()
 		defer x.mu.Unlock()
+		if x.observe != nil {
+			x.observe()
+		}
 		if x.calls++; x.calls != x.at {
 			return storetest.Fault{}
 		}
 		close(x.began)
-		return x.with
+		if x.with.cut != nil {
+			x.with.cut()
+		}
+		return x.with.fault
 	})
 	x.fixture = start(x.t, faulty, ledger.Options{MaxQueued: 100})
 }
@@ -116,16 +143,14 @@ func (x *faultTrial) open() {
 // close stops the ledger, closes the store, and returns the result of Run.
 func (x *faultTrial) close() error {
 	err := x.fixture.close()
-	if x.path != "" {
-		if err := x.rows.Close(); err != nil {
-			x.t.Error(err)
-		}
+	if err := x.rows.Close(); err != nil {
+		x.t.Error(err)
 	}
 	return err
 }
 
 // updates returns the number of Updates since the last call, and makes the n-th one from now on fail.
-func (x *faultTrial) updates(n int, with storetest.Fault) int {
+func (x *faultTrial) updates(n int, with fault) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	calls := x.calls
@@ -154,7 +179,7 @@ func (x *faultTrial) inject(o operation, m fault, n int) error {
 	if m.slow {
 		m.fault.Gate = gate
 	}
-	x.updates(n, m.fault)
+	x.updates(n, m)
 	answer := make(chan error, 1)
 	go func() { // ends with the operation, which inject waits for
 		_, err := o.do(ctx, x.fixture.Ledger)
@@ -176,8 +201,9 @@ func (x *faultTrial) inject(o operation, m fault, n int) error {
 	return <-answer
 }
 
-// runAllFaults runs all trials on SQLite as well: go test ./ledger -run CanBeRepeatedAfterAnyFault -all.
-var runAllFaults = flag.Bool("all", false, "try every fault on SQLite too, not only the worst of each operation")
+// runAllFaults runs all trials on SQLite and PostgreSQL as well: go test ./ledger -timeout 30m
+// -run CanBeRepeatedAfterAnyFault -all.
+var runAllFaults = flag.Bool("all", false, "try every fault on every store, not only the worst of each operation")
 
 // worstFaults has the fault that depends most on the file.
 func worstFaults() []fault {
@@ -187,43 +213,63 @@ func worstFaults() []fault {
 // TestEachOperationCanBeRepeatedAfterAnyFault injects each fault into each Update of each operation, with
 // and without a restart, and repeats the operation. The rows must be the same as after one execution.
 func TestEachOperationCanBeRepeatedAfterAnyFault(t *testing.T) {
-	after := dayOnFile(t)
-	for _, o := range operations() {
-		once, answer, updates := o.reference(t, 1)
-		twice := once
-		if o.doubles {
-			twice, _, _ = o.reference(t, 2)
-		}
-		try := func(store string, after []byte, m fault, n int) {
-			t.Run(fmt.Sprintf("%s/%s/update %d/%s", store, o.name, n, m.name), func(t *testing.T) {
-				x := newTrial(t, after)
-				x.checkRepeat(o, m, n, answer)
-				is := x.contents()
-				if err := x.close(); err != nil {
-					t.Fatal(err)
+	stores := faultStores(t)
+	database := newFaultDatabase(t)
+	stores["postgres"] = database.copyDay
+	for i, o := range operations() {
+		r := o.expected(t)
+		for n := 1; n <= r.updates; n++ {
+			faults := map[string][]fault{"memory": allFaults()}
+			if *runAllFaults {
+				faults["sqlite"], faults["postgres"] = allFaults(), append(allFaults(), database.lostConnections(t, o, n)...)
+			} else if n == 1 {
+				faults["sqlite"] = worstFaults()
+				if i%3 == 0 { // each trial takes a fifth of a second
+					faults["postgres"] = database.lostAnswer(t, o)
 				}
-				if difference(twice, is) == "" {
-					return
+			}
+			for name, list := range faults {
+				for _, m := range list {
+					t.Run(fmt.Sprintf("%s/%s/update %d/%s", name, o.name, n, m.name), func(t *testing.T) {
+						r.try(t, newTrial(t, stores[name](t)), m, n)
+					})
 				}
-				if diff := difference(once, is); diff != "" {
-					t.Errorf("rows after the repeat (-once +got):\n%s", diff)
-				}
-			})
-		}
-		onFile, most := allFaults(), updates
-		if !*runAllFaults {
-			onFile, most = worstFaults(), 1
-		}
-		for n := 1; n <= updates; n++ {
-			for _, m := range allFaults() {
-				try("memory", nil, m, n)
 			}
 		}
-		for n := 1; n <= most; n++ {
-			for _, m := range onFile {
-				try("sqlite", after, m, n)
-			}
-		}
+	}
+}
+
+// expected is what an operation returns and leaves without a fault.
+type expected struct {
+	operation
+	once, twice contents // after one execution, and after another
+	answer      any
+	updates     int
+}
+
+func (o operation) expected(t *testing.T) (r expected) {
+	t.Helper()
+	r.operation = o
+	r.once, r.answer, r.updates = o.reference(t, 1)
+	r.twice = r.once
+	if o.doubles {
+		r.twice, _, _ = o.reference(t, 2)
+	}
+	return r
+}
+
+// try injects a fault into the n-th Update of the operation, repeats the operation and compares the rows.
+func (r *expected) try(t *testing.T, x *faultTrial, m fault, n int) {
+	x.checkRepeat(r.operation, m, n, r.answer)
+	is := x.contents()
+	if err := x.close(); err != nil {
+		t.Fatal(err)
+	}
+	if difference(r.twice, is) == "" {
+		return
+	}
+	if diff := difference(r.once, is); diff != "" {
+		t.Errorf("rows after the repeat (-once +got):\n%s", diff)
 	}
 }
 
@@ -231,21 +277,21 @@ func TestEachOperationCanBeRepeatedAfterAnyFault(t *testing.T) {
 // and its number of Updates.
 func (o operation) reference(t *testing.T, times int) (is contents, answer any, updates int) {
 	t.Helper()
-	x := newTrial(t, nil)
+	x := newTrial(t, dayInMemory(t))
 	for range times - 1 {
 		must(o.do(t.Context(), x.fixture.Ledger))(t)
 	}
-	x.updates(0, storetest.Fault{})
+	x.updates(0, fault{})
 	if o.again != nil {
-		_, updates, answer = must(o.do(t.Context(), x.fixture.Ledger))(t), x.updates(0, storetest.Fault{}), nil
-		x = newTrial(t, nil)
+		_, updates, answer = must(o.do(t.Context(), x.fixture.Ledger))(t), x.updates(0, fault{}), nil
+		x = newTrial(t, dayInMemory(t))
 		for range times - 1 {
 			must(o.do(t.Context(), x.fixture.Ledger))(t)
 		}
 		answer = must(o.again(t.Context(), x.fixture.Ledger))(t)
 	} else {
 		answer = must(o.do(t.Context(), x.fixture.Ledger))(t)
-		updates = x.updates(0, storetest.Fault{})
+		updates = x.updates(0, fault{})
 	}
 	is = x.contents()
 	if err := x.close(); err != nil {
@@ -260,6 +306,7 @@ func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 	t.Helper()
 	err := x.inject(o, m, n)
 	switch code := mailroom.CodeOf(err); {
+	case m.unknown && err == nil:
 	case m.harmless, m.slow && !m.abandoned, m.abandoned && o.claims:
 		if err != nil {
 			t.Fatalf("got %v, want no error", err)
@@ -275,7 +322,7 @@ func (x *faultTrial) checkRepeat(o operation, m fault, n int, want any) {
 	if err := x.close(); errors.Is(err, store.ErrClosed) != m.ends {
 		t.Fatalf("Run() = %v", err)
 	}
-	x.updates(0, storetest.Fault{})
+	x.updates(0, fault{})
 	x.open()
 	again := o.do
 	if o.again != nil {

@@ -37,12 +37,12 @@ func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 1, onMemory(), onFile(dir), onPostgres(t))) })
 }
 
-// TestRandomHistoriesThroughTwoLedgers uses two ledgers with separate handles on the same rows, and
-// either of them for each operation.
-func TestRandomHistoriesThroughTwoLedgers(t *testing.T) {
+// TestRandomHistoriesThroughThreeLedgers uses three ledgers with separate handles on the same rows, and
+// any of them for each operation.
+func TestRandomHistoriesThroughThreeLedgers(t *testing.T) {
 	rounds(t, 3)
 	dir := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 2, onMemory(), onFile(dir), onPostgres(t))) })
+	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 3, onMemory(), onFile(dir), onPostgres(t))) })
 }
 
 func twinOf(t *rapid.T, doors int, sides ...*side) *twin {

@@ -57,22 +57,22 @@ func TestALostConnectionNeverHidesAnOutcome(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		trip    int
-		with    fate
+		with    pgtest.Fate
 		code    mailroom.Code // "": the caller does not notice
 		written int64
 	}{
-		{"the request to lock is lost", 1, dropRequest, "", 2},
-		{"the request to lock arrives in part", 1, halfRequest, "", 2},
-		{"the answer to the lock is lost", 1, loseAnswer, "", 2},
-		{"the server leaves before the lock", 1, serverLeaves, "", 2},
-		{"the commit is lost", 2, dropRequest, mailroom.CodeUnavailable, 1},
-		{"the writes arrive without the commit", 2, halfRequest, mailroom.CodeUnavailable, 1},
-		{"the answer to the commit is lost", 2, loseAnswer, mailroom.CodeUnavailable, 2},
-		{"the server leaves before the commit", 2, serverLeaves, mailroom.CodeUnavailable, 1},
+		{"the request to lock is lost", 1, pgtest.DropRequest, "", 2},
+		{"the request to lock arrives in part", 1, pgtest.HalfRequest, "", 2},
+		{"the answer to the lock is lost", 1, pgtest.LoseAnswer, "", 2},
+		{"the server leaves before the lock", 1, pgtest.ServerLeaves, "", 2},
+		{"the commit is lost", 2, pgtest.DropRequest, mailroom.CodeUnavailable, 1},
+		{"the writes arrive without the commit", 2, pgtest.HalfRequest, mailroom.CodeUnavailable, 1},
+		{"the answer to the commit is lost", 2, pgtest.LoseAnswer, mailroom.CodeUnavailable, 2},
+		{"the server leaves before the commit", 2, pgtest.ServerLeaves, mailroom.CodeUnavailable, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := startProxy(t, cluster)
-			s, err := Open(t.Context(), Options{URL: p.url(), Schema: cluster.Schema(t), AllowUnsafe: true})
+			p := pgtest.StartProxy(t, cluster)
+			s, err := Open(t.Context(), Options{URL: p.URL(), Schema: cluster.Schema(t), AllowUnsafe: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestALostConnectionNeverHidesAnOutcome(t *testing.T) {
 			before := counted(t, s, "t")
 			epoch := s.Epoch()
 			calls = 0
-			p.cut(c.trip, c.with)
+			p.Cut(c.trip, c.with)
 			err = count(t, s, "t", &calls)
 			if got := mailroom.CodeOf(err); got != c.code {
 				t.Errorf("got error %v, want one of code %q", err, c.code)
@@ -94,7 +94,7 @@ func TestALostConnectionNeverHidesAnOutcome(t *testing.T) {
 			if want := c.trip%2 + 1; calls != want {
 				t.Errorf("got %d calls of the function, want %d", calls, want)
 			}
-			p.cut(0, pass)
+			p.Cut(0, pgtest.Pass)
 			if got, want := counted(t, s, "t"), before+c.written-1; got != want {
 				t.Errorf("got count %d after the fault, want %d", got, want)
 			}

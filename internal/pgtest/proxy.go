@@ -1,49 +1,55 @@
-package postgres
+package pgtest
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-
-	"mailroom/internal/pgtest"
 )
 
-// fate is what a proxy does to one trip.
-type fate int
+// Fate is what a Proxy does to one trip.
+type Fate int
 
 const (
-	pass         fate = iota
-	dropRequest       // the server does not receive it
-	halfRequest       // the server receives all but the last statement
-	loseAnswer        // the server executes it, and the answer is lost
-	serverLeaves      // before the server receives it, the server ends the session
+	Pass         Fate = iota
+	DropRequest       // the server does not receive it
+	HalfRequest       // the server receives all but the last statement
+	LoseAnswer        // the server executes it, and the answer is lost
+	ServerLeaves      // before the server receives it, the server ends the session
 )
 
-// proxy forwards connections to a cluster. It cuts one trip of a connection, after which new
-// connections pass.
-type proxy struct {
-	t        *testing.T
-	cluster  *pgtest.Cluster
+// Proxy forwards connections to a cluster. It counts the trips of connections that write, which pin
+// their plans, and can cut one of them; later connections pass.
+type Proxy struct {
+	t        testing.TB
+	cluster  *Cluster
 	dir      string
+	name     string // of the connections
 	listener net.Listener
 	all      sync.WaitGroup
 
-	mu   sync.Mutex // guards what follows
-	open map[net.Conn]bool
-	at   int // the trip to cut, counted from 1 at the next one; 0: none
-	with fate
+	mu    sync.Mutex // guards what follows
+	open  map[net.Conn]bool
+	trips int
+	at    int // the trip to cut, counted from 1 at the next one; 0: none
+	with  Fate
 }
 
-func startProxy(t *testing.T, c *pgtest.Cluster) *proxy {
+// StartProxy starts a proxy, which ends with the test.
+func StartProxy(t testing.TB, c *Cluster) *Proxy {
 	t.Helper()
-	p := &proxy{t: t, cluster: c, dir: t.TempDir(), open: map[net.Conn]bool{}}
-	var err error
+	dir, err := os.MkdirTemp("", "proxy") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{t: t, cluster: c, dir: dir, name: filepath.Base(dir), open: map[net.Conn]bool{}}
 	if p.listener, err = net.Listen("unix", filepath.Join(p.dir, ".s.PGSQL.5432")); err != nil {
 		t.Fatal(err)
 	}
@@ -64,38 +70,49 @@ func startProxy(t *testing.T, c *pgtest.Cluster) *proxy {
 		}
 		p.mu.Unlock()
 		p.all.Wait()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
 	})
 	return p
 }
 
-// url is the cluster's through the proxy.
-func (p *proxy) url() string {
+// URL returns a connection string of the cluster through the proxy.
+func (p *Proxy) URL() string {
 	fields := strings.Fields(p.cluster.URL())
 	fields[0] = "host=" + p.dir
-	return strings.Join(fields, " ")
+	return strings.Join(fields, " ") + " application_name=" + p.name
 }
 
-// cut has the n-th trip from now fail.
-func (p *proxy) cut(n int, with fate) {
+// Trips returns the number of trips so far.
+func (p *Proxy) Trips() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trips
+}
+
+// Cut makes the n-th trip from now fail, none if n is 0.
+func (p *Proxy) Cut(n int, with Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.with = n, with
 }
 
 // next counts a trip and returns what happens to it.
-func (p *proxy) next() fate {
+func (p *Proxy) next() Fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.trips++
 	if p.at == 0 {
-		return pass
+		return Pass
 	}
 	if p.at--; p.at > 0 {
-		return pass
+		return Pass
 	}
 	return p.with
 }
 
-func (p *proxy) track(conns ...net.Conn) (untrack func()) {
+func (p *Proxy) track(conns ...net.Conn) (untrack func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
@@ -113,7 +130,7 @@ func (p *proxy) track(conns ...net.Conn) (untrack func()) {
 
 // serve forwards one connection until one side closes it or a trip is cut. It sends the messages of a
 // trip together.
-func (p *proxy) serve(client net.Conn) {
+func (p *Proxy) serve(client net.Conn) {
 	dir := strings.TrimPrefix(strings.Fields(p.cluster.URL())[0], "host=")
 	server, err := net.Dial("unix", filepath.Join(dir, ".s.PGSQL.5432"))
 	if err != nil {
@@ -135,7 +152,8 @@ func (p *proxy) serve(client net.Conn) {
 	lost := make(chan struct{}) // closed when answers no longer reach the client
 	answers.Go(func() { p.answer(client, server, lost) })
 	var trip []byte
-	last := 0 // where the trip's last statement begins
+	last := 0       // where the trip's last statement begins
+	writes := false // the connection pins its plans
 	for {
 		m, err := message(client, 1)
 		if err != nil {
@@ -148,20 +166,21 @@ func (p *proxy) serve(client net.Conn) {
 		if m[0] != 'S' && m[0] != 'Q' && m[0] != 'X' {
 			continue
 		}
-		with := pass
-		if m[0] == 'S' {
+		writes = writes || m[0] == 'Q' && bytes.Contains(m, []byte("plan_cache_mode"))
+		with := Pass
+		if m[0] == 'S' && writes {
 			with = p.next()
 		}
 		switch with {
-		case dropRequest:
+		case DropRequest:
 			return
-		case halfRequest:
+		case HalfRequest:
 			_, _ = server.Write(trip[:last])
 			return
-		case loseAnswer:
+		case LoseAnswer:
 			close(lost)
-		case serverLeaves:
-			if _, err := p.cluster.Terminate(p.t.Context(), "mailroom"); err != nil {
+		case ServerLeaves:
+			if _, err := p.cluster.Terminate(context.Background(), p.name); err != nil {
 				p.t.Error(err)
 			}
 		}
@@ -174,7 +193,7 @@ func (p *proxy) serve(client net.Conn) {
 
 // answer forwards the server's messages. After lost is closed it waits for the end of one more trip
 // and closes the connection.
-func (p *proxy) answer(client, server net.Conn, lost <-chan struct{}) {
+func (p *Proxy) answer(client, server net.Conn, lost <-chan struct{}) {
 	defer client.Close()
 	for {
 		m, err := message(server, 1)
