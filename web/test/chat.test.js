@@ -4,12 +4,12 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
-import { open } from '../../clients/js/test/house.js';
+import { open } from '../../clients/js/test/server.js';
 import { launch } from './browser.js';
 import { below } from './proxy.js';
 
-// The agent halting says its input word by word, and after the twentieth waits
-// until the test lets it go on: so the middle of an answer lasts as long as needed.
+// The agent halting repeats its input word by word. After twenty words it waits until the test releases
+// it.
 const halting = 'n=0; for word in $(cat); do printf "%s " "$word"; n=$((n+1)); if [ $n = 20 ]; then until [ -e "$GATE" ]; do sleep 0.02; done; fi; sleep 0.005; done';
 
 const config = (folder) => `
@@ -31,18 +31,18 @@ command = ["false"]
 const words = (n) => Array.from({ length: n }, (_, i) => `word${i}`).join(' ');
 const shots = fileURLToPath(new URL('../../bin/shots/', import.meta.url));
 
-/** The last message of a thread, once nothing is under way there. */
+/** Waits until the thread is idle and returns its last message. */
 async function whole(client, thread) {
   for await (const _ of client.follow({ thread, until: 'settled' }));
   return (await client.messages(thread)).items.at(-1);
 }
 
-/** What a person does on a page, and sees there. */
+/** A user of the page. */
 class Person {
-  constructor(page, house) { [this.page, this.house] = [page, house]; }
+  constructor(page, server) { [this.page, this.server] = [page, server]; }
 
   async come(thread = '') {
-    await this.page.goto(`${this.house.url}/chat${thread && `#${thread}`}`);
+    await this.page.goto(`${this.server.url}/chat${thread && `#${thread}`}`);
     return this;
   }
 
@@ -53,7 +53,7 @@ class Person {
 
   async enter(thread = '') {
     await this.come(thread);
-    await this.paste(this.house.token);
+    await this.paste(this.server.token);
     await this.page.locator('#door').waitFor({ state: 'hidden' });
     return this;
   }
@@ -65,18 +65,18 @@ class Person {
 
   press(name) { return this.page.getByRole('button', { name, exact: true }).click(); }
 
-  /** Waits until look, which runs in the page, gives something true; returns that. */
+  /** Waits until look, which runs in the page, returns a true value, and returns it. */
   async see(look, given) {
     return (await this.page.waitForFunction(look, given)).jsonValue();
   }
 
-  /** Waits until the agent halting is in the middle of its answer. */
+  /** Waits until the agent halting waits. */
   halfway() { return this.answer(20); }
 
-  /** Lets it go on. */
-  release() { return writeFile(`${this.house.shared}/gate`, ''); }
+  /** Releases the agent halting. */
+  release() { return writeFile(`${this.server.shared}/gate`, ''); }
 
-  /** The text of the last answer, once it has n words or more. */
+  /** Waits until the last reply has at least n words, and returns its text. */
   answer(n) {
     return this.see((least) => {
       const text = [...document.querySelectorAll('.message.assistant .body')].at(-1)?.textContent ?? '';
@@ -84,7 +84,7 @@ class Person {
     }, n);
   }
 
-  /** The text of the last answer, once nothing is under way. */
+  /** Waits until the thread is idle, and returns the text of the last reply. */
   async rest() {
     await this.see(() => document.querySelector('#doing').textContent === '' && !document.querySelector('.live') && document.querySelector('.message.assistant'));
     return this.page.locator('.message.assistant .body').last().textContent();
@@ -109,12 +109,12 @@ describe('the chat page', () => {
 
   /** A server, and a person with an empty tab in a browser that knows nothing of it. */
   async function arrive(t) {
-    const house = await open(t, config);
-    const person = await visit(t, house);
-    return { house, person, client: new Mailroom(house) };
+    const server = await open(t, config);
+    const person = await visit(t, server);
+    return { server, person, client: new Mailroom(server) };
   }
 
-  async function visit(t, house) {
+  async function visit(t, server) {
     const page = await context.newPage();
     const wrong = [];
     page.on('pageerror', (error) => wrong.push(error.message));
@@ -123,11 +123,11 @@ describe('the chat page', () => {
       await page.close();
       assert.deepEqual(wrong, []);
     });
-    return new Person(page, house);
+    return new Person(page, server);
   }
 
-  test('an answer is watched, goes on over a reload, and is the same in a second tab', async (t) => {
-    const { house, person, client } = await arrive(t);
+  test('a reply is shown while it is written, after a reload, and in a second tab', async (t) => {
+    const { server, person, client } = await arrive(t);
     await person.enter();
     await person.page.getByLabel('Agent').selectOption('halting');
     await person.say(words(40));
@@ -137,7 +137,7 @@ describe('the chat page', () => {
     await person.page.reload();
     assert.equal(await person.halfway(), half, 'the reload shows what was there');
     const thread = new URL(person.page.url()).hash.slice(1);
-    const second = await (await visit(t, house)).come(thread); // the token comes from the first tab
+    const second = await (await visit(t, server)).come(thread); // the token comes from the first tab
     assert.equal(await second.halfway(), half);
     await person.shot('live');
     await person.release();
@@ -147,12 +147,12 @@ describe('the chat page', () => {
     assert.deepEqual([await person.shown(), await second.shown()], [[words(40), text], [words(40), text]]);
   });
 
-  test('stopped from a second tab, what was said stays in both', async (t) => {
-    const { house, person, client } = await arrive(t);
+  test('a stop in a second tab keeps the text in both', async (t) => {
+    const { server, person, client } = await arrive(t);
     await person.enter('stop');
     await person.say(words(400));
     await person.answer(5);
-    const second = await (await visit(t, house)).come('stop');
+    const second = await (await visit(t, server)).come('stop');
     await second.answer(8);
     await second.press('Stop');
     const [one, two] = [await person.rest(), await second.rest()];
@@ -170,8 +170,8 @@ describe('the chat page', () => {
     await person.rest();
   });
 
-  test('a run asks, is allowed from the page, and goes on', async (t) => {
-    const { house, person, client } = await arrive(t);
+  test('a run continues after an approval in the page', async (t) => {
+    const { server, person, client } = await arrive(t);
     await person.enter();
     await person.page.getByLabel('Agent').selectOption('tour');
     await person.say('show me');
@@ -180,7 +180,7 @@ describe('the chat page', () => {
     assert.match(await card.locator('pre').textContent(), /"text": "At the harbour it is grey, with a slow tide\."/);
     await person.see(() => document.querySelector('#doing').textContent === 'tour is waiting for you');
     await person.shot('asks');
-    const second = await (await visit(t, house)).come(new URL(person.page.url()).hash.slice(1));
+    const second = await (await visit(t, server)).come(new URL(person.page.url()).hash.slice(1));
     await card.getByLabel('Reason').fill('it is pretty there');
     await card.getByRole('button', { name: 'Approve' }).click();
     await second.page.getByText('Approved by admin (it is pretty there)').waitFor();
@@ -190,17 +190,17 @@ describe('the chat page', () => {
     await person.shot('allowed');
   });
 
-  test('the server is killed in mid-answer, and the page goes on when it is back', async (t) => {
-    const { house, person, client } = await arrive(t);
+  test('the page continues after a kill of the server during a reply', async (t) => {
+    const { server, person, client } = await arrive(t);
     await client.send(words(40), { thread: 'killed', agent: 'halting' });
     await person.enter('killed');
     const half = await person.halfway();
-    await house.kill();
+    await server.kill();
     await person.see(() => document.querySelector('#link').dataset.state === 'waiting');
     assert.equal(await person.answer(20), half, 'what was there is still there');
     await person.page.getByText('Last seen: halting is working').waitFor();
     await person.shot('reconnecting');
-    await house.start();
+    await server.start();
     await person.live();
     await person.release();
     const { text } = await whole(client, 'killed');
@@ -208,15 +208,15 @@ describe('the chat page', () => {
     assert.equal(await person.rest(), text);
   });
 
-  test('a wrong token is asked for again, and a forgotten one in all tabs', async (t) => {
-    const { house, person } = await arrive(t);
+  test('the page asks again for a wrong token, and in all tabs for a forgotten one', async (t) => {
+    const { server, person } = await arrive(t);
     await person.come();
     await person.paste('wrong');
     await person.page.getByText('The server does not accept this token.').waitFor();
     await person.shot('door');
-    await person.paste(house.token);
+    await person.paste(server.token);
     await person.page.locator('#door').waitFor({ state: 'hidden' });
-    const second = await (await visit(t, house)).come();
+    const second = await (await visit(t, server)).come();
     await second.see(() => document.querySelector('#agent option[value="echo"]'));
     assert.equal(await second.page.locator('#door').isVisible(), false);
     await second.press('Forget the token');
@@ -229,19 +229,19 @@ describe('the chat page', () => {
   });
 
   test('a revoked token is rejected with a reason, and the page asks for another', async (t) => {
-    const { house, person } = await arrive(t);
-    const token = (await house.command('token', 'create', 'web', '--scope', 'read,submit,decide')).trim();
+    const { server, person } = await arrive(t);
+    const token = (await server.command('token', 'create', 'web', '--scope', 'read,submit,decide')).trim();
     await person.come('mine');
     await person.paste(token);
     await person.page.locator('#door').waitFor({ state: 'hidden' }); // before that no key gets past it
     await person.say(words(400));
     await person.answer(3);
     await person.live();
-    await house.command('token', 'revoke', 'web');
+    await server.command('token', 'revoke', 'web');
     await person.page.getByText('The server no longer accepts this token.').waitFor();
     await person.shot('revoked');
     assert.deepEqual(await person.shown(), []);
-    const other = (await house.command('token', 'create', 'other', '--scope', 'read,submit,decide')).trim();
+    const other = (await server.command('token', 'create', 'other', '--scope', 'read,submit,decide')).trim();
     await person.paste(other);
     await person.page.getByText('Write a message to start a thread.').waitFor(); // like a missing thread
     await person.page.reload();
@@ -250,7 +250,7 @@ describe('the chat page', () => {
   });
 
   test('markup in messages stays text', async (t) => {
-    const { house, person } = await arrive(t);
+    const { server, person } = await arrive(t);
     const text = '<script>window.bad = 1</script><img src=x onerror="window.bad = 2"> <b>bold?</b> javascript:alert(1)';
     await person.enter('<i>t');
     await person.say(text);
@@ -258,11 +258,11 @@ describe('the chat page', () => {
     assert.deepEqual(await person.shown(), [text, text]);
     assert.deepEqual(await person.page.evaluate(() => [window.bad ?? null, document.querySelectorAll('main script, main img, main b, main a').length]), [null, 0]);
     assert.equal(await person.page.locator('#title').textContent(), '<i>t');
-    const { headers } = await fetch(`${house.url}/chat`);
+    const { headers } = await fetch(`${server.url}/chat`);
     assert.match(headers.get('content-security-policy'), /default-src 'none'.*script-src 'self'.*frame-ancestors 'none'/);
   });
 
-  test('what hides in a text is shown', async (t) => {
+  test('invisible characters are shown', async (t) => {
     const { person } = await arrive(t);
     await person.enter('hidden');
     await person.say('run a\u202etxt.exe \u200b`b\u2066c` 👩\u200d👧 می\u200cخواهم');
@@ -295,7 +295,7 @@ describe('the chat page', () => {
     assert.deepEqual(items.filter(({ role }) => role === 'user').map(({ text }) => text), [words(300), 'and this too', 'no, this']);
   });
 
-  test('a failure says why, and can be tried again', async (t) => {
+  test('a failure shows its reason and can be retried', async (t) => {
     const { person, client } = await arrive(t);
     await client.send('fail', { thread: 'bad', agent: 'broken', max_attempts: 1 });
     await person.enter('bad');
@@ -306,7 +306,7 @@ describe('the chat page', () => {
     await person.see(() => document.querySelectorAll('.end').length === 2);
   });
 
-  test('a long thread shows its end first, and the rest when asked', async (t) => {
+  test('a long thread shows its end first, and the rest on demand', async (t) => {
     const { person, client } = await arrive(t);
     for (let i = 0; i < 90; i++) await client.send(`number ${i}`, { thread: 'long', agent: 'broken', max_attempts: 1 });
     for await (const _ of client.follow({ thread: 'long', until: 'settled', after: '0' }));
@@ -322,7 +322,7 @@ describe('the chat page', () => {
     assert.deepEqual(await person.shown(), Array.from({ length: 90 }, (_, i) => `number ${i}`));
   });
 
-  test('a message that waits for its answer is sent once, also over a reload', async (t) => {
+  test('an unanswered submit is sent once, also after a reload', async (t) => {
     const { person, client } = await arrive(t);
     await person.enter();
     const requests = [];
@@ -345,7 +345,7 @@ describe('the chat page', () => {
     assert.equal(new Set(requests.map(({ key }) => key)).size, 1, 'under one key');
   });
 
-  test('everything can be reached and used with the keyboard', async (t) => {
+  test('every function is usable with the keyboard', async (t) => {
     const { person, client } = await arrive(t);
     await client.send('hello', { thread: 'by name' });
     await person.enter();
@@ -371,13 +371,13 @@ describe('the chat page', () => {
     await person.page.getByText('Write a message to start a thread.').waitFor();
   });
 
-  test('it works below the path of a proxy, over the socket', async (t) => {
-    const { house, client } = await arrive(t);
-    const person = await visit(t, { url: await below(t, house.url, '/mail/room'), token: house.token });
+  test('the page works below a path prefix of a proxy, over the socket', async (t) => {
+    const { server, client } = await arrive(t);
+    const person = await visit(t, { url: await below(t, server.url, '/mail/room'), token: server.token });
     const sockets = [];
     person.page.on('websocket', (socket) => sockets.push(socket.url()));
-    await person.page.goto(`${person.house.url}/`); // leads to the page
-    await person.paste(house.token);
+    await person.page.goto(`${person.server.url}/`); // leads to the page
+    await person.paste(server.token);
     await person.page.locator('#door').waitFor({ state: 'hidden' }); // nothing is sent before the token is known to be good
     await person.say('through and back');
     assert.equal(await person.rest(), 'through and back');
@@ -386,7 +386,7 @@ describe('the chat page', () => {
     assert.equal((await client.threads()).items.length, 1);
   });
 
-  test('on a phone and in the dark', async (t) => {
+  test('the page works on a phone and in dark mode', async (t) => {
     const { person } = await arrive(t);
     await person.page.emulateMedia({ colorScheme: 'dark' });
     await person.enter('phone');

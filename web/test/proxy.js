@@ -1,4 +1,4 @@
-// A proxy that serves a server below a path of its own, as people put one in front.
+// A reverse proxy that serves a server below a path prefix.
 
 import { createServer, request } from 'node:http';
 import { connect } from 'node:net';

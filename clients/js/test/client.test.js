@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { Mailroom, MailroomError, Transcript } from '../mailroom.js';
-import { open } from './house.js';
+import { open } from './server.js';
 
 const slow = '[agents.echo]\nkind = "echo"\npace = "25ms"\n';
 const swift = '[agents.echo]\nkind = "echo"\npace = "0s"\n[agents.tour]\nkind = "tour"\npace = "0s"\n';
 
 const words = (n) => Array.from({ length: n }, (_, i) => `word${i}`).join(' ');
 
-/** All that follow gives. seen, if given, is told each of it. */
+/** Returns all events of follow. seen is called for each of them. */
 async function gather(follow, seen = () => {}) {
   const all = [];
   for await (const event of follow) {
@@ -36,10 +36,10 @@ const transports = { 'server-sent events': null, WebSocket: globalThis.WebSocket
 
 for (const [name, WebSocket] of Object.entries(transports)) {
   describe(`over ${name}`, () => {
-    test('a message is answered, and its reader gets exactly the log', async (t) => {
+    test('a message gets a reply, and its reader gets exactly the log', async (t) => {
       assert.ok(name !== 'WebSocket' || WebSocket, 'run node with --experimental-websocket');
-      const house = await open(t, slow);
-      const client = new Mailroom({ ...house, WebSocket });
+      const server = await open(t, slow);
+      const client = new Mailroom({ ...server, WebSocket });
       const { thread, run } = await client.send(words(12), { agent: 'echo' });
       const events = await gather(client.follow({ thread, until: 'settled' }));
       assert.deepEqual(entriesOf(events), await logOf(client, thread));
@@ -48,9 +48,9 @@ for (const [name, WebSocket] of Object.entries(transports)) {
       assert.equal(fold(events).items.at(-1).text, words(12));
     });
 
-    test('going on after any cursor gives what would have come next', async (t) => {
-      const house = await open(t, swift);
-      const client = new Mailroom({ ...house, WebSocket });
+    test('resuming at any cursor gives the following events', async (t) => {
+      const server = await open(t, swift);
+      const client = new Mailroom({ ...server, WebSocket });
       const { run } = await client.send('one two', { thread: 't' });
       const all = entriesOf(await gather(client.follow({ run })));
       for (const { seq } of all.slice(0, -1)) {
@@ -60,9 +60,9 @@ for (const [name, WebSocket] of Object.entries(transports)) {
       assert.deepEqual(await gather(client.follow({ run, after: all.length })), [], 'nothing is left');
     });
 
-    test('readers go on when the server is killed and started again', async (t) => {
-      const house = await open(t, slow);
-      const client = new Mailroom({ ...house, WebSocket });
+    test('readers continue after a kill and restart of the server', async (t) => {
+      const server = await open(t, slow);
+      const client = new Mailroom({ ...server, WebSocket });
       const { thread } = await client.send(words(40));
       const states = [];
       const [begun, begin] = promise();
@@ -72,8 +72,8 @@ for (const [name, WebSocket] of Object.entries(transports)) {
         gather(client.follow({ thread, until: 'settled' })),
       ];
       await begun;
-      await house.kill();
-      await house.start();
+      await server.kill();
+      await server.start();
       const log = await Promise.all(readers).then(async ([one, two]) => {
         const log = await logOf(client, thread);
         assert.deepEqual(entriesOf(one), log);
@@ -85,9 +85,9 @@ for (const [name, WebSocket] of Object.entries(transports)) {
       assert.deepEqual(states.slice(0, 3), ['connecting', 'live', 'waiting']);
     });
 
-    test('a run that is cancelled stops and keeps what it has said', async (t) => {
-      const house = await open(t, slow);
-      const client = new Mailroom({ ...house, WebSocket });
+    test('a cancelled run stops and keeps its text', async (t) => {
+      const server = await open(t, slow);
+      const client = new Mailroom({ ...server, WebSocket });
       const { run } = await client.send(words(400), { thread: 't' });
       const events = await gather(client.follow({ thread: 't', until: 'settled' }), async ({ kind }, { length }) => {
         if (kind === 'delta' && length === 8) assert.equal((await client.cancel(run)).stopping, true);
@@ -97,9 +97,9 @@ for (const [name, WebSocket] of Object.entries(transports)) {
       assert.ok(partial.text.startsWith('word0 word1') && words(400).startsWith(partial.text), partial.text);
     });
 
-    test('a decision on what was shown lets a run go on', async (t) => {
-      const house = await open(t, swift);
-      const client = new Mailroom({ ...house, WebSocket });
+    test('a run continues after a decision with the shown digest', async (t) => {
+      const server = await open(t, swift);
+      const client = new Mailroom({ ...server, WebSocket });
       const { run } = await client.send('show me', { agent: 'tour', thread: 't' });
       const asked = await gather(client.follow({ run, until: 'waiting' }));
       const { ticket } = fold(asked).items.find(({ kind }) => kind === 'ticket');
@@ -112,16 +112,16 @@ for (const [name, WebSocket] of Object.entries(transports)) {
       assert.deepEqual([...entriesOf(asked), ...entriesOf(rest)], (await client.entries('t', { run, limit: 500 })).items);
     });
 
-    test('what the server refuses is thrown at once', async (t) => {
-      const house = await open(t, swift);
-      const client = new Mailroom({ ...house, WebSocket });
+    test('refusals of the server are thrown at once', async (t) => {
+      const server = await open(t, swift);
+      const client = new Mailroom({ ...server, WebSocket });
       const { run } = await client.send('one', { thread: 'mine' });
       await client.send('two', { thread: 'other' });
       for (const [code, what, query] of [
         ['not_found', client, { thread: 'nowhere' }],
         ['not_found', client, { run: 'none' }],
         ['not_found', client, { thread: 'other', run }],
-        ['unauthenticated', new Mailroom({ ...house, token: 'wrong', WebSocket }), { thread: 'mine' }],
+        ['unauthenticated', new Mailroom({ ...server, token: 'wrong', WebSocket }), { thread: 'mine' }],
       ]) {
         await assert.rejects(gather(what.follow(query)), (error) => error instanceof MailroomError && error.code === code, code);
       }
@@ -129,9 +129,9 @@ for (const [name, WebSocket] of Object.entries(transports)) {
       assert.throws(() => client.follow({}), { code: 'invalid' });
     });
 
-    test('a reader ends when it is told to', async (t) => {
-      const house = await open(t, swift);
-      const client = new Mailroom({ ...house, WebSocket });
+    test('a reader ends with its abort signal', async (t) => {
+      const server = await open(t, swift);
+      const client = new Mailroom({ ...server, WebSocket });
       await client.send('one', { thread: 't' });
       const stop = new AbortController();
       const events = await gather(client.follow({ thread: 't', signal: stop.signal }), ({ kind }) => kind === 'settled' && stop.abort());
@@ -141,11 +141,11 @@ for (const [name, WebSocket] of Object.entries(transports)) {
   });
 }
 
-test('a submit whose answer was lost is repeated and done once', async (t) => {
-  const house = await open(t, swift);
+test('a submit whose response was lost is repeated and executed once', async (t) => {
+  const server = await open(t, swift);
   let lost = 0;
   const client = new Mailroom({
-    ...house,
+    ...server,
     fetch: async (...given) => {
       const response = await fetch(...given);
       if (lost++ === 0) throw new TypeError('the connection broke off');
@@ -158,9 +158,9 @@ test('a submit whose answer was lost is repeated and done once', async (t) => {
   assert.equal(items.filter(({ role }) => role === 'user').length, 1);
 });
 
-test('a refusal says which part was wrong', async (t) => {
-  const house = await open(t, swift);
-  const client = new Mailroom(house);
+test('a refusal names the invalid field', async (t) => {
+  const server = await open(t, swift);
+  const client = new Mailroom(server);
   await assert.rejects(client.send('x', { priority: 999 }), ({ code, status, fields }) => {
     assert.deepEqual([code, status, fields[0].location], ['invalid', 422, 'body.priority']);
     return true;
@@ -169,8 +169,8 @@ test('a refusal says which part was wrong', async (t) => {
 });
 
 test('threads, agents and an interrupt', async (t) => {
-  const house = await open(t, slow);
-  const client = new Mailroom(house);
+  const server = await open(t, slow);
+  const client = new Mailroom(server);
   const { run } = await client.send(words(200), { thread: 'a/b'.replace('/', '.') });
   const second = await client.send('later', { thread: 'a.b' });
   assert.ok((await client.agents()).some(({ name, available }) => name === 'echo' && available));

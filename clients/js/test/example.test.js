@@ -5,15 +5,15 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-import { open } from './house.js';
+import { open } from './server.js';
 
-test('the example in the README does what it says', async (t) => {
+test('the example in the README works', async (t) => {
   const readme = await readFile(new URL('../README.md', import.meta.url), 'utf8');
   const [, example] = /```js\n(.*?)```/s.exec(readme);
-  const house = await open(t, '[agents.tour]\nkind = "tour"\npace = "0s"\n');
-  const file = join(house.folder, 'example.mjs');
+  const server = await open(t, '[agents.tour]\nkind = "tour"\npace = "0s"\n');
+  const file = join(server.folder, 'example.mjs');
   await writeFile(file, example.replace('./mailroom.js', new URL('../mailroom.js', import.meta.url)));
-  const child = spawn(process.execPath, [file], { env: { ...process.env, MAILROOM_URL: house.url, MAILROOM_TOKEN: house.token } });
+  const child = spawn(process.execPath, [file], { env: { ...process.env, MAILROOM_URL: server.url, MAILROOM_TOKEN: server.token } });
   let out = '';
   for (const from of [child.stdout, child.stderr]) from.setEncoding('utf8').on('data', (piece) => { out += piece; });
   const [code] = await once(child, 'close');

@@ -10,7 +10,7 @@ const encoder = new TextEncoder();
 const entry = (seq, kind = 'step') => ({ thread: 't', seq, kind, run: 'r', attempt: 1, at: '', body: { name: 'ü' } });
 const sent = (seq, kind) => `event: entry\nid: ${seq}\ndata: ${JSON.stringify(entry(seq, kind))}\n\n`;
 
-test('events are read alike in whatever pieces their bytes come', () => {
+test('events do not depend on how their bytes are split', () => {
   const bytes = encoder.encode(`: still here\n\n${sent(1)}event: delta\nid: 1:4\ndata: {"text":"ü👋"}\n\nevent: of tomorrow\ndata: {}\n\n${sent(2).replaceAll('\n', '\r\n')}`);
   const whole = [...new Parser().take(bytes)];
   assert.deepEqual(whole.map(({ kind, cursor }) => [kind, cursor]), [['entry', '1'], ['delta', '1:4'], ['entry', '2']]);
@@ -20,7 +20,7 @@ test('events are read alike in whatever pieces their bytes come', () => {
   }
 });
 
-test('pauses grow to a bound, are random below it, and never shorter than asked for', () => {
+test('delays grow to a bound, are random, and are at least Retry-After', () => {
   const pauses = new Pauses(100, 1000);
   for (const bound of [100, 200, 400, 800, 1000, 1000]) assert.ok(pauses.next() <= bound);
   assert.equal(pauses.next(5000), 5000);
@@ -28,7 +28,7 @@ test('pauses grow to a bound, are random below it, and never shorter than asked 
   assert.ok(pauses.next() <= 100);
 });
 
-test('an alarm ends the pauses there are', async () => {
+test('an alarm ends current delays', async () => {
   const alarm = new Alarm();
   const asleep = alarm.sleep(1e9);
   alarm.ring();
@@ -61,7 +61,7 @@ const stream = (...pieces) => new Response(new ReadableStream({
 
 const problem = (status, code, headers = {}) => new Response(JSON.stringify({ code, status, detail: code }), { status, headers });
 
-test('a reader goes on from its cursor and gives nothing twice', async () => {
+test('a reader resumes at its cursor without repeats', async () => {
   const { asked, client } = staged([
     new TypeError('refused'),
     stream(sent(1), sent(2), 'event: delta\nid: 2:3\ndata: {"text":"abc"}\n\n', 'event: entry\nid: 3\nda'),
@@ -76,7 +76,7 @@ test('a reader goes on from its cursor and gives nothing twice', async () => {
   assert.equal(asked[0].path, '/base/v1/threads/t/stream?until=settled');
 });
 
-test('a cursor ahead of the log goes on with what is kept', async () => {
+test('a cursor beyond the log resumes at the existing entries', async () => {
   const gap = { after: 9, oldest: 1, last: 4 };
   const { client } = staged([stream(`event: gap\nid: 4\ndata: ${JSON.stringify(gap)}\n\n`, sent(5)), problem(404, 'not_found')]);
   const seen = [];
@@ -86,20 +86,20 @@ test('a cursor ahead of the log goes on with what is kept', async () => {
   assert.deepEqual(seen, ['gap 4', 'entry 5']);
 });
 
-test('a reader waits as long as the server asks', async () => {
+test('a reader honors Retry-After', async () => {
   const { asked, client } = staged([problem(429, 'rate_limited', { 'Retry-After': '77' }), new Response(null, { status: 204 })]);
-  let told;
+  let delay;
   const reader = client.follow({ thread: 't', until: 'settled', onState: (state, error) => {
     if (state !== 'waiting') return;
-    told = error.retryAfter;
+    delay = error.retryAfter;
     queueMicrotask(() => setImmediate(() => client.nudge())); // else this test would last that long
   } });
   for await (const _ of reader) assert.fail('there is nothing');
-  assert.equal(told, 77_000);
+  assert.equal(delay, 77_000);
   assert.equal(asked.length, 2);
 });
 
-test('a call is repeated while no answer comes, and not when it is refused', async () => {
+test('an unanswered call is repeated, and a refused one is not', async () => {
   const { asked, client } = staged([new TypeError('refused'), problem(503, 'unavailable'), new Response('{"id":"r"}')]);
   assert.deepEqual(await client.run('r'), { id: 'r' });
   assert.equal(asked.length, 3);
@@ -109,7 +109,7 @@ test('a call is repeated while no answer comes, and not when it is refused', asy
   await assert.rejects(once.client.interrupt('t'), { code: 'unavailable' });
 });
 
-test('an answer that is no problem is known by its status', async () => {
+test('a response without a problem is classified by its status', async () => {
   const { client } = staged([new Response('<html>', { status: 404 })]);
   await assert.rejects(client.run('r'), { code: 'not_found', status: 404 });
 });

@@ -6,10 +6,10 @@ import { Mailroom } from '../mailroom.js';
 const sent = (sub, seq, kind = 'step') => ({ op: 'entry', sub, cursor: String(seq), entry: { thread: 't', seq, kind, run: 'r', attempt: 1, body: {} } });
 
 /**
- * A server that speaks frames. each(socket, frame) is called with what it is sent
- * beside auth and ping, which it answers itself.
+ * A fake server with a WebSocket. It calls each(socket, frame) for frames of the client, except auth and
+ * ping, which it answers.
  */
-function house(each, { opens = () => true, answers = async () => new Response('{}') } = {}) {
+function fakeServer(each, { opens = () => true, answers = async () => new Response('{}') } = {}) {
   const sockets = [];
   class Socket {
     readyState = 0;
@@ -51,9 +51,9 @@ async function gather(follow, most) {
   return seen;
 }
 
-test('all readers of a client share one socket, and each gets its own', async () => {
+test('all readers of a client share one socket, and each gets its own events', async () => {
   const asked = [];
-  const { sockets, client } = house((socket, { op, id, thread }) => {
+  const { sockets, client } = fakeServer((socket, { op, id, thread }) => {
     asked.push(`${op} ${thread ?? ''}`);
     if (op !== 'subscribe') return;
     socket.say({ op: 'ack', id, sub: `sub ${thread}` });
@@ -65,9 +65,9 @@ test('all readers of a client share one socket, and each gets its own', async ()
   assert.deepEqual(asked, ['subscribe a', 'subscribe b', 'unsubscribe ', 'unsubscribe ']);
 });
 
-test('a reader that was too slow for the server goes on at once, from its cursor', async () => {
+test('a reader that was cut off as too slow resumes at once from its cursor', async () => {
   const after = [];
-  const { client } = house((socket, frame, nth) => {
+  const { client } = fakeServer((socket, frame, nth) => {
     if (frame.op !== 'subscribe') return;
     after.push(frame.after);
     socket.say({ op: 'ack', id: frame.id, sub: '1' });
@@ -81,10 +81,10 @@ test('a reader that was too slow for the server goes on at once, from its cursor
   assert.deepEqual(states, ['connecting', 'live', 'connecting', 'live', 'connecting', 'live'], 'it never waited');
 });
 
-test('a reader that is far behind gives its subscription back, and misses nothing', async () => {
+test('a reader that is far behind unsubscribes and misses nothing', async () => {
   const last = 25_000;
   const asked = [];
-  const { client } = house((socket, { op, id, sub, after }) => {
+  const { client } = fakeServer((socket, { op, id, sub, after }) => {
     asked.push(op === 'subscribe' ? `after ${after}` : `${op} ${sub}`);
     if (op !== 'subscribe') return;
     const own = `sub after ${after}`;
@@ -96,8 +96,8 @@ test('a reader that is far behind gives its subscription back, and misses nothin
   assert.ok(asked.length > 2 && asked[1] === 'unsubscribe sub after 0', asked.join(', '));
 });
 
-test('what the server says of a subscription ends its reader, and no other', async () => {
-  const { client } = house((socket, { op, id, thread }) => {
+test('an error of a subscription ends only its reader', async () => {
+  const { client } = fakeServer((socket, { op, id, thread }) => {
     if (op !== 'subscribe') return;
     if (thread === 'foreign') return socket.say({ op: 'error', id, error: { code: 'not_found', detail: 'no thread' } });
     socket.say({ op: 'ack', id, sub: thread });
@@ -111,7 +111,7 @@ test('what the server says of a subscription ends its reader, and no other', asy
 });
 
 test('a revoked token ends all readers', async () => {
-  const { client } = house((socket, { op, id, thread }) => {
+  const { client } = fakeServer((socket, { op, id, thread }) => {
     if (op !== 'subscribe') return;
     socket.say({ op: 'ack', id, sub: thread });
     if (thread === 'b') setImmediate(() => socket.shut(4401, 'the token was revoked'));
@@ -121,9 +121,9 @@ test('a revoked token ends all readers', async () => {
   }
 });
 
-test('too many subscriptions are tried again when the server says so', async () => {
+test('refused subscriptions are retried after Retry-After', async () => {
   let refused = false;
-  const { client } = house((socket, { op, id }) => {
+  const { client } = fakeServer((socket, { op, id }) => {
     if (op !== 'subscribe') return;
     if (!refused) {
       refused = true;
@@ -142,9 +142,9 @@ test('too many subscriptions are tried again when the server says so', async () 
   assert.deepEqual(pauses, [77_000]);
 });
 
-test('where no socket gets through, streams over HTTP take its place', async () => {
+test('without a socket, readers use HTTP streams', async () => {
   const paths = [];
-  const { sockets, client } = house(() => {}, {
+  const { sockets, client } = fakeServer(() => {}, {
     opens: () => false,
     answers: async (url) => {
       paths.push(url.pathname);
@@ -158,9 +158,9 @@ test('where no socket gets through, streams over HTTP take its place', async () 
   assert.deepEqual(paths, ['/healthz', '/healthz', '/v1/threads/t/stream']);
 });
 
-test('a server that is away is waited for, not given up', async () => {
+test('readers wait for an unreachable server', async () => {
   let down = 3;
-  const { client } = house((socket, { op, id }) => {
+  const { client } = fakeServer((socket, { op, id }) => {
     if (op !== 'subscribe') return;
     socket.say({ op: 'ack', id, sub: '1' });
     socket.say(sent('1', 1));

@@ -60,7 +60,7 @@ test('messages are in order of reading, and unread ones come last', () => {
   assert.equal(t.current, null);
 });
 
-test('a steered message stands where it was read', () => {
+test('a steered message is at the position of its read', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
   const seq = l.user('s', 'r1', 'and this');
@@ -70,7 +70,7 @@ test('a steered message stands where it was read', () => {
   assert.deepEqual(texts(fold(l.entries)), ['one', 'first', 'and this', 'second']);
 });
 
-test('an edit is read in place of what it replaces, and what was taken back is gone', () => {
+test('an edit replaces its message, and a retracted message is removed', () => {
   const l = log();
   l.asks('r1', 'on');
   const edit = l.append('message.edited', 'r1', 0, { message: 'r1.in', text: 'one', parts: [] });
@@ -92,7 +92,7 @@ test('a message that was superseded before it was read is marked so', () => {
   assert.deepEqual(t.items.map(({ text, state }) => [text, state]), [['one', 'superseded'], ['two', 'read']]);
 });
 
-test('live text grows by position: repeats and holes change nothing', () => {
+test('live text is appended by offset: repeats and gaps change nothing', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
   const t = fold(l.entries);
@@ -113,7 +113,7 @@ test('live text grows by position: repeats and holes change nothing', () => {
   assert.equal(t.items.at(-1).live, false);
 });
 
-test('live text of a message whose entry was seen, or of an older attempt, is dropped', () => {
+test('live text of a message with an entry, or of an older attempt, is dropped', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
   l.answers('r1.1-1', 'r1', 1, 'done');
@@ -139,7 +139,7 @@ for (const { name, entries, read } of JSON.parse(readFileSync(new URL('../../../
   });
 }
 
-test('text of an attempt that broke off is marked when the next one starts', () => {
+test('text of an interrupted attempt is marked when the next one starts', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
   l.answers('r1.1-1', 'r1', 1, 'hal', { partial: true });
@@ -152,7 +152,7 @@ test('text of an attempt that broke off is marked when the next one starts', () 
   assert.equal(t.current.status, 'queued');
 });
 
-test('a run that was stopped or failed ends with why, and can go on again', () => {
+test('a stopped or failed run ends with its reason and can be retried', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
   l.append('run.stop_requested', 'r1', 1, { reason: 'cancelled', by: 'anna' });
@@ -170,7 +170,7 @@ test('a run that was stopped or failed ends with why, and can go on again', () =
   assert.deepEqual([...t.changed()], [t.items.at(-1)], 'what is shown of its end changes');
 });
 
-test('tickets show what is asked and what became of it', () => {
+test('tickets show their prompt and their outcome', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
   const ask = (id, kind) => l.append('ticket.opened', 'r1', 1, { id, run: 'r1', thread: 't', name: id, kind, prompt: '?', digest: 'd', state: 'open' });
@@ -200,7 +200,7 @@ test('a tool call becomes its result', () => {
   assert.deepEqual([t.items[1].name, t.items[1].ok, t.items[1].result], ['look', true, 'grey']);
 });
 
-test('older pages put before give the same as the whole log, wherever it was cut', () => {
+test('prepended pages give the same as the whole log, for every cut', () => {
   const l = log();
   const one = l.asks('r1', 'one');
   const two = l.asks('r2', 'two');
@@ -229,7 +229,7 @@ test('older pages put before give the same as the whole log, wherever it was cut
   }
 });
 
-test('what is known of older runs and tickets shows until their entries come', () => {
+test('rows of older runs and tickets are shown until their entries arrive', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
   const ticket = { id: 'k', run: 'r1', name: 'k', kind: 'approval', prompt: '?', digest: 'd', state: 'open' };
@@ -245,7 +245,7 @@ test('what is known of older runs and tickets shows until their entries come', (
   assert.deepEqual(t.items.map(({ key }) => key), ['message:r1.in', 'ticket:k', 'message:r2.in']);
 });
 
-test('a message that is older than what is here, but read here, is missing until it is known', () => {
+test('a message before the loaded part that is read in it is missing until it is loaded', () => {
   const l = log();
   const one = l.asks('r1', 'on');
   const edit = l.append('message.edited', 'r1', 0, { message: 'r1.in', text: 'one', parts: [] });
@@ -271,7 +271,7 @@ test('internal messages are not shown', () => {
   assert.deepEqual(fold(l.entries).items, []);
 });
 
-test('what an agent says on the way is an aside', () => {
+test('internal text of an agent is an aside', () => {
   const l = log();
   l.started('r1', 1, l.user('r1.in', 'r1', 'one'));
   l.answers('r1.1-1', 'r1', 1, 'on the way', { visibility: 'internal' });
@@ -279,7 +279,7 @@ test('what an agent says on the way is an aside', () => {
   assert.deepEqual(fold(l.entries).items.map(({ text, aside }) => [text, aside]), [['one', false], ['on the way', true], ['the reply', false]]);
 });
 
-test('a gap is said', () => {
+test('a gap is shown', () => {
   const t = new Transcript();
   t.take({ kind: 'gap', cursor: '7', gap: { after: 0, oldest: 8, last: 20 } });
   assert.equal(t.items[0].kind, 'gap');

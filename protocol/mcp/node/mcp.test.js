@@ -1,5 +1,5 @@
-// The tools in the hands of a client that is not ours: the official SDK for
-// JavaScript, over standard input and output and over HTTP, on a real server.
+// Tests the tools of a real server with the official SDK for JavaScript, over standard input and output
+// and over HTTP.
 
 import assert from 'node:assert/strict';
 import { fileURLToPath } from 'node:url';
@@ -9,17 +9,17 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
-import { open } from '../../../clients/js/test/house.js';
+import { open } from '../../../clients/js/test/server.js';
 
 const binary = fileURLToPath(new URL('../../../bin/mailroom', import.meta.url));
 
 const transports = {
-  'standard input and output': (house) => new StdioClientTransport({ command: binary, args: ['mcp', '--thread', 'mine', '--data', house.folder] }),
-  HTTP: (house) => overHTTP(house, house.token),
+  'standard input and output': (server) => new StdioClientTransport({ command: binary, args: ['mcp', '--thread', 'mine', '--data', server.folder] }),
+  HTTP: (server) => overHTTP(server, server.token),
 };
 
-function overHTTP(house, token) {
-  return new StreamableHTTPClientTransport(new URL(`${house.url}/mcp?thread=mine`), { requestInit: { headers: { authorization: `Bearer ${token}` } } });
+function overHTTP(server, token) {
+  return new StreamableHTTPClientTransport(new URL(`${server.url}/mcp?thread=mine`), { requestInit: { headers: { authorization: `Bearer ${token}` } } });
 }
 
 /** Connects, and returns a function that calls a tool. With SHOW=1 each call is in the test's output. */
@@ -41,8 +41,8 @@ async function connect(t, transport) {
 
 for (const [name, transport] of Object.entries(transports)) {
   test(`an inbox over ${name}`, async (t) => {
-    const house = await open(t);
-    const { client, call } = await connect(t, transport(house));
+    const server = await open(t);
+    const { client, call } = await connect(t, transport(server));
     const { tools } = await client.listTools();
     assert.deepEqual(tools.map((tool) => tool.name).sort(), [
       'cancel_run', 'decide', 'delegate_task', 'get_run', 'inbox_peek', 'inbox_pop', 'list_tickets',
@@ -50,8 +50,8 @@ for (const [name, transport] of Object.entries(transports)) {
     ]);
 
     assert.deepEqual(await call('wait_for_message', { timeout_secs: 0.2 }), { timeout: true });
-    await house.command('send', '--thread', 'mine', '--detach', 'what is the weather?');
-    await house.command('send', '--thread', 'mine', '--detach', 'and tomorrow?');
+    await server.command('send', '--thread', 'mine', '--detach', 'what is the weather?');
+    await server.command('send', '--thread', 'mine', '--detach', 'and tomorrow?');
 
     const first = await call('wait_for_message', { timeout_secs: 20 });
     assert.equal(first.kind, 'canvas_user');
@@ -62,8 +62,8 @@ for (const [name, transport] of Object.entries(transports)) {
 
     const { delegation_id: delegation } = await call('delegate_task', { workspace_id: 'echo', task: 'sunny' });
     assert.equal((await call('send_message_to_user', { message: 'I am asking' })).status, 'sent');
-    await house.kill();
-    await house.start();
+    await server.kill();
+    await server.start();
     assert.equal((await call('wait_for_message', { timeout_secs: 20 })).activity_id, first.activity_id);
     assert.deepEqual(await call('inbox_pop', { activity_id: first.activity_id }), { removed: true });
     assert.equal((await call('inbox_pop', { activity_id: first.activity_id })).removed, false);
@@ -81,23 +81,23 @@ for (const [name, transport] of Object.entries(transports)) {
 
     assert.match((await call('wait_for_message', { timeout_secs: 9999 })).refused, /^invalid: timeout_secs must be between 0 and 300/);
     assert.match((await call('delegate_task', { workspace_id: 'missing', task: 'x' })).refused, /^not_found: no thread and no agent is named "missing"$/);
-    const said = await house.command('threads', 'show', 'mine');
-    assert.equal(said.split('I am asking').length - 1, 1, said);
+    const output = await server.command('threads', 'show', 'mine');
+    assert.equal(output.split('I am asking').length - 1, 1, output);
   });
 }
 
-test('a call that is given up waits no longer', async (t) => {
-  const house = await open(t);
-  const { client, call } = await connect(t, transports['standard input and output'](house));
+test('an aborted call ends its wait', async (t) => {
+  const server = await open(t);
+  const { client, call } = await connect(t, transports['standard input and output'](server));
   await call('inbox_peek');
   const gaveUp = AbortSignal.timeout(300);
   await assert.rejects(client.callTool({ name: 'wait_for_message', arguments: { timeout_secs: 300 } }, undefined, { signal: gaveUp }));
   assert.equal((await call('inbox_peek')).total, 0);
 });
 
-test('without a token there are no tools', async (t) => {
-  const house = await open(t);
+test('the tools require a token', async (t) => {
+  const server = await open(t);
   for (const token of ['', 'wrong']) {
-    await assert.rejects(new Client({ name: 'x', version: '1' }).connect(overHTTP(house, token)), /401|Unauthorized|token/);
+    await assert.rejects(new Client({ name: 'x', version: '1' }).connect(overHTTP(server, token)), /401|Unauthorized|token/);
   }
 });

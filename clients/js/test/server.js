@@ -1,4 +1,4 @@
-// A real server on a temporary folder, for tests.
+// A real server on a temporary data folder, for tests.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,22 +11,22 @@ import { fileURLToPath } from 'node:url';
 const binary = fileURLToPath(new URL('../../../bin/mailroom', import.meta.url));
 
 /**
- * Makes a data folder and a server on it, which the test's end stops. config is a mailroom.toml, or gives one for a folder
- * beside the data: the server's programs cannot see the data folder.
+ * Creates a data folder and starts a server on it, which stops at the end of the test. config is the text of mailroom.toml,
+ * or a function that returns it for a folder outside of the data folder, which the server's programs can read.
  */
 export async function open(t, config = '') {
-  if (!existsSync(binary)) throw new Error('bin/mailroom is not there: make build');
-  const house = new House(await mkdtemp(join(tmpdir(), 'mailroom-js-')));
-  t.after(() => house.close());
-  await Promise.all([mkdir(house.shared), mkdir(house.folder, { mode: 0o700 })]);
-  await writeFile(join(house.folder, 'mailroom.toml'), typeof config === 'function' ? config(house.shared) : config);
-  await house.start();
-  house.token = (await readFile(join(house.folder, 'token'), 'utf8')).trim();
-  return house;
+  if (!existsSync(binary)) throw new Error('bin/mailroom is missing: run make build');
+  const server = new Server(await mkdtemp(join(tmpdir(), 'mailroom-js-')));
+  t.after(() => server.close());
+  await Promise.all([mkdir(server.shared), mkdir(server.folder, { mode: 0o700 })]);
+  await writeFile(join(server.folder, 'mailroom.toml'), typeof config === 'function' ? config(server.shared) : config);
+  await server.start();
+  server.token = (await readFile(join(server.folder, 'token'), 'utf8')).trim();
+  return server;
 }
 
-class House {
-  url = null; // the same again after a restart
+class Server {
+  url = null; // unchanged by a restart
   #process = null;
 
   constructor(base) { [this.base, this.shared, this.folder] = [base, join(base, 'shared'), join(base, 'data')]; }
@@ -34,26 +34,26 @@ class House {
   async start() {
     const listen = this.url ? new URL(this.url).host : '127.0.0.1:0';
     this.#process = spawn(binary, ['serve', '--data', this.folder, '--listen', listen], { stdio: ['ignore', 'ignore', 'pipe'] });
-    let said = '';
+    let output = '';
     this.#process.stderr.setEncoding('utf8');
     this.url = await new Promise((resolve, reject) => {
       this.#process.stderr.on('data', (piece) => {
-        said += piece;
-        const listening = /listening on (http:\S+?),? /.exec(said);
+        output += piece;
+        const listening = /listening on (http:\S+?),? /.exec(output);
         if (listening) resolve(listening[1]);
       });
-      this.#process.once('exit', () => reject(new Error(`the server ended: ${said}`)));
+      this.#process.once('exit', () => reject(new Error(`the server ended: ${output}`)));
     });
   }
 
-  /** SIGKILL: nothing is shut down in order. */
+  /** Kills the server with SIGKILL. */
   async kill() {
     const gone = once(this.#process, 'exit');
     this.#process.kill('SIGKILL');
     await gone;
   }
 
-  /** Runs a command of the client on this server's folder and returns what it prints. */
+  /** Runs a command on this server's data folder and returns its output. */
   async command(...args) {
     const child = spawn(binary, [...args, '--data', this.folder], { stdio: ['ignore', 'pipe', 'inherit'] });
     let out = '';
