@@ -109,7 +109,7 @@ func TestFollowGivesEachEntryOnceOverLostConnections(t *testing.T) {
 func TestFollowStartsAtTheGivenCursor(t *testing.T) {
 	c, _ := script(t, func(w http.ResponseWriter, r *http.Request) {
 		if got, want := r.URL.String(), "/v1/runs/r/stream?until=waiting"; got != want {
-			t.Errorf("it went to %s, want %s", got, want)
+			t.Errorf("request to %s, want %s", got, want)
 		}
 		sse(t, "7:3", "7:5 lo", "8 message")(w, r)
 	}, noContent(t, "8"))
@@ -119,7 +119,7 @@ func TestFollowStartsAtTheGivenCursor(t *testing.T) {
 	}
 	c, _ = script(t, func(w http.ResponseWriter, r *http.Request) {
 		if got, want := r.URL.String(), "/v1/threads/a%2Fb/stream?run=r"; got != want {
-			t.Errorf("it went to %s, want %s", got, want)
+			t.Errorf("request to %s, want %s", got, want)
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})

@@ -53,7 +53,7 @@ func TestAPanicFailsItsOperationOnly(t *testing.T) {
 			t.Errorf("the other operations: %v and %v, want no errors", errs[0], errs[2])
 		}
 		if panics != 1 {
-			t.Errorf("it ran %d times, want 1", panics)
+			t.Errorf("the panicking operation ran %d times, want once", panics)
 		}
 		var refused *mailroom.Error
 		if !errors.As(errs[1], &refused) || refused.Code != mailroom.CodeInternal ||

@@ -281,7 +281,7 @@ func TestResourcesOfOthersAreNotFound(t *testing.T) {
 		t.Errorf("only %d operations name an object", n)
 	}
 	if after := f.snapshot(); after != before {
-		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+		t.Errorf("refused requests changed\n%s to\n%s", before, after)
 	}
 }
 

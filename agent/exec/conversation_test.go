@@ -26,7 +26,7 @@ func TestAThreadIsOneSessionOfTheProgram(t *testing.T) {
 		}
 		usage := mailroom.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25}
 		if got := h.ended("t", run).Usage; got != usage {
-			t.Errorf("it used %+v, want %+v", got, usage)
+			t.Errorf("usage %+v, want %+v", got, usage)
 		}
 	}
 	sessions := bodies[exec.Session](h, "t", exec.KindSession)
@@ -84,7 +84,7 @@ func TestMissingSessionIsReplacedWithTheTranscript(t *testing.T) {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 			if attempt := h.ended("t", run).Attempt; attempt != 1 {
-				t.Errorf("it took %d attempts, want one", attempt)
+				t.Errorf("%d attempts, want 1", attempt)
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 			left := processesOf(t, t.Name(), 1)
 			fmt.Fprintf(w, "%s\t%s\t%v\t%d\n", c.does, got, took.Round(10*time.Millisecond), len(left))
 			if got != c.want {
-				t.Errorf("it ended as %q, want %q", got, c.want)
+				t.Errorf("end %q, want %q", got, c.want)
 			}
 			if len(left) > 0 {
 				t.Errorf("processes %v still run", left)

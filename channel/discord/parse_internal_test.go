@@ -102,7 +102,7 @@ func TestIdentifyPauseIsAsDocumented(t *testing.T) {
 		}
 		m.invalidate(time.Now())
 		if err := m.awaitIdentify(t.Context()); err != nil || time.Since(began) < time.Second || time.Since(began) > 5*time.Second {
-			t.Errorf("it waited %s, %v", time.Since(began), err)
+			t.Errorf("the next session waited %s, %v", time.Since(began), err)
 		}
 		m.invalidate(time.Now())
 		ctx, cancel := context.WithCancel(t.Context())

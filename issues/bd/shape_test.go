@@ -66,6 +66,6 @@ func TestIssueJSONToleratesTrailingSpace(t *testing.T) {
 	}
 	got := string(issueJSON(issues, issues.All()[0], extra{"depth", 1}))
 	if want := `{"id":"x-1","depth":1}`; got != want {
-		t.Errorf("it is %s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

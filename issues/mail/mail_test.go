@@ -69,7 +69,7 @@ func (d *fakeServer) before(first func(*http.Request)) {
 func (d *fakeServer) open(t *testing.T, folder string, warn func(string)) *Client {
 	t.Helper()
 	if warn == nil {
-		warn = func(message string) { t.Errorf("it warned: %s", message) }
+		warn = func(message string) { t.Errorf("unexpected warning: %s", message) }
 	}
 	b, err := Open(folder, Settings{URL: d.URL, Agent: "ann", Timeout: time.Minute}, warn)
 	if err != nil {
@@ -123,7 +123,7 @@ func TestReserveWaitsForAPendingRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(warned, "is still receiving a release; going on without a reservation") {
-		t.Errorf("it warned %q", warned)
+		t.Errorf("warnings %q", warned)
 	}
 	// A release that is not being sent needs no wait, and no lock is held during requests.
 	d.before(nil)
@@ -210,7 +210,7 @@ func TestQueueIsBounded(t *testing.T) {
 	b := d.open(t, folder, func(message string) { warned = message })
 	b.Enqueue(ctx, Release("x-1"), Release("x-new"), Release("x-newer"))
 	if !strings.Contains(warned, "2 oldest queued calls were dropped; 200 remain") {
-		t.Errorf("it warned %q", warned)
+		t.Errorf("warnings %q", warned)
 	}
 	b.Flush(ctx)
 	want := []string{}
@@ -290,7 +290,7 @@ func TestUnwritableFolderStopsNoCommand(t *testing.T) {
 	b.Enqueue(t.Context(), Release("x-1"))
 	b.Flush(t.Context())
 	if len(warned) != 1 || !strings.Contains(warned[0], "without its saved state") {
-		t.Errorf("it warned %q", warned)
+		t.Errorf("warnings %q", warned)
 	}
 	d.wantCalls(t, reserving)
 }
@@ -393,7 +393,7 @@ func TestCommandStopsAfterAServerFailure(t *testing.T) {
 	b.Flush(t.Context())
 	d.wantCalls(t, telling)
 	if len(warned) != 1 || !strings.Contains(warned[0], "cannot be reached (it closed the connection); going on without it, 1 call is queued") {
-		t.Errorf("it warned %q", warned)
+		t.Errorf("warnings %q", warned)
 	}
 }
 
@@ -424,7 +424,7 @@ func TestTheTimeOfACommandIsSharedByItsCalls(t *testing.T) {
 		t.Errorf("status %+v, want 1 queued call and no backoff", s)
 	}
 	if len(warned) != 1 || !strings.Contains(warned[0], "did not answer all requests within 1m0s; going on without a reservation") {
-		t.Errorf("it warned %q", warned)
+		t.Errorf("warnings %q", warned)
 	}
 }
 

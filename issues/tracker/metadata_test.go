@@ -23,7 +23,7 @@ func TestMetadataOfOthersIsPreserved(t *testing.T) {
 		again, _ := Parse(tr.Text())
 		it := must(again.Find("x-a"))(t)
 		if got := it.Metadata("ours"); got != raw {
-			t.Errorf("it is kept as %q, want %q", got, raw)
+			t.Errorf("metadata %q, want %q", got, raw)
 		}
 		if got := it.Metadata("theirs"); got != "[1 , 2.50]" || it.Metadata("missing") != "" {
 			t.Errorf("unknown metadata is now %q", got)

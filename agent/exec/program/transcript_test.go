@@ -48,7 +48,7 @@ func TestTranscripts(t *testing.T) {
 		for _, file := range files {
 			t.Run(p.Name+"/"+caseOf(file), func(t *testing.T) {
 				if diff := cmp.Diff(want[caseOf(file)], replay(t, p, file)); diff != "" {
-					t.Errorf("what is written (-want +got):\n%s", diff)
+					t.Errorf("output (-want +got):\n%s", diff)
 				}
 			})
 			delete(want, caseOf(file))

@@ -47,7 +47,7 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				u.Release(small)
 				hold(3, c.third)
 				if got := time.Since(begin); got != c.wait {
-					t.Errorf("it waited %s, want %s", got, c.wait)
+					t.Errorf("Acquire waited %s, want %s", got, c.wait)
 				}
 				if slow := len(cut); slow > 1 || slow == 1 && cut[0] != 1 || (slow == 0) != (c.wait == 0) {
 					t.Errorf("cut off: %v", cut)
