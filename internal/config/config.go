@@ -33,6 +33,9 @@ type Config struct {
 	Hosts       []string // further host names that requests may use
 	Origins     []string // further origins of web pages that may use the API
 	Limits      Limits
+	Store       Store
+	Postgres    Postgres
+	Token       Token
 
 	Runs          int           // runs at once in this process
 	Lease         time.Duration // time after which a dead worker loses its runs
@@ -200,6 +203,8 @@ func Default(kinds []kind.Kind) *Config {
 		AgentGrace:        time.Minute,
 		MaxQueued:         mailroom.MaxQueued,
 		Limits:            defaultLimits(),
+		Store:             Store{Kind: StoreSQLite},
+		Postgres:          defaultPostgres(),
 		Agents:            map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
 		Channels:          map[string]*Channel{},
 		ReconnectSettings: defaultReconnect(),
@@ -302,6 +307,7 @@ func (c *Config) check() []problem {
 		}
 		found = append(found, problem{key: "default_agent", what: what})
 	}
+	found = append(found, c.checkStore()...)
 	found = append(found, c.checkReconnect()...)
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]

@@ -47,7 +47,11 @@ type section struct {
 
 // sections returns the tables in the order in which they are printed.
 func (c *Config) sections() []section {
-	all := []section{{nil, c.settings()}, {[]string{"limits"}, c.Limits.settings()}}
+	all := []section{{nil, c.settings()}, {[]string{"store"}, c.Store.settings()}}
+	if c.Store.Kind == StorePostgres {
+		all = append(all, section{[]string{"postgres"}, c.Postgres.settings()})
+	}
+	all = append(all, section{[]string{"token"}, c.Token.settings()}, section{[]string{"limits"}, c.Limits.settings()})
 	for _, name := range sorted(c.Agents) {
 		all = append(all, section{[]string{"agents", name}, c.Agents[name].settings()})
 	}

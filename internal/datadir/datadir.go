@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Dir is the path of a data folder, which may not exist yet.
@@ -85,15 +86,19 @@ func (f Dir) path(name string) string { return filepath.Join(string(f), name) }
 
 // Token reads the operator's token. A missing token file is [fs.ErrNotExist].
 func (f Dir) Token() (string, error) {
-	b, err := os.ReadFile(f.TokenFile())
+	token, err := readToken(f.TokenFile())
+	if err == nil && token == "" {
+		return "", fmt.Errorf("token file %s is empty: remove it, and the next server creates a new one", f.path("token"))
+	}
+	return token, err
+}
+
+func readToken(path string) (string, error) {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
-	token := string(bytes.TrimSpace(b))
-	if token == "" {
-		return "", fmt.Errorf("token file %s is empty: remove it, and the next server creates a new one", f.path("token"))
-	}
-	return token, nil
+	return string(bytes.TrimSpace(b)), nil
 }
 
 // Address reads the server's address. A missing file is [fs.ErrNotExist]. A killed server
@@ -118,6 +123,25 @@ func (h *Lock) EnsureToken() (string, error) {
 	}
 	token = rand.Text()
 	return token, writeFileAtomic(h.Dir.path("token"), []byte(token+"\n"))
+}
+
+// minToken is the minimum length of a token that an operator chose, in bytes.
+const minToken = 20
+
+// CopyToken reads the operator's token from a file that several servers share, and stores it in the
+// folder.
+func (h *Lock) CopyToken(file string) (string, error) {
+	token, err := readToken(file)
+	if err != nil {
+		return "", err
+	}
+	if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("invalid token in %s: use one line of at least %d ASCII characters without spaces, such as the output of `openssl rand -hex 20`", file, minToken)
+	}
+	if have, err := readToken(h.Dir.TokenFile()); err == nil && have == token {
+		return token, nil
+	}
+	return token, writeFileAtomic(h.Dir.TokenFile(), []byte(token+"\n"))
 }
 
 // EnsureProcessMark returns the mark of the agent processes of this folder. It is the same for

@@ -17,7 +17,8 @@ import (
 
 // janitor removes obsolete data: once at the start, agent definitions that no open run is
 // pinned to; then periodically, expired unread notifications, and entries and attachments
-// that are older than the retention.
+// that are older than the retention. The attachments are in the data folder of each server, the
+// rest in the store.
 type janitor struct {
 	ledger         *ledger.Ledger
 	files          datadir.Files
@@ -29,11 +30,38 @@ type janitor struct {
 // janitorPageSize is how many rows are read at a time.
 const janitorPageSize = 500
 
-// run works until ctx is done. It retries failed work at the next interval.
-func (k *janitor) run(ctx context.Context) {
+// cleanStore works until ctx is done. It retries failed work at the next interval.
+func (k *janitor) cleanStore(ctx context.Context) {
 	if err := k.dropUnusedDefinitions(ctx); err != nil && ctx.Err() == nil {
 		k.log.Warn("obsolete agent versions not removed; retrying at the next start", "error", err)
 	}
+	k.repeat(ctx, func() {
+		if err := recovery.Call(k.log, "janitor", func() error { return k.expireNotifications(ctx) }); err != nil && ctx.Err() == nil {
+			k.log.Warn("expired notifications not removed", "error", err)
+		}
+		if k.retention == 0 {
+			return
+		}
+		if err := recovery.Call(k.log, "janitor", func() error { return k.purgeEntries(ctx) }); err != nil && ctx.Err() == nil {
+			k.log.Warn("old entries not purged", "error", err)
+		}
+	})
+}
+
+// cleanFiles removes attachments until ctx is done.
+func (k *janitor) cleanFiles(ctx context.Context) {
+	if k.retention == 0 {
+		return
+	}
+	k.repeat(ctx, func() {
+		if _, err := k.files.RemoveBefore(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
+			k.log.Warn("old files not removed", "error", err)
+		}
+	})
+}
+
+// repeat calls work now and then at the interval of the janitor, until ctx is done.
+func (k *janitor) repeat(ctx context.Context, work func()) {
 	every := time.Hour
 	if k.retention > 0 {
 		every = min(max(k.retention/10, time.Second), every)
@@ -41,28 +69,12 @@ func (k *janitor) run(ctx context.Context) {
 	turn := time.NewTicker(every)
 	defer turn.Stop()
 	for {
-		if err := recovery.Call(k.log, "janitor", func() error { return k.expireNotifications(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.Warn("expired notifications not removed", "error", err)
-		}
-		k.applyRetention(ctx)
+		work()
 		select {
 		case <-turn.C:
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// applyRetention removes entries and files that are older than the retention.
-func (k *janitor) applyRetention(ctx context.Context) {
-	if k.retention == 0 {
-		return
-	}
-	if err := recovery.Call(k.log, "janitor", func() error { return k.purgeEntries(ctx) }); err != nil && ctx.Err() == nil {
-		k.log.Warn("old entries not purged", "error", err)
-	}
-	if _, err := k.files.RemoveBefore(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
-		k.log.Warn("old files not removed", "error", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,7 +92,10 @@ func (d *janitorFixture) runJanitor(k janitor, while time.Duration) {
 	k.ledger, k.log = d.Ledger, slog.New(slog.NewTextHandler(d.t.Output(), nil))
 	ctx, stop := context.WithTimeout(d.t.Context(), while)
 	defer stop()
-	k.run(ctx)
+	var parts sync.WaitGroup
+	parts.Go(func() { k.cleanStore(ctx) })
+	parts.Go(func() { k.cleanFiles(ctx) })
+	parts.Wait()
 }
 
 func TestRetentionPurgesOldRuns(t *testing.T) {

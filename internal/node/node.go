@@ -55,7 +55,9 @@ type Node struct {
 
 	channels     channelSet
 	duties       map[string]*duty // of the channels, by their names
+	maintenance  *duty            // of the janitor
 	shared       bool             // other servers use the store
+	id           string           // of this server among them
 	secretFiles  []*secretFile
 	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
 	engines      []*engine.Engine // engine, and the engine of deliveries
@@ -84,7 +86,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 func assemble(o Options, roster *agentSet) *Node {
 	c, log := o.Config, o.Log
 	agents := roster.agents
-	n := &Node{agents: roster, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, exitWhenDown: c.WhenAllDown == config.AllDownExit}
+	n := &Node{agents: roster, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(o.Store, ledger.Options{
 		DefaultAgent: c.DefaultAgent,
@@ -107,13 +109,17 @@ func assemble(o Options, roster *agentSet) *Node {
 	n.secretFiles = secretFiles(c, n.channels)
 	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))
-	n.janitor = &janitor{ledger: n.ledger, files: o.Files, oldDefinitions: roster.old, retention: c.Retention, log: log}
-	n.engine = engine.New(n.ledger.Workers(), b, engineOptions(c, agents, c.Runs, numbers, log))
+	n.maintenance = n.newDuty("maintenance")
+	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, oldDefinitions: roster.old, retention: c.Retention, log: log}
+	if n.shared { // another server may have the versions that this one does not know
+		n.janitor.oldDefinitions = nil
+	}
+	n.engine = engine.New(n.ledger.Workers(), b, n.engineOptions(c, agents, c.Runs, numbers))
 	n.engines = []*engine.Engine{n.engine}
 	if len(n.channels) > 0 {
 		// Deliveries have an engine of their own, so that long agent runs cannot
 		// delay replies.
-		n.engines = append(n.engines, engine.New(n.ledger.Workers(), b, engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
+		n.engines = append(n.engines, engine.New(n.ledger.Workers(), b, n.engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers)))
 	}
 	n.server = server.New(server.Options{
 		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins,
@@ -139,10 +145,10 @@ func assemble(o Options, roster *agentSet) *Node {
 }
 
 // engineOptions returns the options of an engine in this process.
-func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics, log *slog.Logger) engine.Options {
+func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics) engine.Options {
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
-		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Local: true, Log: log,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Node: c.Mark, Local: !n.shared, Log: n.log,
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
 			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
@@ -152,9 +158,13 @@ func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, n
 
 // channelDuty makes the duty of a channel.
 func (n *Node) channelDuty(channel string) *duty {
-	d := &duty{name: "channel/" + channel, ledger: n.ledger, shared: n.shared, log: n.log}
+	d := n.newDuty("channel/" + channel)
 	n.duties[channel] = d
 	return d
+}
+
+func (n *Node) newDuty(name string) *duty {
+	return &duty{name: name, ledger: n.ledger, shared: n.shared, log: n.log}
 }
 
 // serveChannel runs a channel whenever this server has its duty.
@@ -234,9 +244,14 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		select {
 		case <-prepared:
 			n.agents.programs.queryVersions(ctx)
-			n.janitor.run(ctx)
+			n.maintenance.serve(ctx, n.engine, n.janitor.cleanStore, func(string) {})
 		case <-ctx.Done():
 		}
+		return nil
+	})
+	group.Go(func() (err error) {
+		defer recovery.Log(n.log, "janitor of files") // the next start repeats its work
+		n.janitor.cleanFiles(ctx)
 		return nil
 	})
 	group.Go(func() (err error) {
@@ -264,6 +279,15 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 	return group.Wait()
 }
 
+// endPrevious ends the leases of the previous process of this server, which the lock of the data
+// folder shows to have ended.
+func (n *Node) endPrevious(ctx context.Context, uncharged bool) error {
+	if n.shared {
+		return n.ledger.Workers().EndNodeWorkers(ctx, n.id, uncharged)
+	}
+	return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)
+}
+
 // prepare ends the leases of the previous process, and stores the current agent
 // versions before a run can be pinned to them.
 func (n *Node) prepare(ctx context.Context) error {
@@ -275,7 +299,7 @@ func (n *Node) prepare(ctx context.Context) error {
 		}
 	}
 	uncharged := recovery.OutsideRun(report)
-	if err := n.ledger.Workers().EndLocalWorkers(ctx, uncharged); err != nil {
+	if err := n.endPrevious(ctx, uncharged); err != nil {
 		return fmt.Errorf("end the leases of the previous process: %w", err)
 	}
 	if n.lock != nil {

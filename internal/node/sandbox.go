@@ -51,7 +51,7 @@ func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 	}
 	s.data = resolvePath(c.Data)
 	s.hide = []string{s.data}
-	s.addHidden(c.File(), c.TLSKey)
+	s.addHidden(c.File(), c.TLSKey, c.Postgres.URLFile, c.Token.OperatorFile)
 	for _, channel := range c.ChannelNames() {
 		for _, secret := range c.Channels[channel].Secrets() {
 			s.addHidden(secret.File)

@@ -98,9 +98,6 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if err := held.MarkServer(ctx); err != nil {
 		return err
 	}
-	if err := held.PrepareStore(); err != nil {
-		return err
-	}
 	if c.Mark, err = held.EnsureProcessMark(); err != nil {
 		return err
 	}
@@ -118,17 +115,17 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 			}
 		}()
 	}
-	store, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{Guard: true})
+	store, lost, err := openStore(ctx, held, c)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	// After the store: a token without a store means that the store was lost.
-	token, err := held.EnsureToken()
+	token, err := ensureToken(held, c)
 	if err != nil {
 		return err
 	}
-	n, err := New(ctx, Options{Store: store, Config: c, Token: token, Files: dir.Files(), TLS: secure, Log: log, Lock: held})
+	n, err := New(ctx, Options{Store: store, Shared: c.Store.Kind == config.StorePostgres, Config: c, Token: token, Files: dir.Files(), TLS: secure, Log: log, Lock: held})
 	if err != nil {
 		return err
 	}
@@ -145,7 +142,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 		defer recovery.Log(log, "shutdown message")
 		con.Stopping()
 	})()
-	return n.Run(ctx, ln, store.Failed())
+	return n.Run(ctx, ln, lost)
 }
 
 // printStarted prints the server's address, and a warning if other machines can reach it

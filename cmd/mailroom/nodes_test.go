@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"mailroom"
+	"mailroom/api"
+	"mailroom/channel/platformtest"
+	"mailroom/doctor"
+	"mailroom/entry"
+	"mailroom/internal/datadir"
+	"mailroom/internal/pgtest"
+	"mailroom/store/postgres"
+)
+
+// nodes are servers in processes of their own on one database. Each has a data folder with the
+// configuration of the first one; its agents use the folder of the first.
+type nodes struct {
+	t      *testing.T
+	schema string
+	all    []*fixture
+}
+
+// newNodes starts no server yet.
+func newNodes(first *fixture, n int) *nodes {
+	t := first.t
+	t.Helper()
+	cluster := pgtest.Durable(t)
+	c := &nodes{t: t, schema: "mailroom"}
+	token := filepath.Join(t.TempDir(), "operator")
+	if err := os.WriteFile(token, []byte("one-token-of-all-servers\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := os.ReadFile(first.dir.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		h := first
+		if i > 0 {
+			h = &fixture{t: t, dir: datadir.Dir(t.TempDir())}
+		}
+		h.configure(fmt.Sprintf("lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\nschema = %q\n[token]\noperator_file = %q\n",
+			settings, cluster.URL(), c.schema, token))
+		c.all = append(c.all, h)
+	}
+	t.Cleanup(func() { // before the database ends
+		for _, h := range c.all {
+			if h.server != nil {
+				h.server.kill()
+			}
+		}
+		c.wantSound(cluster.URL())
+	})
+	return c
+}
+
+// wantSound runs doctor on the database.
+func (c *nodes) wantSound(url string) {
+	c.t.Helper()
+	ctx := context.WithoutCancel(c.t.Context())
+	s, err := postgres.Open(ctx, postgres.Options{URL: url, Schema: c.schema})
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	report, err := doctor.Check(ctx, s)
+	if err != nil {
+		c.t.Error(err)
+	}
+	for _, f := range report.Findings {
+		c.t.Error(f)
+	}
+	if err := s.Close(); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// TestTwoServersShareADatabase sends through one server and reads at the other; the first one is
+// killed while it runs an agent.
+func TestTwoServersShareADatabase(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "")
+	h.configure(fmt.Sprintf("isolation = \"none\"\ndefault_agent = \"shout\"\n[agents.shout]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n",
+		fmt.Sprintf("cd %q; read -r text; test $MAILROOM_ATTEMPT != 1 || test $text != slow || cat gate; echo $text | tr a-z A-Z", string(h.dir))))
+	c := newNodes(h, 2)
+	for _, n := range c.all {
+		n.serve()
+	}
+	for i, n := range c.all {
+		var out bytes.Buffer
+		if code, stderr := n.run(t.Context(), &out, "send", "--thread", fmt.Sprint("t", i), "hello"); code != exitDone || out.String() != "HELLO\n" {
+			t.Errorf("send at server %d: exit code %d, %q, %s", i, code, out.String(), stderr)
+		}
+		out.Reset()
+		if code, stderr := c.all[1-i].run(t.Context(), &out, "attach", fmt.Sprint("t", i)); code != exitDone || out.String() != "HELLO\n" {
+			t.Errorf("attach at the other server: exit code %d, %q, %s", code, out.String(), stderr)
+		}
+	}
+	sent, err := c.all[0].client().Submit(t.Context(), api.Submit{Thread: "t0", Messages: []api.NewMessage{{Text: "slow"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var worker api.Worker
+	platformtest.WaitFor(t, "the agent", func() bool {
+		workers, err := h.client().Workers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(workers, func(w api.Worker) bool { return w.Running == 1 })
+		if at >= 0 {
+			worker = workers[at]
+		}
+		return at >= 0
+	})
+	killed := slices.IndexFunc(c.all, func(n *fixture) bool { return n.server.cmd.Process.Pid == worker.PID })
+	if killed < 0 {
+		t.Fatalf("no server has the worker %+v", worker)
+	}
+	c.all[killed].server.kill()
+	alive := c.all[1-killed]
+	alive.waitEntries("t0", entry.KindCompleted, 2)
+	run, err := alive.client().Run(t.Context(), sent.Run)
+	if err != nil || run.Status != mailroom.StatusCompleted || run.Attempt != 2 {
+		t.Errorf("run %+v, %v, want it completed in the second attempt", run, err)
+	}
+	c.all[killed].serve() // its own workers end at once, the other server's do not
+	if code, stderr := c.all[killed].run(t.Context(), new(bytes.Buffer), "send", "--thread", "t1", "again"); code != exitDone {
+		t.Errorf("send after the restart: exit code %d: %s", code, stderr)
+	}
+	if workers, err := alive.client().Workers(t.Context()); err != nil || len(workers) < 2 {
+		t.Errorf("workers %+v, %v, want those of two servers", workers, err)
+	}
+}
+
+// TestAChannelMovesToAnotherServer kills, pauses and stops the server that has the channel. Each
+// message is answered once, and no two servers poll at the same time.
+func TestAChannelMovesToAnotherServer(t *testing.T) {
+	t.Parallel()
+	b := newTelegramFixture(t, "")
+	b.tg.Up(t)
+	c := newNodes(b.fixture, 2)
+	first, second := c.all[0], c.all[1]
+	first.serve()
+	first.waitChannel("tg", api.ChannelConnected)
+	second.serve()
+	waits := second.waitChannel("tg", api.ChannelStandby)
+	if waits.Reason == nil || !strings.HasPrefix(*waits.Reason, "run by ") {
+		t.Errorf("reason of standby is %v, want the other server", waits.Reason)
+	}
+	var want []string
+	say := func(text string) {
+		b.say(text)
+		want = append(want, strings.ToUpper(text))
+	}
+	say("one")
+	b.waitTexts(want...)
+
+	first.server.kill()
+	say("two") // no server receives it now
+	second.waitChannel("tg", api.ChannelConnected)
+	b.waitTexts(want...)
+
+	first.serve()
+	first.waitChannel("tg", api.ChannelStandby)
+	sendSignal(t, second, syscall.SIGSTOP)
+	say("three")
+	first.waitChannel("tg", api.ChannelConnected)
+	b.waitTexts(want...)
+	sendSignal(t, second, syscall.SIGCONT)
+	second.waitChannel("tg", api.ChannelStandby)
+	say("four")
+	b.waitTexts(want...)
+
+	if err := first.server.shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	second.waitChannel("tg", api.ChannelConnected)
+	say("five")
+	b.waitTexts(want...)
+	if got := b.agentInputs(); len(got) != 5 {
+		t.Errorf("the agent had the inputs %q, want 5", got)
+	}
+}
+
+func sendSignal(t *testing.T, h *fixture, s syscall.Signal) {
+	t.Helper()
+	if err := h.server.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,105 @@
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"time"
+
+	"mailroom/internal/setting"
+)
+
+// Kinds of stores.
+const (
+	StoreSQLite   = "sqlite"   // a file in the data folder
+	StorePostgres = "postgres" // a database that several servers may share
+)
+
+// Store is the [store] table.
+type Store struct{ Kind string }
+
+func (s *Store) settings() []setting.Setting {
+	return []setting.Setting{
+		setting.New("kind", "Where the server keeps its data: sqlite, a file in the data folder, or postgres, a database that several servers may share.", setting.OneOf(&s.Kind, StoreSQLite, StorePostgres)),
+	}
+}
+
+// Postgres is the [postgres] table: the database of a store of StorePostgres.
+type Postgres struct {
+	URL               string // without a password; "": URLFile
+	URLFile           string // file with the URL, read at each connection
+	Schema            string
+	Readers           int // connections for reading
+	ConnectTimeout    time.Duration
+	LockTimeout       time.Duration
+	StatementTimeout  time.Duration
+	IdleInTransaction time.Duration
+	Durable           string // one of the values below
+}
+
+// Values of Durable: where an acknowledged commit must be.
+const (
+	durablePrimary = "primary"
+	durableSync    = "sync"
+	durableStorage = "storage"
+)
+
+func defaultPostgres() Postgres {
+	return Postgres{
+		Schema: "mailroom", Readers: 8, ConnectTimeout: 3 * time.Second, LockTimeout: time.Second,
+		StatementTimeout: 30 * time.Second, IdleInTransaction: 2 * time.Second, Durable: durablePrimary,
+	}
+}
+
+func (p *Postgres) settings() []setting.Setting {
+	const most = 10 * time.Minute
+	return []setting.Setting{
+		setting.New("url", `Address of the database, such as "postgres://mailroom@db.example.org/mailroom". A password belongs into url_file.`, setting.Checked(&p.URL, "an address without a password; with one, write it to a file and set url_file", withoutPassword)),
+		setting.New("url_file", "File with the address, read again at each connection.", setting.Text(&p.URLFile)),
+		setting.New("schema", "Schema of the tables; the server creates it.", setting.Text(&p.Schema)),
+		setting.New("readers", "Maximum number of connections for reading; one more writes.", setting.Int(&p.Readers, 1, 1000)),
+		setting.New("connect_timeout", "Maximum time to connect.", setting.Duration(&p.ConnectTimeout, 100*time.Millisecond, most)),
+		setting.New("lock_timeout", "Maximum time to wait for rows that another server changes, before the server retries without them.", setting.Duration(&p.LockTimeout, 10*time.Millisecond, most)),
+		setting.New("statement_timeout", "Maximum time of one statement.", setting.Duration(&p.StatementTimeout, time.Second, most)),
+		setting.New("idle_in_transaction", "Time after which the database ends the transaction of a server that does not answer.", setting.Duration(&p.IdleInTransaction, 100*time.Millisecond, most)),
+		setting.New("durable", "Where an acknowledged commit must be: primary, sync (also on a synchronous standby), or storage (on storage that the database replicates).", setting.OneOf(&p.Durable, durablePrimary, durableSync, durableStorage)),
+	}
+}
+
+var passwordKey = regexp.MustCompile(`(?i)\bpassword\s*=`)
+
+// withoutPassword reports whether an address of PostgreSQL, a URL or key=value pairs, has no password.
+func withoutPassword(address string) bool {
+	if u, err := url.Parse(address); err == nil && u.User != nil {
+		if _, has := u.User.Password(); has {
+			return false
+		}
+	}
+	return !passwordKey.MatchString(address)
+}
+
+// checkStore returns the problems of [store] and [postgres] together.
+func (c *Config) checkStore() (found []problem) {
+	if c.Store.Kind == StorePostgres {
+		if (c.Postgres.URL == "") == (c.Postgres.URLFile == "") {
+			found = append(found, problem{key: "postgres", what: `the address of the database is missing or given twice; set one of url and url_file in [postgres]`})
+		}
+		return found
+	}
+	for _, s := range c.Postgres.settings() {
+		if key := "postgres." + s.Key; c.set[key] {
+			return append(found, problem{key: key, what: `has no effect; set kind = "postgres" in [store]`})
+		}
+	}
+	return found
+}
+
+// Token is the [token] table.
+type Token struct {
+	OperatorFile string // file with the operator's token; "": the data folder's
+}
+
+func (t *Token) settings() []setting.Setting {
+	return []setting.Setting{
+		setting.New("operator_file", "File with the operator's token, so that several servers have one; empty makes a token in the data folder.", setting.Text(&t.OperatorFile)),
+	}
+}

@@ -1,0 +1,47 @@
+package node
+
+import (
+	"context"
+
+	"mailroom/internal/config"
+	"mailroom/internal/datadir"
+	"mailroom/store"
+	"mailroom/store/postgres"
+	"mailroom/store/sqlite"
+)
+
+// openStore opens the store that the configuration selects. lost receives the error with which it
+// fails by itself.
+func openStore(ctx context.Context, held *datadir.Lock, c *config.Config) (st store.Store, lost <-chan error, err error) {
+	if c.Store.Kind == config.StorePostgres {
+		st, err := postgres.Open(ctx, PostgresOptions(c))
+		return st, nil, err // it reconnects
+	}
+	if err := held.PrepareStore(); err != nil {
+		return nil, nil, err
+	}
+	file, err := sqlite.Open(ctx, held.Dir.Database(), sqlite.Options{Guard: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	return file, file.Failed(), nil
+}
+
+// PostgresOptions returns the options of the configured database.
+func PostgresOptions(c *config.Config) postgres.Options {
+	p := c.Postgres
+	return postgres.Options{
+		URL: p.URL, URLFile: p.URLFile, Schema: p.Schema, Node: c.Mark, Readers: p.Readers,
+		ConnectTimeout: p.ConnectTimeout, LockTimeout: p.LockTimeout, StatementTimeout: p.StatementTimeout,
+		IdleInTransaction: p.IdleInTransaction, Durable: postgres.Durability(p.Durable),
+	}
+}
+
+// ensureToken returns the operator's token. A token from a file of its own is copied to the data
+// folder, where commands on this machine find it.
+func ensureToken(held *datadir.Lock, c *config.Config) (string, error) {
+	if c.Token.OperatorFile != "" {
+		return held.CopyToken(c.Token.OperatorFile)
+	}
+	return held.EnsureToken()
+}
