@@ -89,6 +89,8 @@ type Worker struct {
 	Agents     []string  `json:"agents"`
 	Running    int       `json:"running" doc:"Runs whose claim it holds."`
 	LeaseUntil time.Time `json:"lease_until"`
+	Node       string    `json:"node" doc:"Id of its server; empty for a remote worker."`
+	Duties     []string  `json:"duties" doc:"Jobs that one server at a time does, and that its server does: channel/NAME, and maintenance of the store."`
 }
 
 // Stats counts the stored rows.

@@ -58,8 +58,8 @@ func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 		t.Fatalf("workers %+v, %v", workers, err)
 	}
 	shown := []api.Worker{
-		{ID: "far", Host: "there", PID: 7, Agents: []string{"echo", "tour"}, LeaseUntil: workers[0].LeaseUntil},
-		{ID: "w", Agents: []string{"codex", "echo"}, Running: 1, LeaseUntil: workers[1].LeaseUntil},
+		{ID: "far", Host: "there", PID: 7, Agents: []string{"echo", "tour"}, LeaseUntil: workers[0].LeaseUntil, Duties: []string{}},
+		{ID: "w", Agents: []string{"codex", "echo"}, Running: 1, LeaseUntil: workers[1].LeaseUntil, Duties: []string{}},
 	}
 	if diff := cmp.Diff(shown, workers); diff != "" {
 		t.Error(diff)

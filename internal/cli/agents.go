@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -66,10 +67,11 @@ func printWorkers(con *console.Console, workers []api.Worker, output console.For
 	if output == console.FormatJSON {
 		return con.PrintJSON(api.Page[api.Worker]{Items: workers})
 	}
-	rows := [][]string{{"WORKER", "HOST", "PID", "RUNNING", "LEASE UNTIL", "AGENTS"}}
+	rows := [][]string{{"WORKER", "HOST", "PID", "RUNNING", "LEASE UNTIL", "DUTIES", "AGENTS"}}
 	for _, w := range workers {
 		rows = append(rows, []string{
-			w.ID, w.Host, fmt.Sprint(w.PID), fmt.Sprint(w.Running), con.When(&w.LeaseUntil), strings.Join(w.Agents, " "),
+			w.ID, w.Host, fmt.Sprint(w.PID), fmt.Sprint(w.Running), con.When(&w.LeaseUntil),
+			cmp.Or(strings.Join(w.Duties, " "), "-"), strings.Join(w.Agents, " "),
 		})
 	}
 	return con.PrintList(rows, nil, "no workers")
