@@ -33,12 +33,12 @@ type Postgres struct {
 	LockTimeout       time.Duration
 	StatementTimeout  time.Duration
 	IdleInTransaction time.Duration
-	Durable           string // one of the values below
+	Durable           string // where an acknowledged commit must be: one of the values below
 }
 
-// Values of Durable: where an acknowledged commit must be.
+// Values of Durable.
 const (
-	durablePrimary = "primary"
+	DurablePrimary = "primary"
 	durableSync    = "sync"
 	durableStorage = "storage"
 )
@@ -46,7 +46,7 @@ const (
 func defaultPostgres() Postgres {
 	return Postgres{
 		Schema: "mailroom", Readers: 8, ConnectTimeout: 3 * time.Second, LockTimeout: time.Second,
-		StatementTimeout: 30 * time.Second, IdleInTransaction: 2 * time.Second, Durable: durablePrimary,
+		StatementTimeout: 30 * time.Second, IdleInTransaction: 2 * time.Second, Durable: DurablePrimary,
 	}
 }
 
@@ -61,7 +61,7 @@ func (p *Postgres) settings() []setting.Setting {
 		setting.New("lock_timeout", "Maximum time to wait for rows that another server changes, before the server retries without them.", setting.Duration(&p.LockTimeout, 10*time.Millisecond, most)),
 		setting.New("statement_timeout", "Maximum time of one statement.", setting.Duration(&p.StatementTimeout, time.Second, most)),
 		setting.New("idle_in_transaction", "Time after which the database ends the transaction of a server that does not answer.", setting.Duration(&p.IdleInTransaction, 100*time.Millisecond, most)),
-		setting.New("durable", "Where an acknowledged commit must be: primary, sync (also on a synchronous standby), or storage (on storage that the database replicates).", setting.OneOf(&p.Durable, durablePrimary, durableSync, durableStorage)),
+		setting.New("durable", "Where an acknowledged commit must be: primary, sync (also on a synchronous standby), or storage (on storage that the database replicates).", setting.OneOf(&p.Durable, DurablePrimary, durableSync, durableStorage)),
 	}
 }
 

@@ -115,7 +115,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 			}
 		}()
 	}
-	store, lost, err := openStore(ctx, held, c)
+	store, lost, err := openStore(ctx, held, c, log)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"log/slog"
 
 	"mailroom/internal/config"
 	"mailroom/internal/datadir"
@@ -12,8 +13,11 @@ import (
 
 // openStore opens the store that the configuration selects. lost receives the error with which it
 // fails by itself.
-func openStore(ctx context.Context, held *datadir.Lock, c *config.Config) (st store.Store, lost <-chan error, err error) {
+func openStore(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.Logger) (st store.Store, lost <-chan error, err error) {
 	if c.Store.Kind == config.StorePostgres {
+		if c.Postgres.Durable == config.DurablePrimary {
+			log.Info("a failover of the database to an asynchronous standby may lose acknowledged work; see durable in the configuration")
+		}
 		st, err := postgres.Open(ctx, PostgresOptions(c))
 		return st, nil, err // it reconnects
 	}
