@@ -12,8 +12,14 @@ type mutant struct {
 func mutants() []mutant {
 	return []mutant{
 		{"a restart waits for the leases of the previous process", "internal/node/node.go",
-			"if err := n.ledger.Workers().EndLocalWorkers(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
+			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
+		{"a server that lost a duty still writes", "ledger/duty.go",
+			"w == nil || w.Dead || !slices.Contains(w.Duties, f.duty)", "w == nil",
+			"ledger", "^TestADutyEndsWithTheLease$"},
+		{"two servers have one duty", "ledger/duty.go",
+			"if holder := Holder(all, duty); holder != nil {", "if holder := Holder(all, duty); holder != nil && holder.ID == worker {",
+			"ledger", "^TestADutyHasOneHolder$"},
 		{"a failure after a partial reply is not reported", "internal/thread/outbox.go",
 			` || r.Status == mailroom.StatusFailed`, ``, "internal/thread", "^TestAFailureAfterAStepWithAMessageIsReported$"},
 		{"a file of the tracker is not synced", "internal/projectdir/lock.go",
