@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/backup"
 	"mailroom/internal/bench"
 	"mailroom/internal/cli"
 	"mailroom/internal/console"
 	"mailroom/internal/node"
 	"mailroom/internal/recovery"
+	"mailroom/internal/storage"
 )
 
 func main() { os.Exit(run()) }
@@ -89,7 +89,7 @@ func rootCommand(con *console.Console) *cobra.Command {
 	root.AddCommand(channels, bench.Command(con), issueCommand(con))
 	root.AddCommand(cli.Commands(con)...)
 	root.AddCommand(node.Commands(con)...)
-	root.AddCommand(backup.Commands(con)...)
+	root.AddCommand(storage.Commands(con)...)
 	return root
 }
 

@@ -24,9 +24,9 @@ import (
 // nodes are servers in processes of their own on one database. Each has a data folder with the
 // configuration of the first one; its agents use the folder of the first.
 type nodes struct {
-	t      *testing.T
-	schema string
-	all    []*fixture
+	t   *testing.T
+	url string // of the database
+	all []*fixture
 }
 
 // newNodes starts no server yet.
@@ -34,7 +34,7 @@ func newNodes(first *fixture, n int) *nodes {
 	t := first.t
 	t.Helper()
 	cluster := pgtest.Durable(t)
-	c := &nodes{t: t, schema: "mailroom"}
+	c := &nodes{t: t, url: cluster.URL()}
 	token := filepath.Join(t.TempDir(), "operator")
 	if err := os.WriteFile(token, []byte("one-token-of-all-servers\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -48,8 +48,8 @@ func newNodes(first *fixture, n int) *nodes {
 		if i > 0 {
 			h = &fixture{t: t, dir: datadir.Dir(t.TempDir())}
 		}
-		h.configure(fmt.Sprintf("lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\nschema = %q\n[token]\noperator_file = %q\n",
-			settings, cluster.URL(), c.schema, token))
+		h.configure(fmt.Sprintf("lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n[token]\noperator_file = %q\n",
+			settings, c.url, token))
 		c.all = append(c.all, h)
 	}
 	t.Cleanup(func() { // before the database ends
@@ -58,16 +58,16 @@ func newNodes(first *fixture, n int) *nodes {
 				h.server.kill()
 			}
 		}
-		c.wantSound(cluster.URL())
+		c.wantSound()
 	})
 	return c
 }
 
 // wantSound runs doctor on the database.
-func (c *nodes) wantSound(url string) {
+func (c *nodes) wantSound() {
 	c.t.Helper()
 	ctx := context.WithoutCancel(c.t.Context())
-	s, err := postgres.Open(ctx, postgres.Options{URL: url, Schema: c.schema})
+	s, err := postgres.Open(ctx, postgres.Options{URL: c.url})
 	if err != nil {
 		c.t.Error(err)
 		return
@@ -135,6 +135,22 @@ func TestTwoServersShareADatabase(t *testing.T) {
 	c.all[killed].serve() // its own workers end at once, the other server's do not
 	if code, stderr := c.all[killed].run(t.Context(), new(bytes.Buffer), "send", "--thread", "t1", "again"); code != exitDone {
 		t.Errorf("send after the restart: exit code %d: %s", code, stderr)
+	}
+	for _, x := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"doctor"}, exitDone, "no findings in "},
+		{[]string{"doctor", "--store", c.url}, exitDone, "no findings in "},
+		{[]string{"doctor", "--backup", filepath.Join(t.TempDir(), "copy")}, exitUsage, "the store is a PostgreSQL database"},
+		{[]string{"restore", "copy.db"}, exitUsage, "the store is a PostgreSQL database"},
+		{[]string{"doctor", "--store", c.url + " dbname=template1"}, exitServer, "the database has no store in the schema mailroom"},
+	} {
+		var out bytes.Buffer
+		if code, stderr := alive.run(t.Context(), &out, x.args...); code != x.code || !strings.Contains(out.String()+stderr, x.want) {
+			t.Errorf("%q: exit code %d, %s %s, want %d and %q", x.args, code, out.String(), stderr, x.code, x.want)
+		}
 	}
 	if workers, err := alive.client().Workers(t.Context()); err != nil || len(workers) < 2 {
 		t.Errorf("workers %+v, %v, want those of two servers", workers, err)

@@ -56,7 +56,6 @@ var floors = map[string]int{
 	"protocol":                10, // protocols over the client; cmd passes them to the server
 	"internal/killpoint":      10, // for torture: kills the process at a chosen point
 	"internal/endpoint":       10, // finds the server that a command talks to
-	"internal/backup":         10, // checks, copies and replaces a store
 	"channel/chat/limiter":    11, // rate limits of a platform
 	"channel/chat/chunk":      11, // splits texts
 	"channel/chat/command":    11, // what users type
@@ -82,11 +81,12 @@ var floors = map[string]int{
 	"internal/platforms":      16, // the list of the platforms
 	"internal/setup":          16, // adds a channel to the configuration
 	"internal/bench":          16, // measures a server from inside
-	"internal/node":           17, // builds a server from its parts
-	"cmd/mailroom":            18,
-	"cmd/bd":                  18,
-	"bench":                   18, // a module of its own: measures bd, and the peers, from outside
-	"torture":                 18, // drives the binary, from outside
+	"internal/storage":        17, // opens, checks, copies and replaces a store
+	"internal/node":           18, // builds a server from its parts
+	"cmd/mailroom":            19,
+	"cmd/bd":                  19,
+	"bench":                   19, // a module of its own: measures bd, and the peers, from outside
+	"torture":                 19, // drives the binary, from outside
 }
 
 const (
@@ -105,7 +105,7 @@ var users = []string{"issues", "cmd", "bench", "internal/node"}
 // concrete stores are named by these folders and tests only.
 var (
 	concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
-	wiring   = []string{"cmd", "internal/node", "internal/backup", "internal/bench"}
+	wiring   = []string{"cmd", "internal/node", "internal/storage", "internal/bench"}
 )
 
 // closed are folders that only these folders may import.

@@ -14,6 +14,7 @@ import (
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/internal/recovery"
+	"mailroom/internal/storage"
 	"mailroom/store/sqlite"
 )
 
@@ -115,7 +116,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 			}
 		}()
 	}
-	store, lost, err := openStore(ctx, held, c, log)
+	store, lost, err := storage.Open(ctx, held, c, log)
 	if err != nil {
 		return err
 	}
@@ -143,6 +144,15 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 		con.Stopping()
 	})()
 	return n.Run(ctx, ln, lost)
+}
+
+// ensureToken returns the operator's token. A token from a file of its own is copied to the data
+// folder, where commands on this machine find it.
+func ensureToken(held *datadir.Lock, c *config.Config) (string, error) {
+	if c.Token.OperatorFile != "" {
+		return held.CopyToken(c.Token.OperatorFile)
+	}
+	return held.EnsureToken()
 }
 
 // printStarted prints the server's address, and a warning if other machines can reach it

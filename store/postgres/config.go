@@ -52,6 +52,9 @@ type Options struct {
 	IdleInTransaction time.Duration
 	// Durable selects the required settings of the server; "" selects DurablePrimary.
 	Durable Durability
+	// MustExist refuses a database without tables and tables of another version, instead of
+	// creating or migrating them.
+	MustExist bool
 	// AllowUnsafe accepts servers that may lose commits. It is for tests.
 	AllowUnsafe bool
 }

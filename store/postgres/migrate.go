@@ -79,6 +79,25 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
 	})
 }
 
+// ErrNoStore is the refusal of a database without the tables of a store.
+var ErrNoStore = errors.New("the database has no store")
+
+// mustExist refuses tables that migrate would change.
+func mustExist(ctx context.Context, conn *pgx.Conn, schema string) error {
+	current, err := usable(ctx, conn)
+	if err != nil || current {
+		return err
+	}
+	have, _, err := versions(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case have == 0:
+		return fmt.Errorf("%w in the schema %s", ErrNoStore, schema)
+	}
+	return fmt.Errorf("the tables have the older version %d: start a server of this version first, which migrates them to %d", have, codeVersion)
+}
+
 // createSchema creates the schema unless it exists: a role that may use it need not have the right
 // to create schemas.
 func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {

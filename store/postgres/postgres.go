@@ -89,6 +89,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.options.checkServer(ctx, first.conn); err != nil {
 		return err
 	}
+	if s.options.MustExist {
+		return mustExist(ctx, first.conn, s.options.Schema)
+	}
 	return migrate(ctx, first.conn, s.options.Schema)
 }
 

@@ -1,4 +1,4 @@
-package node
+package storage
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// openStore opens the store that the configuration selects. lost receives the error with which it
+// Open opens the store that the configuration selects. lost receives the error with which it
 // fails by itself.
-func openStore(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.Logger) (st store.Store, lost <-chan error, err error) {
+func Open(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.Logger) (st store.Store, lost <-chan error, err error) {
 	if c.Store.Kind == config.StorePostgres {
 		if c.Postgres.Durable == config.DurablePrimary {
 			log.Info("a failover of the database to an asynchronous standby may lose acknowledged work; see durable in the configuration")
 		}
-		st, err := postgres.Open(ctx, PostgresOptions(c))
+		st, err := postgres.Open(ctx, postgresOptions(c))
 		return st, nil, err // it reconnects
 	}
 	if err := held.PrepareStore(); err != nil {
@@ -31,21 +31,12 @@ func openStore(ctx context.Context, held *datadir.Lock, c *config.Config, log *s
 	return file, file.Failed(), nil
 }
 
-// PostgresOptions returns the options of the configured database.
-func PostgresOptions(c *config.Config) postgres.Options {
+// postgresOptions returns the options of the configured database.
+func postgresOptions(c *config.Config) postgres.Options {
 	p := c.Postgres
 	return postgres.Options{
 		URL: p.URL, URLFile: p.URLFile, Schema: p.Schema, Node: c.Mark, Readers: p.Readers,
 		ConnectTimeout: p.ConnectTimeout, LockTimeout: p.LockTimeout, StatementTimeout: p.StatementTimeout,
 		IdleInTransaction: p.IdleInTransaction, Durable: postgres.Durability(p.Durable),
 	}
-}
-
-// ensureToken returns the operator's token. A token from a file of its own is copied to the data
-// folder, where commands on this machine find it.
-func ensureToken(held *datadir.Lock, c *config.Config) (string, error) {
-	if c.Token.OperatorFile != "" {
-		return held.CopyToken(c.Token.OperatorFile)
-	}
-	return held.EnsureToken()
 }

@@ -1,5 +1,6 @@
-// Package backup has the commands that check, copy and replace the store of a data folder.
-package backup
+// Package storage opens the store that a configuration selects, and has the commands that check,
+// copy and replace it.
+package storage
 
 import (
 	"context"
@@ -11,8 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/doctor"
+	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/platforms"
+	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
 )
 
@@ -22,33 +26,46 @@ func Commands(con *console.Console) []*cobra.Command {
 }
 
 func doctorCommand(con *console.Console) *cobra.Command {
-	var backup string
+	var backup, file, url string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check or back up the store, also while a server runs",
-		Long: `Check the invariants of the store in the data folder, also while a server runs on it.
-The check is read-only and does not contact the server.
+		Long: `Check the invariants of the store, also while servers run on it. The store is the one that
+the configuration in the data folder selects: a file in that folder, or a PostgreSQL
+database. The check is read-only and does not contact a server.
 
-With --backup, write a consistent copy of the store and check the copy instead. Restore
-it with "mailroom restore FILE".
+With --backup, write a consistent copy of the file and check the copy instead. Restore
+it with "mailroom restore FILE". Back up a database with its own tools.
 
 Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`,
 		Example: `  mailroom doctor
   mailroom doctor --data /srv/mailroom -o json
-  mailroom doctor --backup /backup/mailroom-monday.db`,
+  mailroom doctor --backup /backup/mailroom-monday.db
+  mailroom doctor --store "postgres://mailroom@db.example.org/mailroom"`,
 		Args: cobra.NoArgs,
 	}
 	output := console.FormatFlag(cmd)
 	cmd.Flags().StringVar(&backup, "backup", "", "write a copy of the store to this file, which must not exist")
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
+	cmd.Flags().StringVar(&url, "store", "", "check the store in this PostgreSQL database instead of the configured one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
+		c, err := selectStore(dir, file, url)
+		if err != nil {
+			return err
+		}
 		d := diagnosis{Store: dir.Database()}
-		if cmd.Flags().Changed("backup") {
+		switch writes := cmd.Flags().Changed("backup"); {
+		case writes && c.Store.Kind == config.StorePostgres:
+			return console.Errorf(console.ExitUsage, "back it up with pg_dump or the tools of its provider, and check a restored copy with --store", "--backup copies a file, and the store is a PostgreSQL database")
+		case writes:
 			err = backupStore(cmd.Context(), con, dir, backup, &d)
-		} else {
+		case c.Store.Kind == config.StorePostgres:
+			err = examineDatabase(cmd.Context(), c, &d)
+		default:
 			err = examine(cmd.Context(), con, dir, &d)
 		}
 		if err != nil {
@@ -67,7 +84,7 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
 
 // diagnosis is the JSON output of mailroom doctor.
 type diagnosis struct {
-	Store  string `json:"store"`            // the file that was read
+	Store  string `json:"store"`            // the file or the schema that was read
 	Backup string `json:"backup,omitempty"` // the copy that was written and checked instead
 	doctor.Report
 }
@@ -75,6 +92,45 @@ type diagnosis struct {
 // foundError ends a command that has printed its findings.
 func foundError() error {
 	return &console.PrintedError{Code: console.ExitFailed, Reason: "the store has findings"}
+}
+
+// selectStore returns the configuration whose store is checked.
+func selectStore(dir datadir.Dir, file, url string) (*config.Config, error) {
+	if url != "" {
+		c := config.Default(nil)
+		c.Store.Kind, c.Postgres.URL = config.StorePostgres, url
+		return c, nil
+	}
+	must := file != ""
+	if !must {
+		file = dir.Config()
+	}
+	c, err := config.Load(file, must, platforms.All())
+	if err != nil {
+		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	return c, nil
+}
+
+// examineDatabase checks the store in a database.
+func examineDatabase(ctx context.Context, c *config.Config, d *diagnosis) error {
+	o := postgresOptions(c)
+	o.MustExist, o.Readers = true, 1
+	d.Store = "schema " + o.Schema
+	st, err := postgres.Open(ctx, o)
+	if err == nil {
+		d.Report, err = doctor.Check(ctx, st)
+		err = errors.Join(err, st.Close())
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, postgres.ErrNoStore):
+		return console.Errorf(console.ExitServer, "check the address and the schema of [postgres]", "%w", err)
+	case err != nil:
+		return console.Errorf(console.ExitServer, "", "%w", err)
+	}
+	return nil
 }
 
 // examine checks the store in dir.

@@ -1,4 +1,4 @@
-package backup
+package storage
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/store/sqlite"
@@ -38,6 +39,13 @@ Exit codes: 0 success, 1 the copy has findings or a server runs, 2 invalid usage
 		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "", "%w", err)
+		}
+		c, err := selectStore(dir, "", "")
+		if err != nil {
+			return err
+		}
+		if c.Store.Kind == config.StorePostgres {
+			return console.Errorf(console.ExitUsage, "restore the database with its own tools", "the store is a PostgreSQL database, and this command replaces a file")
 		}
 		held, err := dir.Acquire(cmd.Context())
 		if err != nil {
