@@ -199,7 +199,12 @@ func TestARunKeepsTheVersionItIsPinnedTo(t *testing.T) {
 		h.wait(time.Minute)
 		before.stop()
 		h.elsewhere(engine.Options{Agents: map[string]engine.Agent{
-			"a": {Agent: streaming("the new one"), Version: "v2", OldVersions: map[string]mailroom.Agent{"v1": ask}},
+			"a": {Agent: streaming("the new one"), Version: "v2", OldVersion: func(_ context.Context, version string) (mailroom.Agent, error) {
+				if version != "v1" {
+					return nil, nil
+				}
+				return ask, nil
+			}},
 		}})
 		h.decide(h.ticket(kept.Run, "go"), mailroom.VerdictApprove)
 		lost, now := h.send("u", "deploy", pin("v0")), h.send("v", "deploy", pin("v2"))

@@ -31,18 +31,25 @@ type Agent struct {
 	// becomes true again; otherwise the engine notices with its next claim. A run that was
 	// requested earlier may still start.
 	Ready func() bool
-	// OldVersions are the earlier versions that a run may be pinned to, by version.
-	OldVersions map[string]mailroom.Agent
+	// OldVersion returns the agent in another version, which a run is pinned to; nil: it is not kept.
+	// It may read the store. A nil function keeps no version.
+	OldVersion func(ctx context.Context, version string) (mailroom.Agent, error)
 }
 
 // pinned returns the agent in the version that the run was submitted for. It fails if that version
-// is no longer configured.
-func (a Agent) pinned(r *mailroom.Run) (Agent, error) {
+// is no longer kept.
+func (a Agent) pinned(ctx context.Context, r *mailroom.Run) (Agent, error) {
 	if r.AgentVersion == "" || r.AgentVersion == a.Version {
 		return a, nil
 	}
-	old, ok := a.OldVersions[r.AgentVersion]
-	if !ok {
+	var old mailroom.Agent
+	if a.OldVersion != nil {
+		var err error
+		if old, err = a.OldVersion(ctx, r.AgentVersion); err != nil {
+			return a, fmt.Errorf("look up version %s of agent %q: %w", r.AgentVersion, r.Agent, err)
+		}
+	}
+	if old == nil {
 		return a, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf(
 			"version %s of agent %q is no longer kept; retry the run to use version %s", r.AgentVersion, r.Agent, a.Version)}
 	}

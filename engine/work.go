@@ -43,7 +43,7 @@ func (s *session) work() {
 	defer s.cancel(context.Canceled)
 	begin := time.Now()
 	defer s.hints.Close()
-	agent, unkept := s.engine.options.Agents[s.agent].pinned(s.Run())
+	agent, unkept := s.engine.options.Agents[s.agent].pinned(s.ctx, s.Run())
 	limit := agent.Deadline
 	if limit == 0 {
 		limit = s.engine.options.Deadline

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -25,6 +26,7 @@ type agentSet struct {
 	kinds    map[string]string
 	programs *programs
 	sandbox  *sandbox
+	versions *versions
 	present  []store.Definition // current, sorted by agent
 	old      []store.Definition // kept in the store, no longer current
 }
@@ -34,6 +36,10 @@ type agentSet struct {
 func newAgentSet(c *config.Config, kept []store.Definition, log *slog.Logger) (*agentSet, error) {
 	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	configured := maps.Clone(c.Agents)
+	r.versions = &versions{
+		built:   map[agentVersion]mailroom.Agent{},
+		rebuild: func(d store.Definition) (mailroom.Agent, error) { return r.rebuild(d, configured[d.Agent], c.Mark) },
+	}
 	for _, p := range program.All() {
 		if configured[p.Name] != nil {
 			continue // an agent of this name is configured, whatever its kind
@@ -68,12 +74,9 @@ func newAgentSet(c *config.Config, kept []store.Definition, log *slog.Logger) (*
 		if !present {
 			continue // its due runs fail with an unknown agent
 		}
-		built, err := r.rebuild(d, configured[d.Agent], c.Mark)
-		if err != nil {
+		if err := r.versions.add(d); err != nil {
 			log.Warn("agent version cannot be rebuilt; runs pinned to it will fail", "agent", d.Agent, "version", d.Version, "error", err)
-			continue
 		}
-		a.OldVersions[d.Version] = built
 	}
 	return r, nil
 }
@@ -95,7 +98,10 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		r.programs.add(name, programOptions(p, a, mark, around))
 	}
 	r.agents[name] = engine.Agent{
-		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, OldVersions: map[string]mailroom.Agent{},
+		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline,
+		OldVersion: func(ctx context.Context, version string) (mailroom.Agent, error) {
+			return r.versions.find(ctx, agentVersion{name, version})
+		},
 	}
 	r.kinds[name] = a.Kind
 	return nil

@@ -210,8 +210,16 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := first.agents["a"].Version
-	if a := second.agents["a"]; a.Version == was || a.OldVersions[was] == nil || len(a.OldVersions) != 1 {
-		t.Errorf("version %s with %d older ones, want a new one, and %s as the only older one", a.Version, len(a.OldVersions), was)
+	find := func(agent, version string) mailroom.Agent {
+		t.Helper()
+		found, err := second.agents[agent].OldVersion(t.Context(), version)
+		if err != nil {
+			t.Error(err)
+		}
+		return found
+	}
+	if second.agents["a"].Version == was || find("a", was) == nil || len(second.versions.built) != 1 {
+		t.Errorf("version %s with %d older ones, want a new one, and %s as the only older one", second.agents["a"].Version, len(second.versions.built), was)
 	}
 	var old []string
 	for _, d := range second.old {
@@ -221,7 +229,19 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	if diff := cmp.Diff(want, old); diff != "" {
 		t.Errorf("old definitions (-want +got):\n%s", diff)
 	}
-	if again := second.agents["echo"]; len(again.OldVersions) != 0 {
-		t.Errorf("an unchanged agent has %d older versions, want none", len(again.OldVersions))
+	later := store.Definition{Agent: "a", Version: "later", Body: kept[0].Body}
+	if found := find("a", later.Version); found != nil {
+		t.Errorf("found a version that is not stored: %v", found)
+	}
+	second.versions.read = func(context.Context) ([]store.Definition, error) { return append(kept, later), nil }
+	if find("a", later.Version) == nil || find("a", "unknown") != nil {
+		t.Error("a version that another server stored is not found, or an unknown one is")
+	}
+	second.versions.read = nil
+	if find("a", later.Version) == nil {
+		t.Error("a version that was found is read again")
+	}
+	if _, err := first.agents["echo"].OldVersion(t.Context(), "x"); err != nil {
+		t.Error(err)
 	}
 }

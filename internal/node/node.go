@@ -66,7 +66,7 @@ type Node struct {
 // New wires the components and starts none. It reads the agent versions in the store.
 func New(ctx context.Context, o Options) (*Node, error) {
 	if o.Agents != nil {
-		return assemble(o, &agentSet{agents: o.Agents, programs: newPrograms(o.Log)}), nil
+		return assemble(o, &agentSet{agents: o.Agents, programs: newPrograms(o.Log), versions: &versions{}}), nil
 	}
 	kept, err := readDefinitions(ctx, o.Store)
 	if err != nil {
@@ -111,8 +111,9 @@ func assemble(o Options, roster *agentSet) *Node {
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, oldDefinitions: roster.old, retention: c.Retention, log: log}
-	if n.shared { // another server may have the versions that this one does not know
+	if n.shared { // other servers store and use versions that are not current here
 		n.janitor.oldDefinitions = nil
+		roster.versions.read = n.ledger.Definitions
 	}
 	n.engine = engine.New(n.ledger.Workers(), b, n.engineOptions(c, agents, c.Runs, numbers))
 	n.engines = []*engine.Engine{n.engine}
