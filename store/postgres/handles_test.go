@@ -40,6 +40,8 @@ func write(t *testing.T, s *Store, c *store.Changes) {
 	update(t, s, func(tx store.Tx) error { return tx.Write(c) })
 }
 
+func writerOf(t store.Tx) *tx { return t.(*tx) }
+
 func due(id, agent string, at time.Time) *mailroom.Thread {
 	return &mailroom.Thread{ID: id, Due: mailroom.Due{At: at, Agent: agent}}
 }
@@ -102,6 +104,46 @@ func TestALateLockDoesNotWait(t *testing.T) {
 	})
 	if got := counted(t, both[0], "b"); got != 7 || calls != 2 {
 		t.Errorf("got count %d after %d calls, want 7 after 2", got, calls)
+	}
+}
+
+// A Load that waits for a lock returns what the other transaction wrote, also the rows that belong to
+// the thread.
+func TestALoadThatWaitedSeesWhatItWaitedFor(t *testing.T) {
+	both := handles(t, 2)
+	write(t, both[0], &store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
+	var loaded *store.Loaded
+	var waiting sync.WaitGroup
+	update(t, both[0], func(tx store.Tx) error {
+		_, rows, err := storetest.Lock(tx, nil, []string{"t"})
+		if err != nil {
+			return err
+		}
+		waiting.Go(func() {
+			update(t, both[1], func(tx store.Tx) (err error) {
+				loaded, err = tx.Load(store.Need{Threads: []string{"t"}, Queues: []string{"t"}, Keys: []store.KeyRef{{Thread: "t", Key: "k"}}})
+				return err
+			})
+		})
+		for waits := 0; waits == 0; {
+			err := writerOf(tx).query("find the waiting transaction", func(c *columns) error {
+				waits = c.int()
+				return nil
+			}, "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))")
+			if err != nil {
+				return err
+			}
+		}
+		rows[0].Current, rows[0].Revision = "r", 1
+		return tx.Write(&store.Changes{
+			Threads: rows, Keys: []store.SubmitKey{{Thread: "t", Key: "k"}},
+			Runs: []*mailroom.Run{{ID: "r", Thread: "t", Status: mailroom.StatusRunning}, {ID: "q", Thread: "t", Status: mailroom.StatusQueued}},
+		})
+	})
+	waiting.Wait()
+	if len(loaded.Threads) != 1 || loaded.Threads[0].Current != "r" || len(loaded.Keys) != 1 ||
+		len(loaded.Runs) != 1 || loaded.Runs[0].ID != "r" || len(loaded.Heads) != 1 || len(loaded.Heads[0].Runs) != 1 {
+		t.Errorf("got %+v after the wait, want the thread with its run, its queue and the key", loaded)
 	}
 }
 

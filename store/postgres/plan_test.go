@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -74,6 +75,36 @@ func TestTheWriterScansNoTable(t *testing.T) {
 			t.Errorf("table %s was read from its begin to its end %d times", c.text(), c.int64())
 			return nil
 		}, "SELECT relname::text, seq_scan FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = $1", s.options.Schema)
+	})
+}
+
+// The cost of Due must grow with the number of owners, agents and priorities, not with their threads.
+func TestDueReadsFewOfManyThreads(t *testing.T) {
+	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
+	defer closeStore(t, s)
+	at := time.UnixMicro(1_000_000).UTC()
+	var c store.Changes
+	for i := range 600 {
+		row := due(fmt.Sprint("t", i), []string{"a", "b"}[i%2], at)
+		row.Owner, row.Due.Priority = []string{"", "ann", "bob"}[i%3], i%2
+		c.Threads = append(c.Threads, row)
+	}
+	write(t, s, &c)
+	update(t, s, func(g store.Tx) error {
+		for _, share := range []*store.Share{nil, {Most: 1}} {
+			if _, _, err := g.Due(at, []store.Capacity{{Agent: "a", Slots: 9, Share: share}}, nil); err != nil {
+				return err
+			}
+		}
+		if _, err := g.Threads(store.ThreadQuery{OnePerAgent: true}); err != nil {
+			return err
+		}
+		return writerOf(g).query("read statistics", func(c *columns) error {
+			if n := c.int64(); n > 100 {
+				t.Errorf("read %d rows of 600 threads to find 12", n)
+			}
+			return nil
+		}, "SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'thread' AND schemaname = $1", s.options.Schema)
 	})
 }
 

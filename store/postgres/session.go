@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,8 +35,11 @@ func (t *trip) add(each func(c *columns) error, text string, args ...any) {
 
 // session is a connection with its prepared statements.
 type session struct {
-	conn    *pgx.Conn
-	timeout time.Duration // of a trip
+	conn     *pgx.Conn
+	timeout  time.Duration                           // of a trip
+	prepared map[string]*pgconn.StatementDescription // by text
+	names    int                                     // of statements so far
+	buffer   []byte                                  // for the arguments of a statement
 }
 
 // send sends the statements and reads their results.
@@ -50,38 +54,71 @@ func (s *session) send(ctx context.Context, t trip) error {
 	return err
 }
 
+// flushBytes is the size of arguments after which statements are sent, so that the server executes
+// them while the next ones are encoded.
+const flushBytes = 8 << 10
+
 func (s *session) exchange(ctx context.Context, t trip) (err error) {
-	var batch pgx.Batch
-	for _, one := range t {
-		batch.Queue(one.text, one.args...)
-	}
-	results := s.conn.SendBatch(ctx, &batch)
+	p := s.conn.PgConn().StartPipeline(ctx)
 	defer func() {
-		if e := results.Close(); err == nil {
+		if e := p.Close(); err == nil {
 			err = e
 		}
 	}()
+	binaryFormat := []int16{1} // for all arguments, or all columns
+	names := make([]string, len(t))
+	size := 0
+	for i, one := range t {
+		values, err := s.encode(one.args)
+		if err != nil {
+			return err
+		}
+		if known := s.prepared[one.text]; known != nil {
+			p.SendQueryStatement(known, values, binaryFormat, binaryFormat)
+		} else {
+			s.names++
+			names[i] = "mailroom_" + strconv.Itoa(s.names)
+			p.SendPrepare(names[i], one.text, typesOf(one.args))
+			p.SendQueryPrepared(names[i], values, binaryFormat, binaryFormat)
+		}
+		if size += len(s.buffer); size >= flushBytes {
+			size = 0
+			if err := p.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := p.Sync(); err != nil {
+		return err
+	}
 	for i := range t {
-		if err := t[i].read(results, s.conn); err != nil {
+		if err := s.read(p, &t[i], names[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (st *statement) read(results pgx.BatchResults, conn *pgx.Conn) error {
-	if st.each == nil {
-		_, err := results.Exec()
-		return err
+// read reads the result of a statement. name is that of a new one.
+func (s *session) read(p *pgconn.Pipeline, st *statement, name string) error {
+	result, err := p.GetResults()
+	if description, ok := result.(*pgconn.StatementDescription); ok {
+		description.Name = name
+		if s.prepared == nil {
+			s.prepared = map[string]*pgconn.StatementDescription{}
+		}
+		s.prepared[st.text] = description
+		result, err = p.GetResults()
 	}
-	rows, err := results.Query()
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	c := columns{conn: conn}
-	for rows.Next() {
-		c.row, c.size = rows.RawValues(), 0
+	rows, ok := result.(*pgconn.ResultReader)
+	if !ok {
+		return fmt.Errorf("got %T as the result of a statement", result)
+	}
+	for st.each != nil && rows.NextRow() {
+		c := columns{row: rows.Values()}
 		if err := st.each(&c); err != nil {
 			return err
 		}
@@ -89,7 +126,8 @@ func (st *statement) read(results pgx.BatchResults, conn *pgx.Conn) error {
 			return c.err
 		}
 	}
-	return rows.Err()
+	_, err = rows.Close()
+	return err
 }
 
 // close closes the connection; an open transaction is rolled back.
@@ -102,7 +140,6 @@ func (s *session) close() {
 
 // columns reads the values of a row in order, in the binary format. NULL reads as zero.
 type columns struct {
-	conn *pgx.Conn
 	row  [][]byte
 	size int // bytes of the texts and bodies read so far
 	err  error
@@ -160,11 +197,12 @@ func (c *columns) json(v any) {
 	}
 }
 
-// keys reads an array of bigint.
+// keys reads an array of bigint without NULLs.
 func (c *columns) keys() (keys []int64) {
-	const bigintArray, binaryFormat = 1016, 1
-	if v := c.next(); v != nil && c.err == nil {
-		c.err = c.conn.TypeMap().Scan(bigintArray, binaryFormat, v, &keys)
+	const header, element = 20, 12 // an array without elements has a shorter header
+	v := c.next()
+	for i := header; i+element <= len(v); i += element {
+		keys = append(keys, int64(binary.BigEndian.Uint64(v[i+4:])))
 	}
 	return keys
 }

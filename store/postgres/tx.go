@@ -99,10 +99,18 @@ const (
 	lockWorkers = "SELECT id, body FROM worker WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE"
 
 	// The body of a row that the caller knows is left out. If the statement waits for a lock,
-	// PostgreSQL reads the locked row again.
-	lockThreads = `SELECT t.key, t.id, t.revision, CASE WHEN t.key = u.key AND t.revision = u.revision THEN NULL ELSE t.body END
-		FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id
-		ORDER BY t.key FOR NO KEY UPDATE OF t`
+	// PostgreSQL reads the locked row again. The keys of the other rows with a current run or a queue
+	// are added to the transaction's setting mailroom.busy: only they have dependent rows.
+	lockThreads       = lockRows + readLocked
+	lockThreadsNoWait = lockRows + noWait + readLocked
+	lockRows          = `WITH l AS MATERIALIZED (SELECT t.key, t.id, t.revision, CASE WHEN t.key = u.key AND t.revision = u.revision THEN NULL ELSE t.body END AS body,
+			(t.current_run IS NOT NULL OR t.due_at IS NOT NULL) AND (t.key <> u.key OR t.revision <> u.revision) AS busy
+			FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id
+			ORDER BY t.key FOR NO KEY UPDATE OF t`
+	readLocked = `),
+		b AS MATERIALIZED (SELECT set_config('mailroom.busy', coalesce(array_agg(key) FILTER (WHERE busy), '{}')::text, true) FROM l)
+		SELECT l.key, l.id, l.revision, l.body FROM b CROSS JOIN l`
+	busyThreads = " FROM unnest(current_setting('mailroom.busy')::bigint[]) u (key) JOIN thread t ON t.key = u.key"
 
 	noWait = " NOWAIT"
 
@@ -114,27 +122,22 @@ const (
 	// Rows that depend on locked rows are read by statements of their own: of a statement that waited
 	// for a lock, everything but the locked row is from before.
 	// withTickets returns the runs of the CTE runs and their tickets, as kinds of rows.
-	loadRuns = `WITH ids (id) AS (
-		SELECT t.current_run FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id
-			WHERE t.current_run IS NOT NULL AND (t.key <> u.key OR t.revision <> u.revision)
-		UNION SELECT unnest($4::text[])
-		UNION SELECT k.run FROM unnest($5::text[], $6::text[]) u (thread, key) JOIN thread t ON t.id = u.thread
-			JOIN submit_key k ON k.thread = t.key AND k.key = u.key WHERE k.run IS NOT NULL),
-		runs AS MATERIALIZED (SELECT r.key, r.body FROM ids JOIN run r ON r.id = ids.id) ` + withTickets
-	withTickets = "SELECT true, key, body FROM runs UNION ALL SELECT false, k.key, k.body FROM runs r JOIN ticket k ON k.run = r.key"
+	runsNamed     = "SELECT unnest($1::text[]) AS id"
+	runsOfThreads = " UNION SELECT t.current_run" + busyThreads + " WHERE t.current_run IS NOT NULL"
+	runsOfKeys    = " UNION SELECT unnest(current_setting('mailroom.runs')::text[])" // set by loadKeys
+	withTickets   = "SELECT true, key, body FROM runs UNION ALL SELECT false, k.key, k.body FROM runs r JOIN ticket k ON k.run = r.key"
 
-	loadHeads = `SELECT t.id, r.pile, r.key, r.body
-		FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id` + headsOf
-	headsOf = ` CROSS JOIN LATERAL (
+	loadHeads = "SELECT t.id, r.pile, r.key, r.body" + busyThreads + headsOf + " AND t.id = ANY ($1::text[])"
+	headsOf   = ` CROSS JOIN LATERAL (
 			(SELECT pile, key, body FROM run WHERE thread = t.key AND pile = 0 ORDER BY priority, place, key LIMIT 3)
 			UNION ALL
 			(SELECT pile, key, body FROM run WHERE thread = t.key AND pile = 1 ORDER BY not_before, place, key LIMIT 3)
 		) r WHERE t.current_run IS NOT NULL OR t.due_at IS NOT NULL`
-	unknownHeads = loadHeads + " AND (t.key <> u.key OR t.revision <> u.revision)"
-
-	loadKeys = `SELECT u.thread, u.key, k.digest, k.result
-		FROM (SELECT DISTINCT thread, key FROM unnest($1::text[], $2::text[]) x (thread, key)) u
-		JOIN thread t ON t.id = u.thread JOIN submit_key k ON k.thread = t.key AND k.key = u.key`
+	loadKeys = `WITH f AS MATERIALIZED (SELECT u.thread, u.key, k.digest, k.result, k.run
+			FROM (SELECT DISTINCT thread, key FROM unnest($1::text[], $2::text[]) x (thread, key)) u
+			JOIN thread t ON t.id = u.thread JOIN submit_key k ON k.thread = t.key AND k.key = u.key),
+		r AS MATERIALIZED (SELECT set_config('mailroom.runs', coalesce(array_agg(run) FILTER (WHERE run IS NOT NULL), '{}')::text, true) FROM f)
+		SELECT f.thread, f.key, f.digest, f.result FROM r CROSS JOIN f`
 )
 
 // loading collects the rows of one Load or Due.
@@ -238,7 +241,11 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 	}
 	if len(locked) > 0 {
 		keys, revisions := versionsOf(locked, n.Known)
-		q.add(l.thread, lockThreads+wait, locked, keys, revisions)
+		lock := lockThreads
+		if t.locked {
+			lock = lockThreadsNoWait
+		}
+		q.add(l.thread, lock, locked, keys, revisions)
 	}
 	clock := t.now.IsZero()
 	if clock {
@@ -252,14 +259,7 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		ahead = newDueRows(n.Due, &n.DueAt)
 		ahead.add(&q, t.skipped(ids), false)
 	}
-	l.addDependents(&q, n, ids)
-	if len(n.Tokens) > 0 {
-		q.add(func(c *columns) error {
-			row, err := scanToken(c)
-			l.Tokens = append(l.Tokens, row)
-			return err
-		}, tokensNamed, n.Tokens)
-	}
+	l.addDependents(&q, n)
 	if err := t.send("lock and read rows", q); err != nil {
 		switch {
 		case outcomeOf(t.failed) != conflict:
@@ -286,31 +286,40 @@ func (t *tx) skipped(ids []string) []string {
 	return slices.AppendSeq(append([]string{}, ids...), maps.Keys(t.given)) // not nil, which would be NULL
 }
 
-// addDependents adds the statements that read what belongs to locked threads.
-func (l *loading) addDependents(q *trip, n store.Need, ids []string) {
-	var keyThreads, keyNames []string
-	for _, k := range n.Keys {
-		keyThreads, keyNames = append(keyThreads, k.Thread), append(keyNames, k.Key)
+// addDependents adds the statements that read what belongs to locked threads, and tokens.
+func (l *loading) addDependents(q *trip, n store.Need) {
+	runs := runsNamed
+	if len(n.Threads) > 0 {
+		runs += runsOfThreads
 	}
-	runs := distinct(n.Runs)
-	if len(ids)+len(runs)+len(keyNames) > 0 {
-		keys, revisions := versionsOf(ids, n.Known)
-		q.add(l.run, loadRuns, ids, keys, revisions, runs, keyThreads, keyNames)
-	}
-	if queues := distinct(n.Queues); len(queues) > 0 {
-		for _, id := range queues {
-			l.open(id)
+	if len(n.Keys) > 0 {
+		runs += runsOfKeys
+		var threads, names []string
+		for _, k := range n.Keys {
+			threads, names = append(threads, k.Thread), append(names, k.Key)
 		}
-		keys, revisions := versionsOf(queues, n.Known)
-		q.add(l.head, unknownHeads, queues, keys, revisions)
-	}
-	if len(keyNames) > 0 {
 		q.add(func(c *columns) error {
 			k := store.SubmitKey{Thread: c.text(), Key: c.text(), Digest: c.text()}
 			c.json(&k.Result)
 			l.Keys = append(l.Keys, k)
 			return nil
-		}, loadKeys, keyThreads, keyNames)
+		}, loadKeys, threads, names)
+	}
+	if named := distinct(n.Runs); len(named) > 0 || runs != runsNamed {
+		q.add(l.run, "WITH runs AS MATERIALIZED (SELECT r.key, r.body FROM ("+runs+") ids JOIN run r ON r.id = ids.id) "+withTickets, named)
+	}
+	if queues := distinct(n.Queues); len(queues) > 0 {
+		for _, id := range queues {
+			l.open(id)
+		}
+		q.add(l.head, loadHeads, queues)
+	}
+	if len(n.Tokens) > 0 {
+		q.add(func(c *columns) error {
+			row, err := scanToken(c)
+			l.Tokens = append(l.Tokens, row)
+			return err
+		}, tokensNamed, n.Tokens)
 	}
 }
 

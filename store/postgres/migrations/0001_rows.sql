@@ -28,7 +28,9 @@ CREATE TABLE thread (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX thread_due ON thread (due_agent, due_alone, due_priority, due_at, key) WHERE due_at IS NOT NULL;
-CREATE INDEX thread_due_owner ON thread (due_agent, due_alone, owner, due_priority, due_at, key) WHERE due_at IS NOT NULL;
+-- Without running threads, whose due_agent is '': most updates of a thread start or end a run.
+CREATE INDEX thread_due_owner ON thread (due_agent, due_alone, owner, due_priority, due_at, key)
+	WHERE due_at IS NOT NULL AND due_agent <> '';
 CREATE INDEX thread_worker ON thread (worker) WHERE worker IS NOT NULL;
 CREATE INDEX thread_deliver ON thread (deliver_to) WHERE deliver_to IS NOT NULL;
 CREATE INDEX thread_deleted ON thread (key) WHERE deleted;

@@ -2,32 +2,40 @@
 -- mailroom.due, where later statements of the same pipeline read them. Returns the number of threads,
 -- and the earliest later due time, NULL if there is none. Each step is a seek in thread_due: behind
 -- the first thread of a priority that is due later, the others of the priority are due later too.
+--
+-- Threads leave the queue at its begin, where an index keeps their entries until a vacuum. So only one
+-- seek per priority begins there, and the others begin at the due time that it found.
 CREATE FUNCTION lock_due(now bigint, want text, alone boolean, slots bigint, skip text[], OUT n bigint, OUT later bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
 	keys bigint[] := '{}';
 	part bigint[];
 	behind bigint := -9223372036854775808;
+	begin_at bigint;
 	at bigint;
 BEGIN
 	LOOP
-		SELECT t.due_priority INTO behind FROM thread t
+		SELECT t.due_priority, t.due_at INTO behind, begin_at FROM thread t
 			WHERE t.due_at IS NOT NULL AND t.due_agent = want AND t.due_alone = alone AND t.due_priority > behind
-			ORDER BY t.due_priority LIMIT 1;
+			ORDER BY t.due_priority, t.due_at LIMIT 1;
 		EXIT WHEN NOT FOUND;
-		SELECT coalesce(array_agg(d.key), '{}') INTO part FROM (
-			SELECT t.key FROM thread t
-				WHERE t.due_agent = want AND t.due_alone = alone AND t.due_priority = behind AND t.due_at <= now
-				AND t.id <> ALL (skip) ORDER BY t.due_at, t.key LIMIT slots - cardinality(keys) FOR NO KEY UPDATE SKIP LOCKED) d;
-		keys := keys || part;
-		EXIT WHEN cardinality(keys) >= slots;
+		IF begin_at <= now THEN
+			SELECT coalesce(array_agg(d.key), '{}') INTO part FROM (
+				SELECT t.key FROM thread t
+					WHERE t.due_agent = want AND t.due_alone = alone AND t.due_priority = behind AND t.due_at >= begin_at AND t.due_at <= now
+					AND t.id <> ALL (skip) ORDER BY t.due_at, t.key LIMIT slots - cardinality(keys) FOR NO KEY UPDATE SKIP LOCKED) d;
+			keys := keys || part;
+			EXIT WHEN cardinality(keys) >= slots;
+		END IF;
 		SELECT t.due_at INTO at FROM thread t
 			WHERE t.due_agent = want AND t.due_alone = alone AND t.due_priority = behind AND t.due_at > now
 			ORDER BY t.due_at LIMIT 1;
 		later := least(later, at);
 	END LOOP;
 	n := cardinality(keys);
-	PERFORM add_due(keys);
+	IF n > 0 THEN
+		PERFORM add_due(keys);
+	END IF;
 END $$;
 
 -- The same with at most `most` threads per owner, less the owner's number in held. Later due times
@@ -40,39 +48,45 @@ DECLARE
 	keys bigint[];
 	part bigint[];
 	whose text;
-	had boolean := false;
 	share bigint;
 	behind bigint;
+	begin_at bigint;
 	own bigint;
 BEGIN
-	LOOP
-		SELECT t.owner INTO whose FROM thread t
-			WHERE t.due_at IS NOT NULL AND t.due_agent = want AND t.due_alone = alone AND (NOT had OR t.owner > whose)
-			ORDER BY t.owner LIMIT 1;
-		EXIT WHEN NOT FOUND;
-		had := true;
+	-- A condition with OR would scan the threads of an owner to find the next one.
+	SELECT t.owner, t.due_priority, t.due_at INTO whose, behind, begin_at FROM thread t
+		WHERE t.due_at IS NOT NULL AND t.due_agent <> '' AND t.due_agent = want AND t.due_alone = alone
+		ORDER BY t.owner, t.due_priority, t.due_at LIMIT 1;
+	WHILE whose IS NOT NULL LOOP
 		share := least(slots, most - coalesce(held[array_position(owners, whose)], 0));
-		behind := -9223372036854775808;
 		own := 0;
-		WHILE own < share LOOP
-			SELECT t.due_priority INTO behind FROM thread t
-				WHERE t.due_at IS NOT NULL AND t.due_agent = want AND t.due_alone = alone AND t.owner = whose
-				AND t.due_priority > behind ORDER BY t.due_priority LIMIT 1;
-			EXIT WHEN NOT FOUND;
-			SELECT coalesce(array_agg(d.key), '{}') INTO part FROM (
-				SELECT t.key FROM thread t
-					WHERE t.due_agent = want AND t.due_alone = alone AND t.owner = whose AND t.due_priority = behind
-					AND t.due_at <= now AND t.id <> ALL (skip) ORDER BY t.due_at, t.key LIMIT share - own) d;
-			candidates := candidates || part;
-			own := own + cardinality(part);
+		WHILE own < share AND behind IS NOT NULL LOOP
+			IF begin_at <= now THEN
+				SELECT coalesce(array_agg(d.key), '{}') INTO part FROM (
+					SELECT t.key FROM thread t
+						WHERE t.due_agent <> '' AND t.due_agent = want AND t.due_alone = alone AND t.owner = whose AND t.due_priority = behind
+						AND t.due_at >= begin_at AND t.due_at <= now AND t.id <> ALL (skip) ORDER BY t.due_at, t.key LIMIT share - own) d;
+				candidates := candidates || part;
+				own := own + cardinality(part);
+				EXIT WHEN own >= share;
+			END IF;
+			SELECT t.due_priority, t.due_at INTO behind, begin_at FROM thread t
+				WHERE t.due_at IS NOT NULL AND t.due_agent <> '' AND t.due_agent = want AND t.due_alone = alone AND t.owner = whose
+				AND t.due_priority > behind ORDER BY t.due_priority, t.due_at LIMIT 1;
 		END LOOP;
+		SELECT t.owner, t.due_priority, t.due_at INTO whose, behind, begin_at FROM thread t
+			WHERE t.due_at IS NOT NULL AND t.due_agent <> '' AND t.due_agent = want AND t.due_alone = alone AND t.owner > whose
+			ORDER BY t.owner, t.due_priority, t.due_at LIMIT 1;
 	END LOOP;
-	SELECT coalesce(array_agg(d.key), '{}') INTO keys FROM (
-		SELECT t.key FROM unnest(candidates) c (key) JOIN thread t ON t.key = c.key
-			WHERE t.due_agent = want AND t.due_alone = alone AND t.due_at <= now
-			ORDER BY t.due_priority, t.due_at, t.key LIMIT slots FOR NO KEY UPDATE OF t SKIP LOCKED) d;
-	n := cardinality(keys);
-	PERFORM add_due(keys);
+	n := 0;
+	IF cardinality(candidates) > 0 THEN
+		SELECT coalesce(array_agg(d.key), '{}') INTO keys FROM (
+			SELECT t.key FROM unnest(candidates) c (key) JOIN thread t ON t.key = c.key
+				WHERE (t.due_agent = want AND t.due_alone = alone AND t.due_at <= now) IS TRUE -- by key, not by another index
+				ORDER BY t.due_priority, t.due_at, t.key LIMIT slots FOR NO KEY UPDATE OF t SKIP LOCKED) d;
+		n := cardinality(keys);
+		PERFORM add_due(keys);
+	END IF;
 END $$;
 
 CREATE FUNCTION due_keys() RETURNS bigint[] LANGUAGE sql STABLE AS $$
@@ -90,9 +104,13 @@ DECLARE
 	found_key bigint;
 BEGIN
 	LOOP
-		SELECT t.key, t.due_agent INTO found_key, last FROM thread t
-			WHERE t.due_at IS NOT NULL AND (last IS NULL OR t.due_agent > last) ORDER BY t.due_agent LIMIT 1;
-		EXIT WHEN NOT FOUND;
+		IF last IS NULL THEN
+			SELECT t.key, t.due_agent INTO found_key, last FROM thread t WHERE t.due_at IS NOT NULL ORDER BY t.due_agent LIMIT 1;
+		ELSE
+			SELECT t.key, t.due_agent INTO found_key, last FROM thread t
+				WHERE t.due_at IS NOT NULL AND t.due_agent > last ORDER BY t.due_agent LIMIT 1;
+		END IF;
+		EXIT WHEN last IS NULL;
 		RETURN NEXT found_key;
 	END LOOP;
 END $$;
@@ -119,7 +137,7 @@ BEGIN
 					ORDER BY t.due_priority, t.due_at LIMIT 1;
 			ELSE
 				SELECT t.due_priority, t.due_at INTO behind, at FROM thread t
-					WHERE t.due_at IS NOT NULL AND t.due_agent = of_agent AND t.due_alone = is_alone AND t.owner = whose
+					WHERE t.due_at IS NOT NULL AND t.due_agent <> '' AND t.due_agent = of_agent AND t.due_alone = is_alone AND t.owner = whose
 					AND t.due_priority > behind ORDER BY t.due_priority, t.due_at LIMIT 1;
 			END IF;
 			EXIT WHEN NOT FOUND;
