@@ -15,12 +15,7 @@ import (
 const users = 6
 
 // openThreads creates the threads that users work on.
-func (t *torture) openThreads(ctx context.Context) error {
-	p, err := t.startServer(ctx, t.tagged, t.config(usual), "")
-	if err != nil {
-		return err
-	}
-	defer p.kill()
+func (t *torture) openThreads(ctx context.Context, p *process) error {
 	h := t.newUser(t.target(p), plan{kind: atPoint}, 0)
 	h.send(&operation{Kind: "open", Thread: t.threads.delivers, Text: "opened", Submit: &api.Submit{Thread: t.threads.delivers, Text: "opened", Key: "opened"}})
 	row, err := h.client.PatchThread(ctx, t.threads.delivers, api.ThreadPatch{DeliverTo: &t.threads.delivered})
@@ -74,7 +69,7 @@ func (t *torture) cycle(ctx context.Context, p plan) error {
 // startAndCheck starts a server and checks the data of the previous one. On an error the server has
 // exited.
 func (t *torture) startAndCheck(ctx context.Context, binary, config, doom string) (*process, error) {
-	s, err := t.startServer(ctx, binary, config, doom)
+	s, err := t.startServer(ctx, t.data(), binary, config, doom)
 	if err != nil {
 		return s, err
 	}
@@ -89,7 +84,7 @@ func (t *torture) startAndCheck(ctx context.Context, binary, config, doom string
 
 // checkIdle starts a server without load, checks everything and repeats unanswered submits.
 func (t *torture) checkIdle(ctx context.Context, p plan) error {
-	s, err := t.startServer(ctx, t.tagged, t.config(usual), "")
+	s, err := t.startServer(ctx, t.data(), t.tagged, t.config(usual), "")
 	if err != nil {
 		return err
 	}
@@ -103,7 +98,7 @@ func (t *torture) checkIdle(ctx context.Context, p plan) error {
 
 // killStart kills a server during its start.
 func (t *torture) killStart(ctx context.Context, binary string, p plan) error {
-	s, err := t.serve(binary, t.config(usual), "")
+	s, err := t.serve(t.data(), binary, t.config(usual), "")
 	if err != nil {
 		return err
 	}

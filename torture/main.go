@@ -7,7 +7,7 @@
 // effects of agents. It exits with code 0 if they agree, and otherwise with code 1 and a report of
 // the first violations.
 //
-//	torture -plain bin/mailroom -tagged bin/mailroom-torture [-cycles 100] [-seed N] [-data DIR]
+//	torture -plain bin/mailroom -tagged bin/mailroom-torture [-cycles 100] [-nodes N] [-seed N] [-data DIR]
 package main
 
 import (
@@ -39,12 +39,13 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	tagged := flags.String("tagged", "bin/mailroom-torture", "server binary built with the tag torture")
 	cycles := flags.Int("cycles", 100, "number of kills")
 	seed := flags.Uint64("seed", 0, "random seed; 0 picks one")
+	servers := flags.Int("nodes", 1, "number of servers; several share a private PostgreSQL cluster")
 	data := flags.String("data", "", "new folder to keep (default: a temporary one, kept after a violation)")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	if flags.NArg() > 0 || *cycles < 1 {
-		fmt.Fprintln(errs, "unexpected arguments or no cycles: use flags only, and -cycles 1 or more")
+	if flags.NArg() > 0 || *cycles < 1 || *servers < 1 || *servers > 10 {
+		fmt.Fprintln(errs, "unexpected arguments, no cycles, or no servers: use flags only, -cycles 1 or more, and -nodes 1 to 10")
 		return 2
 	}
 	if *seed == 0 {
@@ -55,6 +56,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, err)
 		return 1
 	}
+	t.nodes = *servers
 	t.progress = func(format string, args ...any) { fmt.Fprintf(out, format, args...) }
 	return t.report(ctx, out, errs, *data != "")
 }
@@ -111,7 +113,11 @@ func (t *torture) report(ctx context.Context, out, errs io.Writer, keep bool) in
 	begin := time.Now()
 	ctx, t.stop = context.WithCancelCause(ctx)
 	defer t.stop(nil)
-	err := t.run(ctx)
+	run := t.run
+	if t.nodes > 1 {
+		run = t.runNodes
+	}
+	err := run(ctx)
 	if closing := t.journal.close(); err == nil {
 		err = closing
 	}

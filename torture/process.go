@@ -141,18 +141,18 @@ func (p *process) last(n int) string {
 	return strings.Join(p.lines[max(0, len(p.lines)-n):], "\n")
 }
 
-// serve launches a server on the data folder.
-func (t *torture) serve(binary, config, doom string) (*process, error) {
+// serve launches a server on a data folder.
+func (t *torture) serve(data, binary, config, doom string) (*process, error) {
 	env := []string{"MAILROOM_TORTURE=" + doom, "MAILROOM_TORTURE_FILE=" + t.effectsFile(), "MAILROOM_TORTURE_LIMIT="}
 	if config == t.config(narrow) {
 		env[2] += "5"
 	}
-	return launch(binary, env, "listening on ", "serve", "--listen", "127.0.0.1:0", "--data", t.data(), "--config", config)
+	return launch(binary, env, "listening on ", "serve", "--listen", "127.0.0.1:0", "--data", data, "--config", config)
 }
 
 // startServer starts a server and waits until it listens.
-func (t *torture) startServer(ctx context.Context, binary, config, doom string) (*process, error) {
-	p, err := t.serve(binary, config, doom)
+func (t *torture) startServer(ctx context.Context, data, binary, config, doom string) (*process, error) {
+	p, err := t.serve(data, binary, config, doom)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (t *torture) startServer(ctx context.Context, binary, config, doom string) 
 		p.kill()
 		return p, err
 	}
-	token, err := os.ReadFile(filepath.Join(t.data(), "token"))
+	token, err := os.ReadFile(filepath.Join(data, "token"))
 	if err != nil {
 		p.kill()
 		return p, fmt.Errorf("read the token: %w", err)
@@ -171,7 +171,7 @@ func (t *torture) startServer(ctx context.Context, binary, config, doom string) 
 
 // checkSecondServer checks that a second server on the folder refuses to start.
 func (t *torture) checkSecondServer(ctx context.Context, binary string) error {
-	second, err := t.serve(binary, t.config(usual), "")
+	second, err := t.serve(t.data(), binary, t.config(usual), "")
 	if err != nil {
 		return err
 	}

@@ -16,13 +16,8 @@ import (
 )
 
 // finish lets all runs end and checks the whole: nothing is left over, every log reads as before, a
-// second server is refused, and doctor finds nothing on the live and the stopped store.
-func (t *torture) finish(ctx context.Context) error {
-	s, err := t.startServer(ctx, t.tagged, t.config(usual), "")
-	if err != nil {
-		return err
-	}
-	defer s.kill()
+// second server on the folder is refused, and doctor finds nothing.
+func (t *torture) finish(ctx context.Context, s *process) error {
 	at := t.target(s)
 	defer at.http.CloseIdleConnections()
 	p := plan{kind: atPoint, seed: t.seed}
@@ -36,7 +31,7 @@ func (t *torture) finish(ctx context.Context) error {
 	for _, r := range t.steady {
 		wg.Go(func() { r.followAll(working, at) })
 	}
-	err = t.waitIdle(ctx, h.client)
+	err := t.waitIdle(ctx, h.client)
 	end()
 	wg.Wait()
 	if err != nil {
@@ -70,8 +65,6 @@ func (t *torture) finish(ctx context.Context) error {
 		t.violation("", "%v", err)
 	}
 	t.runDoctor(ctx, "live")
-	s.kill()
-	t.runDoctor(ctx, "stopped")
 	return context.Cause(ctx)
 }
 

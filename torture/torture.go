@@ -22,6 +22,7 @@ type torture struct {
 	plain, tagged string // the binaries
 	dir           string // contains all files
 	cycles        int
+	nodes         int // servers on one database; 1: a server with its own store
 	seed          uint64
 	progress      func(format string, args ...any)
 	threads       threadNames
@@ -92,8 +93,16 @@ func (t *torture) violations() []violation {
 	return append([]violation(nil), t.found...)
 }
 
-func (t *torture) data() string        { return filepath.Join(t.dir, "data") }
+func (t *torture) data() string        { return t.dataOf(0) }
 func (t *torture) effectsFile() string { return filepath.Join(t.dir, "effects") }
+
+// dataOf returns the data folder of a server.
+func (t *torture) dataOf(server int) string {
+	if server == 0 {
+		return filepath.Join(t.dir, "data")
+	}
+	return filepath.Join(t.dir, fmt.Sprintf("data-%d", server))
+}
 
 // Configurations of a server.
 const (
@@ -104,7 +113,8 @@ const (
 
 func (t *torture) config(name string) string { return filepath.Join(t.dir, name+".toml") }
 
-func (t *torture) writeConfigs() error {
+// writeConfigs writes the configurations; more are tables at their end.
+func (t *torture) writeConfigs(more string) error {
 	const text = `lease = "1s"
 renew = "200ms"
 sweep = "100ms"
@@ -129,7 +139,7 @@ pace = "1ms"
 		filepath.Join(t.data(), "mailroom.toml"): "", // for the worker, which has no flag for it
 	} {
 		if err == nil {
-			err = os.WriteFile(path, []byte(line+text), 0o600)
+			err = os.WriteFile(path, []byte(line+text+more), 0o600)
 		}
 	}
 	return err
@@ -167,11 +177,17 @@ func (t *torture) newUser(at target, p plan, n int) *user {
 
 // run runs all cycles, lets all runs end, and checks the whole.
 func (t *torture) run(ctx context.Context) error {
-	if err := t.writeConfigs(); err != nil {
+	if err := t.writeConfigs(""); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	dice := rand.New(rand.NewPCG(t.seed, 0))
-	if err := t.openThreads(ctx); err != nil {
+	first, err := t.startServer(ctx, t.data(), t.tagged, t.config(usual), "")
+	if err != nil {
+		return err
+	}
+	err = t.openThreads(ctx, first)
+	first.kill()
+	if err != nil {
 		return err
 	}
 	for i, p := range plans(t.cycles, dice) {
@@ -182,5 +198,15 @@ func (t *torture) run(ctx context.Context) error {
 		}
 		t.progress("cycle %3d  %-28s %5.1fs  %d operations\n", i+1, p, time.Since(begin).Seconds(), t.journal.next()-1)
 	}
-	return t.finish(ctx)
+	last, err := t.startServer(ctx, t.data(), t.tagged, t.config(usual), "")
+	if err != nil {
+		return err
+	}
+	defer last.kill()
+	if err := t.finish(ctx, last); err != nil {
+		return err
+	}
+	last.kill()
+	t.runDoctor(ctx, "stopped")
+	return context.Cause(ctx)
 }
