@@ -40,11 +40,12 @@ for (const [name, WebSocket] of Object.entries(transports)) {
       assert.ok(name !== 'WebSocket' || WebSocket, 'run node with --experimental-websocket');
       const server = await open(t, slow);
       const client = new Mailroom({ ...server, WebSocket });
-      const { thread, run } = await client.send(words(12), { agent: 'echo' });
-      const events = await gather(client.follow({ thread, until: 'settled' }));
+      const { thread, run: before } = await client.send(words(4000), { agent: 'echo' });
+      const { run } = await client.send(words(12), { thread });
+      const events = await gather(client.follow({ thread, until: 'settled' }), (_, { length }) => length === 1 && client.cancel(before));
       assert.deepEqual(entriesOf(events), await logOf(client, thread));
       assert.deepEqual(events.at(-1), { kind: 'settled', cursor: events.at(-2).cursor, run, status: 'completed' });
-      assert.ok(events.some(({ kind }) => kind === 'delta'), 'the answer was streamed');
+      assert.ok(events.some(({ kind, delta }) => kind === 'delta' && delta.run === run), 'the answer was streamed');
       assert.equal(fold(events).items.at(-1).text, words(12));
     });
 
