@@ -64,7 +64,9 @@ func (s *session) effect(ctx context.Context, name string) (*effect, error) {
 	}
 	defer s.turn.leave()
 	if s.effects == nil {
-		states, err := s.engine.ledger.Effects(ctx, s.Run())
+		states, err := ask(ctx, s, func(ctx context.Context) (map[string]*entry.EffectState, error) {
+			return s.engine.ledger.Effects(ctx, s.Run())
+		})
 		if err != nil {
 			return nil, err
 		}

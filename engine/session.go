@@ -83,7 +83,9 @@ func (s *session) Input(ctx context.Context) ([]mailroom.Message, error) {
 	if s.input != nil {
 		return s.input, nil
 	}
-	inputs, err := s.engine.ledger.Inputs(ctx, []*mailroom.Run{s.Run()})
+	inputs, err := ask(ctx, s, func(ctx context.Context) ([][]mailroom.Message, error) {
+		return s.engine.ledger.Inputs(ctx, []*mailroom.Run{s.Run()})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +100,9 @@ func (s *session) Transcript(ctx context.Context, limit int) ([]mailroom.Message
 	if limit <= 0 {
 		return nil, nil
 	}
-	return s.engine.ledger.TranscriptBefore(ctx, s.Run(), limit)
+	return ask(ctx, s, func(ctx context.Context) ([]mailroom.Message, error) {
+		return s.engine.ledger.TranscriptBefore(ctx, s.Run(), limit)
+	})
 }
 
 func (s *session) Stream(ctx context.Context, text string) error {
@@ -146,7 +150,7 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 	}
 	// A started commit is repeated until its outcome is known: without it the next step has no
 	// number.
-	err := s.repeat(func(ctx context.Context) error {
+	err := s.repeat(s.life, func(ctx context.Context) error { // it does not end with the attempt
 		_, err := s.engine.ledger.Append(ctx, in)
 		return err
 	})
@@ -192,7 +196,11 @@ func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
 
 // handOver returns the steered messages that are new to this attempt. The caller holds turn.
 func (s *session) handOver(ctx context.Context) ([]mailroom.Message, error) {
-	messages, last, err := s.engine.ledger.ReadSteered(ctx, s.claim, s.handed)
+	last := s.handed
+	messages, err := ask(ctx, s, func(ctx context.Context) (messages []mailroom.Message, err error) {
+		messages, last, err = s.engine.ledger.ReadSteered(ctx, s.claim, s.handed)
+		return messages, err
+	})
 	if err != nil {
 		return nil, err
 	}

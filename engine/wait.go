@@ -66,7 +66,9 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 
 // tickets returns the run's tickets by name.
 func (s *session) tickets(ctx context.Context) (map[string]*mailroom.Ticket, error) {
-	found, err := s.engine.ledger.Tickets(ctx, store.TicketQuery{Runs: []string{s.claim.Run}})
+	found, err := ask(ctx, s, func(ctx context.Context) ([]*mailroom.Ticket, error) {
+		return s.engine.ledger.Tickets(ctx, store.TicketQuery{Runs: []string{s.claim.Run}})
+	})
 	known := map[string]*mailroom.Ticket{}
 	for _, k := range found {
 		if k.State != mailroom.TicketVoid { // void: from before a fresh retry

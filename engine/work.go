@@ -97,7 +97,9 @@ func (s *session) free() {
 
 // refresh reads the run's current row and applies stops and steers.
 func (s *session) refresh() error {
-	r, err := s.engine.ledger.ClaimedRun(s.life, s.claim)
+	r, err := ask(s.life, s, func(ctx context.Context) (*mailroom.Run, error) {
+		return s.engine.ledger.ClaimedRun(ctx, s.claim)
+	})
 	if err != nil {
 		return fmt.Errorf("refresh run %s: %w", s.claim.Run, err)
 	}
@@ -286,18 +288,27 @@ func (s *session) end(in thread.Settle) (run *mailroom.Run, err error) {
 	if in.Forced {
 		free = nil // its agent has not returned
 	}
-	err = s.repeat(func(ctx context.Context) error {
+	err = s.repeat(s.life, func(ctx context.Context) error {
 		run, err = s.engine.ledger.SettleWith(ctx, in, free)
 		return err
 	})
 	return run, err
 }
 
-// repeat calls f until its outcome is known, for at most the duration of a lease. Then it returns
-// Unavailable, also if f was still queued: a call without an answer was not refused. It does not
-// end with the attempt.
-func (s *session) repeat(f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(s.life, s.engine.options.Lease)
+// ask calls f as repeat does, and returns its result. A store that does not answer for a moment is no
+// failure of the agent.
+func ask[T any](ctx context.Context, s *session, f func(ctx context.Context) (T, error)) (out T, err error) {
+	err = s.repeat(ctx, func(ctx context.Context) (err error) {
+		out, err = f(ctx)
+		return err
+	})
+	return out, err
+}
+
+// repeat calls f until its outcome is known, for at most the duration of a lease, and until ctx ends.
+// Then it returns Unavailable, also if f was still queued: a call without an answer was not refused.
+func (s *session) repeat(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.engine.options.Lease)
 	defer cancel()
 	pause := 10 * time.Millisecond
 	for {

@@ -177,31 +177,36 @@ func TestAChannelMovesToAnotherServer(t *testing.T) {
 		b.say(text)
 		want = append(want, strings.ToUpper(text))
 	}
+	// The record of a reply comes after the reply: a server that is killed in between sends it again.
+	answered := func(by *fixture) {
+		b.waitTexts(want...)
+		by.waitEntries(b.out(), entry.KindCompleted, len(want))
+	}
 	say("one")
-	b.waitTexts(want...)
+	answered(first)
 
 	first.server.kill()
 	say("two") // no server receives it now
 	second.waitChannel("tg", api.ChannelConnected)
-	b.waitTexts(want...)
+	answered(second)
 
 	first.serve()
 	first.waitChannel("tg", api.ChannelStandby)
 	sendSignal(t, second, syscall.SIGSTOP)
 	say("three")
 	first.waitChannel("tg", api.ChannelConnected)
-	b.waitTexts(want...)
+	answered(first)
 	sendSignal(t, second, syscall.SIGCONT)
 	second.waitChannel("tg", api.ChannelStandby)
 	say("four")
-	b.waitTexts(want...)
+	answered(first)
 
 	if err := first.server.shutdown(); err != nil {
 		t.Fatal(err)
 	}
 	second.waitChannel("tg", api.ChannelConnected)
 	say("five")
-	b.waitTexts(want...)
+	answered(second)
 	if got := b.agentInputs(); len(got) != 5 {
 		t.Errorf("the agent had the inputs %q, want 5", got)
 	}
