@@ -103,13 +103,15 @@ lint: ## gofmt, go vet, staticcheck, no large file
 	cd server/openapi && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck .
 	cd bench && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck ./bd
 
-torture: build ## random histories, faults, power cuts, then repeated kill -9; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n
+torture: build ## random histories, faults, power cuts, then repeated kill -9; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n NODES=3
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
 	$(GO) build -trimpath -o bin/torture ./torture
+ifeq ($(NODES),)
 	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200) -rapid.steps=60
 	$(GO) test ./ledger -count 1 -timeout 30m -run CanBeRepeatedAfterAnyFault -all
 	cd store/sqlite/powercut && $(GO) test -count 1 -timeout 30m -v . -cuts $(or $(CUTS),300)
-	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
+endif
+	bin/torture -cycles $(or $(CYCLES),100) $(if $(NODES),-nodes "$$NODES") $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 
 attack: build ## attack a server as hostile clients would; ONLY=name SERVER=program JUDGE=false
 	$(GO) build -trimpath -o bin/attack ./torture/attack

@@ -96,6 +96,9 @@ type Run struct {
 	Resumes    bool            // its next attempt follows a wait
 	Asked      int             // number of tickets opened
 	Flushed    bool            `json:",omitempty"` // the store has flushed text of its message
+	// LastMessage is the id of the last message that the claim has written to the log. Text that is
+	// flushed for it comes late.
+	LastMessage string `json:",omitempty"`
 	// Joined maps the names of sends that a run of the target thread took in, so that no run was
 	// created for them, to that thread.
 	Joined   map[string]string `json:",omitempty"`

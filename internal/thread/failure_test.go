@@ -332,6 +332,9 @@ func TestAMessageReplacesItsFlushedText(t *testing.T) {
 		if _, err := l.Append(&thread.StepCommit{Claim: c, Number: 1, Message: &thread.PartialText{ID: "a.1-1", Text: "one"}}, nil, w.now); err != nil {
 			return err
 		}
+		if err := l.Flush(c, piece); err != nil { // late: its worker does not know of the step
+			return err
+		}
 		wantEqual(t, "unfinished", l.Partials.Text("a", stored), nil)
 		piece.Message, piece.Text = "a.1-2", "two"
 		if err := l.Flush(c, piece); err != nil {

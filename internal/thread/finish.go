@@ -79,7 +79,8 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 func (t *State) release(r *mailroom.Run) {
 	t.Worker, t.Round = "", 0
 	r.ClaimEnds, r.StopGrace = time.Time{}, 0
-	if t.Partials.drop(r) {
+	if t.Partials.drop(r) || r.LastMessage != "" {
+		r.LastMessage = ""
 		t.touchRun(r)
 	}
 }

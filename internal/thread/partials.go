@@ -61,7 +61,8 @@ func (s *Partials) drop(r *mailroom.Run) bool {
 }
 
 // Flush stores a piece of the message that a run is writing. A piece at the same offset is
-// replaced.
+// replaced. A piece of a message that is in the log changes nothing: the worker does not know yet
+// that its step was committed.
 func (t *State) Flush(c mailroom.Claim, p store.Partial) error {
 	r, err := t.claimedRun(c)
 	if err != nil {
@@ -72,6 +73,9 @@ func (t *State) Flush(c mailroom.Claim, p store.Partial) error {
 	}
 	if !check.IsClean(p.Text) || p.Offset < 0 {
 		return check.Invalid("text", "must be valid UTF-8 without NUL, from an offset of 0 or more", p.Offset)
+	}
+	if p.Message != "" && p.Message == r.LastMessage {
+		return nil
 	}
 	t.Partials.add(p)
 	t.Touch()

@@ -270,9 +270,9 @@ func (t *State) appendMessage(r *mailroom.Run, s *PartialText, visibility string
 			t.Outbox.deliver(&t.Thread, r, seq, mailroom.Text(s.Text))
 		}
 	}
-	if t.Partials.drop(r) { // the message is in the log
-		t.touchRun(r)
-	}
+	t.Partials.drop(r) // the message is in the log
+	r.LastMessage = s.ID
+	t.touchRun(r)
 }
 
 // SubmitOf returns the submit of a send by run r on thread from. Its key makes a repeated send

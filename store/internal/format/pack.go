@@ -154,6 +154,7 @@ func (p *packer) run(r *mailroom.Run) {
 	number(p, &r.StopGrace)
 	list(p, &r.Spent, text[string])
 	number(p, &r.InputBytes)
+	text(p, &r.LastMessage)
 	p.newer(&r.Newer)
 }
 
