@@ -93,9 +93,11 @@ CREATE FUNCTION due_keys() RETURNS bigint[] LANGUAGE sql STABLE AS $$
 	SELECT coalesce(nullif(current_setting('mailroom.due', true), ''), '{}')::bigint[]
 $$;
 
-CREATE FUNCTION add_due(keys bigint[]) RETURNS void LANGUAGE sql AS $$
-	SELECT set_config('mailroom.due', (due_keys() || keys)::text, true)
-$$;
+-- In PL/pgSQL, because PostgreSQL plans a function in SQL at each call.
+CREATE FUNCTION add_due(keys bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('mailroom.due', (due_keys() || keys)::text, true);
+END $$;
 
 -- One key of a due thread per agent, in the order of agents, in one seek each.
 CREATE FUNCTION due_each() RETURNS SETOF bigint LANGUAGE plpgsql STABLE AS $$
