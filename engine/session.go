@@ -32,8 +32,10 @@ type session struct {
 	row     atomic.Pointer[mailroom.Run] // what Run returns
 	steered atomic.Bool                  // there may be steered messages to read
 	freed   atomic.Bool                  // its slot was given back
-	closed  atomic.Bool                  // every call fails from now on; set within turn
-	kick    chan struct{}                // capacity 1: requests a flush of the text
+	// unanswered is set when a call to the store had no answer for the duration of a lease.
+	unanswered atomic.Bool
+	closed     atomic.Bool   // every call fails from now on; set within turn
+	kick       chan struct{} // capacity 1: requests a flush of the text
 
 	agentDone <-chan error // owned by work: delivers the result of an agent that was entered and has not returned yet; else nil
 

@@ -388,3 +388,23 @@ func TestStuckAgentIsEndedByItsRunDeadlineAfterALeaseIsRenewed(t *testing.T) {
 		close(release)
 	})
 }
+
+func TestAnAttemptWithoutAnAnswerOfTheStoreIsNoFailure(t *testing.T) {
+	localOnly(t, func(h *fixture) {
+		var entered seen[int]
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			entered.add(s.Run().Attempt)
+			return nil
+		}))
+		h.wait(time.Second + time.Millisecond) // between two sweeps
+		p.line.onView(unknown)
+		out := p.send("t", "hello")
+		h.wait(16 * time.Second) // longer than a lease, which renewals keep
+		p.line.onView(nil)
+		h.wait(20 * time.Second)
+		r := h.status(out.Run, mailroom.StatusCompleted)
+		if got := entered.all(); len(got) != 1 || got[0] < 2 || r.Failures != 0 || r.Crashes != 0 {
+			t.Errorf("entered at attempts %v with %d failures and %d crashes, want a later attempt and none", got, r.Failures, r.Crashes)
+		}
+	})
+}

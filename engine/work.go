@@ -52,7 +52,9 @@ func (s *session) work() {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
 	if err := cmp.Or(context.Cause(ctx), unsure, unkept); err != nil { // the agent must not be entered
-		s.settle(outcome(ctx, err, limit, false), err, begin)
+		out := outcome(ctx, err, limit, false)
+		s.releaseInstead(&out)
+		s.settle(out, err, begin)
 		return
 	}
 	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.assignment.Due, Claimed: s.assignment.At, Entered: time.Now()})
@@ -72,6 +74,7 @@ func (s *session) work() {
 	if out.Outcome != thread.OutcomeRelease && !forced {
 		s.parkInstead(&out)
 	}
+	s.releaseInstead(&out)
 	s.settle(out, err, begin)
 	if forced {
 		s.awaitAbandoned()
@@ -212,6 +215,14 @@ func (s *session) parkInstead(out *thread.Settle) {
 	}
 }
 
+// releaseInstead makes the settle a release if the attempt failed after the store gave no answer: the
+// agent cannot help that.
+func (s *session) releaseInstead(out *thread.Settle) {
+	if out.Outcome == thread.OutcomeFail && !out.Forced && s.unanswered.Load() {
+		out.Outcome, out.Failure = thread.OutcomeRelease, nil
+	}
+}
+
 // settle ends the attempt. It repeats the call while the outcome is unknown. A settle that the
 // store refuses becomes a failure, so that it is counted and visible.
 func (s *session) settle(in thread.Settle, cause error, begin time.Time) {
@@ -308,13 +319,13 @@ func ask[T any](ctx context.Context, s *session, f func(ctx context.Context) (T,
 // repeat calls f until its outcome is known, for at most the duration of a lease, and until ctx ends.
 // Then it returns Unavailable, also if f was still queued: a call without an answer was not refused.
 func (s *session) repeat(ctx context.Context, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.engine.options.Lease)
+	within, cancel := context.WithTimeout(ctx, s.engine.options.Lease)
 	defer cancel()
 	pause := 10 * time.Millisecond
 	for {
-		err := f(ctx)
-		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
-			return mailroom.Errorf(mailroom.CodeUnavailable, "no answer from the store in time: %w", err)
+		err := f(within)
+		if ended := within.Err(); ended != nil && errors.Is(err, ended) && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+			err = mailroom.Errorf(mailroom.CodeUnavailable, "no answer from the store in time: %w", err)
 		}
 		if mailroom.CodeOf(err) != mailroom.CodeUnavailable || errors.Is(err, store.ErrClosed) {
 			return err
@@ -323,8 +334,11 @@ func (s *session) repeat(ctx context.Context, f func(ctx context.Context) error)
 		select {
 		case <-timer.C:
 			pause = min(2*pause, time.Second)
-		case <-ctx.Done():
+		case <-within.Done():
 			timer.Stop()
+			if ctx.Err() == nil {
+				s.unanswered.Store(true)
+			}
 			return err
 		}
 	}
