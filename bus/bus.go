@@ -1,5 +1,5 @@
 // Package bus carries hints between the parts of one process: committed entries, live text of
-// runs, and requests to flush text.
+// runs, and requests to flush text. A [Relay] carries hints between the servers on one store.
 //
 // A notice may arrive late, twice, out of order or not at all. A loss may delay a reader but must
 // never change what it reads: the store has the truth.
@@ -39,6 +39,8 @@ type Bus struct {
 	mu            sync.RWMutex
 	threads       map[string]map[*Subscription]struct{} // "" has the subscriptions to all threads
 	flushRequests map[*FlushRequests]struct{}
+
+	relay atomic.Pointer[Relay] // nil: no other servers
 }
 
 // New returns an empty bus.
@@ -59,14 +61,19 @@ func (b *Bus) Publish(n Notice) {
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
+	worker := false
 	for s := range b.threads[n.Thread] {
 		s.offer(n, size)
+		worker = worker || s.entries
 	}
 	if n.Thread == "" {
 		return // already sent to the subscribers of all threads
 	}
 	for s := range b.threads[""] {
 		s.offer(n, size)
+	}
+	if r := b.relay.Load(); r != nil {
+		r.onNotice(n, worker)
 	}
 }
 
@@ -86,11 +93,14 @@ func (b *Bus) subscribe(thread string, depth int, entries bool) *Subscription {
 	c := make(chan Notice, max(depth, 1))
 	s := &Subscription{C: c, bus: b, thread: thread, entries: entries, c: c}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.threads[thread] == nil {
 		b.threads[thread] = make(map[*Subscription]struct{})
 	}
 	b.threads[thread][s] = struct{}{}
+	b.mu.Unlock()
+	if r := b.relay.Load(); r != nil && !entries && thread != "" {
+		r.onRead(thread)
+	}
 	return s
 }
 

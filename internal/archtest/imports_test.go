@@ -24,8 +24,8 @@ var floors = map[string]int{
 	"internal/thread":         5, // the state machine of a thread
 	"project":                 6, // reservations and notifications
 	"dispatch":                7, // the hand-over of runs to workers
+	"bus":                     7,
 	"ledger":                  8,
-	"bus":                     8,
 	"store/memory":            8,
 	"store/postgres":          8,
 	"store/sqlite":            8,
