@@ -129,6 +129,7 @@ func (o *op) queueRank() int {
 
 // nextDue returns when the waiting claims may next find due work, as far as is known.
 func (c *committer) nextDue(now time.Time) time.Time {
+	c.forgetIdle()
 	if len(c.claims) == 0 {
 		return now.Add(time.Hour) // a new claim wakes the committer
 	}
@@ -441,8 +442,13 @@ func (b *batch) keep() {
 
 func (b *batch) publish() {
 	for _, t := range b.rows.order {
-		if e := t.Entries(); len(e) > 0 {
-			b.c.options.Publish(t.ID, e)
+		e := t.Entries()
+		if len(e) == 0 {
+			continue
+		}
+		b.c.options.Publish(t.ID, e)
+		if d := t.Due; !d.At.IsZero() && !d.At.After(b.rows.now) {
+			b.c.options.Due(d.Agent)
 		}
 	}
 }

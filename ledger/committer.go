@@ -64,9 +64,10 @@ type committer struct {
 
 	// Owned by mu.
 	mu     sync.Mutex
-	queue  []*op // operations that are not in a batch yet
-	claims []*op // waiting claims, oldest first
-	closed error // set once; no operation is accepted after that
+	queue  []*op               // operations that are not in a batch yet
+	claims []*op               // waiting claims, oldest first
+	closed error               // set once; no operation is accepted after that
+	nudged map[string]struct{} // agents for which idle is cleared; "": all
 
 	// clockStepped is set when a worker's row shows that the clock stepped back. The next sweep
 	// then reschedules.
@@ -89,7 +90,7 @@ type committer struct {
 
 func newCommitter(st store.Store, o Options) *committer {
 	return &committer{
-		store: st, options: o, epoch: st.Epoch(), wake: make(chan struct{}, 1), idle: map[store.Capacity]time.Time{},
+		store: st, options: o, epoch: st.Epoch(), wake: make(chan struct{}, 1), idle: map[store.Capacity]time.Time{}, nudged: map[string]struct{}{},
 		cache: newThreadCache(), reservations: reservationCache{},
 	}
 }
@@ -153,6 +154,31 @@ func (c *committer) signal() {
 	case c.wake <- struct{}{}:
 	default:
 	}
+}
+
+// maxNudged bounds the agents of nudges that wait for the committer.
+const maxNudged = 100
+
+func (c *committer) nudge(agent string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.nudged) >= maxNudged {
+		agent = ""
+	}
+	c.nudged[agent] = struct{}{}
+	c.signal()
+}
+
+// forgetIdle forgets for the agents of nudges that nothing is due. The caller holds mu.
+func (c *committer) forgetIdle() {
+	for agent := range c.nudged {
+		if agent == "" {
+			clear(c.idle)
+		}
+		delete(c.idle, store.Capacity{Agent: agent})
+		delete(c.idle, store.Capacity{Agent: agent, LastAttempt: true})
+	}
+	clear(c.nudged)
 }
 
 // withdraw removes an operation that is not in a batch yet.

@@ -25,6 +25,9 @@ type Options struct {
 	// Publish receives committed entries, in commit order, before the operations are answered. It
 	// must not block.
 	Publish func(thread string, entries []mailroom.Entry)
+	// Due is called after a commit that leaves a run of an agent due, which a worker elsewhere may
+	// claim. It must not block.
+	Due func(agent string)
 	// Lease is how long a worker keeps its claims without a renewal. Defaults to 15 s.
 	Lease time.Duration
 	// Deadline is how long one attempt of an agent's run may take; 0 and a nil function mean 1 h.
@@ -76,6 +79,9 @@ func New(st store.Store, o Options) *Ledger {
 	if o.Publish == nil {
 		o.Publish = func(string, []mailroom.Entry) {}
 	}
+	if o.Due == nil {
+		o.Due = func(string) {}
+	}
 	if o.Lease == 0 {
 		o.Lease = 15 * time.Second
 	}
@@ -100,6 +106,10 @@ func New(st store.Store, o Options) *Ledger {
 	o.Observe.fill()
 	return &Ledger{committer: newCommitter(st, o), options: o, freed: &freedWorkers{ids: map[string]bool{}}}
 }
+
+// Nudge tells the ledger that a run of an agent may be due in the store, or of any agent with "", so
+// that waiting claims look for it now and not with the next poll.
+func (l *Ledger) Nudge(agent string) { l.committer.nudge(agent) }
 
 // NewID returns an id that grows with time: a UUID, version 7.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
