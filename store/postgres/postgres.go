@@ -96,17 +96,23 @@ func (s *Store) prepare(ctx context.Context) error {
 }
 
 func (s *Store) connect(ctx context.Context) (*session, error) {
-	config, err := s.options.config()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.options.ConnectTimeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := s.options.connect(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	return &session{conn: conn, timeout: s.options.StatementTimeout + tripTimeout}, nil
+}
+
+// connect opens a connection, whose application_name ends with suffix.
+func (o Options) connect(ctx context.Context, suffix string) (*pgx.Conn, error) {
+	config, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["application_name"] += suffix
+	ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
+	defer cancel()
+	return pgx.ConnectConfig(ctx, config)
 }
 
 // pinPlans makes the plans of the writer independent of statistics: all its statements find few rows
