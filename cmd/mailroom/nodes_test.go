@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -24,9 +25,10 @@ import (
 // nodes are servers in processes of their own on one database. Each has a data folder with the
 // configuration of the first one; its agents use the folder of the first.
 type nodes struct {
-	t   *testing.T
-	url string // of the database
-	all []*fixture
+	t       *testing.T
+	cluster *pgtest.Cluster
+	url     string // of the database
+	all     []*fixture
 }
 
 // newNodes starts no server yet.
@@ -34,7 +36,7 @@ func newNodes(first *fixture, n int) *nodes {
 	t := first.t
 	t.Helper()
 	cluster := pgtest.Durable(t)
-	c := &nodes{t: t, url: cluster.URL()}
+	c := &nodes{t: t, cluster: cluster, url: cluster.URL()}
 	token := filepath.Join(t.TempDir(), "operator")
 	if err := os.WriteFile(token, []byte("one-token-of-all-servers\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -154,6 +156,69 @@ func TestTwoServersShareADatabase(t *testing.T) {
 	}
 	if workers, err := alive.client().Workers(t.Context()); err != nil || len(workers) < 2 {
 		t.Errorf("workers %+v, %v, want those of two servers", workers, err)
+	}
+}
+
+// TestServersHearOfEachOthersWork submits at one server what the other one runs, reads or stops. The
+// second part ends the connections of the wire again and again.
+func TestServersHearOfEachOthersWork(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "")
+	// A run writes a part of its reply and waits for a line of its own.
+	h.configure(fmt.Sprintf("isolation = \"none\"\ndefault_agent = \"wait\"\nruns = 1\n[agents.wait]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n",
+		fmt.Sprintf("cd %q; read -r text; echo begin $text; until test -e open-$text; do sleep 0.02; done; echo end $text", string(h.dir))))
+	c := newNodes(h, 2)
+	for _, n := range c.all {
+		n.serve()
+	}
+	for _, kind := range []string{"wire", "cut"} {
+		submit := func(thread string) string {
+			out, err := c.all[0].client().Submit(t.Context(), api.Submit{Thread: kind + thread, Messages: []api.NewMessage{{Text: kind + thread}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out.Run
+		}
+		cut := func() {
+			if kind != "cut" {
+				return
+			}
+			if _, err := c.cluster.Terminate(t.Context(), "mailroom_wire"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cut()
+		runs := []string{submit("a"), submit("b")} // one slot each, so on two servers
+		for i, thread := range []string{"a", "b"} {
+			c.all[1].waitEntries(kind+thread, entry.KindStarted, 1)
+			cut()
+			if i == 0 { // follow it at both servers, so at one without the run
+				var out [2]bytes.Buffer
+				var all sync.WaitGroup
+				for j, n := range c.all {
+					all.Go(func() {
+						if code, stderr := n.run(t.Context(), &out[j], "attach", kind+thread); code != exitDone {
+							t.Errorf("attach at server %d: exit code %d: %s", j, code, stderr)
+						}
+					})
+				}
+				if err := os.WriteFile(filepath.Join(string(h.dir), "open-"+kind+thread), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				all.Wait()
+				if want := fmt.Sprintf("begin %[1]s\nend %[1]s\n", kind+thread); out[0].String() != want || out[1].String() != want {
+					t.Errorf("followed %q and %q, want %q", out[0].String(), out[1].String(), want)
+				}
+				continue
+			}
+			for _, n := range c.all { // one of them runs it
+				if _, err := n.client().CancelRun(t.Context(), runs[i]); err != nil {
+					t.Fatal(err)
+				}
+				cut()
+			}
+			c.all[0].waitEntries(kind+thread, entry.KindCancelled, 1)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type Config struct {
 	Limits      Limits
 	Store       Store
 	Postgres    Postgres
+	Bus         Bus
 	Token       Token
 
 	Runs          int           // runs at once in this process
@@ -205,6 +206,7 @@ func Default(kinds []kind.Kind) *Config {
 		Limits:            defaultLimits(),
 		Store:             Store{Kind: StoreSQLite},
 		Postgres:          defaultPostgres(),
+		Bus:               Bus{Kind: BusPostgres},
 		Agents:            map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
 		Channels:          map[string]*Channel{},
 		ReconnectSettings: defaultReconnect(),

@@ -23,6 +23,21 @@ func (s *Store) settings() []setting.Setting {
 	}
 }
 
+// Kinds of buses.
+const (
+	BusPostgres = "postgres" // NOTIFY in the database of the store
+	busNone     = "none"     // servers notice each other's work by polling
+)
+
+// Bus is the [bus] table, for a store of StorePostgres.
+type Bus struct{ Kind string }
+
+func (b *Bus) settings() []setting.Setting {
+	return []setting.Setting{
+		setting.New("kind", "How servers wake each other: postgres (NOTIFY on two more connections), or none (each looks once a second).", setting.OneOf(&b.Kind, BusPostgres, busNone)),
+	}
+}
+
 // Postgres is the [postgres] table: the database of a store of StorePostgres.
 type Postgres struct {
 	URL               string // without a password; "": URLFile
@@ -84,6 +99,9 @@ func (c *Config) checkStore() (found []problem) {
 			found = append(found, problem{key: "postgres", what: `the address of the database is missing or given twice; set one of url and url_file in [postgres]`})
 		}
 		return found
+	}
+	if c.set["bus.kind"] {
+		return append(found, problem{key: "bus.kind", what: `has no effect; set kind = "postgres" in [store]`})
 	}
 	for _, s := range c.Postgres.settings() {
 		if key := "postgres." + s.Key; c.set[key] {

@@ -33,7 +33,8 @@ import (
 // Options are the parts of a [Node].
 type Options struct {
 	Store  store.Store
-	Shared bool // other servers may use the store at the same time
+	Shared bool     // other servers may use the store at the same time
+	Wire   bus.Wire // to these servers; nil: none
 	Config *config.Config
 	Token  string        // the operator's
 	Files  datadir.Files // attachments
@@ -46,6 +47,7 @@ type Options struct {
 // Node is one server: the components on one store.
 type Node struct {
 	ledger  *ledger.Ledger
+	relay   *bus.Relay // nil: no wire
 	engine  *engine.Engine
 	server  *server.Server
 	janitor *janitor
@@ -94,6 +96,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		Publish: func(thread string, entries []mailroom.Entry) {
 			b.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
+		Due:       n.announceDue,
 		Lease:     c.Lease,
 		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
 		StopGrace: c.StopGrace,
@@ -103,6 +106,9 @@ func assemble(o Options, roster *agentSet) *Node {
 		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, RunFinished: numbers.Ended},
 		Log:       log,
 	})
+	if o.Wire != nil {
+		n.relay = bus.NewRelay(b, o.Wire, n.ledger.Nudge, log)
+	}
 	streams := stream.New(n.ledger, b)
 	hooks := newHooks(c)
 	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, o.Files, streams, b, log)
@@ -154,6 +160,13 @@ func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, r
 			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
 			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
 		},
+	}
+}
+
+// announceDue tells other servers that a run of an agent is due and was not claimed here.
+func (n *Node) announceDue(agent string) {
+	if n.relay != nil {
+		n.relay.Due(agent)
 	}
 }
 
@@ -273,6 +286,12 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 			return nil
 		}
 	})
+	if n.relay != nil {
+		group.Go(func() (err error) {
+			defer recovery.Error(n.log, "relay", &err)
+			return n.relay.Run(ledgerCtx) // until the last run is released, which another server may start
+		})
+	}
 	group.Go(func() (err error) {
 		defer recovery.Error(n.log, "ledger", &err)
 		return n.ledger.Run(ledgerCtx)

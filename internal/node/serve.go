@@ -126,7 +126,11 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if err != nil {
 		return err
 	}
-	n, err := New(ctx, Options{Store: store, Shared: c.Store.Kind == config.StorePostgres, Config: c, Token: token, Files: dir.Files(), TLS: secure, Log: log, Lock: held})
+	wire, err := storage.OpenWire(c, log)
+	if err != nil {
+		return err
+	}
+	n, err := New(ctx, Options{Store: store, Shared: c.Store.Kind == config.StorePostgres, Wire: wire, Config: c, Token: token, Files: dir.Files(), TLS: secure, Log: log, Lock: held})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"mailroom/bus"
 	"mailroom/internal/config"
 	"mailroom/internal/datadir"
 	"mailroom/store"
@@ -29,6 +30,14 @@ func Open(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.L
 		return nil, nil, err
 	}
 	return file, file.Failed(), nil
+}
+
+// OpenWire returns the wire between the servers on the configured store, or nil if there is none.
+func OpenWire(c *config.Config, log *slog.Logger) (bus.Wire, error) {
+	if c.Store.Kind != config.StorePostgres || c.Bus.Kind != config.BusPostgres {
+		return nil, nil
+	}
+	return postgres.NewWire(postgresOptions(c), log)
 }
 
 // postgresOptions returns the options of the configured database.
