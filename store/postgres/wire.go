@@ -124,7 +124,11 @@ func (w *Wire) keep(ctx context.Context, end string, f func(*pgx.Conn) error) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.log.Warn("no hints between servers; reconnecting", "connection", end, "error", err)
+		level := slog.LevelWarn
+		if pause > minWirePause { // as the attempt before
+			level = slog.LevelDebug
+		}
+		w.log.Log(ctx, level, "no hints between servers; reconnecting", "connection", end, "error", err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 			pause = min(2*pause, maxWirePause)
