@@ -56,8 +56,15 @@ func (h *channelHandlers) resumeChannel(_ context.Context, in *resumeChannelInpu
 	}
 	all := h.allChannels()
 	i := slices.IndexFunc(all, func(c api.Channel) bool { return c.Name == in.Name })
-	if i < 0 { // a change of the configuration removed it
+	switch {
+	case i < 0: // a change of the configuration removed it
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", invalid.Truncate(in.Name))
+	case all[i].State == api.ChannelStandby:
+		where := "run by another server"
+		if all[i].Reason != nil {
+			where = *all[i].Reason
+		}
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "channel %q is %s: resume it there", in.Name, where)
 	}
 	return &body[api.Channel]{all[i]}, nil
 }

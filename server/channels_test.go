@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,7 +71,8 @@ func TestAReaderSeesOnlyTheStateOfAChannel(t *testing.T) {
 }
 
 func TestAChannelIsResumedByItsName(t *testing.T) {
-	c := &fakeChannels{all: []api.Channel{{Name: "a", State: api.ChannelConnected}, {Name: "b", State: api.ChannelQueued}}}
+	elsewhere := "run by other.example"
+	c := &fakeChannels{all: []api.Channel{{Name: "a", State: api.ChannelStandby, Reason: &elsewhere}, {Name: "b", State: api.ChannelQueued}}}
 	f := start(t, func(o *server.Options) { o.Channels = c })
 	got, err := f.client.ResumeChannel(t.Context(), "b")
 	if err != nil || got.Name != "b" || got.State != api.ChannelQueued {
@@ -80,7 +82,11 @@ func TestAChannelIsResumedByItsName(t *testing.T) {
 	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff([]string{"b", "c"}, c.resumed); diff != "" {
+	_, err = f.client.ResumeChannel(t.Context(), "a")
+	if mailroom.CodeOf(err) != mailroom.CodeConflict || !strings.Contains(err.Error(), `channel "a" is run by other.example: resume it there`) {
+		t.Errorf("resume at another server: %v, want a conflict that names the server", err)
+	}
+	if diff := cmp.Diff([]string{"b", "c", "a"}, c.resumed); diff != "" {
 		t.Error(diff)
 	}
 }
