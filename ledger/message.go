@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,78 +30,133 @@ func (l *Ledger) Message(ctx context.Context, thread, id string) (mailroom.Messa
 // Messages returns the messages at the given entries of a thread, each a message or an edit, with
 // the content of that entry.
 func (l *Ledger) Messages(ctx context.Context, thread string, seqs []int64) ([]mailroom.Message, error) {
-	var out []mailroom.Message
-	err := l.View(ctx, func(r store.Reader) error {
-		out = nil
-		for _, seq := range seqs {
-			m, err := messageAt(r, thread, seq)
-			if err != nil {
-				return err
-			}
-			out = append(out, m)
-		}
-		return nil
-	})
-	return out, err
+	refs := make([]store.EntryRef, len(seqs))
+	for i, seq := range seqs {
+		refs[i] = store.EntryRef{Thread: thread, Seq: seq}
+	}
+	return l.readMessages(ctx, refs)
 }
 
 // Inputs returns the messages that started each of the runs, from one snapshot.
 func (ws Workers) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error) {
-	out := make([][]mailroom.Message, len(runs))
-	err := ws.ledger.View(ctx, func(r store.Reader) error {
-		for i, run := range runs {
-			out[i] = []mailroom.Message{}
-			for _, in := range run.Inputs {
-				if in.Retracted {
-					continue
-				}
-				m, err := messageAt(r, run.Thread, in.Seq)
-				if err != nil {
-					return err
-				}
-				out[i] = append(out[i], m)
+	var refs []store.EntryRef
+	counts := make([]int, len(runs))
+	for i, run := range runs {
+		for _, in := range run.Inputs {
+			if !in.Retracted {
+				refs = append(refs, store.EntryRef{Thread: run.Thread, Seq: in.Seq})
+				counts[i]++
 			}
+		}
+	}
+	all, err := ws.ledger.readMessages(ctx, refs)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]mailroom.Message, len(runs))
+	for i, n := range counts {
+		out[i], all = append([]mailroom.Message{}, all[:n]...), all[n:]
+	}
+	return out, nil
+}
+
+// maxRefs is how many entries a query for messages names.
+const maxRefs = 128
+
+// readMessages returns the messages whose contents are in these entries, in their order.
+func (l *Ledger) readMessages(ctx context.Context, refs []store.EntryRef) ([]mailroom.Message, error) {
+	var all []mailroom.Message
+	err := l.View(ctx, func(r store.Reader) error {
+		all = make([]mailroom.Message, 0, len(refs))
+		for some := range slices.Chunk(refs, maxRefs) {
+			found, err := messagesAt(r, some)
+			if err != nil {
+				return err
+			}
+			all = append(all, found...)
 		}
 		return nil
 	})
-	return out, err
+	return all, err
 }
 
 // messageAt returns the message whose content is in entry seq.
 func messageAt(r store.Reader, thread string, seq int64) (mailroom.Message, error) {
-	var m mailroom.Message
-	e, err := entryAt(r, thread, seq)
+	found, err := messagesAt(r, []store.EntryRef{{Thread: thread, Seq: seq}})
 	if err != nil {
-		return m, err
+		return mailroom.Message{}, err
 	}
-	switch e.Kind {
-	case entry.KindMessage:
-		return m, e.Decode(&m)
-	case entry.KindEdited:
-	default: // entries of agents have any content
-		return m, mailroom.Errorf(mailroom.CodeNotFound, "entry %d of thread %q is not a message", seq, thread)
-	}
-	var edit entry.Edited
-	if err := e.Decode(&edit); err != nil {
-		return m, err
-	}
-	_, first, _ := strings.Cut(edit.Message, ".")
-	n, err := strconv.ParseInt(first, 10, 64)
+	return found[0], nil
+}
+
+// messagesAt returns the messages whose contents are in these entries, in their order.
+func messagesAt(r store.Reader, refs []store.EntryRef) ([]mailroom.Message, error) {
+	entries, err := entriesAt(r, refs)
 	if err != nil {
-		return m, mailroom.Errorf(mailroom.CodeInternal, "edit %d of thread %q names message %q: %w", seq, thread, edit.Message, err)
+		return nil, err
 	}
-	if m, err = messageAt(r, thread, n); err != nil {
-		return m, err
+	found := make([]mailroom.Message, len(refs))
+	edits := map[int]entry.Edited{} // by position in refs
+	var edited []store.EntryRef     // the first contents of these, in the order of positions
+	for i, e := range entries {
+		switch e.Kind {
+		case entry.KindMessage:
+			if err := e.Decode(&found[i]); err != nil {
+				return nil, err
+			}
+		case entry.KindEdited:
+			var edit entry.Edited
+			if err := e.Decode(&edit); err != nil {
+				return nil, err
+			}
+			_, first, _ := strings.Cut(edit.Message, ".")
+			seq, err := strconv.ParseInt(first, 10, 64)
+			if err != nil || seq >= e.Seq {
+				return nil, mailroom.Errorf(mailroom.CodeInternal, "edit %d of thread %q names message %q", e.Seq, e.Thread, edit.Message)
+			}
+			edits[i] = edit
+			edited = append(edited, store.EntryRef{Thread: e.Thread, Seq: seq})
+		default: // entries of agents have any content
+			return nil, mailroom.Errorf(mailroom.CodeNotFound, "entry %d of thread %q is not a message", e.Seq, e.Thread)
+		}
 	}
-	m.Text, m.Parts = edit.Text, edit.Parts
-	return m, nil
+	if len(edited) == 0 {
+		return found, nil
+	}
+	originals, err := messagesAt(r, edited)
+	if err != nil {
+		return nil, err
+	}
+	for i, at := range slices.Sorted(maps.Keys(edits)) {
+		found[at] = originals[i]
+		found[at].Text, found[at].Parts = edits[at].Text, edits[at].Parts
+	}
+	return found, nil
+}
+
+// entriesAt returns these entries, in their order.
+func entriesAt(r store.Reader, refs []store.EntryRef) ([]mailroom.Entry, error) {
+	found, err := r.Entries(store.EntryQuery{At: refs})
+	if err != nil {
+		return nil, err
+	}
+	by := make(map[store.EntryRef]mailroom.Entry, len(found))
+	for _, e := range found {
+		by[store.EntryRef{Thread: e.Thread, Seq: e.Seq}] = e
+	}
+	all := make([]mailroom.Entry, len(refs))
+	for i, ref := range refs {
+		e, ok := by[ref]
+		if !ok {
+			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no entry %d in thread %q", ref.Seq, ref.Thread)
+		}
+		all[i] = e
+	}
+	return all, nil
 }
 
 func entryAt(r store.Reader, thread string, seq int64) (mailroom.Entry, error) {
-	found, err := r.Entries(store.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
-	if err == nil && len(found) == 0 {
-		err = mailroom.Errorf(mailroom.CodeNotFound, "no entry %d in thread %q", seq, thread)
-	}
+	found, err := entriesAt(r, []store.EntryRef{{Thread: thread, Seq: seq}})
 	if err != nil {
 		return mailroom.Entry{}, err
 	}

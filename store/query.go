@@ -107,6 +107,12 @@ type CursorQuery struct {
 	Limit      int      // 0: all; not with Identities
 }
 
+// EntryRef names an entry.
+type EntryRef struct {
+	Thread string
+	Seq    int64
+}
+
 // EntryQuery selects a range of one thread's log, ordered by Seq, descending with Backward. Kinds
 // and Run filter the range.
 type EntryQuery struct {
@@ -120,4 +126,25 @@ type EntryQuery struct {
 	// Bytes ends the list with the entry that exceeds it, counting the entries' JSON. A list with
 	// more than Bytes therefore may be incomplete. 0: no limit.
 	Bytes int
+	// At selects those of these entries that exist, once each and in any order; no other field is
+	// set then. A store in another process answers it in one round trip.
+	At []EntryRef
+}
+
+// EachAt answers At with a query for each entry, for stores whose queries need no round trip.
+func (q EntryQuery) EachAt(r Reader) ([]mailroom.Entry, error) {
+	var all []mailroom.Entry
+	done := map[EntryRef]bool{}
+	for _, ref := range q.At {
+		if done[ref] {
+			continue
+		}
+		done[ref] = true
+		found, err := r.Entries(EntryQuery{Thread: ref.Thread, After: ref.Seq - 1, Before: ref.Seq + 1, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
 }

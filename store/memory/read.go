@@ -154,6 +154,9 @@ func matches(run *mailroom.Run, q store.RunQuery) bool {
 }
 
 func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
+	if len(q.At) > 0 {
+		return q.EachAt(r)
+	}
 	log, _ := r.logs.get(q.Thread)
 	start, _ := slices.BinarySearchFunc(log, q.After+1, func(e mailroom.Entry, seq int64) int {
 		return cmp.Compare(e.Seq, seq)

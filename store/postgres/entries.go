@@ -18,13 +18,38 @@ const (
 			(SELECT min(last_seq) FROM entry
 				WHERE thread = (SELECT key FROM thread WHERE id = $1) AND last_seq >= $3::bigint - 1), $3::bigint)
 		ORDER BY last_seq DESC LIMIT $4`
+
+	// Each row once, however many of its entries are wanted. It may end before a wanted entry or
+	// begin behind it, if that does not exist.
+	entriesAt = `SELECT w.id, e.first_seq, e.lines FROM (SELECT DISTINCT t.key, t.id,
+			(SELECT e.last_seq FROM entry e WHERE e.thread = t.key AND e.last_seq >= u.seq ORDER BY e.last_seq LIMIT 1) AS last_seq
+			FROM unnest($1::text[], $2::bigint[]) u (thread, seq) JOIN thread t ON t.id = u.thread) w
+		JOIN entry e ON e.thread = w.key AND e.last_seq = w.last_seq`
 )
 
 // entryRows are the rows of a page of entries. A row has the entries of one commit, often several.
 const entryRows = 64
 
+// entriesAt answers a query with At.
+func (r reader) entriesAt(at []store.EntryRef) ([]mailroom.Entry, error) {
+	threads, seqs, wanted := make([]string, len(at)), make([]int64, len(at)), map[store.EntryRef]bool{}
+	for i, ref := range at {
+		threads[i], seqs[i], wanted[ref] = ref.Thread, ref.Seq, true
+	}
+	var found []mailroom.Entry
+	err := r.query("read entries", func(c *columns) error {
+		some, err := format.PickEntries(c.text(), c.int64(), c.next(), wanted)
+		found = append(found, some...)
+		return err
+	}, entriesAt, threads, seqs)
+	return found, err
+}
+
 // Entries implements [store.Reader]. It reads pages until the limits are reached.
 func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
+	if len(q.At) > 0 {
+		return r.entriesAt(q.At)
+	}
 	if q.Before == 0 {
 		q.Before = math.MaxInt64
 	}

@@ -27,6 +27,9 @@ const (
 
 // Entries implements [mailroom.Reader]. A row holds several entries.
 func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
+	if len(q.At) > 0 {
+		return q.EachAt(r)
+	}
 	if q.Before == 0 {
 		q.Before = math.MaxInt64
 	}

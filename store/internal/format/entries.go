@@ -64,6 +64,23 @@ func SplitEntries(lines []byte, first int64, q store.EntryQuery) ([]mailroom.Ent
 	return found, nil
 }
 
+// PickEntries decodes those entries of one row that are in wanted. The entries do not refer to lines.
+func PickEntries(thread string, first int64, lines []byte, wanted map[store.EntryRef]bool) ([]mailroom.Entry, error) {
+	var found []mailroom.Entry
+	seq := first
+	for line := range bytes.SplitSeq(lines, []byte{'\n'}) {
+		if wanted[store.EntryRef{Thread: thread, Seq: seq}] {
+			e, err := entry.Parse(bytes.Clone(line))
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, e)
+		}
+		seq++
+	}
+	return found, nil
+}
+
 // CutEntries removes the lines of the entries below seq from those of a row that begins at first.
 func CutEntries(lines []byte, first, seq int64) []byte {
 	for ; first < seq; first++ {
