@@ -133,8 +133,9 @@ func (s *session) onHint(n bus.Notice) {
 	}
 }
 
-// drainHints applies what happened to the run since its claim. The hints are complete if no other
-// process writes to the store; otherwise it reads the row.
+// drainHints applies what happened to the run since its claim. A remote worker subscribes some time
+// after the claim was committed, so it reads the row. The process that commits the claim subscribes at
+// once; what another server commits in between arrives with the next renewal, like any lost hint.
 func (s *session) drainHints() error {
 	for {
 		select {
@@ -143,7 +144,7 @@ func (s *session) drainHints() error {
 			continue
 		default:
 		}
-		if s.engine.options.Local {
+		if s.engine.options.Local || s.engine.options.Node != "" {
 			return nil
 		}
 		return s.refresh()

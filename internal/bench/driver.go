@@ -16,16 +16,17 @@ import (
 	"mailroom/store"
 )
 
-// driver submits a load and observes its runs.
+// driver submits a load and observes its runs. The request id of a submit holds when it was called, so
+// that every process that measures the load knows it.
 type driver struct {
 	load
-	fixture     *fixture
-	keys        bool // submits have idempotency keys
-	producers   int
-	threads     int
-	created     time.Time
-	submitTimes []submitTime // ring buffer, indexed by the number of the submit
-	slots       chan struct{}
+	fixture   *fixture
+	keys      bool   // submits have idempotency keys
+	name      string // makes keys distinct among the drivers of a load
+	producers int
+	threads   int
+	created   time.Time // request ids count from here; the same in all drivers of a load
+	room      *room
 
 	next      atomic.Int64  // number of the next submit
 	submitted atomic.Int64  // acknowledged
@@ -34,13 +35,6 @@ type driver struct {
 	recording atomic.Bool
 
 	submits, starts, dones, urgents histogram
-}
-
-// submitTime is the time of a submit. The ring buffer reuses entries, so it also has the number of
-// the submit.
-type submitTime struct {
-	number atomic.Int64
-	at     atomic.Int64 // since the driver was made, in ns
 }
 
 // urgentPrefix is the prefix of the request ids of urgent submits.
@@ -67,13 +61,13 @@ func (s *schedule) wait(ctx context.Context) error {
 
 // newDriver returns a driver with a new fixture in dir.
 func (b *bench) newDriver(ctx context.Context, dir string, l load) (*driver, error) {
-	room := l.backlog
-	if room == 0 {
-		room = maxOutstanding
+	limit := l.backlog
+	if limit == 0 {
+		limit = maxOutstanding
 	}
 	d := &driver{
 		load: l, keys: b.Keys, producers: b.Producers, threads: b.result.Settings.Threads, created: time.Now(),
-		submitTimes: make([]submitTime, 64*maxOutstanding), slots: make(chan struct{}, room), first: make(chan struct{}),
+		room: newRoom(limit), first: make(chan struct{}),
 	}
 	var err error
 	d.fixture, err = newFixture(ctx, b.opener(), dir, b.AgentVersion, d.onRunEnd)
@@ -123,17 +117,12 @@ func (d *driver) fill(ctx context.Context, runs int) error {
 
 // submit submits one run as soon as fewer than the maximum are outstanding.
 func (d *driver) submit(ctx context.Context, urgent bool) error {
-	select {
-	case d.slots <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := d.room.enter(ctx); err != nil {
+		return err
 	}
-	n := d.next.Add(1)
 	called := time.Since(d.created)
-	m := &d.submitTimes[n%int64(len(d.submitTimes))]
-	m.number.Store(n)
-	m.at.Store(int64(called))
-	in := d.newSubmit(n)
+	n := d.next.Add(1)
+	in := d.newSubmit(n, called)
 	if urgent {
 		now := 0
 		in.Priority, in.Thread, in.Origin.RequestID = &now, "urgent-"+in.Thread, urgentPrefix+in.Origin.RequestID
@@ -149,33 +138,27 @@ func (d *driver) submit(ctx context.Context, urgent bool) error {
 	return nil
 }
 
-// newSubmit returns the n-th submit of a load. The request id holds the number.
-func (d *driver) newSubmit(n int64) thread.Submit {
+// newSubmit returns the n-th submit of a load, called at a time after the driver was created.
+func (d *driver) newSubmit(n int64, called time.Duration) thread.Submit {
 	number := strconv.FormatInt(n, 10)
 	key := ""
 	if d.keys {
-		key = "question-" + number
+		key = "question-" + d.name + number
 	}
 	return thread.Submit{
 		Key:      key,
 		Thread:   "bench-" + strconv.FormatInt(n%int64(d.threads), 10),
 		Messages: []thread.NewMessage{{Parts: mailroom.Text("What is the answer to question " + number + "?")}},
-		Origin:   mailroom.Origin{Via: "user", Sender: "bench", RequestID: number},
+		Origin:   mailroom.Origin{Via: "user", Sender: "bench", RequestID: strconv.FormatInt(int64(called), 10)},
 		Sender:   "bench", Owner: "bench",
 	}
 }
 
-// latency returns the time since a run was submitted. ok is false if the ring buffer has reused
-// the entry.
+// latency returns the time since a run was submitted.
 func (d *driver) latency(r *mailroom.Run) (took time.Duration, urgent, ok bool) {
-	number, urgent := strings.CutPrefix(r.Origin.RequestID, urgentPrefix)
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return 0, urgent, false
-	}
-	m := &d.submitTimes[n%int64(len(d.submitTimes))]
-	at := m.at.Load()
-	return time.Since(d.created) - time.Duration(at), urgent, m.number.Load() == n
+	called, urgent := strings.CutPrefix(r.Origin.RequestID, urgentPrefix)
+	ns, err := strconv.ParseInt(called, 10, 64)
+	return time.Since(d.created) - time.Duration(ns), urgent, err == nil
 }
 
 // onAgentStart records the start of an agent.
@@ -198,20 +181,13 @@ func (d *driver) onRunEnd(r *mailroom.Run) {
 	if d.ended.Add(1) == 1 {
 		close(d.first)
 	}
-	<-d.slots // one entry for each run that has not ended
+	d.room.leave()
 }
 
 // drain waits until all runs have ended, and checks that the store has them as completed.
 func (d *driver) drain(ctx context.Context) error {
-	for range cap(d.slots) { // all slots are free once no run is outstanding
-		select {
-		case d.slots <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	for range cap(d.slots) {
-		<-d.slots
+	if err := d.room.waitEmpty(ctx); err != nil {
+		return err
 	}
 	completed := 0
 	err := d.fixture.store.View(ctx, func(r store.Reader) (err error) {
