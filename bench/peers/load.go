@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -57,6 +58,22 @@ type figures struct {
 	SubmitP99     float64 `json:"submit_p99_ms"`
 	StartP50      float64 `json:"start_p50_ms"`
 	StartP99      float64 `json:"start_p99_ms"`
+	// CPU is that of the process with the producers, DatabaseCPU that of the PostgreSQL beside it, 0 if
+	// there is none; milliseconds a run.
+	CPU         float64 `json:"cpu_ms_per_run"`
+	DatabaseCPU float64 `json:"database_cpu_ms_per_run"`
+}
+
+// perRun divides a CPU time that includes the warm-up by the runs.
+func perRun(cpu time.Duration, f figures, l load) float64 {
+	return cpu.Seconds() * 1000 / (f.RunsPerSecond * (l.last + l.warmup).Seconds())
+}
+
+// cpuTime returns the CPU time of this process.
+func cpuTime() (time.Duration, error) {
+	var u syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err
 }
 
 // driver puts a load on a peer.
@@ -83,11 +100,16 @@ func measure(ctx context.Context, p peer, l load, dir string) (f figures, err er
 	if err := p.open(ctx, dir, l.slots, observer{started: d.started, done: d.done}); err != nil {
 		return f, errors.Join(err, p.close())
 	}
-	defer func() { err = errors.Join(err, p.close()) }()
 	if f, err = d.run(ctx); err != nil {
+		return f, errors.Join(err, p.close())
+	}
+	if err := errors.Join(d.drain(ctx), p.close()); err != nil {
 		return f, err
 	}
-	return f, d.drain(ctx)
+	if on, ok := p.(interface{ databaseCPU() time.Duration }); ok {
+		f.DatabaseCPU = perRun(on.databaseCPU(), f, l)
+	}
+	return f, nil
 }
 
 func (d *driver) run(ctx context.Context) (f figures, err error) {
@@ -119,10 +141,20 @@ func (d *driver) run(ctx context.Context) (f figures, err error) {
 	}
 	d.recording.Store(true)
 	from, at := d.ended.Load(), time.Now()
+	used, err := cpuTime()
+	if err != nil {
+		return f, err
+	}
 	if err := until(producing, at.Add(d.last)); err != nil {
 		return f, err
 	}
-	f.RunsPerSecond = float64(d.ended.Load()-from) / time.Since(at).Seconds()
+	ended := float64(d.ended.Load() - from)
+	f.RunsPerSecond = ended / time.Since(at).Seconds()
+	now, err := cpuTime()
+	if err != nil {
+		return f, err
+	}
+	f.CPU = (now - used).Seconds() * 1000 / max(ended, 1)
 	d.recording.Store(false)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -30,12 +30,12 @@ type contender struct {
 const mailroom = "mailroom"
 
 func contenders(program string) []contender {
-	all := []contender{{
-		name: mailroom, settings: "bin/mailroom bench, in a process of its own: the echo agent without delay, with log, claim and reply of each run; SQLite WAL, synchronous=FULL",
-		measure: func(ctx context.Context, l load, dir string) (figures, error) {
-			return measureMailroom(ctx, program, l, dir)
-		},
-	}}
+	var all []contender
+	for _, v := range variants() {
+		all = append(all, contender{name: v.name, settings: v.settings(), needs: v.needs, measure: func(ctx context.Context, l load, dir string) (figures, error) {
+			return v.measure(ctx, program, l, dir)
+		}})
+	}
 	for _, p := range []struct {
 		name  string
 		make  func() namedPeer

@@ -101,9 +101,9 @@ func TestTableHasMediansAndRatios(t *testing.T) {
 		got[i] = strings.Join(strings.Fields(got[i]), " ")
 	}
 	want := []string{
-		"RUNS/S LEAST TO MOST MAILROOM IS SUBMIT P50/P99 ms START P50/P99 ms",
-		"mailroom 2000 1000 to 3000 - 2.00 / 20.00 0.00 / 0.00",
-		"other 400 300 to 500 5.00 times 0.40 / 4.00 0.00 / 0.00",
+		"RUNS/S LEAST TO MOST MAILROOM IS SUBMIT P50/P99 ms START P50/P99 ms CPU ms A RUN + DATABASE",
+		"mailroom 2000 1000 to 3000 - 2.00 / 20.00 0.00 / 0.00 0.000 + 0.000",
+		"other 400 300 to 500 5.00 times 0.40 / 4.00 0.00 / 0.00 0.000 + 0.000",
 		"mailroom / best peer: 5.00",
 		"How each is set:",
 		"mailroom: as it is",

@@ -108,6 +108,17 @@ type riverPostgres struct {
 	pool   *pgxpool.Pool
 }
 
+// startPostgres starts a PostgreSQL that syncs each commit. The folder that its user owns is beside dir,
+// which belongs to the user of this program.
+func startPostgres(ctx context.Context, dir string) (*pgtest.Cluster, error) {
+	return pgtest.Start(ctx, pgtest.Options{Dir: filepath.Dir(dir), Settings: []string{
+		"max_connections=200", "fsync=on", "synchronous_commit=on", "full_page_writes=on",
+		"shared_buffers=256MB", "max_wal_size=4GB", "checkpoint_timeout=15min", "jit=off",
+	}})
+}
+
+func (p *riverPostgres) databaseCPU() time.Duration { return p.server.CPUTime() }
+
 const (
 	riverConnections  = 64
 	riverPollPostgres = 100 * time.Millisecond
@@ -119,12 +130,7 @@ func (*riverPostgres) settings() string {
 }
 
 func (p *riverPostgres) open(ctx context.Context, dir string, slots int, h observer) (err error) {
-	// The folder that PostgreSQL's user owns is beside dir, which belongs to the user of this program.
-	p.server, err = pgtest.Start(ctx, pgtest.Options{Dir: filepath.Dir(dir), Settings: []string{
-		"max_connections=200", "fsync=on", "synchronous_commit=on", "full_page_writes=on",
-		"shared_buffers=256MB", "max_wal_size=4GB", "checkpoint_timeout=15min", "jit=off",
-	}})
-	if err != nil {
+	if p.server, err = startPostgres(ctx, dir); err != nil {
 		return err
 	}
 	config, err := pgxpool.ParseConfig(p.server.URL())
@@ -149,7 +155,7 @@ func (p *riverPostgres) close() error {
 		p.pool.Close()
 	}
 	if p.server != nil {
-		err = errors.Join(err, p.server.Close())
+		err = errors.Join(err, p.server.Stop(), p.server.Close())
 	}
 	return err
 }

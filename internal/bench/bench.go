@@ -42,6 +42,9 @@ type Options struct {
 	// Store is the URL of a PostgreSQL database to measure instead of a file. Each load creates a
 	// schema of its own there and drops it.
 	Store string
+	// Nodes is the number of servers that share Store; more than one are processes of their own,
+	// each with its own producers and slots.
+	Nodes int
 	// Keys submits with idempotency keys.
 	Keys    bool
 	Version string
@@ -79,6 +82,10 @@ func (o *Options) Check() error {
 		return fmt.Errorf("invalid --scale %v: use a fraction above 0, at most 1", o.Scale)
 	case o.Producers < 1 || o.Producers > MaxProducers:
 		return fmt.Errorf("invalid --producers %d: use 1 to %d", o.Producers, MaxProducers)
+	case o.Nodes < 1 || o.Nodes > MaxNodes:
+		return fmt.Errorf("invalid --nodes %d: use 1 to %d", o.Nodes, MaxNodes)
+	case o.Nodes > 1 && o.Store == "":
+		return errors.New("--nodes needs --store: several servers cannot share a file")
 	case o.Slots < 1 || o.Slots > MaxSlots:
 		return fmt.Errorf("invalid --slots %d: use 1 to %d", o.Slots, MaxSlots)
 	}
@@ -114,6 +121,7 @@ type Settings struct {
 	WarmupSeconds float64 `json:"warmup_seconds"`
 	Scale         float64 `json:"scale"`
 	Store         string  `json:"store"` // sqlite or postgres
+	Nodes         int     `json:"nodes"`
 	Keys          bool    `json:"keys"`
 	Producers     int     `json:"producers"`
 	Slots         int     `json:"slots"`
@@ -143,7 +151,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	b := &bench{Options: o, dir: folder, result: &Result{Settings: Settings{
 		Seconds: o.For.Seconds(), WarmupSeconds: o.warmup().Seconds(), Scale: o.Scale,
-		Store: o.storeKind(), Keys: o.Keys, Producers: o.Producers, Slots: o.Slots, Threads: o.scaled(threads, 100),
+		Store: o.storeKind(), Nodes: o.Nodes, Keys: o.Keys, Producers: o.Producers, Slots: o.Slots, Threads: o.scaled(threads, 100),
 	}}}
 	if b.result.Machine, err = describeMachine(ctx, folder, o.Version); err != nil {
 		return nil, err
@@ -188,13 +196,13 @@ func (b *bench) runs(ctx context.Context, dir string) error {
 // latency measures times at steady rates and at full load.
 func (b *bench) latency(ctx context.Context, dir string) error {
 	for _, rate := range []int{100, 1000, 0} {
-		if rate == 0 && b.result.Runs != nil {
+		if rate == 0 && b.result.Runs != nil && b.Nodes == 1 {
 			b.result.Latency = append(b.result.Latency, *b.result.Runs)
 			continue
 		}
 		b.Progress("latency: %s", Rate(rate))
 		err := b.inTempDir(filepath.Join(PartLatency, strconv.Itoa(rate)), func(dir string) error {
-			l, err := b.measureLoad(ctx, dir, load{rate: rate})
+			l, err := b.measureLoad(ctx, dir, load{rate: rate, apart: b.Nodes > 1})
 			if err == nil {
 				b.result.Latency = append(b.result.Latency, *l)
 			}

@@ -48,6 +48,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
 	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
 	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs and latency only)")
+	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "servers that share --store, each a process with its own producers and slots; latency then submits at one and runs at the others")
 	cmd.Flags().BoolVar(&o.Keys, "keys", false, "submit with idempotency keys")
 	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole measurement to this file")
 	cmd.RunE = func(cmd *cobra.Command, parts []string) error {
@@ -81,7 +82,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		}
 		return printResult(con, result, *output)
 	}
-	cmd.AddCommand(readersCommand(con))
+	cmd.AddCommand(readersCommand(con), childNode(con))
 	return cmd
 }
 
@@ -126,6 +127,19 @@ func readersCommand(con *console.Console) *cobra.Command {
 	cmd.Flags().BoolVar(&reading.Sockets, "sockets", false, "read over WebSockets instead of event streams")
 	cmd.Flags().IntVar(&reading.Runs, "runs", 1, "number of runs after which a WebSocket reader ends")
 	return cmd
+}
+
+// childNode runs one node of a measurement in a process of its own. Only bench starts it.
+func childNode(con *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:    "node",
+		Short:  "Run one of several servers (used by bench itself)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runNode(cmd.Context(), con.Stdin, con.Stdout)
+		},
+	}
 }
 
 // withProfile runs measure and writes a CPU profile of it to file, unless file is empty.

@@ -34,7 +34,7 @@ type driver struct {
 	first     chan struct{} // closed when the first run has ended
 	recording atomic.Bool
 
-	submits, starts, dones, urgents histogram
+	recorded recorded
 }
 
 // urgentPrefix is the prefix of the request ids of urgent submits.
@@ -133,7 +133,7 @@ func (d *driver) submit(ctx context.Context, urgent bool) error {
 	}
 	d.submitted.Add(1)
 	if d.recording.Load() {
-		d.submits.add(time.Since(d.created) - called)
+		d.recorded.Submits.add(time.Since(d.created) - called)
 	}
 	return nil
 }
@@ -167,16 +167,16 @@ func (d *driver) onAgentStart(r *mailroom.Run) {
 	switch {
 	case !ok || !d.recording.Load():
 	case urgent:
-		d.urgents.add(took)
+		d.recorded.Urgents.add(took)
 	default:
-		d.starts.add(took)
+		d.recorded.Starts.add(took)
 	}
 }
 
 // onRunEnd records the durable end of a run.
 func (d *driver) onRunEnd(r *mailroom.Run) {
 	if took, urgent, ok := d.latency(r); ok && !urgent && d.recording.Load() {
-		d.dones.add(took)
+		d.recorded.Dones.add(took)
 	}
 	if d.ended.Add(1) == 1 {
 		close(d.first)
@@ -189,14 +189,19 @@ func (d *driver) drain(ctx context.Context) error {
 	if err := d.room.waitEmpty(ctx); err != nil {
 		return err
 	}
+	return checkCompleted(ctx, d.fixture.store, d.submitted.Load())
+}
+
+// checkCompleted checks that the store has as many completed runs as were submitted.
+func checkCompleted(ctx context.Context, st store.Store, submitted int64) error {
 	completed := 0
-	err := d.fixture.store.View(ctx, func(r store.Reader) (err error) {
+	err := st.View(ctx, func(r store.Reader) (err error) {
 		counts, err := r.Count(store.CountQuery{Statuses: []mailroom.Status{mailroom.StatusCompleted}})
 		completed = counts.Sum()
 		return err
 	})
-	if err == nil && int64(completed) != d.submitted.Load() {
-		err = fmt.Errorf("%d runs were submitted, but %d are completed in the store", d.submitted.Load(), completed)
+	if err == nil && int64(completed) != submitted {
+		err = fmt.Errorf("%d runs were submitted, but %d are completed in the store", submitted, completed)
 	}
 	return err
 }

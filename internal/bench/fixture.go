@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"mailroom"
 	"mailroom/agent/echo"
 	"mailroom/bus"
@@ -30,8 +32,11 @@ const agentName = "echo"
 type fixture struct {
 	store   store.Store
 	path    string       // of the SQLite file; "" if the store is another
+	node    string       // id of the server on a shared store; "": no other process uses the store
+	wire    bus.Wire     // to the other nodes; nil: there are none
 	remove  func() error // removes the store after it was closed
 	bus     *bus.Bus
+	relay   *bus.Relay // nil: no wire
 	metrics *metrics.Metrics
 	ledger  *ledger.Ledger
 	version string // of the agent
@@ -59,15 +64,34 @@ func openFile(ctx context.Context, dir string) (*fixture, error) {
 // openPostgres returns an opener of stores in a database, each in a schema of its own.
 func openPostgres(url string) storeOpener {
 	return func(ctx context.Context, _ string) (*fixture, error) {
-		random := make([]byte, 4)
-		rand.Read(random) // never fails
-		o := postgres.Options{URL: url, Schema: fmt.Sprintf("mailroom_bench_%x", random), Node: "bench"}
+		o := postgres.Options{URL: url, Schema: newSchema(), Node: "bench"}
 		opened, err := postgres.Open(ctx, o)
-		return &fixture{store: opened, remove: func() error {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-			defer cancel()
-			return postgres.Drop(ctx, o)
-		}}, err
+		return &fixture{store: opened, node: o.Node, remove: func() error { return dropSchema(ctx, o) }}, err
+	}
+}
+
+func newSchema() string {
+	random := make([]byte, 4)
+	rand.Read(random) // never fails
+	return fmt.Sprintf("mailroom_bench_%x", random)
+}
+
+// dropSchema drops the schema of o, also after ctx has ended.
+func dropSchema(ctx context.Context, o postgres.Options) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return postgres.Drop(ctx, o)
+}
+
+// openNode opens the store of one of several nodes, whose schema exists.
+func openNode(o postgres.Options) storeOpener {
+	return func(ctx context.Context, _ string) (*fixture, error) {
+		wire, err := postgres.NewWire(o, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		opened, err := postgres.Open(ctx, o)
+		return &fixture{store: opened, node: o.Node, wire: wire, remove: func() error { return nil }}, err
 	}
 }
 
@@ -89,6 +113,7 @@ func newFixture(ctx context.Context, open storeOpener, dir, version string, ende
 	h.bus, h.metrics, h.version, h.ledgerDone = bus.New(), metrics.New(), version, make(chan error, 1)
 	h.ledger = ledger.New(h.store, ledger.Options{
 		DefaultAgent: agentName,
+		Due:          h.announceDue,
 		Version:      func(string) string { return version },
 		Publish: func(thread string, entries []mailroom.Entry) {
 			h.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
@@ -111,15 +136,28 @@ func newFixture(ctx context.Context, open storeOpener, dir, version string, ende
 	// Detached from ctx, because close stops the components in order.
 	ledgerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	h.cancelLedger = stop
-	go func() { h.ledgerDone <- h.ledger.Run(ledgerCtx) }() // close waits for it
+	group, ledgerCtx := errgroup.WithContext(ledgerCtx)
+	if h.wire != nil {
+		h.relay = bus.NewRelay(h.bus, h.wire, h.ledger.Nudge, slog.New(slog.DiscardHandler))
+		group.Go(func() error { return h.relay.Run(ledgerCtx) })
+	}
+	group.Go(func() error { return h.ledger.Run(ledgerCtx) })
+	go func() { h.ledgerDone <- group.Wait() }() // close waits for it
 	return h, nil
+}
+
+// announceDue tells other nodes that a run is due that was not claimed here.
+func (h *fixture) announceDue(agent string) {
+	if h.relay != nil {
+		h.relay.Due(agent)
+	}
 }
 
 // startEngine starts an engine that runs agent with the given number of slots.
 func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
 	e := engine.New(h.ledger.Workers(), h.bus, engine.Options{
 		Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
-		Runs:   slots, Local: true, Log: slog.New(slog.DiscardHandler),
+		Runs:   slots, Node: h.node, Local: h.node == "", Log: slog.New(slog.DiscardHandler),
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { h.metrics.Started(s.Run, s.Due, s.Claimed, s.Entered) },
 			Attempt: h.metrics.Attempt, Renewal: h.metrics.Renewal,

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"encoding/json"
+	"fmt"
 	"math/bits"
 	"sync/atomic"
 	"time"
@@ -29,6 +31,50 @@ func (h *histogram) add(d time.Duration) {
 			return
 		}
 	}
+}
+
+// merge adds the times of another histogram.
+func (h *histogram) merge(o *histogram) {
+	for i := range o.counts {
+		h.counts[i].Add(o.counts[i].Load())
+	}
+	h.sum.Add(o.sum.Load())
+	h.max.Store(max(h.max.Load(), o.max.Load()))
+}
+
+// histogramJSON is the encoded form of a histogram, with the buckets that are not empty.
+type histogramJSON struct {
+	Counts map[int]int64 `json:"counts"`
+	Sum    int64         `json:"sum_ns"`
+	Max    int64         `json:"max_ns"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (h *histogram) MarshalJSON() ([]byte, error) {
+	out := histogramJSON{Counts: map[int]int64{}, Sum: h.sum.Load(), Max: h.max.Load()}
+	for i := range h.counts {
+		if n := h.counts[i].Load(); n > 0 {
+			out.Counts[i] = n
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (h *histogram) UnmarshalJSON(b []byte) error {
+	var in histogramJSON
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	for i, n := range in.Counts {
+		if i < 0 || i >= buckets {
+			return fmt.Errorf("unknown bucket %d", i)
+		}
+		h.counts[i].Store(n)
+	}
+	h.sum.Store(in.Sum)
+	h.max.Store(in.Max)
+	return nil
 }
 
 func bucket(ns int64) int {

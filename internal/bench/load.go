@@ -10,9 +10,10 @@ import (
 
 // load describes how runs are submitted and measured.
 type load struct {
-	rate    int // submits per second; 0: full load
-	backlog int // runs that are queued at the start and stay queued
-	urgent  int // submits per second at the highest priority, each on its own thread
+	rate    int  // submits per second; 0: full load
+	backlog int  // runs that are queued at the start and stay queued
+	urgent  int  // submits per second at the highest priority, each on its own thread
+	apart   bool // of several nodes, the first submits and the others run
 }
 
 // maxOutstanding limits the outstanding runs, so that the result is the sustainable rate even if
@@ -51,6 +52,9 @@ type Load struct {
 
 // measureLoad measures one load on a new store.
 func (b *bench) measureLoad(ctx context.Context, dir string, l load) (result *Load, err error) {
+	if b.Nodes > 1 {
+		return b.measureNodes(ctx, l)
+	}
 	d, err := b.newDriver(ctx, dir, l)
 	if err != nil {
 		return nil, err
@@ -76,16 +80,19 @@ func (b *bench) runLoad(ctx context.Context, d *driver) (*Load, error) {
 		}
 	}
 	d.fixture.startEngine(newTimedAgent(d.onAgentStart), b.Slots)
-	result, err := b.produceAndRecord(ctx, d)
+	var result *Load
+	err := d.produceWhile(ctx, func(ctx context.Context) (err error) {
+		result, err = b.record(ctx, d, d.rate)
+		return err
+	})
 	if err != nil || d.backlog > 0 {
 		return result, err
 	}
 	return result, d.drain(ctx)
 }
 
-// produceAndRecord runs the producers for the warm-up and the measurement. It returns when all
-// producers have stopped.
-func (b *bench) produceAndRecord(ctx context.Context, d *driver) (result *Load, err error) {
+// produceWhile runs the producers until f returns. It returns when all producers have stopped.
+func (d *driver) produceWhile(ctx context.Context, f func(ctx context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	producing, stop := context.WithCancelCause(ctx)
 	began := time.Now()
@@ -104,75 +111,137 @@ func (b *bench) produceAndRecord(ctx context.Context, d *driver) (result *Load, 
 	}
 	group.Go(func() error {
 		defer stop(errMeasured)
-		var err error
-		result, err = b.record(ctx, d)
-		return err
+		return f(ctx)
 	})
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return result, nil
+	return group.Wait()
+}
+
+// system is what a load is measured on: this process, or several nodes.
+type system interface {
+	// started waits until the first run has ended.
+	started(ctx context.Context) error
+	// setRecording starts and stops the recording of times.
+	setRecording(ctx context.Context, on bool) error
+	// wait waits until a time.
+	wait(ctx context.Context, at time.Time) error
+	snapshot(ctx context.Context) (snapshot, error)
+	// times returns what was recorded.
+	times(ctx context.Context) (*recorded, error)
 }
 
 // snapshot holds the counters of a load at one time.
 type snapshot struct {
-	at                              time.Time
-	ended                           int64
-	cpu                             time.Duration
-	commits, operations, committing int64
+	At         time.Time
+	Submitted  int64
+	Ended      int64
+	CPU        time.Duration
+	Commits    int64
+	Operations int64
+	Committing int64 // ns
 }
 
-func (d *driver) snapshot() snapshot {
+// add sums up the counters of two nodes.
+func (s *snapshot) add(o snapshot) {
+	s.Submitted += o.Submitted
+	s.Ended += o.Ended
+	s.CPU += o.CPU
+	s.Commits += o.Commits
+	s.Operations += o.Operations
+	s.Committing += o.Committing
+}
+
+// recorded are the times of a load.
+type recorded struct{ Submits, Starts, Dones, Urgents histogram }
+
+func (d *driver) snapshot(context.Context) (snapshot, error) {
 	h := d.fixture
 	return snapshot{
-		at: time.Now(), ended: d.ended.Load(), cpu: cpuTime(),
-		commits: h.commits.Load(), operations: h.operations.Load(), committing: h.commitNanos.Load(),
+		At: time.Now(), Submitted: d.submitted.Load(), Ended: d.ended.Load(), CPU: cpuTime(),
+		Commits: h.commits.Load(), Operations: h.operations.Load(), Committing: h.commitNanos.Load(),
+	}, nil
+}
+
+func (d *driver) started(ctx context.Context) error {
+	select {
+	case <-d.first:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
+func (d *driver) setRecording(_ context.Context, on bool) error {
+	d.recording.Store(on)
+	return nil
+}
+
+func (d *driver) wait(ctx context.Context, at time.Time) error { return sleepUntil(ctx, at) }
+
+func (d *driver) times(context.Context) (*recorded, error) { return &d.recorded, nil }
+
 // record measures the load while the producers run.
-func (b *bench) record(ctx context.Context, d *driver) (*Load, error) {
-	select {
-	case <-d.first:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if err := sleepUntil(ctx, time.Now().Add(b.warmup())); err != nil {
+func (b *bench) record(ctx context.Context, s system, perSecond int) (*Load, error) {
+	if err := s.started(ctx); err != nil {
 		return nil, err
 	}
-	d.recording.Store(true)
-	defer d.recording.Store(false)
+	if err := s.wait(ctx, time.Now().Add(b.warmup())); err != nil {
+		return nil, err
+	}
+	if err := s.setRecording(ctx, true); err != nil {
+		return nil, err
+	}
 	// Slices of about a second, the same number in each half.
 	slices := 2 * max(1, int(b.For/(2*time.Second)))
-	readings := []snapshot{d.snapshot()}
+	first, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	readings := []snapshot{first}
 	for i := range slices {
-		if err := sleepUntil(ctx, readings[0].at.Add(b.For*time.Duration(i+1)/time.Duration(slices))); err != nil {
+		if err := s.wait(ctx, first.At.Add(b.For*time.Duration(i+1)/time.Duration(slices))); err != nil {
 			return nil, err
 		}
-		readings = append(readings, d.snapshot())
-		b.Progress("  %s of %s: %.0f runs/s", time.Since(readings[0].at).Round(time.Second/10), b.For, rate(readings[i], readings[i+1]))
+		now, err := s.snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		readings = append(readings, now)
+		b.Progress("  %s of %s: %.0f runs/s", now.At.Sub(first.At).Round(time.Second/10), b.For, rate(readings[i], now))
 	}
+	if err := s.setRecording(ctx, false); err != nil {
+		return nil, err
+	}
+	times, err := s.times(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return summarize(readings, times, perSecond), nil
+}
+
+// summarize returns the result of a load from its snapshots, whose number is odd.
+func summarize(readings []snapshot, times *recorded, perSecond int) *Load {
+	slices := len(readings) - 1
 	first, half, last := readings[0], readings[slices/2], readings[slices]
 	r := &Load{
-		Rate: d.rate, Seconds: last.at.Sub(first.at).Seconds(), Runs: last.ended - first.ended,
+		Rate: perSecond, Seconds: last.At.Sub(first.At).Seconds(), Runs: last.Ended - first.Ended,
 		RunsPerSecond: rate(first, last), FirstHalf: rate(first, half), SecondHalf: rate(half, last),
 		SlowestSecond: rate(first, readings[1]),
-		Submit:        d.submits.times(), Start: d.starts.times(), Done: d.dones.times(), Urgent: d.urgents.times(),
-		Cores:  (last.cpu - first.cpu).Seconds() / last.at.Sub(first.at).Seconds(),
-		Queued: max(0, d.submitted.Load()-d.ended.Load()),
+		Submit:        times.Submits.times(), Start: times.Starts.times(), Done: times.Dones.times(), Urgent: times.Urgents.times(),
+		Cores:  (last.CPU - first.CPU).Seconds() / last.At.Sub(first.At).Seconds(),
+		Queued: max(0, last.Submitted-last.Ended),
 	}
 	for i := range slices {
 		r.SlowestSecond = min(r.SlowestSecond, rate(readings[i], readings[i+1]))
 	}
-	commits := float64(max(1, last.commits-first.commits))
-	r.CPUPerRun = ratio(milliseconds(int64(last.cpu-first.cpu)), float64(r.Runs))
+	commits := float64(max(1, last.Commits-first.Commits))
+	r.CPUPerRun = ratio(milliseconds(int64(last.CPU-first.CPU)), float64(r.Runs))
 	r.CommitsPerSecond = commits / r.Seconds
-	r.OperationsPerCommit = float64(last.operations-first.operations) / commits
-	r.CommitMean = milliseconds(last.committing-first.committing) / commits
-	return r, nil
+	r.OperationsPerCommit = float64(last.Operations-first.Operations) / commits
+	r.CommitMean = milliseconds(last.Committing-first.Committing) / commits
+	return r
 }
 
 // rate returns the runs per second between two snapshots.
 func rate(from, to snapshot) float64 {
-	return float64(to.ended-from.ended) / to.at.Sub(from.at).Seconds()
+	return float64(to.Ended-from.Ended) / to.At.Sub(from.At).Seconds()
 }

@@ -54,9 +54,16 @@ func machineRows(r *Result) [][]string {
 		{"machine", fmt.Sprintf("%s/%s, %d cores %s", r.Machine.OS, r.Machine.Arch, r.Machine.Cores, r.Machine.CPU)},
 		{"versions", fmt.Sprintf("mailroom %s, %s, SQLite %s", r.Machine.Version, r.Machine.Go, r.Machine.SQLite)},
 		{"fsync of 1 KiB", spread(r.Machine.Fsync)},
-		{"load", fmt.Sprintf("%s, %d producers, %d slots, %s threads", r.Settings.Store, r.Settings.Producers, r.Settings.Slots, count(int64(r.Settings.Threads)))},
+		{"load", fmt.Sprintf("%s, %s, %d producers, %d slots, %s threads", r.Settings.Store, nodesOf(r.Settings), r.Settings.Producers, r.Settings.Slots, count(int64(r.Settings.Threads)))},
 		{"measured", fmt.Sprintf("%gs each, after a warm-up of %gs, at scale %g", r.Settings.Seconds, r.Settings.WarmupSeconds, r.Settings.Scale)},
 	}
+}
+
+func nodesOf(s Settings) string {
+	if s.Nodes == 1 {
+		return "one server"
+	}
+	return fmt.Sprintf("%d servers, each with", s.Nodes)
 }
 
 func runsRows(l *Load) [][]string {

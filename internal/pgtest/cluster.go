@@ -245,6 +245,13 @@ func (c *Cluster) signal(by os.Signal) error {
 	}
 }
 
+// CPUTime returns the CPU time of the server that has ended last, with all its processes.
+func (c *Cluster) CPUTime() time.Duration {
+	<-c.exited
+	state := c.server.ProcessState
+	return state.UserTime() + state.SystemTime()
+}
+
 // Terminate ends the connections whose application_name is name, or all but its own with "", and
 // returns their number.
 func (c *Cluster) Terminate(ctx context.Context, name string) (n int, err error) {

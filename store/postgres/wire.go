@@ -20,7 +20,8 @@ import (
 const (
 	// wireSuffix marks the connections of a wire in application_name.
 	wireSuffix = "_wire"
-	// wireGather is how long hints are gathered for one statement.
+	// wireGather is the least time between two statements, in which hints are gathered. The first hint
+	// after a longer pause is sent at once.
 	wireGather = 2 * time.Millisecond
 	// wirePayload is the maximum size of a payload; the server accepts less than 8,000 bytes.
 	wirePayload = 7900
@@ -165,6 +166,7 @@ func (w *Wire) forward(ctx context.Context, conn *pgx.Conn) error {
 	if err := w.execute(ctx, conn, "SET synchronous_commit = off"); err != nil {
 		return err
 	}
+	var sent time.Time
 	for {
 		select {
 		case <-w.wake:
@@ -172,10 +174,11 @@ func (w *Wire) forward(ctx context.Context, conn *pgx.Conn) error {
 			return ctx.Err()
 		}
 		select {
-		case <-time.After(wireGather):
+		case <-time.After(time.Until(sent.Add(wireGather))):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		sent = time.Now()
 		payloads := w.take()
 		if len(payloads) == 0 {
 			continue

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"encoding/json"
+	"os/exec"
+	"testing"
+
+	"mailroom/internal/bench"
+	"mailroom/internal/pgtest"
+)
+
+// Several servers on one database are measured together. With latency one submits and the others run.
+func TestBenchMeasuresSeveralServers(t *testing.T) {
+	cluster := pgtest.Durable(t)
+	out, err := exec.Command("mailroom", "bench", "runs", "latency", "--for", "200ms", "--scale", "0.001", "--producers", "4", "--keys",
+		"--nodes", "3", "--store", cluster.URL(), "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r bench.Result
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Settings.Nodes != 3 || len(r.Latency) != 3 {
+		t.Fatalf("got %d servers and %d loads, want 3 of each", r.Settings.Nodes, len(r.Latency))
+	}
+	for _, l := range append(r.Latency, *r.Runs) {
+		if l.Runs == 0 || l.Submit.Count == 0 || l.Start.Count == 0 || l.Done.Count == 0 || l.CPUPerRun == 0 {
+			t.Errorf("at %s: got %+v, want runs with times", bench.Rate(l.Rate), l)
+		}
+	}
+}
