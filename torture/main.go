@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, err)
 		return 1
 	}
-	t.nodes = *servers
+	t.nodes, t.lease = *servers, 3*time.Second
 	t.progress = func(format string, args ...any) { fmt.Fprintf(out, format, args...) }
 	return t.report(ctx, out, errs, *data != "")
 }

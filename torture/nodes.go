@@ -13,46 +13,21 @@ import (
 	"mailroom/internal/pgtest"
 )
 
-// Kinds of faults of servers that share a database.
-const (
-	oneServer   = "one server"
-	twoServers  = "two servers"
-	frozenNode  = "a server, frozen" // stopped for longer than its lease, then continued
-	database    = "the database"     // killed and restarted
-	connections = "all connections to the database"
-)
-
-// nodes are servers that share a database. They continue from cycle to cycle; a cycle restarts those
-// that ended.
+// nodes are servers that share a database, each behind a proxy. They continue from cycle to cycle; a
+// cycle restarts those that ended.
 type nodes struct {
 	torture  *torture
 	database *pgtest.Cluster
+	proxies  []*pgtest.Proxy
 	servers  []*process // nil: not started yet
 }
 
 // runNodes is run for several servers.
 func (t *torture) runNodes(ctx context.Context) (err error) {
-	count := t.nodes
-	db, err := pgtest.Start(ctx, pgtest.Options{Dir: t.dir})
+	n, err := t.openNodes(ctx)
+	defer func() { err = errors.Join(err, n.close()) }()
 	if err != nil {
-		return fmt.Errorf("start PostgreSQL: %w", err)
-	}
-	n := &nodes{torture: t, database: db, servers: make([]*process, count)}
-	defer func() {
-		n.killAll()
-		err = errors.Join(err, db.Close())
-	}()
-	operator := filepath.Join(t.dir, "operator")
-	if err := os.WriteFile(operator, []byte("the-token-of-all-servers\n"), 0o600); err != nil {
 		return err
-	}
-	for i := range count {
-		if err := os.MkdirAll(t.dataOf(i), 0o700); err != nil {
-			return err
-		}
-	}
-	if err := t.writeConfigs(fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n[token]\noperator_file = %q\n", db.URL(), operator)); err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
 	}
 	if err := n.startAll(ctx, 0, ""); err != nil {
 		return err
@@ -61,13 +36,13 @@ func (t *torture) runNodes(ctx context.Context) (err error) {
 		return err
 	}
 	dice := rand.New(rand.NewPCG(t.seed, 0))
-	for i, p := range nodePlans(t.cycles, dice) {
+	for i, p := range nodePlans(t.cycles, t.lease, dice) {
 		t.counts.cycles.Add(1)
 		begin := time.Now()
-		if err := n.cycle(ctx, p, dice.IntN(count)); err != nil {
+		if err := n.cycle(ctx, p, dice.IntN(t.nodes)); err != nil {
 			return fmt.Errorf("cycle %d (%s): %w", i+1, p, err)
 		}
-		t.progress("cycle %3d  %-32s %5.1fs  %d operations\n", i+1, p, time.Since(begin).Seconds(), t.journal.next()-1)
+		t.progress("cycle %3d  %-50s %5.1fs  %d operations\n", i+1, p, time.Since(begin).Seconds(), t.journal.next()-1)
 	}
 	if err := n.startAll(ctx, 0, ""); err != nil {
 		return err
@@ -80,27 +55,55 @@ func (t *torture) runNodes(ctx context.Context) (err error) {
 	return context.Cause(ctx)
 }
 
-// nodePlans makes n cycles: all points in turn, among the other faults. Nothing is purged.
-func nodePlans(n int, dice *rand.Rand) []plan {
-	kinds := []string{oneServer, "", frozenNode, "", database, oneServer, "", connections, "", twoServers}
-	var list []plan
-	for _, p := range plans(2*n, dice) {
-		if len(list) == n {
-			break
-		}
-		if kind := kinds[len(list)%len(kinds)]; kind != "" {
-			p = plan{kind: kind, load: time.Duration(300+dice.IntN(900)) * time.Millisecond, seed: dice.Uint64(), doctor: len(list)%20 == 5}
-		} else if p.kind != atPoint {
-			continue
-		}
-		p.purge, p.backup = false, false
-		list = append(list, p)
+// openNodes starts the database and its proxies, and writes the configurations. Also with an error,
+// close ends what was started.
+func (t *torture) openNodes(ctx context.Context) (*nodes, error) {
+	n := &nodes{torture: t, servers: make([]*process, t.nodes)}
+	var err error
+	if n.database, err = pgtest.Start(ctx, pgtest.Options{Dir: t.dir}); err != nil {
+		return n, fmt.Errorf("start PostgreSQL: %w", err)
 	}
-	return list
+	operator := filepath.Join(t.dir, "operator")
+	if err := os.WriteFile(operator, []byte("the-token-of-all-servers\n"), 0o600); err != nil {
+		return n, err
+	}
+	text := func(url string) []byte {
+		return []byte(configText(t.lease, fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n[token]\noperator_file = %q\n", url, operator)))
+	}
+	for i := range t.nodes {
+		if err := os.MkdirAll(t.dataOf(i), 0o700); err != nil {
+			return n, err
+		}
+		proxy, err := pgtest.NewProxy(n.database)
+		if err != nil {
+			return n, fmt.Errorf("start a proxy: %w", err)
+		}
+		n.proxies = append(n.proxies, proxy)
+		if err := os.WriteFile(t.configOf(i), text(proxy.URL()), 0o600); err != nil {
+			return n, err
+		}
+	}
+	// For commands on the data folder of the first server.
+	return n, errors.Join(os.WriteFile(filepath.Join(t.data(), "mailroom.toml"), text(n.database.URL()), 0o600),
+		os.WriteFile(t.config(usual), text(n.database.URL()), 0o600))
+}
+
+func (t *torture) configOf(server int) string { return t.config(fmt.Sprintf("server-%d", server)) }
+
+func (n *nodes) close() (err error) {
+	n.killAll()
+	for _, p := range n.proxies {
+		err = errors.Join(err, p.Close())
+	}
+	if n.database != nil {
+		err = errors.Join(err, n.database.Close())
+	}
+	return err
 }
 
 // startAll starts the servers that do not run. The victim gets the point at which it kills itself.
 func (n *nodes) startAll(ctx context.Context, victim int, doom string) error {
+	t := n.torture
 	for i, s := range n.servers {
 		if s != nil && !s.hasExited() {
 			continue
@@ -110,7 +113,7 @@ func (n *nodes) startAll(ctx context.Context, victim int, doom string) error {
 			at = doom
 		}
 		var err error
-		if n.servers[i], err = n.torture.startServer(ctx, n.torture.dataOf(i), n.torture.tagged, n.torture.config(usual), at); err != nil && !(at != "" && n.servers[i].died()) {
+		if n.servers[i], err = t.startServer(ctx, t.dataOf(i), t.tagged, t.configOf(i), at); err != nil && !(at != "" && n.servers[i].died()) {
 			return fmt.Errorf("server %d: %w", i, err)
 		}
 	}
@@ -133,7 +136,7 @@ func (n *nodes) cycle(ctx context.Context, p plan, victim int) error {
 	if err := n.startAll(ctx, victim, p.doom); err != nil {
 		return err
 	}
-	reading := n.servers[(victim+1)%len(n.servers)]
+	reading := n.servers[n.after(victim)]
 	if err := t.check(ctx, reading); err != nil {
 		return err
 	}
@@ -167,12 +170,18 @@ func (n *nodes) cycle(ctx context.Context, p plan, victim int) error {
 	if p.doctor {
 		t.runDoctor(ctx, "live")
 	}
+	if err := n.awaitFault(ctx, p, victim); err != nil {
+		return err
+	}
 	return n.fault(ctx, p, victim)
 }
 
-// fault causes the fault of a plan after its load.
-func (n *nodes) fault(ctx context.Context, p plan, victim int) error {
-	t, s := n.torture, n.servers[victim]
+// after returns the server that follows another one.
+func (n *nodes) after(server int) int { return (server + 1) % len(n.servers) }
+
+// awaitFault waits until the load of a plan ends, or its victim reaches its point.
+func (n *nodes) awaitFault(ctx context.Context, p plan, victim int) error {
+	s := n.servers[victim]
 	late := time.NewTimer(p.load)
 	defer late.Stop()
 	select {
@@ -185,42 +194,6 @@ func (n *nodes) fault(ctx context.Context, p plan, victim int) error {
 		if other.hasExited() && (i != victim || s.point() == "") {
 			return fmt.Errorf("server %d exited unexpectedly: %s", i, other.last(20))
 		}
-	}
-	t.noteKill()
-	switch p.kind {
-	case oneServer, atPoint:
-		s.kill()
-	case twoServers:
-		s.kill()
-		n.servers[(victim+1)%len(n.servers)].kill()
-	case frozenNode:
-		if err := freeze(s.cmd.Process); err != nil {
-			return err
-		}
-		pause(ctx, 2200*time.Millisecond)
-		if err := thaw(s.cmd.Process); err != nil {
-			return err
-		}
-		pause(ctx, 500*time.Millisecond)
-	case database:
-		if err := n.database.Kill(); err != nil {
-			return err
-		}
-		pause(ctx, 200*time.Millisecond)
-		if err := n.database.Restart(ctx); err != nil {
-			return fmt.Errorf("restart PostgreSQL: %w", err)
-		}
-		pause(ctx, 1500*time.Millisecond)
-	case connections:
-		for range 3 {
-			if _, err := n.database.Terminate(ctx, "mailroom"); err != nil {
-				return fmt.Errorf("end all connections: %w", err)
-			}
-			pause(ctx, 300*time.Millisecond)
-		}
-	}
-	if p.kind != atPoint || p.doom != "" {
-		t.counts.kill(p.String(), s.point())
 	}
 	return nil
 }

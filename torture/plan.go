@@ -25,11 +25,19 @@ type plan struct {
 	purge          bool          // with a short retention
 	doctor, backup bool          // run under load
 	seed           uint64        // of the users
+
+	// Of servers that share a database.
+	lasts  time.Duration // from the fault to its repair
+	also   string        // a second fault during the first one, of another server; "": none
+	resets bool          // connections that were cut off are closed when they are repaired
 }
 
 func (p plan) String() string {
 	if p.kind == atPoint {
 		return p.doom
+	}
+	if p.also != "" {
+		return p.kind + ", and " + p.also
 	}
 	return p.kind
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,8 @@ type torture struct {
 	plain, tagged string // the binaries
 	dir           string // contains all files
 	cycles        int
-	nodes         int // servers on one database; 1: a server with its own store
+	nodes         int           // servers on one database; 1: a server with its own store
+	lease         time.Duration // of its workers; zero: one second
 	seed          uint64
 	progress      func(format string, args ...any)
 	threads       threadNames
@@ -34,7 +36,7 @@ type torture struct {
 
 	mu     sync.Mutex
 	logs   map[string]*threadLog // owned by mu, by thread
-	killed time.Time             // owned by mu: time of the last kill
+	faults []span                // owned by mu: the times of faults, in order; a kill has no length
 	found  []violation           // owned by mu
 
 	// Owned by the goroutine of run.
@@ -50,6 +52,7 @@ type torture struct {
 	delivers  int64                 // seq behind which messages of the thread with a deliver_to are delivered
 	keys      map[string]*operation // first answer, by thread and key
 	histories map[string]*history
+	outages   []outage // of servers that share a database
 }
 
 // threadNames are the threads that users work on.
@@ -71,6 +74,8 @@ func newThreadNames() threadNames {
 func (p threadNames) all() []string {
 	return append(append(append(append([]string{}, p.echo...), p.torture...), p.tour...), p.hub...)
 }
+
+type span struct{ begin, end time.Time }
 
 // violation is a broken rule.
 type violation struct {
@@ -113,12 +118,12 @@ const (
 
 func (t *torture) config(name string) string { return filepath.Join(t.dir, name+".toml") }
 
-// writeConfigs writes the configurations; more are tables at their end.
-func (t *torture) writeConfigs(more string) error {
-	const text = `lease = "1s"
-renew = "200ms"
-sweep = "100ms"
-stop_grace = "250ms"
+// sweep is the interval of checks for ended leases.
+func sweep(lease time.Duration) time.Duration { return lease / 10 }
+
+// configText returns a configuration with the given lease; more are tables at its end.
+func configText(lease time.Duration, more string) string {
+	const text = `stop_grace = "250ms"
 shutdown_grace = "1s"
 log_level = "warn"
 
@@ -133,29 +138,52 @@ pace = "1ms"
 kind = "tour"
 pace = "1ms"
 `
+	return fmt.Sprintf("lease = %q\nrenew = %q\nsweep = %q\n", lease, lease/5, sweep(lease)) + text + more
+}
+
+// writeConfigs writes the configurations of a server with its own store.
+func (t *torture) writeConfigs() error {
 	err := os.MkdirAll(t.data(), 0o700)
 	for path, line := range map[string]string{
 		t.config(usual): "", t.config(forgetful): "retention = \"2s\"\n", t.config(narrow): "runs = 16\n",
 		filepath.Join(t.data(), "mailroom.toml"): "", // for the worker, which has no flag for it
 	} {
 		if err == nil {
-			err = os.WriteFile(path, []byte(line+text+more), 0o600)
+			err = os.WriteFile(path, []byte(line+configText(time.Second, "")), 0o600)
 		}
 	}
 	return err
 }
 
-func (t *torture) lastKill() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.killed
-}
-
-// noteKill records the time of a kill or stop.
+// noteKill records a kill or stop.
 func (t *torture) noteKill() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.killed = time.Now()
+	now := time.Now()
+	t.faults = append(t.faults, span{now, now})
+}
+
+// noteFault is noteKill for a fault that lasts until noteRepair.
+func (t *torture) noteFault() {
+	t.noteKill()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults[len(t.faults)-1].end = time.Now().Add(time.Hour)
+}
+
+// noteRepair records that the last fault ends now.
+func (t *torture) noteRepair() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults[len(t.faults)-1].end = time.Now()
+}
+
+// isDisturbed reports whether a server had a fault within a time after at, or was still recovering
+// from one.
+func (t *torture) isDisturbed(at time.Time, within time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.faults, func(f span) bool { return !f.begin.After(at.Add(within)) && !f.end.Before(at.Add(-within)) })
 }
 
 func (t *torture) target(p *process) target {
@@ -169,7 +197,7 @@ func (t *torture) newUser(at target, p plan, n int) *user {
 	}
 	return &user{
 		torture: t, at: at, dice: rand.New(rand.NewPCG(p.seed, uint64(n))), cycle: int(t.counts.cycles.Load()),
-		tagged: !p.plain(), purging: p.purge, long: p.long, slow: p.kind == frozen, pace: pace,
+		tagged: !p.plain(), purging: p.purge, long: p.long, slow: p.kind == frozen || p.kind == frozenNode, pace: pace,
 		client: client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithMaxAttempts(1), client.WithTimeout(waitTimeout),
 			client.WithBackoff(10*time.Millisecond, 50*time.Millisecond)),
 	}
@@ -177,7 +205,7 @@ func (t *torture) newUser(at target, p plan, n int) *user {
 
 // run runs all cycles, lets all runs end, and checks the whole.
 func (t *torture) run(ctx context.Context) error {
-	if err := t.writeConfigs(""); err != nil {
+	if err := t.writeConfigs(); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	dice := rand.New(rand.NewPCG(t.seed, 0))

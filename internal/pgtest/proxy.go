@@ -1,17 +1,18 @@
 package pgtest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Fate is what a Proxy does to one trip.
@@ -21,37 +22,67 @@ const (
 	Pass         Fate = iota
 	DropRequest       // the server does not receive it
 	HalfRequest       // the server receives all but the last statement
+	StallRequest      // the same, and the connection stays open
 	LoseAnswer        // the server executes it, and the answer is lost
 	ServerLeaves      // before the server receives it, the server ends the session
 )
 
-// Proxy forwards connections to a cluster. It counts the trips of connections that write, which pin
-// their plans, and can cut one of them; later connections pass.
+// Link is the state of the network between the clients of a Proxy and the cluster. The zero Link
+// passes everything at once.
+type Link struct {
+	// HoldRequests and HoldAnswers hold what is sent to the server, and to the clients, until another
+	// Link passes it. Connections stay open, as in a network that loses packets and sends them again.
+	HoldRequests, HoldAnswers bool
+	// Delay delays each message, in both directions.
+	Delay time.Duration
+	// Only limits this to connections whose application_name ends with it.
+	Only string
+}
+
+// Proxy forwards connections to a cluster. Its network has the faults of a [Link]. It counts the trips
+// of connections that write, which pin their plans, and can cut one of them; later connections pass.
 type Proxy struct {
-	t        testing.TB
 	cluster  *Cluster
 	dir      string
 	name     string // of the connections
 	listener net.Listener
 	all      sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
-	open  map[net.Conn]bool
-	trips int
-	at    int // the trip to cut, counted from 1 at the next one; 0: none
-	with  Fate
+	mu      sync.Mutex // guards what follows
+	open    map[*proxied]bool
+	closed  bool // by Close
+	link    Link
+	changed chan struct{} // closed when link changes
+	trips   int
+	at      int // the trip to cut, counted from 1 at the next one; 0: none
+	with    Fate
+	err     error // the first one of a fault
 }
 
 // StartProxy starts a proxy, which ends with the test.
 func StartProxy(t testing.TB, c *Cluster) *Proxy {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "proxy") // the path of a socket is short
+	p, err := NewProxy(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{t: t, cluster: c, dir: dir, name: filepath.Base(dir), open: map[net.Conn]bool{}}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// NewProxy starts a proxy, which Close ends.
+func NewProxy(c *Cluster) (*Proxy, error) {
+	dir, err := os.MkdirTemp("", "proxy") // the path of a socket is short
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{cluster: c, dir: dir, name: filepath.Base(dir), open: map[*proxied]bool{}, changed: make(chan struct{})}
 	if p.listener, err = net.Listen("unix", filepath.Join(p.dir, ".s.PGSQL.5432")); err != nil {
-		t.Fatal(err)
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	p.all.Go(func() {
 		for {
@@ -62,19 +93,20 @@ func StartProxy(t testing.TB, c *Cluster) *Proxy {
 			p.all.Go(func() { p.serve(client) })
 		}
 	})
-	t.Cleanup(func() {
-		p.listener.Close()
-		p.mu.Lock()
-		for conn := range p.open {
-			conn.Close()
-		}
-		p.mu.Unlock()
-		p.all.Wait()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return p, nil
+}
+
+// Close ends the proxy and its connections. It returns the error of a fault that was not caused.
+func (p *Proxy) Close() error {
+	closed := p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.CloseConnections("")
+	p.all.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return errors.Join(closed, p.err, os.RemoveAll(p.dir))
 }
 
 // URL returns a connection string of the cluster through the proxy.
@@ -82,6 +114,37 @@ func (p *Proxy) URL() string {
 	fields := strings.Fields(p.cluster.URL())
 	fields[0] = "host=" + p.dir
 	return strings.Join(fields, " ") + " application_name=" + p.name
+}
+
+// SetLink changes the network.
+func (p *Proxy) SetLink(l Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.link = l
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// linkOf returns the network of a connection, and a channel that is closed when it changes.
+func (p *Proxy) linkOf(application string) (Link, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !strings.HasSuffix(application, p.link.Only) {
+		return Link{}, p.changed
+	}
+	return p.link, p.changed
+}
+
+// CloseConnections ends the connections whose application_name ends with suffix, without what they
+// hold.
+func (p *Proxy) CloseConnections(suffix string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		if strings.HasSuffix(c.application, suffix) {
+			c.close()
+		}
+	}
 }
 
 // Trips returns the number of trips so far.
@@ -112,24 +175,38 @@ func (p *Proxy) next() Fate {
 	return p.with
 }
 
-func (p *Proxy) track(conns ...net.Conn) (untrack func()) {
+// cuts reports whether one of the next trips is cut.
+func (p *Proxy) cuts() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range conns {
-		p.open[c] = true
+	return p.at > 0
+}
+
+func (p *Proxy) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+// track adds a connection, which untrack removes and closes.
+func (p *Proxy) track(c *proxied) (untrack func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[c] = true
+	if p.closed {
+		c.close()
 	}
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, c := range conns {
-			c.Close()
-			delete(p.open, c)
-		}
+		delete(p.open, c)
+		c.close()
 	}
 }
 
-// serve forwards one connection until one side closes it or a trip is cut. It sends the messages of a
-// trip together.
+// serve forwards one connection until one side closes it or a trip is cut.
 func (p *Proxy) serve(client net.Conn) {
 	dir := strings.TrimPrefix(strings.Fields(p.cluster.URL())[0], "host=")
 	server, err := net.Dial("unix", filepath.Join(dir, ".s.PGSQL.5432"))
@@ -137,94 +214,97 @@ func (p *Proxy) serve(client net.Conn) {
 		client.Close()
 		return
 	}
-	defer p.track(client, server)()
-	startup, err := message(client, 0)
+	c := newProxied(p, client, server)
+	untrack := p.track(c)
+	c.requests.start(&p.all)
+	c.answers.start(&p.all)
+	p.all.Go(c.answer)
+	c.request(bufio.NewReader(client))
+	c.requests.finish() // what the client sent reaches the server before the end of the connection
+	untrack()
+}
+
+// request forwards the messages of the client. A trip that may be cut is sent whole.
+func (c *proxied) request(from *bufio.Reader) {
+	p := c.proxy
+	startup, err := message(from, 0)
 	if err != nil {
 		return
 	}
-	if _, err := server.Write(startup); err != nil {
-		return
-	}
-	var answers sync.WaitGroup
-	defer answers.Wait()
-	defer client.Close()
-	defer server.Close()
-	lost := make(chan struct{}) // closed when answers no longer reach the client
-	answers.Go(func() { p.answer(client, server, lost) })
-	var trip []byte
-	last := 0       // where the trip's last statement begins
+	p.mu.Lock()
+	c.application = applicationOf(startup)
+	p.mu.Unlock()
+	c.requests.send(startup)
+	var trip []byte // held back
+	last := 0       // where its last statement begins
 	writes := false // the connection pins its plans
+	begins, whole := true, false
 	for {
-		m, err := message(client, 1)
+		m, err := message(from, 1)
 		if err != nil {
 			return
 		}
-		if m[0] == 'B' || m[0] == 'P' {
-			last = len(trip)
+		if begins {
+			begins, whole = false, p.cuts()
 		}
-		trip = append(trip, m...)
-		if m[0] != 'S' && m[0] != 'Q' && m[0] != 'X' {
-			continue
-		}
+		ends := m[0] == 'S' || m[0] == 'Q' || m[0] == 'X'
 		writes = writes || m[0] == 'Q' && bytes.Contains(m, []byte("plan_cache_mode"))
 		with := Pass
 		if m[0] == 'S' && writes {
 			with = p.next()
 		}
+		if !whole {
+			begins = ends
+			c.requests.send(m)
+			continue
+		}
+		if m[0] == 'B' || m[0] == 'P' {
+			last = len(trip)
+		}
+		if trip = append(trip, m...); !ends {
+			continue
+		}
 		switch with {
 		case DropRequest:
 			return
 		case HalfRequest:
-			_, _ = server.Write(trip[:last])
+			c.requests.send(trip[:last])
+			return
+		case StallRequest:
+			c.requests.send(trip[:last])
+			<-c.closed
 			return
 		case LoseAnswer:
-			close(lost)
+			close(c.lost)
 		case ServerLeaves:
 			if _, err := p.cluster.Terminate(context.Background(), p.name); err != nil {
-				p.t.Error(err)
+				p.fail(fmt.Errorf("end the session: %w", err))
 			}
 		}
-		if _, err := server.Write(trip); err != nil {
-			return
-		}
-		trip, last = trip[:0], 0
+		c.requests.send(trip)
+		trip, last, begins = nil, 0, true
 	}
 }
 
 // answer forwards the server's messages. After lost is closed it waits for the end of one more trip
 // and closes the connection.
-func (p *Proxy) answer(client, server net.Conn, lost <-chan struct{}) {
-	defer client.Close()
+func (c *proxied) answer() {
+	from := bufio.NewReader(c.answers.from)
+	defer c.close()
+	defer c.answers.finish()
 	for {
-		m, err := message(server, 1)
+		m, err := message(from, 1)
 		if err != nil {
 			return
 		}
 		select {
-		case <-lost:
+		case <-c.lost:
 			if m[0] == 'Z' {
 				return
 			}
 			continue
 		default:
 		}
-		if _, err := client.Write(m); err != nil {
-			return
-		}
+		c.answers.send(m)
 	}
-}
-
-// message reads one message of the protocol, which has a type of so many bytes before its length.
-func message(from io.Reader, typ int) ([]byte, error) {
-	head := make([]byte, typ+4)
-	if _, err := io.ReadFull(from, head); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(head[typ:])
-	if n < 4 || n > 1<<28 {
-		return nil, errors.New("invalid length of a message")
-	}
-	body := make([]byte, n-4)
-	_, err := io.ReadFull(from, body)
-	return bytes.Join([][]byte{head, body}, nil), err
 }

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"mailroom/internal/pgtest"
+)
+
+// Kinds of faults of servers that share a database.
+const (
+	oneServer   = "a server"
+	twoServers  = "two servers"
+	frozenNode  = "a server, frozen"            // stopped, then continued
+	database    = "the database"                // killed and restarted
+	connections = "all connections, terminated" // by the database
+	resets      = "a server's connections"      // closed by the network
+	cutOff      = "a server, cut off"           // from the database, while its connections stay open
+	noAnswers   = "a server, without answers"   // of the database, which receives its requests
+	noRequests  = "a server, not heard"         // by the database, whose messages it receives
+	slowLine    = "a server, on a slow line"    // 200 ms each way
+	noWire      = "a server, without hints"     // of the others: its connections for them are cut off
+)
+
+// lineDelay is the latency of a slow line, each way.
+const lineDelay = 200 * time.Millisecond
+
+// wireName ends the application_name of connections for hints.
+const wireName = "_wire"
+
+// nodePlans makes n cycles: all points in turn, among the other faults. Nothing is purged.
+func nodePlans(n int, lease time.Duration, dice *rand.Rand) []plan {
+	kinds := []string{
+		cutOff, "", oneServer, database, noAnswers, frozenNode, "", slowLine, "", connections,
+		noRequests, "", oneServer, "", noWire, "", frozenNode, resets, "", twoServers,
+	}
+	var list []plan
+	for _, p := range plans(2*n, dice) {
+		if len(list) == n {
+			break
+		}
+		if kind := kinds[len(list)%len(kinds)]; kind != "" {
+			p = nodePlan(kind, lease, dice)
+			p.doctor = len(list)%20 == 5
+		} else if p.kind != atPoint {
+			continue
+		}
+		p.purge, p.backup = false, false
+		list = append(list, p)
+	}
+	return list
+}
+
+// nodePlan draws a cycle of a kind. Two of three faults of a server last until others must have taken
+// over its runs, and some are combined with another one.
+func nodePlan(kind string, lease time.Duration, dice *rand.Rand) plan {
+	p := plan{kind: kind, load: time.Duration(300+dice.IntN(900)) * time.Millisecond, seed: dice.Uint64(), resets: dice.IntN(2) == 0}
+	switch kind {
+	case oneServer, twoServers, frozenNode, cutOff, noAnswers, noRequests:
+		p.long = dice.IntN(2) == 0
+		p.lasts = time.Duration(dice.Int64N(int64(lease)))
+		if dice.IntN(3) > 0 {
+			p.lasts = takeoverBound(lease) + 500*time.Millisecond
+		}
+	case slowLine, noWire:
+		p.lasts = time.Duration(1+dice.IntN(3)) * time.Second
+	default:
+		p.lasts = 200 * time.Millisecond
+	}
+	switch kind {
+	case frozenNode, cutOff, noAnswers, noRequests, slowLine:
+		p.also = []string{"", "", "", "", oneServer, oneServer, connections, database}[dice.IntN(8)]
+	}
+	return p
+}
+
+// fault causes the faults of a plan, and repairs them.
+func (n *nodes) fault(ctx context.Context, p plan, victim int) error {
+	t := n.torture
+	if p.kind == atPoint {
+		t.noteKill()
+		n.servers[victim].kill()
+		if p.doom != "" {
+			t.counts.kill(p.String(), n.servers[victim].point())
+		}
+		return nil
+	}
+	t.noteFault()
+	defer t.noteRepair()
+	victims := []int{victim}
+	if p.kind == twoServers {
+		victims = append(victims, n.after(victim))
+	}
+	began, err := n.causeAll(ctx, p, victims)
+	if err != nil {
+		return err
+	}
+	pause(ctx, p.lasts/4)
+	if p.also != "" {
+		others := []int{n.after(victim)}
+		also, err := n.causeAll(ctx, plan{kind: p.also}, others)
+		if err != nil {
+			return err
+		}
+		began = append(began, also...)
+		victims = append(victims, others...)
+	}
+	pause(ctx, p.lasts-p.lasts/4)
+	if err := n.endOutages(ctx, p, began); err != nil {
+		return err
+	}
+	for _, kind := range []string{p.also, p.kind} {
+		if err := n.repair(ctx, kind, victim, p.resets); err != nil {
+			return err
+		}
+	}
+	if p.kind == frozenNode || p.also == database {
+		pause(ctx, 500*time.Millisecond) // what it does now must change nothing
+	}
+	t.counts.kill(p.String(), "")
+	return nil
+}
+
+// causeAll causes a fault of several servers, and returns the outages that begin with it.
+func (n *nodes) causeAll(ctx context.Context, p plan, victims []int) (began []outage, err error) {
+	for _, i := range victims {
+		if err := n.cause(ctx, p.kind, i); err != nil {
+			return nil, fmt.Errorf("cause a fault: %w", err)
+		}
+	}
+	switch p.kind {
+	case oneServer, twoServers, frozenNode, cutOff, noAnswers, noRequests:
+		return n.beginOutages(ctx, p, victims)
+	}
+	return nil, nil
+}
+
+func (n *nodes) cause(ctx context.Context, kind string, victim int) error {
+	proxy, s := n.proxies[victim], n.servers[victim]
+	switch kind {
+	case oneServer, twoServers:
+		s.kill()
+	case frozenNode:
+		return freeze(s.cmd.Process)
+	case database:
+		if err := n.database.Kill(); err != nil {
+			return err
+		}
+		pause(ctx, 200*time.Millisecond)
+	case connections:
+		for range 3 {
+			if _, err := n.database.Terminate(ctx, ""); err != nil {
+				return fmt.Errorf("end all connections: %w", err)
+			}
+			pause(ctx, 300*time.Millisecond)
+		}
+	case resets:
+		for range 3 {
+			proxy.CloseConnections("")
+			pause(ctx, 300*time.Millisecond)
+		}
+	case cutOff:
+		proxy.SetLink(pgtest.Link{HoldRequests: true, HoldAnswers: true})
+	case noAnswers:
+		proxy.SetLink(pgtest.Link{HoldAnswers: true})
+	case noRequests:
+		proxy.SetLink(pgtest.Link{HoldRequests: true})
+	case slowLine:
+		proxy.SetLink(pgtest.Link{Delay: lineDelay})
+	case noWire:
+		proxy.SetLink(pgtest.Link{HoldRequests: true, HoldAnswers: true, Only: wireName})
+	}
+	return nil
+}
+
+// repair ends a fault of a server. With reset, connections that were cut off are closed, so that what
+// they held is lost; otherwise it arrives now. A server that was killed starts with the next cycle.
+func (n *nodes) repair(ctx context.Context, kind string, victim int, reset bool) error {
+	switch kind {
+	case frozenNode:
+		return thaw(n.servers[victim].cmd.Process)
+	case database:
+		if err := n.database.Restart(ctx); err != nil {
+			return fmt.Errorf("restart PostgreSQL: %w", err)
+		}
+		pause(ctx, 1500*time.Millisecond)
+	case cutOff, noAnswers, noRequests, noWire:
+		if reset {
+			n.proxies[victim].CloseConnections("")
+		}
+		fallthrough
+	case slowLine:
+		n.proxies[victim].SetLink(pgtest.Link{})
+	}
+	return nil
+}
