@@ -91,7 +91,7 @@ func (t *torture) summary(w io.Writer) {
 	fmt.Fprintf(w, "%d repeats of a key returned the first answer; %d external effects and %d sends compared with the log\n", c.repeats.Load(), c.effects.Load(), c.sends.Load())
 	fmt.Fprintf(w, "%d histories of %d facts are linearizable (porcupine); %d were too long to decide\n", c.histories.Load(), c.facts.Load(), c.undecided.Load())
 	fmt.Fprintf(w, "%d attempts of frozen workers resumed after losing their claim, and wrote nothing\n", c.zombies.Load())
-	t.writeTakeovers(w)
+	writeTakeovers(t, w)
 	fmt.Fprintf(w, "%d outcomes of children were reported correctly to their callers\n", c.children.Load())
 	fmt.Fprintf(w, "doctor found nothing in %d checks of the live and stopped store, nor in %d copies of the live store\n", c.examined.Load(), c.copies.Load())
 	if n := c.incomplete.Load(); n > 0 {

@@ -54,7 +54,7 @@ func (t *torture) cycle(ctx context.Context, p plan) error {
 	}
 	s, err := t.startAndCheck(ctx, binary, config, p.doom)
 	if err != nil && s != nil && s.died() { // while it started, or was read
-		t.noteKill()
+		t.faults.addKill()
 		t.counts.kill(p.String(), s.point())
 		p.doom, p.load = "", 200*time.Millisecond
 		s, err = t.startAndCheck(ctx, binary, config, "")
@@ -103,7 +103,7 @@ func (t *torture) killStart(ctx context.Context, binary string, p plan) error {
 		return err
 	}
 	pause(ctx, time.Duration(p.seed%60)*time.Millisecond)
-	t.noteKill()
+	t.faults.addKill()
 	s.kill()
 	t.counts.kill(p.kind, "")
 	return nil
@@ -147,7 +147,7 @@ func (t *torture) load(ctx context.Context, s *process, p plan) error {
 	case <-s.exited:
 	case <-ctx.Done():
 	}
-	t.noteKill()
+	t.faults.addKill()
 	if s.hasExited() && s.point() == "" && ctx.Err() == nil {
 		return fmt.Errorf("server exited unexpectedly: %s", s.last(20))
 	}

@@ -80,15 +80,15 @@ func nodePlan(kind string, lease time.Duration, dice *rand.Rand) plan {
 func (n *nodes) fault(ctx context.Context, p plan, victim int) error {
 	t := n.torture
 	if p.kind == atPoint {
-		t.noteKill()
+		t.faults.addKill()
 		n.servers[victim].kill()
 		if p.doom != "" {
 			t.counts.kill(p.String(), n.servers[victim].point())
 		}
 		return nil
 	}
-	t.noteFault()
-	defer t.noteRepair()
+	t.faults.begin()
+	defer t.faults.end()
 	victims := []int{victim}
 	if p.kind == twoServers {
 		victims = append(victims, n.after(victim))

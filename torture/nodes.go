@@ -79,7 +79,7 @@ func (t *torture) openNodes(ctx context.Context) (*nodes, error) {
 			return n, fmt.Errorf("start a proxy: %w", err)
 		}
 		n.proxies = append(n.proxies, proxy)
-		if err := os.WriteFile(t.configOf(i), text(proxy.URL()), 0o600); err != nil {
+		if err := os.WriteFile(configOf(t, i), text(proxy.URL()), 0o600); err != nil {
 			return n, err
 		}
 	}
@@ -88,7 +88,7 @@ func (t *torture) openNodes(ctx context.Context) (*nodes, error) {
 		os.WriteFile(t.config(usual), text(n.database.URL()), 0o600))
 }
 
-func (t *torture) configOf(server int) string { return t.config(fmt.Sprintf("server-%d", server)) }
+func configOf(t *torture, server int) string { return t.config(fmt.Sprintf("server-%d", server)) }
 
 func (n *nodes) close() (err error) {
 	n.killAll()
@@ -113,7 +113,7 @@ func (n *nodes) startAll(ctx context.Context, victim int, doom string) error {
 			at = doom
 		}
 		var err error
-		if n.servers[i], err = t.startServer(ctx, t.dataOf(i), t.tagged, t.configOf(i), at); err != nil && !(at != "" && n.servers[i].died()) {
+		if n.servers[i], err = t.startServer(ctx, t.dataOf(i), t.tagged, configOf(t, i), at); err != nil && !(at != "" && n.servers[i].died()) {
 			return fmt.Errorf("server %d: %w", i, err)
 		}
 	}
@@ -130,7 +130,7 @@ func (n *nodes) killAll() {
 func (n *nodes) cycle(ctx context.Context, p plan, victim int) error {
 	t := n.torture
 	if p.doom != "" { // only a new process can have a point
-		t.noteKill()
+		t.faults.addKill()
 		n.servers[victim].kill()
 	}
 	if err := n.startAll(ctx, victim, p.doom); err != nil {

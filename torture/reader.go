@@ -184,7 +184,7 @@ const flushWindow = 2 * time.Second
 // checkKept checks that a text that ended with its process lacks only its newest part.
 func (r *reader) checkKept(id string, x *text, length int) {
 	for _, s := range x.grown {
-		if s.length > length && !r.torture.isDisturbed(s.at, flushWindow) {
+		if s.length > length && !r.torture.faults.near(s.at, flushWindow) {
 			r.bad("message %s: %d bytes were streamed at %s, long before a fault, but only %d are kept", id, s.length, s.at.Format(time.StampMicro), length)
 			return
 		}

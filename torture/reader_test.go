@@ -19,7 +19,7 @@ func still() *torture {
 	return &torture{logs: map[string]*threadLog{}, histories: map[string]*history{}, stop: func(error) {}}
 }
 
-func killedAt(at time.Time) []span { return []span{{at, at}} }
+func killedAt(at time.Time) span { return span{at, at} }
 
 func event(t *testing.T, thread string, seq int64, kind, run string, attempt int, body any) mailroom.Entry {
 	t.Helper()
@@ -100,17 +100,17 @@ func TestAReaderFindsErrorsOfAStream(t *testing.T) {
 		}, "was already written"},
 		"unsaved text": {func(r *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			r.torture.faults = killedAt(time.Now().Add(2 * flushWindow))
+			r.torture.faults.add(killedAt(time.Now().Add(2 * flushWindow)))
 			item(entry.KindMessage, 1, said("one", true))
 		}, "only 3 are kept"},
 		"text without a stored part": {func(r *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			r.torture.faults = killedAt(time.Now().Add(2 * flushWindow))
+			r.torture.faults.add(killedAt(time.Now().Add(2 * flushWindow)))
 			item(entry.KindRescheduled, 1, entry.RunRescheduled{Reason: "lease_lost", Attempt: 1})
 		}, "only 0 are kept"},
 		"unsaved text of the last moment": {func(r *reader, item func(string, int, any), delta func(int, string)) {
 			delta(0, "one two")
-			r.torture.faults = killedAt(time.Now())
+			r.torture.faults.add(killedAt(time.Now()))
 			item(entry.KindMessage, 1, said("one", true))
 		}, ""},
 		"an entry twice": {func(r *reader, item func(string, int, any), _ func(int, string)) {

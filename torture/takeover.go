@@ -95,42 +95,45 @@ func (n *nodes) now(ctx context.Context) (time.Time, error) {
 // takeovers are the fates of the claims of servers that failed.
 type takeovers struct {
 	outages, claims int
-	times           []time.Duration // until the next claim by another server, sorted
+	claimed, ended  []time.Duration // until another server claimed the run, or ended it; sorted
 	late            []string
-	ended, kept     int // without another attempt; by a server whose outage was short
+	kept            int // by a server whose outage was short
 	uncounted       int // the database was killed
 }
 
-// takeovers reads from the logs when each claim of a failed server was taken over.
-func (t *torture) takeovers() (all takeovers) {
+// newTakeovers reads from the logs when each claim of a failed server was taken over.
+func newTakeovers(t *torture) (all takeovers) {
 	bound := takeoverBound(t.lease)
 	for _, o := range t.outages {
 		all.outages++
 		for _, c := range o.claims {
 			all.claims++
-			took, started := t.nextStart(c, o.began)
+			took, claimed := nextStart(t, c, o.began)
 			switch {
 			case o.database:
 				all.uncounted++
-			case started && took <= bound:
-				all.times = append(all.times, took)
-			case o.ended.Sub(o.began) < bound:
+				continue
+			case took > bound && o.ended.Sub(o.began) < bound:
 				all.kept++
-			case started:
-				all.times = append(all.times, took)
-				all.late = append(all.late, fmt.Sprintf("cycle %d, %s: run %s of thread %s after %s", o.cycle, o.kind, c.run, c.thread, took.Round(time.Millisecond)))
+				continue
+			case claimed:
+				all.claimed = append(all.claimed, took)
 			default:
-				all.ended++
+				all.ended = append(all.ended, took)
+			}
+			if took > bound {
+				all.late = append(all.late, fmt.Sprintf("cycle %d, %s: run %s of thread %s after %s", o.cycle, o.kind, c.run, c.thread, took.Round(time.Millisecond)))
 			}
 		}
 	}
-	slices.Sort(all.times)
+	slices.Sort(all.claimed)
+	slices.Sort(all.ended)
 	return all
 }
 
-// nextStart returns how long after a time the run of a claim had its next attempt, if it did before
-// it ended.
-func (t *torture) nextStart(c heldClaim, after time.Time) (time.Duration, bool) {
+// nextStart returns how long after a time the run of a claim had its next attempt or, without one,
+// ended or began to wait.
+func nextStart(t *torture, c heldClaim, after time.Time) (took time.Duration, claimed bool) {
 	entries, _ := t.log(c.thread).entriesFrom(1)
 	for _, e := range entries {
 		if e.Run != c.run || !e.At.After(after) {
@@ -140,28 +143,33 @@ func (t *torture) nextStart(c heldClaim, after time.Time) (time.Duration, bool) 
 		case entry.KindStarted, entry.KindResumed:
 			return e.At.Sub(after), true
 		case entry.KindCompleted, entry.KindFailed, entry.KindCancelled, entry.KindWaiting:
-			return 0, false
+			return e.At.Sub(after), false
 		}
 	}
-	return 0, false
+	return 0, false // it ended before
 }
 
 // writeTakeovers writes the times of takeovers.
-func (t *torture) writeTakeovers(w io.Writer) {
+func writeTakeovers(t *torture, w io.Writer) {
 	if len(t.outages) == 0 {
 		return
 	}
-	all := t.takeovers()
-	at := func(percent int) time.Duration {
-		if len(all.times) == 0 {
-			return 0
-		}
-		return all.times[(len(all.times)-1)*percent/100].Round(time.Millisecond)
-	}
-	fmt.Fprintf(w, "%d outages of servers with %d claims: %d were claimed by others, after %s (p50), %s (p90), %s (p99), %s (max); lease %s, sweep %s, bound %s; %d late\n",
-		all.outages, all.claims, len(all.times), at(50), at(90), at(99), at(100), t.lease, sweep(t.lease), takeoverBound(t.lease), len(all.late))
-	fmt.Fprintf(w, "the others: %d kept over a short outage, %d ended without another attempt, %d not counted because the database was killed too\n", all.kept, all.ended, all.uncounted)
+	all := newTakeovers(t)
+	fmt.Fprintf(w, "%d outages of servers with %d claims; lease %s, sweep %s, bound %s: %d late\n",
+		all.outages, all.claims, t.lease, sweep(t.lease), takeoverBound(t.lease), len(all.late))
+	fmt.Fprintf(w, "  claimed by another server: %s\n", percentiles(all.claimed))
+	fmt.Fprintf(w, "  ended without another attempt: %s\n", percentiles(all.ended))
+	fmt.Fprintf(w, "  %d kept over a short outage, %d not counted because the database was killed too\n", all.kept, all.uncounted)
 	for _, what := range all.late {
 		fmt.Fprintf(w, "late: %s\n", what)
 	}
+}
+
+// percentiles describes sorted durations.
+func percentiles(list []time.Duration) string {
+	if len(list) == 0 {
+		return "0"
+	}
+	at := func(percent int) time.Duration { return list[(len(list)-1)*percent/100].Round(time.Millisecond) }
+	return fmt.Sprintf("%d, after p50 %s, p90 %s, p99 %s, max %s", len(list), at(50), at(90), at(99), at(100))
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,12 +31,12 @@ type torture struct {
 	stop          context.CancelCauseFunc // called at the first violation
 
 	counts counts
+	faults faultTimes
 	purges atomic.Bool // something may have been purged
 
-	mu     sync.Mutex
-	logs   map[string]*threadLog // owned by mu, by thread
-	faults []span                // owned by mu: the times of faults, in order; a kill has no length
-	found  []violation           // owned by mu
+	mu    sync.Mutex
+	logs  map[string]*threadLog // owned by mu, by thread
+	found []violation           // owned by mu
 
 	// Owned by the goroutine of run.
 	steady    map[string]*reader
@@ -74,8 +73,6 @@ func newThreadNames() threadNames {
 func (p threadNames) all() []string {
 	return append(append(append(append([]string{}, p.echo...), p.torture...), p.tour...), p.hub...)
 }
-
-type span struct{ begin, end time.Time }
 
 // violation is a broken rule.
 type violation struct {
@@ -153,37 +150,6 @@ func (t *torture) writeConfigs() error {
 		}
 	}
 	return err
-}
-
-// noteKill records a kill or stop.
-func (t *torture) noteKill() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	t.faults = append(t.faults, span{now, now})
-}
-
-// noteFault is noteKill for a fault that lasts until noteRepair.
-func (t *torture) noteFault() {
-	t.noteKill()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.faults[len(t.faults)-1].end = time.Now().Add(time.Hour)
-}
-
-// noteRepair records that the last fault ends now.
-func (t *torture) noteRepair() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.faults[len(t.faults)-1].end = time.Now()
-}
-
-// isDisturbed reports whether a server had a fault within a time after at, or was still recovering
-// from one.
-func (t *torture) isDisturbed(at time.Time, within time.Duration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.faults, func(f span) bool { return !f.begin.After(at.Add(within)) && !f.end.Before(at.Add(-within)) })
 }
 
 func (t *torture) target(p *process) target {

@@ -26,7 +26,7 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 	case frozen:
 		// It resumes as a worker whose claims were freed and given to others, and whose agents
 		// continue to write under the lost claims.
-		t.noteKill()
+		t.faults.addKill()
 		if err := freeze(w.cmd.Process); err != nil {
 			return err
 		}
@@ -42,11 +42,11 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 		if err != nil {
 			return err
 		}
-		t.noteKill()
+		t.faults.addKill()
 		w.kill()
 		t.waitFreed(ctx, c, id)
 	case twoAtOnce:
-		t.noteKill()
+		t.faults.addKill()
 		s.kill()
 		pause(ctx, 300*time.Millisecond)
 	}
@@ -54,7 +54,7 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 		return fmt.Errorf("server exited unexpectedly: %s", s.last(20))
 	}
 	t.counts.kill(p.kind, "")
-	t.noteKill()
+	t.faults.addKill()
 	s.kill()
 	w.kill()
 	return nil
