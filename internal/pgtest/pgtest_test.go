@@ -95,8 +95,7 @@ func TestACommitSurvivesAKill(t *testing.T) {
 	if err := c.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Ping(ctx); err == nil {
-		t.Error("a connection survived the server's SIGKILL")
+	for conn.Ping(ctx) == nil { // the process of a connection ends as soon as it notices that its parent has
 	}
 	if err := c.Restart(ctx); err != nil {
 		t.Fatal(err)
