@@ -72,8 +72,11 @@ type Options struct {
 	Host          string        // name shown for this worker [the machine's name]
 	Node          string        // id of the server; "" for a remote worker
 	Local         bool          // no other process writes to the store
-	Observe       Observe
-	Log           *slog.Logger
+	// NoLastAttempts leaves runs on their last attempt to another engine of this process, so that one
+	// that kills the process takes no other with it.
+	NoLastAttempts bool
+	Observe        Observe
+	Log            *slog.Logger
 }
 
 func (o Options) withDefaults() Options {

@@ -17,6 +17,8 @@ type slots struct {
 	ready chan struct{}          // capacity 1: runs were assigned
 	admit map[string]func() bool // Ready of the agents that have one
 
+	noLastAttempts bool // see Options
+
 	mu           sync.Mutex
 	open         bool           // claiming is allowed
 	worker       string         // id to claim with
@@ -41,7 +43,7 @@ type claimed struct {
 func newSlots(o Options, b *bus.Bus) *slots {
 	s := &slots{
 		bus: b, ready: make(chan struct{}, 1), runs: o.Runs, free: o.Runs,
-		agents: map[string]int{}, held: map[string]int{}, admit: map[string]func() bool{},
+		agents: map[string]int{}, held: map[string]int{}, admit: map[string]func() bool{}, noLastAttempts: o.NoLastAttempts,
 	}
 	for name, a := range o.Agents {
 		if a.Ready != nil {
@@ -68,7 +70,7 @@ func (s *slots) Capacity() dispatch.ClaimRequest {
 	}
 	s.round++
 	c := dispatch.ClaimRequest{
-		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.lastAttempts == 0, Agents: make(map[string]int, len(s.agents)),
+		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.lastAttempts == 0 && !s.noLastAttempts, Agents: make(map[string]int, len(s.agents)),
 		Held: maps.Clone(s.held), FairSlots: guests,
 	}
 	for name, n := range s.agents {

@@ -448,7 +448,7 @@ func (b *batch) publish() {
 		}
 		b.c.options.Publish(t.ID, e)
 		if d := t.Due; !d.At.IsZero() && !d.At.After(b.rows.now) {
-			b.c.options.Due(d.Agent)
+			b.c.announceDue(d.Agent)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (ws Workers) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatc
 		o.found = len(work)
 		return err
 	}
-	if err := ws.ledger.committer.do(ctx, &o); err != nil {
+	if err := ws.ledger.committer().do(ctx, &o); err != nil {
 		return nil, err
 	}
 	if len(work) == 0 && c.Wait {

@@ -16,7 +16,7 @@ func (ws Workers) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 		s.work, err = b.claim(o.claim)
 		return err
 	}
-	if err := ws.ledger.committer.enqueue(o); err != nil {
+	if err := ws.ledger.committer().enqueue(o); err != nil {
 		return err
 	}
 	select {
@@ -24,7 +24,7 @@ func (ws Workers) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 		return err
 	case <-ctx.Done():
 	}
-	if ws.ledger.committer.withdraw(o) {
+	if ws.ledger.committer().withdraw(o) {
 		return nil
 	}
 	<-o.done
@@ -32,7 +32,11 @@ func (ws Workers) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 }
 
 // Wake makes the ledger ask the claimers for their capacity again.
-func (l *Ledger) Wake() { l.committer.signal() }
+func (l *Ledger) Wake() {
+	for _, c := range l.lanes {
+		c.signal()
+	}
+}
 
 // subscription is a claimer with its waiting claim.
 type subscription struct {

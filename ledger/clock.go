@@ -31,19 +31,19 @@ func (b *batch) checkClock(w *store.Worker) {
 // [thread.State.ReplanAfterClockStep], and shortens leases that end too late. Only then it
 // reads the rows of all threads, a page at a time.
 func (ws Workers) replanAfterClockStep(ctx context.Context, workers []*store.Worker, now time.Time) error {
-	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !ws.ledger.committer.fromFuture(w, now) })
-	if !ws.ledger.committer.clockStepped.Swap(false) && len(late) == 0 {
+	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !ws.ledger.committer().fromFuture(w, now) })
+	if !ws.ledger.committer().clockStepped.Swap(false) && len(late) == 0 {
 		return nil
 	}
 	ws.ledger.options.Log.WarnContext(ctx, "clock stepped back; rescheduling retries and leases")
 	if err := ws.ledger.replanThreads(ctx, now); err != nil {
-		ws.ledger.committer.clockStepped.Store(true)
+		ws.ledger.committer().clockStepped.Store(true)
 		return err
 	}
 	for _, w := range late {
 		o := op{name: "clock", rank: rankRenew, workers: []string{w.ID}}
 		_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
-			if row := b.rows.workers[w.ID]; row != nil && ws.ledger.committer.fromFuture(row, b.rows.now) {
+			if row := b.rows.workers[w.ID]; row != nil && ws.ledger.committer().fromFuture(row, b.rows.now) {
 				row.LeaseUntil = b.rows.now
 				if !row.Dead {
 					row.LeaseUntil = b.rows.now.Add(ws.ledger.options.Lease)

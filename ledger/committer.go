@@ -61,6 +61,7 @@ const (
 type committer struct {
 	store   store.Store
 	options Options
+	others  []*committer // of the other lanes
 
 	// Owned by mu.
 	mu     sync.Mutex
@@ -167,6 +168,14 @@ func (c *committer) nudge(agent string) {
 	}
 	c.nudged[agent] = struct{}{}
 	c.signal()
+}
+
+// announceDue tells the other lanes and servers that a run is due that this lane has no slot for.
+func (c *committer) announceDue(agent string) {
+	c.options.Due(agent)
+	for _, other := range c.others {
+		other.nudge(agent)
+	}
 }
 
 // forgetIdle forgets for the agents of nudges that nothing is due. The caller holds mu.

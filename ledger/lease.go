@@ -34,6 +34,14 @@ type Workers struct{ ledger *Ledger }
 // Workers returns the operations of workers.
 func (l *Ledger) Workers() Workers { return Workers{l} }
 
+// LaneWorkers returns the operations of workers in one lane, from 0. A worker in a lane is served by the
+// commits of that lane; it finds the due runs of others like those of another server.
+func (l *Ledger) LaneWorkers(lane int) Workers {
+	fixed := *l
+	fixed.lane = lane
+	return Workers{&fixed}
+}
+
 // View reads one consistent snapshot.
 func (ws Workers) View(ctx context.Context, f func(store.Reader) error) error {
 	return ws.ledger.View(ctx, f)

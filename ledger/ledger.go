@@ -5,14 +5,18 @@ package ledger
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/recovery"
 	"mailroom/store"
 )
 
@@ -47,16 +51,21 @@ type Options struct {
 	// Reserved lists prefixes of thread ids that only the operator may create. Otherwise a token
 	// could create a thread in advance and receive what is meant for another.
 	Reserved []string
-	Observe  Observe
-	Log      *slog.Logger
+	// Lanes are further handles of the rows. Each gets a committer of its own, a lane, so that batches
+	// on different threads run at the same time. To each other, lanes are like two servers.
+	Lanes   []store.Store
+	Observe Observe
+	Log     *slog.Logger
 }
 
 // Ledger is the only writer of a store's rows. Its methods may be called concurrently; each waits
 // until its commit is durable. An error of CodeUnavailable means that the outcome is unknown:
 // repeat the operation with the same key or number.
 type Ledger struct {
-	committer *committer
-	options   Options
+	lanes   []*committer
+	lane    int          // of all operations; anyLane: that of their thread
+	seed    maphash.Seed // chooses the lane of a thread
+	options Options
 
 	fence *fence // nil: no restriction
 	freed *freedWorkers
@@ -67,6 +76,8 @@ type freedWorkers struct {
 	mu  sync.Mutex
 	ids map[string]bool // guarded by mu
 }
+
+const anyLane = -1
 
 // New returns a Ledger over store. It writes nothing before Run is called.
 func New(st store.Store, o Options) *Ledger {
@@ -104,19 +115,45 @@ func New(st store.Store, o Options) *Ledger {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Observe.fill()
-	return &Ledger{committer: newCommitter(st, o), options: o, freed: &freedWorkers{ids: map[string]bool{}}}
+	l := &Ledger{lane: anyLane, seed: maphash.MakeSeed(), options: o, freed: &freedWorkers{ids: map[string]bool{}}}
+	for _, handle := range append([]store.Store{st}, o.Lanes...) {
+		l.lanes = append(l.lanes, newCommitter(handle, o))
+	}
+	for i, c := range l.lanes {
+		c.others = slices.Concat(l.lanes[:i], l.lanes[i+1:])
+	}
+	return l
+}
+
+// Lanes returns the number of lanes, at least 1.
+func (l *Ledger) Lanes() int { return len(l.lanes) }
+
+// committer returns the committer of operations that name no thread.
+func (l *Ledger) committer() *committer { return l.lanes[max(l.lane, 0)] }
+
+// committerOf returns the committer of an operation. Operations on one thread have the same one, so that
+// their transactions seldom wait for each other.
+func (l *Ledger) committerOf(o *op) *committer {
+	if l.lane != anyLane || len(l.lanes) == 1 || len(o.threads) == 0 {
+		return l.committer()
+	}
+	return l.lanes[maphash.String(l.seed, o.threads[0])%uint64(len(l.lanes))]
 }
 
 // Nudge tells the ledger that a run of an agent may be due in the store, or of any agent with "", so
 // that waiting claims look for it now and not with the next poll.
-func (l *Ledger) Nudge(agent string) { l.committer.nudge(agent) }
+func (l *Ledger) Nudge(agent string) {
+	for _, c := range l.lanes {
+		c.nudge(agent)
+	}
+}
 
 // NewID returns an id that grows with time: a UUID, version 7.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // View reads one consistent snapshot.
 func (l *Ledger) View(ctx context.Context, f func(store.Reader) error) error {
-	return l.committer.store.View(ctx, f)
+	return l.lanes[0].store.View(ctx, f)
 }
 
 // run passes an operation to the committer and waits for its result.
@@ -130,7 +167,7 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 		once := o
 		err := l.fence.restrict(&once)
 		if err == nil {
-			err = l.committer.do(ctx, &once)
+			err = l.committerOf(&once).do(ctx, &once)
 		}
 		if err == nil {
 			return out, nil
@@ -144,4 +181,13 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 // Run commits operations until ctx has ended and the accepted ones are answered; then it returns
 // nil. Otherwise it returns the error that closed the store. A panic of the committer itself ends
 // Run in the same way, because its memory may be inconsistent; a restart reads the store again.
-func (l *Ledger) Run(ctx context.Context) error { return l.committer.run(ctx) }
+func (l *Ledger) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range l.lanes {
+		group.Go(func() (err error) {
+			defer recovery.Error(l.options.Log, "committer", &err)
+			return c.run(ctx)
+		})
+	}
+	return group.Wait()
+}

@@ -74,7 +74,9 @@ func TestABatchWithABacklogTakesTwoTrips(t *testing.T) {
 		d.submit(text(fmt.Sprint("t", i%threads), "hello"))
 	}
 	before := s.Traffic()
-	k := &servingClaimer{ledger: d.Ledger, slots: 3, done: make(chan struct{}), left: threads * each}
+	var all sync.WaitGroup
+	all.Add(threads * each)
+	k := &servingClaimer{t: t, workers: d.Workers, worker: "w", slots: 3, settled: all.Done}
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -82,7 +84,7 @@ func TestABatchWithABacklogTakesTwoTrips(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	<-k.done
+	all.Wait()
 	cancel()
 	ended.Wait()
 	k.settles.Wait()
@@ -94,15 +96,16 @@ func TestABatchWithABacklogTakesTwoTrips(t *testing.T) {
 
 // servingClaimer is a worker that completes each run at once.
 type servingClaimer struct {
-	ledger  *ledger.Ledger
+	t       *testing.T
+	workers ledger.Workers
+	worker  string
 	slots   int
-	done    chan struct{} // closed when all runs are settled
+	settled func() // called for each run
 	settles sync.WaitGroup
 
 	mu    sync.Mutex // guards what follows
 	round int64
 	held  int
-	left  int
 }
 
 func (k *servingClaimer) Capacity() dispatch.ClaimRequest {
@@ -110,12 +113,15 @@ func (k *servingClaimer) Capacity() dispatch.ClaimRequest {
 	defer k.mu.Unlock()
 	k.round++
 	return dispatch.ClaimRequest{
-		Worker: "w", Round: k.round, Slots: k.slots - k.held, Agents: map[string]int{"echo": 2 * k.slots}, LastAttempt: true,
+		Worker: k.worker, Round: k.round, Slots: k.slots - k.held, Agents: map[string]int{"echo": 2 * k.slots}, LastAttempt: true,
 		Held: map[string]int{"ann": k.held}, FairSlots: k.slots,
 	}
 }
 
 func (k *servingClaimer) Assign(_ dispatch.ClaimRequest, work []dispatch.Assignment, err error) {
+	if err != nil {
+		k.t.Error(err)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held += len(work)
@@ -123,13 +129,14 @@ func (k *servingClaimer) Assign(_ dispatch.ClaimRequest, work []dispatch.Assignm
 		k.settles.Go(func() {
 			s := complete(w.Claim, "ok")
 			s.Number = 1
-			_, err := k.ledger.Workers().Settle(context.Background(), s)
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			k.held--
-			if k.left--; k.left == 0 || err != nil {
-				close(k.done)
+			if _, err := k.workers.Settle(context.Background(), s); err != nil {
+				k.t.Error(err)
 			}
+			k.mu.Lock()
+			k.held--
+			k.mu.Unlock()
+			k.workers.Wake()
+			k.settled()
 		})
 	}
 }

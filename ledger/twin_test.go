@@ -90,6 +90,7 @@ type twin struct {
 type side struct {
 	name  string
 	open  func() (store.Store, error) // opens another handle on the rows
+	lanes int                         // further handles of each ledger
 	doors []*handleSet
 	// faults has the fault of each handle; results must be the same as without them.
 	faults func(update int) storetest.Fault
@@ -106,6 +107,7 @@ func conflicts(update int) storetest.Fault {
 type handleSet struct {
 	*ledger.Ledger
 	store store.Store
+	lanes []store.Store
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -143,7 +145,7 @@ func onFile(dir string) *side {
 func onPostgres(t testing.TB) *side {
 	cluster := pgtest.Shared(t)
 	schema, handles := cluster.Schema(t), 0
-	return &side{name: "postgres", faults: conflicts, open: func() (store.Store, error) {
+	return &side{name: "postgres", lanes: 1, faults: conflicts, open: func() (store.Store, error) {
 		handles++
 		s, err := postgres.Open(context.Background(), postgres.Options{
 			URL: cluster.URL() + " application_name=" + schema, Schema: schema, Node: fmt.Sprint("node", handles), AllowUnsafe: true,
@@ -184,12 +186,23 @@ func (w *twin) open(doors int) error {
 			}
 			ctx, stop := context.WithCancel(w.ctx)
 			d := &handleSet{store: store, stop: stop, ended: make(chan error, 1)}
-			faulty := storetest.Faulty(clocked{store, w.clock}, s.faults)
-			d.Ledger = ledger.New(faulty, ledger.Options{
-				Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue,
-			})
+			o := ledger.Options{Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue}
+			var failed error
+			for range s.lanes {
+				lane, err := s.open()
+				if err != nil {
+					failed = err
+					break
+				}
+				d.lanes = append(d.lanes, lane)
+				o.Lanes = append(o.Lanes, storetest.Faulty(clocked{lane, w.clock}, s.faults))
+			}
+			d.Ledger = ledger.New(storetest.Faulty(clocked{store, w.clock}, s.faults), o)
 			go func() { d.ended <- d.Run(ctx) }() // close waits for it
 			s.doors = append(s.doors, d)
+			if failed != nil {
+				return errors.Join(failed, w.close())
+			}
 		}
 	}
 	return nil
@@ -204,6 +217,9 @@ func (w *twin) close() error {
 		for _, d := range s.doors {
 			d.stop()
 			failed = errors.Join(failed, <-d.ended, d.store.Close())
+			for _, lane := range d.lanes {
+				failed = errors.Join(failed, lane.Close())
+			}
 		}
 		s.doors = nil
 	}

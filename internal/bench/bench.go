@@ -42,6 +42,8 @@ type Options struct {
 	// Store is the URL of a PostgreSQL database to measure instead of a file. Each load creates a
 	// schema of its own there and drops it.
 	Store string
+	// Writers is the number of writing connections of a server on Store.
+	Writers int
 	// Nodes is the number of servers that share Store; more than one are processes of their own,
 	// each with its own producers and slots.
 	Nodes int
@@ -63,6 +65,7 @@ const (
 	MaxFor       = time.Hour
 	MaxProducers = 4096
 	MaxSlots     = 4096
+	maxWriters   = 16
 )
 
 // storeKind returns the kind of the measured store.
@@ -82,6 +85,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("invalid --scale %v: use a fraction above 0, at most 1", o.Scale)
 	case o.Producers < 1 || o.Producers > MaxProducers:
 		return fmt.Errorf("invalid --producers %d: use 1 to %d", o.Producers, MaxProducers)
+	case o.Writers < 1 || o.Writers > min(maxWriters, o.Slots):
+		return fmt.Errorf("invalid --writers %d: use 1 to %d, and at most one for a slot", o.Writers, maxWriters)
 	case o.Nodes < 1 || o.Nodes > MaxNodes:
 		return fmt.Errorf("invalid --nodes %d: use 1 to %d", o.Nodes, MaxNodes)
 	case o.Nodes > 1 && o.Store == "":
@@ -120,7 +125,8 @@ type Settings struct {
 	Seconds       float64 `json:"seconds"`
 	WarmupSeconds float64 `json:"warmup_seconds"`
 	Scale         float64 `json:"scale"`
-	Store         string  `json:"store"` // sqlite or postgres
+	Store         string  `json:"store"`   // sqlite or postgres
+	Writers       int     `json:"writers"` // on postgres
 	Nodes         int     `json:"nodes"`
 	Keys          bool    `json:"keys"`
 	Producers     int     `json:"producers"`
@@ -151,7 +157,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	b := &bench{Options: o, dir: folder, result: &Result{Settings: Settings{
 		Seconds: o.For.Seconds(), WarmupSeconds: o.warmup().Seconds(), Scale: o.Scale,
-		Store: o.storeKind(), Nodes: o.Nodes, Keys: o.Keys, Producers: o.Producers, Slots: o.Slots, Threads: o.scaled(threads, 100),
+		Store: o.storeKind(), Writers: o.Writers, Nodes: o.Nodes, Keys: o.Keys, Producers: o.Producers, Slots: o.Slots, Threads: o.scaled(threads, 100),
 	}}}
 	if b.result.Machine, err = describeMachine(ctx, folder, o.Version); err != nil {
 		return nil, err

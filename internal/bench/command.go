@@ -48,6 +48,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
 	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
 	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs and latency only)")
+	cmd.Flags().IntVar(&o.Writers, "writers", 2, "writing connections of a server on --store")
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "servers that share --store, each a process with its own producers and slots; latency then submits at one and runs at the others")
 	cmd.Flags().BoolVar(&o.Keys, "keys", false, "submit with idempotency keys")
 	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole measurement to this file")

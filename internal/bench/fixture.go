@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +32,11 @@ const agentName = "echo"
 // fixture holds the components of a server on one file, wired as in a server.
 type fixture struct {
 	store   store.Store
-	path    string       // of the SQLite file; "" if the store is another
-	node    string       // id of the server on a shared store; "": no other process uses the store
-	wire    bus.Wire     // to the other nodes; nil: there are none
-	remove  func() error // removes the store after it was closed
+	lanes   []store.Store // further handles
+	path    string        // of the SQLite file; "" if the store is another
+	node    string        // id of the server on a shared store; "": no other process uses the store
+	wire    bus.Wire      // to the other nodes; nil: there are none
+	remove  func() error  // removes the store after it was closed
 	bus     *bus.Bus
 	relay   *bus.Relay // nil: no wire
 	metrics *metrics.Metrics
@@ -62,12 +64,34 @@ func openFile(ctx context.Context, dir string) (*fixture, error) {
 }
 
 // openPostgres returns an opener of stores in a database, each in a schema of its own.
-func openPostgres(url string) storeOpener {
+func openPostgres(url string, writers int) storeOpener {
 	return func(ctx context.Context, _ string) (*fixture, error) {
 		o := postgres.Options{URL: url, Schema: newSchema(), Node: "bench"}
-		opened, err := postgres.Open(ctx, o)
-		return &fixture{store: opened, node: o.Node, remove: func() error { return dropSchema(ctx, o) }}, err
+		h, err := openHandles(ctx, o, writers)
+		if err == nil {
+			h.remove = func() error { return dropSchema(ctx, o) }
+		}
+		return h, err
 	}
+}
+
+// openHandles opens a store with several writing connections.
+func openHandles(ctx context.Context, o postgres.Options, writers int) (*fixture, error) {
+	opened, err := postgres.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	h := &fixture{store: opened, node: o.Node, remove: func() error { return nil }}
+	for i := 1; i < writers; i++ {
+		lane := o
+		lane.Node += "/" + strconv.Itoa(i)
+		another, err := postgres.Open(ctx, lane)
+		if err != nil {
+			return nil, errors.Join(err, h.closeStore())
+		}
+		h.lanes = append(h.lanes, another)
+	}
+	return h, nil
 }
 
 func newSchema() string {
@@ -84,14 +108,17 @@ func dropSchema(ctx context.Context, o postgres.Options) error {
 }
 
 // openNode opens the store of one of several nodes, whose schema exists.
-func openNode(o postgres.Options) storeOpener {
+func openNode(o postgres.Options, writers int) storeOpener {
 	return func(ctx context.Context, _ string) (*fixture, error) {
 		wire, err := postgres.NewWire(o, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
 		}
-		opened, err := postgres.Open(ctx, o)
-		return &fixture{store: opened, node: o.Node, wire: wire, remove: func() error { return nil }}, err
+		h, err := openHandles(ctx, o, writers)
+		if err == nil {
+			h.wire = wire
+		}
+		return h, err
 	}
 }
 
@@ -100,7 +127,7 @@ func (o *Options) opener() storeOpener {
 	if o.Store == "" {
 		return openFile
 	}
-	return openPostgres(o.Store)
+	return openPostgres(o.Store, o.Writers)
 }
 
 // newFixture opens a new store and starts the ledger. It calls ended for every run that
@@ -113,6 +140,7 @@ func newFixture(ctx context.Context, open storeOpener, dir, version string, ende
 	h.bus, h.metrics, h.version, h.ledgerDone = bus.New(), metrics.New(), version, make(chan error, 1)
 	h.ledger = ledger.New(h.store, ledger.Options{
 		DefaultAgent: agentName,
+		Lanes:        h.lanes,
 		Due:          h.announceDue,
 		Version:      func(string) string { return version },
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -153,19 +181,23 @@ func (h *fixture) announceDue(agent string) {
 	}
 }
 
-// startEngine starts an engine that runs agent with the given number of slots.
+// startEngine starts an engine for each lane, which run agent with the given number of slots together.
 func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
-	e := engine.New(h.ledger.Workers(), h.bus, engine.Options{
-		Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
-		Runs:   slots, Node: h.node, Local: h.node == "", Log: slog.New(slog.DiscardHandler),
-		Observe: engine.Observe{
-			Started: func(s engine.Start) { h.metrics.Started(s.Run, s.Due, s.Claimed, s.Entered) },
-			Attempt: h.metrics.Attempt, Renewal: h.metrics.Renewal,
-		},
-	})
+	group := &errgroup.Group{}
 	ctx, stop := context.WithCancel(context.Background())
+	for lane := range h.ledger.Lanes() {
+		e := engine.New(h.ledger.LaneWorkers(lane), h.bus, engine.Options{
+			Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
+			Runs:   slots / h.ledger.Lanes(), NoLastAttempts: lane > 0, Node: h.node, Local: h.node == "", Log: slog.New(slog.DiscardHandler),
+			Observe: engine.Observe{
+				Started: func(s engine.Start) { h.metrics.Started(s.Run, s.Due, s.Claimed, s.Entered) },
+				Attempt: h.metrics.Attempt, Renewal: h.metrics.Renewal,
+			},
+		})
+		group.Go(func() error { return e.Run(ctx) })
+	}
 	h.cancelEngine, h.engineDone = stop, make(chan error, 1)
-	go func() { h.engineDone <- e.Run(ctx) }() // stopEngine waits for it
+	go func() { h.engineDone <- group.Wait() }() // stopEngine waits for it
 }
 
 // stopEngine ends the engine, if there is one.
@@ -182,7 +214,15 @@ func (h *fixture) stopEngine() error {
 func (h *fixture) close() error {
 	err := h.stopEngine()
 	h.cancelLedger()
-	return errors.Join(err, <-h.ledgerDone, h.store.Close(), h.remove())
+	return errors.Join(err, <-h.ledgerDone, h.closeStore(), h.remove())
+}
+
+func (h *fixture) closeStore() error {
+	err := h.store.Close()
+	for _, lane := range h.lanes {
+		err = errors.Join(err, lane.Close())
+	}
+	return err
 }
 
 // timedAgent is the echo agent at zero pace, which says when it is entered.

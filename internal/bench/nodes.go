@@ -34,6 +34,7 @@ type nodeOptions struct {
 	Producers     int       // 0: the node only runs
 	Rate          int       // submits per second; 0: full load
 	Slots         int       // 0: the node only submits
+	Writers       int
 	Threads       int
 	Keys          bool
 }
@@ -79,7 +80,7 @@ func (b *bench) measureNodes(ctx context.Context, l load) (result *Load, err err
 	for i := range b.Nodes {
 		n := nodeOptions{
 			Store: b.Store, Schema: o.Schema, Name: "node" + strconv.Itoa(i), AgentVersion: b.AgentVersion, Created: created, Rate: l.rate,
-			Producers: b.Producers, Slots: b.Slots, Threads: b.result.Settings.Threads, Keys: b.Keys,
+			Producers: b.Producers, Slots: b.Slots, Writers: b.Writers, Threads: b.result.Settings.Threads, Keys: b.Keys,
 		}
 		if l.apart && i == 0 {
 			n.Slots = 0
@@ -222,7 +223,7 @@ func runNode(ctx context.Context, stdin io.Reader, w io.Writer) (err error) {
 		load: load{rate: o.Rate}, keys: o.Keys, name: o.Name + "-", producers: o.Producers, threads: o.Threads, created: o.Created,
 		room: newRoom(maxOutstanding), first: make(chan struct{}),
 	}
-	open := openNode(postgres.Options{URL: o.Store, Schema: o.Schema, Node: o.Name})
+	open := openNode(postgres.Options{URL: o.Store, Schema: o.Schema, Node: o.Name}, o.Writers)
 	if d.fixture, err = newFixture(ctx, open, "", o.AgentVersion, d.onRunEnd); err != nil {
 		return err
 	}

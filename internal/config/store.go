@@ -43,6 +43,7 @@ type Postgres struct {
 	URL               string // without a password; "": URLFile
 	URLFile           string // file with the URL, read at each connection
 	Schema            string
+	Writers           int // connections for writing
 	Readers           int // connections for reading
 	ConnectTimeout    time.Duration
 	LockTimeout       time.Duration
@@ -60,7 +61,7 @@ const (
 
 func defaultPostgres() Postgres {
 	return Postgres{
-		Schema: "mailroom", Readers: 8, ConnectTimeout: 3 * time.Second, LockTimeout: time.Second,
+		Schema: "mailroom", Writers: 2, Readers: 8, ConnectTimeout: 3 * time.Second, LockTimeout: time.Second,
 		StatementTimeout: 30 * time.Second, IdleInTransaction: 2 * time.Second, Durable: DurablePrimary,
 	}
 }
@@ -71,7 +72,8 @@ func (p *Postgres) settings() []setting.Setting {
 		setting.New("url", `Address of the database, such as "postgres://mailroom@db.example.org/mailroom". A password belongs into url_file.`, setting.Checked(&p.URL, "an address without a password; with one, write it to a file and set url_file", withoutPassword)),
 		setting.New("url_file", "File with the address, read again at each connection.", setting.Text(&p.URLFile)),
 		setting.New("schema", "Schema of the tables; the server creates it.", setting.Text(&p.Schema)),
-		setting.New("readers", "Maximum number of connections for reading; one more writes.", setting.Int(&p.Readers, 1, 1000)),
+		setting.New("writers", "Connections for writing, which share the load. Each has its part of runs and of the limits of agents.", setting.Int(&p.Writers, 1, 16)),
+		setting.New("readers", "Maximum number of connections for reading.", setting.Int(&p.Readers, 1, 1000)),
 		setting.New("connect_timeout", "Maximum time to connect.", setting.Duration(&p.ConnectTimeout, 100*time.Millisecond, most)),
 		setting.New("lock_timeout", "Maximum time to wait for rows that another server changes, before the server retries without them.", setting.Duration(&p.LockTimeout, 10*time.Millisecond, most)),
 		setting.New("statement_timeout", "Maximum time of one statement.", setting.Duration(&p.StatementTimeout, time.Second, most)),

@@ -33,8 +33,9 @@ import (
 // Options are the parts of a [Node].
 type Options struct {
 	Store  store.Store
-	Shared bool     // other servers may use the store at the same time
-	Wire   bus.Wire // to these servers; nil: none
+	Lanes  []store.Store // further handles, see [ledger.Options]
+	Shared bool          // other servers may use the store at the same time
+	Wire   bus.Wire      // to these servers; nil: none
 	Config *config.Config
 	Token  string        // the operator's
 	Files  datadir.Files // attachments
@@ -62,7 +63,7 @@ type Node struct {
 	id           string           // of this server among them
 	secretFiles  []*secretFile
 	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
-	engines      []*engine.Engine // engine, and the engine of deliveries
+	engines      []*engine.Engine // those of the lanes, of which engine is the first, and that of deliveries
 }
 
 // New wires the components and starts none. It reads the agent versions in the store.
@@ -78,8 +79,13 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Store, err = addTorture(o.Store, roster); err != nil {
+	wrap, err := addTorture(roster)
+	if err != nil {
 		return nil, err
+	}
+	o.Store = wrap(o.Store)
+	for i, lane := range o.Lanes {
+		o.Lanes[i] = wrap(lane)
 	}
 	return assemble(o, roster), nil
 }
@@ -91,6 +97,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	n := &Node{agents: roster, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(o.Store, ledger.Options{
+		Lanes:        o.Lanes,
 		DefaultAgent: c.DefaultAgent,
 		Version:      func(agent string) string { return agents[agent].Version },
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -121,12 +128,16 @@ func assemble(o Options, roster *agentSet) *Node {
 		n.janitor.oldDefinitions = nil
 		roster.versions.read = n.ledger.Definitions
 	}
-	n.engine = engine.New(n.ledger.Workers(), b, n.engineOptions(c, agents, c.Runs, numbers))
-	n.engines = []*engine.Engine{n.engine}
+	for lane := range n.ledger.Lanes() {
+		o := n.engineOptions(c, laneAgents(agents, lane, n.ledger.Lanes()), laneShare(c.Runs, lane, n.ledger.Lanes()), numbers)
+		o.NoLastAttempts = lane > 0
+		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(lane), b, o))
+	}
+	n.engine = n.engines[0]
 	if len(n.channels) > 0 {
 		// Deliveries have an engine of their own, so that long agent runs cannot
 		// delay replies.
-		n.engines = append(n.engines, engine.New(n.ledger.Workers(), b, n.engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers)))
+		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(0), b, n.engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers)))
 	}
 	n.server = server.New(server.Options{
 		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins,
@@ -161,6 +172,31 @@ func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, r
 			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
 		},
 	}
+}
+
+// laneShare returns what one of several lanes gets of n.
+func laneShare(n, lane, lanes int) int {
+	share := n / lanes
+	if lane < n%lanes {
+		share++
+	}
+	return share
+}
+
+// laneAgents returns the agents that a lane serves: all but those whose limit is too small to be shared.
+func laneAgents(agents map[string]engine.Agent, lane, lanes int) map[string]engine.Agent {
+	served := maps.Clone(agents)
+	for name, a := range served {
+		if a.Limit == 0 {
+			continue
+		}
+		if a.Limit = laneShare(a.Limit, lane, lanes); a.Limit == 0 {
+			delete(served, name)
+			continue
+		}
+		served[name] = a
+	}
+	return served
 }
 
 // announceDue tells other servers that a run of an agent is due and was not claimed here.

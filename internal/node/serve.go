@@ -116,11 +116,11 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 			}
 		}()
 	}
-	store, lost, err := storage.Open(ctx, held, c, log)
+	handles, err := storage.Open(ctx, held, c, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, handles.Close()) }()
 	// After the store: a token without a store means that the store was lost.
 	token, err := ensureToken(held, c)
 	if err != nil {
@@ -130,7 +130,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if err != nil {
 		return err
 	}
-	n, err := New(ctx, Options{Store: store, Shared: c.Store.Kind == config.StorePostgres, Wire: wire, Config: c, Token: token, Files: dir.Files(), TLS: secure, Log: log, Lock: held})
+	n, err := New(ctx, Options{Store: handles.Store, Lanes: handles.Lanes, Shared: c.Store.Kind == config.StorePostgres, Wire: wire, Config: c, Token: token, Files: dir.Files(), TLS: secure, Log: log, Lock: held})
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 		defer recovery.Log(log, "shutdown message")
 		con.Stopping()
 	})()
-	return n.Run(ctx, ln, lost)
+	return n.Run(ctx, ln, handles.Lost)
 }
 
 // ensureToken returns the operator's token. A token from a file of its own is copied to the data

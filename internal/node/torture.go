@@ -33,10 +33,10 @@ const (
 	tortureVersion = "746f72747572"
 )
 
-// addTorture adds the torture agent and kills the process at the point that MAILROOM_TORTURE
-// names. The agent's effects go to the file MAILROOM_TORTURE_FILE. MAILROOM_TORTURE_LIMIT
+// addTorture adds the torture agent. The returned function wraps a handle of the store, so that the
+// process is killed at the point that MAILROOM_TORTURE names. The agent's effects go to the file MAILROOM_TORTURE_FILE. MAILROOM_TORTURE_LIMIT
 // limits its concurrent runs, so that a second worker gets some.
-func addTorture(st store.Store, r *agentSet) (store.Store, error) {
+func addTorture(r *agentSet) (wrap func(store.Store) store.Store, err error) {
 	d, err := killpoint.Parse(os.Getenv("MAILROOM_TORTURE"))
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func addTorture(st store.Store, r *agentSet) (store.Store, error) {
 		Agent: tortureAgent, Version: tortureVersion, Body: json.RawMessage(`{"kind":"torture"}`),
 	})
 	r.old = slices.DeleteFunc(r.old, func(k store.Definition) bool { return k.Agent == tortureAgent })
-	return d.Store(st), nil
+	return d.Store, nil
 }
 
 // moreCommands adds a second worker: an engine in its own process on the store of a
@@ -87,11 +87,11 @@ func besideServer(ctx context.Context, con *console.Console, dir datadir.Dir, c 
 	if err != nil {
 		return err
 	}
-	store, err := addTorture(file, r)
+	wrap, err := addTorture(r)
 	if err != nil {
 		return err
 	}
-	l := ledger.New(store, ledger.Options{
+	l := ledger.New(wrap(file), ledger.Options{
 		DefaultAgent: c.DefaultAgent, Version: func(agent string) string { return r.agents[agent].Version },
 		Lease: c.Lease, Deadline: func(string) time.Duration { return c.RunDeadline }, StopGrace: c.StopGrace, MaxQueued: unlimitedIfZero(c.MaxQueued), Log: log,
 	})

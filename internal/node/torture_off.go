@@ -11,6 +11,8 @@ import (
 
 // addTorture and moreCommands are hooks of the torture build. They do nothing in a normal
 // build.
-func addTorture(store store.Store, _ *agentSet) (store.Store, error) { return store, nil }
+func addTorture(*agentSet) (wrap func(store.Store) store.Store, err error) {
+	return func(st store.Store) store.Store { return st }, nil
+}
 
 func moreCommands(con *console.Console) []*cobra.Command { return nil }

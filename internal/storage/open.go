@@ -2,7 +2,9 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strconv"
 
 	"mailroom/bus"
 	"mailroom/internal/config"
@@ -12,24 +14,57 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// Open opens the store that the configuration selects. lost receives the error with which it
-// fails by itself.
-func Open(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.Logger) (st store.Store, lost <-chan error, err error) {
+// Handles are the handles of a server on its store.
+type Handles struct {
+	Store store.Store
+	Lanes []store.Store // further ones, for the lanes of the ledger
+	Lost  <-chan error  // receives the error with which the store fails by itself; nil: it reconnects
+}
+
+// Open opens the store that the configuration selects.
+func Open(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.Logger) (*Handles, error) {
 	if c.Store.Kind == config.StorePostgres {
-		if c.Postgres.Durable == config.DurablePrimary {
-			log.Info("a failover of the database to an asynchronous standby may lose acknowledged work; see durable in the configuration")
-		}
-		st, err := postgres.Open(ctx, postgresOptions(c))
-		return st, nil, err // it reconnects
+		return openPostgres(ctx, c, log)
 	}
 	if err := held.PrepareStore(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	file, err := sqlite.Open(ctx, held.Dir.Database(), sqlite.Options{Guard: true})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return file, file.Failed(), nil
+	return &Handles{Store: file, Lost: file.Failed()}, nil
+}
+
+func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Handles, error) {
+	if c.Postgres.Durable == config.DurablePrimary {
+		log.Info("a failover of the database to an asynchronous standby may lose acknowledged work; see durable in the configuration")
+	}
+	o := postgresOptions(c)
+	first, err := postgres.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handles{Store: first}
+	o.MustExist = true // the first one has made the tables
+	for i := 1; i < min(c.Postgres.Writers, c.Runs); i++ {
+		o.Node = c.Mark + "/" + strconv.Itoa(i)
+		lane, err := postgres.Open(ctx, o)
+		if err != nil {
+			return nil, errors.Join(err, h.Close())
+		}
+		h.Lanes = append(h.Lanes, lane)
+	}
+	return h, nil
+}
+
+// Close closes all handles.
+func (h *Handles) Close() error {
+	err := h.Store.Close()
+	for _, lane := range h.Lanes {
+		err = errors.Join(err, lane.Close())
+	}
+	return err
 }
 
 // OpenWire returns the wire between the servers on the configured store, or nil if there is none.
