@@ -124,7 +124,7 @@ func (b Bench) measureImport(ctx context.Context, dir string) (Crowd, error) {
 		return c, fmt.Errorf("read the imported issues: %w", err)
 	}
 	if c.Kept = strings.Count(string(file), "\n"); string(file) != text {
-		return c, fmt.Errorf("the import left %d of %d issues, or changed their text", c.Kept, b.Import)
+		return c, fmt.Errorf("the file has %d of the %d imported issues, or their text has changed", c.Kept, b.Import)
 	}
 	p.size = int64(len(text))
 	d, err := p.write()
