@@ -13,15 +13,16 @@ import (
 const (
 	oneServer   = "a server"
 	twoServers  = "two servers"
-	frozenNode  = "a server, frozen"            // stopped, then continued
-	database    = "the database"                // killed and restarted
-	connections = "all connections, terminated" // by the database
-	resets      = "a server's connections"      // closed by the network
-	cutOff      = "a server, cut off"           // from the database, while its connections stay open
-	noAnswers   = "a server, without answers"   // of the database, which receives its requests
-	noRequests  = "a server, not heard"         // by the database, whose messages it receives
-	slowLine    = "a server, on a slow line"    // 200 ms each way
-	noWire      = "a server, without hints"     // of the others: its connections for them are cut off
+	frozenNode  = "a server, frozen"             // stopped, then continued
+	frozenTrip  = "a server, frozen in a commit" // it stops itself between the two trips of a transaction, with its locks
+	database    = "the database"                 // killed and restarted
+	connections = "all connections, terminated"  // by the database
+	resets      = "a server's connections"       // closed by the network
+	cutOff      = "a server, cut off"            // from the database, while its connections stay open
+	noAnswers   = "a server, without answers"    // of the database, which receives its requests
+	noRequests  = "a server, not heard"          // by the database, whose messages it receives
+	slowLine    = "a server, on a slow line"     // 200 ms each way
+	noWire      = "a server, without hints"      // of the others: its connections for them are cut off
 )
 
 // lineDelay is the latency of a slow line, each way.
@@ -34,7 +35,7 @@ const wireName = "_wire"
 func nodePlans(n int, lease time.Duration, dice *rand.Rand) []plan {
 	kinds := []string{
 		cutOff, "", oneServer, database, noAnswers, frozenNode, "", slowLine, "", connections,
-		noRequests, "", oneServer, "", noWire, "", frozenNode, resets, "", twoServers,
+		noRequests, "", oneServer, "", noWire, frozenTrip, frozenNode, resets, "", twoServers,
 	}
 	var list []plan
 	for _, p := range plans(2*n, dice) {
@@ -58,7 +59,7 @@ func nodePlans(n int, lease time.Duration, dice *rand.Rand) []plan {
 func nodePlan(kind string, lease time.Duration, dice *rand.Rand) plan {
 	p := plan{kind: kind, load: time.Duration(300+dice.IntN(900)) * time.Millisecond, seed: dice.Uint64(), resets: dice.IntN(2) == 0}
 	switch kind {
-	case oneServer, twoServers, frozenNode, cutOff, noAnswers, noRequests:
+	case oneServer, twoServers, frozenNode, frozenTrip, cutOff, noAnswers, noRequests:
 		p.long = dice.IntN(2) == 0
 		p.lasts = time.Duration(dice.Int64N(int64(lease)))
 		if dice.IntN(3) > 0 {
@@ -70,6 +71,8 @@ func nodePlan(kind string, lease time.Duration, dice *rand.Rand) plan {
 		p.lasts = 200 * time.Millisecond
 	}
 	switch kind {
+	case frozenTrip:
+		p.doom, p.load = fmt.Sprintf("freeze any %d", 10+dice.IntN(200)), 4*time.Second
 	case frozenNode, cutOff, noAnswers, noRequests, slowLine:
 		p.also = []string{"", "", "", "", oneServer, oneServer, connections, database}[dice.IntN(8)]
 	}
@@ -116,7 +119,7 @@ func (n *nodes) fault(ctx context.Context, p plan, victim int) error {
 			return err
 		}
 	}
-	if p.kind == frozenNode || p.also == database {
+	if p.kind == frozenNode || p.kind == frozenTrip || p.also == database {
 		pause(ctx, 500*time.Millisecond) // what it does now must change nothing
 	}
 	t.counts.kill(p.String(), "")
@@ -131,7 +134,7 @@ func (n *nodes) causeAll(ctx context.Context, p plan, victims []int) (began []ou
 		}
 	}
 	switch p.kind {
-	case oneServer, twoServers, frozenNode, cutOff, noAnswers, noRequests:
+	case oneServer, twoServers, frozenNode, frozenTrip, cutOff, noAnswers, noRequests:
 		return n.beginOutages(ctx, p, victims)
 	}
 	return nil, nil
@@ -142,7 +145,7 @@ func (n *nodes) cause(ctx context.Context, kind string, victim int) error {
 	switch kind {
 	case oneServer, twoServers:
 		s.kill()
-	case frozenNode:
+	case frozenNode, frozenTrip: // it may not have reached its point
 		return freeze(s.cmd.Process)
 	case database:
 		if err := n.database.Kill(); err != nil {
@@ -179,6 +182,12 @@ func (n *nodes) cause(ctx context.Context, kind string, victim int) error {
 // they held is lost; otherwise it arrives now. A server that was killed starts with the next cycle.
 func (n *nodes) repair(ctx context.Context, kind string, victim int, reset bool) error {
 	switch kind {
+	case frozenTrip:
+		if n.servers[victim].point() == "" { // its point is still ahead
+			n.servers[victim].kill()
+			return nil
+		}
+		return thaw(n.servers[victim].cmd.Process)
 	case frozenNode:
 		return thaw(n.servers[victim].cmd.Process)
 	case database:

@@ -60,7 +60,7 @@ func (t *torture) runNodes(ctx context.Context) (err error) {
 func (t *torture) openNodes(ctx context.Context) (*nodes, error) {
 	n := &nodes{torture: t, servers: make([]*process, t.nodes)}
 	var err error
-	if n.database, err = pgtest.Start(ctx, pgtest.Options{Dir: t.dir}); err != nil {
+	if n.database, err = pgtest.Start(ctx, pgtest.Options{}); err != nil {
 		return n, fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	operator := filepath.Join(t.dir, "operator")
@@ -187,6 +187,7 @@ func (n *nodes) awaitFault(ctx context.Context, p plan, victim int) error {
 	select {
 	case <-late.C:
 	case <-s.exited:
+	case <-s.frozen:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -22,10 +22,11 @@ type process struct {
 	token  string
 	ready  chan struct{} // closed when it printed the ready line
 	exited chan struct{} // closed when it has exited
+	frozen chan struct{} // closed when it has stopped itself at a point
 
 	mu    sync.Mutex
 	lines []string // owned by mu: the end of its output
-	doom  string   // owned by mu: the point at which it killed itself, or ""
+	doom  string   // owned by mu: the point at which it killed or stopped itself, or ""
 }
 
 // waitTimeout bounds waits for events that take milliseconds, on a machine that may be busy.
@@ -33,7 +34,7 @@ const waitTimeout = 60 * time.Second
 
 // launch starts a program without waiting for it.
 func launch(binary string, env []string, ready string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), exited: make(chan struct{}), frozen: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -63,6 +64,9 @@ func (p *process) readOutput(out io.Reader, ready string) {
 		}
 		if point, ok := strings.CutPrefix(line, "killpoint: "); ok {
 			p.doom = point
+			if strings.HasPrefix(point, "freeze ") {
+				close(p.frozen) // a process has one point
+			}
 		}
 		p.mu.Unlock()
 		if strings.Contains(line, ready) {

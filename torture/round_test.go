@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "play a round with this seed again")
@@ -59,15 +60,26 @@ func build(t *testing.T) (plain, tagged string) {
 
 // TestAShortRound runs a few cycles of the torture.
 func TestAShortRound(t *testing.T) {
+	playRound(t, 7, 1)
+}
+
+// TestAShortRoundOfSeveralServers runs a few cycles of the torture of servers that share a database.
+func TestAShortRoundOfSeveralServers(t *testing.T) {
+	playRound(t, 5, 3)
+}
+
+func playRound(t *testing.T, cycles, nodes int) {
+	t.Helper()
 	plain, tagged := build(t)
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	tt, err := newTorture(plain, tagged, filepath.Join(t.TempDir(), "round"), 7, seed)
+	tt, err := newTorture(plain, tagged, filepath.Join(t.TempDir(), "round"), cycles, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
+	tt.nodes, tt.lease = nodes, time.Second
 	var out, errs bytes.Buffer
 	tt.progress = func(format string, args ...any) { fmt.Fprintf(&out, format, args...) }
 	if code := tt.report(t.Context(), &out, &errs, true); code != 0 {
@@ -112,6 +124,22 @@ func TestEveryPointIsPlanned(t *testing.T) {
 	for _, kind := range []string{byChance, atStart, worker, frozen, twoAtOnce} {
 		if seen[kind] == 0 {
 			t.Errorf("100 cycles never kill %s", kind)
+		}
+	}
+}
+
+func TestEveryFaultOfSeveralServersIsPlanned(t *testing.T) {
+	seen := map[string]int{}
+	for _, p := range nodePlans(100, 3*time.Second, rand.New(rand.NewPCG(1, 1))) {
+		seen[p.kind]++
+		seen["also "+p.also]++
+	}
+	for _, kind := range []string{
+		atPoint, oneServer, twoServers, frozenNode, frozenTrip, database, connections, resets, cutOff, noAnswers, noRequests, slowLine, noWire,
+		"also " + oneServer, "also " + connections, "also " + database,
+	} {
+		if seen[kind] == 0 {
+			t.Errorf("100 cycles never have the fault %s", kind)
 		}
 	}
 }

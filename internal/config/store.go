@@ -62,7 +62,7 @@ const (
 func defaultPostgres() Postgres {
 	return Postgres{
 		Schema: "mailroom", Writers: 2, Readers: 8, ConnectTimeout: 3 * time.Second, LockTimeout: time.Second,
-		StatementTimeout: 30 * time.Second, IdleInTransaction: 2 * time.Second, Durable: DurablePrimary,
+		StatementTimeout: 30 * time.Second, IdleInTransaction: 1500 * time.Millisecond, Durable: DurablePrimary,
 	}
 }
 

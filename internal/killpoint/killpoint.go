@@ -1,5 +1,5 @@
-// Package killpoint kills a server at a named point, as SIGKILL would. Only the torture build links
-// it.
+// Package killpoint kills or stops a server at a named point, as SIGKILL or SIGSTOP would. Only the
+// torture build links it.
 package killpoint
 
 import (
@@ -24,7 +24,9 @@ type KillPoint struct {
 // the COUNT-th time. WHEN is at, for a place in the agent (see [KillPoint.Agent]), or
 // before or after, for a commit of a kind: the kind of an entry in it, or any,
 // renewal, burial, definition, flush, purge or deletion. Before means written but not
-// committed, after means committed but not acknowledged. "" is the zero KillPoint.
+// committed, after means committed but not acknowledged. WHEN may also be freeze: before, but the
+// process is stopped until SIGCONT, while a store with row locks holds them. "" is the zero
+// KillPoint.
 func Parse(s string) (*KillPoint, error) {
 	d := &KillPoint{}
 	if s == "" {
@@ -39,9 +41,9 @@ func Parse(s string) (*KillPoint, error) {
 		return nil, fmt.Errorf("invalid kill point %q: the count %q is not a positive number", s, words[2])
 	}
 	switch words[0] {
-	case "at", "before", "after":
+	case "at", "before", "after", "freeze":
 	default:
-		return nil, fmt.Errorf("invalid kill point %q: it must start with at, before or after", s)
+		return nil, fmt.Errorf("invalid kill point %q: it must start with at, before, after or freeze", s)
 	}
 	d.when, d.what = words[0], words[1]
 	d.remaining.Store(n)
@@ -55,9 +57,14 @@ func (d *KillPoint) reach(place string) {
 	}
 }
 
-// kill writes the point to Stderr and ends the process at once.
-func (d *KillPoint) kill() {
+// announce writes the point to Stderr.
+func (d *KillPoint) announce() {
 	_, _ = fmt.Fprintf(os.Stderr, "killpoint: %s %s\n", d.when, d.what) // kill even if writing fails
+}
+
+// kill ends the process at once.
+func (d *KillPoint) kill() {
+	d.announce()
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = p.Kill() // a process can always kill itself
 	}
@@ -66,7 +73,7 @@ func (d *KillPoint) kill() {
 
 // Store wraps s so that a commit of the armed kind kills the process.
 func (d *KillPoint) Store(s store.Store) store.Store {
-	if d.when != "before" && d.when != "after" {
+	if d.when == "" || d.when == "at" {
 		return s
 	}
 	return &storeProxy{Store: s, point: d}
@@ -88,13 +95,17 @@ func (s *storeProxy) Update(ctx context.Context, f func(store.Tx) error) error {
 			return err
 		}
 		hit = w.seen && s.point.remaining.Add(-1) == 0
-		if hit && s.point.when == "before" {
+		switch {
+		case hit && s.point.when == "before":
 			time.Sleep(replyGrace)
 			s.point.kill()
+		case hit && s.point.when == "freeze":
+			s.point.announce()
+			return stopProcess()
 		}
 		return nil
 	})
-	if hit && err == nil {
+	if hit && err == nil && s.point.when == "after" {
 		s.point.kill()
 	}
 	return err

@@ -48,7 +48,7 @@ type Options struct {
 	// StatementTimeout bounds a statement; 0 selects 30 s.
 	StatementTimeout time.Duration
 	// IdleInTransaction is when the server ends a transaction whose handle is silent, for example
-	// because its process is paused; 0 selects 2 s.
+	// because its process is paused; 0 selects 1.5 s. Other handles wait that long for its rows.
 	IdleInTransaction time.Duration
 	// Durable selects the required settings of the server; "" selects DurablePrimary.
 	Durable Durability
@@ -71,7 +71,7 @@ func (o Options) withDefaults() Options {
 		initial time.Duration
 	}{
 		{&o.ConnectTimeout, 3 * time.Second}, {&o.LockTimeout, time.Second},
-		{&o.StatementTimeout, 30 * time.Second}, {&o.IdleInTransaction, 2 * time.Second},
+		{&o.StatementTimeout, 30 * time.Second}, {&o.IdleInTransaction, 1500 * time.Millisecond},
 	} {
 		if *d.value <= 0 {
 			*d.value = d.initial
