@@ -217,6 +217,16 @@ func (h *fixture) close() error {
 	return errors.Join(err, <-h.ledgerDone, h.closeStore(), h.remove())
 }
 
+// traffic returns the traffic of all handles with PostgreSQL.
+func (h *fixture) traffic() (sum postgres.Traffic) {
+	for _, s := range append([]store.Store{h.store}, h.lanes...) {
+		if s, ok := s.(*postgres.Store); ok {
+			sum = sum.Plus(s.Traffic())
+		}
+	}
+	return sum
+}
+
 func (h *fixture) closeStore() error {
 	err := h.store.Close()
 	for _, lane := range h.lanes {

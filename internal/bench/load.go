@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"mailroom/store/postgres"
 )
 
 // load describes how runs are submitted and measured.
@@ -44,6 +46,10 @@ type Load struct {
 	CommitsPerSecond    float64 `json:"commits_per_second"`
 	OperationsPerCommit float64 `json:"operations_per_commit"`
 	CommitMean          float64 `json:"commit_mean_ms"`
+	// On PostgreSQL: round trips of each transaction, and the share of transactions that ran again after
+	// a conflict.
+	TripsPerCommit float64 `json:"trips_per_commit,omitempty"`
+	RanAgain       float64 `json:"ran_again,omitempty"`
 
 	Queued      int64   `json:"queued_at_end"` // at the end of the measurement
 	FileBytes   int64   `json:"file_bytes"`    // after closing
@@ -138,6 +144,7 @@ type snapshot struct {
 	Commits    int64
 	Operations int64
 	Committing int64 // ns
+	Traffic    postgres.Traffic
 }
 
 // add sums up the counters of two nodes.
@@ -148,6 +155,7 @@ func (s *snapshot) add(o snapshot) {
 	s.Commits += o.Commits
 	s.Operations += o.Operations
 	s.Committing += o.Committing
+	s.Traffic = s.Traffic.Plus(o.Traffic)
 }
 
 // recorded are the times of a load.
@@ -157,7 +165,7 @@ func (d *driver) snapshot(context.Context) (snapshot, error) {
 	h := d.fixture
 	return snapshot{
 		At: time.Now(), Submitted: d.submitted.Load(), Ended: d.ended.Load(), CPU: cpuTime(),
-		Commits: h.commits.Load(), Operations: h.operations.Load(), Committing: h.commitNanos.Load(),
+		Commits: h.commits.Load(), Operations: h.operations.Load(), Committing: h.commitNanos.Load(), Traffic: h.traffic(),
 	}, nil
 }
 
@@ -238,6 +246,9 @@ func summarize(readings []snapshot, times *recorded, perSecond int) *Load {
 	r.CommitsPerSecond = commits / r.Seconds
 	r.OperationsPerCommit = float64(last.Operations-first.Operations) / commits
 	r.CommitMean = milliseconds(last.Committing-first.Committing) / commits
+	updates := float64(last.Traffic.Updates - first.Traffic.Updates)
+	r.TripsPerCommit = ratio(float64(last.Traffic.Trips-first.Traffic.Trips), updates)
+	r.RanAgain = ratio(float64(last.Traffic.Tries-first.Traffic.Tries)-updates, updates)
 	return r
 }
 

@@ -75,10 +75,17 @@ func runsRows(l *Load) [][]string {
 		{"submit to start", spread(l.Start)},
 		{"submit to end", spread(l.Done)},
 		{"CPU", fmt.Sprintf("%.3f ms per run, %.2f cores (producers included)", l.CPUPerRun, l.Cores)},
-		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each", round(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean)},
+		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each%s", round(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean, trips(l))},
 		{"on disk", bytesPerRun(l)},
 		{"queued at the end", count(l.Queued)},
 	}
+}
+
+func trips(l *Load) string {
+	if l.TripsPerCommit == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %.2f round trips, %.2f %% ran again", l.TripsPerCommit, 100*l.RanAgain)
 }
 
 func bytesPerRun(l *Load) string {

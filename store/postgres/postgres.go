@@ -144,6 +144,11 @@ type Traffic struct {
 	Trips   int64 // round trips of these
 }
 
+// Plus returns the sum of two handles.
+func (t Traffic) Plus(o Traffic) Traffic {
+	return Traffic{Updates: t.Updates + o.Updates, Tries: t.Tries + o.Tries, Trips: t.Trips + o.Trips}
+}
+
 // Traffic returns the counts so far.
 func (s *Store) Traffic() Traffic {
 	return Traffic{Updates: s.updates.Load(), Tries: s.tries.Load(), Trips: s.trips.Load()}
