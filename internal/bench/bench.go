@@ -15,6 +15,7 @@ import (
 const (
 	PartRuns    = "runs"    // complete runs per second at full load
 	PartLatency = "latency" // times at steady rates
+	PartSteady  = "steady"  // size of the store and cost of a run over a long time
 	PartGrowth  = "growth"  // cost of a long log and a long queue
 	PartRestart = "restart" // time until a server with a backlog serves requests
 	PartFanout  = "fanout"  // one run with many readers
@@ -24,7 +25,7 @@ const (
 
 // Parts returns the names of all parts, in their documented order.
 func Parts() []string {
-	return []string{PartRuns, PartLatency, PartGrowth, PartRestart, PartFanout, PartStalled, PartMemory}
+	return []string{PartRuns, PartLatency, PartSteady, PartGrowth, PartRestart, PartFanout, PartStalled, PartMemory}
 }
 
 // Options of a measurement.
@@ -39,6 +40,8 @@ type Options struct {
 	Scale     float64
 	Producers int // concurrent submits
 	Slots     int // concurrent runs
+	// Rate is the number of submits per second of the steady part; 0 selects half of the full rate.
+	Rate int
 	// Store is the URL of a PostgreSQL database to measure instead of a file. Each load creates a
 	// schema of its own there and drops it.
 	Store string
@@ -66,6 +69,7 @@ const (
 	MaxProducers = 4096
 	MaxSlots     = 4096
 	maxWriters   = 16
+	maxRate      = 1_000_000
 )
 
 // storeKind returns the kind of the measured store.
@@ -83,6 +87,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("invalid --for %s: use 100ms to %s", o.For, MaxFor)
 	case !(o.Scale > 0 && o.Scale <= 1):
 		return fmt.Errorf("invalid --scale %v: use a fraction above 0, at most 1", o.Scale)
+	case o.Rate < 0 || o.Rate > maxRate:
+		return fmt.Errorf("invalid --rate %d: use 1 to %d, or 0 for half of the full rate", o.Rate, maxRate)
 	case o.Producers < 1 || o.Producers > MaxProducers:
 		return fmt.Errorf("invalid --producers %d: use 1 to %d", o.Producers, MaxProducers)
 	case o.Writers < 1 || o.Writers > min(maxWriters, o.Slots):
@@ -113,6 +119,7 @@ type Result struct {
 	Settings Settings `json:"settings"`
 	Runs     *Load    `json:"runs,omitempty"`
 	Latency  []Load   `json:"latency,omitempty"`
+	Steady   *Steady  `json:"steady,omitempty"`
 	Growth   *Growth  `json:"growth,omitempty"`
 	Restart  *Restart `json:"restart,omitempty"`
 	Fanout   []Fanout `json:"fanout,omitempty"`
@@ -167,7 +174,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 		measure func(ctx context.Context, dir string) error
 	}{
 		{PartMemory, b.memory}, // first, because it would count memory of the other parts
-		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartFanout, b.fanout},
+		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartSteady, b.steady}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartFanout, b.fanout},
 		{PartStalled, b.stalled},
 	} {
 		if !slices.Contains(parts, part.name) {

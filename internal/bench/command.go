@@ -31,6 +31,8 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 
   runs      complete runs per second at full load
   latency   from submit to start and to end, at 100/s, 1,000/s and full load
+  steady    half of the full load, with a retention of a twelfth of the time:
+            size of the store and cost of a run over time
   growth    cost of a log of 100,000 entries and of 1,000,000 queued runs
   restart   time until a server with 100,000 queued runs serves requests
   fanout    one run that streams 50 deltas per second to 1,000 readers
@@ -39,6 +41,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		Example: `  mailroom bench runs --for 60s
   mailroom bench --scale 0.01
   mailroom bench runs --keys --store postgres://localhost/mailroom
+  mailroom bench steady --for 1h
   mailroom bench -o json > figures.json`,
 		ValidArgs: Parts(),
 	}
@@ -47,7 +50,8 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a quick trial")
 	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
 	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
-	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs and latency only)")
+	cmd.Flags().IntVar(&o.Rate, "rate", 0, "submits per second of steady (default: half of the full load)")
+	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs, latency and steady only)")
 	cmd.Flags().IntVar(&o.Writers, "writers", 2, "writing connections of a server on --store")
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "servers that share --store, each a process with its own producers and slots; latency then submits at one and runs at the others")
 	cmd.Flags().BoolVar(&o.Keys, "keys", false, "submit with idempotency keys")
@@ -61,12 +65,12 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		if len(parts) == 0 {
 			parts = Parts()
 			if o.Store != "" {
-				parts = []string{PartRuns, PartLatency}
+				parts = onPostgres(o.Nodes)
 			}
 		}
 		for _, part := range parts {
-			if o.Store != "" && part != PartRuns && part != PartLatency {
-				return console.UsageErrorf(cmd, "--store measures runs and latency only, not %q", part)
+			if can := onPostgres(o.Nodes); o.Store != "" && !slices.Contains(can, part) {
+				return console.UsageErrorf(cmd, "--store with these flags measures only %s, not %q", strings.Join(can, ", "), part)
 			}
 		}
 		if err := o.Check(); err != nil {
@@ -85,6 +89,14 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	}
 	cmd.AddCommand(readersCommand(con), childNode(con))
 	return cmd
+}
+
+// onPostgres returns the parts that can be measured on PostgreSQL.
+func onPostgres(nodes int) []string {
+	if nodes > 1 {
+		return []string{PartRuns, PartLatency}
+	}
+	return []string{PartRuns, PartLatency, PartSteady}
 }
 
 // serverConfig is the configuration of the measured servers.

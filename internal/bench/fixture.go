@@ -34,6 +34,7 @@ type fixture struct {
 	store   store.Store
 	lanes   []store.Store // further handles
 	path    string        // of the SQLite file; "" if the store is another
+	schema  string        // in PostgreSQL; "" if the store is another
 	node    string        // id of the server on a shared store; "": no other process uses the store
 	wire    bus.Wire      // to the other nodes; nil: there are none
 	remove  func() error  // removes the store after it was closed
@@ -81,7 +82,7 @@ func openHandles(ctx context.Context, o postgres.Options, writers int) (*fixture
 	if err != nil {
 		return nil, err
 	}
-	h := &fixture{store: opened, node: o.Node, remove: func() error { return nil }}
+	h := &fixture{store: opened, schema: o.Schema, node: o.Node, remove: func() error { return nil }}
 	for i := 1; i < writers; i++ {
 		lane := o
 		lane.Node += "/" + strconv.Itoa(i)

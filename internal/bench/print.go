@@ -21,6 +21,9 @@ func printResult(con *console.Console, r *Result, output console.Format) error {
 	if r.Latency != nil {
 		tables = append(tables, latencyRows(r.Latency))
 	}
+	if r.Steady != nil {
+		tables = append(tables, steadyRows(r.Steady))
+	}
 	if r.Growth != nil {
 		tables = append(tables, logRows(r.Growth), queueRows(r.Growth))
 	}
@@ -101,6 +104,17 @@ func latencyRows(loads []Load) [][]string {
 		rows = append(rows, []string{Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond)})
 	}
 	return rows
+}
+
+func steadyRows(s *Steady) [][]string {
+	rows := [][]string{{fmt.Sprintf("STEADY, %d submits/s", s.Rate), "RUNS/S", "CPU MS/RUN", "SIZE", "DEAD ROWS"}}
+	for _, one := range s.Samples {
+		rows = append(rows, []string{
+			fmt.Sprintf("%.0f s", one.Seconds), round(one.RunsPerSecond), fmt.Sprintf("%.3f", one.CPUPerRun),
+			humanize.Bytes(uint64(one.Bytes)), count(one.Dead),
+		})
+	}
+	return append(rows, []string{"last / middle", "", fmt.Sprintf("%.2f", s.CPURatio), fmt.Sprintf("%.2f", s.SizeRatio), fmt.Sprintf("%.2f", s.DeadRatio)})
 }
 
 func logRows(g *Growth) [][]string {
