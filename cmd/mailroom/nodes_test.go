@@ -222,14 +222,18 @@ func TestServersHearOfEachOthersWork(t *testing.T) {
 	}
 }
 
-// TestAChannelMovesToAnotherServer kills, pauses and stops the server that has the channel. Each
-// message is answered once, and no two servers poll at the same time.
+// TestAChannelMovesToAnotherServer kills, pauses and stops the server that has the channel, and cuts it off
+// from the database. Each message is answered once. No two servers poll at the same time, but a server that
+// was paused may finish the step at which it was.
 func TestAChannelMovesToAnotherServer(t *testing.T) {
 	t.Parallel()
 	b := newTelegramFixture(t, "")
 	b.tg.Up(t)
 	c := newNodes(b.fixture, 2)
 	first, second := c.all[0], c.all[1]
+	network := pgtest.StartProxy(t, c.cluster)
+	second.replaceInConfig(strings.TrimPrefix(b.tg.URL, "http://"), strings.Replace(b.tg.Addr, "127.0.0.1", "localhost", 1))
+	second.replaceInConfig(fmt.Sprintf("%q", c.url), fmt.Sprintf("%q", network.URL()))
 	first.serve()
 	first.waitChannel("tg", api.ChannelConnected)
 	second.serve()
@@ -247,6 +251,14 @@ func TestAChannelMovesToAnotherServer(t *testing.T) {
 		b.waitTexts(want...)
 		by.waitEntries(b.out(), entry.KindCompleted, len(want))
 	}
+	overlaps := 0
+	wantOverlaps := func(when string, most int) {
+		now := b.tg.Overlaps()
+		if now-overlaps > most {
+			t.Errorf("%s: %d polls while the other server polled, want at most %d", when, now-overlaps, most)
+		}
+		overlaps = now
+	}
 	say("one")
 	answered(first)
 
@@ -254,17 +266,20 @@ func TestAChannelMovesToAnotherServer(t *testing.T) {
 	say("two") // no server receives it now
 	second.waitChannel("tg", api.ChannelConnected)
 	answered(second)
-
 	first.serve()
 	first.waitChannel("tg", api.ChannelStandby)
+	wantOverlaps("after a kill", 0)
+
 	sendSignal(t, second, syscall.SIGSTOP)
 	say("three")
 	first.waitChannel("tg", api.ChannelConnected)
 	answered(first)
+	wantOverlaps("during a pause", 0)
 	sendSignal(t, second, syscall.SIGCONT)
 	second.waitChannel("tg", api.ChannelStandby)
 	say("four")
 	answered(first)
+	wantOverlaps("after a pause", 1)
 
 	if err := first.server.shutdown(); err != nil {
 		t.Fatal(err)
@@ -272,9 +287,35 @@ func TestAChannelMovesToAnotherServer(t *testing.T) {
 	second.waitChannel("tg", api.ChannelConnected)
 	say("five")
 	answered(second)
-	if got := b.agentInputs(); len(got) != 5 {
-		t.Errorf("the agent had the inputs %q, want 5", got)
+	first.serve()
+	first.waitChannel("tg", api.ChannelStandby)
+	wantOverlaps("after an orderly stop", 0)
+
+	network.SetLink(pgtest.Link{HoldRequests: true, HoldAnswers: true})
+	say("six") // the second server may receive it, and cannot store it
+	first.waitChannel("tg", api.ChannelConnected)
+	answered(first)
+	network.SetLink(pgtest.Link{})
+	second.waitChannel("tg", api.ChannelStandby)
+	say("seven")
+	answered(first)
+	wantOverlaps("without the database", 0)
+	if got := b.agentInputs(); len(got) != 7 {
+		t.Errorf("the agent had the inputs %q, want 7", got)
 	}
+}
+
+// replaceInConfig changes the configuration.
+func (h *fixture) replaceInConfig(old, by string) {
+	h.t.Helper()
+	settings, err := os.ReadFile(h.dir.Config())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if !strings.Contains(string(settings), old) {
+		h.t.Fatalf("the configuration has no %s: %s", old, settings)
+	}
+	h.configure(strings.ReplaceAll(string(settings), old, by))
 }
 
 func sendSignal(t *testing.T, h *fixture, s syscall.Signal) {

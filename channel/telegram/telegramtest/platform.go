@@ -6,6 +6,7 @@
 package telegramtest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -59,7 +60,9 @@ type bot struct {
 	commands []any
 	updates  []queuedUpdate
 	nextID   int64
-	polls    int // number of polls so far
+	polls    int                        // number of polls so far
+	pollers  map[string]context.Context // open polls, by the host name that their client calls
+	overlaps int
 }
 
 type queuedUpdate struct {
@@ -93,7 +96,7 @@ func NewDown(t testing.TB) *Platform {
 // AddBot adds a bot, or gives an existing one a new token and revokes the old one.
 func (p *Platform) AddBot(token string, id int64, username string) {
 	p.Update(func() {
-		made := &bot{id: id, username: username, nextID: 412_000_001}
+		made := &bot{id: id, username: username, nextID: 412_000_001, pollers: map[string]context.Context{}}
 		for _, b := range p.bots {
 			if b.id == id && !b.revoked {
 				copied := *b
@@ -149,6 +152,14 @@ func (p *Platform) Pending() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.bots[Token].updates)
+}
+
+// Overlaps returns how many polls began while one for another host name of the platform was open. Each
+// server of a test calls the platform by another name.
+func (p *Platform) Overlaps() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bots[Token].overlaps
 }
 
 // Commands returns the number of commands in the bot's menu.

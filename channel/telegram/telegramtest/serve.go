@@ -52,7 +52,7 @@ func (p *Platform) serve(w http.ResponseWriter, r *http.Request, token, method s
 		case b == nil || b.revoked:
 			return nil, newAPIError(401, "Unauthorized")
 		case method == "getUpdates":
-			return p.getUpdates(r.Context(), b, in)
+			return p.getUpdates(r, b, in)
 		}
 		return p.call(b, method, in)
 	})
@@ -101,12 +101,23 @@ func parseParams(r *http.Request) (map[string]any, error) {
 }
 
 // getUpdates returns unconfirmed updates. mu must be held; it is released while the poll waits.
-func (p *Platform) getUpdates(ctx context.Context, b *bot, in map[string]any) (any, *apiError) {
+func (p *Platform) getUpdates(r *http.Request, b *bot, in map[string]any) (any, *apiError) {
 	if b.webhook != "" {
 		return nil, newAPIError(409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
 	}
 	b.polls++
 	me := b.polls
+	for host, ctx := range b.pollers {
+		if host != r.Host && ctx.Err() == nil {
+			b.overlaps++
+		}
+	}
+	b.pollers[r.Host] = r.Context()
+	defer func() {
+		if b.pollers[r.Host] == r.Context() {
+			delete(b.pollers, r.Host)
+		}
+	}()
 	offset := int64(math.MinInt64)
 	if n, ok := in["offset"].(float64); ok && n != 0 {
 		offset = int64(n)
@@ -130,7 +141,7 @@ func (p *Platform) getUpdates(ctx context.Context, b *bot, in map[string]any) (a
 		if len(out) > 0 || !open {
 			return out, nil
 		}
-		open = p.Wait(ctx, late.C)
+		open = p.Wait(r.Context(), late.C)
 		switch {
 		case b.polls != me:
 			return nil, newAPIError(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
