@@ -313,7 +313,7 @@ class Page {
     const words = { none: '', connecting: 'Connecting', live: 'Live', waiting: navigator.onLine === false ? 'Offline' : 'Reconnecting' };
     $('link').dataset.state = state;
     $('link').title = error ? displayLine(error.detail) : '';
-    document.body.classList.toggle('cut-off', state === 'waiting');
+    if (state !== 'connecting') document.body.classList.toggle('cut-off', state === 'waiting'); // until an attempt succeeds
     this.#view.later();
     if (state === 'waiting' || $('link-text').textContent === 'Reconnecting') $('said').textContent = words[state];
     if ($('link-text').textContent !== words[state]) $('link-text').textContent = words[state];
@@ -329,7 +329,7 @@ class Page {
     const empty = transcript.items.length === 0 && this.#outbox.items(this.#id, transcript).length === 0;
     $('empty').hidden = !empty || !this.#client;
     $('empty').textContent = this.#id === null || this.#row === null ? 'Write a message to start a thread.' : 'No messages yet.';
-    this.#composer.tell(transcript, $('link').dataset.state !== 'waiting');
+    this.#composer.tell(transcript, !document.body.classList.contains('cut-off'));
   }
 }
 
