@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { launch } from './browser.js';
+import { Person, shots } from './person.js';
 import { below } from './proxy.js';
 
 // The agent halting repeats its input word by word. After twenty words it waits until the test releases
@@ -29,72 +29,11 @@ command = ["false"]
 `;
 
 const words = (n) => Array.from({ length: n }, (_, i) => `word${i}`).join(' ');
-const shots = fileURLToPath(new URL('../../bin/shots/', import.meta.url));
 
 /** Waits until the thread is idle and returns its last message. */
 async function whole(client, thread) {
   for await (const _ of client.follow({ thread, until: 'settled' }));
   return (await client.messages(thread)).items.at(-1);
-}
-
-/** A user of the page. */
-class Person {
-  constructor(page, server) { [this.page, this.server] = [page, server]; }
-
-  async come(thread = '') {
-    await this.page.goto(`${this.server.url}/chat${thread && `#${thread}`}`);
-    return this;
-  }
-
-  async paste(token) {
-    await this.page.getByLabel('Token').fill(token);
-    await this.page.keyboard.press('Enter');
-  }
-
-  async enter(thread = '') {
-    await this.come(thread);
-    await this.paste(this.server.token);
-    await this.page.locator('#door').waitFor({ state: 'hidden' });
-    return this;
-  }
-
-  async say(text) {
-    await this.page.getByLabel('Message', { exact: true }).fill(text);
-    await this.page.keyboard.press('Enter');
-  }
-
-  press(name) { return this.page.getByRole('button', { name, exact: true }).click(); }
-
-  /** Waits until look, which runs in the page, returns a true value, and returns it. */
-  async see(look, given) {
-    return (await this.page.waitForFunction(look, given)).jsonValue();
-  }
-
-  /** Waits until the agent halting waits. */
-  halfway() { return this.answer(20); }
-
-  /** Releases the agent halting. */
-  release() { return writeFile(`${this.server.shared}/gate`, ''); }
-
-  /** Waits until the last reply has at least n words, and returns its text. */
-  answer(n) {
-    return this.see((least) => {
-      const text = [...document.querySelectorAll('.message.assistant .body')].at(-1)?.textContent ?? '';
-      return text.split(' ').filter(Boolean).length >= least && text;
-    }, n);
-  }
-
-  /** Waits until the thread is idle, and returns the text of the last reply. */
-  async rest() {
-    await this.see(() => document.querySelector('#doing').textContent === '' && !document.querySelector('.live') && document.querySelector('.message.assistant'));
-    return this.page.locator('.message.assistant .body').last().textContent();
-  }
-
-  live() { return this.see(() => document.querySelector('#link').dataset.state === 'live'); }
-
-  shown() { return this.page.locator('.message .body').allTextContents(); }
-
-  shot(name) { return this.page.screenshot({ path: `${shots}${name}.png` }); }
 }
 
 describe('the chat page', () => {

@@ -46,6 +46,8 @@ class Server {
     });
   }
 
+  get pid() { return this.#process.pid; }
+
   /** Kills the server with SIGKILL. */
   async kill() {
     const gone = once(this.#process, 'exit');
