@@ -22,7 +22,7 @@ const (
 	Pass         Fate = iota
 	DropRequest       // the server does not receive it
 	HalfRequest       // the server receives all but the last statement
-	StallRequest      // the same, and the connection stays open
+	StallRequest      // the same, and the connection stays open until the server ends it
 	LoseAnswer        // the server executes it, and the answer is lost
 	ServerLeaves      // before the server receives it, the server ends the session
 )
@@ -258,7 +258,7 @@ func (c *proxied) request(from *bufio.Reader) {
 			c.requests.send(m)
 			continue
 		}
-		if m[0] == 'B' || m[0] == 'P' {
+		if m[0] == 'B' {
 			last = len(trip)
 		}
 		if trip = append(trip, m...); !ends {

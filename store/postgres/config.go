@@ -125,6 +125,8 @@ func (o Options) config() (*pgx.ConnConfig, error) {
 		"statement_timeout":                   milliseconds(o.StatementTimeout),
 		"idle_in_transaction_session_timeout": milliseconds(o.IdleInTransaction),
 		"client_min_messages":                 "warning",
+		// The server notices that this machine has left the network, as this one does the server's.
+		"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "3", "tcp_user_timeout": "10000",
 	} {
 		if name == "application_name" && config.RuntimeParams[name] != "" {
 			continue

@@ -147,6 +147,89 @@ func TestAPausedTransactionReleasesItsLocksAndRunsAgain(t *testing.T) {
 	}
 }
 
+// PostgreSQL does not know that a store will not send the rest of a trip, because its process is paused
+// or the network lost it, and its limit for silent transactions does not apply within a trip.
+func TestAStoreEndsATripOfAnotherThatArrivedInPart(t *testing.T) {
+	cluster := pgtest.Shared(t)
+	schema := cluster.Schema(t)
+	p := pgtest.StartProxy(t, cluster)
+	options := Options{URL: p.URL(), Schema: schema, Node: "a", AllowUnsafe: true}
+	stalled, err := Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, stalled)
+	options.URL, options.Node, options.IdleInTransaction, options.LockTimeout = cluster.URL(), "b", 50*time.Millisecond, 50*time.Millisecond
+	other, err := Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeStore(t, other)
+	ids := []string{"t"}
+	for i := range flushBytes / 10 { // their ids need more than one write
+		ids = append(ids, fmt.Sprintf("thread-%04d", i))
+	}
+	update := func() error {
+		return stalled.Update(t.Context(), func(tx store.Tx) error {
+			_, rows, err := storetest.Lock(tx, nil, ids)
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				row.NextPlace++
+				row.Revision++
+			}
+			return tx.Write(&store.Changes{Threads: rows})
+		})
+	}
+	calls := 0
+	for range 2 { // prepares the statements
+		if err := update(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for trip := 1; trip <= 2; trip++ {
+		p.Cut(trip, pgtest.StallRequest)
+		done := make(chan error, 1)
+		go func() { done <- update() }()
+		waitLocked(t, cluster, schema, done)
+		for err = count(t, other, "t", &calls); isLocked(err); {
+			err = count(t, other, "t", &calls)
+		}
+		if err != nil {
+			t.Errorf("trip %d: another handle: %v", trip, err)
+		}
+		p.Cut(0, pgtest.Pass)
+		if err := <-done; trip == 1 && err != nil || trip == 2 && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+			t.Errorf("trip %d: got error %v", trip, err)
+		}
+	}
+}
+
+// waitLocked waits until another session has locked thread t. done receives if it has ended instead.
+func waitLocked(t *testing.T, cluster *pgtest.Cluster, schema string, done <-chan error) {
+	t.Helper()
+	for {
+		free, err := cluster.Select(t.Context(), "SELECT id FROM "+schema+".thread WHERE id = 't' FOR NO KEY UPDATE SKIP LOCKED")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(free) == 0 {
+			return
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("the trip was not stalled: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func isLocked(err error) bool {
+	var locked *store.LockedError
+	return errors.As(err, &locked)
+}
+
 func TestAViewSurvivesTheEndOfIdleConnections(t *testing.T) {
 	cluster := pgtest.Durable(t)
 	s, err := Open(t.Context(), Options{URL: cluster.URL()})

@@ -176,8 +176,10 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		if t.failed == nil {
 			return err
 		}
-		if locked := s.lockedThreads(t.waitedFor); len(locked) > 0 {
-			return &store.LockedError{Threads: locked}
+		if t.waited {
+			if locked := s.lockedThreads(t.waitedFor); len(locked) > 0 {
+				return &store.LockedError{Threads: locked}
+			}
 		}
 		switch last := outcomeOf(t.failed); {
 		case last == lost && t.committing && !pgconn.SafeToRetry(t.failed), last == failed, last == exhausted:
@@ -200,15 +202,17 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 // another handle is found by the second call.
 const duplicateTries = 3
 
-// lockedThreads returns those of the threads that another transaction holds.
+// lockedThreads returns those of the threads that another transaction holds. First it ends sessions
+// that hold threads and wait for the rest of a trip.
 func (s *Store) lockedThreads(ids []string) (locked []string) {
-	if len(ids) == 0 || s.writer.conn.IsClosed() {
+	if s.writer.conn.IsClosed() {
 		return nil
 	}
 	var named []string
 	free := map[string]bool{}
 	err := s.writer.send(context.Background(), trip{
 		{text: "BEGIN"},
+		{endStalled, []any{stalledTrips * s.options.IdleInTransaction.Milliseconds()}, nil},
 		{freeThreads, []any{ids}, func(c *columns) error {
 			free[c.text()] = true
 			return nil

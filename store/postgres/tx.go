@@ -23,7 +23,8 @@ type tx struct {
 	committing bool // COMMIT was sent
 	now        time.Time
 	extra      []string        // threads that an earlier try needed too; the first Load locks them
-	waitedFor  []string        // threads of a first Load that was refused a lock
+	waited     bool            // a first Load was refused a lock
+	waitedFor  []string        // threads of that Load
 	lateFor    []string        // threads of a later Load that was refused a lock
 	given      map[string]bool // threads that Load or Due has returned, and written ones
 	ahead      *dueRows        // due threads that a Load has locked; nil after a Write
@@ -87,6 +88,10 @@ func (t *tx) commit() error {
 	return t.send("commit", trip{{text: "COMMIT"}})
 }
 
+// stalledTrips is how many times as long as between two trips a session may wait within one: a large
+// trip takes some time on a slow line.
+const stalledTrips = 2
+
 // errTopic is the refusal of a topic that another transaction holds.
 func errTopic() error {
 	return &pgconn.PgError{Severity: "ERROR", Code: "55P03", Message: "another transaction holds a topic"}
@@ -115,6 +120,15 @@ const (
 	noWait = " NOWAIT"
 
 	lockNoWait = "SELECT t.key FROM thread t WHERE t.id = ANY ($1::text[]) ORDER BY t.key FOR NO KEY UPDATE NOWAIT"
+
+	// A server that is paused or cut off in the middle of a trip, which needs several writes, sends no
+	// more of it. idle_in_transaction_session_timeout counts between trips only, so another server
+	// that needs the locks ends the session. The rows of these views are of sessions of this role
+	// that have locked threads of this schema.
+	endStalled = `SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+		WHERE l.locktype = 'relation' AND l.relation = 'thread'::regclass AND l.mode = 'RowShareLock' AND a.datname = current_database()
+		AND a.usename = current_user AND a.state = 'active' AND a.wait_event = 'ClientRead'
+		AND a.query_start < clock_timestamp() - $1::bigint * interval '1 millisecond' AND a.pid <> pg_backend_pid()`
 
 	freeThreads  = "SELECT t.id FROM thread t WHERE t.id = ANY ($1::text[]) FOR NO KEY UPDATE SKIP LOCKED"
 	namedThreads = "SELECT t.id FROM thread t WHERE t.id = ANY ($1::text[])"
@@ -266,7 +280,7 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 		case t.locked:
 			t.lateFor = ids
 		default:
-			t.waitedFor = locked
+			t.waited, t.waitedFor = true, locked
 		}
 		return nil, err
 	}
