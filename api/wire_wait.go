@@ -91,6 +91,7 @@ type Worker struct {
 	LeaseUntil time.Time `json:"lease_until"`
 	Node       string    `json:"node" doc:"Id of its server; empty for a remote worker."`
 	Duties     []string  `json:"duties" doc:"Jobs that one server at a time does, and that its server does: channel/NAME, and maintenance of the store."`
+	Version    string    `json:"version" doc:"Version of its program; empty if it is unknown."`
 }
 
 // Stats counts the stored rows.

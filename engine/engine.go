@@ -71,6 +71,7 @@ type Options struct {
 	AgentGrace    time.Duration // until runs of an agent that no worker serves fail [60s]
 	Host          string        // name shown for this worker [the machine's name]
 	Node          string        // id of the server; "" for a remote worker
+	Program       string        // version of this program, shown for this worker
 	Local         bool          // no other process writes to the store
 	// NoLastAttempts leaves runs on their last attempt to another engine of this process, so that one
 	// that kills the process takes no other with it.

@@ -131,7 +131,7 @@ func (h *agentHandlers) listWorkers(ctx context.Context, _ *empty) (*body[api.Pa
 			agents := slices.Sorted(slices.Values(w.Agents))
 			out.Items = append(out.Items, api.Worker{
 				ID: w.ID, Host: w.Host, PID: w.PID, Agents: append([]string{}, agents...),
-				Running: len(held), LeaseUntil: w.LeaseUntil, Node: w.Node, Duties: append([]string{}, w.Duties...),
+				Running: len(held), LeaseUntil: w.LeaseUntil, Node: w.Node, Duties: append([]string{}, w.Duties...), Version: w.Version,
 			})
 		}
 		return nil

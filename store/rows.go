@@ -111,6 +111,8 @@ type Worker struct {
 	// Duties are names of jobs that one server at a time does, and that this worker's server does
 	// while the worker is not Dead. No two live workers have the same duty. Sorted.
 	Duties []string
+	// Version is that of its program; "" if it is unknown.
+	Version string
 
 	Newer string `json:"-"` // see mailroom.Run
 }

@@ -65,6 +65,30 @@ func newNodes(first *fixture, n int) *nodes {
 	return c
 }
 
+// wantListed checks the list of servers, all of which run.
+func (c *nodes) wantListed() {
+	c.t.Helper()
+	var list bytes.Buffer
+	if code, stderr := c.all[0].run(c.t.Context(), &list, "nodes"); code != exitDone {
+		c.t.Errorf("list the servers: exit code %d: %s", code, stderr)
+	}
+	var listed []string
+	for line := range strings.Lines(list.String()) {
+		if fields := strings.Fields(line); len(fields) > 3 {
+			listed = append(listed, fields[2]+" "+fields[3])
+		}
+	}
+	want := []string{"PID VERSION"}
+	for _, h := range c.all {
+		want = append(want, fmt.Sprintf("%d devel", h.server.cmd.Process.Pid))
+	}
+	slices.Sort(listed)
+	slices.Sort(want)
+	if !slices.Equal(listed, want) {
+		c.t.Errorf("listed servers are %q, want %q", listed, want)
+	}
+}
+
 // wantSound runs doctor on the database.
 func (c *nodes) wantSound() {
 	c.t.Helper()
@@ -241,6 +265,7 @@ func TestAChannelMovesToAnotherServer(t *testing.T) {
 	if waits.Reason == nil || !strings.HasPrefix(*waits.Reason, "run by ") {
 		t.Errorf("reason of standby is %v, want the other server", waits.Reason)
 	}
+	c.wantListed()
 	var want []string
 	say := func(text string) {
 		b.say(text)

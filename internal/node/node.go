@@ -166,7 +166,7 @@ func assemble(o Options, roster *agentSet) *Node {
 func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics) engine.Options {
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
-		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Node: c.Mark, Local: !n.shared, Log: n.log,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Node: c.Mark, Program: console.ReadVersion().Version, Local: !n.shared, Log: n.log,
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
 			Attempt: numbers.Attempt, Renewal: numbers.Renewal,

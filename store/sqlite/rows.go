@@ -33,13 +33,13 @@ const (
 	moveStartedRun   = `UPDATE run SET parent = ?, status = ?, body = ? WHERE key = ?`
 	updateStartedRun = `UPDATE run SET parent = ?, body = ? WHERE key = ?`
 
-	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged, node, duties`
+	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged, node, duties, version`
 
-	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, local = excluded.local,
 		agents = excluded.agents, started_at = excluded.started_at, lease_until = excluded.lease_until,
 		dead = excluded.dead, owner = excluded.owner, uncharged = excluded.uncharged,
-		node = excluded.node, duties = excluded.duties`
+		node = excluded.node, duties = excluded.duties, version = excluded.version`
 )
 
 // bindThread appends the values of insertThread and updateThread up to the body.
@@ -164,5 +164,6 @@ func scanWorker(row []driver.Value) (*store.Worker, error) {
 	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner, w.Uncharged = c.time(), c.time(), c.bool(), c.text(), c.bool()
 	w.Node = c.text()
 	c.json(&w.Duties)
+	w.Version = c.text()
 	return w, c.err
 }

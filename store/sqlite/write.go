@@ -83,7 +83,7 @@ func (t *tx) write(c *store.Changes) error {
 	}
 	for _, w := range c.Workers {
 		if _, err := t.exec(putWorker, w.ID, w.Host, int64(w.PID), bit(w.Local), texts(w.Agents),
-			micros(w.StartedAt), micros(w.LeaseUntil), bit(w.Dead), w.Owner, bit(w.Uncharged), w.Node, texts(w.Duties)); err != nil {
+			micros(w.StartedAt), micros(w.LeaseUntil), bit(w.Dead), w.Owner, bit(w.Uncharged), w.Node, texts(w.Duties), w.Version); err != nil {
 			return err
 		}
 	}

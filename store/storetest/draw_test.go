@@ -234,7 +234,7 @@ func drawHistory(t *rapid.T) history {
 	for _, id := range ids("w", 3).Draw(t, "workers") {
 		h.workers = append(h.workers, &store.Worker{
 			ID: id, Owner: word().Draw(t, "owner"), Host: word().Draw(t, "host"), Local: rapid.Bool().Draw(t, "local"), Agents: ids("a", 3).Draw(t, "agents"),
-			LeaseUntil: moment().Draw(t, "lease"), Dead: rapid.Bool().Draw(t, "dead"), Node: word().Draw(t, "node"), Duties: ids("d", 3).Draw(t, "duties"),
+			LeaseUntil: moment().Draw(t, "lease"), Dead: rapid.Bool().Draw(t, "dead"), Node: word().Draw(t, "node"), Duties: ids("d", 3).Draw(t, "duties"), Version: word().Draw(t, "version"),
 		})
 	}
 	if rapid.IntRange(0, 3).Draw(t, "drops") == 3 {

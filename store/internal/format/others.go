@@ -71,6 +71,7 @@ func (p *packer) worker(w *store.Worker) {
 	p.flag(&w.Uncharged)
 	text(p, &w.Node)
 	list(p, &w.Duties, text[string])
+	text(p, &w.Version)
 	p.newer(&w.Newer)
 }
 
