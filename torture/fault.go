@@ -102,13 +102,11 @@ func (n *nodes) fault(ctx context.Context, p plan, victim int) error {
 	}
 	pause(ctx, p.lasts/4)
 	if p.also != "" {
-		others := []int{n.after(victim)}
-		also, err := n.causeAll(ctx, plan{kind: p.also}, others)
+		also, err := n.causeAll(ctx, plan{kind: p.also}, []int{n.after(victim)})
 		if err != nil {
 			return err
 		}
 		began = append(began, also...)
-		victims = append(victims, others...)
 	}
 	pause(ctx, p.lasts-p.lasts/4)
 	if err := n.endOutages(ctx, p, began); err != nil {
