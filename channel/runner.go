@@ -26,7 +26,10 @@ type Options struct {
 	Reconnect ReconnectPolicy
 	// Jitter returns a number from 0 to 1. The default is random.
 	Jitter func() float64
-	Log    *slog.Logger
+	// Unrecorded leaves state changes out of the channel's log thread, for a runner beside the one
+	// that has the channel.
+	Unrecorded bool
+	Log        *slog.Logger
 }
 
 // Runner runs one channel: it connects, reconnects and reports the channel's state. Channels do
@@ -178,6 +181,9 @@ func (r *Runner) logTransition(s state, what eventKind) {
 const maxPendingChanges = 1000
 
 func (r *Runner) recordChange(before, after state, at time.Time) {
+	if r.options.Unrecorded {
+		return
+	}
 	c := Change{Channel: r.options.Name, State: after.condition, Was: before.condition, Reason: after.reason, Attempts: after.attempts, Adapter: after.adapter, At: at}
 	if due := after.nextTry; !due.IsZero() {
 		c.NextTry = &due

@@ -39,6 +39,9 @@ type Settings struct {
 	// Connect returns how to connect the channel. It reads secrets for each connection, so that a
 	// corrected one takes effect. A kind that is no chat uses only the agent and the command of o.
 	Connect func(o chat.Options) channel.Connect
+	// Receive returns how any server receives the channel's events, if they are requests to a server.
+	// nil: only the server that runs the channel receives them.
+	Receive func(o chat.Options) channel.Connect
 	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform should not
 	// have those of other channels.
 	ReconnectPolicy func() channel.ReconnectPolicy

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -27,14 +28,27 @@ const (
 type Hooks struct {
 	// Owned by mu.
 	mu          sync.Mutex
-	connections map[string]*connection // by channel; nil while it is not connected
+	known       map[string]bool       // channels
+	connections map[route]*connection // those that are open
+}
+
+// route names a connection of a channel.
+type route struct {
+	channel  string
+	receiver bool // it only receives, see [Options.DialReceiver]
 }
 
 // NewHooks returns Hooks without channels.
-func NewHooks() *Hooks { return &Hooks{connections: map[string]*connection{}} }
+func NewHooks() *Hooks {
+	return &Hooks{known: map[string]bool{}, connections: map[route]*connection{}}
+}
 
 // Expect declares a channel that may not be connected yet.
-func (h *Hooks) Expect(name string) { h.register(name, nil) }
+func (h *Hooks) Expect(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known[name] = true
+}
 
 // Protocol returns the endpoint at [Route] for the server. It is public: the signature
 // authenticates a request.
@@ -48,26 +62,28 @@ func (h *Hooks) Protocol() server.Protocol {
 }
 
 // register routes the requests of a channel to c.
-func (h *Hooks) register(name string, c *connection) {
+func (h *Hooks) register(at route, c *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.connections[name] = c
+	h.known[at.channel] = true
+	h.connections[at] = c
 }
 
 // unregister stops routing requests to c.
-func (h *Hooks) unregister(name string, c *connection) {
+func (h *Hooks) unregister(c *connection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.connections[name] == c {
-		h.connections[name] = nil
+	if h.connections[c.route] == c {
+		delete(h.connections, c.route)
 	}
 }
 
+// lookup returns the channel's connection, or else the one that only receives. It returns nil if
+// there is none.
 func (h *Hooks) lookup(name string) (c *connection, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c, known = h.connections[name]
-	return c, known
+	return cmp.Or(h.connections[route{channel: name}], h.connections[route{channel: name, receiver: true}]), h.known[name]
 }
 
 // connectionFor returns the connection of the channel named in the path.

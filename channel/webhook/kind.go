@@ -46,6 +46,10 @@ func newSettings() *kind.Settings {
 			in.Access = o.AccessPolicy(in.Access)
 			return adapter.Connect(in, o.Dial)
 		},
+		Receive: func(in chat.Options) channel.Connect {
+			in.Access = o.AccessPolicy(in.Access)
+			return adapter.ConnectReceiver(in, o.DialReceiver)
+		},
 		ReconnectPolicy: func() channel.ReconnectPolicy { return o.ReconnectPolicy() },
 		Setup: &kind.Setup{
 			Short: "Connect a program to an agent with webhooks",

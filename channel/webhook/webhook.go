@@ -99,6 +99,16 @@ func (o Options) secrets() (secrets, error) {
 
 // Dial implements [chat.Dialer]. It makes no request.
 func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
+	return o.dial(ctx, l, route{channel: l.Name()})
+}
+
+// DialReceiver is Dial for a server that may not run the channel. Hooks pass requests to such a
+// connection only while the server has none by Dial.
+func (o Options) DialReceiver(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
+	return o.dial(ctx, l, route{channel: l.Name(), receiver: true})
+}
+
+func (o Options) dial(ctx context.Context, l *channel.Host, at route) (chat.Platform, chat.Capabilities, error) {
 	address, err := o.address()
 	if err == nil {
 		_, err = o.secrets()
@@ -108,11 +118,11 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	}
 	connCtx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // cancelled by Close
 	c := &connection{
-		options: o, host: l, address: address, ctx: connCtx, cancel: cancel,
+		options: o, host: l, route: at, address: address, ctx: connCtx, cancel: cancel,
 		posts: make(chan inboundPost),
 	}
 	c.http = httpcall.New(httpcall.Options{Platform: "the receiver", Transport: o.Policy.Transport(), MaxResponse: maxResponse})
-	o.Hooks.register(l.Name(), c)
+	o.Hooks.register(at, c)
 	return c, c.capabilities(), nil
 }
 
@@ -121,6 +131,7 @@ type connection struct {
 	// Set by Dial.
 	options Options
 	host    *channel.Host
+	route   route
 	address *url.URL // nil without a URL
 	http    *httpcall.Client
 	ctx     context.Context // cancelled by Close
@@ -191,7 +202,7 @@ func (c *connection) Maintain(context.Context) error { return nil }
 
 // Close implements [chat.Platform].
 func (c *connection) Close() error {
-	c.options.Hooks.unregister(c.host.Name(), c)
+	c.options.Hooks.unregister(c)
 	c.cancel()
 	c.http.CloseIdleConnections()
 	return nil

@@ -66,18 +66,41 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(c
 		if agents[ch.Agent].Agent == nil {
 			log.Warn("agent of channel is not run by this server; its messages wait for a remote worker", "channel", name, "agent", ch.Agent)
 		}
-		o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: ledger(name), Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
+		o := channelOptions(ch, name, ledger(name), log)
 		in := ch.Chat
 		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, files, streams, b
 		o.Connect = ch.Settings.Connect(in)
-		o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
-		o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = unlimitedIfZero(ch.Attempts), ch.GiveUpAfter
 		runners = append(runners, channel.New(o))
 	}
 	if c.Tracker != nil {
 		runners = append(runners, newTrackerChannel(c, agents, ledger(config.TrackerChannel), log))
 	}
 	return runners
+}
+
+// newReceivers returns the runners that receive the events of channels on every server. Deliveries and
+// what else belongs to a channel are with the server that has its duty.
+func newReceivers(c *config.Config, l *ledger.Ledger, log *slog.Logger) (receivers channelSet) {
+	for _, name := range c.ChannelNames() {
+		ch := c.Channels[name]
+		if ch.Settings.Receive == nil {
+			continue
+		}
+		o := channelOptions(ch, name, l, log.With("part", "receiver"))
+		in := ch.Chat
+		in.Agent, in.Command = ch.Agent, c.Command
+		o.Connect, o.Unrecorded = ch.Settings.Receive(in), true
+		receivers = append(receivers, channel.New(o))
+	}
+	return receivers
+}
+
+// channelOptions returns the options of a runner without those of its connection.
+func channelOptions(ch *config.Channel, name string, l *ledger.Ledger, log *slog.Logger) channel.Options {
+	o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: l, Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
+	o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
+	o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = unlimitedIfZero(ch.Attempts), ch.GiveUpAfter
+	return o
 }
 
 // deliveryAgents returns the internal agents that deliver replies, one for each channel.

@@ -57,6 +57,7 @@ type Node struct {
 	lock    *datadir.Lock
 
 	channels     channelSet
+	receivers    channelSet       // that every server runs; none if the store has one server
 	duties       map[string]*duty // of the channels, by their names
 	maintenance  *duty            // of the janitor
 	shared       bool             // other servers use the store
@@ -119,7 +120,10 @@ func assemble(o Options, roster *agentSet) *Node {
 	streams := stream.New(n.ledger, b)
 	hooks := newHooks(c)
 	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, o.Files, streams, b, log)
-	n.secretFiles = secretFiles(c, n.channels)
+	if n.shared {
+		n.receivers = newReceivers(c, n.ledger, log)
+	}
+	n.secretFiles = slices.Concat(secretFiles(c, n.channels), secretFiles(c, n.receivers))
 	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
@@ -309,6 +313,15 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		select {
 		case <-prepared:
 			return n.channels.run(ctx, n.serveChannel, n.secretFiles, n.exitWhenDown)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "receivers", &err)
+		select {
+		case <-prepared:
+			return n.receivers.run(ctx, func(ctx context.Context, c *channel.Runner) { c.Run(ctx) }, nil, false)
 		case <-ctx.Done():
 			return nil
 		}

@@ -11,6 +11,7 @@
 package adapter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -28,9 +29,7 @@ import (
 // Connect returns the [channel.Connect] of a chat channel whose platform dial connects to. The rate
 // limits and the views of its rooms outlive a connection.
 func Connect(o chat.Options, dial chat.Dialer) channel.Connect {
-	if o.Command == "" {
-		o.Command = "mailroom"
-	}
+	o = withDefaults(o)
 	limits, rooms := limiter.New(), outbound.NewRooms()
 	return func(ctx context.Context, h *channel.Host) (channel.Adapter, error) {
 		if err := o.Access.Validate(); err != nil {
@@ -45,6 +44,11 @@ func Connect(o chat.Options, dial chat.Dialer) channel.Connect {
 		in := inbound.Options{Chat: o, Host: h, Platform: p, Caps: caps, Limiter: limits, Watch: out.Watch}
 		return &adapter{host: h, platform: p, in: in, out: out}, nil
 	}
+}
+
+func withDefaults(o chat.Options) chat.Options {
+	o.Command = cmp.Or(o.Command, "mailroom")
+	return o
 }
 
 // adapter is one connection. Its inbound half handles events and its outbound half sends
