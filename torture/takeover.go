@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"mailroom/client"
@@ -122,7 +123,7 @@ func newTakeovers(t *torture) (all takeovers) {
 				all.ended = append(all.ended, took)
 			}
 			if took > bound {
-				all.late = append(all.late, fmt.Sprintf("cycle %d, %s: run %s of thread %s after %s", o.cycle, o.kind, c.run, c.thread, took.Round(time.Millisecond)))
+				all.late = append(all.late, fmt.Sprintf("cycle %d, %s: run %s of thread %s after %s:%s", o.cycle, o.kind, c.run, c.thread, took.Round(time.Millisecond), historyOf(t, c, o.began)))
 			}
 		}
 	}
@@ -147,6 +148,25 @@ func nextStart(t *torture, c heldClaim, after time.Time) (took time.Duration, cl
 		}
 	}
 	return 0, false // it ended before
+}
+
+// historyOf returns the entries of a run until its next attempt, with their times after a time.
+func historyOf(t *torture, c heldClaim, after time.Time) string {
+	text := &strings.Builder{}
+	entries, _ := t.log(c.thread).entriesFrom(1)
+	for _, e := range entries {
+		if e.Run != c.run {
+			continue
+		}
+		fmt.Fprintf(text, " %s#%d %+.3fs", e.Kind, e.Attempt, e.At.Sub(after).Seconds())
+		if e.Kind == entry.KindRescheduled {
+			fmt.Fprintf(text, " %s", e.Body)
+		}
+		if e.At.After(after) && (e.Kind == entry.KindStarted || e.Kind == entry.KindResumed) {
+			break
+		}
+	}
+	return text.String()
 }
 
 // writeTakeovers writes the times of takeovers.
