@@ -64,6 +64,7 @@ type Node struct {
 	id           string           // of this server among them
 	secretFiles  []*secretFile
 	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
+	lanes        []*engine.Engine // of the ledger
 	engines      []*engine.Engine // those of the lanes, of which engine is the first, and that of deliveries
 }
 
@@ -137,7 +138,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		o.NoLastAttempts = lane > 0
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(lane), b, o))
 	}
-	n.engine = n.engines[0]
+	n.engine, n.lanes = n.engines[0], n.engines
 	if len(n.channels) > 0 {
 		// Deliveries have an engine of their own, so that long agent runs cannot
 		// delay replies.
@@ -154,7 +155,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		},
 		Protocols: protocols(hooks, log),
 		Channels:  n.channels, Pairings: newPairings(c, n.ledger),
-		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: console.ReadVersion().Version, Log: log,
+		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
 		TLS: o.TLS, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
@@ -176,6 +177,16 @@ func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, r
 			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
 		},
 	}
+}
+
+// ready returns why a lane starts no runs, nil if all do.
+func (n *Node) ready() error {
+	for _, e := range n.lanes {
+		if err := e.Ready(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // laneShare returns what one of several lanes gets of n.
