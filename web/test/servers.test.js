@@ -118,8 +118,18 @@ function record(page) {
       };
       if (JSON.stringify(now) !== JSON.stringify(window.seen.at(-1))) window.seen.push(now);
     };
-    look();
-    const all = { subtree: true, childList: true, characterData: true, attributes: true };
-    new MutationObserver(() => requestAnimationFrame(look)).observe(document.body, all);
+    // The observer of a size runs after all other callbacks of a frame, so it sees what is painted.
+    const probe = document.documentElement.appendChild(document.createElement('div'));
+    Object.assign(probe.style, { position: 'fixed', visibility: 'hidden', width: '1px', height: '1px' });
+    new ResizeObserver(look).observe(probe);
+    let due = false;
+    new MutationObserver(() => {
+      if (due) return;
+      due = true;
+      requestAnimationFrame(() => {
+        due = false;
+        probe.style.width = probe.style.width === '1px' ? '2px' : '1px';
+      });
+    }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
   });
 }
