@@ -359,7 +359,7 @@ func (b *batch) forwardSubmit(in thread.Submit) error {
 	_, err := b.submit(in, false)
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeNotFound, mailroom.CodeForbidden: // another owner has it or may create it
-		b.c.options.Log.Warn("delivery dropped: its target thread belongs to another owner", "run", in.Parent)
+		b.c.options.Log.Warn("message of a run dropped: its target thread belongs to another owner", "run", in.Parent, "target", in.Thread)
 		return nil
 	}
 	return err

@@ -58,7 +58,8 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 
 func isLong(t *thread.State) bool { return t.LastSeq-t.FirstSeq >= dropStep }
 
-// dropRows drops rows of a deleted thread, in at most so many steps.
+// dropRows drops rows of a deleted thread, in at most this many transactions of dropStep entries
+// each. The next call continues.
 func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 	for range steps {
 		o := op{name: "drop", rank: rankPurge, threads: []string{thread}}

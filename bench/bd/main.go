@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,9 +57,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if b.Sizes, err = sizes(*issues); err != nil {
 		return err
 	}
-	for _, n := range append([]int{b.Rounds, b.Crowd, b.Import}, b.Sizes...) {
+	for name, n := range map[string]int{"rounds": b.Rounds, "crowd": b.Crowd, "import": b.Import, "issues": slices.Min(b.Sizes)} {
 		if n < 1 {
-			return fmt.Errorf("%d is too few to measure; use 1 or more", n)
+			return fmt.Errorf("-%s %d measures nothing; use 1 or more", name, n)
 		}
 	}
 	if b.Program, err = program(flags.Args()); err != nil {

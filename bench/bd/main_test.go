@@ -60,7 +60,7 @@ func TestInvalidArgumentsAreRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-rounds", "0", "true"}, "0 is too few to measure"},
+		{[]string{"-rounds", "0", "true"}, "-rounds 0 measures nothing"},
 		{[]string{"-issues", "many", "true"}, `"many" is not a number`},
 		{nil, "name the program to measure"},
 		{[]string{"./not-there"}, "find the program to measure"},

@@ -81,7 +81,7 @@ func sentAndEdited(r *Recorder) {
 		}
 		r.Await("the edit", func() bool { return r.p.People.Shown(Ann)[0].Text == "Approved." })
 		if is := r.p.People.Shown(Ann); len(is) != 1 || len(is[0].Buttons) != 0 {
-			r.t.Errorf("after the edit: %+v", is)
+			r.t.Errorf("messages after the edit: got %+v, want one without buttons", is)
 		}
 	}
 	if caps.Typing {

@@ -163,7 +163,7 @@ func (r *receiver) checkPosition(ctx context.Context) error {
 		r.host.Log().Warn("homeserver does not know the last received event; reading all rooms again", "room", r.position.Room, "event", r.position.Event)
 		r.position = position{}
 	case err != nil && ctx.Err() == nil && isRoomError(err):
-		r.host.ReportError(fmt.Errorf("cannot verify that the homeserver has the last received event: %w", err))
+		r.host.ReportError(fmt.Errorf("cannot check whether the homeserver lost events since the last connection: %w", err))
 		return nil // one room must not block the others; the next poll shows whether the homeserver responds
 	}
 	return err

@@ -107,7 +107,7 @@ func (f Dir) Address() (Address, error) {
 	var a Address
 	b, err := os.ReadFile(f.path("server.json"))
 	if err != nil {
-		return a, fmt.Errorf("read the server's address: %w", err)
+		return a, fmt.Errorf("read the file with the server's address: %w", err)
 	}
 	if err := json.Unmarshal(b, &a); err != nil || a.URL == "" {
 		return a, fmt.Errorf("%s is not a server address: %.60q", f.path("server.json"), b)

@@ -154,7 +154,7 @@ func (h *Lock) releaseLocks() error {
 
 func (f Dir) removeAddress() error {
 	if err := os.Remove(f.path("server.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the server's address: %w", err)
+		return fmt.Errorf("remove the file with the server's address: %w", err)
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ type Stream struct {
 	held string
 }
 
-// Add adds chunk and returns the text that can be printed now.
+// Add appends chunk to the text and returns the part that no later chunk can change, rendered. It
+// holds the rest back.
 func (s *Stream) Add(chunk string) string {
 	text := s.held + chunk
 	at := undecided(text)

@@ -78,7 +78,7 @@ func binaries() (string, error) {
 }
 
 // Start creates a cluster and starts it. PostgreSQL refuses to run as root, so root starts it as the
-// user postgres or, if there is none, as `nobody`.
+// user postgres or, if there is none, as another user without rights.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	c := &Cluster{settings: o.Settings}
 	if c.bin, err = binaries(); err != nil {

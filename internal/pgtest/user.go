@@ -13,7 +13,7 @@ import (
 // credential is the user that runs a cluster; the zero value is the current one.
 type credential struct{ uid, gid uint32 }
 
-// unprivileged returns the current user or, for root, the user postgres or `nobody`.
+// unprivileged returns the current user or, for root, the first of the users below that exists.
 func unprivileged() (credential, error) {
 	if os.Getuid() != 0 {
 		return credential{}, nil

@@ -174,8 +174,8 @@ func hasComment(it *tracker.Issue, author, text string, since time.Time) bool {
 	})
 }
 
-// findIssue returns the issue of a thread, or nil: the issue with that id, or one submitted there
-// before it was renamed.
+// findIssue returns the issue that belongs to a thread, or nil. An issue that was renamed after its
+// submit belongs to the thread of its old id, unless another issue has that id now.
 func findIssue(t *tracker.Tracker, channel, thread, server string) (renamed *tracker.Issue) {
 	for _, it := range t.All() {
 		if it.Status == tracker.StatusTombstone {

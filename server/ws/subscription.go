@@ -212,8 +212,8 @@ func (b *Subscription) sendError(r *http.Request, err error) {
 	}
 }
 
-// sendSettled sends the final status of the run: from the last entry seen, or from its row if the
-// reader's cursor was beyond that entry.
+// sendSettled sends the status with which the run ended. The status comes from the entry of the end,
+// or from the run's row if the reader started after that entry.
 func (b *Subscription) sendSettled(r *http.Request) {
 	if b.settled == "" {
 		run, err := b.socket.host.Host.Run(r.Context(), b.query.Run)

@@ -134,7 +134,7 @@ func dueFollowsWrites(t *testing.T, s *handle) {
 		rows[1].Due.Agent, rows[1].Due.LastAttempt = "b", true
 		must(t, tx.Write(&store.Changes{Threads: append(rows, dueThread("t3", "a", 1, base(), false))}))
 		if got, want := ask(tx), []string{"t4"}; !slices.Equal(got, want) {
-			t.Errorf("due in the transaction, without what it has: got %v, want %v", got, want)
+			t.Errorf("due threads that the transaction has neither loaded nor written: got %v, want %v", got, want)
 		}
 		if got := ask(tx); len(got) > 0 {
 			t.Errorf("due for the second time: got %v, want none", got)

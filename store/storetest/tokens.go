@@ -32,7 +32,7 @@ func tokensAddUpUse(t *testing.T, s *handle) {
 		return errors.New("refused")
 	})
 	if err == nil {
-		t.Error("got no error, want that of the function")
+		t.Error("Update returned no error, want the error that its function returned")
 	}
 	if got, want := s.everything().Tokens[0].Used, used.Plus(add).Plus(auth.Use{Bytes: 1}); got != want {
 		t.Errorf("after a failed update: got %v, want %v", got, want)

@@ -134,7 +134,7 @@ func (f *follower) refresh(ctx context.Context, w watch, over <-chan struct{}) {
 	defer turn.Stop()
 	for {
 		if err := f.tick(ctx, w); err != nil && ctx.Err() == nil && !errors.Is(err, limiter.ErrNotNow) {
-			f.conn.host.Log().Debug("could not update preview", "thread", w.thread, "error", err)
+			f.conn.host.Log().Debug("could not update the preview of an unfinished reply; retrying", "thread", w.thread, "error", err)
 		}
 		select {
 		case <-turn.C:
