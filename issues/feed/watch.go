@@ -156,7 +156,7 @@ func (w *Watcher) serverID(ctx context.Context, l *channel.Host) (string, error)
 	var name string
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &name); err != nil {
-			return "", channel.Fatal(fmt.Errorf("the stored position of the tracker's channel is not a server id: %w", err))
+			return "", channel.Fatal(fmt.Errorf("decode the server id that this channel keeps in its cursor: %w", err))
 		}
 		return name, nil
 	}
