@@ -30,3 +30,28 @@ func TestBenchMeasuresSeveralServers(t *testing.T) {
 		}
 	}
 }
+
+// A comparison measures another build of the program in the same rounds.
+func TestBenchComparesTwoPrograms(t *testing.T) {
+	program, err := exec.LookPath("mailroom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("mailroom", "bench", "lone", "--for", "100ms", "--scale", "0.001", "--producers", "4",
+		"--against", program, "--rounds", "2", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c bench.Comparison
+	if err := json.Unmarshal(out, &c); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Results) != 2 || len(c.Figures) == 0 {
+		t.Fatalf("got %d rounds with %d figures, want 2 with some", len(c.Results), len(c.Figures))
+	}
+	for _, f := range c.Figures {
+		if f.Ratio.Min <= 0 || f.Ratio.Min > f.Ratio.Max {
+			t.Errorf("%s: got the ratios %v", f.Name, f.Ratio)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 const (
 	PartRuns    = "runs"    // complete runs per second at full load
 	PartLatency = "latency" // times at steady rates
+	PartLone    = "lone"    // runs with nothing beside them
 	PartSteady  = "steady"  // size of the store and cost of a run over a long time
 	PartGrowth  = "growth"  // cost of a long log and a long queue
 	PartRestart = "restart" // time until a server with a backlog serves requests
@@ -25,7 +26,7 @@ const (
 
 // Parts returns the names of all parts, in their documented order.
 func Parts() []string {
-	return []string{PartRuns, PartLatency, PartSteady, PartGrowth, PartRestart, PartFanout, PartStalled, PartMemory}
+	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartGrowth, PartRestart, PartFanout, PartStalled, PartMemory}
 }
 
 // Options of a measurement.
@@ -119,6 +120,7 @@ type Result struct {
 	Settings Settings `json:"settings"`
 	Runs     *Load    `json:"runs,omitempty"`
 	Latency  []Load   `json:"latency,omitempty"`
+	Lone     []Load   `json:"lone,omitempty"`
 	Steady   *Steady  `json:"steady,omitempty"`
 	Growth   *Growth  `json:"growth,omitempty"`
 	Restart  *Restart `json:"restart,omitempty"`
@@ -174,7 +176,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 		measure func(ctx context.Context, dir string) error
 	}{
 		{PartMemory, b.memory}, // first, because it would count memory of the other parts
-		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartSteady, b.steady}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartFanout, b.fanout},
+		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartLone, b.lone}, {PartSteady, b.steady}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartFanout, b.fanout},
 		{PartStalled, b.stalled},
 	} {
 		if !slices.Contains(parts, part.name) {
@@ -206,26 +208,47 @@ func (b *bench) runs(ctx context.Context, dir string) error {
 	return err
 }
 
+// loneRates are so low that most runs have no other run beside them.
+var loneRates = [...]int{100, 1000}
+
 // latency measures times at steady rates and at full load.
-func (b *bench) latency(ctx context.Context, dir string) error {
-	for _, rate := range []int{100, 1000, 0} {
-		if rate == 0 && b.result.Runs != nil && b.Nodes == 1 {
-			b.result.Latency = append(b.result.Latency, *b.result.Runs)
-			continue
-		}
-		b.Progress("latency: %s", Rate(rate))
-		err := b.inTempDir(filepath.Join(PartLatency, strconv.Itoa(rate)), func(dir string) error {
-			l, err := b.measureLoad(ctx, dir, load{rate: rate, apart: b.Nodes > 1})
-			if err == nil {
-				b.result.Latency = append(b.result.Latency, *l)
-			}
+func (b *bench) latency(ctx context.Context, dir string) (err error) {
+	for _, rate := range loneRates {
+		if err := b.measureRate(ctx, dir, rate, &b.result.Latency); err != nil {
 			return err
-		})
-		if err != nil {
+		}
+	}
+	if b.result.Runs != nil && b.Nodes == 1 {
+		b.result.Latency = append(b.result.Latency, *b.result.Runs)
+		return nil
+	}
+	return b.measureRate(ctx, dir, 0, &b.result.Latency)
+}
+
+// lone measures the steady rates of latency.
+func (b *bench) lone(ctx context.Context, dir string) error {
+	if b.result.Latency != nil {
+		b.result.Lone = b.result.Latency[:len(loneRates)]
+		return nil
+	}
+	for _, rate := range loneRates {
+		if err := b.measureRate(ctx, dir, rate, &b.result.Lone); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// measureRate appends the result of a load at a rate; 0 is full load.
+func (b *bench) measureRate(ctx context.Context, dir string, rate int, to *[]Load) error {
+	b.Progress("latency: %s", Rate(rate))
+	return b.inTempDir(filepath.Join(filepath.Base(dir), strconv.Itoa(rate)), func(dir string) error {
+		l, err := b.measureLoad(ctx, dir, load{rate: rate, apart: b.Nodes > 1})
+		if err == nil {
+			*to = append(*to, *l)
+		}
+		return err
+	})
 }
 
 // Rate formats a rate.

@@ -20,7 +20,7 @@ import (
 // Command returns the command that measures performance.
 func Command(con *console.Console) *cobra.Command {
 	o := Options{}
-	profile := ""
+	profile, other, rounds := "", "", 0
 	cmd := &cobra.Command{
 		Use:   "bench [PART]…",
 		Short: "Measure performance on this machine",
@@ -31,6 +31,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 
   runs      complete runs per second at full load
   latency   from submit to start and to end, at 100/s, 1,000/s and full load
+  lone      the same at 100/s and 1,000/s only
   steady    half of the full load, with a retention of a twelfth of the time:
             size of the store and cost of a run over time
   growth    cost of a log of 100,000 entries and of 1,000,000 queued runs
@@ -42,6 +43,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
   mailroom bench --scale 0.01
   mailroom bench runs --keys --store postgres://localhost/mailroom
   mailroom bench steady --for 1h
+  mailroom bench runs lone --against ./mailroom-before --rounds 5
   mailroom bench -o json > figures.json`,
 		ValidArgs: Parts(),
 	}
@@ -55,6 +57,8 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.Flags().IntVar(&o.Writers, "writers", 2, "writing connections of a server on --store")
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "servers that share --store, each a process with its own producers and slots; latency then submits at one and runs at the others")
 	cmd.Flags().BoolVar(&o.Keys, "keys", false, "submit with idempotency keys")
+	cmd.Flags().StringVar(&other, "against", "", "compare with another mailroom program, in alternating rounds")
+	cmd.Flags().IntVar(&rounds, "rounds", 3, "rounds of --against")
 	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole measurement to this file")
 	cmd.RunE = func(cmd *cobra.Command, parts []string) error {
 		for _, part := range parts {
@@ -79,6 +83,13 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		if err := prepare(con, &o); err != nil {
 			return err
 		}
+		if other != "" {
+			c, err := Compare(cmd.Context(), o, parts, other, rounds)
+			if err != nil {
+				return err
+			}
+			return printComparison(con, c, *output)
+		}
 		result, err := withProfile(cmd.Context(), profile, func(ctx context.Context) (*Result, error) {
 			return Run(ctx, o, parts)
 		})
@@ -94,9 +105,9 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 // onPostgres returns the parts that can be measured on PostgreSQL.
 func onPostgres(nodes int) []string {
 	if nodes > 1 {
-		return []string{PartRuns, PartLatency}
+		return []string{PartRuns, PartLatency, PartLone}
 	}
-	return []string{PartRuns, PartLatency, PartSteady}
+	return []string{PartRuns, PartLatency, PartLone, PartSteady}
 }
 
 // serverConfig is the configuration of the measured servers.

@@ -19,7 +19,10 @@ func printResult(con *console.Console, r *Result, output console.Format) error {
 		tables = append(tables, runsRows(r.Runs))
 	}
 	if r.Latency != nil {
-		tables = append(tables, latencyRows(r.Latency))
+		tables = append(tables, latencyRows("LATENCY", r.Latency))
+	}
+	if r.Lone != nil {
+		tables = append(tables, latencyRows("LONE", r.Lone))
 	}
 	if r.Steady != nil {
 		tables = append(tables, steadyRows(r.Steady))
@@ -98,12 +101,35 @@ func bytesPerRun(l *Load) string {
 	return fmt.Sprintf("%.0f bytes a run", l.BytesPerRun)
 }
 
-func latencyRows(loads []Load) [][]string {
-	rows := [][]string{{"LATENCY (ms, p50/p99)", "SUBMIT", "TO START", "TO END", "RUNS/S"}}
+func latencyRows(part string, loads []Load) [][]string {
+	rows := [][]string{{part + " (ms, p50/p99)", "SUBMIT", "TO START", "TO END", "RUNS/S", "CPU MS/RUN"}}
 	for _, l := range loads {
-		rows = append(rows, []string{Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond)})
+		rows = append(rows, []string{Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond), fmt.Sprintf("%.3f", l.CPUPerRun)})
 	}
 	return rows
+}
+
+// printComparison prints the figures of both programs and their ratios.
+func printComparison(con *console.Console, c *Comparison, output console.Format) error {
+	if output == console.FormatJSON {
+		return con.PrintJSON(c)
+	}
+	rows := [][]string{{fmt.Sprintf("MEDIAN OF %d (min to max)", c.Rounds), "THIS", "OTHER", "RATIO"}}
+	for _, f := range c.Figures {
+		rows = append(rows, []string{f.Name, f.This.String(), f.Other.String(), f.Ratio.String()})
+	}
+	return con.PrintTable(rows)
+}
+
+// String formats a spread with three significant digits.
+func (s Spread) String() string {
+	one := func(v float64) string {
+		if v >= 1000 {
+			return round(v)
+		}
+		return fmt.Sprintf("%.3g", v)
+	}
+	return fmt.Sprintf("%s (%s to %s)", one(s.Median), one(s.Min), one(s.Max))
 }
 
 func steadyRows(s *Steady) [][]string {
