@@ -208,12 +208,12 @@ func (b *bench) runs(ctx context.Context, dir string) error {
 	return err
 }
 
-// loneRates are so low that most runs have no other run beside them.
-var loneRates = [...]int{100, 1000}
+// loneRates returns submits per second that are so low that most runs have no other run beside them.
+func loneRates() []int { return []int{100, 1000} }
 
 // latency measures times at steady rates and at full load.
 func (b *bench) latency(ctx context.Context, dir string) (err error) {
-	for _, rate := range loneRates {
+	for _, rate := range loneRates() {
 		if err := b.measureRate(ctx, dir, rate, &b.result.Latency); err != nil {
 			return err
 		}
@@ -228,10 +228,10 @@ func (b *bench) latency(ctx context.Context, dir string) (err error) {
 // lone measures the steady rates of latency.
 func (b *bench) lone(ctx context.Context, dir string) error {
 	if b.result.Latency != nil {
-		b.result.Lone = b.result.Latency[:len(loneRates)]
+		b.result.Lone = b.result.Latency[:len(loneRates())]
 		return nil
 	}
-	for _, rate := range loneRates {
+	for _, rate := range loneRates() {
 		if err := b.measureRate(ctx, dir, rate, &b.result.Lone); err != nil {
 			return err
 		}

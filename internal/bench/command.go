@@ -61,21 +61,9 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.Flags().IntVar(&rounds, "rounds", 3, "rounds of --against")
 	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole measurement to this file")
 	cmd.RunE = func(cmd *cobra.Command, parts []string) error {
-		for _, part := range parts {
-			if !slices.Contains(Parts(), part) {
-				return console.UsageErrorf(cmd, "unknown part %q; use %s", part, strings.Join(Parts(), ", "))
-			}
-		}
-		if len(parts) == 0 {
-			parts = Parts()
-			if o.Store != "" {
-				parts = onPostgres(o.Nodes)
-			}
-		}
-		for _, part := range parts {
-			if can := onPostgres(o.Nodes); o.Store != "" && !slices.Contains(can, part) {
-				return console.UsageErrorf(cmd, "--store with these flags measures only %s, not %q", strings.Join(can, ", "), part)
-			}
+		parts, err := o.selectParts(parts)
+		if err != nil {
+			return console.UsageErrorf(cmd, "%w", err)
 		}
 		if err := o.Check(); err != nil {
 			return console.UsageErrorf(cmd, "%w", err)
@@ -100,6 +88,26 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	}
 	cmd.AddCommand(readersCommand(con), childNode(con))
 	return cmd
+}
+
+// selectParts checks the parts of a command line; without any it returns all that can be measured.
+func (o *Options) selectParts(parts []string) ([]string, error) {
+	measurable := Parts()
+	if o.Store != "" {
+		measurable = onPostgres(o.Nodes)
+	}
+	for _, part := range parts {
+		switch {
+		case !slices.Contains(Parts(), part):
+			return nil, fmt.Errorf("unknown part %q; use %s", part, strings.Join(Parts(), ", "))
+		case !slices.Contains(measurable, part):
+			return nil, fmt.Errorf("--store with these flags measures only %s, not %q", strings.Join(measurable, ", "), part)
+		}
+	}
+	if len(parts) == 0 {
+		return measurable, nil
+	}
+	return parts, nil
 }
 
 // onPostgres returns the parts that can be measured on PostgreSQL.
