@@ -15,6 +15,7 @@ import (
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/recovery"
+	"mailroom/store"
 )
 
 // Options configure a channel. Name, Connect and Ledger are required.
@@ -239,13 +240,36 @@ func (r *Runner) onFailure(adapter int, err error) {
 	r.handle(event{kind: eventFailed, adapter: adapter, reason: truncateError(err), fatal: fatal, retryAfter: mailroom.AsFailure(err).RetryAfter})
 }
 
-// Standby reports, while Run does not run, that another server runs the channel.
-func (r *Runner) Standby(server string) {
+// Standby reports, while Run does not run, that another server runs the channel, with the condition
+// that it recorded last.
+func (r *Runner) Standby(ctx context.Context, server string) {
+	reason := "run by " + server
+	if last, err := r.lastChange(ctx); err == nil && last != nil { // without the store it is still run there
+		reason += ", where it is " + string(last.State)
+		if last.Reason != "" {
+			reason += ": " + last.Reason
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		r.state = r.state.withCondition(ConditionStandby, "run by "+server, time.Now())
+		r.state = r.state.withCondition(ConditionStandby, reason, time.Now())
 	}
+}
+
+// lastChange returns the newest change in the channel's log, nil if there is none.
+func (r *Runner) lastChange(ctx context.Context) (last *Change, err error) {
+	err = r.options.Ledger.View(ctx, func(rd store.Reader) error {
+		found, err := rd.Entries(store.EntryQuery{
+			Thread: LogThreadID(r.options.Name), Kinds: []string{entry.KindChannel}, Backward: true, Limit: 1,
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		last = &Change{}
+		return json.Unmarshal(found[0].Body, last)
+	})
+	return last, err
 }
 
 // Run runs the channel until ctx ends. It returns within [ReconnectPolicy].CloseTimeout after

@@ -42,7 +42,7 @@ func (d *duty) restricted() *ledger.Ledger {
 
 // serve runs the job whenever this server holds the duty, until ctx is done. The job returns soon
 // after its context is done. standby is called with the host of another server that holds the duty.
-func (d *duty) serve(ctx context.Context, e *engine.Engine, job func(context.Context), standby func(host string)) {
+func (d *duty) serve(ctx context.Context, e *engine.Engine, job func(context.Context), standby func(ctx context.Context, host string)) {
 	for ctx.Err() == nil {
 		worker, lease, err := e.AwaitLease(ctx)
 		if err != nil {
@@ -58,7 +58,7 @@ func (d *duty) serve(ctx context.Context, e *engine.Engine, job func(context.Con
 			d.do(ctx, lease, worker, job)
 			continue
 		default:
-			standby(holder.Host)
+			standby(ctx, holder.Host)
 		}
 		select {
 		case <-time.After(dutyInterval):

@@ -309,7 +309,7 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		select {
 		case <-prepared:
 			n.agents.programs.queryVersions(ctx)
-			n.maintenance.serve(ctx, n.engine, n.janitor.cleanStore, func(string) {})
+			n.maintenance.serve(ctx, n.engine, n.janitor.cleanStore, func(context.Context, string) {})
 		case <-ctx.Done():
 		}
 		return nil
