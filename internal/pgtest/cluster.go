@@ -6,6 +6,7 @@
 package pgtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -25,6 +27,8 @@ const (
 	role     = "pgtest"
 	database = "postgres"
 
+	defaultPort = 5432
+
 	startTimeout = 60 * time.Second
 	stopTimeout  = 20 * time.Second
 )
@@ -35,12 +39,15 @@ type Options struct {
 	Dir string
 	// Settings are lines of postgresql.conf, such as "fsync=off".
 	Settings []string
+	// Certificate and Key, in PEM, let the server also listen on a port of 127.0.0.1, with TLS.
+	Certificate, Key []byte
 }
 
 // Cluster is a private cluster with a superuser without a password. Its methods are not for
 // concurrent use, except URL and Schema.
 type Cluster struct {
 	bin, dir string
+	port     int
 	settings []string
 	user     credential
 	watched  io.Closer // the watcher cleans up when this end of its pipe is closed
@@ -79,8 +86,18 @@ func binaries() (string, error) {
 
 // Start creates a cluster and starts it. PostgreSQL refuses to run as root, so root starts it as the
 // user postgres or, if there is none, as another user without rights.
-func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
-	c := &Cluster{settings: o.Settings}
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	return create(ctx, o, func(c *Cluster) error {
+		if err := c.run(ctx, "initdb", "--no-sync", "-D", c.data(), "-U", role, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"); err != nil {
+			return err
+		}
+		return c.secure(o)
+	})
+}
+
+// create starts a cluster whose data are created by fill.
+func create(ctx context.Context, o Options, fill func(c *Cluster) error) (_ *Cluster, err error) {
+	c := &Cluster{port: defaultPort, settings: o.Settings}
 	if c.bin, err = binaries(); err != nil {
 		return nil, err
 	}
@@ -93,7 +110,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := c.watch(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(c.dir))
 	}
-	if err := c.create(ctx); err != nil {
+	if err := fill(c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	if err := c.Restart(ctx); err != nil {
@@ -101,6 +118,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	return c, nil
 }
+
+func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
 // watch starts the watcher: a shell that reads from a pipe until this process closes its end or
 // dies. It runs as the cluster's user, which owns the folder, in a process group of its own, so that
@@ -126,17 +145,22 @@ done`
 	return c.watcher.Start()
 }
 
-func (c *Cluster) create(ctx context.Context) error {
+// run runs one of PostgreSQL's programs to its end.
+func (c *Cluster) run(ctx context.Context, program string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	initdb := c.command(filepath.Join(c.bin, "initdb"), "--no-sync", "-D", filepath.Join(c.dir, "data"),
-		"-U", role, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions")
+	cmd := c.command(filepath.Join(c.bin, program), args...)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = initdb.Process.Kill() // an error means that it has ended
+		_ = cmd.Process.Kill() // an error means that it has ended
 	})
 	defer stop()
-	if output, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, output)
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %s", program, err, &output)
 	}
 	return nil
 }
@@ -151,7 +175,11 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 
 // URL returns a connection string for the superuser.
 func (c *Cluster) URL() string {
-	return "host=" + c.dir + " user=" + role + " dbname=" + database
+	url := "host=" + c.dir + " user=" + role + " dbname=" + database
+	if c.port != defaultPort {
+		url += " port=" + strconv.Itoa(c.port)
+	}
+	return url
 }
 
 // Restart starts the server after Kill or Stop, and waits until it accepts connections.
@@ -177,7 +205,7 @@ func (c *Cluster) start() error {
 	if err != nil {
 		return err
 	}
-	args := []string{"-D", filepath.Join(c.dir, "data"), "-k", c.dir, "-c", "listen_addresses="}
+	args := []string{"-D", c.data(), "-k", c.dir, "-c", "listen_addresses="}
 	for _, setting := range c.settings {
 		args = append(args, "-c", setting)
 	}

@@ -127,3 +127,29 @@ func TestTerminateEndsTheNamedConnections(t *testing.T) {
 		t.Errorf("another connection was ended: %v", err)
 	}
 }
+
+func TestAPromotedStandbyHasWhatASynchronousPrimaryAcknowledged(t *testing.T) {
+	t.Parallel()
+	c := Durable(t, "synchronous_standby_names=*")
+	s := StandbyOf(t, c)
+	if _, err := c.Select(t.Context(), "CREATE TABLE kept AS SELECT 7 AS n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := StandbyOf(t, s) // without one, the promoted server acknowledges nothing
+	if _, err := s.Select(t.Context(), "INSERT INTO kept VALUES (8)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second.awaitCount(t, 15, "SELECT sum(n) FROM kept")
+}

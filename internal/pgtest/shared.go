@@ -34,6 +34,26 @@ func Shared(t testing.TB) *Cluster {
 func Durable(t testing.TB, settings ...string) *Cluster {
 	t.Helper()
 	c, err := Start(t.Context(), Options{Settings: settings})
+	return untilEnd(t, c, err)
+}
+
+// Secure is Durable with TLS on a port of 127.0.0.1.
+func Secure(t testing.TB, certificate, key []byte) *Cluster {
+	t.Helper()
+	c, err := Start(t.Context(), Options{Certificate: certificate, Key: key})
+	return untilEnd(t, c, err)
+}
+
+// StandbyOf starts a standby of c for one test, see [Cluster.Standby].
+func StandbyOf(t testing.TB, c *Cluster) *Cluster {
+	t.Helper()
+	s, err := c.Standby(t.Context())
+	return untilEnd(t, s, err)
+}
+
+// untilEnd closes a cluster at the end of the test.
+func untilEnd(t testing.TB, c *Cluster, err error) *Cluster {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,8 +47,8 @@ func (c credential) own(dir string) error {
 	if c.uid == 0 {
 		return nil
 	}
-	if err := os.Chown(dir, int(c.uid), int(c.gid)); err != nil {
-		return fmt.Errorf("give a folder to the user of PostgreSQL: %w", err)
+	if err := c.give(dir); err != nil {
+		return err
 	}
 	parent := filepath.Dir(dir)
 	info, err := os.Stat(parent)
@@ -56,4 +56,15 @@ func (c credential) own(dir string) error {
 		return err
 	}
 	return os.Chmod(parent, info.Mode().Perm()|0o011)
+}
+
+// give gives a file or a folder to the user.
+func (c credential) give(path string) error {
+	if c.uid == 0 {
+		return nil
+	}
+	if err := os.Chown(path, int(c.uid), int(c.gid)); err != nil {
+		return fmt.Errorf("give %s to the user of PostgreSQL: %w", filepath.Base(path), err)
+	}
+	return nil
 }

@@ -1,0 +1,30 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Standby starts a standby of the cluster, which has its settings. It is synchronous if the cluster
+// has the setting synchronous_standby_names=*.
+func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
+	return create(ctx, Options{Settings: c.settings}, func(s *Cluster) error {
+		return s.run(ctx, "pg_basebackup", "-d", c.URL(), "-D", s.data(), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	})
+}
+
+// Promote makes a standby a primary, and waits until it is one. It does not end the old primary.
+func (c *Cluster) Promote(ctx context.Context) error {
+	return c.with(ctx, func(conn *pgx.Conn) error {
+		var promoted bool
+		if err := conn.QueryRow(ctx, "SELECT pg_promote()").Scan(&promoted); err != nil {
+			return fmt.Errorf("promote a standby: %w", err)
+		}
+		if !promoted {
+			return fmt.Errorf("the standby in %s is not promoted within a minute", c.dir)
+		}
+		return nil
+	})
+}
