@@ -3,6 +3,7 @@ package pgtest
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -13,6 +14,15 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	return create(ctx, Options{Settings: c.settings}, func(s *Cluster) error {
 		return s.run(ctx, "pg_basebackup", "-d", c.URL(), "-D", s.data(), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
 	})
+}
+
+// URLOf returns a connection string of several clusters, of which one accepts writes.
+func URLOf(clusters ...*Cluster) string {
+	var dirs []string
+	for _, c := range clusters {
+		dirs = append(dirs, c.dir)
+	}
+	return "host=" + strings.Join(dirs, ",") + " user=" + role + " dbname=" + database + " target_session_attrs=read-write"
 }
 
 // Promote makes a standby a primary, and waits until it is one. It does not end the old primary.
