@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,20 +15,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Durability says where an acknowledged commit must be.
-type Durability string
-
-const (
-	DurablePrimary Durability = "primary" // on the stable storage of the primary
-	DurableSync    Durability = "sync"    // also on a synchronous standby
-	DurableStorage Durability = "storage" // on storage that the database replicates itself
-)
-
 // Options configure a store. Of the connection, one of URL and URLFile is required; the zero values
 // of the others suit most uses.
 type Options struct {
-	// URL is a connection string of PostgreSQL, a URL or key=value pairs. Unless it names an
-	// sslmode, connections to other machines require a certificate that is valid for the host.
+	// URL is a connection string of PostgreSQL, a URL or key=value pairs. Of several hosts, the first
+	// one that accepts writes is used. Unless it names an sslmode, connections to other machines
+	// require a certificate that is valid for the host.
 	URL string
 	// URLFile is a file with the connection string, which is read at each connection, so that a
 	// secret can be rotated.
@@ -41,7 +32,8 @@ type Options struct {
 	Node string
 	// Readers is the number of concurrent Views; 0 selects 8. Further Views wait.
 	Readers int
-	// ConnectTimeout bounds connecting; 0 selects 3 s.
+	// ConnectTimeout bounds connecting; 0 selects 3 s. Several hosts share it in equal parts, so that
+	// one that does not answer leaves time for the others.
 	ConnectTimeout time.Duration
 	// LockTimeout bounds the wait for the locks of another handle; 0 selects 1 s.
 	LockTimeout time.Duration
@@ -113,7 +105,7 @@ func (o Options) config() (*pgx.ConnConfig, error) {
 		return nil, err
 	}
 	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-	config.ConnectTimeout = o.ConnectTimeout
+	config.ConnectTimeout = o.ConnectTimeout / time.Duration(hosts(config)) // of each host; connect bounds them all
 	config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	config.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
@@ -136,42 +128,57 @@ func (o Options) config() (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-var sslMode = regexp.MustCompile(`(^|\s)sslmode\s*=`)
-
 // parse parses a connection string. Its error does not contain the string, which has a password.
 func parse(text string) (*pgx.ConnConfig, error) {
-	invalid := func(err error) error {
-		var parse *pgconn.ParseConfigError
-		if errors.As(err, &parse) && parse.Unwrap() != nil {
-			err = parse.Unwrap()
-		}
-		return fmt.Errorf("invalid connection string of PostgreSQL: %w", withoutText(err, text))
-	}
 	config, err := pgx.ParseConfig(text)
-	if err != nil {
-		return nil, invalid(err)
+	if err == nil && !local(config) {
+		config, err = pgx.ParseConfig(verified(text))
 	}
-	if local(config) {
+	if err == nil {
 		return config, nil
 	}
-	if u, err := url.Parse(text); err == nil && strings.HasPrefix(u.Scheme, "postgres") {
-		q := u.Query()
-		if q.Has("sslmode") {
-			return config, nil
-		}
-		q.Set("sslmode", "verify-full")
-		u.RawQuery = q.Encode()
-		text = u.String()
-	} else {
-		if sslMode.MatchString(text) {
-			return config, nil
-		}
-		text += " sslmode=verify-full"
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) && parse.Unwrap() != nil {
+		err = parse.Unwrap()
 	}
-	if config, err = pgx.ParseConfig(text); err != nil {
-		return nil, invalid(err)
+	return nil, fmt.Errorf("invalid connection string of PostgreSQL: %w", withoutText(err, text))
+}
+
+// verified adds sslmode=verify-full to a connection string that names no sslmode.
+func verified(text string) string {
+	const mode = "sslmode=verify-full"
+	scheme, rest, isURL := strings.Cut(text, "://")
+	if !isURL || scheme != "postgres" && scheme != "postgresql" {
+		return mode + " " + text // a later one is used
 	}
-	return config, nil
+	if at := strings.IndexAny(rest, "@/"); at >= 0 && rest[at] == '@' {
+		rest = rest[at:] // the password before it may contain a question mark
+	}
+	_, query, found := strings.Cut(rest, "?")
+	if named, _ := url.ParseQuery(query); named.Has("sslmode") { // after an error, pgx has refused the string
+		return text
+	}
+	switch {
+	case !found:
+		return text + "?" + mode
+	case query == "":
+		return text + mode
+	}
+	return text + "&" + mode
+}
+
+// hosts returns the number of machines or sockets of a connection string. pgx repeats one that may be
+// used without TLS.
+func hosts(config *pgx.ConnConfig) int {
+	type address struct {
+		host string
+		port uint16
+	}
+	all := map[address]bool{{config.Host, config.Port}: true}
+	for _, f := range config.Fallbacks {
+		all[address{f.Host, f.Port}] = true
+	}
+	return len(all)
 }
 
 // withoutText removes the connection string from an error.
@@ -200,42 +207,4 @@ func local(config *pgx.ConnConfig) bool {
 		}
 	}
 	return true
-}
-
-// checkServer refuses a server that may lose commits, in its configuration or that of the database
-// or the role.
-func (o Options) checkServer(ctx context.Context, conn *pgx.Conn) error {
-	settings := map[string]string{}
-	rows, err := conn.Query(ctx, `SELECT name, setting FROM pg_settings
-		WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names')`)
-	if err != nil {
-		return err
-	}
-	var name, value string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error {
-		settings[name] = value
-		return nil
-	}); err != nil {
-		return err
-	}
-	return o.checkSettings(settings)
-}
-
-func (o Options) checkSettings(settings map[string]string) error {
-	if o.AllowUnsafe {
-		return nil
-	}
-	for _, name := range []string{"fsync", "full_page_writes"} {
-		if settings[name] == "off" {
-			return fmt.Errorf("PostgreSQL may lose commits: %s is off; set it to on", name)
-		}
-	}
-	switch commit := settings["synchronous_commit"]; {
-	case commit == "off",
-		o.Durable == DurableSync && (commit == "local" || commit == "remote_write"):
-		return fmt.Errorf("PostgreSQL may lose commits: synchronous_commit is %s for the server, the database or the role; set it to on", commit)
-	case o.Durable == DurableSync && settings["synchronous_standby_names"] == "":
-		return errors.New(`durable = "sync" requires a synchronous standby: set synchronous_standby_names, or durable = "primary"`)
-	}
-	return nil
 }

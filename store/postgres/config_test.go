@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestConnectionsToOtherMachinesAreVerified(t *testing.T) {
@@ -17,6 +18,14 @@ func TestConnectionsToOtherMachinesAreVerified(t *testing.T) {
 		{"another machine", "postgres://u:secret@db.example.com/m", true, true},
 		{"another machine, as pairs", "host=db.example.com user=u password=secret", true, true},
 		{"one of several machines", "postgres://u@127.0.0.1,db.example.com/m", true, true},
+		{"several machines with ports", "postgresql://u:p@a.example.com:5432,b.example.com:5433/m?target_session_attrs=read-write", true, true},
+		{"several machines, as pairs", "host=a.example.com,b.example.com port=5432,5433", true, true},
+		{"a socket and a machine", "postgres://u@%2Frun%2Fpostgresql,db.example.com/m", true, true},
+		{"several sockets", "host=/run/a,/run/b dbname=m", false, false},
+		{"a password with a setting", "host=db.example.com password='x sslmode=disable'", true, true},
+		{"a password with a question mark", "postgres://u:x?sslmode=disable@db.example.com/m", true, true},
+		{"TLS without a mode", "postgres://u@db.example.com/m?ssl=true", true, true},
+		{"an empty query", "postgres://u@db.example.com/m?", true, true},
 		{"set otherwise", "postgres://u@db.example.com/m?sslmode=disable", false, false},
 		{"set otherwise, as pairs", "host=db.example.com sslmode=require", true, false},
 	} {
@@ -31,11 +40,11 @@ func TestConnectionsToOtherMachinesAreVerified(t *testing.T) {
 			if !c.tls {
 				return
 			}
-			if config.TLSConfig == nil || c.named == config.TLSConfig.InsecureSkipVerify {
+			if !strings.HasPrefix(config.Host, "/") && (config.TLSConfig == nil || c.named == config.TLSConfig.InsecureSkipVerify) {
 				t.Errorf("got TLS configuration %+v", config.TLSConfig)
 			}
 			for _, f := range config.Fallbacks {
-				if f.TLSConfig == nil {
+				if f.TLSConfig == nil && !strings.HasPrefix(f.Host, "/") {
 					t.Errorf("falls back to a connection to %s without TLS", f.Host)
 				}
 			}
@@ -47,6 +56,23 @@ func TestAnErrorDoesNotShowTheConnectionString(t *testing.T) {
 	for _, url := range []string{"postgres://u:secret@db:port/m", "host=db port=x password=secret", "postgres://u:secret@%zz/m"} {
 		if _, err := parse(url); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got error %v, want one without the password", url, err)
+		}
+	}
+}
+
+// A host that does not answer must leave time for the others within the timeout.
+func TestSeveralHostsShareTheTimeToConnect(t *testing.T) {
+	for _, c := range []struct {
+		url  string
+		want time.Duration
+	}{
+		{"postgres://u@db.example.com/m", 3 * time.Second},
+		{"host=/run/a,/run/b", 1500 * time.Millisecond},
+		{"postgres://u@a.example.com,b.example.com,b.example.com:5433/m?sslmode=prefer", time.Second},
+	} {
+		config, err := (Options{URL: c.url}).withDefaults().config()
+		if err != nil || config.ConnectTimeout != c.want {
+			t.Errorf("%s: got %+v and error %v, want a timeout of %s", c.url, config, err, c.want)
 		}
 	}
 }

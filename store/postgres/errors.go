@@ -22,6 +22,15 @@ const (
 	exhausted                // the server's resources or time
 )
 
+// readOnly is read_only_sql_transaction.
+const readOnly = "25006"
+
+// isReadOnly reports whether the server accepts no writes any more.
+func isReadOnly(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == readOnly
+}
+
 // outcomeOf classifies an error by https://www.postgresql.org/docs/15/errcodes-appendix.html.
 func outcomeOf(err error) outcome {
 	var known *mailroom.Error
@@ -36,7 +45,7 @@ func outcomeOf(err error) outcome {
 	case "55P03", // lock_not_available
 		"40P01", "40001", // deadlock_detected, serialization_failure
 		"25P03",          // idle_in_transaction_session_timeout: the server ended it before the commit was sent
-		"25006",          // read_only_sql_transaction: the server is a standby now
+		readOnly,         // the server is no longer the primary; Update connects again
 		"0A000", "26000": // a migration changed the result of a prepared statement
 		return conflict
 	case "23505": // unique_violation

@@ -96,20 +96,23 @@ func (s *Store) prepare(ctx context.Context) error {
 }
 
 func (s *Store) connect(ctx context.Context) (*session, error) {
-	conn, err := s.options.connect(ctx, "")
-	if err != nil {
+	c := &session{timeout: s.options.StatementTimeout + tripTimeout, epoch: s.epoch.Load()}
+	var err error
+	if c.conn, err = s.options.connect(ctx, "", func(_ *pgconn.PgConn, n *pgconn.Notice) { c.warning = n }); err != nil {
 		return nil, err
 	}
-	return &session{conn: conn, timeout: s.options.StatementTimeout + tripTimeout}, nil
+	return c, nil
 }
 
-// connect opens a connection, whose application_name ends with suffix.
-func (o Options) connect(ctx context.Context, suffix string) (*pgx.Conn, error) {
+// connect opens a connection, whose application_name ends with suffix. warn gets the server's warnings;
+// nil ignores them.
+func (o Options) connect(ctx context.Context, suffix string, warn pgconn.NoticeHandler) (*pgx.Conn, error) {
 	config, err := o.config()
 	if err != nil {
 		return nil, err
 	}
 	config.RuntimeParams["application_name"] += suffix
+	config.OnNotice = warn
 	ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
 	defer cancel()
 	return pgx.ConnectConfig(ctx, config)
@@ -188,6 +191,9 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 			return refusal(ctx, "write", t.failed)
 		case try == store.MaxTries:
 			return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "other nodes hold the rows; nothing was written", Cause: t.failed}
+		}
+		if isReadOnly(t.failed) {
+			s.writer.close() // of the hosts in the address, another one may be the primary now
 		}
 		late = append(late, t.lateFor...)
 		select { // the other handle needs time to finish
@@ -404,18 +410,30 @@ func (v *view) query(t trip) error {
 
 // freeReader returns a connection; used tells that it is not new.
 func (s *Store) freeReader(ctx context.Context) (_ *session, used bool, _ error) {
-	s.mu.Lock()
-	for n := len(s.free); n > 0; n = len(s.free) {
-		r := s.free[n-1]
-		s.free = s.free[:n-1]
-		if !r.conn.IsClosed() {
-			s.mu.Unlock()
+	for r := s.popReader(); r != nil; r = s.popReader() {
+		switch {
+		case r.conn.IsClosed():
+		case r.epoch != s.epoch.Load(): // its server may no longer be the primary
+			r.close()
+		default:
 			return r, true, nil
 		}
 	}
-	s.mu.Unlock()
 	r, err := s.connect(ctx)
 	return r, false, err
+}
+
+// popReader returns the free connection that was used last, or nil.
+func (s *Store) popReader() *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.free)
+	if n == 0 {
+		return nil
+	}
+	r := s.free[n-1]
+	s.free = s.free[:n-1]
+	return r
 }
 
 // end ends the transaction without waiting for the server's answer.

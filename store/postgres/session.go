@@ -37,6 +37,8 @@ func (t *trip) add(each func(c *columns) error, text string, args ...any) {
 type session struct {
 	conn     *pgx.Conn
 	timeout  time.Duration                           // of a trip
+	epoch    int64                                   // of the store, when it connected
+	warning  *pgconn.Notice                          // the server's last one
 	prepared map[string]*pgconn.StatementDescription // by text
 	names    int                                     // of statements so far
 	buffer   []byte                                  // for the arguments of a statement

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -85,7 +86,16 @@ func (t *tx) commit() error {
 		return nil
 	}
 	t.committing = true
-	return t.send("commit", trip{{text: "COMMIT"}})
+	w := t.store.writer
+	w.warning = nil
+	if err := t.send("commit", trip{{text: "COMMIT"}}); err != nil {
+		return err
+	}
+	if w.warning != nil && t.store.options.Durable == DurableSync { // the server has stopped waiting for the standby
+		w.close() // the next transaction begins a new epoch
+		return t.fail("commit", fmt.Errorf("the commit may be on the primary only: %s", w.warning.Message))
+	}
+	return nil
 }
 
 // stalledTrips is how many times as long as between two trips a session may wait within one: a large

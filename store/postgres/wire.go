@@ -114,7 +114,7 @@ func (w *Wire) Run(ctx context.Context, receive func(bus.Hint)) error {
 func (w *Wire) keep(ctx context.Context, end string, f func(*pgx.Conn) error) {
 	pause := minWirePause
 	for ctx.Err() == nil {
-		conn, err := w.options.connect(ctx, wireSuffix)
+		conn, err := w.options.connect(ctx, wireSuffix, nil)
 		if err == nil {
 			pause = minWirePause
 			err = f(conn)
