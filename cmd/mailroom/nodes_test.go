@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"mailroom"
 	"mailroom/api"
 	"mailroom/channel/platformtest"
@@ -33,9 +35,15 @@ type nodes struct {
 
 // newNodes starts no server yet.
 func newNodes(first *fixture, n int) *nodes {
+	first.t.Helper()
+	cluster := pgtest.Durable(first.t)
+	return newNodesOn(cluster, fmt.Sprintf("url = %q", cluster.URL()), first, n)
+}
+
+// newNodesOn is newNodes for servers that find the database with these settings.
+func newNodesOn(cluster *pgtest.Cluster, database string, first *fixture, n int) *nodes {
 	t := first.t
 	t.Helper()
-	cluster := pgtest.Durable(t)
 	c := &nodes{t: t, cluster: cluster, url: cluster.URL()}
 	token := filepath.Join(t.TempDir(), "operator")
 	if err := os.WriteFile(token, []byte("one-token-of-all-servers\n"), 0o600); err != nil {
@@ -50,8 +58,8 @@ func newNodes(first *fixture, n int) *nodes {
 		if i > 0 {
 			h = &fixture{t: t, dir: datadir.Dir(t.TempDir())}
 		}
-		h.configure(fmt.Sprintf("lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n[token]\noperator_file = %q\n",
-			settings, c.url, token))
+		h.configure(fmt.Sprintf("lease = \"3s\"\nrenew = \"500ms\"\nsweep = \"200ms\"\n%s\n[store]\nkind = \"postgres\"\n[postgres]\n%s\n[token]\noperator_file = %q\n",
+			settings, database, token))
 		c.all = append(c.all, h)
 	}
 	t.Cleanup(func() { // before the database ends
@@ -110,6 +118,20 @@ func (c *nodes) wantSound() {
 	}
 }
 
+// attachStandby attaches what the database shows as an asynchronous standby.
+func (c *nodes) attachStandby() {
+	c.t.Helper()
+	standby, err := pgconn.Connect(c.t.Context(), c.url+" replication=true")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		_ = standby.Close(context.WithoutCancel(c.t.Context())) // the database ends anyway
+	})
+}
+
+const failoverRisk = "a failover of the database to an asynchronous standby may lose acknowledged work"
+
 // TestTwoServersShareADatabase sends through one server and reads at the other; the first one is
 // killed while it runs an agent.
 func TestTwoServersShareADatabase(t *testing.T) {
@@ -118,8 +140,12 @@ func TestTwoServersShareADatabase(t *testing.T) {
 	h.configure(fmt.Sprintf("isolation = \"none\"\ndefault_agent = \"shout\"\n[agents.shout]\nkind = \"exec\"\ncommand = [\"sh\", \"-c\", %q]\n",
 		fmt.Sprintf("cd %q; read -r text; test $MAILROOM_ATTEMPT != 1 || test $text != slow || cat gate; echo $text | tr a-z A-Z", string(h.dir))))
 	c := newNodes(h, 2)
+	c.attachStandby()
 	for _, n := range c.all {
 		n.serve()
+		if n.server.output.line(failoverRisk) == "" {
+			t.Errorf("the server does not warn of an asynchronous standby: %s", n.server.output.all())
+		}
 	}
 	for i, n := range c.all {
 		var out bytes.Buffer
@@ -168,6 +194,7 @@ func TestTwoServersShareADatabase(t *testing.T) {
 		want string
 	}{
 		{[]string{"doctor"}, exitDone, "no findings in "},
+		{[]string{"doctor"}, exitDone, failoverRisk},
 		{[]string{"doctor", "--store", c.url}, exitDone, "no findings in "},
 		{[]string{"doctor", "--backup", filepath.Join(t.TempDir(), "copy")}, exitUsage, "the store is a PostgreSQL database"},
 		{[]string{"restore", "copy.db"}, exitUsage, "the store is a PostgreSQL database"},

@@ -1,8 +1,8 @@
 package config
 
 import (
-	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"mailroom/internal/setting"
@@ -69,7 +69,7 @@ func defaultPostgres() Postgres {
 func (p *Postgres) settings() []setting.Setting {
 	const most = 10 * time.Minute
 	return []setting.Setting{
-		setting.New("url", `Address of the database, such as "postgres://mailroom@db.example.org/mailroom". A password belongs into url_file.`, setting.Checked(&p.URL, "an address without a password; with one, write it to a file and set url_file", withoutPassword)),
+		setting.New("url", `Address of the database, such as "postgres://mailroom@db.example.org/mailroom"; it may list several hosts. A password belongs into url_file.`, setting.Checked(&p.URL, "an address without a password; with one, write it to a file and set url_file", withoutPassword)),
 		setting.New("url_file", "File with the address, read again at each connection.", setting.Text(&p.URLFile)),
 		setting.New("schema", "Schema of the tables; the server creates it.", setting.Text(&p.Schema)),
 		setting.New("writers", "Connections for writing, which share the load. Each has its part of runs and of the limits of agents.", setting.Int(&p.Writers, 1, 16)),
@@ -86,10 +86,9 @@ var passwordKey = regexp.MustCompile(`(?i)\bpassword\s*=`)
 
 // withoutPassword reports whether an address of PostgreSQL, a URL or key=value pairs, has no password.
 func withoutPassword(address string) bool {
-	if u, err := url.Parse(address); err == nil && u.User != nil {
-		if _, has := u.User.Password(); has {
-			return false
-		}
+	_, rest, _ := strings.Cut(address, "://")
+	if at := strings.IndexAny(rest, "@/"); at >= 0 && rest[at] == '@' && strings.Contains(rest[:at], ":") {
+		return false
 	}
 	return !passwordKey.MatchString(address)
 }

@@ -86,6 +86,7 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
 type diagnosis struct {
 	Store  string `json:"store"`            // the file or the schema that was read
 	Backup string `json:"backup,omitempty"` // the copy that was written and checked instead
+	Risk   string `json:"risk,omitempty"`   // what may lose acknowledged work, though the store is sound
 	doctor.Report
 }
 
@@ -120,6 +121,9 @@ func examineDatabase(ctx context.Context, c *config.Config, d *diagnosis) error 
 	st, err := postgres.Open(ctx, o)
 	if err == nil {
 		d.Report, err = doctor.Check(ctx, st)
+		if n := asynchronousStandbys(ctx, st); n != "" {
+			d.Risk = failoverRisk + " (standbys: " + n + ")"
+		}
 		err = errors.Join(err, st.Close())
 	}
 	switch {

@@ -16,6 +16,9 @@ func printDiagnosis(con *console.Console, d diagnosis, output console.Format) er
 	if d.Backup != "" {
 		con.Infof("wrote and checked %s", d.Backup)
 	}
+	if d.Risk != "" {
+		con.Infof("%s", d.Risk)
+	}
 	if err := printReport(con, d.Report); err != nil {
 		return err
 	}

@@ -37,13 +37,13 @@ func Open(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.L
 }
 
 func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Handles, error) {
-	if c.Postgres.Durable == config.DurablePrimary {
-		log.Info("a failover of the database to an asynchronous standby may lose acknowledged work; see durable in the configuration")
-	}
 	o := postgresOptions(c)
 	first, err := postgres.Open(ctx, o)
 	if err != nil {
 		return nil, err
+	}
+	if n := asynchronousStandbys(ctx, first); n != "" {
+		log.Warn(failoverRisk, "standbys", n)
 	}
 	h := &Handles{Store: first}
 	o.MustExist = true // the first one has made the tables
@@ -56,6 +56,20 @@ func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Han
 		h.Lanes = append(h.Lanes, lane)
 	}
 	return h, nil
+}
+
+const failoverRisk = "a failover of the database to an asynchronous standby may lose acknowledged work; see durable in the configuration"
+
+// asynchronousStandbys returns the number of standbys whose promotion may lose acknowledged work, or
+// why it is not known, and "" for none.
+func asynchronousStandbys(ctx context.Context, s *postgres.Store) string {
+	switch n, err := s.AsynchronousStandbys(ctx); {
+	case err != nil:
+		return "not known: " + err.Error()
+	case n > 0:
+		return strconv.Itoa(n)
+	}
+	return ""
 }
 
 // Close closes all handles.
