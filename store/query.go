@@ -129,6 +129,9 @@ type EntryQuery struct {
 	// At selects those of these entries that exist, once each and in any order; no other field is
 	// set then. A store in another process answers it in one round trip.
 	At []EntryRef
+	// All selects the entries of all threads after a position, and is completed by the query; of the
+	// other fields only Limit and Bytes are set then.
+	All *AllEntries
 }
 
 // EachAt answers At with a query for each entry, for stores whose queries need no round trip.

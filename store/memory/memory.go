@@ -4,6 +4,8 @@ package memory
 
 import (
 	"context"
+	"crypto/rand"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +31,7 @@ type state struct {
 	runs     table[string, *mailroom.Run]
 	runsOf   table[string, []string]         // thread id to run ids, by Key
 	logs     table[string, []mailroom.Entry] // thread id to entries, by Seq
+	commits  table[string, []int64]          // thread id to the commits of its entries
 	keys     table[keyID, submitKey]
 	partials table[string, []store.Partial] // run id to pieces, by Offset
 	workers  table[string, *store.Worker]
@@ -41,6 +44,10 @@ type state struct {
 
 	// The last keys given. A key is never reused, not even after a drop.
 	lastThread, lastRun, lastTicket, lastToken int64
+
+	order      string // see [store.AllEntries], as the next two
+	lastCommit int64
+	removed    store.Position
 }
 
 type keyID struct{ thread, key string }
@@ -59,6 +66,8 @@ type cursorID struct{ channel, identity string }
 func New() *Store {
 	s := &Store{writer: make(chan struct{}, 1)}
 	s.now.Store(&state{
+		order:    strings.ToLower(rand.Text())[:12],
+		commits:  newTable[string, []int64](),
 		threads:  newTable[string, *mailroom.Thread](),
 		runs:     newTable[string, *mailroom.Run](),
 		runsOf:   newTable[string, []string](),
@@ -80,10 +89,11 @@ func New() *Store {
 func (st *state) share() *state {
 	return &state{
 		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
-		logs: st.logs.share(), keys: st.keys.share(), partials: st.partials.share(),
+		logs: st.logs.share(), commits: st.commits.share(), keys: st.keys.share(), partials: st.partials.share(),
 		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
 		tokens: st.tokens.share(), kept: st.kept.share(), cursors: st.cursors.share(), reserved: st.reserved.share(),
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
+		order: st.order, lastCommit: st.lastCommit, removed: st.removed,
 	}
 }
 
@@ -103,6 +113,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		return cancelled(ctx)
 	}
 	t := &tx{reader: reader{s.now.Load().share(), now()}, given: map[string]bool{}}
+	t.lastCommit++
 	if err := f(t); err != nil {
 		return err
 	}

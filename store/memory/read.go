@@ -157,6 +157,9 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if len(q.At) > 0 {
 		return q.EachAt(r)
 	}
+	if q.All != nil {
+		return r.allEntries(q)
+	}
 	log, _ := r.logs.get(q.Thread)
 	start, _ := slices.BinarySearchFunc(log, q.After+1, func(e mailroom.Entry, seq int64) int {
 		return cmp.Compare(e.Seq, seq)
@@ -186,6 +189,48 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 		var err error
 		if found[i], err = copyEntry(e); err != nil {
 			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// allEntries answers a query with All.
+func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
+	all := q.All
+	all.Order, all.Removed, all.End, all.Positions = r.order, r.removed, store.StartOf(r.lastCommit+1), nil
+	if all.None {
+		return nil, nil
+	}
+	type placed struct {
+		at    store.Position
+		entry mailroom.Entry
+	}
+	var after []placed
+	for _, t := range r.threads.all() {
+		log, _ := r.logs.get(t.ID)
+		commits, _ := r.commits.get(t.ID)
+		from, _ := slices.BinarySearch(commits, all.After.Commit)
+		for i := from; i < len(log); i++ {
+			if at := (store.Position{Commit: commits[i], Thread: t.Key, Seq: log[i].Seq}); at.Compare(all.After) > 0 {
+				after = append(after, placed{at, log[i]})
+			}
+		}
+	}
+	slices.SortFunc(after, func(a, b placed) int { return a.at.Compare(b.at) })
+	var found []mailroom.Entry
+	rows, bytes := 0, 0
+	more := func(size int) bool {
+		rows, bytes = rows+1, bytes+size
+		return (q.Limit <= 0 || rows < q.Limit) && (q.Bytes <= 0 || bytes <= q.Bytes)
+	}
+	for _, p := range after {
+		e, err := copyEntry(p.entry)
+		if err != nil {
+			return nil, err
+		}
+		var ok bool
+		if found, ok = all.Add(found, []mailroom.Entry{e}, p.at.Commit, p.at.Thread, more); !ok {
+			break
 		}
 	}
 	return found, nil

@@ -230,6 +230,14 @@ func (t *tx) dropPrefix(p store.Prefix) {
 	if ok {
 		n, _ := slices.BinarySearchFunc(log, p.Seq, func(e mailroom.Entry, seq int64) int { return cmp.Compare(e.Seq, seq) })
 		t.logs.put(p.Thread, log[n:])
+		commits, _ := t.commits.get(p.Thread)
+		t.commits.put(p.Thread, commits[n:])
+		if row, ok := t.threads.get(p.Thread); ok && row.DeletedAt.IsZero() && n > 0 {
+			last := store.Position{Commit: commits[n-1], Thread: row.Key, Seq: log[n-1].Seq}
+			if last.Compare(t.removed) > 0 {
+				t.removed = last
+			}
+		}
 	}
 	ids, _ := t.runsOf.get(p.Thread)
 	var stay []string
@@ -311,6 +319,7 @@ func (t *tx) appendEntries(entries []mailroom.Entry, among map[string]*mailroom.
 		return t.fail("entries of thread %q, which is not in the changes", thread)
 	}
 	log, _ := t.logs.get(thread)
+	commits, _ := t.commits.get(thread)
 	if len(log) > 0 && log[len(log)-1].Seq >= entries[0].Seq {
 		return t.fail("entry %d of thread %q already exists", entries[0].Seq, thread)
 	}
@@ -323,9 +332,10 @@ func (t *tx) appendEntries(entries []mailroom.Entry, among map[string]*mailroom.
 		if err != nil {
 			return t.fail("entry %d of thread %q: %w", e.Seq, thread, err)
 		}
-		log = append(log, kept)
+		log, commits = append(log, kept), append(commits, t.lastCommit)
 	}
 	t.logs.put(thread, log)
+	t.commits.put(thread, commits)
 	return nil
 }
 
@@ -376,6 +386,7 @@ func (t *tx) dropThread(id string) {
 	}
 	t.runsOf.drop(id)
 	t.logs.drop(id)
+	t.commits.drop(id)
 	t.threads.drop(id)
 }
 

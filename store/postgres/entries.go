@@ -50,6 +50,9 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if len(q.At) > 0 {
 		return r.entriesAt(q.At)
 	}
+	if q.All != nil {
+		return r.allEntries(q)
+	}
 	if q.Before == 0 {
 		q.Before = math.MaxInt64
 	}

@@ -23,7 +23,7 @@ import (
 var migrations embed.FS
 
 // codeVersion is the version of the tables that this program knows. It must have a migration.
-const codeVersion = 2
+const codeVersion = 3
 
 // migrationLock is the class of the advisory lock that a migrating handle holds.
 const migrationLock = 0x6d61696c
@@ -45,7 +45,7 @@ func (e *VersionError) Error() string {
 // they are, if this program may use them. Handles that start together take turns: waiting inside
 // pg_advisory_lock would keep a snapshot, for which CREATE INDEX CONCURRENTLY would wait.
 func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
-	current, err := usable(ctx, conn)
+	current, err := ready(ctx, conn)
 	if err != nil || current {
 		return err
 	}
@@ -68,15 +68,27 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
 	if err := createSchema(ctx, conn, schema); err != nil {
 		return err
 	}
-	if current, err = usable(ctx, conn); err != nil || current {
+	if current, err = usable(ctx, conn); err == nil && !current {
+		err = fs.WalkDir(migrations, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			return apply(ctx, conn, name)
+		})
+	}
+	if err != nil {
 		return err
 	}
-	return fs.WalkDir(migrations, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		return apply(ctx, conn, name)
-	})
+	return renewOrder(ctx, conn)
+}
+
+// ready reports whether migrate has nothing to do.
+func ready(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	current, err := usable(ctx, conn)
+	if err != nil || !current {
+		return false, err
+	}
+	return sameCluster(ctx, conn)
 }
 
 // ErrNoStore is the refusal of a database without the tables of a store.
@@ -153,16 +165,20 @@ func apply(ctx context.Context, conn *pgx.Conn, name string) (err error) {
 	if err != nil || have >= version {
 		return err
 	}
-	script := "SET LOCAL lock_timeout = '2s';\n" + string(text) + fmt.Sprintf(`
-INSERT INTO schema_version VALUES (1, %d, 1) ON CONFLICT (one) DO UPDATE SET version = excluded.version;`, version)
+	err = execute(ctx, conn, string(text)+fmt.Sprintf(`
+INSERT INTO schema_version VALUES (1, %d, 1) ON CONFLICT (one) DO UPDATE SET version = excluded.version;`, version))
+	if err != nil {
+		return fmt.Errorf("migrate the tables from version %d to %d: %w", have, version, err)
+	}
+	return nil
+}
+
+// execute runs the statements of a text in one transaction, as the simple protocol does.
+func execute(ctx context.Context, conn *pgx.Conn, text string) error {
 	for attempt := 1; ; attempt++ {
-		// The simple protocol runs the statements of a text in one transaction.
-		_, err = conn.PgConn().Exec(ctx, script).ReadAll()
-		if err == nil {
-			return nil
-		}
-		if outcomeOf(err) != conflict || attempt == 10 {
-			return fmt.Errorf("migrate the tables from version %d to %d: %w", have, version, err)
+		_, err := conn.PgConn().Exec(ctx, "SET LOCAL lock_timeout = '2s';\n"+text).ReadAll()
+		if err == nil || outcomeOf(err) != conflict || attempt == 10 {
+			return err
 		}
 	}
 }

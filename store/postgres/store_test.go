@@ -32,7 +32,7 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
 		s := openIn(t, schema, "node")
 		if !first {
-			for _, table := range tables {
+			for _, table := range append([]string{"removed"}, tables...) {
 				if _, err := s.writer.conn.Exec(context.Background(), "DELETE FROM "+table); err != nil {
 					t.Fatal(fmt.Errorf("empty %s: %w", table, err))
 				}

@@ -30,6 +30,9 @@ func (f *File) Backup(ctx context.Context, target string, approve func(path stri
 	}()
 	_, err = f.session.exec(ctx, "VACUUM INTO ?", made.Name())
 	if err = f.undisturbed(err); err == nil {
+		err = f.renewOrder(ctx, made.Name())
+	}
+	if err == nil {
 		err = f.sync(made) // VACUUM INTO does not sync
 	}
 	if err = errors.Join(err, made.Close()); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	insertEntry = "INSERT INTO entry (thread, last_seq, first_seq, lines) VALUES (?, ?, ?, ?)"
+	insertEntry = "INSERT INTO entry (rowid, thread, last_seq, first_seq, lines) VALUES (?, ?, ?, ?, ?)"
 
 	// The reader stops at Before.
 	entriesForward = `SELECT first_seq, lines FROM entry
@@ -29,6 +29,9 @@ const (
 func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if len(q.At) > 0 {
 		return q.EachAt(r)
+	}
+	if q.All != nil {
+		return r.allEntries(q)
 	}
 	if q.Before == 0 {
 		q.Before = math.MaxInt64

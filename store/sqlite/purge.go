@@ -68,6 +68,9 @@ func (t *tx) dropPrefix(p store.Prefix) error {
 
 // dropEntries deletes the rows that end below seq and cuts the row that spans it.
 func (t *tx) dropEntries(thread, seq int64) error {
+	if err := t.noteRemoved(thread, seq); err != nil {
+		return err
+	}
 	if _, err := t.exec(dropEntriesBelow, thread, seq); err != nil {
 		return err
 	}

@@ -59,15 +59,15 @@ func (t *tx) write(c *store.Changes) error {
 			return err
 		}
 	}
-	t.given.revision++
-	if _, err := t.exec("UPDATE given SET thread = ?, run = ?, revision = ? WHERE one = 1",
-		t.given.thread, t.given.run, t.given.revision); err != nil {
-		return err
-	}
 	for _, list := range c.Entries {
 		if err := t.appendEntries(list, among); err != nil {
 			return err
 		}
+	}
+	t.given.revision++
+	if _, err := t.exec("UPDATE given SET thread = ?, run = ?, revision = ?, entry_row = ? WHERE one = 1",
+		t.given.thread, t.given.run, t.given.revision, t.given.entryRow); err != nil {
+		return err
 	}
 	for i := range c.Keys {
 		if err := t.writeKey(&c.Keys[i], among); err != nil {
@@ -292,7 +292,8 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(insertEntry, w.key, list[len(list)-1].Seq, list[0].Seq, lines)
+	t.given.entryRow++
+	_, err = t.exec(insertEntry, t.given.entryRow, w.key, list[len(list)-1].Seq, list[0].Seq, lines)
 	return err
 }
 
@@ -300,17 +301,17 @@ func (t *tx) exec(text string, args ...any) (driver.Result, error) {
 	return t.session.exec(t.ctx, text, args...)
 }
 
-// given has the last keys of threads and runs, and the revision of the last commit. A key is never
-// reused, not even after a drop.
+// given has the last keys of threads and runs, the revision of the last commit, and the last rowid of
+// an entry row. A key or rowid is never reused, not even after a drop.
 type given struct {
-	thread, run, revision int64
+	thread, run, revision, entryRow int64
 }
 
 // readGiven reads t.given for rows without a key.
 func (t *tx) readGiven() error {
-	return t.session.query(t.ctx, "SELECT thread, run, revision FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
+	return t.session.query(t.ctx, "SELECT thread, run, revision, entry_row FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		t.given = given{thread: c.int64(), run: c.int64(), revision: c.int64()}
+		t.given = given{thread: c.int64(), run: c.int64(), revision: c.int64(), entryRow: c.int64()}
 		return true, nil
 	})
 }

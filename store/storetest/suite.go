@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Runs", runCases()},
 		{"Counts", countCases()},
 		{"Entries", entryCases()},
+		{"Positions", positionCases()},
 		{"Others", otherCases()},
 		{"Tickets", ticketCases()},
 		{"Definitions", definitionCases()},

@@ -1,0 +1,92 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"mailroom"
+	"mailroom/store"
+	"mailroom/store/internal/format"
+)
+
+const (
+	// Transactions at or above this one may still run. In a snapshot it does not change.
+	oldestRunning = "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+
+	// A plan that sorts must not depend on statistics that were made while the table was small.
+	seekPositions = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+
+	readOrder = "SELECT o.name, " + oldestRunning + `, r.position, r.thread, r.seq,
+			(SELECT position FROM entry WHERE position >= ` + oldestRunning + ` ORDER BY position LIMIT 1)
+		FROM entry_order o LEFT JOIN (SELECT position, thread, seq FROM removed ORDER BY 1 DESC, 2 DESC, 3 DESC LIMIT 1) r ON true
+		WHERE o.one = 1`
+
+	// The sizes of rows are known without reading them, so a page ends with the row that exceeds the
+	// bytes.
+	entriesOfAll = `SELECT position, thread, first_seq, last_seq, lines FROM (
+			SELECT *, sum(octet_length(lines)) OVER (ORDER BY position, thread, last_seq ROWS UNBOUNDED PRECEDING) - octet_length(lines) AS before FROM (
+				SELECT position, thread, first_seq, last_seq, lines FROM entry
+				WHERE position >= $1 AND (position, thread, last_seq) > ($1, $2, $3) AND position < ` + oldestRunning + `
+				ORDER BY position, thread, last_seq LIMIT $4) page) sized
+		WHERE before <= $5 ORDER BY position, thread, last_seq`
+)
+
+// allEntries answers a query with All.
+func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
+	all := q.All
+	all.Positions = nil
+	err := r.send("read the order of entries", trip{{text: seekPositions}, {text: readOrder, each: func(c *columns) error {
+		all.Order, all.End = c.text(), store.StartOf(c.int64())
+		all.Removed = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
+		all.Pending = c.int64() != 0
+		return nil
+	}}})
+	if err != nil || all.None {
+		return nil, err
+	}
+	var found []mailroom.Entry
+	g, more := gauge{limit: q.Limit, budget: q.Bytes}, true
+	at := all.After // the last row that was read
+	for page := entryRows; ; page *= 2 {
+		rows, read := 0, 0
+		err := r.query("read entries of all threads", func(c *columns) error {
+			rows++
+			commit, thread, first, last, lines := c.int64(), c.int64(), c.int64(), c.int64(), c.next()
+			at, read = store.Position{Commit: commit, Thread: thread, Seq: last}, read+len(lines)
+			if !more {
+				return nil
+			}
+			several, err := format.SplitEntries(lines, first, all.Range(q))
+			found, more = all.Add(found, several, commit, thread, g.add)
+			return err
+		}, entriesOfAll, at.Commit, at.Thread, at.Seq, int64(page), int64(max(pageBytes, q.Bytes)))
+		if err != nil || !more || rows < page && read <= max(pageBytes, q.Bytes) {
+			return found, err
+		}
+	}
+}
+
+// pageBytes bounds the lines of a page of entries of all threads.
+const pageBytes = 1 << 20
+
+// sameCluster reports whether the positions are transaction ids of this database cluster. Those of a
+// restored dump are not.
+func sameCluster(ctx context.Context, conn *pgx.Conn) (same bool, err error) {
+	err = conn.QueryRow(ctx, "SELECT system = (SELECT system_identifier FROM pg_control_system()) FROM entry_order WHERE one = 1").Scan(&same)
+	return same, err
+}
+
+// renewOrder begins a new order of the entries if the positions come from another cluster. The caller
+// holds the migration lock.
+func renewOrder(ctx context.Context, conn *pgx.Conn) error {
+	same, err := sameCluster(ctx, conn)
+	if err == nil && !same {
+		err = execute(ctx, conn, "SELECT begin_order()")
+	}
+	if err != nil {
+		return fmt.Errorf("check the order of the entries: %w", err)
+	}
+	return nil
+}

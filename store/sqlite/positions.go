@@ -1,0 +1,85 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"mailroom"
+	"mailroom/store"
+	"mailroom/store/internal/format"
+)
+
+const (
+	readOrder = "SELECT order_name, entry_row, removed_row, removed_thread, removed_seq FROM given WHERE one = 1"
+	newOrder  = "UPDATE given SET order_name = lower(hex(randomblob(6))) WHERE one = 1"
+
+	entriesOfAll = "SELECT rowid, thread, first_seq, lines FROM entry WHERE rowid >= ? ORDER BY rowid"
+
+	// The last row that begins below a seq, unless the thread is being deleted.
+	lastRowBelow = `SELECT rowid FROM entry WHERE thread = (SELECT key FROM thread WHERE key = ?1 AND deleted IS NULL)
+		AND last_seq <= (SELECT coalesce(min(last_seq), 9223372036854775807) FROM entry WHERE thread = ?1 AND last_seq >= ?2)
+		AND first_seq < ?2 ORDER BY last_seq DESC LIMIT 1`
+	noteRemoved = `UPDATE given SET removed_row = ?1, removed_thread = ?2, removed_seq = ?3
+		WHERE one = 1 AND (removed_row, removed_thread, removed_seq) < (?1, ?2, ?3)`
+)
+
+// allEntries answers a query with All.
+func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err error) {
+	all := q.All
+	all.Positions = nil
+	err = r.query("read the order of entries", readOrder, nil, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		all.Order = c.text()
+		all.End = store.StartOf(c.int64() + 1)
+		all.Removed = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
+		return false, c.err
+	})
+	if err != nil || all.None {
+		return nil, err
+	}
+	g := gauge{limit: q.Limit, budget: q.Bytes}
+	err = r.query("read entries of all threads", entriesOfAll, []any{all.After.Commit}, func(row []driver.Value) (more bool, err error) {
+		c := columns{row: row}
+		at, thread, first := c.int64(), c.int64(), c.int64()
+		lines, _ := c.next().([]byte)
+		several, err := format.SplitEntries(lines, first, all.Range(q))
+		found, more = all.Add(found, several, at, thread, g.add)
+		return more, err
+	})
+	return found, err
+}
+
+// noteRemoved records that the entries of a thread below seq are removed, before they are.
+func (t *tx) noteRemoved(thread, seq int64) error {
+	var last int64
+	err := t.session.query(t.ctx, lastRowBelow, []any{thread, seq}, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		last = c.int64()
+		return false, c.err
+	})
+	if err != nil || last == 0 {
+		return err
+	}
+	_, err = t.exec(noteRemoved, last, thread, seq-1)
+	return err
+}
+
+// renewOrder gives the entries of a copy a new order: the copy will give rowids that the original has
+// given to other entries.
+func (f *File) renewOrder(ctx context.Context, path string) error {
+	connector, err := f.driver.open(path, url.Values{"mode": {"rw"}})
+	if err != nil {
+		return err
+	}
+	s, err := newSession(ctx, &f.driver, connector)
+	if err != nil {
+		return err
+	}
+	if _, err = s.exec(ctx, newOrder); err != nil {
+		err = fmt.Errorf("name the order of entries: %w", err)
+	}
+	return errors.Join(err, s.close())
+}
