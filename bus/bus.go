@@ -98,7 +98,7 @@ func (b *Bus) subscribe(thread string, depth int, entries bool) *Subscription {
 	}
 	b.threads[thread][s] = struct{}{}
 	b.mu.Unlock()
-	if r := b.relay.Load(); r != nil && !entries && thread != "" {
+	if r := b.relay.Load(); r != nil && !entries {
 		r.onRead(thread)
 	}
 	return s

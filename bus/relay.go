@@ -36,7 +36,7 @@ type Relay struct {
 
 	mu       sync.Mutex
 	heard    time.Time            // last announcement of another server
-	followed map[string]time.Time // last announcement of a reader at another server, by thread
+	followed map[string]time.Time // last announcement of a reader at another server, by thread; "" is that of all threads
 	live     map[string]struct{}  // followed threads with text that is not flushed
 }
 
@@ -99,10 +99,18 @@ func (r *Relay) announce() {
 	r.mu.Unlock()
 	if !alone {
 		for _, thread := range r.bus.readThreads() {
-			hints = append(hints, Hint{HintFollow, thread})
+			hints = append(hints, follow(thread))
 		}
 	}
 	r.wire.Send(hints...)
+}
+
+// follow returns the announcement of a reader of a thread, or of all threads with "".
+func follow(thread string) Hint {
+	if thread == "" {
+		return Hint{Kind: HintFollowAll}
+	}
+	return Hint{HintFollow, thread}
 }
 
 // forget drops the announcements that are no longer valid.
@@ -137,9 +145,11 @@ func (r *Relay) receive(h Hint) {
 	switch h.Kind {
 	case HintThread:
 		r.bus.refresh(h.Name)
+	case HintEntries:
+		r.bus.refresh("")
 	case HintDue:
 		r.nudge(h.Name)
-	case HintHere, HintFollow:
+	case HintHere, HintFollow, HintFollowAll:
 		r.hear(h)
 	case HintLook:
 		r.bus.refreshAll()
@@ -153,7 +163,7 @@ func (r *Relay) hear(h Hint) {
 	r.mu.Lock()
 	first := r.alone()
 	r.heard = time.Now()
-	if _, known := r.followed[h.Name]; h.Kind == HintFollow && (known || len(r.followed) < maxFollowed) {
+	if _, known := r.followed[h.Name]; h.Kind != HintHere && (known || len(r.followed) < maxFollowed) {
 		r.followed[h.Name] = r.heard
 	}
 	r.mu.Unlock()
@@ -162,13 +172,13 @@ func (r *Relay) hear(h Hint) {
 	}
 }
 
-// onRead announces the first reader of a thread.
+// onRead announces a reader of a thread, or of all threads with "".
 func (r *Relay) onRead(thread string) {
 	r.mu.Lock()
 	alone := r.alone()
 	r.mu.Unlock()
 	if !alone {
-		r.wire.Send(Hint{HintFollow, thread})
+		r.wire.Send(follow(thread))
 	}
 }
 
@@ -180,8 +190,7 @@ func (r *Relay) onNotice(n Notice, local bool) {
 		r.mu.Unlock()
 		return
 	}
-	at, followed := r.followed[n.Thread]
-	followed = followed && time.Since(at) <= heardFor
+	followed, all := r.isFollowed(n.Thread), r.isFollowed("")
 	if followed && n.Delta != nil {
 		r.live[n.Thread] = struct{}{}
 	}
@@ -189,6 +198,16 @@ func (r *Relay) onNotice(n Notice, local bool) {
 	if followed && (len(n.Entries) > 0 || n.Flushed != nil) || !local && forWorker(n.Entries) {
 		r.wire.Send(Hint{HintThread, n.Thread})
 	}
+	if all && len(n.Entries) > 0 {
+		r.wire.Send(Hint{Kind: HintEntries})
+	}
+}
+
+// isFollowed reports whether another server has a reader of the thread, or of all threads with "". The
+// caller holds mu.
+func (r *Relay) isFollowed(thread string) bool {
+	at, ok := r.followed[thread]
+	return ok && time.Since(at) <= heardFor
 }
 
 // forWorker reports whether entries of one commit stop or steer a run.
@@ -210,13 +229,11 @@ func forWorker(entries []mailroom.Entry) bool {
 	return false
 }
 
-// refresh makes the subscriptions to the thread read the store, as after a lost notice.
+// refresh makes the subscriptions to the thread read the store, as after a lost notice; with "" those
+// of the readers of all threads.
 func (b *Bus) refresh(thread string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if thread == "" {
-		return // they have no position from which they could read
-	}
 	for s := range b.threads[thread] {
 		s.refresh(thread)
 	}
@@ -228,14 +245,15 @@ func (b *Bus) refreshAll() {
 	defer b.mu.RUnlock()
 	for thread, all := range b.threads {
 		for s := range all {
-			if thread != "" {
-				s.refresh(thread)
-			}
+			s.refresh(thread)
 		}
 	}
 }
 
 func (s *Subscription) refresh(thread string) {
+	if thread == "" && s.entries {
+		return // it has no position from which it could read
+	}
 	s.lost.Store(true)
 	select {
 	case s.c <- Notice{Thread: thread}:
@@ -243,14 +261,11 @@ func (s *Subscription) refresh(thread string) {
 	}
 }
 
-// readThreads returns the threads with readers. A worker, which subscribes to entries only, is none.
+// readThreads returns the threads with readers, "" for readers of all threads. A worker, which subscribes to entries only, is none.
 func (b *Bus) readThreads() (threads []string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for thread, all := range b.threads {
-		if thread == "" {
-			continue
-		}
 		for s := range all {
 			if !s.entries {
 				threads = append(threads, thread)

@@ -153,6 +153,40 @@ func TestAReaderAtAnotherServerIsWoken(t *testing.T) {
 	})
 }
 
+func TestAReaderOfAllThreadsAtAnotherServerIsWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, stop := connect(t, 2)
+		a, b := nodes[0], nodes[1]
+		completed := mailroom.Entry{Kind: entry.KindCompleted, Run: "r", Attempt: 1}
+		watcher := b.SubscribeEntries("", 4) // has no position
+		defer watcher.Close()
+		a.Publish(entries("t", completed))
+		wantHints(t, "without a reader", append(a.take(), b.take()...))
+		sub := b.Subscribe("", 4)
+		defer sub.Close()
+		wantHints(t, "a new reader", b.take(), bus.Hint{Kind: bus.HintFollowAll})
+		a.Publish(entries("t", completed))
+		wantHints(t, "entries of any thread", a.take(), bus.Hint{Kind: bus.HintEntries})
+		wantRefresh(t, "entries", sub, true)
+		wantRefresh(t, "entries of a subscription without a position", watcher, false)
+		a.Publish(bus.Notice{Thread: "t", Delta: &entry.Delta{Text: "x"}})
+		a.Publish(bus.Notice{Thread: "t", Flushed: &bus.Flushed{Run: "r"}})
+		wantHints(t, "text", a.take())
+		a.Send(bus.Hint{Kind: bus.HintLook})
+		wantRefresh(t, "lost hints", sub, true)
+		<-time.After(12 * time.Second)
+		b.take()
+		<-time.After(25 * time.Second)
+		a.Publish(entries("t", completed))
+		wantRefresh(t, "a reader that is announced again", sub, true)
+		stop[1]()
+		<-time.After(65 * time.Second)
+		a.take()
+		a.Publish(entries("t", completed))
+		wantHints(t, "after the end of the other server", a.take())
+	})
+}
+
 func TestStopsAndSteersReachTheServerOfTheWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, _ := connect(t, 2)

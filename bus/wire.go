@@ -33,7 +33,11 @@ const (
 	HintDue    HintKind = "due"    // a run of the agent Name is due, and the sender did not start it
 	HintFollow HintKind = "follow" // the sender has a reader of the thread Name
 	HintHere   HintKind = "here"   // the sender runs
-	HintLook   HintKind = "look"   // hints were lost
+	// HintFollowAll says that the sender has a reader of all threads, and HintEntries that entries of
+	// some thread reached the store.
+	HintFollowAll HintKind = "follow-all"
+	HintEntries   HintKind = "entries"
+	HintLook      HintKind = "look" // hints were lost
 )
 
 func (k HintKind) named() bool { return k == HintThread || k == HintDue || k == HintFollow }
@@ -44,7 +48,7 @@ const maxHintName = 1 << 10
 // valid reports whether a wire can carry the hint: names have no line breaks.
 func (h Hint) valid() bool {
 	switch h.Kind {
-	case HintHere, HintLook:
+	case HintHere, HintLook, HintFollowAll, HintEntries:
 		return h.Name == ""
 	}
 	return h.Kind.named() && h.Name != "" && len(h.Name) <= maxHintName && utf8.ValidString(h.Name) && strings.IndexFunc(h.Name, unicode.IsControl) < 0

@@ -64,9 +64,9 @@ func ExampleClient_Follow_resume() {
 // Follow all threads that the token may see.
 func ExampleClient_Stream() {
 	c := client.New("http://127.0.0.1:8420", "TOKEN")
-	for ev, err := range c.Stream(context.Background()) {
+	for ev, err := range c.Stream(context.Background(), "") {
 		if err != nil {
-			log.Fatal(err) // follow the threads to read missed entries
+			log.Fatal(err)
 		}
 		if ev.Entry != nil {
 			fmt.Println(ev.Thread, ev.Entry.Kind)

@@ -34,8 +34,8 @@ type FollowQuery struct {
 }
 
 // Event is one event of a stream: exactly one of Entry, Delta and Gap is set.
-// ID is the cursor after it ("SEQ", or "SEQ:N" after a delta); events of
-// [Client.Stream] have none.
+// ID is the cursor after it ("SEQ", or "SEQ:N" after a delta). From [Client.Stream] it
+// is opaque, a delta has none, and a Gap has no numbers.
 type Event struct {
 	ID     string
 	Thread string // of the entry or, from Stream, of the delta
@@ -105,23 +105,29 @@ type follower struct {
 
 // follow connects until the stream has ended, or a retry is useless.
 func (s *follower) follow(ctx context.Context) error {
+	return s.client.resume(ctx, s.retry, &s.cursor, s.request, s.event)
+}
+
+// resume listens over one connection after the other, until the stream has ended, or a
+// retry is useless. cursor is the position, which emit moves.
+func (c *Client) resume(ctx context.Context, retry *reconnect, cursor *string, next func() request, emit func(sseEvent) error) error {
 	for {
-		before := s.cursor
-		ended, err := s.connect(ctx)
+		before := *cursor
+		ended, err := c.listen(ctx, next(), retry.progress, emit)
 		switch {
 		case err == errBreak:
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case ended:
-			s.retry.progress()
+			retry.progress()
 			return nil
-		case err == nil && s.cursor != before:
+		case err == nil && *cursor != before:
 			continue // a clean close after progress: reconnect at once
 		case err == nil:
-			err = s.client.closedByServer()
+			err = c.closedByServer()
 		}
-		if err := s.retry.pause(ctx, err); err != nil {
+		if err := retry.pause(ctx, err); err != nil {
 			return err
 		}
 	}
@@ -129,11 +135,6 @@ func (s *follower) follow(ctx context.Context) error {
 
 func (c *Client) closedByServer() error {
 	return mailroom.Errorf(mailroom.CodeUnavailable, "the server at %s closed the stream", c.base)
-}
-
-// connect follows over one connection. ended reports that the server ended the stream.
-func (s *follower) connect(ctx context.Context) (ended bool, err error) {
-	return s.client.listen(ctx, s.request(), s.retry.progress, s.event)
 }
 
 func (s *follower) request() request {
@@ -178,33 +179,37 @@ func (s *follower) event(ev sseEvent) error {
 	return nil
 }
 
-// Stream iterates over the new entries and deltas of all threads. It has no cursor, so
-// it does not reconnect: it ends with ctx's cause, or with an error whose code is
-// CodeUnavailable if the connection was lost or the reader was too slow and events
-// were dropped. Follow a thread to read the entries that were missed.
-func (c *Client) Stream(ctx context.Context) iter.Seq2[Event, error] {
+// Stream iterates over the entries and deltas of all threads after the Event.ID of an
+// entry or gap, or from now on with "". It reconnects as Follow does, also to another
+// server on the same store, so each entry comes exactly once. Entries of a thread come
+// in the order of its log. After a Gap, entries are missing: the server no longer has
+// them, or after names a position in another store. Deltas are those of runs on the
+// server that is connected.
+//
+// The iteration ends as Follow's does.
+func (c *Client) Stream(ctx context.Context, after string) iter.Seq2[Event, error] {
 	return sequence(func(yield func(Event) bool) error {
-		q := request{method: http.MethodGet, path: "/v1/stream", header: http.Header{"Accept": {"text/event-stream"}}}
-		_, err := c.listen(ctx, q, func() {}, func(ev sseEvent) error {
+		cursor, retry := after, c.newReconnect()
+		next := func() request {
+			q := request{method: http.MethodGet, path: "/v1/stream", header: http.Header{"Accept": {"text/event-stream"}}}
+			if cursor != "" {
+				q.header.Set("Last-Event-ID", cursor)
+			}
+			return q
+		}
+		return c.resume(ctx, retry, &cursor, next, func(ev sseEvent) error {
 			out, err := ev.decode()
-			switch {
-			case err != nil || out == (Event{}):
+			if err != nil {
 				return err
-			case out.Gap != nil:
-				return mailroom.Errorf(mailroom.CodeUnavailable, "the stream was read too slowly, and events were dropped")
-			case !yield(out):
+			}
+			retry.progress()
+			if out != (Event{}) && !yield(out) {
 				return errBreak
+			}
+			if ev.id != "" { // also without an event
+				cursor = ev.id
 			}
 			return nil
 		})
-		switch {
-		case err == errBreak:
-			return err
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err == nil:
-			return c.closedByServer()
-		}
-		return err
 	})
 }

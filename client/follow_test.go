@@ -159,7 +159,7 @@ func TestLeavingTheLoopClosesTheConnection(t *testing.T) {
 	c, asked := script(t, hang, hang)
 	for name, events := range map[string]iter.Seq2[Event, error]{
 		"/v1/threads/t/stream": c.Follow(t.Context(), FollowQuery{Thread: "t"}),
-		"/v1/stream":           c.Stream(t.Context()),
+		"/v1/stream":           c.Stream(t.Context(), "0"),
 	} {
 		for ev, err := range events {
 			if err != nil || ev.Entry.Seq != 1 {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mailroom"
 	"mailroom/api"
 )
@@ -44,40 +46,45 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 	}
 }
 
-func TestTheStreamOfAllThreadsEndsAfterALoss(t *testing.T) {
-	events := func(text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprint(w, text)
+// stream responds with text to a request that resumes after the cursor.
+func stream(t *testing.T, after, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Last-Event-ID"); got != after {
+			t.Errorf("Last-Event-ID %q, want %q", got, after)
 		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, text)
 	}
-	const entry = "event: entry\ndata: {\"thread\":\"t\",\"seq\":1,\"kind\":\"message\",\"body\":{}}\n\n"
-	for name, tc := range map[string]struct {
-		sent string
-		want mailroom.Code
-		seen int
-	}{
-		"a gap":         {entry + "event: gap\ndata: {}\n\n" + entry, mailroom.CodeUnavailable, 1},
-		"the end":       {entry + ": beat\n\nevent: new\ndata: {}\n\n" + entry, mailroom.CodeUnavailable, 2},
-		"half an event": {entry + "event: entry\ndata: {", mailroom.CodeUnavailable, 1},
-		"no JSON":       {"event: delta\ndata: {\n\n", mailroom.CodeInternal, 0},
-	} {
-		c, _ := script(t, events(tc.sent))
-		seen := 0
-		var last error
-		for _, err := range c.Stream(t.Context()) {
-			if last = err; err == nil {
-				seen++
-			}
-		}
-		if got := mailroom.CodeOf(last); got != tc.want || seen != tc.seen {
-			t.Errorf("%s: %d events, then %v; want %d and %s", name, seen, last, tc.seen, tc.want)
-		}
+}
+
+func TestTheStreamOfAllThreadsResumesAfterEachEvent(t *testing.T) {
+	entry := func(id, seq string) string {
+		return "event: entry\nid: " + id + "\ndata: {\"thread\":\"t\",\"seq\":" + seq + ",\"kind\":\"message\",\"body\":{}}\n\n"
 	}
-	c, _ := script(t, refuse(mailroom.CodeRateLimited))
-	for _, err := range c.Stream(t.Context()) {
-		if mailroom.CodeOf(err) != mailroom.CodeRateLimited {
-			t.Errorf("refused: %v, want rate_limited", err)
+	c, _ := script(t,
+		stream(t, "", "id: a\n\n"),
+		stream(t, "a", "event: delta\ndata: {\"thread\":\"t\",\"text\":\"x\"}\n\n"+entry("b", "1")+"event: entry\nid: half\ndata: {"),
+		hangUp,
+		refuse(mailroom.CodeUnavailable),
+		stream(t, "b", ": beat\n\nevent: new\ndata: {}\n\n"+entry("c", "2")+"event: gap\nid: d\ndata: {}\n\n"),
+		stream(t, "d", "event: delta\ndata: {\n\n"),
+	)
+	var got []string
+	var last error
+	for ev, err := range c.Stream(t.Context(), "") {
+		if last = err; err != nil {
+			break
+		}
+		got = append(got, fmt.Sprintf("%s entry %t delta %t gap %t", ev.ID, ev.Entry != nil, ev.Delta != nil, ev.Gap != nil))
+	}
+	want := []string{" entry false delta true gap false", "b entry true delta false gap false", "c entry true delta false gap false", "d entry false delta false gap true"}
+	if diff := cmp.Diff(want, got); diff != "" || mailroom.CodeOf(last) != mailroom.CodeInternal {
+		t.Errorf("ended with %v, want the error of the invalid event; %s", last, diff)
+	}
+	c, asked := script(t, refuse(mailroom.CodeInvalid))
+	for _, err := range c.Stream(t.Context(), "x") {
+		if mailroom.CodeOf(err) != mailroom.CodeInvalid || asked.Load() != 1 {
+			t.Errorf("refused: %v after %d requests, want invalid after one", err, asked.Load())
 		}
 	}
 }

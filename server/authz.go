@@ -1,14 +1,12 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"slices"
 
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/bus"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
@@ -130,63 +128,4 @@ func (l lookup) shownRun(ctx context.Context, id string) (out api.Run, thread *m
 		return err
 	})
 	return out, thread, err
-}
-
-// maxFilterThreads bounds the threads whose visibility one noticeFilter caches.
-const maxFilterThreads = 10_000
-
-// noticeFilter selects the notices that a reader of the stream of all threads may see. It belongs
-// to the reader's goroutine.
-type noticeFilter struct {
-	view    func(context.Context, func(store.Reader) error) error
-	who     *auth.Token
-	threads map[string]bool // cached visibility by thread
-}
-
-func (l lookup) newNoticeFilter(who *auth.Token) *noticeFilter {
-	return &noticeFilter{view: l.view, who: who, threads: map[string]bool{}}
-}
-
-// allows reports whether the reader may see n. Notices arrive in order, so one with a log's first
-// entry belongs to a new thread and drops the cached visibility of its id. On a cache miss the
-// notice must still match the stored thread: it may be about a deleted thread whose id was reused.
-func (s *noticeFilter) allows(ctx context.Context, n bus.Notice) (bool, error) {
-	if len(n.Entries) == 0 && n.Delta == nil {
-		return false, nil
-	}
-	if len(n.Entries) > 0 && n.Entries[0].Seq == 1 {
-		delete(s.threads, n.Thread)
-	}
-	if visible, known := s.threads[n.Thread]; known {
-		return visible, nil
-	}
-	visible, current := false, false
-	err := s.view(ctx, func(rd store.Reader) error {
-		rows, err := rd.Threads(store.ThreadQuery{IDs: []string{n.Thread}})
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		visible = s.who.CanSee(rows[0])
-		current, err = isCurrent(rd, n)
-		return err
-	})
-	if err != nil || !current {
-		return false, err
-	}
-	if len(s.threads) >= maxFilterThreads {
-		clear(s.threads)
-	}
-	s.threads[n.Thread] = visible
-	return visible, nil
-}
-
-// isCurrent reports whether n is about the thread that has its id now.
-func isCurrent(rd store.Reader, n bus.Notice) (bool, error) {
-	if len(n.Entries) > 0 {
-		announced := &n.Entries[0]
-		stored, err := rd.Entries(store.EntryQuery{Thread: n.Thread, After: announced.Seq - 1, Before: announced.Seq + 1, Limit: 1})
-		return err == nil && len(stored) == 1 && bytes.Equal(stored[0].Raw, announced.Raw), err
-	}
-	runs, err := rd.Runs(store.RunQuery{IDs: []string{n.Delta.Run}})
-	return err == nil && len(runs) == 1 && runs[0].Thread == n.Thread, err
 }

@@ -263,7 +263,7 @@ func TestOneOfTwoConcurrentCreatorsOwnsAThread(t *testing.T) {
 func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	f := start(t)
 	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
-	r, everything := ann.open(200, "/v1/stream"), f.open(200, "/v1/stream")
+	r, everything := ann.openAll(""), f.openAll("")
 	submit := func(who *fixture, thread string) store.Submitted { return who.submit(thread, "x") }
 	wantThreads := func(r *reader, want ...string) {
 		t.Helper()
@@ -274,9 +274,9 @@ func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 			}
 		}
 	}
-	submit(bob, "b")
-	mine := submit(ann, "a")
-	f.bus.Publish(bus.Notice{Thread: "b", Delta: &entry.Delta{Run: mine.Run, Text: "of another thread"}})
+	his, mine := submit(bob, "b"), submit(ann, "a")
+	f.bus.Publish(bus.Notice{Thread: "a", Delta: &entry.Delta{Run: his.Run, Text: "of another thread"}})
+	f.bus.Publish(bus.Notice{Thread: "b", Delta: &entry.Delta{Run: his.Run, Text: "his"}})
 	f.bus.Publish(bus.Notice{Thread: "a", Delta: &entry.Delta{Run: mine.Run, Text: "hers"}})
 	wantThreads(r, "a", "a", "a")
 	wantThreads(everything, "b", "b", "a", "a", "b", "a")
@@ -310,7 +310,7 @@ func TestRevocationEndsOpenStreamsAndSockets(t *testing.T) {
 			ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 			run := ann.submit("t", "x").Run
 			streams := []*reader{
-				ann.open(200, "/v1/threads/t/stream?after=2"), ann.open(200, "/v1/runs/"+run+"/stream?after=2"), ann.open(200, "/v1/stream"),
+				ann.open(200, "/v1/threads/t/stream?after=2"), ann.open(200, "/v1/runs/"+run+"/stream?after=2"), ann.openAll(""),
 			}
 			other := f.open(200, "/v1/threads/t/stream?after=2")
 			socket, follower := ann.dialWithToken(), ann.dialWithToken()

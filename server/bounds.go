@@ -17,7 +17,7 @@ const (
 	maxDuration     = 40  // characters
 	maxTime         = 64  // characters
 	maxDigest       = 64  // characters
-	maxStreamCursor = 40  // characters of a stream cursor SEQ:N
+	maxStreamCursor = 64  // characters of a stream cursor
 	maxPageCursor   = 1000
 	maxKinds        = 50
 	maxDecisions    = 100

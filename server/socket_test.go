@@ -44,9 +44,14 @@ type serverFrame struct {
 	RetryAfter int             `json:"retry_after"`
 }
 
-// String formats the frame in one line: op, ids, cursor, thread, status and content.
+// String formats the frame in one line: op, ids, cursor, thread, status and content. It leaves out the
+// opaque cursor of the stream of all threads.
 func (h serverFrame) String() string {
-	words := []string{h.Op, strings.Trim(string(h.ID), `"`), h.Sub, h.Cursor, h.Thread, h.Status}
+	cursor := h.Cursor
+	if strings.Contains(cursor, "-") {
+		cursor = ""
+	}
+	words := []string{h.Op, strings.Trim(string(h.ID), `"`), h.Sub, cursor, h.Thread, h.Status}
 	switch {
 	case h.Error != nil:
 		words = append(words, string(h.Error.Code))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,109 +11,87 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/bus"
+	"mailroom/server/internal/invalid"
 	"mailroom/server/ws"
 	"mailroom/stream"
 )
 
-// noticeBuffer is how many notices a reader of the stream of all threads may lag behind.
-const noticeBuffer = 1024
-
 func (rt router) describeStreamAll() {
-	text := &huma.Schema{Type: huma.TypeString}
 	op := rt.operation(auth.PermissionRead, "GET /v1/stream", "stream-all", "Stream new entries and live text of all threads")
-	op.Description = "Events: entry, and delta with its thread; none has an id, because threads have no common order. " +
-		"A reader that is too slow gets the event gap, and the stream ends. Comments every 10 seconds."
-	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}}}
+	op.Description = "Events: entry and gap, with an id to resume after, and delta with its thread and without an id. " +
+		"Each entry comes once, in the order of its thread; threads have no order among each other. Live text is that of runs on this server. " +
+		"An id without an event moves the position only. " +
+		"gap: retention has removed entries behind the id, or the id is of another store; the stream goes on. Comments every 10 seconds."
+	op.Parameters = []*huma.Param{
+		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},
+		{Name: "after", In: "query", Schema: anyText(), Description: "The id of an event of this stream. Default: from now on."},
+	}
+	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}
 	rt.api.OpenAPI().AddOperation(&op)
 }
 
 func (h *streamHandlers) streamAll(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
-	release, err := h.admitStreamAll(r)
+	who := requestOf(r.Context()).who
+	release, after, err := h.admitStreamAll(r, who)
 	if err != nil {
 		refuse(out, r, err)
 		return
 	}
 	defer release()
-	// Subscribe before the response starts, so that a client that has read its header misses
-	// nothing.
-	sub := h.bus.Subscribe("", noticeBuffer)
-	defer sub.Close()
-	sight := h.find.newNoticeFilter(requestOf(r.Context()).who)
-	h.followStream(out, r, stream.Query{}, func(ctx context.Context, a ws.Sink) error { return forwardNotices(ctx, sub, sight, a) })
-}
-
-func (h *streamHandlers) admitStreamAll(r *http.Request) (release func(), err error) {
-	switch {
-	case h.bus == nil:
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "the stream of all threads is disabled on this server")
-	case h.life.closing.Err() != nil:
-		return nil, errShutdown()
+	// Open before the response starts, so that a client that has read its header misses nothing.
+	all, err := h.streams.OpenAll(r.Context(), stream.AllQuery{After: after, CanSee: who.CanSee})
+	if err != nil {
+		refuse(out, r, err)
+		return
 	}
-	if err := checkQuery(r.URL.Query(), nil); err != nil {
-		return nil, err
-	}
-	return h.slots.acquire(requestOf(r.Context()).who.Name)
-}
-
-// forwardNotices sends the notices that the reader may see, until ctx ends or the reader falls too
-// far behind.
-func forwardNotices(ctx context.Context, sub *bus.Subscription, sight *noticeFilter, a ws.Sink) error {
-	for {
-		var n bus.Notice
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case n = <-sub.C:
-		}
-		if sub.Lost() { // n may belong to a thread whose first entry was dropped
-			return a.SendGap()
-		}
-		if good, err := sight.allows(ctx, n); err != nil {
-			return err
-		} else if !good {
-			continue
-		}
-		if err := a.SendNotice(n); err != nil {
-			return err
-		}
-	}
-}
-
-func (w *eventWriter) SendGap() error {
-	return w.write(0, func(b *bytes.Buffer) error {
-		data, err := json.Marshal(api.Gap{})
-		writeEvent(b, api.EventGap, "", data)
-		return err
+	defer all.Close()
+	h.followStream(out, r, ws.Start{After: all.Cursor().String(), Ack: true}, func(ctx context.Context, a ws.Sink) error {
+		return all.Follow(ctx, a.SendAll)
 	})
 }
 
-// SendNotice writes the events of one notice as one piece.
-func (w *eventWriter) SendNotice(n bus.Notice) error {
-	size := 0
-	for i := range n.Entries {
-		size += len(n.Entries[i].Raw)
+func (h *streamHandlers) admitStreamAll(r *http.Request, who *auth.Token) (release func(), after stream.AllCursor, err error) {
+	switch {
+	case h.bus == nil:
+		return nil, after, mailroom.Errorf(mailroom.CodeNotFound, "the stream of all threads is disabled on this server")
+	case h.life.closing.Err() != nil:
+		return nil, after, errShutdown()
 	}
-	if n.Delta != nil {
-		size += len(n.Delta.Text)
+	if err := checkQuery(r.URL.Query(), []string{"after"}); err != nil {
+		return nil, after, err
 	}
-	return w.write(size, func(b *bytes.Buffer) error {
-		for i := range n.Entries {
-			data, err := n.Entries[i].MarshalJSON()
-			if err != nil {
-				return fmt.Errorf("encode entry: %w", err)
-			}
-			writeEvent(b, api.EventEntry, "", data)
+	location, value, err := resumeAfter(r)
+	if err != nil {
+		return nil, after, err
+	}
+	if value != "" {
+		if after, err = stream.ParseAllCursor(value); err != nil {
+			return nil, after, invalid.Field(location, "must be the id of an event of this stream", value)
 		}
-		if n.Delta == nil {
+	}
+	release, err = h.slots.acquire(who.Name)
+	return release, after, err
+}
+
+// SendAll implements [ws.Sink].
+func (w *eventWriter) SendAll(e stream.AllEvent) error {
+	name, data, err := ws.AllEventData(e)
+	if err != nil {
+		return err
+	}
+	if e.Delta != nil {
+		if data, err = json.Marshal(api.ThreadDelta{Thread: e.Thread, Delta: *e.Delta}); err != nil {
+			return err
+		}
+		return w.write(len(data), func(b *bytes.Buffer) error { writeEvent(b, name, "", data); return nil })
+	}
+	return w.write(len(data), func(b *bytes.Buffer) error {
+		if name == "" {
+			b.WriteString("id: " + e.Cursor.String() + "\n\n")
 			return nil
 		}
-		data, err := json.Marshal(api.ThreadDelta{Thread: n.Thread, Delta: *n.Delta})
-		if err != nil {
-			return fmt.Errorf("encode delta: %w", err)
-		}
-		writeEvent(b, api.EventDelta, "", data)
+		writeEvent(b, name, e.Cursor.String(), data)
 		return nil
 	})
 }

@@ -26,6 +26,7 @@ import (
 type Streams interface {
 	Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error
 	Ended(ctx context.Context, q stream.Query) (bool, error)
+	OpenAll(ctx context.Context, q stream.AllQuery) (*stream.All, error)
 }
 
 // streamHandlers serve streams: of server-sent events, or over a socket.
@@ -112,7 +113,7 @@ func (h *streamHandlers) stream(w http.ResponseWriter, r *http.Request, target f
 		out.WriteHeader(http.StatusNoContent)
 		return
 	}
-	h.followStream(out, r, q, func(ctx context.Context, a ws.Sink) error {
+	h.followStream(out, r, ws.Start{Query: q, After: q.After.String()}, func(ctx context.Context, a ws.Sink) error {
 		return h.streams.Follow(ctx, q, a.SendEvent)
 	})
 }
@@ -130,22 +131,26 @@ func streamQuery(r *http.Request, target func() (stream.Query, error), params []
 	if q.Until != stream.UntilForever && q.Until != stream.UntilSettled && q.Until != stream.UntilWaiting {
 		return q, invalid.Field("query.until", "must be settled or waiting", string(q.Until))
 	}
-	for _, from := range []struct{ location, value string }{
-		{"header.Last-Event-ID", r.Header.Get("Last-Event-ID")}, // set by a reconnecting client, so newer than the URL
-		{"query.after", given.Get("after")},
-	} {
-		if from.value == "" {
-			continue
-		}
-		if len(from.value) > maxStreamCursor {
-			return q, invalid.Field(from.location, fmt.Sprintf("is longer than %d characters", maxStreamCursor), nil)
-		}
-		if q.After, err = stream.ParseCursor(from.value); err != nil {
-			return q, invalid.Field(from.location, "must be SEQ or SEQ:N, as in the id of an event", from.value)
-		}
-		break
+	location, value, err := resumeAfter(r)
+	if err != nil || value == "" {
+		return q, err
+	}
+	if q.After, err = stream.ParseCursor(value); err != nil {
+		return q, invalid.Field(location, "must be SEQ or SEQ:N, as in the id of an event", value)
 	}
 	return q, nil
+}
+
+// resumeAfter returns the cursor that a request names, "" if none, and where it is.
+func resumeAfter(r *http.Request) (location, value string, err error) {
+	location, value = "header.Last-Event-ID", r.Header.Get("Last-Event-ID") // set by a reconnecting client, so newer than the URL
+	if value == "" {
+		location, value = "query.after", r.URL.Query().Get("after")
+	}
+	if len(value) > maxStreamCursor {
+		return location, "", invalid.Field(location, fmt.Sprintf("is longer than %d characters", maxStreamCursor), nil)
+	}
+	return location, value, nil
 }
 
 // checkQuery refuses query parameters that are not in params.
@@ -164,9 +169,9 @@ func checkQuery(given url.Values, params []string) error {
 
 // followStream starts the response and lets feed send events until the stream ends, its reader goes
 // or is too slow, or the server shuts down. The heartbeat has ended when it returns.
-func (h *streamHandlers) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, ws.Sink) error) {
+func (h *streamHandlers) followStream(out *response, r *http.Request, start ws.Start, feed func(context.Context, ws.Sink) error) {
 	if sub := ws.SubscriptionOf(r.Context()); sub != nil {
-		if err := sub.Follow(out, r, q, feed); err != nil {
+		if err := sub.Follow(out, r, start, feed); err != nil {
 			refuse(out, r, err)
 		}
 		return

@@ -42,11 +42,16 @@ func parseDigits(s string, bits int) (int64, error) {
 }
 
 func errNotCursor(s string) error {
+	return mailroom.Errorf(mailroom.CodeInvalid, "invalid cursor %q: use SEQ or SEQ:N, the id of an event", cutCursor(s))
+}
+
+// cutCursor shortens an invalid cursor for an error message.
+func cutCursor(s string) string {
 	const shown = 64
 	if len(s) > shown {
 		s = s[:shown] + "…"
 	}
-	return mailroom.Errorf(mailroom.CodeInvalid, "invalid cursor %q: use SEQ or SEQ:N, the id of an event", s)
+	return s
 }
 
 // String returns the cursor in the form that ParseCursor accepts.

@@ -119,7 +119,7 @@ func waitRunEnd(ctx context.Context, c *client.Client) (at time.Time, err error)
 		}
 	})
 	group.Go(func() error {
-		for e, err := range c.Stream(ctx) {
+		for e, err := range c.Stream(ctx, "") {
 			if err != nil {
 				return err
 			}

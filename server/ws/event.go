@@ -19,6 +19,18 @@ func EventID(e stream.Event) string {
 	return e.Cursor.String()
 }
 
+// AllEventData returns the name and the JSON of an event of the stream of all threads, "" if only the
+// cursor has moved.
+func AllEventData(e stream.AllEvent) (name string, data []byte, err error) {
+	switch {
+	case e.Gap:
+		return EventData(stream.Event{Gap: &stream.Gap{}})
+	case e.Entry == nil && e.Delta == nil:
+		return "", nil, nil
+	}
+	return EventData(stream.Event{Entry: e.Entry, Delta: e.Delta})
+}
+
 // EventData returns the name and the JSON of an event.
 func EventData(e stream.Event) (name string, data []byte, err error) {
 	switch {

@@ -127,7 +127,7 @@ func parsePlace(raw json.RawMessage) (string, error) {
 	}
 	at, err := parseString("after", raw)
 	if err != nil {
-		return "", invalid.Field("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N"`, nil)
+		return "", invalid.Field("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N", or in the stream of all threads that of a frame`, nil)
 	}
 	return at, nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/bus"
 	"mailroom/entry"
 	"mailroom/internal/recovery"
 	"mailroom/server/internal/invalid"
@@ -35,7 +33,7 @@ type Subscription struct {
 
 	// Owned by its goroutine until that has ended.
 	query   stream.Query
-	cursor  string          // the reader's position; "" in the stream of all threads
+	cursor  string          // the reader's position
 	settled mailroom.Status // final status of the run, from its last entry; "" if not seen
 	blocked bool            // its frame was too slow to write
 }
@@ -164,8 +162,9 @@ func (k *socket) cursorSummary() string {
 
 // Follow serves a stream to the socket as the answer to request r: it acknowledges the subscription
 // and sends the events of feed until the stream ends. An error refuses the subscription.
-func (b *Subscription) Follow(w http.ResponseWriter, r *http.Request, q stream.Query, feed func(context.Context, Sink) error) error {
+func (b *Subscription) Follow(w http.ResponseWriter, r *http.Request, start Start, feed func(context.Context, Sink) error) error {
 	var result json.RawMessage
+	q := start.Query
 	if q.Run != "" { // the stream of a run begins with the run
 		run, err := b.socket.host.Host.Run(r.Context(), q.Run)
 		if err != nil {
@@ -175,12 +174,13 @@ func (b *Subscription) Follow(w http.ResponseWriter, r *http.Request, q stream.Q
 			return err
 		}
 	}
-	b.query = q
-	if q.Thread != "" {
-		b.cursor = q.After.String()
-	}
+	b.query, b.cursor = q, start.After
 	w.WriteHeader(http.StatusOK)
-	if b.socket.out.send(answer{Op: "ack", ID: b.frameID, Sub: b.id, Result: result}) != nil {
+	ack := answer{Op: "ack", ID: b.frameID, Sub: b.id, Result: result}
+	if start.Ack {
+		ack.Cursor = start.After
+	}
+	if b.socket.out.send(ack) != nil {
 		return nil // the socket ends
 	}
 	close(b.started)
@@ -258,43 +258,30 @@ func (b *Subscription) SendEvent(e stream.Event) error {
 	return nil
 }
 
-// SendNotice implements [Sink]. It sends a notice of the stream of all threads.
-func (b *Subscription) SendNotice(n bus.Notice) error {
-	for i := range n.Entries {
-		data, err := n.Entries[i].MarshalJSON()
-		if err != nil {
-			return fmt.Errorf("encode entry: %w", err)
-		}
-		if _, err := b.send(api.EventEntry, "", "", data); err != nil {
-			return err
-		}
-		if status, ended := stream.EndStatus(&n.Entries[i]); ended {
-			if err := b.socket.out.send(b.settledAnswer(n.Entries[i].Run, status)); err != nil {
-				return err
-			}
-		}
-	}
-	if n.Delta == nil {
-		return nil
-	}
-	data, err := json.Marshal(n.Delta)
+// SendAll implements [Sink]. An event that only moves the position has no frame.
+func (b *Subscription) SendAll(e stream.AllEvent) error {
+	name, data, err := AllEventData(e)
 	if err != nil {
-		return fmt.Errorf("encode delta: %w", err)
+		return err
 	}
-	_, err = b.send(api.EventDelta, "", n.Thread, data)
-	return err
-}
-
-// SendGap implements [Sink].
-func (b *Subscription) SendGap() error {
-	data, err := json.Marshal(api.Gap{})
-	if err == nil {
-		_, err = b.send(api.EventGap, "", "", data)
+	if e.Delta != nil {
+		_, err = b.send(name, "", e.Thread, data)
+		return err
 	}
-	if err == nil {
-		err = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "reader too slow, events were dropped: subscribe again"}
+	at, sent := e.Cursor.String(), true
+	if name != "" {
+		sent, err = b.send(name, at, "", data)
 	}
-	return err
+	if sent {
+		b.cursor = at
+	}
+	if err != nil || e.Entry == nil {
+		return err
+	}
+	if status, ended := stream.EndStatus(e.Entry); ended {
+		return b.socket.out.send(b.settledAnswer(e.Entry.Run, status))
+	}
+	return nil
 }
 
 // send writes one event frame. cursor and thread may be "".

@@ -110,6 +110,7 @@ type answer struct {
 	Op         string          `json:"op"`
 	ID         json.RawMessage `json:"id,omitempty"`
 	Sub        string          `json:"sub,omitempty"`
+	Cursor     string          `json:"cursor,omitempty"`
 	Run        string          `json:"run,omitempty"`
 	Status     string          `json:"status,omitempty"`
 	Result     json.RawMessage `json:"result,omitempty"`

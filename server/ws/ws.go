@@ -11,7 +11,6 @@ import (
 
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/bus"
 	"mailroom/server/internal/limit"
 	"mailroom/stream"
 )
@@ -76,8 +75,13 @@ func New(o Options) *Sockets {
 type Sink interface {
 	// SendEvent sends one event of a thread.
 	SendEvent(stream.Event) error
-	// SendNotice sends a notice of the stream of all threads.
-	SendNotice(bus.Notice) error
-	// SendGap reports that notices were dropped, because the reader was too slow.
-	SendGap() error
+	// SendAll sends one event of the stream of all threads.
+	SendAll(stream.AllEvent) error
+}
+
+// Start says where a stream begins.
+type Start struct {
+	Query stream.Query // zero for the stream of all threads
+	After string       // the reader's position
+	Ack   bool         // the acknowledgement of a subscription has After, which the client does not know
 }
