@@ -25,14 +25,62 @@ func (f Dir) Files() Files { return Files(f.path("files")) }
 // tempPrefix is the name prefix of files that are being written.
 const tempPrefix = ".arriving-"
 
-// Save stores the content of r durably and returns the URI of the file. It uses only the
-// extension of name. Saving existing content resets its age.
+// Save stores the content of r durably and returns the URI of the file on this machine. It uses only
+// the extension of name. Saving existing content resets its age.
 func (f Files) Save(ctx context.Context, name string, r io.Reader) (uri string, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("store a file: %w", err)
+	stored, err := f.Add(ctx, name, r)
+	if err != nil {
+		return "", err
+	}
+	return (&url.URL{Scheme: "file", Path: f.path(stored)}).String(), nil
+}
+
+// Add is Save, but returns the name of the stored file, which is the same on every machine: the
+// SHA-256 of the content in hexadecimal, and the extension.
+func (f Files) Add(ctx context.Context, name string, r io.Reader) (stored string, err error) {
+	stored, err = f.write(ctx, r, func(temp, sum string) (string, error) { return sum + extension(name), nil })
+	if err != nil {
+		return "", fmt.Errorf("store a file: %w", err)
+	}
+	return stored, nil
+}
+
+// ErrDamaged is the refusal of content that does not have the hash in its name.
+var ErrDamaged = errors.New("the content does not have the hash in its name")
+
+// Fill stores a copy of a file that another folder stored at the given time. The error is ErrDamaged
+// if r is not the content of the file.
+func (f Files) Fill(ctx context.Context, stored string, at time.Time, r io.Reader) error {
+	_, err := f.write(ctx, r, func(temp, sum string) (string, error) {
+		if hash, _, _ := strings.Cut(stored, "."); hash != sum {
+			return "", ErrDamaged
 		}
-	}()
+		return stored, os.Chtimes(temp, at, at)
+	})
+	if err != nil {
+		return fmt.Errorf("store a copy of a file: %w", err)
+	}
+	return nil
+}
+
+// Path returns the path of a stored file. It returns false if stored, which may come from a message, is
+// not a name as Add returns it.
+func (f Files) Path(stored string) (path string, ok bool) {
+	hash, end := stored, ""
+	if i := strings.IndexByte(stored, '.'); i >= 0 {
+		hash, end = stored[:i], stored[i:]
+	}
+	if len(hash) != 2*sha256.Size || strings.Trim(hash, "0123456789abcdef") != "" || extension(end) != end {
+		return "", false
+	}
+	return f.path(stored), true
+}
+
+func (f Files) path(stored string) string { return filepath.Join(string(f), stored[:2], stored) }
+
+// write stores the content of r durably under the name that naming returns for the path of a temporary
+// file and its hash.
+func (f Files) write(ctx context.Context, r io.Reader, naming func(temp, sum string) (string, error)) (stored string, err error) {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return "", err
 	}
@@ -43,16 +91,18 @@ func (f Files) Save(ctx context.Context, name string, r io.Reader) (uri string, 
 	hash := sha256.New()
 	_, err = io.Copy(io.MultiWriter(temp, hash), r)
 	err = errors.Join(err, ctx.Err(), temp.Sync(), temp.Close())
+	if err == nil {
+		stored, err = naming(temp.Name(), hex.EncodeToString(hash.Sum(nil)))
+	}
 	if err != nil {
 		return "", errors.Join(err, os.Remove(temp.Name()))
 	}
-	sum := hex.EncodeToString(hash.Sum(nil))
-	dir := filepath.Join(string(f), sum[:2])
-	path := filepath.Join(dir, sum+extension(name))
+	path := f.path(stored)
+	dir := filepath.Dir(path)
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Rename(temp.Name(), path)); err != nil {
 		return "", errors.Join(err, os.Remove(temp.Name()))
 	}
-	return (&url.URL{Scheme: "file", Path: path}).String(), errors.Join(syncDir(dir), syncDir(string(f)))
+	return stored, errors.Join(syncDir(dir), syncDir(string(f)))
 }
 
 // extension returns the lower-case extension of name if it is 1 to 8 letters or digits, else "".

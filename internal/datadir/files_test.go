@@ -102,3 +102,57 @@ func TestOldFilesAreDeletedUnlessStoredAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestACopyHasTheNameAndTheAgeOfTheOriginal(t *testing.T) {
+	one, other := Dir(t.TempDir()).Files(), Dir(t.TempDir()).Files()
+	stored, err := one.Add(t.Context(), "a.png", strings.NewReader("picture"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := time.Now().Add(-time.Hour).Truncate(time.Second)
+	if err := other.Fill(t.Context(), stored, saved, strings.NewReader("picture")); err != nil {
+		t.Fatal(err)
+	}
+	path, ok := other.Path(stored)
+	raw, err := os.ReadFile(path)
+	info, statErr := os.Stat(path)
+	if !ok || string(raw) != "picture" || err != nil || statErr != nil || !info.ModTime().Equal(saved) || info.Mode().Perm() != 0o600 {
+		t.Errorf("%s (%t) has content %q, %v, %v; want the original's content and age", path, ok, raw, err, info)
+	}
+	if n, err := other.RemoveBefore(t.Context(), time.Now().Add(-time.Minute)); n != 1 || err != nil {
+		t.Errorf("RemoveBefore() = %d, %v; want 1", n, err)
+	}
+	err = other.Fill(t.Context(), stored, saved, strings.NewReader("Picture"))
+	if left := listFiles(t, other); !errors.Is(err, ErrDamaged) || len(left) > 0 {
+		t.Errorf("other content: error %v, files %q; want a refusal and no file", err, left)
+	}
+}
+
+// FuzzStoredName checks the names of files in messages, which any user can write.
+func FuzzStoredName(f *testing.F) {
+	hash := strings.Repeat("0a", 32)
+	for _, name := range []string{
+		hash, hash + ".png", hash + ".PNG", hash + ".", hash + ".a.b", hash + ".tar/../x", hash[1:], hash[1:] + "A", hash + ".123456789",
+		"../" + hash[3:], hash[:2] + "/" + hash[3:], "", ".png", hash + ".a\x00", hash + "\n", strings.ToUpper(hash),
+	} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		files := Files("/data/files")
+		path, ok := files.Path(name)
+		if !ok {
+			if path != "" {
+				t.Errorf("Path(%q) = %q, false; want no path", name, path)
+			}
+			return
+		}
+		end := strings.TrimPrefix(filepath.Ext(name), ".")
+		if path != filepath.Clean(path) || path != "/data/files/"+name[:2]+"/"+name || len(name) > 2*32+1+8 || extension(name) != filepath.Ext(name) ||
+			strings.ContainsAny(name, "/\\\x00") || strings.ContainsAny(end, ".") {
+			t.Errorf("Path(%q) = %q, want a refusal", name, path)
+		}
+		if again := filepath.Base(path); again != name {
+			t.Errorf("Path(%q) ends in %q", name, again)
+		}
+	})
+}
