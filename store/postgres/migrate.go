@@ -23,7 +23,7 @@ import (
 var migrations embed.FS
 
 // codeVersion is the version of the tables that this program knows. It must have a migration.
-const codeVersion = 3
+const codeVersion = 4
 
 // migrationLock is the class of the advisory lock that a migrating handle holds.
 const migrationLock = 0x6d61696c
