@@ -49,6 +49,9 @@ type Options struct {
 	// Files is a folder that Isolation hides. The command can read only those of its files that the
 	// messages of its thread name.
 	Files string
+	// Source has files that messages name and that may be on other machines. nil means that there are
+	// none.
+	Source FileSource
 
 	// StartTimeout limits the time to the first byte of output on stdout or stderr. IdleTimeout
 	// limits the time without output; it also applies to the first byte if StartTimeout is 0.
@@ -168,6 +171,9 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	limits := a.limits(ctx)
 	input, err := s.Input(ctx)
 	if err != nil {
+		return contextCause(ctx, err)
+	}
+	if input, err = a.localFiles().messages(ctx, input); err != nil {
 		return contextCause(ctx, err)
 	}
 	killed, err := killEarlierAttempts(ctx, run, last)

@@ -65,10 +65,12 @@ type checkpoint struct {
 	Done    bool     `json:"done,omitempty"`    // the command has succeeded
 
 	// Fields of a program with sessions.
-	Session string     `json:"session,omitempty"` // session that received the input
-	Steered []string   `json:"steered,omitempty"` // messages that were sent beside the input
-	Asked   []question `json:"asked,omitempty"`   // open questions
-	Decided []decision `json:"decided,omitempty"`
+	Session string   `json:"session,omitempty"` // session that received the input
+	Steered []string `json:"steered,omitempty"` // messages that were sent beside the input
+	// SteeredFiles are the URIs in Steered that a server replaces by paths of its own.
+	SteeredFiles []string   `json:"steered_files,omitempty"`
+	Asked        []question `json:"asked,omitempty"` // open questions
+	Decided      []decision `json:"decided,omitempty"`
 }
 
 func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {

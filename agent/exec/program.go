@@ -31,6 +31,7 @@ type ProgramOptions struct {
 
 	Isolation *proc.Isolation // as in Options
 	Files     string          // as in Options
+	Source    FileSource      // as in Options
 
 	// As in Options, but 0 means one minute for StartTimeout, ten minutes for IdleTimeout and no
 	// limit for TotalTimeout; negative means no limit. Only lines other than warnings count as
@@ -70,7 +71,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 	}
 	base, err := newAgent(Options{
 		Command: []string{cmp.Or(o.Program, o.Profile.Program)}, Dir: o.Dir, EnvAllow: o.EnvAllow,
-		Env: slices.Concat(o.Profile.Env, o.Env), Mark: o.Mark, Isolation: o.Isolation, Files: o.Files,
+		Env: slices.Concat(o.Profile.Env, o.Env), Mark: o.Mark, Isolation: o.Isolation, Files: o.Files, Source: o.Source,
 		StartTimeout: limit(o.StartTimeout, DefaultStartTimeout), IdleTimeout: limit(o.IdleTimeout, DefaultIdleTimeout),
 		TotalTimeout: limit(o.TotalTimeout, 0), KillGrace: o.KillGrace, MaxOutput: cmp.Or(o.MaxOutput, defaultProgramOutput),
 	})
@@ -125,7 +126,7 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if last.Done {
 		return nil
 	}
-	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "", limits: a.limits(ctx)}
+	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "", limits: a.limits(ctx), files: a.localFiles()}
 	if t.state, err = readState(s.State(), a.profile.Name); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
@@ -133,6 +134,9 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 		return contextCause(ctx, err)
 	}
 	if t.input, err = s.Input(ctx); err != nil {
+		return contextCause(ctx, err)
+	}
+	if t.input, err = t.files.messages(ctx, t.input); err != nil {
 		return contextCause(ctx, err)
 	}
 	input, remove, err := a.copyFiles(t.input)
@@ -173,6 +177,7 @@ type attempt struct {
 	run        *mailroom.Run
 	limits     limits
 	input      []mailroom.Message
+	files      *localFiles
 	env        []string
 	secrets    []secret
 	inputGiven bool // an earlier attempt sent the input to a session
@@ -223,7 +228,7 @@ func (t *attempt) newSessionPlan(ctx context.Context) (p plan, err error) {
 	if t.agent.profile.PresetSession {
 		p.session = digest.ID("session", t.run.ID, fmt.Sprint(t.run.Attempt), fmt.Sprint(t.starts))
 	}
-	p.history, err = readHistory(ctx, t.session)
+	p.history, err = readHistory(ctx, t.session, t.files)
 	return p, err
 }
 
@@ -259,6 +264,10 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 			steered = []string{promptText(fresh)}
 		}
 	}
+	steered, err := t.files.texts(ctx, steered, t.saved.SteeredFiles)
+	if err != nil {
+		return "", err
+	}
 	return requestText(p, promptText(t.input), t.inputGiven, news, steered), nil
 }
 
@@ -266,6 +275,11 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 func (t *attempt) addSteered(messages []mailroom.Message) {
 	if len(messages) > 0 {
 		t.saved.Steered = append(t.saved.Steered, promptText(messages))
+	}
+	for _, uri := range t.files.uris(messages) {
+		if len(t.saved.SteeredFiles) < maxFetched && !slices.Contains(t.saved.SteeredFiles, uri) {
+			t.saved.SteeredFiles = append(t.saved.SteeredFiles, uri)
+		}
 	}
 	for size := totalLen(t.saved.Steered); size > maxSteered && len(t.saved.Steered) > 1; size = totalLen(t.saved.Steered) {
 		t.saved.Steered = t.saved.Steered[1:]

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/url"
 	"strings"
-	"unicode"
 
 	"mailroom"
 )
@@ -47,12 +46,7 @@ func partText(p mailroom.Part) string {
 				line += " " + s
 			}
 		}
-		return strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
-				return ' ' // keep it on one line, whatever the name
-			}
-			return r
-		}, line)
+		return oneLine(line) // whatever the name
 	}
 	return p.Text
 }

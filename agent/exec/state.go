@@ -62,10 +62,13 @@ type history struct {
 	omitted  int // at least this many of the oldest messages did not fit
 }
 
-func readHistory(ctx context.Context, s mailroom.Session) (h history, err error) {
+func readHistory(ctx context.Context, s mailroom.Session, files *localFiles) (h history, err error) {
 	messages, err := s.Transcript(ctx, maxHistory+1)
 	if err != nil {
 		return h, fmt.Errorf("read the transcript: %w", err)
+	}
+	if messages, err = files.messages(ctx, messages); err != nil {
+		return h, err
 	}
 	return formatHistory(messages), nil
 }

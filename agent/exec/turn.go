@@ -283,10 +283,14 @@ func (l *runningTurn) sendSteered(ctx context.Context) error {
 		return err
 	}
 	l.t.addSteered(messages)
+	texts, err := l.t.files.texts(ctx, []string{promptText(messages)}, l.t.saved.SteeredFiles)
+	if err != nil {
+		return err
+	}
 	if err := l.t.append(ctx, mailroom.Step{NoProgress: true}); err != nil {
 		return err
 	}
-	l.input.Write(l.t.agent.profile.Stdin.Steer(promptText(messages)))
+	l.input.Write(l.t.agent.profile.Stdin.Steer(texts[0]))
 	return nil
 }
 

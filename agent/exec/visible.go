@@ -44,7 +44,7 @@ func (a *agent) visibleFiles(messages []mailroom.Message) (paths []string, err e
 	}
 	for i := len(messages) - 1; i >= 0; i-- {
 		for _, p := range messages[i].Parts {
-			path := filePath(p.URI)
+			path := a.filePath(p.URI)
 			if p.Type != "file" || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(paths) == maxVisible {
 				continue
 			}
