@@ -17,6 +17,7 @@ import (
 	"mailroom/engine"
 	"mailroom/internal/config"
 	"mailroom/store"
+	"mailroom/store/postgres"
 )
 
 // agentSet holds the configured agents with their current definitions, and the older
@@ -32,9 +33,11 @@ type agentSet struct {
 }
 
 // newAgentSet builds the agents of c and the older versions in kept. A version that
-// cannot be rebuilt is left out: the runs pinned to it fail permanently and name it.
-func newAgentSet(c *config.Config, kept []store.Definition, log *slog.Logger) (*agentSet, error) {
+// cannot be rebuilt is left out: the runs pinned to it fail permanently and name it. Programs get files
+// of messages from shared too, unless it is nil.
+func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Files, log *slog.Logger) (*agentSet, error) {
 	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
+	r.sandbox.shareFiles(shared)
 	configured := maps.Clone(c.Agents)
 	r.versions = &versions{
 		built:   map[agentVersion]mailroom.Agent{},
@@ -137,7 +140,7 @@ func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Ag
 		return exec.New(exec.Options{
 			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: a.EnvAllow,
 			StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout, Mark: mark,
-			Isolation: around.isolation, Files: around.files,
+			Isolation: around.isolation, Files: around.files, Source: around.source,
 		})
 	}
 	return nil, fmt.Errorf("unknown kind %q", a.Kind)
@@ -154,7 +157,7 @@ func programOptions(p *program.Profile, a *config.Agent, mark string, around lau
 	return exec.ProgramOptions{
 		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
 		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: a.EnvAllow, Mark: mark,
-		Isolation: around.isolation, Files: around.files,
+		Isolation: around.isolation, Files: around.files, Source: around.source,
 		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout), TotalTimeout: noneIfZero(a.TotalTimeout),
 	}
 }

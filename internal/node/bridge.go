@@ -134,7 +134,7 @@ func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error
 
 // CheckAgent returns an error if the agent cannot run here.
 func CheckAgent(c *config.Config, agent string) error {
-	r, err := newAgentSet(c, nil, slog.New(slog.DiscardHandler))
+	r, err := newAgentSet(c, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return console.Errorf(console.ExitUsage, "", "%w", err)
 	}

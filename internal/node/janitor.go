@@ -13,15 +13,17 @@ import (
 	"mailroom/ledger"
 	"mailroom/project"
 	"mailroom/store"
+	"mailroom/store/postgres"
 )
 
 // janitor removes obsolete data: once at the start, agent definitions that no open run is
 // pinned to; then periodically, expired unread notifications, and entries and attachments
-// that are older than the retention. The attachments are in the data folder of each server, the
-// rest in the store.
+// that are older than the retention. The attachments are in the data folder of each server and, if
+// servers share a store, in its database; the rest is in the store.
 type janitor struct {
 	ledger         *ledger.Ledger
 	files          datadir.Files
+	shared         *postgres.Files    // nil: none
 	oldDefinitions []store.Definition // not current
 	retention      time.Duration      // 0: entries are kept forever
 	log            *slog.Logger
@@ -44,6 +46,12 @@ func (k *janitor) cleanStore(ctx context.Context) {
 		}
 		if err := recovery.Call(k.log, "janitor", func() error { return k.purgeEntries(ctx) }); err != nil && ctx.Err() == nil {
 			k.log.Warn("old entries not purged", "error", err)
+		}
+		if k.shared == nil {
+			return
+		}
+		if _, err := k.shared.RemoveBefore(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
+			k.log.Warn("old files not removed from the database", "error", err)
 		}
 	})
 }

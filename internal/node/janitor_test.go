@@ -197,7 +197,7 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 		return c
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	first, err := newAgentSet(configured("[agents.a]\nkind = \"echo\"\npace = \"1ms\"\n[agents.gone]\nkind = \"echo\""), nil, log)
+	first, err := newAgentSet(configured("[agents.a]\nkind = \"echo\"\npace = \"1ms\"\n[agents.gone]\nkind = \"echo\""), nil, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 		t.Fatalf("present %d, old %d definitions, want 5 and none", len(first.present), len(first.old))
 	}
 	kept := append(first.present, store.Definition{Agent: "a", Version: "broken", Body: json.RawMessage(`{}`)})
-	second, err := newAgentSet(configured("[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]"), kept, log)
+	second, err := newAgentSet(configured("[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]"), kept, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

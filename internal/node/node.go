@@ -17,6 +17,7 @@ import (
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/engine"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
@@ -26,6 +27,7 @@ import (
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/store/postgres"
 	"mailroom/stream"
 	"mailroom/web"
 )
@@ -39,10 +41,12 @@ type Options struct {
 	Config *config.Config
 	Token  string        // the operator's
 	Files  datadir.Files // attachments
-	TLS    *tls.Config   // nil: no TLS
-	Log    *slog.Logger
-	Lock   *datadir.Lock           // stores crash reports; nil: none are stored
-	Agents map[string]engine.Agent // instead of the agents of the configuration; nil: those
+	// SharedFiles has the attachments for all servers on the store; nil: only Files has them.
+	SharedFiles *postgres.Files
+	TLS         *tls.Config // nil: no TLS
+	Log         *slog.Logger
+	Lock        *datadir.Lock           // stores crash reports; nil: none are stored
+	Agents      map[string]engine.Agent // instead of the agents of the configuration; nil: those
 }
 
 // Node is one server: the components on one store.
@@ -77,7 +81,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the stored agent versions: %w", err)
 	}
-	roster, err := newAgentSet(o.Config, kept, o.Log)
+	roster, err := newAgentSet(o.Config, kept, o.SharedFiles, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +124,11 @@ func assemble(o Options, roster *agentSet) *Node {
 	}
 	streams := stream.New(n.ledger, b)
 	hooks := newHooks(c)
-	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, o.Files, streams, b, log)
+	var files chat.FileStore = o.Files
+	if o.SharedFiles != nil {
+		files = &sharedFiles{folder: o.Files, database: o.SharedFiles, log: log}
+	}
+	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, files, streams, b, log)
 	if n.shared {
 		n.receivers = newReceivers(c, n.ledger, log)
 	}
@@ -128,7 +136,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
-	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, oldDefinitions: roster.old, retention: c.Retention, log: log}
+	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, shared: o.SharedFiles, oldDefinitions: roster.old, retention: c.Retention, log: log}
 	if n.shared { // other servers store and use versions that are not current here
 		n.janitor.oldDefinitions = nil
 		roster.versions.read = n.ledger.Definitions

@@ -12,19 +12,22 @@ import (
 	"strconv"
 	"strings"
 
+	"mailroom/agent/exec"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/internal/proc"
+	"mailroom/store/postgres"
 )
 
 // sandbox decides how the programs of agents are isolated from the server's data folder
 // and the files with its secrets.
 type sandbox struct {
-	disabled bool     // programs run without isolation
-	data     string   // the data folder, or ""
-	hide     []string // paths that programs cannot access
-	secrets  []string // environment variables that programs do not get
+	disabled bool            // programs run without isolation
+	data     string          // the data folder, or ""
+	hide     []string        // paths that programs cannot access
+	secrets  []string        // environment variables that programs do not get
+	source   exec.FileSource // of files that the data folder may not have yet, or nil
 	log      *slog.Logger
 
 	// Set while agents are built.
@@ -38,6 +41,7 @@ type sandbox struct {
 type launchOptions struct {
 	isolation *proc.Isolation
 	files     string
+	source    exec.FileSource
 	dir       string
 	env       []string // identity of the user; overridden by the configuration
 }
@@ -58,6 +62,16 @@ func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 		}
 	}
 	return s
+}
+
+// files returns the folder of messages' files in the data folder.
+func (s *sandbox) files() string { return string(datadir.Dir(s.data).Files()) }
+
+// shareFiles lets programs read the files that all servers on a database share, if there is one.
+func (s *sandbox) shareFiles(database *postgres.Files) {
+	if s.data != "" && database != nil {
+		s.source = &sharedFiles{folder: datadir.Files(s.files()), database: database, log: s.log}
+	}
 }
 
 // addHidden hides files outside the data folder.
@@ -90,12 +104,12 @@ func isWithin(path, folder string) bool {
 // confine returns how to start an agent's programs. It fails if the configured isolation
 // is unavailable.
 func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
-	c := launchOptions{dir: a.Dir}
+	c := launchOptions{dir: a.Dir, source: s.source}
 	if s.disabled {
 		return c, nil
 	}
 	if s.data != "" {
-		c.files = filepath.Join(s.data, "files")
+		c.files = s.files()
 	}
 	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{
 		Processes: uint64(a.MaxProcesses), OpenFiles: uint64(a.MaxOpenFiles), FileSize: uint64(a.MaxFileSize),

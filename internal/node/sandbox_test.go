@@ -25,7 +25,7 @@ func newTestAgents(t *testing.T, data, settings string) (*config.Config, *agentS
 	c.Data = data
 	var log bytes.Buffer
 	t.Setenv("PATH", t.TempDir()) // no programs are found
-	r, err := newAgentSet(c, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	r, err := newAgentSet(c, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	return c, r, log.String(), err
 }
 

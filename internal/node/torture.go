@@ -83,7 +83,7 @@ func besideServer(ctx context.Context, con *console.Console, dir datadir.Dir, c 
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	r, err := newAgentSet(c, nil, log)
+	r, err := newAgentSet(c, nil, nil, log)
 	if err != nil {
 		return err
 	}

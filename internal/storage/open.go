@@ -17,8 +17,9 @@ import (
 // Handles are the handles of a server on its store.
 type Handles struct {
 	Store store.Store
-	Lanes []store.Store // further ones, for the lanes of the ledger
-	Lost  <-chan error  // receives the error with which the store fails by itself; nil: it reconnects
+	Lanes []store.Store   // further ones, for the lanes of the ledger
+	Files *postgres.Files // beside the store; nil: each server has its own
+	Lost  <-chan error    // receives the error with which the store fails by itself; nil: it reconnects
 }
 
 // Open opens the store that the configuration selects.
@@ -46,6 +47,9 @@ func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Han
 		log.Warn(failoverRisk, "standbys", n)
 	}
 	h := &Handles{Store: first}
+	if h.Files, err = postgres.NewFiles(o); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
 	o.MustExist = true // the first one has made the tables
 	for i := 1; i < min(c.Postgres.Writers, c.Runs); i++ {
 		o.Node = c.Mark + "/" + strconv.Itoa(i)

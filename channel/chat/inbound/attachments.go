@@ -95,16 +95,19 @@ func (a attachments) save(ctx context.Context, name string, f chat.File) (uri, w
 	switch {
 	case b.left < 0:
 		return "", fmt.Sprintf("more than %d bytes", most)
-	case err != nil:
+	case b.failed:
 		return "", "download failed"
+	case err != nil:
+		return "", "it could not be stored"
 	}
 	return uri, ""
 }
 
 // limitedReader fails after a number of bytes.
 type limitedReader struct {
-	r    io.Reader
-	left int64 // bytes; negative: there were more
+	r      io.Reader
+	left   int64 // bytes; negative: there were more
+	failed bool  // r has failed
 }
 
 // Read implements [io.Reader].
@@ -113,6 +116,7 @@ func (b *limitedReader) Read(p []byte) (int, error) {
 	if b.left -= int64(n); b.left < 0 {
 		return 0, errors.New("file too large")
 	}
+	b.failed = err != nil && err != io.EOF
 	return n, err
 }
 
