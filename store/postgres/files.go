@@ -135,7 +135,7 @@ func (f *Files) connect(ctx context.Context) (_ *pgx.Conn, end func(), err error
 	case <-ctx.Done():
 		return nil, nil, cancelled(ctx)
 	}
-	conn, err := f.options.connect(ctx, filesSuffix)
+	conn, err := f.options.connect(ctx, filesSuffix, nil)
 	if err == nil {
 		end = func() {
 			(&session{conn: conn}).close()
