@@ -112,7 +112,7 @@ func TestProtocolRequestsEndWithTheOuterRequest(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/again", strings.NewReader(`"GET /v1/stream"`))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/again", strings.NewReader(`"GET /v1/threads/t/stream?after=2"`))
 		if err != nil {
 			ended <- err
 			return

@@ -11,7 +11,7 @@ import (
 	"mailroom/store/storetest"
 )
 
-func execute(t *testing.T, c *pgtest.Cluster, statements ...string) {
+func runSQL(t *testing.T, c *pgtest.Cluster, statements ...string) {
 	t.Helper()
 	for _, text := range statements {
 		if _, err := c.Select(t.Context(), text); err != nil {
@@ -67,7 +67,7 @@ func TestAReadOnlyServerIsReplacedByThePrimary(t *testing.T) {
 		t.Errorf("got %d asynchronous standbys and error %v, want 1", n, err)
 	}
 	await(t, old, "SELECT 1 FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()")
-	execute(t, old, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+	runSQL(t, old, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
 	await(t, old, "SELECT 1 WHERE current_setting('transaction_read_only') = 'on'")
 	calls = 0
 	if err := count(t, s, "t", &calls); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
@@ -117,7 +117,7 @@ func TestASynchronousStandbyHasEveryAcknowledgedCommit(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Durable(t, "synchronous_standby_names=*")
 	standby := pgtest.StandbyOf(t, primary)
-	execute(t, primary, "CREATE ROLE app LOGIN", "GRANT CREATE ON DATABASE postgres TO app")
+	runSQL(t, primary, "CREATE ROLE app LOGIN", "GRANT CREATE ON DATABASE postgres TO app")
 	address := strings.Replace(pgtest.URLOf(primary, standby), "user=pgtest", "user=app", 1)
 	s := openAt(t, Options{URL: address, Durable: DurableSync})
 	calls := 0

@@ -15,7 +15,7 @@ import (
 func TestTheRoleIsCheckedAndItsPasswordIsReadAtEachConnection(t *testing.T) {
 	t.Parallel()
 	c := pgtest.Durable(t)
-	execute(t, c, "CREATE ROLE app LOGIN", "GRANT CREATE ON DATABASE postgres TO app")
+	runSQL(t, c, "CREATE ROLE app LOGIN", "GRANT CREATE ON DATABASE postgres TO app")
 	t.Run("unsafe settings", func(t *testing.T) { testUnsafeSettings(t, c) })
 	t.Run("another password", func(t *testing.T) { testRotatedPassword(t, c) })
 }
@@ -35,19 +35,19 @@ func testUnsafeSettings(t *testing.T, c *pgtest.Cluster) {
 	sync := o
 	sync.Durable = DurableSync
 	refused("without a standby", sync, "set synchronous_standby_names")
-	execute(t, c, "ALTER ROLE app SET synchronous_commit = off")
+	runSQL(t, c, "ALTER ROLE app SET synchronous_commit = off")
 	refused("a role that does not wait for the disk", o, "synchronous_commit is off")
-	execute(t, c, "ALTER ROLE app RESET synchronous_commit", "ALTER DATABASE postgres SET synchronous_commit = remote_write",
+	runSQL(t, c, "ALTER ROLE app RESET synchronous_commit", "ALTER DATABASE postgres SET synchronous_commit = remote_write",
 		"ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
 	await(t, c, "SELECT 1 WHERE current_setting('synchronous_standby_names') = 'gone'")
 	refused("a database that does not wait for the standby's disk", sync, "synchronous_commit is remote_write")
-	execute(t, c, "ALTER SYSTEM RESET synchronous_standby_names", "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+	runSQL(t, c, "ALTER SYSTEM RESET synchronous_standby_names", "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
 	await(t, c, "SELECT 1 WHERE current_setting('fsync') = 'off' AND current_setting('synchronous_standby_names') = ''")
 	refused("a server without fsync", o, "fsync is off")
-	execute(t, c, "ALTER SYSTEM SET fsync = on", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
+	runSQL(t, c, "ALTER SYSTEM SET fsync = on", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
 	await(t, c, "SELECT 1 WHERE current_setting('full_page_writes') = 'off'")
 	refused("a server without full page writes", o, "full_page_writes is off")
-	execute(t, c, "ALTER SYSTEM RESET ALL", "SELECT pg_reload_conf()")
+	runSQL(t, c, "ALTER SYSTEM RESET ALL", "SELECT pg_reload_conf()")
 	await(t, c, "SELECT 1 WHERE current_setting('full_page_writes') = 'on'")
 }
 
@@ -56,7 +56,7 @@ func testRotatedPassword(t *testing.T, c *pgtest.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	execute(t, c, "COPY (VALUES ('local all pgtest trust'), ('local all all scram-sha-256')) TO '"+file[0][0]+"'", "SELECT pg_reload_conf()")
+	runSQL(t, c, "COPY (VALUES ('local all pgtest trust'), ('local all all scram-sha-256')) TO '"+file[0][0]+"'", "SELECT pg_reload_conf()")
 	o := Options{Schema: "rotated", URLFile: filepath.Join(t.TempDir(), "address")}
 	rotate := func(password string) {
 		t.Helper()
@@ -64,7 +64,7 @@ func testRotatedPassword(t *testing.T, c *pgtest.Cluster) {
 		if err := os.WriteFile(o.URLFile, []byte(address), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		execute(t, c, fmt.Sprintf("ALTER ROLE app PASSWORD '%s'", password))
+		runSQL(t, c, fmt.Sprintf("ALTER ROLE app PASSWORD '%s'", password))
 		if _, err := c.Terminate(t.Context(), "mailroom"); err != nil {
 			t.Fatal(err)
 		}
