@@ -17,6 +17,9 @@ type Thread struct {
 	// State is the agents' state of the conversation, one JSON object per agent. It is written only
 	// under a claim, in the transaction of the run's entries.
 	State map[string]json.RawMessage
+	// Nodes has, by agent, the server that keeps the session which the agent's State names. The
+	// agent's runs start only there. No entry: on any server.
+	Nodes map[string]string
 	// DeliverTo is the thread that receives this thread's messages and tickets, and the ends of
 	// runs that failed or had no reply, in the same transaction. "" means none.
 	DeliverTo string
@@ -54,7 +57,7 @@ type Thread struct {
 // see internal/thread.
 type Due struct {
 	At          time.Time
-	Agent       string
+	Agent       string // with the server that must start the run, if one must; see internal/thread
 	Priority    int
 	LastAttempt bool // see Run.OnLastAttempt
 }

@@ -34,6 +34,11 @@ func (p *checker) row() {
 			p.bad(Limit, "the state of agent %q has %d bytes, the limit is %d", agent, len(state), mailroom.MaxState)
 		}
 	}
+	for agent, node := range t.Nodes {
+		if node == "" || len(t.State[agent]) == 0 {
+			p.bad(Due, "runs of agent %q must start on server %q, but the agent has no session there", agent, node)
+		}
+	}
 	if t.DeliverTo == t.ID {
 		p.bad(Send, "it delivers to itself")
 	}
@@ -177,7 +182,12 @@ func due(d mailroom.Due) string {
 	if d.LastAttempt {
 		alone = ", on its last attempt"
 	}
-	return fmt.Sprintf("a run of agent %q with priority %d%s is due at %s", d.Agent, d.Priority, alone, at(d.At))
+	agent, node := thread.ParseDueAgent(d.Agent)
+	where := ""
+	if node != "" {
+		where = fmt.Sprintf(" on server %q", node)
+	}
+	return fmt.Sprintf("a run of agent %q with priority %d%s is due%s at %s", agent, d.Priority, alone, where, at(d.At))
 }
 
 // at formats a time for a finding.

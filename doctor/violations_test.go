@@ -132,6 +132,11 @@ func threadViolations() []violation {
 		{"a worker without a row", func(r *rows) { r.Workers = nil }, doctor.Claim, "run now is held by worker w, which does not exist"},
 		{"due while it runs", func(r *rows) { r.thread("t").Due = r.thread("kid").Due }, doctor.Due, "its runs say the claim ends at"},
 		{"never due", func(r *rows) { r.thread("kid").Due = mailroom.Due{} }, doctor.Due, `its row says nothing is due, its runs say a run of agent "b" with priority 128 is due`},
+		{"due on any server", func(r *rows) {
+			kid := r.thread("kid")
+			kid.Nodes, kid.State = map[string]string{"b": "north"}, map[string]json.RawMessage{"b": json.RawMessage("{}")}
+		}, doctor.Due, `its runs say a run of agent "b" with priority 128 is due on server "north"`},
+		{"a session without state", func(r *rows) { r.thread("t").Nodes = map[string]string{"a": "north"} }, doctor.Due, `runs of agent "a" must start on server "north"`},
 		{"due for another agent", func(r *rows) { r.thread("kid").Due.Agent = "c" }, doctor.Due, `its row says a run of agent "c"`},
 		{"due too late", func(r *rows) { r.thread("kid").Due.At = time.Now().Add(time.Hour) }, doctor.Due, "its row says"},
 		{"an expiry that is not due", func(r *rows) { r.thread("p").Due = mailroom.Due{} }, doctor.Due, "its row says nothing is due"},

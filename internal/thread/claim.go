@@ -18,12 +18,12 @@ type Claimant struct {
 	StopGrace time.Duration // time left after a stop; 0: unchanged
 }
 
-// Claim starts the next attempt of the due run, for a worker that serves agent. alone selects
-// whether a run on its last attempt is wanted; other runs are not claimed then. It returns nil, and
-// updates Due, if no matching run is due.
-func (t *State) Claim(by Claimant, agent string, alone bool, now time.Time) *mailroom.Run {
+// Claim starts the next attempt of the due run, for a worker that starts runs with this Due.Agent.
+// alone selects whether a run on its last attempt is wanted; other runs are not claimed then. It
+// returns nil, and updates Due, if no matching run is due.
+func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailroom.Run {
 	r := t.nextRun(now)
-	if r == nil || r.Agent != agent || r.OnLastAttempt() != alone {
+	if r == nil || dueAgent(&t.Thread, r.Agent) != due || r.OnLastAttempt() != alone {
 		t.schedule(now)
 		return nil
 	}

@@ -23,7 +23,7 @@ type queue struct {
 	ready     window // runs that wait for their turn only, by (Priority, Place)
 	scheduled window // runs with a time to enter the queue, by (NotBefore, Place)
 	// head is the head of the queue according to the thread's row, which a submit can use instead
-	// of a loaded run. It is zero once that is unknown.
+	// of a loaded run. Its Agent is without a server. It is zero once that is unknown.
 	head mailroom.Due
 }
 
@@ -36,6 +36,7 @@ func newQueue(row *mailroom.Thread) queue {
 	}
 	if row.Current == "" && row.HeldAt.IsZero() {
 		q.head = row.Due
+		q.head.Agent, _ = ParseDueAgent(row.Due.Agent)
 	}
 	return q
 }
@@ -69,7 +70,8 @@ func (q *queue) place(r *mailroom.Run) {
 	}
 }
 
-// due returns the next work of a thread without a current run. row has the last one.
+// due returns the next work of a thread without a current run, without its server. row has the last
+// one.
 func (q *queue) due(row *mailroom.Thread, now time.Time) mailroom.Due {
 	if r := q.ready.first(); r != nil {
 		at := now
@@ -139,7 +141,7 @@ func (q *queue) trim() []*mailroom.Run {
 	return slices.Concat(q.ready.runs, q.scheduled.runs)
 }
 
-// dueOf returns the scheduling columns for a run that is due at at.
+// dueOf returns the scheduling columns for a run that is due at at, without its server.
 func dueOf(r *mailroom.Run, at time.Time) mailroom.Due {
 	return mailroom.Due{At: at, Agent: r.Agent, Priority: r.Priority, LastAttempt: r.OnLastAttempt()}
 }

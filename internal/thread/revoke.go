@@ -87,13 +87,22 @@ func (t *State) Extend(until, now time.Time) {
 	t.schedule(now)
 }
 
-// FailOrphaned fails the due run of an agent that no worker serves.
-func (t *State) FailOrphaned(agent string, now time.Time) bool {
+// FailOrphaned fails the due run with this Due.Agent, whose agent no worker serves.
+func (t *State) FailOrphaned(due string, now time.Time) bool {
 	r := t.nextRun(now)
-	orphaned := r != nil && r.Agent == agent
+	orphaned := r != nil && dueAgent(&t.Thread, r.Agent) == due
 	if orphaned {
-		t.follow(r, deadLetter(mailroom.ClassPermanent, fmt.Sprintf("no worker serves agent %q", agent)), now)
+		t.follow(r, deadLetter(mailroom.ClassPermanent, fmt.Sprintf("no worker serves agent %q", r.Agent)), now)
 	}
 	t.schedule(now)
 	return orphaned
+}
+
+// FreeSession lets any server start the due run with this Due.Agent, although its server keeps a
+// session of the agent.
+func (t *State) FreeSession(due string, now time.Time) {
+	if agent, node := ParseDueAgent(due); t.Due.Agent == due && t.Nodes[agent] == node {
+		keepSession(&t.Thread, agent, "")
+		t.schedule(now)
+	}
 }

@@ -171,7 +171,7 @@ func (t *State) schedule(now time.Time) {
 func (t *State) nextDue(now time.Time) mailroom.Due {
 	c := t.current()
 	if c == nil {
-		return t.Runs.queue.due(&t.Thread, now)
+		return withNode(&t.Thread, t.Runs.queue.due(&t.Thread, now))
 	}
 	at := c.AvailableAt
 	switch c.Status {
@@ -183,7 +183,7 @@ func (t *State) nextDue(now time.Time) mailroom.Due {
 	if at.IsZero() {
 		return mailroom.Due{}
 	}
-	return dueOf(c, at)
+	return withNode(&t.Thread, dueOf(c, at))
 }
 
 // ExpectedDue computes the scheduling columns at now, for consistency checks. All runs that never

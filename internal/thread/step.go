@@ -24,6 +24,8 @@ type StepCommit struct {
 	Message *PartialText          // the message being written, complete
 	Covers  int64                 // seq of the last steered message that the agent had read
 	Effects []mailroom.AgentEntry // entries of kind effect.*; only a Session writes them
+	// Node is the server that alone can use the State of the Step, see [mailroom.Thread]; "": any.
+	Node string
 
 	sum string // digest, set by CheckStep
 }
@@ -200,6 +202,9 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 		t.append(entry.KindSend, r, now, entry.Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != mailroom.AnswerNone})
 	}
 	applyStep(&t.Thread, r, &a.Step)
+	if a.Step.State != nil {
+		keepSession(&t.Thread, r.Agent, a.Node)
+	}
 	if !a.Step.NoProgress {
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}

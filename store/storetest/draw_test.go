@@ -60,6 +60,7 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 		CreatedAt: moment().Draw(t, "created"), UpdatedAt: moment().Draw(t, "updated"),
 		DeliverTo: word().Draw(t, "deliver to"), State: rapid.MapOfN(agent(), raw(), 0, 2).Draw(t, "state"),
 		Inboxes: rapid.Int64Range(0, 3).Draw(t, "inboxes"), Lapsed: rapid.Int64Range(0, 3).Draw(t, "lapsed"), Unread: rapid.MapOfN(word(), rapid.Int64Range(-1, 1<<40), 0, 2).Draw(t, "unread"),
+		Nodes: rapid.MapOfN(agent(), word(), 0, 2).Draw(t, "nodes"),
 	}
 	if rapid.IntRange(0, 4).Draw(t, "gone") == 4 {
 		row.DeletedAt = moment().Draw(t, "deleted")

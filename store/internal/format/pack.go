@@ -98,6 +98,7 @@ func (p *packer) thread(t *mailroom.Thread) {
 	number(p, &t.Inboxes)
 	pairs(p, &t.Unread, number[int64])
 	number(p, &t.Lapsed)
+	pairs(p, &t.Nodes, text[string])
 	p.newer(&t.Newer)
 }
 

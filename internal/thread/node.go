@@ -1,0 +1,54 @@
+package thread
+
+import (
+	"maps"
+	"strings"
+
+	"mailroom"
+)
+
+// dueSeparator stands between agent and node in [mailroom.Due].Agent.
+const dueSeparator = " @ "
+
+// DueAgent returns the Due.Agent of runs of an agent that only the server node starts, or any server
+// with node "". It differs for different arguments; the id of a node has no separator.
+func DueAgent(agent, node string) string {
+	if node == "" && !strings.Contains(agent, dueSeparator) {
+		return agent
+	}
+	return agent + dueSeparator + node
+}
+
+// ParseDueAgent returns the arguments of DueAgent.
+func ParseDueAgent(due string) (agent, node string) {
+	i := strings.LastIndex(due, dueSeparator)
+	if i < 0 {
+		return due, ""
+	}
+	return due[:i], due[i+len(dueSeparator):]
+}
+
+// withNode adds the server that keeps the session of the due run's agent.
+func withNode(row *mailroom.Thread, d mailroom.Due) mailroom.Due {
+	if d.Agent != "" {
+		d.Agent = dueAgent(row, d.Agent)
+	}
+	return d
+}
+
+func dueAgent(row *mailroom.Thread, agent string) string { return DueAgent(agent, row.Nodes[agent]) }
+
+// keepSession records which server keeps the session of an agent, "" for none.
+func keepSession(row *mailroom.Thread, agent, node string) {
+	if row.Nodes[agent] == node {
+		return
+	}
+	nodes := maps.Clone(row.Nodes) // the stored map may be shared
+	if nodes == nil {
+		nodes = map[string]string{}
+	}
+	if nodes[agent] = node; node == "" {
+		delete(nodes, agent)
+	}
+	row.Nodes = nodes
+}
