@@ -31,6 +31,9 @@ type ClaimRequest struct {
 	Held        map[string]int // runs that the worker has, by owner of the thread
 	FairSlots   int            // further runs beyond Slots, for owners without a run on the worker
 	Wait        bool           // wait until a run is due
+	// Node is the worker's server, among others on the store, whose sessions it can continue; "" for
+	// none.
+	Node string
 }
 
 // Assignment is one claimed run.

@@ -76,7 +76,7 @@ func (c *committer) nextBatch(now time.Time) (ops, claims []*op) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(ops) > 0 || !c.nextDue(now).After(now) {
-		claims, c.claims = splitReady(c.claims)
+		claims, c.claims = c.splitReady(c.claims)
 	}
 	for _, o := range claims {
 		o.inBatch = true
@@ -145,7 +145,7 @@ func (c *committer) nextDue(now time.Time) time.Time {
 			}
 			continue
 		}
-		for _, w := range capacities(o.claim) {
+		for _, w := range c.options.capacities(o.claim) {
 			known, ok := c.idle[w]
 			if !ok {
 				return now

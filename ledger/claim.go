@@ -13,16 +13,23 @@ import (
 	"mailroom/store"
 )
 
-// capacities returns the store's queries for a request, one per agent and kind.
-func capacities(c *dispatch.ClaimRequest) []store.Capacity {
+// capacities returns the store's queries for a request, one per agent and kind. A sticky agent has
+// further ones for the threads with a session on the worker's server.
+func (o *Options) capacities(c *dispatch.ClaimRequest) []store.Capacity {
 	var wants []store.Capacity
+	add := func(agent string) {
+		wants = append(wants, store.Capacity{Agent: agent})
+		if c.LastAttempt {
+			wants = append(wants, store.Capacity{Agent: agent, LastAttempt: true})
+		}
+	}
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
 		if c.Agents[agent] <= 0 || c.Slots <= 0 && c.FairSlots <= 0 {
 			continue
 		}
-		wants = append(wants, store.Capacity{Agent: agent})
-		if c.LastAttempt {
-			wants = append(wants, store.Capacity{Agent: agent, LastAttempt: true})
+		add(thread.DueAgent(agent, ""))
+		if c.Node != "" && o.Sticky(agent) {
+			add(thread.DueAgent(agent, c.Node))
 		}
 	}
 	return wants
@@ -40,12 +47,13 @@ func (b *batch) expectedWants(ops []*op) []store.Capacity {
 			continue
 		}
 		s := newShares(o.claim.Held, o.claim.Slots)
-		for _, w := range capacities(o.claim) {
+		for _, w := range b.c.options.capacities(o.claim) {
 			idle, ok := b.idle[w]
 			if ok && idle.After(now) && o.claim.Wait {
 				continue
 			}
-			most := o.claim.Agents[w.Agent]
+			agent, _ := thread.ParseDueAgent(w.Agent)
+			most := o.claim.Agents[agent]
 			if w.Slots = min(o.claim.Slots, most); w.Slots > 0 {
 				wants = addSlots(wants, w)
 				if ok {
@@ -157,10 +165,11 @@ type round struct {
 func (b *batch) start(r *round, due []*thread.State, over func(owner string) bool) (passed []*thread.State, err error) {
 	for _, t := range due {
 		d := t.Due
+		agent, _ := thread.ParseDueAgent(d.Agent)
 		if r.slots <= 0 {
 			break
 		}
-		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.rows.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.LastAttempt && !r.lastAttempt {
+		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.rows.now) || r.agents[agent] >= r.Agents[agent] || d.LastAttempt && !r.lastAttempt {
 			continue
 		}
 		if over != nil && over(t.Owner) {
@@ -170,12 +179,12 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
-		run := t.Claim(b.c.claimant(r.ClaimRequest, d.Agent), d.Agent, d.LastAttempt, b.rows.now)
+		run := t.Claim(b.c.claimant(r.ClaimRequest, agent), d.Agent, d.LastAttempt, b.rows.now)
 		if run == nil {
 			continue
 		}
 		r.slots--
-		r.agents[d.Agent]++
+		r.agents[agent]++
 		r.lastAttempt = r.lastAttempt && !d.LastAttempt
 		r.shares.add(t.Owner)
 		row := t.Thread
@@ -195,7 +204,7 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 // the others from the store. share bounds the stored ones per owner.
 func (b *batch) candidates(r *round, share *store.Share) ([]*thread.State, error) {
 	var due []*thread.State
-	for _, w := range capacities(r.ClaimRequest) {
+	for _, w := range b.c.options.capacities(r.ClaimRequest) {
 		for _, t := range b.rows.order {
 			if matches(t.Due, w, b.rows.now) {
 				due = append(due, t)
@@ -204,7 +213,8 @@ func (b *batch) candidates(r *round, share *store.Share) ([]*thread.State, error
 		if known, ok := b.idle[w]; ok && known.After(b.rows.now) && r.Wait {
 			continue
 		}
-		w.Share, w.Slots = share, min(r.slots, r.Agents[w.Agent]-r.agents[w.Agent])
+		agent, _ := thread.ParseDueAgent(w.Agent)
+		w.Share, w.Slots = share, min(r.slots, r.Agents[agent]-r.agents[agent])
 		if w.Slots <= 0 {
 			continue
 		}

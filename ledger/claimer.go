@@ -68,9 +68,9 @@ func (c *committer) requeueClaim(o *op) bool {
 }
 
 // splitReady splits waiting claims into those with free capacity and the others.
-func splitReady(claims []*op) (ready, others []*op) {
+func (c *committer) splitReady(claims []*op) (ready, others []*op) {
 	for _, o := range claims {
-		if len(capacities(o.claim)) > 0 {
+		if len(c.options.capacities(o.claim)) > 0 {
 			ready = append(ready, o)
 		} else {
 			others = append(others, o)

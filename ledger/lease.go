@@ -160,7 +160,7 @@ func (ws Workers) EndNodeWorkers(ctx context.Context, node string, uncharged boo
 
 // Sweep takes away the claims of workers whose lease has ended, strictly after its end. It spares
 // self, because an engine that slept renews its lease first. It also ends overdue claims of all
-// workers but self, which ends its own.
+// workers but self, which ends its own, and frees runs that wait for a server that is gone.
 func (ws Workers) Sweep(ctx context.Context, self string) error {
 	err := ws.endWorkers(ctx, false, func(w *store.Worker, now time.Time) bool {
 		return w.ID != self && now.After(w.LeaseUntil)
@@ -183,6 +183,9 @@ func (ws Workers) Sweep(ctx context.Context, self string) error {
 			return err
 		}
 		ws.ledger.freed.add(w.ID)
+	}
+	if err := ws.freeSessions(ctx, self, workers, now); err != nil {
+		return err
 	}
 	if err := ws.dropWorkers(ctx, workers, now); err != nil {
 		return err
@@ -223,9 +226,10 @@ func (ws Workers) dropWorkers(ctx context.Context, workers []*store.Worker, now 
 			newest[same(w)] = w
 		}
 	}
+	grace := ws.ledger.options.StickyGrace // isGone reads the rows
 	var old []string
 	for _, w := range workers {
-		if age := now.Sub(w.LeaseUntil); w.Dead && (age >= deadRetention || age >= duplicateRetention && newest[same(w)] != w) {
+		if age := now.Sub(w.LeaseUntil); w.Dead && (age >= max(deadRetention, grace) || age >= max(duplicateRetention, grace) && newest[same(w)] != w) {
 			old = append(old, w.ID)
 		}
 	}
@@ -359,8 +363,8 @@ func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace ti
 		}
 		configured := slices.Concat(configured, auth.DeclaredAgents(tokens))
 		for _, t := range due {
-			if a := t.Due.Agent; a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, r.Now(), grace) {
-				lost = append(lost, a)
+			if a, _ := thread.ParseDueAgent(t.Due.Agent); a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, r.Now(), grace) {
+				lost = append(lost, t.Due.Agent)
 			}
 		}
 		return nil
@@ -368,9 +372,9 @@ func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace ti
 	if err != nil {
 		return err
 	}
-	for _, agent := range lost {
+	for _, due := range lost {
 		o := op{name: "orphan", rank: rankClaim}
-		if _, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) { return struct{}{}, b.failOrphans(agent, grace) }); err != nil {
+		if _, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) { return struct{}{}, b.failOrphans(due, grace) }); err != nil {
 			return err
 		}
 	}
@@ -387,9 +391,9 @@ func servedSince(workers []*store.Worker, agent string, now time.Time, grace tim
 	})
 }
 
-func (b *batch) failOrphans(agent string, grace time.Duration) error {
+func (b *batch) failOrphans(due string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		fresh, _, err := b.rows.loadDue(b.rows.now.Add(-grace), store.Capacity{Agent: agent, Slots: expireBatch, LastAttempt: alone})
+		fresh, _, err := b.rows.loadDue(b.rows.now.Add(-grace), store.Capacity{Agent: due, Slots: expireBatch, LastAttempt: alone})
 		if err != nil {
 			return err
 		}
@@ -397,7 +401,7 @@ func (b *batch) failOrphans(agent string, grace time.Duration) error {
 			if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 				return err
 			}
-			t.FailOrphaned(agent, b.rows.now)
+			t.FailOrphaned(due, b.rows.now)
 		}
 	}
 	return nil

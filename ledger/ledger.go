@@ -29,8 +29,8 @@ type Options struct {
 	// Publish receives committed entries, in commit order, before the operations are answered. It
 	// must not block.
 	Publish func(thread string, entries []mailroom.Entry)
-	// Due is called after a commit that leaves a run of an agent due, which a worker elsewhere may
-	// claim. It must not block.
+	// Due is called after a commit that leaves a run due, which a worker elsewhere may claim, with the
+	// name for its Nudge. It must not block.
 	Due func(agent string)
 	// Lease is how long a worker keeps its claims without a renewal. Defaults to 15 s.
 	Lease time.Duration
@@ -40,6 +40,11 @@ type Options struct {
 	// that late.
 	Deadline  func(agent string) time.Duration
 	StopGrace time.Duration
+	// Sticky reports whether the State of an agent is of use only on the server that wrote it, so that
+	// a thread's next run must start there. A nil function means that none is.
+	Sticky func(agent string) bool
+	// StickyGrace is how long a run that is due waits for a server that is gone. Defaults to 5 min.
+	StickyGrace time.Duration
 	// Poll is how often waiting claims look for due work that this ledger did not commit. Defaults
 	// to 1 s.
 	Poll time.Duration
@@ -69,6 +74,7 @@ type Ledger struct {
 
 	fence *fence // nil: no restriction
 	freed *freedWorkers
+	watch *watch
 }
 
 // freedWorkers are dead workers without claims.
@@ -102,6 +108,12 @@ func New(st store.Store, o Options) *Ledger {
 	if o.StopGrace == 0 {
 		o.StopGrace = 10 * time.Second
 	}
+	if o.Sticky == nil {
+		o.Sticky = func(string) bool { return false }
+	}
+	if o.StickyGrace == 0 {
+		o.StickyGrace = 5 * time.Minute
+	}
 	if o.Poll == 0 {
 		o.Poll = time.Second
 	}
@@ -115,7 +127,7 @@ func New(st store.Store, o Options) *Ledger {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.Observe.fill()
-	l := &Ledger{lane: anyLane, seed: maphash.MakeSeed(), options: o, freed: &freedWorkers{ids: map[string]bool{}}}
+	l := &Ledger{lane: anyLane, seed: maphash.MakeSeed(), options: o, freed: &freedWorkers{ids: map[string]bool{}}, watch: &watch{}}
 	for _, handle := range append([]store.Store{st}, o.Lanes...) {
 		l.lanes = append(l.lanes, newCommitter(handle, o))
 	}
@@ -140,7 +152,7 @@ func (l *Ledger) committerOf(o *op) *committer {
 	return l.lanes[maphash.String(l.seed, o.threads[0])%uint64(len(l.lanes))]
 }
 
-// Nudge tells the ledger that a run of an agent may be due in the store, or of any agent with "", so
+// Nudge tells the ledger that a run with this Due.Agent may be due in the store, or any run with "", so
 // that waiting claims look for it now and not with the next poll.
 func (l *Ledger) Nudge(agent string) {
 	for _, c := range l.lanes {

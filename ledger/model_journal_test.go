@@ -301,21 +301,21 @@ func (m *model) serveAll(t *rapid.T) {
 	}); err != nil {
 		t.Fatalf("register: %v", err)
 	}
-	for round := int64(1); ; round++ {
-		before := m.after
+	for round, none := int64(1), 0; none < 2; round++ {
+		before, node := m.after, []string{"north", "south"}[round%2]
 		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) {
 			return l.Workers().Claim(m.ctx, dispatch.ClaimRequest{
-				Worker: id, Round: round, Slots: 10, LastAttempt: true, Agents: map[string]int{"echo": 10, "codex": 10},
+				Worker: id, Round: round, Slots: 10, LastAttempt: true, Agents: map[string]int{"echo": 10, "codex": 10}, Node: node,
 			})
 		})
 		if err != nil {
 			t.Fatalf("claim: %v", err)
 		}
-		if len(work) == 0 {
-			return
+		if none++; len(work) > 0 {
+			none = 0
 		}
 		for _, one := range work {
-			m.checkStarted(t, before, one)
+			m.checkStarted(t, before, one, node)
 		}
 		for _, one := range work { // later, because the end of one run may send to the thread of another
 			m.finish(t, one.Claim)

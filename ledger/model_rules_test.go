@@ -278,9 +278,17 @@ func (m *model) advance(t *rapid.T) {
 }
 
 // checkStarted checks that a claim starts the current run, or the first of the queue by priority and
-// place, and that its attempt is one more than the last one.
-func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignment) {
+// place, that its attempt is one more than the last one, and that no server claims a run whose session
+// another one keeps.
+func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignment, node string) {
 	c := one.Claim
+	switch by := before.Threads[c.Thread].Nodes[one.Run.Agent]; {
+	case by == "":
+	case by != node:
+		t.Fatalf("run %s of agent %s starts at server %q, its session is on %q", c.Run, one.Run.Agent, node, by)
+	default:
+		m.coverage["run of a session"]++
+	}
 	if c.Attempt != m.attempts[c.Run]+1 {
 		t.Fatalf("run %s is claimed at attempt %d after %d", c.Run, c.Attempt, m.attempts[c.Run])
 	}

@@ -149,6 +149,7 @@ type keyed struct {
 
 // worker is a registered worker with the claims that it knows.
 type worker struct {
+	node  string
 	round int64 // the last one whose response it has
 	asked int64
 	held  []mailroom.Claim
@@ -306,8 +307,8 @@ func (m *model) claim(t *rapid.T) {
 
 func (m *model) register(t *rapid.T, local bool) (id string) {
 	id = m.name("w")
-	m.workers[id] = &worker{}
-	w := store.Worker{ID: id, Agents: []string{"echo", "codex"}, Local: local}
+	m.workers[id] = &worker{node: []string{"", "north", "south"}[m.n%3]} // no draw, as in reopen
+	w := store.Worker{ID: id, Agents: []string{"echo", "codex"}, Local: local, Node: m.workers[id].node}
 	if _, err := onBoth(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) { return l.Workers().Register(m.ctx, w) }); err != nil {
 		t.Fatalf("register: %v", err)
 	}
@@ -320,7 +321,7 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 	n := number(t, 1, 3, "slots")
 	ask := dispatch.ClaimRequest{
 		Worker: id, Round: w.asked, Slots: n, LastAttempt: alone,
-		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")},
+		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")}, Node: w.node,
 	}
 	before := m.after
 	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) { return l.Workers().Claim(m.ctx, ask) })
@@ -330,7 +331,7 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 	}
 	lost := chance(t, 10, "answer lost")
 	for _, one := range work {
-		m.checkStarted(t, before, one)
+		m.checkStarted(t, before, one, w.node)
 		m.claims = append(m.claims, one.Claim)
 		if !lost {
 			w.held = append(w.held, one.Claim)
@@ -366,6 +367,9 @@ func (m *model) append(t *rapid.T) {
 		a.Step.Entries = []mailroom.AgentEntry{{Kind: kind, Body: json.RawMessage(`{"call":"c1"}`)}}
 	}
 	if chance(t, 20, "state") {
+		if w := m.workers[m.after.Threads[c.Thread].Worker]; w != nil && isSticky(m.run(c.Run).Agent) {
+			a.Node = w.node
+		}
 		a.Step.State = json.RawMessage(fmt.Sprintf(`{"n":%d}`, m.n))
 	}
 	for i := range one(t, []int{0, 0, 1, 2}, "sends") {

@@ -186,7 +186,7 @@ func (w *twin) open(doors int) error {
 			}
 			ctx, stop := context.WithCancel(w.ctx)
 			d := &handleSet{store: store, stop: stop, ended: make(chan error, 1)}
-			o := ledger.Options{Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue}
+			o := ledger.Options{Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue, Sticky: isSticky}
 			var failed error
 			for range s.lanes {
 				lane, err := s.open()
@@ -207,6 +207,8 @@ func (w *twin) open(doors int) error {
 	}
 	return nil
 }
+
+func isSticky(agent string) bool { return agent == "codex" }
 
 // twinQueue is the maximum queue of a thread: few runs, so that histories reach it.
 const twinQueue = 4
