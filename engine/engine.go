@@ -25,6 +25,9 @@ type Agent struct {
 	Version  string
 	Limit    int           // maximum concurrent runs; 0: as many as the engine has slots
 	Deadline time.Duration // per attempt; 0: Options.Deadline
+	// Sticky reports that the agent's state of a thread is of use only on the server that wrote it. The
+	// thread's next run starts there while that server runs, see [ledger.Options].
+	Sticky bool
 	// Ready reports whether a run may start now; nil means always. While it is false, runs stay
 	// queued: no attempt is counted, and another engine may claim them. The committer calls it for
 	// each batch, so it must be quick and must not call the ledger. Call [Leases.Wake] when it
@@ -105,6 +108,14 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// sharedNode returns the id of the server among others on the store; "" if it is the only one.
+func (o *Options) sharedNode() string {
+	if o.Local {
+		return ""
+	}
+	return o.Node
 }
 
 // Engine is one worker. Run may be called once.

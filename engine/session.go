@@ -147,6 +147,9 @@ func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) erro
 	in := thread.StepCommit{
 		Claim: s.claim, Number: s.step + 1, Step: step, Effects: effects, Covers: s.handed,
 	}
+	if s.engine.options.Agents[s.agent].Sticky {
+		in.Node = s.engine.options.sharedNode()
+	}
 	if !step.NoProgress {
 		in.Message = s.text.partial()
 	}

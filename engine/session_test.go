@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/engine"
 	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/store"
@@ -275,4 +277,34 @@ func TestStepThatBreaksARuleIsRefusedAndTheRunContinues(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+func TestTheStateOfAStickyAgentNamesItsServer(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		sticky  bool
+		options engine.Options
+		want    map[string]string
+	}{
+		{"on a shared store", true, engine.Options{Node: "north"}, map[string]string{"a": "north"}},
+		{"on the server's own store", true, engine.Options{Node: "north", Local: true}, nil},
+		{"in a remote worker", true, engine.Options{}, nil},
+		{"of another agent", false, engine.Options{Node: "north"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			localOnly(t, func(h *fixture) {
+				c.options.Agents = map[string]engine.Agent{"a": {Sticky: c.sticky, Agent: mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+					return s.Append(ctx, mailroom.Step{State: json.RawMessage(`{"session":"s"}`)})
+				})}}
+				h.start(c.options)
+				out := h.send("t", "hello")
+				h.wait(time.Second)
+				h.status(out.Run, mailroom.StatusCompleted)
+				rows := query(h, func(r store.Reader) ([]*mailroom.Thread, error) { return r.Threads(store.ThreadQuery{}) })
+				if !maps.Equal(rows[0].Nodes, c.want) {
+					t.Errorf("server of the session is %v, want %v", rows[0].Nodes, c.want)
+				}
+			})
+		})
+	}
 }

@@ -17,7 +17,8 @@ type slots struct {
 	ready chan struct{}          // capacity 1: runs were assigned
 	admit map[string]func() bool // Ready of the agents that have one
 
-	noLastAttempts bool // see Options
+	noLastAttempts bool   // see Options
+	node           string // among others on the store
 
 	mu           sync.Mutex
 	open         bool           // claiming is allowed
@@ -43,7 +44,8 @@ type claimed struct {
 func newSlots(o Options, b *bus.Bus) *slots {
 	s := &slots{
 		bus: b, ready: make(chan struct{}, 1), runs: o.Runs, free: o.Runs,
-		agents: map[string]int{}, held: map[string]int{}, admit: map[string]func() bool{}, noLastAttempts: o.NoLastAttempts,
+		agents: map[string]int{}, held: map[string]int{}, admit: map[string]func() bool{},
+		noLastAttempts: o.NoLastAttempts, node: o.sharedNode(),
 	}
 	for name, a := range o.Agents {
 		if a.Ready != nil {
@@ -71,7 +73,7 @@ func (s *slots) Capacity() dispatch.ClaimRequest {
 	s.round++
 	c := dispatch.ClaimRequest{
 		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.lastAttempts == 0 && !s.noLastAttempts, Agents: make(map[string]int, len(s.agents)),
-		Held: maps.Clone(s.held), FairSlots: guests,
+		Held: maps.Clone(s.held), FairSlots: guests, Node: s.node,
 	}
 	for name, n := range s.agents {
 		if ready := s.admit[name]; n > 0 && (ready == nil || ready()) {
