@@ -359,7 +359,7 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	used, totals := l.fold.UsageSince(t.state.Totals)
 	more := mailroom.Step{Entries: l.fold.Close(unfinishedReason(t.saved.Asked)), Usage: used}
 	var err error
-	if totals != t.state.Totals && t.state.Session != "" {
+	if t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) { // the state says where the session is
 		t.state.Totals = totals
 		if more.State, err = encode("state", t.state); err != nil {
 			return err

@@ -36,6 +36,7 @@ type Config struct {
 	Store       Store
 	Postgres    Postgres
 	Bus         Bus
+	Node        Node
 	Token       Token
 
 	Runs          int           // runs at once in this process
@@ -207,6 +208,7 @@ func Default(kinds []kind.Kind) *Config {
 		Store:             Store{Kind: StoreSQLite},
 		Postgres:          defaultPostgres(),
 		Bus:               Bus{Kind: BusPostgres},
+		Node:              Node{StickyGrace: 5 * time.Minute},
 		Agents:            map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
 		Channels:          map[string]*Channel{},
 		ReconnectSettings: defaultReconnect(),

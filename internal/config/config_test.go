@@ -166,6 +166,12 @@ func TestPrintedConfigurationLoadsAsTheSame(t *testing.T) {
 		kind = "exec"
 		command = ["sh", "-c", "echo \"hi\\n\"\t\u0001"]
 		env = { "A.B" = "x = \"1\"", C = "" }
+		[store]
+		kind = "postgres"
+		[postgres]
+		url_file = "database"
+		[node]
+		sticky_grace = "90s"
 	`))
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +179,9 @@ func TestPrintedConfigurationLoadsAsTheSame(t *testing.T) {
 	second, err := parse("b.toml", []byte(first.TOML(true)))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if second.Node.StickyGrace != 90*time.Second {
+		t.Errorf("sticky_grace is %v after printing and loading", second.Node.StickyGrace)
 	}
 	got, want := strip(t, second), strip(t, first)
 	if diff := cmp.Diff(want, got); diff != "" {

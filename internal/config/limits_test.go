@@ -70,7 +70,7 @@ func TestAddressThatCommandsUse(t *testing.T) {
 	}
 }
 
-const topLevel = "store, postgres, bus, token, limits, agents, channels, tracker, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, origins, runs, lease, renew, sweep, " +
+const topLevel = "store, postgres, bus, node, token, limits, agents, channels, tracker, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, origins, runs, lease, renew, sweep, " +
 	"stop_grace, shutdown_grace, run_deadline, agent_grace, max_queued, isolation, retention"
 
 func TestErrorsOfALimitNameTheKey(t *testing.T) {
@@ -98,6 +98,9 @@ func TestErrorsOfALimitNameTheKey(t *testing.T) {
 		},
 		"origin null": {
 			"origins = [\"null\"]", `f.toml:1: origins: "null" is not an origin, such as "https://app.example.org"`,
+		},
+		"a setting of several servers for one": {
+			"[node]\nsticky_grace = \"1m\"", `f.toml:2: node.sticky_grace: has no effect; set kind = "postgres" in [store]`,
 		},
 		"flag as a text": {
 			"behind_proxy = \"yes\"", `f.toml:1: behind_proxy: "yes" is not true or false`,

@@ -49,7 +49,7 @@ type section struct {
 func (c *Config) sections() []section {
 	all := []section{{nil, c.settings()}, {[]string{"store"}, c.Store.settings()}}
 	if c.Store.Kind == StorePostgres {
-		all = append(all, section{[]string{"postgres"}, c.Postgres.settings()}, section{[]string{"bus"}, c.Bus.settings()})
+		all = append(all, section{[]string{"postgres"}, c.Postgres.settings()}, section{[]string{"bus"}, c.Bus.settings()}, section{[]string{"node"}, c.Node.settings()})
 	}
 	all = append(all, section{[]string{"token"}, c.Token.settings()}, section{[]string{"limits"}, c.Limits.settings()})
 	for _, name := range sorted(c.Agents) {

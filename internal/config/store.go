@@ -38,6 +38,15 @@ func (b *Bus) settings() []setting.Setting {
 	}
 }
 
+// Node is the [node] table: this server among others, for a store of StorePostgres.
+type Node struct{ StickyGrace time.Duration }
+
+func (n *Node) settings() []setting.Setting {
+	return []setting.Setting{
+		setting.New("sticky_grace", "Time after which a run whose codex or claude session is on a server that is gone starts on another server, in a new session.", setting.Duration(&n.StickyGrace, time.Millisecond, 24*time.Hour)),
+	}
+}
+
 // Postgres is the [postgres] table: the database of a store of StorePostgres.
 type Postgres struct {
 	URL               string // without a password; "": URLFile
@@ -101,8 +110,10 @@ func (c *Config) checkStore() (found []problem) {
 		}
 		return found
 	}
-	if c.set["bus.kind"] {
-		return append(found, problem{key: "bus.kind", what: `has no effect; set kind = "postgres" in [store]`})
+	for _, key := range []string{"node.sticky_grace", "bus.kind"} {
+		if c.set[key] {
+			return append(found, problem{key: key, what: `has no effect; set kind = "postgres" in [store]`})
+		}
 	}
 	for _, s := range c.Postgres.settings() {
 		if key := "postgres." + s.Key; c.set[key] {

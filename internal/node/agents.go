@@ -101,7 +101,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		r.programs.add(name, programOptions(p, a, mark, around))
 	}
 	r.agents[name] = engine.Agent{
-		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline,
+		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Sticky: program.Find(a.Kind) != nil,
 		OldVersion: func(ctx context.Context, version string) (mailroom.Agent, error) {
 			return r.versions.find(ctx, agentVersion{name, version})
 		},

@@ -113,6 +113,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		Lease:     c.Lease,
 		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
 		StopGrace: c.StopGrace,
+		Sticky:    func(agent string) bool { return agents[agent].Sticky }, StickyGrace: c.Node.StickyGrace,
 		Quotas:    defaultQuotas(c),
 		MaxQueued: unlimitedIfZero(c.MaxQueued),
 		Reserved:  reservedPrefixes(c),
