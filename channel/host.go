@@ -110,7 +110,7 @@ func (h *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 	thread := ThreadID(h.Name(), e.Chat...)
 	var known []store.SubmitKey
 	err = h.View(ctx, func(r store.Reader) (err error) {
-		known, err = r.Keys(thread, []string{e.Key})
+		known, err = r.Keys(store.KeyQuery{Thread: thread, Keys: []string{e.Key}})
 		return err
 	})
 	if err != nil {

@@ -195,7 +195,7 @@ func (w *fixture) rows() *rows {
 		slices.Reverse(c.Runs)
 		for _, run := range c.Runs {
 			pieces, err := r.Partials(run.ID)
-			keys, e := r.Keys(run.Thread, []string{run.SubmitKey})
+			keys, e := r.Keys(store.KeyQuery{Thread: run.Thread, Keys: []string{run.SubmitKey}})
 			if err = errors.Join(err, e); err != nil {
 				return err
 			}

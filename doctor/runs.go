@@ -263,7 +263,7 @@ func (p *checker) keys(runs []*mailroom.Run) error {
 	if len(names) == 0 {
 		return nil
 	}
-	rows, err := p.r.Keys(p.t.ID, names)
+	rows, err := p.r.Keys(store.KeyQuery{Thread: p.t.ID, Keys: names})
 	if err != nil {
 		return err
 	}

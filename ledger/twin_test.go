@@ -362,7 +362,7 @@ func readAll(ctx context.Context, s store.Store, known contents) (contents, erro
 			for _, e := range entries {
 				all.Logs[row.ID] = append(all.Logs[row.ID], string(e.Raw))
 			}
-			keys, err := r.Keys(row.ID, keyNames())
+			keys, err := r.Keys(store.KeyQuery{Thread: row.ID, Keys: keyNames()})
 			if err != nil {
 				return err
 			}

@@ -149,7 +149,7 @@ func (l *Loaded) readKeys(r Reader, refs []KeyRef) error {
 		}
 	}
 	for id, list := range names {
-		keys, err := r.Keys(id, list)
+		keys, err := r.Keys(KeyQuery{Thread: id, Keys: list})
 		if err != nil {
 			return err
 		}

@@ -81,16 +81,27 @@ func (c Counts) Sum() (n int) {
 }
 
 // TicketQuery selects tickets that match all fields that are set. The order is newest first (by
-// Key, descending).
+// Key, descending), ascending with Oldest.
 type TicketQuery struct {
 	IDs    []string // in any order
 	Runs   []string // of these runs; in any order
 	Thread string
 	States []mailroom.TicketState
 	Kinds  []mailroom.TicketKind
-	From   int64 // only Keys below it; 0: from the newest
-	Limit  int   // 0: no limit
-	Bytes  int   // see RunQuery; not with IDs or Runs
+	From   int64 // only Keys below it, or above it with Oldest; 0: from the start
+	Oldest bool
+	Limit  int // 0: no limit
+	Bytes  int // see RunQuery; not with IDs or Runs
+}
+
+// KeyQuery selects submit keys of one thread: those of Keys that exist, in this order, or with All
+// those behind After, ordered by Key.
+type KeyQuery struct {
+	Thread string
+	Keys   []string
+	All    bool
+	After  string // with All only; "": from the first
+	Limit  int    // with All only; 0: no limit
 }
 
 // ReservationQuery selects reservations that match all fields that are set, ordered by Thread,
@@ -103,9 +114,13 @@ type ReservationQuery struct {
 // CursorQuery selects cursors that match all fields that are set, ordered by Channel and Identity.
 type CursorQuery struct {
 	Channel    string
-	Identities []string // distinct; requires Channel
-	Limit      int      // 0: all; not with Identities
+	Identities []string  // distinct; requires Channel
+	After      CursorRef // only cursors behind it; not with Channel
+	Limit      int       // 0: all; not with Identities
 }
+
+// CursorRef names a cursor.
+type CursorRef struct{ Channel, Identity string }
 
 // EntryRef names an entry.
 type EntryRef struct {

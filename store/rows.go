@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"mailroom"
@@ -84,6 +85,21 @@ type SubmitKey struct {
 	Key    string
 	Digest string // of the first submit's content
 	Result Submitted
+	// JoinedSeq is the LastSeq of the thread when the key was written, 0 with DispositionQueued. Write
+	// stores the LastSeq of the written thread in place of 0.
+	JoinedSeq int64
+}
+
+// JoinedAt returns the JoinedSeq to store for a key that is written with the row of its thread. ok is
+// false for a key with a run of its own.
+func (k *SubmitKey) JoinedAt(t *mailroom.Thread) (seq int64, ok bool) {
+	switch {
+	case k.Result.Disposition == DispositionQueued:
+		return 0, false
+	case k.JoinedSeq != 0:
+		return k.JoinedSeq, true
+	}
+	return t.LastSeq, true
 }
 
 // Definition is the row of one version of an agent's definition. Runs pinned to it can continue
@@ -115,6 +131,27 @@ type Worker struct {
 	Version string
 
 	Newer string `json:"-"` // see mailroom.Run
+}
+
+// Live reports whether the worker's lease lasts at now.
+func (w *Worker) Live(now time.Time) bool { return !w.Dead && now.Before(w.LeaseUntil) }
+
+// InUseError reports that a server uses the store.
+type InUseError struct{ Worker Worker } // one of its live workers
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("a server on host %s with process id %d uses the store, at least until %s",
+		e.Worker.Host, e.Worker.PID, e.Worker.LeaseUntil.UTC().Format(time.RFC3339))
+}
+
+// RefuseServers returns an [*InUseError] if one of the workers of a store is a live one of a server.
+func RefuseServers(workers []*Worker, now time.Time) error {
+	for _, w := range workers {
+		if w.Node != "" && w.Live(now) {
+			return &InUseError{*w}
+		}
+	}
+	return nil
 }
 
 // Partial is a flushed piece of the message that a run is writing. Offset is the position in the

@@ -118,7 +118,7 @@ type Reader interface {
 	// and agents, not with threads and runs.
 	Count(q CountQuery) (Counts, error)
 	Entries(q EntryQuery) ([]mailroom.Entry, error)
-	Keys(thread string, keys []string) ([]SubmitKey, error)
+	Keys(q KeyQuery) ([]SubmitKey, error)
 	// Partials returns the pieces of a run's unfinished message, by Offset.
 	Partials(run string) ([]Partial, error)
 	// Workers returns all worker rows, ordered by ID.
@@ -176,7 +176,7 @@ type Changes struct {
 	DropThreads  []string // with everything that belongs to them
 	// DropEntries drops the entries below Seq, and the runs whose FirstSeq is below it with their
 	// tickets, partials and submit keys. A key whose Result is not DispositionQueued has no run of
-	// its own; it is dropped when the LastSeq with which its thread was written is below Seq.
+	// its own; it is dropped when its JoinedSeq is below Seq.
 	DropEntries     []Prefix
 	DropDefinitions []Definition // by Agent and Version
 	DropCursors     []Cursor     // by Channel and Identity

@@ -69,7 +69,7 @@ func runsOf(rd store.Reader, rows []pending) (map[pending]*mailroom.Run, error) 
 	at := map[place]string{}
 	var ids []string
 	for thread, of := range keys {
-		known, err := rd.Keys(thread, of)
+		known, err := rd.Keys(store.KeyQuery{Thread: thread, Keys: of})
 		if err != nil {
 			return nil, err
 		}

@@ -226,7 +226,7 @@ func (r *receiver) runsOf(rd store.Reader, some []claim, runs map[string]*mailro
 	for _, c := range some {
 		runs[c.Key] = nil
 		if r.runIDs[c.Key] == "" {
-			known, err := rd.Keys(Thread(r.host.Name(), c.claimedID()), []string{c.Key})
+			known, err := rd.Keys(store.KeyQuery{Thread: Thread(r.host.Name(), c.claimedID()), Keys: []string{c.Key}})
 			if err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ type state struct {
 	runsOf   table[string, []string]         // thread id to run ids, by Key
 	logs     table[string, []mailroom.Entry] // thread id to entries, by Seq
 	commits  table[string, []int64]          // thread id to the commits of its entries
-	keys     table[keyID, submitKey]
+	keys     table[keyID, store.SubmitKey]
 	partials table[string, []store.Partial] // run id to pieces, by Offset
 	workers  table[string, *store.Worker]
 	tickets  table[string, *mailroom.Ticket]
@@ -52,12 +52,6 @@ type state struct {
 
 type keyID struct{ thread, key string }
 
-// submitKey is a key with its thread's LastSeq at the time of the write.
-type submitKey struct {
-	store.SubmitKey
-	lastSeq int64
-}
-
 type versionID struct{ agent, version string }
 
 type cursorID struct{ channel, identity string }
@@ -72,7 +66,7 @@ func New() *Store {
 		runs:     newTable[string, *mailroom.Run](),
 		runsOf:   newTable[string, []string](),
 		logs:     newTable[string, []mailroom.Entry](),
-		keys:     newTable[keyID, submitKey](),
+		keys:     newTable[keyID, store.SubmitKey](),
 		partials: newTable[string, []store.Partial](),
 		workers:  newTable[string, *store.Worker](),
 		tickets:  newTable[string, *mailroom.Ticket](),

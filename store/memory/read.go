@@ -254,12 +254,18 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 		case q.Thread != "" && k.Thread != q.Thread:
 		case len(q.States) > 0 && !slices.Contains(q.States, k.State):
 		case len(q.Kinds) > 0 && !slices.Contains(q.Kinds, k.Kind):
-		case q.From != 0 && k.Key >= q.From:
+		case q.From != 0 && q.Oldest && k.Key <= q.From:
+		case q.From != 0 && !q.Oldest && k.Key >= q.From:
 		default:
 			found = append(found, k)
 		}
 	}
-	slices.SortFunc(found, func(a, b *mailroom.Ticket) int { return cmp.Compare(b.Key, a.Key) })
+	slices.SortFunc(found, func(a, b *mailroom.Ticket) int {
+		if q.Oldest {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Compare(b.Key, a.Key)
+	})
 	found, err := within(first(found, q.Limit), q.Bytes)
 	for i, k := range found {
 		found[i] = copyTicket(k)
@@ -311,6 +317,9 @@ func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 		if q.Channel != "" && c.Channel != q.Channel || len(q.Identities) > 0 && !slices.Contains(q.Identities, c.Identity) {
 			continue
 		}
+		if cmp.Or(strings.Compare(c.Channel, q.After.Channel), strings.Compare(c.Identity, q.After.Identity)) <= 0 && q.After != (store.CursorRef{}) {
+			continue
+		}
 		c.Position = bytes.Clone(c.Position)
 		found = append(found, c)
 	}
@@ -320,14 +329,28 @@ func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 	return first(found, q.Limit), nil
 }
 
-func (r reader) Keys(thread string, keys []string) ([]store.SubmitKey, error) {
+func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
+	if q.All {
+		return r.allKeys(q), nil
+	}
 	var found []store.SubmitKey
-	for _, key := range keys {
-		if k, ok := r.keys.get(keyID{thread, key}); ok {
-			found = append(found, copyKey(k.SubmitKey))
+	for _, key := range q.Keys {
+		if k, ok := r.keys.get(keyID{q.Thread, key}); ok {
+			found = append(found, copyKey(k))
 		}
 	}
 	return found, nil
+}
+
+func (r reader) allKeys(q store.KeyQuery) []store.SubmitKey {
+	var found []store.SubmitKey
+	for id, k := range r.keys.all() {
+		if id.thread == q.Thread && id.key > q.After {
+			found = append(found, copyKey(k))
+		}
+	}
+	slices.SortFunc(found, func(a, b store.SubmitKey) int { return strings.Compare(a.Key, b.Key) })
+	return first(found, q.Limit)
 }
 
 func (r reader) Partials(run string) ([]store.Partial, error) {

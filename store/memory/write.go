@@ -256,7 +256,7 @@ func (t *tx) dropPrefix(p store.Prefix) {
 	}
 	for id, k := range t.keys.all() {
 		joined := k.Result.Disposition != store.DispositionQueued
-		if id.thread == p.Thread && (submitted[id.key] && id.key != "" || joined && k.lastSeq < p.Seq) {
+		if id.thread == p.Thread && (submitted[id.key] && id.key != "" || joined && k.JoinedSeq < p.Seq) {
 			t.keys.drop(id)
 		}
 	}
@@ -347,7 +347,8 @@ func (t *tx) writeKey(key store.SubmitKey, among map[string]*mailroom.Thread) er
 	if _, ok := t.keys.get(id); ok {
 		return t.fail("key %q of thread %q already exists", key.Key, key.Thread)
 	}
-	t.keys.put(id, submitKey{copyKey(key), among[key.Thread].LastSeq})
+	key.JoinedSeq, _ = key.JoinedAt(among[key.Thread])
+	t.keys.put(id, copyKey(key))
 	return nil
 }
 

@@ -232,18 +232,26 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	if len(q.Kinds) > 0 {
 		s.cond("k.kind = ANY (?::text[])", plainTexts(q.Kinds))
 	}
-	s.byKey("k.key", q.From, false)
+	s.byKey("k.key", q.From, q.Oldest)
 	return list(r, "read tickets", &s, q.Limit, budget, scanTicket)
 }
 
 // Keys implements [store.Reader].
-func (r reader) Keys(thread string, keys []string) ([]store.SubmitKey, error) {
+func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
 	var s selection
-	s.add(`SELECT u.key, k.digest, k.result FROM unnest(?::text[]) WITH ORDINALITY u (key, n)
-		JOIN submit_key k ON k.key = u.key AND k.thread = (SELECT key FROM thread WHERE id = ?) ORDER BY u.n`, append([]string{}, keys...), thread)
-	return list(r, "read submit keys", &s, 0, 0, func(c *columns) (store.SubmitKey, error) {
-		k := store.SubmitKey{Thread: thread, Key: c.text(), Digest: c.text()}
+	if q.All {
+		s.add("SELECT k.key, k.digest, k.result, k.joined_seq FROM submit_key k")
+		s.cond("k.thread = (SELECT key FROM thread WHERE id = ?) AND k.key > ?", q.Thread, q.After)
+		s.add(" ORDER BY k.key")
+	} else {
+		q.Limit = 0
+		s.add(`SELECT u.key, k.digest, k.result, k.joined_seq FROM unnest(?::text[]) WITH ORDINALITY u (key, n)
+			JOIN submit_key k ON k.key = u.key AND k.thread = (SELECT key FROM thread WHERE id = ?) ORDER BY u.n`, append([]string{}, q.Keys...), q.Thread)
+	}
+	return list(r, "read submit keys", &s, q.Limit, 0, func(c *columns) (store.SubmitKey, error) {
+		k := store.SubmitKey{Thread: q.Thread, Key: c.text(), Digest: c.text()}
 		c.json(&k.Result)
+		k.JoinedSeq = c.int64()
 		return k, c.err
 	})
 }
@@ -307,6 +315,9 @@ func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 	if len(q.Identities) > 0 {
 		s.cond("identity = ANY (?::text[])", q.Identities)
 		q.Limit = 0
+	}
+	if q.After != (store.CursorRef{}) {
+		s.cond("(channel, identity) > (?, ?)", q.After.Channel, q.After.Identity)
 	}
 	s.add(" ORDER BY channel, identity")
 	return list(r, "read cursors", &s, q.Limit, 0, func(c *columns) (store.Cursor, error) {

@@ -157,11 +157,11 @@ const (
 			UNION ALL
 			(SELECT pile, key, body FROM run WHERE thread = t.key AND pile = 1 ORDER BY not_before, place, key LIMIT 3)
 		) r WHERE t.current_run IS NOT NULL OR t.due_at IS NOT NULL`
-	loadKeys = `WITH f AS MATERIALIZED (SELECT u.thread, u.key, k.digest, k.result, k.run
+	loadKeys = `WITH f AS MATERIALIZED (SELECT u.thread, u.key, k.digest, k.result, k.joined_seq, k.run
 			FROM (SELECT DISTINCT thread, key FROM unnest($1::text[], $2::text[]) x (thread, key)) u
 			JOIN thread t ON t.id = u.thread JOIN submit_key k ON k.thread = t.key AND k.key = u.key),
 		r AS MATERIALIZED (SELECT set_config('mailroom.runs', coalesce(array_agg(run) FILTER (WHERE run IS NOT NULL), '{}')::text, true) FROM f)
-		SELECT f.thread, f.key, f.digest, f.result FROM r CROSS JOIN f`
+		SELECT f.thread, f.key, f.digest, f.result, f.joined_seq FROM r CROSS JOIN f`
 )
 
 // loading collects the rows of one Load or Due.
@@ -325,6 +325,7 @@ func (l *loading) addDependents(q *trip, n store.Need) {
 		q.add(func(c *columns) error {
 			k := store.SubmitKey{Thread: c.text(), Key: c.text(), Digest: c.text()}
 			c.json(&k.Result)
+			k.JoinedSeq = c.int64()
 			l.Keys = append(l.Keys, k)
 			return nil
 		}, loadKeys, threads, names)

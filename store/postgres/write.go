@@ -336,9 +336,9 @@ func (w *writing) writeKeys(c *store.Changes) error {
 		if err != nil {
 			return err
 		}
-		at := int64(-1)
-		if k.Result.Disposition != store.DispositionQueued {
-			at = t.row.LastSeq
+		at, ok := k.JoinedAt(t.row)
+		if !ok {
+			at = -1
 		}
 		threads, ids, joined = append(threads, t.row.Key), append(ids, k.Thread), append(joined, at)
 		keys, digests, runs = append(keys, k.Key), append(digests, k.Digest), append(runs, k.Result.Run)

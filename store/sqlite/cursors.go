@@ -10,6 +10,7 @@ import (
 
 const (
 	readCursors = "SELECT channel, identity, position, moved_at FROM cursor ORDER BY channel, identity LIMIT ?"
+	cursorsFrom = "SELECT channel, identity, position, moved_at FROM cursor WHERE (channel, identity) > (?, ?) ORDER BY channel, identity LIMIT ?"
 	cursorsOf   = "SELECT channel, identity, position, moved_at FROM cursor WHERE channel = ? ORDER BY identity LIMIT ?"
 	cursorsWith = "SELECT channel, identity, position, moved_at FROM cursor WHERE channel = ? AND identity "
 	dropCursor  = "DELETE FROM cursor WHERE channel = ? AND identity = ?"
@@ -28,6 +29,9 @@ func (r reader) Cursors(q store.CursorQuery) (found []store.Cursor, err error) {
 		limit = int64(q.Limit)
 	}
 	switch {
+	case q.After != store.CursorRef{}:
+		err = r.query("read cursors", cursorsFrom, []any{q.After.Channel, q.After.Identity, limit}, add)
+		return found, err
 	case q.Channel == "":
 		err = r.query("read cursors", readCursors, []any{limit}, add)
 		return found, err

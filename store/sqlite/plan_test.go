@@ -108,7 +108,15 @@ func queries(tx store.Tx) []func() error {
 			_, err := tx.Cursors(store.CursorQuery{Channel: "c", Identities: []string{"x", "y"}})
 			return err
 		},
-		func() error { _, err := tx.Keys("t", []string{"k"}); return err },
+		func() error { _, err := tx.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}); return err },
+		func() error {
+			_, err := tx.Keys(store.KeyQuery{Thread: "t", All: true, After: "k", Limit: 5})
+			return err
+		},
+		func() error {
+			_, err := tx.Cursors(store.CursorQuery{After: store.CursorRef{Channel: "c"}, Limit: 5})
+			return err
+		},
 		func() error { _, err := tx.Partials("r"); return err },
 		func() error { _, err := tx.Entries(store.EntryQuery{Thread: "t", Before: 5}); return err },
 		func() error {

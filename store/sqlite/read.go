@@ -187,19 +187,31 @@ func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	return first(found, q.Limit), nil
 }
 
-func (r reader) Keys(thread string, keys []string) ([]store.SubmitKey, error) {
+const (
+	keysOf   = "SELECT key, digest, result, joined_seq FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	oneKey   = keysOf + " AND key = ?"
+	keysFrom = keysOf + " AND key > ? ORDER BY key LIMIT ?"
+)
+
+func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
 	var found []store.SubmitKey
-	for _, key := range keys {
-		err := r.query("read a submit key", `SELECT digest, result FROM submit_key
-			WHERE thread = (SELECT key FROM thread WHERE id = ?) AND key = ?`, []any{thread, key},
-			func(row []driver.Value) (bool, error) {
-				c := columns{row: row}
-				k := store.SubmitKey{Thread: thread, Key: key, Digest: c.text()}
-				c.json(&k.Result)
-				found = append(found, k)
-				return false, c.err
-			})
-		if err != nil {
+	add := func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		k := store.SubmitKey{Thread: q.Thread, Key: c.text(), Digest: c.text()}
+		c.json(&k.Result)
+		k.JoinedSeq = c.int64()
+		found = append(found, k)
+		return true, c.err
+	}
+	if q.All {
+		limit := int64(-1)
+		if q.Limit > 0 {
+			limit = int64(q.Limit)
+		}
+		return found, r.query("read submit keys", keysFrom, []any{q.Thread, q.After, limit}, add)
+	}
+	for _, key := range q.Keys {
+		if err := r.query("read a submit key", oneKey, []any{q.Thread, key}, add); err != nil {
 			return nil, err
 		}
 	}

@@ -100,7 +100,12 @@ func (r reader) ticketsByName(text string, names []string, q store.TicketQuery) 
 			return nil, err
 		}
 	}
-	slices.SortFunc(found, func(a, b *mailroom.Ticket) int { return cmp.Compare(b.Key, a.Key) })
+	slices.SortFunc(found, func(a, b *mailroom.Ticket) int {
+		if q.Oldest {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Compare(b.Key, a.Key)
+	})
 	return first(found, q.Limit), nil
 }
 
@@ -110,7 +115,8 @@ func wanted(k *mailroom.Ticket, q store.TicketQuery) bool {
 		q.Thread != "" && k.Thread != q.Thread,
 		len(q.States) > 0 && !slices.Contains(q.States, k.State),
 		len(q.Kinds) > 0 && !slices.Contains(q.Kinds, k.Kind),
-		q.From != 0 && k.Key >= q.From:
+		q.From != 0 && q.Oldest && k.Key <= q.From,
+		q.From != 0 && !q.Oldest && k.Key >= q.From:
 		return false
 	}
 	return true
@@ -137,10 +143,15 @@ func (s *sel) whichTickets(q store.TicketQuery) bool {
 	}
 	s.oneOf("k.state", states)
 	s.oneOf("k.kind", kinds)
-	if q.From != 0 {
+	if q.From != 0 && q.Oldest {
+		s.cond("k.key > ?", q.From)
+	} else if q.From != 0 {
 		s.cond("k.key < ?", q.From)
 	}
-	s.add(" ORDER BY k.key DESC")
+	s.add(" ORDER BY k.key")
+	if !q.Oldest {
+		s.add(" DESC")
+	}
 	return true
 }
 

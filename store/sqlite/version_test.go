@@ -135,7 +135,7 @@ func printOthers(w *strings.Builder, r store.Reader) error {
 	for _, v := range workers {
 		fmt.Fprintf(w, "worker of %s agents=%v owner=%q local=%t dead=%t\n", v.Host, v.Agents, v.Owner, v.Local, v.Dead)
 	}
-	keys, e := r.Keys("keyed", []string{"order-1", "order-2"})
+	keys, e := r.Keys(store.KeyQuery{Thread: "keyed", Keys: []string{"order-1", "order-2"}})
 	err = errors.Join(err, e)
 	for _, k := range keys {
 		fmt.Fprintf(w, "key %s %s\n", k.Key, k.Result.Disposition)

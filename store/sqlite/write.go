@@ -165,9 +165,7 @@ func (t *tx) drop(c *store.Changes) error {
 
 // written is a thread of the current Changes.
 type written struct {
-	key     int64
-	lastSeq int64
-	owner   string
+	row *mailroom.Thread
 	// sorted is a seq: a new run that begins there or later begins after all other runs of the
 	// thread.
 	sorted int64
@@ -180,7 +178,7 @@ func (t *tx) writeThreads(c *store.Changes) (map[string]*written, error) {
 		if err := t.writeThread(row); err != nil {
 			return nil, err
 		}
-		rows[i] = written{key: row.Key, lastSeq: row.LastSeq, owner: row.Owner, sorted: math.MaxInt64}
+		rows[i] = written{row: row, sorted: math.MaxInt64}
 		among[row.ID] = &rows[i]
 	}
 	for _, list := range c.Entries {
@@ -230,9 +228,9 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	}
 	t.given.run++
 	run.Key = t.given.run
-	t.tally(string(run.Status), w.owner, run.Agent, 1)
+	t.tally(string(run.Status), w.row.Owner, run.Agent, 1)
 	run.Stored = run.Status
-	_, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.key, run.FirstSeq, late)...)
+	_, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.row.Key, run.FirstSeq, late)...)
 	return err
 }
 
@@ -245,7 +243,7 @@ func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) er
 	}
 	owner := ""
 	if w != nil {
-		owner = w.owner
+		owner = w.row.Owner
 	} else if owner, err = t.ownerOf(run.Key); err != nil {
 		return err
 	}
@@ -273,10 +271,10 @@ func (t *tx) writeKey(k *store.SubmitKey, among map[string]*written) error {
 		return mailroom.Errorf(mailroom.CodeInternal, "key %q: its thread %q is not in the changes", k.Key, k.Thread)
 	}
 	var joined any
-	if k.Result.Disposition != store.DispositionQueued {
-		joined = w.lastSeq
+	if seq, ok := k.JoinedAt(w.row); ok {
+		joined = seq
 	}
-	_, err := t.exec(insertKey, w.key, k.Key, k.Digest, format.EncodeSubmitted(&k.Result), joined)
+	_, err := t.exec(insertKey, w.row.Key, k.Key, k.Digest, format.EncodeSubmitted(&k.Result), joined)
 	return err
 }
 
@@ -293,7 +291,7 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 		return err
 	}
 	t.given.entryRow++
-	_, err = t.exec(insertEntry, t.given.entryRow, w.key, list[len(list)-1].Seq, list[0].Seq, lines)
+	_, err = t.exec(insertEntry, t.given.entryRow, w.row.Key, list[len(list)-1].Seq, list[0].Seq, lines)
 	return err
 }
 

@@ -34,7 +34,7 @@ func copyCases() []testCase {
 				must(t, err)
 				spoil(contents{Threads: append(threads, due...), Workers: workers})
 			})
-			s.view(func(r store.Reader) { spoilKey(&get(r.Keys("t", []string{"k"}))(t)[0]) })
+			s.view(func(r store.Reader) { spoilKey(&get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t)[0]) })
 			wantSame(t, "rows", s.everything(), before)
 			wantOriginalKey(t, s)
 		}},
@@ -44,7 +44,7 @@ func copyCases() []testCase {
 func wantOriginalKey(t *testing.T, s *handle) {
 	t.Helper()
 	s.view(func(r store.Reader) {
-		got := get(r.Keys("t", []string{"k"}))(t)
+		got := get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t)
 		if diff := cmp.Diff(fullChanges().Keys, got, same()); diff != "" {
 			t.Errorf("keys (-want +got):\n%s", diff)
 		}

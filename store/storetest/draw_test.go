@@ -327,7 +327,7 @@ func drawQueries(t *rapid.T) queries {
 	tickets := store.TicketQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "tickets of"), From: from.Draw(t, "from"),
 		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"), Kinds: rapid.SliceOfN(ticketKind(), 0, 2).Draw(t, "kinds"),
-		Limit: limit.Draw(t, "limit"),
+		Oldest: rapid.Bool().Draw(t, "oldest ticket"), Limit: limit.Draw(t, "limit"),
 	}
 	theseTickets, ofRuns := tickets, tickets
 	theseTickets.IDs, theseTickets.Limit = ids("q", 6).Draw(t, "tickets"), 0
@@ -373,12 +373,17 @@ func (q queries) queryAll(r store.Reader, said *answers) error {
 		cursors, err := r.Cursors(store.CursorQuery{Channel: channel})
 		note(cursors, err)
 	}
+	cursors, err := r.Cursors(store.CursorQuery{After: store.CursorRef{Channel: "c1", Identity: "plain"}, Limit: 2})
+	note(cursors, err)
 	for _, rq := range []store.ReservationQuery{{}, {Thread: "t1"}, {ID: "v1"}, {ID: "v2", Thread: "t1"}} {
 		reserved, err := r.Reservations(rq)
 		note(reserved, err)
 	}
-	keys, err := r.Keys(q.keysOf, []string{"k3", "k1", "k2"})
-	note(keys, err)
+	for _, kq := range []store.KeyQuery{{Keys: []string{"k3", "k1", "k2"}}, {All: true}, {All: true, After: "k1", Limit: 1}} {
+		kq.Thread = q.keysOf
+		keys, err := r.Keys(kq)
+		note(keys, err)
+	}
 	for _, run := range []string{"r1", "r2", "r3"} {
 		pieces, err := r.Partials(run)
 		note(pieces, err)

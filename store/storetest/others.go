@@ -17,13 +17,16 @@ func otherCases() []testCase {
 				Keys:    []store.SubmitKey{key("t", "a"), key("t", "b"), key("u", "a"), key("u", "c")},
 			})
 			s.view(func(r store.Reader) {
-				wantSame(t, "keys of t", get(r.Keys("t", []string{"b", "c", "none"}))(t), []store.SubmitKey{key("t", "b")})
-				wantSame(t, "keys of u", get(r.Keys("u", []string{"a", "c"}))(t),
+				wantSame(t, "keys of t", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"b", "c", "none"}}))(t), []store.SubmitKey{key("t", "b")})
+				wantSame(t, "keys of u", get(r.Keys(store.KeyQuery{Thread: "u", Keys: []string{"a", "c"}}))(t),
 					[]store.SubmitKey{key("u", "a"), key("u", "c")})
-				wantSame(t, "no keys", get(r.Keys("t", nil))(t), []store.SubmitKey(nil))
-				wantSame(t, "keys of no thread", get(r.Keys("none", []string{"a"}))(t), []store.SubmitKey(nil))
+				wantSame(t, "all keys of t", get(r.Keys(store.KeyQuery{Thread: "t", All: true}))(t), []store.SubmitKey{key("t", "a"), key("t", "b")})
+				wantSame(t, "the keys of u behind a", get(r.Keys(store.KeyQuery{Thread: "u", All: true, After: "a", Limit: 1}))(t), []store.SubmitKey{key("u", "c")})
+				wantSame(t, "no keys", get(r.Keys(store.KeyQuery{Thread: "t", Keys: nil}))(t), []store.SubmitKey(nil))
+				wantSame(t, "keys of no thread", get(r.Keys(store.KeyQuery{Thread: "none", Keys: []string{"a"}}))(t), []store.SubmitKey(nil))
 			})
 		}},
+		{"a key without a run of its own has the LastSeq of its thread, or that of its row", joinedKeys},
 		{"Partials are appended, by offset", func(t *testing.T, s *handle) {
 			c := &store.Changes{
 				Threads:  []*mailroom.Thread{thread("t")},
@@ -73,6 +76,23 @@ func otherCases() []testCase {
 	}
 }
 
+func joinedKeys(t *testing.T, s *handle) {
+	row := thread("t")
+	row.LastSeq = 7
+	queued, joined, copied := key("t", "queued"), key("t", "joined"), key("t", "copied")
+	queued.Result.Disposition, copied.JoinedSeq = store.DispositionQueued, 3
+	s.write(&store.Changes{Threads: []*mailroom.Thread{row}, Keys: []store.SubmitKey{queued, joined, copied}})
+	joined.JoinedSeq = 7
+	want := []store.SubmitKey{copied, joined, queued}
+	wantSame(t, "keys", get1(t, s, func(r store.Reader) ([]store.SubmitKey, error) {
+		return r.Keys(store.KeyQuery{Thread: "t", All: true})
+	}), want)
+	s.write(&store.Changes{Threads: []*mailroom.Thread{row}, DropEntries: []store.Prefix{{Thread: "t", Seq: 4}}})
+	wantSame(t, "keys behind a purge", get1(t, s, func(r store.Reader) ([]store.SubmitKey, error) {
+		return r.Keys(store.KeyQuery{Thread: "t", All: true})
+	}), want[1:])
+}
+
 func dropCases() []testCase {
 	return []testCase{
 		{"partials, before others are appended", func(t *testing.T, s *handle) {
@@ -109,7 +129,7 @@ func dropCases() []testCase {
 			s.write(c, &store.Changes{DropThreads: []string{"t", "none", "bare"}})
 			wantSame(t, "rows", s.everything(), want)
 			s.view(func(r store.Reader) {
-				wantSame(t, "keys of u", get(r.Keys("u", []string{"k"}))(t), other.Keys)
+				wantSame(t, "keys of u", get(r.Keys(store.KeyQuery{Thread: "u", Keys: []string{"k"}}))(t), other.Keys)
 				wantSame(t, "dropped partials", get(r.Partials("r"))(t), []store.Partial(nil))
 				wantSame(t, "tickets of a dropped run",
 					get(r.Tickets(store.TicketQuery{Runs: []string{"r"}}))(t), []*mailroom.Ticket(nil))
@@ -119,7 +139,7 @@ func dropCases() []testCase {
 			again.Workers, again.Definitions, again.Tokens, again.Cursors = nil, nil, nil, nil
 			s.write(again) // the dropped thread left nothing that conflicts
 			s.view(func(r store.Reader) {
-				wantSame(t, "keys of t", get(r.Keys("t", []string{"k"}))(t), again.Keys)
+				wantSame(t, "keys of t", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t), again.Keys)
 			})
 		}},
 	}

@@ -45,7 +45,7 @@ func roundTripCases() []testCase {
 			keys := []store.SubmitKey{full, zero}
 			s.write(&store.Changes{Threads: []*mailroom.Thread{thread("t")}, Keys: keys})
 			s.view(func(r store.Reader) {
-				wantSame(t, "keys", get(r.Keys("t", []string{full.Key, "zero"}))(t), keys)
+				wantSame(t, "keys", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{full.Key, "zero"}}))(t), keys)
 			})
 		}},
 		{"of workers", func(t *testing.T, s *handle) {

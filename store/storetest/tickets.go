@@ -43,6 +43,8 @@ func ticketCases() []testCase {
 		{name: "all, newest first", want: []string{"child", "expired", "question", "other", "approval", "void", "decided"}},
 		{name: "limit", query: query{Limit: 2}, want: []string{"child", "expired"}},
 		{name: "below a key", from: fromQuestion, want: []string{"other", "approval", "void", "decided"}},
+		{name: "all, oldest first", query: query{Oldest: true, Limit: 3}, want: []string{"decided", "void", "approval"}},
+		{name: "above a key", query: query{Oldest: true}, from: fromQuestion, want: []string{"expired", "child"}},
 		{name: "open ones", query: query{States: open}, want: []string{"child", "question", "other", "approval"}},
 		{name: "open ones, a page", query: query{States: open, Limit: 1}, from: fromQuestion, want: []string{"other"}},
 		{name: "of some states", query: query{States: []mailroom.TicketState{mailroom.TicketVoid, mailroom.TicketDecided,

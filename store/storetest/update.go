@@ -58,7 +58,7 @@ func failedUpdateWritesNothing(t *testing.T, s *handle) {
 	}
 	wantSame(t, "rows after a failed update", s.everything(), before)
 	s.view(func(r store.Reader) {
-		if found := get(r.Keys("t", []string{"k", "k2"}))(t); len(found) != 1 {
+		if found := get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k", "k2"}}))(t); len(found) != 1 {
 			t.Errorf("keys after a failed update: got %v, want k alone", found)
 		}
 	})

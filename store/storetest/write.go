@@ -104,7 +104,7 @@ func fullChangesAreWritten(t *testing.T, s *handle) {
 	wantSame(t, "definitions", got.Kept, c.Definitions)
 	wantSame(t, "agents with due threads", got.Agents, []string{c.Threads[0].Due.Agent})
 	s.view(func(r store.Reader) {
-		wantSame(t, "keys", get(r.Keys("t", []string{"k"}))(t), c.Keys)
+		wantSame(t, "keys", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t), c.Keys)
 	})
 }
 

@@ -102,7 +102,7 @@ func labels(e *event) map[string]string {
 // findKey returns the result of a submit key in a thread, nil if it was never used.
 func findKey(ctx context.Context, l channel.Viewer, thread, key string) (found *store.SubmitKey, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
-		keys, err := r.Keys(thread, []string{key})
+		keys, err := r.Keys(store.KeyQuery{Thread: thread, Keys: []string{key}})
 		if len(keys) > 0 {
 			found = &keys[0]
 		}
