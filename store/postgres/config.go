@@ -128,6 +128,16 @@ func (o Options) config() (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
+// Place names the schema, the database and the host, without secrets.
+func (o Options) Place() (string, error) {
+	o = o.withDefaults()
+	c, err := o.config()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("schema %s of database %s on %s", o.Schema, c.Database, net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))), nil
+}
+
 // parse parses a connection string. Its error does not contain the string, which has a password.
 func parse(text string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(text)

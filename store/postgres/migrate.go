@@ -9,7 +9,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -42,39 +41,21 @@ func (e *VersionError) Error() string {
 }
 
 // migrate creates the schema and brings its tables to this program's version. Newer tables stay as
-// they are, if this program may use them. Handles that start together take turns: waiting inside
-// pg_advisory_lock would keep a snapshot, for which CREATE INDEX CONCURRENTLY would wait.
+// they are, if this program may use them. Handles that start together take turns.
 func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
 	current, err := ready(ctx, conn)
 	if err != nil || current {
 		return err
 	}
-	const again = 50 * time.Millisecond
-	for {
-		var mine bool
-		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext($2))", migrationLock, schema).Scan(&mine); err != nil {
-			return err
-		}
-		if mine {
-			break
-		}
-		select {
-		case <-time.After(again):
-		case <-ctx.Done():
-			return fmt.Errorf("wait for another handle that migrates the tables: %w", context.Cause(ctx))
-		}
-	}
 	// The connection is closed after the migration, which releases the lock also after an error.
+	if err := lockMigrations(ctx, conn, schema); err != nil {
+		return err
+	}
 	if err := createSchema(ctx, conn, schema); err != nil {
 		return err
 	}
 	if current, err = usable(ctx, conn); err == nil && !current {
-		err = fs.WalkDir(migrations, ".", func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			return apply(ctx, conn, name)
-		})
+		err = applyAll(ctx, conn)
 	}
 	if err != nil {
 		return err
@@ -89,6 +70,22 @@ func ready(ctx context.Context, conn *pgx.Conn) (bool, error) {
 		return false, err
 	}
 	return sameCluster(ctx, conn)
+}
+
+func lockMigrations(ctx context.Context, conn *pgx.Conn, schema string) error {
+	if err := tryLock(ctx, conn, migrationLock, schema); err != nil {
+		return fmt.Errorf("wait for another handle that migrates the tables: %w", err)
+	}
+	return nil
+}
+
+func applyAll(ctx context.Context, conn *pgx.Conn) error {
+	return fs.WalkDir(migrations, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return apply(ctx, conn, name)
+	})
 }
 
 // ErrNoStore is the refusal of a database without the tables of a store.
@@ -126,13 +123,15 @@ func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return err
 }
 
-// usable reports whether the tables are as new as this program. It returns a VersionError if this
-// program must not use them.
+// usable reports whether the tables are as new as this program. It returns a VersionError or
+// ErrUnfinished if this program must not use them.
 func usable(ctx context.Context, conn *pgx.Conn) (current bool, err error) {
 	have, least, err := versions(ctx, conn)
 	switch {
 	case err != nil:
 		return false, err
+	case least >= copyMark:
+		return false, ErrUnfinished
 	case least > codeVersion:
 		return false, &VersionError{Have: have, MinCode: least, Know: codeVersion}
 	}

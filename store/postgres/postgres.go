@@ -25,6 +25,7 @@ import (
 // Store is a [store.Store] in a PostgreSQL database.
 type Store struct {
 	options Options
+	copying bool // Open refuses the store so far, see Copy
 
 	// turn is held by the running Update or Close. A channel, so that a context can cancel the wait.
 	turn   chan struct{}
@@ -258,6 +259,9 @@ func (s *Store) attempt(ctx context.Context, t *tx, f func(store.Tx) error) erro
 func (s *Store) reconnect(ctx context.Context) (err error) {
 	if s.writer != nil && !s.writer.conn.IsClosed() {
 		return nil
+	}
+	if s.copying { // the connection had the lock of the copy
+		return mailroom.Errorf(mailroom.CodeUnavailable, "the connection to PostgreSQL was lost")
 	}
 	if s.writer, err = s.connectWriter(ctx); err != nil {
 		s.writer = nil

@@ -10,11 +10,6 @@ import (
 	"mailroom/store/storetest"
 )
 
-// tables lists the tables of rows.
-var tables = []string{
-	"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally", "cursor", "reservation",
-}
-
 // openIn opens a store in a schema of the shared cluster.
 func openIn(t testing.TB, schema, node string) *Store {
 	t.Helper()
@@ -32,7 +27,7 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
 		s := openIn(t, schema, "node")
 		if !first {
-			for _, table := range append([]string{"removed"}, tables...) {
+			for _, table := range rowTables() {
 				if _, err := s.writer.conn.Exec(context.Background(), "DELETE FROM "+table); err != nil {
 					t.Fatal(fmt.Errorf("empty %s: %w", table, err))
 				}

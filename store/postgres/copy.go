@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"mailroom"
+	"mailroom/store"
+	"mailroom/store/internal/format"
+)
+
+// copyMark is added to min_code of a store from before its first row until it has all rows of another
+// store. So neither this program nor an older one opens it.
+const copyMark = 1 << 40
+
+// copyLock is the class of the advisory lock that the writing connection of a copy holds. The server
+// releases it after everything that the connection had sent, also if the process was killed.
+const copyLock = 0x6d61696d
+
+// copyWait is how long OpenCopy waits for a connection of a killed process to end.
+const copyWait = 5 * time.Second
+
+var (
+	// ErrUnfinished is the refusal of a store that has not received all rows of another one.
+	ErrUnfinished = errors.New("the tables have an unfinished copy of another store: repeat the command `mailroom store copy`, which starts over")
+	// ErrHasData is the refusal of tables with rows as the target of a copy.
+	ErrHasData = errors.New("the tables have rows already")
+	// ErrCopying is the refusal of a target into which another process copies.
+	ErrCopying = errors.New("another process copies into the tables")
+)
+
+// Copy is an empty store that receives the rows of another one. Open refuses it until Finish.
+type Copy struct{ Store *Store }
+
+// OpenCopy opens an empty store for the rows of another one. It creates the tables if necessary, and
+// removes the rows of a copy that was not finished. Only one process at a time has a Copy of a store.
+func OpenCopy(ctx context.Context, o Options) (*Copy, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		options: o, copying: true, turn: make(chan struct{}, 1), viewing: make(chan struct{}, o.Readers), closing: make(chan struct{}),
+	}
+	var err error
+	if s.writer, err = s.connectWriter(ctx); err != nil {
+		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
+	}
+	if err = s.lockCopy(ctx); err == nil {
+		err = s.prepareCopy(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare store in PostgreSQL: %w", err), s.Close())
+	}
+	s.epoch.Add(1)
+	return &Copy{s}, nil
+}
+
+// Finish lets other handles open the store. Update must not be called afterwards.
+func (c *Copy) Finish(ctx context.Context) error {
+	s := c.Store
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.turn }()
+	tag, err := s.writer.conn.Exec(ctx, "UPDATE schema_version SET min_code = min_code - $1 WHERE min_code >= $1", int64(copyMark))
+	switch {
+	case err != nil:
+		return refusal(ctx, "remove the mark of a copy", err)
+	case tag.RowsAffected() != 1:
+		return mailroom.Errorf(mailroom.CodeInternal, "the store is not marked as a copy any more")
+	}
+	return nil
+}
+
+func (s *Store) lockCopy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, copyWait, ErrCopying)
+	defer cancel()
+	return tryLock(ctx, s.writer.conn, copyLock, s.options.Schema)
+}
+
+// tryLock takes an advisory lock of the session. A wait inside pg_advisory_lock would keep a snapshot,
+// for which CREATE INDEX CONCURRENTLY would wait.
+func tryLock(ctx context.Context, conn *pgx.Conn, class int, name string) error {
+	const again = 50 * time.Millisecond
+	for {
+		var mine bool
+		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext($2))", class, name).Scan(&mine); err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if err != nil || mine {
+			return err
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// prepareCopy marks the store and leaves its tables without rows.
+func (s *Store) prepareCopy(ctx context.Context) error {
+	c, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close() // with the lock of migrations
+	if err := lockMigrations(ctx, c.conn, s.options.Schema); err != nil {
+		return err
+	}
+	if err := createSchema(ctx, c.conn, s.options.Schema); err != nil {
+		return err
+	}
+	if err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error { return mark(ctx, tx) }); err != nil {
+		return err
+	}
+	if err := applyAll(ctx, c.conn); err != nil {
+		return err
+	}
+	// The text runs in one transaction. A migration may have changed min_code.
+	text := fmt.Sprintf("SET LOCAL lock_timeout = '10s'; UPDATE schema_version SET min_code = min_code + %[1]d WHERE min_code < %[1]d; TRUNCATE %[2]s",
+		int64(copyMark), strings.Join(rowTables(), ", "))
+	for _, sequence := range keySequences() {
+		text += "; ALTER SEQUENCE " + sequence + " RESTART"
+	}
+	if _, err = c.conn.PgConn().Exec(ctx, text).ReadAll(); err != nil {
+		return fmt.Errorf("empty the tables: %w", err)
+	}
+	return nil
+}
+
+// rowTables returns the tables of rows.
+func rowTables() []string {
+	return []string{
+		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally", "cursor", "reservation", "removed",
+	}
+}
+
+// keySequences returns the sequences of the keys of rows.
+func keySequences() []string { return []string{"thread_key", "run_key", "ticket_key", "token_key"} }
+
+// mark marks a store without data, unless it is marked.
+func mark(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES (1, 0, $1) ON CONFLICT (one) DO NOTHING", int64(copyMark+1)); err != nil {
+		return err
+	}
+	var have, least int64
+	if err := tx.QueryRow(ctx, "SELECT version, min_code FROM schema_version WHERE one = 1 FOR UPDATE").Scan(&have, &least); err != nil {
+		return err
+	}
+	switch {
+	case least >= copyMark && have > codeVersion: // tables that this program does not know have rows
+		return &VersionError{Have: have, MinCode: have, Know: codeVersion}
+	case least >= copyMark:
+		return nil
+	case least > codeVersion:
+		return &VersionError{Have: have, MinCode: least, Know: codeVersion}
+	case have > 0:
+		if err := refuseData(ctx, tx); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, "UPDATE schema_version SET min_code = min_code + $1 WHERE one = 1", int64(copyMark))
+	return err
+}
+
+// refuseData refuses a store that has rows of work or that a server uses. What a server that was stopped
+// has left without work, which are definitions and workers, is no data.
+func refuseData(ctx context.Context, tx pgx.Tx) error {
+	for _, table := range []string{"thread", "run", "token", "cursor", "reservation"} {
+		var some bool
+		if err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+table+")").Scan(&some); err != nil {
+			return err
+		}
+		if some {
+			return fmt.Errorf("%w, in the table %s", ErrHasData, table)
+		}
+	}
+	var now time.Time
+	if err := tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, "SELECT body FROM worker ORDER BY id")
+	if err != nil {
+		return err
+	}
+	var workers []*store.Worker
+	var body []byte
+	if _, err = pgx.ForEachRow(rows, []any{&body}, func() error {
+		w := &store.Worker{}
+		workers = append(workers, w)
+		return format.ParseWorker(string(body), w)
+	}); err != nil {
+		return err
+	}
+	return store.RefuseServers(workers, now)
+}
