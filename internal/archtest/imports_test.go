@@ -29,6 +29,7 @@ var floors = map[string]int{
 	"store/memory":            8,
 	"store/postgres":          8,
 	"store/sqlite":            8,
+	"store/transfer":          8, // copies and compares stores
 	"internal/metrics":        8, // what a server counts
 	"doctor":                  8,
 	"issues/tracker":          8, // issues in a file
