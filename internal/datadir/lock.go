@@ -95,7 +95,7 @@ func (e *LostStoreError) Error() string {
 }
 
 // PrepareStore prepares the folder for a server. It returns a [*LostStoreError] if the store
-// was lost, creates an empty database file in a new folder, and removes the address of a
+// was lost and an [*UnfinishedCopyError] if it was not copied completely, creates an empty database file in a new folder, and removes the address of a
 // killed server.
 func (h *Lock) PrepareStore() error {
 	info, err := os.Stat(h.Dir.Database())
@@ -103,6 +103,9 @@ func (h *Lock) PrepareStore() error {
 		return fmt.Errorf("check the store: %w", err)
 	}
 	if err != nil || info.Size() == 0 {
+		if _, err := os.Lstat(h.Dir.copyFile()); err == nil {
+			return &UnfinishedCopyError{h.Dir.copyFile()}
+		}
 		for _, sign := range []string{
 			h.Dir.Database() + "-wal", h.Dir.Database() + revisionSuffix, h.Dir.TokenFile(), h.Dir.path("server.json"),
 		} {
