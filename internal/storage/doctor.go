@@ -22,7 +22,7 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(con *console.Console) []*cobra.Command {
-	return []*cobra.Command{doctorCommand(con), restoreCommand(con)}
+	return []*cobra.Command{doctorCommand(con), restoreCommand(con), storeCommand(con)}
 }
 
 func doctorCommand(con *console.Console) *cobra.Command {
