@@ -25,12 +25,7 @@ func (p *checker) orphans() (cost int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, r := range rows {
-		if err := p.run(r); err != nil {
-			return 0, err
-		}
-	}
-	if err := p.keys(rows); err != nil {
+	if err := p.runRows(rows); err != nil {
 		return 0, err
 	}
 	for _, id := range ids {

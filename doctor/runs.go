@@ -14,19 +14,41 @@ func (p *checker) runs() (cost int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, r := range rows {
-		if err := p.run(r); err != nil {
-			return 0, err
-		}
-		p.from = r.Key
-	}
-	if err := p.keys(rows); err != nil {
+	if err := p.runRows(rows); err != nil {
 		return 0, err
+	}
+	for _, r := range rows {
+		p.from = r.Key
 	}
 	return p.next(len(rows), phaseTickets)
 }
 
-func (p *checker) run(r *mailroom.Run) error {
+// runRows checks rows of runs with their flushed text and their keys.
+func (p *checker) runRows(rows []*mailroom.Run) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var ids []string
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	pieces, err := p.r.Partials(ids...)
+	if err != nil {
+		return err
+	}
+	of := map[string][]store.Partial{}
+	for _, piece := range pieces {
+		of[piece.Run] = append(of[piece.Run], piece)
+	}
+	for _, r := range rows {
+		if err := p.run(r, of[r.ID]); err != nil {
+			return err
+		}
+	}
+	return p.keys(rows)
+}
+
+func (p *checker) run(r *mailroom.Run, pieces []store.Partial) error {
 	p.report.Runs++
 	p.limits(r)
 	p.bounds(r)
@@ -42,9 +64,7 @@ func (p *checker) run(r *mailroom.Run) error {
 		p.badRun(Log, r.ID, "run %s begins at %d, before the first entry kept, %d", r.ID, r.FirstSeq, p.t.FirstSeq)
 	}
 	p.inputs(r)
-	if err := p.partials(r); err != nil {
-		return err
-	}
+	p.partials(r, pieces)
 	if err := p.waits(r); err != nil {
 		return err
 	}
@@ -225,15 +245,11 @@ func (p *checker) inputs(r *mailroom.Run) {
 }
 
 // partials checks that only a running run has flushed text, of its attempt and in adjacent pieces.
-func (p *checker) partials(r *mailroom.Run) error {
-	pieces, err := p.r.Partials(r.ID)
-	if err != nil {
-		return err
-	}
+func (p *checker) partials(r *mailroom.Run, pieces []store.Partial) {
 	p.report.Partials += len(pieces)
 	if len(pieces) > 0 && r.Status != mailroom.StatusRunning {
 		p.badRun(Partial, r.ID, "run %s is %s and has flushed text", r.ID, r.Status)
-		return nil
+		return
 	}
 	if r.Flushed != (len(pieces) > 0) {
 		p.badRun(Partial, r.ID, "run %s has %d pieces of flushed text, its row says flushed=%v", r.ID, len(pieces), r.Flushed)
@@ -249,7 +265,6 @@ func (p *checker) partials(r *mailroom.Run) error {
 		}
 		offset = piece.Offset + len(piece.Text)
 	}
-	return nil
 }
 
 // keys checks that the key of a run is remembered, with the message that made the run.

@@ -32,8 +32,8 @@ func (s countingPartials) Update(ctx context.Context, f func(store.Tx) error) er
 	return err
 }
 
-func (t countingPartialsTx) Partials(run string) ([]store.Partial, error) {
-	list, err := t.Tx.Partials(run)
+func (t countingPartialsTx) Partials(runs ...string) ([]store.Partial, error) {
+	list, err := t.Tx.Partials(runs...)
 	for _, p := range list {
 		*t.bytes += len(p.Text)
 	}

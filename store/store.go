@@ -119,8 +119,9 @@ type Reader interface {
 	Count(q CountQuery) (Counts, error)
 	Entries(q EntryQuery) ([]mailroom.Entry, error)
 	Keys(q KeyQuery) ([]SubmitKey, error)
-	// Partials returns the pieces of a run's unfinished message, by Offset.
-	Partials(run string) ([]Partial, error)
+	// Partials returns the pieces of the unfinished messages of runs, those of each run together and by
+	// Offset.
+	Partials(runs ...string) ([]Partial, error)
 	// Workers returns all worker rows, ordered by ID.
 	Workers() ([]*Worker, error)
 	Tickets(q TicketQuery) ([]*mailroom.Ticket, error)

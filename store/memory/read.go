@@ -353,9 +353,12 @@ func (r reader) allKeys(q store.KeyQuery) []store.SubmitKey {
 	return first(found, q.Limit)
 }
 
-func (r reader) Partials(run string) ([]store.Partial, error) {
-	pieces, _ := r.partials.get(run)
-	return slices.Clone(pieces), nil
+func (r reader) Partials(runs ...string) ([]store.Partial, error) {
+	var found []store.Partial
+	for _, pieces := range r.partials.some(runs) {
+		found = append(found, pieces...)
+	}
+	return found, nil
 }
 
 func (r reader) Workers() ([]*store.Worker, error) {

@@ -257,12 +257,12 @@ func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
 }
 
 // Partials implements [store.Reader].
-func (r reader) Partials(run string) ([]store.Partial, error) {
+func (r reader) Partials(runs ...string) ([]store.Partial, error) {
 	var s selection
-	s.add(`SELECT t.id, p.attempt, p.message, p.start, p.content FROM run r JOIN thread t ON t.key = r.thread
-		JOIN partial p ON p.run = r.key WHERE r.id = ? ORDER BY p.start`, run)
+	s.add(`SELECT t.id, r.id, p.attempt, p.message, p.start, p.content FROM run r JOIN thread t ON t.key = r.thread
+		JOIN partial p ON p.run = r.key WHERE r.id = ANY (?::text[]) ORDER BY p.run, p.start`, distinct(runs))
 	return list(r, "read partials", &s, 0, 0, func(c *columns) (store.Partial, error) {
-		return store.Partial{Thread: c.text(), Run: run, Attempt: c.int(), Message: c.text(), Offset: c.int(), Text: c.text()}, nil
+		return store.Partial{Thread: c.text(), Run: c.text(), Attempt: c.int(), Message: c.text(), Offset: c.int(), Text: c.text()}, nil
 	})
 }
 

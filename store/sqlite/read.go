@@ -218,19 +218,25 @@ func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
 	return found, nil
 }
 
-func (r reader) Partials(run string) ([]store.Partial, error) {
+const partialsOf = `SELECT t.id, p.attempt, p.message, p.start, p.text
+	FROM run r CROSS JOIN thread t ON t.key = r.thread CROSS JOIN partial p ON p.run = r.key
+	WHERE r.id = ? ORDER BY p.start`
+
+func (r reader) Partials(runs ...string) ([]store.Partial, error) {
 	var found []store.Partial
-	err := r.query("read partials", `SELECT t.id, p.attempt, p.message, p.start, p.text
-		FROM run r CROSS JOIN thread t ON t.key = r.thread CROSS JOIN partial p ON p.run = r.key
-		WHERE r.id = ? ORDER BY p.start`, []any{run},
-		func(row []driver.Value) (bool, error) {
+	for _, run := range distinct(runs) { // a list of ids would be sorted
+		err := r.query("read partials", partialsOf, []any{run}, func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
 			found = append(found, store.Partial{
 				Thread: c.text(), Run: run, Attempt: c.int(), Message: c.text(), Offset: c.int(), Text: c.text(),
 			})
 			return true, nil
 		})
-	return found, err
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 func (r reader) Workers() ([]*store.Worker, error) {

@@ -384,8 +384,8 @@ func (q queries) queryAll(r store.Reader, said *answers) error {
 		keys, err := r.Keys(kq)
 		note(keys, err)
 	}
-	for _, run := range []string{"r1", "r2", "r3"} {
-		pieces, err := r.Partials(run)
+	for _, runs := range [][]string{{"r1"}, {"r2"}, {"r3"}, {}} {
+		pieces, err := r.Partials(runs...)
 		note(pieces, err)
 	}
 	workers, err := r.Workers()

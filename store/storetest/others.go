@@ -39,6 +39,8 @@ func otherCases() []testCase {
 				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three")})
 			wantSame(t, "partials of r2", got["r2"], []store.Partial{partial("r2", 0, "other")})
 			s.view(func(r store.Reader) {
+				wantSame(t, "partials of several runs", get(r.Partials("r2", "none", "r2"))(t), []store.Partial{partial("r2", 0, "other")})
+				wantSame(t, "number of partials of several runs", len(get(r.Partials("r", "r2"))(t)), 4)
 				wantSame(t, "partials of no run", get(r.Partials("none"))(t), []store.Partial(nil))
 			})
 		}},

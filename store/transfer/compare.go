@@ -220,21 +220,38 @@ func addRuns(h hasher, r store.Reader, thread string) (asked bool, err error) {
 			return asked, err
 		}
 		more = len(runs) == q.Limit
-		for _, run := range runs {
-			q.From, asked = run.Key, asked || run.Asked > 0
-			h.add(format.AppendRun(nil, run))
-		}
 		pieces, err := partials(r, runs)
 		if err != nil {
 			return asked, err
 		}
-		for _, p := range pieces {
-			if err := h.addBoth(nil, p); err != nil {
-				return asked, err
+		for _, run := range runs {
+			q.From, asked = run.Key, asked || run.Asked > 0
+			h.add(format.AppendRun(nil, run))
+			for _, p := range pieces[run.ID] {
+				if err := h.addBoth(nil, p); err != nil {
+					return asked, err
+				}
 			}
 		}
 	}
 	return asked, nil
+}
+
+// partials returns the flushed text of runs, by run.
+func partials(r store.Reader, runs []*mailroom.Run) (map[string][]store.Partial, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	var ids []string
+	for _, run := range runs {
+		ids = append(ids, run.ID)
+	}
+	rows, err := r.Partials(ids...)
+	pieces := map[string][]store.Partial{}
+	for _, p := range rows {
+		pieces[p.Run] = append(pieces[p.Run], p)
+	}
+	return pieces, err
 }
 
 func addTickets(h hasher, r store.Reader, thread string) error {

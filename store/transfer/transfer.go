@@ -207,10 +207,7 @@ func (c *copier) runs(ctx context.Context) error {
 	for {
 		changes := &store.Changes{}
 		if err := c.view(ctx, func(r store.Reader) (err error) {
-			if changes.Runs, err = r.Runs(q); err != nil {
-				return err
-			}
-			changes.Partials, err = partials(r, changes.Runs)
+			changes.Runs, err = r.Runs(q)
 			return err
 		}); err != nil || len(changes.Runs) == 0 {
 			return err
@@ -219,22 +216,26 @@ func (c *copier) runs(ctx context.Context) error {
 		if err := c.writeRuns(ctx, changes); err != nil {
 			return err
 		}
+		for _, run := range changes.Runs {
+			if !run.Flushed { // as most runs
+				continue
+			}
+			if err := c.partials(ctx, run.ID); err != nil {
+				return err
+			}
+		}
 	}
 }
 
-// partials returns the flushed text of runs. Few runs have any.
-func partials(r store.Reader, runs []*mailroom.Run) (all []store.Partial, err error) {
-	for _, run := range runs {
-		if !run.Flushed {
-			continue
-		}
-		pieces, err := r.Partials(run.ID)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, pieces...)
+func (c *copier) partials(ctx context.Context, run string) error {
+	changes := &store.Changes{}
+	if err := c.view(ctx, func(r store.Reader) (err error) {
+		changes.Partials, err = r.Partials(run)
+		return err
+	}); err != nil {
+		return err
 	}
-	return all, nil
+	return c.write(ctx, changes)
 }
 
 // writeRuns writes new runs together with the rows of their threads, which the store requires.
