@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,6 +67,22 @@ func TestEachViolationIsFound(t *testing.T) {
 		for _, v := range list {
 			t.Run(of+"/"+v.name, func(t *testing.T) { v.run(t, w) })
 		}
+	}
+}
+
+// A newer version that shares the store may write kinds of entries that this one does not know.
+func TestEntriesOfANewerVersionAreNoFindings(t *testing.T) {
+	r := newFixture(t).fill().rows()
+	for run, attempt := range map[string]int{"now": 2, "q1": 0, "done": 1, "": 0} {
+		for _, kind := range []string{"run.newer", "message.newer", "newer"} {
+			r.another(kind, run, attempt, json.RawMessage(`{"newer":[1]}`))
+		}
+	}
+	for _, list := range r.Entries[len(r.Entries)-12:] {
+		r.thread("t").Bytes += int64(len(list[0].Raw))
+	}
+	for _, f := range check(t, r.store()).Findings {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -5,12 +5,18 @@ package entry
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"mailroom"
 )
 
 // Kinds of entries. Kinds under "x." belong to agents.
+//
+// Servers of two versions may share a store, so a log may have kinds that a program does not know.
+// It passes them on and draws no conclusion from them. A new kind must therefore change nothing
+// that earlier programs derive from the other entries. If it must, as a new status of runs does, one
+// version reads it and only the next one writes it.
 const (
 	KindMessage     = "message"            // Message
 	KindMessageRead = "message.read"       // MessageRef: a steered message was read
@@ -178,6 +184,19 @@ func Parse(raw []byte) (mailroom.Entry, error) {
 	}
 	e.Raw = raw
 	return mailroom.Entry(e), nil
+}
+
+// Known reports whether this program knows a kind of entry.
+func Known(kind string) bool {
+	switch kind {
+	case KindMessage, KindMessageRead, KindEdited, KindRetracted,
+		KindQueued, KindStarted, KindResumed, KindRescheduled, KindStop, KindCompleted, KindFailed, KindCancelled, KindRetried, KindWaiting,
+		KindStep, KindToolStarted, KindToolDone, KindSend, KindTicketOpened, KindTicketDecided, KindTicketExpired,
+		KindEffectIntended, KindEffectSettled, KindEffectUnknown,
+		KindNotification, KindReserved, KindReleased, KindLapsed, KindChannel:
+		return true
+	}
+	return strings.HasPrefix(kind, "x.")
 }
 
 // Reads returns the seqs of the entries whose messages were read at e, in reading order. It defines

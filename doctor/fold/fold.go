@@ -88,6 +88,9 @@ func (l *Log) Add(e mailroom.Entry) []Violation {
 	case entry.KindNotification, entry.KindReserved, entry.KindReleased, entry.KindLapsed, entry.KindChannel:
 		l.threadEntry(e)
 	default:
+		if !entry.Known(e.Kind) {
+			break // of a newer version
+		}
 		l.runEntry(e, l.run(e))
 	}
 	return l.found

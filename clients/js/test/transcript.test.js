@@ -60,6 +60,17 @@ test('messages are in order of reading, and unread ones come last', () => {
   assert.equal(t.current, null);
 });
 
+test('entries of kinds that a newer server writes show nothing and change nothing', () => {
+  const one = log();
+  one.started('r', 1, one.asks('r', 'hello'));
+  const before = fold(one.entries);
+  for (const kind of ['run.newer', 'message.newer', 'ticket.newer', 'effect.newer', 'newer']) one.append(kind, 'r', 1, { n: 1 });
+  const after = fold(one.entries);
+  assert.equal(after.lastSeq, one.entries.length);
+  for (const of of ['read', 'unread', 'asked']) assert.deepEqual(after[of], before[of]);
+  assert.deepEqual(after.runs.get('r'), before.runs.get('r'));
+});
+
 test('a steered message is at the position of its read', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
