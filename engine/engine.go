@@ -75,6 +75,7 @@ type Options struct {
 	Host          string        // name shown for this worker [the machine's name]
 	Node          string        // id of the server; "" for a remote worker
 	Program       string        // version of this program, shown for this worker
+	Tables        int64         // version of the tables that this program knows; 0: unknown
 	Local         bool          // no other process writes to the store
 	// NoLastAttempts leaves runs on their last attempt to another engine of this process, so that one
 	// that kills the process takes no other with it.

@@ -129,6 +129,9 @@ type Worker struct {
 	Duties []string
 	// Version is that of its program; "" if it is unknown.
 	Version string
+	// Tables is the version of the tables that its program knows; 0 if it is unknown. Only stores that
+	// several servers share keep it.
+	Tables int64
 
 	Newer string `json:"-"` // see mailroom.Run
 }

@@ -38,6 +38,7 @@ type Options struct {
 	Lanes  []store.Store // further handles, see [ledger.Options]
 	Shared bool          // other servers may use the store at the same time
 	Wire   bus.Wire      // to these servers; nil: none
+	Tables int64         // version of the tables that this program knows, for these servers; 0: unknown
 	Config *config.Config
 	Token  string        // the operator's
 	Files  datadir.Files // attachments
@@ -66,6 +67,7 @@ type Node struct {
 	maintenance  *duty            // of the janitor
 	shared       bool             // other servers use the store
 	id           string           // of this server among them
+	tables       int64            // see Options
 	secretFiles  []*secretFile
 	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
 	lanes        []*engine.Engine // of the ledger
@@ -100,7 +102,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 func assemble(o Options, roster *agentSet) *Node {
 	c, log := o.Config, o.Log
 	agents := roster.agents
-	n := &Node{agents: roster, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, exitWhenDown: c.WhenAllDown == config.AllDownExit}
+	n := &Node{agents: roster, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, tables: o.Tables, exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(o.Store, ledger.Options{
 		Lanes:        o.Lanes,
@@ -180,7 +182,8 @@ func assemble(o Options, roster *agentSet) *Node {
 func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics) engine.Options {
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
-		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Node: c.Mark, Program: console.ReadVersion().Version, Local: !n.shared, Log: n.log,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Node: c.Mark, Program: console.ReadVersion().Version, Tables: n.tables,
+		Local: !n.shared, Log: n.log,
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
 			Attempt: numbers.Attempt, Renewal: numbers.Renewal,

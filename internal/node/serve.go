@@ -130,7 +130,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if err != nil {
 		return err
 	}
-	n, err := New(ctx, Options{Store: handles.Store, Lanes: handles.Lanes, Shared: c.Store.Kind == config.StorePostgres, Wire: wire, Config: c, Token: token, Files: dir.Files(), SharedFiles: handles.Files, TLS: secure, Log: log, Lock: held})
+	n, err := New(ctx, Options{Store: handles.Store, Lanes: handles.Lanes, Shared: c.Store.Kind == config.StorePostgres, Tables: handles.Tables, Wire: wire, Config: c, Token: token, Files: dir.Files(), SharedFiles: handles.Files, TLS: secure, Log: log, Lock: held})
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package storage opens the store that a configuration selects, and has the commands that check,
-// copy and replace it.
+// migrate, copy and replace it.
 package storage
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(con *console.Console) []*cobra.Command {
-	return []*cobra.Command{doctorCommand(con), restoreCommand(con), storeCommand(con)}
+	return []*cobra.Command{doctorCommand(con), migrateCommand(con), restoreCommand(con), storeCommand(con)}
 }
 
 func doctorCommand(con *console.Console) *cobra.Command {

@@ -16,10 +16,11 @@ import (
 
 // Handles are the handles of a server on its store.
 type Handles struct {
-	Store store.Store
-	Lanes []store.Store   // further ones, for the lanes of the ledger
-	Files *postgres.Files // beside the store; nil: each server has its own
-	Lost  <-chan error    // receives the error with which the store fails by itself; nil: it reconnects
+	Store  store.Store
+	Lanes  []store.Store   // further ones, for the lanes of the ledger
+	Files  *postgres.Files // beside the store; nil: each server has its own
+	Lost   <-chan error    // receives the error with which the store fails by itself; nil: it reconnects
+	Tables int64           // version of the tables that this program knows; 0: no other server uses the store
 }
 
 // Open opens the store that the configuration selects.
@@ -46,7 +47,7 @@ func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Han
 	if n := asynchronousStandbys(ctx, first); n != "" {
 		log.Warn(failoverRisk, "standbys", n)
 	}
-	h := &Handles{Store: first}
+	h := &Handles{Store: first, Tables: first.Tables()}
 	if h.Files, err = postgres.NewFiles(o); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

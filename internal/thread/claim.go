@@ -47,6 +47,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	t.Current, t.Worker, t.Round = r.ID, by.Worker, by.Round
 	t.touchRun(r)
 	t.append(kind, r, now, body)
+	t.note(r, now)
 	t.schedule(now)
 	return r
 }

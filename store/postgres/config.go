@@ -49,6 +49,8 @@ type Options struct {
 	MustExist bool
 	// AllowUnsafe accepts servers that may lose commits. It is for tests.
 	AllowUnsafe bool
+
+	code *code // instead of what this program knows of the tables; nil: that
 }
 
 func (o Options) withDefaults() Options {

@@ -40,14 +40,11 @@ type Copy struct{ Store *Store }
 // OpenCopy opens an empty store for the rows of another one. It creates the tables if necessary, and
 // removes the rows of a copy that was not finished. Only one process at a time has a Copy of a store.
 func OpenCopy(ctx context.Context, o Options) (*Copy, error) {
-	o = o.withDefaults()
-	if err := o.check(); err != nil {
+	s, err := newStore(o)
+	if err != nil {
 		return nil, err
 	}
-	s := &Store{
-		options: o, copying: true, turn: make(chan struct{}, 1), viewing: make(chan struct{}, o.Readers), closing: make(chan struct{}),
-	}
-	var err error
+	s.copying = true
 	if s.writer, err = s.connectWriter(ctx); err != nil {
 		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
 	}
@@ -110,16 +107,16 @@ func (s *Store) prepareCopy(ctx context.Context) error {
 		return err
 	}
 	defer c.close() // with the lock of migrations
-	if err := lockMigrations(ctx, c.conn, s.options.Schema); err != nil {
+	if err := takeMigrationLock(ctx, c.conn, s.options.Schema); err != nil {
 		return err
 	}
 	if err := createSchema(ctx, c.conn, s.options.Schema); err != nil {
 		return err
 	}
-	if err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error { return mark(ctx, tx) }); err != nil {
+	if err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error { return s.code.mark(ctx, tx) }); err != nil {
 		return err
 	}
-	if err := applyAll(ctx, c.conn); err != nil {
+	if err := s.code.applyAll(ctx, c.conn, s.options.Schema); err != nil {
 		return err
 	}
 	// The text runs in one transaction. A migration may have changed min_code.
@@ -145,7 +142,7 @@ func rowTables() []string {
 func keySequences() []string { return []string{"thread_key", "run_key", "ticket_key", "token_key"} }
 
 // mark marks a store without data, unless it is marked.
-func mark(ctx context.Context, tx pgx.Tx) error {
+func (c code) mark(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES (1, 0, $1) ON CONFLICT (one) DO NOTHING", int64(copyMark+1)); err != nil {
 		return err
 	}
@@ -154,12 +151,12 @@ func mark(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	switch {
-	case least >= copyMark && have > codeVersion: // tables that this program does not know have rows
-		return &VersionError{Have: have, MinCode: have, Know: codeVersion}
+	case least >= copyMark && have > c.version: // tables that this program does not know have rows
+		return &VersionError{Have: have, MinCode: have, Know: c.version}
 	case least >= copyMark:
 		return nil
-	case least > codeVersion:
-		return &VersionError{Have: have, MinCode: least, Know: codeVersion}
+	case least > c.version:
+		return &VersionError{Have: have, MinCode: least, Know: c.version}
 	case have > 0:
 		if err := refuseData(ctx, tx); err != nil {
 			return err

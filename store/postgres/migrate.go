@@ -7,25 +7,40 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Migrations are expanding: a program of the version before can use the tables after them. The file
-// NNNN_name.sql brings the tables to version NNNN; a file never changes once it is released. A
-// change that older programs cannot use also raises min_code, when no older node runs any more.
+// NNNN_name.sql brings the tables to version NNNN; a file never changes once it is released. It runs
+// in one transaction, unless its first line is noTransaction. A change that older programs cannot
+// use is a file of its own in contractions, see contract.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+// contractions is the folder of contracting migrations within migrations; there are none yet.
+const contractions = "migrations/contract"
+
+// noTransaction is the first line of a migration whose statements run one by one, as CREATE INDEX
+// CONCURRENTLY requires. Each of them ends with a semicolon at the end of its line, and must be
+// repeatable, because the migration runs again after a crash: CREATE INDEX CONCURRENTLY IF NOT
+// EXISTS, ADD COLUMN IF NOT EXISTS.
+const noTransaction = "-- no transaction\n"
+
 // codeVersion is the version of the tables that this program knows. It must have a migration.
 const codeVersion = 4
 
-// migrationLock is the class of the advisory lock that a migrating handle holds.
-const migrationLock = 0x6d61696c
+// Classes of the advisory locks on the hash of a schema's name.
+const (
+	migrationLock = 0x6d61696c // held by a migrating connection
+	programLock   = 0x6d620000 // plus the version that a program knows: shared by its connections
+)
 
 const createSchemaVersion = `CREATE TABLE IF NOT EXISTS schema_version (
 	one      bigint PRIMARY KEY CHECK (one = 1),
@@ -40,22 +55,63 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the tables have version %d and require a program that knows version %d or later, this one knows version %d: use a newer program", e.Have, e.MinCode, e.Know)
 }
 
-// migrate creates the schema and brings its tables to this program's version. Newer tables stay as
-// they are, if this program may use them. Handles that start together take turns.
-func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
-	current, err := ready(ctx, conn)
-	if err != nil || current {
+// migration is one file of migrations.
+type migration struct {
+	version int64
+	name    string
+	text    string
+}
+
+// code is what a program knows of the tables.
+type code struct {
+	version  int64       // that it brings the tables to
+	expand   []migration // in the order of their versions
+	contract []migration // the same; of each version, what programs that know less cannot use
+}
+
+// released returns what this program knows of the tables.
+func released() (code, error) {
+	expand, err := readMigrations(migrations, "migrations")
+	if err != nil {
+		return code{}, err
+	}
+	contract, err := readMigrations(migrations, contractions)
+	return code{version: codeVersion, expand: expand, contract: contract}, err
+}
+
+// readMigrations reads the files of a folder; without the folder there are none.
+func readMigrations(files fs.FS, folder string) (all []migration, err error) {
+	names, err := fs.Glob(files, path.Join(folder, "*.sql")) // in the order of their numbers
+	for _, name := range names {
+		number, _, _ := strings.Cut(path.Base(name), "_")
+		version, e := strconv.ParseInt(number, 10, 64)
+		if e != nil {
+			return nil, fmt.Errorf("migration %s: %w", name, e)
+		}
+		text, e := fs.ReadFile(files, name)
+		if e != nil {
+			return nil, e
+		}
+		all = append(all, migration{version: version, name: name, text: string(text)})
+	}
+	return all, err
+}
+
+// migrate creates the schema and brings its tables to the version of the program. Newer tables stay
+// as they are, if the program may use them. The migration lock of conn is released with conn.
+func (c code) migrate(ctx context.Context, conn *pgx.Conn, schema string) error {
+	if current, err := c.ready(ctx, conn); err != nil || current {
 		return err
 	}
-	// The connection is closed after the migration, which releases the lock also after an error.
-	if err := lockMigrations(ctx, conn, schema); err != nil {
+	if err := takeMigrationLock(ctx, conn, schema); err != nil {
 		return err
 	}
 	if err := createSchema(ctx, conn, schema); err != nil {
 		return err
 	}
-	if current, err = usable(ctx, conn); err == nil && !current {
-		err = applyAll(ctx, conn)
+	current, err := c.usable(ctx, conn)
+	if err == nil && !current {
+		err = c.applyAll(ctx, conn, schema)
 	}
 	if err != nil {
 		return err
@@ -64,47 +120,49 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
 }
 
 // ready reports whether migrate has nothing to do.
-func ready(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	current, err := usable(ctx, conn)
+func (c code) ready(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	current, err := c.usable(ctx, conn)
 	if err != nil || !current {
 		return false, err
 	}
 	return sameCluster(ctx, conn)
 }
 
-func lockMigrations(ctx context.Context, conn *pgx.Conn, schema string) error {
+// applyAll runs the expanding migrations that the tables do not have yet.
+func (c code) applyAll(ctx context.Context, conn *pgx.Conn, schema string) error {
+	for _, m := range c.expand {
+		if err := m.apply(ctx, conn, schema); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeMigrationLock waits for the turn to migrate.
+func takeMigrationLock(ctx context.Context, conn *pgx.Conn, schema string) error {
 	if err := tryLock(ctx, conn, migrationLock, schema); err != nil {
 		return fmt.Errorf("wait for another handle that migrates the tables: %w", err)
 	}
 	return nil
 }
 
-func applyAll(ctx context.Context, conn *pgx.Conn) error {
-	return fs.WalkDir(migrations, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		return apply(ctx, conn, name)
-	})
-}
-
 // ErrNoStore is the refusal of a database without the tables of a store.
 var ErrNoStore = errors.New("the database has no store")
 
 // mustExist refuses tables that migrate would change.
-func mustExist(ctx context.Context, conn *pgx.Conn, schema string) error {
-	current, err := usable(ctx, conn)
+func (c code) mustExist(ctx context.Context, conn *pgx.Conn, schema string) error {
+	current, err := c.usable(ctx, conn)
 	if err != nil || current {
 		return err
 	}
-	have, _, err := versions(ctx, conn)
+	have, err := readTables(ctx, conn)
 	switch {
 	case err != nil:
 		return err
-	case have == 0:
+	case have.Version == 0:
 		return fmt.Errorf("%w in the schema %s", ErrNoStore, schema)
 	}
-	return fmt.Errorf("the tables have the older version %d: start a server of this version first, which migrates them to %d", have, codeVersion)
+	return fmt.Errorf("the tables have the older version %d: `mailroom migrate`, or the start of a server of this version, brings them to version %d", have.Version, c.version)
 }
 
 // createSchema creates the schema unless it exists: a role that may use it need not have the right
@@ -123,61 +181,148 @@ func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
 	return err
 }
 
-// usable reports whether the tables are as new as this program. It returns a VersionError or
-// ErrUnfinished if this program must not use them.
-func usable(ctx context.Context, conn *pgx.Conn) (current bool, err error) {
-	have, least, err := versions(ctx, conn)
-	switch {
-	case err != nil:
+// usable reports whether the tables are as new as the program. It returns the error
+// of admit if the program must not use them.
+func (c code) usable(ctx context.Context, conn *pgx.Conn) (current bool, err error) {
+	have, err := readTables(ctx, conn)
+	if err != nil {
 		return false, err
-	case least >= copyMark:
-		return false, ErrUnfinished
-	case least > codeVersion:
-		return false, &VersionError{Have: have, MinCode: least, Know: codeVersion}
 	}
-	return have >= codeVersion, nil
+	return have.Version >= c.version, c.admit(have)
 }
 
-// versions returns the version of the tables, 0 if there are none.
-func versions(ctx context.Context, conn *pgx.Conn) (have, least int64, err error) {
-	err = conn.QueryRow(ctx, "SELECT version, min_code FROM schema_version WHERE one = 1").Scan(&have, &least)
-	var pg *pgconn.PgError
-	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") { // undefined_table, invalid_schema_name
-		return 0, 0, nil
-	}
-	return have, least, err
-}
-
-// apply runs a migration in one transaction, unless the tables have its version already. It waits
-// for locks for a short time only, because other statements queue behind it.
-func apply(ctx context.Context, conn *pgx.Conn, name string) (err error) {
-	number, _, _ := strings.Cut(path.Base(name), "_")
-	version, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return fmt.Errorf("migration %s: %w", name, err)
-	}
-	text, err := migrations.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	have, _, err := versions(ctx, conn)
-	if err != nil || have >= version {
-		return err
-	}
-	err = execute(ctx, conn, string(text)+fmt.Sprintf(`
-INSERT INTO schema_version VALUES (1, %d, 1) ON CONFLICT (one) DO UPDATE SET version = excluded.version;`, version))
-	if err != nil {
-		return fmt.Errorf("migrate the tables from version %d to %d: %w", have, version, err)
+// admit returns a VersionError or ErrUnfinished if the program must not use the tables.
+func (c code) admit(t Tables) error {
+	switch {
+	case t.MinCode >= copyMark:
+		return ErrUnfinished
+	case t.MinCode > c.version:
+		return &VersionError{Have: t.Version, MinCode: t.MinCode, Know: c.version}
 	}
 	return nil
 }
 
-// execute runs the statements of a text in one transaction, as the simple protocol does.
-func execute(ctx context.Context, conn *pgx.Conn, text string) error {
-	for attempt := 1; ; attempt++ {
-		_, err := conn.PgConn().Exec(ctx, "SET LOCAL lock_timeout = '2s';\n"+text).ReadAll()
-		if err == nil || outcomeOf(err) != conflict || attempt == 10 {
+// join marks a connection as one of the program, and refuses tables that only newer programs can
+// use. The mark comes before the check, so that a contraction sees each connection that it must end.
+func (c code) join(ctx context.Context, conn *pgx.Conn, schema string) error {
+	text := fmt.Sprintf("SELECT pg_advisory_lock_shared(%d, hashtext('%s')); SELECT version, min_code FROM schema_version WHERE one = 1",
+		programLock+c.version, schema)
+	results, err := conn.PgConn().Exec(ctx, text).ReadAll()
+	if err != nil {
+		return err
+	}
+	var t Tables
+	for _, row := range results[len(results)-1].Rows {
+		if t.Version, err = strconv.ParseInt(string(row[0]), 10, 64); err == nil {
+			t.MinCode, err = strconv.ParseInt(string(row[1]), 10, 64)
+		}
+	}
+	return errors.Join(err, c.admit(t))
+}
+
+// Tables is the state of the tables of a store.
+type Tables struct {
+	Version int64 `json:"version"`  // 0: there are none
+	MinCode int64 `json:"min_code"` // version that a program must know to use them
+}
+
+func readTables(ctx context.Context, conn *pgx.Conn) (t Tables, err error) {
+	err = conn.QueryRow(ctx, "SELECT version, min_code FROM schema_version WHERE one = 1").Scan(&t.Version, &t.MinCode)
+	var pg *pgconn.PgError
+	if errors.Is(err, pgx.ErrNoRows) || errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000") { // undefined_table, invalid_schema_name
+		return Tables{}, nil
+	}
+	return t, err
+}
+
+// apply runs an expanding migration, unless the tables have its version already.
+func (m migration) apply(ctx context.Context, conn *pgx.Conn, schema string) error {
+	have, err := readTables(ctx, conn)
+	if err != nil || have.Version >= m.version {
+		return err
+	}
+	done := fmt.Sprintf("INSERT INTO schema_version VALUES (1, %d, 1) ON CONFLICT (one) DO UPDATE SET version = excluded.version", m.version)
+	if statements, alone := m.statements(); alone {
+		for _, text := range append(statements, done) {
+			if err = runAlone(ctx, conn, schema, text); err != nil {
+				break
+			}
+		}
+	} else {
+		err = runLocking(ctx, conn, m.text+"\n"+done)
+	}
+	if err != nil {
+		return fmt.Errorf("migrate the tables from version %d to %d: %w", have.Version, m.version, err)
+	}
+	return nil
+}
+
+// statements returns the statements of a migration that runs outside of a transaction; alone is
+// false for any other.
+func (m migration) statements() (all []string, alone bool) {
+	text, alone := strings.CutPrefix(m.text, noTransaction)
+	if !alone {
+		return nil, false
+	}
+	var open strings.Builder
+	for line := range strings.Lines(text) {
+		if trimmed := strings.TrimSpace(line); trimmed == "" || strings.HasPrefix(trimmed, "--") {
+			continue
+		}
+		open.WriteString(line)
+		if strings.HasSuffix(strings.TrimSpace(line), ";") {
+			all = append(all, strings.TrimSpace(open.String()))
+			open.Reset()
+		}
+	}
+	if rest := strings.TrimSpace(open.String()); rest != "" {
+		all = append(all, rest)
+	}
+	return all, true
+}
+
+// buildsIndex matches a statement that builds an index and does not block writers.
+var buildsIndex = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS ([a-z0-9_]+)\s`)
+
+// runAlone runs a statement outside of a transaction. The build of an index takes its time and waits
+// for older transactions, but nothing waits for it. What a broken build has left is dropped first.
+func runAlone(ctx context.Context, conn *pgx.Conn, schema, text string) error {
+	built := buildsIndex.FindStringSubmatch(text)
+	if built == nil {
+		return runLocking(ctx, conn, text)
+	}
+	for _, setting := range []string{"lock_timeout", "statement_timeout"} {
+		if _, err := conn.Exec(ctx, "SET "+setting+" = 0"); err != nil {
 			return err
+		}
+	}
+	var broken bool
+	err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid)", schema+"."+built[1]).Scan(&broken)
+	if err == nil && broken {
+		_, err = conn.Exec(ctx, "DROP INDEX CONCURRENTLY "+built[1])
+	}
+	if err == nil {
+		_, err = conn.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol)
+	}
+	return err
+}
+
+// lockTries is how often runLocking runs.
+const lockTries = 10
+
+// runLocking runs a script in a transaction. It waits for locks for a short time only, because other
+// statements queue behind it, and then tries again.
+func runLocking(ctx context.Context, conn *pgx.Conn, script string) error {
+	for try := 1; ; try++ {
+		// The simple protocol runs the statements of a text in one transaction.
+		_, err := conn.PgConn().Exec(ctx, "SET LOCAL lock_timeout = '2s';\n"+script).ReadAll()
+		if err == nil || outcomeOf(err) != conflict || try == lockTries {
+			return err
+		}
+		select {
+		case <-time.After(time.Duration(try) * 100 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

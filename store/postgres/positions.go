@@ -83,7 +83,7 @@ func sameCluster(ctx context.Context, conn *pgx.Conn) (same bool, err error) {
 func renewOrder(ctx context.Context, conn *pgx.Conn) error {
 	same, err := sameCluster(ctx, conn)
 	if err == nil && !same {
-		err = execute(ctx, conn, "SELECT begin_order()")
+		err = runLocking(ctx, conn, "SELECT begin_order()")
 	}
 	if err != nil {
 		return fmt.Errorf("check the order of the entries: %w", err)

@@ -26,6 +26,7 @@ import (
 type Store struct {
 	options Options
 	copying bool // Open refuses the store so far, see Copy
+	code    code // what this program knows of the tables
 
 	// turn is held by the running Update or Close. A channel, so that a context can cancel the wait.
 	turn   chan struct{}
@@ -45,6 +46,22 @@ type Store struct {
 
 // Open connects to the database, and creates or migrates the tables if necessary.
 func Open(ctx context.Context, o Options) (*Store, error) {
+	s, err := newStore(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
+	}
+	if s.writer, err = s.connectWriter(ctx); err != nil {
+		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
+	}
+	s.epoch.Add(1)
+	return s, nil
+}
+
+// newStore returns a store without connections.
+func newStore(o Options) (*Store, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
 		return nil, err
@@ -52,15 +69,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{
 		options: o, turn: make(chan struct{}, 1), viewing: make(chan struct{}, o.Readers), closing: make(chan struct{}),
 	}
-	if err := s.prepare(ctx); err != nil {
-		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
+	if o.code != nil {
+		s.code = *o.code
+		return s, nil
 	}
 	var err error
-	if s.writer, err = s.connectWriter(ctx); err != nil {
-		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
-	}
-	s.epoch.Add(1)
-	return s, nil
+	s.code, err = known()
+	return s, err
 }
 
 // Drop removes the schema of a store with all its rows. No handle may be open.
@@ -91,15 +106,29 @@ func (s *Store) prepare(ctx context.Context) error {
 		return err
 	}
 	if s.options.MustExist {
-		return mustExist(ctx, first.conn, s.options.Schema)
+		return s.code.mustExist(ctx, first.conn, s.options.Schema)
 	}
-	return migrate(ctx, first.conn, s.options.Schema)
+	return s.code.migrate(ctx, first.conn, s.options.Schema)
 }
 
 func (s *Store) connect(ctx context.Context) (*session, error) {
 	c := &session{timeout: s.options.StatementTimeout + tripTimeout, epoch: s.epoch.Load()}
 	var err error
 	if c.conn, err = s.options.connect(ctx, "", func(_ *pgconn.PgConn, n *pgconn.Notice) { c.warning = n }); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// join opens a connection for reads and writes, unless only newer programs can use the tables. Those of
+// a copy are not usable yet.
+func (s *Store) join(ctx context.Context) (*session, error) {
+	c, err := s.connect(ctx)
+	if err != nil || s.copying {
+		return c, err
+	}
+	if err := s.code.join(ctx, c.conn, s.options.Schema); err != nil {
+		c.close()
 		return nil, err
 	}
 	return c, nil
@@ -126,7 +155,7 @@ const pinPlans = `SET synchronous_commit = on; SET plan_cache_mode = force_gener
 	SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off`
 
 func (s *Store) connectWriter(ctx context.Context) (*session, error) {
-	w, err := s.connect(ctx)
+	w, err := s.join(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +186,9 @@ func (t Traffic) Plus(o Traffic) Traffic {
 func (s *Store) Traffic() Traffic {
 	return Traffic{Updates: s.updates.Load(), Tries: s.tries.Load(), Trips: s.trips.Load()}
 }
+
+// Tables returns the version of the tables that this program knows.
+func (s *Store) Tables() int64 { return s.code.version }
 
 // Epoch implements [store.Store].
 func (s *Store) Epoch() int64 { return s.epoch.Load() }
@@ -423,7 +455,7 @@ func (s *Store) freeReader(ctx context.Context) (_ *session, used bool, _ error)
 			return r, true, nil
 		}
 	}
-	r, err := s.connect(ctx)
+	r, err := s.join(ctx)
 	return r, false, err
 }
 

@@ -125,6 +125,7 @@ func (w *writing) write(c *store.Changes) error {
 		}
 	}
 	w.writeThreads(c.Threads)
+	w.writeNext(c.Threads)
 	for _, f := range []func(*store.Changes) error{w.writeRuns, w.writeEntries, w.writeKeys} {
 		if err := f(c); err != nil {
 			return err

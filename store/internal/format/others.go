@@ -72,6 +72,7 @@ func (p *packer) worker(w *store.Worker) {
 	text(p, &w.Node)
 	list(p, &w.Duties, text[string])
 	text(p, &w.Version)
+	number(p, &w.Tables)
 	p.newer(&w.Newer)
 }
 

@@ -1,0 +1,30 @@
+// Package nextversion has what a program with the build tag nextversion writes and this one does not
+// know. Such a program is this one with what a later version may add: a column and an index, a field
+// at the end of the bodies of threads and runs, and a kind of entry. Tests run both on one database.
+package nextversion
+
+import "encoding/binary"
+
+// Kind is the kind of entry, which follows each start of a run. Its body is a [Note].
+const Kind = "run.noted"
+
+// Note is the body of an entry. N numbers the notes of a thread from 1.
+type Note struct {
+	N int64 `json:"n"`
+}
+
+// Noted returns the field, the number of notes, from the tail of a body that this version keeps
+// unread. The field is 0 in a body without it.
+func Noted(tail string) int64 {
+	n, size := binary.Uvarint([]byte(tail))
+	if size <= 0 {
+		return 0
+	}
+	return int64(n)
+}
+
+// Add returns the tail with the field increased by one.
+func Add(tail string) string {
+	_, size := binary.Uvarint([]byte(tail))
+	return string(binary.AppendUvarint(nil, uint64(Noted(tail)+1))) + tail[max(size, 0):]
+}
