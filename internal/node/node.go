@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -70,6 +72,7 @@ type Node struct {
 	tables       int64            // see Options
 	secretFiles  []*secretFile
 	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
+	stopping     atomic.Bool      // set at the begin of the shutdown
 	lanes        []*engine.Engine // of the ledger
 	engines      []*engine.Engine // those of the lanes, of which engine is the first, and that of deliveries
 }
@@ -145,7 +148,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		roster.versions.read = n.ledger.Definitions
 	}
 	for lane := range n.ledger.Lanes() {
-		o := n.engineOptions(c, laneAgents(agents, lane, n.ledger.Lanes()), laneShare(c.Runs, lane, n.ledger.Lanes()), numbers)
+		o := n.engineOptions(c, n.whileServing(laneAgents(agents, lane, n.ledger.Lanes())), laneShare(c.Runs, lane, n.ledger.Lanes()), numbers)
 		o.NoLastAttempts = lane > 0
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(lane), b, o))
 	}
@@ -193,6 +196,9 @@ func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, r
 
 // ready returns why a lane starts no runs, nil if all do.
 func (n *Node) ready() error {
+	if n.stopping.Load() {
+		return errors.New("shutting down")
+	}
 	for _, e := range n.lanes {
 		if err := e.Ready(); err != nil {
 			return err
@@ -224,6 +230,20 @@ func laneAgents(agents map[string]engine.Agent, lane, lanes int) map[string]engi
 		served[name] = a
 	}
 	return served
+}
+
+// whileServing returns agents whose runs are left to other servers, if there are any, once this one
+// stops. A server without others claims until its engine stops.
+func (n *Node) whileServing(agents map[string]engine.Agent) map[string]engine.Agent {
+	if !n.shared {
+		return agents
+	}
+	for name, a := range agents {
+		ready := a.Ready
+		a.Ready = func() bool { return !n.stopping.Load() && (ready == nil || ready()) }
+		agents[name] = a
+	}
+	return agents
 }
 
 // announceDue tells other servers that a run of an agent is due and was not claimed here.
@@ -288,36 +308,37 @@ func unlimitedIfZero(n int) int {
 
 // Run serves ln until ctx is done or a component fails or panics. It then stops the
 // components in order: the server accepts nothing more, the engines settle or release
-// their runs, and the ledger commits the remaining operations. lost receives the error
-// with which the store fails by itself.
+// their runs, and the ledger commits the remaining operations. With other servers on the
+// store the engines stop first, after the jobs of the duties, whose lease they have: until
+// their runs have ended, the server answers, also that it is not ready, and the others run
+// what it accepts. lost receives the error with which
+// the store fails by itself.
 func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
-	ledgerCtx, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopEngine()
-	defer stopLedger()
+	lives := newPhases(ctx, n.shared, 2, &n.stopping, n.log)
 	prepared := make(chan struct{})
 	group.Go(func() (err error) {
 		defer recovery.Error(n.log, "server", &err)
-		defer stopEngine()
+		defer lives.onEnd(lives.stopEngines)
 		select {
 		case <-prepared:
 		case <-ctx.Done():
 			return ln.Close()
 		}
-		return n.server.Serve(ctx, ln)
+		return n.server.Serve(lives.server, ln)
 	})
 	group.Go(func() (err error) {
 		defer recovery.Error(n.log, "engines", &err)
-		defer stopLedger()
+		defer lives.onEnd(lives.stopServer)
 		if err := n.prepare(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 		close(prepared)
-		return n.work(engineCtx)
+		return n.work(lives.engines)
 	})
 	group.Go(func() (err error) {
 		defer recovery.Log(n.log, "janitor") // the next start repeats its work
+		defer lives.duties.Done()
 		select {
 		case <-prepared:
 			n.agents.programs.queryVersions(ctx)
@@ -333,6 +354,7 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 	})
 	group.Go(func() (err error) {
 		defer recovery.Error(n.log, "channels", &err)
+		defer lives.duties.Done()
 		select {
 		case <-prepared:
 			return n.channels.run(ctx, n.serveChannel, n.secretFiles, n.exitWhenDown)
@@ -361,12 +383,12 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 	if n.relay != nil {
 		group.Go(func() (err error) {
 			defer recovery.Error(n.log, "relay", &err)
-			return n.relay.Run(ledgerCtx) // until the last run is released, which another server may start
+			return n.relay.Run(lives.ledger) // until the last run is released, which another server may start
 		})
 	}
 	group.Go(func() (err error) {
 		defer recovery.Error(n.log, "ledger", &err)
-		return n.ledger.Run(ledgerCtx)
+		return n.ledger.Run(lives.ledger)
 	})
 	return group.Wait()
 }
