@@ -99,12 +99,14 @@ lint: ## gofmt, go vet, staticcheck, no large file
 		echo "over 256 KiB, too large for the repository:" >&2; echo "$$large" >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags torture,realagents,realchannels ./cmd/mailroom ./internal/node ./agent/exec ./channel/matrix
+	$(GO) vet -tags nextversion ./internal/thread ./store/postgres
 	$(STATICCHECK) ./...
 	$(STATICCHECK) -tags torture,realagents,realchannels ./cmd/mailroom ./internal/node ./agent/exec ./channel/matrix
+	$(STATICCHECK) -tags nextversion ./internal/thread ./store/postgres
 	cd server/openapi && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck .
 	cd bench && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck ./bd
 
-torture: build ## random histories, faults, power cuts, then repeated kill -9; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n NODES=3
+torture: build ## random histories, faults, power cuts, then repeated kill -9; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n NODES=3 OLD=program
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
 	$(GO) build -trimpath -o bin/torture ./torture
 ifeq ($(NODES),)
@@ -112,7 +114,7 @@ ifeq ($(NODES),)
 	$(GO) test ./ledger -count 1 -timeout 30m -run CanBeRepeatedAfterAnyFault -all
 	cd store/sqlite/powercut && $(GO) test -count 1 -timeout 30m -v . -cuts $(or $(CUTS),300)
 endif
-	bin/torture -cycles $(or $(CYCLES),100) $(if $(NODES),-nodes "$$NODES") $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
+	bin/torture -cycles $(or $(CYCLES),100) $(if $(NODES),-nodes "$$NODES") $(if $(OLD),-old "$$OLD") $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 
 attack: build ## attack a server as hostile clients would; ONLY=name SERVER=program JUDGE=false
 	$(GO) build -trimpath -o bin/attack ./torture/attack

@@ -13,6 +13,7 @@ import (
 // counts are the numbers of the summary.
 type counts struct {
 	cycles, events, deltas, gaps, incomplete, effects, sends, repeats, checks, examined, copies, children atomic.Int64
+	olderStarts, newerStarts                                                                              atomic.Int64
 	histories, facts, undecided, zombies                                                                  atomic.Int64
 
 	mu         sync.Mutex
@@ -92,6 +93,9 @@ func (t *torture) summary(w io.Writer) {
 	fmt.Fprintf(w, "%d histories of %d facts are linearizable (porcupine); %d were too long to decide\n", c.histories.Load(), c.facts.Load(), c.undecided.Load())
 	fmt.Fprintf(w, "%d attempts of frozen workers resumed after losing their claim, and wrote nothing\n", c.zombies.Load())
 	writeTakeovers(t, w)
+	if t.old != "" {
+		fmt.Fprintf(w, "servers were started %d times with the older program and %d times with the newer one\n", c.olderStarts.Load(), c.newerStarts.Load())
+	}
 	fmt.Fprintf(w, "%d outcomes of children were reported correctly to their callers\n", c.children.Load())
 	fmt.Fprintf(w, "doctor found nothing in %d checks of the live and stopped store, nor in %d copies of the live store\n", c.examined.Load(), c.copies.Load())
 	if n := c.incomplete.Load(); n > 0 {

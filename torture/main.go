@@ -7,7 +7,7 @@
 // effects of agents. It exits with code 0 if they agree, and otherwise with code 1 and a report of
 // the first violations.
 //
-//	torture -plain bin/mailroom -tagged bin/mailroom-torture [-cycles 100] [-nodes N] [-seed N] [-data DIR]
+//	torture -plain bin/mailroom -tagged bin/mailroom-torture [-cycles 100] [-nodes N [-old PROGRAM]] [-seed N] [-data DIR]
 package main
 
 import (
@@ -37,6 +37,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.SetOutput(errs)
 	plain := flags.String("plain", "bin/mailroom", "the server")
 	tagged := flags.String("tagged", "bin/mailroom-torture", "server binary built with the tag torture")
+	old := flags.String("old", "", "server binary of another version, also built with the tag torture: each start of one of several servers draws one of the two")
 	cycles := flags.Int("cycles", 100, "number of kills")
 	seed := flags.Uint64("seed", 0, "random seed; 0 picks one")
 	servers := flags.Int("nodes", 1, "number of servers; several share a private PostgreSQL cluster")
@@ -48,6 +49,10 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, "unexpected arguments, no cycles, or no servers: use flags only, -cycles 1 or more, and -nodes 1 to 10")
 		return 2
 	}
+	if *old != "" && *servers < 2 {
+		fmt.Fprintln(errs, "-old needs several servers: use -nodes 2 or more")
+		return 2
+	}
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
@@ -57,6 +62,15 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		return 1
 	}
 	t.nodes, t.lease = *servers, 3*time.Second
+	if *old != "" {
+		if t.old, err = filepath.Abs(*old); err == nil {
+			_, err = os.Stat(t.old)
+		}
+		if err != nil {
+			fmt.Fprintln(errs, "missing server binary:", err)
+			return 1
+		}
+	}
 	t.progress = func(format string, args ...any) { fmt.Fprintf(out, format, args...) }
 	return t.report(ctx, out, errs, *data != "")
 }

@@ -20,6 +20,7 @@ type nodes struct {
 	database *pgtest.Cluster
 	proxies  []*pgtest.Proxy
 	servers  []*process // nil: not started yet
+	dice     *rand.Rand // draws the programs of servers
 }
 
 // runNodes is run for several servers.
@@ -44,21 +45,26 @@ func (t *torture) runNodes(ctx context.Context) (err error) {
 		}
 		t.progress("cycle %3d  %-50s %5.1fs  %d operations\n", i+1, p, time.Since(begin).Seconds(), t.journal.next()-1)
 	}
+	return n.finish(ctx)
+}
+
+// finish lets all runs end, checks the whole and stops the servers.
+func (n *nodes) finish(ctx context.Context) error {
 	if err := n.startAll(ctx, 0, ""); err != nil {
 		return err
 	}
-	if err := t.finish(ctx, n.servers[0]); err != nil {
+	if err := n.torture.finish(ctx, n.servers[0]); err != nil {
 		return err
 	}
 	n.killAll()
-	t.runDoctor(ctx, "stopped")
+	n.torture.runDoctor(ctx, "stopped")
 	return context.Cause(ctx)
 }
 
 // openNodes starts the database and its proxies, and writes the configurations. Also with an error,
 // close ends what was started.
 func (t *torture) openNodes(ctx context.Context) (*nodes, error) {
-	n := &nodes{torture: t, servers: make([]*process, t.nodes)}
+	n := &nodes{torture: t, servers: make([]*process, t.nodes), dice: rand.New(rand.NewPCG(t.seed, 1))}
 	var err error
 	if n.database, err = pgtest.Start(ctx, pgtest.Options{}); err != nil {
 		return n, fmt.Errorf("start PostgreSQL: %w", err)
@@ -113,11 +119,25 @@ func (n *nodes) startAll(ctx context.Context, victim int, doom string) error {
 			at = doom
 		}
 		var err error
-		if n.servers[i], err = t.startServer(ctx, t.dataOf(i), t.tagged, configOf(t, i), at); err != nil && !(at != "" && n.servers[i].died()) {
+		if n.servers[i], err = t.startServer(ctx, t.dataOf(i), n.program(), configOf(t, i), at); err != nil && !(at != "" && n.servers[i].died()) {
 			return fmt.Errorf("server %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// program returns the program of a server that starts.
+func (n *nodes) program() string {
+	t := n.torture
+	if t.old == "" {
+		return t.tagged
+	}
+	if n.dice.IntN(2) == 0 {
+		t.counts.olderStarts.Add(1)
+		return t.old
+	}
+	t.counts.newerStarts.Add(1)
+	return t.tagged
 }
 
 func (n *nodes) killAll() {
@@ -140,6 +160,20 @@ func (n *nodes) cycle(ctx context.Context, p plan, victim int) error {
 	if err := t.check(ctx, reading); err != nil {
 		return err
 	}
+	return n.underLoad(ctx, p, func(ctx context.Context) error {
+		if p.doctor {
+			t.runDoctor(ctx, "live")
+		}
+		if err := n.awaitFault(ctx, p, victim); err != nil {
+			return err
+		}
+		return n.fault(ctx, p, victim)
+	})
+}
+
+// underLoad calls f while users, deciders and readers work at all servers that run now.
+func (n *nodes) underLoad(ctx context.Context, p plan, f func(ctx context.Context) error) error {
+	t := n.torture
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var wg sync.WaitGroup
@@ -167,13 +201,7 @@ func (n *nodes) cycle(ctx context.Context, p plan, victim int) error {
 	for i, r := range t.roving {
 		wg.Go(func() { t.rove(ctx, r, to(i), rand.New(rand.NewPCG(p.seed, uint64(200+i)))) })
 	}
-	if p.doctor {
-		t.runDoctor(ctx, "live")
-	}
-	if err := n.awaitFault(ctx, p, victim); err != nil {
-		return err
-	}
-	return n.fault(ctx, p, victim)
+	return f(ctx)
 }
 
 // after returns the server that follows another one.

@@ -22,6 +22,7 @@ type plan struct {
 	doom           string        // of atPoint
 	load           time.Duration // until the kill, at most
 	long           bool          // runs stream for seconds
+	pace           int           // longest pause of users, in milliseconds; 0: the usual one
 	purge          bool          // with a short retention
 	doctor, backup bool          // run under load
 	seed           uint64        // of the users

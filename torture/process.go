@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -110,6 +111,23 @@ func (p *process) kill() {
 	<-p.exited
 }
 
+// stop stops the process in order and waits for its exit.
+func (p *process) stop(ctx context.Context) error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	late := time.NewTimer(waitTimeout)
+	defer late.Stop()
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return fmt.Errorf("not stopped after %s: %s", waitTimeout, p.last(20))
+	}
+	return nil
+}
+
 // hasExited reports whether the process has exited.
 func (p *process) hasExited() bool {
 	select {
@@ -189,12 +207,12 @@ func (t *torture) checkSecondServer(ctx context.Context, binary string) error {
 
 // doctor checks the store or, with a path, writes a copy there and checks the copy. It returns nil
 // if doctor finds nothing. A server may be running.
-func (t *torture) doctor(ctx context.Context, backup string) error {
+func (t *torture) doctor(ctx context.Context, program, backup string) error {
 	args := []string{"doctor", "--data", t.data(), "-o", "json"}
 	if backup != "" {
 		args = append(args, "--backup", backup)
 	}
-	cmd := exec.CommandContext(ctx, t.plain, args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

@@ -123,19 +123,24 @@ func (t *torture) readAgain(ctx context.Context, c *client.Client) error {
 
 // runDoctor runs doctor on the store.
 func (t *torture) runDoctor(ctx context.Context, state string) {
-	if err := t.doctor(ctx, ""); err != nil {
-		if ctx.Err() == nil {
-			t.violation("", "the %s store: %v", state, err)
+	for _, program := range []string{t.plain, t.old} {
+		if program == "" {
+			continue
 		}
-		return
+		if err := t.doctor(ctx, program, ""); err != nil {
+			if ctx.Err() == nil {
+				t.violation("", "the %s store: %v", state, err)
+			}
+			return
+		}
+		t.counts.examined.Add(1)
 	}
-	t.counts.examined.Add(1)
 }
 
 // checkCopy makes a consistent copy while the server works, and runs doctor on it.
 func (t *torture) checkCopy(ctx context.Context) {
 	backup := filepath.Join(t.dir, fmt.Sprintf("backup-%d.db", t.counts.cycles.Load()))
-	if err := t.doctor(ctx, backup); err != nil {
+	if err := t.doctor(ctx, t.plain, backup); err != nil {
 		if ctx.Err() == nil {
 			t.violation("", "a copy of the live store: %v", err)
 		}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"mailroom/internal/nextversion"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "play a round with this seed again")
@@ -104,6 +106,9 @@ func TestOnlyTheTaggedServerCanKillItself(t *testing.T) {
 			if got := bytes.Contains(raw, []byte(trace)); got != want {
 				t.Errorf("%s: has %q: %t, want %t", filepath.Base(binary), trace, got, want)
 			}
+		}
+		if bytes.Contains(raw, []byte(nextversion.Kind)) {
+			t.Errorf("%s: has the kind of entry of the next version", filepath.Base(binary))
 		}
 	}
 }

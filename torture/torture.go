@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ const tortureAgent = "torture"
 type torture struct {
 	// Set once.
 	plain, tagged string // the binaries
+	old           string // tagged binary of another version, for some of the servers on a database; "": none
 	dir           string // contains all files
 	cycles        int
 	nodes         int           // servers on one database; 1: a server with its own store
@@ -157,7 +159,7 @@ func (t *torture) target(p *process) target {
 }
 
 func (t *torture) newUser(at target, p plan, n int) *user {
-	pace := 6
+	pace := cmp.Or(p.pace, 6)
 	if p.beside() {
 		pace = 80 // SQLite's write lock is not fair between processes: pauses let both write
 	}

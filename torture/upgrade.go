@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// replacement is a step of an upgrade under load: a server stops, and another program starts on its
+// data folder.
+type replacement struct {
+	server  int
+	program string
+	killed  bool // with SIGKILL; else the server stops in order
+}
+
+// aroundReplacement is how long the load lasts before and after a replacement.
+const aroundReplacement = 300 * time.Millisecond
+
+// replace runs a step under load and then checks everything.
+func (n *nodes) replace(ctx context.Context, r replacement, p plan) error {
+	t := n.torture
+	t.counts.cycles.Add(1)
+	err := n.underLoad(ctx, p, func(ctx context.Context) error {
+		pause(ctx, aroundReplacement)
+		t.faults.begin()
+		defer t.faults.end()
+		if r.killed {
+			n.servers[r.server].kill()
+		} else if err := n.servers[r.server].stop(ctx); err != nil {
+			return fmt.Errorf("stop server %d: %w", r.server, err)
+		}
+		s, err := t.startServer(ctx, t.dataOf(r.server), r.program, configOf(t, r.server), "")
+		n.servers[r.server] = s
+		if err != nil {
+			return fmt.Errorf("start server %d: %w", r.server, err)
+		}
+		pause(ctx, aroundReplacement)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.check(ctx, n.servers[n.after(r.server)])
+}
