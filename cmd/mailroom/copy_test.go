@@ -266,7 +266,7 @@ func TestACopyThatCannotWorkIsRefused(t *testing.T) {
 		{filepath.Join(from, "none"), to, exitServer, "none/mailroom.db does not exist"},
 		{string(empty.dir), to, exitServer, "does not exist: no server has made a store there"},
 		{from, nowhere, exitServer, "target: open store in PostgreSQL: failed to connect"},
-		{nowhere, to, exitServer, "check the address, the user and the password"},
+		{nowhere, to, exitServer, "check the address, the user with its password"},
 		{from, "postgres://ann:sec ret@127.0.0.1/x", exitUsage, "invalid connection string"},
 	} {
 		m.copies(x.from, x.to, x.code, x.words)

@@ -63,6 +63,9 @@ Exit codes: 0 success, 1 a store is in use, has data or differs, 2 invalid usage
 		}
 		r := &copying{con: con, loud: verbose || console.IsTerminal(con.Stderr)}
 		if err := r.run(cmd.Context(), source, target); err != nil {
+			if cmd.Context().Err() != nil {
+				con.Infof("interrupted: repeat the command, which starts over")
+			}
 			return explainCopyError(cmd.Context(), err)
 		}
 		return r.print(*output, source, target)
@@ -213,7 +216,7 @@ func explainCopyError(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*openError](err); !ok {
 		return fail(console.ExitServer, "no server starts on the target; repeat the command, which starts over")
 	} else if e.place.config != nil {
-		return fail(console.ExitServer, "check the address, the user and the password, and that the database runs")
+		return fail(console.ExitServer, "check the address, the user with its password and rights, and that the database runs")
 	}
 	return fail(console.ExitServer, "")
 }

@@ -58,13 +58,17 @@ func OpenCopy(ctx context.Context, o Options) (*Copy, error) {
 	return &Copy{s}, nil
 }
 
-// Finish lets other handles open the store. Update must not be called afterwards.
+// Finish lets other handles open the store, with statistics for the plans of its queries. Update must
+// not be called afterwards.
 func (c *Copy) Finish(ctx context.Context) error {
 	s := c.Store
 	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
 	defer func() { <-s.turn }()
+	if _, err := s.writer.conn.PgConn().Exec(ctx, "SET statement_timeout = 0; ANALYZE "+strings.Join(rowTables(), ", ")).ReadAll(); err != nil {
+		return refusal(ctx, "analyze the tables", err)
+	}
 	tag, err := s.writer.conn.Exec(ctx, "UPDATE schema_version SET min_code = min_code - $1 WHERE min_code >= $1", int64(copyMark))
 	switch {
 	case err != nil:

@@ -85,9 +85,9 @@ func comparePages(a, b []threadDigest) (threads int, err error) {
 		case i >= len(a), a[i].id != b[i].id:
 			return i, &DifferenceError{b[i].id, "rows"}
 		}
-		for what := range partNames() {
-			if a[i].parts[what] != b[i].parts[what] {
-				return i, &DifferenceError{a[i].id, partNames()[what]}
+		for part, name := range partNames() {
+			if a[i].parts[part] != b[i].parts[part] {
+				return i, &DifferenceError{a[i].id, name}
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func (r rows) key(thread, key string, d store.Disposition) store.SubmitKey {
 }
 
 // many is a number of threads that takes several pages and batches.
-const many = 700
+const many = 520
 
 // fill writes rows of every kind, with this number of small threads.
 func fill(t *testing.T, s store.Store, small int) {
@@ -77,8 +77,8 @@ func fill(t *testing.T, s store.Store, small int) {
 	r := rows{t, s}
 	long, busy, gone := newThread("long"), newThread("busy"), newThread("gone")
 	for i := range 40 { // several transactions, whose keys are joined at different entries
-		c := &store.Changes{Threads: []*mailroom.Thread{long}, Entries: [][]mailroom.Entry{r.grow(long, 5, 10<<10)}}
-		for j := range 20 {
+		c := &store.Changes{Threads: []*mailroom.Thread{long}, Entries: [][]mailroom.Entry{r.grow(long, 5, 6<<10)}}
+		for j := range 14 {
 			c.Keys = append(c.Keys, r.key("long", fmt.Sprint("k", i, "-", j), []store.Disposition{store.DispositionQueued, store.DispositionSteered}[j%2]))
 		}
 		first := newRun(fmt.Sprint("long-", i), "long", mailroom.StatusCompleted)
@@ -171,10 +171,14 @@ func read(t *testing.T, v transfer.Viewer) *contents {
 		}
 		c.Runs, err = r.Runs(store.RunQuery{})
 		note(err)
+		var ids []string
 		for _, run := range c.Runs {
-			run.Key = 0
-			c.Partials[run.ID], err = r.Partials(run.ID)
-			note(err)
+			run.Key, ids = 0, append(ids, run.ID)
+		}
+		pieces, err := r.Partials(ids...)
+		note(err)
+		for _, p := range pieces {
+			c.Partials[p.Run] = append(c.Partials[p.Run], p)
 		}
 		c.Tickets, err = r.Tickets(store.TicketQuery{})
 		note(err)
@@ -220,7 +224,7 @@ func copyAll(t *testing.T, from transfer.Viewer, to store.Store) {
 	}
 }
 
-// stores returns an empty store of each kind.
+// stores returns an empty store in each kind of database.
 func stores(t *testing.T) map[string]store.Store {
 	t.Helper()
 	file, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "mail.db"), sqlite.Options{})
@@ -232,7 +236,7 @@ func stores(t *testing.T) map[string]store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]store.Store{"memory": memory.New(), "SQLite": file, "PostgreSQL": database}
+	all := map[string]store.Store{"SQLite": file, "PostgreSQL": database}
 	t.Cleanup(func() {
 		for _, s := range all {
 			if err := s.Close(); err != nil {
@@ -243,9 +247,9 @@ func stores(t *testing.T) map[string]store.Store {
 	return all
 }
 
-// TestACopyHasEveryRowOfItsSource copies from each kind of store to each other one.
+// TestACopyHasEveryRowOfItsSource copies from each kind of database to the other one.
 func TestACopyHasEveryRowOfItsSource(t *testing.T) {
-	for _, way := range [][2]string{{"SQLite", "PostgreSQL"}, {"PostgreSQL", "SQLite"}, {"memory", "SQLite"}, {"memory", "PostgreSQL"}} {
+	for _, way := range [][2]string{{"SQLite", "PostgreSQL"}, {"PostgreSQL", "SQLite"}} {
 		t.Run(way[0]+" to "+way[1], func(t *testing.T) {
 			all := stores(t)
 			from, to := all[way[0]], all[way[1]]
