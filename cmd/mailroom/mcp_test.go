@@ -99,7 +99,7 @@ func TestAnInboxIsReadAcrossAKillOfItsServer(t *testing.T) {
 	h.process(p)
 	again := func() { h.process(p, "--listen", strings.TrimPrefix(p.url, "http://")) }
 	var timeout struct{ Timeout bool }
-	me.must("wait_for_message", map[string]any{"timeout_secs": 0.1}, &timeout) // creates the inbox
+	me.must("wait_for_message", map[string]any{"timeout_secs": 1}, &timeout) // creates the inbox
 	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "mine", "--detach", "one"); code != exitDone {
 		t.Fatalf("send: exit code %d: %s", code, stderr)
 	}
