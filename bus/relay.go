@@ -127,9 +127,9 @@ func (r *Relay) forget() {
 // flush has the live text flushed that readers at other servers wait for.
 func (r *Relay) flush() {
 	r.mu.Lock()
-	live := r.live
-	if len(live) > 0 {
-		r.live = map[string]struct{}{}
+	var live map[string]struct{}
+	if len(r.live) > 0 {
+		live, r.live = r.live, map[string]struct{}{}
 	}
 	r.mu.Unlock()
 	for thread := range live {

@@ -353,6 +353,7 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 		}
 	}
 	for _, w := range rows.workers {
+		w.Tables = 0 // of the program on a store that servers share; other stores do not keep it
 		if err := workers.addBoth(format.AppendWorker(nil, w), w); err != nil {
 			return nil, err
 		}
