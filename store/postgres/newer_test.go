@@ -30,6 +30,9 @@ func TestRewrittenRowsKeepWhatANewerVersionWrote(t *testing.T) {
 		}
 	}
 	for _, table := range rowTables() {
+		if table == "removed" { // only a purge writes it
+			continue
+		}
 		var lost, rows int
 		err := s.writer.conn.QueryRow(context.Background(), "SELECT count(*) FILTER (WHERE newer IS NULL), count(*) FROM "+table).Scan(&lost, &rows)
 		if err != nil {

@@ -36,7 +36,7 @@ func mutants() []mutant {
 		{"rows of a lost primary are used", "ledger/batch.go",
 			"epoch := c.store.Epoch(); epoch != c.epoch", "epoch := c.store.Epoch(); epoch < c.epoch", "ledger", "^TestRowsOfALostPrimaryAreNotUsed$"},
 		{"a server starts on an unfinished copy", "store/postgres/migrate.go",
-			"	case least >= copyMark:\n		return false, ErrUnfinished\n", "",
+			"	case t.MinCode >= copyMark:\n		return ErrUnfinished\n", "",
 			"store/postgres", "^TestNoHandleOpensACopyBeforeItIsFinished$"},
 		{"a copied submit key is purged later than the original", "store/rows.go",
 			"	case k.JoinedSeq != 0:\n		return k.JoinedSeq, true\n", "",
