@@ -58,7 +58,5 @@ func (a *AllEntries) Add(found []mailroom.Entry, row []mailroom.Entry, commit, t
 	return found, true
 }
 
-// Range selects all entries of a row.
-func (a *AllEntries) Range(q EntryQuery) EntryQuery {
-	return EntryQuery{Before: math.MaxInt64, Bytes: q.Bytes}
-}
+// WholeRow returns the query for all entries of one row of q.
+func WholeRow(q EntryQuery) EntryQuery { return EntryQuery{Before: math.MaxInt64, Bytes: q.Bytes} }

@@ -24,7 +24,7 @@ import (
 	"mailroom/store/postgres"
 )
 
-// fileServers are the files of two servers on one database, of which the second one is behind a proxy.
+// fileServers are the files of two servers on one database. The second one is behind a proxy.
 type fileServers struct {
 	t             *testing.T
 	schema        string

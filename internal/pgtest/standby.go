@@ -16,7 +16,7 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	})
 }
 
-// URLOf returns a connection string of several clusters, of which one accepts writes.
+// URLOf returns a connection string of several clusters. One of them accepts writes.
 func URLOf(clusters ...*Cluster) string {
 	var dirs []string
 	for _, c := range clusters {

@@ -179,7 +179,7 @@ func (c *copying) print(output console.Format, from, to *place) error {
 			From     string        `json:"from"`
 			To       string        `json:"to"`
 			Copied   transfer.Rows `json:"copied"`
-			Compared int           `json:"compared"` // threads, all of which are equal
+			Compared int           `json:"compared"` // equal threads
 		}{from.name, to.name, c.rows, c.compare})
 	}
 	r := c.rows

@@ -106,8 +106,8 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 	return file, nil
 }
 
-// RemoveBefore removes the files that were last saved before the given time, also those of which only some
-// pieces are stored, and returns their number. Two handles may remove at the same time.
+// RemoveBefore removes the files that were last saved before the given time, also incomplete ones, and
+// returns their number. Two handles may remove at the same time.
 func (f *Files) RemoveBefore(ctx context.Context, before time.Time) (removed int, err error) {
 	conn, end, err := f.connect(ctx)
 	if err != nil {

@@ -215,7 +215,7 @@ func TestAFileThatIsRemovedWhileItIsSavedMustBeSavedAgain(t *testing.T) {
 }
 
 func TestADatabaseThatIsAwayMakesFilesUnavailable(t *testing.T) {
-	f, err := NewFiles(Options{URL: "user=nobody host=" + t.TempDir()})
+	f, err := NewFiles(Options{URL: "user=app host=" + t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 			if !more {
 				return nil
 			}
-			several, err := format.SplitEntries(lines, first, all.Range(q))
+			several, err := format.SplitEntries(lines, first, store.WholeRow(q))
 			found, more = all.Add(found, several, commit, thread, g.add)
 			return err
 		}, entriesOfAll, at.Commit, at.Thread, at.Seq, int64(page), int64(max(pageBytes, q.Bytes)))

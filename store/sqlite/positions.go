@@ -45,7 +45,7 @@ func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err erro
 		c := columns{row: row}
 		at, thread, first := c.int64(), c.int64(), c.int64()
 		lines, _ := c.next().([]byte)
-		several, err := format.SplitEntries(lines, first, all.Range(q))
+		several, err := format.SplitEntries(lines, first, store.WholeRow(q))
 		found, more = all.Add(found, several, at, thread, g.add)
 		return more, err
 	})

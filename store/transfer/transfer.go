@@ -120,7 +120,7 @@ func (c *copier) view(ctx context.Context, f func(store.Reader) error) error {
 	return nil
 }
 
-// others copies the rows of which a store has few: definitions, workers and tokens with their use.
+// others copies the kinds with few rows: definitions, workers and tokens with their use.
 func (c *copier) others(ctx context.Context) error {
 	var rows others
 	if err := c.view(ctx, rows.read); err != nil {
