@@ -76,11 +76,11 @@ func (ws Workers) freeDue(ctx context.Context, due string) error {
 			return err
 		}
 		agent, node := thread.ParseDueAgent(due)
-		ws.ledger.options.Log.WarnContext(ctx, "runs leave the server of their session, which is gone", "agent", agent, "server", node, "runs", n)
+		ws.ledger.options.Log.WarnContext(ctx, "runs leave the server of their session; any server may start them with the transcript", "agent", agent, "server", node, "runs", n)
 	}
 }
 
-// freeSessions frees the due runs of these wants and returns their number.
+// freeSessions frees the due runs of these wants and returns how many it changed.
 func (b *batch) freeSessions(wants []store.Capacity) (n int, err error) {
 	for _, w := range wants {
 		due, _, err := b.rows.loadDue(b.rows.now, w)
@@ -91,8 +91,9 @@ func (b *batch) freeSessions(wants []store.Capacity) (n int, err error) {
 			if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 				return n, err
 			}
-			t.FreeSession(w.Agent, b.rows.now)
-			n++
+			if t.FreeSession(w.Agent, b.rows.now) {
+				n++
+			}
 		}
 	}
 	return n, nil

@@ -99,10 +99,13 @@ func (t *State) FailOrphaned(due string, now time.Time) bool {
 }
 
 // FreeSession lets any server start the due run with this Due.Agent, although its server keeps a
-// session of the agent.
-func (t *State) FreeSession(due string, now time.Time) {
-	if agent, node := ParseDueAgent(due); t.Due.Agent == due && t.Nodes[agent] == node {
-		keepSession(&t.Thread, agent, "")
-		t.schedule(now)
+// session of the agent. It reports whether that server was the only one.
+func (t *State) FreeSession(due string, now time.Time) bool {
+	agent, node := ParseDueAgent(due)
+	if t.Due.Agent != due || t.Nodes[agent] != node {
+		return false
 	}
+	keepSession(&t.Thread, agent, "")
+	t.schedule(now)
+	return true
 }
