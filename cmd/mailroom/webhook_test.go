@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"mailroom/api"
 	"mailroom/channel/webhook/webhooktest"
 )
 
@@ -81,6 +82,10 @@ func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("the printed example needs %s: install it (see make programs): %v", program, err)
 		}
+	}
+	h.server = server
+	for _, name := range []string{"ops", "raw"} {
+		h.waitChannel(name, api.ChannelConnected)
 	}
 	for n, output := range []string{output, more} {
 		runPrintedExample(t, output, before, server.url)
