@@ -180,15 +180,18 @@ func loginRejected(s *Server) {
 }
 
 // uncertainCommit has a ledger that commits the first message and reports a failure. The message is
-// delivered again, or is not, and runs once.
+// delivered again, or is not, and runs once. The reply comes after the reconnect: one that the old
+// connection was still sending would be sent again, with a mark.
 func uncertainCommit(s *Server) {
 	var failed atomic.Bool
+	s.hold = make(chan struct{})
 	s.wrap = func(l channel.Ledger) channel.Ledger { return uncertainLedger{l, &failed} }
 	s.Start()
 	s.awaitCondition(channel.ConditionConnected)
 	s.post("1", "one")
 	s.Await("the failure", func() bool { return strings.Contains(s.State().LastError, "outcome unknown") })
 	s.awaitCondition(channel.ConditionConnected)
+	close(s.hold)
 	s.expectSent("one")
 	s.post("2", "two")
 	s.expectSent("one", "two")

@@ -84,9 +84,8 @@ func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 		}
 	}
 	h.server = server
-	for _, name := range []string{"ops", "raw"} {
-		h.waitChannel(name, api.ChannelConnected)
-	}
+	h.waitChannel("ops", api.ChannelConnected)
+	h.waitChannel("raw", api.ChannelConnected)
 	for n, output := range []string{output, more} {
 		runPrintedExample(t, output, before, server.url)
 		r.WaitFor(t, "the reply", func() bool { return len(r.Texts()) == n+1 })
