@@ -111,11 +111,28 @@ type riverPostgres struct {
 // startPostgres starts a PostgreSQL that syncs each commit. The folder that its user owns is beside dir,
 // which belongs to the user of this program.
 func startPostgres(ctx context.Context, dir string) (*pgtest.Cluster, error) {
-	return pgtest.Start(ctx, pgtest.Options{Dir: filepath.Dir(dir), Settings: []string{
+	server, err := pgtest.Start(ctx, pgtest.Options{Dir: filepath.Dir(dir), Settings: []string{
 		"max_connections=200", "fsync=on", "synchronous_commit=on", "full_page_writes=on",
-		"shared_buffers=256MB", "max_wal_size=4GB", "checkpoint_timeout=15min", "jit=off",
+		"shared_buffers=256MB", "min_wal_size=2GB", "max_wal_size=4GB", "checkpoint_timeout=15min", "jit=off",
 	}})
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range []string{useWAL, "CHECKPOINT"} {
+		if _, err := server.Select(ctx, text); err != nil {
+			return nil, errors.Join(err, server.Stop(), server.Close())
+		}
+	}
+	return server, nil
 }
+
+// useWAL fills 64 segments of the log, which the next checkpoint renames for further use. The log of
+// a server that has run for a while has them; each new one is filled with zeros and synced while
+// commits wait.
+const useWAL = `DO $$ BEGIN FOR i IN 1..64 LOOP
+	PERFORM pg_create_restore_point('segment');
+	PERFORM pg_switch_wal();
+END LOOP; END $$`
 
 func (p *riverPostgres) databaseCPU() time.Duration { return p.server.CPUTime() }
 
@@ -126,7 +143,7 @@ const (
 )
 
 func (*riverPostgres) settings() string {
-	return fmt.Sprintf("fsync and synchronous_commit on, shared_buffers 256MB, max_wal_size 4GB, Unix socket, %d connections; FetchCooldown %s, FetchPollInterval %s (it listens to NOTIFY beside)", riverConnections, riverCooldown, riverPollPostgres)
+	return fmt.Sprintf("fsync and synchronous_commit on, shared_buffers 256MB, 1 GB of used WAL segments, Unix socket, %d connections; FetchCooldown %s, FetchPollInterval %s (it listens to NOTIFY beside)", riverConnections, riverCooldown, riverPollPostgres)
 }
 
 func (p *riverPostgres) open(ctx context.Context, dir string, slots int, h observer) (err error) {
