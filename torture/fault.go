@@ -185,7 +185,7 @@ func (n *nodes) repair(ctx context.Context, kind string, victim int, reset bool)
 			n.servers[victim].kill()
 			return nil
 		}
-		return thaw(n.servers[victim].cmd.Process)
+		return n.servers[victim].resume(ctx)
 	case frozenNode:
 		return thaw(n.servers[victim].cmd.Process)
 	case database:

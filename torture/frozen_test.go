@@ -68,16 +68,12 @@ func TestAServerFrozenInACommitStopsNoOther(t *testing.T) {
 		t.Fatal(context.Cause(ctx))
 	}
 	began := time.Now()
-	defer func() {
-		if err := thaw(frozen.cmd.Process); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer frozen.kill()
 	locked := lockedThreads(ctx, t, n)
 	t.Logf("seed %d; locked threads: %v", seed, locked)
 
 	ended := work(ctx, t, tt, other, locked, p)
-	if err := thaw(frozen.cmd.Process); err != nil {
+	if err := frozen.resume(ctx); err != nil {
 		t.Fatal(err)
 	}
 	wg.Wait()

@@ -18,12 +18,13 @@ import (
 
 // process is a server or a worker in a child process.
 type process struct {
-	cmd    *exec.Cmd
-	url    string
-	token  string
-	ready  chan struct{} // closed when it printed the ready line
-	exited chan struct{} // closed when it has exited
-	frozen chan struct{} // closed when it has stopped itself at a point
+	cmd     *exec.Cmd
+	url     string
+	token   string
+	ready   chan struct{} // closed when it printed the ready line
+	exited  chan struct{} // closed when it has exited
+	frozen  chan struct{} // closed when it is about to stop itself at a point
+	resumed chan struct{} // closed when it goes on after that
 
 	mu    sync.Mutex
 	lines []string // owned by mu: the end of its output
@@ -35,7 +36,7 @@ const waitTimeout = 60 * time.Second
 
 // launch starts a program without waiting for it.
 func launch(binary string, env []string, ready string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), exited: make(chan struct{}), frozen: make(chan struct{})}
+	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), exited: make(chan struct{}), frozen: make(chan struct{}), resumed: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -63,7 +64,9 @@ func (p *process) readOutput(out io.Reader, ready string) {
 		if n := len(p.lines) - 200; n > 0 {
 			p.lines = p.lines[n:]
 		}
-		if point, ok := strings.CutPrefix(line, "killpoint: "); ok {
+		if point, ok := strings.CutPrefix(line, "killpoint: "); ok && point == "resumed" {
+			close(p.resumed)
+		} else if ok {
 			p.doom = point
 			if strings.HasPrefix(point, "freeze ") {
 				close(p.frozen) // a process has one point
@@ -74,6 +77,27 @@ func (p *process) readOutput(out io.Reader, ready string) {
 			p.url = address(line)
 			close(p.ready)
 			ready = "\x00" // printed once
+		}
+	}
+}
+
+// resume lets a process go on that stops itself at a point. It may get the signal before it has
+// stopped, so the signal is repeated.
+func (p *process) resume(ctx context.Context) error {
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if err := thaw(p.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		select {
+		case <-p.resumed:
+			return nil
+		case <-p.exited:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-again.C:
 		}
 	}
 }

@@ -101,7 +101,10 @@ func (s *storeProxy) Update(ctx context.Context, f func(store.Tx) error) error {
 			s.point.kill()
 		case hit && s.point.when == "freeze":
 			s.point.announce()
-			return stopProcess()
+			if err := stopProcess(); err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintln(os.Stderr, "killpoint: resumed") // go on even if writing fails
 		}
 		return nil
 	})
