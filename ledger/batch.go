@@ -60,7 +60,7 @@ func (n *batchLoad) admit(o *op, now time.Time) bool {
 }
 
 // nextBatch forms a batch. Renewals come first, then operations in order of arrival. A purge runs
-// alone, when nothing else is queued. Waiting claims join if work may be due; they form a batch of
+// alone, when nothing else is queued or it has waited for purgePatience. Waiting claims join if work may be due; they form a batch of
 // their own only when their time has come. Small operations pass large ones, and a batch with large
 // operations is followed by one without if others are queued, so a small operation waits for one
 // large batch at most.
@@ -88,7 +88,7 @@ func (c *committer) nextBatch(now time.Time) (ops, claims []*op) {
 func (c *committer) dequeue(now time.Time) (ops []*op) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	slices.SortStableFunc(c.queue, func(a, b *op) int { return cmp.Compare(a.queueRank(), b.queueRank()) })
+	slices.SortStableFunc(c.queue, func(a, b *op) int { return cmp.Compare(a.queueRank(now), b.queueRank(now)) })
 	if ops = c.gatherBatch(now, c.wasLarge); len(ops) == 0 {
 		ops = c.gatherBatch(now, false)
 	}
@@ -119,9 +119,10 @@ func (c *committer) gatherBatch(now time.Time, noLarge bool) (ops []*op) {
 	return ops
 }
 
-// queueRank returns the operation's rank in the queue: renewals first, purges last.
-func (o *op) queueRank() int {
-	if o.rank == rankClaim {
+// queueRank returns the operation's rank in the queue: renewals first, purges last, except one that
+// has waited long.
+func (o *op) queueRank(now time.Time) int {
+	if o.rank == rankClaim || o.rank == rankPurge && now.Sub(o.queued) > purgePatience {
 		return rankPlain
 	}
 	return o.rank

@@ -41,6 +41,7 @@ type op struct {
 	// Owned by committer.mu.
 	inBatch   bool // it is in a batch
 	abandoned bool // the caller's context has ended
+	queued    time.Time
 
 	// Owned by the goroutine of run. retryAt is when an operation whose threads another server
 	// holds is tried again, lockedSince when it first met them locked; zero: not locked.
@@ -54,8 +55,12 @@ const (
 	rankRenew = iota
 	rankPlain
 	rankClaim
-	rankPurge // only when nothing else is queued
+	rankPurge // only when nothing else is queued, or after purgePatience
 )
+
+// purgePatience is how long a purge lets all other operations pass. After that it has its turn, so that
+// a server at full load keeps up with its retention.
+const purgePatience = 20 * time.Millisecond
 
 // committer forms batches of operations, commits them and answers the operations.
 type committer struct {
@@ -140,6 +145,7 @@ func (c *committer) enqueue(o *op) error {
 	if c.closed != nil {
 		return mailroom.Errorf(mailroom.CodeUnavailable, "%s was not accepted: %w", o.name, c.closed)
 	}
+	o.queued = time.Now()
 	if o.claim != nil && o.claim.Wait {
 		c.claims = append(c.claims, o)
 	} else {

@@ -85,11 +85,30 @@ func TestASmallOperationWaitsForOneLargeBatchAtMost(t *testing.T) {
 
 func TestAPurgeRunsLastAndAlone(t *testing.T) {
 	l := newCommitter(memory.New(), Options{})
+	now := time.Now()
 	for _, rank := range []int{rankPurge, rankPlain, rankPurge, rankClaim, rankRenew} {
-		l.queue = append(l.queue, &op{rank: rank})
+		l.queue = append(l.queue, &op{rank: rank, queued: now})
 	}
 	for i, want := range [][]int{{rankRenew, rankPlain, rankClaim}, {rankPurge}, {rankPurge}, nil} {
-		ops, _ := l.nextBatch(time.Now())
+		ops, _ := l.nextBatch(now)
+		var got []int
+		for _, o := range ops {
+			got = append(got, o.rank)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("batch %d: got ranks %v, want %v", i, got, want)
+		}
+	}
+}
+
+// A server whose queue is never empty still drops what is older than its retention.
+func TestAPurgeThatHasWaitedHasItsTurn(t *testing.T) {
+	l := newCommitter(memory.New(), Options{})
+	began := time.Now()
+	now := began.Add(2 * purgePatience)
+	l.queue = []*op{{rank: rankPlain, queued: began}, {rank: rankPurge, queued: began}, {rank: rankPurge, queued: now}, {rank: rankPlain, queued: now}, {rank: rankRenew, queued: now}}
+	for i, want := range [][]int{{rankRenew, rankPlain}, {rankPurge}, {rankPlain}, {rankPurge}, nil} {
+		ops, _ := l.nextBatch(now)
 		var got []int
 		for _, o := range ops {
 			got = append(got, o.rank)
