@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"modernc.org/sqlite"
+
+	"mailroom/store/sqlite/internal/walfile"
 )
 
 // Driver opens connections to SQLite. The zero value selects the built-in SQLite; tests use other
@@ -21,7 +23,16 @@ type Driver struct {
 
 func builtIn() Driver {
 	return Driver{
-		Connector: sqlite.NewConnector,
+		Connector: func(name string) (driver.Connector, error) {
+			vfs, err := walfile.VFS()
+			if err != nil {
+				return nil, err
+			}
+			if vfs != "" {
+				name += "&vfs=" + vfs
+			}
+			return sqlite.NewConnector(name)
+		},
 		Code: func(err error) (int, bool) {
 			var failed *sqlite.Error
 			if !errors.As(err, &failed) {

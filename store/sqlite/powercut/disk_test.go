@@ -11,6 +11,8 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
+
+	"mailroom/store/sqlite/internal/walfile"
 )
 
 const sector = 512 // bytes that a disk writes atomically
@@ -231,6 +233,9 @@ func (d *disk) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, er
 	}
 	h := &handle{disk: d, file: f, name: name, boot: d.boot, made: !f.named && flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_SUPER_JOURNAL) != 0}
 	index := fmt.Sprintf("%d-%s-shm", d.boot, filepath.Base(name))
+	if flags&vfs.OPEN_WAL != 0 {
+		h.joiner = walfile.NewJoiner(make([]byte, 0, 64<<10))
+	}
 	h.index = vfs.NewSharedMemory(filepath.Join(d.dir, index), flags)
 	return h, flags, nil
 }
@@ -244,11 +249,16 @@ type handle struct {
 	index vfs.SharedMemory
 	made  bool // a journal or a WAL, whose first sync also syncs the folder, as in SQLite's own VFS
 	lock  vfs.LockLevel
+	// joiner joins the writes of a log, as the file layer of the built-in SQLite does.
+	joiner walfile.Joiner
 }
 
 func (h *handle) SharedMemory() vfs.SharedMemory { return h.index }
 
 func (h *handle) Close() error {
+	if err := h.joiner.Flush(onDisk{h}); err != nil {
+		return err
+	}
 	if h.index != nil {
 		if err := h.index.Close(); err != nil {
 			return err
@@ -258,6 +268,11 @@ func (h *handle) Close() error {
 }
 
 func (h *handle) ReadAt(p []byte, at int64) (int, error) {
+	if h.joiner.Overlaps(at, int64(len(p))) {
+		if err := h.joiner.Flush(onDisk{h}); err != nil {
+			return 0, err
+		}
+	}
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
 	if h.disk.dead || h.boot != h.disk.boot {
@@ -274,13 +289,26 @@ func (h *handle) ReadAt(p []byte, at int64) (int, error) {
 }
 
 func (h *handle) WriteAt(p []byte, at int64) (int, error) {
-	if err := h.change("write", change{at, slices.Clone(p)}); err != nil {
-		return 0, sqlite3.IOERR_WRITE
+	if err := h.joiner.WriteAt(onDisk{h}, p, at); err != nil {
+		return 0, err
 	}
 	return len(p), nil
 }
 
+// onDisk writes to the disk what a handle has joined.
+type onDisk struct{ *handle }
+
+func (o onDisk) WriteAt(p []byte, at int64) error {
+	if err := o.change("write", change{at, slices.Clone(p)}); err != nil {
+		return sqlite3.IOERR_WRITE
+	}
+	return nil
+}
+
 func (h *handle) Truncate(size int64) error {
+	if err := h.joiner.Flush(onDisk{h}); err != nil {
+		return err
+	}
 	if err := h.change("truncate", change{at: size}); err != nil {
 		return sqlite3.IOERR_TRUNCATE
 	}
@@ -302,6 +330,9 @@ func (h *handle) change(op string, c change) error {
 // Sync makes all changes safe. A failed sync writes some of them and drops the rest, as operating
 // systems do: a later sync does not write them.
 func (h *handle) Sync(vfs.SyncFlag) error {
+	if err := h.joiner.Flush(onDisk{h}); err != nil {
+		return err
+	}
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
 	done, err := h.disk.step(h.boot, "sync "+h.name)
@@ -335,6 +366,9 @@ func (d *disk) syncFolder() {
 }
 
 func (h *handle) Size() (int64, error) {
+	if err := h.joiner.Flush(onDisk{h}); err != nil {
+		return 0, err
+	}
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
 	return int64(len(h.file.now)), nil
