@@ -21,24 +21,30 @@ const (
 	readerPatience = 50 * time.Millisecond
 )
 
-// keep runs the keeper: it checkpoints after commits whose callers have returned.
+// keep runs the keeper: it checkpoints after commits whose callers have returned. While other writes
+// run or wait, it does so only if the WAL is very long.
 func (s *Store) keep() {
 	for {
+		pages := 0
 		select {
-		case <-s.wake:
+		case pages = <-s.wake:
 		case <-s.closing:
 			return
 		}
 		select {
 		case s.turn <- struct{}{}: // no write runs or waits
 			s.keepTurn(walIdle)
-		default: // queue behind the writes
-			select {
-			case s.turn <- struct{}{}:
-				s.keepTurn(walBusy)
-			case <-s.closing:
-				return
-			}
+			continue
+		default:
+		}
+		if pages <= walBusy {
+			continue // a later commit wakes it again
+		}
+		select { // queue behind the writes
+		case s.turn <- struct{}{}:
+			s.keepTurn(walBusy)
+		case <-s.closing:
+			return
 		}
 	}
 }
@@ -61,9 +67,17 @@ func (s *Store) keepUp(pages int) {
 	}
 }
 
-// countPages reads the length of the WAL after a commit and reports whether to wake the keeper. The
-// caller holds the turn.
-func (s *Store) countPages() bool {
+// measureAfter is the number of statements, and pages of long values, after which the length of the WAL
+// is read again.
+const measureAfter = 64
+
+// measure reads the length of the WAL after a commit, if it was long or much was written since. It
+// returns the length if the keeper must know it, else 0. The caller holds the turn.
+func (s *Store) measure() int {
+	if s.written < measureAfter && s.walPages <= walIdle {
+		return 0
+	}
+	s.written = 0
 	err := s.writer.query(context.Background(), "PRAGMA wal_checkpoint(NOOP)", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		_, s.walPages = c.next(), c.int()
@@ -72,7 +86,10 @@ func (s *Store) countPages() bool {
 	if err != nil {
 		s.walPages = walBusy + 1 // unknown: too many checkpoints are better than none
 	}
-	return s.walPages > walIdle && s.walPages >= s.retryAt
+	if s.walPages <= walIdle || s.walPages < s.retryAt {
+		return 0
+	}
+	return s.walPages
 }
 
 // checkpoint copies the WAL into the database and resets it. The caller holds the turn.

@@ -47,7 +47,9 @@ type Store struct {
 	body   []byte // buffer for a body
 	// seen has the threads that the transaction has locked or written, by key.
 	seen     map[int64]threadRow
-	walPages int    // written since the WAL was last reset, at least
+	memo     memo
+	written  int    // statements, and pages of long values, since the WAL was last measured
+	walPages int    // written since the WAL was last reset, when it was last measured
 	retryAt  int    // length in pages at which to retry a checkpoint that readers prevented
 	broken   error  // why the store accepts no writes
 	guard    *guard // nil without Options.Guard
@@ -64,8 +66,8 @@ type Store struct {
 	mu      sync.Mutex
 	free    []*session // guarded by mu
 
-	// wake signals commits to the keeper; Close waits for it.
-	wake   chan struct{}
+	// wake tells the keeper the length of a long WAL, in pages; Close waits for it.
+	wake   chan int
 	keeper sync.WaitGroup
 
 	closing   chan struct{} // closed by Close
@@ -89,7 +91,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		driver:  o.Driver,
 		turn:    make(chan struct{}, 1),
 		viewing: make(chan struct{}, o.Readers),
-		wake:    make(chan struct{}, 1),
+		wake:    make(chan int, 1),
 		closing: make(chan struct{}),
 		failed:  make(chan error, 1),
 	}
@@ -152,12 +154,12 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	if err := s.takeTurn(ctx); err != nil {
 		return err
 	}
-	tooLong := false
+	tooLong := 0
 	defer func() {
 		<-s.turn
-		if tooLong {
+		if tooLong > 0 {
 			select {
-			case s.wake <- struct{}{}:
+			case s.wake <- tooLong:
 			default: // the keeper is awake
 			}
 		}
@@ -175,10 +177,12 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	committed := false
 	defer func() {
 		if !committed {
+			s.memo = memo{}
 			s.rollback() // also when f panics
 		}
 	}()
 	s.forgetRows()
+	s.recall()
 	t := &tx{
 		reader: reader{ctx: context.WithoutCancel(ctx), session: s.writer, now: now()},
 		store:  s,
@@ -196,7 +200,8 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		return s.refuse(context.Background(), "commit", err)
 	}
 	committed = true
-	tooLong = s.countPages()
+	s.memorize()
+	tooLong = s.measure()
 	return s.noteCommit(t)
 }
 

@@ -49,7 +49,7 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 	if l.Workers, err = t.lockWorkers(n.Workers); err != nil {
 		return nil, t.fail("lock workers", err)
 	}
-	if l.Threads, err = t.lockThreads(n.Threads); err != nil {
+	if l.Threads, err = t.lockThreads(n.Threads, n.Known); err != nil {
 		return nil, t.fail("lock threads", err)
 	}
 	return &l, l.Complete(t, n)
@@ -57,10 +57,19 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 
 func (t *tx) lockWorkers(ids []string) ([]*store.Worker, error) {
 	found := make(map[string]*store.Worker, len(ids))
-	for args := range inLists(ids) {
+	var unknown []string
+	for _, id := range ids {
+		if found[id] = t.store.memo.worker(id); found[id] == nil {
+			unknown = append(unknown, id)
+		}
+	}
+	for args := range inLists(unknown) {
 		err := t.session.query(t.ctx, workersWith+in(args), args, func(row []driver.Value) (bool, error) {
 			w, err := scanWorker(row)
-			found[w.ID] = w
+			if err == nil {
+				found[w.ID] = w
+				t.store.memo.putWorker(w)
+			}
 			return true, err
 		})
 		if err != nil {
@@ -74,13 +83,23 @@ func (t *tx) lockWorkers(ids []string) ([]*store.Worker, error) {
 	return rows, nil
 }
 
-func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
+func (t *tx) lockThreads(ids []string, known store.Known) ([]*mailroom.Thread, error) {
 	found := make(map[string]*mailroom.Thread, len(ids))
-	for args := range inLists(ids) {
+	var unknown []string
+	for _, id := range ids {
+		if row, ok := t.known(t.store.memo.keys[id], known); ok {
+			found[id] = row
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
+	for args := range inLists(unknown) {
 		err := t.session.query(t.ctx, threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
 			thread, err := scanThread(row)
-			found[thread.ID] = thread
-			t.store.seen[thread.Key] = rowOf(thread)
+			if err == nil {
+				found[thread.ID] = thread
+				t.note(thread)
+			}
 			return true, err
 		})
 		if err != nil {
@@ -116,7 +135,7 @@ func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (_ *s
 		}
 	}
 	var due store.Loaded
-	if due.Threads, err = t.withKeys(keys); err != nil {
+	if due.Threads, err = t.withKeys(keys, known); err != nil {
 		return nil, time.Time{}, t.fail("read due threads", err)
 	}
 	n := store.Need{Known: known}
@@ -197,13 +216,23 @@ func (t *tx) dueShared(now time.Time, want store.Capacity) (ready []dueThread, _
 }
 
 // withKeys returns the threads of the keys, in their order.
-func (t *tx) withKeys(keys []int64) ([]*mailroom.Thread, error) {
+func (t *tx) withKeys(keys []int64, known store.Known) ([]*mailroom.Thread, error) {
 	found := make(map[int64]*mailroom.Thread, len(keys))
-	for args := range inLists(keys) {
+	var unknown []int64
+	for _, key := range keys {
+		if row, ok := t.known(key, known); ok {
+			found[key] = row
+		} else {
+			unknown = append(unknown, key)
+		}
+	}
+	for args := range inLists(unknown) {
 		err := t.session.query(t.ctx, threadsWith+"t.key "+in(args), args, func(row []driver.Value) (bool, error) {
 			thread, err := scanThread(row)
-			found[thread.Key] = thread
-			t.store.seen[thread.Key] = rowOf(thread)
+			if err == nil {
+				found[thread.Key] = thread
+				t.note(thread)
+			}
 			return true, err
 		})
 		if err != nil {
@@ -215,6 +244,21 @@ func (t *tx) withKeys(keys []int64) ([]*mailroom.Thread, error) {
 		threads[i] = found[key]
 	}
 	return threads, nil
+}
+
+// note records a row that the transaction has read or written.
+func (t *tx) note(row *mailroom.Thread) {
+	t.store.seen[row.Key] = rowOf(row)
+	t.store.memo.putThread(row)
+}
+
+// known is [memo.knows] for a row that the transaction locks.
+func (t *tx) known(key int64, known store.Known) (*mailroom.Thread, bool) {
+	row, ok := t.store.memo.knows(key, known)
+	if ok {
+		t.store.seen[key] = t.store.memo.threads[key].threadRow
+	}
+	return row, ok
 }
 
 // fail records err as the transaction's result, even if f continues.

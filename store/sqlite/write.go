@@ -69,6 +69,7 @@ func (t *tx) write(c *store.Changes) error {
 		t.given.thread, t.given.run, t.given.revision, t.given.entryRow); err != nil {
 		return err
 	}
+	t.store.memo.given = t.given
 	for i := range c.Keys {
 		if err := t.writeKey(&c.Keys[i], among); err != nil {
 			return err
@@ -86,6 +87,7 @@ func (t *tx) write(c *store.Changes) error {
 			micros(w.StartedAt), micros(w.LeaseUntil), bit(w.Dead), w.Owner, bit(w.Uncharged), w.Node, texts(w.Duties), w.Version); err != nil {
 			return err
 		}
+		t.store.memo.putWorker(w)
 	}
 	for _, k := range c.Tickets {
 		if err := t.writeTicket(k); err != nil {
@@ -129,8 +131,10 @@ func (t *tx) drop(c *store.Changes) error {
 				return err
 			}
 		}
+		t.store.memo.dropThread(id)
 	}
 	for _, id := range c.DropWorkers {
+		delete(t.store.memo.workers, id)
 		if _, err := t.exec(dropWorker, id); err != nil {
 			return err
 		}
@@ -199,12 +203,12 @@ func (t *tx) writeThread(row *mailroom.Thread) error {
 		t.given.thread++
 		row.Key = t.given.thread
 		t.tally(talliedThread, row.Owner, "", 1)
-		t.store.seen[row.Key] = rowOf(row)
+		t.note(row)
 		_, err := t.exec(insertThread, append(args, row.Key, row.ID, row.Owner)...)
 		return err
 	}
 	text, args := t.store.threadUpdate(row, args)
-	t.store.seen[row.Key] = rowOf(row)
+	t.note(row)
 	res, err := t.exec(text, append(args, row.Key)...)
 	return wrote(res, err, "thread", row.ID, row.Key)
 }
@@ -296,6 +300,12 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 }
 
 func (t *tx) exec(text string, args ...any) (driver.Result, error) {
+	t.store.written++
+	for _, arg := range args {
+		if b, ok := arg.([]byte); ok {
+			t.store.written += len(b) / pageSize
+		}
+	}
 	return t.session.exec(t.ctx, text, args...)
 }
 
@@ -307,6 +317,10 @@ type given struct {
 
 // readGiven reads t.given for rows without a key.
 func (t *tx) readGiven() error {
+	if known := t.store.memo.given; known != (given{}) {
+		t.given = known
+		return nil
+	}
 	return t.session.query(t.ctx, "SELECT thread, run, revision, entry_row FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		t.given = given{thread: c.int64(), run: c.int64(), revision: c.int64(), entryRow: c.int64()}

@@ -1,0 +1,109 @@
+package sqlite
+
+import (
+	"slices"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// memo is what the writer's connection knows of small rows, so that a transaction need not read them
+// again. It is valid while no other connection has written to the file.
+type memo struct {
+	version uint32 // the data version after the last commit
+	given   given  // zero: unknown
+	workers map[string]store.Worker
+	threads map[int64]knownThread // by key
+	keys    map[string]int64      // of threads, by id
+}
+
+// knownThread is a thread's row without its body.
+type knownThread struct {
+	id       string
+	revision int64
+	threadRow
+}
+
+// Bounds of the rows of a memo. A full memo is cleared.
+const (
+	maxKnownWorkers = 256
+	maxKnownThreads = 8192
+)
+
+// versioned is a connection that reports SQLITE_FCNTL_DATA_VERSION, a number that changes with each
+// commit of any connection (https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html).
+type versioned interface {
+	FileControlDataVersion(database string) (uint32, error)
+}
+
+// dataVersion returns the version of the data that the writer's transaction sees. ok is false if the
+// driver does not tell.
+func (s *Store) dataVersion() (version uint32, ok bool) {
+	conn, ok := s.writer.conn.(versioned)
+	if !ok {
+		return 0, false
+	}
+	version, err := conn.FileControlDataVersion("main")
+	return version, err == nil
+}
+
+// recall prepares the memo for a transaction that has begun: it forgets all if another connection has
+// committed since.
+func (s *Store) recall() {
+	version, ok := s.dataVersion()
+	if !ok || version != s.memo.version || s.memo.threads == nil {
+		s.memo = memo{workers: map[string]store.Worker{}, threads: map[int64]knownThread{}, keys: map[string]int64{}}
+	}
+	if len(s.memo.workers) > maxKnownWorkers {
+		clear(s.memo.workers)
+	}
+	if len(s.memo.threads) > maxKnownThreads {
+		clear(s.memo.threads)
+		clear(s.memo.keys)
+	}
+}
+
+// memorize makes the memo valid for the next transaction, after a commit.
+func (s *Store) memorize() {
+	version, ok := s.dataVersion()
+	if !ok {
+		s.memo = memo{}
+	}
+	s.memo.version = version
+}
+
+// knows returns the row of a thread without its body if the caller has kept the body of the row of now.
+func (m *memo) knows(key int64, known store.Known) (*mailroom.Thread, bool) {
+	row, ok := m.threads[key]
+	if !ok || known == nil || known(row.id) != (store.Version{Key: key, Revision: row.revision}) {
+		return nil, false
+	}
+	return &mailroom.Thread{ID: row.id, Key: key, Revision: row.revision}, true
+}
+
+func (m *memo) putThread(t *mailroom.Thread) {
+	m.threads[t.Key] = knownThread{id: t.ID, revision: t.Revision, threadRow: rowOf(t)}
+	m.keys[t.ID] = t.Key
+}
+
+func (m *memo) dropThread(id string) {
+	delete(m.threads, m.keys[id])
+	delete(m.keys, id)
+}
+
+func (m *memo) worker(id string) *store.Worker {
+	w, ok := m.workers[id]
+	if !ok {
+		return nil
+	}
+	return copyOf(&w)
+}
+
+func (m *memo) putWorker(w *store.Worker) { m.workers[w.ID] = *copyOf(w) }
+
+// copyOf returns a copy of a row that shares nothing with it.
+func copyOf(w *store.Worker) *store.Worker {
+	c := *w
+	c.Agents, c.Duties = slices.Clone(w.Agents), slices.Clone(w.Duties)
+	return &c
+}
