@@ -19,6 +19,7 @@ const (
 	PartSteady  = "steady"  // size of the store and cost of a run over a long time
 	PartGrowth  = "growth"  // cost of a long log and a long queue
 	PartRestart = "restart" // time until a server with a backlog serves requests
+	PartQueries = "queries" // requests that count and filter, on a small and a large store
 	PartFanout  = "fanout"  // one run with many readers
 	PartStalled = "stalled" // cost of stalled readers
 	PartMemory  = "memory"  // memory and disk per object
@@ -26,7 +27,7 @@ const (
 
 // Parts returns the names of all parts, in their documented order.
 func Parts() []string {
-	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartGrowth, PartRestart, PartFanout, PartStalled, PartMemory}
+	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartGrowth, PartRestart, PartQueries, PartFanout, PartStalled, PartMemory}
 }
 
 // Options of a measurement.
@@ -124,6 +125,7 @@ type Result struct {
 	Steady   *Steady  `json:"steady,omitempty"`
 	Growth   *Growth  `json:"growth,omitempty"`
 	Restart  *Restart `json:"restart,omitempty"`
+	Queries  *Queries `json:"queries,omitempty"`
 	Fanout   []Fanout `json:"fanout,omitempty"`
 	Stalled  *Stalled `json:"stalled,omitempty"`
 	Memory   *Memory  `json:"memory,omitempty"`
@@ -176,7 +178,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 		measure func(ctx context.Context, dir string) error
 	}{
 		{PartMemory, b.memory}, // first, because it would count memory of the other parts
-		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartLone, b.lone}, {PartSteady, b.steady}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartFanout, b.fanout},
+		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartLone, b.lone}, {PartSteady, b.steady}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartQueries, b.queries}, {PartFanout, b.fanout},
 		{PartStalled, b.stalled},
 	} {
 		if !slices.Contains(parts, part.name) {

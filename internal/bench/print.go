@@ -33,6 +33,9 @@ func printResult(con *console.Console, r *Result, output console.Format) error {
 	if r.Restart != nil {
 		tables = append(tables, restartRows(r.Restart))
 	}
+	if r.Queries != nil {
+		tables = append(tables, queriesRows(r.Queries))
+	}
 	for i := range r.Fanout {
 		tables = append(tables, fanoutRows(&r.Fanout[i]))
 	}
@@ -167,6 +170,18 @@ func restartRows(r *Restart) [][]string {
 	row(count(int64(r.Queued))+" queued", r.Clean)
 	for _, s := range r.Killed {
 		row("after a kill", s)
+	}
+	return rows
+}
+
+func queriesRows(q *Queries) [][]string {
+	runs := func(t *QueryTimes) string {
+		return fmt.Sprintf("%s RUNS, %s THREADS", count(t.Runs), count(int64(t.Threads)))
+	}
+	rows := [][]string{{"QUERIES (ms, p50/p99)", runs(&q.Small), runs(&q.Large), "RATIO OF P50"}}
+	for i, small := range q.Small.Requests {
+		large := q.Large.Requests[i]
+		rows = append(rows, []string{small.Name, pair(small.Times), pair(large.Times), fmt.Sprintf("%.2f", ratio(large.P50, small.P50))})
 	}
 	return rows
 }

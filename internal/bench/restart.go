@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -49,9 +45,6 @@ func (b *bench) restart(ctx context.Context, dir string) error {
 	if err := errors.Join(d.fill(ctx, r.Queued), d.fixture.close()); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "mailroom.toml"), []byte(b.Config), 0o600); err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
-	}
 	if r.Clean, err = b.restartOnce(ctx, dir); err != nil {
 		return err
 	}
@@ -69,38 +62,17 @@ func (b *bench) restart(ctx context.Context, dir string) error {
 // restartOnce starts a server, waits for the end of a run, and kills it.
 func (b *bench) restartOnce(ctx context.Context, dir string) (r Restarted, err error) {
 	began := time.Now()
-	s, err := b.startChild(ctx, nil, true, "serve", "--data", dir, "--listen", "127.0.0.1:0")
-	if err != nil {
-		return r, err
-	}
-	talk := make(chan struct{})
-	defer func() {
-		err = errors.Join(err, s.kill())
-		<-talk
-	}()
-	line, err := s.waitLine("listening on ")
-	if err != nil {
-		close(talk)
-		return r, fmt.Errorf("start a server: %w", err)
-	}
-	r.Listening = milliseconds(int64(time.Since(began)))
-	url, _, _ := strings.Cut(strings.TrimPrefix(line, "listening on "), ",")
-	go func() {
-		defer close(talk)
-		// Discards output until the process is killed, which is also the error.
-		_, _ = io.Copy(io.Discard, s.lines)
-	}()
-	token, err := os.ReadFile(filepath.Join(dir, "token"))
-	if err != nil {
-		return r, fmt.Errorf("read the token: %w", err)
-	}
-	at, err := waitRunEnd(ctx, client.New(url, strings.TrimSpace(string(token))))
-	if err != nil {
-		return r, fmt.Errorf("wait for a run: %w", err)
-	}
-	r.Served = milliseconds(int64(at.Sub(began)))
-	b.Progress("  listening after %.0f ms, a run has ended after %.0f ms", r.Listening, r.Served)
-	return r, nil
+	err = b.withServer(ctx, dir, func(s *served) error {
+		r.Listening = milliseconds(int64(s.listening.Sub(began)))
+		at, err := waitRunEnd(ctx, client.New(s.url, s.token))
+		if err != nil {
+			return fmt.Errorf("wait for a run: %w", err)
+		}
+		r.Served = milliseconds(int64(at.Sub(began)))
+		b.Progress("  listening after %.0f ms, a run has ended after %.0f ms", r.Listening, r.Served)
+		return nil
+	})
+	return r, err
 }
 
 // waitRunEnd waits for the end of a run. It keeps submitting runs, in case all queued runs ended
