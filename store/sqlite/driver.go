@@ -16,6 +16,8 @@ type Driver struct {
 	// file:/PATH?_pragma=…&_txlock=immediate. It must set the pragmas on every connection, in their
 	// order. The statements of its connections must accept contexts.
 	Connector func(name string) (driver.Connector, error)
+	// VFS is the name of SQLite's file layer for the connection that writes; "" is the default one.
+	VFS string
 	// Code returns the result code of a driver's error (https://sqlite.org/rescode.html); ok is
 	// false for other errors.
 	Code func(error) (code int, ok bool)
@@ -23,16 +25,8 @@ type Driver struct {
 
 func builtIn() Driver {
 	return Driver{
-		Connector: func(name string) (driver.Connector, error) {
-			vfs, err := walfile.VFS()
-			if err != nil {
-				return nil, err
-			}
-			if vfs != "" {
-				name += "&vfs=" + vfs
-			}
-			return sqlite.NewConnector(name)
-		},
+		Connector: sqlite.NewConnector,
+		VFS:       walfile.VFS(),
 		Code: func(err error) (int, bool) {
 			var failed *sqlite.Error
 			if !errors.As(err, &failed) {

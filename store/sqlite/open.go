@@ -21,13 +21,17 @@ const oldest = "3.51.3"
 // extend it.
 const walLimit = 16 << 20
 
-// file returns a connector to the database file with pragmas. Every connection of a store comes
-// from it.
-func (d *Driver) file(path string, pragmas ...string) (driver.Connector, error) {
-	return d.open(path, url.Values{
+// file returns a connector to the database file with pragmas and a file layer; "" is the default one.
+// Every connection of a store comes from it.
+func (d *Driver) file(path, vfs string, pragmas ...string) (driver.Connector, error) {
+	parameters := url.Values{
 		"_txlock": {"immediate"}, // for the migrations; sessions begin explicitly
 		"_pragma": pragmas,
-	})
+	}
+	if vfs != "" {
+		parameters.Set("vfs", vfs)
+	}
+	return d.open(path, parameters)
 }
 
 func (d *Driver) open(path string, parameters url.Values) (driver.Connector, error) {
@@ -48,19 +52,30 @@ func (d *Driver) open(path string, parameters url.Values) (driver.Connector, err
 
 // writer returns a connector for the single writing connection. It creates the file if necessary.
 func (d *Driver) writer(path string, busy time.Duration) (driver.Connector, error) {
-	return d.file(path,
-		"busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")", // first: the next pragma may meet a lock
+	// Without spilling, a transaction that is rolled back has written nothing: the file layer may
+	// hold writes only because a sync follows them in the same transaction.
+	return d.file(path, d.VFS, append(writerPragmas(busy), "cache_spill(false)")...)
+}
+
+// migrator returns a connector for migrations, whose transactions may be larger than the memory.
+func (d *Driver) migrator(path string, busy time.Duration) (driver.Connector, error) {
+	return d.file(path, "", writerPragmas(busy)...)
+}
+
+func writerPragmas(busy time.Duration) []string {
+	return []string{
+		"busy_timeout(" + strconv.FormatInt(busy.Milliseconds(), 10) + ")", // first: the next pragma may meet a lock
 		"journal_mode(wal)",
 		"synchronous(full)",
 		"wal_autocheckpoint(0)", // the keeper does it
-		"journal_size_limit("+strconv.Itoa(walLimit)+")",
+		"journal_size_limit(" + strconv.Itoa(walLimit) + ")",
 		"cache_size(-16384)", // SQLite scans all of it at the commit after a page split
 		"temp_store(memory)",
-	)
+	}
 }
 
 func (d *Driver) readers(path string, busy time.Duration) (driver.Connector, error) {
-	return d.file(path,
+	return d.file(path, "",
 		"busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")",
 		"query_only(true)",
 		"wal_autocheckpoint(0)",

@@ -125,7 +125,11 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 	if err := check(ctx, s.writer); err != nil {
 		return err
 	}
-	if err := migrate(ctx, connector); err != nil {
+	migrator, err := s.driver.migrator(path, o.BusyTimeout)
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, migrator); err != nil {
 		return err
 	}
 	if s.readers, err = s.driver.readers(path, o.BusyTimeout); err != nil || !o.Guard {

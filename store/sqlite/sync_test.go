@@ -20,3 +20,16 @@ func TestEachCommitIsSynced(t *testing.T) {
 		}
 	}
 }
+
+// The file layer holds writes until a sync. A transaction that writes to the log before its commit, and
+// is rolled back, would leave them there.
+func TestNothingIsWrittenToTheLogBeforeACommit(t *testing.T) {
+	s := openTest(t, Options{})
+	got, err := s.writer.value(t.Context(), "PRAGMA cache_spill")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(got) != "0" {
+		t.Errorf("cache_spill: got %v, want 0", got)
+	}
+}

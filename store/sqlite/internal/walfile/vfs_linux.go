@@ -12,10 +12,11 @@ import (
 )
 
 // VFS registers the file layer with the built-in SQLite, once for the process, and returns its name
-// for the parameter vfs of a database name. Its connections must use synchronous=FULL, because
-// only a sync makes the frames of a commit readable.
+// for the parameter vfs of a database name; "" if this SQLite does not have the expected layout. Its connections must use synchronous=FULL and
+// cache_spill=OFF. Then each transaction that writes to the log ends with a sync, which writes what
+// the layer holds before other connections may read it or write to the same place.
 // archtest: SQLite's list of VFSs is the process's.
-var VFS = sync.OnceValues(register)
+var VFS = sync.OnceValue(register)
 
 const name = "mailroom"
 
@@ -32,33 +33,27 @@ type file struct {
 	joiner  Joiner
 }
 
-func register() (string, error) {
+func register() string {
 	tls := libc.NewTLS()
 	defer tls.Close()
 	below := sqlite3.Xsqlite3_vfs_find(tls, 0)
-	if below == 0 {
-		return "", errors.New("SQLite has no default VFS")
-	}
-	if size := at[sqlite3.Tsqlite3_vfs](below).FszOsFile; uintptr(size) != unsafe.Sizeof(sqlite3.TunixFile{}) {
-		return "", fmt.Errorf("the files of SQLite's default VFS have %d bytes, not %d", size, unsafe.Sizeof(sqlite3.TunixFile{}))
+	if below == 0 || uintptr(at[sqlite3.Tsqlite3_vfs](below).FszOsFile) != unsafe.Sizeof(sqlite3.TunixFile{}) {
+		return ""
 	}
 	named, err := libc.CString(name)
-	if err != nil {
-		return "", err
-	}
 	p := libc.Xmalloc(tls, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_vfs{})))
-	if p == 0 {
-		return "", errors.New("out of memory")
+	if err != nil || p == 0 { // no memory
+		return ""
 	}
 	vfs := at[sqlite3.Tsqlite3_vfs](p)
 	*vfs = *at[sqlite3.Tsqlite3_vfs](below)
 	vfs.FpNext, vfs.FzName = 0, named
 	vfs.FszOsFile = int32(unsafe.Sizeof(file{}))
 	*method[func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32](&vfs.FxOpen) = open
-	if rc := sqlite3.Xsqlite3_vfs_register(tls, p, 0); rc != sqlite3.SQLITE_OK {
-		return "", fmt.Errorf("register a VFS: SQLite error %d", rc)
+	if sqlite3.Xsqlite3_vfs_register(tls, p, 0) != sqlite3.SQLITE_OK {
+		return ""
 	}
-	return name, nil
+	return name
 }
 
 // at returns the value at an address of SQLite's memory.
@@ -198,16 +193,10 @@ func syncFile(tls *libc.TLS, p uintptr, flags int32) int32 {
 	}
 }
 
-// closeFile closes the file below, which then may not be used any more, even if the flush fails: the
-// buffer contains no frame of a commit.
+// closeFile closes the file below. What the layer holds then is of a commit that failed.
 func closeFile(tls *libc.TLS, p uintptr) int32 {
 	f := at[file](p)
-	flushed := flush(f)
 	libc.Xfree(tls, f.buffer)
 	f.buffer, f.joiner = 0, Joiner{}
-	below := *method[func(*libc.TLS, uintptr) int32](&at[sqlite3.Tsqlite3_io_methods](f.below).FxClose)
-	if rc := below(tls, p); rc != sqlite3.SQLITE_OK { // clears *f.unix
-		return rc
-	}
-	return flushed
+	return (*method[func(*libc.TLS, uintptr) int32](&at[sqlite3.Tsqlite3_io_methods](f.below).FxClose))(tls, p)
 }

@@ -2,5 +2,5 @@
 
 package walfile
 
-// VFS returns the name of SQLite's own file layer.
-func VFS() (string, error) { return "", nil }
+// VFS returns "": SQLite's own file layer.
+func VFS() string { return "" }

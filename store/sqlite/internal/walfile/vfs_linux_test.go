@@ -1,0 +1,81 @@
+package walfile
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	_ "modernc.org/sqlite"
+)
+
+// openDatabase returns a connection pool of one connection with the layer.
+func openDatabase(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	if VFS() == "" {
+		t.Fatal("SQLite has another layout of its files than this package expects")
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?vfs="+VFS()+"&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=cache_spill(false)&_pragma=cache_size(-64)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func do(t *testing.T, db *sql.DB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+func value(t *testing.T, db *sql.DB, text string) string {
+	t.Helper()
+	var out any
+	if err := db.QueryRowContext(context.WithoutCancel(t.Context()), text).Scan(&out); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return fmt.Sprint(out)
+}
+
+// many inserts 4,000 rows that begin with a word.
+func many(word string) string {
+	return "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) INSERT INTO t SELECT '" + word + "' || hex(randomblob(500)) FROM n"
+}
+
+// Two connections write to one log in turn, in commits larger than the buffer and the page cache, and
+// roll back others. Each reads what the other has committed.
+func TestConnectionsShareALog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	dbs := []*sql.DB{openDatabase(t, path), openDatabase(t, path)}
+	do(t, dbs[0], "CREATE TABLE t (x)", "PRAGMA wal_autocheckpoint = 0")
+	rows := 0
+	for i := range 6 {
+		do(t, dbs[i%2], "BEGIN IMMEDIATE", many("undone"), "ROLLBACK")
+		do(t, dbs[(i+1)%2], "BEGIN IMMEDIATE", many("kept"), "COMMIT", "INSERT INTO t VALUES (1)")
+		rows += 4001
+		if i == 3 {
+			do(t, dbs[0], "PRAGMA wal_checkpoint(TRUNCATE)")
+		}
+		for k, db := range dbs {
+			if got := value(t, db, "SELECT count(*) FROM t"); got != fmt.Sprint(rows) {
+				t.Fatalf("round %d: connection %d reads %s rows, want %d", i, k, got, rows)
+			}
+			if got := value(t, db, "SELECT count(*) FROM t WHERE x LIKE 'undone%'"); got != "0" {
+				t.Fatalf("round %d: connection %d reads %s rows of a rollback", i, k, got)
+			}
+			if got := value(t, db, "PRAGMA integrity_check"); got != "ok" {
+				t.Fatalf("round %d: connection %d: %s", i, k, got)
+			}
+		}
+	}
+}
