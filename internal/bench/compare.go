@@ -175,6 +175,7 @@ func (l *Load) figures(name string) []figure {
 	all := []figure{
 		{"CPU per run, ms", l.CPUPerRun}, {"start p50, ms", l.Start.P50}, {"start p99, ms", l.Start.P99},
 		{"submit p50, ms", l.Submit.P50}, {"submit p99, ms", l.Submit.P99}, {"end p50, ms", l.Done.P50}, {"disk per run, bytes", l.BytesPerRun},
+		{"commits per run", l.CommitsPerRun}, {"statements per run", l.StatementsPerRun}, {"pages per run", l.PagesPerRun},
 	}
 	if l.Rate == 0 {
 		all = append([]figure{{"runs/s", l.RunsPerSecond}}, all...)

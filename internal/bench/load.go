@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom/store/postgres"
+	"mailroom/store/sqlite"
 )
 
 // load describes how runs are submitted and measured.
@@ -50,6 +51,11 @@ type Load struct {
 	// a conflict.
 	TripsPerCommit float64 `json:"trips_per_commit,omitempty"`
 	RanAgain       float64 `json:"ran_again,omitempty"`
+
+	// CommitsPerRun is also the number of syncs, without those of checkpoints. The next two are of SQLite.
+	CommitsPerRun    float64 `json:"commits_per_run"`
+	StatementsPerRun float64 `json:"statements_per_run,omitempty"`
+	PagesPerRun      float64 `json:"pages_per_run,omitempty"` // written to the log
 
 	Queued      int64   `json:"queued_at_end"` // at the end of the measurement
 	FileBytes   int64   `json:"file_bytes"`    // after closing
@@ -145,6 +151,7 @@ type snapshot struct {
 	Operations int64
 	Committing int64 // ns
 	Traffic    postgres.Traffic
+	SQLite     sqlite.Traffic
 }
 
 // add sums up the counters of two nodes.
@@ -156,6 +163,8 @@ func (s *snapshot) add(o snapshot) {
 	s.Operations += o.Operations
 	s.Committing += o.Committing
 	s.Traffic = s.Traffic.Plus(o.Traffic)
+	s.SQLite.Statements += o.SQLite.Statements
+	s.SQLite.Pages += o.SQLite.Pages
 }
 
 // recorded are the times of a load.
@@ -163,10 +172,14 @@ type recorded struct{ Submits, Starts, Dones, Urgents histogram }
 
 func (d *driver) snapshot(context.Context) (snapshot, error) {
 	h := d.fixture
-	return snapshot{
+	sum := snapshot{
 		At: time.Now(), Submitted: d.submitted.Load(), Ended: d.ended.Load(), CPU: cpuTime(),
 		Commits: h.commits.Load(), Operations: h.operations.Load(), Committing: h.commitNanos.Load(), Traffic: h.traffic(),
-	}, nil
+	}
+	if s, ok := h.store.(*sqlite.Store); ok {
+		sum.SQLite = s.Traffic()
+	}
+	return sum, nil
 }
 
 func (d *driver) started(ctx context.Context) error {
@@ -245,6 +258,9 @@ func summarize(readings []snapshot, times *recorded, perSecond int) *Load {
 	r.CPUPerRun = ratio(milliseconds(int64(last.CPU-first.CPU)), float64(r.Runs))
 	r.CommitsPerSecond = commits / r.Seconds
 	r.OperationsPerCommit = float64(last.Operations-first.Operations) / commits
+	r.CommitsPerRun = ratio(commits, float64(r.Runs))
+	r.StatementsPerRun = ratio(float64(last.SQLite.Statements-first.SQLite.Statements), float64(r.Runs))
+	r.PagesPerRun = ratio(float64(last.SQLite.Pages-first.SQLite.Pages), float64(r.Runs))
 	r.CommitMean = milliseconds(last.Committing-first.Committing) / commits
 	updates := float64(last.Traffic.Updates - first.Traffic.Updates)
 	r.TripsPerCommit = ratio(float64(last.Traffic.Trips-first.Traffic.Trips), updates)

@@ -85,6 +85,7 @@ func runsRows(l *Load) [][]string {
 		{"submit to end", spread(l.Done)},
 		{"CPU", fmt.Sprintf("%.3f ms per run, %.2f cores (producers included)", l.CPUPerRun, l.Cores)},
 		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each%s", round(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean, trips(l))},
+		{"commits, statements, pages", perRun(l) + " per run"},
 		{"on disk", bytesPerRun(l)},
 		{"queued at the end", count(l.Queued)},
 	}
@@ -105,11 +106,19 @@ func bytesPerRun(l *Load) string {
 }
 
 func latencyRows(part string, loads []Load) [][]string {
-	rows := [][]string{{part + " (ms, p50/p99)", "SUBMIT", "TO START", "TO END", "RUNS/S", "CPU MS/RUN"}}
+	rows := [][]string{{part + " (ms, p50/p99)", "SUBMIT", "TO START", "TO END", "RUNS/S", "CPU MS/RUN", "COMMITS, STATEMENTS, PAGES/RUN"}}
 	for _, l := range loads {
-		rows = append(rows, []string{Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond), fmt.Sprintf("%.3f", l.CPUPerRun)})
+		rows = append(rows, []string{Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond), fmt.Sprintf("%.3f", l.CPUPerRun), perRun(&l)})
 	}
 	return rows
+}
+
+// perRun formats what a run asks of the store.
+func perRun(l *Load) string {
+	if l.StatementsPerRun == 0 {
+		return fmt.Sprintf("%.2f", l.CommitsPerRun)
+	}
+	return fmt.Sprintf("%.2f, %.1f, %.1f", l.CommitsPerRun, l.StatementsPerRun, l.PagesPerRun)
 }
 
 // printComparison prints the figures of both programs and their ratios.

@@ -81,6 +81,7 @@ func (s *Store) measure() int {
 	err := s.writer.query(context.Background(), "PRAGMA wal_checkpoint(NOOP)", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		_, s.walPages = c.next(), c.int()
+		s.pages.Store(s.oldPages + int64(s.walPages))
 		return true, nil
 	})
 	if err != nil {
@@ -115,6 +116,7 @@ func (s *Store) checkpoint() error {
 		return err
 	}
 	if busy == int64(0) {
+		s.oldPages += int64(s.walPages)
 		s.walPages, s.retryAt = 0, 0
 		if s.guard != nil {
 			return s.guard.revision.file.Sync()

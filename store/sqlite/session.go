@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"sync/atomic"
 )
 
 // session is one connection with its prepared statements. One goroutine at a time uses it, and
@@ -21,6 +22,7 @@ type session struct {
 	stmts  map[string]statement // by text
 	args   []driver.NamedValue  // of the current statement
 	row    []driver.Value       // values of the current row
+	count  *atomic.Int64        // of executed statements; nil: not counted
 }
 
 // statement is the interface that a driver's statements must have.
@@ -44,6 +46,7 @@ func (s *session) exec(ctx context.Context, text string, args ...any) (driver.Re
 	if err != nil {
 		return nil, err
 	}
+	s.countOne()
 	return stmt.ExecContext(ctx, s.named(args))
 }
 
@@ -54,7 +57,14 @@ func (s *session) query(ctx context.Context, text string, args []any, each func(
 	if err != nil {
 		return err
 	}
+	s.countOne()
 	return s.rows(ctx, stmt, args, each)
+}
+
+func (s *session) countOne() {
+	if s.count != nil {
+		s.count.Add(1)
+	}
 }
 
 func (s *session) rows(ctx context.Context, stmt statement, args []any, each func(row []driver.Value) (bool, error)) (err error) {

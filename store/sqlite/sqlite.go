@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mailroom/internal/recovery"
@@ -50,6 +51,7 @@ type Store struct {
 	memo     memo
 	written  int    // statements, and pages of long values, since the WAL was last measured
 	walPages int    // written since the WAL was last reset, when it was last measured
+	oldPages int64  // written before the WAL was last reset
 	retryAt  int    // length in pages at which to retry a checkpoint that readers prevented
 	broken   error  // why the store accepts no writes
 	guard    *guard // nil without Options.Guard
@@ -57,6 +59,8 @@ type Store struct {
 	// unchecked is set until the check of a file that was not closed cleanly has passed. Owned by
 	// the keeper, and by Close after the keeper has ended.
 	unchecked bool
+
+	statements, pages atomic.Int64 // see Traffic
 
 	failed chan error // capacity 1: the cause of broken, if no Update returned it
 
@@ -122,6 +126,7 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 	if s.writer, err = connect(ctx, &s.driver, connector, o.BusyTimeout); err != nil {
 		return err
 	}
+	s.writer.count = &s.statements
 	if err := check(ctx, s.writer); err != nil {
 		return err
 	}
@@ -297,6 +302,7 @@ func (s *Store) takeReader(ctx context.Context) (*session, error) {
 		refused, _ := s.driver.refusal(ctx, "open a reader", err)
 		return nil, refused
 	}
+	reader.count = &s.statements
 	return reader, nil
 }
 
@@ -308,6 +314,15 @@ func (s *Store) giveReader(reader *session) {
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// Traffic counts what a store has asked of SQLite since it was opened.
+type Traffic struct {
+	Statements int64 // BEGIN and COMMIT included
+	Pages      int64 // written to the WAL, when its length was last read
+}
+
+// Traffic returns the current counts.
+func (s *Store) Traffic() Traffic { return Traffic{s.statements.Load(), s.pages.Load()} }
 
 // Epoch implements [store.Store]. The file has one connection that writes, which lasts as long as
 // the handle.
