@@ -27,19 +27,18 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	}
 	var found []sizedRun
 	for _, part := range parts {
-		rows, err := r.runsOf(part)
+		of := r.runsOf
+		if isRunning(part) {
+			of = r.runningRuns
+		}
+		rows, err := of(part)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, rows...)
 	}
 	if len(parts) > 1 {
-		slices.SortFunc(found, func(a, b sizedRun) int {
-			if q.Oldest {
-				return cmp.Compare(a.run.Key, b.run.Key)
-			}
-			return cmp.Compare(b.run.Key, a.run.Key)
-		})
+		sortRuns(found, q.Oldest)
 	}
 	var runs []*mailroom.Run
 	g := gauge{limit: q.Limit, budget: q.Bytes}
@@ -50,6 +49,58 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 		}
 	}
 	return runs, nil
+}
+
+// isRunning reports whether q asks for the running runs of all threads.
+func isRunning(q store.RunQuery) bool {
+	return q.Thread == "" && q.Parent == "" && len(q.Statuses) == 1 && q.Statuses[0] == mailroom.StatusRunning
+}
+
+// claimedThreads has the threads with a running run, of which there are as many as workers have slots.
+const claimedThreads = "SELECT t.key, t.body FROM thread t WHERE t.worker > ''"
+
+// runningRuns reads the running runs, which no index has, through the threads that are claimed.
+func (r reader) runningRuns(q store.RunQuery) ([]sizedRun, error) {
+	var ids []string
+	err := r.query("read claimed threads", claimedThreads, nil, func(row []driver.Value) (bool, error) {
+		t, err := scanThread(row)
+		ids = append(ids, t.Current)
+		return true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var found []sizedRun
+	for args := range inLists(distinct(ids)) {
+		err := r.query("read runs", runsWith+in(args), args, func(row []driver.Value) (bool, error) {
+			run, err := scanRun(row)
+			if err == nil && matches(run, q) {
+				found = append(found, sizedRun{run, sizeOf(row)})
+			}
+			return true, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	sortRuns(found, q.Oldest)
+	g := gauge{limit: q.Limit, budget: q.Bytes}
+	for i := range found {
+		if !g.add(found[i].size) {
+			return found[:i+1], nil
+		}
+	}
+	return found, nil
+}
+
+// sortRuns sorts by key, which is the order of creation.
+func sortRuns(list []sizedRun, oldest bool) {
+	slices.SortFunc(list, func(a, b sizedRun) int {
+		if oldest {
+			return cmp.Compare(a.run.Key, b.run.Key)
+		}
+		return cmp.Compare(b.run.Key, a.run.Key)
+	})
 }
 
 func distinctStatuses(list []mailroom.Status) []mailroom.Status {
@@ -151,7 +202,7 @@ func (s *sel) whichRuns(q store.RunQuery) bool {
 	}
 	s.oneOf("r.status", statuses)
 	if q.Thread == "" && q.Parent == "" && statuses != "" && !slices.Contains(q.Statuses, mailroom.StatusCompleted) {
-		s.cond("r.status <> 'completed'") // the condition of the partial index
+		s.cond("r.status <> 'completed' AND r.status <> 'running'") // the condition of the partial index
 	}
 	switch q.Set {
 	case store.RunsQueued:
