@@ -49,22 +49,34 @@ func (s *Store) keep() {
 	}
 }
 
-// keepTurn calls keepUp and releases the turn, even after a panic.
+// keepTurn checkpoints a WAL longer than pages, and releases the turn, even after a panic. Beside later
+// commits it syncs the revision file, which may be older than the database.
 func (s *Store) keepTurn(pages int) {
 	defer recovery.Log(nil, "a checkpoint")
-	defer func() { <-s.turn }()
-	s.keepUp(pages)
-}
-
-// keepUp checkpoints a WAL longer than pages. The caller holds the turn.
-func (s *Store) keepUp(pages int) {
-	if s.broken != nil || s.walPages <= pages || s.walPages < s.retryAt {
+	reset := func() bool {
+		defer func() { <-s.turn }()
+		return s.keepUp(pages)
+	}()
+	if !reset || s.guard == nil {
 		return
 	}
-	if err := s.checkpoint(); err != nil {
+	if err := s.guard.revision.file.Sync(); err != nil {
+		s.fail(fmt.Errorf("sync the revision file: %w", err))
+	}
+}
+
+// keepUp checkpoints a WAL longer than pages, and reports whether it is empty then. The caller holds the
+// turn.
+func (s *Store) keepUp(pages int) (reset bool) {
+	if s.broken != nil || s.walPages <= pages || s.walPages < s.retryAt {
+		return false
+	}
+	reset, err := s.checkpoint()
+	if err != nil {
 		// No caller to report to: the next Update returns it.
 		_ = s.refuse(context.Background(), "checkpoint", err)
 	}
+	return reset
 }
 
 // measureAfter is the number of statements, and pages of long values, after which the length of the WAL
@@ -93,8 +105,9 @@ func (s *Store) measure() int {
 	return s.walPages
 }
 
-// checkpoint copies the WAL into the database and resets it. The caller holds the turn.
-func (s *Store) checkpoint() error {
+// checkpoint copies the WAL into the database and resets it, unless Views still read it. The caller
+// holds the turn.
+func (s *Store) checkpoint() (reset bool, err error) {
 	patience := time.Duration(0)
 	if s.walPages > walBusy {
 		patience = readerPatience
@@ -102,10 +115,10 @@ func (s *Store) checkpoint() error {
 	ctx := context.Background()
 	timeout, err := s.writer.value(ctx, "PRAGMA busy_timeout")
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := s.setBusyTimeout(patience.Milliseconds()); err != nil {
-		return err
+		return false, err
 	}
 	// RESTART rather than TRUNCATE: a commit into a file of unchanged length is cheaper to sync.
 	busy, err := s.writer.value(ctx, "PRAGMA wal_checkpoint(RESTART)")
@@ -113,18 +126,15 @@ func (s *Store) checkpoint() error {
 		err = e
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	if busy == int64(0) {
-		s.oldPages += int64(s.walPages)
-		s.walPages, s.retryAt = 0, 0
-		if s.guard != nil {
-			return s.guard.revision.file.Sync()
-		}
-	} else {
+	if busy != int64(0) {
 		s.retryAt = s.walPages + walIdle
+		return false, nil
 	}
-	return nil
+	s.oldPages += int64(s.walPages)
+	s.walPages, s.retryAt = 0, 0
+	return true, nil
 }
 
 func (s *Store) setBusyTimeout(ms any) error {

@@ -87,7 +87,10 @@ func (t *tx) dropEntries(thread, seq int64) error {
 	if err != nil || lines == nil {
 		return err
 	}
-	_, err = t.exec(cutEntries, seq, format.CutEntries(lines, from, seq), row)
+	if lines, err = format.CutEntries(lines, from, seq); err != nil {
+		return err
+	}
+	_, err = t.exec(cutEntries, seq, lines, row)
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"mailroom/internal/recovery"
 	"mailroom/store"
+	"mailroom/store/internal/format"
 )
 
 // Options configure a store. The zero value suits most uses.
@@ -46,6 +47,8 @@ type Store struct {
 	writer *session
 	args   []any  // buffer for the arguments of a statement
 	body   []byte // buffer for a body
+
+	shrinker *format.Shrinker
 	// seen has the threads that the transaction has locked or written, by key.
 	seen     map[int64]threadRow
 	memo     memo
@@ -98,6 +101,8 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		wake:    make(chan int, 1),
 		closing: make(chan struct{}),
 		failed:  make(chan error, 1),
+
+		shrinker: format.NewShrinker(),
 	}
 	if err := s.open(ctx, path, o); err != nil {
 		close(s.closing)

@@ -295,7 +295,8 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 		return err
 	}
 	t.given.entryRow++
-	_, err = t.exec(insertEntry, t.given.entryRow, w.row.Key, list[len(list)-1].Seq, list[0].Seq, lines)
+	row := t.store.shrinker.Shrink(lines, list[0].Thread, list[0].Run)
+	_, err = t.exec(insertEntry, t.given.entryRow, w.row.Key, list[len(list)-1].Seq, list[0].Seq, row)
 	return err
 }
 

@@ -35,12 +35,16 @@ func JoinEntries(list []mailroom.Entry) ([]byte, error) {
 }
 
 // SplitEntries decodes the entries of one row that match q, in its order. It skips lines outside of
-// the bounds of q without decoding them. The entries do not refer to lines.
-func SplitEntries(lines []byte, first int64, q store.EntryQuery) ([]mailroom.Entry, error) {
+// the bounds of q without decoding them. The entries do not refer to the row.
+func SplitEntries(row []byte, first int64, q store.EntryQuery) ([]mailroom.Entry, error) {
 	var found []mailroom.Entry
 	seq := first
+	lines, err := clearLines(row)
+	if err != nil {
+		return nil, err
+	}
 	whole := q.Bytes <= 0 || len(lines) <= q.Bytes
-	if whole {
+	if whole && len(row) > 0 && row[0] != shrunk {
 		lines = bytes.Clone(lines) // the caller reuses the row's memory
 	}
 	for line := range bytes.SplitSeq(lines, []byte{'\n'}) {
@@ -64,9 +68,13 @@ func SplitEntries(lines []byte, first int64, q store.EntryQuery) ([]mailroom.Ent
 	return found, nil
 }
 
-// PickEntries decodes those entries of one row that are in wanted. The entries do not refer to lines.
-func PickEntries(thread string, first int64, lines []byte, wanted map[store.EntryRef]bool) ([]mailroom.Entry, error) {
+// PickEntries decodes those entries of one row that are in wanted. The entries do not refer to the row.
+func PickEntries(thread string, first int64, row []byte, wanted map[store.EntryRef]bool) ([]mailroom.Entry, error) {
 	var found []mailroom.Entry
+	lines, err := clearLines(row)
+	if err != nil {
+		return nil, err
+	}
 	seq := first
 	for line := range bytes.SplitSeq(lines, []byte{'\n'}) {
 		if wanted[store.EntryRef{Thread: thread, Seq: seq}] {
@@ -81,10 +89,12 @@ func PickEntries(thread string, first int64, lines []byte, wanted map[store.Entr
 	return found, nil
 }
 
-// CutEntries removes the lines of the entries below seq from those of a row that begins at first.
-func CutEntries(lines []byte, first, seq int64) []byte {
+// CutEntries returns, in clear, the lines of a row that begins at first without those of the entries
+// below seq.
+func CutEntries(row []byte, first, seq int64) ([]byte, error) {
+	lines, err := clearLines(row)
 	for ; first < seq; first++ {
 		_, lines, _ = bytes.Cut(lines, []byte{'\n'})
 	}
-	return lines
+	return lines, err
 }
