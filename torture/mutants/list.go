@@ -10,7 +10,7 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return []mutant{
+	return append(fileMutants(), []mutant{
 		{"a restart waits for the leases of the previous process", "internal/node/node.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
@@ -62,15 +62,6 @@ func mutants() []mutant {
 			"errors.Join(f.sync(dir), dir.Close())", "dir.Close()", "store/sqlite", "^TestABackupIsSyncedBeforeItHasItsName$"},
 		{"commits are not synced", "store/sqlite/open.go",
 			`"synchronous(full)"`, `"synchronous(normal)"`, "store/sqlite", "^TestEachCommitIsSynced$"},
-		{"the log is written after it was synced", "store/sqlite/internal/walfile/vfs_linux.go",
-			"	f := at[file](p)\n	if rc := flush(f); rc != sqlite3.SQLITE_OK {\n		return rc\n	}\n	if f.unix.FctrlFlags", "	f := at[file](p)\n	if f.unix.FctrlFlags",
-			"store/sqlite/internal/walfile", "^TestConnectionsShareALog$"},
-		{"a transaction may write to the log before it commits", "store/sqlite/open.go",
-			`"cache_spill(false)"`, `"cache_spill(true)"`, "store/sqlite", "^TestNothingIsWrittenToTheLogBeforeACommit$"},
-		{"a handle does not notice commits of others", "store/sqlite/memo.go",
-			"version != s.memo.version", "version == 0", "store/sqlite", "^TestAHandleReadsAgainWhatAnotherHandleHasWritten$"},
-		{"a handle remembers what was rolled back", "store/sqlite/sqlite.go",
-			"			s.memo = memo{}\n", "", "store/sqlite", "^TestAHandleForgetsWhatARolledBackTransactionWrote$"},
 		{"a purge waits until nothing else is queued", "ledger/committer.go",
 			"const purgePatience = 20 * time.Millisecond", "const purgePatience = 1 << 30 * time.Millisecond", "ledger", "^TestAPurgeThatHasWaitedHasItsTurn$"},
 		{"a purge leaves unread notifications in the count", "ledger/purge.go",
@@ -91,5 +82,22 @@ func mutants() []mutant {
 		{"a second server starts where the lock file was removed", "internal/datadir/lock.go",
 			"		flock.New(string(f), flock.SetFlag(os.O_RDONLY)), // the lock file may be removed by hand\n", "",
 			"internal/datadir", "^TestAFolderWhoseLockFileWasRemovedIsStillLocked$"},
+	}...)
+}
+
+// fileMutants break what keeps the file of a store right.
+func fileMutants() []mutant {
+	return []mutant{
+		{"the log is written after it was synced", "store/sqlite/internal/walfile/vfs_linux.go",
+			"	f := at[file](p)\n	if rc := flush(f); rc != sqlite3.SQLITE_OK {\n		return rc\n	}\n	if f.unix.FctrlFlags", "	f := at[file](p)\n	if f.unix.FctrlFlags",
+			"store/sqlite/internal/walfile", "^TestConnectionsShareALog$"},
+		{"a transaction may write to the log before it commits", "store/sqlite/open.go",
+			`"cache_spill(false)"`, `"cache_spill(true)"`, "store/sqlite", "^TestNothingIsWrittenToTheLogBeforeACommit$"},
+		{"a handle does not notice commits of others", "store/sqlite/memo.go",
+			"version != s.memo.version", "version == 0", "store/sqlite", "^TestAHandleReadsAgainWhatAnotherHandleHasWritten$"},
+		{"a handle remembers what was rolled back", "store/sqlite/sqlite.go",
+			"			s.memo = memo{}\n", "", "store/sqlite", "^TestAHandleForgetsWhatARolledBackTransactionWrote$"},
+		{"an id is not restored in the entries of a row", "store/internal/format/shrink.go",
+			"s.begin(tokenThread+byte(i), text)", "s.begin(tokenRun, text)", "store/internal/format", "^TestAShrunkRowHasTheSameLines$"},
 	}
 }
