@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -256,9 +255,6 @@ func (c *committer) loop(ctx context.Context) error {
 				return err
 			}
 			c.inFlight = nil
-			// The callers that were answered run on this processor as soon as it yields. Their next
-			// operations then join the next batch.
-			runtime.Gosched()
 			continue
 		}
 		if ctx.Err() != nil {
