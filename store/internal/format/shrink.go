@@ -3,7 +3,7 @@ package format
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
+	"math/bits"
 
 	"mailroom"
 )
@@ -60,10 +60,19 @@ const maxShrunk = 64 << 10
 // Shrinker shrinks the lines of rows. One goroutine at a time uses it.
 type Shrinker struct {
 	texts [tokens][]byte // by token
-	// starts has, by the first byte of a text, the tokens of the texts that begin with it.
-	starts [256][]byte
-	row    []byte // of the last Shrink
+	// before has the phrases that begin one byte before a quotation mark, at has those that begin with
+	// one, and after has the ids and the time.
+	before, at, after tokenSets
+	row               []byte // of the last Shrink
 }
+
+// tokenSets has the tokens of texts, as bits, by a byte in which most texts differ.
+type tokenSets [256]uint32
+
+const differing = 2 // position of that byte
+
+func (s *tokenSets) add(text []byte, token int)    { s[text[differing]] |= 1 << token }
+func (s *tokenSets) remove(text []byte, token int) { s[text[differing]] &^= 1 << token }
 
 // tokens is the number of byte values that JSON does not contain.
 const tokens = 0x20
@@ -73,7 +82,11 @@ func NewShrinker() *Shrinker {
 	s := &Shrinker{}
 	for i, p := range phrases() {
 		s.texts[tokenPhrase+i] = []byte(p)
-		s.starts[p[0]] = append(s.starts[p[0]], tokenPhrase+byte(i))
+		if p[0] == '"' {
+			s.at.add([]byte(p), tokenPhrase+i)
+		} else {
+			s.before.add([]byte(p), tokenPhrase+i)
+		}
 	}
 	return s
 }
@@ -90,48 +103,62 @@ func (s *Shrinker) Shrink(lines []byte, thread, run string) []byte {
 			text = nil
 		}
 		row = append(binary.AppendUvarint(row, uint64(len(text))), text...)
-		s.begin(tokenThread+byte(i), text)
-	}
-	plain := 0 // where the lines that are not in the row begin
-	for i := 0; i < len(lines); {
-		token := s.match(lines[i:])
-		if token == 0 {
-			i++
-			continue
+		if s.texts[tokenThread+i] = text; len(text) > 0 {
+			s.after.add(text, tokenThread+i)
 		}
-		row = append(append(row, lines[plain:i]...), token)
-		i += len(s.texts[token])
-		plain = i
 	}
-	s.row = append(row, lines[plain:]...)
-	for token := byte(tokenThread); token <= tokenTime; token++ {
-		s.end(token)
+	s.row = s.appendShrunk(row, lines)
+	for i := range 3 {
+		if text := s.texts[tokenThread+i]; len(text) > 0 {
+			s.after.remove(text, tokenThread+i)
+		}
 	}
 	return s.row
 }
 
-// begin adds the text of a token.
-func (s *Shrinker) begin(token byte, text []byte) {
-	if s.texts[token] = text; len(text) > 0 {
-		s.starts[text[0]] = append(s.starts[text[0]], token)
-	}
-}
-
-// end removes the text of a token, the last one that was added with its first byte.
-func (s *Shrinker) end(token byte) {
-	if text := s.texts[token]; len(text) > 0 {
-		list := s.starts[text[0]]
-		s.starts[text[0]] = slices.DeleteFunc(list, func(t byte) bool { return t == token })
-		s.texts[token] = nil
+// appendShrunk appends lines to row. All texts begin at quotation marks, so it looks only there.
+func (s *Shrinker) appendShrunk(row, lines []byte) []byte {
+	plain := 0 // where the lines that are not in row begin
+	for from := 0; ; {
+		next := bytes.IndexByte(lines[from:], '"')
+		if next < 0 {
+			return append(row, lines[plain:]...)
+		}
+		quote := from + next
+		from = quote + 1
+		begin, token := quote, byte(0)
+		if quote > plain {
+			if token = s.match(&s.before, lines[quote-1:]); token != 0 {
+				begin--
+			}
+		}
+		if token == 0 {
+			token = s.match(&s.at, lines[quote:])
+		}
+		if token != 0 {
+			row = append(append(row, lines[plain:begin]...), token)
+			plain = begin + len(s.texts[token])
+			from = plain
+		}
+		if from > 0 && lines[from-1] == '"' {
+			if token = s.match(&s.after, lines[from:]); token != 0 {
+				row = append(append(row, lines[plain:from]...), token)
+				plain = from + len(s.texts[token])
+				from = plain
+			}
+		}
 	}
 }
 
 // match returns the token of a text with which b begins, or 0.
-func (s *Shrinker) match(b []byte) byte {
-	for _, token := range s.starts[b[0]] {
-		text := s.texts[token]
-		if len(b) >= len(text) && b[1] == text[1] && string(b[:len(text)]) == string(text) {
-			return token
+func (s *Shrinker) match(of *tokenSets, b []byte) byte {
+	if len(b) <= differing {
+		return 0
+	}
+	for set := of[b[differing]]; set != 0; set &= set - 1 {
+		token := bits.TrailingZeros32(set)
+		if text := s.texts[token]; len(b) >= len(text) && string(b[:len(text)]) == string(text) {
+			return byte(token)
 		}
 	}
 	return 0
@@ -139,12 +166,23 @@ func (s *Shrinker) match(b []byte) byte {
 
 // shrinkable reports whether lines have no byte that is a token.
 func shrinkable(lines []byte) bool {
-	for _, b := range lines {
-		if b < 0x20 && b != '\n' {
+	for i := 0; i < len(lines); {
+		if rest := lines[i:]; len(rest) >= 8 && !hasControl(binary.LittleEndian.Uint64(rest)) {
+			i += 8
+			continue
+		}
+		if lines[i] < 0x20 && lines[i] != '\n' {
 			return false
 		}
+		i++
 	}
 	return len(lines) > 0
+}
+
+// hasControl reports whether one of eight bytes may be below 0x20. Bytes below 0x80 are told exactly.
+func hasControl(eight uint64) bool {
+	const each = 0x0101010101010101
+	return (eight-0x20*each)&^eight&(0x80*each) != 0
 }
 
 // timeOf returns the time of the first line, nil if it has none.
