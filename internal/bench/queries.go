@@ -92,7 +92,7 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 	return b.withServer(ctx, dir, func(s *served) error {
 		for _, r := range queryRequests() {
 			b.Progress("queries: %s", r.name)
-			times, err := s.measure(ctx, r.path)
+			times, err := s.measure(ctx, r.path, b.scaled(queryTries, 5))
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
 			}
@@ -143,9 +143,9 @@ func (b *bench) withServer(ctx context.Context, dir string, f func(*served) erro
 }
 
 // measure repeats a request.
-func (s *served) measure(ctx context.Context, path string) (Times, error) {
+func (s *served) measure(ctx context.Context, path string, tries int) (Times, error) {
 	times := &histogram{}
-	for i := range queryTries + 1 {
+	for i := range tries + 1 {
 		began := time.Now()
 		if err := s.get(ctx, path); err != nil {
 			return Times{}, err
