@@ -60,10 +60,10 @@ func (n *batchLoad) admit(o *op, now time.Time) bool {
 }
 
 // nextBatch forms a batch. Renewals come first, then operations in order of arrival. A purge runs
-// alone, when nothing else is queued or it has waited for purgePatience. Waiting claims join if work may be due; they form a batch of
-// their own only when their time has come. Small operations pass large ones, and a batch with large
-// operations is followed by one without if others are queued, so a small operation waits for one
-// large batch at most.
+// alone, when nothing else is queued or it has waited for purgePatience. Waiting claims join if work
+// may be due; they form a batch of their own only when their time has come. Small operations pass
+// large ones, and a batch with large operations is followed by one without if others are queued, so
+// a small operation waits for one large batch at most.
 func (c *committer) nextBatch(now time.Time) (ops, claims []*op) {
 	ops = c.dequeue(now)
 	for _, o := range ops {

@@ -39,9 +39,9 @@ type op struct {
 	onBatch func()
 
 	// Owned by committer.mu.
-	inBatch   bool // it is in a batch
-	abandoned bool // the caller's context has ended
-	queued    time.Time
+	inBatch   bool      // it is in a batch
+	abandoned bool      // the caller's context has ended
+	queued    time.Time // when it was enqueued
 
 	// Owned by the goroutine of run. retryAt is when an operation whose threads another server
 	// holds is tried again, lockedSince when it first met them locked; zero: not locked.

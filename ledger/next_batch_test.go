@@ -89,7 +89,13 @@ func TestAPurgeRunsLastAndAlone(t *testing.T) {
 	for _, rank := range []int{rankPurge, rankPlain, rankPurge, rankClaim, rankRenew} {
 		l.queue = append(l.queue, &op{rank: rank, queued: now})
 	}
-	for i, want := range [][]int{{rankRenew, rankPlain, rankClaim}, {rankPurge}, {rankPurge}, nil} {
+	wantRanks(t, l, now, []int{rankRenew, rankPlain, rankClaim}, []int{rankPurge}, []int{rankPurge}, nil)
+}
+
+// wantRanks forms batches and compares the ranks of their operations.
+func wantRanks(t *testing.T, l *committer, now time.Time, batches ...[]int) {
+	t.Helper()
+	for i, want := range batches {
 		ops, _ := l.nextBatch(now)
 		var got []int
 		for _, o := range ops {
@@ -107,14 +113,5 @@ func TestAPurgeThatHasWaitedHasItsTurn(t *testing.T) {
 	began := time.Now()
 	now := began.Add(2 * purgePatience)
 	l.queue = []*op{{rank: rankPlain, queued: began}, {rank: rankPurge, queued: began}, {rank: rankPurge, queued: now}, {rank: rankPlain, queued: now}, {rank: rankRenew, queued: now}}
-	for i, want := range [][]int{{rankRenew, rankPlain}, {rankPurge}, {rankPlain}, {rankPurge}, nil} {
-		ops, _ := l.nextBatch(now)
-		var got []int
-		for _, o := range ops {
-			got = append(got, o.rank)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("batch %d: got ranks %v, want %v", i, got, want)
-		}
-	}
+	wantRanks(t, l, now, []int{rankRenew, rankPlain}, []int{rankPurge}, []int{rankPlain}, []int{rankPurge}, nil)
 }

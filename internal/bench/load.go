@@ -151,7 +151,7 @@ type snapshot struct {
 	Operations int64
 	Committing int64 // ns
 	Traffic    postgres.Traffic
-	SQLite     sqlite.Traffic
+	SQLite     sqlite.Traffic // not of nodes, which share a PostgreSQL
 }
 
 // add sums up the counters of two nodes.
@@ -163,8 +163,6 @@ func (s *snapshot) add(o snapshot) {
 	s.Operations += o.Operations
 	s.Committing += o.Committing
 	s.Traffic = s.Traffic.Plus(o.Traffic)
-	s.SQLite.Statements += o.SQLite.Statements
-	s.SQLite.Pages += o.SQLite.Pages
 }
 
 // recorded are the times of a load.

@@ -56,7 +56,7 @@ func isRunning(q store.RunQuery) bool {
 	return q.Thread == "" && q.Parent == "" && len(q.Statuses) == 1 && q.Statuses[0] == mailroom.StatusRunning
 }
 
-// claimedThreads has the threads with a running run, of which there are as many as workers have slots.
+// claimedThreads has the threads with a running run, at most one for each slot of a worker.
 const claimedThreads = "SELECT t.key, t.body FROM thread t WHERE t.worker > ''"
 
 // runningRuns reads the running runs, which no index has, through the threads that are claimed.
@@ -70,20 +70,10 @@ func (r reader) runningRuns(q store.RunQuery) ([]sizedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []sizedRun
-	for args := range inLists(distinct(ids)) {
-		err := r.query("read runs", runsWith+in(args), args, func(row []driver.Value) (bool, error) {
-			run, err := scanRun(row)
-			if err == nil && matches(run, q) {
-				found = append(found, sizedRun{run, sizeOf(row)})
-			}
-			return true, err
-		})
-		if err != nil {
-			return nil, err
-		}
+	found, err := r.runsNamed(ids, q)
+	if err != nil {
+		return nil, err
 	}
-	sortRuns(found, q.Oldest)
 	g := gauge{limit: q.Limit, budget: q.Bytes}
 	for i := range found {
 		if !g.add(found[i].size) {
@@ -144,12 +134,25 @@ func (r reader) runsOf(q store.RunQuery) ([]sizedRun, error) {
 
 // runsByID reads the rows with the ids of q, which are few.
 func (r reader) runsByID(q store.RunQuery) ([]*mailroom.Run, error) {
-	var found []*mailroom.Run
-	for args := range inLists(distinct(q.IDs)) {
+	found, err := r.runsNamed(q.IDs, q)
+	if err != nil {
+		return nil, err
+	}
+	var runs []*mailroom.Run
+	for _, row := range first(found, q.Limit) {
+		runs = append(runs, row.run)
+	}
+	return runs, nil
+}
+
+// runsNamed reads the rows with these ids that match q, in its order.
+func (r reader) runsNamed(ids []string, q store.RunQuery) ([]sizedRun, error) {
+	var found []sizedRun
+	for args := range inLists(distinct(ids)) {
 		err := r.query("read runs", runsWith+in(args), args, func(row []driver.Value) (bool, error) {
 			run, err := scanRun(row)
 			if err == nil && matches(run, q) {
-				found = append(found, run)
+				found = append(found, sizedRun{run, sizeOf(row)})
 			}
 			return true, err
 		})
@@ -157,13 +160,8 @@ func (r reader) runsByID(q store.RunQuery) ([]*mailroom.Run, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(found, func(a, b *mailroom.Run) int {
-		if q.Oldest {
-			return cmp.Compare(a.Key, b.Key)
-		}
-		return cmp.Compare(b.Key, a.Key)
-	})
-	return first(found, q.Limit), nil
+	sortRuns(found, q.Oldest)
+	return found, nil
 }
 
 func matches(run *mailroom.Run, q store.RunQuery) bool {

@@ -24,8 +24,8 @@ const (
 	tokenPhrase = 0x0b // of the first phrase; behind '\n', which separates lines
 )
 
-// phrases returns the texts with a byte of their own, longer ones before those that they contain. The
-// position of a phrase is part of the stored form: add new ones behind the others.
+// phrases returns the texts with a byte of their own. None is the beginning of another one. The position
+// of a phrase is part of the stored form: add new ones behind the others.
 func phrases() [20]string {
 	return [...]string{
 		`,"usage":{"input_tokens":0,"output_tokens":0,"cost_usd":0}}}`,
@@ -91,7 +91,7 @@ func NewShrinker() *Shrinker {
 	return s
 }
 
-// Shrink returns the row for the lines of a thread's entries, of which the first one is of the run. The
+// Shrink returns the row for the lines of a thread's entries. run is that of the first entry, or "". The
 // row is valid until the next call; it may be lines.
 func (s *Shrinker) Shrink(lines []byte, thread, run string) []byte {
 	if len(lines) > maxShrunk || !shrinkable(lines) {

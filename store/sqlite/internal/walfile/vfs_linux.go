@@ -12,9 +12,11 @@ import (
 )
 
 // VFS registers the file layer with the built-in SQLite, once for the process, and returns its name
-// for the parameter vfs of a database name; "" if this SQLite does not have the expected layout. Its connections must use synchronous=FULL and
-// cache_spill=OFF. Then each transaction that writes to the log ends with a sync, which writes what
-// the layer holds before other connections may read it or write to the same place.
+// for the parameter vfs of a database name. It returns "" if this SQLite does not have the expected
+// layout. Connections must use synchronous=FULL and cache_spill=OFF. Then each transaction that writes
+// to the log ends with a sync, which writes what the layer holds before other connections may read it
+// or write to the same place.
+//
 // archtest: SQLite's list of VFSs is the process's.
 var VFS = sync.OnceValue(register)
 
