@@ -94,11 +94,12 @@ func (m mutant) try(ctx context.Context, dir string) (killed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, testTime)
 	defer cancel()
 	// -v distinguishes a test that ran from one that does not exist.
-	args := []string{"test", "-count=1", "-v", "-overlay", list, "-run", m.test, "./" + m.pkg}
+	args := []string{"test", "-count=1", "-v", "-overlay", list, "-run", m.test, "."}
 	if m.pkg == "ledger" {
 		args = append(args, "-rapid.nofailfile") // a counterexample of a mutant does not belong in the tree
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.FromSlash(m.pkg) // which may be a module of its own
 	out, err := cmd.CombinedOutput()
 	switch {
 	case ctx.Err() != nil:

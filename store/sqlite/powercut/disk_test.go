@@ -33,6 +33,8 @@ type disk struct {
 	cutOf string           // substring of the operations to count
 	// fails decides whether an operation fails; nil: none fails.
 	fails func(op string) bool
+	// beforeSync is called without mu before what a log has is safe; nil: not called.
+	beforeSync func()
 }
 
 // file is a file and its locks.
@@ -335,6 +337,11 @@ func (h *handle) Sync(vfs.SyncFlag) error {
 	}
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
+	if f := h.disk.beforeSync; f != nil && strings.HasSuffix(h.name, "-wal") {
+		h.disk.mu.Unlock()
+		f()
+		h.disk.mu.Lock()
+	}
 	done, err := h.disk.step(h.boot, "sync "+h.name)
 	if !done || h.disk.dead {
 		return sqlite3.IOERR_FSYNC

@@ -123,6 +123,52 @@ func TestAStoreThatDoesNotSyncEachCommitIsCaught(t *testing.T) {
 	}
 }
 
+// A commit that a power cut may still undo is not in any snapshot. The store must sync the log within
+// each Update, and a View at that moment, which does not wait for the Update, sees what was there before.
+func TestAViewSeesACommitOnlyOnceItIsSynced(t *testing.T) {
+	o := machine(t, seeded(t), "")
+	if err := o.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	messages := func() (n int) {
+		err := o.store.View(t.Context(), func(r store.Reader) error {
+			texts, err := countMessages(r)
+			n = texts["hello"]
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	submit := func() {
+		_, err := o.ledger.Submit(t.Context(), thread.Submit{Thread: "t", Sender: "ann", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit() // the first sync of a log has a header to sync as well
+	for known := 1; known < 6; known++ {
+		var during []int
+		o.disk.mu.Lock()
+		o.disk.beforeSync = func() { during = append(during, messages()) }
+		o.disk.mu.Unlock()
+		submit()
+		o.disk.mu.Lock()
+		o.disk.beforeSync = nil
+		o.disk.mu.Unlock()
+		if len(during) != 1 || during[0] != known {
+			t.Errorf("syncs of the log in submit %d saw %v messages; want one sync, and %d messages", known+1, during, known)
+		}
+		if n := messages(); n != known+1 {
+			t.Errorf("a View after submit %d sees %d messages", known+1, n)
+		}
+	}
+	if ended, closed := o.close(); ended != nil || closed != nil {
+		t.Fatalf("close: %v, %v", ended, closed)
+	}
+}
+
 // An I/O error ends all writing until the store is reopened. Everything acknowledged is there then,
 // with or without a power cut in between.
 func TestAnErrorOfTheDiskEndsTheStoreAndLosesNothing(t *testing.T) {

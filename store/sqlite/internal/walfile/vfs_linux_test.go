@@ -3,8 +3,12 @@ package walfile
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	_ "modernc.org/sqlite"
@@ -77,5 +81,67 @@ func TestConnectionsShareALog(t *testing.T) {
 				t.Fatalf("round %d: connection %d: %s", i, k, got)
 			}
 		}
+	}
+}
+
+// logOf returns the descriptor of the only log that is open in a folder.
+func logOf(t *testing.T, dir string) int {
+	t.Helper()
+	found := -1
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range list {
+		to, err := os.Readlink("/proc/self/fd/" + d.Name())
+		if err != nil || !strings.HasPrefix(to, dir) || !strings.HasSuffix(to, "-wal") {
+			continue // for example the descriptor of the list, which is closed
+		}
+		if found >= 0 {
+			t.Fatal("two logs are open")
+		}
+		if _, err := fmt.Sscan(d.Name(), &found); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found < 0 {
+		t.Fatal("no log is open")
+	}
+	return found
+}
+
+// The null device takes each write and cannot sync. A commit to it must fail, so it was not reported
+// before the log was synced, and nobody may see it.
+func TestACommitWhoseLogCannotBeSyncedFails(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.db")
+	db := openDatabase(t, path)
+	do(t, db, "CREATE TABLE t (x)", "INSERT INTO t VALUES ('before')")
+	log := logOf(t, dir)
+	kept, err := syscall.Dup(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Dup3(int(null.Fd()), log, syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), "INSERT INTO t VALUES ('unsynced')")
+	if err := syscall.Dup3(kept, log, syscall.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "disk I/O error") {
+		t.Errorf("a commit whose log cannot be synced: got %v, want a disk I/O error", err)
+	}
+	for _, reader := range []*sql.DB{db, openDatabase(t, path)} {
+		if got := value(t, reader, "SELECT group_concat(x) FROM t"); got != "before" {
+			t.Errorf("got rows %q, want those of the commit before", got)
+		}
+	}
+	if err := errors.Join(syscall.Close(kept), null.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
