@@ -82,7 +82,10 @@ func rootCommand(con *console.Console) *cobra.Command {
 		Long:          rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       console.ReadVersion().String(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().BoolP("version", "v", false, "print the version")
 	root.PersistentFlags().StringVar(&con.Data, "data", "", "data folder of the server (default $MAILROOM_DATA, $XDG_DATA_HOME/mailroom or ~/.local/share/mailroom)")
 	channels := cli.Channels(con, node.ChannelStates())
 	channels.AddCommand(addChannelCommand(con))

@@ -13,7 +13,6 @@ import (
 )
 
 func runsCommand(con *console.Console) *cobra.Command {
-	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "List runs, newest first",
@@ -21,18 +20,20 @@ func runsCommand(con *console.Console) *cobra.Command {
 error, key, mode, via, created, finished and metadata.NAME.`,
 		Example: `  mailroom runs
   mailroom runs --filter 'status:failed agent:coder error:"*rate limit*"'
-  mailroom runs --filter 'thread:notes -status:completed' --limit 5`,
+  mailroom runs --filter 'thread:notes -status:completed' --limit 5
+  mailroom runs --filter status:failed --all -o jsonl`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
-	listFlags(cmd, &q, "")
-	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		page, err := c.Runs(cmd.Context(), q)
-		if err != nil {
-			return err
-		}
-		return printRuns(con, page, *output)
-	})
+	return list[api.Run]{
+		fetch:  (*client.Client).Runs,
+		header: []string{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"},
+		row: func(r api.Run) []string {
+			return []string{
+				r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt), console.Shorten(detail(r), 60),
+			}
+		},
+		what: "runs", none: `no runs yet; start one with: mailroom send "hello"`,
+	}.command(con, cmd, "")
 }
 
 func runCommand(con *console.Console) *cobra.Command {
@@ -146,19 +147,6 @@ func retryMany(ctx context.Context, con *console.Console, c *client.Client, in a
 		}
 		in.Cursor = *part.Next
 	}
-}
-
-func printRuns(con *console.Console, page api.Page[api.Run], output console.Format) error {
-	if output == console.FormatJSON {
-		return con.PrintJSON(page)
-	}
-	rows := [][]string{{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"}}
-	for _, r := range page.Items {
-		rows = append(rows, []string{
-			r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt), console.Shorten(detail(r), 60),
-		})
-	}
-	return con.PrintList(rows, page.Next, "no runs yet")
 }
 
 func printRun(con *console.Console, r api.Run, output console.Format) error {

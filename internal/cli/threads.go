@@ -13,7 +13,6 @@ import (
 )
 
 func threadsCommand(con *console.Console) *cobra.Command {
-	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "threads",
 		Short: "List threads, newest first",
@@ -23,23 +22,15 @@ func threadsCommand(con *console.Console) *cobra.Command {
   mailroom threads show notes`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
-	listFlags(cmd, &q, "")
 	cmd.AddCommand(threadsShowCommand(con))
-	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		page, err := c.Threads(cmd.Context(), q)
-		if err != nil {
-			return err
-		}
-		return printThreads(con, page, *output)
-	})
-}
-
-// listFlags adds the flags of a list command. usual is the default of --filter.
-func listFlags(cmd *cobra.Command, q *client.ListQuery, usual string) {
-	cmd.Flags().StringVar(&q.Q, "filter", usual, "only items that match, such as 'agent:echo -thread:\"old*\"'")
-	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum number of items, at most 500")
-	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "continue after an earlier page")
+	return list[api.Thread]{
+		fetch:  (*client.Client).Threads,
+		header: []string{"THREAD", "AGENT", "STATUS", "QUEUED", "ENTRIES", "UPDATED"},
+		row: func(t api.Thread) []string {
+			return []string{t.ID, t.Agent, t.Status, fmt.Sprint(t.Queued), fmt.Sprint(t.LastSeq), con.When(&t.UpdatedAt)}
+		},
+		what: "threads", none: `no threads yet; create one with: mailroom send "hello"`,
+	}.command(con, cmd, "")
 }
 
 func threadsShowCommand(con *console.Console) *cobra.Command {
@@ -92,19 +83,6 @@ func interruptCommand(con *console.Console) *cobra.Command {
 		return printInterrupted(con, done, *output)
 	}
 	return cmd
-}
-
-func printThreads(con *console.Console, page api.Page[api.Thread], output console.Format) error {
-	if output == console.FormatJSON {
-		return con.PrintJSON(page)
-	}
-	rows := [][]string{{"THREAD", "AGENT", "STATUS", "QUEUED", "ENTRIES", "UPDATED"}}
-	for _, t := range page.Items {
-		rows = append(rows, []string{
-			t.ID, t.Agent, t.Status, fmt.Sprint(t.Queued), fmt.Sprint(t.LastSeq), con.When(&t.UpdatedAt),
-		})
-	}
-	return con.PrintList(rows, page.Next, `no threads yet; create one with: mailroom send "hello"`)
 }
 
 // threadView is the JSON output of threads show: the thread's fields, and the last

@@ -14,7 +14,6 @@ import (
 )
 
 func ticketsCommand(con *console.Console) *cobra.Command {
-	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "tickets",
 		Short: "List tickets, newest first",
@@ -25,15 +24,14 @@ event, a timer or child runs. Filter fields: state, kind, thread and run.`,
   mailroom tickets --filter 'thread:notes -state:open'`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
-	listFlags(cmd, &q, "state:open")
-	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		page, err := c.Tickets(cmd.Context(), q)
-		if err != nil {
-			return err
-		}
-		return printTickets(con, page, *output)
-	})
+	return list[api.Ticket]{
+		fetch:  (*client.Client).Tickets,
+		header: []string{"TICKET", "THREAD", "KIND", "STATE", "EXPIRES", "ASKS"},
+		row: func(k api.Ticket) []string {
+			return []string{k.ID, k.Thread, string(k.Kind), ticketState(k), con.When(k.ExpiresAt), console.Shorten(ticketSummary(k), 60)}
+		},
+		what: "tickets", none: "no tickets yet",
+	}.command(con, cmd, "state:open")
 }
 
 func approveCommand(con *console.Console) *cobra.Command {
@@ -111,21 +109,6 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 		return nil, console.Errorf(console.ExitUsage, "", "invalid JSON: %s", console.Shorten(display.Line(text), 60))
 	}
 	return json.RawMessage(strings.TrimSpace(text)), nil
-}
-
-func printTickets(con *console.Console, page api.Page[api.Ticket], output console.Format) error {
-	if output == console.FormatJSON {
-		return con.PrintJSON(page)
-	}
-	rows := [][]string{{"TICKET", "THREAD", "KIND", "STATE", "EXPIRES", "ASKS"}}
-	for _, k := range page.Items {
-		expires := "-"
-		if k.ExpiresAt != nil {
-			expires = con.When(k.ExpiresAt)
-		}
-		rows = append(rows, []string{k.ID, k.Thread, string(k.Kind), ticketState(k), expires, console.Shorten(ticketSummary(k), 60)})
-	}
-	return con.PrintList(rows, page.Next, "no tickets match")
 }
 
 // printTicketPrompt prints a ticket's question to Stderr. Stdout is for the decision.

@@ -10,11 +10,7 @@ func printVersion(con *console.Console, v console.Version, output console.Format
 	if output == console.FormatJSON {
 		return con.PrintJSON(v)
 	}
-	line := "mailroom " + v.Version
-	if v.Revision != "" {
-		line += " (" + v.Revision + ")"
-	}
-	return con.Printf("%s %s\n", line, v.Go)
+	return con.Printf("%s\n", v)
 }
 
 func versionCommand(con *console.Console) *cobra.Command {

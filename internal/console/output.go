@@ -21,6 +21,8 @@ type Format string
 const (
 	FormatText Format = "text"
 	FormatJSON Format = "json"
+	// FormatJSONLines is one line of JSON for each item of a list.
+	FormatJSONLines Format = "jsonl"
 )
 
 func (f *Format) String() string { return string(*f) }
@@ -44,6 +46,29 @@ func FormatFlag(cmd *cobra.Command) *Format {
 	return &f
 }
 
+// listFormat is the value of -o of a command that lists items.
+type listFormat Format
+
+func (f *listFormat) String() string { return string(*f) }
+
+func (f *listFormat) Type() string { return "FORMAT" }
+
+func (f *listFormat) Set(s string) error {
+	switch Format(s) {
+	case FormatText, FormatJSON, FormatJSONLines:
+		*f = listFormat(s)
+		return nil
+	}
+	return fmt.Errorf("use text, json or jsonl")
+}
+
+// ListFormatFlag adds -o to a command that lists items.
+func ListFormatFlag(cmd *cobra.Command) *Format {
+	f := FormatText
+	cmd.Flags().VarP((*listFormat)(&f), "output", "o", "output format: text, json (one page), or jsonl (one item per line)")
+	return &f
+}
+
 // Printf prints to Stdout, without a line break of its own.
 func (c *Console) Printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(c.Stdout, format, args...)
@@ -62,15 +87,18 @@ func (c *Console) PrintJSON(v any) error {
 func (c *Console) PrintList(rows [][]string, next *string, none string) error {
 	if len(rows) == 1 {
 		c.Infof("%s", none)
-		return nil
-	}
-	if err := c.PrintTable(rows); err != nil {
+	} else if err := c.PrintTable(rows); err != nil {
 		return err
 	}
+	c.MoreResults(next)
+	return nil
+}
+
+// MoreResults prints to Stderr how to get the next page, unless next is nil.
+func (c *Console) MoreResults(next *string) {
 	if next != nil {
 		c.Infof("more results: --cursor %s", Quote(*next))
 	}
-	return nil
 }
 
 // PrintTable prints rows to Stdout in aligned columns.

@@ -13,6 +13,15 @@ type Version struct {
 	Go       string `json:"go"`
 }
 
+// String formats the version as one line.
+func (v Version) String() string {
+	line := "mailroom " + v.Version
+	if v.Revision != "" {
+		line += " (" + v.Revision + ")"
+	}
+	return line + " " + v.Go
+}
+
 // ReadVersion returns the version of this program.
 func ReadVersion() Version {
 	v := Version{Version: "devel", Go: runtime.Version()}

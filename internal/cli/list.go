@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/api"
+	"mailroom/client"
+	"mailroom/internal/console"
+)
+
+// list is a command that lists items of the server, newest first.
+type list[T any] struct {
+	fetch  func(*client.Client, context.Context, client.ListQuery) (api.Page[T], error)
+	header []string
+	row    func(item T) []string // the cells of an item
+	none   string                // said instead of a table if no filter is set
+	what   string                // the items, in the plural
+}
+
+// command sets the flags and the action of cmd. usual is the default of --filter.
+func (l list[T]) command(con *console.Console, cmd *cobra.Command, usual string) *cobra.Command {
+	q, all := client.ListQuery{}, false
+	output := console.ListFormatFlag(cmd)
+	cmd.Flags().StringVar(&q.Q, "filter", usual, "only items that match, such as 'agent:echo -thread:\"old*\"'")
+	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum number of items, at most 500; with --all, of a request")
+	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "continue after an earlier page")
+	cmd.Flags().BoolVar(&all, "all", false, "list all items, not only a page")
+	return withClient(con, cmd, func(c *client.Client, _ []string) error {
+		if all && *output == console.FormatJSON {
+			return console.UsageErrorf(cmd, "--all goes with -o text and -o jsonl")
+		}
+		return l.print(cmd.Context(), con, c, q, all, *output)
+	})
+}
+
+// print prints a page, or one page after the other: all items together may not fit into memory.
+func (l list[T]) print(ctx context.Context, con *console.Console, c *client.Client, q client.ListQuery, all bool, output console.Format) error {
+	header := [][]string{l.header} // not printed yet
+	for {
+		page, err := l.fetch(c, ctx, q)
+		if err != nil {
+			return err
+		}
+		switch output {
+		case console.FormatJSON:
+			return con.PrintJSON(page)
+		case console.FormatJSONLines:
+			for _, item := range page.Items {
+				if err := con.PrintJSON(item); err != nil {
+					return err
+				}
+			}
+		default:
+			rows := header
+			for _, item := range page.Items {
+				rows, header = append(rows, l.row(item)), nil
+			}
+			if header == nil {
+				err = con.PrintTable(rows)
+			}
+		}
+		switch {
+		case err != nil:
+			return err
+		case page.Next != nil && all:
+			q.Cursor = *page.Next
+			continue
+		}
+		if header != nil && output == console.FormatText {
+			con.Infof("%s", l.empty(q, page.Next))
+		}
+		con.MoreResults(page.Next)
+		return nil
+	}
+}
+
+// empty says that there are no items.
+func (l list[T]) empty(q client.ListQuery, next *string) string {
+	switch {
+	case next != nil:
+		return "no " + l.what + " match among those that were read"
+	case q.Q != "" || q.Cursor != "":
+		return "no " + l.what + " match"
+	}
+	return l.none
+}
