@@ -5,14 +5,17 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mailroom/agent/exec"
+	"mailroom/client"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/display"
 	"mailroom/internal/recovery"
 	"mailroom/internal/storage"
 	"mailroom/store/sqlite"
@@ -51,6 +54,23 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 		return nil
 	}
 	return cmd
+}
+
+// probeTimeout limits the question to the program that uses the server's address.
+const probeTimeout = 2 * time.Second
+
+// explainListenError says who uses the address, if another Mailroom does.
+func explainListenError(ctx context.Context, address string, err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return console.Errorf(console.ExitFailed, "choose another address with --listen", "%w", err)
+	}
+	by := "another program"
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if health, err := client.New("http://"+address, "", client.WithMaxAttempts(1)).Health(ctx); err == nil && health.Version != "" {
+		by = "another Mailroom server, of version " + display.Line(console.Shorten(health.Version, 40))
+	}
+	return console.Errorf(console.ExitFailed, "stop it, or choose another address with --listen", "%s is in use by %s", address, by)
 }
 
 // explainServeError turns an error of the server into an exit error with a hint. The result
@@ -136,7 +156,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
-		return console.Errorf(console.ExitFailed, "choose another address with --listen", "%w", err)
+		return explainListenError(ctx, c.Listen, err)
 	}
 	url := c.URL(ln.Addr().String())
 	if err := held.WriteAddress(url, cert); err != nil {

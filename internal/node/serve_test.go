@@ -3,6 +3,10 @@ package node
 import (
 	"bytes"
 	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,5 +43,34 @@ func TestAServerThatKeepsExitingWaitsBeforeItStarts(t *testing.T) {
 	})
 	if err := held.Release(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAnAddressInUseNamesTheProgramThatHasIt(t *testing.T) {
+	mailroom := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		_, _ = io.WriteString(w, `{"status":"ok","version":"v9.8\u001b[7m"}`)
+	}))
+	defer mailroom.Close()
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	for _, c := range []struct {
+		server *httptest.Server
+		want   string
+	}{
+		{mailroom, " is in use by another Mailroom server, of version v9.8⟦U+001B⟧[7m"},
+		{web, " is in use by another program"},
+	} {
+		address := c.server.Listener.Addr().String()
+		_, err := net.Listen("tcp", address)
+		if err == nil {
+			t.Fatalf("%s is free", address)
+		}
+		err = explainListenError(t.Context(), address, err)
+		if got := err.Error(); got != address+c.want {
+			t.Errorf("got %q, want %q", got, address+c.want)
+		}
 	}
 }
