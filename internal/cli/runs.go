@@ -49,23 +49,6 @@ func runCommand(con *console.Console) *cobra.Command {
 	return cmd
 }
 
-func runShowCommand(con *console.Console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "show RUN",
-		Short:   "Show a run",
-		Example: `  mailroom run show 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b`,
-		Args:    cobra.ExactArgs(1),
-	}
-	output := console.FormatFlag(cmd)
-	return withClient(con, cmd, func(c *client.Client, args []string) error {
-		r, err := c.Run(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		return printRun(con, r, *output)
-	})
-}
-
 func runCancelCommand(con *console.Console) *cobra.Command {
 	children := false
 	cmd := &cobra.Command{
@@ -147,20 +130,6 @@ func retryMany(ctx context.Context, con *console.Console, c *client.Client, in a
 		}
 		in.Cursor = *part.Next
 	}
-}
-
-func printRun(con *console.Console, r api.Run, output console.Format) error {
-	if output == console.FormatJSON {
-		return con.PrintJSON(r)
-	}
-	return con.PrintTable([][]string{
-		{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)}, {"status", status(r)},
-		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
-		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
-		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
-		{"created", con.When(&r.CreatedAt)}, {"started", con.When(r.StartedAt)}, {"finished", con.When(r.FinishedAt)},
-		{"detail", detail(r)},
-	})
 }
 
 // printChanged prints a run that was cancelled or queued again.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -21,7 +22,9 @@ const maxStdin = 8 << 20
 
 func sendCommand(con *console.Console) *cobra.Command {
 	var in api.Submit
-	var mode string
+	var mode, at string
+	var metadata []string
+	var priority int
 	var detach bool
 	cmd := &cobra.Command{
 		Use:   "send [flags] TEXT…",
@@ -34,7 +37,8 @@ decision, the commands that decide are shown and the exit code is 3.`,
 		Example: `  mailroom send "hello"
   mailroom send --thread notes --agent echo "remember the milk"
   mailroom send --agent tour "show me"
-  git diff | mailroom send --thread review -`,
+  git diff | mailroom send --thread review -
+  mailroom send --thread review --at 2h --metadata ticket=42 --detach "look again"`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	output := console.FormatFlag(cmd)
@@ -43,6 +47,9 @@ decision, the commands that decide are shown and the exit code is 3.`,
 	flags.StringVar(&in.Agent, "agent", "", "agent of the thread, from this message on")
 	flags.StringVar(&mode, "mode", "", "what to do if the thread is busy: queue (default), steer, interrupt, latest, collect or reject")
 	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
+	flags.StringVar(&at, "at", "", "start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a duration from now such as 2h")
+	flags.IntVar(&priority, "priority", mailroom.DefaultPriority, "priority of the run, 0 to 255, lower first")
+	flags.StringArrayVar(&metadata, "metadata", nil, "label of the run, as NAME=VALUE; may be repeated")
 	flags.BoolVar(&detach, "detach", false, "print the ids without waiting for the reply")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -50,12 +57,57 @@ decision, the commands that decide are shown and the exit code is 3.`,
 			return err
 		}
 		in.Mode = mailroom.Mode(mode)
+		if in.NotBefore, err = parseStart(at, time.Now()); err != nil {
+			return console.UsageErrorf(cmd, "%w", err)
+		}
+		if in.Metadata, err = parseMetadata(metadata); err != nil {
+			return console.UsageErrorf(cmd, "%w", err)
+		}
+		if flags.Changed("priority") {
+			in.Priority = &priority
+		}
 		return send(cmd.Context(), con, in, detach, *output)
 	}
 	return cmd
 }
 
-// text joins args to a message. A single "-" reads standard input and drops its final
+// parseStart returns the time that --at names, nil for "".
+func parseStart(at string, now time.Time) (*time.Time, error) {
+	if at == "" {
+		return nil, nil
+	}
+	if d, err := time.ParseDuration(at); err == nil && d >= 0 {
+		t := now.Add(d)
+		return &t, nil
+	}
+	if t, err := time.Parse(time.RFC3339, at); err == nil {
+		return &t, nil
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04"} {
+		if t, err := time.ParseInLocation(layout, at, now.Location()); err == nil {
+			return &t, nil
+		}
+	}
+	return nil, fmt.Errorf("invalid --at %q: use a time such as 2026-11-30T18:00 or a duration such as 2h", at)
+}
+
+// parseMetadata returns labels given as NAME=VALUE.
+func parseMetadata(pairs []string) (map[string]string, error) {
+	labels := make(map[string]string, len(pairs))
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("invalid --metadata %q: use NAME=VALUE", pair)
+		}
+		if _, twice := labels[name]; twice {
+			return nil, fmt.Errorf("--metadata sets %q twice", name)
+		}
+		labels[name] = value
+	}
+	return labels, nil
+}
+
+// readText joins args to a message. A single "-" reads standard input and drops its final
 // line break.
 func readText(con *console.Console, args []string) (string, error) {
 	if len(args) != 1 || args[0] != "-" {
@@ -96,6 +148,9 @@ func send(ctx context.Context, con *console.Console, in api.Submit, detach bool,
 	p := newReplyPrinter(con, output)
 	if err := p.printSubmitted(in.Thread, done); err != nil {
 		return err
+	}
+	if in.NotBefore != nil {
+		con.Infof("starts at %s; Ctrl-C detaches and cancels nothing", in.NotBefore.Local().Format(time.RFC3339))
 	}
 	if done.Disposition == api.DispositionQueued {
 		if err := reportBlocking(ctx, con, c, done); err != nil {

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/api"
+	"mailroom/client"
+	"mailroom/entry"
+	"mailroom/internal/console"
+)
+
+// Bounds of what run show asks for and shows.
+const (
+	shownInputs   = 20
+	shownAttempts = 50
+	shownChildren = 50
+)
+
+// runDetails is the JSON output of run show: the fields of a run, and what belongs to it.
+type runDetails struct {
+	api.Run
+	Input    []mailroom.Message `json:"input"`    // the first messages that it was started for
+	Attempts []attempt          `json:"attempts"` // the last ones, oldest first
+	Children []api.Run          `json:"children"` // the newest ones, newest first
+}
+
+// attempt is the time from a claim of a run to its end or to the next wait.
+type attempt struct {
+	Attempt   int        `json:"attempt"`
+	Worker    string     `json:"worker"`
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"` // null while it runs
+	// Outcome is completed, failed, cancelled, waiting, retry, lease_lost or released, and "" while it
+	// runs.
+	Outcome string             `json:"outcome"`
+	Error   *mailroom.RunError `json:"error"`
+}
+
+func runShowCommand(con *console.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "show RUN",
+		Short:   "Show a run with its message, attempts and child runs",
+		Example: `  mailroom run show 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b`,
+		Args:    cobra.ExactArgs(1),
+	}
+	output := console.FormatFlag(cmd)
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
+		d, err := fetchRun(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		if *output == console.FormatJSON {
+			return con.PrintJSON(d)
+		}
+		return printRun(con, d)
+	})
+}
+
+func fetchRun(ctx context.Context, c *client.Client, id string) (d runDetails, err error) {
+	d = runDetails{Input: []mailroom.Message{}, Attempts: []attempt{}}
+	if d.Run, err = c.Run(ctx, id); err != nil {
+		return d, err
+	}
+	for _, id := range d.Messages[:min(len(d.Messages), shownInputs)] {
+		m, err := c.Message(ctx, d.Thread, id)
+		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+			continue // older than the retention
+		}
+		if err != nil {
+			return d, err
+		}
+		d.Input = append(d.Input, m)
+	}
+	if d.Attempts, err = fetchAttempts(ctx, c, d.Run); err != nil {
+		return d, err
+	}
+	children, err := c.Runs(ctx, client.ListQuery{Q: "parent:" + client.Quote(d.ID), Limit: shownChildren})
+	d.Children = children.Items
+	return d, err
+}
+
+// fetchAttempts reads the attempts from the log. Those older than the retention are missing.
+func fetchAttempts(ctx context.Context, c *client.Client, r api.Run) ([]attempt, error) {
+	all := []attempt{}
+	q := client.EntriesQuery{Run: r.ID, Kinds: []string{
+		entry.KindStarted, entry.KindResumed, entry.KindRescheduled, entry.KindWaiting, entry.KindCompleted, entry.KindFailed, entry.KindCancelled,
+	}}
+	for e, err := range c.EachEntry(ctx, r.Thread, q) {
+		if err != nil {
+			return nil, err
+		}
+		if all, err = foldAttempt(all, e); err != nil {
+			return nil, err
+		}
+		if len(all) > shownAttempts {
+			all = slices.Delete(all, 0, 1)
+		}
+	}
+	return all, nil
+}
+
+// foldAttempt adds an entry of a run to its attempts.
+func foldAttempt(all []attempt, e mailroom.Entry) ([]attempt, error) {
+	if e.Kind == entry.KindStarted || e.Kind == entry.KindResumed {
+		var b entry.RunStarted
+		err := e.Decode(&b)
+		return append(all, attempt{Attempt: e.Attempt, Worker: b.Worker, StartedAt: e.At}), err
+	}
+	last := len(all) - 1
+	if last < 0 || all[last].EndedAt != nil {
+		return all, nil // cancelled between two attempts, for example
+	}
+	a := &all[last]
+	a.EndedAt = &e.At
+	switch e.Kind {
+	case entry.KindRescheduled:
+		var b entry.RunRescheduled
+		err := e.Decode(&b)
+		a.Outcome, a.Error = b.Reason, b.Error
+		return all, err
+	case entry.KindFailed:
+		var b entry.RunFailed
+		err := e.Decode(&b)
+		a.Outcome, a.Error = string(mailroom.StatusFailed), &b.Error
+		return all, err
+	}
+	_, a.Outcome, _ = strings.Cut(e.Kind, ".")
+	return all, nil
+}
+
+func printRun(con *console.Console, d runDetails) error {
+	r := d.Run
+	rows := [][]string{{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)}, {"status", status(r)}}
+	for _, m := range d.Input {
+		rows = append(rows, []string{"message", console.Shorten(m.Text, 200)})
+	}
+	if more := len(r.Messages) - shownInputs; more > 0 {
+		rows = append(rows, []string{"", fmt.Sprintf("and %d more", more)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
+		rows = append(rows, []string{"metadata", name + "=" + r.Metadata[name]})
+	}
+	rows = append(rows, [][]string{
+		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
+		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
+		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
+		{"created", con.When(&r.CreatedAt)}, {"started", con.When(r.StartedAt)}, {"finished", con.When(r.FinishedAt)},
+		{"duration", duration(r)}, {"detail", detail(r)},
+	}...)
+	if err := con.PrintTable(rows); err != nil {
+		return err
+	}
+	if len(d.Attempts) > 0 {
+		rows := [][]string{{"ATTEMPT", "STARTED", "TOOK", "OUTCOME"}}
+		for _, a := range d.Attempts {
+			rows = append(rows, []string{fmt.Sprint(a.Attempt), con.When(&a.StartedAt), a.took(), a.outcome()})
+		}
+		if err := printSection(con, rows); err != nil {
+			return err
+		}
+	}
+	if len(d.Children) == 0 {
+		return nil
+	}
+	rows = [][]string{{"CHILD", "THREAD", "AGENT", "STATUS", "DETAIL"}}
+	for _, r := range d.Children {
+		rows = append(rows, []string{r.ID, r.Thread, r.Agent, status(r), console.Shorten(detail(r), 60)})
+	}
+	return printSection(con, rows)
+}
+
+// printSection prints a further table below another one.
+func printSection(con *console.Console, rows [][]string) error {
+	if err := con.Printf("\n"); err != nil {
+		return err
+	}
+	return con.PrintTable(rows)
+}
+
+func (a attempt) took() string {
+	if a.EndedAt == nil {
+		return "-"
+	}
+	return a.EndedAt.Sub(a.StartedAt).Round(time.Millisecond).String()
+}
+
+func (a attempt) outcome() string {
+	out := a.Outcome
+	switch out {
+	case "":
+		return "running on " + a.Worker
+	case "lease_lost":
+		out = "lost its worker"
+	case "released":
+		out = "released by its worker"
+	}
+	if a.Error != nil {
+		out += fmt.Sprintf(": %s: %s", a.Error.Class, a.Error.Message)
+	}
+	return out
+}
+
+// duration formats how long a run waited for its first start, and how long it took from there.
+func duration(r api.Run) string {
+	if r.StartedAt == nil {
+		return "-"
+	}
+	out := "started after " + r.StartedAt.Sub(r.CreatedAt).Round(time.Millisecond).String()
+	if r.FinishedAt != nil {
+		out += ", finished after a further " + r.FinishedAt.Sub(*r.StartedAt).Round(time.Millisecond).String()
+	}
+	return out
+}

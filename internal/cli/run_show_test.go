@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/entry"
+)
+
+func TestAttemptsAreReadFromTheLog(t *testing.T) {
+	begin := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	end := func(seconds int) *time.Time { t := at(seconds); return &t }
+	limited := mailroom.RunError{Class: "rate_limited", Message: "wait"}
+	entryAt := func(seconds int, kind string, attempt int, body any) mailroom.Entry {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mailroom.Entry{Kind: kind, Attempt: attempt, At: at(seconds), Body: raw}
+	}
+	var got []attempt
+	for _, e := range []mailroom.Entry{
+		entryAt(1, entry.KindStarted, 1, entry.RunStarted{Worker: "a"}),
+		entryAt(3, entry.KindRescheduled, 1, entry.RunRescheduled{Reason: "retry", Error: &limited}),
+		entryAt(5, entry.KindStarted, 2, entry.RunStarted{Worker: "b"}),
+		entryAt(6, entry.KindWaiting, 2, entry.RunWaiting{}),
+		entryAt(7, entry.KindResumed, 3, entry.RunStarted{Worker: "b"}),
+		entryAt(9, entry.KindFailed, 3, entry.RunFailed{Error: limited}),
+		entryAt(10, entry.KindStarted, 4, entry.RunStarted{Worker: "c"}),
+		entryAt(11, entry.KindRescheduled, 4, entry.RunRescheduled{Reason: "lease_lost"}),
+		entryAt(12, entry.KindCancelled, 4, entry.RunStop{}), // between two attempts
+		entryAt(13, entry.KindStarted, 5, entry.RunStarted{Worker: "c"}),
+	} {
+		var err error
+		if got, err = foldAttempt(got, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []attempt{
+		{Attempt: 1, Worker: "a", StartedAt: at(1), EndedAt: end(3), Outcome: "retry", Error: &limited},
+		{Attempt: 2, Worker: "b", StartedAt: at(5), EndedAt: end(6), Outcome: "waiting"},
+		{Attempt: 3, Worker: "b", StartedAt: at(7), EndedAt: end(9), Outcome: "failed", Error: &limited},
+		{Attempt: 4, Worker: "c", StartedAt: at(10), EndedAt: end(11), Outcome: "lease_lost"},
+		{Attempt: 5, Worker: "c", StartedAt: at(13)},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for i, want := range []string{"retry: rate_limited: wait", "waiting", "failed: rate_limited: wait", "lost its worker", "running on c"} {
+		if out := got[i].outcome(); out != want {
+			t.Errorf("attempt %d: got %q, want %q", i+1, out, want)
+		}
+	}
+}
