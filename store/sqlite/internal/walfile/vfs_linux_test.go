@@ -111,7 +111,7 @@ func logOf(t *testing.T, dir string) int {
 }
 
 // The null device takes each write and cannot sync. A commit to it must fail, so it was not reported
-// before the log was synced, and nobody may see it.
+// before the log was synced, and no connection may read it.
 func TestACommitWhoseLogCannotBeSyncedFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.db")
