@@ -93,6 +93,7 @@ func rootCommand(con *console.Console) *cobra.Command {
 	root.AddCommand(cli.Commands(con)...)
 	root.AddCommand(node.Commands(con)...)
 	root.AddCommand(storage.Commands(con)...)
+	cli.AddCompletions(con, root)
 	return root
 }
 

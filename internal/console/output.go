@@ -43,6 +43,7 @@ func (f *Format) Set(s string) error {
 func FormatFlag(cmd *cobra.Command) *Format {
 	f := FormatText
 	cmd.Flags().VarP(&f, "output", "o", "output format: text or json")
+	completeFormat(cmd, FormatText, FormatJSON)
 	return &f
 }
 
@@ -66,7 +67,18 @@ func (f *listFormat) Set(s string) error {
 func ListFormatFlag(cmd *cobra.Command) *Format {
 	f := FormatText
 	cmd.Flags().VarP((*listFormat)(&f), "output", "o", "output format: text, json (one page), or jsonl (one item per line)")
+	completeFormat(cmd, FormatText, FormatJSON, FormatJSONLines)
 	return &f
+}
+
+// completeFormat makes a shell complete the value of -o.
+func completeFormat(cmd *cobra.Command, formats ...Format) {
+	words := make([]cobra.Completion, len(formats))
+	for i, f := range formats {
+		words[i] = string(f)
+	}
+	// It fails only for an unknown flag, or one that has a function already.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Printf prints to Stdout, without a line break of its own.
