@@ -68,6 +68,21 @@ type Retried struct {
 	Next    *string `json:"next" doc:"The cursor of the next request; null at the end."`
 }
 
+// CancelMany cancels the queued, running and waiting runs that Q matches.
+type CancelMany struct {
+	Q      string `json:"q" minLength:"1" example:"agent:coder created:<2026-11-01" doc:"A filter as in the list of runs."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Only count them."`
+	Cursor string `json:"cursor,omitempty" maxLength:"200" doc:"The next of the previous answer."`
+}
+
+// CancelledMany is the answer to a CancelMany. One request reads a bounded number of runs, the newest
+// first: repeat it with Cursor set to Next until that is null.
+type CancelledMany struct {
+	Matched   int     `json:"matched" doc:"Open runs that q matches, of those that this request read."`
+	Cancelled int     `json:"cancelled" doc:"Running ones were asked to stop."`
+	Next      *string `json:"next" doc:"The cursor of the next request; null at the end."`
+}
+
 // Agent is a handler of runs, as the server and the live workers know it.
 type Agent struct {
 	Name      string  `json:"name"`

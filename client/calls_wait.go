@@ -40,6 +40,11 @@ func (c *Client) RetryRuns(ctx context.Context, in api.RetryMany) (api.Retried, 
 	return ask[api.Retried](ctx, c, request{method: http.MethodPost, path: "/v1/runs/retry", body: in})
 }
 
+// CancelRuns cancels the open runs that a filter matches, or only counts them.
+func (c *Client) CancelRuns(ctx context.Context, in api.CancelMany) (api.CancelledMany, error) {
+	return ask[api.CancelledMany](ctx, c, request{method: http.MethodPost, path: "/v1/runs/cancel", body: in})
+}
+
 // Agents returns all agents, by name.
 func (c *Client) Agents(ctx context.Context) ([]api.Agent, error) {
 	page, err := get[api.Page[api.Agent]](ctx, c, "/v1/agents", nil)

@@ -67,6 +67,7 @@ func accessRules() map[string]accessRule {
 		"GET /v1/runs/{run}/stream":         {need: read},
 		"POST /v1/runs/{run}/cancel":        {need: submit},
 		"POST /v1/runs/{run}/retry":         {need: submit},
+		"POST /v1/runs/cancel":              {need: submit, body: `{"q":"status:queued"}`, shown: "TestACancelByFilterFindsWhatIsVisible"},
 		"POST /v1/runs/retry":               {need: submit, body: `{"q":"status:cancelled"}`, shown: "TestARetryByFilterFindsWhatIsVisible"},
 		"GET /v1/tickets":                   {need: read, shown: lists},
 		"GET /v1/tickets/{ticket}":          {need: read},

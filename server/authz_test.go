@@ -189,6 +189,19 @@ func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 	}
 }
 
+func TestACancelByFilterFindsWhatIsVisible(t *testing.T) {
+	f := start(t)
+	ann, bob := f.withToken(f.createToken("ann", "", scopesWithout("")...)), f.withToken(f.createToken("bob", "", scopesWithout("")...))
+	hers := ann.submit("of-ann", "x").Run
+	bob.submit("of-bob", "x")
+	if got := mustCall[api.CancelledMany](bob, "POST /v1/runs/cancel", `{"q":"status:queued"}`); got.Matched != 1 || got.Cancelled != 1 {
+		t.Errorf("bob cancels %+v, want his run only", got)
+	}
+	if got := mustCall[api.Run](ann, "GET /v1/runs/"+hers, "").Status; got != mailroom.StatusQueued {
+		t.Errorf("ann's run is %s, want queued", got)
+	}
+}
+
 func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 	f := start(t)
 	ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))

@@ -124,6 +124,7 @@ func FuzzChangeBody(f *testing.F) {
 			{"POST /v1/runs/" + s.waiting + "/cancel", true},
 			{"POST /v1/runs/" + s.failed + "/retry", false},
 			{"POST /v1/runs/retry", false},
+			{"POST /v1/runs/cancel", false},
 			{"POST /v1/threads/queued/interrupt", false},
 		}
 		c := routes[int(which)%len(routes)]

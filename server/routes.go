@@ -56,6 +56,7 @@ func (rt router) runs(h *runHandlers) {
 	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "The run was asked to stop.")
 	handle(rt, cancel, h.cancelRun)
 	route(rt, auth.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Retry a failed or cancelled run", h.retryRun)
+	route(rt, auth.PermissionSubmit, "POST /v1/runs/cancel", "cancel-runs", "Cancel the open runs that a filter matches", h.cancelRuns)
 	route(rt, auth.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Retry the failed and cancelled runs that a filter matches", h.retryRuns)
 }
 

@@ -50,18 +50,32 @@ func runCommand(con *console.Console) *cobra.Command {
 }
 
 func runCancelCommand(con *console.Console) *cobra.Command {
-	children := false
+	var children, dry bool
+	var q string
 	cmd := &cobra.Command{
-		Use:   "cancel RUN",
-		Short: "Cancel a run",
-		Long: `Cancel a queued or waiting run, or ask a running one to stop. Its child runs in other
-threads continue unless --children cancels them too.`,
-		Example: `  mailroom run cancel 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --children`,
-		Args:    cobra.ExactArgs(1),
+		Use:   "cancel RUN | --filter FILTER",
+		Short: "Cancel open runs",
+		Long: `Cancel a queued or waiting run, or ask a running one to stop; or all open runs that match
+a filter. Child runs in other threads continue unless --children cancels them too.
+"mailroom runs --help" lists the filter fields.`,
+		Example: `  mailroom run cancel 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --children
+  mailroom run cancel --filter 'agent:coder created:<2026-11-01' --dry-run`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	output := console.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&children, "children", false, "also cancel its open descendants")
+	cmd.Flags().StringVar(&q, "filter", "", "cancel all open runs that match")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --filter: only count the matching runs")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
+		many := cmd.Flags().Changed("filter")
+		switch {
+		case many == (len(args) == 1):
+			return console.UsageErrorf(cmd, "name a run or set --filter, not both")
+		case many && children, !many && dry:
+			return console.UsageErrorf(cmd, "--dry-run goes with --filter, --children with one run")
+		case many:
+			return cancelMany(cmd.Context(), con, c, api.CancelMany{Q: q, DryRun: dry}, *output)
+		}
 		cancel := c.CancelRun
 		if children {
 			cancel = c.CancelTree
@@ -72,6 +86,30 @@ threads continue unless --children cancels them too.`,
 		}
 		return printChanged(con, r, *output)
 	})
+}
+
+// cancelMany repeats the request until all runs are processed, as retryMany does.
+func cancelMany(ctx context.Context, con *console.Console, c *client.Client, in api.CancelMany, output console.Format) error {
+	var all api.CancelledMany
+	for {
+		part, err := c.CancelRuns(ctx, in)
+		if err != nil {
+			return err
+		}
+		all.Matched += part.Matched
+		all.Cancelled += part.Cancelled
+		if part.Next == nil {
+			break
+		}
+		in.Cursor = *part.Next
+	}
+	if output == console.FormatJSON {
+		return con.PrintJSON(all)
+	}
+	if in.DryRun {
+		con.Infof("dry run: without --dry-run these runs are cancelled")
+	}
+	return con.PrintTable([][]string{{"matched", fmt.Sprint(all.Matched)}, {"cancelled", fmt.Sprint(all.Cancelled)}})
 }
 
 func runRetryCommand(con *console.Console) *cobra.Command {

@@ -135,6 +135,58 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 	}
 }
 
+// In each thread the queued runs are cancelled before the running one, so that none of them starts.
+func TestOpenRunsAreCancelledByAFilterNewestFirst(t *testing.T) {
+	f := start(t)
+	ended := f.failRun("t0", `{"text":"x"}`, "no")
+	running := f.submit("t0", "x").Run
+	f.claim()
+	var queued []string
+	for i := range 20 {
+		queued = append(queued, f.submit(fmt.Sprintf("t%d", i%4), "x").Run)
+	}
+	other := mustCall[store.Submitted](f, "POST /v1/threads/other/messages", `{"text":"x","agent":"codex"}`).Run
+	before := f.snapshot()
+	q := api.CancelMany{Q: "agent:echo", DryRun: true}
+	got, err := f.client.CancelRuns(t.Context(), q)
+	if diff := cmp.Diff(api.CancelledMany{Matched: 21}, got); diff != "" || err != nil {
+		t.Errorf("dry: %v %s", err, diff)
+	}
+	if after := f.snapshot(); after != before {
+		t.Errorf("a dry run wrote %s", after)
+	}
+	q.DryRun = false
+	got, err = f.client.CancelRuns(t.Context(), q)
+	if diff := cmp.Diff(api.CancelledMany{Matched: 21, Cancelled: 21}, got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+	var last time.Time
+	for i := range queued {
+		r := mustCall[api.Run](f, "GET /v1/runs/"+queued[len(queued)-1-i], "")
+		if r.Status != mailroom.StatusCancelled || r.Attempt != 0 {
+			t.Errorf("a queued run was not cancelled before it started: %+v", r)
+		}
+		if r.Thread == "t0" {
+			if r.FinishedAt.Before(last) {
+				t.Errorf("%s was cancelled at %s, before a newer one at %s", r.ID, r.FinishedAt, last)
+			}
+			last = *r.FinishedAt
+		}
+	}
+	if r := mustCall[api.Run](f, "GET /v1/runs/"+running, ""); !r.Stopping && r.Status != mailroom.StatusCancelled {
+		t.Errorf("the running run goes on: %+v", r)
+	}
+	for run, want := range map[string]mailroom.Status{ended: mailroom.StatusFailed, other: mailroom.StatusQueued} {
+		if r := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != want {
+			t.Errorf("run %s is %s, want %s", run, r.Status, want)
+		}
+	}
+	got, err = f.client.CancelRuns(t.Context(), api.CancelMany{Q: "status:failed"})
+	if diff := cmp.Diff(api.CancelledMany{}, got); diff != "" || err != nil {
+		t.Errorf("failed runs: %v %s", err, diff)
+	}
+}
+
 // changedRuns refuses the retry of one run, as if the run had changed since the scan.
 type changedRuns struct {
 	server.Runs

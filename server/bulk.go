@@ -1,0 +1,161 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"mailroom"
+	"mailroom/api"
+	"mailroom/internal/recovery"
+	"mailroom/internal/thread"
+	"mailroom/server/internal/invalid"
+	"mailroom/store"
+)
+
+const (
+	// maxBulkScan bounds the runs that one request scans, rounded up to a batch.
+	maxBulkScan = 5_000
+	// bulkConcurrency is how many threads are changed at a time, so that the operations share commits.
+	bulkConcurrency = 64
+)
+
+// bulk is an operation on all runs that a filter matches. One request does a bounded part, in each
+// thread one run after the other, and returns where the next continues.
+type bulk struct {
+	name     string            // of the operation and its cursors
+	statuses []mailroom.Status // of the runs that it changes
+	oldest   bool              // oldest run first, otherwise the newest
+	change   func(ctx context.Context, run, by string) error
+}
+
+// matched is what one request of a bulk operation did.
+type matched struct {
+	found, changed int
+	next           *string // cursor of the rest, nil at the end
+}
+
+type retryRunsInput struct{ Body api.RetryMany }
+
+// retryRuns queues failed and cancelled runs again, in each thread in the order of submission.
+func (h *runHandlers) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.Retried], error) {
+	done, err := h.changeMany(ctx, in.Body, bulk{
+		name: "retry", statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, oldest: true,
+		change: func(ctx context.Context, run, by string) error {
+			_, err := h.ledger.Retry(ctx, thread.Retry{Run: run, By: by})
+			return err
+		},
+	})
+	return &body[api.Retried]{api.Retried{Matched: done.found, Retried: done.changed, Next: done.next}}, err
+}
+
+type cancelRunsInput struct{ Body api.CancelMany }
+
+// cancelRuns cancels open runs, in each thread the newest first, so that no queued run starts because
+// the one before it was cancelled.
+func (h *runHandlers) cancelRuns(ctx context.Context, in *cancelRunsInput) (*body[api.CancelledMany], error) {
+	done, err := h.changeMany(ctx, api.RetryMany(in.Body), bulk{
+		name: "cancel", statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
+		change: func(ctx context.Context, run, by string) error {
+			_, err := h.ledger.Cancel(ctx, run, by)
+			return err
+		},
+	})
+	return &body[api.CancelledMany]{api.CancelledMany{Matched: done.found, Cancelled: done.changed, Next: done.next}}, err
+}
+
+func (h *runHandlers) changeMany(ctx context.Context, in api.RetryMany, b bulk) (matched, error) {
+	runs, next, err := h.findMany(ctx, in, b)
+	done := matched{found: len(runs), next: next}
+	if err != nil || in.DryRun {
+		return done, err
+	}
+	byThread := map[string][]string{}
+	var threads []string
+	for _, r := range runs {
+		if byThread[r.thread] == nil {
+			threads = append(threads, r.thread)
+		}
+		byThread[r.thread] = append(byThread[r.thread], r.id)
+	}
+	var mu sync.Mutex // owns done.changed
+	by := requestOf(ctx).who.Name
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(bulkConcurrency)
+	for _, threadID := range threads {
+		group.Go(func() (err error) {
+			defer recovery.Error(h.log, b.name+" of runs", &err)
+			for _, id := range byThread[threadID] {
+				err := b.change(ctx, id, by)
+				switch mailroom.CodeOf(err) {
+				case "":
+					mu.Lock()
+					done.changed++
+					mu.Unlock()
+				case mailroom.CodeConflict, mailroom.CodeNotFound: // changed since the scan
+				default:
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	return done, err
+}
+
+type runRef struct{ id, thread string }
+
+// findMany returns the runs that a filter matches and b changes, in its order, within the rows that
+// one request scans. next is the cursor of the rest, nil at the end.
+func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (found []runRef, next *string, err error) {
+	f, q, err := parseRunFilter("body.", in.Q)
+	if err == nil && f.Empty() {
+		err = invalid.Field("body.q", "is empty: filter the runs to "+b.name+", such as status:"+string(b.statuses[0]), nil)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	who := requestOf(ctx).who
+	place := list[*mailroom.Run, api.Run]{name: b.name}
+	if q.From, err = place.parseCursor(h.pages, who, in.Cursor); err != nil {
+		return nil, nil, invalid.Field("body.cursor", "is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
+	}
+	switch {
+	case q.Parent != "" || q.Thread != "": // filtered row by row
+	case len(q.Statuses) == 0:
+		q.Statuses, q.Agent = b.statuses, ""
+	case !slices.Contains(b.statuses, q.Statuses[0]):
+		return nil, nil, nil
+	}
+	q.Oldest, q.Limit, q.Bytes = b.oldest, scanPage, scanBytes
+	for looked := 0; looked < maxBulkScan; {
+		var rows []*mailroom.Run
+		var visible map[string]bool
+		err := h.find.view(ctx, func(rd store.Reader) (err error) {
+			if rows, err = rd.Runs(q); err != nil {
+				return err
+			}
+			var threads []string
+			for _, r := range rows {
+				threads = append(threads, r.Thread)
+			}
+			visible, err = visibleThreads(rd, who, threads)
+			return err
+		})
+		if err != nil || len(rows) == 0 {
+			return found, nil, err
+		}
+		looked += len(rows)
+		for _, r := range rows {
+			q.From = r.Key
+			if visible[r.Thread] && slices.Contains(b.statuses, r.Status) && f.Match(filterRow(r)) {
+				found = append(found, runRef{r.ID, r.Thread})
+			}
+		}
+	}
+	c := place.cursor(h.pages, who, q.From)
+	return found, &c, nil
+}
