@@ -12,6 +12,6 @@ func Commands(con *console.Console) []*cobra.Command {
 	return []*cobra.Command{
 		agentsCommand(con), answerCommand(con), approveCommand(con), attachCommand(con), denyCommand(con), interruptCommand(con),
 		mcpCommand(con), nodesCommand(con), pairCommand(con), projectCommand(con), runCommand(con), runsCommand(con), sendCommand(con), statusCommand(con),
-		stopCommand(con), threadsCommand(con), ticketsCommand(con), tokenCommand(con), versionCommand(con), workersCommand(con),
+		stopCommand(con), tailCommand(con), threadsCommand(con), ticketsCommand(con), tokenCommand(con), versionCommand(con), workersCommand(con),
 	}
 }
