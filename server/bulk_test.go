@@ -53,6 +53,8 @@ func TestRunsAreFoundByEveryKey(t *testing.T) {
 		{"via:user", []string{gone, child, parent}},
 		{"via:run", nil},
 		{"reason:cancelled", []string{gone}},
+		{"delivery:no", []string{gone, child, parent}},
+		{"delivery:yes", nil},
 		{"metadata.team:red", []string{parent}},
 		{"metadata.team:*e*", []string{gone, parent}},
 		{"metadata.x.y:1", []string{parent}},
@@ -265,6 +267,23 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	got := mustCall[api.Run](f, "GET /v1/runs/"+run, "")
 	if diff := cmp.Diff(&api.Usage{InputTokens: 7, CostUSD: 0.5}, got.Usage); diff != "" || got.Progress != 0.5 {
 		t.Errorf("progress %v, usage %s", got.Progress, diff)
+	}
+}
+
+func TestDeliveriesAreFoundByAKey(t *testing.T) {
+	f := start(t)
+	f.submit("out", "x")
+	f.call("POST /v1/threads/out/interrupt", "")
+	f.submit("chat", "x")
+	mustCall[api.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":"out"}`)
+	w := f.claim()
+	f.settleRun(w, thread.OutcomeComplete, "the reply")
+	for q, want := range map[string][]string{
+		"delivery:yes": {"out"}, "delivery:no": {"chat", "out"}, "-delivery:yes": {"chat", "out"}, "delivery:no%20status:completed": {"chat"},
+	} {
+		if got := f.listThreads("runs", q, 50); !slices.Equal(got, want) {
+			t.Errorf("%s: runs of threads %q, want %q", q, got, want)
+		}
 	}
 }
 

@@ -36,6 +36,12 @@ type runHandlers struct {
 	log     *slog.Logger
 }
 
+// Values of the key delivery: whether a run only delivers what another run said.
+const (
+	deliveryYes = "yes"
+	deliveryNo  = "no"
+)
+
 func runKeys() []filter.Key {
 	return []filter.Key{
 		{Name: "status", Values: []string{
@@ -45,6 +51,7 @@ func runKeys() []filter.Key {
 		{Name: "agent"}, {Name: "thread"}, {Name: "parent"}, {Name: "class"}, {Name: "reason"},
 		{Name: "error", Kind: filter.KindText}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
 		{Name: "created", Kind: filter.KindTime}, {Name: "finished", Kind: filter.KindTime}, {Name: "metadata.*"},
+		{Name: "delivery", Values: []string{deliveryYes, deliveryNo}},
 	}
 }
 
@@ -112,6 +119,11 @@ func filterRow(r *mailroom.Run) filter.Row {
 			return string(r.Mode)
 		case "via":
 			return r.Origin.Via
+		case "delivery":
+			if thread.IsDelivery(r) {
+				return deliveryYes
+			}
+			return deliveryNo
 		case "class", "error":
 			if r.Error == nil {
 				return ""

@@ -16,16 +16,25 @@ func runsCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "List runs, newest first",
-		Long: `List runs, newest first. Filter fields: status, agent, thread, parent, class, reason,
-error, key, mode, via, created, finished and metadata.NAME.`,
+		Long: `List runs, newest first, without those that only deliver a reply to a chat or the end of
+a child run (--deliveries lists these too). Filter fields: status, agent, thread, parent,
+class, reason, error, key, mode, via, created, finished, delivery (yes or no) and
+metadata.NAME.`,
 		Example: `  mailroom runs
   mailroom runs --filter 'status:failed agent:coder error:"*rate limit*"'
   mailroom runs --filter 'thread:notes -status:completed' --limit 5
   mailroom runs --filter status:failed --all -o jsonl`,
 		Args: cobra.NoArgs,
 	}
+	deliveries := false
+	cmd.Flags().BoolVar(&deliveries, "deliveries", false, "also runs that only deliver what another run said")
 	return list[api.Run]{
-		fetch:  (*client.Client).Runs,
+		fetch: func(c *client.Client, ctx context.Context, q client.ListQuery) (api.Page[api.Run], error) {
+			if !deliveries && !strings.Contains(q.Q, "delivery:") {
+				q.Q += " delivery:no"
+			}
+			return c.Runs(ctx, q)
+		},
 		header: []string{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"},
 		row: func(r api.Run) []string {
 			return []string{
