@@ -232,7 +232,7 @@ func TestAnIRCNetworkIsAddedAfterItsTest(t *testing.T) {
 	if code != exitDone || !strings.Contains(output, "as bot") || !strings.Contains(output, "pair approve --admin CODE") {
 		t.Errorf("channels add with the right password: exit code %d, %s", code, output)
 	}
-	c, err := config.Load(h.dir.Config(), true, platforms.All())
+	c, err := config.Load(h.dir.Config(), true, platforms.All(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ const serverConfig = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
 // prepare sets the options that describe this program.
 func prepare(con *console.Console, o *Options) error {
 	o.Dir, o.Version, o.Progress, o.Config = con.Data, console.ReadVersion().Version, con.Infof, serverConfig
-	c, err := config.Parse("bench.toml", []byte(serverConfig), nil)
+	c, err := config.Parse("bench.toml", []byte(serverConfig), nil, nil)
 	if err != nil {
 		return err
 	}

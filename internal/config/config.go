@@ -1,5 +1,5 @@
 // Package config defines the server's settings: a struct with defaults, read from a TOML
-// file in which an unknown key or an invalid value is an error.
+// file in which an unknown key or an invalid value is an error, and from environment variables.
 package config
 
 import (
@@ -70,7 +70,9 @@ type Config struct {
 
 	kinds []kind.Kind     // of channels
 	file  string          // path that it was read from, or ""
-	set   map[string]bool // dotted keys that the file or a flag set
+	set   map[string]bool // dotted keys that the file, a variable or a flag set
+	// variables has the environment variables that override the file, by dotted key.
+	variables map[string]string
 }
 
 // Agent is one [agents.NAME] table. Kind decides which of its fields are used.
@@ -334,5 +336,6 @@ func (c *Config) SetListen(addr string) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	c.set["listen"] = true
+	delete(c.variables, "listen")
 	return nil
 }

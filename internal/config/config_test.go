@@ -30,10 +30,10 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 
 func TestMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mailroom.toml")
-	if c, err := Load(path, false, nil); err != nil || c.File() != "" {
+	if c, err := Load(path, false, nil, nil); err != nil || c.File() != "" {
 		t.Errorf("Load of an optional missing file: %v, File() = %q", err, c.File())
 	}
-	if _, err := Load(path, true, nil); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := Load(path, true, nil, nil); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("Load of a required missing file: %v, want an error with its path", err)
 	}
 }
@@ -137,7 +137,7 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 }
 
 // parse parses a file whose channels may be of any platform.
-func parse(file string, data []byte) (*Config, error) { return Parse(file, data, platforms.All()) }
+func parse(file string, data []byte) (*Config, error) { return Parse(file, data, platforms.All(), nil) }
 
 // refused checks the error of Parse for a file named f.toml.
 func refused(t *testing.T, file, want string) {

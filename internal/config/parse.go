@@ -28,9 +28,10 @@ type Error struct {
 
 // problem is one invalid key. line is 0 if the file has no line for it.
 type problem struct {
-	line int
-	key  string
-	what string
+	line     int
+	key      string
+	variable string // that set the key, or ""
+	what     string
 }
 
 func (e *Error) Error() string {
@@ -38,6 +39,10 @@ func (e *Error) Error() string {
 	for i, p := range e.problems {
 		if i > 0 {
 			b.WriteByte('\n')
+		}
+		if p.variable != "" {
+			b.WriteString(p.variable + ": " + p.what)
+			continue
 		}
 		b.WriteString(e.File)
 		if p.line > 0 {
@@ -52,21 +57,22 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Load reads the file at path. A missing file is an error if must is set, else it counts
-// as an empty file. kinds are the kinds of channels. An [*Error] lists invalid settings.
-func Load(path string, must bool, kinds []kind.Kind) (*Config, error) {
+// Load reads the file at path, and the variables of env that override it (see [Variable]); env is as
+// os.Getenv, or nil. A missing file is an error if must is set, else it counts as an empty file. kinds
+// are the kinds of channels. An [*Error] lists invalid settings.
+func Load(path string, must bool, kinds []kind.Kind, env func(string) string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
-		return Default(kinds), nil
+		path, err = "", nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	return Parse(path, data, kinds)
+	return Parse(path, data, kinds, env)
 }
 
-// Parse reads a configuration; file names it in errors, and kinds are the kinds of channels.
-func Parse(file string, data []byte, kinds []kind.Kind) (*Config, error) {
+// Parse reads a configuration as Load does; file names it in errors, "" if there is none.
+func Parse(file string, data []byte, kinds []kind.Kind, env func(string) string) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{File: file, problems: []problem{{what: fmt.Sprintf("larger than %d bytes", maxFile)}}}
 	}
@@ -78,8 +84,11 @@ func Parse(file string, data []byte, kinds []kind.Kind) (*Config, error) {
 		}
 		return nil, &Error{File: file, problems: []problem{p}}
 	}
+	if doc == nil {
+		doc = map[string]any{}
+	}
 	c := Default(kinds)
-	c.file = file
+	c.file, c.variables = file, override(doc, env, kinds)
 	r := reader{config: c, lines: keyLines(data)}
 	r.top(doc)
 	if len(r.problems) == 0 {
@@ -103,6 +112,10 @@ type reader struct {
 }
 
 func (r *reader) report(key, what string) {
+	if variable := r.config.variables[key]; variable != "" {
+		r.problems = append(r.problems, problem{key: key, variable: variable, what: what})
+		return
+	}
 	line := r.lines[key]
 	for k := key; line == 0 && strings.Contains(k, "."); line = r.lines[k] {
 		k = k[:strings.LastIndexByte(k, '.')]

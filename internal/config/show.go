@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"mailroom/internal/setting"
@@ -16,11 +17,16 @@ const hidden = "(hidden)"
 // people paste the output into bug reports.
 func (c *Config) TOML(reveal bool) string {
 	var b strings.Builder
-	if c.file == "" {
-		b.WriteString("# No configuration file: all defaults.\n")
-	} else {
-		fmt.Fprintf(&b, "# From %s and defaults.\n", c.file)
+	switch {
+	case c.file != "":
+		fmt.Fprintf(&b, "# From %s and defaults.", c.file)
+	case len(c.variables) == 0:
+		b.WriteString("# No configuration file: all defaults.")
+	default:
+		b.WriteString("# No configuration file.")
 	}
+	b.WriteString(" Environment variables such as MAILROOM_LISTEN and\n" +
+		"# MAILROOM_LIMITS_BODY override settings such as listen and body in [limits].\n")
 	for _, section := range c.sections() {
 		prefix := ""
 		if len(section.path) > 0 {
@@ -30,7 +36,9 @@ func (c *Config) TOML(reveal bool) string {
 		}
 		for _, s := range section.settings {
 			from := "default"
-			if c.set[prefix+s.Key] {
+			if variable := c.variables[prefix+s.Key]; variable != "" {
+				from = "from " + variable
+			} else if c.set[prefix+s.Key] {
 				from = "set"
 			}
 			fmt.Fprintf(&b, "\n# %s (%s)\n%s = %s\n", s.Doc, from, s.Key, setting.TOML(displayValue(s.Value, reveal)))
@@ -45,11 +53,22 @@ type section struct {
 	settings []setting.Setting
 }
 
-// sections returns the tables in the order in which they are printed.
+// sections returns the tables in the order in which they are printed, without those of a store that is
+// not used.
 func (c *Config) sections() []section {
-	all := []section{{nil, c.settings()}, {[]string{"store"}, c.Store.settings()}}
+	all := c.allSections()
 	if c.Store.Kind == StorePostgres {
-		all = append(all, section{[]string{"postgres"}, c.Postgres.settings()}, section{[]string{"bus"}, c.Bus.settings()}, section{[]string{"node"}, c.Node.settings()})
+		return all
+	}
+	return slices.DeleteFunc(all, func(s section) bool {
+		return len(s.path) == 1 && slices.Contains([]string{"postgres", "bus", "node"}, s.path[0])
+	})
+}
+
+func (c *Config) allSections() []section {
+	all := []section{
+		{nil, c.settings()}, {[]string{"store"}, c.Store.settings()},
+		{[]string{"postgres"}, c.Postgres.settings()}, {[]string{"bus"}, c.Bus.settings()}, {[]string{"node"}, c.Node.settings()},
 	}
 	all = append(all, section{[]string{"token"}, c.Token.settings()}, section{[]string{"limits"}, c.Limits.settings()})
 	for _, name := range sorted(c.Agents) {

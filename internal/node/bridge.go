@@ -88,7 +88,7 @@ func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error
 	if err != nil {
 		return err
 	}
-	c, err := loadConfig(dir, "")
+	c, err := loadConfig(con, dir, "")
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func configCommand(con *console.Console) *cobra.Command {
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
-		c, err := loadConfig(dir, file)
+		c, err := loadConfig(con, dir, file)
 		if err != nil {
 			return err
 		}
@@ -38,15 +38,15 @@ func configCommand(con *console.Console) *cobra.Command {
 
 // loadConfig reads file, which must exist, or else the optional configuration file in
 // the data folder.
-func loadConfig(dir datadir.Dir, file string) (*config.Config, error) {
+func loadConfig(con *console.Console, dir datadir.Dir, file string) (*config.Config, error) {
 	if file != "" {
-		c, err := config.Load(file, true, platforms.All())
+		c, err := config.Load(file, true, platforms.All(), con.Env)
 		if err != nil {
 			return nil, console.Errorf(console.ExitUsage, "", "%w", err)
 		}
 		return c, nil
 	}
-	c, err := config.Load(dir.Config(), false, platforms.All())
+	c, err := config.Load(dir.Config(), false, platforms.All(), con.Env)
 	if _, ok := errors.AsType[*config.Error](err); ok {
 		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
 	}

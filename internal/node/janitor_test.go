@@ -190,7 +190,7 @@ func TestDefinitionsInUseAreKept(t *testing.T) {
 
 func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	configured := func(text string) *config.Config {
-		c, err := config.Parse("f.toml", []byte(text), platforms.All())
+		c, err := config.Parse("f.toml", []byte(text), platforms.All(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

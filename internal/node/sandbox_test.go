@@ -18,7 +18,7 @@ import (
 // newTestAgents parses settings of a server with the data folder data.
 func newTestAgents(t *testing.T, data, settings string) (*config.Config, *agentSet, string, error) {
 	t.Helper()
-	c, err := config.Parse("mailroom.toml", []byte(settings), platforms.All())
+	c, err := config.Parse("mailroom.toml", []byte(settings), platforms.All(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

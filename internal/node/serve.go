@@ -39,7 +39,7 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
-		c, err := loadConfig(dir, file)
+		c, err := loadConfig(con, dir, file)
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func moreCommands(con *console.Console) []*cobra.Command {
 		if err != nil {
 			return err
 		}
-		c, err := loadConfig(dir, "")
+		c, err := loadConfig(con, dir, "")
 		if err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 }
 
 func (w *wizard) parse(file []byte) (*config.Config, error) {
-	c, err := config.Parse(w.dir.Config(), file, w.options.Kinds)
+	c, err := config.Parse(w.dir.Config(), file, w.options.Kinds, nil)
 	if err != nil {
 		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
 	}

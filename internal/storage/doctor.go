@@ -53,7 +53,7 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
-		c, err := selectStore(dir, file, url)
+		c, err := selectStore(con.Env, dir, file, url)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func foundError() error {
 }
 
 // selectStore returns the configuration whose store is checked.
-func selectStore(dir datadir.Dir, file, url string) (*config.Config, error) {
+func selectStore(env func(string) string, dir datadir.Dir, file, url string) (*config.Config, error) {
 	if url != "" {
 		c := config.Default(nil)
 		c.Store.Kind, c.Postgres.URL = config.StorePostgres, url
@@ -106,7 +106,7 @@ func selectStore(dir datadir.Dir, file, url string) (*config.Config, error) {
 	if !must {
 		file = dir.Config()
 	}
-	c, err := config.Load(file, must, platforms.All())
+	c, err := config.Load(file, must, platforms.All(), env)
 	if err != nil {
 		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
 	}

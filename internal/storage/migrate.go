@@ -44,7 +44,7 @@ Exit codes: 0 migrated, 1 older servers run, 2 invalid usage, 4 cannot read or w
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
-		c, err := selectStore(dir, file, url)
+		c, err := selectStore(con.Env, dir, file, url)
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func findPlace(flag, text string) (*place, error) {
 		}
 		p.dir = datadir.Dir(abs)
 	}
-	c, err := selectStore(p.dir, "", url)
+	c, err := selectStore(nil, p.dir, "", url)
 	if err != nil {
 		return nil, err
 	}

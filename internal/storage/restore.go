@@ -40,7 +40,7 @@ Exit codes: 0 success, 1 the copy has findings or a server runs, 2 invalid usage
 		if err != nil {
 			return console.Errorf(console.ExitUsage, "", "%w", err)
 		}
-		c, err := selectStore(dir, "", "")
+		c, err := selectStore(con.Env, dir, "", "")
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"mailroom/channel/kind"
+	"mailroom/internal/setting"
+)
+
+// Variable returns the environment variable that overrides a setting, given its dotted key:
+// MAILROOM_LIMITS_BODY for limits.body. Characters other than letters and digits become underscores.
+func Variable(key string) string {
+	plain := func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}
+	return "MAILROOM_" + strings.ToUpper(strings.Map(plain, key))
+}
+
+// override sets the keys of doc that variables name, and returns the variables by dotted key. The
+// kinds of agents and channels come from the file only, because they decide which keys exist.
+func override(doc map[string]any, env func(string) string, kinds []kind.Kind) map[string]string {
+	from := map[string]string{}
+	if env == nil {
+		return from
+	}
+	trial := reader{config: Default(kinds)} // knows the keys; its values and problems do not matter
+	trial.top(doc)
+	for _, section := range trial.config.allSections() {
+		for _, s := range section.settings {
+			key := strings.Join(append(section.path, s.Key), ".")
+			value := env(Variable(key))
+			if value == "" || s.Key == "kind" && len(section.path) == 2 {
+				continue
+			}
+			if table := tableAt(doc, section.path); table != nil {
+				table[s.Key] = typed(s, value)
+				from[key] = Variable(key)
+			}
+		}
+	}
+	return from
+}
+
+// tableAt returns the table at a path of doc, which it makes if it is missing. nil: there is another
+// value.
+func tableAt(doc map[string]any, path []string) map[string]any {
+	for _, name := range path {
+		if doc[name] == nil {
+			doc[name] = map[string]any{}
+		}
+		table, ok := doc[name].(map[string]any)
+		if !ok {
+			return nil
+		}
+		doc = table
+	}
+	return doc
+}
+
+// typed returns the value of a variable: a text if the setting takes it, otherwise a TOML value such as
+// 5, true or ["a", "b"].
+func typed(s setting.Setting, value string) any {
+	if s.Value.Set(value) == nil || strings.ContainsAny(value, "\r\n") {
+		return value
+	}
+	var doc struct{ Value any }
+	if toml.Unmarshal([]byte("Value = "+value), &doc) != nil {
+		return value
+	}
+	return doc.Value
+}
