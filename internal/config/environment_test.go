@@ -52,7 +52,7 @@ func TestVariablesAreEnoughWithoutAFile(t *testing.T) {
 	if c.Store.Kind != StorePostgres || c.Postgres.URL != "postgres://db.example/mail" || c.File() != "" {
 		t.Errorf("settings:\n%s", c.TOML(false))
 	}
-	if shown := c.TOML(false); !strings.HasPrefix(shown, "# No configuration file. Environment variables ") {
+	if shown := c.TOML(false); !strings.HasPrefix(shown, "# No configuration file.\n# The variable MAILROOM_LISTEN overrides ") {
 		t.Errorf("shown as %.120s", shown)
 	}
 }

@@ -19,14 +19,13 @@ func (c *Config) TOML(reveal bool) string {
 	var b strings.Builder
 	switch {
 	case c.file != "":
-		fmt.Fprintf(&b, "# From %s and defaults.", c.file)
+		fmt.Fprintf(&b, "# From %s and defaults.\n", c.file)
 	case len(c.variables) == 0:
-		b.WriteString("# No configuration file: all defaults.")
+		b.WriteString("# No configuration file: all defaults.\n")
 	default:
-		b.WriteString("# No configuration file.")
+		b.WriteString("# No configuration file.\n")
 	}
-	b.WriteString(" Environment variables such as MAILROOM_LISTEN and\n" +
-		"# MAILROOM_LIMITS_BODY override settings such as listen and body in [limits].\n")
+	b.WriteString("# The variable MAILROOM_LISTEN overrides listen, MAILROOM_LIMITS_BODY overrides body in [limits], and so on.\n")
 	for _, section := range c.sections() {
 		prefix := ""
 		if len(section.path) > 0 {
