@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	osexec "os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,20 +16,40 @@ import (
 	"mailroom/internal/proc"
 )
 
+// UsableCommand returns an error if the command of an agent of kind exec cannot be started in the
+// working folder dir, "" for the server's own. The error contains no path.
+func UsableCommand(command []string, dir string) error {
+	return findProgram(command[0], dir, "the command")
+}
+
+// findProgram returns an error unless a program can be found and the folder exists. A relative path
+// begins at the folder.
+func findProgram(name, dir, what string) error {
+	if dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return errors.New("the working directory does not exist")
+		}
+	}
+	if !strings.ContainsRune(name, os.PathSeparator) {
+		if _, err := osexec.LookPath(name); err != nil {
+			return fmt.Errorf("not installed: no program %s in PATH", name)
+		}
+		return nil
+	}
+	if dir != "" && !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	if _, err := osexec.LookPath(name); err != nil {
+		return fmt.Errorf("the configured path of %s does not exist or is not executable", what)
+	}
+	return nil
+}
+
 // Usable returns an error if a program cannot run with these options, nil if no problem is known.
 // The error contains no path.
 func Usable(o ProgramOptions) error {
-	name := cmp.Or(o.Program, o.Profile.Program)
-	if _, err := osexec.LookPath(name); err != nil {
-		if strings.ContainsRune(name, os.PathSeparator) {
-			return fmt.Errorf("the configured path of %s does not exist", o.Profile.Name)
-		}
-		return fmt.Errorf("not installed: no program %s in PATH", name)
-	}
-	if o.Dir != "" {
-		if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
-			return errors.New("the working directory does not exist")
-		}
+	if err := findProgram(cmp.Or(o.Program, o.Profile.Program), o.Dir, o.Profile.Name); err != nil {
+		return err
 	}
 	if o.Profile.CheckEnvironment == nil {
 		return nil

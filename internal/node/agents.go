@@ -100,6 +100,9 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 	if p := program.Find(a.Kind); p != nil {
 		r.programs.add(name, programOptions(p, a, mark, around))
 	}
+	if a.Kind == config.KindExec {
+		r.programs.addCommand(name, a)
+	}
 	r.agents[name] = engine.Agent{
 		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Sticky: program.Find(a.Kind) != nil,
 		OldVersion: func(ctx context.Context, version string) (mailroom.Agent, error) {

@@ -8,15 +8,17 @@ import (
 	"sync"
 
 	"mailroom/agent/exec"
+	"mailroom/internal/config"
 	"mailroom/internal/recovery"
 	"mailroom/server"
 )
 
-// programs holds the agents that are CLI agents, and the CLI agents whose program was not
-// found.
+// programs holds the agents that are CLI agents, the CLI agents whose program was not found, and the
+// agents of kind exec.
 type programs struct {
 	// Set before queryVersions runs.
 	log      *slog.Logger
+	commands map[string]*config.Agent       // of kind exec, by agent
 	present  map[string]exec.ProgramOptions // by agent
 	notFound map[string]exec.ProgramOptions
 
@@ -27,7 +29,7 @@ type programs struct {
 
 func newPrograms(log *slog.Logger) *programs {
 	return &programs{
-		log: log, present: map[string]exec.ProgramOptions{}, notFound: map[string]exec.ProgramOptions{},
+		log: log, commands: map[string]*config.Agent{}, present: map[string]exec.ProgramOptions{}, notFound: map[string]exec.ProgramOptions{},
 		versions: map[string]string{}, versionErrors: map[string]string{},
 	}
 }
@@ -44,11 +46,25 @@ func (p *programs) addIfFound(name string, o exec.ProgramOptions) bool {
 
 func (p *programs) add(name string, o exec.ProgramOptions) { p.present[name] = o }
 
+// addCommand adds an agent of kind exec, and warns if it cannot be used now.
+func (p *programs) addCommand(name string, a *config.Agent) {
+	p.commands[name] = a
+	if err := exec.UsableCommand(a.Command, a.Dir); err != nil {
+		p.log.Warn("agent cannot be used; messages to it are refused until its command can be started", "agent", name, "problem", err)
+	}
+}
+
 // missing returns the names of agents whose program was not found.
 func (p *programs) missing() []string { return slices.Sorted(maps.Keys(p.notFound)) }
 
 // describe adds the current state of an agent's program to d.
 func (p *programs) describe(name string, d server.AgentInfo) server.AgentInfo {
+	if a := p.commands[name]; a != nil {
+		if err := exec.UsableCommand(a.Command, a.Dir); err != nil {
+			d.Problem, d.Disabled = err.Error(), true
+		}
+		return d
+	}
 	o, ok := p.present[name]
 	if !ok {
 		if o, ok = p.notFound[name]; !ok {

@@ -55,8 +55,12 @@ func TestRequiredIsolationRefusesToStartWithoutAny(t *testing.T) {
 
 func TestAgentsWithoutIsolationAreOneWarning(t *testing.T) {
 	data := t.TempDir()
-	_, r, log, err := newTestAgents(t, data, "isolation = \"none\"\n[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n"+
-		"[agents.b]\nkind = \"exec\"\ncommand = [\"cat\"]\nisolation = \"auto\"\ndir = \""+data+"\"\n")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, r, log, err := newTestAgents(t, data, "isolation = \"none\"\n[agents.a]\nkind = \"exec\"\ncommand = [\""+program+"\"]\n"+
+		"[agents.b]\nkind = \"exec\"\ncommand = [\""+program+"\"]\nisolation = \"auto\"\ndir = \""+data+"\"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
