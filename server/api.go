@@ -40,6 +40,7 @@ func (s *Server) registerRoutes() {
 				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
 			},
 			Security: []map[string][]string{{"token": {}}},
+			Tags:     tags(),
 		},
 		Formats:                      huma.DefaultFormats,
 		DefaultFormat:                "application/json",
@@ -107,7 +108,7 @@ func (rt router) operation(need auth.Permission, route, id, summary string) huma
 	rt.mux.require(route, need)
 	method, path, _ := strings.Cut(route, " ")
 	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary,
+		OperationID: id, Method: method, Path: path, Summary: summary, Description: describeAccess(need), Tags: []string{tagOf(path)},
 		MaxBodyBytes: -1, // readBody bounds it
 		Responses:    map[string]*huma.Response{"default": rt.problemResponse()},
 	}

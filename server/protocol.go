@@ -135,8 +135,8 @@ func (rt router) describeProtocol(route string, p Protocol) {
 		need = accessPublic
 	}
 	op := rt.operation(need, route, cmp.Or(p.Name, p.Via), p.Summary)
-	if op.Description = "Each request made for the caller needs its own scope."; p.Public {
-		op.Description, op.Security = "", []map[string][]string{}
+	if p.Public {
+		op.Security = []map[string][]string{}
 	}
 	op.Path = strings.ReplaceAll(op.Path, "...}", "}")
 	body := rt.jsonContent(p.ResponseType, &huma.Schema{})

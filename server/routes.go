@@ -94,7 +94,7 @@ func (rt router) pairings(h *pairingHandlers) {
 func (rt router) projects(h *projectHandlers) {
 	reserve := rt.operation(auth.PermissionSubmit, "POST /v1/reservations", "reserve", "Reserve names in a project, all or none")
 	reserve.DefaultStatus = http.StatusCreated
-	reserve.Description = "A name that another agent holds is a conflict; its field held has the holder and the expiry."
+	reserve.Description += " A name that another agent holds is a conflict; its field held has the holder and the expiry."
 	handle(rt, reserve, h.reserve)
 	route(rt, auth.PermissionRead, "GET /v1/reservations", "list-reservations", "List current reservations, by project and fence", h.listReservations)
 	route(rt, auth.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Extend a reservation that has not ended", h.renewReservation)
@@ -145,7 +145,7 @@ func (rt router) streams(h *streamHandlers) {
 // middleware and handlers.
 func (rt router) socket(h *socketHandlers) {
 	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket", "Open a WebSocket for submits, decisions and any number of streams")
-	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
+	op.Description += " Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
 	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
 	op.Responses["426"] = &huma.Response{Description: "Not a WebSocket handshake.", Content: rt.problemResponse().Content}
 	rt.api.OpenAPI().AddOperation(&op)

@@ -47,7 +47,7 @@ func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
 func (rt router) describeStream(path, id, inPath string, query ...string) {
 	op := rt.operation(auth.PermissionRead, "GET "+path, id, "Stream entries and live text: first the stored ones, then new ones")
-	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: the stream has ended."
+	op.Description += " Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: the stream has ended."
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},
 		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},

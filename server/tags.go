@@ -1,0 +1,84 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom/auth"
+)
+
+// Groups of operations in the OpenAPI description.
+const (
+	tagMessages  = "messages"
+	tagThreads   = "threads"
+	tagRuns      = "runs"
+	tagTickets   = "tickets"
+	tagStreams   = "streams"
+	tagAgents    = "agents"
+	tagChannels  = "channels"
+	tagProjects  = "projects"
+	tagTokens    = "tokens"
+	tagWork      = "remote workers"
+	tagServer    = "server"
+	tagProtocols = "protocols"
+)
+
+// tags describes the groups in the order in which a reader needs them.
+func tags() []*huma.Tag {
+	return []*huma.Tag{
+		{Name: tagMessages, Description: "Send messages to agents, and read, edit or retract them."},
+		{Name: tagThreads, Description: "Addresses with a log and a queue of runs."},
+		{Name: tagRuns, Description: "Turns of an agent on a thread: wait for, cancel and retry them."},
+		{Name: tagTickets, Description: "What runs wait for: approvals, answers, events, timers and child runs."},
+		{Name: tagStreams, Description: "Follow threads and runs as they change, and resume after a lost connection."},
+		{Name: tagAgents, Description: "Handlers of runs, and the processes that run them."},
+		{Name: tagChannels, Description: "Connections to chat platforms, and who may use them."},
+		{Name: tagProjects, Description: "Reservations of names and notifications for agents that work on one project."},
+		{Name: tagTokens, Description: "Who may do what, and how much."},
+		{Name: tagWork, Description: "Run agents in a process of your own: claim runs, commit steps, settle."},
+		{Name: tagServer, Description: "Health, counts and metrics."},
+		{Name: tagProtocols, Description: "Endpoints of other protocols."},
+	}
+}
+
+// tagOf returns the group of an operation.
+func tagOf(path string) string {
+	parts := strings.Split(strings.TrimPrefix(strings.TrimPrefix(path, "/v1"), "/"), "/")
+	has := func(part string) bool { return slices.Contains(parts, part) }
+	switch {
+	case has("stream"), has("ws"):
+		return tagStreams
+	case has("messages"):
+		return tagMessages
+	case has("claims"), has("workers") && len(parts) > 1:
+		return tagWork
+	}
+	switch parts[0] {
+	case tagThreads, tagRuns, tagTickets, tagTokens, tagChannels, tagAgents:
+		return parts[0]
+	case "workers":
+		return tagAgents
+	case "pairings":
+		return tagChannels
+	case "reservations", "notifications":
+		return tagProjects
+	case "stats", "healthz", "readyz", "metrics":
+		return tagServer
+	}
+	return tagProtocols
+}
+
+// describeAccess says what a caller needs for an operation.
+func describeAccess(need auth.Permission) string {
+	switch need {
+	case accessPublic:
+		return "Needs no token."
+	case accessPerFrame:
+		return "Each frame needs its own scope."
+	case accessPerRequest:
+		return "Each request made for the caller needs its own scope."
+	}
+	return "Needs the scope " + string(need) + "."
+}
