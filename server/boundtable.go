@@ -38,7 +38,7 @@ func boundsOfSubmits() boundTable {
 		"ThreadPatch.agent": maxChars(project.MaxName), "ThreadPatch.deliver_to": byRule(mailroom.MaxThreadID), "ThreadPatch.metadata": maxJSON(mailroom.MaxMetadata),
 		"Decision.answer": maxJSON(mailroom.MaxAnswer), "Decision.reason": maxJSON(mailroom.MaxAnswer), "Decision.digest": byRule(maxDigest), "Decision.decided_by": maxChars(maxSender),
 		"CancelMany.q": byRule(filter.MaxLength),
-		"RetryMany.q": byRule(filter.MaxLength),
+		"RetryMany.q":  byRule(filter.MaxLength),
 	}
 }
 
