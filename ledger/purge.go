@@ -2,15 +2,39 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"mailroom"
+	"mailroom/internal/recovery"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
 // purgeStep is the number of entries that one transaction of a purge drops.
 const purgeStep = 500
+
+// purgeConcurrency is how many threads are purged at a time: while one waits for its turn behind all
+// other operations, the next reads what it will drop.
+const purgeConcurrency = 2
+
+// PurgeEach purges several threads.
+func (l *Ledger) PurgeEach(ctx context.Context, threads []string, retention time.Duration) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(purgeConcurrency)
+	for _, id := range threads {
+		group.Go(func() (err error) {
+			defer recovery.Error(l.options.Log, "purge", &err)
+			if err := l.Purge(ctx, id, retention); err != nil {
+				return fmt.Errorf("purge thread %s: %w", id, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
 
 // Purge drops the entries of a thread's log that are older than the retention: the prefix up to the
 // first entry that is younger, or that belongs to an open or younger run. It uses small

@@ -3,6 +3,8 @@ package ledger_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +92,28 @@ func TestAPurgeKeepsEntriesYoungerThanTheRetention(t *testing.T) {
 	wantEqual(t, "first seq", row.FirstSeq, row.LastSeq+1)
 	d.completeRuns(1) // a seq is never used again
 	wantEqual(t, "first entry", d.log("t")[0].Seq, row.LastSeq+1)
+}
+
+func TestSeveralThreadsArePurgedAndAFailureIsReported(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	var all []string
+	for i := range 20 {
+		id := fmt.Sprint("t", i)
+		all = append(all, id)
+		d.submit(text(id, "hello"))
+		d.settle(complete(d.claimOne("w").Claim, "re"))
+	}
+	must(0, d.PurgeEach(d.ctx, all, 0))(t)
+	for _, id := range all {
+		row := d.thread(id)
+		wantEqual(t, "first seq of "+id, row.FirstSeq, row.LastSeq+1)
+	}
+	stopped, stop := context.WithCancel(d.ctx)
+	stop()
+	if err := d.PurgeEach(stopped, all, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("a purge whose context has ended: %v, want %v", err, context.Canceled)
+	}
 }
 
 // betweenViews is a store that calls f once, after the next View.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -89,13 +90,17 @@ func (b *bench) steady(ctx context.Context, dir string) error {
 // purge drops what is older than the retention, thread after thread, until ctx is done. Like the
 // server's clean-up it begins a round ten times in that time.
 func (d *driver) purge(ctx context.Context, retention time.Duration) error {
+	all := make([]string, d.threads)
+	for i := range all {
+		all[i] = "bench-" + strconv.Itoa(i)
+	}
 	for next := time.Now(); ; next = next.Add(retention / 10) {
 		if sleepUntil(ctx, next) != nil {
 			return nil
 		}
-		for i := range d.threads {
-			if err := d.fixture.ledger.Purge(context.WithoutCancel(ctx), "bench-"+strconv.Itoa(i), retention); err != nil {
-				return fmt.Errorf("purge: %w", err)
+		for ids := range slices.Chunk(all, 100) {
+			if err := d.fixture.ledger.PurgeEach(context.WithoutCancel(ctx), ids, retention); err != nil {
+				return err
 			}
 			if ctx.Err() != nil {
 				return nil

@@ -172,14 +172,15 @@ func (k *janitor) purgeEntries(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		var threads []string
 		for _, t := range page {
 			q.From = t.Key
-			if t.FirstSeq > t.LastSeq {
-				continue // its log is empty
+			if t.FirstSeq <= t.LastSeq { // its log is not empty
+				threads = append(threads, t.ID)
 			}
-			if err := k.ledger.Purge(ctx, t.ID, k.retention); err != nil {
-				return fmt.Errorf("thread %s: %w", t.ID, err)
-			}
+		}
+		if err := k.ledger.PurgeEach(ctx, threads, k.retention); err != nil {
+			return err
 		}
 		if len(page) < janitorPageSize {
 			return nil
