@@ -177,8 +177,20 @@ func (a *Agent) IsProgram() bool { return a.Kind == KindExec || program.Find(a.K
 // is not configured.
 func (c *Config) ProgramAgent(p *program.Profile) *Agent {
 	a := newAgent(p.Name)
-	a.Limit, a.Deadline, a.Isolation = c.Runs, c.RunDeadline, c.Isolation
+	a.Limit, a.Deadline, a.Isolation = c.Runs, c.deadlineOf(p.Name), c.Isolation
 	return a
+}
+
+// programDeadline is the default deadline of codex and claude: their tasks may take hours, and a stuck
+// program ends by its idle_timeout.
+const programDeadline = 24 * time.Hour
+
+// deadlineOf returns the deadline of an agent that sets none.
+func (c *Config) deadlineOf(kind string) time.Duration {
+	if program.Find(kind) != nil && !c.set["run_deadline"] {
+		return max(programDeadline, c.RunDeadline)
+	}
+	return c.RunDeadline
 }
 
 // kinds returns all kinds of agents.
@@ -240,7 +252,7 @@ func (c *Config) settings() []setting.Setting {
 		setting.New("sweep", "Interval of checking other workers for expired leases.", setting.Duration(&c.Sweep, 10*time.Millisecond, time.Minute)),
 		setting.New("stop_grace", "Time from a stop request or a passed deadline to the forced end of a run.", setting.Duration(&c.StopGrace, time.Millisecond, time.Hour)),
 		setting.New("shutdown_grace", "Time that runs have to finish at a shutdown before they are released.", setting.Duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)),
-		setting.New("run_deadline", "Maximum time of one attempt of a run.", setting.Duration(&c.RunDeadline, 10*time.Millisecond, most)),
+		setting.New("run_deadline", "Maximum time of one attempt of a run. Unless it is set, codex and claude have 24h.", setting.Duration(&c.RunDeadline, 10*time.Millisecond, most)),
 		setting.New("agent_grace", "Time after which due runs of an agent without a worker fail.", setting.Duration(&c.AgentGrace, time.Millisecond, most)),
 		setting.New("max_queued", "Maximum number of queued runs of a thread; 0 is unlimited.", setting.Int(&c.MaxQueued, 0, 100_000_000)),
 		setting.New("isolation", "Default isolation of agents that run programs: auto, required, namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),

@@ -234,7 +234,7 @@ func (c *Config) inherit() {
 			a.Limit = c.Runs
 		}
 		if !c.set["agents."+name+".deadline"] {
-			a.Deadline = c.RunDeadline
+			a.Deadline = c.deadlineOf(a.Kind)
 		}
 		if a.IsProgram() && !c.set["agents."+name+".isolation"] {
 			a.Isolation = c.Isolation
