@@ -85,10 +85,13 @@ type Run struct {
 	Outages     int       // consecutive attempts ended by ClassUnavailable
 	OutageSince time.Time // end of the first of them, shifted by the time spent in the queue
 
-	Step       int             // number of durable steps
-	LastStep   StepMark        // recognizes a repeat of the last step or settle
-	Inputs     []Input         // messages that started it
-	InputBytes int64           // size of the entries of the submitted messages; 0: unknown
+	Step       int      // number of durable steps
+	LastStep   StepMark // recognizes a repeat of the last step or settle
+	Inputs     []Input  // messages that started it
+	InputBytes int64    // size of the entries of the submitted messages; 0: unknown
+	// InputText is the text of the message at FirstSeq while that is the only input and the run never
+	// started, if the message is a short plain text of Origin.Sender that all may see. "": the log has it.
+	InputText  string          `json:",omitempty"`
 	Started    bool            // a run.started has listed the Inputs
 	Steers     []Steer         // messages steered into it, not yet covered by a step
 	Checkpoint json.RawMessage // state of the agent, at most MaxCheckpoint

@@ -1,8 +1,6 @@
 package thread
 
 import (
-	"bytes"
-	"slices"
 	"time"
 
 	"mailroom"
@@ -45,33 +43,12 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	}
 	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
 	t.Current, t.Worker, t.Round = r.ID, by.Worker, by.Round
+	t.known.takeInputText(r)
 	t.touchRun(r)
 	t.append(kind, r, now, body)
 	t.note(r, now)
 	t.schedule(now)
 	return r
-}
-
-// Input returns the messages that started r, if all were submitted in this transaction. It returns
-// nil if they must be read from the log.
-func (t *State) Input(r *mailroom.Run) []mailroom.Message {
-	var input []mailroom.Message
-	for _, in := range r.Inputs {
-		i := slices.IndexFunc(t.submitted, func(m mailroom.Message) bool { return m.Seq == in.Seq })
-		if in.Retracted {
-			continue
-		}
-		if i < 0 {
-			return nil
-		}
-		m := t.submitted[i]
-		m.Parts = slices.Clone(m.Parts)
-		for j := range m.Parts {
-			m.Parts[j].Data = bytes.Clone(m.Parts[j].Data) // the submitter owns the original
-		}
-		input = append(input, m)
-	}
-	return input
 }
 
 // markRead marks the messages that the run reads by being claimed and returns their seqs: its

@@ -19,6 +19,7 @@ func (t *State) Edit(message string, parts []mailroom.Part, now time.Time) error
 	}
 	t.promote(now)
 	in.Seq = t.append(entry.KindEdited, r, now, entry.Edited{Message: message, Text: JoinText(parts), Parts: parts})
+	r.InputText = ""
 	t.touchRun(r)
 	t.schedule(now)
 	return nil

@@ -63,7 +63,7 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 	seq := t.append(e.kind, r, now, e.body)
 	t.Tickets.void(r.ID)
 	t.Outbox.reportEnd(&t.Thread, r, seq)
-	r.Wait, r.Resumes = nil, false
+	r.Wait, r.Resumes, r.InputText = nil, false, ""
 	for _, own := range detachSteers(r, func(*mailroom.Run) bool { return true }) {
 		t.touchRun(own)
 		t.append(entry.KindQueued, own, now, queuedBody(own))

@@ -32,10 +32,10 @@ type State struct {
 	Partials Partials
 
 	// What this transaction adds.
-	Outbox    Outbox
-	entries   []mailroom.Entry
-	submitted []mailroom.Message
-	touched   bool
+	Outbox  Outbox
+	entries []mailroom.Entry
+	touched bool
+	known   messages
 }
 
 // NewState returns the state of a row that a transaction locked.
@@ -84,7 +84,7 @@ func (t *State) Trim() bool {
 	if len(t.Tickets.byID) > 0 || isIdle(&t.Thread) {
 		return false // the loader loads tickets together with their run
 	}
-	t.touched, t.entries, t.submitted = false, nil, nil
+	t.touched, t.entries, t.known = false, nil, nil
 	t.Keys, t.Partials, t.Outbox = Keys{}, Partials{}, Outbox{}
 	return t.Runs.trim(t.current())
 }

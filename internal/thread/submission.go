@@ -151,6 +151,7 @@ func (s *submission) decideAll() *mailroom.Run {
 func (s *submission) enqueue() *mailroom.Run {
 	r := s.newRun()
 	s.appendMessages(r, r.ID)
+	r.InputText = s.in.inputText()
 	s.t.touchRun(r)
 	s.t.append(entry.KindQueued, r, s.now, queuedBody(r))
 	return r
@@ -191,7 +192,7 @@ func (s *submission) appendMessages(r *mailroom.Run, run string) {
 		if run == r.ID {
 			r.InputBytes += int64(len(t.entries[len(t.entries)-1].Raw))
 		}
-		t.submitted = append(t.submitted, m)
+		t.known = append(t.known, m)
 		r.Inputs = append(r.Inputs, mailroom.Input{Message: m.ID, Seq: seq})
 	}
 }
@@ -214,6 +215,7 @@ const maxCollectDelay = 10 * time.Second
 // creation.
 func (s *submission) collect(r *mailroom.Run) store.Submitted {
 	s.appendMessages(r, r.ID)
+	r.InputText = "" // it has several inputs
 	if at := s.in.NotBefore; r.Scheduled && at.After(r.NotBefore) {
 		if limit := r.CreatedAt.Add(maxCollectDelay); at.After(limit) {
 			at = limit

@@ -95,10 +95,10 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 		Lost: n.Draw(t, "lost"), Outages: n.Draw(t, "outages"), OutageSince: moment().Draw(t, "outage"),
 		Step: n.Draw(t, "step"), Started: rapid.Bool().Draw(t, "started"), Flushed: rapid.Bool().Draw(t, "flushed"), Checkpoint: raw().Draw(t, "checkpoint"),
 		ClaimEnds: moment().Draw(t, "claim ends"), StopGrace: time.Duration(n.Draw(t, "grace")) * time.Second,
-		InputBytes: int64(n.Draw(t, "input bytes")),
-		LastStep:   mailroom.StepMark{Attempt: n.Draw(t, "mark"), Digest: word().Draw(t, "digest")},
-		Reason:     mailroom.Reason(word().Draw(t, "reason")),
-		CreatedAt:  moment().Draw(t, "created"), StartedAt: moment().Draw(t, "start"), FinishedAt: moment().Draw(t, "end"),
+		InputBytes: int64(n.Draw(t, "input bytes")), InputText: word().Draw(t, "input text"),
+		LastStep:  mailroom.StepMark{Attempt: n.Draw(t, "mark"), Digest: word().Draw(t, "digest")},
+		Reason:    mailroom.Reason(word().Draw(t, "reason")),
+		CreatedAt: moment().Draw(t, "created"), StartedAt: moment().Draw(t, "start"), FinishedAt: moment().Draw(t, "end"),
 	}
 	drawWaits(t, &r)
 	for i := range n.Draw(t, "inputs") {

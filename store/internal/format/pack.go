@@ -156,6 +156,7 @@ func (p *packer) run(r *mailroom.Run) {
 	list(p, &r.Spent, text[string])
 	number(p, &r.InputBytes)
 	text(p, &r.LastMessage)
+	text(p, &r.InputText)
 	p.newer(&r.Newer)
 }
 
