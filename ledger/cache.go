@@ -15,10 +15,14 @@ import (
 // dropped.
 type threadCache struct {
 	young, old map[string]*thread.State
+	runs       int // of young
 }
 
-// maxCachedThreads bounds each generation.
-const maxCachedThreads = 2048
+// Bounds of each generation.
+const (
+	maxCachedThreads = 2048
+	maxCachedRuns    = 16384 // of all its threads; those of the last one may exceed it
+)
 
 func newThreadCache() threadCache {
 	return threadCache{young: map[string]*thread.State{}, old: map[string]*thread.State{}}
@@ -48,6 +52,9 @@ func (r *threadCache) hasRun(thread, run string) bool {
 // pop removes and returns the cached state of a locked row, or returns a new one.
 func (r *threadCache) pop(row *mailroom.Thread) *thread.State {
 	t := r.get(row.ID)
+	if r.young[row.ID] != nil {
+		r.runs -= t.Runs.Len()
+	}
 	delete(r.young, row.ID)
 	delete(r.old, row.ID)
 	if t == nil || store.VersionOf(&t.Thread) != store.VersionOf(row) {
@@ -60,11 +67,12 @@ func (r *threadCache) put(t *thread.State) {
 	if !t.Trim() {
 		return
 	}
-	if len(r.young) >= maxCachedThreads {
-		r.young, r.old = r.old, r.young
+	if len(r.young) >= maxCachedThreads || r.runs >= maxCachedRuns {
+		r.young, r.old, r.runs = r.old, r.young, 0
 		clear(r.young)
 	}
 	r.young[t.ID] = t
+	r.runs += t.Runs.Len()
 }
 
 // reservationCache keeps the reservations of projects after a transaction, by thread. Entries are

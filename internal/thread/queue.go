@@ -130,10 +130,14 @@ func (q *queue) remove(match func(*mailroom.Run) bool) []*mailroom.Run {
 	return removed
 }
 
-// cachedRuns bounds how many runs of a queue a cached thread keeps.
-const cachedRuns = 4
+// Bounds of the runs of a window that a cached thread keeps: minKept, or what it has read ahead.
+const (
+	minKept      = 4
+	maxAhead     = 16
+	maxAheadSize = 32 << 10 // bytes of options of runs beyond minKept
+)
 
-// trim keeps the first cachedRuns runs of each window and returns them.
+// trim keeps the start of each window and returns its runs.
 func (q *queue) trim() []*mailroom.Run {
 	q.head = mailroom.Due{}
 	q.ready.trim()
@@ -150,16 +154,25 @@ func dueOf(r *mailroom.Run, at time.Time) mailroom.Due {
 type window struct {
 	runs     []*mailroom.Run
 	whole    bool // runs has the whole set
-	asked    int
+	asked    int  // size of the last page, or what a cached thread keeps of it
 	less     func(a, b *mailroom.Run) bool
 	contains func(*mailroom.Run) bool
 }
 
-// trim keeps the first cachedRuns runs.
+// trim keeps the start of the set. The next page is twice as large as the last one, up to maxAhead,
+// because a thread that stays cached until its loaded runs have started has a long queue.
 func (w *window) trim() {
-	w.asked = 0
-	if len(w.runs) > cachedRuns {
-		w.runs, w.whole = slices.Clone(w.runs[:cachedRuns]), false
+	n, size, most := 0, 0, min(max(2*w.asked, minKept), maxAhead)
+	for n < min(len(w.runs), most) && (n < minKept || size <= maxAheadSize) {
+		size += len(w.runs[n].Options)
+		n++
+	}
+	w.asked = min(w.asked, maxAhead/2)
+	if size > maxAheadSize {
+		w.asked = min(w.asked, n/2)
+	}
+	if n < len(w.runs) {
+		w.runs, w.whole = slices.Clone(w.runs[:n]), false
 	}
 }
 

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"maps"
 	"slices"
 
 	"mailroom"
@@ -45,6 +46,9 @@ func (s *Runs) SetQueue(set store.RunSet, rows []*mailroom.Run, whole bool) {
 	slices.SortFunc(w.runs, w.compare)
 }
 
+// Len returns the number of loaded and new runs.
+func (s *Runs) Len() int { return len(s.byID) }
+
 // NewInQueue counts the runs in the queue that the store does not have yet.
 func (s *Runs) NewInQueue() int {
 	n := 0
@@ -79,12 +83,9 @@ func (s *Runs) trim(current *mailroom.Run) bool {
 	if current != nil {
 		kept = append(kept, current)
 	}
-	clear(s.byID)
-	for _, r := range kept {
-		if r.Asked > 0 {
-			return false // the loader loads tickets together with their run
-		}
-		s.byID[r.ID] = r
+	if slices.ContainsFunc(kept, func(r *mailroom.Run) bool { return r.Asked > 0 }) {
+		return false // the loader loads tickets together with their run
 	}
+	maps.DeleteFunc(s.byID, func(_ string, r *mailroom.Run) bool { return !slices.Contains(kept, r) })
 	return len(kept) > 0
 }
