@@ -1,6 +1,9 @@
 package store
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -149,20 +152,24 @@ type EntryQuery struct {
 	All *AllEntries
 }
 
-// EachAt answers At with a query for each entry, for stores whose queries need no round trip.
+// EachAt answers At with a query for each range of adjacent entries, for stores whose queries need no
+// round trip.
 func (q EntryQuery) EachAt(r Reader) ([]mailroom.Entry, error) {
+	at := slices.SortedFunc(slices.Values(q.At), func(a, b EntryRef) int {
+		return cmp.Or(strings.Compare(a.Thread, b.Thread), cmp.Compare(a.Seq, b.Seq))
+	})
+	at = slices.Compact(at)
 	var all []mailroom.Entry
-	done := map[EntryRef]bool{}
-	for _, ref := range q.At {
-		if done[ref] {
-			continue
+	for len(at) > 0 {
+		first, n := at[0], 1
+		for n < len(at) && at[n] == (EntryRef{first.Thread, first.Seq + int64(n)}) {
+			n++
 		}
-		done[ref] = true
-		found, err := r.Entries(EntryQuery{Thread: ref.Thread, After: ref.Seq - 1, Before: ref.Seq + 1, Limit: 1})
+		found, err := r.Entries(EntryQuery{Thread: first.Thread, After: first.Seq - 1, Before: first.Seq + int64(n), Limit: n})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, found...)
+		all, at = append(all, found...), at[n:]
 	}
 	return all, nil
 }

@@ -59,12 +59,12 @@ func entryCases() []testCase {
 	}}, {"by reference", func(t *testing.T, s *handle) {
 		writeLogs(s)
 		at := []store.EntryRef{{Thread: "none", Seq: 1}}
-		for _, seq := range []int64{7, 6, 10, 11, 7, 0, 1} {
+		for _, seq := range []int64{7, 6, 10, 11, 3, 4, 7, 0, 1} { // adjacent ones in a row, in two rows and beyond the end
 			at = append(at, store.EntryRef{Thread: "t", Seq: seq})
 		}
 		found := get1(t, s, func(r store.Reader) ([]mailroom.Entry, error) { return r.Entries(store.EntryQuery{At: at}) })
 		slices.SortFunc(found, func(a, b mailroom.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-		wantSame(t, "entries by reference", seqs(found), []int64{1, 6, 7, 10})
+		wantSame(t, "entries by reference", seqs(found), []int64{1, 3, 4, 6, 7, 10})
 		for _, e := range found {
 			same := get1(t, s, func(r store.Reader) ([]mailroom.Entry, error) {
 				return r.Entries(store.EntryQuery{Thread: "t", After: e.Seq - 1, Limit: 1})
