@@ -1,0 +1,222 @@
+// Package errorgroup groups errors that differ only in ids, numbers, paths, addresses and quoted text.
+package errorgroup
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxPattern bounds a pattern, in bytes. The rest of a message, such as a stack, is ignored.
+const MaxPattern = 300
+
+// maxScanned bounds what is read of a message, in bytes: little of a long text may be left in the
+// pattern.
+const maxScanned = 4 << 10
+
+// Of returns the group of an error message: 16 hexadecimal digits of the SHA-256 of its Pattern.
+// Groups are stored, so a change of the rules splits the groups of errors over time.
+func Of(message string) string {
+	sum := sha256.Sum256([]byte(Pattern(message)))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Pattern returns the message without what differs between errors of one cause: quoted text becomes
+// *, an address <url>, a path <path>, and an id or a number #. It is valid UTF-8 of at most MaxPattern
+// bytes, without ASCII digits and control characters.
+func Pattern(message string) string {
+	if len(message) > maxScanned {
+		message = message[:maxScanned]
+	}
+	s := scanner{rest: strings.ToValidUTF8(message, ""), before: ' '}
+	for s.rest != "" && s.out.Len() < MaxPattern+utf8.UTFMax {
+		s.next()
+	}
+	pattern := s.out.String()
+	for len(pattern) > MaxPattern {
+		_, size := utf8.DecodeLastRuneInString(pattern)
+		pattern = pattern[:len(pattern)-size]
+	}
+	return strings.TrimRight(pattern, " ")
+}
+
+// scanner reads a message from its begin to its end.
+type scanner struct {
+	rest   string
+	before rune // last one that was read; a space at the begin
+	out    strings.Builder
+}
+
+// next moves what the first rule that applies covers, at least one character, to the pattern.
+func (s *scanner) next() {
+	c, size := utf8.DecodeRuneInString(s.rest)
+	switch {
+	case isSpace(c):
+		s.space(size)
+	case s.quoted():
+	case startsWord(s.before) && s.place():
+	case !isWord(s.before) && s.id():
+	case isDigit(c):
+		s.put("#", numberLength(s.rest))
+	default:
+		s.put(s.rest[:size], size)
+	}
+}
+
+// put appends text to the pattern for the next n bytes of the message.
+func (s *scanner) put(text string, n int) {
+	s.before, _ = utf8.DecodeLastRuneInString(s.rest[:n])
+	s.out.WriteString(text)
+	s.rest = s.rest[n:]
+}
+
+func (s *scanner) space(size int) {
+	text := " "
+	if out := s.out.String(); out == "" || out[len(out)-1] == ' ' {
+		text = ""
+	}
+	s.put(text, size)
+}
+
+// quoted reads text in quotation marks on one line. An apostrophe is no mark if a letter or a digit is
+// before the first or behind the second one.
+func (s *scanner) quoted() bool {
+	open, size := utf8.DecodeRuneInString(s.rest)
+	mark := open
+	switch open {
+	case '"', '`':
+	case '“':
+		mark = '”'
+	case '\'':
+		if isWord(s.before) {
+			return false
+		}
+	default:
+		return false
+	}
+	for at, c := range s.rest[size:] {
+		end := size + at + utf8.RuneLen(c)
+		behind, _ := utf8.DecodeRuneInString(s.rest[end:])
+		switch {
+		case c == '\n' || c == '\r':
+			return false
+		case c == mark && (mark != '\'' || s.rest[end:] == "" || !isWord(behind)):
+			s.put(string(open)+"*"+string(mark), end)
+			return true
+		}
+	}
+	return false
+}
+
+// place reads an address or a path, without the punctuation behind it.
+func (s *scanner) place() bool {
+	end := strings.IndexFunc(s.rest, func(c rune) bool { return isSpace(c) || strings.ContainsRune("\"'`()[]{}<>,;", c) })
+	if end < 0 {
+		end = len(s.rest)
+	}
+	word := strings.TrimRight(s.rest[:end], ".:!?")
+	switch {
+	case strings.Contains(word, "://"):
+		s.put("<url>", len(word))
+	case isPath(word):
+		s.put("<path>", len(word))
+	default:
+		return false
+	}
+	return true
+}
+
+// isPath reports whether a word is an absolute path, or one from the current or the home folder.
+func isPath(word string) bool {
+	for _, root := range []string{"/", "./", "../", "~/"} {
+		if name, ok := strings.CutPrefix(word, root); ok {
+			return strings.ContainsFunc(name, unicode.IsLetter)
+		}
+	}
+	return len(word) > 3 && isLetter(word[0]) && word[1:3] == `:\`
+}
+
+// id reads a word of letters and digits that is an id: a UUID, 0x and hexadecimal digits, at least 8
+// hexadecimal digits, or at least 12 letters and digits of which 3 are digits. A number with a unit is
+// none.
+func (s *scanner) id() bool {
+	n := uuidLength(s.rest)
+	if n == 0 {
+		n = wordLength(s.rest)
+		word := s.rest[:n]
+		digits, hexDigits := 0, 0
+		for _, c := range []byte(word) {
+			if isDigit(rune(c)) {
+				digits++
+			}
+			if isHex(c) {
+				hexDigits++
+			}
+		}
+		unit := strings.TrimLeft(word, "0123456789")
+		switch {
+		case digits == 0 || len(unit) <= 3 && len(unit) < n:
+			return false
+		case strings.HasPrefix(word, "0x") && hexDigits == n-1 && n > 2:
+		case n >= 8 && hexDigits == n:
+		case n >= 12 && digits >= 3:
+		default:
+			return false
+		}
+	}
+	if behind, _ := utf8.DecodeRuneInString(s.rest[n:]); s.rest[n:] != "" && isWord(behind) {
+		return false
+	}
+	s.put("#", n)
+	return true
+}
+
+// uuidLength returns the length of a UUID at the begin of text, 0 if there is none.
+func uuidLength(text string) int {
+	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+	if len(text) < len(form) {
+		return 0
+	}
+	for i := range len(form) {
+		if c := text[i]; form[i] == 'x' && !isHex(c) || form[i] == '-' && c != '-' {
+			return 0
+		}
+	}
+	return len(form)
+}
+
+// wordLength returns the number of ASCII letters and digits at the begin of text.
+func wordLength(text string) int {
+	n := 0
+	for n < len(text) && (isLetter(text[n]) || isDigit(rune(text[n]))) {
+		n++
+	}
+	return n
+}
+
+// numberLength returns the length of the digits at the begin of text, with single signs between them
+// as in 1,234.5 and 10:45.
+func numberLength(text string) int {
+	n := 0
+	for n < len(text) {
+		switch {
+		case isDigit(rune(text[n])):
+		case strings.IndexByte(".,:", text[n]) >= 0 && n+1 < len(text) && isDigit(rune(text[n+1])):
+		default:
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+// startsWord reports whether an address or a path may begin behind c.
+func startsWord(c rune) bool { return isSpace(c) || strings.ContainsRune("\"'`()[]{}<>,;=:", c) }
+
+func isSpace(c rune) bool  { return unicode.IsSpace(c) || unicode.IsControl(c) }
+func isWord(c rune) bool   { return unicode.IsLetter(c) || unicode.IsDigit(c) }
+func isDigit(c rune) bool  { return '0' <= c && c <= '9' }
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func isHex(c byte) bool    { return isDigit(rune(c)) || 'a' <= c|0x20 && c|0x20 <= 'f' }
