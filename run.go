@@ -114,6 +114,9 @@ type Run struct {
 	Reply  *string // text of its last complete public message
 	Error  *RunError
 	Reason Reason // why it was cancelled
+	// ErrorGroup is equal for failed runs whose errors differ only in ids, numbers, paths, addresses
+	// and quoted text. It is "" unless the run is failed, and if an older version failed it.
+	ErrorGroup string `json:",omitempty"`
 
 	CreatedAt  time.Time
 	StartedAt  time.Time // start of its first attempt; zero: never started

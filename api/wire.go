@@ -37,6 +37,7 @@ type Run struct {
 	Messages     []string           `json:"messages" doc:"Ids of the messages it was started for."`
 	Reply        *string            `json:"reply" doc:"Text of its last complete assistant message."`
 	Error        *mailroom.RunError `json:"error"`
+	ErrorGroup   *string            `json:"error_group" doc:"Equal for failed runs whose errors differ only in ids, numbers, paths, addresses and quoted text."`
 	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
 	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`
 	Steps        int                `json:"steps" doc:"Durable steps so far."`

@@ -120,6 +120,9 @@ func (p *checker) stop(r *mailroom.Run) {
 	if r.Status == mailroom.StatusFailed && r.Error == nil {
 		p.badRun(Log, r.ID, "run %s failed without an error", r.ID)
 	}
+	if r.Status != mailroom.StatusFailed && r.ErrorGroup != "" {
+		p.badRun(Log, r.ID, "run %s is %s and has the error group %s, which only a failed run has", r.ID, r.Status, r.ErrorGroup)
+	}
 	if r.Scheduled && (!r.NeverStarted() && !r.Status.Finished() || r.NotBefore.IsZero()) {
 		p.badRun(Order, r.ID, "run %s is scheduled for %s but is %s", r.ID, at(r.NotBefore), r.Status)
 	}

@@ -82,6 +82,7 @@ func runViolations() []violation {
 		{"another reply", func(r *rows) { other := "ill"; r.run("done").Reply = &other }, doctor.Log, "run done is completed with a reply"},
 		{"another error", func(r *rows) { r.run("dead").Error.Message = "yes" }, doctor.Log, "run dead is failed with a reply, error or reason"},
 		{"no error", func(r *rows) { r.run("dead").Error = nil }, doctor.Log, "run dead failed without an error"},
+		{"an error group without a failure", func(r *rows) { r.run("off").ErrorGroup = "1f" }, doctor.Log, "run off is cancelled and has the error group 1f"},
 		{"another reason", func(r *rows) { r.run("off").Reason = mailroom.ReasonSuperseded }, doctor.Log, "run off is cancelled with a reply, error or reason"},
 		{"another start", func(r *rows) { r.run("done").StartedAt = time.Now() }, doctor.Log, "the log differs"},
 		{"a stop of a queued run", func(r *rows) { r.run("q1").Stop = mailroom.ReasonCancelled }, doctor.Log, "run q1 was asked to stop (cancelled) and is queued"},

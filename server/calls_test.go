@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/errorgroup"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -211,11 +212,12 @@ func TestRetryQueuesADeadLetterAgain(t *testing.T) {
 	}
 	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	failed := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
-	if failed.Status != mailroom.StatusFailed || failed.Error == nil || failed.Error.Class != mailroom.ClassPermanent {
+	if failed.Status != mailroom.StatusFailed || failed.Error == nil || failed.Error.Class != mailroom.ClassPermanent ||
+		failed.ErrorGroup == nil || *failed.ErrorGroup != errorgroup.Of(failed.Error.Message) {
 		t.Fatalf("failed: %+v", failed)
 	}
 	run := mustCall[api.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)
-	if run.Status != mailroom.StatusQueued || run.Attempt != 1 || run.Failures != 0 || run.Place <= failed.Place {
+	if run.Status != mailroom.StatusQueued || run.Attempt != 1 || run.Failures != 0 || run.ErrorGroup != nil || run.Place <= failed.Place {
 		t.Errorf("retried: %+v", run)
 	}
 }

@@ -140,6 +140,8 @@ export interface Run {
   messages: string[];
   reply: string | null;
   error: { class: string; message: string } | null;
+  /** Equal for failed runs whose errors differ only in ids, numbers, paths, addresses and quoted text. */
+  error_group: string | null;
   reason: string | null;
   wait: { tickets: string[]; until: 'all' | 'any' } | null;
   steps: number;

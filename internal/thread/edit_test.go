@@ -163,6 +163,7 @@ func TestRetryByHand(t *testing.T) {
 	wantEqual(t, "entry", body[entry.RunRetried](t, w.last()), entry.RunRetried{By: "bob"})
 	r := w.runs["a"]
 	wantEqual(t, "counters", []int{r.Attempt, r.Failures, r.Crashes, r.Lost, r.Step}, []int{3, 0, 0, 0, 1})
+	wantEqual(t, "error group", r.ErrorGroup, "")
 	wantEqual(t, "kept", []string{string(r.Checkpoint), r.AgentVersion, w.state("a")}, []string{`{"at":1}`, "v2", "queued"})
 	wantEqual(t, "queue", w.queue(), "b a")
 	w.mustStart("b")

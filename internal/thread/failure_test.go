@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
+	"mailroom/internal/errorgroup"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -367,6 +368,26 @@ func TestAnOrphanFailsOnce(t *testing.T) {
 	wantEqual(t, "failed", orphan("echo"), true)
 	wantEqual(t, "error", w.runs["a"].Error, &mailroom.RunError{Class: mailroom.ClassPermanent, Message: `no worker serves agent "echo"`})
 	wantEqual(t, "the next one", w.state("b"), "queued")
+}
+
+func TestAFailedRunHasAnErrorGroup(t *testing.T) {
+	for _, c := range []struct {
+		class mailroom.Class
+		err   string
+		group string
+	}{
+		{mailroom.ClassPermanent, "no run 17", errorgroup.Of("no run 4")},
+		{mailroom.ClassUnavailable, "no run 17", ""},
+		{mailroom.ClassTransient, "no run 17", ""},
+		{mailroom.ClassPermanent, "", errorgroup.Of("permanent")},
+	} {
+		w := newFixture(t)
+		w.must(in("", "a"))
+		w.mustStart("a")
+		s := failed(c.class)
+		s.Failure.Err = errors.New(c.err)
+		wantEqual(t, fmt.Sprintf("group of %s %q", c.class, c.err), w.end(s).ErrorGroup, c.group)
+	}
 }
 
 func TestAnErrorIsStoredAsValidText(t *testing.T) {

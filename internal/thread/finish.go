@@ -1,11 +1,13 @@
 package thread
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"mailroom"
 	"mailroom/entry"
+	"mailroom/internal/errorgroup"
 )
 
 // ending is how a run ends: its final status, and the entry that says so.
@@ -54,7 +56,7 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 	case mailroom.StatusCancelled:
 		r.Reason = e.reason
 	case mailroom.StatusFailed:
-		r.Error = e.err
+		r.Error, r.ErrorGroup = e.err, errorgroup.Of(cmp.Or(e.err.Message, string(e.err.Class)))
 	}
 	if t.Current == r.ID {
 		t.Current = ""

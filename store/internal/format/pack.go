@@ -157,6 +157,7 @@ func (p *packer) run(r *mailroom.Run) {
 	number(p, &r.InputBytes)
 	text(p, &r.LastMessage)
 	text(p, &r.InputText)
+	p.errorGroup(r)
 	p.newer(&r.Newer)
 }
 
@@ -201,6 +202,20 @@ func (p *packer) nested(r *mailroom.Run) {
 func (p *packer) failure(e *mailroom.RunError) {
 	text(p, &e.Class)
 	text(p, &e.Message)
+}
+
+// errorGroup packs the error group with the end of the run. An older version may retry the run, and keeps
+// both; then the end differs, and the run has no group.
+func (p *packer) errorGroup(r *mailroom.Run) {
+	text(p, &r.ErrorGroup)
+	var ended time.Time
+	if !p.reading && r.ErrorGroup != "" {
+		ended = r.FinishedAt
+	}
+	p.time(&ended)
+	if p.reading && !ended.Equal(r.FinishedAt) {
+		r.ErrorGroup = ""
+	}
 }
 
 func (p *packer) caller(c *mailroom.Caller) {

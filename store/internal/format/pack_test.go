@@ -98,6 +98,24 @@ func TestFieldsOfANewerVersionSurviveAChange(t *testing.T) {
 	}
 }
 
+func TestARunHasNoGroupOfAnEarlierFailure(t *testing.T) {
+	end := time.UnixMicro(7).UTC()
+	older := mailroom.Run{ID: "r", Status: mailroom.StatusFailed, FinishedAt: end, LastMessage: "the last field of the older version"}
+	failed := older
+	failed.ErrorGroup = "group"
+	group := strings.TrimPrefix(string(AppendRun(nil, &failed)), string(AppendRun(nil, &older)))
+	for _, c := range []struct {
+		end  time.Time
+		want string
+	}{{end, "group"}, {time.Time{}, ""}, {end.Add(time.Microsecond), ""}} {
+		older.FinishedAt = c.end // retried, or retried and failed again, by the older version
+		var got mailroom.Run
+		if err := ParseRun(string(AppendRun(nil, &older))+group, &got); err != nil || got.ErrorGroup != c.want {
+			t.Errorf("ended at %v: got group %q and error %v, want %q", c.end, got.ErrorGroup, err, c.want)
+		}
+	}
+}
+
 func FuzzParseRun(f *testing.F) {
 	f.Add(AppendRun(nil, &mailroom.Run{ID: "r", Lineage: []string{"a", ""}, Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}}))
 	f.Add(newerRun(&mailroom.Run{ID: "r", Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}}, true, "more"))
