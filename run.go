@@ -118,7 +118,7 @@ type Run struct {
 	// and quoted text. It is "" unless the run is failed, and if an older version failed it.
 	ErrorGroup string `json:",omitempty"`
 
-	CreatedAt  time.Time
+	CreatedAt  time.Time // of a steered message that became a run: the time when it became one
 	StartedAt  time.Time // start of its first attempt; zero: never started
 	FinishedAt time.Time
 

@@ -43,7 +43,7 @@ type Run struct {
 	Steps        int                `json:"steps" doc:"Durable steps so far."`
 	Progress     float64            `json:"progress" doc:"Reported by the agent, 0 to 1; 1 when completed."`
 	Usage        *Usage             `json:"usage" doc:"Consumed over all attempts; null until the agent reports any."`
-	CreatedAt    time.Time          `json:"created_at"`
+	CreatedAt    time.Time          `json:"created_at" doc:"Of a steered message that became a run: the time when it became one."`
 	StartedAt    *time.Time         `json:"started_at"`
 	FinishedAt   *time.Time         `json:"finished_at"`
 }

@@ -66,7 +66,7 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 	t.Tickets.void(r.ID)
 	t.Outbox.reportEnd(&t.Thread, r, seq)
 	r.Wait, r.Resumes, r.InputText = nil, false, ""
-	for _, own := range detachSteers(r, func(*mailroom.Run) bool { return true }) {
+	for _, own := range detachSteers(r, now, func(*mailroom.Run) bool { return true }) {
 		t.touchRun(own)
 		t.append(entry.KindQueued, own, now, queuedBody(own))
 	}

@@ -119,8 +119,9 @@ func trimSpent(r *mailroom.Run) {
 }
 
 // detachSteers removes the unread steered messages from r whose run take accepts, and returns those
-// runs with their current content.
-func detachSteers(r *mailroom.Run, take func(own *mailroom.Run) bool) []*mailroom.Run {
+// runs with their current content. They are created now, not when their messages were submitted, so
+// that runs in the order of their keys are in the order of their creation.
+func detachSteers(r *mailroom.Run, now time.Time, take func(own *mailroom.Run) bool) []*mailroom.Run {
 	var runs []*mailroom.Run
 	kept := r.Steers[:0:0]
 	for i, n := 0, 0; i < len(r.Steers); i += n {
@@ -139,6 +140,7 @@ func detachSteers(r *mailroom.Run, take func(own *mailroom.Run) bool) []*mailroo
 			own.Inputs = append(own.Inputs, s.Input)
 		}
 		if countInputs(own) > 0 && take(own) {
+			own.CreatedAt = now
 			runs = append(runs, own)
 		} else {
 			kept = append(kept, group...)
@@ -156,7 +158,7 @@ func (t *State) supersedeSteers(these func(*mailroom.Run) bool, by string, now t
 	if c == nil {
 		return ids
 	}
-	for _, own := range detachSteers(c, func(own *mailroom.Run) bool { return own.Parent == "" && these(own) }) {
+	for _, own := range detachSteers(c, now, func(own *mailroom.Run) bool { return own.Parent == "" && these(own) }) {
 		t.append(entry.KindQueued, own, now, queuedBody(own)) // the log must name the run before its end
 		t.finish(own, cancelled(mailroom.ReasonSuperseded, by), now)
 		ids = append(ids, own.ID)

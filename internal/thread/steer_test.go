@@ -117,13 +117,13 @@ func TestAnUnreadSteerBecomesARunAtThePlaceOfItsSubmission(t *testing.T) {
 			steer := in(mailroom.ModeSteer, "s")
 			steer.Options = []byte(`{"deep":true}`)
 			s := w.must(steer)
-			said := w.now
 			w.must(in("", "b"))
+			w.wait(time.Second)
 			seq := w.row.LastSeq
 			c.end(w)
 			w.wantSince(seq, c.want)
 			r := w.runs["s"]
-			wantEqual(t, "place, options, created", []any{r.Place, string(r.Options), r.CreatedAt}, []any{s.Place, `{"deep":true}`, said})
+			wantEqual(t, "place, options, created", []any{r.Place, string(r.Options), r.CreatedAt}, []any{s.Place, `{"deep":true}`, w.runs["x"].FinishedAt})
 			wantEqual(t, "inputs", r.Inputs, []mailroom.Input{{Message: s.Message, Seq: s.Seq}})
 			for _, want := range []string{"a", "s", "b"} {
 				if w.row.Current != want {

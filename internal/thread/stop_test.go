@@ -139,9 +139,11 @@ func TestAnInterruptSupersedesUnreadSteers(t *testing.T) {
 			child := in(mailroom.ModeSteer, "child")
 			child.Parent = "elsewhere"
 			w.must(child)
+			w.wait(time.Second)
 			out := w.must(in(mailroom.ModeInterrupt, "n"))
 			wantEqual(t, "superseded", out.Superseded, []string{"a", "b", "s"})
 			wantEqual(t, "run of the steer", w.state("s"), "cancelled/superseded")
+			wantEqual(t, "its creation", w.runs["s"].CreatedAt, w.now)
 			var named []string
 			for _, e := range w.log {
 				if e.Run == "s" {
