@@ -15,15 +15,18 @@ type tally struct {
 	status       mailroom.Status
 }
 
-// counts compares the store's counts with the rows of all runs and threads. It reads them in one
+// counts compares the store's counts, and its lists by error group, with the rows of all runs and threads. It reads them in one
 // view, a page at a time.
 func (w *scan) counts(r store.Reader) error {
 	threads, due, err := countThreads(r)
 	if err != nil {
 		return err
 	}
-	runs, err := countRuns(r)
+	runs, groups, err := countRuns(r)
 	if err != nil {
+		return err
+	}
+	if err := w.failures(r, groups); err != nil {
 		return err
 	}
 	perOwner := map[string]int{}
@@ -102,13 +105,14 @@ func countThreads(r store.Reader) (threads map[string]int, due mailroom.Due, err
 	return threads, due, nil
 }
 
-func countRuns(r store.Reader) (map[tally]int, error) {
-	runs := map[tally]int{}
+// countRuns counts all runs, and the failed ones by error group.
+func countRuns(r store.Reader) (runs map[tally]int, groups map[string]int, err error) {
+	runs, groups = map[tally]int{}, map[string]int{}
 	q := store.RunQuery{Oldest: true, Limit: batch}
 	for {
 		rows, err := r.Runs(q)
 		if err != nil || len(rows) == 0 {
-			return runs, err
+			return runs, groups, err
 		}
 		var ids []string
 		for _, run := range rows {
@@ -120,7 +124,7 @@ func countRuns(r store.Reader) (map[tally]int, error) {
 		for _, deleted := range []bool{false, true} {
 			found, err := r.Threads(store.ThreadQuery{IDs: ids, Deleted: deleted})
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			for _, t := range found {
 				owner[t.ID] = t.Owner
@@ -129,6 +133,9 @@ func countRuns(r store.Reader) (map[tally]int, error) {
 		for _, run := range rows {
 			q.From = run.Key
 			runs[tally{owner[run.Thread], run.Agent, run.Status}]++
+			if run.Status == mailroom.StatusFailed && run.ErrorGroup != "" {
+				groups[run.ErrorGroup]++
+			}
 		}
 	}
 }

@@ -38,7 +38,7 @@ const (
 	Reserve           = Invariant(fold.RuleReservation) // a reservation row is in the log as open, and no other holds the same names
 	Owner   Invariant = "owner"                         // a thread has an owner, without which no caller can see it
 	Use     Invariant = "use"                           // usage columns of threads and tokens match the rows
-	Count   Invariant = "count"                         // the store's counts match its rows
+	Count   Invariant = "count"                         // the store's counts and error groups match its rows
 	Limit   Invariant = "limit"                         // rows are within the limits of the system
 	File    Invariant = "file"                          // the database file is intact; found by the store, not by Check
 	Lost    Invariant = "lost"                          // the database has every acknowledged commit; found by the store

@@ -15,6 +15,7 @@ type ThreadQuery struct {
 	IDs    []string // in any order
 	Worker string   // with a claim of this worker
 	Agent  string
+	Owner  string
 	// Deleted selects the threads that are being deleted, which no other query returns; see
 	// [Thread.DeletedAt].
 	Deleted   bool
@@ -40,10 +41,17 @@ type RunQuery struct {
 	// Statuses: a store may find running runs by their threads: each is the Current run of its thread,
 	// which has a Worker.
 	Statuses []mailroom.Status
-	Set      RunSet
-	From     int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set
-	Oldest   bool  // oldest first; not with a Set
-	Limit    int   // 0: no limit
+	// Owner selects the runs of this owner's threads. Of the other fields only From, Oldest, Limit and
+	// Bytes may be set. A store may also return runs of other owners that are older than its index of
+	// owners, so the caller checks the threads.
+	Owner string
+	// Group selects the failed runs with this ErrorGroup. Of the other fields only From, Oldest, Limit
+	// and Bytes may be set.
+	Group  string
+	Set    RunSet
+	From   int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set
+	Oldest bool  // oldest first; not with a Set
+	Limit  int   // 0: no limit
 	// Bytes ends the list with the row that exceeds it, so one page has at most one row more than
 	// Bytes, in the size that the store keeps. 0: no limit; not with IDs.
 	Bytes int

@@ -40,6 +40,7 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 		case !strings.HasPrefix(t.ID, q.Prefix) || t.ID <= q.After:
 		case q.Worker != "" && t.Worker != q.Worker:
 		case q.Agent != "" && t.Agent != q.Agent:
+		case q.Owner != "" && t.Owner != q.Owner:
 		case q.From != 0 && q.Oldest && t.Key <= q.From:
 		case q.From != 0 && !q.Oldest && t.Key >= q.From:
 		default:
@@ -97,7 +98,7 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 	var found []*mailroom.Run
 	consider := func(run *mailroom.Run) {
-		if matches(run, q) {
+		if t, _ := r.threads.get(run.Thread); matches(run, q) && (q.Owner == "" || t.Owner == q.Owner) {
 			found = append(found, run)
 		}
 	}
@@ -140,6 +141,7 @@ func matches(run *mailroom.Run, q store.RunQuery) bool {
 		q.Agent != "" && run.Agent != q.Agent,
 		q.Parent != "" && run.Parent != q.Parent,
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
+		q.Group != "" && (run.Status != mailroom.StatusFailed || run.ErrorGroup != q.Group),
 		q.From != 0 && q.Oldest && run.Key <= q.From,
 		q.From != 0 && !q.Oldest && run.Key >= q.From:
 		return false

@@ -167,6 +167,9 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	if q.Agent != "" {
 		s.cond("t.agent = ?", q.Agent)
 	}
+	if q.Owner != "" {
+		s.cond("t.owner = ?", q.Owner)
+	}
 	if q.DeliverTo != "" {
 		s.cond("t.deliver_to = ?", q.DeliverTo)
 	}

@@ -16,6 +16,9 @@ type sizedRun struct {
 
 // Runs implements [store.Reader].
 func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
+	if q.Owner != "" || q.Group != "" {
+		return listRuns(r, q)
+	}
 	piles := []int64{pileNone} // not by pile
 	if len(q.Statuses) > 0 && len(q.IDs) == 0 && q.Thread == "" && q.Parent == "" && q.Set == store.RunsAll &&
 		!slices.Contains(q.Statuses, mailroom.StatusCompleted) {

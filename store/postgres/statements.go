@@ -30,13 +30,13 @@ const (
 	// A row of a thread that the same Changes insert names it by id; its key is 0.
 	threadOf = "CASE WHEN u.thread <> 0 THEN u.thread ELSE (SELECT t.key FROM thread t WHERE t.id = u.thread_id) END"
 
-	insertRuns = `WITH w AS (INSERT INTO run (id, thread, agent, parent, submit_key, status, pile, priority, place, not_before, first_seq, late_seq, body)
-		SELECT u.id, ` + threadOf + `, u.agent, nullif(u.parent, ''), nullif(u.submit_key, ''), u.status, nullif(u.pile, -1),
+	insertRuns = `WITH w AS (INSERT INTO run (id, thread, agent, owner, parent, submit_key, status, pile, priority, place, not_before, first_seq, late_seq, body)
+		SELECT u.id, ` + threadOf + `, u.agent, u.owner, nullif(u.parent, ''), nullif(u.submit_key, ''), u.status, nullif(u.pile, -1),
 			CASE WHEN u.pile = 0 THEN u.priority END, CASE WHEN u.pile IN (0, 1) THEN u.place END, CASE WHEN u.pile = 1 THEN u.not_before END,
 			u.first_seq, CASE WHEN u.late THEN u.first_seq END, u.body
-		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::bigint[], $11::bigint[],
-			$12::bigint[], $13::bigint[], $14::boolean[], $15::bytea[]) WITH ORDINALITY
-			u (id, thread, thread_id, agent, parent, submit_key, status, pile, priority, place, not_before, first_seq, late, body, n)
+		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[],
+			$12::bigint[], $13::bigint[], $14::bigint[], $15::boolean[], $16::bytea[]) WITH ORDINALITY
+			u (id, thread, thread_id, agent, owner, parent, submit_key, status, pile, priority, place, not_before, first_seq, late, body, n)
 		ORDER BY u.n RETURNING key)` + checkKeys
 
 	updateRuns = `WITH w AS (UPDATE run r SET parent = nullif(u.parent, ''), submit_key = nullif(u.submit_key, ''), status = u.status, pile = nullif(u.pile, -1),

@@ -236,7 +236,7 @@ func (w *writing) owner(id string, what string) (*writtenThread, error) {
 
 // runColumns has the values of runs, one array per column.
 type runColumns struct {
-	ids, threadIDs, agents, parents, submitKeys, statuses           []string
+	ids, threadIDs, agents, owners, parents, submitKeys, statuses   []string
 	keys, threads, piles, priorities, places, notBefores, firstSeqs []int64
 	isLate                                                          []bool
 	bodies                                                          [][]byte
@@ -269,6 +269,7 @@ func (w *writing) writeRuns(c *store.Changes) error {
 		}
 		fresh.ids, fresh.agents = append(fresh.ids, r.ID), append(fresh.agents, r.Agent)
 		fresh.threads, fresh.threadIDs = append(fresh.threads, t.row.Key), append(fresh.threadIDs, r.Thread)
+		fresh.owners = append(fresh.owners, t.row.Owner)
 		fresh.firstSeqs, fresh.isLate = append(fresh.firstSeqs, r.FirstSeq), append(fresh.isLate, late)
 		fresh.add(r)
 		inserted = append(inserted, r)
@@ -277,11 +278,12 @@ func (w *writing) writeRuns(c *store.Changes) error {
 	}
 	if a := &fresh; len(a.ids) > 0 {
 		w.trip.add(setKeys(inserted, func(r *mailroom.Run, key int64) { r.Key = key }), insertRuns, len(a.ids), a.ids, a.threads, a.threadIDs, a.agents,
-			a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores, a.firstSeqs, a.isLate, a.bodies)
+			a.owners, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores, a.firstSeqs, a.isLate, a.bodies)
 	}
 	if a := &old; len(a.keys) > 0 {
 		w.trip.add(nil, updateRuns, len(a.keys), a.keys, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores, a.bodies)
 	}
+	w.writeFailures(c.Runs)
 	return nil
 }
 

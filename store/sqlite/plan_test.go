@@ -125,6 +125,8 @@ func queries(tx store.Tx) []func() error {
 		},
 		func() error { _, err := tx.Threads(store.ThreadQuery{IDs: []string{"t"}}); return err },
 		func() error { _, err := tx.Threads(store.ThreadQuery{Worker: "w", Limit: 5}); return err },
+		func() error { _, err := tx.Threads(store.ThreadQuery{Owner: "o", From: 7, Limit: 5}); return err },
+		func() error { _, err := tx.Threads(store.ThreadQuery{Agent: "a", Limit: 5}); return err },
 	}
 	for _, q := range []store.RunQuery{
 		{IDs: []string{"r"}, Thread: "t"},
@@ -138,6 +140,8 @@ func queries(tx store.Tx) []func() error {
 		{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}, From: 7, Limit: 5},
 		{Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, Oldest: true, From: 7, Limit: 5},
 		{Agent: "a", Limit: 5}, {Agent: "a", From: 7, Limit: 5},
+		{Owner: "o", Limit: 5}, {Owner: "o", From: 7, Limit: 5}, {Owner: "o", From: 7, Oldest: true, Limit: 5},
+		{Group: "g", Limit: 5}, {Group: "g", From: 7, Limit: 5}, {Group: "g", Oldest: true, Limit: 5},
 		{Parent: "r", Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusWaiting}, Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: 5},
@@ -254,7 +258,7 @@ func TestEveryIndexServesAQuery(t *testing.T) {
 	}
 	for _, index := range []string{
 		"thread_due", "thread_due_owner", "thread_worker", "run_thread", "run_queue", "run_held", "run_status", "run_agent", "thread_deliver", "thread_deleted", "entry_thread",
-		"run_parent", "run_late", "submit_key_joined",
+		"run_parent", "run_late", "submit_key_joined", "run_owner", "thread_owner", "thread_agent", "failure_group",
 		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread",
 	} {
 		if !strings.Contains(plans.String(), "INDEX "+index+" ") {

@@ -43,6 +43,19 @@ func (q *sel) cond(text string, args ...any) {
 
 func (q *sel) add(text string) { q.text.WriteString(text) }
 
+// byKey adds the order of lists, newest first unless oldest is set, and the key to begin behind.
+func (q *sel) byKey(column string, from int64, oldest bool) {
+	if from != 0 && oldest {
+		q.cond(column+" > ?", from)
+	} else if from != 0 {
+		q.cond(column+" < ?", from)
+	}
+	q.add(" ORDER BY " + column)
+	if !oldest {
+		q.add(" DESC")
+	}
+}
+
 // distinct sorts ids and removes duplicates.
 func distinct(ids []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(ids)))
@@ -102,21 +115,16 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	if q.Agent != "" {
 		s.cond("t.agent = ?", q.Agent)
 	}
+	if q.Owner != "" {
+		s.cond("t.owner = ?", q.Owner)
+	}
 	if q.DeliverTo != "" {
 		s.cond("t.deliver_to = ?", q.DeliverTo)
 	}
 	if q.Deleted {
 		s.cond("t.deleted = 1")
 	}
-	if q.From != 0 && q.Oldest {
-		s.cond("t.key > ?", q.From)
-	} else if q.From != 0 {
-		s.cond("t.key < ?", q.From)
-	}
-	s.add(" ORDER BY t.key")
-	if !q.Oldest {
-		s.add(" DESC")
-	}
+	s.byKey("t.key", q.From, q.Oldest)
 	var found []*mailroom.Thread
 	g := gauge{limit: q.Limit, budget: q.Bytes}
 	err := r.query("read threads", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
@@ -167,6 +175,7 @@ func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 			case q.DeliverTo != "" && t.DeliverTo != q.DeliverTo:
 			case q.Worker != "" && t.Worker != q.Worker:
 			case q.Agent != "" && t.Agent != q.Agent:
+			case q.Owner != "" && t.Owner != q.Owner:
 			case q.From != 0 && q.Oldest && t.Key <= q.From:
 			case q.From != 0 && !q.Oldest && t.Key >= q.From:
 			default:

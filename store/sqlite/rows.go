@@ -23,7 +23,7 @@ const (
 	touchThread = `UPDATE thread SET body = ? WHERE key = ?`
 
 	insertRun = `INSERT INTO run (parent, status, queue, priority, place, not_before, body,
-		key, id, agent, thread, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		key, id, agent, thread, owner, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	moveRun = `UPDATE run SET parent = ?, status = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
 	// updateRun does not touch the status and its index; the last two statements do not touch the

@@ -15,6 +15,9 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.IDs) > 0 {
 		return r.runsByID(q)
 	}
+	if q.Owner != "" || q.Group != "" {
+		return listRuns(r, q)
+	}
 	parts := []store.RunQuery{q}
 	if q.Thread == "" && q.Parent == "" && len(q.Statuses) > 1 {
 		// A partial index per status has the order of the list.

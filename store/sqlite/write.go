@@ -234,15 +234,17 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	run.Key = t.given.run
 	t.tally(string(run.Status), w.row.Owner, run.Agent, 1)
 	run.Stored = run.Status
-	_, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.row.Key, run.FirstSeq, late)...)
-	return err
+	if _, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.row.Key, w.row.Owner, run.FirstSeq, late)...); err != nil {
+		return err
+	}
+	return t.writeFailure(run, "", w.row.Owner)
 }
 
 // updateRun updates an existing run. w is its thread if it is in the changes, else nil.
 func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) error {
 	text, args := runUpdate(run, args, moves)
 	res, err := t.exec(text, append(args, run.Key)...)
-	if err := wrote(res, err, "run", run.ID, run.Key); err != nil || !moves {
+	if err := wrote(res, err, "run", run.ID, run.Key); err != nil || !moves && run.Status != mailroom.StatusFailed {
 		return err
 	}
 	owner := ""
@@ -251,10 +253,11 @@ func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) er
 	} else if owner, err = t.ownerOf(run.Key); err != nil {
 		return err
 	}
-	t.tally(string(run.Stored), owner, run.Agent, -1)
+	before := run.Stored
+	t.tally(string(before), owner, run.Agent, -1)
 	t.tally(string(run.Status), owner, run.Agent, 1)
 	run.Stored = run.Status
-	return nil
+	return t.writeFailure(run, before, owner)
 }
 
 // ownerOf reads the owner of a run's thread.

@@ -103,6 +103,7 @@ func (k postgresKeys) exec(text string, args ...any) {
 func (k postgresKeys) wipe() {
 	for _, table := range []string{
 		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally", "cursor", "reservation",
+		"failure",
 	} {
 		k.exec("DELETE FROM " + table)
 	}

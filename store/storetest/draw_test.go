@@ -111,6 +111,9 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 		}
 		r.Steers = append(r.Steers, s)
 	}
+	if r.Status == mailroom.StatusFailed || rapid.IntRange(0, 4).Draw(t, "grouped") == 4 {
+		r.ErrorGroup = rapid.SampledFrom([]string{"", "g1", "g2"}).Draw(t, "group")
+	}
 	if rapid.Bool().Draw(t, "ended") {
 		reply := word().Draw(t, "reply")
 		r.Reply = &reply
@@ -293,6 +296,7 @@ func drawQueries(t *rapid.T) queries {
 		threads: []store.ThreadQuery{{
 			Worker: rapid.SampledFrom([]string{"", "w1"}).Draw(t, "worker"),
 			Agent:  rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"),
+			Owner:  rapid.SampledFrom([]string{"", "plain"}).Draw(t, "owner"),
 			From:   from.Draw(t, "from"), Oldest: rapid.Bool().Draw(t, "oldest"), Limit: limit.Draw(t, "limit"),
 		}},
 		entries: store.EntryQuery{
@@ -323,7 +327,9 @@ func drawQueries(t *rapid.T) queries {
 	named := run
 	named.IDs, named.Limit = ids("r", 8).Draw(t, "ids"), 0
 	q.runs = []store.RunQuery{run, named,
-		{Thread: "t1", Set: store.RunsQueued, Limit: run.Limit}, {Thread: "t2", Set: store.RunsScheduled, Limit: run.Limit}}
+		{Thread: "t1", Set: store.RunsQueued, Limit: run.Limit}, {Thread: "t2", Set: store.RunsScheduled, Limit: run.Limit},
+		{Owner: "plain", From: run.From, Oldest: run.Oldest, Limit: run.Limit},
+		{Group: rapid.SampledFrom([]string{"g1", "g2"}).Draw(t, "group"), From: run.From, Oldest: run.Oldest, Limit: run.Limit}}
 	tickets := store.TicketQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "tickets of"), From: from.Draw(t, "from"),
 		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"), Kinds: rapid.SliceOfN(ticketKind(), 0, 2).Draw(t, "kinds"),
@@ -346,7 +352,7 @@ func (q queries) queryAll(r store.Reader, said *answers) error {
 	for _, rq := range q.runs {
 		rows, err := r.Runs(rq)
 		note(rows, err)
-		if len(rq.IDs) == 0 {
+		if len(rq.IDs) == 0 && rq.Owner == "" && rq.Group == "" {
 			n, err := r.Count(store.CountQuery{Thread: rq.Thread, Agent: rq.Agent, Statuses: rq.Statuses, Set: rq.Set})
 			note(n, err)
 		}

@@ -14,6 +14,7 @@ func threadCases() []testCase {
 		for _, id := range []string{"e", "d", "c", "b", "a"} { // keys in reverse order of ids
 			c.Threads = append(c.Threads, thread(id))
 		}
+		c.Threads[0].Owner, c.Threads[2].Owner, c.Threads[3].Owner = "ann", "ann", "bob"
 		c.Threads[1].Worker, c.Threads[1].Agent = "w", "x"
 		c.Threads[3].Worker = "w"
 		c.Threads[4].Worker, c.Threads[4].Agent = "w2", "x"
@@ -51,6 +52,11 @@ func threadCases() []testCase {
 			return query{Worker: "w", Agent: "x"}
 		}, []string{"d"}, false},
 		{"of an agent", func(*store.Changes) query { return query{Agent: "x", Limit: 9} }, []string{"a", "d"}, false},
+		{"of an owner", func(*store.Changes) query { return query{Owner: "ann"} }, []string{"c", "e"}, false},
+		{"of an owner, below a key", func(c *store.Changes) query { return query{Owner: "ann", From: c.Threads[2].Key} }, []string{"e"}, false},
+		{"of an owner and an agent", func(*store.Changes) query { return query{Owner: "bob", Agent: "x"} }, nil, false},
+		{"these of an owner", func(*store.Changes) query { return query{Owner: "ann", IDs: []string{"a", "c"}} }, []string{"c"}, true},
+		{"of an unknown owner", func(*store.Changes) query { return query{Owner: "none"} }, nil, false},
 		{"of an unknown worker", func(*store.Changes) query { return query{Worker: "none"} }, nil, false},
 	}
 	return []testCase{{"by", func(t *testing.T, s *handle) {
@@ -174,7 +180,7 @@ func runLists() []runCase {
 }
 
 func runCases() []testCase {
-	return []testCase{{"by", func(t *testing.T, s *handle) {
+	return []testCase{{"of an owner", runsOfAnOwner}, {"of an error group", runsOfAGroup}, {"by", func(t *testing.T, s *handle) {
 		c := someRuns()
 		s.write(c)
 		for _, tc := range runLists() {

@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"mailroom"
+	"mailroom/store"
+)
+
+// The owner and the agent of a failure are those of its run, whose thread may not be in the Changes.
+const (
+	putFailures = `INSERT INTO failure (run, at, error_group, agent, owner) SELECT r.key, u.at, u.error_group, r.agent, t.owner
+		FROM unnest($1::text[], $2::bigint[], $3::text[]) u (id, at, error_group) JOIN run r ON r.id = u.id JOIN thread t ON t.key = r.thread
+		ON CONFLICT (run) DO UPDATE SET at = excluded.at, error_group = excluded.error_group`
+	dropFailures = "DELETE FROM failure WHERE run = ANY ($1::bigint[])"
+)
+
+// listRuns reads the runs of an owner or of an error group.
+func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
+	g, more := gauge{limit: q.Limit, budget: q.Bytes}, true
+	read := func(text, key, cond string, args ...any) {
+		if err != nil || !more {
+			return
+		}
+		var s selection
+		s.add(text)
+		s.cond(cond, args...)
+		s.byKey(key, q.From, q.Oldest)
+		limit, budget := q.Limit, q.Bytes // less what another statement has read; 0 is no limit
+		if limit > 0 {
+			limit -= g.rows
+		}
+		if budget > 0 {
+			budget = max(budget-g.bytes, 1)
+		}
+		var found []sizedRun
+		found, err = list(r, "read runs", &s, limit, budget, func(c *columns) (sizedRun, error) {
+			run, err := scanRun(c)
+			return sizedRun{run, c.size}, err
+		})
+		for _, row := range found {
+			runs, more = append(runs, row.run), g.add(row.size)
+		}
+	}
+	const ofRuns, ofFailures = "SELECT r.key, r.body FROM run r", "SELECT r.key, r.body FROM failure f JOIN run r ON r.key = f.run"
+	switch {
+	case q.Group != "":
+		read(ofFailures, "f.run", "f.error_group = ?", q.Group)
+	case q.Oldest: // the runs without an owner have the lowest keys
+		read(ofRuns, "r.key", "r.owner IS NULL")
+		read(ofRuns, "r.key", "r.owner = ?", q.Owner)
+	default:
+		read(ofRuns, "r.key", "r.owner = ?", q.Owner)
+		read(ofRuns, "r.key", "r.owner IS NULL")
+	}
+	return runs, err
+}
+
+// failureColumns has the values of failures, one array per column, and the keys of runs that may have
+// none.
+type failureColumns struct {
+	runs, groups []string
+	ats, without []int64
+}
+
+// add notes the failure of a written run. That of a run which has another status now is deleted by a
+// trigger.
+func (a *failureColumns) add(r *mailroom.Run) {
+	switch {
+	case r.Status != mailroom.StatusFailed:
+	case r.ErrorGroup != "":
+		a.runs, a.groups, a.ats = append(a.runs, r.ID), append(a.groups, r.ErrorGroup), append(a.ats, micros(r.FinishedAt))
+	case r.Key != 0:
+		a.without = append(a.without, r.Key)
+	}
+}
+
+func (w *writing) writeFailures(runs []*mailroom.Run) {
+	var a failureColumns
+	for _, r := range runs {
+		a.add(r)
+	}
+	if len(a.without) > 0 {
+		w.trip.add(nil, dropFailures, a.without)
+	}
+	if len(a.runs) > 0 {
+		w.trip.add(nil, putFailures, a.runs, a.ats, a.groups)
+	}
+}

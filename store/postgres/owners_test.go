@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/pgtest"
+	"mailroom/store"
+)
+
+// manyRuns writes runs of two threads, of ann and of bob. Every 500th is of bob, and every 3rd has failed:
+// those of bob with the error group rare, the others with common.
+func manyRuns(t *testing.T, s *Store, n int) {
+	t.Helper()
+	c := &store.Changes{Threads: []*mailroom.Thread{{ID: "t", Owner: "ann"}, {ID: "u", Owner: "bob"}}}
+	for i := range n {
+		r := &mailroom.Run{ID: fmt.Sprint("r", i+1), Thread: "t", Status: mailroom.StatusCompleted}
+		if i%500 == 0 {
+			r.Thread = "u"
+		}
+		if i%3 == 0 {
+			r.Status, r.ErrorGroup, r.FinishedAt = mailroom.StatusFailed, map[string]string{"t": "common", "u": "rare"}[r.Thread], time.Unix(1, 0)
+		}
+		c.Runs = append(c.Runs, r)
+	}
+	write(t, s, c)
+}
+
+func wantRuns(t *testing.T, s *Store, q store.RunQuery, want ...string) {
+	t.Helper()
+	var got []string
+	err := s.View(t.Context(), func(r store.Reader) error {
+		rows, err := r.Runs(q)
+		for _, run := range rows {
+			got = append(got, run.ID)
+		}
+		return err
+	})
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v: got %q and error %v, want %q", q, got, err, want)
+	}
+}
+
+// Runs that are older than the column of owners are in the lists of all owners.
+func TestRunsWithoutAnOwnerAreFound(t *testing.T) {
+	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
+	defer closeStore(t, s)
+	var c store.Changes
+	c.Threads = []*mailroom.Thread{{ID: "t", Owner: "ann"}, {ID: "u", Owner: "bob"}}
+	for i := range 7 {
+		c.Runs = append(c.Runs, &mailroom.Run{ID: fmt.Sprint("r", i+1), Thread: []string{"t", "u"}[i%2]})
+	}
+	write(t, s, &c)
+	exec(t, s, "UPDATE run SET owner = NULL WHERE key <= 3")
+	type query = store.RunQuery
+	wantRuns(t, s, query{Owner: "ann"}, "r7", "r5", "r3", "r2", "r1")
+	wantRuns(t, s, query{Owner: "ann", Limit: 3}, "r7", "r5", "r3")
+	wantRuns(t, s, query{Owner: "ann", Limit: 2}, "r7", "r5")
+	wantRuns(t, s, query{Owner: "ann", Bytes: 1}, "r7")
+	wantRuns(t, s, query{Owner: "ann", Bytes: 1 << 20, Limit: 4}, "r7", "r5", "r3", "r2")
+	wantRuns(t, s, query{Owner: "ann", From: 3}, "r2", "r1")
+	wantRuns(t, s, query{Owner: "bob", Oldest: true}, "r1", "r2", "r3", "r4", "r6")
+	wantRuns(t, s, query{Owner: "bob", Oldest: true, From: 2, Limit: 2}, "r3", "r4")
+}
+
+// A program that does not know owners and error groups inserts and retries runs during an upgrade.
+func TestAnOlderProgramKeepsOwnersAndFailures(t *testing.T) {
+	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
+	defer closeStore(t, s)
+	manyRuns(t, s, 4) // r1 of bob and r4 of ann have failed
+	wantRuns(t, s, store.RunQuery{Group: "rare"}, "r1")
+	wantRuns(t, s, store.RunQuery{Group: "common"}, "r4")
+	exec(t, s, "INSERT INTO run (id, thread, agent, status, first_seq, body) SELECT 'r5', thread, agent, status, first_seq, body FROM run WHERE id = 'r1'")
+	exec(t, s, "UPDATE run SET status = 'queued', pile = 0 WHERE id = 'r1'; UPDATE run SET status = 'failed', pile = 2, place = 1 WHERE id = 'r4'")
+	var owner string
+	if err := s.writer.conn.QueryRow(t.Context(), "SELECT owner FROM run WHERE id = 'r5'").Scan(&owner); err != nil || owner != "bob" {
+		t.Errorf("got owner %q and error %v of an inserted run, want bob", owner, err)
+	}
+	wantRuns(t, s, store.RunQuery{Group: "rare"})
+	wantRuns(t, s, store.RunQuery{Group: "common"}, "r4")
+}
+
+// The cost of a list grows with its rows, not with those of other owners and groups.
+func TestListsReadFewOfManyRuns(t *testing.T) {
+	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
+	defer closeStore(t, s)
+	manyRuns(t, s, 6000)
+	for _, statistics := range []string{"no", "new"} {
+		if statistics == "new" {
+			exec(t, s, "ANALYZE run, failure")
+		}
+		for _, q := range []store.RunQuery{
+			{Owner: "bob", Limit: 5}, {Owner: "bob", From: 3000, Limit: 5}, {Owner: "ann", Limit: 5}, {Owner: "eve", Limit: 5}, {Owner: "bob", Oldest: true, Limit: 5},
+			{Group: "rare", Limit: 5}, {Group: "common", Limit: 5}, {Group: "common", From: 3000, Limit: 5}, {Group: "none", Limit: 5},
+		} {
+			err := s.View(t.Context(), func(r store.Reader) error {
+				if _, err := r.Runs(q); err != nil {
+					return err
+				}
+				return r.(reader).query("read statistics", func(c *columns) error {
+					if name, n := c.text(), c.int64(); n > 100 {
+						t.Errorf("%+v with %s statistics: read %d rows of %s", q, statistics, n, name)
+					}
+					return nil
+				}, "SELECT relname::text, coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_xact_user_tables WHERE schemaname = $1", s.options.Schema)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

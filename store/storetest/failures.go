@@ -1,0 +1,90 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"mailroom"
+	"mailroom/entry"
+	"mailroom/store"
+)
+
+// ownedRuns writes the threads a and c of ann, b of bob, and d without an owner, and eight runs in
+// turn: a1, b1, c1, d1, a2, b2, c2, d2. Those of a and b have failed with the error group x, those of c
+// with y.
+func ownedRuns(s *handle) *store.Changes {
+	c := &store.Changes{}
+	for _, t := range []struct{ id, owner, group string }{{"a", "ann", "x"}, {"b", "bob", "x"}, {"c", "ann", "y"}, {"d", "", ""}} {
+		row := thread(t.id)
+		row.Owner, row.LastSeq = t.owner, 2
+		c.Threads, c.Entries = append(c.Threads, row), append(c.Entries, entries(t.id, 1, t.id+"1", entry.KindMessage, entry.KindMessage))
+		for n, id := range []string{t.id + "1", t.id + "2"} {
+			r := run(id, t.id)
+			r.FirstSeq = int64(n + 1)
+			if t.group != "" {
+				r.Status, r.ErrorGroup, r.StartedAt, r.FinishedAt = mailroom.StatusFailed, t.group, base(), after(n)
+			}
+			c.Runs = append(c.Runs, r)
+		}
+	}
+	slices.SortStableFunc(c.Runs, func(a, b *mailroom.Run) int { return int(a.FirstSeq - b.FirstSeq) })
+	s.write(c)
+	return c
+}
+
+func (s *handle) wantRuns(what string, q store.RunQuery, want ...string) {
+	s.t.Helper()
+	got := runIDs(get1(s.t, s, func(r store.Reader) ([]*mailroom.Run, error) { return r.Runs(q) }))
+	if !slices.Equal(got, want) {
+		s.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func runsOfAnOwner(t *testing.T, s *handle) {
+	key := ownedRuns(s).Runs[4].Key // of a2
+	type query = store.RunQuery
+	s.wantRuns("of ann", query{Owner: "ann"}, "c2", "a2", "c1", "a1")
+	s.wantRuns("of bob", query{Owner: "bob"}, "b2", "b1")
+	s.wantRuns("of a stranger", query{Owner: "eve"})
+	s.wantRuns("oldest first", query{Owner: "ann", Oldest: true}, "a1", "c1", "a2", "c2")
+	s.wantRuns("a page", query{Owner: "ann", From: key, Limit: 1}, "c1")
+	s.wantRuns("a page, oldest first", query{Owner: "ann", From: key, Oldest: true}, "c2")
+	s.wantRuns("a page of bytes", query{Owner: "ann", Bytes: 1}, "c2")
+
+	s.write(&store.Changes{DropThreads: []string{"a"}, DropEntries: []store.Prefix{{Thread: "c", Seq: 2}}})
+	s.wantRuns("after drops", query{Owner: "ann"}, "c2")
+}
+
+func runsOfAGroup(t *testing.T, s *handle) {
+	c := ownedRuns(s)
+	type query = store.RunQuery
+	key := c.Runs[4].Key // of a2
+	s.wantRuns("of x", query{Group: "x"}, "b2", "a2", "b1", "a1")
+	s.wantRuns("of y", query{Group: "y"}, "c2", "c1")
+	s.wantRuns("of no group", query{Group: "z"})
+	s.wantRuns("oldest first", query{Group: "x", Oldest: true}, "a1", "b1", "a2", "b2")
+	s.wantRuns("a page", query{Group: "x", From: key, Limit: 1}, "b1")
+	s.wantRuns("a page, oldest first", query{Group: "x", From: key, Oldest: true}, "b2")
+	s.wantRuns("a page of bytes", query{Group: "x", Bytes: 1}, "b2")
+
+	// A transaction that names the thread of a run, and one that does not.
+	change := func(threads []*mailroom.Thread, r *mailroom.Run, status mailroom.Status, group string) {
+		r.Status, r.ErrorGroup = status, group
+		s.write(&store.Changes{Threads: threads, Runs: []*mailroom.Run{r}})
+	}
+	change(c.Threads[:1], c.Runs[0], mailroom.StatusQueued, "")
+	s.wantRuns("after a retry", query{Group: "x"}, "b2", "a2", "b1")
+	change(nil, c.Runs[0], mailroom.StatusFailed, "y")
+	s.wantRuns("after another failure", query{Group: "y"}, "c2", "c1", "a1")
+	change(nil, c.Runs[0], mailroom.StatusFailed, "x") // retried and failed in one transaction
+	s.wantRuns("after a failure of a failed run", query{Group: "x"}, "b2", "a2", "b1", "a1")
+	s.wantRuns("before that failure", query{Group: "y"}, "c2", "c1")
+	change(nil, c.Runs[0], mailroom.StatusFailed, "")
+	s.wantRuns("after a failure without a group", query{Group: "x"}, "b2", "a2", "b1")
+	change(c.Threads[1:2], c.Runs[1], mailroom.StatusCompleted, "x")
+	s.wantRuns("after the end of another run", query{Group: "x"}, "b2", "a2")
+
+	s.write(&store.Changes{DropThreads: []string{"a"}, DropEntries: []store.Prefix{{Thread: "c", Seq: 2}}})
+	s.wantRuns("after the drop of a thread", query{Group: "x"}, "b2")
+	s.wantRuns("after the drop of entries", query{Group: "y"}, "c2")
+}
