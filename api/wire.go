@@ -151,8 +151,9 @@ type Retry struct {
 // before) that requests the following page; null at the end. A page of a filtered list can be
 // empty and still have a Next.
 type Page[T any] struct {
-	Items []T     `json:"items"`
-	Next  *string `json:"next"`
+	Items    []T        `json:"items"`
+	Next     *string    `json:"next"`
+	LookedTo *time.Time `json:"looked_to,omitempty" doc:"Set if the page of runs or threads is short because a request reads a bounded number of rows: those created since this time were read. The next page continues there."`
 }
 
 // Health is the answer of /healthz, and of /readyz when the server is ready.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -8,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"time"
 
 	"mailroom"
 	"mailroom/api"
@@ -26,9 +28,9 @@ type ListParams struct {
 const (
 	// scanPage is how many rows one view reads.
 	scanPage = 500
-	// maxScannedRows bounds the rows that one request scans. A page that ends at the bound is short
-	// and has a next.
-	maxScannedRows = 5_000
+	// maxScannedRows bounds the rows that one request scans. A page that ends at the bound is short,
+	// has a next and says how far it looked.
+	maxScannedRows = 2_000
 	// scanBytes bounds the size of the rows that one view reads, as the store counts it.
 	scanBytes = 2 * mailroom.MaxPage
 )
@@ -51,6 +53,8 @@ type list[R, W any] struct {
 	// match, unless nil, reports which rows belong to the list.
 	match func(rd store.Reader, row R) (bool, error)
 	show  func(rd store.Reader, rows []R) ([]W, error)
+	// created, unless nil, returns the time that the order of the list follows.
+	created func(R) time.Time
 }
 
 // page reads until it has p.Limit rows and knows whether another one follows.
@@ -61,6 +65,7 @@ func (l list[R, W]) page(ctx context.Context, pages pager, p ListParams) (*body[
 		return nil, err
 	}
 	out := api.Page[W]{Items: []W{}}
+	var lookedTo *time.Time
 	for scanned, room := 0, pages.maxPage; ; {
 		part, err := l.scan(ctx, pages, from, p.Limit-len(out.Items), room)
 		if err != nil {
@@ -70,10 +75,14 @@ func (l list[R, W]) page(ctx context.Context, pages pager, p ListParams) (*body[
 		scanned += part.scanned
 		room -= part.bytes
 		from = part.last
+		lookedTo = cmp.Or(part.lookedTo, lookedTo)
 		full := part.more || scanned >= maxScannedRows
 		if full && !part.end {
 			c := l.cursor(pages, who, from)
 			out.Next = &c
+			if !part.more {
+				out.LookedTo = lookedTo
+			}
 		}
 		if full || part.end {
 			return &body[api.Page[W]]{out}, nil
@@ -89,6 +98,9 @@ type part[W any] struct {
 	last    int64 // key of the last row that was shown or skipped
 	more    bool  // a row that matches follows last
 	end     bool  // no row follows last
+	// lookedTo is when the last of the scanned rows that the caller may see was created, nil without
+	// one. The time of another row would tell the caller how many rows others have.
+	lookedTo *time.Time
 }
 
 // scan reads one batch of rows and shows at most want of those that match, within room bytes.
@@ -125,6 +137,10 @@ func (l list[R, W]) scan(ctx context.Context, pages pager, from int64, want, roo
 				selected = append(selected, row)
 			}
 			out.last = l.key(row)
+			if l.created != nil && visible[l.thread(row)] {
+				at := l.created(row)
+				out.lookedTo = &at
+			}
 		}
 		if out.shown, err = l.show(rd, selected); err != nil {
 			return err

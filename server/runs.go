@@ -85,8 +85,9 @@ func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[ap
 	}
 	l := list[*mailroom.Run, api.Run]{
 		name: "runs", show: view.Runs,
-		key:    func(r *mailroom.Run) int64 { return r.Key },
-		thread: func(r *mailroom.Run) string { return r.Thread },
+		key:     func(r *mailroom.Run) int64 { return r.Key },
+		thread:  func(r *mailroom.Run) string { return r.Thread },
+		created: func(r *mailroom.Run) time.Time { return r.CreatedAt },
 		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Run, error) {
 			q := q
 			q.From, q.Limit, q.Bytes = from, limit, scanBytes

@@ -113,3 +113,98 @@ func TestARunFilterQueriesOneIndex(t *testing.T) {
 		}
 	}
 }
+
+// maxScanned is how many rows a list reads for one request.
+const maxScanned = 2000
+
+// addRuns writes a thread of owner with runs that have completed, one created each second from at.
+func (f *fixture) addRuns(thread, owner string, at time.Time, runs int) {
+	f.t.Helper()
+	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: owner, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
+	c := &store.Changes{Threads: []*mailroom.Thread{row}}
+	for i := range runs {
+		created := at.Add(time.Duration(i) * time.Second)
+		c.Runs = append(c.Runs, &mailroom.Run{
+			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: created, FinishedAt: created,
+		})
+	}
+	if err := f.store.Update(f.t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestAShortPageSaysHowFarItLooked follows a list that matches only its oldest run.
+func TestAShortPageSaysHowFarItLooked(t *testing.T) {
+	const runs = 2*maxScanned + 100
+	f := start(t)
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f.addRuns("t", auth.Operator, begin, runs)
+	at := func(run int) *time.Time { at := begin.Add(time.Duration(run) * time.Second); return &at }
+	q := client.ListQuery{Q: "status:completed finished:2026-01-02T03:04:05Z"}
+	for i, want := range []*time.Time{at(runs - maxScanned), at(runs - 2*maxScanned), nil} {
+		page, err := f.client.Runs(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, page.LookedTo); diff != "" || (page.Next == nil) != (want == nil) || (len(page.Items) == 1) != (want == nil) {
+			t.Errorf("page %d has %d runs and looked to (-want +got):\n%s", i+1, len(page.Items), diff)
+		}
+		if page.Next != nil {
+			q.Cursor = *page.Next
+		}
+	}
+	page, err := f.client.Runs(t.Context(), client.ListQuery{Q: "status:completed", Limit: 10})
+	if err != nil || len(page.Items) != 10 || page.Next == nil || page.LookedTo != nil {
+		t.Errorf("a full page has %d runs and looked to %v (%v), want 10 and nothing", len(page.Items), page.LookedTo, err)
+	}
+}
+
+// TestAShortPageHidesTheRunsOfOthers: the time of another token's run would tell how many runs others have.
+func TestAShortPageHidesTheRunsOfOthers(t *testing.T) {
+	f := start(t)
+	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead))
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f.addRuns("theirs", "bob", begin, 2*maxScanned)
+	f.addRuns("own", "ann", begin.Add(24*time.Hour), 10)
+	oldest := begin.Add(24 * time.Hour)
+	page := mustCall[api.Page[api.Run]](ann, "GET /v1/runs?q=key:none", "")
+	if diff := cmp.Diff(&oldest, page.LookedTo); diff != "" || page.Next == nil {
+		t.Errorf("the page with the own runs looked to (-want +got):\n%s", diff)
+	}
+	page = mustCall[api.Page[api.Run]](ann, "GET /v1/runs?q=key:none&cursor="+*page.Next, "")
+	if page.LookedTo != nil || page.Next == nil {
+		t.Errorf("the page without own runs looked to %v, want nothing and a next", page.LookedTo)
+	}
+}
+
+// TestDecidedTicketsAreReadInBoundedParts: a store must not skip tickets that it has no index for.
+func TestDecidedTicketsAreReadInBoundedParts(t *testing.T) {
+	f := start(t)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	c := &store.Changes{
+		Threads: []*mailroom.Thread{{ID: "t", Agent: "echo", Owner: auth.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}},
+		Runs:    []*mailroom.Run{{ID: "r", Thread: "t", Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: at, FinishedAt: at}},
+	}
+	for i := range maxScanned + 100 {
+		k := &mailroom.Ticket{ID: fmt.Sprint("k", i), Thread: "t", Run: "r", Name: fmt.Sprint(i), Kind: mailroom.TicketTimer, State: mailroom.TicketDecided, DecidedAt: &at}
+		if i == 0 {
+			k.Kind = mailroom.TicketInput
+		}
+		c.Tickets = append(c.Tickets, k)
+	}
+	if err := f.store.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, filter := range []string{"state:decided kind:input", "kind:input", "thread:t state:decided kind:input"} {
+		q := client.ListQuery{Q: filter}
+		page, err := f.client.Tickets(t.Context(), q)
+		if err != nil || len(page.Items) != 0 || page.Next == nil {
+			t.Fatalf("%s: the first page has %d tickets and next %v (%v), want none and a next", filter, len(page.Items), page.Next, err)
+		}
+		q.Cursor = *page.Next
+		page, err = f.client.Tickets(t.Context(), q)
+		if err != nil || len(page.Items) != 1 || page.Next != nil {
+			t.Errorf("%s: the second page has %d tickets and next %v (%v), want the last one", filter, len(page.Items), page.Next, err)
+		}
+	}
+}

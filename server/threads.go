@@ -49,8 +49,9 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listThreadsInput) 
 	}
 	l := list[*mailroom.Thread, api.Thread]{
 		name: "threads", show: view.Threads,
-		key:    func(t *mailroom.Thread) int64 { return t.Key },
-		thread: func(t *mailroom.Thread) string { return t.ID },
+		key:     func(t *mailroom.Thread) int64 { return t.Key },
+		thread:  func(t *mailroom.Thread) string { return t.ID },
+		created: func(t *mailroom.Thread) time.Time { return t.CreatedAt },
 		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
 			q := store.ThreadQuery{From: from, Limit: limit, Bytes: scanBytes}
 			if id, ok := f.Exact("id"); ok {

@@ -57,6 +57,8 @@ export interface Page<T> {
   items: T[];
   /** Asks for the page that follows; null at the end. */
   next: string | null;
+  /** Set if the page is short because a request reads a bounded number of rows: those created since this time were read. */
+  looked_to?: string;
 }
 
 export interface Part {

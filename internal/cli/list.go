@@ -71,6 +71,10 @@ func (l list[T]) print(ctx context.Context, con *console.Console, c *client.Clie
 		if header != nil && output == console.FormatText {
 			con.Infof("%s", l.empty(q, page.Next))
 		}
+		if page.LookedTo != nil && page.Next != nil {
+			con.Infof("looked at %s created since %s; continue with --cursor %s", l.what, con.When(page.LookedTo), console.Quote(*page.Next))
+			return nil
+		}
 		con.MoreResults(page.Next)
 		return nil
 	}
