@@ -130,6 +130,13 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	case !slices.Contains(b.statuses, q.Statuses[0]):
 		return nil, nil, nil
 	}
+	w, err := h.createdWindow(ctx, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	if q.From == 0 {
+		q.From = w.start(b.oldest)
+	}
 	q.Oldest, q.Limit, q.Bytes = b.oldest, scanPage, scanBytes
 	for looked := 0; looked < maxBulkScan; {
 		var rows []*mailroom.Run
@@ -150,6 +157,9 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 		}
 		looked += len(rows)
 		for _, r := range rows {
+			if !w.contains(r.Key) {
+				return found, nil, nil
+			}
 			q.From = r.Key
 			if visible[r.Thread] && slices.Contains(b.statuses, r.Status) && f.Match(filterRow(r)) {
 				found = append(found, runRef{r.ID, r.Thread})

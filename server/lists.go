@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"mailroom"
@@ -55,6 +56,7 @@ type list[R, W any] struct {
 	show  func(rd store.Reader, rows []R) ([]W, error)
 	// created, unless nil, returns the time that the order of the list follows.
 	created func(R) time.Time
+	window  window // of the keys that the list can have
 }
 
 // page reads until it has p.Limit rows and knows whether another one follows.
@@ -63,6 +65,9 @@ func (l list[R, W]) page(ctx context.Context, pages pager, p ListParams) (*body[
 	from, err := l.parseCursor(pages, who, p.Cursor)
 	if err != nil {
 		return nil, err
+	}
+	if from == 0 {
+		from = l.window.start(false)
 	}
 	out := api.Page[W]{Items: []W{}}
 	var lookedTo *time.Time
@@ -116,7 +121,11 @@ func (l list[R, W]) scan(ctx context.Context, pages pager, from int64, want, roo
 		if err != nil {
 			return err
 		}
-		out.end, out.scanned = len(rows) == 0, len(rows) // a short batch may have hit scanBytes
+		out.end = len(rows) == 0 // a short batch may have hit scanBytes
+		if i := slices.IndexFunc(rows, func(row R) bool { return l.key(row) < l.window.low }); i >= 0 {
+			rows, out.end = rows[:i], true
+		}
+		out.scanned = len(rows)
 		visible, err := l.visible(rd, who, rows)
 		if err != nil {
 			return err

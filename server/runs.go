@@ -83,11 +83,16 @@ func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[ap
 	if err != nil {
 		return nil, err
 	}
+	w, err := h.createdWindow(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	l := list[*mailroom.Run, api.Run]{
 		name: "runs", show: view.Runs,
 		key:     func(r *mailroom.Run) int64 { return r.Key },
 		thread:  func(r *mailroom.Run) string { return r.Thread },
 		created: func(r *mailroom.Run) time.Time { return r.CreatedAt },
+		window:  w,
 		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Run, error) {
 			q := q
 			q.From, q.Limit, q.Bytes = from, limit, scanBytes

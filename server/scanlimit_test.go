@@ -208,3 +208,110 @@ func TestDecidedTicketsAreReadInBoundedParts(t *testing.T) {
 		}
 	}
 }
+
+// TestRunsOfATimeAreFoundByTheirKeys: a range of created is read without the newer and older runs.
+func TestRunsOfATimeAreFoundByTheirKeys(t *testing.T) {
+	const runs = 3 * maxScanned
+	var asked []store.RunQuery
+	f := start(t, func(o *server.Options) { o.Ledger.Viewer = recordingViewer{o.Ledger.Viewer, &asked} })
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f.addRuns("t", auth.Operator, begin, runs)
+	middle := begin.Add(runs / 2 * time.Second)
+	second := func(n int) string { return middle.Add(time.Duration(n) * time.Second).Format(time.RFC3339) }
+	for q, want := range map[string]struct{ runs, batches int }{
+		"created:" + second(0) + ".." + second(59):                      {60, 1},
+		"agent:echo created:" + second(0) + ".." + second(59):           {60, 1},
+		"thread:t created:" + second(0) + ".." + second(59):             {60, 1},
+		"created:>=" + second(0) + " created:<" + second(1):             {1, 1},
+		"created:<" + begin.Add(10*time.Second).Format(time.RFC3339):    {10, 2}, // the last one is empty
+		"created:<" + begin.Format(time.RFC3339):                        {0, 2},
+		"created:>" + second(runs):                                      {0, 1},
+		"created:>=" + second(0) + " created:<" + second(0):             {0, 1},
+		"key:none created:" + second(0) + ".." + second(59):             {0, 1},
+		"created:>" + second(0) + " created:<" + second(60) + " mode:x": {0, 1},
+	} {
+		asked = nil
+		page, err := f.client.Runs(t.Context(), client.ListQuery{Q: q, Limit: 500})
+		if err != nil || len(page.Items) != want.runs || page.Next != nil {
+			t.Errorf("%q: %d runs and next %v (%v), want %d and no next", q, len(page.Items), page.Next, err, want.runs)
+		}
+		batches := 0
+		for _, a := range asked {
+			if a.Limit > 1 {
+				batches++
+			}
+		}
+		if batches != want.batches {
+			t.Errorf("%q: %d batches of rows, want %d", q, batches, want.batches)
+		}
+	}
+}
+
+// TestARangeOfTimeIsReadInPages: the pages of a range have the runs that the filter matches among all.
+func TestARangeOfTimeIsReadInPages(t *testing.T) {
+	const runs = 3000
+	f := start(t)
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f.addRuns("t", auth.Operator, begin, runs)
+	from, to := begin.Add(100*time.Second), begin.Add(2799*time.Second)
+	q := client.ListQuery{Q: "created:" + from.Format(time.RFC3339) + ".." + to.Format(time.RFC3339), Limit: 500}
+	got, pages := 0, 0
+	for end := false; !end; pages++ {
+		page, err := f.client.Runs(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page.Items {
+			if want := fmt.Sprint("t-", 2799-got); r.ID != want {
+				t.Fatalf("run %d is %s, want %s", got, r.ID, want)
+			}
+			got++
+		}
+		if end = page.Next == nil; !end {
+			q.Cursor = *page.Next
+		}
+	}
+	if got != 2700 || pages != 6 {
+		t.Errorf("%d runs in %d pages, want 2700 in 6", got, pages)
+	}
+}
+
+// TestABulkOperationReadsTheRunsOfItsTime: the failures of an hour are retried without a scan of older ones.
+func TestABulkOperationReadsTheRunsOfItsTime(t *testing.T) {
+	const runs = 6000
+	f := start(t)
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	f.addRuns("t", auth.Operator, begin, runs)
+	ten := func(first int) string {
+		at := begin.Add(time.Duration(first) * time.Second)
+		return "thread:t created:" + at.Format(time.RFC3339) + ".." + at.Add(9*time.Second).Format(time.RFC3339)
+	}
+	f.changeRuns("t", mailroom.StatusFailed)
+	retry, err := f.client.RetryRuns(t.Context(), api.RetryMany{Q: ten(runs - 500), DryRun: true})
+	if err != nil || retry.Matched != 10 || retry.Next != nil {
+		t.Errorf("retry: %d runs and next %v (%v), want 10 and no next", retry.Matched, retry.Next, err)
+	}
+	f.changeRuns("t", mailroom.StatusQueued)
+	cancel, err := f.client.CancelRuns(t.Context(), api.CancelMany{Q: ten(500), DryRun: true})
+	if err != nil || cancel.Matched != 10 || cancel.Next != nil {
+		t.Errorf("cancel: %d runs and next %v (%v), want 10 and no next", cancel.Matched, cancel.Next, err)
+	}
+}
+
+// changeRuns sets the status of all runs of a thread.
+func (f *fixture) changeRuns(thread string, to mailroom.Status) {
+	f.t.Helper()
+	err := f.store.Update(f.t.Context(), func(tx store.Tx) error {
+		runs, err := tx.Runs(store.RunQuery{Thread: thread})
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			r.Status = to
+		}
+		return tx.Write(&store.Changes{Runs: runs})
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}

@@ -192,6 +192,23 @@ func (f Filter) Exact(key string) (string, bool) {
 	return "", false
 }
 
+// Span returns the range that the terms of a time key without minus require of a row, so that a store
+// can read less: from is inclusive, before exclusive, and zero is no bound.
+func (f Filter) Span(key string) (from, before time.Time) {
+	for _, t := range f.terms {
+		if t.key != key || t.kind != KindTime || t.not {
+			continue
+		}
+		if t.span.from.After(from) {
+			from = t.span.from
+		}
+		if upto := t.span.upto; t.span.bounded && (before.IsZero() || upto.Before(before)) {
+			before = upto
+		}
+	}
+	return from, before
+}
+
 // Empty reports whether the filter matches everything.
 func (f Filter) Empty() bool { return len(f.terms) == 0 }
 

@@ -182,6 +182,35 @@ func TestInvalidFiltersNameTheTerm(t *testing.T) {
 	}
 }
 
+func TestSpanIsTheRangeThatAllTermsRequire(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
+	for _, tc := range []struct {
+		q            string
+		from, before time.Time
+	}{
+		{q: ""},
+		{q: "status:failed"},
+		{q: "created:2026-11-02", from: day(2), before: day(3)},
+		{q: "created:>2026-11-02", from: day(3)},
+		{q: "created:<2026-11-02", before: day(2)},
+		{q: "created:2026-11-02..2026-11-04", from: day(2), before: day(5)},
+		{q: "created:>=2026-11-02 created:<2026-11-09 created:>=2026-11-03 created:<2026-11-08", from: day(3), before: day(8)},
+		{q: "created:2026-11-02 created:2026-11-05", from: day(5), before: day(3)}, // matches nothing
+		{q: "-created:2026-11-02"},
+		{q: "created:* finished:2026-11-02"},
+		{q: `created:""`},
+		{q: `created:>=2026-11-02 created:"" -created:<2026-11-05 created:*`, from: day(2)},
+	} {
+		f, err := Parse(tc.q, keys())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from, before := f.Span("created"); !from.Equal(tc.from) || !before.Equal(tc.before) {
+			t.Errorf("%q: got %v to %v, want %v to %v", tc.q, from, before, tc.from, tc.before)
+		}
+	}
+}
+
 func TestExactReturnsRequiredValues(t *testing.T) {
 	for _, tc := range []struct {
 		q, want string

@@ -55,6 +55,11 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("-%s matches the same as without the minus (%v)", written, err)
 			}
 		}
+		if from, before := once.Span("created"); once.Match(value) {
+			if at := value.Time("created"); at.Before(from) || !before.IsZero() && !at.Before(before) {
+				t.Errorf("%q matches a row of %v although it requires %v to %v", q, at, from, before)
+			}
+		}
 		if exact, ok := once.Exact("agent"); ok && once.Match(value) && v != exact {
 			t.Errorf("%q matches agent %q although it requires %q", q, v, exact)
 		}
