@@ -73,6 +73,7 @@ type CountQuery struct {
 	Statuses []mailroom.Status
 	Thread   string // counts the runs of this thread, or of its Set
 	Set      RunSet // requires Thread
+	Most     int    // ends the count, with any of the runs; requires Thread; 0: no limit
 }
 
 // Counts is the result of a CountQuery. Threads and Due are set if the query has no field but

@@ -74,7 +74,7 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	out := store.Counts{Runs: map[mailroom.Status]int{}}
 	owned := func(t *mailroom.Thread) bool { return q.Owner == nil || *q.Owner == t.Owner }
-	for _, run := range r.selectRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
+	for _, run := range first(r.selectRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}), q.Most) {
 		if t, _ := r.threads.get(run.Thread); owned(t) {
 			out.Runs[run.Status]++
 		}

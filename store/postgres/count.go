@@ -47,12 +47,15 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 // countThread counts the runs of one thread.
 func (r reader) countThread(q store.CountQuery, runs map[mailroom.Status]int) error {
 	var s selection
-	s.add("SELECT r.status, count(*) FROM run r")
+	s.add("SELECT status, count(*) FROM (SELECT r.status FROM run r")
 	s.whichRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
 	if q.Owner != nil {
 		s.cond("(SELECT owner FROM thread WHERE id = ?) = ?", q.Thread, *q.Owner)
 	}
-	s.add(" GROUP BY r.status")
+	if q.Most > 0 {
+		s.add(" LIMIT ?", int64(q.Most))
+	}
+	s.add(") r GROUP BY status")
 	return r.query("count the runs of a thread", func(c *columns) error {
 		status := mailroom.Status(c.text())
 		runs[status] = c.int()

@@ -109,15 +109,20 @@ func (r reader) countThread(q store.CountQuery) (store.Counts, error) {
 		if i > 0 {
 			s.add(", ")
 		}
-		s.add("count(*) FILTER (WHERE r.status = '" + string(status) + "')")
+		s.add("count(*) FILTER (WHERE status = '" + string(status) + "')")
 	}
-	s.add(" FROM run r")
+	s.add(" FROM (SELECT r.status FROM run r")
 	if !s.whichRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
 		return out, nil
 	}
 	if q.Owner != nil {
 		s.cond("(SELECT owner FROM thread WHERE id = ?) = ?", q.Thread, *q.Owner)
 	}
+	if q.Most > 0 {
+		s.add(" LIMIT ?")
+		s.args = append(s.args, int64(q.Most))
+	}
+	s.add(")")
 	err := r.query("count the runs of a thread", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		for _, status := range allStatuses() {

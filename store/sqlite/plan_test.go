@@ -101,6 +101,7 @@ func queries(tx store.Tx) []func() error {
 		func() error { _, err := tx.Threads(store.ThreadQuery{Prefix: "t", Limit: 5}); return err },
 		func() error { _, err := tx.Count(store.CountQuery{}); return err },
 		func() error { _, err := tx.Count(store.CountQuery{Owner: new(string)}); return err },
+		func() error { _, err := tx.Count(store.CountQuery{Thread: "t", Most: 5}); return err },
 		func() error { _, err := tx.Reservations(store.ReservationQuery{Thread: "t"}); return err },
 		func() error { _, err := tx.Reservations(store.ReservationQuery{ID: "v"}); return err },
 		func() error { _, err := tx.Cursors(store.CursorQuery{Channel: "c"}); return err },
@@ -142,6 +143,7 @@ func queries(tx store.Tx) []func() error {
 		{Agent: "a", Limit: 5}, {Agent: "a", From: 7, Limit: 5},
 		{Owner: "o", Limit: 5}, {Owner: "o", From: 7, Limit: 5}, {Owner: "o", From: 7, Oldest: true, Limit: 5},
 		{Group: "g", Limit: 5}, {Group: "g", From: 7, Limit: 5}, {Group: "g", Oldest: true, Limit: 5},
+		{From: 7, Oldest: true, Limit: 1},
 		{Parent: "r", Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusWaiting}, Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: 5},
@@ -226,7 +228,7 @@ func TestNoStatementOfATransactionScansATableOrSorts(t *testing.T) {
 	for _, text := range statements(t, s) {
 		plan := explain(t, s, text)
 		for _, step := range plan {
-			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" || strings.Contains(step, "TEMP B-TREE") {
+			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" && !strings.HasPrefix(step, "SCAN (subquery") || strings.Contains(step, "TEMP B-TREE") {
 				t.Errorf("%s\nplan: %s", text, strings.Join(plan, "\n      "))
 			}
 		}

@@ -205,6 +205,17 @@ func runCases() []testCase {
 				if n.Sum() != tc.count {
 					t.Errorf("count: got %d, want %d", n.Sum(), tc.count)
 				}
+				if q.Thread == "" {
+					return
+				}
+				for most := 1; most <= tc.count+1; most++ {
+					n := get1(t, s, func(r store.Reader) (store.Counts, error) {
+						return r.Count(store.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set, Most: most})
+					})
+					if n.Sum() != min(tc.count, most) {
+						t.Errorf("count of at most %d: got %d, want %d", most, n.Sum(), min(tc.count, most))
+					}
+				}
 			})
 		}
 	}}}
