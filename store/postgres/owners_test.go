@@ -9,6 +9,7 @@ import (
 	"mailroom"
 	"mailroom/internal/pgtest"
 	"mailroom/store"
+	"mailroom/store/internal/format"
 )
 
 // manyRuns writes runs of two threads, of ann and of bob. Every 500th is of bob, and every 3rd has failed:
@@ -45,16 +46,44 @@ func wantRuns(t *testing.T, s *Store, q store.RunQuery, want ...string) {
 }
 
 // Runs that are older than the column of owners are in the lists of all owners.
-func TestRunsWithoutAnOwnerAreFound(t *testing.T) {
-	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
-	defer closeStore(t, s)
-	var c store.Changes
-	c.Threads = []*mailroom.Thread{{ID: "t", Owner: "ann"}, {ID: "u", Owner: "bob"}}
-	for i := range 7 {
-		c.Runs = append(c.Runs, &mailroom.Run{ID: fmt.Sprint("r", i+1), Thread: []string{"t", "u"}[i%2]})
+func TestRunsOfBeforeTheMigrationAreFound(t *testing.T) {
+	schema := pgtest.Shared(t).Schema(t)
+	before, err := released()
+	if err != nil {
+		t.Fatal(err)
 	}
-	write(t, s, &c)
-	exec(t, s, "UPDATE run SET owner = NULL WHERE key <= 3")
+	before.version, before.expand = 4, before.expand[:4]
+	old, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, AllowUnsafe: true, code: &before})
+	if err != nil {
+		t.Fatal(err)
+	}
+	thread := func(id, owner string) string {
+		return fmt.Sprintf("INSERT INTO thread (id, owner, agent, revision, body) VALUES ('%s', '%s', 'echo', 1, '\\x%x');",
+			id, owner, format.AppendThread(nil, &mailroom.Thread{ID: id, Owner: owner, Revision: 1}))
+	}
+	run := func(id, thread string) string {
+		return fmt.Sprintf("INSERT INTO run (id, thread, agent, status, first_seq, body) SELECT '%s', key, 'echo', 'completed', 1, '\\x%x' FROM thread WHERE id = '%s';",
+			id, format.AppendRun(nil, &mailroom.Run{ID: id, Thread: thread, Status: mailroom.StatusCompleted}), thread)
+	}
+	exec(t, old, thread("t", "ann")+thread("u", "bob")+run("r1", "t")+run("r2", "u")+run("r3", "t"))
+	closeStore(t, old)
+
+	s := openIn(t, schema, "node")
+	defer closeStore(t, s)
+	for _, name := range []string{"run_owner", "run_unowned", "thread_owner", "thread_agent"} {
+		wantIndex(t, s, name)
+	}
+	update(t, s, func(tx store.Tx) error {
+		l, err := tx.Load(store.Need{Threads: []string{"t", "u"}})
+		if err != nil {
+			return err
+		}
+		c := &store.Changes{Threads: l.Threads}
+		for i := 4; i < 8; i++ {
+			c.Runs = append(c.Runs, &mailroom.Run{ID: fmt.Sprint("r", i), Thread: []string{"u", "t"}[i%2]})
+		}
+		return tx.Write(c)
+	})
 	type query = store.RunQuery
 	wantRuns(t, s, query{Owner: "ann"}, "r7", "r5", "r3", "r2", "r1")
 	wantRuns(t, s, query{Owner: "ann", Limit: 3}, "r7", "r5", "r3")

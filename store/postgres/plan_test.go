@@ -60,10 +60,17 @@ func TestTheWriterScansNoTable(t *testing.T) {
 			}
 		}
 		c.Runs[0].Status = mailroom.StatusCompleted
+		c.Runs[1].Status, c.Runs[1].ErrorGroup = mailroom.StatusFailed, "g"
 		c.Entries, c.Keys = nil, nil
 		c.Use = []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}
 		if err := g.Write(c); err != nil {
 			return err
+		}
+		for _, status := range []mailroom.Status{mailroom.StatusFailed, mailroom.StatusQueued} {
+			c.Runs[1].Status, c.Runs[1].ErrorGroup = status, ""
+			if err := g.Write(&store.Changes{Runs: c.Runs[1:]}); err != nil {
+				return err
+			}
 		}
 		if err := g.Write(&store.Changes{
 			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropEntries: []store.Prefix{{Thread: "t", Seq: 2}},

@@ -30,6 +30,18 @@ END $$;
 CREATE TRIGGER run_retried AFTER UPDATE ON run FOR EACH ROW
 	WHEN (OLD.pile = 2 AND NEW.pile IS DISTINCT FROM 2) EXECUTE FUNCTION drop_failure();
 
+-- The next migration builds these indexes beside running servers, which waits for other transactions of
+-- the database. A new store need not wait.
+DO $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM thread) THEN
+		CREATE INDEX run_owner ON run (owner, key);
+		CREATE INDEX run_unowned ON run (key) WHERE owner IS NULL;
+		CREATE INDEX thread_owner ON thread (owner, key);
+		CREATE INDEX thread_agent ON thread (agent, key);
+	END IF;
+END $$;
+
 -- Deletes runs with what belongs to them.
 CREATE OR REPLACE FUNCTION drop_runs(by_node text, keys bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
