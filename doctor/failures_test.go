@@ -39,9 +39,12 @@ func (r mislistedReader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 
 func TestListsOfErrorGroupsThatDifferFromTheRowsAreFound(t *testing.T) {
 	s := memory.New()
-	c := &store.Changes{Threads: []*mailroom.Thread{{ID: "a", Owner: "ann", FirstSeq: 1, NextPlace: 1, CreatedAt: time.Unix(1, 0).UTC()}}}
+	c := &store.Changes{Threads: []*mailroom.Thread{{ID: "a", Owner: "ann", FirstSeq: 1, NextPlace: 451, CreatedAt: time.Unix(1, 0).UTC()}}}
 	for i := range 450 { // some pages
-		c.Runs = append(c.Runs, &mailroom.Run{ID: fmt.Sprint("r", i), Thread: "a", Status: mailroom.StatusFailed, ErrorGroup: "x"})
+		c.Runs = append(c.Runs, &mailroom.Run{
+			ID: fmt.Sprint("r", i), Thread: "a", FirstSeq: 1, Place: int64(i + 1), MaxAttempts: 5,
+			Status: mailroom.StatusFailed, Error: &mailroom.RunError{Class: mailroom.ClassPermanent}, ErrorGroup: "x",
+		})
 	}
 	c.Runs[0].ErrorGroup = "" // of an older version
 	if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
