@@ -15,8 +15,8 @@ type tally struct {
 	status       mailroom.Status
 }
 
-// counts compares the store's counts, and its lists by error group, with the rows of all runs and threads. It reads them in one
-// view, a page at a time.
+// counts compares the store's counts, and its lists by error group, with the rows of all runs and
+// threads. It reads them in one view, a page at a time.
 func (w *scan) counts(r store.Reader) error {
 	threads, due, err := countThreads(r)
 	if err != nil {
