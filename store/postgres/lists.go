@@ -40,7 +40,10 @@ func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 			runs, more = append(runs, row.run), g.add(row.size)
 		}
 	}
-	const ofRuns, ofFailures = "SELECT r.key, r.body FROM run r", "SELECT r.key, r.body FROM failure f JOIN run r ON r.key = f.run"
+	const ofRuns = "SELECT r.key, r.body FROM run r"
+	// A join of the tables may read one of them whole. The subquery is a search by key for each row of the
+	// page.
+	const ofFailures = "SELECT f.run, (SELECT r.body FROM run r WHERE r.key = f.run) FROM failure f"
 	switch {
 	case q.Group != "":
 		read(ofFailures, "f.run", "f.error_group = ?", q.Group)

@@ -125,20 +125,40 @@ func TestListsReadFewOfManyRuns(t *testing.T) {
 			{Owner: "bob", Limit: 5}, {Owner: "bob", From: 3000, Limit: 5}, {Owner: "ann", Limit: 5}, {Owner: "eve", Limit: 5}, {Owner: "bob", Oldest: true, Limit: 5},
 			{Group: "rare", Limit: 5}, {Group: "common", Limit: 5}, {Group: "common", From: 3000, Limit: 5}, {Group: "none", Limit: 5},
 		} {
+			if q.Group == "common" && statistics == "no" {
+				continue // the server sorts the rows of the group until it has statistics, a minute after the first ones
+			}
 			err := s.View(t.Context(), func(r store.Reader) error {
+				before, err := rowsRead(r.(reader), s.options.Schema)
+				if err != nil {
+					return err
+				}
 				if _, err := r.Runs(q); err != nil {
 					return err
 				}
-				return r.(reader).query("read statistics", func(c *columns) error {
-					if name, n := c.text(), c.int64(); n > 100 {
+				after, err := rowsRead(r.(reader), s.options.Schema)
+				for name, n := range after {
+					if n -= before[name]; n > 100 {
 						t.Errorf("%+v with %s statistics: read %d rows of %s", q, statistics, n, name)
 					}
-					return nil
-				}, "SELECT relname::text, coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_xact_user_tables WHERE schemaname = $1", s.options.Schema)
+				}
+				return err
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+}
+
+// rowsRead returns how many rows of each table the connection has read and not reported to the server
+// yet: also those of earlier transactions.
+func rowsRead(r reader, schema string) (map[string]int64, error) {
+	read := map[string]int64{}
+	err := r.query("read statistics", func(c *columns) error {
+		name := c.text()
+		read[name] = c.int64()
+		return nil
+	}, "SELECT relname::text, coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_xact_user_tables WHERE schemaname = $1", schema)
+	return read, err
 }
