@@ -57,18 +57,28 @@ func findTicket(rd store.Reader, who *auth.Token, id string) (*mailroom.Ticket, 
 	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", invalid.Truncate(id))
 }
 
-// visibleThreads reports, by id, which of the threads exist and are visible to who.
-func visibleThreads(rd store.Reader, who *auth.Token, threads []string) (map[string]bool, error) {
-	out := map[string]bool{}
+// visibleThreads returns, by id, those of the threads that exist and are visible to who.
+func visibleThreads(rd store.Reader, who *auth.Token, threads []string) (map[string]*mailroom.Thread, error) {
+	out := map[string]*mailroom.Thread{}
 	if len(threads) == 0 {
 		return out, nil
 	}
 	slices.Sort(threads)
 	rows, err := rd.Threads(store.ThreadQuery{IDs: slices.Compact(threads)})
 	for _, t := range rows {
-		out[t.ID] = who.CanSee(t)
+		if who.CanSee(t) {
+			out[t.ID] = t
+		}
 	}
 	return out, err
+}
+
+// ownerOfAll returns the owner of all threads that who may see, "" if they have several owners.
+func ownerOfAll(who *auth.Token) string {
+	if who.Has(auth.PermissionAdmin) || who.Namespace != "" {
+		return ""
+	}
+	return who.Name
 }
 
 // Viewer is the part of a ledger that reads the store.

@@ -75,10 +75,21 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 			t.Errorf("stats of %s: %+v, want %d threads and %d runs", e.who, stats, len(e.threads), len(e.runs))
 		}
 	}
-	for _, q := range []string{"threads id:a1", "threads owner:ann", "runs thread:a1", "runs agent:echo thread:a2", "tickets thread:a1", "threads id:unowned", "runs thread:unowned"} {
+	for _, q := range []string{"threads id:a1", "threads owner:ann", "runs thread:a1", "runs agent:echo thread:a2", "runs owner:ann", "runs owner:ann agent:echo", "tickets thread:a1", "threads id:unowned", "runs thread:unowned"} {
 		list, q, _ := strings.Cut(q, " ")
 		if got := bob.listThreads(list, strings.ReplaceAll(q, " ", "%20"), 500); len(got) > 0 {
 			t.Errorf("bob's %[2]s with filter %[3]s contain %[1]q", got, list, q)
+		}
+	}
+	for who, e := range map[string]struct {
+		f    *fixture
+		want []string
+	}{
+		"ann": {ann, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}}, "the lead of a team": {team, []string{"team-a", "team-a"}},
+		"the operator": {f, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}},
+	} {
+		if got := e.f.listThreads("runs", "owner:ann", 2); !slices.Equal(got, e.want) {
+			t.Errorf("%s finds runs of ann in %q, want %q", who, got, e.want)
 		}
 	}
 }

@@ -111,36 +111,40 @@ type runRef struct{ id, thread string }
 // findMany returns the runs that a filter matches and b changes, in its order, within the rows that
 // one request scans. next is the cursor of the rest, nil at the end.
 func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (found []runRef, next *string, err error) {
-	f, q, err := parseRunFilter("body.", in.Q)
+	who := requestOf(ctx).who
+	f, conditions, err := parseRunFilter("body.", in.Q, who)
 	if err == nil && f.Empty() {
 		err = invalid.Field("body.q", "is empty: filter the runs to "+b.name+", such as status:"+string(b.statuses[0]), nil)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	who := requestOf(ctx).who
 	place := list[*mailroom.Run, api.Run]{name: b.name}
-	if q.From, err = place.parseCursor(h.pages, who, in.Cursor); err != nil {
+	from, err := place.parseCursor(h.pages, who, in.Cursor)
+	if err != nil {
 		return nil, nil, invalid.Field("body.cursor", "is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
 	}
 	switch {
-	case q.Parent != "" || q.Thread != "": // filtered row by row
-	case len(q.Statuses) == 0:
-		q.Statuses, q.Agent = b.statuses, ""
-	case !slices.Contains(b.statuses, q.Statuses[0]):
+	case len(conditions.Statuses) == 0:
+		conditions.Statuses = b.statuses
+	case !slices.Contains(b.statuses, conditions.Statuses[0]):
 		return nil, nil, nil
 	}
 	w, err := h.createdWindow(ctx, f)
 	if err != nil {
 		return nil, nil, err
 	}
-	if q.From == 0 {
-		q.From = w.start(b.oldest)
+	if from == 0 {
+		from = w.start(b.oldest)
 	}
-	q.Oldest, q.Limit, q.Bytes = b.oldest, scanPage, scanBytes
+	q, err := narrowest(ctx, h.find, conditions)
+	if err != nil {
+		return nil, nil, err
+	}
+	q.From, q.Oldest, q.Limit, q.Bytes = from, b.oldest, scanPage, scanBytes
 	for looked := 0; looked < maxBulkScan; {
 		var rows []*mailroom.Run
-		var visible map[string]bool
+		var visible map[string]*mailroom.Thread
 		err := h.find.view(ctx, func(rd store.Reader) (err error) {
 			if rows, err = rd.Runs(q); err != nil {
 				return err
@@ -161,7 +165,7 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 				return found, nil, nil
 			}
 			q.From = r.Key
-			if visible[r.Thread] && slices.Contains(b.statuses, r.Status) && f.Match(filterRow(r)) {
+			if of := visible[r.Thread]; of != nil && slices.Contains(b.statuses, r.Status) && f.Match(filterRow(r, of)) {
 				found = append(found, runRef{r.ID, r.Thread})
 			}
 		}

@@ -21,7 +21,7 @@ import (
 
 // ListParams are the parameters of every list.
 type ListParams struct {
-	Q      string `query:"q" doc:"Filter: terms such as status:failed, all of which must hold; - negates, * matches, quotes group. Errors are found by any part (error:\"rate limit\"), times by a day or an RFC 3339 time (created:2026-11-01), a comparison (created:>2026-11-01) or a range (created:2026-11-01..2026-11-07). Runs: status, agent, thread, parent, class, reason, error, key, mode, via, created, finished, delivery (yes or no), metadata.K. Threads: id, agent, owner, status, updated. Tickets: state, kind, thread, run."`
+	Q      string `query:"q" doc:"Filter: terms such as status:failed, all of which must hold; - negates, * matches, quotes group. Errors are found by any part (error:\"rate limit\"), times by a day or an RFC 3339 time (created:2026-11-01), a comparison (created:>2026-11-01) or a range (created:2026-11-01..2026-11-07). Runs: status, agent, owner, thread, parent, class, reason, error, group, key, mode, via, created, finished, delivery (yes or no), metadata.K. Threads: id, agent, owner, status, updated. Tickets: state, kind, thread, run."`
 	Cursor string `query:"cursor" doc:"The next of the previous page."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
@@ -51,8 +51,8 @@ type list[R, W any] struct {
 	thread func(R) string
 	// fetch returns rows with a key below from; 0 means all.
 	fetch func(rd store.Reader, from int64, limit int) ([]R, error)
-	// match, unless nil, reports which rows belong to the list.
-	match func(rd store.Reader, row R) (bool, error)
+	// match, unless nil, reports which rows belong to the list. of is the row's thread.
+	match func(rd store.Reader, row R, of *mailroom.Thread) (bool, error)
 	show  func(rd store.Reader, rows []R) ([]W, error)
 	// created, unless nil, returns the time that the order of the list follows.
 	created func(R) time.Time
@@ -132,9 +132,10 @@ func (l list[R, W]) scan(ctx context.Context, pages pager, from int64, want, roo
 		}
 		var selected []R
 		for _, row := range rows {
-			good := visible[l.thread(row)]
+			of := visible[l.thread(row)]
+			good := of != nil
 			if good && l.match != nil {
-				if good, err = l.match(rd, row); err != nil {
+				if good, err = l.match(rd, row, of); err != nil {
 					return err
 				}
 			}
@@ -146,7 +147,7 @@ func (l list[R, W]) scan(ctx context.Context, pages pager, from int64, want, roo
 				selected = append(selected, row)
 			}
 			out.last = l.key(row)
-			if l.created != nil && visible[l.thread(row)] {
+			if l.created != nil && of != nil {
 				at := l.created(row)
 				out.lookedTo = &at
 			}
@@ -183,8 +184,8 @@ func (p *part[W]) fit(room, page int) (n int, err error) {
 	return len(p.shown), nil
 }
 
-// visible reports, by id, which threads of the rows are visible to who.
-func (l list[R, W]) visible(rd store.Reader, who *auth.Token, rows []R) (map[string]bool, error) {
+// visible returns, by id, the threads of the rows that are visible to who.
+func (l list[R, W]) visible(rd store.Reader, who *auth.Token, rows []R) (map[string]*mailroom.Thread, error) {
 	var threads []string
 	for _, row := range rows {
 		threads = append(threads, l.thread(row))

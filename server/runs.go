@@ -48,38 +48,21 @@ func runKeys() []filter.Key {
 			string(mailroom.StatusQueued), string(mailroom.StatusRunning), string(mailroom.StatusWaiting),
 			string(mailroom.StatusCompleted), string(mailroom.StatusFailed), string(mailroom.StatusCancelled),
 		}},
-		{Name: "agent"}, {Name: "thread"}, {Name: "parent"}, {Name: "class"}, {Name: "reason"},
-		{Name: "error", Kind: filter.KindText}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
+		{Name: "agent"}, {Name: "owner"}, {Name: "thread"}, {Name: "parent"}, {Name: "class"}, {Name: "reason"},
+		{Name: "error", Kind: filter.KindText}, {Name: "group"}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
 		{Name: "created", Kind: filter.KindTime}, {Name: "finished", Kind: filter.KindTime}, {Name: "metadata.*"},
 		{Name: "delivery", Values: []string{deliveryYes, deliveryNo}},
 	}
 }
 
-// parseRunFilter parses a filter of runs, and makes the query for the part that a store can answer
-// from an index in list order. The rest is matched row by row, so that a store never skips rows
-// without counting them.
-func parseRunFilter(at, text string) (filter.Filter, store.RunQuery, error) {
-	f, err := filter.Parse(text, runKeys())
-	q := store.RunQuery{}
-	status, ok := f.Exact("status")
-	if q.Parent, _ = f.Exact("parent"); q.Parent != "" {
-		return f, q, invalid.At(at, err)
-	}
-	if q.Thread, _ = f.Exact("thread"); q.Thread != "" {
-		return f, q, invalid.At(at, err)
-	}
-	if ok && status != string(mailroom.StatusCompleted) { // most runs are completed, so their index would not help
-		q.Statuses = []mailroom.Status{mailroom.Status(status)}
-		return f, q, invalid.At(at, err)
-	}
-	q.Agent, _ = f.Exact("agent")
-	return f, q, invalid.At(at, err)
-}
-
 type listRunsInput struct{ ListParams }
 
 func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[api.Page[api.Run]], error) {
-	f, q, err := parseRunFilter("query.", in.Q)
+	f, conditions, err := parseRunFilter("query.", in.Q, requestOf(ctx).who)
+	if err != nil {
+		return nil, err
+	}
+	q, err := narrowest(ctx, h.find, conditions)
 	if err != nil {
 		return nil, err
 	}
@@ -100,19 +83,25 @@ func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[ap
 		},
 	}
 	if !f.Empty() {
-		l.match = func(_ store.Reader, r *mailroom.Run) (bool, error) { return f.Match(filterRow(r)), nil }
+		l.match = func(_ store.Reader, r *mailroom.Run, of *mailroom.Thread) (bool, error) {
+			return f.Match(filterRow(r, of)), nil
+		}
 	}
 	return l.page(ctx, h.pages, in.ListParams)
 }
 
-// filterRow returns a run's values for a filter.
-func filterRow(r *mailroom.Run) filter.Row {
+// filterRow returns the values of a run of a thread for a filter.
+func filterRow(r *mailroom.Run, of *mailroom.Thread) filter.Row {
 	text := func(key string) string {
 		switch key {
 		case "status":
 			return string(r.Status)
 		case "agent":
 			return r.Agent
+		case "owner":
+			return of.Owner
+		case "group":
+			return r.ErrorGroup
 		case "thread":
 			return r.Thread
 		case "parent":

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -94,6 +95,11 @@ func TestARunFilterQueriesOneIndex(t *testing.T) {
 		"status:failed":                       {Statuses: status(mailroom.StatusFailed)},
 		"status:failed agent:echo":            {Statuses: status(mailroom.StatusFailed)},
 		"status:completed agent:echo":         {Agent: "echo"},
+		"owner:ann":                           {Owner: "ann"},
+		"owner:a* group:f*":                   {},
+		"-owner:ann -group:f1 -agent:echo":    {},
+		"group:f1 status:failed owner:ann":    {Group: "f1"},
+		"thread:t group:f1":                   {Thread: "t"},
 		"status:completed":                    {},
 		"agent:echo":                          {Agent: "echo"},
 		"thread:t agent:echo status:running":  {Thread: "t"},
@@ -162,7 +168,7 @@ func TestAShortPageSaysHowFarItLooked(t *testing.T) {
 // TestAShortPageHidesTheRunsOfOthers: the time of another token's run would tell how many runs others have.
 func TestAShortPageHidesTheRunsOfOthers(t *testing.T) {
 	f := start(t)
-	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead))
+	ann := f.withToken(f.createToken("ann", "own", auth.PermissionRead)) // without a namespace the list has her runs only
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	f.addRuns("theirs", "bob", begin, 2*maxScanned)
 	f.addRuns("own", "ann", begin.Add(24*time.Hour), 10)
@@ -313,5 +319,123 @@ func (f *fixture) changeRuns(thread string, to mailroom.Status) {
 	})
 	if err != nil {
 		f.t.Fatal(err)
+	}
+}
+
+// addOwnedRuns writes 20 failed runs of agent echo and 3 completed ones of agent rare for ann, and 5 completed
+// runs and 2 failed ones of echo for bob. The failed ones have the error group f1.
+func (f *fixture) addOwnedRuns() {
+	f.t.Helper()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	c := &store.Changes{}
+	add := func(owner, agent string, status mailroom.Status, n int) {
+		row := &mailroom.Thread{ID: owner + "-" + agent + "-" + string(status), Agent: agent, Owner: owner, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
+		c.Threads = append(c.Threads, row)
+		for i := range n {
+			r := &mailroom.Run{ID: fmt.Sprint(row.ID, i), Thread: row.ID, Agent: agent, Status: status, CreatedAt: at, FinishedAt: at}
+			if status == mailroom.StatusFailed {
+				r.Error, r.ErrorGroup = &mailroom.RunError{Class: mailroom.ClassPermanent, Message: "busy"}, "f1"
+			}
+			c.Runs = append(c.Runs, r)
+		}
+	}
+	add("ann", "echo", mailroom.StatusFailed, 20)
+	add("ann", "rare", mailroom.StatusCompleted, 3)
+	add("bob", "echo", mailroom.StatusCompleted, 5)
+	add("bob", "echo", mailroom.StatusFailed, 2)
+	if err := f.store.Update(f.t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func TestARunFilterQueriesTheConditionWithTheFewestRows(t *testing.T) {
+	var asked []store.RunQuery
+	f := start(t, func(o *server.Options) { o.Ledger.Viewer = recordingViewer{o.Ledger.Viewer, &asked} })
+	f.addOwnedRuns()
+	bob := f.withToken(f.createToken("bob", "", scopesWithout(auth.PermissionAdmin)...))
+	failed := []mailroom.Status{mailroom.StatusFailed}
+	for _, c := range []struct {
+		f     *fixture
+		q     string
+		want  store.RunQuery
+		items int
+	}{
+		{f, "status:failed agent:rare", store.RunQuery{Agent: "rare"}, 0},
+		{f, "status:failed agent:echo", store.RunQuery{Statuses: failed}, 22},
+		{f, "status:failed owner:bob", store.RunQuery{Owner: "bob"}, 2},
+		{f, "owner:ann agent:echo", store.RunQuery{Owner: "ann"}, 20},
+		{f, "owner:ann agent:rare", store.RunQuery{Agent: "rare"}, 3},
+		{f, "owner:ann status:completed", store.RunQuery{Owner: "ann"}, 3},
+		{f, "owner:bob group:f1", store.RunQuery{Group: "f1"}, 2},
+		{bob, "", store.RunQuery{Owner: "bob"}, 7},
+		{bob, "owner:ann", store.RunQuery{Owner: "bob"}, 0},
+		{bob, "status:failed", store.RunQuery{Owner: "bob"}, 2},
+		{bob, "agent:rare", store.RunQuery{Agent: "rare"}, 0},
+		{bob, "group:f1", store.RunQuery{Group: "f1"}, 2},
+	} {
+		asked = nil
+		page := mustCall[api.Page[api.Run]](c.f, "GET /v1/runs?q="+url.QueryEscape(c.q), "")
+		got := asked[0]
+		got.Limit, got.Bytes = 0, 0
+		if diff := cmp.Diff(c.want, got); diff != "" || len(page.Items) != c.items {
+			t.Errorf("%q: got %d runs, want %d (-want +got):\n%s", c.q, len(page.Items), c.items, diff)
+		}
+	}
+
+	asked = nil
+	retried := mustCall[api.Retried](f, "POST /v1/runs/retry", `{"q":"owner:bob","dry_run":true}`)
+	if got := asked[0]; retried.Matched != 2 || got.Owner != "bob" || !got.Oldest || len(got.Statuses) > 0 {
+		t.Errorf("a retry of bob's runs matches %d by the query %+v, want 2 by owner, oldest first", retried.Matched, got)
+	}
+}
+
+// recordingThreads records the queries for lists of threads.
+type recordingThreads struct {
+	server.Viewer
+	asked *[]store.ThreadQuery
+}
+
+type recordingThreadsReader struct {
+	store.Reader
+	asked *[]store.ThreadQuery
+}
+
+func (a recordingThreads) View(ctx context.Context, f func(store.Reader) error) error {
+	return a.Viewer.View(ctx, func(r store.Reader) error { return f(recordingThreadsReader{r, a.asked}) })
+}
+
+func (r recordingThreadsReader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
+	if len(q.IDs) == 0 {
+		*r.asked = append(*r.asked, q)
+	}
+	return r.Reader.Threads(q)
+}
+
+func TestAThreadFilterQueriesOneIndex(t *testing.T) {
+	var asked []store.ThreadQuery
+	f := start(t, func(o *server.Options) { o.Ledger.Viewer = recordingThreads{o.Ledger.Viewer, &asked} })
+	f.addOwnedRuns()
+	bob := f.withToken(f.createToken("bob", "", scopesWithout(auth.PermissionAdmin)...))
+	for _, c := range []struct {
+		f     *fixture
+		q     string
+		want  store.ThreadQuery
+		items int
+	}{
+		{f, "", store.ThreadQuery{}, 4},
+		{f, "owner:ann agent:rare", store.ThreadQuery{Owner: "ann"}, 1},
+		{f, "agent:rare", store.ThreadQuery{Agent: "rare"}, 1},
+		{f, "agent:r*", store.ThreadQuery{}, 1},
+		{bob, "", store.ThreadQuery{Owner: "bob"}, 2},
+		{bob, "agent:rare", store.ThreadQuery{Owner: "bob"}, 0},
+		{bob, "owner:ann", store.ThreadQuery{Owner: "bob"}, 0},
+	} {
+		asked = nil
+		page := mustCall[api.Page[api.Thread]](c.f, "GET /v1/threads?q="+url.QueryEscape(c.q), "")
+		got := asked[0]
+		got.Limit, got.Bytes = 0, 0
+		if diff := cmp.Diff(c.want, got); diff != "" || len(page.Items) != c.items {
+			t.Errorf("%q: got %d threads, want %d (-want +got):\n%s", c.q, len(page.Items), c.items, diff)
+		}
 	}
 }

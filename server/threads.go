@@ -53,7 +53,8 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listThreadsInput) 
 		thread:  func(t *mailroom.Thread) string { return t.ID },
 		created: func(t *mailroom.Thread) time.Time { return t.CreatedAt },
 		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
-			q := store.ThreadQuery{From: from, Limit: limit, Bytes: scanBytes}
+			q := threadsFound(requestOf(ctx).who, f)
+			q.From, q.Limit, q.Bytes = from, limit, scanBytes
 			if id, ok := f.Exact("id"); ok {
 				return threadBelow(rd, id, from)
 			}
@@ -61,9 +62,22 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listThreadsInput) 
 		},
 	}
 	if !f.Empty() {
-		l.match = func(rd store.Reader, t *mailroom.Thread) (bool, error) { return matchThread(rd, f, t) }
+		l.match = func(rd store.Reader, t, _ *mailroom.Thread) (bool, error) { return matchThread(rd, f, t) }
 	}
 	return l.page(ctx, h.pages, in.ListParams)
+}
+
+// threadsFound returns the query for the condition of a filter that an index of the store answers. The
+// filter checks the others row by row, so that the store skips no rows without counting them.
+func threadsFound(who *auth.Token, f filter.Filter) store.ThreadQuery {
+	if owner := ownerOfAll(who); owner != "" {
+		return store.ThreadQuery{Owner: owner}
+	}
+	if owner, _ := f.Exact("owner"); owner != "" {
+		return store.ThreadQuery{Owner: owner}
+	}
+	agent, _ := f.Exact("agent")
+	return store.ThreadQuery{Agent: agent}
 }
 
 // threadBelow fetches the one thread that the filter id:ID selects, unless it is at or above the

@@ -78,7 +78,7 @@ func (h *ticketHandlers) listTickets(ctx context.Context, in *listTicketsInput) 
 		},
 	}
 	if !f.Empty() {
-		l.match = func(_ store.Reader, k *mailroom.Ticket) (bool, error) {
+		l.match = func(_ store.Reader, k *mailroom.Ticket, _ *mailroom.Thread) (bool, error) {
 			return f.Match(filter.Row{Text: func(key string) string {
 				switch key {
 				case "state":

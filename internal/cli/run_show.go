@@ -153,7 +153,7 @@ func printRun(con *console.Console, d runDetails) error {
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
 		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
 		{"created", con.When(&r.CreatedAt)}, {"started", con.When(r.StartedAt)}, {"finished", con.When(r.FinishedAt)},
-		{"duration", duration(r)}, {"detail", detail(r)},
+		{"duration", duration(r)}, {"detail", detail(r)}, {"error group", orDash(r.ErrorGroup)},
 	}...)
 	if err := con.PrintTable(rows); err != nil {
 		return err

@@ -17,9 +17,9 @@ func runsCommand(con *console.Console) *cobra.Command {
 		Use:   "runs",
 		Short: "List runs, newest first",
 		Long: `List runs, newest first, without those that only deliver a reply to a chat or the end of
-a child run (--deliveries lists these too). Filter fields: status, agent, thread, parent,
-class, reason, error, key, mode, via, created, finished, delivery (yes or no) and
-metadata.NAME.`,
+a child run (--deliveries lists these too). Filter fields: status, agent, owner, thread,
+parent, class, reason, error, group (of similar errors), key, mode, via, created, finished,
+delivery (yes or no) and metadata.NAME.`,
 		Example: `  mailroom runs
   mailroom runs --filter 'status:failed agent:coder error:"*rate limit*"'
   mailroom runs --filter 'thread:notes -status:completed' --limit 5

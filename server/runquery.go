@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"math"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/filter"
+	"mailroom/server/internal/invalid"
+	"mailroom/store"
+)
+
+// parseRunFilter parses a filter of runs. conditions has those that an index of a store answers, and the
+// owner if who sees the threads of one owner only; see narrowest.
+func parseRunFilter(at, text string, who *auth.Token) (f filter.Filter, conditions store.RunQuery, err error) {
+	if f, err = filter.Parse(text, runKeys()); err != nil {
+		return f, conditions, invalid.At(at, err)
+	}
+	conditions.Parent, _ = f.Exact("parent")
+	conditions.Thread, _ = f.Exact("thread")
+	conditions.Group, _ = f.Exact("group")
+	conditions.Agent, _ = f.Exact("agent")
+	if conditions.Owner = ownerOfAll(who); conditions.Owner == "" {
+		conditions.Owner, _ = f.Exact("owner")
+	}
+	if status, ok := f.Exact("status"); ok && status != string(mailroom.StatusCompleted) { // most runs are completed: no index has them
+		conditions.Statuses = []mailroom.Status{mailroom.Status(status)}
+	}
+	return f, conditions, nil
+}
+
+// narrowest returns the query for the one condition that selects the fewest rows, by the store's counts.
+// The filter checks the others row by row, so that the store skips no rows without counting them.
+func narrowest(ctx context.Context, find lookup, conditions store.RunQuery) (store.RunQuery, error) {
+	switch {
+	case conditions.Parent != "":
+		return store.RunQuery{Parent: conditions.Parent}, nil
+	case conditions.Thread != "":
+		return store.RunQuery{Thread: conditions.Thread}, nil
+	case conditions.Group != "":
+		return store.RunQuery{Group: conditions.Group}, nil
+	}
+	var each []store.RunQuery
+	if len(conditions.Statuses) > 0 {
+		each = append(each, store.RunQuery{Statuses: conditions.Statuses})
+	}
+	if conditions.Owner != "" {
+		each = append(each, store.RunQuery{Owner: conditions.Owner})
+	}
+	if conditions.Agent != "" {
+		each = append(each, store.RunQuery{Agent: conditions.Agent})
+	}
+	switch len(each) {
+	case 0:
+		return store.RunQuery{}, nil
+	case 1:
+		return each[0], nil
+	}
+	best, fewest := 0, math.MaxInt
+	err := find.view(ctx, func(rd store.Reader) error {
+		for i, q := range each {
+			of := store.CountQuery{Statuses: q.Statuses, Agent: q.Agent}
+			if q.Owner != "" {
+				of.Owner = &q.Owner
+			}
+			counts, err := rd.Count(of)
+			if err != nil {
+				return err
+			}
+			if n := counts.Sum(); n < fewest {
+				best, fewest = i, n
+			}
+		}
+		return nil
+	})
+	return each[best], err
+}
