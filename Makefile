@@ -148,7 +148,7 @@ bench-bd: build ## measure the tracker's command on this machine; ROUNDS=15 DATA
 
 peers: build ## compare with other queues under the same load; ROUNDS=3 FOR=60s ONLY=asynq,jetstream RATE=100 DATA=folder
 	cd bench && $(GO) vet ./peers && $(GO) test ./peers && $(GO) build -o ../bin/peers ./peers
-	@exec bin/peers -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
+	@cd bench && exec ../bin/peers -mailroom ../bin/mailroom -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
 		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$(abspath $(DATA))")
 
 cover: ## measure test coverage; details in bin/cover.html
