@@ -18,6 +18,11 @@ type Token struct {
 	CreatedAt time.Time         `json:"created_at"`
 	UsedAt    *time.Time        `json:"used_at" doc:"Last use, to the minute."`
 	RevokedAt *time.Time        `json:"revoked_at" doc:"When it was revoked."`
+	Kind      string            `json:"kind" enum:"token,limited,session,link" doc:"All but token act for another one, with its rights as far as scopes has them."`
+	For       *string           `json:"for" doc:"The token that it acts for; admin is the operator's."`
+	Threads   []string          `json:"threads,omitempty" doc:"The only threads that it may use."`
+	Run       *string           `json:"run,omitempty" doc:"The only run that it may use."`
+	ExpiresAt *time.Time        `json:"expires_at"`
 }
 
 // Used is the use of a token's quotas.
@@ -41,6 +46,7 @@ type NewToken struct {
 	Namespace string            `json:"namespace,omitempty" doc:"Prefix of thread ids that it may see in addition to its own threads."`
 	Agents    []string          `json:"agents,omitempty" nullable:"false" doc:"With the scope work: the agents that it may run."`
 	Quotas    auth.Quotas       `json:"quotas,omitempty" doc:"Limits of threads, bytes, notifications, workers and streams, where they differ from the server's; 0 is unlimited."`
+	ExpiresAt *time.Time        `json:"expires_at,omitempty" doc:"When it ends; default: never."`
 }
 
 // TokenPatch changes a token.

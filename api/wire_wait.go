@@ -83,6 +83,33 @@ type CancelledMany struct {
 	Next      *string `json:"next" doc:"The cursor of the next request; null at the end."`
 }
 
+// RunCount is the number of runs that a filter matches. One request reads a bounded number of runs, the
+// newest first: the counts of further requests with Cursor set to Next add to it, until that is null.
+type RunCount struct {
+	Count    int        `json:"count" doc:"Runs that q matches, of those that this request read."`
+	Next     *string    `json:"next" doc:"The cursor of the next request; null at the end."`
+	LookedTo *time.Time `json:"looked_to,omitempty" doc:"Set if next is: the runs created since this time were counted."`
+}
+
+// Failures are failed runs by error group, the latest failure first.
+type Failures struct {
+	Items    []FailureGroup `json:"items"`
+	LookedTo *time.Time     `json:"looked_to,omitempty" doc:"Set if older runs may have failed too: a request sums up a bounded number of runs, which are about those since this time."`
+}
+
+// FailureGroup sums up failed runs whose errors differ only in ids, numbers, paths, addresses and quoted
+// text.
+type FailureGroup struct {
+	Group   string    `json:"group" doc:"The error_group of the runs; group:… finds them."`
+	Message string    `json:"message" doc:"Error of one of them; empty if it is gone."`
+	Class   string    `json:"class"`
+	Agents  []string  `json:"agents" doc:"Their agents, at most 20."`
+	Runs    int       `json:"runs"`
+	FirstAt time.Time `json:"first_at" doc:"Earliest and latest end of the runs."`
+	LastAt  time.Time `json:"last_at"`
+	Run     string    `json:"run" doc:"Id of the run with that error."`
+}
+
 // Agent is a handler of runs, as the server and the live workers know it.
 type Agent struct {
 	Name      string  `json:"name"`

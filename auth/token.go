@@ -49,6 +49,7 @@ type Token struct {
 	CreatedAt time.Time
 	UsedAt    time.Time // last use, to the minute; zero: never
 	RevokedAt time.Time // zero: it is valid
+	Terms     Terms
 
 	Newer string `json:"-"` // see mailroom.Run
 }
@@ -124,12 +125,12 @@ func (t *Token) Require(p Permission) error {
 }
 
 // CanSee reports whether the token may see the thread: as its owner, by its namespace, or as an
-// admin. A deleted thread and one without an owner are invisible to every token.
+// admin, within its terms. A deleted thread and one without an owner are invisible to every token.
 func (t *Token) CanSee(thread *mailroom.Thread) bool {
 	switch {
-	case thread.Owner == "" || !thread.DeletedAt.IsZero():
+	case thread.Owner == "" || !thread.DeletedAt.IsZero() || !t.mayUse(thread.ID):
 		return false
-	case t.Has(PermissionAdmin):
+	case t.SeesAll():
 		return true
 	}
 	return thread.Owner == t.Name || t.Namespace != "" && strings.HasPrefix(thread.ID, t.Namespace)

@@ -9,29 +9,35 @@ import (
 	"mailroom/auth"
 )
 
+// Accounts has the calls about tokens and sessions.
+type Accounts struct{ c *Client }
+
+// Accounts returns the calls about tokens and sessions.
+func (c *Client) Accounts() Accounts { return Accounts{c} }
+
 // CreateToken creates a token. Only the answer has its secret: if the answer is lost,
 // revoke the token and create it again. A name with a valid token is a conflict.
-func (c *Client) CreateToken(ctx context.Context, in api.NewToken) (api.CreatedToken, error) {
-	return ask[api.CreatedToken](ctx, c, request{method: http.MethodPost, path: "/v1/tokens", body: in})
+func (a Accounts) CreateToken(ctx context.Context, in api.NewToken) (api.CreatedToken, error) {
+	return ask[api.CreatedToken](ctx, a.c, request{method: http.MethodPost, path: "/v1/tokens", body: in})
 }
 
 // Tokens returns all tokens, by name.
-func (c *Client) Tokens(ctx context.Context) ([]api.Token, error) {
+func (a Accounts) Tokens(ctx context.Context) ([]api.Token, error) {
 	return Collect(ctx, func(ctx context.Context, q ListQuery) (api.Page[api.Token], error) {
 		v := url.Values{}
 		put(v, "cursor", q.Cursor)
-		return get[api.Page[api.Token]](ctx, c, "/v1/tokens", v)
+		return get[api.Page[api.Token]](ctx, a.c, "/v1/tokens", v)
 	}, ListQuery{})
 }
 
 // SetQuotas replaces what the name of a token may have instead of the server's
 // limits.
-func (c *Client) SetQuotas(ctx context.Context, name string, q auth.Quotas) (api.Token, error) {
-	return ask[api.Token](ctx, c, request{method: http.MethodPatch, path: path("v1", "tokens", name), body: api.TokenPatch{Quotas: q}})
+func (a Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (api.Token, error) {
+	return ask[api.Token](ctx, a.c, request{method: http.MethodPatch, path: path("v1", "tokens", name), body: api.TokenPatch{Quotas: q}})
 }
 
 // RevokeToken ends what the holder of a token may do, and the streams and waits
 // that it has open. What belongs to its name stays.
-func (c *Client) RevokeToken(ctx context.Context, name string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "tokens", name)}, nil)
+func (a Accounts) RevokeToken(ctx context.Context, name string) error {
+	return a.c.call(ctx, request{method: http.MethodDelete, path: path("v1", "tokens", name)}, nil)
 }

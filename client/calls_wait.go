@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 
 	"mailroom"
 	"mailroom/api"
@@ -55,6 +56,33 @@ func (c *Client) Agents(ctx context.Context) ([]api.Agent, error) {
 func (c *Client) Workers(ctx context.Context) ([]api.Worker, error) {
 	page, err := get[api.Page[api.Worker]](ctx, c, "/v1/workers", nil)
 	return page.Items, err
+}
+
+// CountRuns counts the runs that a filter matches. It stops at about most, 0 for no limit; more reports
+// whether older runs were not counted.
+func (c *Client) CountRuns(ctx context.Context, q string, most int) (n int, more bool, err error) {
+	for cursor := ""; ; {
+		v := url.Values{}
+		put(v, "q", q)
+		put(v, "cursor", cursor)
+		part, err := get[api.RunCount](ctx, c, "/v1/runs/count", v)
+		n += part.Count
+		if err != nil || part.Next == nil {
+			return n, err != nil, err
+		}
+		if most > 0 && n >= most {
+			return n, true, nil
+		}
+		cursor = *part.Next
+	}
+}
+
+// Failures returns failed runs by error group, the latest failure first, at most limit groups.
+func (c *Client) Failures(ctx context.Context, q string, limit int) (api.Failures, error) {
+	v := url.Values{}
+	put(v, "q", q)
+	putInt(v, "limit", int64(limit))
+	return get[api.Failures](ctx, c, "/v1/failures", v)
 }
 
 // Stats counts what the server has.

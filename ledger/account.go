@@ -81,7 +81,7 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 	})
 }
 
-// RevokeToken revokes a token. Its name keeps its threads.
+// RevokeToken revokes a token. Its name keeps its threads. A token that acts for another one is dropped.
 func (as Accounts) RevokeToken(ctx context.Context, name string) error {
 	o := op{name: "revoke token", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
@@ -91,6 +91,11 @@ func (as Accounts) RevokeToken(ctx context.Context, name string) error {
 			return struct{}{}, err
 		case there == nil:
 			return struct{}{}, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
+		case there.Terms.For != "":
+			if _, err := b.rows.accounts(); err != nil {
+				return struct{}{}, err
+			}
+			b.dropToken(name)
 		case there.RevokedAt.IsZero():
 			there.RevokedAt = b.rows.now
 			b.saveToken(there)
@@ -138,5 +143,6 @@ func (b *batch) saveToken(row *auth.Token) {
 func plainToken(t *auth.Token) *auth.Token {
 	c := *t
 	c.Key, c.Scopes, c.Agents, c.Quotas = 0, slices.Clone(t.Scopes), slices.Clone(t.Agents), maps.Clone(t.Quotas)
+	c.Terms.Scopes, c.Terms.Threads = slices.Clone(t.Terms.Scopes), slices.Clone(t.Terms.Threads)
 	return &c
 }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -8,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"mailroom"
 	"mailroom/api"
@@ -20,7 +21,10 @@ import (
 
 // accessRule is how a test calls an operation, and the permission it needs.
 type accessRule struct {
-	need auth.Permission // "": no token needed
+	need auth.Permission // "": no scope needed
+	// token is set if it needs a token, with any scope; status is that of an anonymous caller, 0 is 200.
+	token  bool
+	status int
 	// body is the request body; {thread} and the like stand for ids.
 	body string
 	// makes is set if the operation creates a missing thread.
@@ -62,6 +66,8 @@ func accessRules() map[string]accessRule {
 		"DELETE /v1/threads/{thread}/messages/{message}": {need: submit},
 
 		"GET /v1/runs":                      {need: read, shown: lists},
+		"GET /v1/runs/count":                {need: read, shown: "TestFailuresAreGroupedByError"},
+		"GET /v1/failures":                  {need: read, shown: "TestFailuresAreGroupedByError"},
 		"GET /v1/runs/{run}":                {need: read},
 		"GET /v1/runs/{run}/wait":           {need: read},
 		"GET /v1/runs/{run}/stream":         {need: read},
@@ -98,6 +104,12 @@ func accessRules() map[string]accessRule {
 		"POST /v1/notifications/take":               {need: submit, body: `{"project":"p","agent":"x"}`, shown: projects},
 		"POST /v1/notifications/acknowledge":        {need: submit, body: `{"project":"p","agent":"x","seqs":[1]}`, shown: projects},
 
+		"POST /v1/links":          {token: true},
+		"POST /v1/tokens/limited": {token: true, body: `{"scopes":["read"],"expires_at":"2100-01-01T00:00:00Z"}`},
+		"POST /v1/session":        {body: `{"secret":"x"}`, status: 401},
+		"GET /v1/session":         {token: true},
+		"DELETE /v1/session":      {token: true},
+
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
 		"GET /v1/tokens":           {need: admin},
 		"DELETE /v1/tokens/{name}": {need: admin},
@@ -115,7 +127,7 @@ func (f *fixture) withToken(secret string) *fixture {
 // createToken creates a token and returns its secret.
 func (f *fixture) createToken(name, namespace string, scopes ...auth.Permission) string {
 	f.t.Helper()
-	made, err := f.client.CreateToken(f.t.Context(), api.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
+	made, err := f.client.Accounts().CreateToken(f.t.Context(), api.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -186,12 +198,12 @@ func (f *fixture) describedRoutes() []string {
 func TestEveryOperationChecksItsPermission(t *testing.T) {
 	f := start(t)
 	table := accessRules()
-	if diff := cmp.Diff(f.describedRoutes(), slices.Sorted(maps.Keys(table))); diff != "" {
+	if diff := gocmp.Diff(f.describedRoutes(), slices.Sorted(maps.Keys(table))); diff != "" {
 		t.Fatalf("accessRules must have every operation (-described +rules):\n%s", diff)
 	}
 	mine := f.makeObjects("mine")
 	revoked := f.createToken("gone", "", auth.Permissions()...)
-	if err := f.client.RevokeToken(t.Context(), "gone"); err != nil {
+	if err := f.client.Accounts().RevokeToken(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
 	lacking := map[auth.Permission]string{}
@@ -201,9 +213,9 @@ func TestEveryOperationChecksItsPermission(t *testing.T) {
 	before := f.snapshot()
 	for route, a := range table {
 		route, body := fillIDs(route, mine), fillIDs(a.body, mine)
-		if a.need == "" && route != "GET /v1/ws" {
-			if got := f.withToken("").call(route, body); got.status != 200 {
-				t.Errorf("%s with no token: %d %s, want 200", route, got.status, got.body)
+		if want := cmp.Or(a.status, 200); a.need == "" && !a.token && route != "GET /v1/ws" {
+			if got := f.withToken("").call(route, body); got.status != want {
+				t.Errorf("%s with no token: %d %s, want %d", route, got.status, got.body, want)
 			}
 			continue
 		}

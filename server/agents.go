@@ -121,7 +121,7 @@ func (h *agentHandlers) listWorkers(ctx context.Context, _ *empty) (*body[api.Pa
 			return err
 		}
 		for _, w := range rows {
-			if who := requestOf(ctx).who; !who.Has(auth.PermissionAdmin) && w.Owner != who.Name {
+			if who := requestOf(ctx).who; !who.SeesAll() && w.Owner != who.Name {
 				continue
 			}
 			held, err := rd.Threads(store.ThreadQuery{Worker: w.ID})

@@ -93,7 +93,9 @@ func (s *Server) registerGroups(rt router) {
 	rt.channels(&channelHandlers{o.Channels})
 	rt.pairings(&pairingHandlers{o.Pairings})
 	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})
-	rt.tokens(&tokenHandlers{ledger: o.Ledger.Accounts, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log})
+	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}
+	rt.tokens(tokens)
+	rt.sessions(&sessionHandlers{ledger: o.Ledger.Accounts, tokens: tokens, find: find, cookie: s.cookie, url: o.URL, secure: o.TLS != nil || o.BehindProxy || strings.HasPrefix(o.URL, "https://")})
 	rt.workers(remote)
 	rt.streams(&streamHandlers{
 		streams: o.Streams, bus: o.Bus, find: find, slots: s.streamSlots, life: s.life, backlog: s.backlog, heartbeat: o.Heartbeat, log: s.log,

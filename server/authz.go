@@ -33,7 +33,7 @@ func findRun(rd store.Reader, who *auth.Token, id string) (*mailroom.Run, *mailr
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(rows) == 1 {
+	if len(rows) == 1 && (who.Terms.Run == "" || who.Terms.Run == id) {
 		t, err := findThread(rd, who, rows[0].Thread)
 		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return rows[0], t, err
@@ -48,7 +48,7 @@ func findTicket(rd store.Reader, who *auth.Token, id string) (*mailroom.Ticket, 
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) == 1 {
+	if len(rows) == 1 && (who.Terms.Run == "" || who.Terms.Run == rows[0].Run) {
 		_, err := findThread(rd, who, rows[0].Thread)
 		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return rows[0], err
@@ -75,7 +75,7 @@ func visibleThreads(rd store.Reader, who *auth.Token, threads []string) (map[str
 
 // ownerOfAll returns the owner of all threads that who may see, "" if they have several owners.
 func ownerOfAll(who *auth.Token) string {
-	if who.Has(auth.PermissionAdmin) || who.Namespace != "" {
+	if who.SeesAll() || who.Namespace != "" {
 		return ""
 	}
 	return who.Name

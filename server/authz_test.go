@@ -326,7 +326,7 @@ func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 // TestRevocationEndsOpenStreamsAndSockets revokes over the same server and in another process.
 func TestRevocationEndsOpenStreamsAndSockets(t *testing.T) {
 	for name, revoke := range map[string]func(*fixture) error{
-		"over this server":   func(f *fixture) error { return f.client.RevokeToken(f.t.Context(), "ann") },
+		"over this server":   func(f *fixture) error { return f.client.Accounts().RevokeToken(f.t.Context(), "ann") },
 		"by another process": func(f *fixture) error { return f.ledger.Accounts().RevokeToken(f.t.Context(), "ann") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -390,25 +390,25 @@ func (f *fixture) waitSubscribers(n int) {
 func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	f := start(t)
 	team := "team-"
-	made, err := f.client.CreateToken(t.Context(), api.NewToken{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: team})
+	made, err := f.client.Accounts().CreateToken(t.Context(), api.NewToken{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: team})
 	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	f.createToken("worker", "", auth.PermissionWork)
-	if err := f.client.RevokeToken(t.Context(), "worker"); err != nil {
+	if err := f.client.Accounts().RevokeToken(t.Context(), "worker"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.client.Tokens(t.Context())
+	got, err := f.client.Accounts().Tokens(t.Context())
 	if err != nil || len(got) != 2 || got[1].RevokedAt == nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	want := api.Token{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: &team, Agents: []string{}, CreatedAt: made.CreatedAt, Quotas: auth.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0, "streams": 256}}
+	want := api.Token{Name: "ann", Scopes: []auth.Permission{"read"}, Namespace: &team, Agents: []string{}, Kind: "token", CreatedAt: made.CreatedAt, Quotas: auth.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0, "streams": 256}}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Error(diff)
 	}
 	// Its last use is recorded to the minute.
 	ann := f.withToken(made.Secret)
-	for end := time.Now().Add(20 * time.Second); got[0].UsedAt == nil && time.Now().Before(end) && err == nil; got, err = f.client.Tokens(t.Context()) {
+	for end := time.Now().Add(20 * time.Second); got[0].UsedAt == nil && time.Now().Before(end) && err == nil; got, err = f.client.Accounts().Tokens(t.Context()) {
 		ann.call("GET /v1/threads", "")
 	}
 	if at := got[0].UsedAt; at == nil || at.Second() != 0 || time.Since(*at) > 2*time.Minute {

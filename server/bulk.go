@@ -12,7 +12,6 @@ import (
 	"mailroom/internal/recovery"
 	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
-	"mailroom/store"
 )
 
 const (
@@ -130,46 +129,18 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	case !slices.Contains(b.statuses, conditions.Statuses[0]):
 		return nil, nil, nil
 	}
-	w, err := h.createdWindow(ctx, f)
+	scan, err := h.newRunScan(ctx, f, conditions, b.oldest)
 	if err != nil {
 		return nil, nil, err
 	}
-	if from == 0 {
-		from = w.start(b.oldest)
-	}
-	q, err := narrowest(ctx, h.find, conditions)
-	if err != nil {
-		return nil, nil, err
-	}
-	q.From, q.Oldest, q.Limit, q.Bytes = from, b.oldest, scanPage, scanBytes
-	for looked := 0; looked < maxBulkScan; {
-		var rows []*mailroom.Run
-		var visible map[string]*mailroom.Thread
-		err := h.find.view(ctx, func(rd store.Reader) (err error) {
-			if rows, err = rd.Runs(q); err != nil {
-				return err
-			}
-			var threads []string
-			for _, r := range rows {
-				threads = append(threads, r.Thread)
-			}
-			visible, err = visibleThreads(rd, who, threads)
-			return err
-		})
-		if err != nil || len(rows) == 0 {
-			return found, nil, err
+	done, err := scan.read(ctx, h.find, from, maxBulkScan, func(r *mailroom.Run) {
+		if slices.Contains(b.statuses, r.Status) {
+			found = append(found, runRef{r.ID, r.Thread})
 		}
-		looked += len(rows)
-		for _, r := range rows {
-			if !w.contains(r.Key) {
-				return found, nil, nil
-			}
-			q.From = r.Key
-			if of := visible[r.Thread]; of != nil && slices.Contains(b.statuses, r.Status) && f.Match(filterRow(r, of)) {
-				found = append(found, runRef{r.ID, r.Thread})
-			}
-		}
+	})
+	if err != nil || done.end {
+		return found, nil, err
 	}
-	c := place.cursor(h.pages, who, q.From)
+	c := place.cursor(h.pages, who, done.last)
 	return found, &c, nil
 }

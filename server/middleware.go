@@ -98,25 +98,35 @@ func (s *Server) checkPath(_ *response, r *http.Request) error {
 	return nil
 }
 
-// authenticate finds the token of a request. Public routes need none.
+// authenticate finds the token of a request: that of the header Authorization, or without that header the
+// session of a browser. Public routes need none.
 func (s *Server) authenticate(out *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	_, q.route = s.mux.match(r)
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	header := r.Header.Get("Authorization")
+	scheme, token, _ := strings.Cut(header, " ")
 	q.token = strings.TrimSpace(token)
 	if s.mux.isPublic(r, q.route) {
 		return nil
 	}
-	if s.mux.permissions[q.route] == accessPerFrame && r.Header.Get("Authorization") == "" {
+	g, err := s.session(r)
+	switch {
+	case err != nil:
+		return err
+	case g != nil:
+		q.setGrant(g)
+		return nil
+	}
+	if s.mux.permissions[q.route] == accessPerFrame && header == "" {
 		return nil // browsers cannot set the header; the first frame has the token
 	}
-	if g := s.tokens.lookup(q.token); g != nil && strings.EqualFold(scheme, "Bearer") {
+	if g := s.tokens.lookup(q.token); g != nil && strings.EqualFold(scheme, "Bearer") && isBearer(g.token) {
 		q.setGrant(g)
 		return nil
 	}
 	out.Header().Set("WWW-Authenticate", "Bearer")
 	if q.token != "" && strings.EqualFold(scheme, "Bearer") {
-		return mailroom.Errorf(mailroom.CodeUnauthenticated, "unknown or revoked token")
+		return mailroom.Errorf(mailroom.CodeUnauthenticated, "unknown, expired or revoked token")
 	}
 	return mailroom.Errorf(mailroom.CodeUnauthenticated, "missing token: send the header Authorization: Bearer TOKEN")
 }
@@ -140,10 +150,15 @@ func (s *Server) checkRoute(out *response, r *http.Request) error {
 // authorize checks that the token has the permission of the route.
 func (s *Server) authorize(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
-	if need := s.mux.permissions[q.route]; need != accessPublic && need != accessPerFrame && need != accessPerRequest {
+	if err := checkTerms(q.who, q.route); err != nil {
+		return err
+	}
+	switch need := s.mux.permissions[q.route]; need {
+	case accessPublic, accessPerFrame, accessPerRequest, accessAnyToken:
+		return nil
+	default:
 		return q.who.Require(need)
 	}
-	return nil
 }
 
 // probe records the status and header that the mux answers with.

@@ -161,7 +161,7 @@ func badProjects() []badInput {
 func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	f := start(t)
 	ann := f.withToken(f.createToken("ann", "project:p", auth.PermissionRead, auth.PermissionSubmit))
-	if _, err := f.client.SetQuotas(t.Context(), "ann", auth.Quotas{auth.QuotaNotifications: 3}); err != nil {
+	if _, err := f.client.Accounts().SetQuotas(t.Context(), "ann", auth.Quotas{auth.QuotaNotifications: 3}); err != nil {
 		t.Fatal(err)
 	}
 	mustCall[api.Notified](f, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
@@ -176,7 +176,7 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	if a.status != 403 || p.Code != mailroom.CodeQuotaExceeded || !strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this one has 2 recipients") {
 		t.Errorf("%d %s, want 403 with limit and use", a.status, a.body)
 	}
-	tokens, err := f.client.Tokens(t.Context())
+	tokens, err := f.client.Accounts().Tokens(t.Context())
 	if err != nil || tokens[0].Used.Notifications != 2 || tokens[0].Quotas[auth.QuotaNotifications] != 3 {
 		t.Errorf("tokens: %+v, %v, want use and limit", tokens, err)
 	}

@@ -50,6 +50,8 @@ func (rt router) messages(h *messageHandlers) {
 
 func (rt router) runs(h *runHandlers) {
 	route(rt, auth.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first", h.listRuns)
+	route(rt, auth.PermissionRead, "GET /v1/runs/count", "count-runs", "Count the runs that a filter matches", h.countRuns)
+	route(rt, auth.PermissionRead, "GET /v1/failures", "list-failures", "Sum up failed runs by error group, the latest failure first", h.listFailures)
 	route(rt, auth.PermissionRead, "GET /v1/runs/{run}", "get-run", "Get a run", h.getRun)
 	route(rt, auth.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "Wait until a run finishes or waits, up to a timeout", h.waitRun)
 	cancel := rt.operation(auth.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
@@ -112,6 +114,17 @@ func (rt router) tokens(h *tokenHandlers) {
 	route(rt, auth.PermissionAdmin, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets", h.listTokens)
 	route(rt, auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token", h.setQuotas)
 	route(rt, auth.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token", h.revokeToken)
+}
+
+// sessions registers how browsers sign in, and tokens that act for others.
+func (rt router) sessions(h *sessionHandlers) {
+	handle(rt, withStatus(http.StatusCreated, rt.operation(accessAnyToken, "POST /v1/links", "create-link", "Make a link to sign in with a browser, valid once and for 5 minutes")), h.createLink)
+	handle(rt, withStatus(http.StatusCreated, rt.operation(accessAnyToken, "POST /v1/tokens/limited", "create-limited-token", "Create a token with a part of the caller's rights; its secret is shown only once")), h.createLimited)
+	signIn := rt.operation(accessPublic, "POST /v1/session", "sign-in", "Exchange a link for a session, in a cookie of the browser")
+	signIn.Security = []map[string][]string{}
+	handle(rt, withStatus(http.StatusCreated, signIn), h.signIn)
+	route(rt, accessAnyToken, "GET /v1/session", "get-session", "Get the rights of the caller", h.showSelf)
+	route(rt, accessAnyToken, "DELETE /v1/session", "sign-out", "End the session of the caller", h.signOut)
 }
 
 // workers registers the operations of remote workers.

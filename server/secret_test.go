@@ -73,7 +73,7 @@ func TestTheCallersSecretIsRedactedFromItsResponse(t *testing.T) {
 	}
 	// A short invalid token is not redacted: it would garble words.
 	a := f.withToken("the").call("GET /v1/threads", "")
-	if p := a.problem(t); p.Code != mailroom.CodeUnauthenticated || p.Detail != "unknown or revoked token" {
+	if p := a.problem(t); p.Code != mailroom.CodeUnauthenticated || p.Detail != "unknown, expired or revoked token" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

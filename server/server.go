@@ -65,6 +65,9 @@ type Options struct {
 	// Origins are the web origins, besides the server's own, that may use the API, such as
 	// https://mail.example.org.
 	Origins []string
+	// URL is the address under which browsers reach the server, "" if it is unknown. With https,
+	// cookies are for connections with TLS only.
+	URL string
 	// TLS, if not nil, makes the server speak HTTPS, including HTTP/2.
 	TLS *tls.Config
 	// BehindProxy makes the log, and the per-address limit on public request bodies, use the client
@@ -195,6 +198,7 @@ type Server struct {
 	options   Options
 	log       *slog.Logger
 	tokens    *tokenCache
+	cookie    string // name of the cookie of sessions
 	mux       *routeTable
 	anonymous *grant // the caller without a valid token
 	origins   *http.CrossOriginProtection
@@ -213,7 +217,7 @@ type Server struct {
 func New(o Options) *Server {
 	o.fill()
 	s := &Server{
-		options: o, log: o.Log, tokens: newTokenCache(o.Ledger.Accounts, o.Token, o.Log),
+		options: o, log: o.Log, tokens: newTokenCache(o.Ledger.Accounts, o.Token, o.Log), cookie: cookieName(o.Token),
 		mux: newRouteTable(), anonymous: anonymousGrant(), origins: http.NewCrossOriginProtection(), find: lookup{o.Ledger.Viewer},
 		life: newLifecycle(),
 		bodies: &bodyReceiver{

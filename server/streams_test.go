@@ -196,7 +196,7 @@ func TestTheStreamsQuotaBoundsAToken(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
 	f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit)
 	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))
-	if _, err := f.client.SetQuotas(t.Context(), "bob", auth.Quotas{auth.QuotaStreams: 2}); err != nil {
+	if _, err := f.client.Accounts().SetQuotas(t.Context(), "bob", auth.Quotas{auth.QuotaStreams: 2}); err != nil {
 		t.Fatal(err)
 	}
 	bob.submit("t", "one")
@@ -206,7 +206,7 @@ func TestTheStreamsQuotaBoundsAToken(t *testing.T) {
 	if p := a.problem(t); a.status != 429 || !strings.Contains(p.Detail, "2 of 2 streams and waits") {
 		t.Errorf("%d %s, want 429 with limit and use", a.status, a.body)
 	}
-	tokens, err := f.client.Tokens(t.Context())
+	tokens, err := f.client.Accounts().Tokens(t.Context())
 	if err != nil || tokens[1].Used.Streams != 2 || tokens[1].Quotas[auth.QuotaStreams] != 2 || tokens[0].Quotas[auth.QuotaStreams] != 1 {
 		t.Errorf("tokens: %+v, %v, want use and limits of streams", tokens, err)
 	}

@@ -58,6 +58,10 @@ func tagOf(path string) string {
 	switch parts[0] {
 	case tagThreads, tagRuns, tagTickets, tagTokens, tagChannels, tagAgents:
 		return parts[0]
+	case "failures":
+		return tagRuns
+	case "session", "links":
+		return tagTokens
 	case "workers":
 		return tagAgents
 	case "pairings":
@@ -75,6 +79,8 @@ func describeAccess(need auth.Permission) string {
 	switch need {
 	case accessPublic:
 		return "Needs no token."
+	case accessAnyToken:
+		return "Needs a token with any scope."
 	case accessPerFrame:
 		return "Each frame needs its own scope."
 	case accessPerRequest:

@@ -105,12 +105,12 @@ func (c *tokenCache) refresh(ctx context.Context) error {
 	before := *c.byHash.Load()
 	now := make(map[secretHash]*grant, len(rows))
 	quotas := map[string]auth.Quotas{}
-	for _, t := range rows {
+	for _, t := range effective(rows, time.Now()) {
 		if len(t.Quotas) > 0 {
 			quotas[t.Name] = t.Quotas
 		}
 		var s secretHash
-		if n, err := hex.Decode(s[:], []byte(t.Sum)); !t.RevokedAt.IsZero() || err != nil || n != len(s) {
+		if n, err := hex.Decode(s[:], []byte(t.Sum)); err != nil || n != len(s) {
 			continue
 		}
 		if now[s] = before[s]; now[s] == nil || !sameRights(now[s].token, t) {
@@ -127,9 +127,36 @@ func (c *tokenCache) refresh(ctx context.Context) error {
 	return nil
 }
 
+// effective returns the tokens that are valid at now, with the rights that they have. A token that acts
+// for another one has none without that one.
+func effective(rows []*auth.Token, now time.Time) []*auth.Token {
+	base := map[string]*auth.Token{auth.Operator: auth.RunToken(auth.Operator)}
+	for _, t := range rows {
+		if t.Terms.For == "" && t.RevokedAt.IsZero() && !t.Expired(now) {
+			base[t.Name] = t
+		}
+	}
+	var valid []*auth.Token
+	for _, t := range rows {
+		of := base[t.Terms.For]
+		switch {
+		case t.Terms.For == "" && base[t.Name] == t:
+			valid = append(valid, t)
+		case t.Terms.For != "" && of != nil && t.RevokedAt.IsZero() && !t.Expired(now):
+			valid = append(valid, t.Act(of))
+		}
+	}
+	return valid
+}
+
 func sameRights(a, b *auth.Token) bool {
 	return a.Key == b.Key && a.Name == b.Name && a.Namespace == b.Namespace &&
-		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Agents, b.Agents)
+		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Agents, b.Agents) && sameTerms(a.Terms, b.Terms)
+}
+
+func sameTerms(a, b auth.Terms) bool {
+	return a.Kind == b.Kind && a.For == b.For && a.Run == b.Run && a.ExpiresAt.Equal(b.ExpiresAt) &&
+		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Threads, b.Threads)
 }
 
 // run refreshes the cache and writes the last uses of tokens until ctx ends. After an error it

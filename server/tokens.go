@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/hex"
 	"log/slog"
 	"strings"
 	"time"
@@ -24,6 +23,10 @@ type Accounts interface {
 	// SetQuotas replaces the quotas that a token has in place of the defaults.
 	SetQuotas(ctx context.Context, name string, q auth.Quotas) (*auth.Token, error)
 	RecordTokenUse(ctx context.Context, used map[string]time.Time) error
+	DeriveToken(ctx context.Context, t auth.Token, by *auth.Token) (*auth.Token, error)
+	// SpendLink makes a session for the link whose secret has this SHA-256, once.
+	SpendLink(ctx context.Context, link string, session auth.Token) (*auth.Token, error)
+	DropSession(ctx context.Context, sum string) error
 }
 
 // tokenHandlers serve tokens.
@@ -50,11 +53,16 @@ type createTokenInput struct{ Body api.NewToken }
 
 func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (*body[api.CreatedToken], error) {
 	b := in.Body
+	var expires time.Time
+	if b.ExpiresAt != nil {
+		if expires = b.ExpiresAt.UTC(); !expires.After(time.Now()) {
+			return nil, invalid.Field("body.expires_at", "must be in the future", b.ExpiresAt)
+		}
+	}
 	secret := newSecret()
-	hash := sha256.Sum256([]byte(secret))
 	row, err := h.ledger.CreateToken(ctx, auth.Token{
-		Name: b.Name, Sum: hex.EncodeToString(hash[:]), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
-		Quotas: b.Quotas,
+		Name: b.Name, Sum: sumOf(secret), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
+		Quotas: b.Quotas, Terms: auth.Terms{ExpiresAt: expires},
 	})
 	if err != nil {
 		return nil, invalid.At("body.", err)
@@ -122,8 +130,13 @@ func (h *tokenHandlers) setQuotas(ctx context.Context, in *setQuotasInput) (*bod
 }
 
 func (h *tokenHandlers) showToken(t *auth.Token) api.Token {
+	kind, scopes := "token", append([]auth.Permission{}, t.Scopes...)
+	if t.Terms.Kind != auth.KindToken {
+		kind, scopes = string(t.Terms.Kind), append(scopes, t.Terms.Scopes...)
+	}
 	return api.Token{
-		Name: t.Name, Scopes: append([]auth.Permission{}, t.Scopes...), Namespace: view.Given(t.Namespace),
+		Name: t.Name, Scopes: scopes, Namespace: view.Given(t.Namespace),
 		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.usage(t), CreatedAt: t.CreatedAt, UsedAt: view.Known(t.UsedAt), RevokedAt: view.Known(t.RevokedAt),
+		Kind: kind, For: view.Given(t.Terms.For), Threads: t.Terms.Threads, Run: view.Given(t.Terms.Run), ExpiresAt: view.Known(t.Terms.ExpiresAt),
 	}
 }

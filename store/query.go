@@ -73,15 +73,30 @@ type CountQuery struct {
 	Statuses []mailroom.Status
 	Thread   string // counts the runs of this thread, or of its Set
 	Set      RunSet // requires Thread
-	Most     int    // ends the count, with any of the runs; requires Thread; 0: no limit
+	Most     int    // ends the count, with any of the runs; requires Thread or Failures; 0: no limit
+	// Failures sums up the newest failed runs that have an ErrorGroup, at most Most of them. Of the
+	// other fields only Owner may be set.
+	Failures bool
 }
 
 // Counts is the result of a CountQuery. Threads and Due are set if the query has no field but
-// Owner.
+// Owner, Failures if it asks for them; then nothing else is.
 type Counts struct {
-	Runs    map[mailroom.Status]int // without zero counts
-	Threads int                     // including those being deleted
-	Due     time.Time               // earliest due time of a thread with a Due.Agent
+	Runs     map[mailroom.Status]int // without zero counts
+	Threads  int                     // including those being deleted
+	Due      time.Time               // earliest due time of a thread with a Due.Agent
+	Failures []FailureCount          // in any order
+}
+
+// FailureCount sums up the failed runs of one error group and agent.
+type FailureCount struct {
+	Group  string
+	Agent  string
+	Runs   int
+	First  time.Time // earliest and latest end
+	Last   time.Time
+	Newest string // id of the run with the greatest Key
+	Key    int64  // its Key
 }
 
 // Sum returns the number of runs.

@@ -181,6 +181,7 @@ type Changes struct {
 	DropEntries     []Prefix
 	DropDefinitions []Definition // by Agent and Version
 	DropCursors     []Cursor     // by Channel and Identity
+	DropTokens      []string     // names
 	// DropReservations lists ids.
 	DropReservations []string
 }

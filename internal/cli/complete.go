@@ -135,7 +135,7 @@ func channelNames(ctx context.Context, c *client.Client) ([]cobra.Completion, er
 }
 
 func tokenNames(ctx context.Context, c *client.Client) ([]cobra.Completion, error) {
-	tokens, err := c.Tokens(ctx)
+	tokens, err := c.Accounts().Tokens(ctx)
 	return describe(tokens, err, func(t api.Token) (string, string) { return t.Name, joinScopes(t.Scopes) })
 }
 

@@ -23,16 +23,22 @@ delivery (yes or no) and metadata.NAME.`,
 		Example: `  mailroom runs
   mailroom runs --filter 'status:failed agent:coder error:"*rate limit*"'
   mailroom runs --filter 'thread:notes -status:completed' --limit 5
-  mailroom runs --filter status:failed --all -o jsonl`,
+  mailroom runs --filter status:failed --all -o jsonl
+  mailroom runs --filter status:failed --count`,
 		Args: cobra.NoArgs,
 	}
-	deliveries := false
+	deliveries, count := false, false
 	cmd.Flags().BoolVar(&deliveries, "deliveries", false, "also runs that only deliver what another run said")
-	return list[api.Run]{
+	cmd.Flags().BoolVar(&count, "count", false, "print the number of matching runs, exact to 10,000")
+	ours := func(q string) string {
+		if !deliveries && !strings.Contains(q, "delivery:") {
+			q += " delivery:no"
+		}
+		return q
+	}
+	list[api.Run]{
 		fetch: func(c *client.Client, ctx context.Context, q client.ListQuery) (api.Page[api.Run], error) {
-			if !deliveries && !strings.Contains(q.Q, "delivery:") {
-				q.Q += " delivery:no"
-			}
+			q.Q = ours(q.Q)
 			return c.Runs(ctx, q)
 		},
 		header: []string{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"},
@@ -43,6 +49,31 @@ delivery (yes or no) and metadata.NAME.`,
 		},
 		what: "runs", none: `no runs yet; start one with: mailroom send "hello"`,
 	}.command(con, cmd, "")
+	show := cmd.RunE
+	return withClient(con, cmd, func(c *client.Client, args []string) error {
+		if !count {
+			return show(cmd, args)
+		}
+		q, err := cmd.Flags().GetString("filter")
+		if err != nil {
+			return err
+		}
+		return printCount(cmd, con, c, ours(q))
+	})
+}
+
+// maxCounted is how many runs mailroom runs --count counts.
+const maxCounted = 10_000
+
+func printCount(cmd *cobra.Command, con *console.Console, c *client.Client, q string) error {
+	n, more, err := c.CountRuns(cmd.Context(), q, maxCounted)
+	switch {
+	case err != nil:
+		return err
+	case more:
+		return con.Printf("%d+\n", n)
+	}
+	return con.Printf("%d\n", n)
 }
 
 func runCommand(con *console.Console) *cobra.Command {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,10 +18,10 @@ func tokenCommand(con *console.Console) *cobra.Command {
 		Short: "Create, list and revoke tokens, and set their quotas",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return console.UsageErrorf(cmd, "missing subcommand: create, list, revoke or quota")
+			return console.UsageErrorf(cmd, "missing subcommand: create, limited, list, revoke or quota")
 		},
 	}
-	cmd.AddCommand(tokenCreateCommand(con), tokenListCommand(con), tokenRevokeCommand(con), tokenQuotaCommand(con))
+	cmd.AddCommand(tokenCreateCommand(con), tokenLimitedCommand(con), tokenListCommand(con), tokenRevokeCommand(con), tokenQuotaCommand(con))
 	return cmd
 }
 
@@ -47,19 +48,22 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also give access to threads whose id starts with this")
 	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with scope work: agents that it may run (default: all that the server does not run)")
 	quotas := quotaFlag(cmd)
+	var life time.Duration
+	cmd.Flags().DurationVar(&life, "expires", 0, "how long it is valid (default: until it is revoked)")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		var err error
 		if in.Quotas, err = quotas(); err != nil {
 			return err
 		}
-		in.Name, in.Scopes = args[0], []auth.Permission{}
-		for _, s := range scopes {
-			in.Scopes = append(in.Scopes, auth.Permission(strings.TrimSpace(s)))
+		in.Name, in.Scopes = args[0], permissions(scopes)
+		if life > 0 {
+			expires := time.Now().Add(life).UTC()
+			in.ExpiresAt = &expires
 		}
 		if len(in.Scopes) == 0 {
 			return console.Errorf(console.ExitUsage, "add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin", "missing scopes")
 		}
-		t, err := c.CreateToken(cmd.Context(), in)
+		t, err := c.Accounts().CreateToken(cmd.Context(), in)
 		if err != nil {
 			return err
 		}
@@ -71,13 +75,15 @@ func tokenListCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, by name",
+		Long: `List the tokens, by name, with the sessions of browsers, the links to sign in and the
+limited tokens, which act for the token in their name.`,
 		Example: `  mailroom token list
   mailroom token list -o json`,
 		Args: cobra.NoArgs,
 	}
 	output := console.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		tokens, err := c.Tokens(cmd.Context())
+		tokens, err := c.Accounts().Tokens(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -95,7 +101,7 @@ for admins and for the next token of that name.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
-		if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
+		if err := c.Accounts().RevokeToken(cmd.Context(), args[0]); err != nil {
 			return err
 		}
 		con.Infof("revoked token %s", args[0])
@@ -116,15 +122,26 @@ func printTokens(con *console.Console, tokens []api.Token, f console.Format) err
 	if f == console.FormatJSON {
 		return con.PrintJSON(api.Page[api.Token]{Items: tokens})
 	}
-	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "REVOKED"}}
+	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "ENDS"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
 			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents),
 			quotaUsage(t, auth.QuotaThreads), quotaUsage(t, auth.QuotaBytes), quotaUsage(t, auth.QuotaWorkers), quotaUsage(t, auth.QuotaStreams), quotaUsage(t, auth.QuotaNotifications),
-			con.When(&t.CreatedAt), con.When(t.UsedAt), con.When(t.RevokedAt),
+			con.When(&t.CreatedAt), con.When(t.UsedAt), tokenEnd(con, t),
 		})
 	}
 	return con.PrintList(rows, nil, "no tokens except the operator's, which is in the data folder")
+}
+
+// tokenEnd says when a token ends or has ended.
+func tokenEnd(con *console.Console, t api.Token) string {
+	switch {
+	case t.RevokedAt != nil:
+		return "revoked " + con.When(t.RevokedAt)
+	case t.ExpiresAt != nil && !t.ExpiresAt.After(time.Now()):
+		return "expired " + con.When(t.ExpiresAt)
+	}
+	return con.When(t.ExpiresAt)
 }
 
 func joinScopes(scopes []auth.Permission) string {

@@ -31,7 +31,7 @@ nothing.`,
 		if err != nil {
 			return err
 		}
-		t, err := c.SetQuotas(cmd.Context(), args[0], q)
+		t, err := c.Accounts().SetQuotas(cmd.Context(), args[0], q)
 		if err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ type Config struct {
 	BehindProxy bool     // a proxy in front of the server provides TLS
 	Hosts       []string // further host names that requests may use
 	Origins     []string // further origins of web pages that may use the API
+	Server      Server
 	Limits      Limits
 	Store       Store
 	Postgres    Postgres

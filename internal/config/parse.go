@@ -132,6 +132,7 @@ func (r *reader) top(doc map[string]any) {
 		{"postgres", "[postgres]", func(table map[string]any) { r.table("postgres.", table, r.config.Postgres.settings()) }},
 		{"bus", "[bus]", func(table map[string]any) { r.table("bus.", table, r.config.Bus.settings()) }},
 		{"node", "[node]", func(table map[string]any) { r.table("node.", table, r.config.Node.settings()) }},
+		{"server", "[server]", func(table map[string]any) { r.table("server.", table, r.config.Server.settings()) }},
 		{"token", "[token]", func(table map[string]any) { r.table("token.", table, r.config.Token.settings()) }},
 		{"limits", "[limits]", func(table map[string]any) { r.table("limits.", table, r.config.Limits.settings()) }},
 		{"agents", "[agents.NAME]", r.agents},

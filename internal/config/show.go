@@ -69,7 +69,7 @@ func (c *Config) allSections() []section {
 		{nil, c.settings()}, {[]string{"store"}, c.Store.settings()},
 		{[]string{"postgres"}, c.Postgres.settings()}, {[]string{"bus"}, c.Bus.settings()}, {[]string{"node"}, c.Node.settings()},
 	}
-	all = append(all, section{[]string{"token"}, c.Token.settings()}, section{[]string{"limits"}, c.Limits.settings()})
+	all = append(all, section{[]string{"server"}, c.Server.settings()}, section{[]string{"token"}, c.Token.settings()}, section{[]string{"limits"}, c.Limits.settings()})
 	for _, name := range sorted(c.Agents) {
 		all = append(all, section{[]string{"agents", name}, c.Agents[name].settings()})
 	}

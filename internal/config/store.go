@@ -1,12 +1,27 @@
 package config
 
 import (
+	"net/url"
 	"regexp"
 	"strings"
 	"time"
 
 	"mailroom/internal/setting"
 )
+
+// Server is the [server] table.
+type Server struct {
+	URL string // of the server for browsers, used in links; "": that of its address
+}
+
+func (s *Server) settings() []setting.Setting {
+	return []setting.Setting{
+		setting.New("url", "Address of the server for browsers, used in links: that of its proxy, or with one of hosts. Empty: the address above.", setting.Checked(&s.URL, `an address such as "https://mail.example.org"`, func(s string) bool {
+			u, err := url.Parse(s)
+			return s == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+		})),
+	}
+}
 
 // Kinds of stores.
 const (

@@ -192,6 +192,18 @@ func (f Filter) Exact(key string) (string, bool) {
 	return "", false
 }
 
+// Only reports whether every term requires one value of one of these keys, and no key has two terms.
+func (f Filter) Only(keys ...string) bool {
+	seen := map[string]bool{}
+	for _, t := range f.terms {
+		if _, ok := t.exact(); !ok || t.not || seen[t.key] || !slices.Contains(keys, t.key) {
+			return false
+		}
+		seen[t.key] = true
+	}
+	return true
+}
+
 // Span returns the range that the terms of a time key without minus require of a row, so that a store
 // can read less: from is inclusive, before exclusive, and zero is no bound.
 func (f Filter) Span(key string) (from, before time.Time) {

@@ -159,7 +159,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(0), b, n.engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers)))
 	}
 	n.server = server.New(server.Options{
-		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins,
+		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
 		Agents:        func() []string { return names },
 		MissingAgents: roster.programs.missing,
 		DescribeAgent: func(name string) server.AgentInfo {

@@ -42,6 +42,9 @@ func (s *submission) checkReachable() error {
 // checkCreate returns an error if the submitter may not create the thread.
 func (s *submission) checkCreate() error {
 	id, by := s.t.ID, s.in.By
+	if by != nil && !by.MayCreate(id) {
+		return errNoThread(id)
+	}
 	if by == nil || by.Name == auth.Operator || by.Has(auth.PermissionAdmin) {
 		return nil
 	}

@@ -141,7 +141,7 @@ func TestProtocolRequiresAToken(t *testing.T) {
 		}
 	}
 	c := client.New(p.url, operator)
-	made, err := c.CreateToken(t.Context(), api.NewToken{Name: "eve", Scopes: []auth.Permission{auth.PermissionRead}})
+	made, err := c.Accounts().CreateToken(t.Context(), api.NewToken{Name: "eve", Scopes: []auth.Permission{auth.PermissionRead}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func open(t *testing.T) *fixture {
 // token creates an account and returns its secret.
 func (h *fixture) token(name string, scopes ...auth.Permission) string {
 	h.t.Helper()
-	made, err := h.admin.CreateToken(h.t.Context(), api.NewToken{Name: name, Scopes: scopes})
+	made, err := h.admin.Accounts().CreateToken(h.t.Context(), api.NewToken{Name: name, Scopes: scopes})
 	if err != nil {
 		h.t.Fatal(err)
 	}

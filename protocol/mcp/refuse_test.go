@@ -152,7 +152,7 @@ func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 // namesake replaces the token of a name by one with other scopes.
 func (h *fixture) namesake(name string, scopes ...auth.Permission) string {
 	h.t.Helper()
-	if err := h.admin.RevokeToken(h.t.Context(), name); err != nil {
+	if err := h.admin.Accounts().RevokeToken(h.t.Context(), name); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.token(name, scopes...)

@@ -73,6 +73,7 @@ func copyWorker(w *store.Worker) *store.Worker {
 func copyToken(t *auth.Token) *auth.Token {
 	c := *t
 	c.Scopes, c.Agents, c.Quotas = slices.Clone(t.Scopes), slices.Clone(t.Agents), maps.Clone(t.Quotas)
+	c.Terms.Scopes, c.Terms.Threads = slices.Clone(t.Terms.Scopes), slices.Clone(t.Terms.Threads)
 	return &c
 }
 

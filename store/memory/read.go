@@ -72,6 +72,9 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 }
 
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
+	if q.Failures {
+		return store.Counts{Failures: r.countFailures(q)}, nil
+	}
 	out := store.Counts{Runs: map[mailroom.Status]int{}}
 	owned := func(t *mailroom.Thread) bool { return q.Owner == nil || *q.Owner == t.Owner }
 	for _, run := range first(r.selectRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}), q.Most) {
@@ -92,6 +95,36 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 		}
 	}
 	return out, nil
+}
+
+func (r reader) countFailures(q store.CountQuery) (counts []store.FailureCount) {
+	var failed []*mailroom.Run
+	for _, run := range r.selectRuns(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}}) { // newest first
+		if t, _ := r.threads.get(run.Thread); run.ErrorGroup != "" && (q.Owner == nil || *q.Owner == t.Owner) {
+			failed = append(failed, run)
+		}
+	}
+	place := map[[2]string]int{}
+	for _, run := range first(failed, q.Most) {
+		of := [2]string{run.ErrorGroup, run.Agent}
+		at, ok := place[of]
+		if !ok {
+			at = len(counts)
+			place[of] = at
+			counts = append(counts, store.FailureCount{
+				Group: run.ErrorGroup, Agent: run.Agent, First: run.FinishedAt, Last: run.FinishedAt, Newest: run.ID, Key: run.Key,
+			})
+		}
+		c := &counts[at]
+		c.Runs++
+		if run.FinishedAt.Before(c.First) {
+			c.First = run.FinishedAt
+		}
+		if run.FinishedAt.After(c.Last) {
+			c.Last = run.FinishedAt
+		}
+	}
+	return counts
 }
 
 // selectRuns returns all matching rows in order, without copying them.

@@ -176,6 +176,9 @@ func (t *tx) drop(c *store.Changes) {
 	for _, d := range c.DropDefinitions {
 		t.kept.drop(versionID{d.Agent, d.Version})
 	}
+	for _, name := range c.DropTokens {
+		t.tokens.drop(name)
+	}
 	for _, row := range c.DropCursors {
 		t.cursors.drop(cursorID{row.Channel, row.Identity})
 	}

@@ -8,7 +8,10 @@ import (
 // Count implements [store.Reader].
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	out := store.Counts{Runs: map[mailroom.Status]int{}}
-	if q.Thread != "" {
+	switch {
+	case q.Failures:
+		return countFailures(r, q)
+	case q.Thread != "":
 		return out, r.countThread(q, out.Runs)
 	}
 	all := q.Agent == "" && len(q.Statuses) == 0

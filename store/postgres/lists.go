@@ -11,6 +11,10 @@ const (
 		FROM unnest($1::text[], $2::bigint[], $3::text[]) u (id, at, error_group) JOIN run r ON r.id = u.id JOIN thread t ON t.key = r.thread
 		ON CONFLICT (run) DO UPDATE SET at = excluded.at, error_group = excluded.error_group`
 	dropFailures = "DELETE FROM failure WHERE run = ANY ($1::bigint[])"
+
+	newestFailures   = "SELECT run, at, error_group, agent FROM failure"
+	failuresByGroups = `SELECT g.error_group, g.agent, g.runs, g.first, g.last, coalesce((SELECT id FROM run WHERE key = g.newest), ''), g.newest FROM
+		(SELECT error_group, agent, count(*) AS runs, min(at) AS first, max(at) AS last, max(run) AS newest FROM (`
 )
 
 // listRuns reads the runs of an owner or of an error group.
@@ -55,6 +59,27 @@ func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 		read(ofRuns, "r.key", "r.owner IS NULL")
 	}
 	return runs, err
+}
+
+// countFailures sums up failed runs by error group and agent.
+func countFailures(r reader, q store.CountQuery) (out store.Counts, err error) {
+	var s selection
+	s.add(failuresByGroups + newestFailures)
+	if q.Owner != nil {
+		s.cond("owner = ?", *q.Owner)
+	}
+	s.add(" ORDER BY run DESC")
+	if q.Most > 0 {
+		s.add(" LIMIT ?", int64(q.Most))
+	}
+	s.add(") f GROUP BY error_group, agent) g")
+	err = r.query("count failures", func(c *columns) error {
+		out.Failures = append(out.Failures, store.FailureCount{
+			Group: c.text(), Agent: c.text(), Runs: c.int(), First: c.time(), Last: c.time(), Newest: c.text(), Key: c.int64(),
+		})
+		return nil
+	}, s.text.String(), s.args...)
+	return out, err
 }
 
 // failureColumns has the values of failures, one array per column, and the keys of runs that may have

@@ -97,6 +97,7 @@ const (
 	dropPrefix       = "SELECT drop_prefix($1, $2, $3)"
 	dropDefinitions  = "DELETE FROM definition d USING unnest($1::text[], $2::text[]) u (agent, version) WHERE d.agent = u.agent AND d.version = u.version"
 	dropCursors      = "DELETE FROM cursor c USING unnest($1::text[], $2::text[]) u (channel, identity) WHERE c.channel = u.channel AND c.identity = u.identity"
+	dropTokens       = "WITH u AS (DELETE FROM token_use WHERE token = ANY ($1::text[])) DELETE FROM token WHERE name = ANY ($1::text[])"
 	dropReservations = "DELETE FROM reservation WHERE id = ANY ($1::text[])"
 
 	// This is add_tally, whose plan PostgreSQL would make at each call.

@@ -172,6 +172,9 @@ func (w *writing) drop(c *store.Changes) {
 		}
 		w.trip.add(nil, dropCursors, channels, identities)
 	}
+	if len(c.DropTokens) > 0 {
+		w.trip.add(nil, dropTokens, c.DropTokens)
+	}
 	if len(c.DropReservations) > 0 {
 		w.trip.add(nil, dropReservations, c.DropReservations)
 	}

@@ -56,7 +56,10 @@ func allStatuses() []mailroom.Status {
 }
 
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
-	if q.Thread != "" {
+	switch {
+	case q.Failures:
+		return countFailures(r, q)
+	case q.Thread != "":
 		return r.countThread(q)
 	}
 	out := store.Counts{Runs: map[mailroom.Status]int{}}

@@ -16,6 +16,10 @@ const (
 	putFailure = `INSERT INTO failure (run, at, error_group, agent, owner) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (run) DO UPDATE SET at = excluded.at, error_group = excluded.error_group`
 	dropFailure = "DELETE FROM failure WHERE run = ?"
+
+	newestFailures   = "SELECT run, at, error_group, agent FROM failure"
+	failuresByGroups = `SELECT g.error_group, g.agent, g.runs, g.first, g.last, (SELECT id FROM run WHERE key = g.newest), g.newest FROM
+		(SELECT error_group, agent, count(*) AS runs, min(at) AS first, max(at) AS last, max(run) AS newest FROM (`
 )
 
 // listRuns reads the runs of an owner or of an error group.
@@ -45,6 +49,29 @@ func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 		read(runsOfNone, "r.key")
 	}
 	return runs, err
+}
+
+// countFailures sums up failed runs by error group and agent.
+func countFailures(r reader, q store.CountQuery) (out store.Counts, err error) {
+	s := sel{}
+	s.add(failuresByGroups + newestFailures)
+	if q.Owner != nil {
+		s.cond("owner = ?", *q.Owner)
+	}
+	s.add(" ORDER BY run DESC")
+	if q.Most > 0 {
+		s.add(" LIMIT ?")
+		s.args = append(s.args, int64(q.Most))
+	}
+	s.add(") GROUP BY error_group, agent) g")
+	err = r.query("count failures", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		out.Failures = append(out.Failures, store.FailureCount{
+			Group: c.text(), Agent: c.text(), Runs: c.int(), First: c.time(), Last: c.time(), Newest: c.text(), Key: c.int64(),
+		})
+		return true, c.err
+	})
+	return out, err
 }
 
 // writeFailure writes or deletes the failure of a run that had the status before.

@@ -68,7 +68,7 @@ func usual(t *testing.T, s *Store) {
 			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held}, Tickets: []*mailroom.Ticket{asked},
 			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropThreads: []string{"u"},
 			DropDefinitions: []store.Definition{{Agent: "a", Version: "1"}}, DropCursors: []store.Cursor{{Channel: "c"}},
-			DropReservations: []string{"v"},
+			DropReservations: []string{"v"}, DropTokens: []string{"x"},
 		})
 	})
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 
 const (
 	readTokens = `SELECT key, name, sum, scopes, namespace, agents, quotas, threads, bytes, workers, notifications,
-		created_at, used_at, revoked_at FROM token `
+		created_at, used_at, revoked_at, terms FROM token `
 	insertToken = `INSERT INTO token (sum, scopes, namespace, agents, quotas, threads, bytes, workers, notifications,
-		created_at, used_at, revoked_at, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		created_at, used_at, revoked_at, terms, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateToken = `UPDATE token SET sum = ?, scopes = ?, namespace = ?, agents = ?, quotas = ?,
-		created_at = ?, used_at = ?, revoked_at = ? WHERE name = ? AND key = ?`
+		created_at = ?, used_at = ?, revoked_at = ?, terms = ? WHERE name = ? AND key = ?`
 	addUse = `UPDATE token SET threads = threads + ?, bytes = bytes + ?, workers = workers + ?,
 		notifications = notifications + ? WHERE name = ?`
+	dropToken = "DELETE FROM token WHERE name = ?"
 )
 
 func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
@@ -31,6 +32,7 @@ func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
 		c.json(&t.Quotas)
 		t.Used = auth.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
 		t.CreatedAt, t.UsedAt, t.RevokedAt = c.time(), c.time(), c.time()
+		c.json(&t.Terms)
 		found = append(found, t)
 		return true, c.err
 	}
@@ -55,8 +57,12 @@ func (t *tx) writeToken(row *auth.Token) error {
 		}
 		quotas = string(raw)
 	}
+	terms, err := format.EncodeTerms(row.Terms)
+	if err != nil {
+		return err
+	}
 	args := []any{row.Sum, texts(row.Scopes), row.Namespace, texts(row.Agents), quotas}
-	times := []any{micros(row.CreatedAt), micros(row.UsedAt), micros(row.RevokedAt), row.Name}
+	times := []any{micros(row.CreatedAt), micros(row.UsedAt), micros(row.RevokedAt), orNull(terms), row.Name}
 	if row.Key != 0 {
 		res, err := t.exec(updateToken, append(append(args, times...), row.Key)...)
 		return wrote(res, err, "token", row.Name, row.Key)

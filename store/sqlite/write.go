@@ -159,6 +159,11 @@ func (t *tx) drop(c *store.Changes) error {
 			return err
 		}
 	}
+	for _, name := range c.DropTokens {
+		if _, err := t.exec(dropToken, name); err != nil {
+			return err
+		}
+	}
 	for _, id := range c.DropReservations {
 		if _, err := t.exec(dropReservation, id); err != nil {
 			return err

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"mailroom"
@@ -87,4 +88,26 @@ func runsOfAGroup(t *testing.T, s *handle) {
 	s.write(&store.Changes{DropThreads: []string{"a"}, DropEntries: []store.Prefix{{Thread: "c", Seq: 2}}})
 	s.wantRuns("after the drop of a thread", query{Group: "x"}, "b2")
 	s.wantRuns("after the drop of entries", query{Group: "y"}, "c2")
+}
+
+func countedFailures(t *testing.T, s *handle) {
+	c := ownedRuns(s)
+	count := func(q store.CountQuery) []store.FailureCount {
+		q.Failures = true
+		found := get1(t, s, func(r store.Reader) (store.Counts, error) { return r.Count(q) }).Failures
+		slices.SortFunc(found, func(a, b store.FailureCount) int { return strings.Compare(a.Group, b.Group) })
+		return found
+	}
+	agent := c.Runs[0].Agent
+	x := store.FailureCount{Group: "x", Agent: agent, Runs: 4, First: after(0), Last: after(1), Newest: "b2", Key: c.Runs[5].Key}
+	y := store.FailureCount{Group: "y", Agent: agent, Runs: 2, First: after(0), Last: after(1), Newest: "c2", Key: c.Runs[6].Key}
+	wantSame(t, "all", count(store.CountQuery{}), []store.FailureCount{x, y})
+	x.Runs, x.First = 2, after(1)
+	y.Runs, y.First = 1, after(1)
+	wantSame(t, "the newest three", count(store.CountQuery{Most: 3}), []store.FailureCount{x, y})
+	ann, eve := "ann", "eve"
+	x = store.FailureCount{Group: "x", Agent: agent, Runs: 2, First: after(0), Last: after(1), Newest: "a2", Key: c.Runs[4].Key}
+	y.Runs, y.First = 2, after(0)
+	wantSame(t, "of an owner", count(store.CountQuery{Owner: &ann}), []store.FailureCount{x, y})
+	wantSame(t, "of a stranger", count(store.CountQuery{Owner: &eve}), []store.FailureCount(nil))
 }

@@ -49,6 +49,14 @@ func tokenCases() []testCase {
 			wantSame(t, "tokens", s.everything().Tokens, rows)
 			s.update(func(tx store.Tx) { wantSame(t, "tokens in a transaction", get(tx.Tokens())(t), rows) })
 		}},
+		{"are dropped", func(t *testing.T, s *handle) {
+			s.write(&store.Changes{Tokens: []*auth.Token{{Name: "a"}, {Name: "b", Used: auth.Use{Threads: 1}}}})
+			s.write(&store.Changes{DropTokens: []string{"b", "unknown"}})
+			wantSame(t, "names", tokenNames(s.everything().Tokens), []string{"a"})
+			again := &auth.Token{Name: "b"}
+			s.write(&store.Changes{Tokens: []*auth.Token{again}})
+			wantSame(t, "the same name again", get1(t, s, func(r store.Reader) ([]*auth.Token, error) { return r.Tokens("b") }), []*auth.Token{again})
+		}},
 		{"are ordered by name", func(t *testing.T, s *handle) {
 			s.write(&store.Changes{Tokens: []*auth.Token{{Name: "c"}, {Name: "a"}, {Name: "B"}}},
 				&store.Changes{Tokens: []*auth.Token{{Name: "b"}}})

@@ -1,8 +1,10 @@
 package format
 
 import (
+	"encoding/json"
 	"strconv"
 
+	"mailroom/auth"
 	"mailroom/internal/jsontext"
 	"mailroom/store"
 )
@@ -34,6 +36,15 @@ func Texts[T ~string](list []T) string {
 		plain = append(plain, string(v))
 	}
 	return string(jsontext.AppendList(nil, plain, appendText))
+}
+
+// EncodeTerms encodes the terms of a token as JSON, "" if they limit nothing.
+func EncodeTerms(t auth.Terms) (string, error) {
+	raw, err := json.Marshal(t)
+	if string(raw) == "{}" {
+		return "", err
+	}
+	return string(raw), err
 }
 
 // appendText appends s as encoding/json does, except that <, > and & stay as they are in plain

@@ -86,7 +86,17 @@ func (p *packer) token(t *auth.Token) {
 	p.time(&t.CreatedAt)
 	p.time(&t.UsedAt)
 	p.time(&t.RevokedAt)
+	p.terms(&t.Terms)
 	p.newer(&t.Newer)
+}
+
+func (p *packer) terms(t *auth.Terms) {
+	text(p, &t.Kind)
+	text(p, &t.For)
+	list(p, &t.Scopes, text[auth.Permission])
+	list(p, &t.Threads, text[string])
+	text(p, &t.Run)
+	p.time(&t.ExpiresAt)
 }
 
 func (p *packer) reservation(v *store.Reservation) {

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"time"
+
+	"mailroom/auth"
+)
+
+// NewLink asks for a link with which a browser signs in as the caller.
+type NewLink struct {
+	Scopes []auth.Permission `json:"scopes,omitempty" nullable:"false" enum:"read,submit,decide,metrics,admin" doc:"Scopes of the session; default: those of the caller, without work."`
+}
+
+// Link is a link to sign in. A page that has its secret exchanges it for a session.
+type Link struct {
+	Secret    string    `json:"secret" doc:"For POST /v1/session, once."`
+	URL       *string   `json:"url" doc:"Address of the server for browsers, if it is configured."`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// SignIn exchanges a link for a session.
+type SignIn struct {
+	Secret string `json:"secret" minLength:"1" maxLength:"200" doc:"Secret of a link."`
+}
+
+// Session says who the caller is and what it may do.
+type Session struct {
+	Token     string            `json:"token" doc:"Name of the token that it acts for, which owns its threads."`
+	Kind      string            `json:"kind" enum:"token,limited,session"`
+	Scopes    []auth.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin"`
+	Namespace *string           `json:"namespace"`
+	Threads   []string          `json:"threads,omitempty" doc:"The only threads that it may use, if it is limited."`
+	Run       *string           `json:"run,omitempty" doc:"The only run that it may use."`
+	ExpiresAt *time.Time        `json:"expires_at"`
+}
+
+// NewLimitedToken asks for a token with a part of the caller's rights, for example for a page of a web
+// application.
+type NewLimitedToken struct {
+	Scopes    []auth.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,metrics,admin"`
+	Threads   []string          `json:"threads,omitempty" nullable:"false" maxItems:"100" doc:"Ids of the only threads that it may use; they may not exist yet. Then its scopes are read, submit or decide."`
+	Run       string            `json:"run,omitempty" doc:"The only run that it may use."`
+	ExpiresAt time.Time         `json:"expires_at"`
+}

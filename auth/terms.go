@@ -1,0 +1,123 @@
+package auth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/check"
+)
+
+// Kind says what a token is for.
+type Kind string
+
+const (
+	KindToken   Kind = ""        // has a name and rights of its own
+	KindLimited Kind = "limited" // a part of another token's rights, for a program or a page
+	KindSession Kind = "session" // of a browser; its secret is in a cookie
+	KindLink    Kind = "link"    // can only be exchanged for a session, once
+)
+
+// Terms limit a token. The zero value limits nothing.
+type Terms struct {
+	Kind Kind `json:"kind,omitempty"`
+	// For is the name that a token other than a KindToken acts for. It has the rights that this name's
+	// token has at the time, as far as Scopes has them too, and none when that token is revoked. The
+	// Token.Scopes of such a row are empty, so that a program that does not know Terms grants nothing.
+	For    string       `json:"for,omitempty"`
+	Scopes []Permission `json:"scopes,omitempty"`
+	// Threads are the ids of the only threads that it may use; none: all those of For.
+	Threads []string `json:"threads,omitempty"`
+	// Run is the only run that it may use; Threads then has the run's thread. "": no limit.
+	Run       string    `json:"run,omitempty"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: never
+}
+
+const (
+	// MaxTermThreads bounds Terms.Threads.
+	MaxTermThreads = 100
+	// MaxDerived bounds the tokens that act for one name.
+	MaxDerived = 1000
+	// derivedMark separates the two parts of the name of a token that acts for another one. No name of
+	// a KindToken has it.
+	derivedMark = "~"
+)
+
+// DerivedName returns the name of a token that acts for another one.
+func DerivedName(of, id string) string { return of + derivedMark + id }
+
+// Expired reports whether the token has expired at now.
+func (t *Token) Expired(now time.Time) bool {
+	return !t.Terms.ExpiresAt.IsZero() && !t.Terms.ExpiresAt.After(now)
+}
+
+// Limited reports whether the token may use some threads only.
+func (t *Token) Limited() bool { return len(t.Terms.Threads) > 0 || t.Terms.Run != "" }
+
+// CheckDerived validates a token that acts for by, which must have its rights.
+func (t *Token) CheckDerived(by *Token) error {
+	terms := t.Terms
+	switch {
+	case by.Limited() || by.Terms.Kind == KindLink || by.Terms.Kind == KindLimited:
+		return mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot make others")
+	case len(terms.Scopes) == 0:
+		return check.Invalid("scopes", "are missing: give at least one of read, submit, decide, metrics, admin", nil)
+	case len(terms.Threads) > MaxTermThreads:
+		return check.Invalid("threads", fmt.Sprintf("has more than %d threads", MaxTermThreads), nil)
+	case terms.ExpiresAt.IsZero():
+		return check.Invalid("expires_at", "is missing: such a token must expire", nil)
+	}
+	for _, s := range terms.Scopes {
+		switch {
+		case !slices.Contains(Permissions(), s) || s == PermissionWork:
+			return check.Invalid("scopes", "must be read, submit, decide, metrics or admin", string(s))
+		case !by.Has(s):
+			return check.Invalid("scopes", "has a scope that the token itself does not have", string(s))
+		case t.Limited() && s != PermissionRead && s != PermissionSubmit && s != PermissionDecide:
+			return check.Invalid("scopes", "of a token for some threads must be read, submit or decide", string(s))
+		}
+	}
+	for _, id := range terms.Threads {
+		if got, err := check.ThreadID(id); err != nil || got != id {
+			return check.Invalid("threads", "must be ids of threads", id)
+		}
+	}
+	return nil
+}
+
+// Act returns the token with the rights of a row that acts for base: those of base as far as the row has
+// them, within its terms.
+func (t *Token) Act(base *Token) *Token {
+	out := *base
+	out.Key, out.Sum, out.UsedAt, out.Terms = t.Key, t.Sum, t.UsedAt, t.Terms
+	out.Scopes, out.Agents = nil, nil
+	if base.SeesAll() {
+		out.Scopes = append(out.Scopes, seesAll)
+	}
+	for _, s := range t.Terms.Scopes {
+		if base.Has(s) {
+			out.Scopes = append(out.Scopes, s)
+		}
+	}
+	return &out
+}
+
+// seesAll is in the scopes of a token that acts for an admin and is none.
+const seesAll Permission = "sees all"
+
+// SeesAll reports whether the token sees the threads of all owners, within its terms: it is an admin, or
+// acts for one.
+func (t *Token) SeesAll() bool { return t.Has(PermissionAdmin) || slices.Contains(t.Scopes, seesAll) }
+
+// mayUse reports whether the terms include a thread.
+func (t *Token) mayUse(thread string) bool {
+	return !t.Limited() || slices.Contains(t.Terms.Threads, thread)
+}
+
+// MayCreate reports whether the terms let the token create a thread.
+func (t *Token) MayCreate(thread string) bool { return t.Terms.Run == "" && t.mayUse(thread) }
+
+// isDerived reports whether a name is that of a token that acts for another one.
+func isDerived(name string) bool { return strings.Contains(name, derivedMark) }

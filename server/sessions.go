@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
+)
+
+const (
+	sessionLife = 30 * 24 * time.Hour
+	// linkLife is how long a link to sign in is valid.
+	linkLife = 5 * time.Minute
+	// maxLimitedLife bounds the life of a limited token.
+	maxLimitedLife = 366 * 24 * time.Hour
+)
+
+// cookieName returns the name of the cookie of sessions. Browsers send the cookies of a host to all its
+// ports, so each server has a name of its own.
+func cookieName(operatorSecret string) string {
+	sum := sha256.Sum256([]byte("cookie\x00" + operatorSecret))
+	return "mailroom_" + hex.EncodeToString(sum[:4])
+}
+
+// session returns the grant of the session cookie of a request without the header Authorization, nil
+// without a valid one. It refuses a request of a page of another origin.
+func (s *Server) session(r *http.Request) (*grant, error) {
+	if r.Header.Get("Authorization") != "" {
+		return nil, nil
+	}
+	cookie, err := r.Cookie(s.cookie)
+	if err != nil { // no such cookie
+		return nil, nil
+	}
+	g := s.tokens.lookup(cookie.Value)
+	if g == nil || g.token.Terms.Kind != auth.KindSession {
+		return nil, nil
+	}
+	requestOf(r.Context()).token = cookie.Value // so that logs hide it
+	if !fromOwnPage(r) {
+		return nil, mailroom.Errorf(mailroom.CodeForbidden, "a session is valid for the pages of this server only: send a token")
+	}
+	return g, nil
+}
+
+// fromOwnPage reports whether a request comes from a page of this server, by the headers that browsers
+// send (https://www.w3.org/TR/fetch-metadata/). A browser without them sends Origin with each request that
+// is not a GET or HEAD, and with each WebSocket.
+func fromOwnPage(r *http.Request) bool {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+	if origin != "" {
+		u, err := url.Parse(origin)
+		if err != nil || !strings.EqualFold(u.Host, r.Host) {
+			return false
+		}
+	}
+	switch site {
+	case "same-origin", "none": // none: the user entered the address
+		return true
+	case "":
+		safe := r.Method == http.MethodGet || r.Method == http.MethodHead
+		return origin != "" || safe && r.Header.Get("Upgrade") == ""
+	}
+	return false
+}
+
+// isBearer reports whether the secret of a token is valid in the header Authorization.
+func isBearer(t *auth.Token) bool {
+	return t.Terms.Kind == auth.KindToken || t.Terms.Kind == auth.KindLimited
+}
+
+// checkTerms refuses the routes that a token for some threads or one run may not use. What it reads and
+// writes on the others is checked by thread and run.
+func checkTerms(who *auth.Token, route string) error {
+	if !who.Limited() {
+		return nil
+	}
+	_, path, _ := strings.Cut(route, " ")
+	ofRun := strings.Contains(path, "{run}") || strings.Contains(path, "{ticket}") || path == "/v1/ws" || path == "/v1/session"
+	ofThread := strings.Contains(path, "{thread}") || path == "/v1/messages"
+	if ofRun || who.Terms.Run == "" && ofThread {
+		return nil
+	}
+	return mailroom.Errorf(mailroom.CodeForbidden, "this token is for some threads or one run only")
+}
+
+// sessionHandlers sign browsers in and make tokens that act for the caller.
+type sessionHandlers struct {
+	ledger Accounts
+	tokens *tokenHandlers
+	find   lookup
+	cookie string // name
+	url    string // as Options.URL
+	secure bool   // browsers connect with TLS
+}
+
+type createLinkInput struct{ Body *api.NewLink }
+
+// createLink makes a link with which a browser signs in as the caller.
+func (h *sessionHandlers) createLink(ctx context.Context, in *createLinkInput) (*body[api.Link], error) {
+	who := requestOf(ctx).who
+	scopes := []auth.Permission{}
+	for _, s := range auth.Permissions() {
+		if s != auth.PermissionWork && who.Has(s) {
+			scopes = append(scopes, s)
+		}
+	}
+	if in.Body != nil && len(in.Body.Scopes) > 0 {
+		scopes = in.Body.Scopes
+	}
+	row, secret, err := h.derive(ctx, auth.Terms{Kind: auth.KindLink, Scopes: scopes, ExpiresAt: time.Now().Add(linkLife)})
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.Link]{api.Link{Secret: secret, URL: view.Given(h.url), ExpiresAt: row.Terms.ExpiresAt}}, nil
+}
+
+type limitedTokenInput struct{ Body api.NewLimitedToken }
+
+// createLimited makes a token with a part of the caller's rights.
+func (h *sessionHandlers) createLimited(ctx context.Context, in *limitedTokenInput) (*body[api.CreatedToken], error) {
+	b := in.Body
+	if most := time.Now().Add(maxLimitedLife); b.ExpiresAt.After(most) || !b.ExpiresAt.After(time.Now()) {
+		return nil, invalid.Field("body.expires_at", "must be in the future and at most 366 days away", b.ExpiresAt)
+	}
+	terms := auth.Terms{Kind: auth.KindLimited, Scopes: b.Scopes, Threads: b.Threads, Run: b.Run, ExpiresAt: b.ExpiresAt}
+	if b.Run != "" {
+		if len(b.Threads) > 0 {
+			return nil, invalid.Field("body.threads", "cannot be combined with run: a run has one thread", nil)
+		}
+		run, err := h.find.run(ctx, b.Run)
+		if err != nil {
+			return nil, err
+		}
+		terms.Threads = []string{run.Thread}
+	}
+	row, secret, err := h.derive(ctx, terms)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.CreatedToken]{api.CreatedToken{Token: h.tokens.showToken(row), Secret: secret}}, nil
+}
+
+// derive makes a token that acts for the caller, and its secret.
+func (h *sessionHandlers) derive(ctx context.Context, terms auth.Terms) (*auth.Token, string, error) {
+	secret := newSecret()
+	row, err := h.ledger.DeriveToken(ctx, auth.Token{Sum: sumOf(secret), Terms: terms}, requestOf(ctx).who)
+	if err != nil {
+		return nil, "", invalid.At("body.", err)
+	}
+	h.tokens.refreshTokens(ctx)
+	return row, secret, nil
+}
+
+func sumOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+type signInInput struct{ Body api.SignIn }
+
+// signedIn is a session and the cookie with its secret.
+type signedIn struct {
+	Cookie http.Cookie `header:"Set-Cookie"`
+	Body   api.Session
+}
+
+// signIn exchanges a link for a session.
+func (h *sessionHandlers) signIn(ctx context.Context, in *signInInput) (*signedIn, error) {
+	secret := newSecret()
+	row, err := h.ledger.SpendLink(ctx, sumOf(in.Body.Secret), auth.Token{Sum: sumOf(secret), Terms: auth.Terms{ExpiresAt: time.Now().Add(sessionLife)}})
+	if err != nil {
+		return nil, err
+	}
+	h.tokens.refreshTokens(ctx)
+	out := &signedIn{Cookie: h.newCookie(secret, sessionLife)}
+	if g := h.tokens.cache.lookup(secret); g != nil {
+		out.Body = showSession(g.token)
+	} else { // its token was revoked since
+		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the token %q is revoked", row.Terms.For)
+	}
+	return out, nil
+}
+
+// newCookie returns the cookie of a session. SameSite=Lax lets links of other pages and mails open the
+// console; requests of other pages are refused by their headers.
+func (h *sessionHandlers) newCookie(secret string, life time.Duration) http.Cookie {
+	return http.Cookie{
+		Name: h.cookie, Value: secret, Path: "/", MaxAge: int(life.Seconds()), HttpOnly: true, Secure: h.secure, SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// showSelf shows the token of the caller.
+func (h *sessionHandlers) showSelf(ctx context.Context, _ *empty) (*body[api.Session], error) {
+	return &body[api.Session]{showSession(requestOf(ctx).who)}, nil
+}
+
+// signedOut removes the cookie of a session.
+type signedOut struct {
+	Cookie http.Cookie `header:"Set-Cookie"`
+}
+
+// signOut ends the session of the caller.
+func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, error) {
+	who := requestOf(ctx).who
+	if who.Terms.Kind != auth.KindSession {
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "this is a token, not a session: revoke it with DELETE /v1/tokens/NAME")
+	}
+	if err := h.ledger.DropSession(ctx, who.Sum); err != nil {
+		return nil, err
+	}
+	h.tokens.refreshTokens(ctx)
+	cookie := h.newCookie("", 0)
+	cookie.MaxAge = -1
+	return &signedOut{cookie}, nil
+}
+
+func showSession(t *auth.Token) api.Session {
+	out := api.Session{
+		Token: t.Name, Kind: string(t.Terms.Kind), Scopes: []auth.Permission{}, Namespace: view.Given(t.Namespace), Threads: t.Terms.Threads,
+		Run: view.Given(t.Terms.Run), ExpiresAt: view.Known(t.Terms.ExpiresAt),
+	}
+	for _, s := range auth.Permissions() {
+		if t.Has(s) {
+			out.Scopes = append(out.Scopes, s)
+		}
+	}
+	if out.Kind == "" {
+		out.Kind = "token"
+	}
+	return out
+}
