@@ -121,6 +121,21 @@ type Agent struct {
 	Reason    *string `json:"reason" doc:"Why it is not available."`
 	Workers   int     `json:"workers" doc:"Live workers that serve it."`
 	Running   int     `json:"running" doc:"Runs of it that are running."`
+	Queued    int     `json:"queued" doc:"Runs of it that are queued, of your threads; an admin's are all."`
+	Waiting   int     `json:"waiting" doc:"Runs of it that wait, for example for a decision."`
+	Paused    *Pause  `json:"paused" doc:"Set while it is paused: its due runs wait."`
+}
+
+// Pause says who paused an agent. No run of the agent starts until it is resumed; running ones go on.
+type Pause struct {
+	By     string    `json:"by"`
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+}
+
+// PauseAgent pauses an agent.
+type PauseAgent struct {
+	Reason string `json:"reason,omitempty" maxLength:"1000" example:"The provider has an outage."`
 }
 
 // Worker is a process that runs agents.

@@ -9,7 +9,7 @@ import (
 	"mailroom/auth"
 )
 
-// Accounts has the calls about tokens and sessions.
+// Accounts has the calls about who may do what: tokens, sessions, and the users of chat channels.
 type Accounts struct{ c *Client }
 
 // Accounts returns the calls about tokens and sessions.

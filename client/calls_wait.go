@@ -52,6 +52,17 @@ func (c *Client) Agents(ctx context.Context) ([]api.Agent, error) {
 	return page.Items, err
 }
 
+// PauseAgent starts no further run of an agent, on any server or worker, until ResumeAgent. When it
+// returns, none starts any more.
+func (c *Client) PauseAgent(ctx context.Context, name, reason string) (api.Pause, error) {
+	return ask[api.Pause](ctx, c, request{method: http.MethodPost, path: path("v1", "agents", name, "pause"), body: api.PauseAgent{Reason: reason}})
+}
+
+// ResumeAgent ends the pause of an agent. One that is not paused is a conflict.
+func (c *Client) ResumeAgent(ctx context.Context, name string) error {
+	return c.call(ctx, request{method: http.MethodPost, path: path("v1", "agents", name, "resume")}, nil)
+}
+
 // Workers returns all workers that have a lease, by id.
 func (c *Client) Workers(ctx context.Context) ([]api.Worker, error) {
 	page, err := get[api.Page[api.Worker]](ctx, c, "/v1/workers", nil)

@@ -104,6 +104,7 @@ func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 	if _, err := b.rows.worker(c.Worker); err != nil {
 		return nil, err
 	}
+	c = b.withoutPaused(c)
 	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
 	var passed []*thread.State
 	if r.slots > 0 {

@@ -28,6 +28,7 @@ type op struct {
 	keys    []store.KeyRef
 	tokens  []string // names
 	due     []store.Capacity
+	pauses  bool // it reads the pauses of agents; claims always do
 	claim   *dispatch.ClaimRequest
 	found   int           // runs claimed; owned by the goroutine of run
 	claimer *subscription // owner of a waiting claim; nil: a caller waits for done

@@ -32,7 +32,8 @@ func (l *Ledger) KeepDefinitions(ctx context.Context, kept []store.Definition) e
 // Definitions returns the stored versions of agents.
 func (l *Ledger) Definitions(ctx context.Context) (kept []store.Definition, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
-		kept, err = r.Definitions()
+		rows, err := r.Agents()
+		kept = rows.Definitions
 		return err
 	})
 	return kept, err

@@ -55,7 +55,7 @@ func (ws Workers) LeaseTime() time.Duration { return ws.ledger.options.Lease }
 
 // Register adds a worker with a new id and returns the end of its lease.
 func (ws Workers) Register(ctx context.Context, w store.Worker) (time.Time, error) {
-	o := op{name: "register", rank: rankRenew, workers: []string{w.ID}}
+	o := op{name: "register", rank: rankRenew, topics: []string{topicAgents}, workers: []string{w.ID}}
 	return run(ctx, ws.ledger, o, func(b *batch) (time.Time, error) {
 		if b.rows.workers[w.ID] != nil {
 			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before; use a new id", w.ID)
@@ -343,7 +343,7 @@ func textBytes(list []store.Partial) (n int) {
 }
 
 // FailOrphans fails runs that have been due for at least grace for agents that no worker serves:
-// the agent is not configured, no token declares it, and no worker that is alive, or died within
+// the agent is not configured or paused, no token declares it, and no worker that is alive, or died within
 // grace, serves it. For remote workers the period is at least deadRetention, because a closed
 // laptop comes back. The caller must have been running for grace itself.
 func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace time.Duration) error {
@@ -361,9 +361,13 @@ func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace ti
 		if err != nil {
 			return err
 		}
+		rows, err := r.Agents()
+		if err != nil {
+			return err
+		}
 		configured := slices.Concat(configured, auth.DeclaredAgents(tokens))
 		for _, t := range due {
-			if a, _ := thread.ParseDueAgent(t.Due.Agent); a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, r.Now(), grace) {
+			if a, _ := thread.ParseDueAgent(t.Due.Agent); a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, r.Now(), grace) && !isPaused(rows.Pauses, a) {
 				lost = append(lost, t.Due.Agent)
 			}
 		}

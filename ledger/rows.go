@@ -23,6 +23,7 @@ type rows struct {
 	workers  map[string]*store.Worker
 	keys     map[store.KeyRef]bool // submit keys that were loaded
 	threadOf map[string]string     // of loaded runs, which may belong to threads that are not locked
+	pauses   map[string]bool       // paused agents, if an operation reads them
 	tokens   []*auth.Token         // all rows, once an operation needed them
 	// tokensByName are the rows loaded by name; nil: no such token.
 	tokensByName map[string]*auth.Token
@@ -37,7 +38,7 @@ type lockedRow struct {
 func newRows(tx store.Tx, cache *threadCache) rows {
 	return rows{
 		tx: tx, cache: cache, threads: map[string]*thread.State{}, before: map[string]lockedRow{},
-		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, threadOf: map[string]string{},
+		workers: map[string]*store.Worker{}, pauses: map[string]bool{}, keys: map[store.KeyRef]bool{}, threadOf: map[string]string{},
 		tokensByName: map[string]*auth.Token{},
 	}
 }
@@ -48,6 +49,7 @@ func (r *rows) loadOperations(ops []*op, due []store.Capacity) error {
 	n := store.Need{Known: r.cache.version, Due: due}
 	for _, o := range ops {
 		n.Topics = append(n.Topics, o.topics...)
+		n.Pauses = n.Pauses || o.pauses || o.claim != nil
 		n.Workers = append(n.Workers, o.workers...)
 		n.Threads = append(n.Threads, o.threads...)
 		if !o.lockedSince.IsZero() {
@@ -102,6 +104,9 @@ func (r *rows) load(n store.Need) error {
 	}
 	for _, k := range n.Keys {
 		r.keys[k] = true
+	}
+	for _, p := range l.Pauses {
+		r.pauses[p.Agent] = true
 	}
 	r.addTokens(n.Tokens, l.Tokens)
 	r.add(l)

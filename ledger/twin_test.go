@@ -330,7 +330,8 @@ func readAll(ctx context.Context, s store.Store, known contents) (contents, erro
 		if all.Workers, err = r.Workers(); err != nil {
 			return err
 		}
-		if all.Kept, err = r.Definitions(); err != nil {
+		rows, err := r.Agents()
+		if all.Kept = rows.Definitions; err != nil {
 			return err
 		}
 		if all.Tokens, err = r.Tokens(); err != nil {

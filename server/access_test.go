@@ -42,14 +42,14 @@ func accessRules() map[string]accessRule {
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfAllThreadsShowsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	return map[string]accessRule{
 		"GET /healthz": {}, "GET /readyz": {},
-		"GET /metrics":                         {need: auth.PermissionMeasure, shown: "it names no thread"},
-		"GET /v1/agents":                       {need: read, shown: "it names no thread"},
-		"GET /v1/channels":                     {need: read, shown: "it names no thread"},
-		"POST /v1/channels/{name}/resume":      {need: admin},
-		"GET /v1/pairings":                     {need: admin},
-		"POST /v1/pairings":                    {need: admin},
+		"GET /metrics":                    {need: auth.PermissionMeasure, shown: "it names no thread"},
+		"GET /v1/agents":                  {need: read, shown: "it names no thread"},
+		"GET /v1/channels":                {need: read, shown: "it names no thread"},
+		"POST /v1/channels/{name}/resume": {need: admin},
+		"GET /v1/pairings":                {need: admin}, "POST /v1/pairings": {need: admin},
 		"DELETE /v1/pairings/{channel}/{user}": {need: admin},
 		"GET /v1/workers":                      {need: read, shown: "it names no thread"},
+		"POST /v1/agents/{agent}/pause":        {need: admin}, "POST /v1/agents/{agent}/resume": {need: admin},
 
 		"GET /v1/threads":                                {need: read, shown: lists},
 		"GET /v1/threads/{thread}":                       {need: read},
@@ -107,8 +107,7 @@ func accessRules() map[string]accessRule {
 		"POST /v1/links":          {token: true},
 		"POST /v1/tokens/limited": {token: true, body: `{"scopes":["read"],"expires_at":"2100-01-01T00:00:00Z"}`},
 		"POST /v1/session":        {body: `{"secret":"x"}`, status: 401},
-		"GET /v1/session":         {token: true},
-		"DELETE /v1/session":      {token: true},
+		"GET /v1/session":         {token: true}, "DELETE /v1/session": {token: true},
 
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
 		"GET /v1/tokens":           {need: admin},

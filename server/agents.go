@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -16,13 +17,21 @@ import (
 	"mailroom/store"
 )
 
+// Pauses is the part of a ledger that pauses agents.
+type Pauses interface {
+	PauseAgent(ctx context.Context, p store.Pause) (store.Pause, error)
+	ResumeAgent(ctx context.Context, agent string) error
+}
+
 // agentHandlers serve agents and workers, and know which agents a submit may name.
 type agentHandlers struct {
+	ledger   Pauses
 	local    func() []string                             // as Options.Agents
 	missing  func() []string                             // as Options.MissingAgents
 	describe func(name string) AgentInfo                 // as Options.DescribeAgent
 	remote   func(ctx context.Context) ([]string, error) // the agents of remote workers
 	find     lookup
+	log      *slog.Logger
 }
 
 // liveWorkers returns the workers whose lease has not expired.
@@ -57,7 +66,10 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 				agents[name] = h.agentOf(name)
 			}
 		}
-		return countRunning(rd, requestOf(ctx).who, workers, agents)
+		if err := countRunning(rd, requestOf(ctx).who, workers, agents); err != nil {
+			return err
+		}
+		return addStored(rd, requestOf(ctx).who, agents)
 	})
 	if err != nil {
 		return nil, err
@@ -102,6 +114,84 @@ func countRunning(rd store.Reader, who *auth.Token, workers []*store.Worker, age
 		}
 	}
 	return nil
+}
+
+// addStored adds pauses, and the numbers of queued and waiting runs of the threads of who. A paused agent is
+// listed even if nothing serves it.
+func addStored(rd store.Reader, who *auth.Token, agents map[string]*api.Agent) error {
+	rows, err := rd.Agents()
+	if err != nil {
+		return err
+	}
+	for _, p := range rows.Pauses {
+		if agents[p.Agent] == nil {
+			agents[p.Agent] = &api.Agent{Name: p.Agent}
+		}
+		agents[p.Agent].Paused = &api.Pause{By: p.By, At: p.At, Reason: p.Reason}
+	}
+	q := store.CountQuery{ByAgent: true}
+	if !who.SeesAll() {
+		q.Owner = &who.Name
+	}
+	counts, err := rd.Count(q)
+	for name, of := range counts.Agents {
+		if a := agents[name]; a != nil {
+			a.Queued, a.Waiting = of[mailroom.StatusQueued], of[mailroom.StatusWaiting]
+		}
+	}
+	return err
+}
+
+type pauseAgentInput struct {
+	AgentPath
+	Body *api.PauseAgent
+}
+
+// AgentPath is the name of an agent in a path.
+type AgentPath struct {
+	Agent string `path:"agent" doc:"Name of an agent."`
+}
+
+// pauseAgent pauses an agent that this server or a worker serves.
+func (h *agentHandlers) pauseAgent(ctx context.Context, in *pauseAgentInput) (*body[api.Pause], error) {
+	if err := h.checkKnown(ctx, in.Agent); err != nil {
+		return nil, err
+	}
+	row := store.Pause{Agent: in.Agent, By: requestOf(ctx).who.Name}
+	if in.Body != nil {
+		row.Reason = in.Body.Reason
+	}
+	row, err := h.ledger.PauseAgent(ctx, row)
+	if err != nil {
+		return nil, invalid.At("body.", err)
+	}
+	h.log.InfoContext(ctx, "agent paused", "agent", row.Agent, "by", row.By)
+	return &body[api.Pause]{api.Pause{By: row.By, At: row.At, Reason: row.Reason}}, nil
+}
+
+type resumeAgentInput struct {
+	AgentPath
+	EmptyBody
+}
+
+func (h *agentHandlers) resumeAgent(ctx context.Context, in *resumeAgentInput) (*empty, error) {
+	if err := h.ledger.ResumeAgent(ctx, in.Agent); err != nil {
+		return nil, err
+	}
+	h.log.InfoContext(ctx, "agent resumed", "agent", in.Agent, "by", requestOf(ctx).who.Name)
+	return nil, nil
+}
+
+// checkKnown refuses an agent that neither this server nor a worker serves.
+func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
+	err := h.checkAgent(ctx, name)
+	switch {
+	case mailroom.CodeOf(err) != mailroom.CodeInvalid:
+		return err
+	case slices.Contains(h.missing(), name), slices.Contains(h.local(), name): // submits may not use it now
+		return nil
+	}
+	return mailroom.Errorf(mailroom.CodeNotFound, "unknown agent %q; use one of %s", invalid.Truncate(name), strings.Join(h.local(), ", "))
 }
 
 // agentOf returns what this process knows of an agent.

@@ -47,7 +47,7 @@ func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 	agents, err = f.client.Agents(t.Context())
 	want = []api.Agent{
 		{Name: "codex", Kind: text("exec"), Version: text("0123456789ab"), Reason: text("there is no program codex"), Workers: 1},
-		{Name: "echo", Kind: text("echo"), Available: true, Workers: 2, Running: 1},
+		{Name: "echo", Kind: text("echo"), Available: true, Workers: 2, Running: 1, Queued: 1},
 		{Name: "tour", Available: true, Workers: 1},
 	}
 	if diff := cmp.Diff(want, agents); diff != "" || err != nil {

@@ -75,7 +75,7 @@ func (s *Server) registerGroups(rt router) {
 		Authorize: s.life.authorizedContext,
 		Hold:      func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
 	})
-	agents := &agentHandlers{local: o.Agents, missing: o.MissingAgents, describe: o.DescribeAgent, remote: remote.RemoteAgents, find: find}
+	agents := &agentHandlers{ledger: o.Ledger.Pauses, log: s.log, local: o.Agents, missing: o.MissingAgents, describe: o.DescribeAgent, remote: remote.RemoteAgents, find: find}
 	pages := pager{ledger: o.Ledger.Viewer, cursors: newCursorCipher(o.Token), maxPage: o.MaxPage}
 	defaults := auth.Quotas{auth.QuotaStreams: int64(o.MaxStreams)}
 	maps.Copy(defaults, o.Quotas)

@@ -39,24 +39,24 @@ func (p *fakePairings) Revoke(_ context.Context, channel, user string) error {
 func TestAPairingCodeIsApproved(t *testing.T) {
 	p := &fakePairings{all: []api.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: api.PairingWaits, Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
 	f := start(t, func(o *server.Options) { o.Pairings = p })
-	all, err := f.client.Pairings(t.Context())
+	all, err := f.client.Accounts().Pairings(t.Context())
 	if diff := cmp.Diff(p.all, all); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
 	in := api.ApprovePairing{Code: "CODE", Admin: true, Channel: "tg"}
-	if got, err := f.client.ApprovePairing(t.Context(), in); err != nil || got.User != p.all[0].User {
+	if got, err := f.client.Accounts().ApprovePairing(t.Context(), in); err != nil || got.User != p.all[0].User {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if diff := cmp.Diff([]api.ApprovePairing{in}, p.approved); diff != "" || p.by != auth.Operator {
 		t.Errorf("by %q: %s", p.by, diff)
 	}
-	if _, err := f.client.ApprovePairing(t.Context(), api.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	if _, err := f.client.Accounts().ApprovePairing(t.Context(), api.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a wrong code: %v", err)
 	}
-	if _, err := f.client.ApprovePairing(t.Context(), api.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+	if _, err := f.client.Accounts().ApprovePairing(t.Context(), api.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("no code: %v", err)
 	}
-	if err := f.client.RevokePairing(t.Context(), "tg", "@u:example.org/x"); err != nil {
+	if err := f.client.Accounts().RevokePairing(t.Context(), "tg", "@u:example.org/x"); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([][2]string{{"tg", "@u:example.org/x"}}, p.revoked); diff != "" {
@@ -66,11 +66,11 @@ func TestAPairingCodeIsApproved(t *testing.T) {
 
 func TestPairingWithoutChatChannelsIsNotFound(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Pairings = nil })
-	if all, err := f.client.Pairings(t.Context()); err != nil || len(all) != 0 {
+	if all, err := f.client.Accounts().Pairings(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("got %v, %v", all, err)
 	}
-	_, err := f.client.ApprovePairing(t.Context(), api.ApprovePairing{Code: "CODE"})
-	for what, err := range map[string]error{"approve": err, "revoke": f.client.RevokePairing(t.Context(), "tg", "u")} {
+	_, err := f.client.Accounts().ApprovePairing(t.Context(), api.ApprovePairing{Code: "CODE"})
+	for what, err := range map[string]error{"approve": err, "revoke": f.client.Accounts().RevokePairing(t.Context(), "tg", "u")} {
 		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("%s: %v", what, err)
 		}

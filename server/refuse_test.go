@@ -570,7 +570,7 @@ func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
 		"POST /v1/reservations", "GET /v1/reservations", "POST /v1/reservations/{reservation}/renew", "DELETE /v1/reservations/{reservation}",
 		"POST /v1/reservations/release", "POST /v1/notifications", "GET /v1/notifications", "POST /v1/notifications/take",
 		"POST /v1/notifications/acknowledge",
-		"GET /v1/runs/count", "GET /v1/failures", "POST /v1/links", "POST /v1/tokens/limited", "POST /v1/session", "GET /v1/session", "DELETE /v1/session",
+		"POST /v1/agents/{agent}/pause", "POST /v1/agents/{agent}/resume", "GET /v1/runs/count", "GET /v1/failures", "POST /v1/links", "POST /v1/tokens/limited", "POST /v1/session", "GET /v1/session", "DELETE /v1/session",
 		"POST /v1/channels/{name}/resume", "GET /v1/pairings", "POST /v1/pairings", "DELETE /v1/pairings/{channel}/{user}",
 	}
 	slices.Sort(want)

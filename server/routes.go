@@ -70,6 +70,8 @@ func (rt router) tickets(h *ticketHandlers) {
 
 func (rt router) agents(h *agentHandlers) {
 	route(rt, auth.PermissionRead, "GET /v1/agents", "list-agents", "List agents, by name", h.listAgents)
+	route(rt, auth.PermissionAdmin, "POST /v1/agents/{agent}/pause", "pause-agent", "Start no run of an agent until it is resumed; submits are accepted and running runs go on", h.pauseAgent)
+	route(rt, auth.PermissionAdmin, "POST /v1/agents/{agent}/resume", "resume-agent", "Start the due runs of a paused agent", h.resumeAgent)
 	route(rt, auth.PermissionRead, "GET /v1/workers", "list-workers", "List the token's workers with a live lease, by id; an admin sees all", h.listWorkers)
 }
 

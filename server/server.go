@@ -38,6 +38,7 @@ type Ledger struct {
 	Tickets  Tickets
 	Accounts Accounts
 	Projects Projects
+	Pauses   Pauses
 	Leases   workers.Leases
 	Attempts workers.Attempts
 }
@@ -45,7 +46,7 @@ type Ledger struct {
 // PartsOf returns the parts of l.
 func PartsOf(l *ledger.Ledger) Ledger {
 	return Ledger{
-		Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Leases: l.Workers(), Attempts: l.Workers(),
+		Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Leases: l.Workers(), Attempts: l.Workers(),
 	}
 }
 

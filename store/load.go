@@ -27,6 +27,9 @@ type Need struct {
 	Keys []KeyRef
 	// Tokens are names of tokens to read, without a lock.
 	Tokens []string
+	// Pauses asks for the pauses of all agents. They are read after Workers are locked, so a transaction
+	// that locks all workers and writes a pause is seen by every later one that locks a worker.
+	Pauses bool
 	// Known returns the versions of rows that the caller has kept; nil means none.
 	Known Known
 	// Due are wants for which the transaction will probably call Due, before it writes. A store in
@@ -72,6 +75,7 @@ type Loaded struct {
 	Heads   []Head             // of the threads in Need.Queues, or of all due threads
 	Keys    []SubmitKey        // those of Need.Keys that exist
 	Tokens  []*auth.Token      // those of Need.Tokens that exist
+	Pauses  []Pause            // with Need.Pauses
 }
 
 // Head has the first HeadRuns runs of a thread's RunsQueued or RunsScheduled.
@@ -111,11 +115,15 @@ func (l *Loaded) Complete(r Reader, n Need) error {
 			runs = append(runs, k.Result.Run)
 		}
 	}
-	if err := l.readRuns(r, runs); err != nil || len(n.Tokens) == 0 {
-		return err
+	err := l.readRuns(r, runs)
+	if err == nil && n.Pauses {
+		var rows AgentRows
+		rows, err = r.Agents()
+		l.Pauses = rows.Pauses
 	}
-	var err error
-	l.Tokens, err = r.Tokens(n.Tokens...)
+	if err == nil && len(n.Tokens) > 0 {
+		l.Tokens, err = r.Tokens(n.Tokens...)
+	}
 	return err
 }
 

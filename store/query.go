@@ -77,15 +77,32 @@ type CountQuery struct {
 	// Failures sums up the newest failed runs that have an ErrorGroup, at most Most of them. Of the
 	// other fields only Owner may be set.
 	Failures bool
+	// ByAgent counts the runs of each agent. Of the other fields only Owner may be set.
+	ByAgent bool
 }
 
 // Counts is the result of a CountQuery. Threads and Due are set if the query has no field but
-// Owner, Failures if it asks for them; then nothing else is.
+// Owner, Failures and Agents if it asks for them; then nothing else is.
 type Counts struct {
 	Runs     map[mailroom.Status]int // without zero counts
 	Threads  int                     // including those being deleted
 	Due      time.Time               // earliest due time of a thread with a Due.Agent
 	Failures []FailureCount          // in any order
+	Agents   map[string]map[mailroom.Status]int
+}
+
+// AddAgent adds runs of an agent to Agents.
+func (c *Counts) AddAgent(agent string, status mailroom.Status, n int) {
+	if n == 0 {
+		return
+	}
+	if c.Agents == nil {
+		c.Agents = map[string]map[mailroom.Status]int{}
+	}
+	if c.Agents[agent] == nil {
+		c.Agents[agent] = map[mailroom.Status]int{}
+	}
+	c.Agents[agent][status] += n
 }
 
 // FailureCount sums up the failed runs of one error group and agent.

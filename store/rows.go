@@ -110,6 +110,20 @@ type Definition struct {
 	Body    json.RawMessage
 }
 
+// Pause is the row of a paused agent. Its due runs wait until the row is dropped; running ones go on.
+type Pause struct {
+	Agent  string
+	By     string // name of the token that paused it
+	Reason string
+	At     time.Time
+}
+
+// AgentRows are the rows about agents: definitions ordered by Agent and Version, pauses by Agent.
+type AgentRows struct {
+	Definitions []Definition
+	Pauses      []Pause
+}
+
 // Worker is the row of one process's lease. Ids are never reused.
 type Worker struct {
 	ID         string

@@ -127,8 +127,7 @@ type Reader interface {
 	Tickets(q TicketQuery) ([]*mailroom.Ticket, error)
 	// Tokens returns the token rows with these names, or all, ordered by Name. Names are unique.
 	Tokens(names ...string) ([]*auth.Token, error)
-	// Definitions returns the stored versions of agents, ordered by Agent and Version.
-	Definitions() ([]Definition, error)
+	Agents() (AgentRows, error)
 	Cursors(q CursorQuery) ([]Cursor, error)
 	Reservations(q ReservationQuery) ([]Reservation, error)
 }
@@ -168,6 +167,7 @@ type Changes struct {
 	// skipped. Additions of several handles commute, so no one locks the token.
 	Use         []UseChange
 	Definitions []Definition // an existing Agent and Version is kept as it is
+	Pauses      []Pause      // replaces one with the same Agent
 	Cursors     []Cursor     // replaces one with the same Channel and Identity
 	// Reservations replace those with the same ID. Their threads exist or are in Threads.
 	Reservations []Reservation
@@ -180,6 +180,7 @@ type Changes struct {
 	// its own; it is dropped when its JoinedSeq is below Seq.
 	DropEntries     []Prefix
 	DropDefinitions []Definition // by Agent and Version
+	DropPauses      []string     // agents
 	DropCursors     []Cursor     // by Channel and Identity
 	DropTokens      []string     // names
 	// DropReservations lists ids.

@@ -52,13 +52,19 @@ func printAgents(con *console.Console, agents []api.Agent, output console.Format
 	if output == console.FormatJSON {
 		return con.PrintJSON(api.Page[api.Agent]{Items: agents})
 	}
-	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "ISOLATION"}}
+	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "QUEUED", "WAITING", "ISOLATION"}}
 	for _, a := range agents {
 		available := "yes"
 		if !a.Available {
 			available = "no: " + deref(a.Reason)
 		}
-		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), orDash(a.Isolation)})
+		if a.Paused != nil {
+			available = "paused by " + a.Paused.By + ", " + con.When(&a.Paused.At)
+			if a.Paused.Reason != "" {
+				available += ": " + console.Shorten(a.Paused.Reason, 60)
+			}
+		}
+		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), fmt.Sprint(a.Queued), fmt.Sprint(a.Waiting), orDash(a.Isolation)})
 	}
 	return con.PrintList(rows, nil, "no agents")
 }

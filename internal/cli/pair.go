@@ -30,7 +30,7 @@ the code proves that the request comes from the person who gave it to you.`,
 	cmd.AddCommand(pairApproveCommand(con), pairRevokeCommand(con))
 	output := console.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		all, err := c.Pairings(cmd.Context())
+		all, err := c.Accounts().Pairings(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ After %d wrong codes in a row the channel stops pairing for %s.`, 5, "an hour"),
 	cmd.Flags().StringVar(&in.Channel, "channel", "", "channel that issued the code (default: any)")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		in.Code = args[0]
-		p, err := c.ApprovePairing(cmd.Context(), in)
+		p, err := c.Accounts().ApprovePairing(cmd.Context(), in)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func pairRevokeCommand(con *console.Console) *cobra.Command {
 		Args:    cobra.ExactArgs(2),
 	}
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
-		if err := c.RevokePairing(cmd.Context(), args[0], args[1]); err != nil {
+		if err := c.Accounts().RevokePairing(cmd.Context(), args[0], args[1]); err != nil {
 			return err
 		}
 		con.Infof("revoked the access of %s on channel %s", args[1], args[0])

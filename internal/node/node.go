@@ -284,7 +284,8 @@ func (n *Node) work(ctx context.Context) error {
 // readDefinitions returns the agent versions in the store.
 func readDefinitions(ctx context.Context, st store.Store) (kept []store.Definition, err error) {
 	err = st.View(ctx, func(r store.Reader) error {
-		kept, err = r.Definitions()
+		rows, err := r.Agents()
+		kept = rows.Definitions
 		return err
 	})
 	return kept, err

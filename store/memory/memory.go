@@ -39,6 +39,7 @@ type state struct {
 	asked    table[string, []string]    // run id to the ids of its tickets
 	tokens   table[string, *auth.Token] // by name
 	kept     table[versionID, store.Definition]
+	pauses   table[string, store.Pause]
 	cursors  table[cursorID, store.Cursor]
 	reserved table[string, store.Reservation] // by id
 
@@ -73,6 +74,7 @@ func New() *Store {
 		asked:    newTable[string, []string](),
 		tokens:   newTable[string, *auth.Token](),
 		kept:     newTable[versionID, store.Definition](),
+		pauses:   newTable[string, store.Pause](),
 		cursors:  newTable[cursorID, store.Cursor](),
 		reserved: newTable[string, store.Reservation](),
 	})
@@ -85,7 +87,7 @@ func (st *state) share() *state {
 		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
 		logs: st.logs.share(), commits: st.commits.share(), keys: st.keys.share(), partials: st.partials.share(),
 		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
-		tokens: st.tokens.share(), kept: st.kept.share(), cursors: st.cursors.share(), reserved: st.reserved.share(),
+		tokens: st.tokens.share(), kept: st.kept.share(), pauses: st.pauses.share(), cursors: st.cursors.share(), reserved: st.reserved.share(),
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
 		order: st.order, lastCommit: st.lastCommit, removed: st.removed,
 	}

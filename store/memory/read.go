@@ -72,8 +72,17 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 }
 
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
-	if q.Failures {
+	switch {
+	case q.Failures:
 		return store.Counts{Failures: r.countFailures(q)}, nil
+	case q.ByAgent:
+		var out store.Counts
+		for _, run := range r.runs.all() {
+			if t, _ := r.threads.get(run.Thread); q.Owner == nil || *q.Owner == t.Owner {
+				out.AddAgent(run.Agent, run.Status, 1)
+			}
+		}
+		return out, nil
 	}
 	out := store.Counts{Runs: map[mailroom.Status]int{}}
 	owned := func(t *mailroom.Thread) bool { return q.Owner == nil || *q.Owner == t.Owner }
@@ -321,7 +330,7 @@ func (r reader) Tokens(names ...string) ([]*auth.Token, error) {
 	return found, nil
 }
 
-func (r reader) Definitions() ([]store.Definition, error) {
+func (r reader) Agents() (rows store.AgentRows, err error) {
 	var found []store.Definition
 	for _, d := range r.kept.all() {
 		d.Body = bytes.Clone(d.Body)
@@ -330,7 +339,12 @@ func (r reader) Definitions() ([]store.Definition, error) {
 	slices.SortFunc(found, func(a, b store.Definition) int {
 		return cmp.Or(strings.Compare(a.Agent, b.Agent), strings.Compare(a.Version, b.Version))
 	})
-	return found, nil
+	for _, p := range r.pauses.all() {
+		rows.Pauses = append(rows.Pauses, p)
+	}
+	slices.SortFunc(rows.Pauses, func(a, b store.Pause) int { return strings.Compare(a.Agent, b.Agent) })
+	rows.Definitions = found
+	return rows, nil
 }
 
 func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, error) {

@@ -146,6 +146,9 @@ func (t *tx) Write(c *store.Changes) error {
 			t.kept.put(id, d)
 		}
 	}
+	for _, p := range c.Pauses {
+		t.pauses.put(p.Agent, p)
+	}
 	for _, row := range c.Cursors {
 		row.Position = bytes.Clone(row.Position)
 		t.cursors.put(cursorID{row.Channel, row.Identity}, row)
@@ -175,6 +178,9 @@ func (t *tx) drop(c *store.Changes) {
 	}
 	for _, d := range c.DropDefinitions {
 		t.kept.drop(versionID{d.Agent, d.Version})
+	}
+	for _, agent := range c.DropPauses {
+		t.pauses.drop(agent)
 	}
 	for _, name := range c.DropTokens {
 		t.tokens.drop(name)

@@ -11,6 +11,8 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	switch {
 	case q.Failures:
 		return countFailures(r, q)
+	case q.ByAgent:
+		return countAgents(r, q)
 	case q.Thread != "":
 		return out, r.countThread(q, out.Runs)
 	}
@@ -45,6 +47,22 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 		}, "SELECT earliest_due($1)", q.Owner)
 	}
 	return out, r.send("count", t)
+}
+
+func countAgents(r reader, q store.CountQuery) (out store.Counts, err error) {
+	var s selection
+	s.add("SELECT agent, what, sum(n)::bigint FROM tally")
+	s.cond("what <> ?", talliedThread)
+	if q.Owner != nil {
+		s.cond("owner = ?", *q.Owner)
+	}
+	s.add(" GROUP BY agent, what")
+	err = r.query("count the runs of agents", func(c *columns) error {
+		agent, status := c.text(), mailroom.Status(c.text())
+		out.AddAgent(agent, status, c.int())
+		return nil
+	}, s.text.String(), s.args...)
+	return out, err
 }
 
 // countThread counts the runs of one thread.

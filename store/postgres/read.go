@@ -299,13 +299,23 @@ func (r reader) Tokens(names ...string) ([]*auth.Token, error) {
 	return list(r, "read tokens", &s, 0, 0, scanToken)
 }
 
-// Definitions implements [store.Reader].
-func (r reader) Definitions() ([]store.Definition, error) {
-	var s selection
-	s.add("SELECT agent, version, body FROM definition ORDER BY agent, version")
-	return list(r, "read definitions", &s, 0, 0, func(c *columns) (store.Definition, error) {
-		return store.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()}, nil
-	})
+// Agents implements [store.Reader].
+func (r reader) Agents() (rows store.AgentRows, err error) {
+	t := trip{{"SELECT agent, version, body FROM definition ORDER BY agent, version", nil, func(c *columns) error {
+		rows.Definitions = append(rows.Definitions, store.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
+		return nil
+	}}}
+	t.add(scanPauses(&rows.Pauses), readPauses)
+	return rows, r.send("read agents", t)
+}
+
+const readPauses = "SELECT agent, by, reason, at FROM pause ORDER BY agent"
+
+func scanPauses(into *[]store.Pause) func(c *columns) error {
+	return func(c *columns) error {
+		*into = append(*into, store.Pause{Agent: c.text(), By: c.text(), Reason: c.text(), At: c.time()})
+		return nil
+	}
 }
 
 // Cursors implements [store.Reader].

@@ -339,6 +339,9 @@ func (l *loading) addDependents(q *trip, n store.Need) {
 		}
 		q.add(l.head, loadHeads, queues)
 	}
+	if n.Pauses {
+		q.add(scanPauses(&l.Pauses), readPauses)
+	}
 	if len(n.Tokens) > 0 {
 		q.add(func(c *columns) error {
 			row, err := scanToken(c)

@@ -172,6 +172,9 @@ func (w *writing) drop(c *store.Changes) {
 		}
 		w.trip.add(nil, dropCursors, channels, identities)
 	}
+	if len(c.DropPauses) > 0 {
+		w.trip.add(nil, dropPauses, c.DropPauses)
+	}
 	if len(c.DropTokens) > 0 {
 		w.trip.add(nil, dropTokens, c.DropTokens)
 	}
@@ -486,6 +489,14 @@ func (w *writing) writeOthers(c *store.Changes) {
 			agents, versions, bodies = append(agents, d.Agent), append(versions, d.Version), append(bodies, notNil(d.Body))
 		}
 		w.trip.add(nil, putDefinitions, agents, versions, bodies)
+	}
+	if len(c.Pauses) > 0 {
+		var agents, by, reasons []string
+		var at []int64
+		for _, p := range c.Pauses {
+			agents, by, reasons, at = append(agents, p.Agent), append(by, p.By), append(reasons, p.Reason), append(at, p.At.UnixMicro())
+		}
+		w.trip.add(nil, putPauses, agents, by, reasons, at)
 	}
 	type account struct{ channel, identity string }
 	if rows := lastOfEach(c.Cursors, func(r store.Cursor) account { return account{r.Channel, r.Identity} }); len(rows) > 0 {

@@ -59,6 +59,8 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	switch {
 	case q.Failures:
 		return countFailures(r, q)
+	case q.ByAgent:
+		return countAgents(r, q)
 	case q.Thread != "":
 		return r.countThread(q)
 	}
@@ -83,6 +85,22 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 		return store.Counts{}, err
 	}
 	out.Due, err = r.earliestDue(q.Owner)
+	return out, err
+}
+
+func countAgents(r reader, q store.CountQuery) (out store.Counts, err error) {
+	s := sel{args: []any{talliedThread}, where: true}
+	s.add("SELECT agent, what, sum(n) FROM tally WHERE what <> ?")
+	if q.Owner != nil {
+		s.cond("owner = ?", *q.Owner)
+	}
+	s.add(" GROUP BY agent, what")
+	err = r.query("count the runs of agents", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		agent, status := c.text(), mailroom.Status(c.text())
+		out.AddAgent(agent, status, c.int())
+		return true, c.err
+	})
 	return out, err
 }
 

@@ -15,6 +15,8 @@ type memo struct {
 	workers map[string]store.Worker
 	threads map[int64]knownThread // by key
 	keys    map[string]int64      // of threads, by id
+	pauses  []store.Pause
+	paused  bool // pauses has them
 }
 
 // knownThread is a thread's row without its body.
@@ -70,6 +72,15 @@ func (s *Store) memorize() {
 		s.memo = memo{}
 	}
 	s.memo.version = version
+}
+
+// readPauses returns the pauses of agents.
+func (m *memo) readPauses(r reader) (_ []store.Pause, err error) {
+	if !m.paused {
+		m.pauses, err = readPauses(r)
+		m.paused = err == nil
+	}
+	return slices.Clone(m.pauses), err
 }
 
 // knows returns the row of a thread without its body if the caller has kept the body of the row of now.

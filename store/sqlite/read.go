@@ -259,14 +259,26 @@ func (r reader) Workers() ([]*store.Worker, error) {
 	return found, err
 }
 
-func (r reader) Definitions() ([]store.Definition, error) {
-	var found []store.Definition
-	err := r.query("read definitions", "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
+// Agents implements [store.Reader].
+func (r reader) Agents() (rows store.AgentRows, err error) {
+	err = r.query("read definitions", "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
 		func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			found = append(found, store.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
+			rows.Definitions = append(rows.Definitions, store.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
 			return true, nil
 		})
+	if err == nil {
+		rows.Pauses, err = readPauses(r)
+	}
+	return rows, err
+}
+
+func readPauses(r reader) (found []store.Pause, err error) {
+	err = r.query("read pauses", "SELECT agent, by, reason, at FROM pause ORDER BY agent", nil, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		found = append(found, store.Pause{Agent: c.text(), By: c.text(), Reason: c.text(), At: c.time()})
+		return true, c.err
+	})
 	return found, err
 }
 

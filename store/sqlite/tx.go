@@ -52,6 +52,12 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 	if l.Threads, err = t.lockThreads(n.Threads, n.Known); err != nil {
 		return nil, t.fail("lock threads", err)
 	}
+	if n.Pauses {
+		if l.Pauses, err = t.store.memo.readPauses(t.reader); err != nil {
+			return nil, t.fail("read pauses", err)
+		}
+		n.Pauses = false
+	}
 	return &l, l.Complete(t, n)
 }
 

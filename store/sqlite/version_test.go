@@ -140,9 +140,9 @@ func printOthers(w *strings.Builder, r store.Reader) error {
 	for _, k := range keys {
 		fmt.Fprintf(w, "key %s %s\n", k.Key, k.Result.Disposition)
 	}
-	definitions, e := r.Definitions()
+	rows, e := r.Agents()
 	cursors, e2 := r.Cursors(store.CursorQuery{})
-	fmt.Fprintf(w, "%d definitions, %d cursors\n", len(definitions), len(cursors))
+	fmt.Fprintf(w, "%d definitions, %d cursors\n", len(rows.Definitions), len(cursors))
 	return errors.Join(err, e, e2)
 }
 

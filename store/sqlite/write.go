@@ -23,6 +23,10 @@ const (
 		ON CONFLICT (agent, version) DO NOTHING`
 	dropDefinition = "DELETE FROM definition WHERE agent = ? AND version = ?"
 
+	putPause = `INSERT INTO pause (agent, by, reason, at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at`
+	dropPause = "DELETE FROM pause WHERE agent = ?"
+
 	dropThreadPartials = `DELETE FROM partial WHERE run IN
 		(SELECT key FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?))`
 	dropThreadTickets = "DELETE FROM ticket WHERE thread = (SELECT key FROM thread WHERE id = ?)"
@@ -104,8 +108,22 @@ func (t *tx) write(c *store.Changes) error {
 			return err
 		}
 	}
+	if err := writeSettings(t, c); err != nil {
+		return err
+	}
+	return t.writeTally()
+}
+
+// writeSettings writes the rows about agents, channels and projects.
+func writeSettings(t *tx, c *store.Changes) error {
 	for _, d := range c.Definitions {
 		if _, err := t.exec(putDefinition, d.Agent, d.Version, orNull(d.Body)); err != nil {
+			return err
+		}
+	}
+	for _, p := range c.Pauses {
+		t.store.memo.paused = false
+		if _, err := t.exec(putPause, p.Agent, p.By, p.Reason, p.At.UnixMicro()); err != nil {
 			return err
 		}
 	}
@@ -119,7 +137,7 @@ func (t *tx) write(c *store.Changes) error {
 			return err
 		}
 	}
-	return t.writeTally()
+	return nil
 }
 
 func (t *tx) drop(c *store.Changes) error {
@@ -156,6 +174,12 @@ func (t *tx) drop(c *store.Changes) error {
 	}
 	for _, row := range c.DropCursors {
 		if _, err := t.exec(dropCursor, row.Channel, row.Identity); err != nil {
+			return err
+		}
+	}
+	for _, agent := range c.DropPauses {
+		t.store.memo.paused = false
+		if _, err := t.exec(dropPause, agent); err != nil {
 			return err
 		}
 	}

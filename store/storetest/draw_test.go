@@ -371,7 +371,7 @@ func (q queries) queryAll(r store.Reader, said *answers) error {
 		rows, err := r.Tickets(kq)
 		note(rows, err)
 	}
-	kept, err := r.Definitions()
+	kept, err := r.Agents()
 	note(kept, err)
 	tokens, err := r.Tokens()
 	note(tokens, err)

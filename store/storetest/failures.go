@@ -90,6 +90,24 @@ func runsOfAGroup(t *testing.T, s *handle) {
 	s.wantRuns("after the drop of entries", query{Group: "y"}, "c2")
 }
 
+func runsOfEachAgent(t *testing.T, s *handle) {
+	c := ownedRuns(s)
+	c.Runs[0].Status = mailroom.StatusQueued // a1
+	s.write(&store.Changes{Threads: c.Threads[:1], Runs: c.Runs[:1]})
+	agent, unset := c.Runs[0].Agent, c.Runs[3].Status
+	count := func(owner *string) map[string]map[mailroom.Status]int {
+		return get1(t, s, func(r store.Reader) (store.Counts, error) {
+			return r.Count(store.CountQuery{ByAgent: true, Owner: owner})
+		}).Agents
+	}
+	ann, eve := "ann", "eve"
+	want := map[mailroom.Status]int{mailroom.StatusFailed: 5, mailroom.StatusQueued: 1}
+	want[unset] += 2 // those of d
+	wantSame(t, "all", count(nil), map[string]map[mailroom.Status]int{agent: want})
+	wantSame(t, "of an owner", count(&ann), map[string]map[mailroom.Status]int{agent: {mailroom.StatusFailed: 3, mailroom.StatusQueued: 1}})
+	wantSame(t, "of a stranger", count(&eve), map[string]map[mailroom.Status]int(nil))
+}
+
 func countedFailures(t *testing.T, s *handle) {
 	c := ownedRuns(s)
 	count := func(q store.CountQuery) []store.FailureCount {

@@ -36,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Others", otherCases()},
 		{"Tickets", ticketCases()},
 		{"Definitions", definitionCases()},
+		{"Pauses", pauseCases()},
 		{"Tokens", tokenCases()},
 		{"Cursors", cursorCases()},
 		{"Reservations", reservationCases()},
@@ -147,6 +148,7 @@ type contents struct {
 	Kept     []store.Definition
 	Cursors  []store.Cursor
 	Reserved []store.Reservation
+	Pauses   []store.Pause
 	Agents   []string
 }
 
@@ -167,7 +169,8 @@ func read(t *testing.T, r store.Reader) contents {
 		Workers:  get(r.Workers())(t),
 		Tickets:  get(r.Tickets(store.TicketQuery{}))(t),
 		Tokens:   get(r.Tokens())(t),
-		Kept:     get(r.Definitions())(t),
+		Kept:     get(r.Agents())(t).Definitions,
+		Pauses:   get(r.Agents())(t).Pauses,
 		Cursors:  get(r.Cursors(store.CursorQuery{}))(t),
 		Reserved: get(r.Reservations(store.ReservationQuery{}))(t),
 		Agents:   dueAgents(t, r),

@@ -148,3 +148,30 @@ func definitionCases() []testCase {
 		}},
 	}
 }
+
+func pauseCases() []testCase {
+	pause := func(agent, reason string) store.Pause {
+		return store.Pause{Agent: agent, By: "ann", Reason: reason, At: after(1)}
+	}
+	return []testCase{
+		{"are replaced and dropped", func(t *testing.T, s *handle) {
+			s.write(&store.Changes{Pauses: []store.Pause{pause("b", "costs"), pause("a", "")}}, &store.Changes{Pauses: []store.Pause{pause("b", "weekend")}})
+			wantSame(t, "pauses", s.everything().Pauses, []store.Pause{pause("a", ""), pause("b", "weekend")})
+			s.write(&store.Changes{DropPauses: []string{"a", "unknown"}})
+			wantSame(t, "after a drop", s.everything().Pauses, []store.Pause{pause("b", "weekend")})
+		}},
+		{"are loaded with workers", func(t *testing.T, s *handle) {
+			s.write(&store.Changes{Pauses: []store.Pause{pause("b", "costs")}})
+			load := func(n store.Need) (l *store.Loaded) {
+				s.update(func(tx store.Tx) { l = get(tx.Load(n))(t) })
+				return l
+			}
+			wantSame(t, "without", load(store.Need{}).Pauses, []store.Pause(nil))
+			for range 2 { // the second time from memory
+				wantSame(t, "pauses", load(store.Need{Pauses: true}).Pauses, []store.Pause{pause("b", "costs")})
+			}
+			s.write(&store.Changes{DropPauses: []string{"b"}})
+			wantSame(t, "after a drop", load(store.Need{Pauses: true}).Pauses, []store.Pause(nil))
+		}},
+	}
+}

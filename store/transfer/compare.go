@@ -340,11 +340,17 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 	if err := rows.read(r); err != nil {
 		return nil, err
 	}
-	definitions, tokens, workers, cursors := newHasher(), newHasher(), newHasher(), newHasher()
-	for _, d := range rows.definitions {
+	definitions, pauses, tokens, workers, cursors := newHasher(), newHasher(), newHasher(), newHasher(), newHasher()
+	for _, d := range rows.agents.Definitions {
 		for _, text := range [][]byte{[]byte(d.Agent), []byte(d.Version), d.Body} {
 			definitions.add(text)
 		}
+	}
+	for _, p := range rows.agents.Pauses {
+		for _, text := range []string{p.Agent, p.By, p.Reason} {
+			pauses.add([]byte(text))
+		}
+		pauses.add(binary.BigEndian.AppendUint64(nil, uint64(p.At.UnixMicro())))
 	}
 	for _, t := range rows.tokens {
 		t.Key = 0
@@ -376,6 +382,6 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 		}
 	}
 	return map[string][sha256.Size]byte{
-		"the definitions of agents": definitions.sum(), "the tokens": tokens.sum(), "the workers": workers.sum(), "the cursors": cursors.sum(),
+		"the definitions of agents": definitions.sum(), "the pauses of agents": pauses.sum(), "the tokens": tokens.sum(), "the workers": workers.sum(), "the cursors": cursors.sum(),
 	}, nil
 }

@@ -120,15 +120,20 @@ func (c *copier) view(ctx context.Context, f func(store.Reader) error) error {
 	return nil
 }
 
-// others copies the kinds with few rows: definitions, workers and tokens with their use.
+// others copies the kinds with few rows: those of agents, workers and tokens with their use.
 func (c *copier) others(ctx context.Context) error {
 	var rows others
 	if err := c.view(ctx, rows.read); err != nil {
 		return err
 	}
 	slices.SortFunc(rows.tokens, func(a, b *auth.Token) int { return int(min(max(a.Key-b.Key, -1), 1)) })
-	for some := range slices.Chunk(rows.definitions, batchRows) {
+	for some := range slices.Chunk(rows.agents.Definitions, batchRows) {
 		if err := c.write(ctx, &store.Changes{Definitions: some}); err != nil {
+			return err
+		}
+	}
+	for some := range slices.Chunk(rows.agents.Pauses, batchRows) {
+		if err := c.write(ctx, &store.Changes{Pauses: some}); err != nil {
 			return err
 		}
 	}
@@ -146,13 +151,13 @@ func (c *copier) others(ctx context.Context) error {
 }
 
 type others struct {
-	definitions []store.Definition
-	tokens      []*auth.Token
-	workers     []*store.Worker
+	agents  store.AgentRows
+	tokens  []*auth.Token
+	workers []*store.Worker
 }
 
 func (o *others) read(r store.Reader) (err error) {
-	if o.definitions, err = r.Definitions(); err != nil {
+	if o.agents, err = r.Agents(); err != nil {
 		return err
 	}
 	if o.tokens, err = r.Tokens(); err != nil {

@@ -112,6 +112,7 @@ func fill(t *testing.T, s store.Store, small int) {
 			{ID: "w", Host: "h", PID: 4, Node: "n", Agents: []string{"a"}, LeaseUntil: at(3), Duties: []string{"d"}, Version: "1"}, {ID: "v", Owner: "zoe", Dead: true, Uncharged: true},
 		},
 		Definitions: []store.Definition{{Agent: "a", Version: "2", Body: json.RawMessage(`{"x":1}`)}, {Agent: "a", Version: "1"}},
+		Pauses:      []store.Pause{{Agent: "a", By: "ann", Reason: "costs", At: time.UnixMicro(7).UTC()}},
 	})
 	gone.DeletedAt, gone.FirstSeq = at(5), 3
 	r.write(&store.Changes{
@@ -143,6 +144,7 @@ type contents struct {
 	Tokens       []*auth.Token
 	Workers      []*store.Worker
 	Definitions  []store.Definition
+	Pauses       []store.Pause
 	Cursors      []store.Cursor
 	Reservations []store.Reservation
 	Counts       store.Counts
@@ -193,7 +195,8 @@ func read(t *testing.T, v transfer.Viewer) *contents {
 		}
 		c.Workers, err = r.Workers()
 		note(err)
-		c.Definitions, err = r.Definitions()
+		rows, err := r.Agents()
+		c.Definitions, c.Pauses = rows.Definitions, rows.Pauses
 		note(err)
 		c.Cursors, err = r.Cursors(store.CursorQuery{})
 		note(err)
@@ -349,6 +352,7 @@ func differences() []difference {
 		{"a reservation", fixed(store.Changes{DropReservations: []string{"v"}}), transfer.DifferenceError{Thread: "project:p", What: "the reservations"}},
 		{"a worker", fixed(store.Changes{DropWorkers: []string{"v"}}), transfer.DifferenceError{What: "the workers"}},
 		{"a token's use", fixed(store.Changes{Use: []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}}), transfer.DifferenceError{What: "the tokens"}},
+		{"a pause", fixed(store.Changes{Pauses: []store.Pause{{Agent: "b"}}}), transfer.DifferenceError{What: "the pauses of agents"}},
 		{"a definition", fixed(store.Changes{Definitions: []store.Definition{{Agent: "b"}}}), transfer.DifferenceError{What: "the definitions of agents"}},
 		{"a cursor", fixed(store.Changes{DropCursors: []store.Cursor{{Channel: "c", Identity: "69"}}}), transfer.DifferenceError{What: "the cursors"}},
 	}

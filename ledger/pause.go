@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/dispatch"
+	"mailroom/internal/check"
+	"mailroom/internal/thread"
+	"mailroom/store"
+)
+
+// topicAgents serializes pauses and the registration of workers.
+const topicAgents = "agents"
+
+// MaxPauseReason bounds the reason of a pause, in bytes.
+const MaxPauseReason = 1000
+
+// PauseAgent stops the start of an agent's runs, on all servers and remote workers, until ResumeAgent.
+// Running runs go on, and submits are accepted. When it returns, no further run starts: it locks the rows
+// of all workers, and every claim locks that of its worker before it reads the pauses. The pause of a
+// paused agent is replaced.
+func (l *Ledger) PauseAgent(ctx context.Context, p store.Pause) (store.Pause, error) {
+	if len(p.Reason) > MaxPauseReason || !utf8.ValidString(p.Reason) {
+		return store.Pause{}, check.Invalid("reason", "must be text of at most 1,000 bytes", nil)
+	}
+	for {
+		workers, err := l.liveWorkers(ctx)
+		if err != nil {
+			return store.Pause{}, err
+		}
+		row, err := l.pause(ctx, p, workers)
+		if !errors.Is(err, errRegistered) {
+			return row, err
+		}
+	}
+}
+
+// errRegistered refuses a pause because a worker registered after the list of workers was read.
+var errRegistered = mailroom.Errorf(mailroom.CodeConflict, "a worker registered at the same time")
+
+// pause writes the pause of an agent while these workers are locked, or returns errRegistered if there are
+// others.
+func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (store.Pause, error) {
+	o := op{name: "pause", rank: rankPlain, topics: []string{topicAgents}, workers: workers, pauses: true}
+	return run(ctx, l, o, func(b *batch) (store.Pause, error) {
+		all, err := b.allWorkers()
+		if err != nil {
+			return store.Pause{}, err
+		}
+		for _, w := range all {
+			if !w.Dead && !slices.Contains(workers, w.ID) {
+				return store.Pause{}, errRegistered
+			}
+		}
+		row := p
+		row.At = b.rows.now
+		b.rows.pauses[p.Agent] = true
+		b.changes.DropPauses = slices.DeleteFunc(b.changes.DropPauses, func(agent string) bool { return agent == p.Agent })
+		b.changes.Pauses = append(b.changes.Pauses, row)
+		return row, nil
+	})
+}
+
+// liveWorkers returns the ids of the workers whose lease has not ended.
+func (l *Ledger) liveWorkers(ctx context.Context) (ids []string, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
+		rows, err := r.Workers()
+		for _, w := range rows {
+			if !w.Dead {
+				ids = append(ids, w.ID)
+			}
+		}
+		return err
+	})
+	return ids, err
+}
+
+// ResumeAgent ends the pause of an agent, whose due runs start. It returns CodeConflict if the agent is
+// not paused.
+func (l *Ledger) ResumeAgent(ctx context.Context, agent string) error {
+	o := op{name: "resume", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
+	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		if !b.rows.pauses[agent] {
+			return struct{}{}, mailroom.Errorf(mailroom.CodeConflict, "agent %q is not paused", agent)
+		}
+		delete(b.rows.pauses, agent)
+		b.changes.Pauses = slices.DeleteFunc(b.changes.Pauses, func(p store.Pause) bool { return p.Agent == agent })
+		b.changes.DropPauses = append(b.changes.DropPauses, agent)
+		return struct{}{}, nil
+	})
+	if err == nil {
+		l.Nudge("") // the runs of sticky agents have names of their own
+		l.options.Due(agent)
+	}
+	return err
+}
+
+// Pauses returns the pauses of agents, ordered by agent.
+func (l *Ledger) Pauses(ctx context.Context) (pauses []store.Pause, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
+		rows, err := r.Agents()
+		pauses = rows.Pauses
+		return err
+	})
+	return pauses, err
+}
+
+// withoutPaused returns a request without the paused agents, whose due runs the claims look for again with
+// the next poll or when the pause ends.
+func (b *batch) withoutPaused(c *dispatch.ClaimRequest) *dispatch.ClaimRequest {
+	if len(b.rows.pauses) == 0 {
+		return c
+	}
+	open, paused := *c, *c
+	open.Agents, paused.Agents = map[string]int{}, map[string]int{}
+	for agent, most := range c.Agents {
+		if b.rows.pauses[agent] {
+			paused.Agents[agent] = most
+		} else {
+			open.Agents[agent] = most
+		}
+	}
+	for _, w := range b.c.options.capacities(&paused) {
+		b.idle[w] = b.rows.now.Add(b.c.options.Poll)
+	}
+	return &open
+}
+
+// isPaused reports whether the agent of a Due.Agent is paused.
+func isPaused(pauses []store.Pause, due string) bool {
+	agent, _ := thread.ParseDueAgent(due)
+	return slices.ContainsFunc(pauses, func(p store.Pause) bool { return p.Agent == agent })
+}

@@ -1,0 +1,50 @@
+package server_test
+
+import (
+	"testing"
+
+	"mailroom/api"
+	"mailroom/internal/thread"
+)
+
+// agent returns what the list of agents says about one.
+func (f *fixture) agent(name string) (found api.Agent) {
+	f.t.Helper()
+	for _, a := range mustCall[api.Page[api.Agent]](f, "GET /v1/agents", "").Items {
+		if a.Name == name {
+			found = a
+		}
+	}
+	return found
+}
+
+func TestAnAgentIsPausedAndResumed(t *testing.T) {
+	f := start(t)
+	f.submit("a", "hello")
+	running := f.claim()
+	pause := mustCall[api.Pause](f, "POST /v1/agents/echo/pause", `{"reason":"costs"}`)
+	if pause.By != "admin" || pause.Reason != "costs" || pause.At.IsZero() {
+		t.Errorf("got %+v", pause)
+	}
+	f.submit("b", "hello")
+	if got := f.agent("echo"); got.Paused == nil || *got.Paused != pause || got.Queued != 1 || got.Running != 1 {
+		t.Errorf("got %+v, want a paused agent with a queued and a running run", got)
+	}
+	if got := f.agent("codex"); got.Paused != nil {
+		t.Errorf("another agent is paused: %+v", got.Paused)
+	}
+	f.settleRun(running, thread.OutcomeComplete, "bye")
+	for route, want := range map[string]int{
+		"POST /v1/agents/nosuch/pause": 404, "POST /v1/agents/codex/resume": 409, "POST /v1/agents/echo/resume": 204,
+	} {
+		if got := f.call(route, ""); got.status != want {
+			t.Errorf("%s: status %d, want %d: %s", route, got.status, want, got.body)
+		}
+	}
+	if got := f.agent("echo"); got.Paused != nil {
+		t.Errorf("still paused: %+v", got.Paused)
+	}
+	if w := f.claim(); w.Claim.Thread != "b" {
+		t.Errorf("claimed a run of %s, want b", w.Claim.Thread)
+	}
+}
