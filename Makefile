@@ -25,7 +25,7 @@ export GORACE = atexit_sleep_ms=0
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture attack mutants chaos fuzz bench bench-bd peers cover compiler browser ircd postgres programs clean
+.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages vendor torture attack mutants chaos fuzz bench bench-bd peers cover compiler browser ircd postgres programs clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -86,7 +86,11 @@ pages: browser postgres build $(MCP)/node_modules/.ready ## the JavaScript clien
 	$(GO) build -trimpath -o bin/ ./web/test/pgcluster
 	cd clients/js && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm run --silent types && npm test --silent
 	cd $(MCP) && npm test --silent
+	cd web/vendor && npm ci --ignore-scripts --prefer-offline --loglevel=error
 	cd web && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm test --silent
+
+vendor: ## bundle the libraries of the pages, of the versions in web/vendor/package.json
+	cd web/vendor && npm ci --ignore-scripts --prefer-offline --loglevel=error && node build.js
 
 # The build uses -trimpath. Lint and these tests use it too, so that they share the
 # build cache.

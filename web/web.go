@@ -1,5 +1,6 @@
 // Package web has the pages that the server serves to browsers: plain files in the
-// binary, without a build step. They use the API like any other client, with a token
+// binary, without a build step: the console, the chat, and the libraries that make vendor
+// bundles. They use the API like any other client, with the session of the browser or a token
 // that the user pastes; the files contain no secrets.
 package web
 
@@ -17,7 +18,7 @@ import (
 	js "mailroom/clients/js"
 )
 
-//go:embed chat
+//go:embed chat console vendor/*.js vendor/LICENSES.txt
 var files embed.FS
 
 // policy is the Content-Security-Policy: scripts, styles and calls of the same origin
@@ -29,13 +30,13 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // Pages returns the handlers of GET and HEAD by path. Pages use relative URLs, so that a
 // proxy can serve them below a path prefix.
 func Pages() map[string]http.Handler {
-	pages := map[string]http.Handler{"/": http.HandlerFunc(toChat)}
+	pages := map[string]http.Handler{}
 	for _, from := range []struct {
 		files fs.FS
 		below string // path prefix
 	}{{files, "/"}, {js.Modules, "/chat/client/"}} {
 		err := fs.WalkDir(from.files, ".", func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
+			if err != nil || d.IsDir() || name == "vendor/build.js" {
 				return err
 			}
 			body, err := fs.ReadFile(from.files, name)
@@ -53,12 +54,6 @@ func Pages() map[string]http.Handler {
 	return pages
 }
 
-// toChat redirects the root path to the chat page.
-func toChat(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Location", "chat") // relative, for path prefixes
-	w.WriteHeader(http.StatusFound)
-}
-
 // file is one file of a page.
 type file struct {
 	body []byte
@@ -69,13 +64,16 @@ type file struct {
 func newFile(at string, body []byte) (string, file, error) {
 	kinds := map[string]string{
 		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
 	}
 	ext := path.Ext(at)
 	if kinds[ext] == "" {
 		return "", file{}, fmt.Errorf("%s: unknown media type of extension %q", at, ext)
 	}
-	if ext == ".html" {
+	switch {
+	case at == "/console/index.html":
+		at = "/"
+	case ext == ".html":
 		at = path.Dir(at) // /chat/index.html is /chat
 	}
 	sum := sha256.Sum256(body)

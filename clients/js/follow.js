@@ -40,6 +40,32 @@ export async function* followed({ client, socket, open, alarm, query, after, sig
   }
 }
 
+/** Implements Mailroom.followAll. */
+export async function* followedAll({ open, alarm, after, signal, onState }) {
+  const pauses = new Pauses();
+  let cursor = after;
+  while (!signal?.aborted) {
+    onState('connecting');
+    let error = new MailroomError('unavailable', 'the server closed the stream');
+    try {
+      for await (const frame of serverSent(open, cursor, signal)) {
+        if (signal?.aborted) return;
+        if (frame.cursor) cursor = frame.cursor;
+        if (frame.kind === 'live') onState('live');
+        else if (frame.kind !== 'position') yield frame;
+        if (frame.kind !== 'live') pauses.reset();
+      }
+    } catch (thrown) {
+      if (signal?.aborted) return;
+      if (!(thrown instanceof MailroomError) || !(thrown.passing || thrown.code === 'internal')) throw thrown;
+      error = thrown;
+    }
+    if (signal?.aborted) return;
+    onState('waiting', error);
+    await alarm.sleep(pauses.next(error.retryAfter), signal);
+  }
+}
+
 // Position tracks a reader's position: it drops repeated entries and reports the end of runs.
 class Position {
   constructor(after) {
@@ -50,6 +76,7 @@ class Position {
   }
 
   * take({ kind, cursor, entry, delta, gap }) {
+    if (kind === 'position') return;
     if (kind === 'entry' && entry.seq <= this.seq) return;
     this.cursor = cursor;
     if (kind === 'entry') {
@@ -87,7 +114,7 @@ async function* serverSent(open, cursor, signal) {
   let idle = setTimeout(abort, IDLE_TIMEOUT);
   let reader;
   try {
-    const response = await open({ Accept: 'text/event-stream', 'Last-Event-ID': cursor }, stop.signal);
+    const response = await open({ Accept: 'text/event-stream', ...(cursor && { 'Last-Event-ID': cursor }) }, stop.signal);
     if (response.status === 204) {
       yield { kind: 'end' };
       return;
@@ -147,6 +174,7 @@ export class Parser {
     this.#name = this.#id = '';
     this.#data = null;
     // Ignore events that a newer server adds.
+    if (data === null && cursor) yield { kind: 'position', cursor };
     if (data !== null && (name === 'entry' || name === 'delta' || name === 'gap')) yield { kind: name, cursor, [name]: JSON.parse(data) };
   }
 }

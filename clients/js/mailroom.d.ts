@@ -32,6 +32,8 @@ export interface Options {
   /** Where the server is; a path before the API's own is kept. */
   url: string | URL;
   token?: string;
+  /** For pages of the server itself: send the cookie of the browser's session in place of a token, and use no socket. */
+  session?: boolean;
   fetch?: typeof globalThis.fetch;
   /** What to follow with, where there is one; null for server-sent events. */
   WebSocket?: typeof globalThis.WebSocket | null;
@@ -201,6 +203,75 @@ export interface Agent {
   reason: string | null;
   workers: number;
   running: number;
+  queued: number;
+  waiting: number;
+  paused: { by: string; at: string; reason: string } | null;
+}
+
+export interface Failure {
+  /** The error_group of the runs. */
+  group: string;
+  message: string;
+  class: string;
+  agents: string[];
+  runs: number;
+  first_at: string;
+  last_at: string;
+  /** The run with that message. */
+  run: string;
+}
+
+export interface Channel {
+  name: string;
+  kind: string;
+  state: 'starting' | 'connected' | 'silent' | 'queued' | 'parked' | 'gave_up' | 'failed' | 'standby';
+  since: string | null;
+  reason: string | null;
+  attempts: number;
+  next_try: string | null;
+  last_success: string | null;
+  last_error: string | null;
+  [more: string]: unknown;
+}
+
+export interface Worker {
+  id: string;
+  host: string;
+  pid: number;
+  agents: string[];
+  running: number;
+  lease_until: string;
+  version: string;
+  [more: string]: unknown;
+}
+
+export interface Token {
+  name: string;
+  kind: 'token' | 'limited' | 'session' | 'link';
+  for: string | null;
+  scopes: string[];
+  namespace: string | null;
+  created_at: string;
+  used_at: string | null;
+  revoked_at: string | null;
+  expires_at: string | null;
+  [more: string]: unknown;
+}
+
+export interface Session {
+  /** Name of the token that it acts for. */
+  token: string;
+  kind: 'token' | 'limited' | 'session';
+  scopes: string[];
+  namespace: string | null;
+  expires_at: string | null;
+}
+
+export interface Stats {
+  runs: Record<RunStatus, number>;
+  threads: number;
+  oldest_due_ms: number;
+  started_at: string;
 }
 
 export interface Entry {
@@ -245,6 +316,18 @@ export interface FollowQuery extends Abortable {
   onState?: (state: 'connecting' | 'live' | 'waiting', error?: MailroomError) => void;
 }
 
+/** A delta has its thread, and no cursor. */
+export type FollowedAll =
+  | { kind: 'entry'; cursor: string; entry: Entry }
+  | { kind: 'delta'; cursor: string; delta: Delta & { thread: string } }
+  | { kind: 'gap'; cursor: string; gap: unknown };
+
+export interface Many extends Abortable {
+  q: string;
+  cursor?: string;
+  dryRun?: boolean;
+}
+
 /** A key for a submit that may have to be repeated. */
 export function newKey(): string;
 
@@ -253,6 +336,7 @@ export class Mailroom {
   readonly url: URL;
   send(message: string | Submit, options?: Submit & Abortable): Promise<Submitted>;
   follow(query: FollowQuery): AsyncGenerator<Followed, void, undefined>;
+  followAll(query?: Abortable & { after?: string; onState?: FollowQuery['onState'] }): AsyncGenerator<FollowedAll, void, undefined>;
   nudge(): void;
   cancel(run: string, options?: Abortable & { children?: boolean }): Promise<Run>;
   interrupt(thread: string, options?: Abortable): Promise<{ superseded: string[]; stopping: string | null }>;
@@ -264,8 +348,27 @@ export class Mailroom {
   threads(query?: ListQuery): Promise<Page<Thread>>;
   entries(thread: string, query?: Abortable & { after?: number | string; before?: number | string; limit?: number; run?: string; kind?: string | string[] }): Promise<Page<Entry>>;
   messages(thread: string, query?: Abortable & { before?: string; limit?: number; visibility?: 'all' | 'internal'; all?: boolean }): Promise<Page<Message>>;
+  message(thread: string, id: string, options?: Abortable): Promise<Message>;
+  ticket(id: string, options?: Abortable): Promise<Ticket>;
   tickets(query?: ListQuery): Promise<Page<Ticket>>;
   agents(options?: Abortable): Promise<Agent[]>;
+  runs(query?: ListQuery): Promise<Page<Run>>;
+  countRuns(query?: Abortable & { q?: string; cursor?: string }): Promise<{ count: number; next: string | null; looked_to?: string }>;
+  failures(query?: Abortable & { q?: string; limit?: number }): Promise<{ items: Failure[]; looked_to?: string }>;
+  retryMany(query: Many): Promise<{ matched: number; retried: number; next: string | null }>;
+  cancelMany(query: Many): Promise<{ matched: number; cancelled: number; next: string | null }>;
+  pauseAgent(name: string, options?: Abortable & { reason?: string }): Promise<{ by: string; at: string; reason: string }>;
+  resumeAgent(name: string, options?: Abortable): Promise<void>;
+  stats(options?: Abortable): Promise<Stats>;
+  channels(options?: Abortable): Promise<Channel[]>;
+  resumeChannel(name: string, options?: Abortable): Promise<Channel>;
+  workers(options?: Abortable): Promise<Worker[]>;
+  tokens(query?: Abortable & { cursor?: string }): Promise<Page<Token>>;
+  createToken(token: Abortable & { name: string; scopes: string[]; namespace?: string; expires_at?: string }): Promise<Token & { token: string }>;
+  revokeToken(name: string, options?: Abortable): Promise<void>;
+  session(options?: Abortable): Promise<Session>;
+  signIn(secret: string, options?: Abortable): Promise<Session>;
+  signOut(options?: Abortable): Promise<void>;
 }
 
 interface ItemOf<Kind extends string> {

@@ -1,7 +1,7 @@
 // A client of one Mailroom server, for browsers and for Node. No dependencies.
 
 import { MailroomError, refusal, unanswered } from './errors.js';
-import { followed } from './follow.js';
+import { followed, followedAll } from './follow.js';
 import { Alarm, Pauses } from './pause.js';
 import { Socket } from './socket.js';
 
@@ -15,6 +15,7 @@ export { Transcript } from './transcript.js';
  */
 export class Mailroom {
   #token;
+  #session;
   #fetch;
   #socket;
   #alarm = new Alarm();
@@ -22,17 +23,19 @@ export class Mailroom {
   /**
    * url is the server's base URL ("http://127.0.0.1:8420"), with its path prefix behind a
    * proxy. timeout bounds one attempt of a call, in milliseconds; tries bounds the
-   * attempts of a call that is safe to repeat.
+   * attempts of a call that is safe to repeat. session, for pages of the server itself,
+   * sends the cookie of the browser's session in place of a token, and uses no socket.
    */
-  constructor({ url, token, fetch = globalThis.fetch, WebSocket = globalThis.WebSocket, timeout = 30_000, tries = 6 }) {
+  constructor({ url, token, session = false, fetch = globalThis.fetch, WebSocket = globalThis.WebSocket, timeout = 30_000, tries = 6 }) {
     this.url = new URL(url);
     this.url.search = this.url.hash = '';
     if (!this.url.pathname.endsWith('/')) this.url.pathname += '/';
     this.timeout = timeout;
     this.tries = tries;
     this.#token = token;
+    this.#session = session;
     this.#fetch = (...given) => fetch(...given); // fetch must not be called as a method of this
-    this.#socket = WebSocket ? new Socket({ url: this.url, token, WebSocket, alarm: this.#alarm, reachable: () => this.#reachable() }) : null;
+    this.#socket = WebSocket && !session ? new Socket({ url: this.url, token, WebSocket, alarm: this.#alarm, reachable: () => this.#reachable() }) : null;
   }
 
   /**
@@ -67,6 +70,17 @@ export class Mailroom {
     const socket = () => (this.#socket?.usable ? this.#socket : null);
     const query = { thread, run, until };
     return followed({ client: this, socket, open, alarm: this.#alarm, query, after: String(after), signal, onState });
+  }
+
+  /**
+   * Follows the entries of all threads that the token sees, after a cursor or from now on:
+   * an async iterator of `{ kind: "entry" | "delta" | "gap", cursor, … }` that reconnects and
+   * resumes at its cursor. Each entry comes once, in the order of its thread; a delta has its
+   * thread and no cursor. It ends when signal is aborted. onState is as for follow.
+   */
+  followAll({ after = '', signal, onState = () => {} } = {}) {
+    const open = (headers, stop) => this.#request('GET', 'v1/stream', { headers, signal: stop });
+    return followedAll({ open, alarm: this.#alarm, after, signal, onState });
   }
 
   /** Ends all backoff pauses and checks open connections. */
@@ -128,6 +142,100 @@ export class Mailroom {
     return this.#call('GET', 'v1/tickets', { query: { q, cursor, limit }, signal });
   }
 
+  message(thread, id, { signal } = {}) {
+    return this.#call('GET', at('v1', 'threads', thread, 'messages', id), { signal });
+  }
+
+  ticket(id, { signal } = {}) {
+    return this.#call('GET', at('v1', 'tickets', id), { signal });
+  }
+
+  /** A page of runs, newest first; q is a filter such as "status:failed agent:coder". */
+  runs({ q, cursor, limit, signal } = {}) {
+    return this.#call('GET', 'v1/runs', { query: { q, cursor, limit }, signal });
+  }
+
+  /**
+   * Counts the runs that q matches: `{ count, next }`. One call reads a bounded number of runs;
+   * the counts of further calls with `cursor: next` add to it, until that is null.
+   */
+  countRuns({ q, cursor, signal } = {}) {
+    return this.#call('GET', 'v1/runs/count', { query: { q, cursor }, signal });
+  }
+
+  /** Failed runs by error, the latest failure first: `{ items, looked_to }`. */
+  failures({ q, limit, signal } = {}) {
+    return this.#call('GET', 'v1/failures', { query: { q, limit }, signal });
+  }
+
+  /** Retries the failed and cancelled runs that q matches, a bounded number: `{ matched, retried, next }`. */
+  retryMany({ q, cursor, dryRun = false, signal }) {
+    return this.#call('POST', 'v1/runs/retry', { body: { q, cursor, dry_run: dryRun }, signal, repeat: dryRun });
+  }
+
+  /** Cancels the open runs that q matches, a bounded number: `{ matched, cancelled, next }`. */
+  cancelMany({ q, cursor, dryRun = false, signal }) {
+    return this.#call('POST', 'v1/runs/cancel', { body: { q, cursor, dry_run: dryRun }, signal });
+  }
+
+  /** Starts no run of an agent until it is resumed. Needs the scope admin, like resumeAgent. */
+  pauseAgent(name, { reason, signal } = {}) {
+    return this.#call('POST', at('v1', 'agents', name, 'pause'), { body: { reason }, signal });
+  }
+
+  resumeAgent(name, { signal } = {}) {
+    return this.#call('POST', at('v1', 'agents', name, 'resume'), { body: {}, signal, repeat: false });
+  }
+
+  /** Counts of threads and runs: `{ runs, threads, oldest_due_ms, started_at }`. */
+  stats({ signal } = {}) {
+    return this.#call('GET', 'v1/stats', { signal });
+  }
+
+  /** The connections to chat platforms, by name. */
+  async channels({ signal } = {}) {
+    return (await this.#call('GET', 'v1/channels', { signal })).items;
+  }
+
+  /** Reconnects a channel now. Needs the scope admin. */
+  resumeChannel(name, { signal } = {}) {
+    return this.#call('POST', at('v1', 'channels', name, 'resume'), { body: {}, signal });
+  }
+
+  /** The processes that run agents, by id. */
+  async workers({ signal } = {}) {
+    return (await this.#call('GET', 'v1/workers', { signal })).items;
+  }
+
+  /** A page of tokens, sessions and links, by name. Needs the scope admin, like the next two. */
+  tokens({ cursor, signal } = {}) {
+    return this.#call('GET', 'v1/tokens', { query: { cursor }, signal });
+  }
+
+  /** Creates a token; only the answer has its secret, as token. Not repeated. */
+  createToken({ name, scopes, namespace, expires_at, signal }) {
+    return this.#call('POST', 'v1/tokens', { body: { name, scopes, namespace, expires_at }, signal, repeat: false });
+  }
+
+  revokeToken(name, { signal } = {}) {
+    return this.#call('DELETE', at('v1', 'tokens', name), { signal });
+  }
+
+  /** The rights of the caller: `{ token, kind, scopes, … }`. */
+  session({ signal } = {}) {
+    return this.#call('GET', 'v1/session', { signal });
+  }
+
+  /** Exchanges the secret of a link for a session, whose cookie the browser keeps. Not repeated: a link works once. */
+  signIn(secret, { signal } = {}) {
+    return this.#call('POST', 'v1/session', { body: { secret }, signal, repeat: false });
+  }
+
+  /** Ends the session. */
+  signOut({ signal } = {}) {
+    return this.#call('DELETE', 'v1/session', { signal });
+  }
+
   /** All agents, by name. */
   async agents({ signal } = {}) {
     return (await this.#call('GET', 'v1/agents', { signal })).items;
@@ -174,7 +282,7 @@ export class Mailroom {
     try {
       response = await this.#fetch(url, {
         method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body),
-        cache: 'no-store', credentials: 'omit', redirect: 'error', // the token goes nowhere else
+        cache: 'no-store', credentials: this.#session ? 'same-origin' : 'omit', redirect: 'error', // the token goes nowhere else
       });
     } catch (cause) {
       throw unanswered(cause, this.url.origin);

@@ -1,0 +1,32 @@
+// Failed runs by error.
+
+import { html, useState } from '../vendor/preact.js';
+import { client, may } from './account.js';
+import { link, term } from './address.js';
+import { useLoad } from './load.js';
+import { Empty, Line, Problem, RunLink, Time } from './parts.js';
+import { Bulk, Filter } from './runs.js';
+import { number, whole } from './words.js';
+
+export function Failures({ params }) {
+  const q = params.q ?? '';
+  const { data, error, reload } = useLoad((signal) => client.failures({ q, limit: 200, signal }), [q], ['run.failed', 'run.retried']);
+  const [bulk, setBulk] = useState(null); // filter of the runs to retry
+  const of = (group) => `status:failed ${term('group', group)} ${q}`.trim();
+  return html`<section class="page">
+    <h1>Failures</h1>
+    <${Filter} q=${q} page="failures" label="Filter failed runs" hint="agent:coder created:>2026-11-01" />
+    <${Problem} error=${error} retry=${reload} />
+    ${data?.items.length === 0 && html`<${Empty} title=${q ? 'No failed runs match' : 'No failed runs'}>Runs that failed for good appear here, grouped by their error.<//>`}
+    <ol class="groups">${data?.items.map((g) => html`<li class="card" key=${g.group}>
+      <p class="lead"><span class="number">${number(g.runs)}</span> <${Line} text=${g.message || 'The error of these runs is gone.'} /></p>
+      <p class="meta"><span>${g.class}</span> <span><${Line} text=${g.agents.join(', ')} /></span> <span>first <${Time} at=${g.first_at} /></span> <span>last <${Time} at=${g.last_at} /></span> <${RunLink} id=${g.run} /></p>
+      <p class="tools">
+        <a class="button quiet" href=${link('runs', '', { q: of(g.group) })}>Show ${g.runs === 1 ? 'the run' : `${number(g.runs)} runs`}</a>
+        ${may('submit') && html`<button type="button" class="quiet" onClick=${() => setBulk(of(g.group))}>Retry…</button>`}
+      </p>
+    </li>`)}</ol>
+    ${data?.looked_to && html`<p class="hint">Older failures, before about ${whole(data.looked_to)}, are not counted.</p>`}
+    ${bulk && html`<${Bulk} kind="retry" q=${bulk} close=${() => { setBulk(null); reload(); }} />`}
+  </section>`;
+}

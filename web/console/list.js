@@ -1,0 +1,115 @@
+// Lists that load page after page as the user scrolls, and render only the visible rows.
+
+import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from '../vendor/virtual.js';
+import { html, useEffect, useLayoutEffect, useReducer, useRef, useState } from '../vendor/preact.js';
+import { lose } from './account.js';
+import { listen } from './live.js';
+import { Problem } from './parts.js';
+import { whole } from './words.js';
+
+const PAGE = 100;
+const HEIGHT = matchMedia('(max-width: 60rem)').matches ? 60 : 44; // of a row, in pixels; a narrow screen has two lines
+
+/**
+ * The items of a list of the server, newest first: { items, error, more, end, lookedTo, reload }. fetch gets
+ * { cursor, limit, signal }. watch restarts it. After entries whose kind begins with one of kinds, the newest
+ * page is read again and merged: items change in place, and new ones are put before the others.
+ */
+export function usePages(fetch, watch, kinds) {
+  const [state, setState] = useState(fresh());
+  const now = useRef(null);
+  const run = async (cursor) => {
+    const mine = now.current;
+    if (mine.busy) {
+      mine.again ||= cursor === undefined;
+      return;
+    }
+    mine.busy = true;
+    try {
+      const page = await fetch({ cursor, limit: PAGE, signal: mine.stop.signal });
+      if (now.current === mine) setState((old) => (cursor === undefined ? merged(old, page) : appended(old, page)));
+    } catch (error) {
+      if (now.current === mine && !mine.stop.signal.aborted) {
+        if (error.code === 'unauthenticated') lose('The session or token has ended. Sign in again.');
+        setState((old) => ({ ...old, error, loading: false }));
+      }
+    }
+    mine.busy = false;
+    if (mine.again && now.current === mine) {
+      mine.again = false;
+      run();
+    }
+  };
+  useEffect(() => {
+    const mine = now.current = { busy: false, again: false, stop: new AbortController() };
+    setState(fresh());
+    run();
+    const ignore = listen((entries) => {
+      if (entries.length === 0 || entries.some(({ kind }) => kinds.some((begin) => kind.startsWith(begin)))) run();
+    });
+    return () => {
+      ignore();
+      mine.stop.abort();
+      now.current = null;
+    };
+  }, watch);
+  return { ...state, reload: () => run(), more: () => state.next && now.current && run(state.next) };
+}
+
+const fresh = () => ({ items: [], known: new Map(), error: null, loading: true, next: null, lookedTo: null });
+
+// merged has the items of the newest page, and those behind them. Items of the same time span that the page does
+// not have no longer match, and are dropped.
+function merged(old, page) {
+  const known = new Set(page.items.map(({ id }) => id));
+  const last = page.items.at(-1)?.id;
+  const from = old.items.findIndex(({ id }) => id === last);
+  const whole = !page.next || old.items.length === 0 || from < 0;
+  const items = whole ? page.items : [...page.items, ...old.items.slice(from + 1).filter(({ id }) => !known.has(id))];
+  return { items, error: null, loading: false, next: whole ? page.next : old.next, lookedTo: whole ? page.looked_to ?? null : old.lookedTo };
+}
+
+function appended(old, page) {
+  const known = new Set(old.items.map(({ id }) => id));
+  return { items: [...old.items, ...page.items.filter(({ id }) => !known.has(id))], error: null, loading: false, next: page.next, lookedTo: page.looked_to ?? null };
+}
+
+/** Rows of one height, of which only the visible ones are in the document. row(item) makes the cells of one. */
+export function Rows({ list, row, label, head, children }) {
+  const scroll = useRef(null);
+  const [, draw] = useReducer((n) => n + 1, 0);
+  const virtual = useRef(null);
+  virtual.current ??= new Virtualizer({
+    count: 0, getScrollElement: () => scroll.current, estimateSize: () => HEIGHT, overscan: 8, onChange: draw,
+    scrollToFn: elementScroll, observeElementRect, observeElementOffset,
+  });
+  const v = virtual.current;
+  v.setOptions({ ...v.options, count: list.items.length });
+  useLayoutEffect(() => v._didMount(), []);
+  useLayoutEffect(() => v._willUpdate());
+  const visible = v.getVirtualItems();
+  const last = visible.at(-1)?.index ?? 0;
+  useEffect(() => {
+    if (list.items.length > 0 && last >= list.items.length - 20) list.more();
+  }, [last, list.items.length, list.next]);
+  const place = (node, start) => {
+    if (node) [node.style.height, node.style.transform] = [`${HEIGHT}px`, `translateY(${start}px)`];
+  };
+  return html`<${Problem} error=${list.error} retry=${list.reload} />
+    ${list.items.length === 0 && !list.loading && !list.next ? children : ''}
+    <div class="rows" role="table" aria-label=${label} aria-rowcount=${list.next ? -1 : list.items.length + 1}>
+      <div class="head" role="row">${head.map((name) => html`<span role="columnheader" key=${name}>${name}</span>`)}</div>
+      <div class="scroll" role="rowgroup" ref=${scroll} tabindex="0" aria-label=${`${label}, rows`}>
+        <div class="space" ref=${(node) => { if (node) node.style.height = `${v.getTotalSize()}px`; }}>
+          ${visible.map(({ index, start }) => {
+            const item = list.items[index];
+            return item && html`<div class="row" role="row" aria-rowindex=${index + 2} key=${item.id} ref=${(node) => place(node, start)}>${row(item)}</div>`;
+          })}
+        </div>
+      </div>
+    </div>
+    ${list.next && html`<p class="hint looked">${list.lookedTo ? `Looked at what was created since ${whole(list.lookedTo)}. ` : ''}<button type="button" class="link" onClick=${list.more}>Load more</button></p>`}`;
+}
+
+/** A cell of a row. */
+export const Cell = ({ kind = '', children }) => html`<span role="cell" class=${`cell ${kind}`}>${children}</span>`;

@@ -1,0 +1,65 @@
+// One stream of all entries keeps the open page up to date.
+
+import { signal } from '../vendor/preact.js';
+import { client, lose } from './account.js';
+
+const BATCH = 500; // milliseconds in which entries are gathered, so that a busy server causes few requests
+
+/** The connection: { state: "connecting" | "live" | "waiting", since }. */
+export const connection = signal({ state: 'connecting', since: Date.now() });
+
+const listeners = new Set();
+let stop = null;
+
+/** Calls listener with the entries of half a second at most, and with [] after a reconnect. */
+export function listen(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Follows the stream until end is called. */
+export async function follow() {
+  stop?.abort();
+  stop = new AbortController();
+  const { signal } = stop;
+  const batch = new Batch();
+  const onState = (state) => {
+    if (state === connection.value.state) return;
+    if (state === 'live' && connection.value.state !== 'live') batch.flush(true);
+    connection.value = { state, since: Date.now() };
+  };
+  try {
+    for await (const event of client.followAll({ signal, onState })) {
+      if (event.kind === 'entry') batch.add(event.entry);
+      else if (event.kind === 'gap') batch.flush(true);
+    }
+  } catch (error) {
+    if (error.code === 'unauthenticated') lose('The session or token has ended. Sign in again.');
+    else connection.value = { state: 'waiting', since: Date.now() };
+  }
+}
+
+/** Ends the stream. */
+export function end() { stop?.abort(); }
+
+// Batch gathers entries and hands them on together.
+class Batch {
+  #entries = [];
+  #timer = null;
+
+  add(entry) {
+    this.#entries.push(entry);
+    this.#timer ??= setTimeout(() => this.flush(false), BATCH);
+  }
+
+  flush(all) {
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    const entries = all ? [] : this.#entries;
+    this.#entries = [];
+    for (const listener of listeners) listener(entries);
+  }
+}
+
+addEventListener('online', () => client?.nudge());
+document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && client?.nudge());

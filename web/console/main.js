@@ -1,0 +1,151 @@
+// The console: what all agents do, for operators.
+
+import { html, render, useEffect, useRef, useState } from '../vendor/preact.js';
+import { client, leave, may, paste, refusal, start, started, user } from './account.js';
+import { address, go, link } from './address.js';
+import { Agents } from './agents.js';
+import { Channels } from './channels.js';
+import { Failures } from './failures.js';
+import { Inbox } from './inbox.js';
+import { connection, end, follow } from './live.js';
+import { useLoad, useNow } from './load.js';
+import { Overview } from './overview.js';
+import { Line, Modal } from './parts.js';
+import { RunPage } from './run.js';
+import { Runs } from './runs.js';
+import { Threads } from './threads.js';
+import { Tokens } from './tokens.js';
+import { duration, number } from './words.js';
+
+// name: in the address; key: opens it after g; scope: what it needs.
+const PAGES = [
+  { name: 'overview', title: 'Overview', key: 'o', scope: 'read', page: Overview },
+  { name: 'inbox', title: 'Inbox', key: 'i', scope: 'read', page: Inbox },
+  { name: 'runs', title: 'Runs', key: 'r', scope: 'read', page: Runs },
+  { name: 'failures', title: 'Failures', key: 'f', scope: 'read', page: Failures },
+  { name: 'threads', title: 'Threads', key: 't', scope: 'read', page: Threads },
+  { name: 'agents', title: 'Agents', key: 'a', scope: 'read', page: Agents },
+  { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
+  { name: 'tokens', title: 'Tokens', key: 'k', scope: 'admin', page: Tokens },
+];
+
+const HIDDEN = { run: { name: 'run', title: 'Run', page: RunPage, under: 'runs' } };
+
+function App() {
+  if (!started.value) return html`<p class="empty" role="status">Opening…</p>`;
+  return user.value ? html`<${Console} />` : html`<${SignIn} />`;
+}
+
+function SignIn() {
+  const [busy, setBusy] = useState(false);
+  const enter = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    await paste(new FormData(event.target).get('token').trim());
+    setBusy(false);
+  };
+  return html`<main class="sign-in">
+    <form onSubmit=${enter}>
+      <h1>Sign in to Mailroom</h1>
+      ${refusal.value && html`<p class="problem" role="alert">${refusal.value}</p>`}
+      <p>Run <code>mailroom open</code> on the machine of the server: it prints a link that signs this browser in.</p>
+      <label for="token">Or paste a token</label>
+      <input id="token" name="token" type="password" required autocomplete="off" spellcheck="false" autocapitalize="none" autofocus />
+      <p class="hint">This page keeps a token only in the open tabs of this browser.</p>
+      <button type="submit" disabled=${busy}>Sign in</button>
+    </form>
+  </main>`;
+}
+
+function Console() {
+  const { page: name } = address.value;
+  const [menu, setMenu] = useState(false);
+  const [help, setHelp] = useState(false);
+  const main = useRef(null);
+  const pages = PAGES.filter(({ scope }) => may(scope));
+  const open = HIDDEN[name] ?? pages.find((page) => page.name === name) ?? pages[0];
+  useEffect(() => {
+    follow();
+    return end;
+  }, [user.value]);
+  useEffect(() => {
+    document.title = `${open.title} · Mailroom`;
+    setMenu(false);
+    main.current?.focus({ preventScroll: true });
+    main.current?.scrollTo(0, 0);
+  }, [open, address.value.id]);
+  useShortcuts(pages, () => setHelp((on) => !on));
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>Skip to the page</a>
+    <div class=${`console ${menu ? 'menu-open' : ''}`}>
+      <header class="topbar">
+        <button type="button" class="quiet menu" aria-expanded=${String(menu)} aria-controls="nav" onClick=${() => setMenu(!menu)}>Menu</button>
+        <strong>${open.title}</strong>
+        <${Connection} />
+      </header>
+      <nav id="nav" aria-label="Pages">
+        <a class="brand" href=${link('overview')}>Mailroom</a>
+        <ul>${pages.map((page) => html`<li key=${page.name}><a href=${link(page.name)} aria-current=${page === open || page.name === open.under ? 'page' : null}>${page.title}${page.name === 'inbox' && html`<${Waiting} />`}</a></li>`)}
+          <li><a href="chat">Chat</a></li>
+        </ul>
+        <footer>
+          <${Connection} />
+          <p class="hint"><${Line} text=${user.value.token} />${user.value.kind === 'session' ? '' : ', with a token'}</p>
+          <button type="button" class="quiet" onClick=${() => setHelp(true)}>Keys</button>
+          <button type="button" class="quiet" onClick=${leave}>Sign out</button>
+        </footer>
+      </nav>
+      <main id="main" tabindex="-1" ref=${main} aria-label=${open.title}>
+        <${open.page} key=${`${open.name} ${open.under ? address.value.id : ''}`} id=${address.value.id} params=${address.value.params} />
+      </main>
+    </div>
+    ${help && html`<${Help} pages=${pages} close=${() => setHelp(false)} />`}`;
+}
+
+// Waiting shows the number of open questions.
+function Waiting() {
+  const { data } = useLoad((signal) => client.tickets({ q: 'state:open', limit: 100, signal }), [], ['ticket.', 'run.']);
+  const n = data?.items.filter(({ kind }) => kind === 'approval' || kind === 'input').length ?? 0;
+  return n > 0 && html`<span class="badge" aria-label=${`${n} open questions`}>${data.next ? `${number(n)}+` : number(n)}</span>`;
+}
+
+function Connection() {
+  const now = useNow(5);
+  const { state, since } = connection.value;
+  const text = { live: 'Live', connecting: 'Connecting', waiting: `Reconnecting for ${duration(now - since)}` }[state];
+  return html`<span class="status connection" data-tone=${state === 'live' ? 'good' : 'warn'} role="status"><span class="dot" aria-hidden="true"></span>${text}</span>`;
+}
+
+// useShortcuts opens pages with g and a letter, and the help with a question mark.
+function useShortcuts(pages, help) {
+  useEffect(() => {
+    let armed = false;
+    const press = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, textarea, select, dialog')) return;
+      const page = armed && pages.find(({ key }) => key === event.key);
+      armed = event.key === 'g';
+      if (page) go(page.name);
+      else if (event.key === '?') help();
+      else if (event.key === '/') {
+        document.querySelector('main input[type="search"]')?.focus();
+        event.preventDefault();
+      }
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, [pages.length]);
+}
+
+function Help({ pages, close }) {
+  const keys = [
+    ...pages.map(({ key, title }) => [`g ${key}`, title]), ['/', 'Filter'], ['j, k', 'Next and previous question (inbox)'],
+    ['a, d', 'Approve or deny it'], ['?', 'These keys'],
+  ];
+  return html`<${Modal} title="Keys" close=${close}>
+    <dl class="keys">${keys.map(([key, what]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
+    <p><button type="button" onClick=${close}>Close</button></p>
+  <//>`;
+}
+
+render(html`<${App} />`, document.getElementById('app'));
+start();

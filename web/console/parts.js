@@ -1,0 +1,81 @@
+// Components that several pages use.
+
+import { displayLine, displayText } from '../chat/client/mailroom.js';
+import { plain } from '../chat/text.js';
+import { html, useEffect, useRef, useState } from '../vendor/preact.js';
+import { link } from './address.js';
+import { useNow } from './load.js';
+import { ago, short, whole } from './words.js';
+
+/** Untrusted text on one line. */
+export const Line = ({ text }) => displayLine(String(text ?? ''));
+
+/** Untrusted text with its line breaks, or a value as JSON. */
+export const Block = ({ value, label }) => html`<pre tabindex="0" aria-label=${label} class="block">${displayText(plain(value))}</pre>`;
+
+/** A time as an age. */
+export function Time({ at }) {
+  const now = useNow();
+  return at ? html`<time datetime=${at} title=${whole(at)}>${ago(at, now)}</time>` : '–';
+}
+
+const STATUS = {
+  queued: 'idle', running: 'busy', waiting: 'warn', completed: 'good', failed: 'bad', cancelled: 'idle',
+  connected: 'good', starting: 'busy', silent: 'warn', parked: 'bad', gave_up: 'bad', standby: 'idle', paused: 'warn', available: 'good', unavailable: 'bad',
+};
+
+/** A status: a dot and its name. */
+export const Status = ({ of, text, tone = STATUS[of] ?? 'idle' }) => html`<span class="status" data-tone=${tone}><span class="dot" aria-hidden="true"></span>${displayLine(text ?? of)}</span>`;
+
+/** The link to a run. */
+export const RunLink = ({ id }) => html`<a href=${link('run', id)} title=${displayLine(id)} class="mono">${short(id)}</a>`;
+
+/** The link to the conversation of a thread. */
+export const ThreadLink = ({ id }) => html`<a href=${`chat#${encodeURIComponent(id)}`} title=${displayLine(id)} class="thread"><${Line} text=${id} /></a>`;
+
+/** What went wrong, and a way to try again. */
+export function Problem({ error, retry }) {
+  if (!error) return null;
+  const what = error.code === 'forbidden' ? 'Your token may not see this.' : displayLine(error.detail ?? error.message);
+  return html`<p class="problem" role="alert">${what} ${retry && html`<button type="button" class="link" onClick=${retry}>Try again</button>`}</p>`;
+}
+
+/** A page without items: what that means, and what to do. */
+export const Empty = ({ title, children }) => html`<div class="empty"><p class="lead">${title}</p><p>${children}</p></div>`;
+
+/** A button whose action takes time. It is disabled until then, and shows a refusal. */
+export function Action({ run, children, kind = 'quiet', disabled = false, label }) {
+  const [state, setState] = useState({ busy: false, error: null });
+  const here = useRef(true);
+  useEffect(() => () => { here.current = false; }, []);
+  const act = async () => {
+    setState({ busy: true, error: null });
+    let error = null;
+    try {
+      await run();
+    } catch (thrown) {
+      error = thrown;
+    }
+    if (here.current) setState({ busy: false, error });
+  };
+  return html`<span class="action">
+    <button type="button" class=${kind} disabled=${disabled || state.busy} aria-label=${label} onClick=${act}>${children}</button>
+    ${state.error && html`<span class="refused" role="alert">${displayLine(state.error.detail ?? state.error.message)}</span>`}
+  </span>`;
+}
+
+/** A dialog that is open as long as it is rendered. */
+export function Modal({ title, close, children }) {
+  const node = useRef(null);
+  useEffect(() => {
+    node.current.showModal();
+    return () => node.current?.close();
+  }, []);
+  return html`<dialog ref=${node} aria-labelledby="modal-title" onCancel=${(event) => { event.preventDefault(); close(); }}>
+    <h2 id="modal-title">${title}</h2>
+    ${children}
+  </dialog>`;
+}
+
+/** A term and its value, for details. */
+export const Detail = ({ name, children }) => html`<div class="detail"><dt>${name}</dt><dd>${children}</dd></div>`;

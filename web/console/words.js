@@ -1,0 +1,45 @@
+// Values as text for people.
+
+import { displayLine } from '../chat/client/mailroom.js';
+
+const UNITS = [[86_400, 'd'], [3_600, 'h'], [60, 'm'], [1, 's']];
+
+/** A duration in milliseconds: 3m 20s, 120ms. */
+export function duration(milliseconds) {
+  if (milliseconds === null || Number.isNaN(milliseconds)) return '';
+  const ms = Math.max(0, milliseconds);
+  if (ms < 1000) return `${Math.round(ms)}ms`;
+  let seconds = Math.round(ms / 1000);
+  const parts = [];
+  for (const [size, unit] of UNITS) {
+    const n = Math.floor(seconds / size);
+    seconds -= n * size;
+    if (n > 0 && parts.length < 2) parts.push(`${n}${unit}`);
+    else if (parts.length === 1) break;
+  }
+  return parts.join(' ');
+}
+
+/** How long ago a time is, or how far ahead. */
+export function ago(time, now = Date.now()) {
+  const past = now - new Date(time).valueOf();
+  if (Math.abs(past) < 5_000) return 'now';
+  const text = duration(Math.abs(past)).split(' ')[0];
+  return past > 0 ? `${text} ago` : `in ${text}`;
+}
+
+const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+
+/** A time in full, with its day. */
+export const whole = (time) => full.format(new Date(time));
+
+const count = new Intl.NumberFormat();
+
+/** A whole number with separators. */
+export const number = (n) => count.format(n);
+
+/** The first characters of an id, enough to tell ids of one list apart. */
+export function short(id) {
+  const text = displayLine(id);
+  return text.length > 18 ? `…${text.slice(-12)}` : text;
+}

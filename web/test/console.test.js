@@ -1,0 +1,265 @@
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+
+import { Mailroom } from '../../clients/js/mailroom.js';
+import { open } from '../../clients/js/test/server.js';
+import { violations } from './axe.js';
+import { launch } from './browser.js';
+import { shots } from './person.js';
+
+const config = `
+[agents.echo]
+kind = "echo"
+pace = "0s"
+[agents.tour]
+kind = "tour"
+pace = "0s"
+[agents.broken]
+kind = "exec"
+command = ["sh", "-c", "echo no route to the host >&2; exit 1"]
+[channels.desk]
+kind = "poll"
+url = "http://127.0.0.1:9"
+workspace = "w"
+token_env = "HOME"
+agent = "echo"
+`;
+
+const HOSTILE = '<img src=x onerror="document.title=1"> \u202egnp.exe';
+
+/** A user of the console. */
+class Operator {
+  constructor(page, server) { [this.page, this.server] = [page, server]; }
+
+  /** Signs in with a link, as mailroom open prints it. */
+  async enter(route = '') {
+    const link = (await this.server.command('open')).trim();
+    await this.page.goto(link);
+    await this.page.getByRole('navigation', { name: 'Pages' }).waitFor({ state: 'attached' });
+    if (route) await this.go(route);
+    return this;
+  }
+
+  async go(route) {
+    await this.page.evaluate((hash) => { location.hash = hash; }, `#/${route}`);
+    await this.page.locator('main h1').waitFor({ state: 'attached' });
+  }
+
+  button(name) { return this.page.getByRole('button', { name, exact: true }); }
+
+  /** Waits until the stream is connected. */
+  live() { return this.page.locator('nav .connection[data-tone="good"]').waitFor({ state: 'attached' }); }
+
+  shot(name) { return this.page.screenshot({ path: `${shots}${name}.png` }); }
+}
+
+describe('the console', () => {
+  let context;
+  let close;
+
+  before(async () => {
+    await mkdir(shots, { recursive: true });
+    [context, close] = await launch({ reducedMotion: 'reduce' });
+  });
+  after(() => close());
+
+  async function visit(t, server) {
+    const page = await context.newPage();
+    const wrong = [];
+    page.on('pageerror', (error) => wrong.push(error.message));
+    page.on('console', (message) => message.text().includes('Content Security Policy') && wrong.push(message.text()));
+    t.after(async () => {
+      await page.close();
+      await context.clearCookies();
+      assert.deepEqual(wrong, []);
+    });
+    return new Operator(page, server);
+  }
+
+  async function arrive(t) {
+    const server = await open(t, config);
+    return { server, operator: await visit(t, server), client: new Mailroom(server) };
+  }
+
+  /** Runs that completed, failed and wait. */
+  async function populate(client) {
+    const asked = await client.send({ thread: 'asks', text: 'show me', agent: 'tour' });
+    const failed = await client.send({ thread: 'fails', text: 'x', agent: 'broken', max_attempts: 1 });
+    const hostile = await client.send({ thread: 'hostile', text: HOSTILE, metadata: { label: HOSTILE } });
+    for (let i = 0; i < 30; i++) await client.send({ thread: `thread-${i}`, text: `message **${i}**` });
+    for await (const _ of client.follow({ run: failed.run }));
+    for await (const _ of client.follow({ run: hostile.run }));
+    for await (const _ of client.follow({ run: asked.run, until: 'waiting' }));
+    return { asked, failed, hostile };
+  }
+
+  test('a link signs in once, and signing out ends the session', async (t) => {
+    const { server, operator } = await arrive(t);
+    const link = (await server.command('open')).trim();
+    await operator.page.goto(link);
+    await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
+    assert.ok(!operator.page.url().includes('sign-in'), 'the secret stays in the address');
+    await operator.page.reload();
+    await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await operator.button('Sign out').click();
+    await operator.page.getByRole('heading', { name: 'Sign in to Mailroom' }).waitFor();
+    await operator.page.goto('about:blank');
+    await operator.page.goto(link);
+    await operator.page.getByRole('alert').getByText('was used already').waitFor();
+    await operator.page.getByLabel('Or paste a token').fill('mr_wrong');
+    await operator.page.keyboard.press('Enter');
+    await operator.page.getByRole('alert').getByText('does not accept this token').waitFor();
+    await operator.page.getByLabel('Or paste a token').fill(server.token);
+    await operator.page.keyboard.press('Enter');
+    await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
+  });
+
+  test('every page is accessible, at three widths and in two schemes', async (t) => {
+    const { operator, client } = await arrive(t);
+    const { failed, asked } = await populate(client);
+    await operator.enter();
+    const { page } = operator;
+    const pages = ['overview', 'inbox', 'runs', `run/${failed.run}`, `run/${asked.run}`, 'failures', 'threads', 'agents', 'channels', 'tokens'];
+    for (const colorScheme of ['light', 'dark']) {
+      for (const width of [390, 900, 1600]) {
+        await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+        await page.setViewportSize({ width, height: 800 });
+        for (const route of pages) {
+          await operator.go(route);
+          await page.locator(`main :is(.card, .figures, .row, tbody tr, .bars)`).first().waitFor();
+          const found = await violations(page);
+          assert.deepEqual(found, [], `${route} at ${width} in ${colorScheme}`);
+          const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert.ok(beyond <= 0, `${route} at ${width} is ${beyond} pixels too wide`);
+          if (colorScheme === 'light' || width === 390) await operator.shot(`console-${route.split('/')[0]}-${width}-${colorScheme}`);
+        }
+      }
+    }
+  });
+
+  test('a question is found and approved with the keyboard alone', async (t) => {
+    const { operator, client } = await arrive(t);
+    const { asked } = await populate(client);
+    await operator.enter();
+    await operator.page.keyboard.press('g');
+    await operator.page.keyboard.press('i');
+    await operator.page.getByText('May I send this postcard?').waitFor();
+    await operator.page.keyboard.press('j');
+    await operator.page.keyboard.press('a');
+    await operator.page.locator('.notice').getByText('Approved').waitFor();
+    for await (const _ of client.follow({ run: asked.run }));
+    assert.equal((await client.run(asked.run)).status, 'completed');
+    await operator.page.getByText('Nothing waits for you').waitFor();
+  });
+
+  test('of two operators, one decides and the other is told who', async (t) => {
+    const { server, operator, client } = await arrive(t);
+    const { asked } = await populate(client);
+    await operator.enter('inbox');
+    const card = operator.page.locator('.tickets .card');
+    await card.waitFor();
+    const [ticket] = (await client.tickets({ q: `run:${asked.run} state:open` })).items.filter(({ kind }) => kind === 'approval');
+    // The other one decides while this one's stream is cut off.
+    await operator.page.route('**/v1/tickets?*', (route) => route.abort());
+    await new Mailroom(server).decide(ticket.id, { decision: 'deny', digest: ticket.digest, reason: 'not today' });
+    await card.getByRole('button', { name: 'Approve' }).click();
+    await operator.page.locator('.notice').getByText('Denied by admin before you.').waitFor();
+    assert.equal((await client.ticket(ticket.id)).decision, 'deny');
+  });
+
+  test('the pages go on after the server was killed', async (t) => {
+    const { server, operator, client } = await arrive(t);
+    await populate(client);
+    await operator.enter('runs');
+    await operator.page.getByText('thread-29').waitFor();
+    await operator.live();
+    await server.kill();
+    await operator.page.locator('nav .connection').getByText('Reconnecting').waitFor();
+    await server.start();
+    const { run } = await new Mailroom(server).send({ thread: 'after', text: 'hello' });
+    await operator.live();
+    await operator.page.locator('.row', { hasText: 'after' }).getByText('completed').waitFor();
+    assert.ok(run);
+  });
+
+  test('failures are grouped, and those of a group are retried', async (t) => {
+    const { operator, client } = await arrive(t);
+    for (let i = 0; i < 12; i++) await client.send({ thread: `f${i}`, text: 'x', agent: 'broken', max_attempts: 1 });
+    await operator.enter('failures');
+    await operator.page.locator('.groups .number').getByText('12', { exact: true }).waitFor();
+    await operator.button('Retry…').click();
+    await operator.page.getByText('matches 12 failed and cancelled runs.').waitFor();
+    await operator.button('Retry 12 runs').click();
+    await operator.page.getByText('12 of 12 retried.').waitFor();
+    await operator.button('Close').click();
+    const retried = (await client.runs({ q: 'agent:broken', limit: 500 })).items.filter(({ attempt, status }) => attempt > 1 || status !== 'failed');
+    assert.equal(retried.length, 12);
+  });
+
+  test('an agent is paused and resumed', async (t) => {
+    const { operator, client } = await arrive(t);
+    await operator.enter('agents');
+    await operator.button('Pause echo').click();
+    await operator.page.getByLabel('Reason (optional)').fill('costs');
+    await operator.button('Pause').click();
+    await operator.page.locator('tr', { hasText: 'echo' }).getByText('paused').waitFor();
+    await client.send({ thread: 'paused', text: 'x' });
+    await operator.button('Resume echo').click();
+    await operator.page.locator('tr', { hasText: 'echo' }).getByText('available').waitFor();
+    assert.equal((await client.agents()).find(({ name }) => name === 'echo').paused, null);
+  });
+
+  test('hostile content stays text', async (t) => {
+    const { operator, client } = await arrive(t);
+    const { hostile } = await populate(client);
+    await operator.enter(`run/${hostile.run}`);
+    const { page } = operator;
+    await page.locator('main .card').first().waitFor();
+    await page.getByText('document.title=1').first().waitFor();
+    await operator.go('runs?q=thread%3Ahostile');
+    await page.locator('.row').waitFor();
+    assert.equal(await page.locator('main img').count(), 0);
+    assert.ok(!(await page.title()).startsWith('1'));
+    const text = await page.locator('main').textContent();
+    assert.ok(!text.includes('\u202e'), 'a character that changes the direction of text is in the page');
+  });
+
+  test('of a long list only the visible rows are in the page', async (t) => {
+    const { operator, client } = await arrive(t);
+    const sent = [];
+    for (let i = 0; i < 600; i++) sent.push(client.send({ thread: `long-${i % 20}`, text: `message ${i}` }));
+    await Promise.all(sent);
+    await operator.enter('runs');
+    const { page } = operator;
+    const rows = page.locator('.rows .scroll');
+    await rows.locator('.row').first().waitFor();
+    for (let seen = 0; seen < 600;) {
+      await rows.evaluate((node) => { node.scrollTop = node.scrollHeight; });
+      const now = await page.waitForFunction((before) => {
+        const last = Math.max(...[...document.querySelectorAll('.row')].map((row) => Number(row.getAttribute('aria-rowindex')) - 1));
+        return (last > before || last >= 600) && last;
+      }, seen);
+      seen = await now.jsonValue();
+      assert.ok(await rows.locator('.row').count() < 100, 'too many rows are in the page');
+    }
+    await page.locator('.count').getByText('600 runs').waitFor();
+  });
+
+  test('a page offers only what its user may do', async (t) => {
+    const { server, operator, client } = await arrive(t);
+    const { failed } = await populate(client);
+    const { token } = JSON.parse(await server.command('token', 'limited', '--scope', 'read', '-o', 'json'));
+    await operator.page.goto(`${server.url}/`);
+    await operator.page.getByLabel('Or paste a token').fill(token);
+    await operator.page.keyboard.press('Enter');
+    await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
+    assert.equal(await operator.page.getByRole('link', { name: 'Tokens' }).count(), 0);
+    await operator.go(`run/${failed.run}`);
+    await operator.page.locator('main .failure').waitFor();
+    assert.equal(await operator.button('Retry').count(), 0);
+    await operator.go('inbox');
+    await operator.page.getByText('it needs the scope decide').waitFor();
+    assert.equal(await operator.button('Approve').count(), 0);
+  });
+});

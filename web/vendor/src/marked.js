@@ -1,0 +1,5 @@
+// The lexer of Markdown.
+
+import { Marked } from 'marked';
+
+export const marked = new Marked();
