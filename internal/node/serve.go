@@ -224,7 +224,7 @@ func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
 // printListening prints the server's address and the next commands.
 func printListening(con *console.Console, url string, dir datadir.Dir) {
 	con.Infof("listening on %s, data folder %s\nnext, in another terminal:\n  %s", url, dir, con.CommandLine("send", "hello"))
-	con.Infof("or open %s/chat in a browser and paste the token from %s", url, dir.TokenFile())
+	con.Infof("or `%s` for the console in a browser, at %s", con.CommandLine("open"), url)
 }
 
 // printBridging prints the bridge's address and how to show its state.

@@ -82,9 +82,11 @@ class Page {
     $('menu').onclick = () => drawer(!document.body.classList.contains('drawn'));
     $('shade').onclick = () => drawer(false);
     $('drawer').addEventListener('keydown', ({ key }) => key === 'Escape' && drawer(false)); // onkeydown would cancel the event on false
-    $('forget').onclick = () => {
+    $('forget').onclick = async () => {
+      const session = !this.#account.token;
+      if (session) await this.#client?.signOut().catch(() => {}); // it may have ended already
       this.#account.forget();
-      this.#ask('The token is forgotten, in all tabs.');
+      this.#ask(session ? 'You signed out.' : 'The token is forgotten, in all tabs.');
     };
     this.#account.onForgotten = () => this.#ask('The token was forgotten in another tab.');
     $('door').oncancel = (event) => event.preventDefault(); // the page is useless without a token
@@ -96,7 +98,8 @@ class Page {
 
   async start() {
     const token = await this.#account.find();
-    if (token) this.#begin(token);
+    if (token) this.#begin({ token });
+    else if (await new Mailroom({ url: base, session: true, tries: 2 }).session().catch(() => null)) this.#begin({ session: true }); // of the console
     else this.#ask();
   }
 
@@ -130,12 +133,12 @@ class Page {
       return;
     }
     this.#account.keep(token);
-    this.#begin(token);
+    this.#begin({ token });
   }
 
-  #begin(token) {
+  #begin(credentials) {
     $('door').close();
-    this.#client = new Mailroom({ url: base, token });
+    this.#client = new Mailroom({ url: base, ...credentials });
     this.#loadAgents();
     this.#recent.soon(0);
     this.#open(inHash());

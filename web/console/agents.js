@@ -19,12 +19,12 @@ export function Agents() {
     <h1>Agents</h1>
     <${Problem} error=${error} retry=${reload} />
     <div class="table" tabindex="0" role="region" aria-label="Agents"><table>
-      <thead><tr><th>Agent</th><th>State</th><th>Running</th><th>Queued</th><th>Waiting</th><th>Workers</th><th><span class="unseen">Actions</span></th></tr></thead>
+      <thead><tr><th>Agent</th><th>State</th><th><span class="unseen">Actions</span></th><th>Running</th><th>Queued</th><th>Waiting</th><th>Workers</th></tr></thead>
       <tbody>${data?.agents.map((agent) => html`<tr key=${agent.name}>
         <th scope="row"><a href=${link('runs', '', { q: term('agent', agent.name) })}><${Line} text=${agent.name} /></a> <span class="hint">${agent.kind ?? ''}</span></th>
         <td>${agent.paused ? html`<${Status} of="paused" /> <span class="hint">by <${Line} text=${agent.paused.by} />, <${Time} at=${agent.paused.at} /> <${Line} text=${agent.paused.reason} /></span>` : html`<${Status} of=${agent.available ? 'available' : 'unavailable'} /> <span class="hint"><${Line} text=${agent.reason ?? ''} /></span>`}</td>
-        <td>${number(agent.running)}</td><td>${number(agent.queued)}</td><td>${number(agent.waiting)}</td><td>${number(agent.workers)}</td>
         <td>${may('admin') && (agent.paused ? html`<${Action} label=${`Resume ${agent.name}`} run=${async () => { await client.resumeAgent(agent.name); await reload(); }}>Resume<//>` : html`<button type="button" class="quiet" aria-label=${`Pause ${agent.name}`} onClick=${() => setPausing(agent.name)}>Pause…</button>`)}</td>
+        <td>${number(agent.running)}</td><td>${number(agent.queued)}</td><td>${number(agent.waiting)}</td><td>${number(agent.workers)}</td>
       </tr>`)}</tbody>
     </table></div>
     <h2>Workers</h2>

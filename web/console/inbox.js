@@ -83,7 +83,7 @@ function Decide({ ticket, decided }) {
       decided(ticket, `${DONE[decision]}: ${ticket.prompt ?? name}`);
     } catch (error) {
       if (error.code !== 'conflict' && error.code !== 'gone') throw error;
-      decided(ticket, await outcome(id) ?? error.detail); // somebody was faster
+      decided(ticket, await outcome(id) ?? error.detail);
     }
   };
   const label = kind === 'approval' ? 'Reason (optional)' : 'Answer';

@@ -315,7 +315,7 @@ describe('the chat page', () => {
     const person = await visit(t, { url: await below(t, server.url, '/mail/room'), token: server.token });
     const sockets = [];
     person.page.on('websocket', (socket) => sockets.push(socket.url()));
-    await person.page.goto(`${person.server.url}/`); // leads to the page
+    await person.page.goto(`${person.server.url}/chat`);
     await person.paste(server.token);
     await person.page.locator('#door').waitFor({ state: 'hidden' }); // nothing is sent before the token is known to be good
     await person.say('through and back');

@@ -7,6 +7,7 @@ import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
 import { launch } from './browser.js';
 import { shots } from './person.js';
+import { below } from './proxy.js';
 
 const config = `
 [agents.echo]
@@ -244,6 +245,22 @@ describe('the console', () => {
       assert.ok(await rows.locator('.row').count() < 100, 'too many rows are in the page');
     }
     await page.locator('.count').getByText('600 runs').waitFor();
+  });
+
+  test('console and chat share the session, also below a path prefix of a proxy', async (t) => {
+    const { server, operator, client } = await arrive(t);
+    await populate(client);
+    const url = await below(t, server.url, '/mail/room');
+    const secret = (await server.command('open')).trim().split('#')[1];
+    await operator.page.goto(`${url}/#${secret}`);
+    await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await operator.live();
+    await operator.go('threads');
+    await operator.page.getByRole('link', { name: 'thread-29' }).click();
+    await operator.page.locator('.message.assistant').getByText('message 29').waitFor();
+    assert.equal(new URL(operator.page.url()).pathname, '/mail/room/chat');
+    await operator.page.getByRole('link', { name: 'Mailroom' }).click();
+    await operator.page.locator('main h1').waitFor();
   });
 
   test('a page offers only what its user may do', async (t) => {

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { Parser } from '../follow.js';
 import { Mailroom } from '../mailroom.js';
 import { Alarm, Pauses } from '../pause.js';
+import { open } from './server.js';
 
 const encoder = new TextEncoder();
 
@@ -112,4 +113,40 @@ test('an unanswered call is repeated, and a refused one is not', async () => {
 test('a response without a problem is classified by its status', async () => {
   const { client } = staged([new Response('<html>', { status: 404 })]);
   await assert.rejects(client.run('r'), { code: 'not_found', status: 404 });
+});
+
+test('the stream of all threads resumes after a kill of the server, with each entry once', async (t) => {
+  const server = await open(t, '[agents.echo]\nkind = "echo"\npace = "0s"\n');
+  const client = new Mailroom({ ...server, tries: 30 });
+  const stop = new AbortController();
+  const seen = new Map(); // thread → seqs
+  const states = [];
+  let live;
+  const first = new Promise((resolve) => { live = resolve; });
+  let settle;
+  const all = new Promise((resolve) => { settle = resolve; });
+  const reading = (async () => {
+    const onState = (state) => { states.push(state); if (state === 'live') live(); };
+    for await (const { kind, entry } of client.followAll({ signal: stop.signal, onState })) {
+      if (kind !== 'entry') continue;
+      seen.set(entry.thread, [...seen.get(entry.thread) ?? [], entry.seq]);
+      if (entry.thread === 'd' && entry.kind === 'run.completed') settle();
+    }
+  })();
+  await first;
+  await client.send({ thread: 'a', text: 'one' });
+  await client.send({ thread: 'b', text: 'two' });
+  await server.kill();
+  await server.start();
+  await client.send({ thread: 'c', text: 'three' });
+  await client.send({ thread: 'd', text: 'four' });
+  await all;
+  stop.abort();
+  await reading;
+  for (const [thread, seqs] of seen) {
+    const log = (await client.entries(thread, { limit: 500 })).items.map(({ seq }) => seq);
+    assert.deepEqual(seqs, log.slice(0, seqs.length), thread);
+  }
+  assert.deepEqual([...seen.keys()].sort(), ['a', 'b', 'c', 'd']);
+  assert.ok(states.includes('waiting'), 'it said that it was cut off');
 });
