@@ -87,7 +87,7 @@ pages: browser postgres build $(MCP)/node_modules/.ready ## the JavaScript clien
 	cd clients/js && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm run --silent types && npm test --silent
 	cd $(MCP) && npm test --silent
 	cd web/vendor && npm ci --ignore-scripts --prefer-offline --loglevel=error
-	cd web && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm test --silent
+	cd web && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm run --silent types && npm test --silent
 
 vendor: ## bundle the libraries of the pages, of the versions in web/vendor/package.json
 	cd web/vendor && npm ci --ignore-scripts --prefer-offline --loglevel=error && node build.js

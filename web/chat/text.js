@@ -48,7 +48,7 @@ function split(text) {
   const end = () => {
     const body = lines.join('\n');
     if (fence) blocks.push({ code: true, language: fence.language, text: body });
-    else if (body.trim()) blocks.push({ code: false, text: body });
+    else if (body.trim()) blocks.push({ code: false, language: '', text: body });
     lines = [];
   };
   for (const line of text.split('\n')) {
@@ -63,7 +63,7 @@ function split(text) {
       end();
     } else if (!fence && HEADING.test(line)) {
       end();
-      blocks.push({ code: false, text: line });
+      blocks.push({ code: false, language: '', text: line });
     } else {
       lines.push(line);
     }

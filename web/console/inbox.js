@@ -25,7 +25,7 @@ export function Inbox() {
   const [done, setDone] = useState(null); // outcome of the last decision
   const list = useRef(null);
   const place = Math.max(0, data?.findIndex(({ id }) => id === at) ?? 0);
-  const decided = (ticket, text) => {
+  const decided = (text) => {
     setDone(text);
     setAt(data[place + 1]?.id ?? data[place - 1]?.id ?? null);
     reload();
@@ -80,10 +80,10 @@ function Decide({ ticket, decided }) {
     if (decision === 'answer' && !said) throw new Error('Write an answer first.');
     try {
       await client.decide(id, { decision, digest, ...(decision === 'answer' ? { answer: said } : { reason: said || undefined }) });
-      decided(ticket, `${DONE[decision]}: ${ticket.prompt ?? name}`);
+      decided(`${DONE[decision]}: ${ticket.prompt ?? name}`);
     } catch (error) {
       if (error.code !== 'conflict' && error.code !== 'gone') throw error;
-      decided(ticket, await outcome(id) ?? error.detail);
+      decided(await outcome(id) ?? error.detail);
     }
   };
   const label = kind === 'approval' ? 'Reason (optional)' : 'Answer';

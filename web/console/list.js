@@ -7,7 +7,7 @@ import { listen } from './live.js';
 import { Problem } from './parts.js';
 import { whole } from './words.js';
 
-const PAGE = 100;
+const [FIRST, MORE] = [100, 500]; // items of the first page, which is read again and again, and of the others
 const HEIGHT = matchMedia('(max-width: 60rem)').matches ? 60 : 44; // of a row, in pixels; a narrow screen has two lines
 
 /**
@@ -26,7 +26,7 @@ export function usePages(fetch, watch, kinds) {
     }
     mine.busy = true;
     try {
-      const page = await fetch({ cursor, limit: PAGE, signal: mine.stop.signal });
+      const page = await fetch({ cursor, limit: cursor === undefined ? FIRST : MORE, signal: mine.stop.signal });
       if (now.current === mine) setState((old) => (cursor === undefined ? merged(old, page) : appended(old, page)));
     } catch (error) {
       if (now.current === mine && !mine.stop.signal.aborted) {
@@ -56,7 +56,7 @@ export function usePages(fetch, watch, kinds) {
   return { ...state, reload: () => run(), more: () => state.next && now.current && run(state.next) };
 }
 
-const fresh = () => ({ items: [], known: new Map(), error: null, loading: true, next: null, lookedTo: null });
+const fresh = () => ({ items: [], error: null, loading: true, next: null, lookedTo: null });
 
 // merged has the items of the newest page, and those behind them. Items of the same time span that the page does
 // not have no longer match, and are dropped.

@@ -11,7 +11,7 @@ import { listen } from './live.js';
  */
 export function useLoad(read, watch, kinds = ['']) {
   const [state, setState] = useState({ data: null, error: null, loading: true });
-  const run = useRef({ again: false, stop: null });
+  const run = useRef({ busy: false, again: false, stop: null });
   const reload = useCallback(async () => {
     const now = run.current;
     if (now.busy) { // one request at a time; the last change causes another one

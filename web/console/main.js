@@ -41,7 +41,7 @@ function SignIn() {
   const enter = async (event) => {
     event.preventDefault();
     setBusy(true);
-    await paste(new FormData(event.target).get('token').trim());
+    await paste(String(new FormData(event.target).get('token')).trim());
     setBusy(false);
   };
   return html`<main class="sign-in">
@@ -127,7 +127,7 @@ function useShortcuts(pages, help) {
       if (page) go(page.name);
       else if (event.key === '?') help();
       else if (event.key === '/') {
-        document.querySelector('main input[type="search"]')?.focus();
+        /** @type {HTMLElement | null} */ (document.querySelector('main input[type="search"]'))?.focus();
         event.preventDefault();
       }
     };

@@ -5,7 +5,7 @@ import { client } from './account.js';
 import { link } from './address.js';
 import { useLoad, useNow } from './load.js';
 import { Empty, Line, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
-import { duration, number } from './words.js';
+import { between, duration, number } from './words.js';
 
 const AT_REST = new Set(['connected', 'starting', 'standby']);
 
@@ -47,7 +47,7 @@ export function Overview() {
     </ul>`}
     <h2>Latest failures</h2>
     ${failures.length === 0 ? html`<${Empty} title="No failed runs">Runs that failed for good appear here.<//>` : html`<ol class="plain">${failures.map((run) => html`<li key=${run.id}><${RunLink} id=${run.id} /> <${ThreadLink} id=${run.thread} /> <${Time} at=${run.finished_at} /> <span class="note"><${Line} text=${run.error?.message} /></span></li>`)}</ol>`}
-    <p class="hint">The server started ${duration(now - new Date(stats.started_at))} ago.</p>
+    <p class="hint">The server started ${duration(between(stats.started_at, now))} ago.</p>
   </section>`;
 }
 

@@ -8,7 +8,7 @@ import { link, term } from './address.js';
 import { useLoad, useNow } from './load.js';
 import { Markdown } from './markdown.js';
 import { Action, Block, Detail, Line, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
-import { duration, number, whole } from './words.js';
+import { between, duration, number, whole } from './words.js';
 
 const MOST = 2_000; // entries of a run that are loaded
 
@@ -105,7 +105,7 @@ function Details({ run, children }) {
   const labels = Object.entries(run.metadata ?? {});
   return html`<dl class="details">
     <${Detail} name="Attempts">${run.attempt} of at most ${run.max_attempts} failures<//>
-    ${run.started_at && html`<${Detail} name="Started"><${Time} at=${run.started_at} />, after ${duration(new Date(run.started_at) - new Date(run.created_at))} in the queue<//>`}
+    ${run.started_at && html`<${Detail} name="Started"><${Time} at=${run.started_at} />, after ${duration(between(run.created_at, run.started_at))} in the queue<//>`}
     ${run.finished_at && html`<${Detail} name="Finished"><${Time} at=${run.finished_at} /><//>`}
     ${usage && html`<${Detail} name="Tokens">${number(usage.input_tokens)} in, ${number(usage.output_tokens)} out<//>`}
     ${usage?.cost_usd > 0 && html`<${Detail} name="Cost">$${usage.cost_usd.toFixed(4)}<//>`}
@@ -130,10 +130,9 @@ function Timeline({ run, entries, cut }) {
 }
 
 function Entries({ run, entries }) {
-  const begin = new Date(run.created_at);
   return html`<ol class="entries">${entries.map((entry) => html`<li key=${entry.seq} data-kind=${entry.kind.split('.')[0]}>
     <details>
-      <summary><span class="at" title=${whole(entry.at)}>+${duration(new Date(entry.at) - begin)}</span> <span class="kind">${displayLine(entry.kind)}</span> <span class="what">${summary(entry)}</span></summary>
+      <summary><span class="at" title=${whole(entry.at)}>+${duration(between(run.created_at, entry.at))}</span> <span class="kind">${displayLine(entry.kind)}</span> <span class="what">${summary(entry)}</span></summary>
       <${Block} value=${entry.body} label=${`Entry ${entry.seq}`} />
     </details></li>`)}</ol>`;
 }

@@ -6,7 +6,7 @@ import { go } from './address.js';
 import { Cell, Rows, usePages } from './list.js';
 import { useLoad } from './load.js';
 import { Empty, Line, Modal, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
-import { duration, number } from './words.js';
+import { between, duration, number } from './words.js';
 
 const QUICK = [
   ['All', ''], ['Running', 'status:running'], ['Queued', 'status:queued'], ['Waiting', 'status:waiting'], ['Failed', 'status:failed'], ['Completed', 'status:completed'],
@@ -38,7 +38,7 @@ export function Runs({ params }) {
 }
 
 function runRow(run) {
-  const took = run.started_at && duration(new Date(run.finished_at ?? Date.now()) - new Date(run.started_at));
+  const took = run.started_at && duration(between(run.started_at, run.finished_at ?? undefined));
   return html`<${Cell} kind="state"><${Status} of=${run.status} /><//>
     <${Cell} kind="main"><${RunLink} id=${run.id} /> <${ThreadLink} id=${run.thread} /><//>
     <${Cell} kind="agent"><${Line} text=${run.agent} /><//>

@@ -58,7 +58,7 @@ function Create({ close }) {
     const days = Number(form.get('days'));
     try {
       setMade(await client.createToken({
-        name: form.get('name').trim(), scopes: form.getAll('scope'), namespace: form.get('namespace').trim() || undefined,
+        name: String(form.get('name')).trim(), scopes: form.getAll('scope'), namespace: String(form.get('namespace')).trim() || undefined,
         expires_at: days > 0 ? new Date(Date.now() + days * 86_400_000).toISOString() : undefined,
       }));
     } catch (thrown) {

@@ -2,6 +2,10 @@
 
 import { displayLine } from '../chat/client/mailroom.js';
 
+/** The milliseconds from one time to another, or to now. */
+export const between = (from, to = Date.now()) => new Date(to).valueOf() - new Date(from).valueOf();
+
+/** @type {[number, string][]} */
 const UNITS = [[86_400, 'd'], [3_600, 'h'], [60, 'm'], [1, 's']];
 
 /** A duration in milliseconds: 3m 20s, 120ms. */
@@ -22,7 +26,7 @@ export function duration(milliseconds) {
 
 /** How long ago a time is, or how far ahead. */
 export function ago(time, now = Date.now()) {
-  const past = now - new Date(time).valueOf();
+  const past = between(time, now);
   if (Math.abs(past) < 5_000) return 'now';
   const text = duration(Math.abs(past)).split(' ')[0];
   return past > 0 ? `${text} ago` : `in ${text}`;

@@ -1,0 +1,3 @@
+import type { Marked } from 'marked';
+
+export const marked: Marked;
