@@ -44,6 +44,7 @@ const (
 
 func runKeys() []filter.Key {
 	return []filter.Key{
+		{Name: "id"},
 		{Name: "status", Values: []string{
 			string(mailroom.StatusQueued), string(mailroom.StatusRunning), string(mailroom.StatusWaiting),
 			string(mailroom.StatusCompleted), string(mailroom.StatusFailed), string(mailroom.StatusCancelled),
@@ -94,6 +95,8 @@ func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[ap
 func filterRow(r *mailroom.Run, of *mailroom.Thread) filter.Row {
 	text := func(key string) string {
 		switch key {
+		case "id":
+			return r.ID
 		case "status":
 			return string(r.Status)
 		case "agent":

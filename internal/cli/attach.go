@@ -62,7 +62,11 @@ func findTarget(ctx context.Context, c *client.Client, id, after string) (client
 	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-		r, err := c.Run(ctx, id)
+		run, err := resolveRun(ctx, c, id)
+		if err != nil {
+			return q, err
+		}
+		r, err := c.Run(ctx, run)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 			return q, console.Errorf(console.ExitFailed, "", "no thread or run %q", id)
 		}

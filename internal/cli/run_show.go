@@ -53,7 +53,11 @@ func runShowCommand(con *console.Console) *cobra.Command {
 	}
 	output := console.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
-		d, err := fetchRun(cmd.Context(), c, args[0])
+		id, err := resolveRun(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		d, err := fetchRun(cmd.Context(), c, id)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ func runsCommand(con *console.Console) *cobra.Command {
 		Use:   "runs",
 		Short: "List runs, newest first",
 		Long: `List runs, newest first, without those that only deliver a reply to a chat or the end of
-a child run (--deliveries lists these too). Filter fields: status, agent, owner, thread,
+a child run (--deliveries lists these too). Filter fields: id, status, agent, owner, thread,
 parent, class, reason, error, group (of similar errors), key, mode, via, created, finished,
 delivery (yes or no) and metadata.NAME.`,
 		Example: `  mailroom runs
@@ -116,11 +116,15 @@ a filter. Child runs in other threads continue unless --children cancels them to
 		case many:
 			return cancelMany(cmd.Context(), con, c, api.CancelMany{Q: q, DryRun: dry}, *output)
 		}
+		id, err := resolveRun(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
 		cancel := c.CancelRun
 		if children {
 			cancel = c.CancelTree
 		}
-		r, err := cancel(cmd.Context(), args[0])
+		r, err := cancel(cmd.Context(), id)
 		if err != nil {
 			return err
 		}
@@ -184,7 +188,11 @@ lists the filter fields.`,
 		if same {
 			in.AgentVersion = "same"
 		}
-		r, err := c.RetryRun(cmd.Context(), args[0], in)
+		id, err := resolveRun(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		r, err := c.RetryRun(cmd.Context(), id, in)
 		if err != nil {
 			return err
 		}
