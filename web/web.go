@@ -6,6 +6,7 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -13,6 +14,8 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"strings"
+	"sync"
 	"time"
 
 	js "mailroom/clients/js"
@@ -59,6 +62,8 @@ type file struct {
 	body []byte
 	kind string // media type
 	tag  string
+	// compressed returns the body in gzip. It is made for the first request: most starts serve no page.
+	compressed func() []byte
 }
 
 func newFile(at string, body []byte) (string, file, error) {
@@ -77,7 +82,28 @@ func newFile(at string, body []byte) (string, file, error) {
 		at = path.Dir(at) // /chat/index.html is /chat
 	}
 	sum := sha256.Sum256(body)
-	return at, file{body: body, kind: kinds[ext], tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}, nil
+	tag := base64.RawURLEncoding.EncodeToString(sum[:12])
+	return at, file{body: body, kind: kinds[ext], tag: tag, compressed: sync.OnceValue(func() []byte { return compress(body) })}, nil
+}
+
+func compress(body []byte) []byte {
+	var out bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for other levels only
+	_, _ = w.Write(body)                                    // a buffer takes everything, as for Close
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// acceptsGzip reports whether a client takes gzip (RFC 9110, 12.5.3). Browsers name it without a weight.
+func acceptsGzip(r *http.Request) bool {
+	for _, list := range r.Header.Values("Accept-Encoding") {
+		for coding := range strings.SplitSeq(list, ",") {
+			if strings.TrimSpace(coding) == "gzip" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -89,6 +115,12 @@ func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-cache") // revalidated each time: pages follow the server's version
-	h.Set("ETag", f.tag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
+	h.Set("Vary", "Accept-Encoding")
+	body, tag := f.body, f.tag
+	if acceptsGzip(r) {
+		h.Set("Content-Encoding", "gzip")
+		body, tag = f.compressed(), tag+"-gzip"
+	}
+	h.Set("ETag", `"`+tag+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"compress/gzip"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -94,5 +95,33 @@ func TestUnchangedPagesAreNotSentAgain(t *testing.T) {
 	again := get(page, "If-None-Match", first.Header.Get("ETag"))
 	if again.StatusCode != http.StatusNotModified {
 		t.Errorf("second request: %d, want 304", again.StatusCode)
+	}
+}
+
+func TestPagesAreCompressedForClientsThatAcceptIt(t *testing.T) {
+	page := web.Pages()["/vendor/preact.js"]
+	whole, err := io.ReadAll(get(page).Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for accepted, want := range map[string]string{"gzip, deflate, br": "gzip", "br": "", "gzip;q=0": ""} {
+		got := get(page, "Accept-Encoding", accepted)
+		if encoding := got.Header.Get("Content-Encoding"); encoding != want {
+			t.Errorf("%s: encoding %q, want %q", accepted, encoding, want)
+		}
+		if want != "gzip" {
+			continue
+		}
+		body, err := gzip.NewReader(got.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(body); err != nil || string(text) != string(whole) {
+			t.Errorf("%s: got %d bytes, %v; want the file", accepted, len(text), err)
+		}
+		again := get(page, "Accept-Encoding", accepted, "If-None-Match", got.Header.Get("ETag"))
+		if again.StatusCode != http.StatusNotModified || got.Header.Get("ETag") == get(page).Header.Get("ETag") {
+			t.Errorf("second request: %d; the tags of both forms must differ", again.StatusCode)
+		}
 	}
 }
