@@ -49,6 +49,8 @@ type Options struct {
 	Store string
 	// Writers is the number of writing connections of a server on Store.
 	Writers int
+	// QueryRuns is the number of runs in the large store of PartQueries.
+	QueryRuns int
 	// Nodes is the number of servers that share Store; more than one are processes of their own,
 	// each with its own producers and slots.
 	Nodes int
@@ -72,6 +74,7 @@ const (
 	MaxSlots     = 4096
 	maxWriters   = 16
 	maxRate      = 1_000_000
+	maxQueryRuns = 10_000_000
 )
 
 // storeKind returns the kind of the measured store.
@@ -95,6 +98,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("invalid --producers %d: use 1 to %d", o.Producers, MaxProducers)
 	case o.Writers < 1 || o.Writers > min(maxWriters, o.Slots):
 		return fmt.Errorf("invalid --writers %d: use 1 to %d, and at most one for a slot", o.Writers, maxWriters)
+	case o.QueryRuns < 1000 || o.QueryRuns > maxQueryRuns:
+		return fmt.Errorf("invalid --runs %d: use 1000 to %d", o.QueryRuns, maxQueryRuns)
 	case o.Nodes < 1 || o.Nodes > MaxNodes:
 		return fmt.Errorf("invalid --nodes %d: use 1 to %d", o.Nodes, MaxNodes)
 	case o.Nodes > 1 && o.Store == "":

@@ -36,7 +36,7 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
             size of the store and cost of a run over time
   growth    cost of a log of 100,000 entries and of 1,000,000 queued runs
   restart   time until a server with 100,000 queued runs serves requests
-  queries   requests that count and filter, on 6,000 and on 600,000 runs
+  queries   requests that count and filter, on 6,000 and on 600,000 runs (--runs)
   fanout    one run that streams 50 deltas per second to 1,000 readers
   stalled   cost of stalled readers for a run and 100 other readers
   memory    memory and disk per thread, queued run and reader`,
@@ -54,7 +54,8 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
 	cmd.Flags().IntVar(&o.Slots, "slots", 128, "concurrent runs")
 	cmd.Flags().IntVar(&o.Rate, "rate", 0, "submits per second of steady (default: half of the full load)")
-	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs, latency and steady only)")
+	cmd.Flags().StringVar(&o.Store, "store", "", "URL of a PostgreSQL database to measure instead of a file (runs, latency, steady and queries only)")
+	cmd.Flags().IntVar(&o.QueryRuns, "runs", DefaultQueryRuns, "runs in the large store of queries; the small one has a hundredth")
 	cmd.Flags().IntVar(&o.Writers, "writers", 2, "writing connections of a server on --store")
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 1, "servers that share --store, each a process with its own producers and slots; latency then submits at one and runs at the others")
 	cmd.Flags().BoolVar(&o.Keys, "keys", false, "submit with idempotency keys")
@@ -116,7 +117,7 @@ func onPostgres(nodes int) []string {
 	if nodes > 1 {
 		return []string{PartRuns, PartLatency, PartLone}
 	}
-	return []string{PartRuns, PartLatency, PartLone, PartSteady}
+	return []string{PartRuns, PartLatency, PartLone, PartSteady, PartQueries}
 }
 
 // serverConfig is the configuration of the measured servers.

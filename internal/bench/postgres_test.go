@@ -13,7 +13,7 @@ import (
 func TestALoadRunsOnPostgreSQL(t *testing.T) {
 	cluster := pgtest.Durable(t)
 	o := Options{
-		Writers: 2, Nodes: 1, Dir: t.TempDir(), For: 200 * time.Millisecond, Scale: 0.0001, Producers: 4, Slots: 4, Keys: true, Store: cluster.URL(),
+		Writers: 2, Nodes: 1, Dir: t.TempDir(), For: 200 * time.Millisecond, QueryRuns: 1000, Scale: 0.0001, Producers: 4, Slots: 4, Keys: true, Store: cluster.URL(),
 		AgentVersion: "1", Progress: t.Logf,
 	}
 	result, err := Run(t.Context(), o, []string{PartRuns})

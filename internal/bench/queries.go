@@ -11,7 +11,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"mailroom"
 )
 
 // Queries are times of requests that count or filter, on a small store and on a large one.
@@ -34,10 +37,12 @@ type RequestTime struct {
 }
 
 const (
-	smallStore    = 6_000 // completed runs
-	largeStore    = 600_000
-	runsPerThread = 6
-	queryTries    = 200
+	// DefaultQueryRuns is the number of runs in the large store. The small one has a hundredth.
+	DefaultQueryRuns = 600_000
+	runsPerThread    = 6
+	queryTries       = 200
+	// failEvery is how many runs have one that failed, with an error of one of two groups.
+	failEvery = 100
 )
 
 // queryRequests returns the requests by name.
@@ -55,7 +60,14 @@ func queryRequests() []struct{ name, path string } {
 		{"agent:echo", filtered("runs", "agent:echo")},
 		{"agent:echo status:failed", filtered("runs", "agent:echo status:failed")},
 		{"agent of no run", filtered("runs", "agent:none")},
+		{"error of no run", filtered("runs", `error:"no such text"`)},
+		{"created on a day", filtered("runs", "created:2020-01-01")},
 		{"newest threads", "/v1/threads"},
+		{"open tickets", filtered("tickets", "state:open")},
+		{"failures", "/v1/failures"},
+		{"failures of an agent", filtered("failures", "agent:echo")},
+		{"count status:failed", filtered("runs/count", "status:failed")},
+		{"count of other filters", filtered("runs/count", "mode:queue delivery:no")},
 	}
 }
 
@@ -65,7 +77,7 @@ func (b *bench) queries(ctx context.Context, dir string) error {
 	for _, size := range []struct {
 		runs  int
 		times *QueryTimes
-	}{{b.scaled(smallStore, 60), &q.Small}, {b.scaled(largeStore, 120), &q.Large}} {
+	}{{b.scaled(b.QueryRuns/100, 60), &q.Small}, {b.scaled(b.QueryRuns, 120), &q.Large}} {
 		err := b.inTempDir(filepath.Join(filepath.Base(dir), strconv.Itoa(size.runs)), func(dir string) error {
 			return b.measureQueries(ctx, dir, size.runs, size.times)
 		})
@@ -78,18 +90,20 @@ func (b *bench) queries(ctx context.Context, dir string) error {
 }
 
 func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *QueryTimes) error {
-	b.Progress("queries: completing %d runs", runs)
+	b.Progress("queries: running %d runs", runs)
 	d, err := b.newDriver(ctx, dir, load{})
 	if err != nil {
 		return err
 	}
 	d.threads = runs / runsPerThread
-	d.fixture.startEngine(newTimedAgent(d.onAgentStart), b.Slots)
-	if err := errors.Join(d.fill(ctx, runs), d.drain(ctx), d.fixture.close()); err != nil {
-		return err
+	d.fixture.startEngine(&failingAgent{Agent: newTimedAgent(d.onAgentStart)}, b.Slots)
+	schema, remove := d.fixture.schema, d.fixture.remove
+	d.fixture.remove = func() error { return nil } // the server needs the store
+	if err := errors.Join(d.fill(ctx, runs), d.room.waitEmpty(ctx), d.fixture.close()); err != nil {
+		return errors.Join(err, remove())
 	}
 	out.Runs, out.Threads = d.submitted.Load(), d.threads
-	return b.withServer(ctx, dir, func(s *served) error {
+	err = b.withServer(ctx, dir, b.storeConfig(schema), func(s *served) error {
 		for _, r := range queryRequests() {
 			b.Progress("queries: %s", r.name)
 			times, err := s.measure(ctx, r.path, b.scaled(queryTries, 5))
@@ -100,6 +114,32 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 		}
 		return nil
 	})
+	return errors.Join(err, remove())
+}
+
+// storeConfig returns the tables of a server's configuration that name its store; schema is that of the
+// tables in the database, if it is one.
+func (b *bench) storeConfig(schema string) string {
+	if schema == "" {
+		return ""
+	}
+	return fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\nschema = %q\n", b.Store, schema)
+}
+
+// failingAgent fails some runs.
+type failingAgent struct {
+	mailroom.Agent
+	runs atomic.Int64
+}
+
+func (a *failingAgent) Run(ctx context.Context, s mailroom.Session) error {
+	switch n := a.runs.Add(1); {
+	case n%(2*failEvery) == 0:
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no route to host 10.0.%d.%d", n%250, n%240)}
+	case n%failEvery == 0:
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the model refused request %d", n)}
+	}
+	return a.Agent.Run(ctx, s)
 }
 
 // served is a real server in a process of its own.
@@ -108,9 +148,10 @@ type served struct {
 	listening  time.Time // when it reported that it listens
 }
 
-// withServer calls f with a server on the folder's store, and kills the server.
-func (b *bench) withServer(ctx context.Context, dir string, f func(*served) error) (err error) {
-	if err := os.WriteFile(filepath.Join(dir, "mailroom.toml"), []byte(b.Config), 0o600); err != nil {
+// withServer calls f with a server on the folder's store, or on the one of the further configuration, and
+// kills the server.
+func (b *bench) withServer(ctx context.Context, dir, config string, f func(*served) error) (err error) {
+	if err := os.WriteFile(filepath.Join(dir, "mailroom.toml"), []byte(b.Config+config), 0o600); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	s, err := b.startChild(ctx, nil, true, "serve", "--data", dir, "--listen", "127.0.0.1:0")

@@ -62,7 +62,7 @@ func (b *bench) restart(ctx context.Context, dir string) error {
 // restartOnce starts a server, waits for the end of a run, and kills it.
 func (b *bench) restartOnce(ctx context.Context, dir string) (r Restarted, err error) {
 	began := time.Now()
-	err = b.withServer(ctx, dir, func(s *served) error {
+	err = b.withServer(ctx, dir, "", func(s *served) error {
 		r.Listening = milliseconds(int64(s.listening.Sub(began)))
 		at, err := waitRunEnd(ctx, client.New(s.url, s.token))
 		if err != nil {
