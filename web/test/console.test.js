@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
@@ -196,6 +196,33 @@ describe('the console', () => {
     await operator.button('Close').click();
     const retried = (await client.runs({ q: 'agent:broken', limit: 500 })).items.filter(({ attempt, status }) => attempt > 1 || status !== 'failed');
     assert.equal(retried.length, 12);
+  });
+
+  test('with 500 agents and 101 failures, the cause is found and the runs are retried in five clicks', async (t) => {
+    const others = Array.from({ length: 499 }, (_, i) => `[agents.a${i}]\nkind = "echo"\npace = "0s"\n`).join('');
+    const fails = 'test -e "$GATE" || { echo "no licence for host $$" >&2; exit 1; }; cat';
+    const server = await open(t, (folder) => `${others}[agents.coder]\nkind = "exec"\ncommand = ["sh", "-c", '${fails}']\nenv = { GATE = "${folder}/gate" }\n`);
+    const client = new Mailroom(server);
+    await Promise.all(Array.from({ length: 101 }, (_, i) => client.send({ thread: `c${i}`, text: 'build it', agent: 'coder', max_attempts: 1 })));
+    await Promise.all(Array.from({ length: 499 }, (_, i) => client.send({ thread: `o${i}`, text: 'hello', agent: `a${i}` })));
+    const operator = await visit(t, server);
+    await operator.enter();
+    const { page } = operator;
+    let clicks = 0;
+    const click = (target) => { clicks++; return target.click(); };
+    await click(page.getByRole('link', { name: 'Failures' }));
+    await page.locator('.groups .number').getByText('101', { exact: true }).waitFor();
+    await page.locator('.groups .lead').getByText('no licence for host').waitFor(); // the cause
+    await writeFile(`${server.shared}/gate`, ''); // is mended
+    await click(operator.button('Retry…'));
+    await click(operator.button('Retry 101 runs'));
+    await page.getByText('101 of 101 retried.').waitFor();
+    await click(operator.button('Close'));
+    await page.getByText('No failed runs').first().waitFor();
+    await click(page.getByRole('link', { name: 'Overview' }));
+    await page.locator('.figures li', { hasText: 'Failed' }).getByText('0', { exact: true }).waitFor();
+    await page.locator('.figures li', { hasText: 'Completed' }).getByText('600', { exact: true }).waitFor();
+    assert.equal(clicks, 5);
   });
 
   test('an agent is paused and resumed', async (t) => {
