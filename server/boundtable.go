@@ -72,6 +72,8 @@ func boundsOfProjects() boundTable {
 		"ReleaseNames.names": maxItems(project.MaxReserve), "ReleaseNames.names[]": maxChars(project.MaxReservationName),
 		"ApprovePairing.channel": maxChars(project.MaxName),
 		"NewToken.name":          byRule(auth.MaxTokenName), "NewToken.namespace": maxChars(mailroom.MaxThreadID), "NewToken.scopes": maxItems(len(auth.Permissions())),
+		"NewLink.scopes": maxItems(len(auth.Permissions())), "NewLimitedToken.scopes": maxItems(len(auth.Permissions())),
+		"NewLimitedToken.run": maxChars(maxID), "NewLimitedToken.threads[]": byRule(mailroom.MaxThreadID),
 		"NewToken.agents": maxItems(workers.MaxAgents), "NewToken.agents[]": maxChars(project.MaxName),
 		"NewToken.quotas": {items: len(auth.AllQuotas()), byRule: true}, "TokenPatch.quotas": {items: len(auth.AllQuotas()), byRule: true},
 	}

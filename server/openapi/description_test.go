@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pb33f/libopenapi/datamodel"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -179,6 +180,9 @@ func (d *description) value(s *schema) any {
 		return 1
 	case slices.Contains(kinds, "boolean"):
 		return false
+	}
+	if s.Format == "date-time" {
+		return time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	}
 	return "text"
 }

@@ -54,6 +54,15 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 			Outcome: thread.OutcomePark, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
 		})
 		w["ticket"] = thread.TicketID(sent.Run, question.Name)
+	case "pause-agent":
+		w["agent"] = "spare"
+	case "resume-agent":
+		w["agent"] = "spare"
+		f.call("POST /v1/agents/spare/pause", "")
+	case "sign-in":
+		w["secret"] = ask[api.Link](f, "POST /v1/links", "").Secret
+	case "sign-out":
+		w["cookie"] = f.signIn()
 	case "post-hook":
 		w["channel"] = "ops"
 	case "resume-channel":
@@ -77,6 +86,20 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	return w
 }
 
+// signIn returns the cookie of a new session.
+func (f *fixture) signIn() string {
+	f.t.Helper()
+	link := ask[api.Link](f, "POST /v1/links", "")
+	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, f.url+"/v1/session", strings.NewReader(fmt.Sprintf(`{"secret":%q}`, link.Secret)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, _ := f.exchange(req)
+	cookie, _, _ := strings.Cut(resp.Header.Get("Set-Cookie"), ";")
+	return cookie
+}
+
 // request builds a request from the description of an operation: what it
 // requires, and what it gives an example of.
 func (f *fixture) request(ctx context.Context, d *description, op operation, ids map[string]string) *http.Request {
@@ -97,7 +120,11 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, ids
 		if !ok {
 			f.t.Fatalf("%s does not accept JSON", op.ID)
 		}
-		raw, err := json.Marshal(d.value(media.Schema))
+		body := d.value(media.Schema)
+		if secret := ids["secret"]; secret != "" {
+			body = map[string]string{"secret": secret}
+		}
+		raw, err := json.Marshal(body)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -107,7 +134,12 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, ids
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if cookie := ids["cookie"]; cookie != "" {
+		req.Header.Set("Cookie", cookie)
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+	} else {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	if sent != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -155,9 +187,12 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 	f := start(t)
 	d := f.describe()
 	for _, op := range d.operations() {
-		req := f.request(t.Context(), d, op, map[string]string{"thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none"})
+		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none"})
 		req.Header.Set("Authorization", "Bearer wrong")
 		resp, raw := f.exchange(req)
+		if op.ID == "sign-in" {
+			continue // the secret in its body is wrong
+		}
 		if guarded := len(d.security(op)) > 0; guarded != (resp.StatusCode == http.StatusUnauthorized) {
 			t.Errorf("%s without a token: %d", op.ID, resp.StatusCode)
 		}

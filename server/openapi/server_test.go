@@ -54,7 +54,7 @@ func start(t *testing.T) *fixture {
 	served := server.New(server.Options{
 		Protocols: map[string]server.Protocol{webhook.Route: hook},
 		Ledger:    server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
-		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo"} }, Bus: notices,
+		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo", "spare"} }, Bus: notices,
 		Channels: channels{}, Pairings: pairings{},
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
