@@ -37,9 +37,12 @@ func (s *Server) registerRoutes() {
 			Info:    &huma.Info{Title: "Mailroom", Version: o.Version},
 			Components: &huma.Components{
 				Schemas:         huma.NewMapRegistry(refTo, huma.DefaultSchemaNamer),
-				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"token":   {Type: "http", Scheme: "bearer"},
+					"session": {Type: "apiKey", In: "cookie", Name: s.cookie, Description: "For pages of this server only."},
+				},
 			},
-			Security: []map[string][]string{{"token": {}}},
+			Security: []map[string][]string{{"token": {}}, {"session": {}}},
 			Tags:     tags(),
 		},
 		Formats:                      huma.DefaultFormats,
