@@ -141,7 +141,7 @@ func badQueries(run string) []badInput {
 		{"GET /v1/threads?q=colour:red", ``, 422, "query.q", ""},
 		{"GET /v1/threads?q=status:broken", ``, 422, "query.q", ""},
 		{"GET /v1/threads?page=2", ``, 422, "query.page", ""},
-		{"GET /v1/runs?q=id:r", ``, 422, "query.q", ""},
+		{"GET /v1/runs?q=name:r", ``, 422, "query.q", ""},
 		{"GET /v1/runs?q=metadata:x", ``, 422, "query.q", ""},
 		{"GET /v1/runs?q=created:yesterday", ``, 422, "query.q", ""},
 		{"GET /v1/tickets?q=name:x", ``, 422, "query.q", ""},
