@@ -8,6 +8,7 @@ import { Problem } from './parts.js';
 import { whole } from './words.js';
 
 const [FIRST, MORE] = [100, 500]; // items of the first page, which is read again and again, and of the others
+const GROWN = 2_000; // items of a list before it begins again
 const HEIGHT = matchMedia('(max-width: 60rem)').matches ? 60 : 44; // of a row, in pixels; a narrow screen has two lines
 
 /**
@@ -56,22 +57,24 @@ export function usePages(fetch, watch, kinds) {
   return { ...state, reload: () => run(), more: () => state.next && now.current && run(state.next) };
 }
 
-const fresh = () => ({ items: [], error: null, loading: true, next: null, lookedTo: null });
+// paged: number of items that the user has scrolled through.
+const fresh = () => ({ items: [], error: null, loading: true, next: null, lookedTo: null, paged: 0 });
 
 // merged has the items of the newest page, and those behind them. Items of the same time span that the page does
-// not have no longer match, and are dropped.
+// not have no longer match, and are dropped. A list that has grown by many new items begins again, so that an
+// open page does not grow with the work of days.
 function merged(old, page) {
   const known = new Set(page.items.map(({ id }) => id));
   const last = page.items.at(-1)?.id;
   const from = old.items.findIndex(({ id }) => id === last);
-  const whole = !page.next || old.items.length === 0 || from < 0;
+  const whole = !page.next || old.items.length === 0 || from < 0 || old.items.length > Math.max(GROWN, 2 * old.paged);
   const items = whole ? page.items : [...page.items, ...old.items.slice(from + 1).filter(({ id }) => !known.has(id))];
-  return { items, error: null, loading: false, next: whole ? page.next : old.next, lookedTo: whole ? page.looked_to ?? null : old.lookedTo };
+  return { items, error: null, loading: false, next: whole ? page.next : old.next, lookedTo: whole ? page.looked_to ?? null : old.lookedTo, paged: whole ? 0 : old.paged };
 }
 
 // appended has the items of the next page behind the others. A cursor passes no item twice.
 function appended(old, page) {
-  return { items: old.items.concat(page.items), error: null, loading: false, next: page.next, lookedTo: page.looked_to ?? null };
+  return { items: old.items.concat(page.items), error: null, loading: false, next: page.next, lookedTo: page.looked_to ?? null, paged: old.items.length + page.items.length };
 }
 
 /** Rows of one height, of which only the visible ones are in the document. row(item) makes the cells of one. */
