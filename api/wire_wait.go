@@ -157,4 +157,5 @@ type Stats struct {
 	Threads     int                     `json:"threads"`
 	OldestDueMS int64                   `json:"oldest_due_ms" doc:"How long the oldest unclaimed work has been due, in milliseconds; 0 without any."`
 	StartedAt   time.Time               `json:"started_at" doc:"When the server started."`
+	Partial     bool                    `json:"partial,omitempty" doc:"The token's namespace has more threads of others than one request counts; the sums are of the first 2,000 and of the token's own."`
 }

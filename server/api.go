@@ -36,7 +36,7 @@ func (s *Server) registerRoutes() {
 			OpenAPI: "3.1.0",
 			Info:    &huma.Info{Title: "Mailroom", Version: o.Version},
 			Components: &huma.Components{
-				Schemas:         huma.NewMapRegistry(refTo, huma.DefaultSchemaNamer),
+				Schemas: huma.NewMapRegistry(refTo, huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"token":   {Type: "http", Scheme: "bearer"},
 					"session": {Type: "apiKey", In: "cookie", Name: s.cookie, Description: "For pages of this server only."},

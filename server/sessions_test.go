@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -317,5 +318,22 @@ func TestFailuresAreGroupedByError(t *testing.T) {
 	}
 	if n := mustCall[api.RunCount](f, "GET /v1/runs/count?q=status:failed", ""); n.Count != 2 {
 		t.Errorf("a token with the namespace b counts %d failed runs, want 2", n.Count)
+	}
+}
+
+func TestCountsOfALargeNamespaceArePartial(t *testing.T) {
+	f := start(t)
+	for i := range 2100 {
+		f.submit(fmt.Sprintf("team-%04d", i), "x")
+	}
+	made := mustCall[api.CreatedToken](f, "POST /v1/tokens", `{"name":"spy","scopes":["read"],"namespace":"team-"}`)
+	small := mustCall[api.CreatedToken](f, "POST /v1/tokens", `{"name":"one","scopes":["read"],"namespace":"team-00"}`)
+	f.secret = made.Secret
+	if got := mustCall[api.Stats](f, "GET /v1/stats", ""); !got.Partial || got.Threads != 2000 {
+		t.Errorf("got %d threads, partial %v; want 2,000 of more", got.Threads, got.Partial)
+	}
+	f.secret = small.Secret
+	if got := mustCall[api.Stats](f, "GET /v1/stats", ""); got.Partial || got.Threads != 100 {
+		t.Errorf("got %d threads, partial %v; want all 100", got.Threads, got.Partial)
 	}
 }

@@ -45,22 +45,27 @@ func (h *statsHandlers) stats(ctx context.Context, _ *empty) (*body[api.Stats], 
 		sum.add(store.Counts{Threads: hidden.Threads, Runs: hidden.Runs}, -1)
 		return err
 	})
+	partial := false
 	if err == nil && !all && who.Namespace != "" {
-		err = h.countNamespace(ctx, who, &sum)
+		partial, err = h.countNamespace(ctx, who, &sum)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.Stats]{api.Stats{
-		Threads: sum.threads, Runs: sum.runs, OldestDueMS: now.Sub(sum.due).Milliseconds(), StartedAt: h.started,
+		Threads: sum.threads, Runs: sum.runs, OldestDueMS: now.Sub(sum.due).Milliseconds(), StartedAt: h.started, Partial: partial,
 	}}, nil
 }
 
-// countNamespace adds the threads of other owners in the namespace of who. It reads a page per
-// view, so that no view is held for long; the pages are of different moments.
-func (h *statsHandlers) countNamespace(ctx context.Context, who *auth.Token, sum *totals) error {
+// countNamespace adds the threads of other owners in the namespace of who, of a bounded number of threads:
+// partial reports that there may be more. It reads a page per view, so that no view is held for long; the
+// pages are of different moments.
+func (h *statsHandlers) countNamespace(ctx context.Context, who *auth.Token, sum *totals) (partial bool, err error) {
 	q := store.ThreadQuery{Prefix: who.Namespace, Limit: scanPage}
-	for end := false; !end; {
+	for end, read := false, 0; !end; read += scanPage {
+		if read >= maxScannedRows {
+			return true, nil
+		}
 		err := h.find.view(ctx, func(rd store.Reader) error {
 			rows, err := rd.Threads(q)
 			end = len(rows) < scanPage
@@ -82,10 +87,10 @@ func (h *statsHandlers) countNamespace(ctx context.Context, who *auth.Token, sum
 			return err
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // totals adds up counts.
