@@ -3,7 +3,6 @@ package auth
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"mailroom"
@@ -118,6 +117,3 @@ func (t *Token) mayUse(thread string) bool {
 
 // MayCreate reports whether the terms let the token create a thread.
 func (t *Token) MayCreate(thread string) bool { return t.Terms.Run == "" && t.mayUse(thread) }
-
-// isDerived reports whether a name is that of a token that acts for another one.
-func isDerived(name string) bool { return strings.Contains(name, derivedMark) }
