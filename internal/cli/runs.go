@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,9 +28,10 @@ delivery (yes or no) and metadata.NAME.`,
   mailroom runs --filter status:failed --count`,
 		Args: cobra.NoArgs,
 	}
-	deliveries, count := false, false
+	deliveries, count, watch := false, false, false
 	cmd.Flags().BoolVar(&deliveries, "deliveries", false, "also runs that only deliver what another run said")
 	cmd.Flags().BoolVar(&count, "count", false, "print the number of matching runs, exact to 10,000")
+	cmd.Flags().BoolVar(&watch, "watch", false, "list again every 2 seconds, until Ctrl-C")
 	ours := func(q string) string {
 		if !deliveries && !strings.Contains(q, "delivery:") {
 			q += " delivery:no"
@@ -51,7 +53,12 @@ delivery (yes or no) and metadata.NAME.`,
 	}.command(con, cmd, "")
 	show := cmd.RunE
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
-		if !count {
+		switch {
+		case watch && count:
+			return console.UsageErrorf(cmd, "--watch lists, --count counts: use one of them")
+		case watch:
+			return watchList(cmd.Context(), con, console.IsTerminal(con.Stdout), func() error { return show(cmd, args) })
+		case !count:
 			return show(cmd, args)
 		}
 		q, err := cmd.Flags().GetString("filter")
@@ -60,6 +67,29 @@ delivery (yes or no) and metadata.NAME.`,
 		}
 		return printCount(cmd, con, c, ours(q))
 	})
+}
+
+// watchPause is the time between two lists of mailroom runs --watch.
+const watchPause = 2 * time.Second
+
+// watchList lists again and again until ctx ends. On a screen each list replaces the one before.
+func watchList(ctx context.Context, con *console.Console, screen bool, list func() error) error {
+	const clear = "\x1b[H\x1b[2J" // ECMA-48: cursor to the top, erase the screen
+	for {
+		if screen {
+			if err := con.Printf(clear); err != nil {
+				return err
+			}
+		}
+		if err := list(); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // maxCounted is how many runs mailroom runs --count counts.

@@ -70,6 +70,8 @@ func spoil(c contents) {
 	for _, a := range c.Tokens {
 		clear(a.Scopes)
 		clear(a.Agents)
+		clear(a.Terms.Scopes)
+		clear(a.Terms.Threads)
 		a.Sum = "spoiled"
 	}
 	for _, d := range c.Kept {

@@ -29,7 +29,7 @@ func Rewrite(t *testing.T, s store.Store, between func()) map[string]string {
 		old := read(t, tx)
 		changed := &store.Changes{
 			Threads: l.Threads, Runs: l.Runs, Workers: l.Workers, Tickets: old.Tickets, Tokens: old.Tokens,
-			Cursors: old.Cursors, Reservations: old.Reserved, Partials: old.Partials["r"], Definitions: old.Kept,
+			Cursors: old.Cursors, Reservations: old.Reserved, Partials: old.Partials["r"], Definitions: old.Kept, Pauses: old.Pauses,
 		}
 		for _, row := range changed.Threads {
 			row.Agent, row.Worker, row.DeliverTo = "changed", "changed", "changed"
@@ -42,6 +42,7 @@ func Rewrite(t *testing.T, s store.Store, between func()) map[string]string {
 		changed.Cursors[0].Position = []byte(`"changed"`)
 		changed.Reservations[0].Reason = "changed"
 		changed.Partials[0].Text = "changed"
+		changed.Pauses[0].Reason = "changed"
 		must(t, tx.Write(changed))
 	})
 	got := h.everything()

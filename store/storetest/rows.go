@@ -94,6 +94,7 @@ func fullChanges() *store.Changes {
 		Tokens:      []*auth.Token{&a},
 		Definitions: []store.Definition{filled[store.Definition](7)},
 		Cursors:     []store.Cursor{filled[store.Cursor](9)},
+		Pauses:      []store.Pause{filled[store.Pause](11)},
 
 		Reservations: []store.Reservation{v},
 	}

@@ -50,6 +50,8 @@ func failedUpdateWritesNothing(t *testing.T, s *handle) {
 			DropThreads:     []string{"bare"},
 			DropEntries:     []store.Prefix{{Thread: "t", Seq: 2}},
 			DropDefinitions: before.Kept,
+			DropTokens:      []string{"ann"},
+			DropPauses:      []string{before.Pauses[0].Agent},
 		}))
 		return refused
 	})

@@ -102,6 +102,7 @@ func fullChangesAreWritten(t *testing.T, s *handle) {
 	wantSame(t, "workers", got.Workers, c.Workers)
 	wantSame(t, "tickets", got.Tickets, c.Tickets)
 	wantSame(t, "definitions", got.Kept, c.Definitions)
+	wantSame(t, "pauses", got.Pauses, c.Pauses)
 	wantSame(t, "agents with due threads", got.Agents, []string{c.Threads[0].Due.Agent})
 	s.view(func(r store.Reader) {
 		wantSame(t, "keys", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t), c.Keys)

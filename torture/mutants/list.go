@@ -10,7 +10,7 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return append(fileMutants(), []mutant{
+	return append(append(fileMutants(), accountMutants()...), []mutant{
 		{"a restart waits for the leases of the previous process", "internal/node/node.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
@@ -104,5 +104,27 @@ func fileMutants() []mutant {
 			"			s.memo = memo{}\n", "", "store/sqlite", "^TestAHandleForgetsWhatARolledBackTransactionWrote$"},
 		{"an id is not restored in the entries of a row", "store/internal/format/shrink.go",
 			"s.texts[tokenThread+i] = text; len", "s.texts[tokenRun] = text; len", "store/internal/format", "^TestAShrunkRowHasTheSameLines$"},
+	}
+}
+
+// accountMutants break what tokens, sessions and pauses promise.
+func accountMutants() []mutant {
+	return []mutant{
+		{"a pause does not wait for claims that are under way", "ledger/pause.go",
+			"topics: []string{topicAgents}, workers: workers,", "topics: []string{topicAgents},", "ledger", "^TestNothingStartsAfterAPauseWasAnswered$"},
+		{"a claim ignores pauses", "ledger/claim.go",
+			"	c = b.withoutPaused(c)\n", "", "ledger", "^TestAPausedAgentStartsNothingUntilItIsResumed$"},
+		{"a link works twice", "ledger/derive.go",
+			"		b.dropToken(spent.Name)\n", "", "ledger", "^TestOfSeveralBrowsersOneSpendsALink$"},
+		{"a token never expires", "auth/terms.go",
+			"return !t.Terms.ExpiresAt.IsZero() && !t.Terms.ExpiresAt.After(now)", "return false", "ledger", "^TestExpiredTokensAreRefusedAndDropped$"},
+		{"a page of another origin uses a session", "server/sessions.go",
+			"	if !fromOwnPage(r) {", "	if false {", "server", "^TestASessionIsForPagesOfItsServerOnly$"},
+		{"a token for some threads lists all", "server/middleware.go",
+			"if err := checkTerms(q.who, q.route); err != nil {", "if err := checkTerms(q.who, q.route); false {", "server", "^TestATokenForSomeThreadsReachesNoOther$"},
+		{"a token for some threads sees others", "auth/token.go",
+			" || !t.mayUse(thread.ID)", "", "server", "^TestATokenForSomeThreadsReachesNoOther$"},
+		{"a token for a run sees others", "server/authz.go",
+			`if len(rows) == 1 && (who.Terms.Run == "" || who.Terms.Run == id) {`, "if len(rows) == 1 {", "server", "^TestATokenForARunReachesNoOther$"},
 	}
 }
