@@ -49,6 +49,7 @@ type Ticket struct {
 	// Digest is the SHA-256, in hex, of the request as shown.
 	Digest    string          `json:"digest"`
 	State     TicketState     `json:"state"`
+	OpenedAt  time.Time       `json:"-"` // time of the entry that opened it; zero: opened by an older version
 	ExpiresAt *time.Time      `json:"expires_at"`
 	Decision  Verdict         `json:"decision"`
 	Answer    json.RawMessage `json:"answer"`

@@ -199,6 +199,9 @@ func (k Ticket) Ticket() *mailroom.Ticket {
 	if k.Decision != nil {
 		out.Decision = *k.Decision
 	}
+	if k.OpenedAt != nil {
+		out.OpenedAt = *k.OpenedAt
+	}
 	return out
 }
 

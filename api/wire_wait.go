@@ -20,6 +20,7 @@ type Ticket struct {
 	Arguments json.RawMessage      `json:"arguments" doc:"Arguments of the action."`
 	Digest    string               `json:"digest" doc:"SHA-256 of the whole question, in hex. An approval returns it."`
 	State     mailroom.TicketState `json:"state" enum:"open,decided,expired,void" doc:"open until expires_at at most, then expired."`
+	OpenedAt  *time.Time           `json:"opened_at" doc:"null: opened by an older version."`
 	ExpiresAt *time.Time           `json:"expires_at"`
 	Answers   bool                 `json:"answers" doc:"An approval that takes an answer as well."`
 	Holds     bool                 `json:"holds" doc:"An event: messages wait in the queue while it is open."`

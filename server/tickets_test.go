@@ -55,7 +55,11 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 	want := api.Ticket{
 		ID: thread.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.TicketApproval,
 		Prompt: &prompt, Action: &action, Arguments: []byte(`{"to":"production"}`), Digest: k.Digest, State: mailroom.TicketOpen,
-		Answer: []byte("null"),
+		Answer: []byte("null"), OpenedAt: k.OpenedAt,
+	}
+	opened := mustCall[api.Page[struct{ At time.Time }]](f, "GET /v1/threads/t/entries?kind=ticket.opened", "").Items
+	if k.OpenedAt == nil || len(opened) != 2 || !k.OpenedAt.Equal(opened[0].At) {
+		t.Errorf("opened at %v, want the time of the first of the entries %v", k.OpenedAt, opened)
 	}
 	if diff := cmp.Diff(want, k); diff != "" || len(k.Digest) != 64 {
 		t.Errorf("open: %s", diff)

@@ -185,6 +185,7 @@ export interface Ticket {
   arguments: unknown;
   digest: string;
   state: 'open' | 'decided' | 'expired' | 'void';
+  opened_at: string | null;
   expires_at: string | null;
   answers?: boolean;
   decision: 'approve' | 'deny' | 'answer' | '' | null;

@@ -83,7 +83,7 @@ func (t *State) openTickets(r *mailroom.Run, asks []mailroom.Ask, now time.Time)
 		}
 		k := &mailroom.Ticket{
 			ID: id, Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
-			Arguments: a.Arguments, Digest: AskDigest(a), State: mailroom.TicketOpen, Answers: a.Answers, Holds: a.Holds,
+			Arguments: a.Arguments, Digest: AskDigest(a), State: mailroom.TicketOpen, Answers: a.Answers, Holds: a.Holds, OpenedAt: now,
 		}
 		if old != nil {
 			k.Key = old.Key

@@ -12,7 +12,7 @@ import (
 
 const (
 	ticketColumns = `k.key, k.id, t.id, r.id, k.name, k.kind, k.prompt, k.action, k.digest, k.answers, k.holds, k.state,
-		k.expires_at, k.decision, k.reason, k.decided_by, k.decided_at, k.arguments, k.answer`
+		k.expires_at, k.decision, k.reason, k.decided_by, k.decided_at, k.arguments, k.answer, k.opened_at`
 
 	// CROSS JOIN fixes the order in which SQLite reads the tables.
 	ticketOwners  = " CROSS JOIN run r ON r.key = k.run CROSS JOIN thread t ON t.key = k.thread"
@@ -22,12 +22,12 @@ const (
 
 	// The run must belong to the thread.
 	insertTicket = `INSERT INTO ticket (name, kind, prompt, action, digest, answers, holds, state,
-		expires_at, decision, reason, decided_by, decided_at, arguments, answer, id, run, thread)
-		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key
+		expires_at, decision, reason, decided_by, decided_at, arguments, answer, opened_at, id, run, thread)
+		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key
 		FROM run r CROSS JOIN thread t ON t.key = r.thread WHERE r.id = ? AND t.id = ?`
 
 	updateTicket = `UPDATE ticket SET name = ?, kind = ?, prompt = ?, action = ?, digest = ?, answers = ?, holds = ?, state = ?,
-		expires_at = ?, decision = ?, reason = ?, decided_by = ?, decided_at = ?, arguments = ?, answer = ?
+		expires_at = ?, decision = ?, reason = ?, decided_by = ?, decided_at = ?, arguments = ?, answer = ?, opened_at = ?
 		WHERE id = ? AND key = ?`
 )
 
@@ -36,7 +36,7 @@ const (
 func bindTicket(args []any, k *mailroom.Ticket) []any {
 	return append(args, k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), bit(k.Holds), string(k.State),
 		microsOf(k.ExpiresAt), string(k.Decision), k.Reason, k.DecidedBy, microsOf(k.DecidedAt),
-		orNull(k.Arguments), orNull(k.Answer), k.ID)
+		orNull(k.Arguments), orNull(k.Answer), micros(k.OpenedAt), k.ID)
 }
 
 func scanTicket(row []driver.Value) *mailroom.Ticket {
@@ -45,7 +45,7 @@ func scanTicket(row []driver.Value) *mailroom.Ticket {
 		Key: c.int64(), ID: c.text(), Thread: c.text(), Run: c.text(), Name: c.text(),
 		Kind: mailroom.TicketKind(c.text()), Prompt: c.text(), Action: c.text(), Digest: c.text(), Answers: c.bool(), Holds: c.bool(),
 		State: mailroom.TicketState(c.text()), ExpiresAt: c.timeOrNil(), Decision: mailroom.Verdict(c.text()),
-		Reason: c.text(), DecidedBy: c.text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(),
+		Reason: c.text(), DecidedBy: c.text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(), OpenedAt: c.time(),
 	}
 }
 

@@ -56,9 +56,9 @@ export function Inbox() {
 }
 
 function Ticket({ ticket, selected, select, decided }) {
-  const { id, kind, prompt, action, arguments: given, digest, expires_at: expires, thread, run, name } = ticket;
+  const { id, kind, prompt, action, arguments: given, digest, opened_at: opened, expires_at: expires, thread, run, name } = ticket;
   return html`<li data-id=${id} tabindex="-1" class="card" aria-current=${selected ? 'true' : null} aria-label=${`${TITLES[kind]}: ${prompt ?? name}`} onFocusCapture=${select}>
-    <p class="meta"><strong>${TITLES[kind]}</strong> <${ThreadLink} id=${thread} /> <${RunLink} id=${run} /> ${expires && html`<span class="expires">expires <${Time} at=${expires} /></span>`}</p>
+    <p class="meta"><strong>${TITLES[kind]}</strong> <${ThreadLink} id=${thread} /> <${RunLink} id=${run} /> ${opened && html`<span>asked <${Time} at=${opened} /></span>`} ${expires && html`<span class="expires">expires <${Time} at=${expires} /></span>`}</p>
     ${prompt && html`<p class="prompt"><${Line} text=${prompt} /></p>`}
     <dl>
       ${action && html`<${Detail} name="Action"><code><${Line} text=${action} /></code><//>`}

@@ -19,16 +19,19 @@ const HEIGHT = matchMedia('(max-width: 60rem)').matches ? 60 : 44; // of a row, 
 export function usePages(fetch, watch, kinds) {
   const [state, setState] = useState(fresh());
   const now = useRef(null);
+  const shown = useRef(state);
+  shown.current = state;
   const run = async (cursor) => {
     const mine = now.current;
-    if (mine.busy) {
-      mine.again ||= cursor === undefined;
+    if (mine.busy) { // one request at a time
+      if (cursor === undefined) mine.again = true;
+      else mine.more = true;
       return;
     }
     mine.busy = true;
     try {
       const page = await fetch({ cursor, limit: cursor === undefined ? FIRST : MORE, signal: mine.stop.signal });
-      if (now.current === mine) setState((old) => (cursor === undefined ? merged(old, page) : appended(old, page)));
+      if (now.current === mine) setState((old) => (cursor === undefined ? merged(old, page) : appended(old, page, cursor)));
     } catch (error) {
       if (now.current === mine && !mine.stop.signal.aborted) {
         if (error.code === 'unauthenticated') lose('The session or token has ended. Sign in again.');
@@ -36,13 +39,17 @@ export function usePages(fetch, watch, kinds) {
       }
     }
     mine.busy = false;
-    if (mine.again && now.current === mine) {
+    if (now.current !== mine) return;
+    if (mine.again) {
       mine.again = false;
       run();
+    } else if (mine.more) {
+      mine.more = false;
+      setTimeout(() => now.current === mine && shown.current.next && run(shown.current.next)); // after the new state was rendered
     }
   };
   useEffect(() => {
-    const mine = now.current = { busy: false, again: false, stop: new AbortController() };
+    const mine = now.current = { busy: false, again: false, more: false, stop: new AbortController() };
     setState(fresh());
     run();
     const ignore = listen((entries) => {
@@ -72,8 +79,10 @@ function merged(old, page) {
   return { items, error: null, loading: false, next: whole ? page.next : old.next, lookedTo: whole ? page.looked_to ?? null : old.lookedTo, paged: whole ? 0 : old.paged };
 }
 
-// appended has the items of the next page behind the others. A cursor passes no item twice.
-function appended(old, page) {
+// appended has the items of the next page behind the others, unless the list began again since it was asked for.
+// A cursor passes no item twice.
+function appended(old, page, cursor) {
+  if (old.next !== cursor) return old;
   return { items: old.items.concat(page.items), error: null, loading: false, next: page.next, lookedTo: page.looked_to ?? null, paged: old.items.length + page.items.length };
 }
 

@@ -10,6 +10,7 @@ export const connection = signal({ state: 'connecting', since: Date.now() });
 
 const listeners = new Set();
 let stop = null;
+let missed = false; // entries came while the page was hidden
 
 /** Calls listener with the entries of half a second at most, and with [] after a reconnect. */
 export function listen(listener) {
@@ -57,9 +58,19 @@ class Batch {
     this.#timer = null;
     const entries = all ? [] : this.#entries;
     this.#entries = [];
-    for (const listener of listeners) listener(entries);
+    if (document.hidden) missed = true; // nothing is read for a page that is not seen
+    else tell(entries);
   }
 }
 
+function tell(entries) {
+  for (const listener of listeners) listener(entries);
+}
+
 addEventListener('online', () => client?.nudge());
-document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && client?.nudge());
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden) return;
+  client?.nudge();
+  if (missed) tell([]);
+  missed = false;
+});

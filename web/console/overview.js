@@ -31,6 +31,7 @@ export function Overview() {
     <${Problem} error=${error} retry=${reload} />
     <ul class="figures">
       <${Figure} name="Open questions" value=${`${number(questions.length)}${more ? '+' : ''}`} href=${link('inbox')} tone=${questions.length > 0 ? 'warn' : ''} />
+      <${Figure} name="Oldest question" value=${questions.length > 0 && oldest(questions) ? duration(between(oldest(questions), now)) : 'none'} href=${link('inbox')} />
       <${Figure} name="Running" value=${number(stats.runs.running)} href=${link('runs', '', { q: 'status:running' })} />
       <${Figure} name="Queued" value=${number(stats.runs.queued)} href=${link('runs', '', { q: 'status:queued' })} />
       <${Figure} name="Waiting" value=${number(stats.runs.waiting)} href=${link('runs', '', { q: 'status:waiting' })} />
@@ -50,5 +51,8 @@ export function Overview() {
     <p class="hint">The server started ${duration(between(stats.started_at, now))} ago.</p>
   </section>`;
 }
+
+// oldest returns when the first of these questions was asked. They are newest first, and an older server does not say.
+const oldest = (questions) => questions.at(-1).opened_at;
 
 const Figure = ({ name, value, href, tone = '' }) => html`<li data-tone=${tone}>${href ? html`<a href=${href}><span class="value">${value}</span><span class="name">${name}</span></a>` : html`<span class="value">${value}</span><span class="name">${name}</span>`}</li>`;

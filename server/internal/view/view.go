@@ -195,7 +195,7 @@ func Ticket(k *mailroom.Ticket) api.Ticket {
 	return api.Ticket{
 		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
 		Prompt: Given(k.Prompt), Action: Given(k.Action), Arguments: k.Arguments, Digest: k.Digest,
-		State: k.StateAt(time.Now()), ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
+		State: k.StateAt(time.Now()), OpenedAt: Known(k.OpenedAt), ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
 		Decision: Given(k.Decision), Answer: k.Answer, Reason: Given(k.Reason),
 		DecidedBy: Given(k.DecidedBy), DecidedAt: k.DecidedAt,
 	}

@@ -55,6 +55,7 @@ func (p *packer) ticket(k *mailroom.Ticket) {
 	optional(p, &k.DecidedAt, (*packer).time)
 	p.flag(&k.Answers)
 	p.flag(&k.Holds)
+	p.time(&k.OpenedAt)
 	p.newer(&k.Newer)
 }
 
