@@ -16,6 +16,9 @@ export const refusal = signal('');
 /** Whether the start is over, so that it is known whether the user must sign in. */
 export const started = signal(false);
 
+/** A link that would replace the session of this browser: { secret, token }, null without one. */
+export const pending = signal(null);
+
 /** The client of the signed-in user. */
 export let client = null;
 
@@ -27,12 +30,22 @@ export async function start() {
   const secret = /^#sign-in=(.+)$/.exec(location.hash)?.[1];
   if (secret) {
     history.replaceState(null, '', '#/'); // the secret must not stay in the history
-    await signInWith(secret);
+    const present = await new Mailroom({ url: base, session: true, tries: 2 }).session().catch(() => null);
+    if (present) pending.value = { secret, token: present.token };
+    else await signInWith(secret);
   } else if (!await enter(new Mailroom({ url: base, session: true, tries: 2 }), { quiet: true })) {
     const token = await tokens.find();
     if (token) await enter(new Mailroom({ url: base, token }));
   }
   started.value = true;
+}
+
+/** Uses the pending link, or stays signed in. A foreign link must not make a user act as another one unnoticed. */
+export async function resolve(use) {
+  const { secret } = pending.value;
+  if (use) await signInWith(secret);
+  else await enter(new Mailroom({ url: base, session: true }));
+  pending.value = null;
 }
 
 async function signInWith(secret) {

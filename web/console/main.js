@@ -1,7 +1,7 @@
 // The console: what all agents do, for operators.
 
 import { html, render, useEffect, useRef, useState } from '../vendor/preact.js';
-import { client, leave, may, paste, refusal, start, started, user } from './account.js';
+import { client, leave, may, paste, pending, refusal, resolve, start, started, user } from './account.js';
 import { address, go, link } from './address.js';
 import { Agents } from './agents.js';
 import { Channels } from './channels.js';
@@ -33,7 +33,19 @@ const HIDDEN = { run: { name: 'run', title: 'Run', page: RunPage, under: 'runs' 
 
 function App() {
   if (!started.value) return html`<p class="empty" role="status">Opening…</p>`;
+  if (pending.value) return html`<${Replace} />`;
   return user.value ? html`<${Console} />` : html`<${SignIn} />`;
+}
+
+// Replace asks before a link replaces a session.
+function Replace() {
+  return html`<main class="sign-in">
+    <form onSubmit=${(event) => event.preventDefault()}>
+      <h1>Use this link?</h1>
+      <p>This browser is signed in as <strong><${Line} text=${pending.value.token} /></strong>. The link signs it in again, perhaps as another user. Use it only if you made it.</p>
+      <p class="buttons"><button type="button" class="quiet" autofocus onClick=${() => resolve(false)}>Stay signed in</button> <button type="button" onClick=${() => resolve(true)}>Use the link</button></p>
+    </form>
+  </main>`;
 }
 
 function SignIn() {

@@ -103,6 +103,15 @@ describe('the console', () => {
     assert.ok(!operator.page.url().includes('sign-in'), 'the secret stays in the address');
     await operator.page.reload();
     await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
+    const foreign = JSON.parse(await server.command('token', 'create', 'eve', '--scope', 'read', '-o', 'json')).token;
+    const { secret } = await (await fetch(`${server.url}/v1/links`, { method: 'POST', headers: { Authorization: `Bearer ${foreign}` } })).json();
+    for (const [answer, name] of [['Stay signed in', 'admin'], ['Use the link', 'eve']]) {
+      await operator.page.goto('about:blank');
+      await operator.page.goto(`${server.url}/#sign-in=${secret}`);
+      await operator.page.getByRole('heading', { name: 'Use this link?' }).waitFor();
+      await operator.button(answer).click();
+      await operator.page.locator('nav footer').getByText(name, { exact: true }).waitFor();
+    }
     await operator.button('Sign out').click();
     await operator.page.getByRole('heading', { name: 'Sign in to Mailroom' }).waitFor();
     await operator.page.goto('about:blank');
