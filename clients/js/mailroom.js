@@ -175,7 +175,7 @@ export class Mailroom {
 
   /** Cancels the open runs that q matches, a bounded number: `{ matched, cancelled, next }`. */
   cancelMany({ q, cursor, dryRun = false, signal }) {
-    return this.#call('POST', 'v1/runs/cancel', { body: { q, cursor, dry_run: dryRun }, signal });
+    return this.#call('POST', 'v1/runs/cancel', { body: { q, cursor, dry_run: dryRun }, signal, repeat: dryRun });
   }
 
   /** Starts no run of an agent until it is resumed. Needs the scope admin, like resumeAgent. */
