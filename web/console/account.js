@@ -16,7 +16,7 @@ export const refusal = signal('');
 /** Whether the start is over, so that it is known whether the user must sign in. */
 export const started = signal(false);
 
-/** A link that would replace the session of this browser: { secret, token }, null without one. */
+/** A link that would replace the session of this browser, or may: { secret, token }, null without one. token is null if the server did not say. */
 export const pending = signal(null);
 
 /** The client of the signed-in user. */
@@ -30,7 +30,7 @@ export async function start() {
   const secret = /^#sign-in=(.+)$/.exec(location.hash)?.[1];
   if (secret) {
     history.replaceState(null, '', '#/'); // the secret must not stay in the history
-    const present = await new Mailroom({ url: base, session: true, tries: 2 }).session().catch(() => null);
+    const present = await presentSession();
     if (present) pending.value = { secret, token: present.token };
     else await signInWith(secret);
   } else if (!await enter(new Mailroom({ url: base, session: true, tries: 2 }), { quiet: true })) {
@@ -38,6 +38,15 @@ export async function start() {
     if (token) await enter(new Mailroom({ url: base, token }));
   }
   started.value = true;
+}
+
+// presentSession returns the session of this browser, null if the server says that there is none. Its token is null if the server did not answer.
+async function presentSession() {
+  try {
+    return await new Mailroom({ url: base, session: true, tries: 2 }).session();
+  } catch (error) {
+    return error.code === 'unauthenticated' ? null : { token: null };
+  }
 }
 
 /** Uses the pending link, or stays signed in. A foreign link must not make a user act as another one unnoticed. */

@@ -42,7 +42,7 @@ function Replace() {
   return html`<main class="sign-in">
     <form onSubmit=${(event) => event.preventDefault()}>
       <h1>Use this link?</h1>
-      <p>This browser is signed in as <strong><${Line} text=${pending.value.token} /></strong>. The link signs it in again, perhaps as another user. Use it only if you made it.</p>
+      <p>${pending.value.token === null ? 'The server did not say whether this browser is signed in.' : html`This browser is signed in as <strong><${Line} text=${pending.value.token} /></strong>.`} The link signs it in again, perhaps as another user. Use it only if you made it.</p>
       <p class="buttons"><button type="button" class="quiet" autofocus onClick=${() => resolve(false)}>Stay signed in</button> <button type="button" onClick=${() => resolve(true)}>Use the link</button></p>
     </form>
   </main>`;

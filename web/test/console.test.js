@@ -112,6 +112,13 @@ describe('the console', () => {
       await operator.button(answer).click();
       await operator.page.locator('nav footer').getByText(name, { exact: true }).waitFor();
     }
+    await operator.page.route('**/v1/session', (route) => route.abort());
+    await operator.page.goto('about:blank');
+    await operator.page.goto(`${server.url}/#sign-in=${secret}`);
+    await operator.page.getByText('did not say whether this browser is signed in').waitFor();
+    await operator.page.unroute('**/v1/session');
+    await operator.button('Stay signed in').click();
+    await operator.page.locator('nav footer').getByText('eve', { exact: true }).waitFor();
     await operator.button('Sign out').click();
     await operator.page.getByRole('heading', { name: 'Sign in to Mailroom' }).waitFor();
     await operator.page.goto('about:blank');
