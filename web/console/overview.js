@@ -31,7 +31,7 @@ export function Overview() {
     <${Problem} error=${error} retry=${reload} />
     <ul class="figures">
       <${Figure} name="Open questions" value=${`${number(questions.length)}${more ? '+' : ''}`} href=${link('inbox')} tone=${questions.length > 0 ? 'warn' : ''} />
-      <${Figure} name="Oldest question" value=${questions.length > 0 && oldest(questions) ? duration(between(oldest(questions), now)) : 'none'} href=${link('inbox')} />
+      <${Figure} name="Oldest question" value=${age(questions, more, now)} href=${link('inbox')} />
       <${Figure} name="Running" value=${number(stats.runs.running)} href=${link('runs', '', { q: 'status:running' })} />
       <${Figure} name="Queued" value=${number(stats.runs.queued)} href=${link('runs', '', { q: 'status:queued' })} />
       <${Figure} name="Waiting" value=${number(stats.runs.waiting)} href=${link('runs', '', { q: 'status:waiting' })} />
@@ -52,7 +52,11 @@ export function Overview() {
   </section>`;
 }
 
-// oldest returns when the first of these questions was asked. They are newest first, and an older server does not say.
-const oldest = (questions) => questions.at(-1).opened_at;
+// age returns how long the oldest question has been open, or at least the oldest of this page: they are newest first. An older server does not say.
+function age(questions, more, now) {
+  if (questions.length === 0) return more ? 'unknown' : 'none';
+  const { opened_at: opened } = questions.at(-1);
+  return opened ? `${more ? 'over ' : ''}${duration(between(opened, now))}` : 'unknown';
+}
 
 const Figure = ({ name, value, href, tone = '' }) => html`<li data-tone=${tone}>${href ? html`<a href=${href}><span class="value">${value}</span><span class="name">${name}</span></a>` : html`<span class="value">${value}</span><span class="name">${name}</span>`}</li>`;
