@@ -121,11 +121,21 @@ type Run struct {
 	CreatedAt  time.Time // of a steered message that became a run: the time when it became one
 	StartedAt  time.Time // start of its first attempt; zero: never started
 	FinishedAt time.Time
+	// StartDelay is the time from AvailableAt to StartedAt. It includes the wait for the runs before it in
+	// the thread.
+	StartDelay time.Duration `json:",omitzero"`
+	Counted    Counted       `json:",omitzero"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the
 	// store has a column for each field.
 	Newer string `json:"-"`
+}
+
+// Counted is what the summary of ended runs has of a run.
+type Counted struct {
+	At    time.Time // its last end; another FinishedAt is of an older version, which counts none
+	Usage Usage     // up to then
 }
 
 // Origin records how a run was created. The protocol that received the submit sets it, never the

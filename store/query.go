@@ -79,16 +79,31 @@ type CountQuery struct {
 	Failures bool
 	// ByAgent counts the runs of each agent. Of the other fields only Owner may be set.
 	ByAgent bool
+	// Summaries reads the summary of ended runs. No other field may be set.
+	Summaries *SummaryQuery
+}
+
+// SummaryQuery selects rows of the summary of ended runs, in the order of their keys. Rows of minutes
+// and hours that are older than KeepSummaries may be missing.
+type SummaryQuery struct {
+	Step  time.Duration
+	From  time.Time // zero: no limit
+	To    time.Time // exclusive; zero: no limit
+	Agent *string   // "" selects the rows that sum up all agents; nil: all rows
+	After SummaryKey
+	Limit int // 0: no limit
 }
 
 // Counts is the result of a CountQuery. Threads and Due are set if the query has no field but
-// Owner, Failures and Agents if it asks for them; then nothing else is.
+// Owner; Failures, Agents and Summaries if it asks for them, then nothing else is.
 type Counts struct {
 	Runs     map[mailroom.Status]int // without zero counts
 	Threads  int                     // including those being deleted
 	Due      time.Time               // earliest due time of a thread with a Due.Agent
 	Failures []FailureCount          // in any order
 	Agents   map[string]map[mailroom.Status]int
+
+	Summaries []Summary
 }
 
 // AddAgent adds runs of an agent to Agents.

@@ -171,6 +171,8 @@ type Changes struct {
 	Cursors     []Cursor     // replaces one with the same Channel and Identity
 	// Reservations replace those with the same ID. Their threads exist or are in Threads.
 	Reservations []Reservation
+	// Summaries are added to the rows with the same keys. Additions of several handles commute.
+	Summaries []Summary
 
 	DropPartials []string // run ids
 	DropWorkers  []string
@@ -185,4 +187,12 @@ type Changes struct {
 	DropTokens      []string     // names
 	// DropReservations lists ids.
 	DropReservations []string
+	// DropSummaries drops the rows of a step before a time.
+	DropSummaries []SummariesBefore
+}
+
+// SummariesBefore are the rows of the summary of a step whose period begins before At.
+type SummariesBefore struct {
+	Step time.Duration
+	At   time.Time
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -23,22 +24,45 @@ type SummaryKey struct {
 	At     time.Time       // start of the period, a multiple of Step since 1970 in UTC
 	Agent  string          // "" sums up all agents
 	Status mailroom.Status // completed, failed or cancelled
-	// Gone sums up the runs whose rows no longer say that they ended then: they were retried or
-	// deleted. Of each minute, the sums without Gone less those with it are the sums of the rows of
-	// runs.
-	Gone bool
 }
 
 // Sums are what a row of the summary adds up. All are integers that are not negative, so that
-// additions commute exactly. The delays and run times of many runs exceed a time.Duration.
+// additions commute exactly. A run that is retried by hand ends, and counts, more than once.
 type Sums struct {
 	Runs         int64
-	Delay        int64 // microseconds from when a run could first be claimed to its start, of those that started
+	Delay        int64 // microseconds, the sum of Run.StartDelay of the runs that started
 	Ran          int64 // microseconds from the first start to the end, waits included
-	InputTokens  int64
+	InputTokens  int64 // since the end before, if the run was retried by hand; the same for the next two
 	OutputTokens int64
 	Cost         int64               // in billionths of a USD
 	Delays       [DelayBuckets]int64 // number of the runs that started, by the bucket of their delay
+}
+
+// NumberOfSums is the number of values of Sums.
+const NumberOfSums = 6 + DelayBuckets
+
+// Values returns the sums in the order of the fields, for a store that has a column for each.
+func (s *Sums) Values() [NumberOfSums]int64 {
+	out := [NumberOfSums]int64{s.Runs, s.Delay, s.Ran, s.InputTokens, s.OutputTokens, s.Cost}
+	copy(out[NumberOfSums-DelayBuckets:], s.Delays[:])
+	return out
+}
+
+// NamesOfSums returns the names of the values, as columns have them.
+func NamesOfSums() [NumberOfSums]string {
+	names := [NumberOfSums]string{"runs", "delay", "ran", "input_tokens", "output_tokens", "cost"}
+	for i := range DelayBuckets {
+		names[NumberOfSums-DelayBuckets+i] = fmt.Sprint("delays", i)
+	}
+	return names
+}
+
+// SumsOf returns the sums with these values.
+func SumsOf(v [NumberOfSums]int64) Sums {
+	return Sums{
+		Runs: v[0], Delay: v[1], Ran: v[2], InputTokens: v[3], OutputTokens: v[4], Cost: v[5],
+		Delays: [DelayBuckets]int64(v[NumberOfSums-DelayBuckets:]),
+	}
 }
 
 // Summary is a row of the summary of ended runs.
@@ -46,6 +70,9 @@ type Summary struct {
 	Key  SummaryKey
 	Sums Sums
 }
+
+// Steps returns the lengths of the periods, shortest first.
+func Steps() [3]time.Duration { return [3]time.Duration{StepMinute, StepHour, StepDay} }
 
 // DelayBuckets is the number of buckets of delays.
 const DelayBuckets = 8
@@ -61,28 +88,23 @@ func DelayBounds() [DelayBuckets - 1]time.Duration {
 // integer of the store, whatever their agents report: 9,223 USD, 106 days, or 9.2 trillion tokens.
 const maxSummed = math.MaxInt64 / 1_000_000
 
-// EndOf returns what the end of a run adds to its minute. delay is how long the run could have been
-// claimed before it first started; it does not count for a run that never started.
-func EndOf(r *mailroom.Run, delay time.Duration) Summary {
+// EndOf returns what the end of a run adds to its minute. Of its usage, it is what Counted does not
+// have yet. The delay and the run time do not count for a run that never started.
+func EndOf(r *mailroom.Run) Summary {
+	used, before := r.Usage, r.Counted.Usage
 	out := Summary{
 		Key: SummaryKey{Step: StepMinute, At: r.FinishedAt.UTC().Truncate(StepMinute), Agent: r.Agent, Status: r.Status},
 		Sums: Sums{
-			Runs: 1, InputTokens: bounded(r.Usage.InputTokens), OutputTokens: bounded(r.Usage.OutputTokens), Cost: billionths(r.Usage.CostUSD),
+			Runs: 1, InputTokens: bounded(used.InputTokens - before.InputTokens), OutputTokens: bounded(used.OutputTokens - before.OutputTokens),
+			Cost: billionths(used.CostUSD - before.CostUSD),
 		},
 	}
 	if r.StartedAt.IsZero() {
 		return out
 	}
-	out.Sums.Delay = bounded(delay.Microseconds())
+	out.Sums.Delay = bounded(r.StartDelay.Microseconds())
 	out.Sums.Ran = bounded(r.FinishedAt.Sub(r.StartedAt).Microseconds())
-	out.Sums.Delays[delayBucket(delay)] = 1
-	return out
-}
-
-// GoneOf returns what the retry or the deletion of a run adds to the minute of its end.
-func GoneOf(r *mailroom.Run, delay time.Duration) Summary {
-	out := EndOf(r, delay)
-	out.Key.Gone = true
+	out.Sums.Delays[delayBucket(r.StartDelay)] = 1
 	return out
 }
 
@@ -105,33 +127,46 @@ func billionths(usd float64) int64 {
 
 func bounded(n int64) int64 { return min(max(n, 0), maxSummed) }
 
-// SumUp adds up summaries with the same key, adds those of all agents, and sorts them by key. The list
-// has no summary of all agents.
-func SumUp(list []Summary) []Summary {
+// SumUp returns the rows that the ends of runs change: of each end those of its minute, its hour and
+// its day, for its agent and for all agents. It sorts them by key.
+func SumUp(ends []Summary) []Summary {
+	sums := map[SummaryKey]Sums{}
+	for _, s := range ends {
+		for _, step := range Steps() {
+			for _, agent := range [2]string{"", s.Key.Agent} {
+				key := SummaryKey{Step: step, At: s.Key.At.UTC().Truncate(step), Agent: agent, Status: s.Key.Status}
+				sums[key] = sums[key].Plus(s.Sums)
+			}
+		}
+	}
+	return sorted(sums)
+}
+
+// AddUp returns the summaries with one for each key, sorted by key.
+func AddUp(list []Summary) []Summary {
 	sums := map[SummaryKey]Sums{}
 	for _, s := range list {
-		all := s.Key
-		all.Agent = ""
-		sums[s.Key] = sums[s.Key].plus(s.Sums)
-		sums[all] = sums[all].plus(s.Sums)
+		sums[s.Key] = sums[s.Key].Plus(s.Sums)
 	}
+	return sorted(sums)
+}
+
+func sorted(sums map[SummaryKey]Sums) []Summary {
 	out := make([]Summary, 0, len(sums))
 	for key, sum := range sums {
 		out = append(out, Summary{key, sum})
 	}
-	slices.SortFunc(out, func(a, b Summary) int { return a.Key.compare(b.Key) })
+	slices.SortFunc(out, func(a, b Summary) int { return a.Key.Compare(b.Key) })
 	return out
 }
 
-func (s Sums) plus(t Sums) Sums {
-	out := Sums{
-		Runs: add(s.Runs, t.Runs), Delay: add(s.Delay, t.Delay), Ran: add(s.Ran, t.Ran),
-		InputTokens: add(s.InputTokens, t.InputTokens), OutputTokens: add(s.OutputTokens, t.OutputTokens), Cost: add(s.Cost, t.Cost),
+// Plus adds sums, in any order.
+func (s Sums) Plus(t Sums) Sums {
+	a, b := s.Values(), t.Values()
+	for i := range a {
+		a[i] = add(a[i], b[i])
 	}
-	for i := range out.Delays {
-		out.Delays[i] = add(s.Delays[i], t.Delays[i])
-	}
-	return out
+	return SumsOf(a)
 }
 
 // add adds numbers that are not negative. A sum beyond the range of an int64 is its maximum.
@@ -142,18 +177,11 @@ func add(a, b int64) int64 {
 	return a + b
 }
 
-func (k SummaryKey) compare(other SummaryKey) int {
+// Compare orders keys by step, agent, time and status.
+func (k SummaryKey) Compare(other SummaryKey) int {
 	return cmp.Or(
-		cmp.Compare(k.Step, other.Step), k.At.Compare(other.At), strings.Compare(k.Agent, other.Agent),
-		strings.Compare(string(k.Status), string(other.Status)), cmp.Compare(rank(k.Gone), rank(other.Gone)),
+		cmp.Compare(k.Step, other.Step), strings.Compare(k.Agent, other.Agent), k.At.Compare(other.At), cmp.Compare(k.Status, other.Status),
 	)
-}
-
-func rank(gone bool) int {
-	if gone {
-		return 1
-	}
-	return 0
 }
 
 // KeepSummaries returns how long the rows of a step are kept at least.

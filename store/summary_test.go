@@ -19,7 +19,7 @@ func TestEndOfARun(t *testing.T) {
 	run := func(change func(*mailroom.Run)) *mailroom.Run {
 		r := &mailroom.Run{
 			Agent: "echo", Status: mailroom.StatusFailed, StartedAt: start, FinishedAt: start.Add(time.Minute),
-			Usage: mailroom.Usage{InputTokens: 10, OutputTokens: 3, CostUSD: 0.1},
+			StartDelay: 1500 * time.Millisecond, Usage: mailroom.Usage{InputTokens: 10, OutputTokens: 3, CostUSD: 0.1},
 		}
 		change(r)
 		return r
@@ -45,18 +45,19 @@ func TestEndOfARun(t *testing.T) {
 			}),
 			Sums{Runs: 1, Delay: 1_500_000, Ran: 60_000_000, InputTokens: maxSummed, Cost: maxSummed, Delays: [8]int64{3: 1}},
 		},
+		"a run that ended before and was retried": {
+			run(func(r *mailroom.Run) {
+				r.Counted = mailroom.Counted{At: start, Usage: mailroom.Usage{InputTokens: 4, OutputTokens: 3, CostUSD: 0.075}}
+			}),
+			Sums{Runs: 1, Delay: 1_500_000, Ran: 60_000_000, InputTokens: 6, Cost: 25_000_000, Delays: [8]int64{3: 1}},
+		},
 		"a cost that is not a number": {
 			run(func(r *mailroom.Run) { r.Usage = mailroom.Usage{CostUSD: math.NaN()} }),
 			Sums{Runs: 1, Delay: 1_500_000, Ran: 60_000_000, Delays: [8]int64{3: 1}},
 		},
 	} {
-		if diff := cmp.Diff(Summary{key, c.want}, EndOf(c.run, 1500*time.Millisecond)); diff != "" {
+		if diff := cmp.Diff(Summary{key, c.want}, EndOf(c.run)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		gone := key
-		gone.Gone = true
-		if diff := cmp.Diff(Summary{gone, c.want}, GoneOf(c.run, 1500*time.Millisecond)); diff != "" {
-			t.Errorf("%s, gone (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -67,12 +68,14 @@ func TestADelayIsCountedUpToItsBound(t *testing.T) {
 		for delay, bucket := range map[time.Duration]int{bound - 1: i, bound: i, bound + 1: i + 1} {
 			want := [DelayBuckets]int64{}
 			want[bucket] = 1
-			if got := EndOf(r, delay).Sums.Delays; got != want {
+			r.StartDelay = delay
+			if got := EndOf(r).Sums.Delays; got != want {
 				t.Errorf("a delay of %s: got %v, want %v", delay, got, want)
 			}
 		}
 	}
-	if got := EndOf(r, -time.Second).Sums; got.Delays[0] != 1 || got.Delay != 0 {
+	r.StartDelay = -time.Second
+	if got := EndOf(r).Sums; got.Delays[0] != 1 || got.Delay != 0 {
 		t.Errorf("a negative delay: got %+v, want one of 0", got)
 	}
 }
@@ -81,23 +84,35 @@ func TestSummariesAddUpExactly(t *testing.T) {
 	minute := time.Date(2026, 11, 26, 5, 34, 0, 0, time.UTC)
 	var list []Summary
 	for i := range 10 {
-		r := &mailroom.Run{Agent: "b", Status: mailroom.StatusCompleted, FinishedAt: minute.Add(time.Duration(i) * time.Second), Usage: mailroom.Usage{CostUSD: 0.1}}
-		list = append(list, EndOf(r, 0))
+		r := &mailroom.Run{Agent: "b", Status: mailroom.StatusCompleted, FinishedAt: minute.Add(time.Duration(i) * time.Minute), Usage: mailroom.Usage{CostUSD: 0.1}}
+		list = append(list, EndOf(r))
 		r.Agent, r.Status, r.Usage.CostUSD = "a", mailroom.StatusFailed, 1e12
-		list = append(list, EndOf(r, 0))
-	}
-	list = append(list, GoneOf(&mailroom.Run{Agent: "a", Status: mailroom.StatusFailed, FinishedAt: minute}, 0))
-	key := func(agent string, status mailroom.Status, gone bool) SummaryKey {
-		return SummaryKey{StepMinute, minute, agent, status, gone}
+		list = append(list, EndOf(r))
 	}
 	completed, failed := Sums{Runs: 10, Cost: 1_000_000_000}, Sums{Runs: 10, Cost: 10 * maxSummed}
+	day := minute.Truncate(StepDay)
 	want := []Summary{
-		{key("", mailroom.StatusCompleted, false), completed}, {key("", mailroom.StatusFailed, false), failed}, {key("", mailroom.StatusFailed, true), Sums{Runs: 1}},
-		{key("a", mailroom.StatusFailed, false), failed}, {key("a", mailroom.StatusFailed, true), Sums{Runs: 1}},
-		{key("b", mailroom.StatusCompleted, false), completed},
+		{SummaryKey{StepDay, day, "", mailroom.StatusCompleted}, completed}, {SummaryKey{StepDay, day, "", mailroom.StatusFailed}, failed},
+		{SummaryKey{StepDay, day, "a", mailroom.StatusFailed}, failed}, {SummaryKey{StepDay, day, "b", mailroom.StatusCompleted}, completed},
 	}
-	if diff := cmp.Diff(want, SumUp(list)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	got := SumUp(list)
+	if diff := cmp.Diff(want, got[len(got)-4:]); diff != "" {
+		t.Errorf("the day (-want +got):\n%s", diff)
+	}
+	for _, s := range got {
+		want := completed
+		if s.Key.Status == mailroom.StatusFailed {
+			want = failed
+		}
+		if s.Key.Step == StepMinute { // one of each
+			want.Runs, want.Cost = 1, want.Cost/10
+		}
+		if s.Sums != want || !s.Key.At.Equal(s.Key.At.Truncate(s.Key.Step)) {
+			t.Errorf("%+v: got %+v, want %+v", s.Key, s.Sums, want)
+		}
+	}
+	if minutes := 4 * 10; len(got) != minutes+4+4 {
+		t.Errorf("got %d rows, want %d", len(got), minutes+8)
 	}
 }
 
@@ -109,7 +124,7 @@ func TestTheOrderOfSummariesIsFree(t *testing.T) {
 			s := Summary{
 				Key: SummaryKey{
 					Step: StepMinute, At: time.Unix(60*rapid.Int64Range(0, 2).Draw(t, "at"), 0).UTC(), Agent: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "agent"),
-					Status: rapid.SampledFrom([]mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed}).Draw(t, "status"), Gone: rapid.Bool().Draw(t, "gone"),
+					Status: rapid.SampledFrom([]mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed}).Draw(t, "status"),
 				},
 				Sums: Sums{
 					Runs: number.Draw(t, "runs"), Delay: number.Draw(t, "delay"), Ran: number.Draw(t, "ran"),
@@ -124,17 +139,10 @@ func TestTheOrderOfSummariesIsFree(t *testing.T) {
 		shuffled := slices.Clone(list)
 		rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed"))).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		cut := rapid.IntRange(0, len(list)).Draw(t, "cut")
-		// Parts that were summed up alone, without their sums of all agents.
-		var parts []Summary
-		for _, s := range slices.Concat(SumUp(shuffled[:cut]), SumUp(shuffled[cut:])) {
-			if s.Key.Agent != "" {
-				parts = append(parts, s)
-			}
-		}
-		if diff := cmp.Diff(want, SumUp(parts)); diff != "" {
+		if diff := cmp.Diff(want, AddUp(slices.Concat(SumUp(shuffled[:cut]), SumUp(shuffled[cut:])))); diff != "" {
 			t.Errorf("in parts (-want +got):\n%s", diff)
 		}
-		if !slices.IsSortedFunc(want, func(a, b Summary) int { return a.Key.compare(b.Key) }) {
+		if !slices.IsSortedFunc(want, func(a, b Summary) int { return a.Key.Compare(b.Key) }) {
 			t.Errorf("not sorted: %v", want)
 		}
 	})

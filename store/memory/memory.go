@@ -42,6 +42,7 @@ type state struct {
 	pauses   table[string, store.Pause]
 	cursors  table[cursorID, store.Cursor]
 	reserved table[string, store.Reservation] // by id
+	summary  table[store.SummaryKey, store.Sums]
 
 	// The last keys given. A key is never reused, not even after a drop.
 	lastThread, lastRun, lastTicket, lastToken int64
@@ -77,6 +78,7 @@ func New() *Store {
 		pauses:   newTable[string, store.Pause](),
 		cursors:  newTable[cursorID, store.Cursor](),
 		reserved: newTable[string, store.Reservation](),
+		summary:  newTable[store.SummaryKey, store.Sums](),
 	})
 	return s
 }
@@ -88,6 +90,7 @@ func (st *state) share() *state {
 		logs: st.logs.share(), commits: st.commits.share(), keys: st.keys.share(), partials: st.partials.share(),
 		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
 		tokens: st.tokens.share(), kept: st.kept.share(), pauses: st.pauses.share(), cursors: st.cursors.share(), reserved: st.reserved.share(),
+		summary:    st.summary.share(),
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
 		order: st.order, lastCommit: st.lastCommit, removed: st.removed,
 	}

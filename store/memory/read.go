@@ -73,6 +73,8 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	switch {
+	case q.Summaries != nil:
+		return r.readSummaries(q.Summaries), nil
 	case q.Failures:
 		return store.Counts{Failures: r.countFailures(q)}, nil
 	case q.ByAgent:
@@ -104,6 +106,19 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 		}
 	}
 	return out, nil
+}
+
+func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
+	for key, sums := range r.summary.all() {
+		switch {
+		case key.Step != q.Step, q.Agent != nil && key.Agent != *q.Agent, key.At.Before(q.From), !q.To.IsZero() && !key.At.Before(q.To):
+		case q.After == (store.SummaryKey{}) || key.Compare(q.After) > 0:
+			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: sums})
+		}
+	}
+	slices.SortFunc(out.Summaries, func(a, b store.Summary) int { return a.Key.Compare(b.Key) })
+	out.Summaries = first(out.Summaries, q.Limit)
+	return out
 }
 
 func (r reader) countFailures(q store.CountQuery) (counts []store.FailureCount) {

@@ -159,6 +159,11 @@ func (t *tx) Write(c *store.Changes) error {
 		}
 		t.reserved.put(row.ID, row)
 	}
+	for _, s := range c.Summaries {
+		s.Key.At = s.Key.At.UTC()
+		sums, _ := t.summary.get(s.Key)
+		t.summary.put(s.Key, sums.Plus(s.Sums))
+	}
 	return nil
 }
 
@@ -190,6 +195,13 @@ func (t *tx) drop(c *store.Changes) {
 	}
 	for _, id := range c.DropReservations {
 		t.reserved.drop(id)
+	}
+	for _, old := range c.DropSummaries {
+		for key := range t.summary.all() {
+			if key.Step == old.Step && key.At.Before(old.At) {
+				t.summary.drop(key)
+			}
+		}
 	}
 }
 

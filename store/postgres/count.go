@@ -9,6 +9,8 @@ import (
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	out := store.Counts{Runs: map[mailroom.Status]int{}}
 	switch {
+	case q.Summaries != nil:
+		return readSummaries(r, q.Summaries)
 	case q.Failures:
 		return countFailures(r, q)
 	case q.ByAgent:

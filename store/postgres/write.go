@@ -136,6 +136,7 @@ func (w *writing) write(c *store.Changes) error {
 	w.writeTickets(c.Tickets)
 	w.writeTokens(c)
 	w.writeOthers(c)
+	w.addSummaries(c)
 	if n := &w.counts; len(n.whats) > 0 {
 		w.trip.add(nil, addTally, w.node, n.whats, n.owners, n.agents, n.ns)
 	}
@@ -180,6 +181,13 @@ func (w *writing) drop(c *store.Changes) {
 	}
 	if len(c.DropReservations) > 0 {
 		w.trip.add(nil, dropReservations, c.DropReservations)
+	}
+	if len(c.DropSummaries) > 0 {
+		var steps, ats []int64
+		for _, old := range c.DropSummaries {
+			steps, ats = append(steps, old.Step.Microseconds()), append(ats, old.At.UnixMicro())
+		}
+		w.trip.add(nil, dropSummaries, steps, ats)
 	}
 }
 

@@ -57,6 +57,8 @@ func allStatuses() []mailroom.Status {
 
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	switch {
+	case q.Summaries != nil:
+		return readSummaries(r, q.Summaries)
 	case q.Failures:
 		return countFailures(r, q)
 	case q.ByAgent:

@@ -111,6 +111,9 @@ func (t *tx) write(c *store.Changes) error {
 	if err := writeSettings(t, c); err != nil {
 		return err
 	}
+	if err := t.addSummaries(c); err != nil {
+		return err
+	}
 	return t.writeTally()
 }
 
@@ -190,6 +193,11 @@ func (t *tx) drop(c *store.Changes) error {
 	}
 	for _, id := range c.DropReservations {
 		if _, err := t.exec(dropReservation, id); err != nil {
+			return err
+		}
+	}
+	for _, old := range c.DropSummaries {
+		if _, err := t.exec(dropSummaries, old.Step.Microseconds(), old.At.UnixMicro()); err != nil {
 			return err
 		}
 	}

@@ -127,7 +127,7 @@ func dropCases() []testCase {
 			s.write(other)
 			want := s.everything()
 			c := fullChanges()
-			c.Workers, c.Definitions, c.Tokens, c.Cursors, c.Pauses = nil, nil, nil, nil, nil
+			c.Workers, c.Definitions, c.Tokens, c.Cursors, c.Pauses, c.Summaries = nil, nil, nil, nil, nil, nil
 			s.write(c, &store.Changes{DropThreads: []string{"t", "none", "bare"}})
 			wantSame(t, "rows", s.everything(), want)
 			s.view(func(r store.Reader) {
@@ -138,7 +138,7 @@ func dropCases() []testCase {
 				wantSame(t, "dropped entries", get(r.Entries(store.EntryQuery{Thread: "t"}))(t), []mailroom.Entry(nil))
 			})
 			again := fullChanges()
-			again.Workers, again.Definitions, again.Tokens, again.Cursors, again.Pauses = nil, nil, nil, nil, nil
+			again.Workers, again.Definitions, again.Tokens, again.Cursors, again.Pauses, again.Summaries = nil, nil, nil, nil, nil, nil
 			s.write(again) // the dropped thread left nothing that conflicts
 			s.view(func(r store.Reader) {
 				wantSame(t, "keys of t", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t), again.Keys)

@@ -83,6 +83,8 @@ func fullChanges() *store.Changes {
 	a.Key, a.Name = 0, "ann"
 	v := filled[store.Reservation](10)
 	v.ID, v.Thread = "v", "t"
+	y := filled[store.Summary](12)
+	y.Key.Step, y.Key.At = store.StepMinute, base()
 	return &store.Changes{
 		Threads:     []*mailroom.Thread{&t, thread("bare")},
 		Runs:        []*mailroom.Run{&r},
@@ -95,6 +97,7 @@ func fullChanges() *store.Changes {
 		Definitions: []store.Definition{filled[store.Definition](7)},
 		Cursors:     []store.Cursor{filled[store.Cursor](9)},
 		Pauses:      []store.Pause{filled[store.Pause](11)},
+		Summaries:   []store.Summary{y},
 
 		Reservations: []store.Reservation{v},
 	}
@@ -138,6 +141,10 @@ func (f *filler) fill(v reflect.Value, depth int) {
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			f.fill(v.Index(i), depth)
+		}
+	case reflect.Array:
 		for i := range v.Len() {
 			f.fill(v.Index(i), depth)
 		}

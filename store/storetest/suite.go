@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Tickets", ticketCases()},
 		{"Definitions", definitionCases()},
 		{"Pauses", pauseCases()},
+		{"Summaries", summaryCases()},
 		{"Tokens", tokenCases()},
 		{"Cursors", cursorCases()},
 		{"Reservations", reservationCases()},
@@ -149,6 +150,7 @@ type contents struct {
 	Cursors  []store.Cursor
 	Reserved []store.Reservation
 	Pauses   []store.Pause
+	Ended    []store.Summary
 	Agents   []string
 }
 
@@ -174,6 +176,7 @@ func read(t *testing.T, r store.Reader) contents {
 		Cursors:  get(r.Cursors(store.CursorQuery{}))(t),
 		Reserved: get(r.Reservations(store.ReservationQuery{}))(t),
 		Agents:   dueAgents(t, r),
+		Ended:    get(r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepMinute}}))(t).Summaries,
 	}
 	all.Threads = append(all.Threads, get(r.Threads(store.ThreadQuery{Deleted: true}))(t)...)
 	for _, row := range all.Threads {

@@ -52,6 +52,7 @@ func failedUpdateWritesNothing(t *testing.T, s *handle) {
 			DropDefinitions: before.Kept,
 			DropTokens:      []string{"ann"},
 			DropPauses:      []string{before.Pauses[0].Agent},
+			DropSummaries:   []store.SummariesBefore{{Step: store.StepMinute, At: base().Add(time.Hour)}},
 		}))
 		return refused
 	})

@@ -103,6 +103,7 @@ func fullChangesAreWritten(t *testing.T, s *handle) {
 	wantSame(t, "tickets", got.Tickets, c.Tickets)
 	wantSame(t, "definitions", got.Kept, c.Definitions)
 	wantSame(t, "pauses", got.Pauses, c.Pauses)
+	wantSame(t, "summaries", got.Ended, c.Summaries)
 	wantSame(t, "agents with due threads", got.Agents, []string{c.Threads[0].Due.Agent})
 	s.view(func(r store.Reader) {
 		wantSame(t, "keys", get(r.Keys(store.KeyQuery{Thread: "t", Keys: []string{"k"}}))(t), c.Keys)

@@ -364,6 +364,19 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 			return nil, err
 		}
 	}
+	summaries := newHasher()
+	if err := eachSummaries(func(f func(store.Reader) error) error { return f(r) }, func(some []store.Summary) error {
+		for _, s := range some {
+			text, err := json.Marshal(s)
+			if err != nil {
+				return err
+			}
+			summaries.add(text)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	q := store.CursorQuery{Limit: cursorRows}
 	for {
 		list, err := r.Cursors(q)
@@ -383,5 +396,6 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 	}
 	return map[string][sha256.Size]byte{
 		"the definitions of agents": definitions.sum(), "the pauses of agents": pauses.sum(), "the tokens": tokens.sum(), "the workers": workers.sum(), "the cursors": cursors.sum(),
+		"the summary of ended runs": summaries.sum(),
 	}, nil
 }

@@ -49,7 +49,7 @@ const (
 // rows so far. After an error the target has a part of the rows.
 func Copy(ctx context.Context, from Viewer, to store.Store, report func(Rows)) (Rows, error) {
 	c := &copier{from: from, to: to, report: report}
-	for _, step := range []func(context.Context) error{c.others, c.cursors, c.threads, c.runs, c.tickets} {
+	for _, step := range []func(context.Context) error{c.others, c.summaries, c.cursors, c.threads, c.runs, c.tickets} {
 		if err := step(ctx); err != nil {
 			return c.done, err
 		}
@@ -165,6 +165,36 @@ func (o *others) read(r store.Reader) (err error) {
 	}
 	o.workers, err = r.Workers()
 	return err
+}
+
+func (c *copier) summaries(ctx context.Context) error {
+	return eachSummaries(func(f func(store.Reader) error) error { return c.view(ctx, f) }, func(some []store.Summary) error {
+		return c.write(ctx, &store.Changes{Summaries: some})
+	})
+}
+
+// eachSummaries reads the summary of ended runs in parts.
+func eachSummaries(view func(func(store.Reader) error) error, each func([]store.Summary) error) error {
+	for _, step := range store.Steps() {
+		q := store.SummaryQuery{Step: step, Limit: batchRows}
+		for {
+			var rows store.Counts
+			if err := view(func(r store.Reader) (err error) {
+				rows, err = r.Count(store.CountQuery{Summaries: &q})
+				return err
+			}); err != nil {
+				return err
+			}
+			if len(rows.Summaries) == 0 {
+				break
+			}
+			q.After = rows.Summaries[len(rows.Summaries)-1].Key
+			if err := each(rows.Summaries); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (c *copier) cursors(ctx context.Context) error {

@@ -113,6 +113,7 @@ func fill(t *testing.T, s store.Store, small int) {
 		},
 		Definitions: []store.Definition{{Agent: "a", Version: "2", Body: json.RawMessage(`{"x":1}`)}, {Agent: "a", Version: "1"}},
 		Pauses:      []store.Pause{{Agent: "a", By: "ann", Reason: "costs", At: time.UnixMicro(7).UTC()}},
+		Summaries:   store.SumUp([]store.Summary{store.EndOf(&mailroom.Run{Agent: "a", Status: mailroom.StatusFailed, FinishedAt: at(3)})}),
 	})
 	gone.DeletedAt, gone.FirstSeq = at(5), 3
 	r.write(&store.Changes{
@@ -148,6 +149,7 @@ type contents struct {
 	Cursors      []store.Cursor
 	Reservations []store.Reservation
 	Counts       store.Counts
+	Summaries    []store.Summary
 }
 
 func read(t *testing.T, v transfer.Viewer) *contents {
@@ -202,6 +204,11 @@ func read(t *testing.T, v transfer.Viewer) *contents {
 		note(err)
 		c.Reservations, err = r.Reservations(store.ReservationQuery{})
 		note(err)
+		for _, step := range store.Steps() {
+			rows, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: step}})
+			note(err)
+			c.Summaries = append(c.Summaries, rows.Summaries...)
+		}
 		c.Counts, err = r.Count(store.CountQuery{})
 		return err
 	}))
@@ -354,6 +361,8 @@ func differences() []difference {
 		{"a token's use", fixed(store.Changes{Use: []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}}), transfer.DifferenceError{What: "the tokens"}},
 		{"a pause", fixed(store.Changes{Pauses: []store.Pause{{Agent: "b"}}}), transfer.DifferenceError{What: "the pauses of agents"}},
 		{"a definition", fixed(store.Changes{Definitions: []store.Definition{{Agent: "b"}}}), transfer.DifferenceError{What: "the definitions of agents"}},
+		{"a summary", fixed(store.Changes{Summaries: store.SumUp([]store.Summary{store.EndOf(&mailroom.Run{Status: mailroom.StatusFailed})})}),
+			transfer.DifferenceError{What: "the summary of ended runs"}},
 		{"a cursor", fixed(store.Changes{DropCursors: []store.Cursor{{Channel: "c", Identity: "69"}}}), transfer.DifferenceError{What: "the cursors"}},
 	}
 }

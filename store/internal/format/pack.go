@@ -158,6 +158,9 @@ func (p *packer) run(r *mailroom.Run) {
 	text(p, &r.LastMessage)
 	text(p, &r.InputText)
 	p.errorGroup(r)
+	number(p, &r.StartDelay)
+	p.time(&r.Counted.At)
+	p.usage(&r.Counted.Usage)
 	p.newer(&r.Newer)
 }
 

@@ -1,0 +1,80 @@
+package storetest
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+func summaryCases() []testCase {
+	start := time.Date(2026, 1, 2, 23, 58, 0, 0, time.UTC)
+	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	row := func(agent string, n int, status mailroom.Status, runs int64) store.Summary {
+		s := store.Summary{Key: store.SummaryKey{Step: store.StepMinute, Agent: agent, At: minute(n), Status: status}}
+		var v [store.NumberOfSums]int64
+		for i := range v {
+			v[i] = runs * int64(i+1)
+		}
+		s.Sums = store.SumsOf(v)
+		return s
+	}
+	read := func(s *handle, q store.SummaryQuery) []store.Summary {
+		return s.count(store.CountQuery{Summaries: &q}).Summaries
+	}
+	const done, failed = mailroom.StatusCompleted, mailroom.StatusFailed
+	fill := func(s *handle) {
+		s.write(
+			&store.Changes{Summaries: []store.Summary{row("b", 1, done, 1), row("a", 2, done, 2), row("a", 0, failed, 3), row("", 1, done, 4), row("b", 1, done, 5)}},
+			&store.Changes{Summaries: []store.Summary{row("a", 2, done, 6), row("a", 2, failed, 7)}},
+		)
+	}
+	minutes := func(s *handle) []store.Summary { return read(s, store.SummaryQuery{Step: store.StepMinute}) }
+	return []testCase{
+		{"add up in the order of their keys", func(t *testing.T, s *handle) {
+			fill(s)
+			all := []store.Summary{row("", 1, done, 4), row("a", 0, failed, 3), row("a", 2, done, 8), row("a", 2, failed, 7), row("b", 1, done, 6)}
+			wantSame(t, "all", minutes(s), all)
+			agent, everyone := "a", ""
+			for name, c := range map[string]struct {
+				q    store.SummaryQuery
+				want []store.Summary
+			}{
+				"of an agent":              {store.SummaryQuery{Agent: &agent}, all[1:4]},
+				"of all agents":            {store.SummaryQuery{Agent: &everyone}, all[:1]},
+				"from a time":              {store.SummaryQuery{Agent: &agent, From: minute(2)}, all[2:4]},
+				"until a time":             {store.SummaryQuery{Agent: &agent, To: minute(2)}, all[1:2]},
+				"between times":            {store.SummaryQuery{From: minute(1), To: minute(2)}, []store.Summary{all[0], all[4]}},
+				"some":                     {store.SummaryQuery{Limit: 2}, all[:2]},
+				"those behind, of a limit": {store.SummaryQuery{After: all[1].Key, Limit: 2}, all[2:4]},
+				"those behind the last":    {store.SummaryQuery{After: all[4].Key}, nil},
+			} {
+				c.q.Step = store.StepMinute
+				wantSame(t, name, read(s, c.q), c.want)
+			}
+			wantSame(t, "of another step", read(s, store.SummaryQuery{Step: store.StepHour}), []store.Summary(nil))
+		}},
+		{"are dropped by step and time", func(t *testing.T, s *handle) {
+			fill(s)
+			day := row("a", 0, done, 1)
+			day.Key.Step = store.StepDay
+			s.write(
+				&store.Changes{Summaries: []store.Summary{day}},
+				&store.Changes{DropSummaries: []store.SummariesBefore{{Step: store.StepMinute, At: minute(2)}, {Step: store.StepHour, At: minute(9)}}},
+			)
+			wantSame(t, "minutes", minutes(s), []store.Summary{row("a", 2, done, 8), row("a", 2, failed, 7)})
+			wantSame(t, "days", read(s, store.SummaryQuery{Step: store.StepDay}), []store.Summary{day})
+		}},
+		{"stop at the greatest number", func(t *testing.T, s *handle) {
+			most := row("a", 0, done, 0)
+			most.Sums.Cost = math.MaxInt64 - 1
+			for range 3 {
+				s.write(&store.Changes{Summaries: []store.Summary{most}})
+			}
+			most.Sums.Cost = math.MaxInt64
+			wantSame(t, "minutes", minutes(s), []store.Summary{most})
+		}},
+	}
+}
