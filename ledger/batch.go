@@ -303,6 +303,7 @@ func (b *batch) run(tx store.Tx) error {
 	for _, p := range b.projects {
 		p.Collect(&b.changes)
 	}
+	b.changes.Summaries = store.SumUp(b.changes.Summaries)
 	b.hint()
 	return tx.Write(&b.changes)
 }

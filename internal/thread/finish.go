@@ -8,6 +8,7 @@ import (
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/errorgroup"
+	"mailroom/store"
 )
 
 // ending is how a run ends: its final status, and the entry that says so.
@@ -74,6 +75,8 @@ func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
 		return s.Read && e.status == mailroom.StatusCompleted // a manual retry reads the others again
 	})
 	trimSpent(r)
+	t.ends = append(t.ends, store.EndOf(r))
+	r.Counted = mailroom.Counted{At: now, Usage: r.Usage}
 	t.touchRun(r)
 }
 

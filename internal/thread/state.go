@@ -34,6 +34,7 @@ type State struct {
 	// What this transaction adds.
 	Outbox  Outbox
 	entries []mailroom.Entry
+	ends    []store.Summary // of its runs
 	touched bool
 	known   messages
 }
@@ -69,6 +70,7 @@ func (t *State) Collect(c *store.Changes) {
 	if len(t.entries) > 0 {
 		c.Entries = append(c.Entries, t.entries)
 	}
+	c.Summaries = append(c.Summaries, t.ends...)
 	c.Keys = append(c.Keys, t.Keys.added...)
 	for _, id := range t.Tickets.changed {
 		c.Tickets = append(c.Tickets, t.Tickets.byID[id])
@@ -84,7 +86,7 @@ func (t *State) Trim() bool {
 	if len(t.Tickets.byID) > 0 || isIdle(&t.Thread) {
 		return false // the loader loads tickets together with their run
 	}
-	t.touched, t.entries, t.known = false, nil, nil
+	t.touched, t.entries, t.ends, t.known = false, nil, nil, nil
 	t.Keys, t.Partials, t.Outbox = Keys{}, Partials{}, Outbox{}
 	return t.Runs.trim(t.current())
 }
