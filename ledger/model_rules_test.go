@@ -13,6 +13,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/dispatch"
+	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -317,6 +318,7 @@ func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignmen
 // check checks the invariants between two successive states of a store.
 func (m *model) check(t *rapid.T) {
 	m.checkTickets(t)
+	m.checkEnds(t)
 	m.dropPurged()
 	for thread, log := range m.before.Logs {
 		row, was := m.after.Threads[thread], m.before.Threads[thread]
@@ -347,6 +349,49 @@ func (m *model) check(t *rapid.T) {
 		for _, s := range was.Steers {
 			m.checkSteerKept(t, was, is, s)
 		}
+	}
+}
+
+// checkEnds checks that the summary counts each end of the last operation once. What a deleted thread
+// ended is not known.
+func (m *model) checkEnds(t *rapid.T) {
+	counted := func(c contents) map[mailroom.Status]int64 {
+		sums := map[mailroom.Status]int64{}
+		for _, s := range c.Ended {
+			if s.Key.Agent == "" {
+				sums[s.Key.Status] += s.Sums.Runs
+			}
+		}
+		return sums
+	}
+	was, is := counted(m.before), counted(m.after)
+	for id, row := range m.after.Threads {
+		log := m.after.Logs[id]
+		if before := m.before.Threads[id]; before != nil && before.Key == row.Key {
+			log = log[max(0, len(log)-int(row.LastSeq-before.LastSeq)):]
+		}
+		for _, line := range log {
+			e, err := entry.Parse([]byte(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch e.Kind {
+			case entry.KindCompleted:
+				was[mailroom.StatusCompleted]++
+			case entry.KindFailed:
+				was[mailroom.StatusFailed]++
+			case entry.KindCancelled:
+				was[mailroom.StatusCancelled]++
+			}
+		}
+	}
+	for id := range m.before.Threads {
+		if m.after.Threads[id] == nil {
+			return
+		}
+	}
+	if !maps.Equal(was, is) {
+		t.Fatalf("the summary counts the ends %v, want %v", is, was)
 	}
 }
 

@@ -314,6 +314,7 @@ type contents struct {
 	Kept     []store.Definition
 	Cursors  []store.Cursor
 	Reserved []store.Reservation
+	Ended    []store.Summary // of days
 }
 
 // keyNames returns the submit keys that histories use.
@@ -341,6 +342,10 @@ func readAll(ctx context.Context, s store.Store, known contents) (contents, erro
 			return err
 		}
 		if all.Reserved, err = r.Reservations(store.ReservationQuery{}); err != nil {
+			return err
+		}
+		ended, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepDay}})
+		if all.Ended = ended.Summaries; err != nil {
 			return err
 		}
 		threads, err := r.Threads(store.ThreadQuery{})
