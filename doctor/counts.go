@@ -22,13 +22,17 @@ func (w *scan) counts(r store.Reader) error {
 	if err != nil {
 		return err
 	}
-	runs, groups, err := countRuns(r)
+	counted, err := countRuns(r)
 	if err != nil {
 		return err
 	}
-	if err := w.failures(r, groups); err != nil {
+	if err := w.failures(r, counted.groups); err != nil {
 		return err
 	}
+	if err := w.summaries(r, counted.ends); err != nil {
+		return err
+	}
+	runs := counted.runs
 	perOwner := map[string]int{}
 	sum := map[mailroom.Status]int{}
 	for _, k := range slices.SortedFunc(maps.Keys(runs), compareTallies) {
@@ -105,14 +109,20 @@ func countThreads(r store.Reader) (threads map[string]int, due mailroom.Due, err
 	return threads, due, nil
 }
 
-// countRuns counts all runs, and the failed ones by error group.
-func countRuns(r store.Reader) (runs map[tally]int, groups map[string]int, err error) {
-	runs, groups = map[tally]int{}, map[string]int{}
+// countedRuns are the counts of all runs.
+type countedRuns struct {
+	runs   map[tally]int
+	groups map[string]int             // failed runs by error group
+	ends   map[store.SummaryKey]int64 // see endsOf
+}
+
+func countRuns(r store.Reader) (*countedRuns, error) {
+	c := &countedRuns{map[tally]int{}, map[string]int{}, map[store.SummaryKey]int64{}}
 	q := store.RunQuery{Oldest: true, Limit: batch}
 	for {
 		rows, err := r.Runs(q)
 		if err != nil || len(rows) == 0 {
-			return runs, groups, err
+			return c, err
 		}
 		var ids []string
 		for _, run := range rows {
@@ -124,7 +134,7 @@ func countRuns(r store.Reader) (runs map[tally]int, groups map[string]int, err e
 		for _, deleted := range []bool{false, true} {
 			found, err := r.Threads(store.ThreadQuery{IDs: ids, Deleted: deleted})
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			for _, t := range found {
 				owner[t.ID] = t.Owner
@@ -132,10 +142,11 @@ func countRuns(r store.Reader) (runs map[tally]int, groups map[string]int, err e
 		}
 		for _, run := range rows {
 			q.From = run.Key
-			runs[tally{owner[run.Thread], run.Agent, run.Status}]++
+			c.runs[tally{owner[run.Thread], run.Agent, run.Status}]++
 			if run.Status == mailroom.StatusFailed && run.ErrorGroup != "" {
-				groups[run.ErrorGroup]++
+				c.groups[run.ErrorGroup]++
 			}
+			endsOf(c.ends, run)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,12 +65,12 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 			}
 		}},
 		{"of missing runs", "the store counts 2 and map[completed:1 failed:1 queued:1]", func(q store.CountQuery, c *store.Counts) {
-			if q.Owner == nil {
+			if q.Owner == nil && q.Summaries == nil {
 				c.Runs[mailroom.StatusQueued]++
 			}
 		}},
 		{"of the first due time", "the store reports 2026", func(q store.CountQuery, c *store.Counts) {
-			if q.Owner == nil {
+			if q.Owner == nil && q.Summaries == nil {
 				c.Due = at
 			}
 		}},
@@ -86,6 +87,68 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 		}
 		got := strings.Join(found, "\n")
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got findings %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestASummaryThatDiffersIsFound(t *testing.T) {
+	s := memory.New()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	c := &store.Changes{Threads: []*mailroom.Thread{{ID: "a", Owner: "ann", FirstSeq: 1, NextPlace: 1, CreatedAt: at}}}
+	for i, agent := range []string{"x", "y", "x"} {
+		r := &mailroom.Run{
+			ID: string(rune('r' + i)), Thread: "a", Agent: agent, Status: mailroom.StatusCompleted, StartedAt: at, FinishedAt: at.Add(time.Duration(i) * time.Hour),
+			Usage: mailroom.Usage{InputTokens: 5},
+		}
+		c.Summaries = append(c.Summaries, store.EndOf(r))
+		r.Counted = mailroom.Counted{At: r.FinishedAt, Usage: r.Usage}
+		c.Runs = append(c.Runs, r)
+	}
+	uncounted := &mailroom.Run{ID: "old", Thread: "a", Agent: "z", Status: mailroom.StatusFailed, FinishedAt: at} // an older version ended it
+	c.Runs, c.Summaries = append(c.Runs, uncounted), store.SumUp(c.Summaries)
+	if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(c) }); err != nil {
+		t.Fatal(err)
+	}
+	// of changes the rows of an agent in a step, "*" those of all.
+	of := func(agent string, step time.Duration, change func(*store.Counts)) func(store.CountQuery, *store.Counts) {
+		return func(q store.CountQuery, c *store.Counts) {
+			if q.Summaries != nil && q.Summaries.Step == step && len(c.Summaries) > 0 && (agent == "*" || c.Summaries[0].Key.Agent == agent) {
+				change(c)
+			}
+		}
+	}
+	more := func(c *store.Counts) { c.Summaries[0].Sums.InputTokens++ }
+	for _, tc := range []struct {
+		name, want string
+		spoil      func(store.CountQuery, *store.Counts)
+	}{
+		{"right", "", func(store.CountQuery, *store.Counts) {}},
+		{"dropped minutes", "", of("*", store.StepMinute, func(c *store.Counts) { c.Summaries = nil })},
+		{"dropped minutes of the first hour", "", of("x", store.StepMinute, func(c *store.Counts) {
+			c.Summaries = slices.DeleteFunc(c.Summaries, func(s store.Summary) bool { return s.Key.At.Hour() == 3 })
+		})},
+		{"a lost minute", `completed runs of agent "x" in the 1h0m0s from 2026-01-02T05:00:00Z is {Runs:1`,
+			of("x", store.StepMinute, func(c *store.Counts) {
+				c.Summaries = slices.DeleteFunc(c.Summaries, func(s store.Summary) bool { return s.Key.At.Hour() == 5 })
+			})},
+		{"an hour with more", `completed runs of agent "y" in the 1h0m0s from 2026-01-02T04:00:00Z`, of("y", store.StepHour, more)},
+		{"a day with more", `completed runs of agent "x" in the 24h0m0s from 2026-01-02T00:00:00Z`, of("x", store.StepDay, more)},
+		{"a minute of all agents with more", `completed runs of agent "" in the 1m0s from 2026-01-02T03:04:00Z`, of("", store.StepMinute, more)},
+		{"no rows", `2 runs of agent "x" became completed in the day from 2026-01-02T00:00:00Z, the summary has fewer`,
+			func(_ store.CountQuery, c *store.Counts) { c.Summaries = nil }},
+	} {
+		report, err := doctor.Check(t.Context(), miscounted{s, tc.spoil})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, f := range report.Findings {
+			if f.Invariant == doctor.Count && strings.Contains(f.Text, "summary") {
+				found = append(found, f.Text)
+			}
+		}
+		if got := strings.Join(found, "\n"); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got findings %q, want %q", tc.name, got, tc.want)
 		}
 	}

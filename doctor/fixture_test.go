@@ -221,6 +221,13 @@ func (w *fixture) rows() *rows {
 		if c.Reservations, err = r.Reservations(store.ReservationQuery{}); err != nil {
 			return err
 		}
+		for _, step := range store.Steps() {
+			rows, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: step}})
+			if err != nil {
+				return err
+			}
+			c.Summaries = append(c.Summaries, rows.Summaries...)
+		}
 		c.Tickets, err = r.Tickets(store.TicketQuery{})
 		for _, k := range c.Tickets {
 			k.Key = 0

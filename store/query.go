@@ -87,11 +87,11 @@ type CountQuery struct {
 // and hours that are older than KeepSummaries may be missing.
 type SummaryQuery struct {
 	Step  time.Duration
-	From  time.Time // zero: no limit
-	To    time.Time // exclusive; zero: no limit
-	Agent *string   // "" selects the rows that sum up all agents; nil: all rows
-	After SummaryKey
-	Limit int // 0: no limit
+	From  time.Time  // zero: no limit
+	To    time.Time  // exclusive; zero: no limit
+	Agent *string    // "" selects the rows that sum up all agents; nil: all rows
+	After SummaryKey // of the step, whatever its Step
+	Limit int        // 0: no limit
 }
 
 // Counts is the result of a CountQuery. Threads and Due are set if the query has no field but

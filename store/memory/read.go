@@ -109,10 +109,12 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 }
 
 func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
+	after := q.After
+	after.Step = q.Step
 	for key, sums := range r.summary.all() {
 		switch {
 		case key.Step != q.Step, q.Agent != nil && key.Agent != *q.Agent, key.At.Before(q.From), !q.To.IsZero() && !key.At.Before(q.To):
-		case q.After == (store.SummaryKey{}) || key.Compare(q.After) > 0:
+		case q.After == (store.SummaryKey{}) || key.Compare(after) > 0:
 			out.Summaries = append(out.Summaries, store.Summary{Key: key, Sums: sums})
 		}
 	}

@@ -49,6 +49,7 @@ func summaryCases() []testCase {
 				"between times":            {store.SummaryQuery{From: minute(1), To: minute(2)}, []store.Summary{all[0], all[4]}},
 				"some":                     {store.SummaryQuery{Limit: 2}, all[:2]},
 				"those behind, of a limit": {store.SummaryQuery{After: all[1].Key, Limit: 2}, all[2:4]},
+				"those of the next agent":  {store.SummaryQuery{After: store.SummaryKey{Agent: "a", At: time.UnixMicro(math.MaxInt64)}}, all[4:]},
 				"those behind the last":    {store.SummaryQuery{After: all[4].Key}, nil},
 			} {
 				c.q.Step = store.StepMinute

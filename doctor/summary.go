@@ -1,0 +1,136 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// endsOf counts a run among the ends that the summary of its day must have. A run that was retried ended
+// before too, and a deleted one has no row, so the summary may have more.
+func endsOf(ends map[store.SummaryKey]int64, r *mailroom.Run) {
+	if r.Status.Finished() && !r.Counted.At.IsZero() && r.Counted.At.Equal(r.FinishedAt) {
+		day := r.FinishedAt.UTC().Truncate(store.StepDay)
+		ends[store.SummaryKey{Step: store.StepDay, At: day, Agent: r.Agent, Status: r.Status}]++
+	}
+}
+
+// summaries compares the summary of ended runs with the ends of the rows, its days with its hours,
+// its hours with its minutes, and the sums of all agents with those of each. Dropped minutes and hours
+// are no finding, if all of their hour or day were. It reads the rows of one agent at a time.
+func (w *scan) summaries(r store.Reader, ends map[store.SummaryKey]int64) error {
+	agents, err := summedAgents(r)
+	if err != nil {
+		return err
+	}
+	added := map[time.Duration]sumsByKey{}
+	var all map[time.Duration]sumsByKey
+	for _, agent := range agents {
+		sums, err := readSummaries(r, agent)
+		if err != nil {
+			return err
+		}
+		w.compareSums(sums[store.StepHour], sums[store.StepMinute], store.StepHour)
+		w.compareSums(sums[store.StepDay], sums[store.StepHour], store.StepDay)
+		if agent == "" {
+			all = sums
+			continue
+		}
+		for step, rows := range sums {
+			for key, s := range rows {
+				if key.Agent = ""; added[step] == nil {
+					added[step] = sumsByKey{}
+				}
+				added[step][key] = added[step][key].Plus(s)
+			}
+		}
+		for key, s := range sums[store.StepDay] {
+			if s.Runs >= ends[key] {
+				delete(ends, key)
+			}
+		}
+	}
+	for _, step := range store.Steps() {
+		w.compareSums(all[step], added[step], step)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(ends), store.SummaryKey.Compare) {
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("%d runs of agent %q became %s in the day from %s, the summary has fewer",
+			ends[key], key.Agent, key.Status, at(key.At))})
+	}
+	return nil
+}
+
+// summedAgents returns the agents that the days have, first "" for all agents.
+func summedAgents(r store.Reader) ([]string, error) {
+	agents := []string{""}
+	q := store.SummaryQuery{Step: store.StepDay, Limit: 1}
+	for {
+		q.After = store.SummaryKey{Agent: agents[len(agents)-1], At: time.UnixMicro(math.MaxInt64)}
+		rows, err := r.Count(store.CountQuery{Summaries: &q})
+		if err != nil || len(rows.Summaries) == 0 {
+			return agents, err
+		}
+		agents = append(agents, rows.Summaries[0].Key.Agent)
+	}
+}
+
+// sumsByKey are the rows of a step of the summary.
+type sumsByKey map[store.SummaryKey]store.Sums
+
+// readSummaries returns the rows of an agent by step.
+func readSummaries(r store.Reader, agent string) (map[time.Duration]sumsByKey, error) {
+	sums := map[time.Duration]sumsByKey{}
+	for _, step := range store.Steps() {
+		sums[step] = sumsByKey{}
+		q := store.SummaryQuery{Step: step, Agent: &agent, Limit: batch}
+		for {
+			rows, err := r.Count(store.CountQuery{Summaries: &q})
+			if err != nil {
+				return nil, err
+			}
+			if len(rows.Summaries) == 0 {
+				break
+			}
+			for _, s := range rows.Summaries {
+				sums[step][s.Key], q.After = s.Sums, s.Key
+			}
+		}
+	}
+	return sums, nil
+}
+
+// compareSums compares sums with the ones of their parts, in the periods of which parts are kept.
+func (w *scan) compareSums(sums, parts sumsByKey, step time.Duration) {
+	added := sumsByKey{}
+	var first time.Time
+	for key, part := range parts {
+		key.Step, key.At = step, key.At.Truncate(step)
+		added[key] = added[key].Plus(part)
+		if first.IsZero() || key.At.Before(first) {
+			first = key.At
+		}
+	}
+	if first.IsZero() {
+		return
+	}
+	differing := map[store.SummaryKey]bool{}
+	for key := range added {
+		differing[key] = added[key] != sums[key]
+	}
+	for key := range sums {
+		if !key.At.Before(first) {
+			differing[key] = added[key] != sums[key]
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(differing), store.SummaryKey.Compare) {
+		if differing[key] {
+			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("the summary of %s runs of agent %q in the %s from %s is %+v, that of its parts %+v",
+				key.Status, key.Agent, step, at(key.At), sums[key], added[key])})
+		}
+	}
+}
