@@ -17,8 +17,8 @@ import (
 )
 
 // janitor removes obsolete data: once at the start, agent definitions that no open run is
-// pinned to; then periodically, expired unread notifications, and entries and attachments
-// that are older than the retention. The attachments are in the data folder of each server and, if
+// pinned to; then periodically, expired unread notifications, old minutes and hours of the summary of
+// ended runs, and entries and attachments that are older than the retention. The attachments are in the data folder of each server and, if
 // servers share a store, in its database; the rest is in the store.
 type janitor struct {
 	ledger         *ledger.Ledger
@@ -40,6 +40,9 @@ func (k *janitor) cleanStore(ctx context.Context) {
 	k.repeat(ctx, func() {
 		if err := recovery.Call(k.log, "janitor", func() error { return k.expireNotifications(ctx) }); err != nil && ctx.Err() == nil {
 			k.log.Warn("expired notifications not removed", "error", err)
+		}
+		if err := recovery.Call(k.log, "janitor", func() error { return k.ledger.DropOldSummaries(ctx, time.Now()) }); err != nil && ctx.Err() == nil {
+			k.log.Warn("old summaries of ended runs not removed", "error", err)
 		}
 		if k.retention == 0 {
 			return

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +125,45 @@ func TestRetentionPurgesOldRuns(t *testing.T) {
 		if got, want := d.firstSeq("ended"), int64(10); got != want {
 			d.t.Errorf("first entry of thread ended without a retention is %d, want %d", got, want)
 		}
+	})
+}
+
+func TestOldSummariesAreDropped(t *testing.T) {
+	const day = 24 * time.Hour
+	withJanitorFixture(t, func(d *janitorFixture) {
+		wantPeriods := func(after string, minutes, hours, days int) {
+			d.t.Helper()
+			var got []int
+			for _, step := range store.Steps() {
+				periods := map[time.Time]bool{}
+				d.must(d.View(d.t.Context(), func(r store.Reader) error {
+					rows, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: step}})
+					for _, s := range rows.Summaries {
+						periods[s.Key.At] = true
+					}
+					return err
+				}))
+				got = append(got, len(periods))
+			}
+			if want := []int{minutes, hours, days}; !slices.Equal(got, want) {
+				d.t.Errorf("%s there are %v minutes, hours and days, want %v", after, got, want)
+			}
+		}
+		// A bubble begins at midnight.
+		for range 3 {
+			d.cancel(d.submit("t", "1"))
+			d.runJanitor(janitor{}, 50*time.Minute)
+		}
+		wantPeriods("at first", 3, 2, 1)
+		d.runJanitor(janitor{}, 2*day)
+		wantPeriods("after two days", 3, 2, 1)
+		d.runJanitor(janitor{}, day)
+		wantPeriods("after three days", 1, 2, 1)
+		d.runJanitor(janitor{}, day)
+		wantPeriods("after four days", 0, 2, 1)
+		d.cancel(d.submit("t", "1"))
+		d.runJanitor(janitor{}, 97*day)
+		wantPeriods("after a hundred days", 0, 1, 2)
 	})
 }
 

@@ -1,0 +1,49 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"mailroom/store"
+)
+
+// DropOldSummaries drops the minutes and the hours of the summary of ended runs that
+// [store.KeepSummaries] allows at now: whole hours of minutes and whole days of hours, one in each
+// transaction.
+func (l *Ledger) DropOldSummaries(ctx context.Context, now time.Time) error {
+	steps := store.Steps()
+	for i, step := range steps[:len(steps)-1] {
+		whole := steps[i+1]
+		keep := now.Add(-store.KeepSummaries(step)).Truncate(whole)
+		for {
+			first, err := l.firstSummary(ctx, step)
+			if err != nil {
+				return err
+			}
+			if first.IsZero() || !first.Before(keep) {
+				break
+			}
+			old := store.SummariesBefore{Step: step, At: first.Truncate(whole).Add(whole)}
+			if _, err := run(ctx, l, op{name: "drop summaries", rank: rankPlain}, func(b *batch) (struct{}, error) {
+				b.changes.DropSummaries = append(b.changes.DropSummaries, old)
+				return struct{}{}, nil
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// firstSummary returns the first period that the summary has, or zero.
+func (l *Ledger) firstSummary(ctx context.Context, step time.Duration) (first time.Time, err error) {
+	all := ""
+	err = l.View(ctx, func(r store.Reader) error {
+		rows, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: step, Agent: &all, Limit: 1}})
+		if len(rows.Summaries) > 0 {
+			first = rows.Summaries[0].Key.At
+		}
+		return err
+	})
+	return first, err
+}
