@@ -160,3 +160,28 @@ type Stats struct {
 	StartedAt   time.Time               `json:"started_at" doc:"When the server started."`
 	Partial     bool                    `json:"partial,omitempty" doc:"The token's namespace has more threads of others than one request counts; the sums are of the first 2,000 and of the token's own."`
 }
+
+// Series are the ends of runs over time, of all owners. A run that is retried by hand ends more than once.
+type Series struct {
+	Step  string        `json:"step" enum:"minute,hour,day"`
+	From  time.Time     `json:"from" doc:"Start of the first period. It is later than asked for if older periods are no longer kept."`
+	To    time.Time     `json:"to" doc:"End of the last period."`
+	Items []SeriesPoint `json:"items" doc:"The periods in which runs ended, the earliest first."`
+	// DelayBoundsMS are the bounds of SeriesPoint.StartDelays.
+	DelayBoundsMS []int64 `json:"start_delay_bounds_ms" doc:"Inclusive upper bounds of start_delays, in milliseconds; the last number has none."`
+}
+
+// SeriesPoint sums up the runs that ended in a period.
+type SeriesPoint struct {
+	At           time.Time `json:"at" doc:"Start of the period, in UTC."`
+	Completed    int64     `json:"completed"`
+	Failed       int64     `json:"failed"`
+	Cancelled    int64     `json:"cancelled"`
+	Started      int64     `json:"started" doc:"Those of the runs that had started."`
+	StartDelayMS int64     `json:"start_delay_ms" doc:"Sum of the times from when they were to start until they started. They include the wait for earlier runs of the thread."`
+	RanMS        int64     `json:"ran_ms" doc:"Sum of the times from their start to their end, waits included."`
+	StartDelays  []int64   `json:"start_delays" doc:"Numbers of the runs that had started, by the bound that their delay is within."`
+	InputTokens  int64     `json:"input_tokens"`
+	OutputTokens int64     `json:"output_tokens"`
+	CostUSD      float64   `json:"cost_usd"`
+}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"mailroom"
 	"mailroom/api"
@@ -99,6 +100,26 @@ func (c *Client) Failures(ctx context.Context, q string, limit int) (api.Failure
 // Stats counts what the server has.
 func (c *Client) Stats(ctx context.Context) (api.Stats, error) {
 	return get[api.Stats](ctx, c, "/v1/stats", nil)
+}
+
+// SeriesQuery selects ended runs; zero values are the defaults of the server.
+type SeriesQuery struct {
+	Step     string // minute, hour or day
+	From, To time.Time
+	Agent    string
+}
+
+// Series sums up ended runs by time. It needs the scope metrics.
+func (c *Client) Series(ctx context.Context, q SeriesQuery) (api.Series, error) {
+	v := url.Values{}
+	put(v, "step", q.Step)
+	put(v, "agent", q.Agent)
+	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
+		if !at.IsZero() {
+			v.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
+	return get[api.Series](ctx, c, "/v1/stats/series", v)
 }
 
 // ErrNotSent is in the error of a Submit or Decide that the server certainly did not get: no attempt

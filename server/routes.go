@@ -77,6 +77,7 @@ func (rt router) agents(h *agentHandlers) {
 
 func (rt router) stats(h *statsHandlers) {
 	route(rt, auth.PermissionRead, "GET /v1/stats", "stats", "Count threads and runs", h.stats)
+	route(rt, auth.PermissionMeasure, "GET /v1/stats/series", "series", "Sum up ended runs by minute, hour or day", h.series)
 	op := rt.operation(auth.PermissionMeasure, "GET /metrics", "metrics", "Get metrics in the Prometheus text format")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}

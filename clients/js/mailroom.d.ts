@@ -275,6 +275,28 @@ export interface Stats {
   started_at: string;
 }
 
+export interface Series {
+  step: 'minute' | 'hour' | 'day';
+  from: string;
+  to: string;
+  items: SeriesPoint[];
+  start_delay_bounds_ms: number[];
+}
+
+export interface SeriesPoint {
+  at: string;
+  completed: number;
+  failed: number;
+  cancelled: number;
+  started: number;
+  start_delay_ms: number;
+  ran_ms: number;
+  start_delays: number[];
+  input_tokens: number;
+  output_tokens: number;
+  cost_usd: number;
+}
+
 export interface Entry {
   thread: string;
   seq: number;
@@ -361,6 +383,7 @@ export class Mailroom {
   pauseAgent(name: string, options?: Abortable & { reason?: string }): Promise<{ by: string; at: string; reason: string }>;
   resumeAgent(name: string, options?: Abortable): Promise<void>;
   stats(options?: Abortable): Promise<Stats>;
+  series(query?: Abortable & { step?: 'minute' | 'hour' | 'day'; from?: string; to?: string; agent?: string }): Promise<Series>;
   channels(options?: Abortable): Promise<Channel[]>;
   resumeChannel(name: string, options?: Abortable): Promise<Channel>;
   workers(options?: Abortable): Promise<Worker[]>;

@@ -192,6 +192,11 @@ export class Mailroom {
     return this.#call('GET', 'v1/stats', { signal });
   }
 
+  /** Sums of the ended runs by minute, hour or day: `{ step, from, to, items, start_delay_bounds_ms }`. Needs the scope metrics. */
+  series({ step, from, to, agent, signal } = {}) {
+    return this.#call('GET', 'v1/stats/series', { query: { step, from, to, agent }, signal });
+  }
+
   /** The connections to chat platforms, by name. */
   async channels({ signal } = {}) {
     return (await this.#call('GET', 'v1/channels', { signal })).items;
