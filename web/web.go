@@ -21,7 +21,7 @@ import (
 	js "mailroom/clients/js"
 )
 
-//go:embed chat console vendor/*.js vendor/LICENSES.txt
+//go:embed chat console vendor/*.js vendor/*.css vendor/LICENSES.txt
 var files embed.FS
 
 // policy is the Content-Security-Policy: scripts, styles and calls of the same origin

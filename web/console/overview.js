@@ -1,10 +1,11 @@
 // What needs attention, in figures.
 
 import { html } from '../vendor/preact.js';
-import { client } from './account.js';
+import { client, may } from './account.js';
 import { link } from './address.js';
 import { useLoad, useNow } from './load.js';
 import { Empty, Line, Problem, RunLink, Status, ThreadLink, Time } from './parts.js';
+import { Trends } from './trends.js';
 import { between, duration, number } from './words.js';
 
 const AT_REST = new Set(['connected', 'starting', 'standby']);
@@ -46,6 +47,7 @@ export function Overview() {
       ${paused.map((agent) => html`<li key=${`p ${agent.name}`}><${Status} of="paused" /> <span>agent <a href=${link('agents')}><${Line} text=${agent.name} /></a>, by <${Line} text=${agent.paused.by} /> <${Time} at=${agent.paused.at} />; ${number(agent.queued)} queued</span></li>`)}
       ${gone.map((agent) => html`<li key=${`g ${agent.name}`}><${Status} of="unavailable" /> <span>agent <a href=${link('agents')}><${Line} text=${agent.name} /></a>: ${number(agent.queued)} queued, <${Line} text=${agent.reason} /></span></li>`)}
     </ul>`}
+    ${may('metrics') && html`<${Trends} agents=${agents} />`}
     <h2>Latest failures</h2>
     ${failures.length === 0 ? html`<${Empty} title="No failed runs">Runs that failed for good appear here.<//>` : html`<ol class="plain">${failures.map((run) => html`<li key=${run.id}><${RunLink} id=${run.id} /> <${ThreadLink} id=${run.thread} /> <${Time} at=${run.finished_at} /> <span class="note"><${Line} text=${run.error?.message} /></span></li>`)}</ol>`}
     <p class="hint">The server started ${duration(between(stats.started_at, now))} ago.</p>

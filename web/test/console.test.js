@@ -144,7 +144,7 @@ describe('the console', () => {
         await page.setViewportSize({ width, height: 800 });
         for (const route of pages) {
           await operator.go(route);
-          await page.locator(`main :is(.card, .figures, .row, tbody tr, .bars)`).first().waitFor();
+          await page.locator(route === 'overview' ? '.chart canvas' : 'main :is(.card, .row, tbody tr, .bars)').first().waitFor();
           const found = await violations(page);
           assert.deepEqual(found, [], `${route} at ${width} in ${colorScheme}`);
           const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
@@ -153,6 +153,28 @@ describe('the console', () => {
         }
       }
     }
+  });
+
+  test('charts show the runs that ended, of a range and of an agent', async (t) => {
+    const { operator, client } = await arrive(t);
+    await populate(client);
+    await operator.enter();
+    const { page } = operator;
+    const ended = page.locator('figure', { hasText: 'Ended' });
+    await ended.getByText(/^\d+ ended, 1 failed, 0 cancelled$/).waitFor();
+    await operator.button('Hour').click();
+    await page.getByLabel('Agent').selectOption('broken');
+    await ended.getByText('1 ended, 1 failed, 0 cancelled').waitFor();
+    await page.locator('figure', { hasText: 'Start delay' }).getByText(/on average, 9 of 10 within/).waitFor();
+    assert.match(page.url(), /overview\?range=hour&agent=broken$/);
+    await page.reload();
+    await ended.getByText('1 ended, 1 failed, 0 cancelled').waitFor();
+    const box = await ended.locator('.u-over').boundingBox();
+    await page.mouse.move(box.x + box.width - 2, box.y + box.height / 2);
+    await ended.locator('.u-series', { hasText: 'Failed' }).getByText('1', { exact: true }).waitFor();
+    await page.getByLabel('Agent').selectOption('echo');
+    await ended.getByText(/^\d+ ended, 0 failed/).waitFor();
+    await operator.shot('console-charts');
   });
 
   test('a question is found and approved with the keyboard alone', async (t) => {

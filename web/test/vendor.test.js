@@ -13,7 +13,7 @@ test('the bundled libraries are those of the locked packages', async (t) => {
   t.after(() => rm(built, { recursive: true }));
   execFileSync('node', [join(vendor, 'build.js'), built], { stdio: 'inherit' });
   const names = await readdir(built);
-  assert.deepEqual(names.sort(), ['LICENSES.txt', 'marked.js', 'preact.js', 'virtual.js']);
+  assert.deepEqual(names.sort(), ['LICENSES.txt', 'marked.js', 'preact.js', 'uplot.css', 'uplot.js', 'virtual.js']);
   for (const name of names) {
     assert.equal(await readFile(join(vendor, name), 'utf8'), await readFile(join(built, name), 'utf8'), `web/vendor/${name} differs: run make vendor`);
   }

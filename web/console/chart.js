@@ -1,0 +1,80 @@
+// A chart over time.
+
+import { html, useEffect, useRef } from '../vendor/preact.js';
+import { uPlot } from '../vendor/uplot.js';
+
+const HEIGHT = 150;
+
+const barsPath = uPlot.paths.bars({ size: [0.9, 40], align: 1 });
+
+/**
+ * Draws series over periods of a length, which begin at times, all in seconds. Each series has a name, a color (a variable of the style sheet), the
+ * values of the times, and kind: stacked bars, in the order of the series from below, or lines. format makes
+ * text of a value. log draws the values on a logarithmic scale. The summary says in words what the chart shows.
+ */
+export function Chart({ title, summary, times, length, series, format, kind = 'bars', log = false }) {
+  const node = useRef(null);
+  const shown = useRef(null);
+  const width = useRef(0);
+  const data = [times, ...heights(series, kind)];
+  useEffect(() => {
+    const draw = () => {
+      shown.current?.destroy();
+      shown.current = new uPlot(options({ width: width.current || node.current.clientWidth, span: [times[0], times.at(-1) + length], series, format, kind, log }), data, node.current);
+    };
+    const dark = matchMedia('(prefers-color-scheme: dark)');
+    const size = new ResizeObserver(([{ contentRect }]) => {
+      width.current = contentRect.width;
+      shown.current?.setSize({ width: contentRect.width, height: HEIGHT });
+    });
+    draw();
+    dark.addEventListener('change', draw);
+    size.observe(node.current);
+    return () => {
+      dark.removeEventListener('change', draw);
+      size.disconnect();
+      shown.current.destroy();
+      shown.current = null;
+    };
+  }, [JSON.stringify(data), kind, log]);
+  return html`<figure class="chart"><figcaption><strong>${title}</strong> <span class="hint">${summary}</span></figcaption><div ref=${node} aria-hidden="true"></div></figure>`;
+}
+
+// heights returns where each series ends: bars stand on those before them, and the highest is drawn first.
+function heights(series, kind) {
+  if (kind !== 'bars') return series.map(({ values }) => values);
+  const sums = [];
+  for (const { values } of series) sums.push(values.map((value, i) => value + (sums.at(-1)?.[i] ?? 0)));
+  return sums.reverse();
+}
+
+const day = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric' });
+const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+
+// moment returns a time on the axis, where two are apart that many seconds: a day, or the time of a day.
+function moment(seconds, apart) {
+  const at = new Date(seconds * 1000);
+  return apart >= 86_400 || at.getHours() + at.getMinutes() === 0 ? day.format(at) : clock.format(at);
+}
+
+/** @returns {any} */
+function options({ width, span, series, format, kind, log }) {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(name).trim();
+  const font = '11px system-ui, sans-serif';
+  const axis = { stroke: color('--soft'), font, grid: { stroke: color('--line'), width: 1 }, ticks: { show: false } };
+  const drawn = kind === 'bars' ? [...series].reverse() : series;
+  return {
+    width, height: HEIGHT, padding: [8, 8, 0, 0], cursor: { y: false, drag: { x: false, y: false }, points: { show: kind !== 'bars' } },
+    scales: { x: { range: () => span }, y: log ? { distr: 3, log: 10 } : { range: (_, __, max) => [0, max > 0 ? max * 1.05 : 1] } },
+    axes: [{ ...axis, size: 30, values: (_, ticks, __, ___, apart) => ticks.map((at) => (at === null ? '' : moment(at, apart))) }, { ...axis, size: 58, values: (_, ticks) => ticks.map((value) => (value === null ? '' : format(value))) }],
+    series: [
+      { value: (_, at) => (at === null ? '' : new Date(at * 1000).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' })), label: 'From' },
+      ...drawn.map(({ name, color: of, values }) => ({
+        label: name, stroke: color(of), width: kind === 'bars' ? 0 : 1.5, fill: kind === 'bars' ? color(of) : undefined,
+        paths: kind === 'bars' ? barsPath : undefined, points: { show: kind === 'lines', size: 4 },
+        value: (_, __, ___, i) => (i === null || values[i] === null ? '–' : format(values[i])),
+      })),
+    ],
+  };
+}

@@ -1,0 +1,73 @@
+// Sums of ended runs over time, as lists that a chart draws.
+
+/**
+ * The ranges that can be chosen. Each has the step to ask the server for and the seconds of a bar, a
+ * multiple of the step.
+ * @type {Record<string, { name: string, step: 'minute' | 'hour' | 'day', seconds: number, bar: number }>}
+ */
+export const RANGES = {
+  hour: { name: 'Hour', step: 'minute', seconds: 3_600, bar: 60 },
+  day: { name: 'Day', step: 'minute', seconds: 86_400, bar: 900 },
+  week: { name: 'Week', step: 'hour', seconds: 7 * 86_400, bar: 2 * 3_600 },
+  month: { name: '30 days', step: 'hour', seconds: 30 * 86_400, bar: 6 * 3_600 },
+  year: { name: 'Year', step: 'day', seconds: 365 * 86_400, bar: 86_400 },
+};
+
+/** Sums are the values of a bar that add up. */
+const SUMS = ['completed', 'failed', 'cancelled', 'started', 'start_delay_ms', 'ran_ms', 'input_tokens', 'output_tokens', 'cost_usd'];
+
+/** What to ask the server for: whole bars of a range, the last one with now (in milliseconds). */
+export function request(range, now) {
+  const { step, seconds, bar } = RANGES[range];
+  const last = Math.floor(now / 1000 / bar) * bar;
+  return { step, from: time(last + bar - seconds), to: time(last + bar) };
+}
+
+const time = (seconds) => new Date(seconds * 1000).toISOString();
+
+/**
+ * The bars of a series, without gaps: each has the sums, start_delays, and at in seconds.
+ * @returns {any[]}
+ */
+export function bars(series, bar) {
+  const from = Math.floor(Date.parse(series.from) / 1000 / bar) * bar;
+  const all = [];
+  for (let at = from; at < Date.parse(series.to) / 1000; at += bar) {
+    all.push({ at, ...Object.fromEntries(SUMS.map((name) => [name, 0])), start_delays: series.start_delay_bounds_ms.concat(0).fill(0) });
+  }
+  for (const point of series.items) {
+    const of = all[Math.floor((Date.parse(point.at) / 1000 - from) / bar)];
+    if (of) addTo(of, point);
+  }
+  return all;
+}
+
+/**
+ * The sums of all bars.
+ * @returns {any}
+ */
+export function total(list) {
+  const [first, ...rest] = list;
+  const sums = { ...first, start_delays: [...first.start_delays] };
+  for (const point of rest) addTo(sums, point);
+  return sums;
+}
+
+function addTo(sums, point) {
+  for (const name of SUMS) sums[name] += point[name];
+  point.start_delays.forEach((n, i) => { sums.start_delays[i] += n; });
+}
+
+/**
+ * The time in milliseconds within which nine of ten runs started, rounded up to one of the bounds: null
+ * without runs, Infinity beyond the last bound.
+ */
+export function mostWithin(point, bounds) {
+  let left = Math.ceil(point.started * 0.9);
+  if (left === 0) return null;
+  for (const [i, n] of point.start_delays.entries()) {
+    left -= n;
+    if (left <= 0) return bounds[i] ?? Infinity;
+  }
+  return Infinity;
+}
