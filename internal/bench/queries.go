@@ -52,6 +52,8 @@ func queryRequests() []struct{ name, path string } {
 		{"/v1/stats", "/v1/stats"},
 		{"/metrics", "/metrics"},
 		{"/v1/agents", "/v1/agents"},
+		{"runs of a day by minute", "/v1/stats/series"},
+		{"runs of a year by day", "/v1/stats/series?step=day"},
 		{"newest runs", "/v1/runs"},
 		{"status:completed", filtered("runs", "status:completed")},
 		{"status:running", filtered("runs", "status:running")},
