@@ -206,6 +206,9 @@ type EntryQuery struct {
 	// All selects the entries of all threads after a position, and is completed by the query; of the
 	// other fields only Limit and Bytes are set then.
 	All *AllEntries
+	// Search finds messages, and is completed by the query, which returns no entries; no other field is set
+	// then.
+	Search *Search
 }
 
 // EachAt answers At with a query for each range of adjacent entries, for stores whose queries need no

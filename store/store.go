@@ -173,6 +173,7 @@ type Changes struct {
 	Reservations []Reservation
 	// Summaries are added to the rows with the same keys. Additions of several handles commute.
 	Summaries []Summary
+	Index     *Indexing // nil: no change
 
 	DropPartials []string // run ids
 	DropWorkers  []string

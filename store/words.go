@@ -3,6 +3,7 @@ package store
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strconv"
 	"unicode"
 	"unicode/utf8"
 )
@@ -81,4 +82,9 @@ func ThreadWord(thread string) string { return hiddenWord("t", thread) }
 func hiddenWord(kind, value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return "\ue000" + kind + hex.EncodeToString(sum[:8])
+}
+
+// windowWord returns the word of the window of a level that a row is in. See OwnerWord.
+func windowWord(level int, row int64) string {
+	return "\ue000" + strconv.Itoa(level) + strconv.FormatInt(row>>(windowBits+levelBits*level), 36)
 }

@@ -43,6 +43,7 @@ type state struct {
 	cursors  table[cursorID, store.Cursor]
 	reserved table[string, store.Reservation] // by id
 	summary  table[store.SummaryKey, store.Sums]
+	indexed  table[indexKey, indexRow]
 
 	// The last keys given. A key is never reused, not even after a drop.
 	lastThread, lastRun, lastTicket, lastToken int64
@@ -50,9 +51,19 @@ type state struct {
 	order      string // see [store.AllEntries], as the next two
 	lastCommit int64
 	removed    store.Position
+	index      store.IndexState
 }
 
 type keyID struct{ thread, key string }
+
+// indexKey names an entry: Thread is its Key.
+type indexKey struct{ thread, seq int64 }
+
+type indexRow struct {
+	id     int64
+	thread string
+	words  []string
+}
 
 type versionID struct{ agent, version string }
 
@@ -79,6 +90,7 @@ func New() *Store {
 		cursors:  newTable[cursorID, store.Cursor](),
 		reserved: newTable[string, store.Reservation](),
 		summary:  newTable[store.SummaryKey, store.Sums](),
+		indexed:  newTable[indexKey, indexRow](),
 	})
 	return s
 }
@@ -90,7 +102,7 @@ func (st *state) share() *state {
 		logs: st.logs.share(), commits: st.commits.share(), keys: st.keys.share(), partials: st.partials.share(),
 		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
 		tokens: st.tokens.share(), kept: st.kept.share(), pauses: st.pauses.share(), cursors: st.cursors.share(), reserved: st.reserved.share(),
-		summary:    st.summary.share(),
+		summary: st.summary.share(), indexed: st.indexed.share(), index: st.index,
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
 		order: st.order, lastCommit: st.lastCommit, removed: st.removed,
 	}

@@ -218,8 +218,11 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if len(q.At) > 0 {
 		return q.EachAt(r)
 	}
-	if q.All != nil {
+	switch {
+	case q.All != nil:
 		return r.allEntries(q)
+	case q.Search != nil:
+		return nil, r.search(q.Search)
 	}
 	log, _ := r.logs.get(q.Thread)
 	start, _ := slices.BinarySearchFunc(log, q.After+1, func(e mailroom.Entry, seq int64) int {

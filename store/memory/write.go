@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -164,6 +165,12 @@ func (t *tx) Write(c *store.Changes) error {
 		sums, _ := t.summary.get(s.Key)
 		t.summary.put(s.Key, sums.Plus(s.Sums))
 	}
+	if c.Index != nil {
+		if err := t.writeIndex(c.Index); err != nil {
+			t.failed = err
+			return err
+		}
+	}
 	return nil
 }
 
@@ -253,7 +260,11 @@ func (t *tx) dropPrefix(p store.Prefix) {
 		t.logs.put(p.Thread, log[n:])
 		commits, _ := t.commits.get(p.Thread)
 		t.commits.put(p.Thread, commits[n:])
-		if row, ok := t.threads.get(p.Thread); ok && row.DeletedAt.IsZero() && n > 0 {
+		row, ok := t.threads.get(p.Thread)
+		if ok {
+			t.dropIndexed(row.Key, p.Seq)
+		}
+		if ok && row.DeletedAt.IsZero() && n > 0 {
 			last := store.Position{Commit: commits[n-1], Thread: row.Key, Seq: log[n-1].Seq}
 			if last.Compare(t.removed) > 0 {
 				t.removed = last
@@ -405,6 +416,9 @@ func (t *tx) dropThread(id string) {
 		if row.Thread == id {
 			t.reserved.drop(k)
 		}
+	}
+	if row, ok := t.threads.get(id); ok {
+		t.dropIndexed(row.Key, math.MaxInt64)
 	}
 	t.runsOf.drop(id)
 	t.logs.drop(id)

@@ -50,8 +50,11 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if len(q.At) > 0 {
 		return r.entriesAt(q.At)
 	}
-	if q.All != nil {
+	switch {
+	case q.All != nil:
 		return r.allEntries(q)
+	case q.Search != nil:
+		return nil, r.search(q.Search)
 	}
 	if q.Before == 0 {
 		q.Before = math.MaxInt64

@@ -137,6 +137,7 @@ func (w *writing) write(c *store.Changes) error {
 	w.writeTokens(c)
 	w.writeOthers(c)
 	w.addSummaries(c)
+	w.writeIndex(c.Index)
 	if n := &w.counts; len(n.whats) > 0 {
 		w.trip.add(nil, addTally, w.node, n.whats, n.owners, n.agents, n.ns)
 	}

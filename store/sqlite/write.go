@@ -114,6 +114,11 @@ func (t *tx) write(c *store.Changes) error {
 	if err := t.addSummaries(c); err != nil {
 		return err
 	}
+	if c.Index != nil {
+		if err := t.writeIndex(c.Index); err != nil {
+			return err
+		}
+	}
 	return t.writeTally()
 }
 

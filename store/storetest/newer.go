@@ -22,7 +22,10 @@ func Rewrite(t *testing.T, s store.Store, between func()) map[string]string {
 	c.Runs[0].Newer, c.Tickets[0].Newer, c.Workers[0].Newer = NewerField, NewerField, NewerField
 	c.Tokens[0].Newer, c.Reservations[0].Newer = NewerField, NewerField
 	h.write(c)
+	message := []store.IndexRow{{Thread: c.Threads[0].Key, Seq: 1, Words: []string{"hello"}}}
+	h.indexed(message)
 	between()
+	h.indexed(message)
 	h.update(func(tx store.Tx) {
 		l, err := tx.Load(store.Need{Workers: []string{"w"}, Threads: []string{"t", "bare"}, Runs: []string{"r"}})
 		must(t, err)

@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Definitions", definitionCases()},
 		{"Pauses", pauseCases()},
 		{"Summaries", summaryCases()},
+		{"Search", searchCases()},
 		{"Tokens", tokenCases()},
 		{"Cursors", cursorCases()},
 		{"Reservations", reservationCases()},

@@ -7,9 +7,12 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 	ncruces "github.com/ncruces/go-sqlite3/driver"
+	"github.com/ncruces/go-sqlite3/ext/fts5"
 
 	"mailroom/store/sqlite"
 )
+
+func init() { sqlite3.AutoExtension(fts5.Register) }
 
 // on returns the driver for stores on a disk registered under name. A synchronous other than ""
 // replaces the setting of the store.

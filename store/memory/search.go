@@ -1,0 +1,75 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// search answers a query with Search.
+func (r reader) search(s *store.Search) error {
+	s.State = r.index
+	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
+		for key, row := range r.indexed.all() {
+			if row.id >= w.Low && row.id < w.High && hasAll(row.words, s.Words) {
+				found = append(found, store.Match{Row: row.id, Entry: store.EntryRef{Thread: row.thread, Seq: key.seq}})
+			}
+		}
+		slices.SortFunc(found, func(a, b store.Match) int { return cmp.Compare(b.Row, a.Row) })
+		return first(found, limit), nil
+	})
+}
+
+func hasAll(words, wanted []string) bool {
+	for _, word := range wanted {
+		if !slices.Contains(words, word) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *tx) writeIndex(x *store.Indexing) error {
+	if t.index != x.Before {
+		return mailroom.Errorf(mailroom.CodeConflict, "the index of messages was changed by another process")
+	}
+	for _, row := range x.Drop {
+		t.indexed.drop(indexKey{row.Thread, row.Seq})
+	}
+	id := x.After.Last - int64(len(x.Rows))
+	for _, row := range x.Rows {
+		id++
+		key := indexKey{row.Thread, row.Seq}
+		t.indexed.drop(key)
+		if of := t.threadWithKey(row.Thread); of != nil && t.hasEntry(of.ID, row.Seq) {
+			t.indexed.put(key, indexRow{id: id, thread: of.ID, words: slices.Clone(row.Words)})
+		}
+	}
+	t.index = x.After
+	return nil
+}
+
+func (t *tx) threadWithKey(key int64) *mailroom.Thread {
+	for _, row := range t.threads.all() {
+		if row.Key == key {
+			return row
+		}
+	}
+	return nil
+}
+
+func (t *tx) hasEntry(thread string, seq int64) bool {
+	log, _ := t.logs.get(thread)
+	return slices.ContainsFunc(log, func(e mailroom.Entry) bool { return e.Seq == seq })
+}
+
+// dropIndexed drops the rows of a thread below a seq.
+func (t *tx) dropIndexed(thread, seq int64) {
+	for key := range t.indexed.all() {
+		if key.thread == thread && key.seq < seq {
+			t.indexed.drop(key)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"strings"
+	"time"
+
+	"mailroom/store"
+)
+
+const (
+	readIndexState = "SELECT last_id, order_name, position, thread, seq, until FROM index_state WHERE one = 1"
+	// The state is written first, so that another follower waits for it, and then fails.
+	putIndexState = `WITH w AS (INSERT INTO index_state AS s VALUES (1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (one) DO UPDATE SET last_id = excluded.last_id, order_name = excluded.order_name, position = excluded.position,
+			thread = excluded.thread, seq = excluded.seq, until = excluded.until
+		WHERE (s.last_id, s.order_name, s.position, s.thread, s.seq, s.until) = ($8, $9, $10, $11, $12, $13) RETURNING 1)` + checkRows
+
+	dropIndexed = "DELETE FROM indexed i USING unnest($1::bigint[], $2::bigint[]) u (thread, seq) WHERE i.thread = u.thread AND i.seq = u.seq"
+	// The lock of the entries waits for a transaction that drops them. Words of a row are joined by spaces.
+	putIndexed = `INSERT INTO indexed SELECT u.thread, u.seq, u.id, string_to_array(u.words, ' ')
+		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) u (thread, seq, id, words)
+			CROSS JOIN LATERAL (SELECT 1 FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq AND e.first_seq <= u.seq
+				ORDER BY e.last_seq LIMIT 1 FOR SHARE) e
+		ON CONFLICT (thread, seq) DO UPDATE SET id = excluded.id, words = excluded.words`
+
+	// Only the index of words can answer this, whatever the statistics say.
+	byWords   = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'on', true)"
+	findWords = `SELECT w.id, t.id, w.seq FROM (SELECT id, thread, seq FROM indexed WHERE words @> $1::text[] OFFSET 0) w
+			JOIN thread t ON t.key = w.thread
+		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
+)
+
+// search answers a query with Search.
+func (r reader) search(s *store.Search) error {
+	s.State = store.IndexState{}
+	err := r.send("read the state of the index", trip{{text: byWords}, {text: readIndexState, each: func(c *columns) error {
+		s.State.Last, s.State.Order = c.int64(), c.text()
+		s.State.At = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
+		if until := c.int64(); until != 0 {
+			s.State.Until = time.UnixMicro(until).UTC()
+		}
+		return nil
+	}}})
+	if err != nil {
+		return err
+	}
+	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
+		words := append([]string{w.WindowWord()}, s.Words...)
+		err = r.query("search", func(c *columns) error {
+			found = append(found, store.Match{Row: c.int64(), Entry: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+			return nil
+		}, findWords, words, w.High, int64(limit))
+		return found, err
+	})
+}
+
+func (w *writing) writeIndex(x *store.Indexing) {
+	if x == nil {
+		return
+	}
+	w.trip.add(nil, putIndexState, append(append([]any{1}, stateValues(x.After)...), stateValues(x.Before)...)...)
+	if len(x.Drop) > 0 {
+		var threads, seqs []int64
+		for _, row := range x.Drop {
+			threads, seqs = append(threads, row.Thread), append(seqs, row.Seq)
+		}
+		w.trip.add(nil, dropIndexed, threads, seqs)
+	}
+	if len(x.Rows) == 0 {
+		return
+	}
+	var threads, seqs, ids []int64
+	var words []string
+	id := x.After.Last - int64(len(x.Rows))
+	for _, row := range x.Rows {
+		id++
+		threads, seqs, ids = append(threads, row.Thread), append(seqs, row.Seq), append(ids, id)
+		words = append(words, strings.Join(append(store.WindowWords(id), row.Words...), " "))
+	}
+	w.trip.add(nil, putIndexed, threads, seqs, ids, words)
+}
+
+// stateValues returns the values of the columns of index_state.
+func stateValues(s store.IndexState) []any {
+	var until int64
+	if !s.Until.IsZero() {
+		until = s.Until.UnixMicro()
+	}
+	return []any{s.Last, s.Order, s.At.Commit, s.At.Thread, s.At.Seq, until}
+}

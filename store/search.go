@@ -1,0 +1,130 @@
+package store
+
+import "time"
+
+// IndexState says how far the index of messages is. A follower reads the log behind the commits and writes
+// the index; see Indexing.
+type IndexState struct {
+	Last  int64     // number of the newest row; rows are numbered from 1 as they are written
+	Order string    // the order of At, see AllEntries
+	At    Position  // the entries up to here are indexed
+	Until time.Time // time of the newest entry among them
+}
+
+// Indexing adds to the index of messages. The store drops the rows of an entry with the entry.
+type Indexing struct {
+	// Before is the state that the change was made for. If another one is stored, the Update fails: another
+	// process has changed the index.
+	Before IndexState
+	After  IndexState
+	// Rows have the numbers up to After.Last, and different entries. A row replaces that of its entry, and
+	// is left out if the entry is gone.
+	Rows []IndexRow
+	Drop []IndexRow // by entry, before Rows are written
+}
+
+// IndexRow has the words of the message that an entry began.
+type IndexRow struct {
+	Thread int64 // Key
+	Seq    int64
+	Words  []string
+}
+
+// Search selects messages of the index that have all words, the newest row first. A search looks at one
+// window of the rows after the other, each of a bounded number of rows, until it has found Limit or has
+// used Budget: a search for two frequent words that no message has both of costs no more than another.
+type Search struct {
+	Words  []string      // as of Words, OwnerWord and ThreadWord; none: only the state is read
+	Before int64         // number of a row, exclusive; 0: from the newest
+	Limit  int           // at least 1
+	Budget time.Duration // 0: no limit
+
+	// The query sets the fields below.
+
+	Found []EntryRef // some may be gone when they are read
+	Next  int64      // the Before of the rest; 0: there is none
+	State IndexState
+}
+
+const (
+	// windowBits and levelBits give the windows of a search their lengths: 8,192 rows, four times as
+	// many, and sixteen times as many. A window begins at a multiple of its length.
+	windowBits = 13
+	levelBits  = 2
+	levels     = 3
+)
+
+// The next window is longer after one without a match that took less than quick, and shorter after one
+// that took more than slow.
+const (
+	quick = 4 * time.Millisecond
+	slow  = 12 * time.Millisecond
+)
+
+// Window is a part of the index: the rows from Low up to, without it, High.
+type Window struct {
+	Low, High int64
+	Level     int // of its length
+}
+
+// WindowWord returns the word that all rows of the window have, and only rows of its multiple.
+func (w Window) WindowWord() string { return windowWord(w.Level, w.Low) }
+
+// WindowWords returns the words of the windows that a row is in, for a store that reads windows by them.
+func WindowWords(row int64) []string {
+	words := make([]string, levels)
+	for level := range words {
+		words[level] = windowWord(level, row)
+	}
+	return words
+}
+
+// Match is a row that a window has for a search.
+type Match struct {
+	Row   int64
+	Entry EntryRef
+}
+
+// Look runs the search with a function that returns the newest matches of a window, at most limit. State
+// is set before.
+func (s *Search) Look(in func(w Window, limit int) ([]Match, error)) error {
+	s.Found, s.Next = nil, 0
+	if len(s.Words) == 0 {
+		return nil
+	}
+	high := s.State.Last + 1
+	if s.Before > 0 {
+		high = min(high, s.Before)
+	}
+	begin := time.Now()
+	for level := 0; high > 1; {
+		low := max(1, (high-1)>>(windowBits+levelBits*level)<<(windowBits+levelBits*level))
+		started := time.Now()
+		found, err := in(Window{Low: low, High: high, Level: level}, s.Limit-len(s.Found))
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			s.Found = append(s.Found, m.Entry)
+			if len(s.Found) == s.Limit {
+				if m.Row > 1 {
+					s.Next = m.Row
+				}
+				return nil
+			}
+		}
+		high = low
+		now := time.Now()
+		if s.Budget > 0 && now.Sub(begin) >= s.Budget && high > 1 {
+			s.Next = high
+			return nil
+		}
+		switch took := now.Sub(started); {
+		case len(found) == 0 && took < quick && level < levels-1:
+			level++
+		case (len(found) > 0 || took > slow) && level > 0:
+			level--
+		}
+	}
+	return nil
+}

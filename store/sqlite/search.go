@@ -1,0 +1,96 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+const (
+	readIndexState = "SELECT last_id, order_name, entry_row, thread, seq, until FROM index_state WHERE one = 1"
+	putIndexState  = "INSERT INTO index_state VALUES (1, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET last_id = excluded.last_id, " +
+		"order_name = excluded.order_name, entry_row = excluded.entry_row, thread = excluded.thread, seq = excluded.seq, until = excluded.until"
+	dropIndexed = "DELETE FROM indexed WHERE thread = ? AND seq = ?"
+	putIndexed  = `INSERT INTO indexed SELECT ?1, ?2, ?3 WHERE (SELECT first_seq FROM entry WHERE thread = ?2 AND last_seq >= ?3
+		ORDER BY last_seq LIMIT 1) <= ?3`
+	putWords = "INSERT INTO word (rowid, words) VALUES (?, ?)"
+
+	// FTS5 reads from the greatest rowid of the window down, until it has enough.
+	findWords = `SELECT w.rowid, t.id, i.seq FROM word w JOIN indexed i ON i.id = w.rowid JOIN thread t ON t.key = i.thread
+		WHERE word MATCH ? AND w.rowid BETWEEN ? AND ? ORDER BY w.rowid DESC LIMIT ?`
+)
+
+// search answers a query with Search.
+func (r reader) search(s *store.Search) (err error) {
+	if s.State, err = r.indexState(); err != nil {
+		return err
+	}
+	match := `"` + strings.Join(s.Words, `" "`) + `"` // words have no quotes
+	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
+		args := []any{match, w.Low, w.High - 1, int64(limit)}
+		err = r.query("search", findWords, args, func(row []driver.Value) (bool, error) {
+			c := columns{row: row}
+			found = append(found, store.Match{Row: c.int64(), Entry: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+			return true, c.err
+		})
+		return found, err
+	})
+}
+
+func (r reader) indexState() (s store.IndexState, err error) {
+	err = r.query("read the state of the index", readIndexState, nil, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		s.Last, s.Order = c.int64(), c.text()
+		s.At = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
+		if until := c.int64(); until != 0 {
+			s.Until = time.UnixMicro(until).UTC()
+		}
+		return false, c.err
+	})
+	return s, err
+}
+
+func (t *tx) writeIndex(x *store.Indexing) error {
+	before, err := t.indexState()
+	if err != nil {
+		return err
+	}
+	if before != x.Before {
+		return mailroom.Errorf(mailroom.CodeConflict, "the index of messages was changed by another process")
+	}
+	for _, row := range x.Drop {
+		if _, err := t.exec(dropIndexed, row.Thread, row.Seq); err != nil {
+			return err
+		}
+	}
+	id := x.After.Last - int64(len(x.Rows))
+	for _, row := range x.Rows {
+		id++
+		if _, err := t.exec(dropIndexed, row.Thread, row.Seq); err != nil {
+			return err
+		}
+		res, err := t.exec(putIndexed, id, row.Thread, row.Seq)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n == 0 {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := t.exec(putWords, id, strings.Join(row.Words, " ")); err != nil {
+			return err
+		}
+	}
+	var until int64
+	if !x.After.Until.IsZero() {
+		until = x.After.Until.UnixMicro()
+	}
+	at := x.After.At
+	_, err = t.exec(putIndexState, x.After.Last, x.After.Order, at.Commit, at.Thread, at.Seq, until)
+	return err
+}
