@@ -25,9 +25,10 @@ type Indexing struct {
 
 // IndexRow has the words of the message that an entry began.
 type IndexRow struct {
-	Thread int64 // Key
-	Seq    int64
-	Words  []string
+	Thread  int64 // Key
+	Seq     int64 // of the entry
+	Content int64 // seq of the entry that has the present text: the same one, or its last edit
+	Words   []string
 }
 
 // Search selects messages of the index that have all words, the newest row first. A search looks at one
@@ -41,7 +42,7 @@ type Search struct {
 
 	// The query sets the fields below.
 
-	Found []EntryRef // some may be gone when they are read
+	Found []EntryRef // entries with the texts; some may be gone when they are read
 	Next  int64      // the Before of the rest; 0: there is none
 	State IndexState
 }
@@ -81,8 +82,8 @@ func WindowWords(row int64) []string {
 
 // Match is a row that a window has for a search.
 type Match struct {
-	Row   int64
-	Entry EntryRef
+	Row     int64
+	Content EntryRef
 }
 
 // Look runs the search with a function that returns the newest matches of a window, at most limit. State
@@ -105,7 +106,7 @@ func (s *Search) Look(in func(w Window, limit int) ([]Match, error)) error {
 			return err
 		}
 		for _, m := range found {
-			s.Found = append(s.Found, m.Entry)
+			s.Found = append(s.Found, m.Content)
 			if len(s.Found) == s.Limit {
 				if m.Row > 1 {
 					s.Next = m.Row

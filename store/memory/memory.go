@@ -60,9 +60,9 @@ type keyID struct{ thread, key string }
 type indexKey struct{ thread, seq int64 }
 
 type indexRow struct {
-	id     int64
-	thread string
-	words  []string
+	id      int64
+	content store.EntryRef
+	words   []string
 }
 
 type versionID struct{ agent, version string }

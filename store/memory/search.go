@@ -12,9 +12,9 @@ import (
 func (r reader) search(s *store.Search) error {
 	s.State = r.index
 	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
-		for key, row := range r.indexed.all() {
+		for _, row := range r.indexed.all() {
 			if row.id >= w.Low && row.id < w.High && hasAll(row.words, s.Words) {
-				found = append(found, store.Match{Row: row.id, Entry: store.EntryRef{Thread: row.thread, Seq: key.seq}})
+				found = append(found, store.Match{Row: row.id, Content: row.content})
 			}
 		}
 		slices.SortFunc(found, func(a, b store.Match) int { return cmp.Compare(b.Row, a.Row) })
@@ -44,7 +44,7 @@ func (t *tx) writeIndex(x *store.Indexing) error {
 		key := indexKey{row.Thread, row.Seq}
 		t.indexed.drop(key)
 		if of := t.threadWithKey(row.Thread); of != nil && t.hasEntry(of.ID, row.Seq) {
-			t.indexed.put(key, indexRow{id: id, thread: of.ID, words: slices.Clone(row.Words)})
+			t.indexed.put(key, indexRow{id: id, content: store.EntryRef{Thread: of.ID, Seq: row.Content}, words: slices.Clone(row.Words)})
 		}
 	}
 	t.index = x.After

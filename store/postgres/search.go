@@ -17,15 +17,15 @@ const (
 
 	dropIndexed = "DELETE FROM indexed i USING unnest($1::bigint[], $2::bigint[]) u (thread, seq) WHERE i.thread = u.thread AND i.seq = u.seq"
 	// The lock of the entries waits for a transaction that drops them. Words of a row are joined by spaces.
-	putIndexed = `INSERT INTO indexed SELECT u.thread, u.seq, u.id, string_to_array(u.words, ' ')
-		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) u (thread, seq, id, words)
+	putIndexed = `INSERT INTO indexed SELECT u.thread, u.seq, u.content, u.id, string_to_array(u.words, ' ')
+		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[]) u (thread, seq, content, id, words)
 			CROSS JOIN LATERAL (SELECT 1 FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq AND e.first_seq <= u.seq
 				ORDER BY e.last_seq LIMIT 1 FOR SHARE) e
-		ON CONFLICT (thread, seq) DO UPDATE SET id = excluded.id, words = excluded.words`
+		ON CONFLICT (thread, seq) DO UPDATE SET content = excluded.content, id = excluded.id, words = excluded.words`
 
 	// Only the index of words can answer this, whatever the statistics say.
 	byWords   = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'on', true)"
-	findWords = `SELECT w.id, t.id, w.seq FROM (SELECT id, thread, seq FROM indexed WHERE words @> $1::text[] OFFSET 0) w
+	findWords = `SELECT w.id, t.id, w.content FROM (SELECT id, thread, content FROM indexed WHERE words @> $1::text[] OFFSET 0) w
 			JOIN thread t ON t.key = w.thread
 		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
 )
@@ -47,7 +47,7 @@ func (r reader) search(s *store.Search) error {
 	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
 		words := append([]string{w.WindowWord()}, s.Words...)
 		err = r.query("search", func(c *columns) error {
-			found = append(found, store.Match{Row: c.int64(), Entry: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+			found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
 			return nil
 		}, findWords, words, w.High, int64(limit))
 		return found, err
@@ -69,15 +69,16 @@ func (w *writing) writeIndex(x *store.Indexing) {
 	if len(x.Rows) == 0 {
 		return
 	}
-	var threads, seqs, ids []int64
+	var threads, seqs, contents, ids []int64
 	var words []string
 	id := x.After.Last - int64(len(x.Rows))
 	for _, row := range x.Rows {
 		id++
-		threads, seqs, ids = append(threads, row.Thread), append(seqs, row.Seq), append(ids, id)
+		threads, seqs = append(threads, row.Thread), append(seqs, row.Seq)
+		contents, ids = append(contents, row.Content), append(ids, id)
 		words = append(words, strings.Join(append(store.WindowWords(id), row.Words...), " "))
 	}
-	w.trip.add(nil, putIndexed, threads, seqs, ids, words)
+	w.trip.add(nil, putIndexed, threads, seqs, contents, ids, words)
 }
 
 // stateValues returns the values of the columns of index_state.

@@ -14,12 +14,12 @@ const (
 	putIndexState  = "INSERT INTO index_state VALUES (1, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET last_id = excluded.last_id, " +
 		"order_name = excluded.order_name, entry_row = excluded.entry_row, thread = excluded.thread, seq = excluded.seq, until = excluded.until"
 	dropIndexed = "DELETE FROM indexed WHERE thread = ? AND seq = ?"
-	putIndexed  = `INSERT INTO indexed SELECT ?1, ?2, ?3 WHERE (SELECT first_seq FROM entry WHERE thread = ?2 AND last_seq >= ?3
+	putIndexed  = `INSERT INTO indexed SELECT ?1, ?2, ?3, ?4 WHERE (SELECT first_seq FROM entry WHERE thread = ?2 AND last_seq >= ?3
 		ORDER BY last_seq LIMIT 1) <= ?3`
 	putWords = "INSERT INTO word (rowid, words) VALUES (?, ?)"
 
 	// FTS5 reads from the greatest rowid of the window down, until it has enough.
-	findWords = `SELECT w.rowid, t.id, i.seq FROM word w JOIN indexed i ON i.id = w.rowid JOIN thread t ON t.key = i.thread
+	findWords = `SELECT w.rowid, t.id, i.content FROM word w JOIN indexed i ON i.id = w.rowid JOIN thread t ON t.key = i.thread
 		WHERE word MATCH ? AND w.rowid BETWEEN ? AND ? ORDER BY w.rowid DESC LIMIT ?`
 )
 
@@ -33,7 +33,7 @@ func (r reader) search(s *store.Search) (err error) {
 		args := []any{match, w.Low, w.High - 1, int64(limit)}
 		err = r.query("search", findWords, args, func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			found = append(found, store.Match{Row: c.int64(), Entry: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+			found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
 			return true, c.err
 		})
 		return found, err
@@ -72,7 +72,7 @@ func (t *tx) writeIndex(x *store.Indexing) error {
 		if _, err := t.exec(dropIndexed, row.Thread, row.Seq); err != nil {
 			return err
 		}
-		res, err := t.exec(putIndexed, id, row.Thread, row.Seq)
+		res, err := t.exec(putIndexed, id, row.Thread, row.Seq, row.Content)
 		if err != nil {
 			return err
 		}

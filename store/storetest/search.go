@@ -27,6 +27,9 @@ func (s *handle) indexed(rows []store.IndexRow, drop ...store.IndexRow) {
 }
 
 func nextIndexing(t *testing.T, r store.Reader, rows []store.IndexRow, drop ...store.IndexRow) *store.Indexing {
+	for i := range rows {
+		rows[i].Content = max(rows[i].Content, rows[i].Seq)
+	}
 	before := search(t, r, &store.Search{}).State
 	after := before
 	after.Last, after.Order = before.Last+int64(len(rows)), "abcdef012345"
@@ -103,8 +106,8 @@ func searchFinds(t *testing.T, s *handle) {
 		s.wantFound(nil, "one", none)
 	}
 	// A row replaces that of its entry.
-	s.indexed([]store.IndexRow{{Thread: a.Key, Seq: 1, Words: []string{"new", "one"}}})
-	s.wantFound([]string{"a1", "a3", "b1"}, "one")
+	s.indexed([]store.IndexRow{{Thread: a.Key, Seq: 1, Content: 2, Words: []string{"new", "one"}}})
+	s.wantFound([]string{"a2", "a3", "b1"}, "one")
 	s.wantFound(nil, "wörld")
 	s.indexed(nil, store.IndexRow{Thread: a.Key, Seq: 1}, store.IndexRow{Thread: a.Key, Seq: 8})
 	s.wantFound([]string{"a3", "b1"}, "one")

@@ -11,10 +11,11 @@ CREATE TABLE index_state (
 );
 
 CREATE TABLE indexed (
-	thread bigint NOT NULL,
-	seq    bigint NOT NULL,
-	id     bigint NOT NULL,
-	words  text[] COLLATE "C" NOT NULL,
+	thread  bigint NOT NULL,
+	seq     bigint NOT NULL,
+	content bigint NOT NULL,
+	id      bigint NOT NULL,
+	words   text[] COLLATE "C" NOT NULL,
 	PRIMARY KEY (thread, seq)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
 

@@ -13,9 +13,10 @@ CREATE TABLE index_state (
 ) STRICT;
 
 CREATE TABLE indexed (
-    id     INTEGER PRIMARY KEY,
-    thread INTEGER NOT NULL,
-    seq    INTEGER NOT NULL
+    id      INTEGER PRIMARY KEY,
+    thread  INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    content INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX indexed_entry ON indexed (thread, seq);
 
