@@ -1,0 +1,203 @@
+package ledger
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/entry"
+	"mailroom/internal/thread"
+	"mailroom/store"
+)
+
+// What IndexMessages reads and writes at a time, about. Others wait for its transaction as for any other.
+const (
+	indexedEntries = 300
+	indexedBytes   = 256 << 10
+)
+
+// Indexed says how far the index of messages is.
+type Indexed struct {
+	Until    time.Time // time of the newest entry that was read; zero: none
+	Complete bool      // every committed entry was read
+}
+
+// IndexMessages reads the next part of the log of all threads and adds its messages to the index. It
+// returns how many entries it read; at 0 the rest may still be being committed.
+func (l *Ledger) IndexMessages(ctx context.Context) (read int, now Indexed, err error) {
+	var x *store.Indexing
+	err = l.View(ctx, func(r store.Reader) error {
+		var q store.Search
+		if _, err := r.Entries(store.EntryQuery{Search: &q}); err != nil {
+			return err
+		}
+		all, entries, err := entriesAfter(r, q.State, indexedEntries)
+		if err != nil {
+			return err
+		}
+		read, now = len(entries), Indexed{Until: q.State.Until, Complete: len(entries) == 0 && !all.Pending}
+		if read == 0 {
+			return nil
+		}
+		x = &store.Indexing{Before: q.State, After: q.State}
+		x.After.Order, x.After.At, x.After.Until = all.Order, all.Positions[read-1], entries[read-1].At
+		x.Rows, x.Drop, err = indexRows(r, entries, all.Positions)
+		x.After.Last += int64(len(x.Rows))
+		now.Until = x.After.Until
+		return err
+	})
+	if err == nil && x != nil {
+		err = l.lanes[len(l.lanes)-1].store.Update(ctx, func(tx store.Tx) error { return tx.Write(&store.Changes{Index: x}) })
+	}
+	return read, now, err
+}
+
+// entriesAfter reads the entries that are not indexed. Those of another order are read from the first on.
+func entriesAfter(r store.Reader, s store.IndexState, limit int) (*store.AllEntries, []mailroom.Entry, error) {
+	all := &store.AllEntries{After: s.At}
+	entries, err := r.Entries(store.EntryQuery{All: all, Limit: limit, Bytes: indexedBytes})
+	if err == nil && s.Order != "" && s.Order != all.Order {
+		all = &store.AllEntries{}
+		entries, err = r.Entries(store.EntryQuery{All: all, Limit: limit, Bytes: indexedBytes})
+	}
+	return all, entries, err
+}
+
+// indexRows returns the rows of the messages that entries began or changed, and those to drop.
+func indexRows(r store.Reader, entries []mailroom.Entry, at []store.Position) (rows, drop []store.IndexRow, err error) {
+	type key struct{ thread, seq int64 }
+	last := map[key]*store.IndexRow{} // without words: it was retracted
+	var order []key
+	owners, err := ownersOf(r, entries)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, e := range entries {
+		seq, text, ok := messageText(e)
+		owner, known := owners[e.Thread]
+		if !ok || !known {
+			continue
+		}
+		row := &store.IndexRow{Thread: at[i].Thread, Seq: seq, Content: e.Seq}
+		if e.Kind != entry.KindRetracted {
+			row.Words = append(store.Words(text), store.OwnerWord(owner), store.ThreadWord(e.Thread))
+		}
+		k := key{row.Thread, row.Seq}
+		if last[k] == nil {
+			order = append(order, k)
+		}
+		last[k] = row
+	}
+	for _, k := range order {
+		if row := last[k]; row.Words == nil {
+			drop = append(drop, *row)
+		} else {
+			rows = append(rows, *row)
+		}
+	}
+	return rows, drop, nil
+}
+
+// ownersOf returns the owners of the threads of entries, without threads that are being deleted.
+func ownersOf(r store.Reader, entries []mailroom.Entry) (map[string]string, error) {
+	owners := map[string]string{}
+	var ids []string
+	for _, e := range entries {
+		if _, ok := owners[e.Thread]; !ok {
+			owners[e.Thread] = ""
+			ids = append(ids, e.Thread)
+		}
+	}
+	clear(owners)
+	found, err := r.Threads(store.ThreadQuery{IDs: ids})
+	for _, t := range found {
+		owners[t.ID] = t.Owner
+	}
+	return owners, err
+}
+
+// messageText returns the text that an entry gives to a message, and the seq of the message's first entry.
+// Entries that agents wrote may have any content, of which no message is made.
+func messageText(e mailroom.Entry) (seq int64, text string, ok bool) {
+	switch e.Kind {
+	case entry.KindMessage:
+		var m mailroom.Message
+		if e.Decode(&m) != nil || m.ID == "" {
+			return 0, "", false
+		}
+		return e.Seq, m.Text, true
+	case entry.KindEdited, entry.KindRetracted: // both name the message
+		var edit entry.Edited
+		if e.Decode(&edit) != nil {
+			return 0, "", false
+		}
+		_, first, _ := strings.Cut(edit.Message, ".")
+		seq, err := strconv.ParseInt(first, 10, 64)
+		return seq, edit.Text, err == nil && seq > 0 && seq < e.Seq
+	}
+	return 0, "", false
+}
+
+// Search finds messages by the index, with their present text, and says how far the index is. It leaves out
+// messages that were retracted, and those of runs that only deliver what another run said; q.Next tells
+// where to go on.
+func (l *Ledger) Search(ctx context.Context, q *store.Search) (found []mailroom.Message, now Indexed, err error) {
+	err = l.View(ctx, func(r store.Reader) error {
+		if _, err := r.Entries(store.EntryQuery{Search: q}); err != nil {
+			return err
+		}
+		all, rest, err := entriesAfter(r, q.State, 1)
+		if err != nil {
+			return err
+		}
+		now = Indexed{Until: q.State.Until, Complete: len(rest) == 0 && !all.Pending}
+		found, err = foundMessages(r, q.Found)
+		return err
+	})
+	return found, now, err
+}
+
+func foundMessages(r store.Reader, refs []store.EntryRef) ([]mailroom.Message, error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	all, err := messagesAt(r, refs)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for i := range all {
+		ids = append(ids, holderRuns(&all[i])...)
+	}
+	rows, err := r.Runs(store.RunQuery{IDs: ids})
+	if err != nil {
+		return nil, err
+	}
+	runs := map[string]*mailroom.Run{}
+	for _, run := range rows {
+		runs[run.ID] = run
+	}
+	found := all[:0]
+	for _, m := range all {
+		if run := runs[m.Run]; run != nil && thread.IsDelivery(run) {
+			continue
+		}
+		if m.Role != mailroom.RoleAssistant {
+			m.State = mailroom.MessageRead // unless a run still holds it
+			for _, id := range holderRuns(&m) {
+				if run := runs[id]; run != nil {
+					if s, ok := run.MessageState(m.ID); ok {
+						m.State = s
+						break
+					}
+				}
+			}
+		}
+		if m.State != mailroom.MessageRetracted {
+			found = append(found, m)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,166 @@
+package ledger_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/thread"
+	"mailroom/ledger"
+	"mailroom/store"
+)
+
+// uninterrupted opens a store of a side, whose connections are not cut.
+func uninterrupted(t *testing.T, s *side) store.Store {
+	t.Helper()
+	rows := must(s.open())(t)
+	if cut, ok := rows.(*interrupted); ok {
+		rows = cut.Store
+	}
+	t.Cleanup(func() {
+		if err := rows.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rows
+}
+
+// index indexes all that was committed.
+func (d *fixture) index() {
+	d.t.Helper()
+	for {
+		read, now, err := d.IndexMessages(d.ctx)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if read == 0 {
+			if !now.Complete {
+				d.t.Error("the index is not complete, want all of the log in it")
+			}
+			return
+		}
+	}
+}
+
+// search returns the texts of the messages with all words.
+func (d *fixture) search(words ...string) (texts []string) {
+	d.t.Helper()
+	for q := (store.Search{Words: words, Limit: 2}); ; q.Before = q.Next {
+		found, _, err := d.Search(d.ctx, &q)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for _, m := range found {
+			texts = append(texts, m.Text)
+		}
+		if q.Next == 0 {
+			return texts
+		}
+	}
+}
+
+func (d *fixture) wantTexts(want []string, words ...string) {
+	d.t.Helper()
+	if got := d.search(words...); !slices.Equal(got, want) {
+		d.t.Errorf("%q: found %q, want %q", words, got, want)
+	}
+}
+
+func TestMessagesAreFoundByTheirWords(t *testing.T) {
+	for _, s := range []*side{onMemory(), onFile(t.TempDir()), onPostgres(t)} {
+		t.Run(s.name, func(t *testing.T) {
+			rows := uninterrupted(t, s)
+			d := open(t, rows, ledger.Options{})
+			d.register("w")
+			d.submit(text("t", "Where does the Northern train stop?"))
+			d.submit(text("u", "The train is late"))
+			d.serve("w")
+			other := text("v", "A train for Bob")
+			other.Owner = "bob"
+			d.submit(other)
+			if _, now, err := d.Search(d.ctx, &store.Search{}); err != nil || now.Complete || !now.Until.IsZero() {
+				t.Errorf("before the index: got %+v, %v", now, err)
+			}
+			d.index()
+			train := []string{"A train for Bob", "re: The train is late", "re: Where does the Northern train stop?", "The train is late", "Where does the Northern train stop?"}
+			got := d.search("train")
+			if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(train))) {
+				t.Errorf("got %q", got)
+			}
+			d.wantTexts([]string{"A train for Bob"}, "train", store.OwnerWord("bob"))
+			d.wantTexts([]string{"re: The train is late", "The train is late"}, "late", store.ThreadWord("u"))
+			d.wantTexts(nil, "late", "northern")
+
+			// A message has its present text.
+			run := d.submit(text("t", "first words"))
+			d.index()
+			must(d.Edit(d.ctx, "t", run.Message, mailroom.Text("second words")))(t)
+			d.wantTexts([]string{"first words"}, "first") // not indexed yet
+			d.index()
+			d.wantTexts(nil, "first")
+			must(d.Edit(d.ctx, "t", run.Message, mailroom.Text("third words")))(t)
+			d.index()
+			d.wantTexts([]string{"third words"}, "words")
+			if err := d.Retract(d.ctx, "t", run.Message); err != nil {
+				t.Fatal(err)
+			}
+			d.wantTexts(nil, "words") // at once
+			d.index()
+			d.wantTexts(nil, "words")
+
+			if err := d.DeleteThread(d.ctx, "t", nil); err != nil {
+				t.Fatal(err)
+			}
+			d.wantTexts(nil, "northern")
+			found, now, err := d.Search(d.ctx, &store.Search{Words: []string{"late"}, Limit: 1})
+			if err != nil || len(found) != 1 || found[0].Thread != "u" || found[0].State != mailroom.MessageDone || !now.Complete || time.Since(now.Until) > time.Minute {
+				t.Errorf("got %+v, %+v, %v", found, now, err)
+			}
+		})
+	}
+}
+
+// TestTwoFollowersIndexEachMessageOnce: two servers may believe that the index is theirs for a moment.
+func TestTwoFollowersIndexEachMessageOnce(t *testing.T) {
+	for _, s := range []*side{onMemory(), onFile(t.TempDir()), onPostgres(t)} {
+		t.Run(s.name, func(t *testing.T) {
+			rows := uninterrupted(t, s)
+			d := open(t, rows, ledger.Options{MaxQueued: 2000})
+			for i := range 40 {
+				batch := text("t", "")
+				batch.Messages = nil
+				for range 30 {
+					batch.Messages = append(batch.Messages, thread.NewMessage{Parts: mailroom.Text(strings.Repeat("word ", 1+i%3))})
+				}
+				d.submit(batch)
+			}
+			ended := make(chan error)
+			for range 2 {
+				go func() {
+					for {
+						read, _, err := d.IndexMessages(d.ctx)
+						if read == 0 && err == nil {
+							ended <- nil
+							return
+						}
+						if err != nil && mailroom.CodeOf(err) == mailroom.CodeInvalid {
+							ended <- err
+							return
+						}
+					}
+				}()
+			}
+			for range 2 {
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+			}
+			q := store.Search{Words: []string{"word"}, Limit: 5000}
+			if found, _, err := d.Search(d.ctx, &q); err != nil || len(found) != 1200 || q.State.Last != 1200 {
+				t.Errorf("found %d messages in %d rows, %v; want 1,200", len(found), q.State.Last, err)
+			}
+		})
+	}
+}
