@@ -98,6 +98,27 @@ type Failures struct {
 	LookedTo *time.Time     `json:"looked_to,omitempty" doc:"Set if older runs may have failed too: a request sums up a bounded number of runs, which are about those since this time."`
 }
 
+// FoundMessages are a page of the messages that have some words, the newest first.
+type FoundMessages struct {
+	Items     []FoundMessage `json:"items"`
+	Next      *string        `json:"next" doc:"The cursor of the rest; null if everything was looked at. A page may be short, or empty, and have a next."`
+	IndexedTo *time.Time     `json:"indexed_to" doc:"Time of the newest log entry whose message can be found; null before the first."`
+	Complete  bool           `json:"complete" doc:"Every message that is in the log can be found. The index follows the log within seconds."`
+}
+
+// FoundMessage is a message that has the words. GET /v1/threads/{thread}/messages/{message} has all of it.
+type FoundMessage struct {
+	Thread    string        `json:"thread"`
+	Seq       int64         `json:"seq"`
+	ID        string        `json:"id"`
+	Role      mailroom.Role `json:"role"`
+	Sender    string        `json:"sender"`
+	Run       string        `json:"run"`
+	State     string        `json:"state"`
+	CreatedAt time.Time     `json:"created_at"`
+	Excerpt   string        `json:"excerpt" doc:"Part of the text around the first of the words, on one line."`
+}
+
 // FailureGroup sums up failed runs whose errors differ only in ids, numbers, paths, addresses and quoted
 // text.
 type FailureGroup struct {

@@ -122,6 +122,24 @@ func (c *Client) Series(ctx context.Context, q SeriesQuery) (api.Series, error) 
 	return get[api.Series](ctx, c, "/v1/stats/series", v)
 }
 
+// SearchQuery selects messages by their words.
+type SearchQuery struct {
+	Q      string
+	Thread string // "": all
+	Cursor string
+	Limit  int // 0: the default of the server
+}
+
+// Search finds messages, the newest first. A page may be empty and have a next.
+func (c *Client) Search(ctx context.Context, q SearchQuery) (api.FoundMessages, error) {
+	v := url.Values{}
+	put(v, "q", q.Q)
+	put(v, "thread", q.Thread)
+	put(v, "cursor", q.Cursor)
+	putInt(v, "limit", int64(q.Limit))
+	return get[api.FoundMessages](ctx, c, "/v1/search", v)
+}
+
 // ErrNotSent is in the error of a Submit or Decide that the server certainly did not get: no attempt
 // could connect to it. Any other unavailable error leaves open whether the server accepted the call.
 var ErrNotSent = errors.New("no connection to the server")

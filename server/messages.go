@@ -22,6 +22,7 @@ type Messages interface {
 	Retract(ctx context.Context, thread, message string) error
 	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
 	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
+	Search(ctx context.Context, q *store.Search) (found []mailroom.Message, now ledger.Indexed, err error)
 }
 
 // messageHandlers serve submits and transcripts.
@@ -29,7 +30,10 @@ type messageHandlers struct {
 	ledger  Messages
 	find    lookup
 	agents  *agentHandlers
+	pages   pager
 	maxPage int // bytes
+
+	noSearch bool
 }
 
 // SubmitInput is a submit, and its idempotency key if that comes as a header.

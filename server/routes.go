@@ -43,6 +43,7 @@ func (rt router) messages(h *messageHandlers) {
 	handle(rt, withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")), h.submit)
 	handle(rt, withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")), h.submitTo)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "List the transcript in reading order, the last page first", h.listMessages)
+	route(rt, auth.PermissionRead, "GET /v1/search", "search", "Find messages by their words, the newest first", h.search)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "Get a message with its current state", h.getMessage)
 	route(rt, auth.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message", h.editMessage)
 	route(rt, auth.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Retract an unread message", h.retractMessage)

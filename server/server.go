@@ -92,7 +92,8 @@ type Options struct {
 	// Protocols are further protocols over the same operations, by route such as "POST /mcp".
 	Protocols map[string]Protocol
 	// Metrics are served at /metrics. nil: a private set that only the server updates.
-	Metrics *metrics.Metrics
+	Metrics  *metrics.Metrics
+	NoSearch bool // messages are not indexed, so a search is refused
 	// Ready returns an error while the process cannot run work.
 	Ready   func() error
 	Version string

@@ -60,6 +60,8 @@ func tagOf(path string) string {
 		return parts[0]
 	case "failures":
 		return tagRuns
+	case "search":
+		return tagMessages
 	case "session", "links":
 		return tagTokens
 	case "workers":

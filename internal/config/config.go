@@ -50,6 +50,7 @@ type Config struct {
 	AgentGrace    time.Duration // before due runs of an agent without a worker fail
 	MaxQueued     int           // runs in the queue of one thread; 0: unlimited
 	Retention     time.Duration // of entries; 0: forever
+	Search        bool          // messages are indexed and can be found
 	Isolation     string        // of agents that set none
 
 	Agents   map[string]*Agent
@@ -227,6 +228,7 @@ func Default(kinds []kind.Kind) *Config {
 		Agents:            map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
 		Channels:          map[string]*Channel{},
 		ReconnectSettings: defaultReconnect(),
+		Search:            true,
 		WhenAllDown:       AllDownStay,
 		Isolation:         IsolationAuto,
 		set:               map[string]bool{},
@@ -258,6 +260,7 @@ func (c *Config) settings() []setting.Setting {
 		setting.New("max_queued", "Maximum number of queued runs of a thread; 0 is unlimited.", setting.Int(&c.MaxQueued, 0, 100_000_000)),
 		setting.New("isolation", "Default isolation of agents that run programs: auto, required, namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
 		setting.New("retention", "How long entries are kept after their run has ended; 0s keeps them forever.", setting.Duration(&c.Retention, 0, 100*most)),
+		setting.New("search", "Index the messages, so that they are found by their words; the same on all servers of a store.", setting.Bool(&c.Search)),
 	}
 }
 

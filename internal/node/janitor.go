@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"mailroom"
@@ -57,6 +58,22 @@ func (k *janitor) cleanStore(ctx context.Context) {
 			k.log.Warn("old files not removed from the database", "error", err)
 		}
 	})
+}
+
+// maintain is the job of the maintenance duty: it works until ctx is done.
+func (n *Node) maintain(ctx context.Context) {
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		defer recovery.Log(n.log, "janitor") // the next start repeats its work
+		n.janitor.cleanStore(ctx)
+	})
+	if n.indexer != nil {
+		parts.Go(func() {
+			defer recovery.Log(n.log, "index of messages")
+			n.indexer.follow(ctx)
+		})
+	}
+	parts.Wait()
 }
 
 // cleanFiles removes attachments until ctx is done.

@@ -59,6 +59,7 @@ type Node struct {
 	engine  *engine.Engine
 	server  *server.Server
 	janitor *janitor
+	indexer *indexer // nil: messages are not indexed
 	agents  *agentSet
 	log     *slog.Logger
 	lock    *datadir.Lock
@@ -66,7 +67,7 @@ type Node struct {
 	channels     channelSet
 	receivers    channelSet       // that every server runs; none if the store has one server
 	duties       map[string]*duty // of the channels, by their names
-	maintenance  *duty            // of the janitor
+	maintenance  *duty            // of the janitor and the indexer
 	shared       bool             // other servers use the store
 	id           string           // of this server among them
 	tables       int64            // see Options
@@ -107,6 +108,14 @@ func assemble(o Options, roster *agentSet) *Node {
 	agents := roster.agents
 	n := &Node{agents: roster, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, tables: o.Tables, exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
+	observe := ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, RunFinished: numbers.Ended}
+	if c.Search {
+		n.indexer = &indexer{log: log}
+		observe.Commit = func(operations int, took time.Duration) {
+			n.indexer.commits.Add(1)
+			numbers.Commit(operations, took)
+		}
+	}
 	n.ledger = ledger.New(o.Store, ledger.Options{
 		Lanes:        o.Lanes,
 		DefaultAgent: c.DefaultAgent,
@@ -122,7 +131,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		Quotas:    defaultQuotas(c),
 		MaxQueued: unlimitedIfZero(c.MaxQueued),
 		Reserved:  reservedPrefixes(c),
-		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, RunFinished: numbers.Ended},
+		Observe:   observe,
 		Log:       log,
 	})
 	if o.Wire != nil {
@@ -143,6 +152,9 @@ func assemble(o Options, roster *agentSet) *Node {
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, shared: o.SharedFiles, oldDefinitions: roster.old, retention: c.Retention, log: log}
+	if n.indexer != nil {
+		n.indexer.ledger = n.ledger
+	}
 	if n.shared { // other servers store and use versions that are not current here
 		n.janitor.oldDefinitions = nil
 		roster.versions.read = n.ledger.Definitions
@@ -169,6 +181,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		},
 		Protocols: protocols(hooks, log),
 		Channels:  n.channels, Pairings: newPairings(c, n.ledger),
+		NoSearch: !c.Search,
 		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
 		TLS: o.TLS, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
@@ -343,7 +356,7 @@ func (n *Node) Run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		select {
 		case <-prepared:
 			n.agents.programs.queryVersions(ctx)
-			n.maintenance.serve(ctx, n.engine, n.janitor.cleanStore, func(context.Context, string) {})
+			n.maintenance.serve(ctx, n.engine, n.maintain, func(context.Context, string) {})
 		case <-ctx.Done():
 		}
 		return nil

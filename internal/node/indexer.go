@@ -1,0 +1,58 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/recovery"
+	"mailroom/ledger"
+)
+
+// indexer keeps the index of messages up to date. It reads the log behind the commits, so no commit waits
+// for it but while it writes a part. While this server commits, it works a tenth of the time.
+type indexer struct {
+	ledger  *ledger.Ledger
+	commits atomic.Int64 // of this server, without those of the indexer
+	log     *slog.Logger
+}
+
+const (
+	// indexInterval is how often the end of the log is read.
+	indexInterval = time.Second
+	// indexShare is one over the share of the time that the indexer uses beside commits.
+	indexShare = 10
+	// maxIndexPause bounds the pause behind a part.
+	maxIndexPause = 2 * time.Second
+	// indexRetry is the pause after a failure.
+	indexRetry = 10 * time.Second
+)
+
+// follow indexes until ctx is done.
+func (x *indexer) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		began, commits := time.Now(), x.commits.Load()
+		read := 0
+		err := recovery.Call(x.log, "index of messages", func() (err error) {
+			read, _, err = x.ledger.IndexMessages(ctx)
+			return err
+		})
+		took := time.Since(began)
+		pause := time.Duration(0)
+		switch {
+		case err != nil && ctx.Err() == nil && mailroom.CodeOf(err) != mailroom.CodeConflict:
+			x.log.Warn("messages not indexed; retrying", "error", err, "after", indexRetry)
+			pause = indexRetry
+		case err != nil || read == 0:
+			pause = indexInterval
+		case x.commits.Load() != commits:
+			pause = min((indexShare-1)*took, maxIndexPause)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
