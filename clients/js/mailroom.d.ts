@@ -275,6 +275,18 @@ export interface Stats {
   started_at: string;
 }
 
+export interface FoundMessage {
+  thread: string;
+  seq: number;
+  id: string;
+  role: 'user' | 'assistant' | 'system';
+  sender: string;
+  run: string;
+  state: string;
+  created_at: string;
+  excerpt: string;
+}
+
 export interface Series {
   step: 'minute' | 'hour' | 'day';
   from: string;
@@ -378,6 +390,7 @@ export class Mailroom {
   runs(query?: ListQuery): Promise<Page<Run>>;
   countRuns(query?: Abortable & { q?: string; cursor?: string }): Promise<{ count: number; next: string | null; looked_to?: string }>;
   failures(query?: Abortable & { q?: string; limit?: number }): Promise<{ items: Failure[]; looked_to?: string }>;
+  search(query: Abortable & { q: string; thread?: string; cursor?: string; limit?: number }): Promise<Page<FoundMessage> & { indexed_to: string | null; complete: boolean }>;
   retryMany(query: Many): Promise<{ matched: number; retried: number; next: string | null }>;
   cancelMany(query: Many): Promise<{ matched: number; cancelled: number; next: string | null }>;
   pauseAgent(name: string, options?: Abortable & { reason?: string }): Promise<{ by: string; at: string; reason: string }>;

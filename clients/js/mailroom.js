@@ -168,6 +168,11 @@ export class Mailroom {
     return this.#call('GET', 'v1/failures', { query: { q, limit }, signal });
   }
 
+  /** Messages that have all words of q, newest first: `{ items, next, indexed_to, complete }`. A page may be empty and have a next. */
+  search({ q, thread, cursor, limit, signal }) {
+    return this.#call('GET', 'v1/search', { query: { q, thread, cursor, limit }, signal });
+  }
+
   /** Retries the failed and cancelled runs that q matches, a bounded number: `{ matched, retried, next }`. */
   retryMany({ q, cursor, dryRun = false, signal }) {
     return this.#call('POST', 'v1/runs/retry', { body: { q, cursor, dry_run: dryRun }, signal, repeat: dryRun });

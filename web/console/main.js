@@ -13,6 +13,7 @@ import { Overview } from './overview.js';
 import { Line, Modal } from './parts.js';
 import { RunPage } from './run.js';
 import { Runs } from './runs.js';
+import { Search } from './search.js';
 import { Threads } from './threads.js';
 import { Tokens } from './tokens.js';
 import { duration, number } from './words.js';
@@ -24,6 +25,7 @@ const PAGES = [
   { name: 'runs', title: 'Runs', key: 'r', scope: 'read', page: Runs },
   { name: 'failures', title: 'Failures', key: 'f', scope: 'read', page: Failures },
   { name: 'threads', title: 'Threads', key: 't', scope: 'read', page: Threads },
+  { name: 'search', title: 'Search', key: 's', scope: 'read', page: Search },
   { name: 'agents', title: 'Agents', key: 'a', scope: 'read', page: Agents },
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
   { name: 'tokens', title: 'Tokens', key: 'k', scope: 'admin', page: Tokens },

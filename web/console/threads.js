@@ -15,7 +15,7 @@ export function Threads({ params }) {
     <h1>Threads</h1>
     <${Filter} q=${q} page="threads" label="Filter threads" hint="id:support-* agent:coder status:waiting" />
     <${Rows} list=${list} label="Threads" head=${['Status', 'Thread', 'Agent', 'Owner', 'Queued', 'Updated']} row=${row}>
-      <${Empty} title=${q ? 'No threads match' : 'No threads yet'}>Start one in the <a href="chat">chat</a> or with <code>mailroom send</code>.<//>
+      <${Empty} title=${q ? 'No threads match' : 'No threads yet'}>Start one in the <a href="chat">chat</a> or with <code>mailroom send</code>. Messages are found on the page <a href="#/search">Search</a>.<//>
     <//>
   </section>`;
 }

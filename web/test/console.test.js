@@ -137,19 +137,19 @@ describe('the console', () => {
     const { failed, asked } = await populate(client);
     await operator.enter();
     const { page } = operator;
-    const pages = ['overview', 'inbox', 'runs', `run/${failed.run}`, `run/${asked.run}`, 'failures', 'threads', 'agents', 'channels', 'tokens'];
+    const pages = ['overview', 'inbox', 'runs', `run/${failed.run}`, `run/${asked.run}`, 'failures', 'threads', 'search?q=message', 'agents', 'channels', 'tokens'];
     for (const colorScheme of ['light', 'dark']) {
       for (const width of [390, 900, 1600]) {
         await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
         await page.setViewportSize({ width, height: 800 });
         for (const route of pages) {
           await operator.go(route);
-          await page.locator(route === 'overview' ? '.chart canvas' : 'main :is(.card, .row, tbody tr, .bars)').first().waitFor();
+          await page.locator(route === 'overview' ? '.chart canvas' : 'main :is(.card, .row, tbody tr, .bars, .empty)').first().waitFor();
           const found = await violations(page);
           assert.deepEqual(found, [], `${route} at ${width} in ${colorScheme}`);
           const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
           assert.ok(beyond <= 0, `${route} at ${width} is ${beyond} pixels too wide`);
-          if (colorScheme === 'light' || width === 390) await operator.shot(`console-${route.split('/')[0]}-${width}-${colorScheme}`);
+          if (colorScheme === 'light' || width === 390) await operator.shot(`console-${route.split(/[/?]/)[0]}-${width}-${colorScheme}`);
         }
       }
     }
@@ -175,6 +175,41 @@ describe('the console', () => {
     await page.getByLabel('Agent').selectOption('echo');
     await ended.getByText(/^\d+ ended, 0 failed/).waitFor();
     await operator.shot('console-charts');
+  });
+
+  test('messages are found by their words', async (t) => {
+    const { operator, client } = await arrive(t);
+    await populate(client);
+    const { page } = operator;
+    await operator.enter();
+    await page.keyboard.press('g');
+    await page.keyboard.press('s');
+    while (!(await client.search({ q: 'message' })).complete); // the index follows the log
+    await page.getByLabel('Words of a message').fill('Message 7');
+    await page.keyboard.press('Enter');
+    const found = page.locator('.found .card');
+    await found.first().waitFor();
+    assert.deepEqual(await found.locator('.thread').allInnerTexts(), ['thread-7', 'thread-7']);
+    assert.deepEqual(await found.first().locator('mark').allInnerTexts(), ['message', '7']);
+    await page.getByLabel('Words of a message').fill('message');
+    await operator.button('Search').click();
+    await page.getByText('20 found, there may be older ones.').waitFor();
+    await operator.button('Show more').click();
+    await page.getByText('40 found, there may be older ones.').waitFor();
+    await operator.button('Show more').click();
+    await page.getByText('60 found, there may be older ones.').waitFor();
+    await operator.button('Show more').click();
+    await page.getByText('60 found.', { exact: true }).waitFor();
+    await page.getByLabel('Words of a message').fill('onerror npm');
+    await operator.button('Search').click();
+    await page.getByText('No message has all of these words').waitFor();
+    await page.getByLabel('Words of a message').fill('onerror');
+    await operator.button('Search').click();
+    await found.first().waitFor();
+    assert.equal(await page.title(), 'Search · Mailroom', 'a message was run');
+    await operator.shot('console-search');
+    await page.goBack();
+    await page.getByText('No message has all of these words').waitFor();
   });
 
   test('a question is found and approved with the keyboard alone', async (t) => {
