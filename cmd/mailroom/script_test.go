@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 //	load FILE           create the store from SQL in a file of the source tree
 //	damage FILE         overwrite the last page of a database
 //	await THREAD KIND   until the thread's stream has an entry of KIND, or a "delta"
+//	indexed             until every message can be found
 //	becomes ID STATUS   until an issue of the tracker here has a status
 //	open TEXT           write into the pipe named gate when it has a reader
 //	field NAME PATH     set variable NAME to a field of the JSON in stdout's first line
@@ -59,6 +60,7 @@ func TestSessions(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"server":   scriptServer,
+			"indexed":  scriptIndexed,
 			"shutdown": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(current(ts).shutdown()) },
 			"crash":    func(ts *testscript.TestScript, _ bool, _ []string) { current(ts).kill() },
 			"ended":    func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(current(ts).wait()) },
@@ -144,6 +146,22 @@ func awaitEntry(dir datadir.Dir, thread, kind string) error {
 		}
 	}
 	return fmt.Errorf("no %s in %s, whose stream ended", kind, thread)
+}
+
+func scriptIndexed(ts *testscript.TestScript, _ bool, _ []string) {
+	dir := datadir.Dir(ts.Getenv("MAILROOM_DATA"))
+	at, err := dir.Address()
+	ts.Check(err)
+	token, err := dir.Token()
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
+	defer cancel()
+	for {
+		found, err := client.New(at.URL, token).Search(ctx, client.SearchQuery{Q: "any"})
+		if ts.Check(err); found.Complete {
+			return
+		}
+	}
 }
 
 // openGate writes text into the pipe at path when it has a reader.
