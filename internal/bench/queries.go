@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/client"
 )
 
 // Queries are times of requests that count or filter, on a small store and on a large one.
@@ -66,6 +67,9 @@ func queryRequests() []struct{ name, path string } {
 		{"created on a day", filtered("runs", "created:2020-01-01")},
 		{"newest threads", "/v1/threads"},
 		{"open tickets", filtered("tickets", "state:open")},
+		{"word of all messages", "/v1/search?q=answer"},
+		{"words of the oldest message", "/v1/search?q=question+1"},
+		{"word of no message", "/v1/search?q=nowhere"},
 		{"failures", "/v1/failures"},
 		{"failures of an agent", filtered("failures", "agent:echo")},
 		{"count status:failed", filtered("runs/count", "status:failed")},
@@ -106,6 +110,10 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 	}
 	out.Runs, out.Threads = d.submitted.Load(), d.threads
 	err = b.withServer(ctx, dir, b.storeConfig(schema), func(s *served) error {
+		b.Progress("queries: indexing messages")
+		if err := s.waitIndexed(ctx); err != nil {
+			return err
+		}
 		for _, r := range queryRequests() {
 			b.Progress("queries: %s", r.name)
 			times, err := s.measure(ctx, r.path, b.scaled(queryTries, 5))
@@ -198,6 +206,23 @@ func (s *served) measure(ctx context.Context, path string, tries int) (Times, er
 		}
 	}
 	return times.times(), nil
+}
+
+// waitIndexed waits until all messages can be found.
+func (s *served) waitIndexed(ctx context.Context) error {
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for {
+		found, err := client.New(s.url, s.token).Search(ctx, client.SearchQuery{Q: "nowhere"})
+		if err != nil || found.Complete {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (s *served) get(ctx context.Context, path string) error {
