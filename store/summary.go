@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -46,15 +45,6 @@ func (s *Sums) Values() [NumberOfSums]int64 {
 	out := [NumberOfSums]int64{s.Runs, s.Delay, s.Ran, s.InputTokens, s.OutputTokens, s.Cost}
 	copy(out[NumberOfSums-DelayBuckets:], s.Delays[:])
 	return out
-}
-
-// NamesOfSums returns the names of the values, as columns have them.
-func NamesOfSums() [NumberOfSums]string {
-	names := [NumberOfSums]string{"runs", "delay", "ran", "input_tokens", "output_tokens", "cost"}
-	for i := range DelayBuckets {
-		names[NumberOfSums-DelayBuckets+i] = fmt.Sprint("delays", i)
-	}
-	return names
 }
 
 // SumsOf returns the sums with these values.

@@ -14,7 +14,7 @@ import (
 // indexer keeps the index of messages up to date. It reads the log behind the commits, so no commit waits
 // for it but while it writes a part. While this server commits, it works a tenth of the time.
 type indexer struct {
-	ledger  *ledger.Ledger
+	on      bool
 	commits atomic.Int64 // of this server, without those of the indexer
 	log     *slog.Logger
 }
@@ -30,13 +30,21 @@ const (
 	indexRetry = 10 * time.Second
 )
 
-// follow indexes until ctx is done.
-func (x *indexer) follow(ctx context.Context) {
-	for ctx.Err() == nil {
+// observe counts the commits that are reported to next.
+func (x *indexer) observe(next func(operations int, took time.Duration)) func(int, time.Duration) {
+	return func(operations int, took time.Duration) {
+		x.commits.Add(1)
+		next(operations, took)
+	}
+}
+
+// follow indexes the messages of a ledger until ctx is done.
+func (x *indexer) follow(ctx context.Context, l *ledger.Ledger) {
+	for x.on && ctx.Err() == nil {
 		began, commits := time.Now(), x.commits.Load()
 		read := 0
 		err := recovery.Call(x.log, "index of messages", func() (err error) {
-			read, _, err = x.ledger.IndexMessages(ctx)
+			read, _, err = l.IndexMessages(ctx)
 			return err
 		})
 		took := time.Since(began)

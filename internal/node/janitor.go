@@ -67,12 +67,10 @@ func (n *Node) maintain(ctx context.Context) {
 		defer recovery.Log(n.log, "janitor") // the next start repeats its work
 		n.janitor.cleanStore(ctx)
 	})
-	if n.indexer != nil {
-		parts.Go(func() {
-			defer recovery.Log(n.log, "index of messages")
-			n.indexer.follow(ctx)
-		})
-	}
+	parts.Go(func() {
+		defer recovery.Log(n.log, "index of messages")
+		n.indexer.follow(ctx, n.ledger)
+	})
 	parts.Wait()
 }
 

@@ -59,7 +59,7 @@ type Node struct {
 	engine  *engine.Engine
 	server  *server.Server
 	janitor *janitor
-	indexer *indexer // nil: messages are not indexed
+	indexer *indexer
 	agents  *agentSet
 	log     *slog.Logger
 	lock    *datadir.Lock
@@ -106,16 +106,8 @@ func New(ctx context.Context, o Options) (*Node, error) {
 func assemble(o Options, roster *agentSet) *Node {
 	c, log := o.Config, o.Log
 	agents := roster.agents
-	n := &Node{agents: roster, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, tables: o.Tables, exitWhenDown: c.WhenAllDown == config.AllDownExit}
+	n := &Node{agents: roster, indexer: &indexer{on: c.Search, log: log}, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, tables: o.Tables, exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
-	observe := ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, RunFinished: numbers.Ended}
-	if c.Search {
-		n.indexer = &indexer{log: log}
-		observe.Commit = func(operations int, took time.Duration) {
-			n.indexer.commits.Add(1)
-			numbers.Commit(operations, took)
-		}
-	}
 	n.ledger = ledger.New(o.Store, ledger.Options{
 		Lanes:        o.Lanes,
 		DefaultAgent: c.DefaultAgent,
@@ -131,7 +123,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		Quotas:    defaultQuotas(c),
 		MaxQueued: unlimitedIfZero(c.MaxQueued),
 		Reserved:  reservedPrefixes(c),
-		Observe:   observe,
+		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: n.indexer.observe(numbers.Commit), RunFinished: numbers.Ended},
 		Log:       log,
 	})
 	if o.Wire != nil {
@@ -152,9 +144,6 @@ func assemble(o Options, roster *agentSet) *Node {
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, shared: o.SharedFiles, oldDefinitions: roster.old, retention: c.Retention, log: log}
-	if n.indexer != nil {
-		n.indexer.ledger = n.ledger
-	}
 	if n.shared { // other servers store and use versions that are not current here
 		n.janitor.oldDefinitions = nil
 		roster.versions.read = n.ledger.Definitions
@@ -181,8 +170,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		},
 		Protocols: protocols(hooks, log),
 		Channels:  n.channels, Pairings: newPairings(c, n.ledger),
-		NoSearch: !c.Search,
-		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
+		Pages: web.Pages(), NoSearch: !c.Search, Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
 		TLS: o.TLS, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,

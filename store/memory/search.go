@@ -31,9 +31,21 @@ func hasAll(words, wanted []string) bool {
 	return true
 }
 
+func (t *tx) addSummaries(c *store.Changes) {
+	for _, s := range c.Summaries {
+		s.Key.At = s.Key.At.UTC()
+		sums, _ := t.summary.get(s.Key)
+		t.summary.put(s.Key, sums.Plus(s.Sums))
+	}
+}
+
 func (t *tx) writeIndex(x *store.Indexing) error {
+	if x == nil {
+		return nil
+	}
 	if t.index != x.Before {
-		return mailroom.Errorf(mailroom.CodeConflict, "the index of messages was changed by another process")
+		t.failed = mailroom.Errorf(mailroom.CodeConflict, "the index of messages was changed by another process")
+		return t.failed
 	}
 	for _, row := range x.Drop {
 		t.indexed.drop(indexKey{row.Thread, row.Seq})

@@ -160,18 +160,8 @@ func (t *tx) Write(c *store.Changes) error {
 		}
 		t.reserved.put(row.ID, row)
 	}
-	for _, s := range c.Summaries {
-		s.Key.At = s.Key.At.UTC()
-		sums, _ := t.summary.get(s.Key)
-		t.summary.put(s.Key, sums.Plus(s.Sums))
-	}
-	if c.Index != nil {
-		if err := t.writeIndex(c.Index); err != nil {
-			t.failed = err
-			return err
-		}
-	}
-	return nil
+	t.addSummaries(c)
+	return t.writeIndex(c.Index)
 }
 
 // drop removes rows before anything is written.

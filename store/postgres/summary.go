@@ -1,33 +1,54 @@
 package postgres
 
 import (
-	"fmt"
-	"math"
-	"strings"
 	"time"
 
 	"mailroom"
 	"mailroom/store"
 )
 
-// dropSummaries drops the rows of the summary of several steps, each before its time.
-const dropSummaries = "DELETE FROM summary s USING unnest($1::bigint[], $2::bigint[]) u (step, at) WHERE s.step = u.step AND s.at < u.at"
+const (
+	// Of several steps, each before its time.
+	dropSummaries = "DELETE FROM summary s USING unnest($1::bigint[], $2::bigint[]) u (step, at) WHERE s.step = u.step AND s.at < u.at"
 
-// addSummaries adds to rows of the summary, and readSums reads them. A sum beyond the range of an
-// integer is its maximum.
-var addSummaries, readSums = func() (string, string) {
-	var names, arrays, adds, sums []string
-	for i, name := range store.NamesOfSums() {
-		names = append(names, name)
-		arrays = append(arrays, fmt.Sprintf("$%d::bigint[]", 6+i))
-		adds = append(adds, fmt.Sprintf("%[1]s = least(summary.%[1]s, %[2]d - excluded.%[1]s) + excluded.%[1]s", name, int64(math.MaxInt64)))
-		sums = append(sums, fmt.Sprintf("least(sum(%s), %d)::bigint", name, int64(math.MaxInt64)))
-	}
-	columns := strings.Join(names, ", ")
-	return "INSERT INTO summary (step, agent, at, status, node, " + columns + ") SELECT step, agent, at, status, $1::text, " + columns +
-		" FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::text[], " + strings.Join(arrays, ", ") + ") u (step, agent, at, status, " + columns +
-		") ORDER BY step, agent, at, status ON CONFLICT (step, agent, at, status, node) DO UPDATE SET " + strings.Join(adds, ", "), strings.Join(sums, ", ")
-}()
+	sumColumns = `runs, delay, ran, input_tokens, output_tokens, cost,
+		delays0, delays1, delays2, delays3, delays4, delays5, delays6, delays7`
+
+	// A sum beyond the range of an integer is its maximum.
+	addSummaries = "INSERT INTO summary (step, agent, at, status, node, " + sumColumns + ") SELECT step, agent, at, status, $1::text, " + sumColumns + `
+		FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[],
+			$12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[])
+			u (step, agent, at, status, ` + sumColumns + `)
+		ORDER BY step, agent, at, status ON CONFLICT (step, agent, at, status, node) DO UPDATE SET runs = least(summary.runs, 9223372036854775807 - excluded.runs) + excluded.runs,
+		delay = least(summary.delay, 9223372036854775807 - excluded.delay) + excluded.delay,
+		ran = least(summary.ran, 9223372036854775807 - excluded.ran) + excluded.ran,
+		input_tokens = least(summary.input_tokens, 9223372036854775807 - excluded.input_tokens) + excluded.input_tokens,
+		output_tokens = least(summary.output_tokens, 9223372036854775807 - excluded.output_tokens) + excluded.output_tokens,
+		cost = least(summary.cost, 9223372036854775807 - excluded.cost) + excluded.cost,
+		delays0 = least(summary.delays0, 9223372036854775807 - excluded.delays0) + excluded.delays0,
+		delays1 = least(summary.delays1, 9223372036854775807 - excluded.delays1) + excluded.delays1,
+		delays2 = least(summary.delays2, 9223372036854775807 - excluded.delays2) + excluded.delays2,
+		delays3 = least(summary.delays3, 9223372036854775807 - excluded.delays3) + excluded.delays3,
+		delays4 = least(summary.delays4, 9223372036854775807 - excluded.delays4) + excluded.delays4,
+		delays5 = least(summary.delays5, 9223372036854775807 - excluded.delays5) + excluded.delays5,
+		delays6 = least(summary.delays6, 9223372036854775807 - excluded.delays6) + excluded.delays6,
+		delays7 = least(summary.delays7, 9223372036854775807 - excluded.delays7) + excluded.delays7`
+
+	readSums = `least(sum(runs), 9223372036854775807)::bigint,
+		least(sum(delay), 9223372036854775807)::bigint,
+		least(sum(ran), 9223372036854775807)::bigint,
+		least(sum(input_tokens), 9223372036854775807)::bigint,
+		least(sum(output_tokens), 9223372036854775807)::bigint,
+		least(sum(cost), 9223372036854775807)::bigint,
+		least(sum(delays0), 9223372036854775807)::bigint,
+		least(sum(delays1), 9223372036854775807)::bigint,
+		least(sum(delays2), 9223372036854775807)::bigint,
+		least(sum(delays3), 9223372036854775807)::bigint,
+		least(sum(delays4), 9223372036854775807)::bigint,
+		least(sum(delays5), 9223372036854775807)::bigint,
+		least(sum(delays6), 9223372036854775807)::bigint,
+		least(sum(delays7), 9223372036854775807)::bigint`
+)
 
 func (w *writing) addSummaries(c *store.Changes) {
 	if len(c.Summaries) == 0 {

@@ -34,7 +34,7 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	case q.All != nil:
 		return r.allEntries(q)
 	case q.Search != nil:
-		return nil, r.search(q.Search)
+		return nil, search(r, q.Search)
 	}
 	if q.Before == 0 {
 		q.Before = math.MaxInt64

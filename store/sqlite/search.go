@@ -24,8 +24,8 @@ const (
 )
 
 // search answers a query with Search.
-func (r reader) search(s *store.Search) (err error) {
-	if s.State, err = r.indexState(); err != nil {
+func search(r reader, s *store.Search) (err error) {
+	if s.State, err = indexState(r); err != nil {
 		return err
 	}
 	match := `"` + strings.Join(s.Words, `" "`) + `"` // words have no quotes
@@ -40,7 +40,7 @@ func (r reader) search(s *store.Search) (err error) {
 	})
 }
 
-func (r reader) indexState() (s store.IndexState, err error) {
+func indexState(r reader) (s store.IndexState, err error) {
 	err = r.query("read the state of the index", readIndexState, nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		s.Last, s.Order = c.int64(), c.text()
@@ -53,8 +53,8 @@ func (r reader) indexState() (s store.IndexState, err error) {
 	return s, err
 }
 
-func (t *tx) writeIndex(x *store.Indexing) error {
-	before, err := t.indexState()
+func writeIndex(t *tx, x *store.Indexing) error {
+	before, err := indexState(t.reader)
 	if err != nil {
 		return err
 	}

@@ -2,28 +2,37 @@ package sqlite
 
 import (
 	"database/sql/driver"
-	"fmt"
-	"math"
-	"strings"
 	"time"
 
 	"mailroom"
 	"mailroom/store"
 )
 
-const dropSummaries = "DELETE FROM summary WHERE step = ? AND at < ?"
+const (
+	dropSummaries = "DELETE FROM summary WHERE step = ? AND at < ?"
 
-// addSummary adds to a row of the summary. A sum beyond the range of an integer is its maximum.
-var addSummary = func() string {
-	names, adds := store.NamesOfSums(), make([]string, 0, store.NumberOfSums)
-	for _, name := range names {
-		adds = append(adds, fmt.Sprintf("%[1]s = min(%[1]s, %[2]d - excluded.%[1]s) + excluded.%[1]s", name, int64(math.MaxInt64)))
-	}
-	return "INSERT INTO summary (step, agent, at, status, " + strings.Join(names[:], ", ") + ") VALUES (?, ?, ?, ?" +
-		strings.Repeat(", ?", store.NumberOfSums) + ") ON CONFLICT DO UPDATE SET " + strings.Join(adds, ", ")
-}()
+	sumColumns = `runs, delay, ran, input_tokens, output_tokens, cost,
+		delays0, delays1, delays2, delays3, delays4, delays5, delays6, delays7`
 
-func (t *tx) addSummaries(c *store.Changes) error {
+	// A sum beyond the range of an integer is its maximum.
+	addSummary = "INSERT INTO summary (step, agent, at, status, " + sumColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET runs = min(runs, 9223372036854775807 - excluded.runs) + excluded.runs,
+		delay = min(delay, 9223372036854775807 - excluded.delay) + excluded.delay,
+		ran = min(ran, 9223372036854775807 - excluded.ran) + excluded.ran,
+		input_tokens = min(input_tokens, 9223372036854775807 - excluded.input_tokens) + excluded.input_tokens,
+		output_tokens = min(output_tokens, 9223372036854775807 - excluded.output_tokens) + excluded.output_tokens,
+		cost = min(cost, 9223372036854775807 - excluded.cost) + excluded.cost,
+		delays0 = min(delays0, 9223372036854775807 - excluded.delays0) + excluded.delays0,
+		delays1 = min(delays1, 9223372036854775807 - excluded.delays1) + excluded.delays1,
+		delays2 = min(delays2, 9223372036854775807 - excluded.delays2) + excluded.delays2,
+		delays3 = min(delays3, 9223372036854775807 - excluded.delays3) + excluded.delays3,
+		delays4 = min(delays4, 9223372036854775807 - excluded.delays4) + excluded.delays4,
+		delays5 = min(delays5, 9223372036854775807 - excluded.delays5) + excluded.delays5,
+		delays6 = min(delays6, 9223372036854775807 - excluded.delays6) + excluded.delays6,
+		delays7 = min(delays7, 9223372036854775807 - excluded.delays7) + excluded.delays7`
+)
+
+func addSummaries(t *tx, c *store.Changes) error {
 	for i := range c.Summaries {
 		s := &c.Summaries[i]
 		args := append(t.store.args[:0], s.Key.Step.Microseconds(), s.Key.Agent, s.Key.At.UnixMicro(), string(s.Key.Status))
@@ -39,9 +48,8 @@ func (t *tx) addSummaries(c *store.Changes) error {
 }
 
 func readSummaries(r reader, q *store.SummaryQuery) (out store.Counts, err error) {
-	names := store.NamesOfSums()
 	s := sel{args: []any{q.Step.Microseconds()}, where: true}
-	s.add("SELECT agent, at, status, " + strings.Join(names[:], ", ") + " FROM summary WHERE step = ?")
+	s.add("SELECT agent, at, status, " + sumColumns + " FROM summary WHERE step = ?")
 	if q.Agent != nil {
 		s.cond("agent = ?", *q.Agent)
 	}

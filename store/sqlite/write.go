@@ -111,11 +111,11 @@ func (t *tx) write(c *store.Changes) error {
 	if err := writeSettings(t, c); err != nil {
 		return err
 	}
-	if err := t.addSummaries(c); err != nil {
+	if err := addSummaries(t, c); err != nil {
 		return err
 	}
 	if c.Index != nil {
-		if err := t.writeIndex(c.Index); err != nil {
+		if err := writeIndex(t, c.Index); err != nil {
 			return err
 		}
 	}
