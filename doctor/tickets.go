@@ -1,7 +1,10 @@
 package doctor
 
 import (
+	"slices"
+
 	"mailroom"
+	"mailroom/doctor/fold"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -64,6 +67,9 @@ func (p *checker) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 		bad("no entry opens ticket %s of run %s", k.ID, k.Run)
 	case logged.State != k.State || k.State == mailroom.TicketDecided && logged.Verdict != k.Decision:
 		bad("ticket %s of run %s is %s, by the log %s", k.ID, k.Run, describeTicket(k.State, k.Decision), describeTicket(logged.State, logged.Verdict))
+	}
+	if opened := fold.Micros(k.OpenedAt); opened != 0 && logged != nil && !slices.Contains(logged.Opened, opened) { // an older version sets none
+		bad("ticket %s was opened at %s, the log differs", k.ID, at(k.OpenedAt))
 	}
 	asked := mailroom.Ask{Kind: k.Kind, Prompt: k.Prompt, Action: k.Action, Arguments: k.Arguments, Answers: k.Answers}
 	if k.Digest != thread.AskDigest(&asked) {

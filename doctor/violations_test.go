@@ -206,6 +206,7 @@ func ticketViolations() []violation {
 		{"decided at no time", func(r *rows) { r.ticket("done", "ok").DecidedAt = nil }, doctor.Ticket, "is decided but has no time"},
 		{"open and decided", func(r *rows) { now := time.Now(); r.ticket("now", "ok").DecidedAt = &now }, doctor.Ticket, "is open but was decided at"},
 		{"a decision that does not fit", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictAnswer }, doctor.Ticket, `of kind approval has the decision "answer"`},
+		{"another time", func(r *rows) { k := r.ticket("now", "ok"); k.OpenedAt = k.OpenedAt.Add(time.Second) }, doctor.Ticket, "the log differs"},
 		{"another question", func(r *rows) { r.ticket("now", "ok").Prompt = "may I not?" }, doctor.Ticket, "has the digest"},
 		{"a timer without a time", func(r *rows) { k := r.ticket("now", "ok"); k.Kind, k.ExpiresAt = mailroom.TicketTimer, nil }, doctor.Ticket, "is a timer without an expiry"},
 		{"parked without a wait", func(r *rows) { r.run("parent").Wait = nil }, doctor.Wait, "run parent is waiting for nothing"},

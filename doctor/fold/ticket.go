@@ -9,6 +9,7 @@ import (
 
 // Ticket is what the log says about a ticket.
 type Ticket struct {
+	Opened  []int64 // times of the entries that opened it, in microseconds since 1970
 	Run     string
 	Kind    mailroom.TicketKind
 	State   mailroom.TicketState
@@ -37,6 +38,7 @@ func (l *Log) opened(e mailroom.Entry, r *Run) {
 	} else if k.State != mailroom.TicketVoid {
 		l.badTicket(e.Run, body.ID, "entry %d opens ticket %s of run %s again while it is %s", e.Seq, body.ID, e.Run, k.State)
 	}
+	k.Opened = append(k.Opened, Micros(e.At))
 	k.Kind, k.State, k.Verdict, k.expires = body.Kind, mailroom.TicketOpen, "", body.ExpiresAt
 }
 
