@@ -26,9 +26,9 @@ event, a timer or child runs. Filter fields: state, kind, thread and run.`,
 	}
 	return list[api.Ticket]{
 		fetch:  (*client.Client).Tickets,
-		header: []string{"TICKET", "THREAD", "KIND", "STATE", "EXPIRES", "ASKS"},
+		header: []string{"TICKET", "THREAD", "KIND", "STATE", "OPENED", "EXPIRES", "ASKS"},
 		row: func(k api.Ticket) []string {
-			return []string{k.ID, k.Thread, string(k.Kind), ticketState(k), con.When(k.ExpiresAt), console.Shorten(ticketSummary(k), 60)}
+			return []string{k.ID, k.Thread, string(k.Kind), ticketState(k), con.When(k.OpenedAt), con.When(k.ExpiresAt), console.Shorten(ticketSummary(k), 60)}
 		},
 		what: "tickets", none: "no tickets yet",
 	}.command(con, cmd, "state:open")
