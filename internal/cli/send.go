@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -23,26 +28,33 @@ const maxStdin = 8 << 20
 func sendCommand(con *console.Console) *cobra.Command {
 	var in api.Submit
 	var mode, at string
-	var metadata []string
+	var metadata, files []string
 	var priority int
 	var detach bool
 	cmd := &cobra.Command{
-		Use:   "send [flags] TEXT…",
+		Use:   "send [flags] [TEXT…]",
 		Short: "Send a message and show the reply as it is written",
 		Long: `Send a message and show the reply as it is written.
 
 The reply goes to standard output, everything else to standard error. The text "-"
-reads standard input. Ctrl-C detaches and cancels nothing. If the run waits for a
+reads standard input. --file adds the text of a file. Ctrl-C detaches and cancels nothing. If the run waits for a
 decision, the commands that decide are shown and the exit code is 3.`,
 		Example: `  mailroom send "hello"
   mailroom send --thread notes --agent echo "remember the milk"
   mailroom send --agent tour "show me"
   git diff | mailroom send --thread review -
+  mailroom send --thread review --file notes.md "Is this complete?"
   mailroom send --thread review --at 2h --metadata ticket=42 --detach "look again"`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(files) > 0 {
+				return nil
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 	}
 	output := console.FormatFlag(cmd)
 	flags := cmd.Flags()
+	flags.StringArrayVar(&files, "file", nil, "text file to send behind the text; may be repeated")
 	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new thread)")
 	flags.StringVar(&in.Agent, "agent", "", "agent of the thread, from this message on")
 	flags.StringVar(&mode, "mode", "", "what to do if the thread is busy: queue (default), steer, interrupt, latest, collect or reject")
@@ -55,6 +67,9 @@ decision, the commands that decide are shown and the exit code is 3.`,
 		var err error
 		if in.Text, err = readText(con, args); err != nil {
 			return err
+		}
+		if err := addFiles(&in, files); err != nil {
+			return console.UsageErrorf(cmd, "%w", err)
 		}
 		in.Mode = mailroom.Mode(mode)
 		if in.NotBefore, err = parseStart(at, time.Now()); err != nil {
@@ -121,6 +136,45 @@ func readText(con *console.Console, args []string) (string, error) {
 		return "", console.Errorf(console.ExitUsage, "", "standard input is larger than %d bytes", maxStdin)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+}
+
+// addFiles adds the texts of files to a message, each as a part with its name.
+func addFiles(in *api.Submit, files []string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	if in.Text != "" {
+		in.Parts = mailroom.Text(in.Text)
+	}
+	in.Text = ""
+	for _, path := range files {
+		text, err := readFile(path)
+		if err != nil {
+			return err
+		}
+		name := filepath.Base(path)
+		in.Parts = append(in.Parts, mailroom.Part{Type: "text", Text: text, Name: name, MimeType: mime.TypeByExtension(filepath.Ext(name))})
+	}
+	return nil
+}
+
+// readFile returns the text of a file.
+func readFile(path string) (text string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	b, err := io.ReadAll(io.LimitReader(f, mailroom.MaxText+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(b) > mailroom.MaxText:
+		return "", fmt.Errorf("%s is larger than %d bytes", path, mailroom.MaxText)
+	case !utf8.Valid(b) || bytes.IndexByte(b, 0) >= 0:
+		return "", fmt.Errorf("%s is not a text file in UTF-8", path)
+	}
+	return string(b), nil
 }
 
 func send(ctx context.Context, con *console.Console, in api.Submit, detach bool, output console.Format) error {
