@@ -87,6 +87,7 @@ func rootCommand(con *console.Console) *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().BoolP("version", "v", false, "print the version")
 	root.PersistentFlags().StringVar(&con.Data, "data", "", "data folder of the server (default $MAILROOM_DATA, $XDG_DATA_HOME/mailroom or ~/.local/share/mailroom)")
+	root.PersistentFlags().StringVar(&con.Context, "context", "", "name of the server, see mailroom context (default $MAILROOM_CONTEXT)")
 	channels := cli.Channels(con, node.ChannelStates())
 	channels.AddCommand(addChannelCommand(con))
 	root.AddCommand(channels, bench.Command(con), issueCommand(con))

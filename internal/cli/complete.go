@@ -41,6 +41,7 @@ func AddCompletions(con *console.Console, root *cobra.Command) {
 		"mode": fixed(mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest,
 			mailroom.ModeCollect, mailroom.ModeReject),
 	}
+	_ = root.RegisterFlagCompletionFunc("context", completeContexts(con)) // fails as below
 	addCompletions(root, func(cmd *cobra.Command) {
 		name, _ := strings.CutPrefix(cmd.CommandPath(), root.Name()+" ")
 		if sources := first[name]; sources != nil {

@@ -20,7 +20,7 @@ import (
 // statusTimeout limits the requests of mailroom status.
 const statusTimeout = 10 * time.Second
 
-// serverStatus is the JSON output of mailroom status. PID and Data are null for a server named by MAILROOM_URL.
+// serverStatus is the JSON output of mailroom status. PID and Data are null for a server named by MAILROOM_URL or a context.
 type serverStatus struct {
 	URL       string                  `json:"url"`
 	Ready     bool                    `json:"ready"`
@@ -40,8 +40,8 @@ func statusCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of the server",
-		Long: `Show the server of the data folder, or the server that MAILROOM_URL names: its process,
-version, address, runs, agents and channels. If no server runs, the exit code is 4.`,
+		Long: `Show the server of the data folder, or the one that MAILROOM_URL or a context names: its
+process, version, address, runs, agents and channels. If no server runs, the exit code is 4.`,
 		Example: `  mailroom status
   mailroom status -o json
   kill -9 "$(mailroom status --pid)"`,
@@ -64,8 +64,11 @@ version, address, runs, agents and channels. If no server runs, the exit code is
 
 // localServer finds the process of the data folder's server.
 func localServer(con *console.Console) (*datadir.Process, datadir.Dir, error) {
-	if endpoint.IsRemote(con) {
-		return nil, "", console.Errorf(console.ExitUsage, "use --data on the server's machine", "cannot find the process of a server named by MAILROOM_URL")
+	switch remote, err := endpoint.IsRemote(con); {
+	case err != nil:
+		return nil, "", err
+	case remote:
+		return nil, "", console.Errorf(console.ExitUsage, "use --data on the server's machine", "cannot find the process of a server named by MAILROOM_URL or by a context")
 	}
 	dir, err := datadir.Find(con.Data, con.Env)
 	if err != nil {
@@ -92,7 +95,11 @@ func printPID(con *console.Console) error {
 // fetchServerStatus queries the server. For a data folder it first checks that the server's process runs, because another program may use
 // the address of a killed server.
 func fetchServerStatus(ctx context.Context, con *console.Console) (s serverStatus, err error) {
-	if !endpoint.IsRemote(con) {
+	remote, err := endpoint.IsRemote(con)
+	if err != nil {
+		return s, err
+	}
+	if !remote {
 		p, dir, err := localServer(con)
 		if err != nil {
 			return s, err

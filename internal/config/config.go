@@ -70,6 +70,9 @@ type Config struct {
 	// Data is the data folder, which is hidden from programs. It is not in a file.
 	Data string
 
+	// Contexts is the user's file with tokens of other servers, which is hidden from programs too.
+	Contexts string
+
 	kinds []kind.Kind     // of channels
 	file  string          // path that it was read from, or ""
 	set   map[string]bool // dotted keys that the file, a variable or a flag set

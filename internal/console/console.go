@@ -27,6 +27,7 @@ type Console struct {
 	Name     string // os.Args[0], for hints; "" means mailroom
 
 	Data    string // --data
+	Context string // --context
 	Server  string // URL of the server that the command uses, "" until it is known
 	MidLine bool   // Stdout is in the middle of a line
 }
@@ -51,11 +52,14 @@ func (c *Console) Prompt(in *bufio.Reader, question string) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// CommandLine returns a shell command for the same data folder, for hints.
+// CommandLine returns a shell command for the same server, for hints.
 func (c *Console) CommandLine(words ...string) string {
 	line := []string{c.Program(), words[0]}
 	if c.Data != "" {
 		line = append(line, "--data", Quote(c.Data))
+	}
+	if c.Context != "" {
+		line = append(line, "--context", Quote(c.Context))
 	}
 	for _, w := range words[1:] {
 		line = append(line, Quote(w))

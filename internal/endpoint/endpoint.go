@@ -24,11 +24,19 @@ func (e Endpoint) Client(options ...client.Option) *client.Client {
 	return client.New(e.URL, e.Token, append([]client.Option{client.WithHTTPClient(e.HTTP)}, options...)...)
 }
 
-// Find finds the server: from --data, else from MAILROOM_URL, else from the default data
-// folder. Unless --data is set, MAILROOM_TOKEN replaces the folder's token. A folder's
-// token is sent only to the server of that folder.
+// Find finds the server: from --data or --context, else from MAILROOM_CONTEXT, else from MAILROOM_URL or
+// MAILROOM_DATA, else from the current context, else from the default data folder. Unless --data or a context
+// is used, MAILROOM_TOKEN replaces the folder's token. The token of a folder or of a context is sent only to
+// its server.
 func Find(con *console.Console) (e Endpoint, err error) {
-	if IsRemote(con) {
+	named, err := selected(con)
+	if err != nil {
+		return e, err
+	}
+	if named != nil {
+		return named.Endpoint(con)
+	}
+	if isRemote(con) {
 		address := con.Env("MAILROOM_URL")
 		if err := CheckURL(address); err != nil {
 			return e, console.Errorf(console.ExitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL %w", err)
@@ -58,8 +66,13 @@ func Find(con *console.Console) (e Endpoint, err error) {
 	return e, nil
 }
 
-// IsRemote reports whether MAILROOM_URL selects the server.
-func IsRemote(con *console.Console) bool { return con.Data == "" && con.Env("MAILROOM_URL") != "" }
+// IsRemote reports whether a context or MAILROOM_URL selects the server, so that no data folder is known.
+func IsRemote(con *console.Console) (bool, error) {
+	named, err := selected(con)
+	return named != nil || isRemote(con), err
+}
+
+func isRemote(con *console.Console) bool { return con.Data == "" && con.Env("MAILROOM_URL") != "" }
 
 // At returns the server at address, with the token in MAILROOM_TOKEN, which may be missing.
 func At(con *console.Console, address string) (e Endpoint, err error) {

@@ -16,6 +16,7 @@ import (
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/endpoint"
 	"mailroom/internal/proc"
 	"mailroom/store/postgres"
 )
@@ -55,7 +56,7 @@ func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 	}
 	s.data = resolvePath(c.Data)
 	s.hide = []string{s.data}
-	s.addHidden(c.File(), c.TLSKey, c.Postgres.URLFile, c.Token.OperatorFile)
+	s.addHidden(c.File(), c.TLSKey, c.Postgres.URLFile, c.Token.OperatorFile, c.Contexts)
 	for _, channel := range c.ChannelNames() {
 		for _, secret := range c.Channels[channel].Secrets() {
 			s.addHidden(secret.File)
@@ -292,6 +293,18 @@ func (s *sandbox) warnUnisolated() {
 	s.log.Warn("agents run without isolation and can read the server's data and tokens", args...)
 }
 
+// existingContexts returns the path of the file of contexts, or "" if there is none.
+func existingContexts(con *console.Console) string {
+	path, err := endpoint.ContextsFile(con.Env)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
 // newWorkSandbox returns the sandbox of mailroom work, which hides the token file and the data
 // folder of its machine, if there is one.
 func newWorkSandbox(con *console.Console, tokenFile string, log *slog.Logger) *sandbox {
@@ -302,6 +315,6 @@ func newWorkSandbox(con *console.Console, tokenFile string, log *slog.Logger) *s
 			s.hide = []string{s.data}
 		}
 	}
-	s.addHidden(tokenFile)
+	s.addHidden(tokenFile, existingContexts(con))
 	return s
 }

@@ -1,0 +1,163 @@
+package endpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"mailroom/internal/console"
+)
+
+// Context is a server with a name, for a user of several servers.
+type Context struct {
+	URL   string `toml:"url"`
+	Token string `toml:"token"`
+	CA    string `toml:"ca,omitempty"` // file with certificates to trust, beside those of the system
+}
+
+// Endpoint returns the server of the context.
+func (c Context) Endpoint(con *console.Console) (e Endpoint, err error) {
+	con.Server, e.URL, e.Token = c.URL, c.URL, c.Token
+	e.HTTP, err = clientTrusting(c.CA)
+	return e, err
+}
+
+// Contexts is the file of a user's contexts.
+type Contexts struct {
+	Current  string             `toml:"current,omitempty"` // "": the data folder
+	Contexts map[string]Context `toml:"contexts,omitempty"`
+}
+
+// maxContexts bounds the file, in bytes.
+const maxContexts = 1 << 20
+
+// ContextsFile returns the path of the file: mailroom/contexts.toml in XDG_CONFIG_HOME, else in .config in
+// HOME. It ignores a relative XDG_CONFIG_HOME, as the XDG specification requires.
+func ContextsFile(env func(string) string) (string, error) {
+	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "mailroom", "contexts.toml"), nil
+	}
+	home := env("HOME")
+	if home == "" {
+		return "", errors.New("find the file of contexts: neither HOME nor XDG_CONFIG_HOME is set")
+	}
+	return filepath.Join(home, ".config", "mailroom", "contexts.toml"), nil
+}
+
+// ReadContexts reads the file; without one there are no contexts. It refuses a file that others can read,
+// because it has tokens.
+func ReadContexts(env func(string) string) (c Contexts, err error) {
+	path, err := ContextsFile(env)
+	if err != nil {
+		return c, err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return c, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return c, fmt.Errorf("%s has tokens, and others can read it: run chmod 600 on it", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxContexts+1))
+	switch {
+	case err != nil:
+		return c, err
+	case len(text) > maxContexts:
+		return c, fmt.Errorf("%s is larger than %d bytes", path, maxContexts)
+	}
+	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&c); err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Write replaces the file. Readers see the old one or the new one. Of two commands that change the file at
+// the same time, the later one wins.
+func (c Contexts) Write(env func(string) string) (err error) {
+	path, err := ContextsFile(env)
+	if err != nil {
+		return err
+	}
+	text, err := toml.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Local is the name that stands for the data folder.
+const Local = "local"
+
+// CheckContextName returns an error if a context cannot have the name.
+func CheckContextName(name string) error {
+	if name == Local || !contextName.MatchString(name) {
+		return fmt.Errorf("%q is not a name for a context: use up to 64 letters, digits, dots, dashes and underscores, and not %q", name, Local)
+	}
+	return nil
+}
+
+// selected returns the context that the command uses: that of --context, else of MAILROOM_CONTEXT, else the
+// current one. It is nil if the command uses --data, MAILROOM_URL or MAILROOM_DATA, or no context.
+func selected(con *console.Console) (*Context, error) {
+	name := con.Context
+	if name == "" && con.Data == "" {
+		name = con.Env("MAILROOM_CONTEXT")
+	}
+	if con.Data != "" && con.Context != "" {
+		return nil, console.Errorf(console.ExitUsage, "use one of them", "--context and --data name two servers")
+	}
+	if name == Local || name == "" && (con.Data != "" || con.Env("MAILROOM_URL") != "" || con.Env("MAILROOM_DATA") != "") {
+		return nil, nil
+	}
+	all, err := ReadContexts(con.Env)
+	if err != nil {
+		if name == "" && con.Env("HOME") == "" { // a service without contexts
+			return nil, nil
+		}
+		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	if name == "" {
+		if name = all.Current; name == "" {
+			return nil, nil
+		}
+	}
+	c, ok := all.Contexts[name]
+	if !ok {
+		return nil, console.Errorf(console.ExitUsage, "see `mailroom context`", "no context %q", name)
+	}
+	if err := CheckURL(c.URL); err != nil {
+		return nil, console.Errorf(console.ExitUsage, "add it again with `mailroom context add "+name+"`", "context %s: %w", name, err)
+	}
+	return &c, nil
+}
