@@ -25,6 +25,8 @@ type Agent struct {
 	Version  string
 	Limit    int           // maximum concurrent runs; 0: as many as the engine has slots
 	Deadline time.Duration // per attempt; 0: Options.Deadline
+	// RetryPause is the least time from a failed attempt to the next one.
+	RetryPause time.Duration
 	// Sticky reports that the agent's state of a thread is of use only on the server that wrote it. The
 	// thread's next run starts there while that server runs, see [ledger.Options].
 	Sticky bool

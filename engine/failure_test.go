@@ -94,6 +94,26 @@ func TestRetryHonoursTheProvidersRetryAfter(t *testing.T) {
 	})
 }
 
+func TestARetryWaitsForThePauseOfItsAgent(t *testing.T) {
+	everywhere(t, func(h *fixture) {
+		var starts seen[time.Time]
+		fails := mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+			starts.add(time.Now())
+			if s.Run().Attempt == 2 {
+				return &mailroom.Failure{Class: mailroom.ClassTransient, RetryAfter: time.Minute, Err: errors.New("later")}
+			}
+			return errors.New("who knows")
+		})
+		h.start(engine.Options{Agents: map[string]engine.Agent{"a": {Agent: fails, RetryPause: 10 * time.Second}}})
+		out := h.send("t", "hello", func(in *thread.Submit) { in.MaxAttempts = 3 })
+		h.wait(3 * time.Minute)
+		h.status(out.Run, mailroom.StatusFailed)
+		if at := starts.all(); len(at) != 3 || at[1].Sub(at[0]) != 10*time.Second || at[2].Sub(at[1]) != time.Minute {
+			t.Errorf("got starts at %v, want them 10 s and a minute apart", at)
+		}
+	})
+}
+
 func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
 	localOnly(t, func(h *fixture) {
 		up := time.Now().Add(time.Hour)

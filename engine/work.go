@@ -75,6 +75,10 @@ func (s *session) work() {
 		s.parkInstead(&out)
 	}
 	s.releaseInstead(&out)
+	if f := out.Failure; f != nil && f.RetryAfter < agent.RetryPause {
+		later := *f
+		later.RetryAfter, out.Failure = agent.RetryPause, &later
+	}
 	s.settle(out, err, begin)
 	if forced {
 		s.awaitAbandoned()

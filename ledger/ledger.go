@@ -40,6 +40,9 @@ type Options struct {
 	// that late.
 	Deadline  func(agent string) time.Duration
 	StopGrace time.Duration
+	// Attempts is after how many failures a run of an agent fails for good, unless its submit says; 0 and a
+	// nil function mean mailroom.DefaultAttempts.
+	Attempts func(agent string) int
 	// Sticky reports whether the State of an agent is of use only on the server that wrote it, so that
 	// a thread's next run must start there. A nil function means that none is.
 	Sticky func(agent string) bool
@@ -104,6 +107,9 @@ func New(st store.Store, o Options) *Ledger {
 	}
 	if o.Deadline == nil {
 		o.Deadline = func(string) time.Duration { return 0 }
+	}
+	if o.Attempts == nil {
+		o.Attempts = func(string) int { return 0 }
 	}
 	if o.StopGrace == 0 {
 		o.StopGrace = 10 * time.Second

@@ -114,6 +114,7 @@ func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found
 		AgentVersion: in.AgentVersion,
 		Reserved:     b.c.options.Reserved,
 	}
+	found.MaxAttempts = b.c.options.Attempts(found.Agent)
 	if found.AgentVersion == "" {
 		found.AgentVersion = b.c.options.Version(found.Agent)
 	}

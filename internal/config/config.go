@@ -105,6 +105,10 @@ type Agent struct {
 	StartTimeout time.Duration // to its first output; 0: none
 	IdleTimeout  time.Duration // between two outputs; 0: none
 	TotalTimeout time.Duration // 0: none but the deadline
+	// Attempts is after how many failures a run fails for good, unless the submit says; RetryPause is the
+	// least time from a failure to the next attempt.
+	Attempts   int
+	RetryPause time.Duration
 	Confinement
 }
 
@@ -170,7 +174,7 @@ func newAgent(kind string) *Agent {
 		a.StartTimeout, a.IdleTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout
 	}
 	if a.IsProgram() {
-		a.Isolation = IsolationAuto
+		a.Isolation, a.Attempts = IsolationAuto, mailroom.DefaultAttempts
 	}
 	return a
 }
@@ -298,6 +302,8 @@ func (a *Agent) settings() []setting.Setting {
 			setting.New("start_timeout", "Maximum time to the first output; 0s is unlimited.", setting.Duration(&a.StartTimeout, 0, most)),
 			setting.New("idle_timeout", "Maximum time between two outputs; 0s is unlimited.", setting.Duration(&a.IdleTimeout, 0, most)),
 			setting.New("total_timeout", "Maximum total time; 0s means only deadline applies.", setting.Duration(&a.TotalTimeout, 0, most)),
+			setting.New("attempts", "Number of failed attempts after which a run fails for good, unless its submit says.", setting.Int(&a.Attempts, 1, 100)),
+			setting.New("retry_pause", "Minimum time from a failed attempt to the next one, which grows from 0.25s by itself.", setting.Duration(&a.RetryPause, 0, most)),
 		)
 		all = append(all, a.Confinement.settings()...)
 	}

@@ -64,7 +64,7 @@ func TestAgentsHaveDefaults(t *testing.T) {
 		"coder": {
 			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
-			Confinement: Confinement{Isolation: IsolationAuto},
+			Attempts: 5, Confinement: Confinement{Isolation: IsolationAuto},
 		},
 	}
 	if diff := cmp.Diff(want, got.Agents); diff != "" {
@@ -261,7 +261,7 @@ func TestVersionChangesWithTheBehaviourOfAnAgent(t *testing.T) {
 	for same, file := range map[string]string{
 		"other order and spelling":   "total_timeout = \"0m\"\ncommand = ['cat']",
 		"empty list":                 "command = [\"cat\"]\nenv = {}",
-		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"",
+		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"\nattempts = 9\nretry_pause = \"3m\"",
 	} {
 		if got := version(file); got != first {
 			t.Errorf("%s: version is %s, want %s as before", same, got, first)

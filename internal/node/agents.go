@@ -25,6 +25,7 @@ import (
 type agentSet struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
+	attempts map[string]int // see [ledger.Options]
 	programs *programs
 	sandbox  *sandbox
 	versions *versions
@@ -36,7 +37,7 @@ type agentSet struct {
 // cannot be rebuilt is left out: the runs pinned to it fail permanently and name it. Programs get files
 // of messages from shared too, unless it is nil.
 func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Files, log *slog.Logger) (*agentSet, error) {
-	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
+	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, attempts: map[string]int{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	r.sandbox.shareFiles(shared)
 	configured := maps.Clone(c.Agents)
 	r.versions = &versions{
@@ -104,12 +105,12 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		r.programs.addCommand(name, a)
 	}
 	r.agents[name] = engine.Agent{
-		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Sticky: program.Find(a.Kind) != nil,
+		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, RetryPause: a.RetryPause, Sticky: program.Find(a.Kind) != nil,
 		OldVersion: func(ctx context.Context, version string) (mailroom.Agent, error) {
 			return r.versions.find(ctx, agentVersion{name, version})
 		},
 	}
-	r.kinds[name] = a.Kind
+	r.kinds[name], r.attempts[name] = a.Kind, a.Attempts
 	return nil
 }
 

@@ -118,6 +118,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		Due:       n.announceDue,
 		Lease:     c.Lease,
 		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
+		Attempts:  func(agent string) int { return roster.attempts[agent] },
 		StopGrace: c.StopGrace,
 		Sticky:    func(agent string) bool { return agents[agent].Sticky }, StickyGrace: c.Node.StickyGrace,
 		Quotas:    defaultQuotas(c),

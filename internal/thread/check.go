@@ -20,9 +20,6 @@ func (in *Submit) Check() error {
 	if in.Mode == "" {
 		in.Mode = mailroom.ModeQueue
 	}
-	if in.MaxAttempts == 0 {
-		in.MaxAttempts = mailroom.DefaultAttempts
-	}
 	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
 	in.Messages = slices.Clone(in.Messages) // do not change the caller's slice
 	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkMessages, in.checkChannel} {
@@ -71,7 +68,7 @@ func (in *Submit) checkOptions() error {
 	if p := in.priority(); p < 0 || p > 255 {
 		return check.Invalid("priority", "must be between 0 and 255", p)
 	}
-	if in.MaxAttempts < 1 || in.MaxAttempts > 100 {
+	if in.MaxAttempts < 0 || in.MaxAttempts > 100 { // 0 is the default
 		return check.Invalid("max_attempts", "must be between 1 and 100", in.MaxAttempts)
 	}
 	if len(in.Options) == 0 {

@@ -59,6 +59,7 @@ type Descent struct {
 type Resolved struct {
 	Agent            string // agent of the run, never ""
 	AgentVersion     string
+	MaxAttempts      int              // of the agent; 0: mailroom.DefaultAttempts
 	DeliverTo        *mailroom.Thread // row of the submit's DeliverTo, which may not exist
 	Queued           int              // current number of runs in the thread's queue
 	MaxQueued        int              // 0: no limit
