@@ -20,6 +20,7 @@ type Token struct {
 	RevokedAt *time.Time        `json:"revoked_at" doc:"When it was revoked."`
 	Kind      string            `json:"kind" enum:"token,limited,session,link" doc:"All but token act for another one, with its rights as far as scopes has them."`
 	For       *string           `json:"for" doc:"The token that it acts for; admin is the operator's."`
+	Client    *string           `json:"client" doc:"Browser and system of a session, such as Firefox on Linux, as the browser says."`
 	Threads   []string          `json:"threads,omitempty" doc:"The only threads that it may use."`
 	Run       *string           `json:"run,omitempty" doc:"The only run that it may use."`
 	ExpiresAt *time.Time        `json:"expires_at"`

@@ -32,6 +32,8 @@ type Terms struct {
 	// Run is the only run that it may use; Threads then has the run's thread. "": no limit.
 	Run       string    `json:"run,omitempty"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: never
+	// Client describes the program of a session to people.
+	Client string `json:"client,omitempty"`
 }
 
 const (

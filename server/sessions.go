@@ -166,7 +166,10 @@ func sumOf(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-type signInInput struct{ Body api.SignIn }
+type signInInput struct {
+	UserAgent string `header:"User-Agent" doc:"Names the session in lists."`
+	Body      api.SignIn
+}
 
 // signedIn is a session and the cookie with its secret.
 type signedIn struct {
@@ -177,7 +180,8 @@ type signedIn struct {
 // signIn exchanges a link for a session.
 func (h *sessionHandlers) signIn(ctx context.Context, in *signInInput) (*signedIn, error) {
 	secret := newSecret()
-	row, err := h.ledger.SpendLink(ctx, sumOf(in.Body.Secret), auth.Token{Sum: sumOf(secret), Terms: auth.Terms{ExpiresAt: time.Now().Add(sessionLife)}})
+	terms := auth.Terms{ExpiresAt: time.Now().Add(sessionLife), Client: browserOf(in.UserAgent)}
+	row, err := h.ledger.SpendLink(ctx, sumOf(in.Body.Secret), auth.Token{Sum: sumOf(secret), Terms: terms})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestALinkSignsABrowserInOnce(t *testing.T) {
 		}
 	}
 	secret := `{"secret":"` + link.Secret + `"}`
-	got := f.call("POST /v1/session", secret, "Authorization: ")
+	got := f.call("POST /v1/session", secret, "Authorization: ", "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:143.0) Gecko/20100101 Firefox/143.0")
 	if got.status != http.StatusCreated {
 		t.Fatalf("status %d: %s", got.status, got.body)
 	}
@@ -75,6 +76,15 @@ func TestALinkSignsABrowserInOnce(t *testing.T) {
 	var self api.Session
 	if err := json.Unmarshal([]byte(b.call("GET /v1/session", "").body), &self); err != nil || self.Token != auth.Operator || self.Kind != "session" || self.ExpiresAt == nil {
 		t.Errorf("got %+v, %v", self, err)
+	}
+	var clients []string
+	for _, row := range mustCall[api.Page[api.Token]](f, "GET /v1/tokens", "").Items {
+		if row.Client != nil {
+			clients = append(clients, row.Kind+" "+*row.Client)
+		}
+	}
+	if !slices.Equal(clients, []string{"session Firefox on Linux"}) {
+		t.Errorf("the list of tokens has the clients %q, want that of the session", clients)
 	}
 	if got := f.call("POST /v1/session", secret, "Authorization: "); got.status != http.StatusUnauthorized {
 		t.Errorf("the link again: status %d, want 401", got.status)

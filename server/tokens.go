@@ -137,6 +137,6 @@ func (h *tokenHandlers) showToken(t *auth.Token) api.Token {
 	return api.Token{
 		Name: t.Name, Scopes: scopes, Namespace: view.Given(t.Namespace),
 		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.usage(t), CreatedAt: t.CreatedAt, UsedAt: view.Known(t.UsedAt), RevokedAt: view.Known(t.RevokedAt),
-		Kind: kind, For: view.Given(t.Terms.For), Threads: t.Terms.Threads, Run: view.Given(t.Terms.Run), ExpiresAt: view.Known(t.Terms.ExpiresAt),
+		Kind: kind, Client: view.Given(t.Terms.Client), For: view.Given(t.Terms.For), Threads: t.Terms.Threads, Run: view.Given(t.Terms.Run), ExpiresAt: view.Known(t.Terms.ExpiresAt),
 	}
 }

@@ -250,6 +250,8 @@ export interface Token {
   name: string;
   kind: 'token' | 'limited' | 'session' | 'link';
   for: string | null;
+  /** Browser and system of a session, as the browser says. */
+  client: string | null;
   scopes: string[];
   namespace: string | null;
   created_at: string;

@@ -33,7 +33,7 @@ export function Tokens() {
       <thead><tr><th>Name</th><th>Kind</th><th>Scopes</th><th>Created</th><th>Used</th><th>Ends</th><th><span class="unseen">Actions</span></th></tr></thead>
       <tbody>${data.map((token) => html`<tr key=${token.name}>
         <th scope="row"><${Line} text=${token.for ?? token.name} />${token.namespace && html` <span class="hint"><${Line} text=${token.namespace} />*</span>`}</th>
-        <td>${token.kind}</td><td>${token.scopes.join(', ')}</td><td><${Time} at=${token.created_at} /></td><td><${Time} at=${token.used_at} /></td>
+        <td>${token.kind}${token.client && html` <span class="hint"><${Line} text=${token.client} /></span>`}</td><td>${token.scopes.join(', ')}</td><td><${Time} at=${token.created_at} /></td><td><${Time} at=${token.used_at} /></td>
         <td>${token.revoked_at ? html`revoked <${Time} at=${token.revoked_at} />` : html`<${Time} at=${token.expires_at} />`}</td>
         <td>${!token.revoked_at && html`<${Revoke} token=${token} reload=${reload} />`}</td>
       </tr>`)}</tbody>
@@ -44,7 +44,7 @@ export function Tokens() {
 
 function Revoke({ token, reload }) {
   const [sure, setSure] = useState(false);
-  const name = token.kind === 'token' ? token.name : `${token.kind} of ${token.for}`;
+  const name = token.kind === 'token' ? token.name : `${token.kind} of ${token.for}${token.client ? `, ${token.client}` : ''}`;
   if (!sure) return html`<button type="button" class="quiet" aria-label=${`Revoke ${name}`} onClick=${() => setSure(true)}>Revoke…</button>`;
   return html`<${Action} label=${`Revoke now: ${name}`} run=${async () => { await client.revokeToken(token.name); await reload(); }}>Revoke now<//> <button type="button" class="quiet" onClick=${() => setSure(false)}>Keep</button>`;
 }

@@ -98,6 +98,7 @@ func (p *packer) terms(t *auth.Terms) {
 	list(p, &t.Threads, text[string])
 	text(p, &t.Run)
 	p.time(&t.ExpiresAt)
+	text(p, &t.Client)
 }
 
 func (p *packer) reservation(v *store.Reservation) {
