@@ -37,6 +37,7 @@ func usual(t *testing.T, at time.Time) *store.Changes {
 		Definitions:  []store.Definition{{Agent: "a", Version: "1"}},
 		Cursors:      []store.Cursor{{Channel: "c", Identity: "i"}},
 		Reservations: []store.Reservation{{ID: "v", Thread: "t"}},
+		Summaries:    []store.Summary{{Key: store.SummaryKey{Step: store.StepDay, Agent: "a", At: time.UnixMicro(0).UTC(), Status: mailroom.StatusFailed}}},
 	}
 }
 
@@ -63,6 +64,8 @@ func TestTheWriterScansNoTable(t *testing.T) {
 		c.Runs[1].Status, c.Runs[1].ErrorGroup = mailroom.StatusFailed, "g"
 		c.Entries, c.Keys = nil, nil
 		c.Use = []store.UseChange{{Token: "ann", Add: auth.Use{Bytes: 1}}}
+		message := store.IndexRow{Thread: c.Threads[0].Key, Seq: 1, Content: 1, Words: []string{"hello"}}
+		c.Index = &store.Indexing{After: store.IndexState{Last: 1}, Rows: []store.IndexRow{message}, Drop: []store.IndexRow{message}}
 		if err := g.Write(c); err != nil {
 			return err
 		}
@@ -75,6 +78,7 @@ func TestTheWriterScansNoTable(t *testing.T) {
 		if err := g.Write(&store.Changes{
 			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropEntries: []store.Prefix{{Thread: "t", Seq: 2}},
 			DropDefinitions: c.Definitions, DropCursors: c.Cursors, DropReservations: []string{"v"}, DropThreads: []string{"u"},
+			DropSummaries: []store.SummariesBefore{{Step: store.StepDay, At: at}},
 		}); err != nil {
 			return err
 		}
@@ -113,6 +117,50 @@ func TestDueReadsFewOfManyThreads(t *testing.T) {
 			return nil
 		}, "SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'thread' AND schemaname = $1", s.options.Schema)
 	})
+}
+
+// The cost of a page of the log of all threads must not grow with the entries behind it.
+func TestAPageOfAllEntriesReadsFewRows(t *testing.T) {
+	s := openIn(t, pgtest.Shared(t).Schema(t), "node")
+	defer closeStore(t, s)
+	var all store.AllEntries
+	for commit := range 60 {
+		c := &store.Changes{}
+		for i := range 10 {
+			id := fmt.Sprint("t", commit, "-", i)
+			e, err := entry.New(id, 1, entry.KindStep, "", 0, time.UnixMicro(1).UTC(), json.RawMessage(`{}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Threads, c.Entries = append(c.Threads, &mailroom.Thread{ID: id, LastSeq: 1}), append(c.Entries, []mailroom.Entry{e})
+		}
+		write(t, s, c)
+		if commit == 1 { // the statistics know no later position
+			if _, err := s.writer.conn.Exec(t.Context(), "ANALYZE entry"); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.View(t.Context(), func(r store.Reader) error {
+				_, err := r.Entries(store.EntryQuery{All: &all})
+				all.After = all.Positions[len(all.Positions)-1]
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		if found, err := r.Entries(store.EntryQuery{All: &all, Limit: 10}); err != nil || len(found) != 10 {
+			t.Errorf("got %d entries, %v", len(found), err)
+		}
+		return r.(reader).query("read statistics", func(c *columns) error {
+			if n := c.int64(); n > 2*entryRows {
+				t.Errorf("read %d rows of 600 for a page of 10", n)
+			}
+			return nil
+		}, "SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'entry' AND schemaname = $1", s.options.Schema)
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestAnUpdateTakesTwoTrips(t *testing.T) {

@@ -15,8 +15,9 @@ const (
 	// Transactions at or above this one may still run. In a snapshot it does not change.
 	oldestRunning = "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 
-	// A plan that sorts must not depend on statistics that were made while the table was small.
-	seekPositions = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+	// No plan must sort all later entries, whatever the statistics say: they may be of a small table. The
+	// order of the index is completed for each position alone, by an incremental sort.
+	seekPositions = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"
 
 	readOrder = "SELECT o.name, " + oldestRunning + `, r.position, r.thread, r.seq,
 			(SELECT position FROM entry WHERE position >= ` + oldestRunning + ` ORDER BY position LIMIT 1)
