@@ -22,8 +22,10 @@ type indexer struct {
 const (
 	// indexInterval is how often the end of the log is read.
 	indexInterval = time.Second
-	// indexShare is one over the share of the time that the indexer uses beside commits.
-	indexShare = 10
+	// indexShare is one over the share of the time that the indexer uses beside commits. busyCommits is how
+	// many a second it takes notice of.
+	indexShare  = 10
+	busyCommits = 10
 	// maxIndexPause bounds the pause behind a part.
 	maxIndexPause = 2 * time.Second
 	// indexRetry is the pause after a failure.
@@ -40,14 +42,16 @@ func (x *indexer) observe(next func(operations int, took time.Duration)) func(in
 
 // follow indexes the messages of a ledger until ctx is done.
 func (x *indexer) follow(ctx context.Context, l *ledger.Ledger) {
+	last, commits := time.Now(), x.commits.Load() // of the part before
 	for x.on && ctx.Err() == nil {
-		began, commits := time.Now(), x.commits.Load()
+		began := time.Now()
 		read := 0
 		err := recovery.Call(x.log, "index of messages", func() (err error) {
 			read, _, err = l.IndexMessages(ctx)
 			return err
 		})
-		took := time.Since(began)
+		took, since, before := time.Since(began), time.Since(last), commits
+		last, commits = time.Now(), x.commits.Load()
 		pause := time.Duration(0)
 		switch {
 		case err != nil && ctx.Err() == nil && mailroom.CodeOf(err) != mailroom.CodeConflict:
@@ -55,7 +59,7 @@ func (x *indexer) follow(ctx context.Context, l *ledger.Ledger) {
 			pause = indexRetry
 		case err != nil || read == 0:
 			pause = indexInterval
-		case x.commits.Load() != commits:
+		case float64(commits-before) > busyCommits*since.Seconds()+1: // one may be of the sweep
 			pause = min((indexShare-1)*took, maxIndexPause)
 		}
 		select {

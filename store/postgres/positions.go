@@ -15,10 +15,6 @@ const (
 	// Transactions at or above this one may still run. In a snapshot it does not change.
 	oldestRunning = "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 
-	// No plan must sort all later entries, whatever the statistics say: they may be of a small table. The
-	// order of the index is completed for each position alone, by an incremental sort.
-	seekPositions = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"
-
 	readOrder = "SELECT o.name, " + oldestRunning + `, r.position, r.thread, r.seq,
 			(SELECT position FROM entry WHERE position >= ` + oldestRunning + ` ORDER BY position LIMIT 1)
 		FROM entry_order o LEFT JOIN (SELECT position, thread, seq FROM removed ORDER BY 1 DESC, 2 DESC, 3 DESC LIMIT 1) r ON true
@@ -38,7 +34,7 @@ const (
 func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	all := q.All
 	all.Positions = nil
-	err := r.send("read the order of entries", trip{{text: seekPositions}, {text: readOrder, each: func(c *columns) error {
+	err := r.sendPinned("read the order of entries", pinSeek, trip{{text: readOrder, each: func(c *columns) error {
 		all.Order, all.End = c.text(), store.StartOf(c.int64())
 		all.Removed = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
 		all.Pending = c.int64() != 0
@@ -52,7 +48,7 @@ func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	at := all.After // the last row that was read
 	for page := entryRows; ; page *= 2 {
 		rows, read := 0, 0
-		err := r.query("read entries of all threads", func(c *columns) error {
+		err := r.sendPinned("read entries of all threads", pinSeek, trip{{text: entriesOfAll, args: []any{at.Commit, at.Thread, at.Seq, int64(page), int64(max(pageBytes, q.Bytes))}, each: func(c *columns) error {
 			rows++
 			commit, thread, first, last, lines := c.int64(), c.int64(), c.int64(), c.int64(), c.next()
 			at, read = store.Position{Commit: commit, Thread: thread, Seq: last}, read+len(lines)
@@ -62,7 +58,7 @@ func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 			several, err := format.SplitEntries(lines, first, store.WholeRow(q))
 			found, more = all.Add(found, several, commit, thread, g.add)
 			return err
-		}, entriesOfAll, at.Commit, at.Thread, at.Seq, int64(page), int64(max(pageBytes, q.Bytes)))
+		}}})
 		if err != nil || !more || rows < page && read <= max(pageBytes, q.Bytes) {
 			return found, err
 		}

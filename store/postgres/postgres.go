@@ -127,7 +127,11 @@ func (s *Store) join(ctx context.Context) (*session, error) {
 	if err != nil || s.copying {
 		return c, err
 	}
-	if err := s.code.join(ctx, c.conn, s.options.Schema); err != nil {
+	if err = s.code.join(ctx, c.conn, s.options.Schema); err == nil {
+		// The compiler takes longer than any of the queries.
+		_, err = c.conn.PgConn().Exec(ctx, "SET jit = off").ReadAll()
+	}
+	if err != nil {
 		c.close()
 		return nil, err
 	}
@@ -152,7 +156,7 @@ func (o Options) connect(ctx context.Context, suffix string, warn pgconn.NoticeH
 // by an index. Plans that were made while the tables were empty would scan them, and row locks
 // follow the order of an array only in a nested loop.
 const pinPlans = `SET synchronous_commit = on; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
-	SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; SET jit = off`
+	SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off`
 
 func (s *Store) connectWriter(ctx context.Context) (*session, error) {
 	w, err := s.join(ctx)
@@ -207,7 +211,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		}
 		s.tries.Add(1)
 		t := &tx{store: s, extra: late, given: map[string]bool{}}
-		t.reader = reader{send: t.send, clock: t.clock}
+		t.reader = reader{send: t.send, clock: t.clock, unpin: unpinWriter}
 		err := s.attempt(ctx, t, f)
 		if t.failed == nil {
 			return err
@@ -345,7 +349,7 @@ func (s *Store) View(ctx context.Context, f func(store.Reader) error) error {
 	}
 	v := &view{store: s, ctx: ctx}
 	defer v.end()
-	if err := f(reader{send: v.send, clock: v.clock}); err != nil {
+	if err := f(reader{send: v.send, clock: v.clock, unpin: unpinReader}); err != nil {
 		return err
 	}
 	return v.failed

@@ -16,6 +16,24 @@ import (
 type reader struct {
 	send  func(doing string, t trip) error
 	clock func() time.Time
+	unpin string // undoes a pin
+}
+
+// A pin lets the queries of one trip use certain plans only, whatever the statistics say.
+const (
+	// All later entries must not be read to sort them: the order of the index is completed for each position
+	// alone, by an incremental sort.
+	pinSeek = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"
+	// Only the index of words is used.
+	pinWords = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'on', true)"
+
+	unpinReader = "SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true), set_config('enable_sort', 'on', true)"
+	unpinWriter = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'on', true)" // see pinPlans
+)
+
+// sendPinned sends queries with a pin.
+func (r reader) sendPinned(doing, pin string, t trip) error {
+	return r.send(doing, append(append(trip{{text: pin}}, t...), statement{text: r.unpin}))
 }
 
 // Now implements [store.Reader].

@@ -23,8 +23,6 @@ const (
 				ORDER BY e.last_seq LIMIT 1 FOR SHARE) e
 		ON CONFLICT (thread, seq) DO UPDATE SET content = excluded.content, id = excluded.id, words = excluded.words`
 
-	// Only the index of words can answer this, whatever the statistics say.
-	byWords   = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'on', true)"
 	findWords = `SELECT w.id, t.id, w.content FROM (SELECT id, thread, content FROM indexed WHERE words @> $1::text[] OFFSET 0) w
 			JOIN thread t ON t.key = w.thread
 		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
@@ -33,7 +31,7 @@ const (
 // search answers a query with Search.
 func (r reader) search(s *store.Search) error {
 	s.State = store.IndexState{}
-	err := r.send("read the state of the index", trip{{text: byWords}, {text: readIndexState, each: func(c *columns) error {
+	err := r.send("read the state of the index", trip{{text: readIndexState, each: func(c *columns) error {
 		s.State.Last, s.State.Order = c.int64(), c.text()
 		s.State.At = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
 		if until := c.int64(); until != 0 {
@@ -46,10 +44,10 @@ func (r reader) search(s *store.Search) error {
 	}
 	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
 		words := append([]string{w.WindowWord()}, s.Words...)
-		err = r.query("search", func(c *columns) error {
+		err = r.sendPinned("search", pinWords, trip{{text: findWords, args: []any{words, w.High, int64(limit)}, each: func(c *columns) error {
 			found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
 			return nil
-		}, findWords, words, w.High, int64(limit))
+		}}})
 		return found, err
 	})
 }
