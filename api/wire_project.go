@@ -119,3 +119,30 @@ func (r Reservation) row() store.Reservation {
 		Reason: r.Reason, Fence: r.Fence, TakenAt: r.TakenAt, ExpiresAt: r.ExpiresAt,
 	}
 }
+
+// IssueBoard has the issues of the server's tracker.
+type IssueBoard struct {
+	Columns []IssueColumn `json:"columns" doc:"in_progress, ready, blocked, later (deferred or pinned) and closed."`
+}
+
+// IssueColumn has the first issues of a column: the most urgent ones, or those that were changed or closed
+// last.
+type IssueColumn struct {
+	Name  string  `json:"name"`
+	Count int     `json:"count" doc:"Number of its issues."`
+	Items []Issue `json:"items" doc:"At most 100 of them."`
+}
+
+// Issue is an issue of the tracker. Long texts and lists are cut.
+type Issue struct {
+	ID        string    `json:"id"`
+	Title     string    `json:"title"`
+	Status    string    `json:"status"`
+	Type      string    `json:"type"`
+	Priority  int       `json:"priority" doc:"0 to 4, the most urgent first."`
+	Assignee  string    `json:"assignee"`
+	Labels    []string  `json:"labels"`
+	BlockedBy []string  `json:"blocked_by" doc:"Ids of issues that must be closed before."`
+	UpdatedAt time.Time `json:"updated_at"`
+	Thread    string    `json:"thread" doc:"Id of the thread in which an agent works on it, if one does."`
+}

@@ -48,9 +48,9 @@ func accessRules() map[string]accessRule {
 		"GET /v1/channels":                {need: read, shown: "it names no thread"},
 		"POST /v1/channels/{name}/resume": {need: admin},
 		"GET /v1/pairings":                {need: admin}, "POST /v1/pairings": {need: admin},
-		"DELETE /v1/pairings/{channel}/{user}": {need: admin},
-		"GET /v1/workers":                      {need: read, shown: "it names no thread"},
-		"POST /v1/agents/{agent}/pause":        {need: admin}, "POST /v1/agents/{agent}/resume": {need: admin},
+		"DELETE /v1/pairings/{channel}/{user}": {need: admin}, "GET /v1/issues": {need: admin},
+		"GET /v1/workers":               {need: read, shown: "it names no thread"},
+		"POST /v1/agents/{agent}/pause": {need: admin}, "POST /v1/agents/{agent}/resume": {need: admin},
 
 		"GET /v1/threads":                                {need: read, shown: lists},
 		"GET /v1/threads/{thread}":                       {need: read},

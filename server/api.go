@@ -94,6 +94,7 @@ func (s *Server) registerGroups(rt router) {
 		accounts: o.Ledger.Accounts, find: find, quotas: quotas, metrics: o.Metrics, slots: s.streamSlots, backlog: s.backlog, started: time.Now().UTC(),
 	})
 	rt.channels(&channelHandlers{o.Channels})
+	rt.issues(&issueHandlers{o.Issues})
 	rt.pairings(&pairingHandlers{o.Pairings})
 	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})
 	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}

@@ -568,7 +568,7 @@ func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
 		"DELETE /v1/threads/{thread}", "DELETE /v1/threads/{thread}/messages/{message}", "DELETE /v1/tokens/{name}",
 		"GET /healthz", "GET /metrics", "GET /readyz", "GET /v1/agents", "GET /v1/channels",
 		"GET /v1/runs", "GET /v1/runs/{run}", "GET /v1/runs/{run}/stream", "GET /v1/runs/{run}/wait",
-		"GET /v1/stats", "GET /v1/search", "GET /v1/stats/series", "GET /v1/stream", "GET /v1/threads", "GET /v1/threads/{thread}", "GET /v1/threads/{thread}/entries", "GET /v1/threads/{thread}/messages",
+		"GET /v1/stats", "GET /v1/issues", "GET /v1/search", "GET /v1/stats/series", "GET /v1/stream", "GET /v1/threads", "GET /v1/threads/{thread}", "GET /v1/threads/{thread}/entries", "GET /v1/threads/{thread}/messages",
 		"GET /v1/threads/{thread}/messages/{message}", "GET /v1/threads/{thread}/stream",
 		"GET /v1/tickets", "GET /v1/tickets/{ticket}", "GET /v1/tokens", "GET /v1/workers", "GET /v1/ws",
 		"PATCH /v1/threads/{thread}", "PATCH /v1/threads/{thread}/messages/{message}", "PATCH /v1/tokens/{name}",

@@ -91,6 +91,10 @@ func (rt router) channels(h *channelHandlers) {
 	route(rt, auth.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Reconnect a channel now and reset its failures", h.resumeChannel)
 }
 
+func (rt router) issues(h *issueHandlers) {
+	route(rt, auth.PermissionAdmin, "GET /v1/issues", "list-issues", "Show the issues of the server's tracker", h.issues)
+}
+
 func (rt router) pairings(h *pairingHandlers) {
 	route(rt, auth.PermissionAdmin, "GET /v1/pairings", "list-pairings", "List the approved users of chat channels, and pending pairing requests", h.listPairings)
 	route(rt, auth.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Approve a pairing code", h.approvePairing)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"mailroom"
+	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/internal/metrics"
@@ -92,7 +93,9 @@ type Options struct {
 	// Protocols are further protocols over the same operations, by route such as "POST /mcp".
 	Protocols map[string]Protocol
 	// Metrics are served at /metrics. nil: a private set that only the server updates.
-	Metrics  *metrics.Metrics
+	Metrics *metrics.Metrics
+	// Issues returns the issues of the tracker. nil: there is none.
+	Issues   func(context.Context) (api.IssueBoard, error)
 	NoSearch bool // messages are not indexed, so a search is refused
 	// Ready returns an error while the process cannot run work.
 	Ready   func() error

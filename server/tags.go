@@ -68,7 +68,7 @@ func tagOf(path string) string {
 		return tagAgents
 	case "pairings":
 		return tagChannels
-	case "reservations", "notifications":
+	case "reservations", "notifications", "issues":
 		return tagProjects
 	case "stats", "healthz", "readyz", "metrics":
 		return tagServer

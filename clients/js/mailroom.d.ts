@@ -289,6 +289,19 @@ export interface FoundMessage {
   excerpt: string;
 }
 
+export interface Issue {
+  id: string;
+  title: string;
+  status: string;
+  type: string;
+  priority: number;
+  assignee: string;
+  labels: string[];
+  blocked_by: string[];
+  updated_at: string;
+  thread: string;
+}
+
 export interface Series {
   step: 'minute' | 'hour' | 'day';
   from: string;
@@ -399,6 +412,7 @@ export class Mailroom {
   resumeAgent(name: string, options?: Abortable): Promise<void>;
   stats(options?: Abortable): Promise<Stats>;
   series(query?: Abortable & { step?: 'minute' | 'hour' | 'day'; from?: string; to?: string; agent?: string }): Promise<Series>;
+  issues(options?: Abortable): Promise<{ columns: { name: string; count: number; items: Issue[] }[] }>;
   channels(options?: Abortable): Promise<Channel[]>;
   resumeChannel(name: string, options?: Abortable): Promise<Channel>;
   workers(options?: Abortable): Promise<Worker[]>;

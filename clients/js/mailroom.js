@@ -202,6 +202,11 @@ export class Mailroom {
     return this.#call('GET', 'v1/stats/series', { query: { step, from, to, agent }, signal });
   }
 
+  /** The issues of the server's tracker by column: `{ columns }`. Needs the scope admin; not_found without a tracker. */
+  issues({ signal } = {}) {
+    return this.#call('GET', 'v1/issues', { signal });
+  }
+
   /** The connections to chat platforms, by name. */
   async channels({ signal } = {}) {
     return (await this.#call('GET', 'v1/channels', { signal })).items;

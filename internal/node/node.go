@@ -171,7 +171,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		},
 		Protocols: protocols(hooks, log),
 		Channels:  n.channels, Pairings: newPairings(c, n.ledger),
-		Pages: web.Pages(), NoSearch: !c.Search, Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
+		Pages: web.Pages(), NoSearch: !c.Search, Issues: issueBoard(c), Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
 		TLS: o.TLS, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,

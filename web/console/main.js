@@ -7,6 +7,7 @@ import { Agents } from './agents.js';
 import { Channels } from './channels.js';
 import { Failures } from './failures.js';
 import { Inbox } from './inbox.js';
+import { findTracker, Issues, tracked } from './issues.js';
 import { connection, end, follow } from './live.js';
 import { useLoad, useNow } from './load.js';
 import { Overview } from './overview.js';
@@ -18,7 +19,7 @@ import { Threads } from './threads.js';
 import { Tokens } from './tokens.js';
 import { duration, number } from './words.js';
 
-// name: in the address; key: opens it after g; scope: what it needs.
+// name: in the address; key: opens it after g; scope: what it needs; when: a signal that is true if it is of use.
 const PAGES = [
   { name: 'overview', title: 'Overview', key: 'o', scope: 'read', page: Overview },
   { name: 'inbox', title: 'Inbox', key: 'i', scope: 'read', page: Inbox },
@@ -28,6 +29,7 @@ const PAGES = [
   { name: 'search', title: 'Search', key: 's', scope: 'read', page: Search },
   { name: 'agents', title: 'Agents', key: 'a', scope: 'read', page: Agents },
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
+  { name: 'issues', title: 'Issues', key: 'b', scope: 'admin', when: tracked, page: Issues },
   { name: 'tokens', title: 'Tokens', key: 'k', scope: 'admin', page: Tokens },
 ];
 
@@ -76,10 +78,11 @@ function Console() {
   const [menu, setMenu] = useState(false);
   const [help, setHelp] = useState(false);
   const main = useRef(null);
-  const pages = PAGES.filter(({ scope }) => may(scope));
+  const pages = PAGES.filter(({ scope, when }) => may(scope) && (when?.value ?? true));
   const open = HIDDEN[name] ?? pages.find((page) => page.name === name) ?? pages[0];
   useEffect(() => {
     follow();
+    findTracker();
     return end;
   }, [user.value]);
   useEffect(() => {

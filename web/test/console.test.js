@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 
@@ -212,6 +213,36 @@ describe('the console', () => {
     await page.getByText('No message has all of these words').waitFor();
   });
 
+  test('issues are shown as a board', async (t) => {
+    const issue = (id, status, more = {}) => JSON.stringify({ id, title: `Title of ${id}`, status, priority: 2, issue_type: 'task', created_at: '2026-01-02T03:04:05Z', updated_at: '2026-01-02T03:04:05Z', ...more });
+    const server = await open(t, (shared) => {
+      mkdirSync(`${shared}/.beads`);
+      writeFileSync(`${shared}/.beads/issues.jsonl`, `${[
+        issue('x-1', 'open', { title: HOSTILE, labels: ['web', HOSTILE.slice(0, 40)], priority: 0 }),
+        issue('x-2', 'open', { dependencies: [{ issue_id: 'x-2', depends_on_id: 'x-1', type: 'blocks' }] }),
+        issue('x-3', 'in_progress', { assignee: 'ann' }), issue('x-4', 'closed', { closed_at: '2026-01-02T03:04:05Z' }),
+      ].join('\n')}\n`);
+      return `${config}[tracker]\nfolder = ${JSON.stringify(shared)}\nagent = "echo"\ntypes = ["none"]\n`;
+    });
+    const operator = await visit(t, server);
+    await operator.enter();
+    const { page } = operator;
+    await page.getByRole('link', { name: 'Issues' }).click();
+    const column = (name) => page.getByRole('region', { name });
+    await column('Ready').getByText('<img src=x').first().waitFor();
+    await column('Blocked').getByText('after x-1').waitFor();
+    await column('In progress').getByText('ann').waitFor();
+    await column('Closed').getByText('Title of x-4').waitFor();
+    for (const [colorScheme, width] of [['light', 1600], ['dark', 390]]) {
+      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+      await page.setViewportSize({ width, height: 800 });
+      assert.deepEqual(await violations(page), [], `at ${width} in ${colorScheme}`);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth) <= 0, `too wide at ${width}`);
+      await operator.shot(`console-issues-${width}-${colorScheme}`);
+    }
+    assert.equal(await page.title(), 'Issues · Mailroom', 'a title was run');
+  });
+
   test('a question is found and approved with the keyboard alone', async (t) => {
     const { operator, client } = await arrive(t);
     const { asked } = await populate(client);
@@ -371,7 +402,7 @@ describe('the console', () => {
     await operator.page.getByLabel('Or paste a token').fill(token);
     await operator.page.keyboard.press('Enter');
     await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
-    assert.equal(await operator.page.getByRole('link', { name: 'Tokens' }).count(), 0);
+    assert.equal(await operator.page.getByRole('link', { name: /Tokens|Issues/ }).count(), 0);
     await operator.go(`run/${failed.run}`);
     await operator.page.locator('main .failure').waitFor();
     assert.equal(await operator.button('Retry').count(), 0);
