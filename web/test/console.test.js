@@ -96,6 +96,18 @@ describe('the console', () => {
     return { asked, failed, hostile };
   }
 
+  /** Makes a store of many runs: most completed, a hundred failed. */
+  async function crowd(client, runs) {
+    let next = 0;
+    const sender = async () => {
+      for (let n = next++; n < runs; n = next++) {
+        await client.send({ thread: `crowd-${n % 500}`, text: `message ${n}`, ...(n % 100 === 0 && { thread: `lost-${n}`, agent: 'broken', max_attempts: 1 }) });
+      }
+    };
+    await Promise.all(Array.from({ length: 50 }, sender));
+    while ((await client.stats()).runs.queued > 0);
+  }
+
   test('a link signs in once, and signing out ends the session', async (t) => {
     const { server, operator } = await arrive(t);
     const link = (await server.command('open')).trim();
@@ -135,6 +147,7 @@ describe('the console', () => {
 
   test('every page is accessible, at three widths and in two schemes', async (t) => {
     const { operator, client } = await arrive(t);
+    await crowd(client, 10_000);
     const { failed, asked } = await populate(client);
     await operator.enter();
     const { page } = operator;
