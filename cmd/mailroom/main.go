@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,6 +17,7 @@ import (
 	"mailroom/internal/bench"
 	"mailroom/internal/cli"
 	"mailroom/internal/console"
+	"mailroom/internal/endpoint"
 	"mailroom/internal/node"
 	"mailroom/internal/recovery"
 	"mailroom/internal/storage"
@@ -60,7 +63,10 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	con := &console.Console{Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Unsetenv: m.Unsetenv, Name: m.Name}
 	parsed := false // the command line is valid
 	root := rootCommand(con)
-	root.PersistentPreRun = func(*cobra.Command, []string) { parsed = true }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		parsed = true
+		return checkContext(con, cmd)
+	}
 	root.SetArgs(args)
 	root.SetIn(m.Stdin)
 	root.SetOut(m.Stdout)
@@ -73,6 +79,19 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 		return con.ReportError(ctx, err)
 	}
 	return console.ExitDone
+}
+
+// checkContext refuses --context for a command that talks to no server.
+func checkContext(con *console.Console, cmd *cobra.Command) error {
+	words := strings.Fields(cmd.CommandPath())[1:]
+	if con.Context == "" || con.Context == endpoint.Local || len(words) == 0 {
+		return nil
+	}
+	if slices.Contains([]string{"bench", "bridge", "config", "context", "doctor", "issue", "migrate", "restore", "serve", "store"}, words[0]) ||
+		len(words) > 1 && words[0] == "channels" && words[1] == "add" {
+		return console.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s", strings.Join(words, " "))
+	}
+	return nil
 }
 
 func rootCommand(con *console.Console) *cobra.Command {

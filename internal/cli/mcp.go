@@ -50,6 +50,9 @@ at /mcp.`,
 // mcp serves the tools until standard input ends or ctx is done.
 func serveMCP(ctx context.Context, con *console.Console, thread string) error {
 	own := *con // the dialer changes it
+	if err := endpoint.Fix(&own); err != nil {
+		return console.Errorf(console.ExitUsage, "", "%w", err)
+	}
 	o := clientDialer{con: &own}
 	s := mcp.New(mcp.Options{
 		Thread: thread, Version: console.ReadVersion().Version, Dial: o.dial, RetryUnavailable: true,

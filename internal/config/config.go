@@ -70,7 +70,7 @@ type Config struct {
 	// Data is the data folder, which is hidden from programs. It is not in a file.
 	Data string
 
-	// Contexts is the user's file with tokens of other servers, which is hidden from programs too.
+	// Contexts is the user's folder with tokens of other servers, which is hidden from programs too.
 	Contexts string
 
 	kinds []kind.Kind     // of channels

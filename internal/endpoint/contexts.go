@@ -70,6 +70,9 @@ func ReadContexts(env func(string) string) (c Contexts, err error) {
 	if err != nil {
 		return c, err
 	}
+	if !info.Mode().IsRegular() { // hidden from this program
+		return c, nil
+	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return c, fmt.Errorf("%s has tokens, and others can read it: run chmod 600 on it", path)
 	}
@@ -127,37 +130,46 @@ func CheckContextName(name string) error {
 	return nil
 }
 
-// selected returns the context that the command uses: that of --context, else of MAILROOM_CONTEXT, else the
-// current one. It is nil if the command uses --data, MAILROOM_URL or MAILROOM_DATA, or no context.
-func selected(con *console.Console) (*Context, error) {
+// choice is which server a command uses.
+type choice struct {
+	named *Context // a context
+	local bool     // the data folder was named, so MAILROOM_URL and MAILROOM_TOKEN do not count
+}
+
+// choose returns the server of --context, else of MAILROOM_CONTEXT, else, with current, of the current
+// context. It chooses none for --data, MAILROOM_URL or MAILROOM_DATA, and without a context.
+func choose(con *console.Console, current bool) (choice, error) {
 	name := con.Context
 	if name == "" && con.Data == "" {
 		name = con.Env("MAILROOM_CONTEXT")
 	}
 	if con.Data != "" && con.Context != "" {
-		return nil, console.Errorf(console.ExitUsage, "use one of them", "--context and --data name two servers")
+		return choice{}, console.Errorf(console.ExitUsage, "use one of them", "--context and --data name two servers")
 	}
-	if name == Local || name == "" && (con.Data != "" || con.Env("MAILROOM_URL") != "" || con.Env("MAILROOM_DATA") != "") {
-		return nil, nil
+	if name == Local {
+		return choice{local: true}, nil
+	}
+	if name == "" && (!current || con.Data != "" || con.Env("MAILROOM_URL") != "" || con.Env("MAILROOM_DATA") != "") {
+		return choice{}, nil
 	}
 	all, err := ReadContexts(con.Env)
 	if err != nil {
 		if name == "" && con.Env("HOME") == "" { // a service without contexts
-			return nil, nil
+			return choice{}, nil
 		}
-		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+		return choice{}, console.Errorf(console.ExitUsage, "", "%w", err)
 	}
 	if name == "" {
 		if name = all.Current; name == "" {
-			return nil, nil
+			return choice{}, nil
 		}
 	}
 	c, ok := all.Contexts[name]
 	if !ok {
-		return nil, console.Errorf(console.ExitUsage, "see `mailroom context`", "no context %q", name)
+		return choice{}, console.Errorf(console.ExitUsage, "see `mailroom context`", "no context %q", name)
 	}
 	if err := CheckURL(c.URL); err != nil {
-		return nil, console.Errorf(console.ExitUsage, "add it again with `mailroom context add "+name+"`", "context %s: %w", name, err)
+		return choice{}, console.Errorf(console.ExitUsage, "add it again with `mailroom context add "+name+"`", "context %s: %w", name, err)
 	}
-	return &c, nil
+	return choice{named: &c}, nil
 }

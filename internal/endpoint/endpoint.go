@@ -2,6 +2,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,17 +27,21 @@ func (e Endpoint) Client(options ...client.Option) *client.Client {
 
 // Find finds the server: from --data or --context, else from MAILROOM_CONTEXT, else from MAILROOM_URL or
 // MAILROOM_DATA, else from the current context, else from the default data folder. Unless --data or a context
-// is used, MAILROOM_TOKEN replaces the folder's token. The token of a folder or of a context is sent only to
-// its server.
-func Find(con *console.Console) (e Endpoint, err error) {
-	named, err := selected(con)
-	if err != nil {
+// names the server, MAILROOM_TOKEN replaces the folder's token. The token of a folder or of a context is sent
+// only to its server.
+func Find(con *console.Console) (Endpoint, error) { return find(con, true) }
+
+// FindNamed is Find without the current context, for a program that brings a token of its own.
+func FindNamed(con *console.Console) (Endpoint, error) { return find(con, false) }
+
+func find(con *console.Console, current bool) (e Endpoint, err error) {
+	chosen, err := choose(con, current)
+	switch {
+	case err != nil:
 		return e, err
-	}
-	if named != nil {
-		return named.Endpoint(con)
-	}
-	if isRemote(con) {
+	case chosen.named != nil:
+		return chosen.named.Endpoint(con)
+	case !chosen.local && isRemote(con):
 		address := con.Env("MAILROOM_URL")
 		if err := CheckURL(address); err != nil {
 			return e, console.Errorf(console.ExitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL %w", err)
@@ -54,7 +59,7 @@ func Find(con *console.Console) (e Endpoint, err error) {
 	if err != nil {
 		return e, noServer(err, dir, con.CommandLine("serve"))
 	}
-	if con.Data == "" {
+	if con.Data == "" && !chosen.local {
 		e.Token = con.Env("MAILROOM_TOKEN")
 	}
 	if e.Token == "" {
@@ -66,10 +71,22 @@ func Find(con *console.Console) (e Endpoint, err error) {
 	return e, nil
 }
 
+// Fix makes later calls of Find use the server that is the current one now, for a program that runs for long.
+func Fix(con *console.Console) error {
+	if con.Context != "" || con.Data != "" || con.Env("MAILROOM_CONTEXT") != "" || con.Env("MAILROOM_URL") != "" || con.Env("MAILROOM_DATA") != "" {
+		return nil
+	}
+	all, err := ReadContexts(con.Env)
+	if err == nil {
+		con.Context = cmp.Or(all.Current, Local)
+	}
+	return err
+}
+
 // IsRemote reports whether a context or MAILROOM_URL selects the server, so that no data folder is known.
 func IsRemote(con *console.Console) (bool, error) {
-	named, err := selected(con)
-	return named != nil || isRemote(con), err
+	chosen, err := choose(con, true)
+	return chosen.named != nil || !chosen.local && isRemote(con), err
 }
 
 func isRemote(con *console.Console) bool { return con.Data == "" && con.Env("MAILROOM_URL") != "" }

@@ -293,10 +293,12 @@ func (s *sandbox) warnUnisolated() {
 	s.log.Warn("agents run without isolation and can read the server's data and tokens", args...)
 }
 
-// existingContexts returns the path of the file of contexts, or "" if there is none.
-func existingContexts(con *console.Console) string {
+// contextsFolder returns the folder of the file of contexts, or "" if there is none. The file itself cannot
+// be hidden: a new one replaces it.
+func contextsFolder(con *console.Console) string {
 	path, err := endpoint.ContextsFile(con.Env)
 	if err == nil {
+		path = filepath.Dir(path)
 		_, err = os.Stat(path)
 	}
 	if err != nil {
@@ -315,6 +317,6 @@ func newWorkSandbox(con *console.Console, tokenFile string, log *slog.Logger) *s
 			s.hide = []string{s.data}
 		}
 	}
-	s.addHidden(tokenFile, existingContexts(con))
+	s.addHidden(tokenFile, contextsFolder(con))
 	return s
 }

@@ -122,7 +122,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if c.Mark, err = held.EnsureProcessMark(); err != nil {
 		return err
 	}
-	c.Data, c.Contexts = string(dir), existingContexts(con)
+	c.Data, c.Contexts = string(dir), contextsFolder(con)
 	if err := killOrphans(ctx, c.Mark, log); err != nil {
 		return err
 	}

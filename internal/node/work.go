@@ -77,7 +77,7 @@ rest are released; a second signal exits at once.`,
   MAILROOM_TOKEN=… mailroom work --url http://127.0.0.1:8420 --agent shout -- tr a-z A-Z`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&w.url, "url", "", "server URL (default $MAILROOM_URL, else the server of the data folder)")
+	flags.StringVar(&w.url, "url", "", "server URL (default: that of --context, $MAILROOM_CONTEXT or $MAILROOM_URL, else the server of the data folder)")
 	flags.StringVar(&w.tokenFile, "token-file", "", "file with the token (default $MAILROOM_TOKEN)")
 	flags.StringVar(&w.agent, "agent", "", "name of the agent; the server must not run it itself")
 	flags.IntVar(&w.runs, "runs", 1, "maximum number of concurrent runs")
@@ -226,7 +226,7 @@ func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
 // findWorkEndpoint finds the server and the token, which is never a command line argument.
 func findWorkEndpoint(con *console.Console, w workOptions) (d endpoint.Endpoint, err error) {
 	if w.url == "" {
-		d, err = endpoint.Find(con)
+		d, err = endpoint.FindNamed(con)
 	} else {
 		if err := endpoint.CheckURL(w.url); err != nil {
 			return d, console.Errorf(console.ExitUsage, "use a URL such as https://mail.example.org", "--url %w", err)
