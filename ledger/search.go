@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,8 +51,22 @@ func (l *Ledger) IndexMessages(ctx context.Context) (read int, now Indexed, err 
 	})
 	if err == nil && x != nil {
 		err = l.lanes[len(l.lanes)-1].store.Update(ctx, func(tx store.Tx) error { return tx.Write(&store.Changes{Index: x}) })
+		if err != nil && l.indexMoved(ctx, x.Before) {
+			err = mailroom.Errorf(mailroom.CodeConflict, "another server indexes the messages")
+		}
 	}
 	return read, now, err
+}
+
+// indexMoved reports whether the state of the index is another one.
+func (l *Ledger) indexMoved(ctx context.Context, before store.IndexState) (moved bool) {
+	err := l.View(ctx, func(r store.Reader) error {
+		var q store.Search
+		_, err := r.Entries(store.EntryQuery{Search: &q})
+		moved = q.State != before
+		return err
+	})
+	return err == nil && moved
 }
 
 // entriesAfter reads the entries that are not indexed. Those of another order are read from the first on.
@@ -140,12 +155,24 @@ func messageText(e mailroom.Entry) (seq int64, text string, ok bool) {
 	return 0, "", false
 }
 
-// Search finds messages by the index, with their present text, and says how far the index is. It leaves out
-// messages that were retracted, and those of runs that only deliver what another run said; q.Next tells
-// where to go on.
-func (l *Ledger) Search(ctx context.Context, q *store.Search) (found []mailroom.Message, now Indexed, err error) {
+// SearchQuery finds messages by the index.
+type SearchQuery struct {
+	store.Search
+	CanSee func(*mailroom.Thread) bool // of a message
+	Each   func(mailroom.Message)      // gets the messages, the newest first
+}
+
+// searchGroup is how many texts are read at a time: one may have a megabyte.
+const searchGroup = 8
+
+// Search gives the found messages to q.Each, with their present text, and says how far the index is. It
+// leaves out what the caller cannot see, messages that were retracted or edited since they were indexed, and
+// those of runs that only deliver what another run said. q.Next tells where to go on. The budget covers
+// reading the texts.
+func (l *Ledger) Search(ctx context.Context, q *SearchQuery) (now Indexed, err error) {
+	begin := time.Now()
 	err = l.View(ctx, func(r store.Reader) error {
-		if _, err := r.Entries(store.EntryQuery{Search: q}); err != nil {
+		if _, err := r.Entries(store.EntryQuery{Search: &q.Search}); err != nil {
 			return err
 		}
 		all, rest, err := entriesAfter(r, q.State, 1)
@@ -153,15 +180,58 @@ func (l *Ledger) Search(ctx context.Context, q *store.Search) (found []mailroom.
 			return err
 		}
 		now = Indexed{Until: q.State.Until, Complete: len(rest) == 0 && !all.Pending}
-		found, err = foundMessages(r, q.Found)
-		return err
+		seen, err := q.visible(r)
+		if err != nil {
+			return err
+		}
+		for group := range slices.Chunk(seen, searchGroup) {
+			found, err := foundMessages(r, group)
+			if err != nil {
+				return err
+			}
+			for _, m := range found {
+				q.Each(m)
+			}
+			last := group[len(group)-1].Row
+			if last != seen[len(seen)-1].Row && q.Budget > 0 && time.Since(begin) >= q.Budget {
+				q.Next = last
+				return nil
+			}
+		}
+		return nil
 	})
-	return found, now, err
+	return now, err
 }
 
-func foundMessages(r store.Reader, refs []store.EntryRef) ([]mailroom.Message, error) {
-	if len(refs) == 0 {
+// visible returns the matches in threads that the caller sees.
+func (q *SearchQuery) visible(r store.Reader) (seen []store.Match, err error) {
+	can := map[string]bool{}
+	var ids []string
+	for _, m := range q.Found {
+		if _, ok := can[m.Content.Thread]; !ok {
+			can[m.Content.Thread] = false
+			ids = append(ids, m.Content.Thread)
+		}
+	}
+	if len(ids) == 0 {
 		return nil, nil
+	}
+	threads, err := r.Threads(store.ThreadQuery{IDs: ids})
+	for _, t := range threads {
+		can[t.ID] = q.CanSee(t)
+	}
+	for _, m := range q.Found {
+		if can[m.Content.Thread] {
+			seen = append(seen, m)
+		}
+	}
+	return seen, err
+}
+
+func foundMessages(r store.Reader, matches []store.Match) ([]mailroom.Message, error) {
+	var refs []store.EntryRef
+	for _, m := range matches {
+		refs = append(refs, m.Content)
 	}
 	all, err := messagesAt(r, refs)
 	if err != nil {
@@ -180,24 +250,33 @@ func foundMessages(r store.Reader, refs []store.EntryRef) ([]mailroom.Message, e
 		runs[run.ID] = run
 	}
 	found := all[:0]
-	for _, m := range all {
-		if run := runs[m.Run]; run != nil && thread.IsDelivery(run) {
-			continue
-		}
-		if m.Role != mailroom.RoleAssistant {
-			m.State = mailroom.MessageRead // unless a run still holds it
-			for _, id := range holderRuns(&m) {
-				if run := runs[id]; run != nil {
-					if s, ok := run.MessageState(m.ID); ok {
-						m.State = s
-						break
-					}
-				}
-			}
-		}
-		if m.State != mailroom.MessageRetracted {
+	for i, m := range all {
+		if isPresent(&m, refs[i].Seq, runs) {
 			found = append(found, m)
 		}
 	}
 	return found, nil
+}
+
+// isPresent sets the state of a message, whose text is in the entry content. It reports whether that is its
+// present text, and whether the message is not of a delivery.
+func isPresent(m *mailroom.Message, content int64, runs map[string]*mailroom.Run) bool {
+	if run := runs[m.Run]; run != nil && thread.IsDelivery(run) {
+		return false
+	}
+	if m.Role == mailroom.RoleAssistant {
+		return true
+	}
+	m.State = mailroom.MessageRead // unless a run still holds it
+	for _, id := range holderRuns(m) {
+		run := runs[id]
+		if run == nil {
+			continue
+		}
+		if in := inputOf(run, m.ID); in != nil {
+			m.State, _ = run.MessageState(m.ID)
+			return !in.Retracted && in.Seq == content
+		}
+	}
+	return true
 }

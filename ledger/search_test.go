@@ -47,18 +47,19 @@ func (d *fixture) index() {
 // search returns the texts of the messages with all words.
 func (d *fixture) search(words ...string) (texts []string) {
 	d.t.Helper()
-	for q := (store.Search{Words: words, Limit: 2}); ; q.Before = q.Next {
-		found, _, err := d.Search(d.ctx, &q)
-		if err != nil {
+	q := searchAll(words, func(m mailroom.Message) { texts = append(texts, m.Text) })
+	for q.Limit = 2; ; q.Before = q.Next {
+		if _, err := d.Search(d.ctx, q); err != nil {
 			d.t.Fatal(err)
-		}
-		for _, m := range found {
-			texts = append(texts, m.Text)
 		}
 		if q.Next == 0 {
 			return texts
 		}
 	}
+}
+
+func searchAll(words []string, each func(mailroom.Message)) *ledger.SearchQuery {
+	return &ledger.SearchQuery{Search: store.Search{Words: words, Limit: 5000}, CanSee: func(*mailroom.Thread) bool { return true }, Each: each}
 }
 
 func (d *fixture) wantTexts(want []string, words ...string) {
@@ -80,7 +81,7 @@ func TestMessagesAreFoundByTheirWords(t *testing.T) {
 			other := text("v", "A train for Bob")
 			other.Owner = "bob"
 			d.submit(other)
-			if _, now, err := d.Search(d.ctx, &store.Search{}); err != nil || now.Complete || !now.Until.IsZero() {
+			if now, err := d.Search(d.ctx, searchAll(nil, nil)); err != nil || now.Complete || !now.Until.IsZero() {
 				t.Errorf("before the index: got %+v, %v", now, err)
 			}
 			d.index()
@@ -97,7 +98,7 @@ func TestMessagesAreFoundByTheirWords(t *testing.T) {
 			run := d.submit(text("t", "first words"))
 			d.index()
 			must(d.Edit(d.ctx, "t", run.Message, mailroom.Text("second words")))(t)
-			d.wantTexts([]string{"first words"}, "first") // not indexed yet
+			d.wantTexts(nil, "first") // at once
 			d.index()
 			d.wantTexts(nil, "first")
 			must(d.Edit(d.ctx, "t", run.Message, mailroom.Text("third words")))(t)
@@ -114,7 +115,10 @@ func TestMessagesAreFoundByTheirWords(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.wantTexts(nil, "northern")
-			found, now, err := d.Search(d.ctx, &store.Search{Words: []string{"late"}, Limit: 1})
+			var found []mailroom.Message
+			q := searchAll([]string{"late"}, func(m mailroom.Message) { found = append(found, m) })
+			q.Limit = 1
+			now, err := d.Search(d.ctx, q)
 			if err != nil || len(found) != 1 || found[0].Thread != "u" || found[0].State != mailroom.MessageDone || !now.Complete || time.Since(now.Until) > time.Minute {
 				t.Errorf("got %+v, %+v, %v", found, now, err)
 			}
@@ -157,9 +161,25 @@ func TestTwoFollowersIndexEachMessageOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			q := store.Search{Words: []string{"word"}, Limit: 5000}
-			if found, _, err := d.Search(d.ctx, &q); err != nil || len(found) != 1200 || q.State.Last != 1200 {
-				t.Errorf("found %d messages in %d rows, %v; want 1,200", len(found), q.State.Last, err)
+			found := 0
+			q := searchAll([]string{"word"}, func(mailroom.Message) { found++ })
+			if _, err := d.Search(d.ctx, q); err != nil || found != 1200 || q.State.Last != 1200 {
+				t.Errorf("found %d messages in %d rows, %v; want 1,200", found, q.State.Last, err)
+			}
+			q.CanSee = func(*mailroom.Thread) bool { return false }
+			if _, err := d.Search(d.ctx, q); err != nil || found != 1200 {
+				t.Errorf("found %d messages that the caller cannot see, %v", found-1200, err)
+			}
+			q.CanSee, q.Budget = func(*mailroom.Thread) bool { return true }, 1
+			pages := 0
+			for found = 0; pages == 0 || q.Next > 0; q.Before = q.Next {
+				if _, err := d.Search(d.ctx, q); err != nil {
+					t.Fatal(err)
+				}
+				pages++
+			}
+			if found != 1200 || pages < 2 {
+				t.Errorf("found %d messages on %d pages of a small budget, want 1,200 on several", found, pages)
 			}
 		})
 	}

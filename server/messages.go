@@ -22,7 +22,7 @@ type Messages interface {
 	Retract(ctx context.Context, thread, message string) error
 	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
 	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
-	Search(ctx context.Context, q *store.Search) (found []mailroom.Message, now ledger.Indexed, err error)
+	Search(ctx context.Context, q *ledger.SearchQuery) (ledger.Indexed, error)
 }
 
 // messageHandlers serve submits and transcripts.

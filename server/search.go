@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
@@ -47,7 +48,13 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 	if err != nil {
 		return nil, err
 	}
-	q := store.Search{Words: slices.Clone(words), Before: from, Limit: in.Limit, Budget: searchBudget}
+	out := api.FoundMessages{Items: []api.FoundMessage{}}
+	q := ledger.SearchQuery{Search: store.Search{Words: slices.Clone(words), Before: from}, CanSee: who.CanSee, Each: func(m mailroom.Message) {
+		out.Items = append(out.Items, api.FoundMessage{
+			Thread: m.Thread, Seq: m.Seq, ID: m.ID, Role: m.Role, Sender: m.Sender, Run: m.Run, State: m.State, CreatedAt: m.CreatedAt,
+			Excerpt: excerpt(m.Text, words),
+		})
+	}}
 	if in.Thread != "" {
 		if _, err := h.find.thread(ctx, in.Thread); err != nil {
 			return nil, err
@@ -57,47 +64,22 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 	if owner := ownerOfAll(who); owner != "" {
 		q.Words = append(q.Words, store.OwnerWord(owner))
 	}
-	out := api.FoundMessages{Items: []api.FoundMessage{}}
-	for begin := time.Now(); ; {
-		found, now, err := h.ledger.Search(ctx, &q)
+	for begin, left := time.Now(), searchBudget; ; q.Before = q.Next {
+		q.Limit, q.Budget = in.Limit-len(out.Items), left
+		now, err := h.ledger.Search(ctx, &q)
 		if err != nil {
 			return nil, err
 		}
-		if found, err = h.visibleMessages(ctx, found); err != nil {
-			return nil, err
-		}
-		for _, m := range found {
-			out.Items = append(out.Items, api.FoundMessage{
-				Thread: m.Thread, Seq: m.Seq, ID: m.ID, Role: m.Role, Sender: m.Sender, Run: m.Run, State: m.State, CreatedAt: m.CreatedAt,
-				Excerpt: excerpt(m.Text, words),
-			})
-		}
 		out.IndexedTo, out.Complete = view.Known(now.Until), now.Complete
-		left := searchBudget - time.Since(begin)
-		if q.Next == 0 || len(out.Items) >= in.Limit || left <= 0 {
+		if left = searchBudget - time.Since(begin); q.Next == 0 || len(out.Items) >= in.Limit || left <= 0 {
 			break
 		}
-		q.Before, q.Limit, q.Budget = q.Next, in.Limit-len(out.Items), left
 	}
 	if q.Next != 0 {
 		c := place.cursor(h.pages, who, q.Next)
 		out.Next = &c
 	}
 	return &body[api.FoundMessages]{out}, nil
-}
-
-// visibleMessages returns the messages of threads that the caller sees.
-func (h *messageHandlers) visibleMessages(ctx context.Context, found []mailroom.Message) ([]mailroom.Message, error) {
-	var threads []string
-	for _, m := range found {
-		threads = append(threads, m.Thread)
-	}
-	var visible map[string]*mailroom.Thread
-	err := h.find.view(ctx, func(rd store.Reader) (err error) {
-		visible, err = visibleThreads(rd, requestOf(ctx).who, threads)
-		return err
-	})
-	return slices.DeleteFunc(found, func(m mailroom.Message) bool { return visible[m.Thread] == nil }), err
 }
 
 // excerpt returns the part of a text around the first of the words, on one line.

@@ -42,8 +42,8 @@ type Search struct {
 
 	// The query sets the fields below.
 
-	Found []EntryRef // entries with the texts; some may be gone when they are read
-	Next  int64      // the Before of the rest; 0: there is none
+	Found []Match // the newest first; some texts may be gone when they are read
+	Next  int64   // the Before of the rest; 0: there is none
 	State IndexState
 }
 
@@ -80,10 +80,10 @@ func WindowWords(row int64) []string {
 	return words
 }
 
-// Match is a row that a window has for a search.
+// Match is a row that has the words of a search.
 type Match struct {
 	Row     int64
-	Content EntryRef
+	Content EntryRef // entry with the text of the message
 }
 
 // Look runs the search with a function that returns the newest matches of a window, at most limit. State
@@ -106,7 +106,7 @@ func (s *Search) Look(in func(w Window, limit int) ([]Match, error)) error {
 			return err
 		}
 		for _, m := range found {
-			s.Found = append(s.Found, m.Content)
+			s.Found = append(s.Found, m)
 			if len(s.Found) == s.Limit {
 				if m.Row > 1 {
 					s.Next = m.Row

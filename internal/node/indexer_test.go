@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"mailroom"
 	"mailroom/ledger"
 	"mailroom/store"
 )
@@ -21,10 +22,13 @@ func (d *janitorFixture) runIndexer(x *indexer, l *ledger.Ledger, while time.Dur
 
 func (d *janitorFixture) wantFound(n int) {
 	d.t.Helper()
-	found, _, err := d.Search(d.t.Context(), &store.Search{Words: []string{"hello"}, Limit: 100})
+	found := 0
+	_, err := d.Search(d.t.Context(), &ledger.SearchQuery{
+		Search: store.Search{Words: []string{"hello"}, Limit: 100}, CanSee: func(*mailroom.Thread) bool { return true }, Each: func(mailroom.Message) { found++ },
+	})
 	d.must(err)
-	if len(found) != n {
-		d.t.Errorf("found %d messages, want %d", len(found), n)
+	if found != n {
+		d.t.Errorf("found %d messages, want %d", found, n)
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *handle) found(words ...string) (all []string) {
 		for q := (store.Search{Words: words, Limit: 2}); ; q.Before = q.Next {
 			search(s.t, r, &q)
 			for _, e := range q.Found {
-				all = append(all, fmt.Sprint(e.Thread, e.Seq))
+				all = append(all, fmt.Sprint(e.Content.Thread, e.Content.Seq))
 			}
 			if q.Next == 0 {
 				return
