@@ -122,7 +122,7 @@ type Run struct {
 	StartedAt  time.Time // start of its first attempt; zero: never started
 	FinishedAt time.Time
 	// StartDelay is the time from AvailableAt to StartedAt. It includes the wait for the runs before it in
-	// the thread.
+	// the thread. -1: an older version started it.
 	StartDelay time.Duration `json:",omitzero"`
 	Counted    Counted       `json:",omitzero"`
 

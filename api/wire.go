@@ -105,7 +105,7 @@ type Submit struct {
 	Priority     *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`
 	NotBefore    *time.Time        `json:"not_before,omitempty"`
 	ExpectRun    string            `json:"expect_run,omitempty" doc:"With mode steer: only into this run."`
-	MaxAttempts  *int              `json:"max_attempts,omitempty" minimum:"1" maximum:"100"`
+	MaxAttempts  *int              `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"After so many failures the run fails for good. Default: that of the agent, else 5."`
 	Options      json.RawMessage   `json:"options,omitempty" doc:"Kept with the run and handed to the agent unread."`
 	Parent       string            `json:"parent,omitempty" doc:"Run that the new one descends from."`
 	Metadata     map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`

@@ -198,7 +198,7 @@ type SeriesPoint struct {
 	Completed    int64     `json:"completed"`
 	Failed       int64     `json:"failed"`
 	Cancelled    int64     `json:"cancelled"`
-	Started      int64     `json:"started" doc:"Those of the runs that had started."`
+	Started      int64     `json:"started" doc:"Those of the runs that had started, and whose delay is known."`
 	StartDelayMS int64     `json:"start_delay_ms" doc:"Sum of the times from when they were to start until they started. They include the wait for earlier runs of the thread."`
 	RanMS        int64     `json:"ran_ms" doc:"Sum of the times from their start to their end, waits included."`
 	StartDelays  []int64   `json:"start_delays" doc:"Numbers of the runs that had started, by the bound that their delay is within."`

@@ -159,6 +159,7 @@ func badQueries(run string) []badInput {
 		{"GET /v1/stats/series?step=second", ``, 422, "query.step", ""},
 		{"GET /v1/stats/series?from=yesterday", ``, 422, "query.from", ""},
 		{"GET /v1/stats/series?from=2026-01-02T00:00:00Z&to=2026-01-02T00:00:00Z", ``, 422, "query.from", ""},
+		{"GET /v1/stats/series?step=day&from=9999-12-31T00:00:00Z&to=9999-12-31T23:59:59Z", ``, 422, "query.from", ""},
 		{"GET /v1/stats/series?step=hour&from=0001-01-01T01:00:00Z", ``, 422, "query.from", ""},
 		{"GET /v1/stats/series?from=2026-01-01T00:00:00Z&to=2026-01-03T00:00:00Z", ``, 422, "query.from", ""},
 		{"GET /v1/stats/series?agent=" + strings.Repeat("a", 201), ``, 422, "query.agent", ""},

@@ -64,10 +64,11 @@ func (in *seriesInput) query(now time.Time) (q store.SummaryQuery, err error) {
 	if in.From.IsZero() {
 		q.From = q.To.Add(-length)
 	}
-	if q.From.Year() < 1970 || q.To.Year() > 9999 || !q.From.Before(q.To) {
-		return q, badFrom(q.From, "is not before to, or is before 1970")
-	}
+	before := q.From.Before(q.To)
 	q.From, q.To = q.From.Truncate(q.Step), q.To.Add(q.Step-1).Truncate(q.Step)
+	if q.From.Year() < 1970 || q.To.Year() > 9999 || !before {
+		return q, badFrom(q.From, "is not before to, is before 1970, or to is after 9999")
+	}
 	if n := q.To.Sub(q.From) / q.Step; n > maxPoints {
 		return q, badFrom(q.From, fmt.Sprintf("is %d periods before to, at most %d; use a longer step", n, maxPoints))
 	}

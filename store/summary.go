@@ -79,7 +79,8 @@ func DelayBounds() [DelayBuckets - 1]time.Duration {
 const maxSummed = math.MaxInt64 / 1_000_000
 
 // EndOf returns what the end of a run adds to its minute. Of its usage, it is what Counted does not
-// have yet. The delay and the run time do not count for a run that never started.
+// have yet. The run time does not count for a run that never started, the delay for one whose delay is not
+// known either.
 func EndOf(r *mailroom.Run) Summary {
 	used, before := r.Usage, r.Counted.Usage
 	out := Summary{
@@ -92,9 +93,11 @@ func EndOf(r *mailroom.Run) Summary {
 	if r.StartedAt.IsZero() {
 		return out
 	}
-	out.Sums.Delay = bounded(r.StartDelay.Microseconds())
 	out.Sums.Ran = bounded(r.FinishedAt.Sub(r.StartedAt).Microseconds())
-	out.Sums.Delays[delayBucket(r.StartDelay)] = 1
+	if r.StartDelay >= 0 {
+		out.Sums.Delay = bounded(r.StartDelay.Microseconds())
+		out.Sums.Delays[delayBucket(r.StartDelay)] = 1
+	}
 	return out
 }
 

@@ -36,7 +36,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	r.Status, r.Started, r.Resumes, r.Wait = mailroom.StatusRunning, true, false, nil
 	r.Attempt++
 	if r.StartedAt.IsZero() {
-		r.StartedAt, r.StartDelay = now, now.Sub(r.AvailableAt)
+		r.StartedAt, r.StartDelay = now, max(0, now.Sub(r.AvailableAt))
 	}
 	if by.Limit > 0 {
 		r.ClaimEnds = now.Add(by.Limit.Truncate(time.Microsecond))

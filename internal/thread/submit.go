@@ -30,7 +30,7 @@ type Submit struct {
 	Priority     *int          // nil is DefaultPriority
 	NotBefore    time.Time
 	ExpectRun    string // with ModeSteer: the run that must be current
-	MaxAttempts  int    // 0 is DefaultAttempts
+	MaxAttempts  int    // 0 is that of the agent
 	// NoRetry fails the run on any error of its agent, outages included. A lost claim is still
 	// retried.
 	NoRetry  bool

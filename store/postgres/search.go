@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,14 @@ const (
 			thread = excluded.thread, seq = excluded.seq, until = excluded.until
 		WHERE (s.last_id, s.order_name, s.position, s.thread, s.seq, s.until) = ($8, $9, $10, $11, $12, $13) RETURNING 1)` + checkRows
 
+	// The entries of all rows are locked first and in order, as by a transaction that drops them: its triggers
+	// change the index after that.
+	lockIndexed = `SELECT 1 FROM (SELECT DISTINCT u.thread,
+			(SELECT e.last_seq FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq ORDER BY e.last_seq LIMIT 1) AS last_seq
+			FROM unnest($1::bigint[], $2::bigint[]) u (thread, seq)) w
+		JOIN entry e ON e.thread = w.thread AND e.last_seq = w.last_seq ORDER BY e.thread, e.last_seq FOR SHARE OF e`
 	dropIndexed = "DELETE FROM indexed i USING unnest($1::bigint[], $2::bigint[]) u (thread, seq) WHERE i.thread = u.thread AND i.seq = u.seq"
-	// The lock of the entries waits for a transaction that drops them. Words of a row are joined by spaces.
+	// An entry that was dropped meanwhile has no row. Words of a row are joined by spaces.
 	putIndexed = `INSERT INTO indexed SELECT u.thread, u.seq, u.content, u.id, string_to_array(u.words, ' ')
 		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[]) u (thread, seq, content, id, words)
 			CROSS JOIN LATERAL (SELECT 1 FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq AND e.first_seq <= u.seq
@@ -57,6 +64,13 @@ func (w *writing) writeIndex(x *store.Indexing) {
 		return
 	}
 	w.trip.add(nil, putIndexState, append(append([]any{1}, stateValues(x.After)...), stateValues(x.Before)...)...)
+	var threads, seqs []int64
+	for _, row := range slices.Concat(x.Drop, x.Rows) {
+		threads, seqs = append(threads, row.Thread), append(seqs, row.Seq)
+	}
+	if len(threads) > 0 {
+		w.trip.add(nil, lockIndexed, threads, seqs)
+	}
 	if len(x.Drop) > 0 {
 		var threads, seqs []int64
 		for _, row := range x.Drop {
@@ -67,7 +81,8 @@ func (w *writing) writeIndex(x *store.Indexing) {
 	if len(x.Rows) == 0 {
 		return
 	}
-	var threads, seqs, contents, ids []int64
+	threads, seqs = nil, nil
+	var contents, ids []int64
 	var words []string
 	id := x.After.Last - int64(len(x.Rows))
 	for _, row := range x.Rows {

@@ -158,7 +158,7 @@ func (p *packer) run(r *mailroom.Run) {
 	text(p, &r.LastMessage)
 	text(p, &r.InputText)
 	p.errorGroup(r)
-	number(p, &r.StartDelay)
+	p.startDelay(r)
 	p.time(&r.Counted.At)
 	p.usage(&r.Counted.Usage)
 	p.newer(&r.Newer)
@@ -218,6 +218,20 @@ func (p *packer) errorGroup(r *mailroom.Run) {
 	p.time(&ended)
 	if p.reading && !ended.Equal(r.FinishedAt) {
 		r.ErrorGroup = ""
+	}
+}
+
+// startDelay packs the delay with its start. An older version may start the run, and keeps both; then the
+// start differs, and the delay is not known.
+func (p *packer) startDelay(r *mailroom.Run) {
+	number(p, &r.StartDelay)
+	var started time.Time
+	if !p.reading && r.StartDelay >= 0 {
+		started = r.StartedAt
+	}
+	p.time(&started)
+	if p.reading && !started.Equal(r.StartedAt) {
+		r.StartDelay = -1
 	}
 }
 

@@ -150,3 +150,25 @@ func FuzzParseThread(f *testing.F) {
 		}
 	})
 }
+
+// A start delay is of the start that it was packed with.
+func TestAStartDelayOfAnotherStartIsUnknown(t *testing.T) {
+	at := time.UnixMicro(1_000_000).UTC()
+	for name, c := range map[string]struct {
+		was  mailroom.Run
+		now  time.Time // start that an older version sets, which keeps the delay and its start
+		want time.Duration
+	}{
+		"the same start":                  {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, at, time.Minute},
+		"no delay":                        {mailroom.Run{StartedAt: at}, at, 0},
+		"a start by an older version":     {mailroom.Run{}, at, -1},
+		"a retry by an older version":     {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, time.Time{}, -1},
+		"another start by an old version": {mailroom.Run{StartedAt: at, StartDelay: time.Minute}, at.Add(time.Microsecond), -1},
+		"unknown":                         {mailroom.Run{StartedAt: at, StartDelay: -1}, at, -1},
+	} {
+		got := mailroom.Run{StartedAt: c.now}
+		if err := unpack(string(pack(nil, &c.was, (*packer).startDelay)), &got, (*packer).startDelay); err != nil || got.StartDelay != c.want {
+			t.Errorf("%s: got %s and error %v, want %s", name, got.StartDelay, err, c.want)
+		}
+	}
+}
