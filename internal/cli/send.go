@@ -32,7 +32,7 @@ func sendCommand(con *console.Console) *cobra.Command {
 	var priority int
 	var detach bool
 	cmd := &cobra.Command{
-		Use:   "send [flags] [TEXT…]",
+		Use:   "send [flags] TEXT…",
 		Short: "Send a message and show the reply as it is written",
 		Long: `Send a message and show the reply as it is written.
 

@@ -23,7 +23,7 @@ const (
 			FROM unnest($1::bigint[], $2::bigint[]) u (thread, seq)) w
 		JOIN entry e ON e.thread = w.thread AND e.last_seq = w.last_seq ORDER BY e.thread, e.last_seq FOR SHARE OF e`
 	dropIndexed = "DELETE FROM indexed i USING unnest($1::bigint[], $2::bigint[]) u (thread, seq) WHERE i.thread = u.thread AND i.seq = u.seq"
-	// An entry that was dropped meanwhile has no row. Words of a row are joined by spaces.
+	// An entry that is gone gets no row. Words of a row are joined by spaces.
 	putIndexed = `INSERT INTO indexed SELECT u.thread, u.seq, u.content, u.id, string_to_array(u.words, ' ')
 		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[]) u (thread, seq, content, id, words)
 			CROSS JOIN LATERAL (SELECT 1 FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq AND e.first_seq <= u.seq
