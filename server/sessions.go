@@ -167,7 +167,7 @@ func sumOf(secret string) string {
 }
 
 type signInInput struct {
-	UserAgent string `header:"User-Agent" doc:"Names the session in lists."`
+	UserAgent string `header:"User-Agent" maxLength:"2000" doc:"Names the session in lists."`
 	Body      api.SignIn
 }
 

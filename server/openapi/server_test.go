@@ -55,7 +55,7 @@ func start(t *testing.T) *fixture {
 		Protocols: map[string]server.Protocol{webhook.Route: hook},
 		Ledger:    server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
 		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo", "spare"} }, Bus: notices,
-		Channels: channels{}, Pairings: pairings{},
+		Channels: channels{}, Pairings: pairings{}, Issues: issues,
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -192,6 +192,10 @@ func (channels) All() []api.Channel {
 func (channels) Resume(string) bool { return true }
 
 // pairings accepts every code.
+func issues(context.Context) (api.IssueBoard, error) {
+	return api.IssueBoard{Columns: []api.IssueColumn{{Name: "ready", Count: 1, Items: []api.Issue{{ID: "x-1", Labels: []string{}, BlockedBy: []string{}}}}}}, nil
+}
+
 type pairings struct{}
 
 func (pairings) All(context.Context) ([]api.Pairing, error) {
