@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // IndexState says how far the index of messages is. A follower reads the log behind the commits and writes
 // the index; see Indexing.
@@ -49,11 +52,15 @@ type Search struct {
 
 const (
 	// windowBits and levelBits give the windows of a search their lengths: 8,192 rows, four times as
-	// many, and sixteen times as many. A window begins at a multiple of its length.
+	// many, and so on up to 2,097,152. A window begins at a multiple of its length.
 	windowBits = 13
 	levelBits  = 2
-	levels     = 3
+	levels     = 5
 )
+
+// ErrManyMatches is the answer of a long window that has too many matches to order them. A shorter one is
+// asked then; the shortest never has too many.
+var ErrManyMatches = errors.New("the window has too many matches")
 
 // The next window is longer after one without a match that took less than quick, and shorter after one
 // that took more than slow.
@@ -102,6 +109,10 @@ func (s *Search) Look(in func(w Window, limit int) ([]Match, error)) error {
 		low := max(1, (high-1)>>(windowBits+levelBits*level)<<(windowBits+levelBits*level))
 		started := time.Now()
 		found, err := in(Window{Low: low, High: high, Level: level}, s.Limit-len(s.Found))
+		if level > 0 && errors.Is(err, ErrManyMatches) {
+			level--
+			continue
+		}
 		if err != nil {
 			return err
 		}

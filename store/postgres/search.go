@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -30,9 +31,16 @@ const (
 				ORDER BY e.last_seq LIMIT 1 FOR SHARE) e
 		ON CONFLICT (thread, seq) DO UPDATE SET content = excluded.content, id = excluded.id, words = excluded.words`
 
-	findWords = `SELECT w.id, t.id, w.content FROM (SELECT id, thread, content FROM indexed WHERE words @> $1::text[] OFFSET 0) w
+	countWords = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words @> $1::text[] LIMIT $2) w"
+	findWords  = `SELECT w.id, t.id, w.content FROM (SELECT id, thread, content FROM indexed WHERE words @> $1::text[] OFFSET 0) w
 			JOIN thread t ON t.key = w.thread
 		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
+)
+
+// Windows from countedLevel on are counted before their matches are read and ordered.
+const (
+	countedLevel = 2
+	maxOrdered   = 10_000
 )
 
 // search answers a query with Search.
@@ -51,6 +59,16 @@ func (r reader) search(s *store.Search) error {
 	}
 	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
 		words := append([]string{w.WindowWord()}, s.Words...)
+		if w.Level >= countedLevel {
+			many := false
+			err = r.sendPinned("search", pinWords, trip{{text: countWords, args: []any{words, int64(maxOrdered)}, each: func(c *columns) error {
+				many = c.int64() == maxOrdered
+				return nil
+			}}})
+			if err != nil || many {
+				return nil, cmp.Or(err, store.ErrManyMatches)
+			}
+		}
 		err = r.sendPinned("search", pinWords, trip{{text: findWords, args: []any{words, w.High, int64(limit)}, each: func(c *columns) error {
 			found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
 			return nil
