@@ -42,8 +42,10 @@ const (
 	DefaultQueryRuns = 600_000
 	runsPerThread    = 6
 	queryTries       = 200
-	// failEvery is how many runs have one that failed, with an error of one of two groups.
-	failEvery = 100
+	// largeFails is how many runs of the large store have one that failed, with an error of one of two
+	// groups, and smallFails those of the small one. So both have more than a request about failures reads,
+	// from 20,000 and 1,000,000 runs on.
+	smallFails, largeFails = 2, 100
 )
 
 // queryRequests returns the requests by name.
@@ -81,11 +83,11 @@ func queryRequests() []struct{ name, path string } {
 func (b *bench) queries(ctx context.Context, dir string) error {
 	q := &Queries{}
 	for _, size := range []struct {
-		runs  int
-		times *QueryTimes
-	}{{b.scaled(b.QueryRuns/100, 60), &q.Small}, {b.scaled(b.QueryRuns, 120), &q.Large}} {
+		runs, fails int
+		times       *QueryTimes
+	}{{b.scaled(b.QueryRuns/100, 60), smallFails, &q.Small}, {b.scaled(b.QueryRuns, 120), largeFails, &q.Large}} {
 		err := b.inTempDir(filepath.Join(filepath.Base(dir), strconv.Itoa(size.runs)), func(dir string) error {
-			return b.measureQueries(ctx, dir, size.runs, size.times)
+			return b.measureQueries(ctx, dir, size.runs, size.fails, size.times)
 		})
 		if err != nil {
 			return err
@@ -95,14 +97,14 @@ func (b *bench) queries(ctx context.Context, dir string) error {
 	return nil
 }
 
-func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *QueryTimes) error {
+func (b *bench) measureQueries(ctx context.Context, dir string, runs, fails int, out *QueryTimes) error {
 	b.Progress("queries: running %d runs", runs)
 	d, err := b.newDriver(ctx, dir, load{})
 	if err != nil {
 		return err
 	}
 	d.threads = runs / runsPerThread
-	d.fixture.startEngine(&failingAgent{Agent: newTimedAgent(d.onAgentStart)}, b.Slots)
+	d.fixture.startEngine(&failingAgent{Agent: newTimedAgent(d.onAgentStart), every: int64(fails)}, b.Slots)
 	schema, remove := d.fixture.schema, d.fixture.remove
 	d.fixture.remove = func() error { return nil } // the server needs the store
 	if err := errors.Join(d.fill(ctx, runs), d.room.waitEmpty(ctx), d.fixture.close()); err != nil {
@@ -136,17 +138,18 @@ func (b *bench) storeConfig(schema string) string {
 	return fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\nschema = %q\n", b.Store, schema)
 }
 
-// failingAgent fails some runs.
+// failingAgent fails one of every so many runs.
 type failingAgent struct {
 	mailroom.Agent
-	runs atomic.Int64
+	every int64
+	runs  atomic.Int64
 }
 
 func (a *failingAgent) Run(ctx context.Context, s mailroom.Session) error {
 	switch n := a.runs.Add(1); {
-	case n%(2*failEvery) == 0:
+	case n%(2*a.every) == 0:
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no route to host 10.0.%d.%d", n%250, n%240)}
-	case n%failEvery == 0:
+	case n%a.every == 0:
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the model refused request %d", n)}
 	}
 	return a.Agent.Run(ctx, s)
