@@ -306,18 +306,23 @@ func TestTheStreamOfAllThreadsShowsWhatIsVisible(t *testing.T) {
 	wantThreads(everything, "b", "b", "a", "a", "b", "a")
 
 	// A new thread under a used id is authorized again.
-	drop := func(who *fixture, thread string, sent store.Submitted) {
+	cancel := func(who *fixture, sent store.Submitted) {
 		t.Helper()
 		mustCall[api.Run](who, "POST /v1/runs/"+sent.Run+"/cancel", "")
+	}
+	drop := func(who *fixture, thread string) {
+		t.Helper()
 		if a := who.call("DELETE /v1/threads/"+thread, ""); a.status != 204 {
 			t.Fatal(a.body)
 		}
 	}
-	drop(ann, "a", mine)
-	theirs := submit(bob, "a")
-	drop(bob, "a", theirs)
+	cancel(ann, mine)
+	wantThreads(r, "a") // before it is dropped with the thread
+	drop(ann, "a")
+	cancel(bob, submit(bob, "a"))
+	drop(bob, "a")
 	submit(ann, "a")
-	wantThreads(r, "a", "a", "a") // the cancel, and ann's new thread
+	wantThreads(r, "a", "a")
 	if a := ann.call("GET /v1/threads/a/entries", ""); strings.Contains(a.body, "bob") {
 		t.Errorf("%s has an entry of bob", a.body)
 	}
