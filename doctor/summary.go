@@ -104,7 +104,7 @@ func readSummaries(r store.Reader, agent string) (map[time.Duration]sumsByKey, e
 	return sums, nil
 }
 
-// compareSums compares sums with the ones of their parts, in the periods of which parts are kept.
+// compareSums compares sums with those of their parts, from the first kept part on.
 func (w *scan) compareSums(sums, parts sumsByKey, step time.Duration) {
 	added := sumsByKey{}
 	var first time.Time

@@ -26,27 +26,22 @@ type Indexed struct {
 }
 
 // IndexMessages reads the next part of the log of all threads and adds its messages to the index. It
-// returns how many entries it read; at 0 the rest may still be being committed.
-func (l *Ledger) IndexMessages(ctx context.Context) (read int, now Indexed, err error) {
+// returns how many entries it read; at 0, others may still be committed before the end of the log.
+func (l *Ledger) IndexMessages(ctx context.Context) (read int, err error) {
 	var x *store.Indexing
 	err = l.View(ctx, func(r store.Reader) error {
-		var q store.Search
-		if _, err := r.Entries(store.EntryQuery{Search: &q}); err != nil {
-			return err
-		}
-		all, entries, err := entriesAfter(r, q.State, indexedEntries)
+		state, err := indexState(r)
 		if err != nil {
 			return err
 		}
-		read, now = len(entries), Indexed{Until: q.State.Until, Complete: len(entries) == 0 && !all.Pending}
-		if read == 0 {
-			return nil
+		all, entries, err := entriesAfter(r, state, indexedEntries)
+		if read = len(entries); err != nil || read == 0 {
+			return err
 		}
-		x = &store.Indexing{Before: q.State, After: q.State}
+		x = &store.Indexing{Before: state, After: state}
 		x.After.Order, x.After.At, x.After.Until = all.Order, all.Positions[read-1], entries[read-1].At
 		x.Rows, x.Drop, err = indexRows(r, entries, all.Positions)
 		x.After.Last += int64(len(x.Rows))
-		now.Until = x.After.Until
 		return err
 	})
 	if err == nil && x != nil {
@@ -55,18 +50,23 @@ func (l *Ledger) IndexMessages(ctx context.Context) (read int, now Indexed, err 
 			err = mailroom.Errorf(mailroom.CodeConflict, "another server indexes the messages")
 		}
 	}
-	return read, now, err
+	return read, err
 }
 
 // indexMoved reports whether the state of the index is another one.
 func (l *Ledger) indexMoved(ctx context.Context, before store.IndexState) (moved bool) {
 	err := l.View(ctx, func(r store.Reader) error {
-		var q store.Search
-		_, err := r.Entries(store.EntryQuery{Search: &q})
-		moved = q.State != before
+		state, err := indexState(r)
+		moved = state != before
 		return err
 	})
 	return err == nil && moved
+}
+
+func indexState(r store.Reader) (store.IndexState, error) {
+	var q store.Search
+	_, err := r.Entries(store.EntryQuery{Search: &q})
+	return q.State, err
 }
 
 // entriesAfter reads the entries that are not indexed. Those of another order are read from the first on.
@@ -134,7 +134,7 @@ func ownersOf(r store.Reader, entries []mailroom.Entry) (map[string]string, erro
 }
 
 // messageText returns the text that an entry gives to a message, and the seq of the message's first entry.
-// Entries that agents wrote may have any content, of which no message is made.
+// Entries that agents wrote may have any content; it is no message.
 func messageText(e mailroom.Entry) (seq int64, text string, ok bool) {
 	switch e.Kind {
 	case entry.KindMessage:

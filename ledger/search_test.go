@@ -31,12 +31,12 @@ func uninterrupted(t *testing.T, s *side) store.Store {
 func (d *fixture) index() {
 	d.t.Helper()
 	for {
-		read, now, err := d.IndexMessages(d.ctx)
+		read, err := d.IndexMessages(d.ctx)
 		if err != nil {
 			d.t.Fatal(err)
 		}
 		if read == 0 {
-			if !now.Complete {
+			if now := must(d.Search(d.ctx, searchAll(nil, nil)))(d.t); !now.Complete {
 				d.t.Error("the index is not complete, want all of the log in it")
 			}
 			return
@@ -144,7 +144,7 @@ func TestTwoFollowersIndexEachMessageOnce(t *testing.T) {
 			for range 2 {
 				go func() {
 					for {
-						read, _, err := d.IndexMessages(d.ctx)
+						read, err := d.IndexMessages(d.ctx)
 						if read == 0 && err == nil {
 							ended <- nil
 							return

@@ -26,7 +26,7 @@ const (
 )
 
 type searchInput struct {
-	Q      string `query:"q" required:"true" minLength:"1" maxLength:"1000" doc:"Words, all of which a message must have, in any order and in upper or lower case."`
+	Q      string `query:"q" required:"true" minLength:"1" maxLength:"1000" doc:"Words. A message must have all of them, in any order and in upper or lower case."`
 	Thread string `query:"thread" maxLength:"512" doc:"Only messages of this thread."`
 	Cursor string `query:"cursor" maxLength:"200" doc:"The next of the previous answer."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20"`

@@ -19,7 +19,7 @@ func (f *fixture) index() {
 	f.t.Helper()
 	for read := 1; read > 0; {
 		var err error
-		if read, _, err = f.ledger.IndexMessages(f.t.Context()); err != nil {
+		if read, err = f.ledger.IndexMessages(f.t.Context()); err != nil {
 			f.t.Fatal(err)
 		}
 	}

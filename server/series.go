@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )
 
@@ -84,10 +85,7 @@ func (in *seriesInput) query(now time.Time) (q store.SummaryQuery, err error) {
 }
 
 func badFrom(from time.Time, what string) error {
-	return &mailroom.Error{
-		Code: mailroom.CodeInvalid, Message: "the request is not valid",
-		Fields: []mailroom.Field{{Location: "query.from", Message: what, Value: from.Format(time.RFC3339)}},
-	}
+	return invalid.Field("query.from", what, from.Format(time.RFC3339))
 }
 
 // seriesPoint sums up the rows of one period.

@@ -79,7 +79,7 @@ func (f Dir) WriteFile(path string, data []byte) error {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return fmt.Errorf("create the data folder: %w", err)
 	}
-	return writeFileAtomic(path, data)
+	return WriteFileAtomic(path, data)
 }
 
 func (f Dir) path(name string) string { return filepath.Join(string(f), name) }
@@ -122,7 +122,7 @@ func (h *Lock) EnsureToken() (string, error) {
 		return token, err
 	}
 	token = rand.Text()
-	return token, writeFileAtomic(h.Dir.path("token"), []byte(token+"\n"))
+	return token, WriteFileAtomic(h.Dir.path("token"), []byte(token+"\n"))
 }
 
 // minToken is the minimum length of a token that an operator chose, in bytes.
@@ -141,7 +141,7 @@ func (h *Lock) CopyToken(file string) (string, error) {
 	if have, err := readToken(h.Dir.TokenFile()); err == nil && have == token {
 		return token, nil
 	}
-	return token, writeFileAtomic(h.Dir.TokenFile(), []byte(token+"\n"))
+	return token, WriteFileAtomic(h.Dir.TokenFile(), []byte(token+"\n"))
 }
 
 // EnsureProcessMark returns the mark of the agent processes of this folder. It is the same for
@@ -151,7 +151,7 @@ func (h *Lock) EnsureProcessMark() (string, error) {
 	id, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		id = []byte(rand.Text() + "\n")
-		err = writeFileAtomic(path, id)
+		err = WriteFileAtomic(path, id)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the id of the data folder: %w", err)
@@ -171,12 +171,12 @@ func (h *Lock) WriteAddress(url, cert string) error {
 		return fmt.Errorf("encode the server's address: %w", err)
 	}
 	h.isServer = true
-	return writeFileAtomic(h.Dir.path("server.json"), append(b, '\n'))
+	return WriteFileAtomic(h.Dir.path("server.json"), append(b, '\n'))
 }
 
-// writeFileAtomic writes a file that only its owner can read. Readers, also after a crash,
+// WriteFileAtomic writes a file that only its owner can read. Readers, also after a crash,
 // see the whole file or none.
-func writeFileAtomic(path string, data []byte) (err error) {
+func WriteFileAtomic(path string, data []byte) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", path, err)

@@ -67,7 +67,7 @@ func (h *Lock) RecordStart(now time.Time) (pause time.Duration, err error) {
 	if raw, err = json.Marshal(s); err != nil {
 		return 0, fmt.Errorf("encode the start history: %w", err)
 	}
-	return pause, writeFileAtomic(h.Dir.path(startsFile), append(raw, '\n'))
+	return pause, WriteFileAtomic(h.Dir.path(startsFile), append(raw, '\n'))
 }
 
 // ClearStarts clears the history after a deliberate shutdown.

@@ -13,6 +13,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"mailroom/internal/console"
+	"mailroom/internal/datadir"
 )
 
 // Context is a server with a name, for a user of several servers.
@@ -91,7 +92,7 @@ func ReadContexts(env func(string) string) (c Contexts, err error) {
 
 // Write replaces the file. Readers see the old one or the new one. Of two commands that change the file at
 // the same time, the later one wins.
-func (c Contexts) Write(env func(string) string) (err error) {
+func (c Contexts) Write(env func(string) string) error {
 	path, err := ContextsFile(env)
 	if err != nil {
 		return err
@@ -103,18 +104,7 @@ func (c Contexts) Write(env func(string) string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return datadir.WriteFileAtomic(path, text)
 }
 
 var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)

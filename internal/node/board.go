@@ -9,6 +9,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/config"
+	"mailroom/internal/console"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
 )
@@ -116,25 +117,17 @@ func showBoard(t *tracker.Tracker, now time.Time) api.IssueBoard {
 
 func showIssue(t *tracker.Tracker, it *tracker.Issue) api.Issue {
 	out := api.Issue{
-		ID: short(it.ID, boardWord), Title: short(it.Title, boardTitle), Status: short(string(it.Status), boardWord), Type: short(it.Type, boardWord),
-		Priority: it.Priority, Assignee: short(it.Assignee, boardWord), Labels: []string{}, BlockedBy: []string{}, UpdatedAt: it.UpdatedAt,
+		ID: console.Shorten(it.ID, boardWord), Title: console.Shorten(it.Title, boardTitle), Status: console.Shorten(string(it.Status), boardWord), Type: console.Shorten(it.Type, boardWord),
+		Priority: it.Priority, Assignee: console.Shorten(it.Assignee, boardWord), Labels: []string{}, BlockedBy: []string{}, UpdatedAt: it.UpdatedAt,
 		Thread: feed.Thread(config.TrackerChannel, it.ID),
 	}
 	for _, label := range it.Labels[:min(len(it.Labels), boardLabels)] {
-		out.Labels = append(out.Labels, short(label, boardWord))
+		out.Labels = append(out.Labels, console.Shorten(label, boardWord))
 	}
 	by := t.BlockedBy(it)
 	slices.SortFunc(by, func(a, b *tracker.Issue) int { return cmp.Compare(a.ID, b.ID) })
 	for _, on := range by[:min(len(by), boardLabels)] {
-		out.BlockedBy = append(out.BlockedBy, short(on.ID, boardWord))
+		out.BlockedBy = append(out.BlockedBy, console.Shorten(on.ID, boardWord))
 	}
 	return out
-}
-
-// short returns the first characters of a text.
-func short(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
 }

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"mailroom/store"
 )
 
 const (
-	readIndexState = "SELECT last_id, order_name, position, thread, seq, until FROM index_state WHERE one = 1"
+	readIndexState = "SELECT last_id, order_name, position, thread, seq, nullif(until, 0) FROM index_state WHERE one = 1"
 	// The state is written first, so that another follower waits for it, and then fails.
 	putIndexState = `WITH w AS (INSERT INTO index_state AS s VALUES (1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (one) DO UPDATE SET last_id = excluded.last_id, order_name = excluded.order_name, position = excluded.position,
@@ -27,8 +26,7 @@ const (
 	// An entry that is gone gets no row. Words of a row are joined by spaces.
 	putIndexed = `INSERT INTO indexed SELECT u.thread, u.seq, u.content, u.id, string_to_array(u.words, ' ')
 		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[]) u (thread, seq, content, id, words)
-			CROSS JOIN LATERAL (SELECT 1 FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq AND e.first_seq <= u.seq
-				ORDER BY e.last_seq LIMIT 1 FOR SHARE) e
+		WHERE (SELECT e.first_seq FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq ORDER BY e.last_seq LIMIT 1) <= u.seq
 		ON CONFLICT (thread, seq) DO UPDATE SET content = excluded.content, id = excluded.id, words = excluded.words`
 
 	countWords = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words @> $1::text[] LIMIT $2) w"
@@ -49,9 +47,7 @@ func (r reader) search(s *store.Search) error {
 	err := r.send("read the state of the index", trip{{text: readIndexState, each: func(c *columns) error {
 		s.State.Last, s.State.Order = c.int64(), c.text()
 		s.State.At = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
-		if until := c.int64(); until != 0 {
-			s.State.Until = time.UnixMicro(until).UTC()
-		}
+		s.State.Until = c.time()
 		return nil
 	}}})
 	if err != nil {
@@ -82,41 +78,38 @@ func (w *writing) writeIndex(x *store.Indexing) {
 		return
 	}
 	w.trip.add(nil, putIndexState, append(append([]any{1}, stateValues(x.After)...), stateValues(x.Before)...)...)
-	var threads, seqs []int64
-	for _, row := range slices.Concat(x.Drop, x.Rows) {
-		threads, seqs = append(threads, row.Thread), append(seqs, row.Seq)
-	}
-	if len(threads) > 0 {
+	if all := slices.Concat(x.Drop, x.Rows); len(all) > 0 {
+		threads, seqs := indexedEntries(all)
 		w.trip.add(nil, lockIndexed, threads, seqs)
 	}
 	if len(x.Drop) > 0 {
-		var threads, seqs []int64
-		for _, row := range x.Drop {
-			threads, seqs = append(threads, row.Thread), append(seqs, row.Seq)
-		}
+		threads, seqs := indexedEntries(x.Drop)
 		w.trip.add(nil, dropIndexed, threads, seqs)
 	}
 	if len(x.Rows) == 0 {
 		return
 	}
-	threads, seqs = nil, nil
+	threads, seqs := indexedEntries(x.Rows)
 	var contents, ids []int64
 	var words []string
 	id := x.After.Last - int64(len(x.Rows))
 	for _, row := range x.Rows {
 		id++
-		threads, seqs = append(threads, row.Thread), append(seqs, row.Seq)
 		contents, ids = append(contents, row.Content), append(ids, id)
 		words = append(words, strings.Join(append(store.WindowWords(id), row.Words...), " "))
 	}
 	w.trip.add(nil, putIndexed, threads, seqs, contents, ids, words)
 }
 
+// indexedEntries returns the entries of rows, one array per column.
+func indexedEntries(rows []store.IndexRow) (threads, seqs []int64) {
+	for _, row := range rows {
+		threads, seqs = append(threads, row.Thread), append(seqs, row.Seq)
+	}
+	return threads, seqs
+}
+
 // stateValues returns the values of the columns of index_state.
 func stateValues(s store.IndexState) []any {
-	var until int64
-	if !s.Until.IsZero() {
-		until = s.Until.UnixMicro()
-	}
-	return []any{s.Last, s.Order, s.At.Commit, s.At.Thread, s.At.Seq, until}
+	return []any{s.Last, s.Order, s.At.Commit, s.At.Thread, s.At.Seq, micros(s.Until)}
 }

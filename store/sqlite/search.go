@@ -3,7 +3,6 @@ package sqlite
 import (
 	"database/sql/driver"
 	"strings"
-	"time"
 
 	"mailroom"
 	"mailroom/store"
@@ -45,9 +44,7 @@ func indexState(r reader) (s store.IndexState, err error) {
 		c := columns{row: row}
 		s.Last, s.Order = c.int64(), c.text()
 		s.At = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
-		if until := c.int64(); until != 0 {
-			s.Until = time.UnixMicro(until).UTC()
-		}
+		s.Until = c.time()
 		return false, c.err
 	})
 	return s, err
@@ -76,21 +73,17 @@ func writeIndex(t *tx, x *store.Indexing) error {
 		if err != nil {
 			return err
 		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			if err != nil {
-				return err
-			}
+		switch n, err := res.RowsAffected(); {
+		case err != nil:
+			return err
+		case n == 0: // the entry is gone
 			continue
 		}
 		if _, err := t.exec(putWords, id, strings.Join(row.Words, " ")); err != nil {
 			return err
 		}
 	}
-	var until int64
-	if !x.After.Until.IsZero() {
-		until = x.After.Until.UnixMicro()
-	}
 	at := x.After.At
-	_, err = t.exec(putIndexState, x.After.Last, x.After.Order, at.Commit, at.Thread, at.Seq, until)
+	_, err = t.exec(putIndexState, x.After.Last, x.After.Order, at.Commit, at.Thread, at.Seq, micros(x.After.Until))
 	return err
 }

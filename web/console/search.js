@@ -30,7 +30,7 @@ export function Search({ params }) {
     ${q && found.done && found.items.length === 0 && !found.error && html`<${Empty} title="No message has all of these words">Words are found whole, in upper or lower case and in any order. Deleted and expired messages are not found.<//>`}
     <ol class="found">${found.items.map((message) => html`<li key=${message.id} class="card">
       <p class="meta"><${ThreadLink} id=${message.thread} /> <span><${Line} text=${message.role === 'assistant' ? 'agent' : message.sender || message.role} /></span> <${Time} at=${message.created_at} /> ${message.run && html`<${RunLink} id=${message.run} />`}</p>
-      <p class="excerpt"><${Marked} text=${message.excerpt} words=${q} /></p>
+      <p class="excerpt"><${Highlighted} text=${message.excerpt} words=${q} /></p>
     </li>`)}</ol>
     ${found.next && !found.busy && html`<p><button type="button" class="quiet" onClick=${() => setTurn({ ...turn, q, wanted: wanted + PAGE })}>Show more</button></p>`}
   </section>`;
@@ -76,8 +76,8 @@ function useSearch(q, wanted, again) {
   return now;
 }
 
-// Marked marks the words of the search in a text. The server finds whole words; a mark may be a part of one.
-function Marked({ text, words }) {
+// Highlighted marks the words of the search in a text. The server finds whole words; a mark may be a part of one.
+function Highlighted({ text, words }) {
   const wanted = words.match(/[\p{L}\p{N}\p{M}]+/gu) ?? [];
   if (wanted.length === 0) return html`<${Line} text=${text} />`;
   const parts = text.split(new RegExp(`(${[...wanted].sort((a, b) => b.length - a.length).join('|')})`, 'giu'));

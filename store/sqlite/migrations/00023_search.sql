@@ -9,7 +9,7 @@ CREATE TABLE index_state (
     entry_row  INTEGER NOT NULL,
     thread     INTEGER NOT NULL,
     seq        INTEGER NOT NULL,
-    until      INTEGER NOT NULL -- 0: no entry
+    until      INTEGER -- NULL: no entry
 ) STRICT;
 
 CREATE TABLE indexed (
