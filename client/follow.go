@@ -127,7 +127,11 @@ func (c *Client) resume(ctx context.Context, retry *reconnect, cursor *string, n
 		case err == nil:
 			err = c.closedByServer()
 		}
-		if err := retry.pause(ctx, err); err != nil {
+		switch err := retry.pause(ctx, err); {
+		case err == nil:
+		case ctx.Err() != nil: // during the pause
+			return context.Cause(ctx)
+		default:
 			return err
 		}
 	}
