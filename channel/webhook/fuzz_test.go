@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
+	"mailroom/internal/webhooksign"
 )
 
 // FuzzBody checks that a parsed event is complete and within its limits, and that a rejected body
@@ -91,14 +92,14 @@ func FuzzSignature(f *testing.F) {
 	f.Add("", "-1", "v1,"+strings.Repeat("A", 44), []byte("x"))
 	f.Fuzz(func(t *testing.T, id, at, signature string, body []byte) {
 		h := http.Header{}
-		h.Set(headerID, id)
-		h.Set(headerTimestamp, at)
-		h.Set(headerSignature, signature)
-		keys, err := parseSecrets(newSecret())
+		h.Set(webhooksign.HeaderID, id)
+		h.Set(webhooksign.HeaderTimestamp, at)
+		h.Set(webhooksign.HeaderSignature, signature)
+		keys, err := webhooksign.Parse(webhooksign.New())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := keys.verify(h, body, now); err == nil || got != "" || mailroom.CodeOf(err) != mailroom.CodeUnauthenticated {
+		if got, err := keys.Verify(h, body, now); err == nil || got != "" || mailroom.CodeOf(err) != mailroom.CodeUnauthenticated {
 			t.Errorf("%q, %v", got, err)
 		}
 	})

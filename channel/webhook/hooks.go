@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/webhooksign"
 	"mailroom/server"
 )
 
@@ -55,7 +56,7 @@ func (h *Hooks) Expect(name string) {
 func (h *Hooks) Protocol() server.Protocol {
 	return server.Protocol{
 		Via: Kind, Name: "post-hook", Summary: "Send a message to a webhook channel, signed with its secret", Public: true,
-		Admit: h.admit, Headers: headers(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
+		Admit: h.admit, Headers: webhooksign.Headers(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
 		Answer:  func(r *http.Request) (any, error) { return h.receive(r) },
 		MaxBody: maxBody, Bounds: fieldLimits(),
 	}
@@ -104,8 +105,7 @@ func (h *Hooks) admit(r *http.Request) (limit int64, err error) {
 	if _, err := h.connectionFor(r); err != nil {
 		return 0, err
 	}
-	_, err = parseSignatureHeader(r.Header, time.Now())
-	return maxBody, err
+	return maxBody, webhooksign.CheckHeader(r.Header, time.Now())
 }
 
 // Accepted is the response to an accepted request.
@@ -131,7 +131,7 @@ func (h *Hooks) receive(r *http.Request) (Accepted, error) {
 		c.host.ReportError(err)
 		return Accepted{}, unavailableError("cannot read the channel's secret", err)
 	}
-	id, err := keys.verify(r.Header, body, time.Now())
+	id, err := keys.Verify(r.Header, body, time.Now())
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -173,7 +173,7 @@ func (c *connection) submit(ctx context.Context, p inboundPost) (answer string, 
 		}
 	}
 	if result.err != nil {
-		return "", unavailableError("the outcome is unknown: repeat the request with the same "+headerID, result.err)
+		return "", unavailableError("the outcome is unknown: repeat the request with the same "+webhooksign.HeaderID, result.err)
 	}
 	return result.answer, nil
 }

@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
+	"mailroom/internal/webhooksign"
 )
 
 const (
@@ -98,7 +99,7 @@ func (c *connection) post(ctx context.Context, out Outbound) (id string, err err
 		timeout = defaultTimeout
 	}
 	header := http.Header{}
-	keys.sign(header, out.Key, body)
+	keys.Sign(header, out.Key, body)
 	op := "post to " + c.address.Host // the URL may contain a secret
 	a, err := c.http.Do(ctx, httpcall.Request{Op: op, Method: http.MethodPost, URL: c.address.String(), Header: header, Body: body, Timeout: timeout})
 	if a.Status != 0 && (a.Status < 200 || a.Status >= 300) {
@@ -125,7 +126,7 @@ func messageID(raw []byte, key string) string {
 }
 
 // refusal describes a response with a status other than 2xx.
-func (c *connection) refusal(op string, a httpcall.Response, keys secrets) error {
+func (c *connection) refusal(op string, a httpcall.Response, keys webhooksign.Secrets) error {
 	e := c.http.Refuse(op, a)
 	e.Text = http.StatusText(a.Status)
 	var hide []string

@@ -25,6 +25,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
 	"mailroom/internal/netguard"
+	"mailroom/internal/webhooksign"
 )
 
 // Kind is the name of this platform in configurations.
@@ -89,12 +90,12 @@ func (o Options) address() (*url.URL, error) {
 	return u, nil
 }
 
-func (o Options) secrets() (secrets, error) {
+func (o Options) secrets() (webhooksign.Secrets, error) {
 	text, err := o.Secret()
 	if err != nil {
 		return nil, err
 	}
-	return parseSecrets(text)
+	return webhooksign.Parse(text)
 }
 
 // Dial implements [chat.Dialer]. It makes no request.

@@ -1,4 +1,6 @@
-package webhook
+// Package webhooksign signs and verifies requests as Standard Webhooks specifies
+// (https://github.com/standard-webhooks/standard-webhooks, scheme v1).
+package webhooksign
 
 import (
 	"crypto/hmac"
@@ -17,13 +19,13 @@ import (
 
 // Headers of requests in both directions.
 const (
-	headerID        = "webhook-id"
-	headerTimestamp = "webhook-timestamp" // seconds since 1970
-	headerSignature = "webhook-signature" // "v1,<Base64>", several separated by spaces
+	HeaderID        = "webhook-id"
+	HeaderTimestamp = "webhook-timestamp" // seconds since 1970
+	HeaderSignature = "webhook-signature" // "v1,<Base64>", several separated by spaces
 )
 
-// headers returns the names of the headers that a request must have.
-func headers() []string { return []string{headerID, headerTimestamp, headerSignature} }
+// Headers returns the names of the headers that a request must have.
+func Headers() []string { return []string{HeaderID, HeaderTimestamp, HeaderSignature} }
 
 const (
 	secretPrefix = "whsec_"
@@ -35,26 +37,27 @@ const (
 	tolerance = 5 * time.Minute
 )
 
-// secrets are HMAC keys.
-type secrets [][]byte
+// Secrets are HMAC keys. A request is signed with all of them and verified with any.
+type Secrets [][]byte
 
-// newSecret generates a secret.
-func newSecret() string {
+// New generates a secret.
+func New() string {
 	key := make([]byte, 32)
 	rand.Read(key) // it never returns an error
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// isBase64 reports whether the first secret is in the whsec_ form.
-func isBase64(text string) bool { return strings.HasPrefix(text, secretPrefix) }
+// IsBase64 reports whether the first secret is in the whsec_ form.
+func IsBase64(text string) bool { return strings.HasPrefix(text, secretPrefix) }
 
-// checkSecret validates a value of [Options].Secret. Its error does not contain the secret.
-func checkSecret(text string) error {
-	_, err := parseSecrets(text)
+// Check validates secrets, see [Parse]. Its error does not contain the secret.
+func Check(text string) error {
+	_, err := Parse(text)
 	return err
 }
 
-func parseSecrets(text string) (all secrets, err error) {
+// Parse parses secrets that white space separates, each at least 24 bytes long: text, or Base64 after whsec_.
+func Parse(text string) (all Secrets, err error) {
 	for one := range strings.FieldsSeq(text) {
 		key := []byte(one)
 		if coded, marked := strings.CutPrefix(one, secretPrefix); marked {
@@ -82,16 +85,16 @@ func sum(key []byte, id, at string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// sign adds the signature headers for a body sent now.
-func (all secrets) sign(h http.Header, id string, body []byte) {
+// Sign adds the signature headers for a body that is sent now.
+func (all Secrets) Sign(h http.Header, id string, body []byte) {
 	at := strconv.FormatInt(time.Now().Unix(), 10)
 	var signatures []string
 	for _, key := range all {
 		signatures = append(signatures, scheme+base64.StdEncoding.EncodeToString(sum(key, id, at, body)))
 	}
-	h.Set(headerID, id)
-	h.Set(headerTimestamp, at)
-	h.Set(headerSignature, strings.Join(signatures, " "))
+	h.Set(HeaderID, id)
+	h.Set(HeaderTimestamp, at)
+	h.Set(HeaderSignature, strings.Join(signatures, " "))
 }
 
 // signatureHeader holds the parsed signature headers of a request.
@@ -103,24 +106,30 @@ type signatureHeader struct {
 // maxSignatures bounds the signatures of one request. A sender has two while it rotates its secret.
 const maxSignatures = 8
 
+// CheckHeader rejects a request without an id, a current timestamp, or a signature, before its body is read.
+func CheckHeader(h http.Header, now time.Time) error {
+	_, err := parseSignatureHeader(h, now)
+	return err
+}
+
 // parseSignatureHeader parses the signature headers. It rejects a request without an id, a current
 // timestamp, or a signature.
 func parseSignatureHeader(h http.Header, now time.Time) (signatureHeader, error) {
-	id, stamp, given := h.Get(headerID), h.Get(headerTimestamp), h.Get(headerSignature)
-	for _, of := range []struct{ name, value string }{{headerID, id}, {headerTimestamp, stamp}, {headerSignature, given}} {
+	id, stamp, given := h.Get(HeaderID), h.Get(HeaderTimestamp), h.Get(HeaderSignature)
+	for _, of := range []struct{ name, value string }{{HeaderID, id}, {HeaderTimestamp, stamp}, {HeaderSignature, given}} {
 		if of.value == "" {
 			return signatureHeader{}, unauthenticated("the header %s is missing: sign the request as Standard Webhooks specifies", of.name)
 		}
 	}
 	if len(id) > maxID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '.' }) {
-		return signatureHeader{}, unauthenticated("the header %s must have at most %d ASCII characters without spaces and dots", headerID, maxID)
+		return signatureHeader{}, unauthenticated("the header %s must have at most %d ASCII characters without spaces and dots", HeaderID, maxID)
 	}
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil || strconv.FormatInt(seconds, 10) != stamp {
-		return signatureHeader{}, unauthenticated("the header %s is not a time in whole seconds since 1970", headerTimestamp)
+		return signatureHeader{}, unauthenticated("the header %s is not a time in whole seconds since 1970", HeaderTimestamp)
 	}
 	if d := now.Unix() - seconds; d > int64(tolerance.Seconds()) || -d > int64(tolerance.Seconds()) {
-		return signatureHeader{}, unauthenticated("the header %s is not within %s of this server's clock, which is at %d: sign the request again", headerTimestamp, tolerance, now.Unix())
+		return signatureHeader{}, unauthenticated("the header %s is not within %s of this server's clock, which is at %d: sign the request again", HeaderTimestamp, tolerance, now.Unix())
 	}
 	out := signatureHeader{id: id, timestamp: stamp}
 	for signature := range strings.FieldsSeq(given) {
@@ -138,9 +147,9 @@ func parseSignatureHeader(h http.Header, now time.Time) (signatureHeader, error)
 	return out, nil
 }
 
-// verify checks the signature and timestamp of a request and returns its id. It hashes the body
+// Verify checks the signature and timestamp of a request and returns its id. It hashes the body
 // once per secret, for any number of signatures.
-func (all secrets) verify(h http.Header, body []byte, now time.Time) (id string, err error) {
+func (all Secrets) Verify(h http.Header, body []byte, now time.Time) (id string, err error) {
 	s, err := parseSignatureHeader(h, now)
 	if err != nil {
 		return "", err
@@ -157,7 +166,7 @@ func (all secrets) verify(h http.Header, body []byte, now time.Time) (id string,
 }
 
 func signatureError() error {
-	return unauthenticated("no signature in the header %s matches the body and the channel's secret", headerSignature)
+	return unauthenticated("no signature in the header %s matches the body and the channel's secret", HeaderSignature)
 }
 
 func unauthenticated(format string, args ...any) error {

@@ -1,4 +1,4 @@
-package webhook
+package webhooksign
 
 import (
 	"net/http"
@@ -9,7 +9,7 @@ import (
 
 // TestTheSignatureMatchesTheSpecification uses an example signed with OpenSSL.
 func TestTheSignatureMatchesTheSpecification(t *testing.T) {
-	keys, err := parseSecrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	keys, err := Parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func TestTheSignatureMatchesTheSpecification(t *testing.T) {
 	h.Set("Webhook-Timestamp", "1614265330")
 	h.Set("Webhook-Signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=")
 	for seconds, good := range map[int64]bool{at: true, at + 300: true, at - 300: true, at + 301: false, at - 301: false} {
-		id, err := keys.verify(h, body, time.Unix(seconds, 0))
+		id, err := keys.Verify(h, body, time.Unix(seconds, 0))
 		if (err == nil) != good || good && id != "msg_p5jXN8AQM9LWM0D4loKWxJek" {
 			t.Errorf("%d s later: %q, %v", seconds-at, id, err)
 		}
@@ -28,21 +28,21 @@ func TestTheSignatureMatchesTheSpecification(t *testing.T) {
 }
 
 func TestSignedRequestsAreVerified(t *testing.T) {
-	one, two := newSecret(), newSecret()
-	if one == two || checkSecret(one) != nil || !strings.HasPrefix(one, "whsec_") {
+	one, two := New(), New()
+	if one == two || Check(one) != nil || !strings.HasPrefix(one, "whsec_") {
 		t.Fatalf("new secrets: %q, %q", one, two)
 	}
-	both, err := parseSecrets(one + "\n" + two)
+	both, err := Parse(one + "\n" + two)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := http.Header{}
-	both.sign(h, "id", []byte("body"))
-	for _, keys := range []secrets{both, both[:1], both[1:]} {
-		if id, err := keys.verify(h, []byte("body"), time.Now()); id != "id" || err != nil {
+	both.Sign(h, "id", []byte("body"))
+	for _, keys := range []Secrets{both, both[:1], both[1:]} {
+		if id, err := keys.Verify(h, []byte("body"), time.Now()); id != "id" || err != nil {
 			t.Errorf("%d secrets: %q, %v", len(keys), id, err)
 		}
-		if id, err := keys.verify(h, []byte("Body"), time.Now()); id != "" || err == nil {
+		if id, err := keys.Verify(h, []byte("Body"), time.Now()); id != "" || err == nil {
 			t.Errorf("another body: %q, %v", id, err)
 		}
 	}
