@@ -1,0 +1,256 @@
+package alert
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/digest"
+	"mailroom/internal/display"
+	"mailroom/internal/thread"
+	"mailroom/store"
+)
+
+// Viewer is the part of a ledger that an agent of alerts uses.
+type Viewer interface {
+	View(ctx context.Context, f func(store.Reader) error) error
+}
+
+// Options configure an Agent.
+type Options struct {
+	Name   string // of the target
+	Target Target
+	Ledger Viewer
+	// URL is the address of the server for people; "" if they cannot reach it.
+	URL string
+	// Links signs what decides tickets. nil: alerts decide nothing.
+	Links    *Links
+	LinkLife time.Duration // from the event
+	MaxBody  int           // characters that the target shows; 0: MaxBody
+	Text     Text          // of replies of subscribed threads
+	Zone     *time.Location
+}
+
+// Agent sends the alerts of one target. A run is one alert.
+type Agent struct {
+	options  Options
+	composer composer
+}
+
+// New returns the agent of a target.
+func New(o Options) *Agent {
+	if o.MaxBody == 0 {
+		o.MaxBody = MaxBody
+	}
+	return &Agent{o, composer{target: o.Name, url: o.URL, links: o.Links, life: o.LinkLife, body: o.MaxBody}}
+}
+
+const (
+	// passOnAfter is how long a target is tried before the next one takes over.
+	passOnAfter = 30 * time.Second
+	sendEffect  = "send"
+)
+
+// memory is the agent's state of the target's thread.
+type memory struct {
+	// Down is set while alerts are passed on: the next one is tried once only.
+	Down bool `json:"down"`
+}
+
+// Run implements [mailroom.Agent]. It sends the alert, or passes it on to the next target if this one is
+// down, or does neither if there is nothing to decide any more.
+func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
+	if s.Run().Checkpoint != nil { // an earlier attempt passed it on
+		return nil
+	}
+	what, err := a.read(ctx, s)
+	if err != nil {
+		return err
+	}
+	about, over, err := a.readSubject(ctx, what)
+	if err != nil {
+		return err
+	}
+	if over != "" {
+		return s.Stream(ctx, "Not sent: "+over)
+	}
+	m := a.composer.compose(what, about)
+	m.Key, m.Repeated = digest.ID("alert message", s.Run().ID), what.Repeated
+	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if it is told again
+		m.Key = digest.ID("alert message", what.Ticket)
+	}
+	sent, err := s.Do(ctx, mailroom.Effect{
+		Name: sendEffect,
+		Reconcile: func(context.Context, string) (json.RawMessage, bool, error) {
+			m.Repeated = true
+			return nil, false, nil
+		},
+	}, func(ctx context.Context, _ string) (json.RawMessage, error) {
+		receipt, err := a.options.Target.Send(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(receipt)
+	})
+	if err != nil {
+		return a.passOn(ctx, s, what, err)
+	}
+	if err := a.remember(ctx, s, memory{}); err != nil {
+		return err
+	}
+	var receipt string
+	if err := json.Unmarshal(sent, &receipt); err != nil {
+		return fmt.Errorf("decode the receipt: %w", err)
+	}
+	words := "Sent: " + m.Title
+	if receipt != "" {
+		words += " (" + display.Line(display.Cut(receipt, MaxTitle)) + ")"
+	}
+	return s.Stream(ctx, words)
+}
+
+// remember stores the agent's state if it changed.
+func (a *Agent) remember(ctx context.Context, s mailroom.Session, now memory) error {
+	if a.memory(s) == now {
+		return nil
+	}
+	state, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("encode the state of target %s: %w", a.options.Name, err)
+	}
+	return s.Append(ctx, mailroom.Step{State: state, NoProgress: true})
+}
+
+func (a *Agent) memory(s mailroom.Session) (m memory) {
+	if json.Unmarshal(s.State(), &m) != nil {
+		return memory{} // there is none yet
+	}
+	return m
+}
+
+// passOn decides what becomes of an alert that was not sent. A permanent error stays one, so that an
+// operator sees it, but the next target tells the alert.
+func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, failed error) error {
+	if ctx.Err() != nil {
+		return failed
+	}
+	f := mailroom.AsFailure(failed)
+	if f.Class == mailroom.ClassTransient { // a target that fails is an outage: the alert is not given up after some attempts
+		f.Class = mailroom.ClassUnavailable
+	}
+	since := s.Run().OutageSince
+	waited := !since.IsZero() && time.Since(since) >= passOnAfter
+	if len(what.Then) == 0 || f.Class != mailroom.ClassPermanent && !waited && !a.memory(s).Down {
+		return f
+	}
+	next := *what
+	next.Then = what.Then[1:]
+	next.Repeated = what.Repeated || errors.Is(failed, mailroom.ErrUnknown)
+	state, err := json.Marshal(memory{Down: f.Class != mailroom.ClassPermanent})
+	if err != nil {
+		return fmt.Errorf("encode the state of target %s: %w", a.options.Name, err)
+	}
+	to := what.Then[0]
+	step := mailroom.Step{
+		Name: "passed on", State: state,
+		Sends: []mailroom.Send{{Name: "next", Thread: ThreadID(to), Agent: AgentName(to), Parts: next.Parts()}},
+	}
+	if f.Class != mailroom.ClassPermanent { // such a failure is repeated, so that it ends the run after a crash too
+		if step.Checkpoint, err = json.Marshal(to); err != nil {
+			return fmt.Errorf("encode the next target: %w", err)
+		}
+	}
+	if err := s.Append(ctx, step); err != nil {
+		return err
+	}
+	if f.Class == mailroom.ClassPermanent {
+		return f
+	}
+	return s.Stream(ctx, "Passed on to "+to+": "+display.Line(display.Cut(f.Err.Error(), MaxWords)))
+}
+
+// read returns the alert of a run.
+func (a *Agent) read(ctx context.Context, s mailroom.Session) (*Alert, error) {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return nil, err
+	}
+	run := s.Run()
+	if thread.IsDelivery(run) {
+		return a.delivered(ctx, run, input)
+	}
+	for _, m := range input {
+		for _, p := range m.Parts {
+			var what Alert
+			if p.Type == "data" && json.Unmarshal(p.Data, &what) == nil && what.Kind != "" {
+				return &what, nil
+			}
+		}
+	}
+	return nil, permanent("this agent sends alerts only: use `mailroom notify test %s`", a.options.Name)
+}
+
+// delivered returns the alert of a message of a thread that delivers to the target.
+func (a *Agent) delivered(ctx context.Context, run *mailroom.Run, input []mailroom.Message) (*Alert, error) {
+	what := &Alert{Kind: KindReply, Text: a.options.Text, At: run.CreatedAt, Count: 1, Zone: a.options.Zone.String(), Run: run.Parent, Ended: true}
+	err := a.options.Ledger.View(ctx, func(r store.Reader) error {
+		rows, err := runsByID(r, []string{run.Parent})
+		if from := rows[run.Parent]; from != nil {
+			what.Agent, what.Thread = from.Agent, from.Thread
+			if from.Error != nil {
+				what.Words = from.Error.Message
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range input {
+		if m.Text != "" {
+			what.Words, what.Ended = m.Text, false
+		}
+		for _, p := range m.Parts {
+			var body struct {
+				Ticket *mailroom.Ticket `json:"ticket"`
+			}
+			if p.Type == "data" && json.Unmarshal(p.Data, &body) == nil && body.Ticket != nil {
+				what.Kind, what.Ticket = KindTicket, body.Ticket.ID
+			}
+		}
+	}
+	return what, nil
+}
+
+// readSubject reads what an alert is about. over is why it need not be sent any more, or "".
+func (a *Agent) readSubject(ctx context.Context, what *Alert) (about subject, over string, err error) {
+	now := time.Now()
+	err = a.options.Ledger.View(ctx, func(r store.Reader) (err error) {
+		switch {
+		case what.Kind == KindDigest:
+			about.digest, err = readSummary(r, what.At, now)
+		case what.Ticket != "":
+			rows, err := r.Tickets(store.TicketQuery{IDs: []string{what.Ticket}})
+			if err != nil {
+				return err
+			}
+			if len(rows) == 0 {
+				over = "the question no longer exists"
+				return nil
+			}
+			about.ticket = rows[0]
+			if state := rows[0].StateAt(now); state != mailroom.TicketOpen {
+				over = "the question is " + string(state)
+			}
+		}
+		return err
+	})
+	return about, over, err
+}
+
+func permanent(format string, args ...any) error {
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,272 @@
+package alert
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/entry"
+	"mailroom/internal/digest"
+	"mailroom/internal/recovery"
+	"mailroom/internal/thread"
+	"mailroom/store"
+)
+
+// Ledger is the part of a ledger that a follower uses.
+type Ledger interface {
+	View(ctx context.Context, f func(store.Reader) error) error
+	// SubmitAll submits to several threads and moves a cursor, all in one transaction or nothing.
+	SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error
+}
+
+// Follower tells what rules say. Only one follower may work on a store.
+type Follower struct {
+	Ledger Ledger
+	Rules  []Rule
+	Log    *slog.Logger
+}
+
+const (
+	followInterval = time.Second
+	followRetry    = 10 * time.Second
+	// followEntries and followBytes bound what is read of the log at a time.
+	followEntries = 1000
+	followBytes   = 1 << 20
+	// saveEvery is how often a position is stored without which nothing would be told twice.
+	saveEvery = time.Minute
+)
+
+// Cursor of the follower: where it is in the log of all threads, and what it remembers.
+const (
+	cursorChannel  = "alert"
+	cursorIdentity = "log"
+)
+
+// position is the position of the cursor.
+type position struct {
+	Order  string          `json:"order"` // see [store.AllEntries]
+	At     store.Position  `json:"at"`
+	Paused map[string]bool `json:"paused,omitempty"` // agents whose pause was taken
+	State  State           `json:"state"`
+}
+
+// Follow tells what happens until ctx is done.
+func (f *Follower) Follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		var more bool
+		err := recovery.Call(f.Log, "alerts", func() (err error) {
+			more, err = f.Step(ctx, time.Now())
+			return err
+		})
+		pause := followInterval
+		switch {
+		case err != nil && ctx.Err() == nil:
+			f.Log.Warn("alerts not told; retrying", "error", err, "after", followRetry)
+			pause = followRetry
+		case more:
+			pause = 0
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Step reads the next part of the log and tells what is due at now. It reports whether there is more to
+// read.
+func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err error) {
+	var at position
+	var events []Event
+	var found, moved bool
+	var savedAt time.Time
+	err = f.Ledger.View(ctx, func(r store.Reader) (err error) {
+		at, savedAt, found, err = readPosition(r)
+		if err != nil {
+			return err
+		}
+		before := at.At
+		events, more, err = readEvents(r, &at, found)
+		moved = at.At != before
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	remembered, err := json.Marshal(at.State)
+	if err != nil {
+		return false, fmt.Errorf("encode the state of alerts: %w", err)
+	}
+	if at.State == nil {
+		at.State = State{}
+	}
+	told := at.State.Step(f.Rules, events, now)
+	after, err := json.Marshal(at.State)
+	if err != nil {
+		return false, fmt.Errorf("encode the state of alerts: %w", err)
+	}
+	if found && len(told) == 0 && len(events) == 0 && string(remembered) == string(after) && (!moved || now.Sub(savedAt) < saveEvery && !more) {
+		return more, nil
+	}
+	c := store.Cursor{Channel: cursorChannel, Identity: cursorIdentity}
+	if c.Position, err = json.Marshal(at); err != nil {
+		return false, fmt.Errorf("encode the position of alerts: %w", err)
+	}
+	return more, f.Ledger.SubmitAll(ctx, submits(told), c)
+}
+
+// submits returns the submits of alerts.
+func submits(told []Told) (all []thread.Submit) {
+	for _, t := range told {
+		id := ThreadID(t.To)
+		all = append(all, thread.Submit{
+			Thread: id, Run: digest.ID(id, t.Key), Agent: AgentName(t.To), Key: t.Key, NotBefore: t.NotBefore,
+			Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: t.Alert.Parts()}},
+			Origin:   mailroom.Origin{Via: "alert", Sender: "alert"},
+		})
+	}
+	return all
+}
+
+func readPosition(r store.Reader) (at position, saved time.Time, found bool, err error) {
+	rows, err := r.Cursors(store.CursorQuery{Channel: cursorChannel, Identities: []string{cursorIdentity}})
+	if err != nil || len(rows) == 0 {
+		return at, saved, false, err
+	}
+	if err := json.Unmarshal(rows[0].Position, &at); err != nil {
+		return at, saved, false, fmt.Errorf("decode the position of alerts: %w", err)
+	}
+	return at, rows[0].MovedAt, true, nil
+}
+
+// readEvents reads the events behind a position and moves it. A follower without a position, or with one
+// of another store, begins at the end of the log: it does not tell the past.
+func readEvents(r store.Reader, at *position, found bool) (events []Event, more bool, err error) {
+	all := store.AllEntries{After: at.At, None: !found}
+	entries, err := r.Entries(store.EntryQuery{All: &all, Limit: followEntries, Bytes: followBytes})
+	if err != nil {
+		return nil, false, err
+	}
+	if found && at.Order != all.Order {
+		all = store.AllEntries{None: true}
+		if entries, err = r.Entries(store.EntryQuery{All: &all}); err != nil {
+			return nil, false, err
+		}
+	}
+	at.Order, at.At = all.Order, all.End
+	if n := len(entries); n > 0 {
+		at.At, more = all.Positions[n-1], true
+	}
+	if events, err = logged(r, entries); err != nil {
+		return nil, false, err
+	}
+	paused, err := pauses(r, at)
+	if !found {
+		paused = nil
+	}
+	return append(events, paused...), more, err
+}
+
+// pauses returns the pauses that were not taken yet, and the ends of those that were.
+func pauses(r store.Reader, at *position) (events []Event, err error) {
+	rows, err := r.Agents()
+	if err != nil {
+		return nil, err
+	}
+	now := map[string]bool{}
+	for _, p := range rows.Pauses {
+		if now[p.Agent] = true; !at.Paused[p.Agent] && !IsAgent(p.Agent) {
+			words := "by " + p.By
+			if p.Reason != "" {
+				words += ": " + p.Reason
+			}
+			events = append(events, Event{Kind: KindPaused, At: p.At, Subject: p.Agent, Agent: p.Agent, Words: words})
+		}
+	}
+	at.Paused = now
+	return events, nil
+}
+
+// logged returns the events of entries. Alerts themselves, and what they send to chats, are none.
+func logged(r store.Reader, entries []mailroom.Entry) (events []Event, err error) {
+	var runs []string
+	for _, e := range entries {
+		if e.Kind == entry.KindTicketOpened || e.Kind == entry.KindFailed {
+			runs = append(runs, e.Run)
+		}
+	}
+	rows, err := runsByID(r, runs)
+	if err != nil {
+		return nil, err
+	}
+	var parents []string
+	for _, run := range rows {
+		if run.Parent != "" {
+			parents = append(parents, run.Parent)
+		}
+	}
+	above, err := runsByID(r, parents)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		var found Event
+		var ok bool
+		switch run := rows[e.Run]; {
+		case e.Kind == entry.KindChannel:
+			found, ok, err = channelEvent(e)
+		case run == nil || IsAgent(run.Agent) || above[run.Parent] != nil && IsAgent(above[run.Parent].Agent):
+		case e.Kind == entry.KindTicketOpened:
+			found, ok, err = ticketEvent(e, run)
+		case e.Kind == entry.KindFailed && run.Status == mailroom.StatusFailed:
+			found, ok, err = failedEvent(e, run)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			events = append(events, found)
+		}
+	}
+	return events, nil
+}
+
+func runsByID(r store.Reader, ids []string) (map[string]*mailroom.Run, error) {
+	out := map[string]*mailroom.Run{}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	slices.Sort(ids)
+	rows, err := r.Runs(store.RunQuery{IDs: slices.Compact(ids)})
+	for _, run := range rows {
+		out[run.ID] = run
+	}
+	return out, err
+}
+
+func ticketEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
+	var k mailroom.Ticket
+	err := e.Decode(&k)
+	asked := k.Kind == mailroom.TicketApproval || k.Kind == mailroom.TicketInput
+	return Event{Kind: KindTicket, At: e.At, Subject: k.ID, Agent: run.Agent, Thread: e.Thread, Run: e.Run}, asked, err
+}
+
+func failedEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
+	var body entry.RunFailed
+	err := e.Decode(&body)
+	return Event{
+		Kind: KindFailed, At: e.At, Subject: run.ErrorGroup, Agent: run.Agent, Thread: e.Thread, Run: e.Run, Words: body.Error.Message,
+	}, true, err
+}
+
+func channelEvent(e mailroom.Entry) (Event, bool, error) {
+	var c channel.Change
+	err := e.Decode(&c)
+	up := c.State == channel.ConditionConnected || c.State == channel.ConditionStandby
+	return Event{Kind: KindChannel, At: e.At, Subject: c.Channel, Ended: up, Words: c.Reason}, c.State != channel.ConditionStarting, err
+}

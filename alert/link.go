@@ -1,0 +1,73 @@
+package alert
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+
+	"mailroom"
+)
+
+// Link is what a link in an alert allows: to see one ticket as it was asked, and to decide it. It is
+// signed, not stored, so a repeated alert has the same link, and nothing has to be removed later. The
+// decision of the ticket spends it.
+type Link struct {
+	Ticket  string
+	Digest  string // of the ticket; the ticket is refused if it has another one
+	Target  string // that it was sent to
+	Expires time.Time
+}
+
+// Links signs and checks links.
+type Links struct{ key []byte }
+
+// NewLinks returns the links of a server. A new secret makes all earlier links invalid. Servers with the
+// same secret accept each other's links.
+func NewLinks(secret string) *Links {
+	sum := sha256.Sum256([]byte("decision link\x00" + secret))
+	return &Links{key: sum[:]}
+}
+
+// mark separates the parts of a link. Browsers leave it as it is in the fragment of a URL, and no part
+// contains it.
+const mark = "~"
+
+// MaxLink bounds a link, in bytes.
+const MaxLink = 400
+
+// Sign returns the text of a link.
+func (l *Links) Sign(k Link) string {
+	signed := strings.Join([]string{k.Ticket, k.Digest, k.Target, strconv.FormatInt(k.Expires.Unix(), 36)}, mark)
+	return signed + mark + l.sum(signed)
+}
+
+func (l *Links) sum(signed string) string {
+	h := hmac.New(sha256.New, l.key)
+	_, _ = h.Write([]byte(signed)) // a hash takes everything
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// Open checks the text of a link at now. A link that this server did not sign is unauthenticated, and so is
+// an expired one; its error says so.
+func (l *Links) Open(text string, now time.Time) (k Link, err error) {
+	at := strings.LastIndex(text, mark)
+	if len(text) > MaxLink || at < 0 || !hmac.Equal([]byte(l.sum(text[:at])), []byte(text[at+1:])) {
+		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is not valid: it was changed or cut, or is of another server")
+	}
+	parts := strings.Split(text[:at], mark)
+	if len(parts) != 4 {
+		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is of another version of this server")
+	}
+	seconds, err := strconv.ParseInt(parts[3], 36, 64)
+	if err != nil {
+		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is of another version of this server")
+	}
+	k = Link{Ticket: parts[0], Digest: parts[1], Target: parts[2], Expires: time.Unix(seconds, 0).UTC()}
+	if !k.Expires.After(now) {
+		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link has expired: decide on the page of the server, or with a command there")
+	}
+	return k, nil
+}

@@ -1,0 +1,248 @@
+package alert
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/display"
+)
+
+// Message is an alert as a target sends it. Its texts are plain: a target escapes what its format gives a
+// meaning. They have no characters that are invisible or change the direction of text.
+type Message struct {
+	// Key names the message: 32 hexadecimal digits, the same each time that it is sent.
+	Key string
+	// Repeated says that an earlier try may have arrived. A target that cannot recognize a repeat by its key
+	// marks it.
+	Repeated bool
+	Kind     Kind
+	Title    string // one line of at most MaxTitle characters
+	Body     string // at most MaxBody characters; may be empty
+	// URL is the page that shows more; "" if the server has no address that others can reach. It may contain
+	// a link that decides.
+	URL     string
+	Buttons []Button
+	Urgent  bool // somebody waits for a decision
+	At      time.Time
+}
+
+// Button decides a ticket: it posts Body, which is JSON, to URL.
+type Button struct {
+	Label string
+	URL   string
+	Body  string
+}
+
+// Bounds of a message, in characters.
+const (
+	MaxTitle = 120
+	MaxBody  = 2000
+)
+
+// Target sends messages to one place.
+type Target interface {
+	// Send sends a message and returns a receipt, which may be empty. The class of its error says what it
+	// means, see [mailroom.Failure]; [mailroom.ErrUnknown] in the error's tree means that the message may
+	// have been sent.
+	Send(ctx context.Context, m Message) (receipt string, err error)
+}
+
+// subject is what an alert is about, as it is in the store now.
+type subject struct {
+	ticket *mailroom.Ticket // of KindTicket with Count 1
+	digest *Summary         // of KindDigest
+}
+
+// composer makes messages for one target.
+type composer struct {
+	target string
+	url    string // of the server; "" if others cannot reach it
+	links  *Links // nil: no link decides
+	life   time.Duration
+	body   int // characters that the target shows at most
+}
+
+// compose returns the message of an alert without its key.
+func (c *composer) compose(a *Alert, about subject) Message {
+	m := Message{Kind: a.Kind, At: a.At}
+	var title, body string
+	whole := false // the body shows all that is asked
+	switch a.Kind {
+	case KindTicket:
+		m.Urgent = true
+		if about.ticket == nil {
+			title, body = fmt.Sprintf("%d questions wait for a decision", a.Count), ""
+			m.URL = c.page("inbox")
+			break
+		}
+		title, body, whole = c.question(a, about.ticket)
+	case KindFailed:
+		title, body = failure(a)
+		m.URL = c.page("runs/" + a.Run)
+	case KindChannel:
+		title = "Channel " + display.Line(a.Channel) + " is not connected"
+		if a.Ended {
+			title = "Channel " + display.Line(a.Channel) + " is connected again"
+		}
+		body = textOf(a, a.Words)
+		m.URL = c.page("channels")
+	case KindPaused:
+		title, body = "Agent "+display.Line(a.Agent)+" is paused", textOf(a, a.Words)
+		m.URL = c.page("agents")
+	case KindDigest:
+		title, body = about.digest.Title(), about.digest.Body(a)
+		m.URL = c.page("")
+	case KindReply:
+		title, body = reply(a)
+		m.URL = c.page("threads/" + a.Thread)
+	default:
+		title, body = "Test of Mailroom", "Alerts for "+c.target+" arrive here."
+	}
+	m.Title = display.Cut(display.Line(title), MaxTitle)
+	shown := display.Text(body)
+	m.Body = display.Cut(shown, min(c.body, MaxBody))
+	if about.ticket != nil {
+		c.decide(&m, a, about.ticket, whole && m.Body == shown)
+	}
+	return m
+}
+
+// page returns the address of a page of the console.
+func (c *composer) page(path string) string {
+	if c.url == "" {
+		return ""
+	}
+	return c.url + "/#/" + path
+}
+
+// textOf returns as much of a text as an alert may tell.
+func textOf(a *Alert, text string) string {
+	switch a.Text {
+	case TextFull:
+		return text
+	case TextTitle:
+		return firstLine(text)
+	}
+	return ""
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return display.Cut(line, MaxTitle)
+}
+
+// question returns the words of a ticket. whole reports that they show all that is asked.
+func (c *composer) question(a *Alert, k *mailroom.Ticket) (title, body string, whole bool) {
+	verb := "asks for an approval"
+	if k.Kind == mailroom.TicketInput {
+		verb = "asks a question"
+	}
+	title = a.Agent + " " + verb
+	lines := []string{}
+	switch a.Text {
+	case TextTitle:
+		if asked := firstLine(k.Prompt + " " + k.Action); asked != "" {
+			title = a.Agent + " asks: " + asked
+		}
+		whole = strings.TrimSpace(k.Prompt+" "+k.Action) == firstLine(k.Prompt+" "+k.Action) && !hasArguments(k) && len(title) <= MaxTitle
+	case TextFull:
+		whole = true
+		for _, part := range []string{strings.TrimSpace(k.Prompt), k.Action, arguments(k)} {
+			if part != "" {
+				lines = append(lines, part)
+			}
+		}
+	}
+	lines = append(lines, "In "+a.Thread+".")
+	if k.ExpiresAt != nil {
+		lines = append(lines, "Until "+inZone(*k.ExpiresAt, a.Zone)+"; later counts as denied.")
+	}
+	return title, strings.Join(lines, "\n"), whole
+}
+
+func hasArguments(k *mailroom.Ticket) bool { return arguments(k) != "" }
+
+// arguments returns the arguments of a ticket for reading.
+func arguments(k *mailroom.Ticket) string {
+	var b bytes.Buffer
+	if err := json.Indent(&b, k.Arguments, "", "  "); err != nil {
+		return "" // there are none: the store keeps valid JSON only
+	}
+	if text := b.String(); text != "null" && text != "{}" {
+		return text
+	}
+	return ""
+}
+
+// inZone formats a time for a person.
+func inZone(t time.Time, zone string) string {
+	place, err := time.LoadLocation(zone)
+	if err != nil {
+		place = time.UTC // the zone was checked when the rule was read; another machine may lack it
+	}
+	return t.In(place).Format("2 January 15:04 MST")
+}
+
+// decide adds what decides a ticket. Without all that is asked, a message has no button that approves.
+func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket, whole bool) {
+	if m.URL = c.page("inbox"); c.url == "" || c.links == nil {
+		return
+	}
+	until := a.At.Add(c.life)
+	if k.ExpiresAt != nil && k.ExpiresAt.Before(until) {
+		until = *k.ExpiresAt
+	}
+	signed := c.links.Sign(Link{Ticket: k.ID, Digest: k.Digest, Target: c.target, Expires: until})
+	m.URL = c.url + "/decide#" + signed
+	if k.Kind != mailroom.TicketApproval {
+		return
+	}
+	for _, b := range []struct {
+		label   string
+		verdict mailroom.Verdict
+	}{{"Approve", mailroom.VerdictApprove}, {"Deny", mailroom.VerdictDeny}} {
+		if b.verdict == mailroom.VerdictApprove && !whole {
+			continue
+		}
+		// Neither a link nor a verdict has a character that JSON escapes.
+		m.Buttons = append(m.Buttons, Button{Label: b.label, URL: c.url + "/v1/question/decision", Body: fmt.Sprintf(`{"link":%q,"decision":%q}`, signed, b.verdict)})
+	}
+}
+
+func failure(a *Alert) (title, body string) {
+	title = a.Agent + " failed"
+	switch {
+	case a.Agent == "":
+		title = fmt.Sprintf("%d runs failed with other errors", a.Count)
+	case a.Count > 1:
+		title = fmt.Sprintf("%d runs failed with one error", a.Count)
+	}
+	if a.Text != TextNone && a.Words != "" {
+		title += ": " + firstLine(a.Words)
+	}
+	body = "In " + a.Thread + "."
+	if a.Count > 1 {
+		body = fmt.Sprintf("First in %s, at %s.", a.Thread, inZone(a.At, a.Zone))
+	}
+	if a.Text == TextFull {
+		body = a.Words + "\n" + body
+	}
+	return title, body
+}
+
+func reply(a *Alert) (title, body string) {
+	title = a.Agent + " answered"
+	if a.Ended {
+		title = a.Agent + " ended without an answer"
+	}
+	body = "In " + a.Thread + "."
+	if text := textOf(a, a.Words); text != "" {
+		body = text + "\n" + body
+	}
+	return title, body
+}

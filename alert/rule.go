@@ -1,0 +1,89 @@
+package alert
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Rule says what is told to which targets.
+type Rule struct {
+	Name string
+	When []Kind
+	// To are targets. The first one is told; the others take over, in this order, when it is down.
+	To []string
+	// Agents and Threads limit the rule to agents by name, and to threads by a prefix of their id. Empty:
+	// no limit. They do not apply to channels and digests.
+	Agents  []string
+	Threads []string
+	Text    Text
+	// Quiet is when nothing is told. What happens then is told at its end.
+	Quiet  Quiet
+	Digest Clock          // time of the digest
+	Zone   *time.Location // of Quiet and Digest
+}
+
+// Clock is a time of day, in minutes since midnight.
+type Clock int
+
+// ParseClock parses a time such as "22:00".
+func ParseClock(s string) (Clock, bool) {
+	t, err := time.Parse("15:04", s)
+	return Clock(t.Hour()*60 + t.Minute()), err == nil && len(s) == len("15:04")
+}
+
+func clockOf(t time.Time) Clock { return Clock(t.Hour()*60 + t.Minute()) }
+
+// on returns the time of day c on the day of t, in the location of t. A time that a change to summer time
+// skips is as much later; of a time that occurs twice it is one of the two (see [time.Date]).
+func (c Clock) on(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), 0, int(c), 0, 0, t.Location())
+}
+
+// Quiet is a part of each day, over midnight if From is after To. If they are equal, there is none.
+type Quiet struct{ From, To Clock }
+
+// ParseQuiet parses hours such as "22:00-07:00". "" is none.
+func ParseQuiet(s string) (Quiet, bool) {
+	if s == "" {
+		return Quiet{}, true
+	}
+	from, to, _ := strings.Cut(s, "-")
+	a, ok := ParseClock(from)
+	b, also := ParseClock(to)
+	return Quiet{a, b}, ok && also && a != b
+}
+
+// End returns when the quiet hours around t end, or zero if t is not in them. The hours are what a clock
+// on the wall of t's location shows, also on the days on which it is changed.
+func (q Quiet) End(t time.Time) time.Time {
+	at := clockOf(t)
+	switch {
+	case q.From < q.To && (at < q.From || at >= q.To), q.From >= q.To && at < q.From && at >= q.To:
+		return time.Time{}
+	case at >= q.To: // over midnight
+		t = t.AddDate(0, 0, 1)
+	}
+	return q.To.on(t)
+}
+
+// lastDigest returns the latest time of the digest that is not after now.
+func (r *Rule) lastDigest(now time.Time) time.Time {
+	now = now.In(r.Zone)
+	at := r.Digest.on(now)
+	if at.After(now) {
+		at = r.Digest.on(now.AddDate(0, 0, -1))
+	}
+	return at
+}
+
+// wants reports whether the rule tells an event.
+func (r *Rule) wants(e *Event) bool {
+	if !slices.Contains(r.When, e.Kind) {
+		return false
+	}
+	if len(r.Agents) > 0 && e.Agent != "" && !slices.Contains(r.Agents, e.Agent) {
+		return false
+	}
+	return len(r.Threads) == 0 || e.Thread == "" || slices.ContainsFunc(r.Threads, func(p string) bool { return strings.HasPrefix(e.Thread, p) })
+}

@@ -1,0 +1,243 @@
+package alert
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"mailroom/internal/digest"
+	"mailroom/internal/display"
+)
+
+const (
+	// gather is how long failures of one error are gathered before the first alert about them, repeat how
+	// long before the next one. An error without a failure for that long is new again.
+	gather = 30 * time.Second
+	repeat = time.Hour
+	// downGrace is how long a channel must be down before it is told.
+	downGrace = 2 * time.Minute
+	// singles is how many tickets a rule tells one by one within singlesIn; further ones are told together.
+	singles   = 10
+	singlesIn = 10 * time.Minute
+	// maxGroups bounds the groups of a rule. Events of further ones are gathered in one group.
+	maxGroups = 50
+	// tooOld is the age from which an event is not told any more, for example after the server was off.
+	tooOld = 24 * time.Hour
+)
+
+// Event is something that rules may tell.
+type Event struct {
+	Kind Kind
+	At   time.Time
+	// Subject is what the event is about: the ticket, the error group, the channel or the agent.
+	Subject string
+	Ended   bool // the channel is connected again, or the agent is no longer paused
+	Agent   string
+	Thread  string
+	Run     string
+	Words   string // as in Alert
+}
+
+// State is what is remembered between two steps, by the name of the rule. Its size is bounded for each
+// rule. It is stored as JSON.
+type State map[string]*Memory
+
+// Memory is the memory of one rule.
+type Memory struct {
+	Groups map[string]*Group `json:"groups,omitempty"`
+	// Told is how many tickets were told one by one since Since.
+	Told  int       `json:"told,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Digest is the time of the last digest; zero if there was none yet.
+	Digest time.Time `json:"digest,omitzero"`
+}
+
+// Group gathers events that are told together.
+type Group struct {
+	First  Alert     `json:"first"`           // the first event that was not told, without Count
+	Count  int       `json:"count,omitempty"` // of the events that were not told
+	Last   time.Time `json:"last"`            // event
+	Due    time.Time `json:"due,omitzero"`    // when the events are told; zero: there are none
+	ToldAt time.Time `json:"told_at,omitzero"`
+}
+
+// Told is an alert with what its run needs.
+type Told struct {
+	Alert     Alert
+	To        string    // target
+	Key       string    // idempotency key in the target's thread
+	NotBefore time.Time // zero: now
+}
+
+// Step takes the events since the last step, in order, and returns what is to be told now. It changes s.
+// The result depends on nothing else, so a step that was not committed can be made again.
+func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Told) {
+	maps.DeleteFunc(s, func(name string, _ *Memory) bool {
+		return !slices.ContainsFunc(rules, func(r Rule) bool { return r.Name == name })
+	})
+	for i := range rules {
+		r := &rules[i]
+		if s[r.Name] == nil {
+			s[r.Name] = &Memory{}
+		}
+		step := ruleStep{rule: r, memory: s[r.Name], now: now}
+		for j := range events {
+			if e := &events[j]; r.wants(e) && now.Sub(e.At) < tooOld {
+				step.take(e)
+			}
+		}
+		step.tellDue()
+		step.tellDigest()
+		out = append(out, step.out...)
+	}
+	return out
+}
+
+// ruleStep is the step of one rule.
+type ruleStep struct {
+	rule   *Rule
+	memory *Memory
+	now    time.Time
+	out    []Told
+}
+
+func (s *ruleStep) quietEnd() time.Time { return s.rule.Quiet.End(s.now.In(s.rule.Zone)) }
+
+// alertOf returns the alert of an event.
+func (s *ruleStep) alertOf(e *Event) Alert {
+	a := Alert{
+		Kind: e.Kind, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: e.At.UTC(), Count: 1, Zone: s.rule.Zone.String(),
+		Agent: e.Agent, Thread: e.Thread, Run: e.Run, Ended: e.Ended, Words: display.Cut(e.Words, maxGroupWords),
+	}
+	switch e.Kind {
+	case KindTicket:
+		a.Ticket = e.Subject
+	case KindChannel:
+		a.Channel = e.Subject
+	}
+	return a
+}
+
+// maxGroupWords bounds the words of an event, in characters, because groups are stored.
+const maxGroupWords = 300
+
+// tell adds an alert. what names it among those of the rule.
+func (s *ruleStep) tell(a Alert, notBefore time.Time, what ...string) {
+	s.out = append(s.out, Told{
+		Alert: a, To: s.rule.To[0], NotBefore: notBefore,
+		Key: digest.ID(append([]string{"alert", s.rule.Name, string(a.Kind)}, what...)...),
+	})
+}
+
+func (s *ruleStep) take(e *Event) {
+	switch e.Kind {
+	case KindTicket:
+		if s.maySingle() {
+			s.tell(s.alertOf(e), s.quietEnd(), e.Subject)
+			return
+		}
+		s.gather("tickets", e, s.memory.Since.Add(singlesIn))
+	case KindFailed:
+		s.gather("failed "+e.Subject, e, s.now.Add(gather))
+	case KindPaused:
+		if !e.Ended {
+			s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
+		}
+	case KindChannel:
+		s.takeChannel(e)
+	}
+}
+
+// maySingle counts a ticket, and reports whether it is told by itself.
+func (s *ruleStep) maySingle() bool {
+	m := s.memory
+	if s.now.Sub(m.Since) >= singlesIn {
+		m.Since, m.Told = s.now.UTC(), 0
+	}
+	m.Told++
+	return m.Told <= singles
+}
+
+// takeChannel remembers that a channel is down, and forgets or tells that it is connected again.
+func (s *ruleStep) takeChannel(e *Event) {
+	key := "channel " + e.Subject
+	g := s.memory.Groups[key]
+	switch {
+	case !e.Ended:
+		if g == nil {
+			s.gather(key, e, e.At.Add(downGrace))
+		}
+	case g != nil:
+		delete(s.memory.Groups, key)
+		if !g.ToldAt.IsZero() {
+			s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
+		}
+	}
+}
+
+// gather adds an event to a group, which is due at due. Failures of a group that was told lately are due
+// later.
+func (s *ruleStep) gather(key string, e *Event, due time.Time) {
+	m := s.memory
+	g := m.Groups[key]
+	first := s.alertOf(e)
+	if g == nil && len(m.Groups) >= maxGroups {
+		key = "other " + string(e.Kind)
+		g = m.Groups[key]
+		first.Agent, first.Words = "", ""
+	}
+	if g == nil {
+		if m.Groups == nil {
+			m.Groups = map[string]*Group{}
+		}
+		g = &Group{}
+		m.Groups[key] = g
+	}
+	if g.Count == 0 {
+		g.First, g.Due = first, due.UTC()
+		if next := g.ToldAt.Add(repeat).UTC(); e.Kind == KindFailed && next.After(due) {
+			g.Due = next
+		}
+	}
+	g.Count++
+	g.Last = e.At.UTC()
+}
+
+// tellDue tells the groups that are due, unless it is quiet, and forgets those that are over.
+func (s *ruleStep) tellDue() {
+	quiet := !s.quietEnd().IsZero()
+	for _, key := range slices.Sorted(maps.Keys(s.memory.Groups)) {
+		g := s.memory.Groups[key]
+		switch {
+		case g.Count == 0 && g.First.Kind != KindChannel && s.now.Sub(g.ToldAt) >= repeat:
+			delete(s.memory.Groups, key)
+		case g.Count > 0 && !quiet && !g.Due.After(s.now):
+			a := g.First
+			if a.Count = g.Count; g.Count > 1 {
+				a.Ticket = ""
+			}
+			s.tell(a, time.Time{}, key, stamp(a.At))
+			g.Count, g.Due, g.ToldAt = 0, time.Time{}, s.now.UTC()
+		}
+	}
+}
+
+// tellDigest tells the digest of the day, once. The first one is due after the rule was made.
+func (s *ruleStep) tellDigest() {
+	if !slices.Contains(s.rule.When, KindDigest) {
+		return
+	}
+	m, at := s.memory, s.rule.lastDigest(s.now)
+	before := cmp.Or(m.Digest, at)
+	if at.After(before) {
+		s.tell(Alert{
+			Kind: KindDigest, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: before.UTC(), Count: 1, Zone: s.rule.Zone.String(),
+		}, s.quietEnd(), stamp(at))
+	}
+	m.Digest = at.UTC()
+}
+
+// stamp returns a time as a part of a key.
+func stamp(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
