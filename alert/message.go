@@ -3,12 +3,14 @@ package alert
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/digest"
 	"mailroom/internal/display"
 )
 
@@ -50,6 +52,14 @@ type Target interface {
 	// means, see [mailroom.Failure]; [mailroom.ErrUnknown] in the error's tree means that the message may
 	// have been sent.
 	Send(ctx context.Context, m Message) (receipt string, err error)
+}
+
+// TestMessage returns a message that tests a target.
+func TestMessage(name string) Message {
+	c := composer{target: name, body: MaxBody}
+	m := c.compose(&Alert{Kind: KindTest, At: time.Now()}, subject{})
+	m.Key = digest.ID("alert test", rand.Text())
+	return m
 }
 
 // subject is what an alert is about, as it is in the store now.

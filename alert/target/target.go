@@ -1,0 +1,142 @@
+// Package target describes a kind of target of alerts as one value: its settings, how to open a target, how
+// to add one, and what the manual says. The configuration and the commands are derived from it, so they know
+// no kind. It also has what the targets that call an HTTP API share.
+package target
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"mailroom/alert"
+	"mailroom/channel/httpcall"
+	"mailroom/channel/kind"
+	"mailroom/internal/netguard"
+	"mailroom/internal/setting"
+)
+
+// Kind is a kind of target.
+type Kind struct {
+	Name string // value of the key kind
+	// New returns the settings of a new target, with their defaults.
+	New func() *Settings
+
+	// For the manual.
+	AfterCrash string // what becomes of an alert that was sent before a crash
+	Leaves     string // what leaves the machine, and to whom
+}
+
+// Settings are the settings of one target, beside those that every target has.
+type Settings struct {
+	Keys []setting.Setting
+	// Check returns an error that says which settings do not fit together. All required ones are set.
+	// nil accepts all.
+	Check func() error
+	// Open returns the target. It connects to nothing, and reads secrets with each message, so that a
+	// corrected one takes effect. nil: the target is a part of the server, which makes it.
+	Open func() (alert.Target, error)
+	// MaxBody is how many characters the target shows at most.
+	MaxBody int
+	// Setup says how a command adds such a target. Its probe sends a test message.
+	Setup *kind.Setup
+}
+
+// Address is the URL that a target posts to, with the networks that it may be in. Only addresses that are
+// public, or allowed, are connected to, whatever a name resolves to.
+type Address struct {
+	URL      string
+	Insecure bool
+	policy   netguard.Policy
+	networks []string
+}
+
+// Settings returns the keys of an address. what says what the URL is.
+func (a *Address) Settings(key, what, example string) []setting.Setting {
+	networks := setting.List(&a.networks)
+	return []setting.Setting{
+		setting.New(key, what, setting.Value{
+			Set: func(v any) error {
+				s, isText := v.(string)
+				if !isText {
+					return setting.Invalid(v, "a URL such as "+example)
+				}
+				if _, err := netguard.URL(s, true); s != "" && err != nil {
+					return err
+				}
+				a.URL = s
+				return nil
+			},
+			Get: func() any { return a.URL },
+		}),
+		setting.New("insecure", "Allow http for other machines than this one.", setting.Bool(&a.Insecure)),
+		setting.New("allow", `Private networks and addresses that may be used, such as "10.0.0.0/8".`, setting.Value{
+			Set: func(given any) (err error) {
+				if err = networks.Set(given); err == nil {
+					a.policy.Allow, err = netguard.Prefixes(a.networks)
+				}
+				return err
+			},
+			Get: networks.Get,
+		}),
+	}
+}
+
+// Allow adds networks that may be used.
+func (a *Address) Allow(more ...netip.Prefix) { a.policy.Allow = append(a.policy.Allow, more...) }
+
+// Check parses the URL, and checks its host as far as it is known without resolving it.
+func (a *Address) Check() (*url.URL, error) {
+	u, err := netguard.URL(a.URL, a.Insecure)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.policy.CheckHost(u.Hostname()); err != nil {
+		return nil, fmt.Errorf("%w; to allow it, add it to allow", err)
+	}
+	return u, nil
+}
+
+// Client returns a client that posts to the address and connects to nothing that the policy refuses.
+// service names it in errors.
+func (a *Address) Client(service string, secrets ...string) *httpcall.Client {
+	return httpcall.New(httpcall.Options{Platform: service, API: "its API", Secrets: secrets, MaxResponse: maxResponse, Transport: a.policy.Transport()})
+}
+
+const maxResponse = 64 << 10 // bytes read of an answer
+
+// Post makes a call that sends a message, and classifies its failure. A message that may have arrived is a
+// [mailroom.ErrUnknown]. Refused credentials are an outage, because an operator can correct them; any other
+// refusal is permanent, unless it asks to come back. hide are secrets that the error must not quote.
+func Post(ctx context.Context, client *httpcall.Client, r httpcall.Request, hide ...string) (httpcall.Response, error) {
+	r.Method = http.MethodPost
+	a, err := client.Do(ctx, r)
+	switch {
+	case a.Status >= 200 && a.Status < 300:
+		return a, nil // the status says that it was taken, even if the rest of the answer was cut off
+	case a.Status != 0:
+		refused := client.Refuse(r.Op, a)
+		refused.Text = http.StatusText(a.Status)
+		if words := httpcall.Quote(a.Body, hide); words != "" {
+			refused.Text += ": " + words
+		}
+		if a.Status >= 300 && a.Status < 400 {
+			refused.Text += ": redirects are not followed: set the final address"
+		}
+		err = refused
+	}
+	return a, httpcall.SendError(err, classOf)
+}
+
+func classOf(e *httpcall.Refusal) httpcall.Class {
+	switch e.Status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusRequestTimeout, http.StatusTooEarly,
+		http.StatusUnauthorized, http.StatusForbidden:
+		return httpcall.ClassUnavailable
+	}
+	if e.Status >= 500 || e.Status < 300 {
+		return httpcall.ClassUnknown
+	}
+	return httpcall.ClassPermanent
+}
