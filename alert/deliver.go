@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -57,7 +58,47 @@ const (
 // memory is the agent's state of the target's thread.
 type memory struct {
 	// Down is set while alerts are passed on: the next one is tried once only.
-	Down bool `json:"down"`
+	Down bool `json:"down,omitempty"`
+	// Gone is set in the thread of a subscriber that does not exist any more.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// MaxSubscribers bounds the subscribers that get an alert of one target.
+const MaxSubscribers = 200
+
+// IsGone reports whether the subscriber of a thread does not exist any more.
+func IsGone(t *mailroom.Thread) bool {
+	var m memory
+	return json.Unmarshal(t.State[t.Agent], &m) == nil && m.Gone
+}
+
+// spread sends an alert on to the thread of each subscriber. Only the first one passes it on to another
+// target if it is not reached, so that this one tells it once.
+func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, what *Alert) error {
+	var step mailroom.Step
+	err := a.options.Ledger.View(ctx, func(r store.Reader) error {
+		step = mailroom.Step{Name: "spread"}
+		threads, err := r.Threads(store.ThreadQuery{Prefix: to.Subscribers(), Limit: MaxSubscribers})
+		each := *what
+		for _, t := range threads {
+			if IsGone(t) {
+				continue
+			}
+			step.Sends = append(step.Sends, mailroom.Send{Name: t.ID, Thread: t.ID, Agent: t.Agent, Parts: each.Parts()})
+			each.Then = nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(step.Sends) == 0 {
+		return a.passOn(ctx, s, what, permanent("nobody is subscribed to target %s", a.options.Name))
+	}
+	if err := s.Append(ctx, step); err != nil {
+		return err
+	}
+	return s.Stream(ctx, fmt.Sprintf("Sent to %d subscribers.", len(step.Sends)))
 }
 
 // Run implements [mailroom.Agent]. It sends the alert, or passes it on to the next target if this one is
@@ -70,15 +111,18 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	if err != nil {
 		return err
 	}
-	about, over, err := a.readSubject(ctx, what)
+	about, over, err := a.readSubject(ctx, what, s.Run().Thread)
 	if err != nil {
 		return err
 	}
 	if over != "" {
 		return s.Stream(ctx, "Not sent: "+over)
 	}
+	if to, ok := a.options.Target.(Spreader); ok && !strings.HasPrefix(s.Run().Thread, to.Subscribers()) {
+		return a.spread(ctx, s, to, what)
+	}
 	m := a.composer.compose(what, about)
-	m.Key, m.Repeated = digest.ID("alert message", s.Run().ID), what.Repeated
+	m.Key, m.Repeated, m.To = digest.ID("alert message", s.Run().ID), what.Repeated, about.to
 	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if it is told again
 		m.Key = digest.ID("alert message", what.Ticket)
 	}
@@ -143,13 +187,16 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 	}
 	since := s.Run().OutageSince
 	waited := !since.IsZero() && time.Since(since) >= passOnAfter
+	if len(what.Then) == 0 && errors.Is(failed, ErrGone) {
+		return errors.Join(f, a.remember(ctx, s, memory{Gone: true}))
+	}
 	if len(what.Then) == 0 || f.Class != mailroom.ClassPermanent && !waited && !a.memory(s).Down {
 		return f
 	}
 	next := *what
 	next.Then = what.Then[1:]
 	next.Repeated = what.Repeated || errors.Is(failed, mailroom.ErrUnknown)
-	state, err := json.Marshal(memory{Down: f.Class != mailroom.ClassPermanent})
+	state, err := json.Marshal(memory{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone)})
 	if err != nil {
 		return fmt.Errorf("encode the state of target %s: %w", a.options.Name, err)
 	}
@@ -226,9 +273,14 @@ func (a *Agent) delivered(ctx context.Context, run *mailroom.Run, input []mailro
 }
 
 // readSubject reads what an alert is about. over is why it need not be sent any more, or "".
-func (a *Agent) readSubject(ctx context.Context, what *Alert) (about subject, over string, err error) {
+func (a *Agent) readSubject(ctx context.Context, what *Alert, thread string) (about subject, over string, err error) {
 	now := time.Now()
 	err = a.options.Ledger.View(ctx, func(r store.Reader) (err error) {
+		if _, ok := a.options.Target.(Spreader); ok {
+			if about.to, err = readMetadata(r, thread); err != nil {
+				return err
+			}
+		}
 		switch {
 		case what.Kind == KindDigest:
 			about.digest, err = readSummary(r, what.At, now)
@@ -249,6 +301,15 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert) (about subject, ov
 		return err
 	})
 	return about, over, err
+}
+
+// readMetadata returns the metadata of a thread, nil if there is none.
+func readMetadata(r store.Reader, thread string) (json.RawMessage, error) {
+	rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0].Metadata, nil
 }
 
 func permanent(format string, args ...any) error {

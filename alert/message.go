@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type Message struct {
 	Buttons []Button
 	Urgent  bool // somebody waits for a decision
 	At      time.Time
+	// To is the metadata of the subscriber's thread, for a target that is a [Spreader].
+	To json.RawMessage
 }
 
 // Button decides a ticket: it posts Body, which is JSON, to URL.
@@ -66,7 +69,20 @@ func TestMessage(name string) Message {
 type subject struct {
 	ticket *mailroom.Ticket // of KindTicket with Count 1
 	digest *Summary         // of KindDigest
+	to     json.RawMessage  // see Message
 }
+
+// Spreader is a target with subscribers. Each has a thread of the target's agent, whose metadata says how to
+// reach it, so that one that is not reached delays no other.
+type Spreader interface {
+	Target
+	// Subscribers is the prefix of the ids of the subscribers' threads.
+	Subscribers() string
+}
+
+// ErrGone is in the tree of a permanent error of a target if the subscriber does not exist any more. It
+// gets no further alerts.
+var ErrGone = errors.New("the subscriber is gone")
 
 // composer makes messages for one target.
 type composer struct {
