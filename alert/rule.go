@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -86,4 +87,15 @@ func (r *Rule) wants(e *Event) bool {
 		return false
 	}
 	return len(r.Threads) == 0 || e.Thread == "" || slices.ContainsFunc(r.Threads, func(p string) bool { return strings.HasPrefix(e.Thread, p) })
+}
+
+// String returns the time as ParseClock reads it.
+func (c Clock) String() string { return fmt.Sprintf("%02d:%02d", int(c)/60, int(c)%60) }
+
+// String returns the hours as ParseQuiet reads them.
+func (q Quiet) String() string {
+	if q.From == q.To {
+		return ""
+	}
+	return q.From.String() + "-" + q.To.String()
 }

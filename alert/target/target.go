@@ -28,6 +28,12 @@ type Kind struct {
 	Leaves     string // what leaves the machine, and to whom
 }
 
+// Kinds are the kinds that a configuration may name.
+type Kinds struct {
+	Channels []kind.Kind
+	Targets  []Kind
+}
+
 // Settings are the settings of one target, beside those that every target has.
 type Settings struct {
 	Keys []setting.Setting
@@ -37,6 +43,8 @@ type Settings struct {
 	// Open returns the target. It connects to nothing, and reads secrets with each message, so that a
 	// corrected one takes effect. nil: the target is a part of the server, which makes it.
 	Open func() (alert.Target, error)
+	// Chat is the conversation whose chat is the target; nil: another kind.
+	Chat *string
 	// MaxBody is how many characters the target shows at most.
 	MaxBody int
 	// Setup says how a command adds such a target. Its probe sends a test message.

@@ -204,7 +204,7 @@ func (r *reader) channel(key, name string, table map[string]any) {
 		r.report(key+".kind", err.Error())
 		return
 	}
-	c := r.config.NewChannel(r.config.kinds[slices.Index(names, of)])
+	c := r.config.NewChannel(r.config.kinds.Channels[slices.Index(names, of)])
 	before := len(r.problems)
 	r.table(key+".", table, c.settings())
 	if len(r.problems) > before {
@@ -222,7 +222,7 @@ func (r *reader) channel(key, name string, table map[string]any) {
 
 // kindNames returns the names of all kinds of channels.
 func (c *Config) kindNames() (names []string) {
-	for _, k := range c.kinds {
+	for _, k := range c.kinds.Channels {
 		names = append(names, k.Name)
 	}
 	return names

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,7 +15,7 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/agent/tour"
-	"mailroom/channel/kind"
+	"mailroom/alert/target"
 	"mailroom/internal/proc"
 	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
@@ -56,6 +57,8 @@ type Config struct {
 	Agents   map[string]*Agent
 	Channels map[string]*Channel
 	Tracker  *Tracker // nil: no tracker
+	Targets  map[string]*Target
+	Rules    map[string]*Rule
 
 	ReconnectSettings        // of channels that set none
 	WhenAllDown       string // AllDownStay or AllDownExit
@@ -73,7 +76,7 @@ type Config struct {
 	// Contexts is the user's folder with tokens of other servers, which is hidden from programs too.
 	Contexts string
 
-	kinds []kind.Kind     // of channels
+	kinds *target.Kinds
 	file  string          // path that it was read from, or ""
 	set   map[string]bool // dotted keys that the file, a variable or a flag set
 	// variables has the environment variables that override the file, by dotted key.
@@ -211,10 +214,10 @@ func kinds() []string {
 	return all
 }
 
-// Default returns the settings of an empty file. kinds are the kinds of channels.
-func Default(kinds []kind.Kind) *Config {
+// Default returns the settings of an empty file. Without kinds, a file has no channels and no targets.
+func Default(kinds *target.Kinds) *Config {
 	c := &Config{
-		kinds:             kinds,
+		kinds:             cmp.Or(kinds, &target.Kinds{}),
 		Listen:            "127.0.0.1:8420",
 		DefaultAgent:      KindEcho,
 		LogLevel:          slog.LevelInfo,
@@ -234,6 +237,8 @@ func Default(kinds []kind.Kind) *Config {
 		Node:              Node{StickyGrace: 5 * time.Minute},
 		Agents:            map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
 		Channels:          map[string]*Channel{},
+		Targets:           map[string]*Target{},
+		Rules:             map[string]*Rule{},
 		ReconnectSettings: defaultReconnect(),
 		Search:            true,
 		WhenAllDown:       AllDownStay,
@@ -340,6 +345,7 @@ func (c *Config) check() []problem {
 	}
 	found = append(found, c.checkStore()...)
 	found = append(found, c.checkReconnect()...)
+	found = append(found, c.checkRules()...)
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]
 		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {

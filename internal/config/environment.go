@@ -5,7 +5,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"mailroom/channel/kind"
+	"mailroom/alert/target"
 	"mailroom/internal/setting"
 )
 
@@ -23,7 +23,7 @@ func Variable(key string) string {
 
 // override sets the keys of doc that variables name, and returns the variables by dotted key. The
 // kinds of agents and channels come from the file only, because they decide which keys exist.
-func override(doc map[string]any, env func(string) string, kinds []kind.Kind) map[string]string {
+func override(doc map[string]any, env func(string) string, kinds *target.Kinds) map[string]string {
 	from := map[string]string{}
 	if env == nil {
 		return from

@@ -12,7 +12,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
-	"mailroom/channel/kind"
+	"mailroom/alert/target"
 	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
@@ -58,9 +58,8 @@ func (e *Error) Error() string {
 }
 
 // Load reads the file at path, and the variables of env that override it (see [Variable]); env is as
-// os.Getenv, or nil. A missing file is an error if must is set, else it counts as an empty file. kinds
-// are the kinds of channels. An [*Error] lists invalid settings.
-func Load(path string, must bool, kinds []kind.Kind, env func(string) string) (*Config, error) {
+// os.Getenv, or nil. A missing file is an error if must is set, else it counts as an empty file. An [*Error] lists invalid settings.
+func Load(path string, must bool, kinds *target.Kinds, env func(string) string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {
 		path, err = "", nil
@@ -72,7 +71,7 @@ func Load(path string, must bool, kinds []kind.Kind, env func(string) string) (*
 }
 
 // Parse reads a configuration as Load does; file names it in errors, "" if there is none.
-func Parse(file string, data []byte, kinds []kind.Kind, env func(string) string) (*Config, error) {
+func Parse(file string, data []byte, kinds *target.Kinds, env func(string) string) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{File: file, problems: []problem{{what: fmt.Sprintf("larger than %d bytes", maxFile)}}}
 	}
@@ -138,6 +137,8 @@ func (r *reader) top(doc map[string]any) {
 		{"agents", "[agents.NAME]", r.agents},
 		{"channels", "[channels.NAME]", r.channels},
 		{"tracker", "[tracker]", r.tracker},
+		{"targets", "[targets.NAME]", r.targets},
+		{"rules", "[rules.NAME]", r.rules},
 	}
 	rest, known := maps.Clone(doc), []string{}
 	for _, t := range tables {
@@ -165,7 +166,7 @@ func (r *reader) agents(tables map[string]any) {
 	}
 }
 
-// named reports whether v is the table of an agent or a channel, and its name is valid.
+// named reports whether v is the table of an agent or a channel or the like, and its name is valid.
 func (r *reader) named(key, name string, v any, what string) bool {
 	if _, ok := v.(map[string]any); !ok {
 		r.report(key, fmt.Sprintf("%q is not a table; use [%ss.NAME] for the settings of one %s", name, what, what))

@@ -80,6 +80,12 @@ func (c *Config) allSections() []section {
 	if c.Tracker != nil {
 		all = append(all, section{[]string{"tracker"}, c.Tracker.settings()})
 	}
+	for _, name := range c.TargetNames() {
+		all = append(all, section{[]string{"targets", name}, c.Targets[name].settings()})
+	}
+	for _, name := range sorted(c.Rules) {
+		all = append(all, section{[]string{"rules", name}, c.Rules[name].settings()})
+	}
 	return all
 }
 

@@ -22,7 +22,7 @@ const (
 func TestTheTablesOfTheManualFollowTheKinds(t *testing.T) {
 	connections := table{"| kind | connection | a reply after a crash |"}
 	features := table{"| kind | shows text while the agent writes | buttons | typing | commands begin with |"}
-	for _, k := range All() {
+	for _, k := range Channels() {
 		if !k.Chat {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/alert/target"
 	"mailroom/channel/kind"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
@@ -17,14 +18,14 @@ import (
 // Options configure the commands of this package. All are required.
 type Options struct {
 	Console *console.Console
-	Kinds   []kind.Kind
+	Kinds   *target.Kinds
 	// CheckAgent returns an error if the agent cannot run with a configuration.
 	CheckAgent func(c *config.Config, agent string) error
 }
 
 // Commands returns one command for each kind that a command can add.
 func Commands(o Options) (all []*cobra.Command) {
-	for _, k := range o.Kinds {
+	for _, k := range o.Kinds.Channels {
 		if s := k.New(); s.Setup != nil {
 			all = append(all, (&wizard{options: o, kind: k, settings: s}).command())
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mailroom/alert/target"
 	"mailroom/channel"
 	"mailroom/channel/kind"
 	"mailroom/internal/config"
@@ -82,7 +83,7 @@ func (f *fixture) run(t *testing.T, stdin string, flags ...string) error {
 	f.talk.Reset()
 	con := &console.Console{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &f.talk, Env: func(string) string { return "" }, Data: string(f.dir)}
 	cmd := Commands(Options{
-		Console: con, Kinds: []kind.Kind{{Name: "parrot", New: f.newSettings}, {Name: "fax", New: func() *kind.Settings { return &kind.Settings{} }}},
+		Console: con, Kinds: &target.Kinds{Channels: []kind.Kind{{Name: "parrot", New: f.newSettings}, {Name: "fax", New: func() *kind.Settings { return &kind.Settings{} }}}},
 		CheckAgent: func(*config.Config, string) error { return nil },
 	})
 	if len(cmd) != 1 {

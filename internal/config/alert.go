@@ -1,0 +1,219 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"mailroom/alert"
+	"mailroom/alert/target"
+	"mailroom/internal/setting"
+	"mailroom/internal/suggest"
+)
+
+// Target is one [targets.NAME] table: where alerts go.
+type Target struct {
+	Kind     target.Kind
+	Settings *target.Settings // of the kind
+	Decide   bool             // alerts have links and buttons that decide
+	LinkLife time.Duration    // of these links
+	// Text is how much of the replies of threads that subscribe is told.
+	Text alert.Text
+	Zone *time.Location // of times in these replies
+}
+
+// NewTarget returns a target with the defaults of its kind.
+func NewTarget(k target.Kind) *Target {
+	return &Target{Kind: k, Settings: k.New(), Decide: true, LinkLife: 24 * time.Hour, Text: alert.TextTitle, Zone: time.UTC}
+}
+
+func (t *Target) settings() []setting.Setting {
+	return slices.Concat([]setting.Setting{
+		setting.New("kind", "What the target is.", setting.OneOf(&t.Kind.Name, t.Kind.Name)),
+	}, t.Settings.Keys, []setting.Setting{
+		setting.New("decide", "Alerts have a link, and buttons where the target has them, with which everybody who gets the alert can decide.", setting.Bool(&t.Decide)),
+		setting.New("link_life", "How long such a link is valid.", setting.Duration(&t.LinkLife, time.Minute, 30*24*time.Hour)),
+		setting.New("text", "How much of the replies of threads that subscribe is told: none, title (the first line) or full.", setting.OneOf(&t.Text, alert.Texts()...)),
+		setting.New("zone", "Time zone of these replies.", zone(&t.Zone)),
+	})
+}
+
+// Secrets returns the secrets of the target.
+func (t *Target) Secrets() (all []*setting.Secret) {
+	for _, s := range t.Settings.Keys {
+		if s.Secret != nil && !slices.Contains(all, s.Secret) {
+			all = append(all, s.Secret)
+		}
+	}
+	return all
+}
+
+// Rule is one [rules.NAME] table: what is told to which targets.
+type Rule struct{ alert.Rule }
+
+// newRule returns a rule with the defaults.
+func newRule(name string) *Rule {
+	return &Rule{alert.Rule{Name: name, Text: alert.TextTitle, Digest: 8 * 60, Zone: time.UTC}}
+}
+
+func (r *Rule) settings() []setting.Setting {
+	return []setting.Setting{
+		setting.New("when", "What is told: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), paused (an agent is), digest (each day).",
+			listOf(&r.When, alert.Kinds())).Require(`missing when; set it to one or more of "ticket", "failed", "channel", "paused", "digest"`),
+		setting.New("to", "Targets. The first one is told; the others take over, in this order, when it is down.", setting.Each(&r.To, "a target name", setting.ValidName)).
+			Require(`missing to; set the name of a target, such as to = ["phone"]`),
+		setting.New("agents", "Only about these agents; empty is all.", setting.Each(&r.Agents, "an agent name", setting.ValidName)),
+		setting.New("threads", "Only about threads whose ids begin with one of these; empty is all.", setting.List(&r.Threads)),
+		setting.New("text", "How much of what agents and users wrote is told: none, title (the first line) or full.", setting.OneOf(&r.Text, alert.Texts()...)),
+		setting.New("quiet", `Hours in which nothing is told, such as "22:00-07:00"; it is told at their end.`, quiet(&r.Quiet)),
+		setting.New("digest", "Time of the digest.", clock(&r.Digest)),
+		setting.New("zone", `Time zone of quiet and digest, such as "Europe/Berlin".`, zone(&r.Zone)),
+	}
+}
+
+// listOf is a list of some of the allowed values.
+func listOf[S ~string](p *[]S, allowed []S) setting.Value {
+	texts := func(values []S) (out []string) {
+		for _, v := range values {
+			out = append(out, string(v))
+		}
+		return out
+	}
+	var given []string
+	each := setting.Each(&given, "one of "+strings.Join(texts(allowed), ", "), func(s string) bool { return slices.Contains(allowed, S(s)) })
+	return setting.Value{
+		Set: func(v any) error {
+			if err := each.Set(v); err != nil {
+				return err
+			}
+			*p = nil
+			for _, s := range given {
+				*p = append(*p, S(s))
+			}
+			return nil
+		},
+		Get: func() any { return append([]string{}, texts(*p)...) },
+	}
+}
+
+func zone(p **time.Location) setting.Value {
+	return setting.Of(p, `a time zone such as "Europe/Berlin"`, func(v any) (*time.Location, bool) {
+		s, isText := v.(string)
+		place, err := time.LoadLocation(s)
+		return place, isText && s != "" && s != "Local" && err == nil
+	}, func(l *time.Location) any { return l.String() })
+}
+
+func clock(p *alert.Clock) setting.Value {
+	return setting.Of(p, `a time such as "08:00"`, func(v any) (alert.Clock, bool) {
+		s, isText := v.(string)
+		c, ok := alert.ParseClock(s)
+		return c, isText && ok
+	}, func(c alert.Clock) any { return c.String() })
+}
+
+func quiet(p *alert.Quiet) setting.Value {
+	return setting.Of(p, `hours such as "22:00-07:00"`, func(v any) (alert.Quiet, bool) {
+		s, isText := v.(string)
+		q, ok := alert.ParseQuiet(s)
+		return q, isText && ok
+	}, func(q alert.Quiet) any { return q.String() })
+}
+
+// targets reads the tables of targets.
+func (r *reader) targets(tables map[string]any) {
+	for _, name := range sorted(tables) {
+		if key := "targets." + name; r.named(key, name, tables[name], "target") {
+			r.target(key, name, tables[name].(map[string]any))
+		}
+	}
+}
+
+// target reads one table, kind first, because the kind decides which keys exist.
+func (r *reader) target(key, name string, table map[string]any) {
+	var of string
+	var names []string
+	for _, k := range r.config.kinds.Targets {
+		names = append(names, k.Name)
+	}
+	if table["kind"] == nil {
+		r.report(key, "missing kind; use one of "+strings.Join(names, ", "))
+		return
+	}
+	if err := setting.OneOf(&of, names...).Set(table["kind"]); err != nil {
+		r.report(key+".kind", err.Error())
+		return
+	}
+	t, before := NewTarget(r.config.kinds.Targets[slices.Index(names, of)]), len(r.problems)
+	r.table(key+".", table, t.settings())
+	if len(r.problems) > before {
+		return
+	}
+	err := setting.CheckRequired(t.settings())
+	if err == nil && t.Settings.Check != nil {
+		err = t.Settings.Check()
+	}
+	if err != nil {
+		r.report(key, err.Error())
+		return
+	}
+	r.config.Targets[name] = t
+}
+
+// rules reads the tables of rules.
+func (r *reader) rules(tables map[string]any) {
+	for _, name := range sorted(tables) {
+		key := "rules." + name
+		if !r.named(key, name, tables[name], "rule") {
+			continue
+		}
+		rule, before := newRule(name), len(r.problems)
+		r.table(key+".", tables[name].(map[string]any), rule.settings())
+		if len(r.problems) > before {
+			continue
+		}
+		switch {
+		case len(rule.When) == 0:
+			r.report(key, `missing when; set it to one or more of "ticket", "failed", "channel", "paused", "digest"`)
+		case len(rule.To) == 0:
+			r.report(key, `missing to; set the name of a target, such as to = ["phone"]`)
+		default:
+			r.config.Rules[name] = rule
+		}
+	}
+}
+
+// checkRules returns the problems of rules that name targets which do not exist.
+func (c *Config) checkRules() (found []problem) {
+	for _, name := range sorted(c.Rules) {
+		for _, to := range c.Rules[name].To {
+			if c.Targets[to] != nil {
+				continue
+			}
+			what := fmt.Sprintf("unknown target %q", to)
+			if near := suggest.Word(to, c.TargetNames()); near != "" {
+				what += fmt.Sprintf(" (did you mean %q?)", near)
+			}
+			found = append(found, problem{key: "rules." + name + ".to", what: what + "; add one with `mailroom notify add`"})
+		}
+		to := slices.Clone(c.Rules[name].To)
+		slices.Sort(to)
+		if len(slices.Compact(to)) < len(c.Rules[name].To) {
+			found = append(found, problem{key: "rules." + name + ".to", what: "names a target twice"})
+		}
+	}
+	return found
+}
+
+// TargetNames returns the sorted names of the targets.
+func (c *Config) TargetNames() []string { return slices.Sorted(maps.Keys(c.Targets)) }
+
+// AlertRules returns the rules, sorted by name.
+func (c *Config) AlertRules() (all []alert.Rule) {
+	for _, name := range sorted(c.Rules) {
+		all = append(all, c.Rules[name].Rule)
+	}
+	return all
+}
