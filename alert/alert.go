@@ -1,7 +1,7 @@
 // Package alert tells people what happens on a server, wherever they are, and lets them decide.
 //
 // A [Rule] says what is told to whom. A [Follower] reads the log of all threads behind the commits and
-// compares it with the rules. What is to be told becomes a run in the thread of a target, whose agent
+// compares it with the rules. What a rule tells becomes a run in the thread of a target, whose agent
 // ([Agent]) sends it: retries, order and dead letters of alerts are those of any run, and there is no
 // second queue. The runs and the follower's position commit together, so each event is told once.
 //
@@ -79,7 +79,10 @@ const MaxWords = 2000
 // define an agent with this name.
 func AgentName(target string) string { return prefix + target }
 
-const prefix = "alert:"
+const (
+	prefix    = "alert:"
+	originVia = "alert" // of runs that the server submits; a client cannot set it
+)
 
 // IsAgent reports whether an agent sends alerts.
 func IsAgent(agent string) bool { return strings.HasPrefix(agent, prefix) }

@@ -93,7 +93,7 @@ func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, wha
 		return err
 	}
 	if len(step.Sends) == 0 {
-		return a.passOn(ctx, s, what, permanent("nobody is subscribed to target %s", a.options.Name))
+		return a.passOn(ctx, s, what, permanent("target %s has no subscriber", a.options.Name))
 	}
 	if err := s.Append(ctx, step); err != nil {
 		return err
@@ -229,6 +229,10 @@ func (a *Agent) read(ctx context.Context, s mailroom.Session) (*Alert, error) {
 	if thread.IsDelivery(run) {
 		return a.delivered(ctx, run, input)
 	}
+	// Other runs of the operator's threads may send here too, and their texts are not the server's.
+	if by := run.Origin; by.Via != originVia && (by.Via != "run" || !IsAgent(by.Sender)) {
+		return nil, permanent("this agent sends alerts of the server only: use `mailroom notify test %s`", a.options.Name)
+	}
 	for _, m := range input {
 		for _, p := range m.Parts {
 			var what Alert
@@ -237,7 +241,7 @@ func (a *Agent) read(ctx context.Context, s mailroom.Session) (*Alert, error) {
 			}
 		}
 	}
-	return nil, permanent("this agent sends alerts only: use `mailroom notify test %s`", a.options.Name)
+	return nil, permanent("the message is no alert")
 }
 
 // delivered returns the alert of a message of a thread that delivers to the target.

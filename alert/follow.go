@@ -2,6 +2,7 @@ package alert
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -127,10 +128,25 @@ func submits(told []Told) (all []thread.Submit) {
 		all = append(all, thread.Submit{
 			Thread: id, Run: digest.ID(id, t.Key), Agent: AgentName(t.To), Key: t.Key, NotBefore: t.NotBefore,
 			Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: t.Alert.Parts()}},
-			Origin:   mailroom.Origin{Via: "alert", Sender: "alert"},
+			Origin:   mailroom.Origin{Via: originVia, Sender: originVia},
 		})
 	}
 	return all
+}
+
+// Submitter is the part of a ledger that [Test] uses.
+type Submitter interface {
+	Submit(ctx context.Context, in thread.Submit) (store.Submitted, error)
+}
+
+// Test makes the agent of a target send a test message. It returns the run, whose end says whether the
+// target took it.
+func Test(ctx context.Context, l Submitter, target string, now time.Time) (run string, err error) {
+	test := Alert{Kind: KindTest, Text: TextNone, At: now.UTC(), Count: 1}
+	in := submits([]Told{{Alert: test, To: target, Key: digest.ID("alert test", rand.Text())}})[0]
+	in.NoRetry = true
+	out, err := l.Submit(ctx, in)
+	return out.Run, err
 }
 
 func readPosition(r store.Reader) (at position, saved time.Time, found bool, err error) {

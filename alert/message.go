@@ -30,7 +30,7 @@ type Message struct {
 	// a link that decides.
 	URL     string
 	Buttons []Button
-	Urgent  bool // somebody waits for a decision
+	Urgent  bool // a run waits for a decision
 	At      time.Time
 	// To is the metadata of the subscriber's thread, for a target that is a [Spreader].
 	To json.RawMessage

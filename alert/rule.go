@@ -60,7 +60,7 @@ func ParseQuiet(s string) (Quiet, bool) {
 func (q Quiet) End(t time.Time) time.Time {
 	at := clockOf(t)
 	switch {
-	case q.From < q.To && (at < q.From || at >= q.To), q.From >= q.To && at < q.From && at >= q.To:
+	case q.From == q.To, q.From < q.To && (at < q.From || at >= q.To), q.From >= q.To && at < q.From && at >= q.To:
 		return time.Time{}
 	case at >= q.To: // over midnight
 		t = t.AddDate(0, 0, 1)

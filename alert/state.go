@@ -71,7 +71,7 @@ type Told struct {
 	NotBefore time.Time // zero: now
 }
 
-// Step takes the events since the last step, in order, and returns what is to be told now. It changes s.
+// Step takes the events since the last step, in order, and returns what to tell now. It changes s.
 // The result depends on nothing else, so a step that was not committed can be made again.
 func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Told) {
 	maps.DeleteFunc(s, func(name string, _ *Memory) bool {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
@@ -14,7 +16,7 @@ import (
 // its claims and its duties at the same moment. A server that lost its lease registers a new worker,
 // which holds no duty, so the worker's id is the fencing token of its duties.
 
-// Duties are the operations on duties.
+// Duties are the operations on duties, and those that only a duty makes.
 type Duties struct{ ledger *Ledger }
 
 // Duties returns the operations on duties.
@@ -85,6 +87,37 @@ func (b *batch) allWorkers() ([]*store.Worker, error) {
 type fence struct {
 	duty   string
 	worker func() string
+}
+
+// SubmitAll submits to several threads of the operator and moves a cursor, in one transaction: all of it or
+// nothing. Each submit names its thread, its run and a key, and gets no limits of a caller.
+func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
+	if err := thread.CheckCursor(&c); err != nil {
+		return err
+	}
+	o := op{name: "submit", rank: rankPlain, size: len(c.Position)}
+	for i := range all {
+		in := &all[i]
+		in.Owner = auth.Operator
+		if err := in.Check(); err != nil {
+			return err
+		}
+		o.size += in.Size()
+		o.threads = append(o.threads, in.Thread)
+		o.keys = append(o.keys, store.KeyRef{Thread: in.Thread, Key: in.Key})
+	}
+	slices.Sort(o.threads)
+	o.threads = slices.Compact(o.threads)
+	_, err := run(ctx, ds.ledger, o, func(b *batch) (struct{}, error) {
+		for i := range all {
+			if _, err := b.submit(all[i], false); err != nil {
+				return struct{}{}, err
+			}
+		}
+		b.moveCursor(c)
+		return struct{}{}, nil
+	})
+	return err
 }
 
 // OnDuty returns a Ledger whose operations change rows only while a worker holds the duty; otherwise

@@ -61,37 +61,6 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	})
 }
 
-// SubmitAll submits to several threads of the operator and moves a cursor, in one transaction: all of it or
-// nothing. Each submit names its thread, its run and a key, and gets no limits of a caller.
-func (l *Ledger) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
-	if err := thread.CheckCursor(&c); err != nil {
-		return err
-	}
-	o := op{name: "submit", rank: rankPlain, size: len(c.Position)}
-	for i := range all {
-		in := &all[i]
-		in.Owner = auth.Operator
-		if err := in.Check(); err != nil {
-			return err
-		}
-		o.size += in.Size()
-		o.threads = append(o.threads, in.Thread)
-		o.keys = append(o.keys, store.KeyRef{Thread: in.Thread, Key: in.Key})
-	}
-	slices.Sort(o.threads)
-	o.threads = slices.Compact(o.threads)
-	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		for i := range all {
-			if _, err := b.submit(all[i], false); err != nil {
-				return struct{}{}, err
-			}
-		}
-		b.moveCursor(c)
-		return struct{}{}, nil
-	})
-	return err
-}
-
 // inForeignNamespace reports whether by may not create t because its id lies in a namespace of
 // other tokens. It reads all tokens once per batch; only the operator can create tokens, so they
 // are few.

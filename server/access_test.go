@@ -34,13 +34,23 @@ type accessRule struct {
 	shown string
 }
 
+// alertRules are the rules of the operations on alerts, and of those that exchange a link.
+func alertRules() map[string]accessRule {
+	return map[string]accessRule{
+		"POST /v1/session": {body: `{"secret":"x"}`, status: 401},
+		"GET /v1/alerts":   {need: auth.PermissionAdmin}, "POST /v1/alerts/test": {need: auth.PermissionAdmin, body: `{"target":"x"}`, status: 404},
+		"POST /v1/question":          {body: `{"link":"x"}`, status: 401},
+		"POST /v1/question/decision": {body: `{"link":"x","decision":"deny"}`, status: 401},
+	}
+}
+
 // accessRules has every operation. An operation that names an object is then tested against the
 // objects of another owner.
 func accessRules() map[string]accessRule {
 	const read, submit, decide, work, admin = auth.PermissionRead, auth.PermissionSubmit, auth.PermissionDecide, auth.PermissionWork, auth.PermissionAdmin
 	const projects = "TestAProjectNeedsAccess"
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfAllThreadsShowsWhatIsVisible", "TestFramesReachWhatIsVisible"
-	return map[string]accessRule{
+	rules := map[string]accessRule{
 		"GET /healthz": {}, "GET /readyz": {},
 		"GET /v1/search": {need: read, shown: "TestASearchFindsWhatIsVisible"},
 		"GET /metrics":   {need: auth.PermissionMeasure, shown: "it names no thread"}, "GET /v1/stats/series": {need: auth.PermissionMeasure, shown: "it names no thread"},
@@ -107,7 +117,6 @@ func accessRules() map[string]accessRule {
 
 		"POST /v1/links":          {token: true},
 		"POST /v1/tokens/limited": {token: true, body: `{"scopes":["read"],"expires_at":"2100-01-01T00:00:00Z"}`},
-		"POST /v1/session":        {body: `{"secret":"x"}`, status: 401},
 		"GET /v1/session":         {token: true}, "DELETE /v1/session": {token: true},
 
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
@@ -115,6 +124,8 @@ func accessRules() map[string]accessRule {
 		"DELETE /v1/tokens/{name}": {need: admin},
 		"PATCH /v1/tokens/{name}":  {need: admin},
 	}
+	maps.Copy(rules, alertRules())
+	return rules
 }
 
 // withToken returns the fixture with another token for its calls.

@@ -25,6 +25,7 @@ type Pauses interface {
 
 // agentHandlers serve agents and workers, and know which agents a submit may name.
 type agentHandlers struct {
+	alerts   *Alerts // nil: none
 	ledger   Pauses
 	local    func() []string                             // as Options.Agents
 	missing  func() []string                             // as Options.MissingAgents
@@ -182,13 +183,13 @@ func (h *agentHandlers) resumeAgent(ctx context.Context, in *resumeAgentInput) (
 	return nil, nil
 }
 
-// checkKnown refuses an agent that neither this server nor a worker serves.
+// checkKnown refuses an agent, other than that of a target of alerts, that neither this server nor a worker serves.
 func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 	err := h.checkAgent(ctx, name)
 	switch {
 	case mailroom.CodeOf(err) != mailroom.CodeInvalid:
 		return err
-	case slices.Contains(h.missing(), name), slices.Contains(h.local(), name): // submits may not use it now
+	case slices.Contains(h.missing(), name), slices.Contains(h.local(), name), h.alerts.sends(name): // submits may not use it now
 		return nil
 	}
 	return mailroom.Errorf(mailroom.CodeNotFound, "unknown agent %q; use one of %s", invalid.Truncate(name), strings.Join(h.local(), ", "))

@@ -78,7 +78,7 @@ func (s *Server) registerGroups(rt router) {
 		Authorize: s.life.authorizedContext,
 		Hold:      func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
 	})
-	agents := &agentHandlers{ledger: o.Ledger.Pauses, log: s.log, local: o.Agents, missing: o.MissingAgents, describe: o.DescribeAgent, remote: remote.RemoteAgents, find: find}
+	agents := &agentHandlers{ledger: o.Ledger.Pauses, log: s.log, local: o.Agents, missing: o.MissingAgents, describe: o.DescribeAgent, remote: remote.RemoteAgents, find: find, alerts: o.Alerts}
 	pages := pager{ledger: o.Ledger.Viewer, cursors: newCursorCipher(o.Token), maxPage: o.MaxPage}
 	defaults := auth.Quotas{auth.QuotaStreams: int64(o.MaxStreams)}
 	maps.Copy(defaults, o.Quotas)
@@ -95,6 +95,8 @@ func (s *Server) registerGroups(rt router) {
 	})
 	rt.channels(&channelHandlers{o.Channels})
 	rt.issues(&issueHandlers{o.Issues})
+	rt.alerts(&alertHandlers{alerts: o.Alerts, find: find})
+	rt.questions(&questionHandlers{alerts: o.Alerts, ledger: o.Ledger.Tickets, find: find})
 	rt.pairings(&pairingHandlers{o.Pairings})
 	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})
 	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}

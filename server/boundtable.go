@@ -37,6 +37,7 @@ func boundsOfSubmits() boundTable {
 		"Edit.text": maxJSON(mailroom.MaxText), "Edit.parts": maxItems(mailroom.MaxParts),
 		"ThreadPatch.agent": maxChars(project.MaxName), "ThreadPatch.deliver_to": byRule(mailroom.MaxThreadID), "ThreadPatch.metadata": maxJSON(mailroom.MaxMetadata),
 		"Decision.answer": maxJSON(mailroom.MaxAnswer), "Decision.reason": maxJSON(mailroom.MaxAnswer), "Decision.digest": byRule(maxDigest), "Decision.decided_by": maxChars(maxSender),
+		"QuestionDecision.answer": maxJSON(mailroom.MaxAnswer), "QuestionDecision.reason": maxJSON(mailroom.MaxAnswer),
 		"CancelMany.q": byRule(filter.MaxLength),
 		"RetryMany.q":  byRule(filter.MaxLength),
 	}

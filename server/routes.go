@@ -95,6 +95,21 @@ func (rt router) issues(h *issueHandlers) {
 	route(rt, auth.PermissionAdmin, "GET /v1/issues", "list-issues", "Show the issues of the server's tracker", h.issues)
 }
 
+func (rt router) alerts(h *alertHandlers) {
+	route(rt, auth.PermissionAdmin, "GET /v1/alerts", "list-alerts", "Show the targets and the rules of alerts", h.listAlerts)
+	route(rt, auth.PermissionAdmin, "POST /v1/alerts/test", "test-alert", "Make a target send a test message; the run that is returned sends it", h.testAlert)
+}
+
+// questions registers what the links in alerts do. A link is a secret of its own.
+func (rt router) questions(h *questionHandlers) {
+	show := rt.operation(accessPublic, "POST /v1/question", "show-question", "Show the ticket of a link in an alert; this decides nothing")
+	show.Security = []map[string][]string{}
+	handle(rt, show, h.question)
+	decide := rt.operation(accessPublic, "POST /v1/question/decision", "decide-question", "Approve, deny or answer the ticket of a link in an alert, once")
+	decide.Security = []map[string][]string{}
+	handle(rt, decide, h.decide)
+}
+
 func (rt router) pairings(h *pairingHandlers) {
 	route(rt, auth.PermissionAdmin, "GET /v1/pairings", "list-pairings", "List the approved users of chat channels, and pending pairing requests", h.listPairings)
 	route(rt, auth.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Approve a pairing code", h.approvePairing)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/filter"
@@ -118,7 +119,7 @@ func filterRow(r *mailroom.Run, of *mailroom.Thread) filter.Row {
 		case "via":
 			return r.Origin.Via
 		case "delivery":
-			if thread.IsDelivery(r) {
+			if thread.IsDelivery(r) || alert.IsAgent(r.Agent) {
 				return deliveryYes
 			}
 			return deliveryNo

@@ -86,6 +86,8 @@ type Options struct {
 	Channels Channels
 	// Pairings are the users that may use chat channels. nil: none.
 	Pairings Pairings
+	// Alerts are the targets and rules of alerts. nil: none.
+	Alerts *Alerts
 	// Bus carries the commits and live text of all threads. nil disables the stream of all threads.
 	Bus *bus.Bus
 	// Pages are static files for browsers, by path. GET and HEAD need no token.

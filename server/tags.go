@@ -18,6 +18,7 @@ const (
 	tagStreams   = "streams"
 	tagAgents    = "agents"
 	tagChannels  = "channels"
+	tagAlerts    = "alerts"
 	tagProjects  = "projects"
 	tagTokens    = "tokens"
 	tagWork      = "remote workers"
@@ -35,6 +36,7 @@ func tags() []*huma.Tag {
 		{Name: tagStreams, Description: "Follow threads and runs as they change, and resume after a lost connection."},
 		{Name: tagAgents, Description: "Handlers of runs, and the processes that run them."},
 		{Name: tagChannels, Description: "Connections to chat platforms, and who may use them."},
+		{Name: tagAlerts, Description: "Tell people what happens, and the links with which they decide."},
 		{Name: tagProjects, Description: "Reservations of names and notifications for agents that work on one project."},
 		{Name: tagTokens, Description: "Who may do what, and how much."},
 		{Name: tagWork, Description: "Run agents in a process of your own: claim runs, commit steps, settle."},
@@ -56,7 +58,7 @@ func tagOf(path string) string {
 		return tagWork
 	}
 	switch parts[0] {
-	case tagThreads, tagRuns, tagTickets, tagTokens, tagChannels, tagAgents:
+	case tagThreads, tagRuns, tagTickets, tagTokens, tagChannels, tagAgents, tagAlerts:
 		return parts[0]
 	case "failures":
 		return tagRuns
@@ -66,6 +68,8 @@ func tagOf(path string) string {
 		return tagTokens
 	case "workers":
 		return tagAgents
+	case "question":
+		return tagAlerts
 	case "pairings":
 		return tagChannels
 	case "reservations", "notifications", "issues":

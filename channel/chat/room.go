@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 
@@ -87,4 +88,24 @@ func RoomOfThread(channelName, bot, id string) (Room, bool) {
 	}
 	back := p.DeliveryThread(channelName, bot)
 	return p, p.Chat != "" && len(words) <= 2 && back == id && len(id) < mailroom.MaxThreadID
+}
+
+// RoomOfConversation returns the channel of a conversation thread, and the words of its room, see
+// [Room.Words]. It fails for the id of another thread, and for a hashed id.
+func RoomOfConversation(id string) (channelName string, words []string, err error) {
+	for w := range strings.SplitSeq(id, ":") {
+		word, err := url.QueryUnescape(w)
+		if err != nil {
+			return "", nil, fmt.Errorf("thread %q is not a conversation of a channel: %w", id, err)
+		}
+		words = append(words, word)
+	}
+	if len(words) < 3 || words[1] == "" || words[2] == "" || channel.ThreadID(words[0], words[1:]...) != id {
+		return "", nil, fmt.Errorf("thread %q is not a conversation of a channel, whose id has the channel, the bot and the chat", id)
+	}
+	room := Room{Chat: words[2]}
+	if len(words) > 3 {
+		room.Topic = words[3]
+	}
+	return words[0], room.Words(words[1]), nil
 }

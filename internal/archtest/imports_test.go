@@ -46,6 +46,7 @@ var floors = map[string]int{
 	"clients/js":              9,  // the modules of the JavaScript client, embedded
 	"server/internal":         9,  // refusals and wire objects, for the packages of the server
 	"internal/datadir":        9,  // the data folder of a server
+	"alert":                   10, // what is told to people, and the links that decide
 	"channel/chat":            10, // the interface of chat platforms
 	"channel/markdown":        10, // renders replies
 	"issues/feed":             10, // a channel: gives the issues of a file to agents
@@ -64,13 +65,18 @@ var floors = map[string]int{
 	"channel/kind":            11, // a platform as one value
 	"channel/httpcall":        11, // HTTP calls to a platform
 	"server":                  11,
+	"alert/target":            12, // a kind of target as one value
 	"internal/cli":            11, // the commands that talk to a server
 	"channel/chat/question":   12, // how a ticket looks in a chat
 	"channel/chat/room":       12, // what a room shows, as a pure state machine
-	"internal/config":         12, // the settings of a server
+	"internal/config":         13, // the settings of a server
 	"channel/chat/inbound":    13, // handles events
 	"channel/chat/outbound":   13, // sends deliveries
 	"channel/chat/adapter":    14, // what chat platforms share
+	"alert/ntfy":              15,
+	"alert/hook":              15,
+	"alert/mail":              15,
+	"alert/push":              15,
 	"channel/channeltest":     15, // for tests: the suite of all channels
 	"channel/discord":         15,
 	"channel/irc":             15,

@@ -156,13 +156,20 @@ func (c *Config) CheckTokens() error {
 	return nil
 }
 
-// ReadTokens reads the channels' tokens from the environment and returns warnings about
+// ReadTokens reads the secrets of channels and targets from the environment and returns warnings about
 // token files.
 func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 	for _, name := range c.ChannelNames() {
 		for _, s := range c.Channels[name].Secrets() {
 			if warning := s.Read(env); warning != "" {
 				warnings = append(warnings, "channel "+name+": "+warning)
+			}
+		}
+	}
+	for _, name := range c.TargetNames() {
+		for _, s := range c.Targets[name].Secrets() {
+			if warning := s.Read(env); warning != "" {
+				warnings = append(warnings, "target "+name+": "+warning)
 			}
 		}
 	}

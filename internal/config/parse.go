@@ -166,7 +166,7 @@ func (r *reader) agents(tables map[string]any) {
 	}
 }
 
-// named reports whether v is the table of an agent or a channel or the like, and its name is valid.
+// named reports whether v is the table of an agent, a channel, a target or a rule, and its name is valid.
 func (r *reader) named(key, name string, v any, what string) bool {
 	if _, ok := v.(map[string]any); !ok {
 		r.report(key, fmt.Sprintf("%q is not a table; use [%ss.NAME] for the settings of one %s", name, what, what))

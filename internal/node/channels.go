@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel"
@@ -51,6 +52,9 @@ func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 func reservedPrefixes(c *config.Config) (beginnings []string) {
 	for _, name := range c.ChannelNames() {
 		beginnings = append(beginnings, channel.Reserved(name)...)
+	}
+	if len(c.Targets) > 0 {
+		beginnings = append(beginnings, alert.Reserved())
 	}
 	if c.Tracker != nil {
 		beginnings = append(beginnings, channel.Reserved(config.TrackerChannel)...)

@@ -71,6 +71,12 @@ func (n *Node) maintain(ctx context.Context) {
 		defer recovery.Log(n.log, "index of messages")
 		n.indexer.follow(ctx, n.ledger)
 	})
+	if n.follower != nil {
+		parts.Go(func() {
+			defer recovery.Log(n.log, "alerts")
+			n.follower.Follow(ctx)
+		})
+	}
 	parts.Wait()
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
+	"mailroom/alert"
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/channel"
@@ -54,20 +55,21 @@ type Options struct {
 
 // Node is one server: the components on one store.
 type Node struct {
-	ledger  *ledger.Ledger
-	relay   *bus.Relay // nil: no wire
-	engine  *engine.Engine
-	server  *server.Server
-	janitor *janitor
-	indexer *indexer
-	agents  *agentSet
-	log     *slog.Logger
-	lock    *datadir.Lock
+	ledger   *ledger.Ledger
+	relay    *bus.Relay // nil: no wire
+	engine   *engine.Engine
+	server   *server.Server
+	janitor  *janitor
+	indexer  *indexer
+	follower *alert.Follower // nil: no rules
+	agents   *agentSet
+	log      *slog.Logger
+	lock     *datadir.Lock
 
 	channels     channelSet
 	receivers    channelSet       // that every server runs; none if the store has one server
 	duties       map[string]*duty // of the channels, by their names
-	maintenance  *duty            // of the janitor and the indexer
+	maintenance  *duty            // of the janitor, the indexer and the follower
 	shared       bool             // other servers use the store
 	id           string           // of this server among them
 	tables       int64            // see Options
@@ -145,6 +147,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, shared: o.SharedFiles, oldDefinitions: roster.old, retention: c.Retention, log: log}
+	n.follower = newFollower(c, n.maintenance.restricted(), log)
 	if n.shared { // other servers store and use versions that are not current here
 		n.janitor.oldDefinitions = nil
 		roster.versions.read = n.ledger.Definitions
@@ -155,10 +158,9 @@ func assemble(o Options, roster *agentSet) *Node {
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(lane), b, o))
 	}
 	n.engine, n.lanes = n.engines[0], n.engines
-	if len(n.channels) > 0 {
-		// Deliveries have an engine of their own, so that long agent runs cannot
-		// delay replies.
-		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(0), b, n.engineOptions(c, deliveryAgents(n.channels), channel.MaxDeliveries*len(n.channels), numbers)))
+	links := alert.NewLinks(o.Token)
+	if own := n.deliveries(c, links, numbers); own != nil {
+		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(0), b, *own))
 	}
 	n.server = server.New(server.Options{
 		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
@@ -170,7 +172,7 @@ func assemble(o Options, roster *agentSet) *Node {
 			})
 		},
 		Protocols: protocols(hooks, log),
-		Channels:  n.channels, Pairings: newPairings(c, n.ledger),
+		Channels:  n.channels, Pairings: newPairings(c, n.ledger), Alerts: &server.Alerts{Targets: describeTargets(c), Rules: c.AlertRules(), Links: links, Test: n.testAlert},
 		Pages: web.Pages(), NoSearch: !c.Search, Issues: issueBoard(c), Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
 		TLS: o.TLS, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
@@ -181,6 +183,18 @@ func assemble(o Options, roster *agentSet) *Node {
 		Submits: float64(unlimitedIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
 	})
 	return n
+}
+
+// deliveries returns the options of the engine that sends replies and alerts, nil if there are none. It is
+// an engine of its own, so that long agent runs cannot delay them.
+func (n *Node) deliveries(c *config.Config, links *alert.Links, numbers *metrics.Metrics) *engine.Options {
+	agents := deliveryAgents(n.channels)
+	maps.Copy(agents, alertAgents(c, n.ledger, n.channels, links, n.log))
+	if len(agents) == 0 {
+		return nil
+	}
+	o := n.engineOptions(c, agents, channel.MaxDeliveries*len(n.channels)+maxAlerts*len(c.Targets), numbers)
+	return &o
 }
 
 // engineOptions returns the options of an engine in this process.

@@ -37,5 +37,12 @@ func secretVariables(c *config.Config) []string {
 			}
 		}
 	}
+	for _, target := range c.TargetNames() {
+		for _, s := range c.Targets[target].Secrets() {
+			if s.Env != "" {
+				names = append(names, s.Env)
+			}
+		}
+	}
 	return names
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/internal/thread"
 )
@@ -43,7 +44,7 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	case "renew-worker", "leave-worker", "append", "write", "settle", "hand-over",
 		"get-claimed-run", "get-claimed-input", "get-claimed-transcript", "get-claimed-tickets", "get-claimed-effects":
 		w["worker"], w["claim"] = f.elsewhere(fmt.Sprintf("elsewhere-%d", n), threadID)
-	case "get-ticket", "decide":
+	case "get-ticket", "decide", "show-question", "decide-question":
 		work := f.claim()
 		for work.Claim.Run != sent.Run { // left over from another operation
 			f.settle(work, thread.Settle{Outcome: thread.OutcomeComplete})
@@ -54,6 +55,9 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 			Outcome: thread.OutcomePark, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
 		})
 		w["ticket"] = thread.TicketID(sent.Run, question.Name)
+		if strings.HasSuffix(operation, "-question") {
+			w["link"] = f.link(w["ticket"])
+		}
 	case "pause-agent":
 		w["agent"] = "spare"
 	case "resume-agent":
@@ -84,6 +88,13 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 		f.call("POST /v1/runs/"+sent.Run+"/cancel", "")
 	}
 	return w
+}
+
+// link returns a link of an alert about a ticket.
+func (f *fixture) link(ticket string) string {
+	f.t.Helper()
+	k := ask[api.Ticket](f, "GET /v1/tickets/"+ticket, "")
+	return alert.NewLinks(token).Sign(alert.Link{Ticket: k.ID, Digest: k.Digest, Target: "phone", Expires: time.Now().Add(time.Hour)})
 }
 
 // signIn returns the cookie of a new session.
@@ -123,6 +134,9 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, ids
 		body := d.value(media.Schema)
 		if secret := ids["secret"]; secret != "" {
 			body = map[string]string{"secret": secret}
+		}
+		if given, ok := body.(map[string]any); ok && ids["link"] != "" {
+			given["link"] = ids["link"]
 		}
 		raw, err := json.Marshal(body)
 		if err != nil {
@@ -190,7 +204,7 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none"})
 		req.Header.Set("Authorization", "Bearer wrong")
 		resp, raw := f.exchange(req)
-		if op.ID == "sign-in" {
+		if op.ID == "sign-in" || op.ID == "show-question" || op.ID == "decide-question" {
 			continue // the secret in its body is wrong
 		}
 		if guarded := len(d.security(op)) > 0; guarded != (resp.StatusCode == http.StatusUnauthorized) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel/webhook"
@@ -55,7 +56,7 @@ func start(t *testing.T) *fixture {
 		Protocols: map[string]server.Protocol{webhook.Route: hook},
 		Ledger:    server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
 		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo", "spare"} }, Bus: notices,
-		Channels: channels{}, Pairings: pairings{}, Issues: issues,
+		Channels: channels{}, Pairings: pairings{}, Issues: issues, Alerts: alerts(f.ledger),
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,6 +78,17 @@ func start(t *testing.T) *fixture {
 		}
 	})
 	return f
+}
+
+// alerts has one target, whose messages no engine sends.
+func alerts(l *ledger.Ledger) *server.Alerts {
+	return &server.Alerts{
+		Targets: []server.Target{{Name: "phone", Kind: "ntfy", Decide: true}}, Links: alert.NewLinks(token),
+		Rules: []alert.Rule{{Name: "all", When: alert.Kinds(), To: []string{"phone"}, Text: alert.TextTitle, Digest: 480, Zone: time.UTC}},
+		Test: func(ctx context.Context, target string) (string, error) {
+			return alert.Test(ctx, l, target, time.Now())
+		},
+	}
 }
 
 // describe reads the server's description.

@@ -1,0 +1,238 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func berlin(t interface{ Fatal(...any) }) *time.Location {
+	place, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return place
+}
+
+// clock makes the steps of one rule, second by second, and stores the state between two steps as the server
+// does.
+type clock struct {
+	t    *testing.T
+	rule Rule
+	at   time.Time
+	kept []byte
+	told []Told
+}
+
+func (c *clock) step(events ...Event) []Told {
+	c.t.Helper()
+	state := State{}
+	if c.kept != nil {
+		if err := json.Unmarshal(c.kept, &state); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	told := state.Step([]Rule{c.rule}, events, c.at)
+	var err error
+	if c.kept, err = json.Marshal(state); err != nil {
+		c.t.Fatal(err)
+	}
+	c.told = append(c.told, told...)
+	return told
+}
+
+// until steps each second until a time.
+func (c *clock) until(end time.Time) {
+	for ; c.at.Before(end); c.at = c.at.Add(time.Second) {
+		c.step()
+	}
+}
+
+func failed(group string, at time.Time) Event {
+	return Event{Kind: KindFailed, At: at, Subject: group, Agent: "codex", Thread: "t", Run: "r", Words: "rate limit"}
+}
+
+func TestManyFailuresOfOneErrorAreOneAlert(t *testing.T) {
+	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindFailed}, To: []string{"phone", "mail"}, Text: TextTitle, Zone: time.UTC}}
+	for range 101 {
+		c.step(failed("a", c.at))
+		c.at = c.at.Add(100 * time.Millisecond)
+	}
+	c.until(start.Add(time.Minute))
+	if len(c.told) != 1 || c.told[0].Alert.Count != 101 || c.told[0].To != "phone" || !slices.Equal(c.told[0].Alert.Then, []string{"mail"}) {
+		t.Fatalf("told: %+v", c.told)
+	}
+	c.step(failed("a", c.at), failed("a", c.at), failed("b", c.at))
+	c.until(start.Add(30 * time.Minute))
+	if len(c.told) != 2 || c.told[1].Alert.Count != 1 {
+		t.Fatalf("another error is told by itself, and the first one later: %+v", c.told[1:])
+	}
+	c.until(start.Add(2 * time.Hour))
+	if len(c.told) != 3 || c.told[2].Alert.Count != 2 {
+		t.Fatalf("the rest after an hour: %+v", c.told[2:])
+	}
+	c.until(start.Add(5 * time.Hour))
+	if c.step(); len(c.told) != 3 || string(c.kept) != `{"r":{}}` {
+		t.Fatalf("an error that is over is forgotten: %s", c.kept)
+	}
+}
+
+func TestQuietHoursFollowTheClockOnTheWall(t *testing.T) {
+	place := berlin(t)
+	for name, day := range map[string]time.Time{
+		"an ordinary night": time.Date(2026, 3, 10, 0, 0, 0, 0, place),
+		"to summer time":    time.Date(2026, 3, 28, 0, 0, 0, 0, place), // 29 March, 02:00 is 03:00
+		"to winter time":    time.Date(2026, 10, 24, 0, 0, 0, 0, place),
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := time.Date(day.Year(), day.Month(), day.Day(), 22, 0, 0, 0, place)
+			end := time.Date(day.Year(), day.Month(), day.Day()+1, 7, 0, 0, 0, place)
+			quiet := Quiet{From: 22 * 60, To: 7 * 60}
+			for at := begin.Add(-time.Hour); at.Before(end.Add(time.Hour)); at = at.Add(time.Minute) {
+				want := time.Time{}
+				if !at.Before(begin) && at.Before(end) {
+					want = end
+				}
+				if got := quiet.End(at); !got.Equal(want) {
+					t.Fatalf("at %s: quiet until %s, want %s", at, got, want)
+				}
+			}
+			c := &clock{t: t, at: begin.Add(2 * time.Hour), rule: Rule{Name: "r", When: []Kind{KindFailed, KindTicket}, To: []string{"phone"}, Quiet: quiet, Zone: place}}
+			c.step(failed("a", c.at), failed("a", c.at), Event{Kind: KindTicket, At: c.at, Subject: "k"})
+			c.at = end.Add(-time.Minute)
+			c.until(end)
+			if len(c.told) != 1 || !c.told[0].NotBefore.Equal(end) {
+				t.Fatalf("a question is scheduled for the end, and nothing else told: %+v", c.told)
+			}
+			c.until(end.Add(time.Minute))
+			if len(c.told) != 2 || c.told[1].Alert.Count != 2 {
+				t.Fatalf("at the end: %+v", c.told)
+			}
+		})
+	}
+}
+
+func TestTheDigestComesEachMorningOnce(t *testing.T) {
+	place := berlin(t)
+	start := time.Date(2026, 3, 27, 12, 0, 0, 0, place)
+	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"mail"}, Digest: 8 * 60, Zone: place}}
+	for ; c.at.Before(start.AddDate(0, 0, 4)); c.at = c.at.Add(time.Minute) {
+		for _, told := range c.step() {
+			if local := c.at.In(place).Format("15:04"); local != "08:00" {
+				t.Errorf("told at %s: %+v", local, told)
+			}
+		}
+	}
+	var keys []string
+	for i, told := range c.told {
+		keys = append(keys, told.Key)
+		if i > 0 && !told.Alert.At.Equal(time.Date(2026, 3, 27+i, 8, 0, 0, 0, place)) {
+			t.Errorf("digest %d begins at %s", i, told.Alert.At)
+		}
+	}
+	slices.Sort(keys)
+	if len(slices.Compact(keys)) != 4 {
+		t.Errorf("%d digests in four days, over the change to summer time", len(keys))
+	}
+	// A server that was off for two days tells one digest of both.
+	c.told, c.at = nil, c.at.AddDate(0, 0, 2)
+	c.step()
+	c.step()
+	if len(c.told) != 1 || c.at.Sub(c.told[0].Alert.At) < 48*time.Hour {
+		t.Errorf("after two days off: %+v", c.told)
+	}
+}
+
+func TestAChannelIsToldWhenItStaysDown(t *testing.T) {
+	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindChannel}, To: []string{"phone"}, Zone: time.UTC}}
+	down := func(ended bool) Event {
+		return Event{Kind: KindChannel, At: c.at, Subject: "tg", Ended: ended, Words: "refused"}
+	}
+	c.step(down(false))
+	c.until(start.Add(time.Minute))
+	c.step(down(true))
+	c.until(start.Add(10 * time.Minute))
+	if len(c.told) != 0 {
+		t.Fatalf("a short outage is not told: %+v", c.told)
+	}
+	c.step(down(false))
+	c.until(start.Add(15 * time.Minute))
+	c.step(down(false))
+	c.until(start.Add(3 * time.Hour))
+	c.step(down(true))
+	c.until(start.Add(4 * time.Hour))
+	if len(c.told) != 2 || c.told[0].Alert.Ended || !c.told[1].Alert.Ended || c.told[0].Alert.Channel != "tg" {
+		t.Fatalf("told: %+v", c.told)
+	}
+}
+
+func TestAFloodOfQuestionsIsToldTogether(t *testing.T) {
+	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindTicket}, To: []string{"phone"}, Zone: time.UTC}}
+	for i := range 5000 {
+		c.step(Event{Kind: KindTicket, At: c.at, Subject: fmt.Sprint("k", i)})
+	}
+	c.until(start.Add(time.Hour))
+	if len(c.told) != singles+1 || c.told[singles].Alert.Count != 5000-singles || c.told[singles].Alert.Ticket != "" {
+		t.Fatalf("%d alerts, the last is %+v", len(c.told), c.told[len(c.told)-1])
+	}
+}
+
+// TestEveryEventIsToldOnce checks, for random histories with restarts, that the counts of the alerts add up
+// to the events, that no key is used twice, and that the state stays small.
+func TestEveryEventIsToldOnce(t *testing.T) {
+	place := berlin(t)
+	rapid.Check(t, func(r *rapid.T) {
+		rule := Rule{Name: "r", When: []Kind{KindFailed, KindTicket, KindPaused}, To: []string{"a", "b"}, Zone: place}
+		if rapid.Bool().Draw(r, "quiet") {
+			rule.Quiet = Quiet{From: Clock(rapid.IntRange(0, 1439).Draw(r, "from")), To: Clock(rapid.IntRange(0, 1439).Draw(r, "to"))}
+		}
+		c := &clock{t: t, rule: rule, at: time.Date(2026, 3, 28, 20, 0, 0, 0, time.UTC)}
+		want := map[Kind]int{}
+		for i := range rapid.IntRange(1, 60).Draw(r, "steps") {
+			var events []Event
+			for n := range rapid.IntRange(0, 40).Draw(r, "events") {
+				kind := rapid.SampledFrom(rule.When).Draw(r, "kind")
+				e := Event{Kind: kind, At: c.at.Add(time.Duration(n)), Subject: fmt.Sprint("k", i, "-", n), Agent: "x"}
+				if kind == KindFailed {
+					e.Subject = fmt.Sprint(rapid.IntRange(0, 200).Draw(r, "group"))
+				}
+				want[kind]++
+				events = append(events, e)
+			}
+			kept, told := slices.Clone(c.kept), len(c.told)
+			first := c.step(events...)
+			if rapid.Bool().Draw(r, "the commit was lost") { // the step is made again
+				c.kept, c.told = kept, c.told[:told]
+				if again := c.step(events...); fmt.Sprint(again) != fmt.Sprint(first) {
+					r.Fatalf("a repeated step tells\n%v\nand not\n%v", again, first)
+				}
+			}
+			c.at = c.at.Add(time.Duration(rapid.IntRange(1, 7200).Draw(r, "pause")) * time.Second)
+		}
+		for range 27 * 60 { // the rest: the day may have one minute that is not quiet
+			c.at = c.at.Add(time.Minute)
+			c.step()
+		}
+		got, keys := map[Kind]int{}, map[string]bool{}
+		for _, told := range c.told {
+			if keys[told.Key] {
+				r.Fatalf("key %s twice", told.Key)
+			}
+			keys[told.Key] = true
+			got[told.Alert.Kind] += told.Alert.Count
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			r.Fatalf("told %v of %v", got, want)
+		}
+		if len(c.kept) > 64<<10 {
+			r.Fatalf("the state has %d bytes", len(c.kept))
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"mailroom"
+)
+
+// Alerts are the targets and the rules of a server's alerts.
+type Alerts struct {
+	Targets []Target    `json:"targets" doc:"Where alerts go, by name."`
+	Rules   []AlertRule `json:"rules" doc:"What is told to whom, by name."`
+}
+
+// Target is where alerts go.
+type Target struct {
+	Name      string     `json:"name"`
+	Kind      string     `json:"kind" doc:"ntfy, email, webhook, push or chat."`
+	Decide    bool       `json:"decide" doc:"Links in its alerts decide tickets."`
+	Paused    bool       `json:"paused" doc:"Its alerts wait until the agent alert:NAME is resumed."`
+	Waiting   int        `json:"waiting" doc:"Alerts that are not sent yet, without those of a later time."`
+	Oldest    *time.Time `json:"oldest" doc:"Time of the oldest of them."`
+	LastError *string    `json:"last_error" doc:"Why it is not sent yet."`
+}
+
+// AlertRule says what is told to which targets.
+type AlertRule struct {
+	Name    string   `json:"name"`
+	When    []string `json:"when" doc:"ticket, failed, channel, paused and digest."`
+	To      []string `json:"to" doc:"Targets: the first one is told, the others take over."`
+	Agents  []string `json:"agents" doc:"Only about these agents; empty: all."`
+	Threads []string `json:"threads" doc:"Only about threads whose ids begin with one of these; empty: all."`
+	Text    string   `json:"text" doc:"How much of what agents and users wrote is told: none, title or full."`
+	Quiet   string   `json:"quiet" doc:"Hours in which nothing is told, such as 22:00-07:00."`
+	Digest  string   `json:"digest" doc:"Time of the digest, if when has it."`
+	Zone    string   `json:"zone" doc:"Time zone of quiet and digest."`
+}
+
+// TestAlert makes a target send a test message.
+type TestAlert struct {
+	Target string `json:"target" minLength:"1" maxLength:"64" example:"phone"`
+}
+
+// TestedAlert names the run that sends a test message. Its end says whether the target took it.
+type TestedAlert struct {
+	Run string `json:"run"`
+}
+
+// QuestionLink is a link of an alert.
+type QuestionLink struct {
+	Link string `json:"link" minLength:"1" maxLength:"400" doc:"The part behind # in the address of the link."`
+}
+
+// QuestionDecision decides the ticket of a link, once.
+type QuestionDecision struct {
+	Link     string           `json:"link" minLength:"1" maxLength:"400" doc:"The part behind # in the address of the link."`
+	Decision mailroom.Verdict `json:"decision" enum:"approve,deny,answer" example:"deny"`
+	Answer   json.RawMessage  `json:"answer,omitempty" doc:"Required with the decision answer."`
+	Reason   string           `json:"reason,omitempty"`
+}
+
+// Question is a ticket as its link shows it.
+type Question struct {
+	Ticket        Ticket    `json:"ticket"`
+	Agent         string    `json:"agent" doc:"The agent that asks."`
+	LinkExpiresAt time.Time `json:"link_expires_at"`
+}

@@ -1,0 +1,29 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"mailroom/api"
+)
+
+// Alerts returns the targets and the rules of the server's alerts.
+func (a Accounts) Alerts(ctx context.Context) (api.Alerts, error) {
+	return get[api.Alerts](ctx, a.c, "/v1/alerts", nil)
+}
+
+// TestAlert makes a target of alerts send a test message. The end of the run says whether the target took
+// it. An unknown target is not_found.
+func (a Accounts) TestAlert(ctx context.Context, target string) (api.TestedAlert, error) {
+	return ask[api.TestedAlert](ctx, a.c, request{method: http.MethodPost, path: "/v1/alerts/test", body: api.TestAlert{Target: target}})
+}
+
+// Question returns the ticket of a link in an alert, for which the client needs no token.
+func (a Accounts) Question(ctx context.Context, link string) (api.Question, error) {
+	return ask[api.Question](ctx, a.c, request{method: http.MethodPost, path: "/v1/question", body: api.QuestionLink{Link: link}})
+}
+
+// DecideQuestion decides the ticket of a link in an alert, as [Client.Decide] decides a ticket.
+func (a Accounts) DecideQuestion(ctx context.Context, in api.QuestionDecision) (api.Question, error) {
+	return ask[api.Question](ctx, a.c, request{method: http.MethodPost, path: "/v1/question/decision", body: in})
+}

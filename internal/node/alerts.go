@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	_ "time/tzdata" // rules name time zones, which the machine may not have
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
+	"mailroom/engine"
+	"mailroom/internal/config"
+	"mailroom/internal/thread"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/store"
+)
+
+// maxAlerts is the number of alerts of one target that are sent at once, to different subscribers.
+const maxAlerts = 16
+
+// alertAgents returns the internal agents that send alerts, one for each target. They are not listed.
+func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links *alert.Links, log *slog.Logger) map[string]engine.Agent {
+	all := map[string]engine.Agent{}
+	for _, name := range c.TargetNames() {
+		t := c.Targets[name]
+		o := alert.Options{
+			Name: name, Ledger: l, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
+		}
+		if t.Decide {
+			o.Links = links
+		}
+		var err error
+		if o.Target, err = openTarget(c, t, l, channels); err != nil {
+			log.Error("alerts of a target wait until its configuration is corrected", "target", name, "error", err)
+			o.Target = brokenTarget{err}
+		}
+		all[alert.AgentName(name)] = engine.Agent{Agent: alert.New(o), Deadline: deliveryDeadline, Limit: maxAlerts}
+	}
+	return all
+}
+
+func openTarget(c *config.Config, t *config.Target, l *ledger.Ledger, channels channelSet) (alert.Target, error) {
+	if t.Settings.Chat == nil {
+		return t.Settings.Open()
+	}
+	name, words, err := chat.RoomOfConversation(*t.Settings.Chat)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Channels[name] == nil || !c.Channels[name].Kind.Chat:
+		return nil, fmt.Errorf("thread %q is not of a chat channel of this server", *t.Settings.Chat)
+	}
+	return chatTarget{ledger: l, channel: name, room: words, condition: channels.condition}, nil
+}
+
+// brokenTarget is a target that cannot be opened. Its alerts are tried again, so that they are sent if the
+// server is restarted with a correct configuration within a day.
+type brokenTarget struct{ err error }
+
+func (t brokenTarget) Send(context.Context, alert.Message) (string, error) {
+	return "", httpcall.Unavailable(t.err)
+}
+
+// chatTarget is a chat of a channel. An alert is a message of the channel itself, which its delivery thread
+// sends.
+type chatTarget struct {
+	ledger    channel.Ledger
+	channel   string
+	room      []string
+	condition func(channel string) channel.Condition
+}
+
+// errNotConnected says that a chat cannot be reached now.
+var errNotConnected = errors.New("the channel is not connected")
+
+// Send implements [alert.Target]. While the channel is down, another target may take over.
+func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
+	if is := t.condition(t.channel); is != channel.ConditionConnected && is != channel.ConditionStandby {
+		return "", httpcall.Unavailable(fmt.Errorf("%w: %s is %s", errNotConnected, t.channel, is))
+	}
+	lines := []string{m.Title}
+	for _, line := range []string{m.Body, m.URL} {
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	// The key recognizes a repeat, so that it is sent once.
+	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{Room: t.room, Key: m.Key, Text: strings.Join(lines, "\n"), Later: true})
+	if err != nil && mailroom.CodeOf(err) == mailroom.CodeInvalid {
+		return "", httpcall.Permanent(err)
+	}
+	return "", err
+}
+
+// condition returns the state of a channel.
+func (all channelSet) condition(name string) channel.Condition {
+	for _, c := range all {
+		if c.Name() == name {
+			return c.State().Condition
+		}
+	}
+	return ""
+}
+
+// alertLedger is the ledger of a follower.
+type alertLedger struct{ all *ledger.Ledger }
+
+func (l alertLedger) View(ctx context.Context, f func(store.Reader) error) error {
+	return l.all.View(ctx, f)
+}
+
+func (l alertLedger) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
+	return l.all.Duties().SubmitAll(ctx, all, c)
+}
+
+// newFollower returns what tells the alerts of the rules, nil if there are none.
+func newFollower(c *config.Config, l *ledger.Ledger, log *slog.Logger) *alert.Follower {
+	if len(c.Rules) == 0 {
+		return nil
+	}
+	return &alert.Follower{Ledger: alertLedger{l}, Rules: c.AlertRules(), Log: log}
+}
+
+// testAlert asks the agent of a target to send a test message, and returns the run.
+func (n *Node) testAlert(ctx context.Context, target string) (run string, err error) {
+	return alert.Test(ctx, n.ledger, target, time.Now())
+}
+
+// describeTargets returns the targets for the API, sorted by name.
+func describeTargets(c *config.Config) (all []server.Target) {
+	for _, name := range c.TargetNames() {
+		t := c.Targets[name]
+		all = append(all, server.Target{Name: name, Kind: t.Kind.Name, Decide: t.Decide})
+	}
+	return all
+}
