@@ -114,10 +114,9 @@ func accessRules() map[string]accessRule {
 		"GET /v1/notifications":                     {need: read, shown: projects},
 		"POST /v1/notifications/take":               {need: submit, body: `{"project":"p","agent":"x"}`, shown: projects},
 		"POST /v1/notifications/acknowledge":        {need: submit, body: `{"project":"p","agent":"x","seqs":[1]}`, shown: projects},
-
-		"POST /v1/links":          {token: true},
-		"POST /v1/tokens/limited": {token: true, body: `{"scopes":["read"],"expires_at":"2100-01-01T00:00:00Z"}`},
-		"GET /v1/session":         {token: true}, "DELETE /v1/session": {token: true},
+		"POST /v1/links":                            {token: true},
+		"POST /v1/tokens/limited":                   {token: true, body: `{"scopes":["read"],"expires_at":"2100-01-01T00:00:00Z"}`},
+		"GET /v1/session":                           {token: true}, "DELETE /v1/session": {token: true},
 
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
 		"GET /v1/tokens":           {need: admin},

@@ -1,0 +1,170 @@
+// Package ntfytest is an ntfy server for tests: the part of its protocol that publishes a message as JSON
+// (https://docs.ntfy.sh/publish/#publish-as-json), with its limits.
+package ntfytest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Message is a published message.
+type Message struct {
+	Topic    string   `json:"topic"`
+	Title    string   `json:"title"`
+	Message  string   `json:"message"`
+	Tags     []string `json:"tags"`
+	Priority int      `json:"priority"`
+	Click    string   `json:"click"`
+	Actions  []Action `json:"actions"`
+
+	Token string `json:"-"` // of the publisher
+}
+
+// Action is a button of a message.
+type Action struct {
+	Action  string            `json:"action"`
+	Label   string            `json:"label"`
+	URL     string            `json:"url"`
+	Method  string            `json:"method"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+	Clear   bool              `json:"clear"`
+}
+
+// Button returns the action with a label, nil if there is none.
+func (m Message) Button(label string) *Action {
+	for i := range m.Actions {
+		if m.Actions[i].Label == label {
+			return &m.Actions[i]
+		}
+	}
+	return nil
+}
+
+// Fault is what the server does with the next message instead of taking it and answering.
+type Fault int
+
+const (
+	None       Fault = iota
+	Refuse           // takes nothing and answers 503
+	HoldOpen         // takes nothing and does not answer until the sender is gone
+	LoseAnswer       // takes the message and does not answer until the sender is gone
+)
+
+// Server is an ntfy server.
+type Server struct {
+	URL string
+
+	mu    sync.Mutex
+	taken []Message
+	fault Fault // of each message until it is changed
+	seen  int   // messages that arrived, taken or not
+	grown chan struct{}
+}
+
+// New starts a server, which ends with the test.
+func New(t testing.TB) *Server {
+	s := &Server{grown: make(chan struct{})}
+	h := httptest.NewServer(http.HandlerFunc(s.publish))
+	t.Cleanup(func() {
+		h.CloseClientConnections()
+		h.Close()
+	})
+	s.URL = h.URL
+	return s
+}
+
+// Fail sets what the server does with further messages.
+func (s *Server) Fail(f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+}
+
+// Taken returns the messages that the server took.
+func (s *Server) Taken() []Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Message{}, s.taken...)
+}
+
+// WaitTaken waits until the server has taken n messages, and returns them.
+func (s *Server) WaitTaken(ctx context.Context, n int) ([]Message, error) {
+	err := s.wait(ctx, func() bool { return len(s.taken) >= n })
+	return s.Taken(), err
+}
+
+// WaitSeen waits until n messages have arrived, taken or not.
+func (s *Server) WaitSeen(ctx context.Context, n int) error {
+	return s.wait(ctx, func() bool { return s.seen >= n })
+}
+
+func (s *Server) wait(ctx context.Context, ready func() bool) error {
+	for {
+		s.mu.Lock()
+		grown, done := s.grown, ready()
+		s.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for a message: %w; taken: %+v", ctx.Err(), s.Taken())
+		}
+	}
+}
+
+// arrive records a message and returns the fault that applies to it.
+func (s *Server) arrive(m Message) (f Fault, id int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen++
+	if s.fault == None || s.fault == LoseAnswer {
+		s.taken = append(s.taken, m)
+	}
+	close(s.grown)
+	s.grown = make(chan struct{})
+	return s.fault, s.seen
+}
+
+// maxMessage is the greatest text of a message; a longer one becomes an attachment.
+const maxMessage = 4096
+
+func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+	var m Message
+	switch {
+	case r.Method != http.MethodPost || r.URL.Path != "/":
+		http.Error(w, `{"code":40401,"http":404,"error":"page not found"}`, http.StatusNotFound)
+		return
+	case err != nil || json.Unmarshal(raw, &m) != nil:
+		http.Error(w, `{"code":40024,"http":400,"error":"invalid request: request body must be valid JSON"}`, http.StatusBadRequest)
+		return
+	case !regexp.MustCompile(`^[-_A-Za-z0-9]{1,64}$`).MatchString(m.Topic):
+		http.Error(w, `{"code":40009,"http":400,"error":"invalid request: topic invalid"}`, http.StatusBadRequest)
+		return
+	case len(m.Message) > maxMessage || len(m.Actions) > 3:
+		http.Error(w, `{"code":41301,"http":413,"error":"message too large for a notification"}`, http.StatusRequestEntityTooLarge)
+		return
+	}
+	m.Token = r.Header.Get("Authorization")
+	f, id := s.arrive(m)
+	switch f {
+	case Refuse:
+		http.Error(w, `{"code":50301,"http":503,"error":"unavailable"}`, http.StatusServiceUnavailable)
+	case HoldOpen, LoseAnswer:
+		<-r.Context().Done()
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"id":"m%d","time":%d,"event":"message","topic":%q,"message":"…"}`, id, time.Now().Unix(), m.Topic) // the client may be gone
+	}
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"mailroom"
+	"mailroom/alert/ntfy/ntfytest"
+	"mailroom/api"
+	"mailroom/client"
+	"mailroom/entry"
+)
+
+// alertFixture is a server that tells the questions of an agent to a phone.
+type alertFixture struct {
+	*fixture
+	ntfy   *ntfytest.Server
+	server *process
+}
+
+// alertConfig has an agent that asks for an approval and then says what was decided, and a target that gets
+// the whole question.
+const alertConfig = `renew = "200ms"
+lease = "1s"
+[server]
+url = "https://mail.example.org"
+[agents.tour]
+pace = "0s"
+[targets.phone]
+kind = "ntfy"
+url = %q
+topic = "alerts"
+allow = ["127.0.0.1"]
+[rules.questions]
+when = ["ticket", "failed"]
+to = ["phone"]
+text = "full"
+`
+
+func newAlertFixture(t *testing.T) *alertFixture {
+	f := &alertFixture{ntfy: ntfytest.New(t), server: &process{}}
+	f.fixture = newFixture(t, fmt.Sprintf(alertConfig, f.ntfy.URL))
+	f.process(f.server)
+	return f
+}
+
+func (f *alertFixture) waitTaken(n int) []ntfytest.Message {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), waitTimeout)
+	defer cancel()
+	all, err := f.ntfy.WaitTaken(ctx, n)
+	f.must(err)
+	return all
+}
+
+// press presses a button of a message, as a phone does, and returns the status and the answer. The phone
+// reaches the server through its proxy.
+func (f *alertFixture) press(b *ntfytest.Action) (int, string) {
+	f.t.Helper()
+	to, ok := strings.CutPrefix(b.URL, "https://mail.example.org")
+	if !ok || b.Action != "http" {
+		f.t.Fatalf("button %+v", b)
+	}
+	req, err := http.NewRequestWithContext(f.t.Context(), b.Method, f.server.url+to, strings.NewReader(b.Body))
+	f.must(err)
+	for name, value := range b.Headers {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	f.must(err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	f.must(err)
+	return resp.StatusCode, string(raw)
+}
+
+// ask sends a message to an agent that asks, and returns the run.
+func (f *alertFixture) ask(thread string) string {
+	f.t.Helper()
+	out, err := f.client().Submit(f.t.Context(), api.Submit{Thread: thread, Agent: "tour", Text: "hello"})
+	f.must(err)
+	return out.Run
+}
+
+// ticket returns the only question of a thread.
+func (f *alertFixture) ticket(thread string) api.Ticket {
+	f.t.Helper()
+	page, err := f.client().Tickets(f.t.Context(), client.ListQuery{Q: "kind:approval thread:" + thread})
+	f.must(err)
+	if len(page.Items) != 1 {
+		f.t.Fatalf("%d questions in %s", len(page.Items), thread)
+	}
+	return page.Items[0]
+}
+
+// decisions counts the decisions that the phone made in a thread.
+func (f *alertFixture) decisions(thread string) (n int) {
+	f.t.Helper()
+	page, err := f.client().Entries(f.t.Context(), thread, client.EntriesQuery{Limit: 500})
+	f.must(err)
+	for _, e := range page.Items {
+		if e.Kind == entry.KindTicketDecided && strings.Contains(string(e.Body), `"decided_by":"alert:phone"`) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAButtonOnThePhoneDecides(t *testing.T) {
+	f := newAlertFixture(t)
+	run := f.ask("t")
+	m := f.waitTaken(1)[0]
+	k := f.ticket("t")
+	if m.Button("Approve") == nil || m.Button("Deny") == nil || m.Button("Open") == nil || m.Priority != 4 || !strings.Contains(m.Message, *k.Prompt) {
+		t.Fatalf("message: %+v", m)
+	}
+	if status, answer := f.press(m.Button("Approve")); status != http.StatusOK || !strings.Contains(answer, `"decision":"approve"`) {
+		t.Fatalf("approve: %d %s", status, answer)
+	}
+	if k = f.ticket("t"); k.State != mailroom.TicketDecided || *k.Decision != mailroom.VerdictApprove || *k.DecidedBy != "alert:phone" {
+		t.Fatalf("ticket: %+v", k)
+	}
+	if got := f.waitRun(run); got.Status != mailroom.StatusCompleted {
+		t.Fatalf("run: %+v", got)
+	}
+	if status, answer := f.press(m.Button("Deny")); status != http.StatusConflict || !strings.Contains(answer, "decided") {
+		t.Errorf("a second decision: %d %s", status, answer)
+	}
+	if status, _ := f.press(m.Button("Approve")); status != http.StatusOK {
+		t.Errorf("the same decision again: %d", status)
+	}
+}
+
+// TestAServerThatIsKilledTellsEachQuestion kills the server at each moment between a question and the end of
+// its run. The question is told, decided once, and the run goes on. A question that may have arrived before
+// is marked.
+func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
+	for _, test := range []struct {
+		when     string
+		fault    ntfytest.Fault
+		messages int // that the phone shows
+		repeated int // of these
+		decided  bool
+	}{
+		{"before the send", ntfytest.HoldOpen, 1, 1, false}, // the server cannot know that nothing arrived
+		{"before its receipt", ntfytest.LoseAnswer, 2, 1, false},
+		{"after the send", ntfytest.None, 1, 0, false},
+		{"after the decision", ntfytest.None, 1, 0, true},
+	} {
+		t.Run(test.when, func(t *testing.T) {
+			f := newAlertFixture(t)
+			f.ntfy.Fail(test.fault)
+			run := f.ask("t")
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+			defer cancel()
+			f.must(f.ntfy.WaitSeen(ctx, 1))
+			if test.fault == ntfytest.None {
+				f.waitEntries("alert:phone", entry.KindCompleted, 1)
+			}
+			if test.decided {
+				if status, answer := f.press(f.waitTaken(1)[0].Button("Deny")); status != http.StatusOK {
+					t.Fatalf("deny: %d %s", status, answer)
+				}
+			}
+			f.server.kill()
+			f.ntfy.Fail(ntfytest.None)
+			f.process(f.server)
+			f.waitEntries("alert:phone", entry.KindCompleted, 1)
+			all := f.waitTaken(test.messages)
+			repeated := 0
+			for _, m := range all {
+				if strings.HasPrefix(m.Title, "(repeated) ") {
+					repeated++
+				}
+			}
+			if len(all) != test.messages || repeated != test.repeated {
+				t.Errorf("%d messages, %d of them marked as repeated, want %d and %d", len(all), repeated, test.messages, test.repeated)
+			}
+			for _, m := range all { // whichever the user presses, and then the other
+				if status, answer := f.press(m.Button("Deny")); status != http.StatusOK {
+					t.Errorf("deny: %d %s", status, answer)
+				}
+			}
+			f.waitRun(run)
+			if n := f.decisions("t"); n != 1 {
+				t.Errorf("decided %d times by the phone", n)
+			}
+			if k := f.ticket("t"); *k.Decision != mailroom.VerdictDeny || *k.DecidedBy != "alert:phone" {
+				t.Errorf("ticket: %+v", k)
+			}
+		})
+	}
+}
