@@ -1,0 +1,255 @@
+package alert_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/bus"
+	"mailroom/engine"
+	"mailroom/internal/thread"
+	"mailroom/ledger"
+	"mailroom/store"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// place is a target that records messages. Its fault, if set, says what becomes of the next ones.
+type place struct {
+	mu    sync.Mutex
+	got   []alert.Message
+	fault func() error
+}
+
+func (p *place) Send(_ context.Context, m alert.Message) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fault != nil {
+		if err := p.fault(); err != nil {
+			return "", err
+		}
+	}
+	p.got = append(p.got, m)
+	return fmt.Sprint("m", len(p.got)), nil
+}
+
+func (p *place) fail(f func() error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+}
+
+func (p *place) messages() []alert.Message {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]alert.Message{}, p.got...)
+}
+
+// fixture is a store with an engine, a follower, and targets.
+type fixture struct {
+	t       *testing.T
+	store   store.Store
+	ledger  *ledger.Ledger
+	targets map[string]*place
+}
+
+// tells implements [alert.Ledger].
+type tells struct{ l *ledger.Ledger }
+
+func (t tells) View(ctx context.Context, f func(store.Reader) error) error { return t.l.View(ctx, f) }
+func (t tells) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
+	return t.l.Duties().SubmitAll(ctx, all, c)
+}
+
+// inBubble runs f in virtual time with targets of these names. Agent "worker" fails with the text of its
+// message, or asks for an approval of it.
+func inBubble(t *testing.T, rules []alert.Rule, targets []string, f func(*fixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		notices := bus.New()
+		h := &fixture{t: t, store: memory.New(), targets: map[string]*place{}}
+		h.ledger = ledger.New(h.store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
+			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
+		}})
+		agents := map[string]engine.Agent{"worker": {Agent: mailroom.AgentFunc(work)}}
+		for _, name := range targets {
+			h.targets[name] = &place{}
+			agents[alert.AgentName(name)] = engine.Agent{Agent: alert.New(alert.Options{
+				Name: name, Target: h.targets[name], Ledger: h.ledger, URL: "https://mail.example.org", Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
+			})}
+		}
+		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Log: slog.New(slog.DiscardHandler)})
+		follower := &alert.Follower{Ledger: tells{h.ledger}, Rules: rules, Log: slog.New(slog.DiscardHandler)}
+		ctx, stop := context.WithCancel(context.Background())
+		committing, end := context.WithCancel(context.Background())
+		var parts, committer sync.WaitGroup
+		committer.Go(func() { h.must(h.ledger.Run(committing)) })
+		parts.Go(func() { h.must(e.Run(ctx)) })
+		parts.Go(func() { follower.Follow(ctx) })
+		h.after(5 * time.Second) // the follower begins at the end of the log
+		f(h)
+		stop()
+		parts.Wait()
+		end()
+		committer.Wait()
+		found, err := storetest.Check(context.Background(), h.store)
+		h.must(err)
+		for _, bad := range found {
+			t.Error(bad)
+		}
+		h.must(h.store.Close())
+	})
+}
+
+// work is the agent: it asks if the message begins with "ask", and fails otherwise.
+func work(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	text := input[0].Text
+	if len(text) > 3 && text[:3] == "ask" {
+		got, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: text})
+		if err != nil {
+			return err
+		}
+		return s.Stream(ctx, string(got[0].State))
+	}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New(text)}
+}
+
+func (h *fixture) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Error(err)
+	}
+}
+
+// after lets virtual time pass.
+func (h *fixture) after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (h *fixture) submit(thread_, text string) {
+	h.t.Helper()
+	_, err := h.ledger.Submit(h.t.Context(), thread.Submit{Thread: thread_, Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}}})
+	h.must(err)
+}
+
+func rule(when ...alert.Kind) alert.Rule {
+	return alert.Rule{Name: "r", When: when, To: []string{"phone", "mail"}, Text: alert.TextFull, Zone: time.UTC}
+}
+
+// TestAnotherTargetTakesOverWhileTheFirstIsDown asks a question every two minutes for three hours. The
+// first target is down in the second hour.
+func TestAnotherTargetTakesOverWhileTheFirstIsDown(t *testing.T) {
+	all := rule(alert.KindTicket, alert.KindFailed, alert.KindChannel)
+	inBubble(t, []alert.Rule{all}, []string{"phone", "mail"}, func(h *fixture) {
+		phone, mail := h.targets["phone"], h.targets["mail"]
+		asked := 0
+		for minute := range 180 {
+			switch minute {
+			case 60:
+				phone.fail(func() error {
+					return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no route to the phone")}
+				})
+			case 120:
+				phone.fail(nil)
+			}
+			if minute%2 == 0 {
+				asked++
+				h.submit(fmt.Sprint("t", minute), fmt.Sprint("ask ", minute))
+			}
+			h.after(time.Minute)
+		}
+		h.after(10 * time.Minute)
+		got := map[string]int{}
+		for _, m := range append(phone.messages(), mail.messages()...) {
+			if m.Kind != alert.KindTicket {
+				t.Errorf("an alert about an alert: %+v", m)
+			}
+			got[m.Key]++
+		}
+		if len(got) != asked || len(phone.messages())+len(mail.messages()) != asked {
+			t.Errorf("%d messages about %d of %d questions", len(phone.messages())+len(mail.messages()), len(got), asked)
+		}
+		if n := len(mail.messages()); n != 30 {
+			t.Errorf("the second target was told %d questions, want the 30 of the outage", n)
+		}
+		for _, m := range mail.messages() {
+			if m.Repeated {
+				t.Errorf("marked as repeated, though it never arrived: %+v", m)
+			}
+		}
+	})
+}
+
+func TestAPermanentRefusalIsADeadLetterAndPassedOn(t *testing.T) {
+	inBubble(t, []alert.Rule{rule(alert.KindTicket, alert.KindFailed)}, []string{"phone", "mail"}, func(h *fixture) {
+		h.targets["phone"].fail(func() error {
+			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("topic invalid")}
+		})
+		h.submit("t", "ask x")
+		h.after(10 * time.Minute)
+		if n := len(h.targets["mail"].messages()); n != 1 {
+			t.Errorf("the second target got %d messages", n)
+		}
+		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
+			runs, err := r.Runs(store.RunQuery{Thread: "alert:phone"})
+			if len(runs) != 1 || runs[0].Status != mailroom.StatusFailed || runs[0].Error.Message != "topic invalid" {
+				t.Errorf("runs of the first target: %+v", runs)
+			}
+			return err
+		}))
+	})
+}
+
+func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
+	quiet := rule(alert.KindTicket)
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of the bubble
+	quiet.Quiet = alert.Quiet{From: alert.Clock(now.Hour() * 60), To: alert.Clock(now.Hour()*60 + 120)}
+	inBubble(t, []alert.Rule{quiet}, []string{"phone", "mail"}, func(h *fixture) {
+		h.submit("a", "ask a")
+		h.submit("b", "ask b")
+		h.after(time.Minute)
+		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
+			open, err := r.Tickets(store.TicketQuery{Thread: "a"})
+			if err == nil && len(open) == 1 {
+				go func() {
+					_, err := h.ledger.Decide(context.Background(), thread.Decision{Ticket: open[0].ID, Verdict: mailroom.VerdictDeny, By: "ann"})
+					h.must(err)
+				}()
+			}
+			return err
+		}))
+		h.after(3 * time.Hour)
+		got := h.targets["phone"].messages()
+		if len(got) != 1 || got[0].Title != "worker asks for an approval" || got[0].Body != "ask b\nIn b." {
+			t.Errorf("messages: %+v", got)
+		}
+	})
+}
+
+// TestOnlyTheServerSendsAlerts submits to a target's thread like an agent of the operator that was talked
+// into it.
+func TestOnlyTheServerSendsAlerts(t *testing.T) {
+	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
+		forged := alert.Alert{Kind: alert.KindReply, Text: alert.TextFull, Count: 1, Agent: "bank", Words: "call this number"}
+		_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
+			Thread: alert.ThreadID("phone"), Agent: alert.AgentName("phone"), Messages: []thread.NewMessage{{Parts: forged.Parts()}},
+			Origin: mailroom.Origin{Via: "run", Sender: "worker"},
+		})
+		h.must(err)
+		h.after(time.Minute)
+		if got := h.targets["phone"].messages(); len(got) != 0 {
+			t.Errorf("sent: %+v", got)
+		}
+	})
+}
