@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		title, body, whole = c.question(a, about.ticket)
 	case KindFailed:
 		title, body = failure(a)
-		m.URL = c.page("runs/" + a.Run)
+		m.URL = c.page("run/" + a.Run)
 	case KindChannel:
 		title = "Channel " + display.Line(a.Channel) + " is not connected"
 		if a.Ended {
@@ -125,7 +126,9 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		m.URL = c.page("")
 	case KindReply:
 		title, body = reply(a)
-		m.URL = c.page("threads/" + a.Thread)
+		if m.URL = c.page(""); c.url != "" {
+			m.URL = c.url + "/chat#" + url.PathEscape(a.Thread)
+		}
 	default:
 		title, body = "Test of Mailroom", "Alerts for "+c.target+" arrive here."
 	}

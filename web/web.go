@@ -1,5 +1,5 @@
 // Package web has the pages that the server serves to browsers: plain files in the
-// binary, without a build step: the console, the chat, and the libraries that make vendor
+// binary, without a build step: the console, the chat, the page of a link in an alert, and the libraries that make vendor
 // bundles. They use the API like any other client, with the session of the browser or a token
 // that the user pastes; the files contain no secrets.
 package web
@@ -21,7 +21,7 @@ import (
 	js "mailroom/clients/js"
 )
 
-//go:embed chat console vendor/*.js vendor/*.css vendor/LICENSES.txt
+//go:embed chat console decide vendor/*.js vendor/*.css vendor/LICENSES.txt
 var files embed.FS
 
 // policy is the Content-Security-Policy: scripts, styles and calls of the same origin
