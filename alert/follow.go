@@ -230,6 +230,10 @@ func logged(r store.Reader, entries []mailroom.Entry) (events []Event, err error
 	if err != nil {
 		return nil, err
 	}
+	deliverTo, err := deliveries(r, rows)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
 		var found Event
 		var ok bool
@@ -246,10 +250,29 @@ func logged(r store.Reader, entries []mailroom.Entry) (events []Event, err error
 			return nil, err
 		}
 		if ok {
+			found.DeliverTo = deliverTo[e.Thread]
 			events = append(events, found)
 		}
 	}
 	return events, nil
+}
+
+// deliveries returns the DeliverTo of the threads of runs.
+func deliveries(r store.Reader, rows map[string]*mailroom.Run) (map[string]string, error) {
+	out := map[string]string{}
+	var ids []string
+	for _, run := range rows {
+		ids = append(ids, run.Thread)
+	}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	slices.Sort(ids)
+	threads, err := r.Threads(store.ThreadQuery{IDs: slices.Compact(ids)})
+	for _, t := range threads {
+		out[t.ID] = t.DeliverTo
+	}
+	return out, err
 }
 
 func runsByID(r store.Reader, ids []string) (map[string]*mailroom.Run, error) {

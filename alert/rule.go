@@ -80,7 +80,7 @@ func (r *Rule) lastDigest(now time.Time) time.Time {
 
 // wants reports whether the rule tells an event.
 func (r *Rule) wants(e *Event) bool {
-	if !slices.Contains(r.When, e.Kind) {
+	if !slices.Contains(r.When, e.Kind) || r.delivered(e) {
 		return false
 	}
 	if len(r.Agents) > 0 && e.Agent != "" && !slices.Contains(r.Agents, e.Agent) {
@@ -98,4 +98,10 @@ func (q Quiet) String() string {
 		return ""
 	}
 	return q.From.String() + "-" + q.To.String()
+}
+
+// delivered reports whether the thread of an event delivers to the rule's target by itself.
+func (r *Rule) delivered(e *Event) bool {
+	id := ThreadID(r.To[0])
+	return e.DeliverTo == id || strings.HasPrefix(e.DeliverTo, id+":")
 }

@@ -37,7 +37,9 @@ type Event struct {
 	Agent   string
 	Thread  string
 	Run     string
-	Words   string // as in Alert
+	// DeliverTo is that of the thread. A rule does not tell its target what the thread delivers there.
+	DeliverTo string
+	Words     string // as in Alert
 }
 
 // State is what is remembered between two steps, by the name of the rule. Its size is bounded for each

@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
@@ -28,6 +30,8 @@ type Target struct {
 	Name   string
 	Kind   string
 	Decide bool // links in its alerts decide tickets
+	// Tokens are the names of the tokens whose threads may deliver to it, beside those of admins.
+	Tokens []string
 }
 
 // find returns the target of a name, nil if there is none. a may be nil.
@@ -41,6 +45,20 @@ func (a *Alerts) find(name string) *Target {
 		}
 	}
 	return nil
+}
+
+// subscribe returns the thread that delivers to a target for the threads of a token.
+func (a *Alerts) subscribe(who *auth.Token, target string) (thread string, err error) {
+	t := a.find(target)
+	switch {
+	case t == nil:
+		return "", invalid.Field("body.notify", "is not a target of alerts on this server: `mailroom notify` lists them", target)
+	case who.Name == auth.Operator:
+		return alert.ThreadID(target), nil
+	case !who.Has(auth.PermissionAdmin) && !slices.Contains(t.Tokens, who.Name):
+		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: ask the operator to add it to its tokens", target)
+	}
+	return alert.SubscriberID(target, who.Name), nil
 }
 
 // sends reports whether an agent sends the alerts of a target.

@@ -28,7 +28,7 @@ func boundsOfSubmits() boundTable {
 		"Submit.messages": maxItems(mailroom.MaxMessages), "Submit.agent": maxChars(project.MaxName), "Submit.agent_version": maxChars(mailroom.MaxLabel),
 		"Submit.mode": byRule(maxKeyword), "Submit.key": byRule(mailroom.MaxSubmitKey), "Submit.expect_run": maxChars(maxID),
 		"Submit.options": maxJSON(mailroom.MaxOptions), "Submit.parent": maxChars(maxID), "Submit.metadata": maxJSON(mailroom.MaxMetadata),
-		"Submit.sender": maxChars(maxSender), "Submit.decisions": maxItems(maxDecisions),
+		"Submit.sender": maxChars(maxSender), "Submit.notify": maxChars(mailroom.MaxLabel), "Submit.decisions": maxItems(maxDecisions),
 		"SubmitDecision.ticket": maxChars(maxID), "SubmitDecision.answer": maxJSON(mailroom.MaxAnswer),
 		"SubmitDecision.reason": maxJSON(mailroom.MaxAnswer), "SubmitDecision.digest": maxChars(maxDigest),
 		"NewMessage.role": byRule(maxKeyword), "NewMessage.text": maxJSON(mailroom.MaxText), "NewMessage.parts": maxItems(mailroom.MaxParts), "NewMessage.visibility": byRule(maxKeyword),

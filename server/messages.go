@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/thread"
@@ -27,6 +28,7 @@ type Messages interface {
 
 // messageHandlers serve submits and transcripts.
 type messageHandlers struct {
+	alerts  *Alerts // nil: none
 	ledger  Messages
 	find    lookup
 	agents  *agentHandlers
@@ -102,6 +104,12 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
 		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata,
 		Decisions: readDecisions(b.Decisions, sender),
+	}
+	if b.Notify != "" {
+		if sub.DeliverTo, err = h.alerts.subscribe(who, b.Notify); err != nil {
+			return nil, err
+		}
+		sub.DeliverAgent = alert.AgentName(b.Notify)
 	}
 	if b.NotBefore != nil {
 		sub.NotBefore = *b.NotBefore

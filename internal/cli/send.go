@@ -44,6 +44,7 @@ decision, the commands that decide are shown and the exit code is 3.`,
   mailroom send --agent tour "show me"
   git diff | mailroom send --thread review -
   mailroom send --thread review --file notes.md "Is this complete?"
+  mailroom send --thread night --notify phone --detach "tidy up the tests"
   mailroom send --thread review --at 2h --metadata ticket=42 --detach "look again"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(files) > 0 {
@@ -62,6 +63,7 @@ decision, the commands that decide are shown and the exit code is 3.`,
 	flags.StringVar(&at, "at", "", "start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a duration from now such as 2h")
 	flags.IntVar(&priority, "priority", mailroom.DefaultPriority, "priority of the run, 0 to 255, lower first")
 	flags.StringArrayVar(&metadata, "metadata", nil, "label of the run, as NAME=VALUE; may be repeated")
+	flags.StringVar(&in.Notify, "notify", "", "target of alerts that gets the replies, questions and failures of the thread, see mailroom notify")
 	flags.BoolVar(&detach, "detach", false, "print the ids without waiting for the reply")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error

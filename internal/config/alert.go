@@ -22,6 +22,8 @@ type Target struct {
 	// Text is how much of the replies of threads that subscribe is told.
 	Text alert.Text
 	Zone *time.Location // of times in these replies
+	// Tokens are the names of the tokens whose threads may subscribe, beside the operator's.
+	Tokens []string
 }
 
 // NewTarget returns a target with the defaults of its kind.
@@ -37,6 +39,7 @@ func (t *Target) settings() []setting.Setting {
 		setting.New("link_life", "How long such a link is valid.", setting.Duration(&t.LinkLife, time.Minute, 30*24*time.Hour)),
 		setting.New("text", "How much of the replies of threads that subscribe is told: none, title (the first line) or full.", setting.OneOf(&t.Text, alert.Texts()...)),
 		setting.New("zone", "Time zone of these replies.", zone(&t.Zone)),
+		setting.New("tokens", "Names of tokens whose threads may subscribe too.", setting.List(&t.Tokens)),
 	})
 }
 

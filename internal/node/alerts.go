@@ -137,7 +137,7 @@ func (n *Node) testAlert(ctx context.Context, target string) (run string, err er
 func describeTargets(c *config.Config) (all []server.Target) {
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]
-		all = append(all, server.Target{Name: name, Kind: t.Kind.Name, Decide: t.Decide})
+		all = append(all, server.Target{Name: name, Kind: t.Kind.Name, Decide: t.Decide, Tokens: t.Tokens})
 	}
 	return all
 }
