@@ -89,6 +89,10 @@ func Drop(ctx context.Context, o Options) error {
 		return fmt.Errorf("drop the schema %s: %w", s.options.Schema, err)
 	}
 	defer c.close()
+	// A vacuum of the tables gives its locks up after the deadlock timeout of the database, which is 1s by default.
+	if _, err := c.conn.Exec(ctx, "SET lock_timeout = '1min'"); err != nil {
+		return fmt.Errorf("drop the schema %s: %w", s.options.Schema, err)
+	}
 	if _, err := c.conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+pgx.Identifier{s.options.Schema}.Sanitize()+" CASCADE"); err != nil {
 		return fmt.Errorf("drop the schema %s: %w", s.options.Schema, err)
 	}
