@@ -73,7 +73,7 @@ generates a topic that cannot be guessed, unless --topic names one. A server of 
 own is set with --url.`,
 			Example: "--name phone --url https://ntfy.example.org --token-file ntfy.token",
 			Questions: []kind.Question{
-				{Key: "url", Usage: "address of the ntfy server", Prompt: kind.Ask("Address of the ntfy server [https://ntfy.sh]: ")},
+				{Key: "url", Usage: "address of the ntfy server"},
 				{Key: "topic", Usage: "topic to publish to", Generate: newTopic},
 				{Key: "allow", Usage: "private network or address that --url may use; may be repeated"},
 				{Key: "insecure", Usage: "allow http in --url"},

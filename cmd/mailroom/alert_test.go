@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -193,5 +194,97 @@ func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
 				t.Errorf("ticket: %+v", k)
 			}
 		})
+	}
+}
+
+func TestATargetIsAddedTestedAndPaused(t *testing.T) {
+	h := newFixture(t, "")
+	ntfy := ntfytest.New(t)
+	add := func(args ...string) (int, string) {
+		return h.run(t.Context(), io.Discard, append([]string{"notify", "add", "ntfy", "--name", "phone", "--topic", "alerts-x"}, args...)...)
+	}
+	if code, stderr := add("--url", ntfy.URL); code != exitUsage || !strings.Contains(stderr, "loopback") {
+		t.Errorf("an address that is refused: %d %s", code, stderr)
+	}
+	ntfy.Fail(ntfytest.Refuse)
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitFailed || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "nothing was written") {
+		t.Errorf("a server that refuses: %d %s", code, stderr)
+	}
+	ntfy.Fail(ntfytest.None)
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitDone || !strings.Contains(stderr, "took a test message") {
+		t.Fatalf("add: %d %s", code, stderr)
+	}
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitUsage || !strings.Contains(stderr, "target phone already exists") {
+		t.Errorf("add again: %d %s", code, stderr)
+	}
+	h.process(&process{})
+	var out bytes.Buffer
+	command := func(args ...string) (int, string) {
+		out.Reset()
+		code, stderr := h.run(t.Context(), &out, append([]string{"notify"}, args...)...)
+		return code, out.String() + stderr
+	}
+	if code, text := command(); code != exitDone || !strings.Contains(text, "phone") || !strings.Contains(text, "ticket, failed, channel") {
+		t.Errorf("notify: %d %s", code, text)
+	}
+	if code, text := command("test", "phone"); code != exitDone || !strings.Contains(text, "took the message") {
+		t.Errorf("test: %d %s", code, text)
+	}
+	if code, text := command("test", "fone"); code != exitFailed || !strings.Contains(text, `no target "fone"`) {
+		t.Errorf("test of no target: %d %s", code, text)
+	}
+	if code, text := command("pause", "phone", "--reason", "holidays"); code != exitDone {
+		t.Errorf("pause: %d %s", code, text)
+	}
+	if _, err := h.client().Accounts().TestAlert(t.Context(), "phone"); err != nil {
+		t.Error(err)
+	}
+	if code, text := command(); code != exitDone || !strings.Contains(text, "paused") {
+		t.Errorf("notify: %d %s", code, text)
+	}
+	if n := len(ntfy.Taken()); n != 2 {
+		t.Errorf("%d messages while paused, want 2", n)
+	}
+	if code, text := command("resume", "phone"); code != exitDone {
+		t.Errorf("resume: %d %s", code, text)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	defer cancel()
+	if _, err := ntfy.WaitTaken(ctx, 3); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAThreadDeliversToATarget sends with --notify. The reply and the question of the thread go to the phone,
+// and the rule does not tell them again.
+func TestAThreadDeliversToATarget(t *testing.T) {
+	f := newAlertFixture(t)
+	code, stderr := f.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "tour", "--notify", "phone", "--detach", "hello")
+	if code != exitDone {
+		t.Fatalf("send: %d %s", code, stderr)
+	}
+	asked, n := ntfytest.Message{}, 0
+	for asked.Button("Deny") == nil { // the agent says something first
+		n++
+		asked = f.waitTaken(n)[n-1]
+	}
+	if status, answer := f.press(asked.Button("Deny")); status != http.StatusOK {
+		t.Fatalf("deny: %d %s", status, answer)
+	}
+	f.waitTaken(n + 1)
+	f.waitEntries("t", entry.KindCompleted, 1)
+	questions := 0
+	for _, m := range f.ntfy.Taken() {
+		if m.Button("Deny") != nil {
+			questions++
+		} else if m.Title != "tour answered" {
+			t.Errorf("message: %+v", m)
+		}
+	}
+	if questions != 1 {
+		t.Errorf("the question was told %d times", questions)
+	}
+	if code, stderr := f.run(t.Context(), io.Discard, "send", "--notify", "fone", "hello"); code != exitFailed || !strings.Contains(stderr, "not a target") {
+		t.Errorf("unknown target: %d %s", code, stderr)
 	}
 }

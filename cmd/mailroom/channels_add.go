@@ -24,6 +24,23 @@ func addChannelCommand(con *console.Console) *cobra.Command {
 			return console.Errorf(console.ExitUsage, con.CommandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "missing kind of channel")
 		},
 	}
-	cmd.AddCommand(setup.Commands(setup.Options{Console: con, Kinds: platforms.All(), CheckAgent: node.CheckAgent})...)
+	cmd.AddCommand(setup.Channels(setup.Options{Console: con, Kinds: platforms.All(), CheckAgent: node.CheckAgent})...)
+	return cmd
+}
+
+func addTargetCommand(con *console.Console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "add",
+		Short: "Add a target of alerts to the configuration and test it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var kinds []string
+			for _, c := range cmd.Commands() {
+				kinds = append(kinds, c.Name())
+			}
+			return console.Errorf(console.ExitUsage, con.CommandLine("notify", "add")+" "+strings.Join(kinds, ", or "), "missing kind of target")
+		},
+	}
+	cmd.AddCommand(setup.Targets(setup.Options{Console: con, Kinds: platforms.All(), CheckAgent: node.CheckAgent})...)
 	return cmd
 }

@@ -88,7 +88,7 @@ func checkContext(con *console.Console, cmd *cobra.Command) error {
 		return nil
 	}
 	if slices.Contains([]string{"bench", "bridge", "config", "context", "doctor", "issue", "migrate", "restore", "serve", "store"}, words[0]) ||
-		len(words) > 1 && words[0] == "channels" && words[1] == "add" {
+		len(words) > 1 && (words[0] == "channels" || words[0] == "notify") && words[1] == "add" {
 		return console.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s", strings.Join(words, " "))
 	}
 	return nil
@@ -109,7 +109,9 @@ func rootCommand(con *console.Console) *cobra.Command {
 	root.PersistentFlags().StringVar(&con.Context, "context", "", "name of the server, see mailroom context (default $MAILROOM_CONTEXT)")
 	channels := cli.Channels(con, node.ChannelStates())
 	channels.AddCommand(addChannelCommand(con))
-	root.AddCommand(channels, bench.Command(con), issueCommand(con))
+	notify := cli.Notify(con)
+	notify.AddCommand(addTargetCommand(con))
+	root.AddCommand(channels, notify, bench.Command(con), issueCommand(con))
 	root.AddCommand(cli.Commands(con)...)
 	root.AddCommand(node.Commands(con)...)
 	root.AddCommand(storage.Commands(con)...)

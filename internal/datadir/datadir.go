@@ -73,6 +73,11 @@ func (f Dir) ChannelSecret(channel, name string) string {
 	return f.path("channel-" + channel + "." + name)
 }
 
+// TargetSecret is ChannelSecret for a target of alerts.
+func (f Dir) TargetSecret(target, name string) string {
+	return f.path("target-" + target + "." + name)
+}
+
 // WriteFile writes a file of the folder atomically, readable only by its owner. It creates the
 // folder if needed.
 func (f Dir) WriteFile(path string, data []byte) error {

@@ -1,4 +1,4 @@
-// Package setup adds a channel to the configuration of a data folder. Every kind of channel is
+// Package setup adds a channel, or a target of alerts, to the configuration of a data folder. Every kind is
 // added in the same way: flags give the values or a person types them, the platform is probed, and
 // then the secrets and the configuration are written.
 package setup
@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/alert"
 	"mailroom/alert/target"
 	"mailroom/channel/kind"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
+	"mailroom/internal/datadir"
 	"mailroom/internal/setting"
 )
 
@@ -23,14 +25,46 @@ type Options struct {
 	CheckAgent func(c *config.Config, agent string) error
 }
 
-// Commands returns one command for each kind that a command can add.
-func Commands(o Options) (all []*cobra.Command) {
+// Channels returns one command for each kind of channel that a command can add.
+func Channels(o Options) (all []*cobra.Command) {
 	for _, k := range o.Kinds.Channels {
 		if s := k.New(); s.Setup != nil {
-			all = append(all, (&wizard{options: o, kind: k, settings: s}).command())
+			w := &wizard{options: o, thing: thing{
+				table: "channels", what: "channel", kind: k.Name, keys: s.Keys, defaults: k.New().Keys, setup: s.Setup,
+				exists: func(c *config.Config, name string) bool { return c.Channels[name] != nil },
+				secret: datadir.Dir.ChannelSecret,
+			}}
+			all = append(all, w.channelCommand())
 		}
 	}
 	return all
+}
+
+// Targets returns one command for each kind of target that a command can add.
+func Targets(o Options) (all []*cobra.Command) {
+	for _, k := range o.Kinds.Targets {
+		if s := k.New(); s.Setup != nil {
+			w := &wizard{options: o, thing: thing{
+				table: "targets", what: "target", kind: k.Name, keys: s.Keys, defaults: k.New().Keys, setup: s.Setup,
+				exists: func(c *config.Config, name string) bool { return c.Targets[name] != nil },
+				secret: datadir.Dir.TargetSecret,
+			}}
+			all = append(all, w.targetCommand())
+		}
+	}
+	return all
+}
+
+// thing is what a wizard adds.
+type thing struct {
+	table    string // of the configuration
+	what     string // in messages
+	kind     string
+	keys     []setting.Setting // of the table, with their defaults, and the same again
+	defaults []setting.Setting
+	setup    *kind.Setup
+	exists   func(c *config.Config, name string) bool
+	secret   func(d datadir.Dir, name, of string) string // path of a secret's file
 }
 
 const (
@@ -41,26 +75,45 @@ folder that only the owner can read, and adds a table [channels.NAME] to mailroo
 there. Restart a running server to load the channel.
 
 Access: `
+	targetText = `
+
+The command asks for missing values, sends a test message, stores secrets in files of
+the data folder that only the owner can read, and adds the tables [targets.NAME] and
+[rules.NAME] to mailroom.toml there. Restart a running server to load them.`
 	pairingText = `a new user who writes to the bot gets a pairing code. Approve it with "mailroom
 pair approve CODE".`
 )
 
-func (w *wizard) command() *cobra.Command {
-	s := w.settings.Setup
-	access, line := s.Access, "  mailroom channels add "+w.kind.Name
+func (w *wizard) channelCommand() *cobra.Command {
+	access := w.setup.Access
 	if access == "" {
 		access = pairingText
 	}
+	cmd := w.command("mailroom channels add", longText+access)
+	w.asksAgent = true
+	cmd.Flags().StringVar(&w.agent, "agent", "", "agent that handles the messages")
+	return cmd
+}
+
+func (w *wizard) targetCommand() *cobra.Command {
+	cmd := w.command("mailroom notify add", targetText)
+	cmd.Flags().StringArrayVar(&w.when, "when", []string{string(alert.KindTicket), string(alert.KindFailed), string(alert.KindChannel)},
+		"what is told to the target: ticket, failed, channel, paused or digest; may be repeated; empty adds no rule")
+	return cmd
+}
+
+func (w *wizard) command(line, text string) *cobra.Command {
+	s := w.setup
+	line = "  " + line + " " + w.kind
 	cmd := &cobra.Command{
-		Use:     w.kind.Name,
+		Use:     w.kind,
 		Short:   s.Short,
-		Long:    s.Short + ".\n\n" + s.About + longText + access,
+		Long:    s.Short + ".\n\n" + s.About + text,
 		Example: line + "\n" + line + " " + s.Example,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return w.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&w.name, "name", w.kind.Name, "name of the channel")
-	cmd.Flags().StringVar(&w.agent, "agent", "", "agent that handles the messages")
+	cmd.Flags().StringVar(&w.name, "name", w.kind, "name of the "+w.what)
 	for _, q := range s.Questions {
 		w.answers = append(w.answers, w.addFlag(cmd, q))
 	}
@@ -79,7 +132,7 @@ type answer struct {
 // addFlag adds the flag of a question. Its type is that of the value.
 func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 	a := answer{Question: q, value: q.Value}
-	for _, s := range w.settings.Keys {
+	for _, s := range w.keys {
 		if s.Key == q.Key {
 			a.value, a.secret = s.Value, s.Secret
 		}

@@ -82,7 +82,7 @@ func (f *fixture) run(t *testing.T, stdin string, flags ...string) error {
 	t.Helper()
 	f.talk.Reset()
 	con := &console.Console{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &f.talk, Env: func(string) string { return "" }, Data: string(f.dir)}
-	cmd := Commands(Options{
+	cmd := Channels(Options{
 		Console: con, Kinds: &target.Kinds{Channels: []kind.Kind{{Name: "parrot", New: f.newSettings}, {Name: "fax", New: func() *kind.Settings { return &kind.Settings{} }}}},
 		CheckAgent: func(*config.Config, string) error { return nil },
 	})

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"mailroom/channel/kind"
@@ -18,15 +19,15 @@ import (
 	"mailroom/internal/setting"
 )
 
-// wizard adds one channel.
+// wizard adds one channel or target.
 type wizard struct {
-	// Set by Commands.
-	options  Options
-	kind     kind.Kind
-	settings *kind.Settings
+	options Options
+	thing
+	asksAgent bool // it is a channel, whose messages an agent handles
 
 	// Set by the flags.
 	name, agent string
+	when        []string // what a target is told
 	answers     []answer
 
 	// Set by run.
@@ -52,8 +53,8 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if now.Channels[w.name] != nil {
-		return console.Errorf(console.ExitUsage, "choose another name with --name, or edit "+w.dir.Config(), "channel %s already exists", w.name)
+	if w.exists(now, w.name) {
+		return console.Errorf(console.ExitUsage, "choose another name with --name, or edit "+w.dir.Config(), "%s %s already exists", w.what, w.name)
 	}
 	if err := w.chooseAgent(now); err != nil {
 		return err
@@ -61,7 +62,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	if err := w.collect(ctx); err != nil {
 		return err
 	}
-	after := w.extend(before)
+	after := w.extend(before, now)
 	c, err := w.parse(after) // before a secret is sent anywhere
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	if notRunning == nil {
 		place.URL = running.URL
 	}
-	found, err := w.settings.Setup.Probe(ctx, place)
+	found, err := w.setup.Probe(ctx, place)
 	if err != nil {
 		return console.Errorf(console.ExitFailed, nothingWritten, "%w", err)
 	}
@@ -81,7 +82,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	w.print(found, notRunning == nil)
+	w.print(c, found, notRunning == nil)
 	return nil
 }
 
@@ -95,6 +96,9 @@ func (w *wizard) parse(file []byte) (*config.Config, error) {
 
 // chooseAgent asks for the agent unless a flag names it.
 func (w *wizard) chooseAgent(now *config.Config) (err error) {
+	if !w.asksAgent {
+		return nil
+	}
 	if w.agent == "" {
 		if w.agent, err = w.options.Console.Prompt(w.in, fmt.Sprintf("Agent that handles the messages [%s]: ", now.DefaultAgent)); err != nil {
 			return err
@@ -163,7 +167,7 @@ func (w *wizard) set(ctx context.Context, a answer, value any) (err error) {
 
 // setSecret sets a secret to the content of the file that a flag names, or to what a person typed.
 func (w *wizard) setSecret(a answer, text string) (err error) {
-	a.secret.File = w.dir.ChannelSecret(w.name, strings.TrimSuffix(a.Flag, "-file"))
+	a.secret.File = w.secret(w.dir, w.name, strings.TrimSuffix(a.Flag, "-file"))
 	if a.given() != nil {
 		if a.secret.File, err = filepath.Abs(text); err != nil {
 			return fmt.Errorf("resolve the path of --%s: %w", a.Flag, err)
@@ -184,19 +188,24 @@ func (w *wizard) setSecret(a answer, text string) (err error) {
 	return nil
 }
 
-// extend returns the configuration with the table of the channel, which has the settings that
-// differ from their defaults.
-func (w *wizard) extend(before []byte) []byte {
+// extend returns the configuration with the table, which has the settings that differ from their defaults,
+// and with a rule for a target, unless there is one of its name.
+func (w *wizard) extend(before []byte, now *config.Config) []byte {
 	var b bytes.Buffer
 	if len(before) > 0 {
 		fmt.Fprintf(&b, "%s\n\n", bytes.TrimRight(before, "\n"))
 	}
-	fmt.Fprintf(&b, "[channels.%q]\nkind = %q\nagent = %q\n", w.name, w.kind.Name, w.agent)
-	defaults := w.kind.New().Keys
-	for i, s := range w.settings.Keys {
-		if text := setting.TOML(s.Value.Get()); text != setting.TOML(defaults[i].Value.Get()) {
+	fmt.Fprintf(&b, "[%s.%q]\nkind = %q\n", w.table, w.name, w.kind)
+	if w.asksAgent {
+		fmt.Fprintf(&b, "agent = %q\n", w.agent)
+	}
+	for i, s := range w.keys {
+		if text := setting.TOML(s.Value.Get()); text != setting.TOML(w.defaults[i].Value.Get()) {
 			fmt.Fprintf(&b, "%s = %s\n", s.Key, text)
 		}
+	}
+	if when := slices.DeleteFunc(slices.Clone(w.when), func(s string) bool { return s == "" }); len(when) > 0 && now.Rules[w.name] == nil {
+		fmt.Fprintf(&b, "\n[rules.%q]\nwhen = %s\nto = [%q]\n", w.name, setting.TOML(when), w.name)
 	}
 	return b.Bytes()
 }
@@ -223,17 +232,20 @@ func (w *wizard) write(file []byte) error {
 }
 
 // print prints what was found, where the channel was added, and what to do next.
-func (w *wizard) print(found kind.Found, running bool) {
+func (w *wizard) print(c *config.Config, found kind.Found, running bool) {
 	con := w.options.Console
 	for _, line := range found.Account {
 		con.Infof("%s", line)
 	}
-	con.Infof("added channel %s to %s", w.name, w.dir.Config())
+	con.Infof("added %s %s to %s", w.what, w.name, w.dir.Config())
 	next := "start the server with `%s`"
 	if running {
-		next = "restart the server to load the channel: stop it, then `%s`"
+		next = "restart the server to load the " + w.what + ": stop it, then `%s`"
 	}
 	con.Infof(next, con.CommandLine("serve"))
+	if w.table == "targets" && c.Server.URL == "" {
+		con.Infof("alerts have no links and buttons until [server] url in %s names an address that the phone reaches", w.dir.Config())
+	}
 	for _, line := range found.Next {
 		con.Infof("%s", line)
 	}
