@@ -284,7 +284,7 @@ func TestAThreadDeliversToATarget(t *testing.T) {
 	if questions != 1 {
 		t.Errorf("the question was told %d times", questions)
 	}
-	if code, stderr := f.run(t.Context(), io.Discard, "send", "--notify", "fone", "hello"); code != exitFailed || !strings.Contains(stderr, "not a target") {
+	if code, stderr := f.run(t.Context(), io.Discard, "send", "--notify", "fone", "hello"); code != exitUsage || !strings.Contains(stderr, "not a target") {
 		t.Errorf("unknown target: %d %s", code, stderr)
 	}
 }

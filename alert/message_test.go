@@ -1,0 +1,122 @@
+package alert
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+func testComposer() *composer {
+	return &composer{target: "phone", url: "https://mail.example.org", links: NewLinks("s"), life: time.Hour, body: 1000}
+}
+
+func ticket(prompt, action, arguments string) *mailroom.Ticket {
+	return &mailroom.Ticket{ID: "k", Digest: strings.Repeat("a", 64), Kind: mailroom.TicketApproval, Prompt: prompt, Action: action, Arguments: json.RawMessage(arguments), State: mailroom.TicketOpen}
+}
+
+func buttons(m Message) string {
+	var all []string
+	for _, b := range m.Buttons {
+		all = append(all, b.Label)
+	}
+	return strings.Join(all, " ")
+}
+
+// TestOnlyAWholeQuestionCanBeApproved: a message that shows a part of what is asked has no button that
+// approves it.
+func TestOnlyAWholeQuestionCanBeApproved(t *testing.T) {
+	for name, test := range map[string]struct {
+		text    Text
+		ticket  *mailroom.Ticket
+		buttons string
+		title   string
+	}{
+		"nothing is shown":         {TextNone, ticket("Deploy?", "", "null"), "Deny", "codex asks for an approval"},
+		"all is in the title":      {TextTitle, ticket("Deploy?", "", "null"), "Approve Deny", "codex asks: Deploy?"},
+		"the arguments are not":    {TextTitle, ticket("Deploy?", "", `{"to":"production"}`), "Deny", "codex asks: Deploy?"},
+		"the second line is not":   {TextTitle, ticket("Deploy?\nand delete the old one", "", "null"), "Deny", "codex asks: Deploy?"},
+		"a long title is cut":      {TextTitle, ticket(strings.Repeat("x", 130), "", "null"), "Deny", ""},
+		"all":                      {TextFull, ticket("Deploy?", "deploy", `{"to":"production"}`), "Approve Deny", "codex asks for an approval"},
+		"more than is shown":       {TextFull, ticket(strings.Repeat("x ", 501), "", "null"), "Deny", ""},
+		"a lot behind empty lines": {TextFull, ticket("ok"+strings.Repeat("\n", 999)+"rm -rf /", "", "null"), "Deny", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := testComposer().compose(&Alert{Kind: KindTicket, Agent: "codex", Thread: "t", Text: test.text, Count: 1, At: time.Now()}, subject{ticket: test.ticket})
+			if got := buttons(m); got != test.buttons || test.title != "" && m.Title != test.title {
+				t.Errorf("%q, buttons %q, want %q, %q:\n%s", m.Title, got, test.title, test.buttons, m.Body)
+			}
+			if !strings.HasPrefix(m.URL, "https://mail.example.org/decide#k~") || !m.Urgent {
+				t.Errorf("message: %+v", m)
+			}
+		})
+	}
+}
+
+func TestAMessageHidesNothing(t *testing.T) {
+	hostile := "Deploy?\r\nBcc: eve@example.org\x00\u202eevil\u2066\U000e0041 <img src=x onerror=alert(1)> \xff"
+	for _, text := range Texts() {
+		for _, a := range []*Alert{
+			{Kind: KindTicket, Agent: "codex\nX: y", Thread: "t\u202e", Ticket: "k"},
+			{Kind: KindFailed, Agent: "codex", Thread: "t", Words: hostile},
+			{Kind: KindChannel, Channel: "tg\r\nX: y", Words: hostile},
+			{Kind: KindPaused, Agent: "codex", Words: hostile},
+			{Kind: KindReply, Agent: "codex", Thread: "t\n\n", Words: hostile},
+		} {
+			a.Text, a.Count = text, 1
+			var about subject
+			if a.Ticket != "" {
+				about.ticket = ticket(hostile, hostile, `{"a":"`+"\u202e"+`"}`)
+			}
+			m := testComposer().compose(a, about)
+			if strings.ContainsAny(m.Title, "\r\n\x00") || utf8.RuneCountInString(m.Title) > MaxTitle || utf8.RuneCountInString(m.Body) > MaxBody {
+				t.Errorf("%s %s: title %q", a.Kind, text, m.Title)
+			}
+			for _, r := range m.Title + m.Body {
+				if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) || r == utf8.RuneError {
+					t.Errorf("%s %s: %U in %q", a.Kind, text, r, m.Title+m.Body)
+				}
+			}
+			if text == TextNone && strings.Contains(m.Title+m.Body, "evil") {
+				t.Errorf("%s: text leaves: %q %q", a.Kind, m.Title, m.Body)
+			}
+			for _, b := range m.Buttons {
+				var body struct{ Link, Decision string }
+				if err := json.Unmarshal([]byte(b.Body), &body); err != nil || body.Link == "" || body.Decision == "" {
+					t.Errorf("button %+v: %v", b, err)
+				}
+			}
+		}
+	}
+}
+
+// TestAnUnreachableServerSendsNoLinks: without an address, there is nothing to press.
+func TestAnUnreachableServerSendsNoLinks(t *testing.T) {
+	c := testComposer()
+	c.url = ""
+	if m := c.compose(&Alert{Kind: KindTicket, Agent: "codex", Count: 1}, subject{ticket: ticket("Deploy?", "", "null")}); m.URL != "" || m.Buttons != nil {
+		t.Errorf("message: %+v", m)
+	}
+	c = testComposer()
+	c.links = nil
+	if m := c.compose(&Alert{Kind: KindTicket, Agent: "codex", Count: 1}, subject{ticket: ticket("Deploy?", "", "null")}); m.URL != "https://mail.example.org/#/inbox" || m.Buttons != nil {
+		t.Errorf("message: %+v", m)
+	}
+}
+
+func FuzzOpenLink(f *testing.F) {
+	links := NewLinks("s")
+	good := Link{Ticket: "k", Digest: "d", Target: "phone", Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
+	f.Add(links.Sign(good))
+	f.Add("a~b~c~d~e")
+	f.Add("~~~~")
+	f.Fuzz(func(t *testing.T, text string) {
+		if k, err := links.Open(text, time.Now()); err == nil && k != good {
+			t.Errorf("%q opens %+v", text, k)
+		}
+	})
+}
