@@ -10,6 +10,7 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/internal/metrics"
 	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
@@ -103,6 +104,31 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 	return &body[api.Alerts]{out}, err
 }
 
+// maxWaiting is up to how many alerts of a target are counted.
+const maxWaiting = 1000
+
+// waiting returns what the targets have not sent yet, for metrics.
+func (h *alertHandlers) waiting(ctx context.Context) (all []metrics.Waiting, err error) {
+	if h.alerts == nil || len(h.alerts.Targets) == 0 {
+		return nil, nil
+	}
+	err = h.find.view(ctx, func(rd store.Reader) error {
+		for _, t := range h.alerts.Targets {
+			shown, err := describeTarget(rd, t)
+			if err != nil {
+				return err
+			}
+			w := metrics.Waiting{Target: t.Name, Alerts: shown.Waiting}
+			if shown.Oldest != nil {
+				w.Oldest = time.Since(*shown.Oldest)
+			}
+			all = append(all, w)
+		}
+		return nil
+	})
+	return all, err
+}
+
 // describeTarget reads what a target has to send, and what it sent last.
 func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 	out := api.Target{Name: t.Name, Kind: t.Kind, Decide: t.Decide}
@@ -111,7 +137,7 @@ func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 	if err != nil || len(rows) == 0 {
 		return out, err
 	}
-	counts, err := rd.Count(store.CountQuery{Thread: id, Set: store.RunsQueued})
+	counts, err := rd.Count(store.CountQuery{Thread: id, Set: store.RunsQueued, Most: maxWaiting})
 	if err != nil {
 		return out, err
 	}

@@ -90,12 +90,13 @@ func (s *Server) registerGroups(rt router) {
 	rt.runs(&runHandlers{ledger: o.Ledger.Runs, find: find, pages: pages, streams: o.Streams, slots: s.streamSlots, life: s.life, log: s.log})
 	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find, pages: pages})
 	rt.agents(agents)
+	alerts := &alertHandlers{alerts: o.Alerts, find: find}
 	rt.stats(&statsHandlers{
-		accounts: o.Ledger.Accounts, find: find, quotas: quotas, metrics: o.Metrics, slots: s.streamSlots, backlog: s.backlog, started: time.Now().UTC(),
+		alerts: alerts, accounts: o.Ledger.Accounts, find: find, quotas: quotas, metrics: o.Metrics, slots: s.streamSlots, backlog: s.backlog, started: time.Now().UTC(),
 	})
 	rt.channels(&channelHandlers{o.Channels})
 	rt.issues(&issueHandlers{o.Issues})
-	rt.alerts(&alertHandlers{alerts: o.Alerts, find: find})
+	rt.alerts(alerts)
 	rt.questions(&questionHandlers{alerts: o.Alerts, ledger: o.Ledger.Tickets, find: find})
 	rt.pairings(&pairingHandlers{o.Pairings})
 	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})

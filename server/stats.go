@@ -15,6 +15,7 @@ import (
 
 // statsHandlers serve statistics and metrics.
 type statsHandlers struct {
+	alerts   *alertHandlers
 	accounts Accounts
 	find     lookup
 	quotas   quotas
@@ -139,12 +140,17 @@ func (h *statsHandlers) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		tokens, err = h.accounts.Tokens(r.Context())
 	}
+	var waiting []metrics.Waiting
+	if err == nil {
+		waiting, err = h.alerts.waiting(r.Context())
+	}
 	if err != nil {
 		refuse(out, r, err)
 		return
 	}
 	h.metrics.Present(runs, h.slots.total(), h.backlog.Bytes())
 	h.metrics.Uses(h.quotaLevels(tokens))
+	h.metrics.Alerts(waiting)
 	h.metrics.ServeHTTP(out, r)
 }
 

@@ -42,7 +42,8 @@ type Metrics struct {
 	subscribers prometheus.Gauge
 	unread      prometheus.Gauge
 
-	used, fullest *prometheus.GaugeVec // quota
+	used, fullest    *prometheus.GaugeVec // quota
+	alerts, alertAge *prometheus.GaugeVec // target
 }
 
 // New returns empty Metrics.
@@ -93,7 +94,13 @@ func New() *Metrics {
 	m.fullest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "quota_fullest_ratio", Help: "Use by limit of the token that is nearest to its quota, 0 without limits.",
 	}, []string{"quota"})
-	r.MustRegister(took, m.runs, m.subscribers, m.unread, m.used, m.fullest)
+	m.alerts = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "alerts_waiting", Help: "Alerts of a target that are not sent yet, counted up to 1,000.",
+	}, []string{"target"})
+	m.alertAge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "alert_oldest_seconds", Help: "Age of the oldest alert of a target that is not sent yet, 0 without one.",
+	}, []string{"target"})
+	r.MustRegister(took, m.runs, m.subscribers, m.unread, m.used, m.fullest, m.alerts, m.alertAge)
 	m.serve = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
 }
@@ -179,6 +186,21 @@ func (m *Metrics) Uses(levels map[auth.Quota]Level) {
 	for q, l := range levels {
 		m.used.WithLabelValues(string(q)).Set(float64(l.Used))
 		m.fullest.WithLabelValues(string(q)).Set(l.Fullest)
+	}
+}
+
+// Waiting is what a target of alerts has not sent yet.
+type Waiting struct {
+	Target string
+	Alerts int
+	Oldest time.Duration // age of the oldest; 0: there is none
+}
+
+// Alerts sets what the targets of alerts have not sent yet; a scrape calls it.
+func (m *Metrics) Alerts(targets []Waiting) {
+	for _, t := range targets {
+		m.alerts.WithLabelValues(t.Target).Set(float64(t.Alerts))
+		m.alertAge.WithLabelValues(t.Target).Set(t.Oldest.Seconds())
 	}
 }
 

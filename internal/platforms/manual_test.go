@@ -35,6 +35,19 @@ func TestTheTablesOfTheManualFollowTheKinds(t *testing.T) {
 	check(t, manual, connections, features, settingsTable(kind.Chat(&chat)))
 }
 
+func TestTheTablesOfTheManualFollowTheTargets(t *testing.T) {
+	const file = "../../docs/notifications.md"
+	kinds := table{"| kind | after a crash in the middle of a send | what leaves the machine |"}
+	all := []table{}
+	for _, k := range Targets() {
+		kinds.add("[`"+k.Name+"`](#"+k.Name+")", k.AfterCrash, k.Leaves)
+		settings := settingsTable(k.New().Keys)
+		settings[0] = "| setting of " + k.Name + " | default | meaning |"
+		all = append(all, settings)
+	}
+	check(t, file, append(all, kinds)...)
+}
+
 // table is the lines of a table, the header first.
 type table []string
 
