@@ -69,7 +69,7 @@ function Page() {
   }
   const { ticket, agent } = question;
   return html`<h1><${Line} text=${agent} /> ${ticket.kind === 'input' ? 'asks a question' : 'asks for an approval'}</h1>
-    <p class="meta">In <${Line} text=${ticket.thread} />${ticket.expires_at && html`, until <${Time} at=${ticket.expires_at} />`}</p>
+    <p class="meta">In <${Line} text=${ticket.thread} />${ticket.expires_at && html`; expires <${Time} at=${ticket.expires_at} />`}</p>
     ${ticket.prompt && html`<p class="prompt"><${Line} text=${ticket.prompt} /></p>`}
     <dl>
       ${ticket.action && html`<${Detail} name="Action"><code><${Line} text=${ticket.action} /></code><//>`}

@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { after, before, describe, test } from 'node:test';
+
+import { Mailroom } from '../../clients/js/mailroom.js';
+import { open } from '../../clients/js/test/server.js';
+import { violations } from './axe.js';
+import { launch } from './browser.js';
+import { shots } from './person.js';
+
+/** A server of ntfy's protocol: it keeps what is published as JSON (https://docs.ntfy.sh/publish/#publish-as-json). */
+async function ntfy(t) {
+  const taken = [];
+  const waiting = [];
+  const server = createServer(async (request, response) => {
+    let body = '';
+    for await (const piece of request) body += piece;
+    const message = JSON.parse(body);
+    response.setHeader('Content-Type', 'application/json');
+    response.end(JSON.stringify({ id: `m${taken.length}`, time: 0, event: 'message', topic: message.topic, message: message.message }));
+    const next = waiting.shift();
+    if (next) next(message);
+    else taken.push(message);
+  });
+  await new Promise((ready) => { server.listen(0, '127.0.0.1', ready); });
+  t.after(() => new Promise((closed) => { server.close(closed); server.closeAllConnections(); }));
+  return {
+    url: `http://127.0.0.1:${server.address().port}`,
+    /** The next message that was published. */
+    next: () => (taken.length ? taken.shift() : new Promise((resolve) => { waiting.push(resolve); })),
+  };
+}
+
+const config = (url) => `
+[server]
+url = "https://mail.example.org"
+[agents.tour]
+pace = "0s"
+[targets.phone]
+kind = "ntfy"
+url = "${url}"
+topic = "alerts"
+allow = ["127.0.0.1"]
+[rules.questions]
+when = ["ticket"]
+to = ["phone"]
+text = "full"
+`;
+
+describe('a link in an alert', () => {
+  let context;
+  let close;
+
+  before(async () => {
+    await mkdir(shots, { recursive: true });
+    [context, close] = await launch({ reducedMotion: 'reduce', viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true });
+  });
+  after(() => close());
+
+  /** A question that was told, and its link on a phone. */
+  async function asked(t) {
+    const phone = await ntfy(t);
+    const server = await open(t, config(phone.url));
+    const client = new Mailroom(server);
+    const sent = await client.send({ thread: 'web', text: 'show me', agent: 'tour' });
+    const message = await phone.next();
+    const page = await context.newPage();
+    const wrong = [];
+    page.on('pageerror', (error) => wrong.push(error.message));
+    page.on('console', (said) => said.text().includes('Content Security Policy') && wrong.push(said.text()));
+    t.after(async () => {
+      await page.close();
+      assert.deepEqual(wrong, []);
+    });
+    const link = message.click.replace('https://mail.example.org', server.url);
+    return { server, client, sent, message, page, link };
+  }
+
+  const ticketOf = async (client) => (await client.tickets({ q: 'thread:web kind:approval' })).items[0];
+
+  for (const scheme of ['light', 'dark']) {
+    test(`shows the question, decides by a press, and then who decided (${scheme})`, async (t) => {
+      const { client, sent, page, link } = await asked(t);
+      await page.emulateMedia({ colorScheme: scheme });
+      await page.goto(link);
+      await page.getByRole('heading', { name: 'tour asks for an approval' }).waitFor();
+      assert.equal((await ticketOf(client)).state, 'open', 'opening a link decides nothing');
+      assert.deepEqual(await violations(page), []);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'it fits the phone');
+      await page.screenshot({ path: `${shots}decide-${scheme}.png`, fullPage: true });
+      await page.getByRole('button', { name: 'Approve' }).click();
+      await page.getByText('Approved').waitFor();
+      assert.deepEqual(await violations(page), []);
+      await page.screenshot({ path: `${shots}decided-${scheme}.png`, fullPage: true });
+      const ticket = await ticketOf(client);
+      assert.equal(ticket.decision, 'approve');
+      assert.equal(ticket.decided_by, 'alert:phone');
+      for await (const _ of client.follow({ run: sent.run }));
+      await page.reload();
+      await page.getByText('Approved').waitFor();
+      assert.equal(await page.getByRole('button').count(), 0);
+    });
+  }
+
+  test('that another person decided meanwhile shows who did', async (t) => {
+    const { client, page, link } = await asked(t);
+    await page.goto(link);
+    await page.getByRole('button', { name: 'Approve' }).waitFor();
+    const ticket = await ticketOf(client);
+    await client.decide(ticket.id, { decision: 'deny', digest: ticket.digest, reason: 'not today' });
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await page.getByText('Denied').waitFor();
+    await page.getByText('not today').waitFor();
+    assert.equal((await ticketOf(client)).decision, 'deny');
+  });
+
+  test('that was changed decides nothing, and says why', async (t) => {
+    const { client, page, link } = await asked(t);
+    await page.goto(`${link}x`);
+    await page.getByRole('alert').filter({ hasText: 'the link is not valid' }).waitFor();
+    assert.deepEqual(await violations(page), []);
+    assert.equal((await ticketOf(client)).state, 'open');
+  });
+
+  test('sends nothing but itself, and no cookie', async (t) => {
+    const { page, link } = await asked(t);
+    const requests = [];
+    page.on('request', (request) => requests.push(request));
+    await page.goto(link);
+    await page.getByRole('button', { name: 'Deny' }).waitFor();
+    const secret = new URL(link).hash.slice(1);
+    for (const request of requests) {
+      assert.ok(!request.url().includes(secret), request.url());
+      assert.equal((await request.allHeaders()).referer?.includes(secret) ?? false, false);
+    }
+    assert.deepEqual(requests.filter((request) => request.method() !== 'GET').map((request) => new URL(request.url()).pathname), ['/v1/question']);
+  });
+});
