@@ -2,6 +2,7 @@ package alert_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/internal/thread"
@@ -85,7 +88,7 @@ func inBubble(t *testing.T, rules []alert.Rule, targets []string, f func(*fixtur
 			})}
 		}
 		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Log: slog.New(slog.DiscardHandler)})
-		follower := &alert.Follower{Ledger: tells{h.ledger}, Rules: rules, Log: slog.New(slog.DiscardHandler)}
+		follower := &alert.Follower{Ledger: tells{h.ledger}, Rules: rules, Targets: func(string) []string { return targets }, Log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(context.Background())
 		committing, end := context.WithCancel(context.Background())
 		var parts, committer sync.WaitGroup
@@ -250,6 +253,46 @@ func TestOnlyTheServerSendsAlerts(t *testing.T) {
 		h.after(time.Minute)
 		if got := h.targets["phone"].messages(); len(got) != 0 {
 			t.Errorf("sent: %+v", got)
+		}
+	})
+}
+
+// TestARuleOfATokenTellsItsOwnThreads has a stored rule of a token. It ends with the token.
+func TestARuleOfATokenTellsItsOwnThreads(t *testing.T) {
+	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
+		must := func(_ any, err error) { h.must(err) }
+		must(h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ann", Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}}))
+		at := alert.RulesCursor("ann")
+		h.must(h.ledger.ChangeCursor(h.t.Context(), at.Channel, at.Identity, func(json.RawMessage, time.Time) (json.RawMessage, error) {
+			return json.Marshal([]api.AlertRule{{Name: "mine", When: []string{"ticket"}, To: []string{"phone"}, Text: "full"}, {Name: "broken", When: []string{"ticket"}, To: []string{"gone"}}})
+		}))
+		ask := func(owner string) {
+			must(h.ledger.Submit(h.t.Context(), thread.Submit{
+				Thread: "of-" + owner, Owner: owner, Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text("ask " + owner)}},
+			}))
+			h.after(time.Minute)
+		}
+		ask("ann")
+		ask(auth.Operator)
+		ask("bob")
+		got := h.targets["phone"].messages()
+		if len(got) != 1 || got[0].Body != "ask ann\nIn of-ann." {
+			t.Fatalf("messages: %+v", got)
+		}
+		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
+			rows, err := r.Threads(store.ThreadQuery{IDs: []string{"alert:phone:ann"}})
+			if len(rows) != 1 || rows[0].Owner != "ann" {
+				t.Errorf("the thread of the alert: %+v", rows)
+			}
+			return err
+		}))
+		h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), "ann"))
+		must(h.ledger.Submit(h.t.Context(), thread.Submit{
+			Thread: "later", Owner: "ann", Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text("ask again")}},
+		}))
+		h.after(time.Minute)
+		if got := h.targets["phone"].messages(); len(got) != 1 {
+			t.Errorf("after the token was revoked: %+v", got[1:])
 		}
 	})
 }

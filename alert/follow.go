@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/channel"
 	"mailroom/entry"
 	"mailroom/internal/digest"
@@ -28,8 +29,10 @@ type Ledger interface {
 // Follower tells what rules say. Only one follower may work on a store.
 type Follower struct {
 	Ledger Ledger
-	Rules  []Rule
-	Log    *slog.Logger
+	Rules  []Rule // of the configuration; others are stored
+	// Targets returns the targets that an owner's rules may use.
+	Targets func(owner string) []string
+	Log     *slog.Logger
 }
 
 const (
@@ -86,11 +89,17 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 	var events []Event
 	var found, moved bool
 	var savedAt time.Time
+	var rules []Rule
 	err = f.Ledger.View(ctx, func(r store.Reader) (err error) {
 		at, savedAt, found, err = readPosition(r)
 		if err != nil {
 			return err
 		}
+		stored, err := storedRules(r, f.Targets)
+		if err != nil {
+			return err
+		}
+		rules = append(slices.Clone(f.Rules), stored...)
 		before := at.At
 		events, more, err = readEvents(r, &at, found)
 		moved = at.At != before
@@ -106,7 +115,7 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 	if at.State == nil {
 		at.State = State{}
 	}
-	told := at.State.Step(f.Rules, events, now)
+	told := at.State.Step(rules, events, now)
 	after, err := json.Marshal(at.State)
 	if err != nil {
 		return false, fmt.Errorf("encode the state of alerts: %w", err)
@@ -124,9 +133,12 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 // submits returns the submits of alerts.
 func submits(told []Told) (all []thread.Submit) {
 	for _, t := range told {
-		id := ThreadID(t.To)
+		id, owner := ThreadID(t.To), auth.Operator
+		if t.Owner != "" && t.Owner != auth.Operator {
+			id, owner = SubscriberID(t.To, t.Owner), t.Owner
+		}
 		all = append(all, thread.Submit{
-			Thread: id, Run: digest.ID(id, t.Key), Agent: AgentName(t.To), Key: t.Key, NotBefore: t.NotBefore,
+			Owner: owner, Thread: id, Run: digest.ID(id, t.Key), Agent: AgentName(t.To), Key: t.Key, NotBefore: t.NotBefore,
 			Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: t.Alert.Parts()}},
 			Origin:   mailroom.Origin{Via: originVia, Sender: originVia},
 		})
@@ -230,7 +242,7 @@ func logged(r store.Reader, entries []mailroom.Entry) (events []Event, err error
 	if err != nil {
 		return nil, err
 	}
-	deliverTo, err := deliveries(r, rows)
+	threads, err := threadsOf(r, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -250,16 +262,18 @@ func logged(r store.Reader, entries []mailroom.Entry) (events []Event, err error
 			return nil, err
 		}
 		if ok {
-			found.DeliverTo = deliverTo[e.Thread]
+			if t := threads[e.Thread]; t != nil {
+				found.Owner, found.DeliverTo = t.Owner, t.DeliverTo
+			}
 			events = append(events, found)
 		}
 	}
 	return events, nil
 }
 
-// deliveries returns the DeliverTo of the threads of runs.
-func deliveries(r store.Reader, rows map[string]*mailroom.Run) (map[string]string, error) {
-	out := map[string]string{}
+// threadsOf returns the threads of runs, by id.
+func threadsOf(r store.Reader, rows map[string]*mailroom.Run) (map[string]*mailroom.Thread, error) {
+	out := map[string]*mailroom.Thread{}
 	var ids []string
 	for _, run := range rows {
 		ids = append(ids, run.Thread)
@@ -270,7 +284,7 @@ func deliveries(r store.Reader, rows map[string]*mailroom.Run) (map[string]strin
 	slices.Sort(ids)
 	threads, err := r.Threads(store.ThreadQuery{IDs: slices.Compact(ids)})
 	for _, t := range threads {
-		out[t.ID] = t.DeliverTo
+		out[t.ID] = t
 	}
 	return out, err
 }

@@ -5,12 +5,17 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"mailroom/auth"
 )
 
 // Rule says what is told to which targets.
 type Rule struct {
-	Name string
-	When []Kind
+	// Owner is the owner of the threads that the rule is about; the operator's, and those of the
+	// configuration, for which it is "", are about all.
+	Owner string
+	Name  string // unique for the owner
+	When  []Kind
 	// To are targets. The first one is told; the others take over, in this order, when it is down.
 	To []string
 	// Agents and Threads limit the rule to agents by name, and to threads by a prefix of their id. Empty:
@@ -80,7 +85,7 @@ func (r *Rule) lastDigest(now time.Time) time.Time {
 
 // wants reports whether the rule tells an event.
 func (r *Rule) wants(e *Event) bool {
-	if !slices.Contains(r.When, e.Kind) || r.delivered(e) {
+	if !slices.Contains(r.When, e.Kind) || r.delivered(e) || r.ofToken() && e.Owner != r.Owner {
 		return false
 	}
 	if len(r.Agents) > 0 && e.Agent != "" && !slices.Contains(r.Agents, e.Agent) {
@@ -104,4 +109,15 @@ func (q Quiet) String() string {
 func (r *Rule) delivered(e *Event) bool {
 	id := ThreadID(r.To[0])
 	return e.DeliverTo == id || strings.HasPrefix(e.DeliverTo, id+":")
+}
+
+// ofToken reports whether the rule is a token's, about its own threads.
+func (r *Rule) ofToken() bool { return r.Owner != "" && r.Owner != auth.Operator }
+
+// id identifies the rule among all.
+func (r *Rule) id() string {
+	if r.Owner == "" {
+		return r.Name
+	}
+	return r.Owner + "/" + r.Name // no name of a rule has a slash
 }

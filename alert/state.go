@@ -36,13 +36,14 @@ type Event struct {
 	Ended   bool // the channel is connected again, or the agent is no longer paused
 	Agent   string
 	Thread  string
+	Owner   string // of the thread
 	Run     string
 	// DeliverTo is that of the thread. A rule does not tell its target what the thread delivers there.
 	DeliverTo string
 	Words     string // as in Alert
 }
 
-// State is what is remembered between two steps, by the name of the rule. Its size is bounded for each
+// State is what is remembered between two steps, by the rule. Its size is bounded for each
 // rule. It is stored as JSON.
 type State map[string]*Memory
 
@@ -69,6 +70,7 @@ type Group struct {
 type Told struct {
 	Alert     Alert
 	To        string    // target
+	Owner     string    // of the rule
 	Key       string    // idempotency key in the target's thread
 	NotBefore time.Time // zero: now
 }
@@ -77,14 +79,14 @@ type Told struct {
 // The result depends on nothing else, so a step that was not committed can be made again.
 func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Told) {
 	maps.DeleteFunc(s, func(name string, _ *Memory) bool {
-		return !slices.ContainsFunc(rules, func(r Rule) bool { return r.Name == name })
+		return !slices.ContainsFunc(rules, func(r Rule) bool { return r.id() == name })
 	})
 	for i := range rules {
 		r := &rules[i]
-		if s[r.Name] == nil {
-			s[r.Name] = &Memory{}
+		if s[r.id()] == nil {
+			s[r.id()] = &Memory{}
 		}
-		step := ruleStep{rule: r, memory: s[r.Name], now: now}
+		step := ruleStep{rule: r, memory: s[r.id()], now: now}
 		for j := range events {
 			if e := &events[j]; r.wants(e) && now.Sub(e.At) < tooOld {
 				step.take(e)
@@ -128,8 +130,8 @@ const maxGroupWords = 300
 // tell adds an alert. what names it among those of the rule.
 func (s *ruleStep) tell(a Alert, notBefore time.Time, what ...string) {
 	s.out = append(s.out, Told{
-		Alert: a, To: s.rule.To[0], NotBefore: notBefore,
-		Key: digest.ID(append([]string{"alert", s.rule.Name, string(a.Kind)}, what...)...),
+		Alert: a, To: s.rule.To[0], Owner: s.rule.Owner, NotBefore: notBefore,
+		Key: digest.ID(append([]string{"alert", s.rule.id(), string(a.Kind)}, what...)...),
 	})
 }
 

@@ -18,6 +18,17 @@ func (a Accounts) TestAlert(ctx context.Context, target string) (api.TestedAlert
 	return ask[api.TestedAlert](ctx, a.c, request{method: http.MethodPost, path: "/v1/alerts/test", body: api.TestAlert{Target: target}})
 }
 
+// PutRule makes the rule of this name, or replaces it: about all threads for an admin, else about those of the
+// token.
+func (a Accounts) PutRule(ctx context.Context, rule api.AlertRule) (api.AlertRule, error) {
+	return ask[api.AlertRule](ctx, a.c, request{method: http.MethodPost, path: "/v1/alerts/rules", body: rule})
+}
+
+// DeleteRule removes a rule that PutRule made.
+func (a Accounts) DeleteRule(ctx context.Context, name string) error {
+	return a.c.call(ctx, request{method: http.MethodDelete, path: path("v1", "alerts", "rules", name)}, nil)
+}
+
 // Question returns the ticket of a link in an alert, for which the client needs no token.
 func (a Accounts) Question(ctx context.Context, link string) (api.Question, error) {
 	return ask[api.Question](ctx, a.c, request{method: http.MethodPost, path: "/v1/question", body: api.QuestionLink{Link: link}})

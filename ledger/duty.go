@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -89,7 +90,7 @@ type fence struct {
 	worker func() string
 }
 
-// SubmitAll submits to several threads of the operator and moves a cursor, in one transaction: all of it or
+// SubmitAll submits to several threads, of the operator unless their Owner is set, and moves a cursor, in one transaction: all of it or
 // nothing. Each submit names its thread, its run and a key, and gets no limits of a caller.
 func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
 	if err := thread.CheckCursor(&c); err != nil {
@@ -98,7 +99,7 @@ func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cur
 	o := op{name: "submit", rank: rankPlain, size: len(c.Position)}
 	for i := range all {
 		in := &all[i]
-		in.Owner = auth.Operator
+		in.Owner = cmp.Or(in.Owner, auth.Operator)
 		if err := in.Check(); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -68,18 +69,40 @@ func (a *Alerts) sends(agent string) bool {
 	return ok && a.find(name) != nil
 }
 
+// Cursors is the part of a ledger that keeps rules.
+type Cursors interface {
+	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
+}
+
 // alertHandlers serve the targets of alerts.
 type alertHandlers struct {
 	alerts *Alerts // nil: none
+	ledger Cursors
 	find   lookup
 }
 
+// listAlerts shows an admin everything, and another token the targets that its threads may use and its own
+// rules.
 func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Alerts], error) {
 	out := api.Alerts{Targets: []api.Target{}, Rules: []api.AlertRule{}}
 	if h.alerts == nil {
 		return &body[api.Alerts]{out}, nil
 	}
+	owner := ruleOwner(requestOf(ctx).who)
+	usable := h.alerts.Usable(owner)
 	err := h.find.view(ctx, func(rd store.Reader) error {
+		stored, err := readRules(rd, owner)
+		if err != nil {
+			return err
+		}
+		if owner == auth.Operator {
+			for _, r := range h.alerts.Rules {
+				rule := alert.Describe(r)
+				rule.Fixed = true
+				out.Rules = append(out.Rules, rule)
+			}
+		}
+		out.Rules = append(out.Rules, stored...)
 		agents, err := rd.Agents()
 		if err != nil {
 			return err
@@ -89,6 +112,13 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 			paused[p.Agent] = true
 		}
 		for _, t := range h.alerts.Targets {
+			if !slices.Contains(usable, t.Name) {
+				continue
+			}
+			if owner != auth.Operator {
+				out.Targets = append(out.Targets, api.Target{Name: t.Name, Kind: t.Kind, Decide: t.Decide})
+				continue
+			}
 			shown, err := describeTarget(rd, t)
 			if err != nil {
 				return err
@@ -98,10 +128,98 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 		}
 		return nil
 	})
-	for _, r := range h.alerts.Rules {
-		out.Rules = append(out.Rules, showRule(r))
-	}
 	return &body[api.Alerts]{out}, err
+}
+
+// ruleOwner returns the owner of the rules that a token makes: admins make those of the operator.
+func ruleOwner(who *auth.Token) string {
+	if who.Has(auth.PermissionAdmin) {
+		return auth.Operator
+	}
+	return who.Name
+}
+
+// Usable returns the targets that the rules and the threads of an owner may use. a may be nil.
+func (a *Alerts) Usable(owner string) (names []string) {
+	if a == nil {
+		return nil
+	}
+	for _, t := range a.Targets {
+		if owner == auth.Operator || slices.Contains(t.Tokens, owner) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+func readRules(rd store.Reader, owner string) ([]api.AlertRule, error) {
+	at := alert.RulesCursor(owner)
+	rows, err := rd.Cursors(store.CursorQuery{Channel: at.Channel, Identities: []string{at.Identity}})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return alert.ReadRules(rows[0].Position)
+}
+
+type putRuleInput struct{ Body api.AlertRule }
+
+// RulePath is the name of a rule in a path.
+type RulePath struct {
+	Rule string `path:"rule" doc:"Name of a rule."`
+}
+
+// putRule makes a rule, or replaces the one of its name.
+func (h *alertHandlers) putRule(ctx context.Context, in *putRuleInput) (*body[api.AlertRule], error) {
+	owner := ruleOwner(requestOf(ctx).who)
+	in.Body.Fixed = false
+	if owner == auth.Operator && h.alerts != nil && slices.ContainsFunc(h.alerts.Rules, func(r alert.Rule) bool { return r.Name == in.Body.Name }) {
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "rule %s is in the configuration of the server: change it there, or use another name", in.Body.Name)
+	}
+	rule, err := alert.ParseRule(in.Body, owner, h.alerts.Usable(owner))
+	if err != nil {
+		return nil, invalid.At("body.", err)
+	}
+	out := alert.Describe(rule)
+	err = h.changeRules(ctx, owner, func(all []api.AlertRule) ([]api.AlertRule, error) {
+		i := slices.IndexFunc(all, func(r api.AlertRule) bool { return r.Name == out.Name })
+		switch {
+		case i >= 0:
+			all[i] = out
+		case len(all) >= alert.MaxRules:
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "there are %d rules already, which is the limit: remove one", alert.MaxRules)
+		default:
+			all = append(all, out)
+		}
+		return all, nil
+	})
+	return &body[api.AlertRule]{out}, err
+}
+
+type ruleInput struct{ RulePath }
+
+func (h *alertHandlers) deleteRule(ctx context.Context, in *ruleInput) (*empty, error) {
+	return nil, h.changeRules(ctx, ruleOwner(requestOf(ctx).who), func(all []api.AlertRule) ([]api.AlertRule, error) {
+		i := slices.IndexFunc(all, func(r api.AlertRule) bool { return r.Name == in.Rule })
+		if i < 0 {
+			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no rule %q was made here", invalid.Truncate(in.Rule))
+		}
+		return slices.Delete(all, i, i+1), nil
+	})
+}
+
+// changeRules replaces the stored rules of an owner.
+func (h *alertHandlers) changeRules(ctx context.Context, owner string, f func([]api.AlertRule) ([]api.AlertRule, error)) error {
+	at := alert.RulesCursor(owner)
+	return h.ledger.ChangeCursor(ctx, at.Channel, at.Identity, func(position json.RawMessage, _ time.Time) (json.RawMessage, error) {
+		all, err := alert.ReadRules(position)
+		if err != nil {
+			return nil, err
+		}
+		if all, err = f(all); err != nil {
+			return nil, err
+		}
+		return json.Marshal(all)
+	})
 }
 
 // maxWaiting is up to how many alerts of a target are counted.
@@ -166,19 +284,6 @@ func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 		}
 	}
 	return out, nil
-}
-
-func showRule(r alert.Rule) api.AlertRule {
-	out := api.AlertRule{
-		Name: r.Name, When: []string{}, To: r.To, Agents: append([]string{}, r.Agents...), Threads: append([]string{}, r.Threads...),
-		Text: string(r.Text), Quiet: r.Quiet.String(), Zone: r.Zone.String(),
-	}
-	for _, k := range r.When {
-		if out.When = append(out.When, string(k)); k == alert.KindDigest {
-			out.Digest = r.Digest.String()
-		}
-	}
-	return out
 }
 
 type testAlertInput struct{ Body api.TestAlert }

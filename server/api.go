@@ -90,7 +90,7 @@ func (s *Server) registerGroups(rt router) {
 	rt.runs(&runHandlers{ledger: o.Ledger.Runs, find: find, pages: pages, streams: o.Streams, slots: s.streamSlots, life: s.life, log: s.log})
 	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find, pages: pages})
 	rt.agents(agents)
-	alerts := &alertHandlers{alerts: o.Alerts, find: find}
+	alerts := &alertHandlers{alerts: o.Alerts, ledger: o.Ledger.Cursors, find: find}
 	rt.stats(&statsHandlers{
 		alerts: alerts, accounts: o.Ledger.Accounts, find: find, quotas: quotas, metrics: o.Metrics, slots: s.streamSlots, backlog: s.backlog, started: time.Now().UTC(),
 	})

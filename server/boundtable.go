@@ -37,6 +37,9 @@ func boundsOfSubmits() boundTable {
 		"Edit.text": maxJSON(mailroom.MaxText), "Edit.parts": maxItems(mailroom.MaxParts),
 		"ThreadPatch.agent": maxChars(project.MaxName), "ThreadPatch.deliver_to": byRule(mailroom.MaxThreadID), "ThreadPatch.metadata": maxJSON(mailroom.MaxMetadata),
 		"Decision.answer": maxJSON(mailroom.MaxAnswer), "Decision.reason": maxJSON(mailroom.MaxAnswer), "Decision.digest": byRule(maxDigest), "Decision.decided_by": maxChars(maxSender),
+		"AlertRule.name": byRule(64), "AlertRule.when": maxItems(20), "AlertRule.when[]": byRule(maxKeyword), "AlertRule.to": maxItems(20), "AlertRule.to[]": byRule(64),
+		"AlertRule.agents": maxItems(20), "AlertRule.agents[]": byRule(200), "AlertRule.threads": maxItems(20), "AlertRule.threads[]": byRule(200),
+		"AlertRule.text": byRule(maxKeyword), "AlertRule.quiet": byRule(maxKeyword), "AlertRule.digest": byRule(maxKeyword), "AlertRule.zone": byRule(64),
 		"QuestionDecision.answer": maxJSON(mailroom.MaxAnswer), "QuestionDecision.reason": maxJSON(mailroom.MaxAnswer),
 		"CancelMany.q": byRule(filter.MaxLength),
 		"RetryMany.q":  byRule(filter.MaxLength),
@@ -84,7 +87,7 @@ func boundsOfParameters() boundTable {
 	return boundTable{
 		"path.thread": byRule(mailroom.MaxThreadID), "path.run": maxChars(maxID), "path.message": maxChars(maxID), "path.ticket": maxChars(maxID),
 		"path.agent": maxChars(project.MaxName), "path.claim": maxChars(maxID), "path.worker": maxChars(maxID), "path.reservation": maxChars(maxID),
-		"path.name": maxChars(project.MaxName), "path.channel": maxChars(project.MaxName), "path.user": maxChars(maxSender),
+		"path.name": maxChars(project.MaxName), "path.rule": maxChars(project.MaxName), "path.channel": maxChars(project.MaxName), "path.user": maxChars(maxSender),
 		"header.Idempotency-Key": byRule(mailroom.MaxSubmitKey), "header.Last-Event-ID": byRule(maxStreamCursor),
 		"query.after": byRule(maxStreamCursor), "query.before": maxChars(maxID), "query.cursor": maxChars(maxPageCursor), "query.q": byRule(filter.MaxLength),
 		"query.kind": maxItems(maxKinds), "query.kind[]": maxChars(mailroom.MaxLabel), "query.run": maxChars(maxID),

@@ -96,7 +96,9 @@ func (rt router) issues(h *issueHandlers) {
 }
 
 func (rt router) alerts(h *alertHandlers) {
-	route(rt, auth.PermissionAdmin, "GET /v1/alerts", "list-alerts", "Show the targets and the rules of alerts", h.listAlerts)
+	route(rt, auth.PermissionRead, "GET /v1/alerts", "list-alerts", "Show the targets of alerts that the token may use, and its rules; an admin sees the operator's", h.listAlerts)
+	route(rt, auth.PermissionSubmit, "POST /v1/alerts/rules", "put-rule", "Make a rule, or replace the one of its name: an admin's is about all threads, that of another token about its own", h.putRule)
+	route(rt, auth.PermissionSubmit, "DELETE /v1/alerts/rules/{rule}", "delete-rule", "Remove a rule that was made here", h.deleteRule)
 	route(rt, auth.PermissionAdmin, "POST /v1/alerts/test", "test-alert", "Make a target send a test message; the run that is returned sends it", h.testAlert)
 }
 

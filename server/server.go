@@ -40,6 +40,7 @@ type Ledger struct {
 	Accounts Accounts
 	Projects Projects
 	Pauses   Pauses
+	Cursors  Cursors
 	Leases   workers.Leases
 	Attempts workers.Attempts
 }
@@ -47,7 +48,7 @@ type Ledger struct {
 // PartsOf returns the parts of l.
 func PartsOf(l *ledger.Ledger) Ledger {
 	return Ledger{
-		Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Leases: l.Workers(), Attempts: l.Workers(),
+		Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Cursors: l, Leases: l.Workers(), Attempts: l.Workers(),
 	}
 }
 

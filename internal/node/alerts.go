@@ -120,12 +120,12 @@ func (l alertLedger) SubmitAll(ctx context.Context, all []thread.Submit, c store
 	return l.all.Duties().SubmitAll(ctx, all, c)
 }
 
-// newFollower returns what tells the alerts of the rules, nil if there are none.
-func newFollower(c *config.Config, l *ledger.Ledger, log *slog.Logger) *alert.Follower {
-	if len(c.Rules) == 0 {
+// newFollower returns what tells the alerts of the rules, nil without targets.
+func newFollower(c *config.Config, l *ledger.Ledger, all *server.Alerts, log *slog.Logger) *alert.Follower {
+	if len(c.Targets) == 0 {
 		return nil
 	}
-	return &alert.Follower{Ledger: alertLedger{l}, Rules: c.AlertRules(), Log: log}
+	return &alert.Follower{Ledger: alertLedger{l}, Rules: c.AlertRules(), Targets: all.Usable, Log: log}
 }
 
 // testAlert asks the agent of a target to send a test message, and returns the run.

@@ -147,7 +147,9 @@ func assemble(o Options, roster *agentSet) *Node {
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, shared: o.SharedFiles, oldDefinitions: roster.old, retention: c.Retention, log: log}
-	n.follower = newFollower(c, n.maintenance.restricted(), log)
+	links := alert.NewLinks(o.Token)
+	alerts := &server.Alerts{Targets: describeTargets(c), Rules: c.AlertRules(), Links: links, Test: n.testAlert}
+	n.follower = newFollower(c, n.maintenance.restricted(), alerts, log)
 	if n.shared { // other servers store and use versions that are not current here
 		n.janitor.oldDefinitions = nil
 		roster.versions.read = n.ledger.Definitions
@@ -158,7 +160,6 @@ func assemble(o Options, roster *agentSet) *Node {
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(lane), b, o))
 	}
 	n.engine, n.lanes = n.engines[0], n.engines
-	links := alert.NewLinks(o.Token)
 	if own := n.deliveries(c, links, numbers); own != nil {
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(0), b, *own))
 	}
@@ -172,7 +173,7 @@ func assemble(o Options, roster *agentSet) *Node {
 			})
 		},
 		Protocols: protocols(hooks, log),
-		Channels:  n.channels, Pairings: newPairings(c, n.ledger), Alerts: &server.Alerts{Targets: describeTargets(c), Rules: c.AlertRules(), Links: links, Test: n.testAlert},
+		Channels:  n.channels, Pairings: newPairings(c, n.ledger), Alerts: alerts,
 		Pages: web.Pages(), NoSearch: !c.Search, Issues: issueBoard(c), Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
 		TLS: o.TLS, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,

@@ -73,6 +73,9 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 		w["name"] = "mol"
 	case "revoke-pairing":
 		w["channel"], w["user"] = "mol", "ann"
+	case "delete-rule":
+		w["rule"] = "mornings"
+		f.call("POST /v1/alerts/rules", `{"name":"mornings","when":["digest"],"to":["phone"]}`)
 	case "revoke-token":
 		w["name"] = "phone"
 		f.call("POST /v1/tokens", `{"name":"phone","scopes":["read"]}`)
@@ -201,7 +204,7 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 	f := start(t)
 	d := f.describe()
 	for _, op := range d.operations() {
-		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none"})
+		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none", "rule": "none"})
 		req.Header.Set("Authorization", "Bearer wrong")
 		resp, raw := f.exchange(req)
 		if op.ID == "sign-in" || op.ID == "show-question" || op.ID == "decide-question" {

@@ -1,0 +1,172 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/internal/check"
+	"mailroom/store"
+)
+
+// Rules that are made on the page are stored, one list for each owner: the operator's, about all threads, and
+// those of a token, about its own threads. A list is the position of a cursor, so a change of it is one
+// transaction.
+
+const (
+	// MaxRules bounds the stored rules of an owner.
+	MaxRules = 20
+	// maxRuleList and maxRuleText bound the lists of a rule and their items, in bytes.
+	maxRuleList = 20
+	maxRuleText = 200
+	rulesOf     = "rules/" // begins the identity of a cursor of rules, before the owner
+)
+
+// RulesCursor returns the cursor of the stored rules of an owner.
+func RulesCursor(owner string) store.CursorRef {
+	return store.CursorRef{Channel: cursorChannel, Identity: rulesOf + owner}
+}
+
+// ReadRules decodes the position of a cursor of rules; nil has none.
+func ReadRules(position json.RawMessage) (all []api.AlertRule, err error) {
+	if position == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(position, &all); err != nil {
+		return nil, fmt.Errorf("decode the rules of alerts: %w", err)
+	}
+	return all, nil
+}
+
+// Describe returns a rule as the API shows it.
+func Describe(r Rule) api.AlertRule {
+	out := api.AlertRule{
+		Name: r.Name, When: []string{}, To: r.To, Agents: append([]string{}, r.Agents...), Threads: append([]string{}, r.Threads...),
+		Text: string(r.Text), Quiet: r.Quiet.String(), Digest: r.Digest.String(), Zone: r.Zone.String(),
+	}
+	for _, k := range r.When {
+		out.When = append(out.When, string(k))
+	}
+	return out
+}
+
+// ParseRule returns a rule of an owner. Empty fields have their defaults. targets are those that the owner
+// may use.
+func ParseRule(in api.AlertRule, owner string, targets []string) (Rule, error) {
+	r := Rule{Owner: owner, Name: in.Name, To: in.To, Agents: in.Agents, Threads: in.Threads, Text: TextTitle, Digest: 8 * 60, Zone: time.UTC}
+	if err := checkRule(&in, owner, targets); err != nil {
+		return r, err
+	}
+	for _, k := range in.When {
+		r.When = append(r.When, Kind(k))
+	}
+	if in.Text != "" {
+		r.Text = Text(in.Text)
+	}
+	ok := false
+	if r.Quiet, ok = ParseQuiet(in.Quiet); !ok {
+		return r, check.Invalid("quiet", `must be hours such as "22:00-07:00"`, in.Quiet)
+	}
+	if in.Digest != "" {
+		if r.Digest, ok = ParseClock(in.Digest); !ok {
+			return r, check.Invalid("digest", `must be a time such as "08:00"`, in.Digest)
+		}
+	}
+	if in.Zone != "" {
+		place, err := time.LoadLocation(in.Zone)
+		if err != nil || in.Zone == "Local" {
+			return r, check.Invalid("zone", `must be a time zone such as "Europe/Berlin"`, in.Zone)
+		}
+		r.Zone = place
+	}
+	return r, nil
+}
+
+// checkRule checks the fields of a rule that are lists or one of some values.
+func checkRule(in *api.AlertRule, owner string, targets []string) error {
+	ofToken := owner != auth.Operator
+	switch {
+	case !validName(in.Name):
+		return check.Invalid("name", "must be 1 to 64 letters, digits, dots, dashes and underscores", in.Name)
+	case len(in.When) == 0:
+		return check.Invalid("when", "is missing: give at least one of ticket, failed, channel, paused, digest", nil)
+	case len(in.To) == 0:
+		return check.Invalid("to", "is missing: name a target", nil)
+	case ofToken && len(in.To) > 1:
+		return check.Invalid("to", "must be one target: only rules of the operator have others that take over", in.To)
+	case in.Text != "" && !slices.Contains(Texts(), Text(in.Text)):
+		return check.Invalid("text", "must be none, title or full", in.Text)
+	}
+	for _, k := range in.When {
+		switch kind := Kind(k); {
+		case !slices.Contains(Kinds(), kind):
+			return check.Invalid("when", "must be of ticket, failed, channel, paused, digest", k)
+		case ofToken && kind != KindTicket && kind != KindFailed:
+			return check.Invalid("when", "must be ticket or failed: the others are about the server", k)
+		}
+	}
+	for i, name := range in.To {
+		if !slices.Contains(targets, name) || slices.Contains(in.To[:i], name) {
+			return check.Invalid("to", "must be different targets that you may use: "+strings.Join(targets, ", "), name)
+		}
+	}
+	for field, list := range map[string][]string{"agents": in.Agents, "threads": in.Threads, "when": in.When} {
+		if len(list) > maxRuleList {
+			return check.Invalid(field, fmt.Sprintf("has more than %d items", maxRuleList), nil)
+		}
+		for _, item := range list {
+			if item == "" || len(item) > maxRuleText || !utf8.ValidString(item) {
+				return check.Invalid(field, fmt.Sprintf("must be texts of 1 to %d bytes", maxRuleText), item)
+			}
+		}
+	}
+	return nil
+}
+
+// validName reports whether a name is that of a rule, as in a configuration.
+func validName(s string) bool {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
+	}
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
+}
+
+// storedRules returns the stored rules whose owner may still use their targets. usable returns the targets of
+// an owner that exists.
+func storedRules(r store.Reader, usable func(owner string) []string) (all []Rule, err error) {
+	rows, err := r.Cursors(store.CursorQuery{Channel: cursorChannel})
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		owner, ok := strings.CutPrefix(row.Identity, rulesOf)
+		if !ok {
+			continue
+		}
+		if owner != auth.Operator {
+			tokens, err := r.Tokens(owner)
+			if err != nil {
+				return nil, err
+			}
+			if len(tokens) == 0 { // it was revoked
+				continue
+			}
+		}
+		list, err := ReadRules(row.Position)
+		if err != nil {
+			return nil, err
+		}
+		targets := usable(owner)
+		for _, in := range list {
+			if rule, err := ParseRule(in, owner, targets); err == nil { // a target may have been removed
+				all = append(all, rule)
+			}
+		}
+	}
+	return all, nil
+}

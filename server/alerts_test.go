@@ -1,0 +1,95 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/server"
+	"mailroom/store"
+)
+
+// withRules gives the server a target that token ann may use too, and a rule of the configuration.
+func withRules(o *server.Options) {
+	withTargets(o)
+	o.Alerts.Targets[0].Tokens = []string{"ann"}
+	all, err := alert.ParseRule(api.AlertRule{Name: "all", When: []string{"ticket"}, To: []string{"phone"}}, auth.Operator, []string{"phone"})
+	if err != nil {
+		panic(err)
+	}
+	o.Alerts.Rules = []alert.Rule{all}
+}
+
+func TestATokenMakesRulesAboutItsOwnThreads(t *testing.T) {
+	f := start(t, withRules)
+	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
+	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))
+	const night = `{"name":"night","when":["ticket","failed"],"to":["phone"],"quiet":"22:00-07:00","zone":"Europe/Berlin"}`
+	made := mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", night)
+	if made.Name != "night" || made.Text != "title" || made.Digest != "08:00" || made.Quiet != "22:00-07:00" {
+		t.Errorf("made: %+v", made)
+	}
+	mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", `{"name":"night","when":["ticket"],"to":["phone"],"text":"none"}`)
+	mustCall[api.AlertRule](f, "POST /v1/alerts/rules", `{"name":"mornings","when":["digest","channel"],"to":["wall","phone"]}`)
+	for _, test := range []struct {
+		who     *fixture
+		targets int
+		rules   string
+	}{
+		{f, 2, "[all mornings]"},
+		{ann, 1, "[night]"},
+		{bob, 0, "[]"},
+	} {
+		shown := mustCall[api.Alerts](test.who, "GET /v1/alerts", "")
+		names := []string{}
+		for _, r := range shown.Rules {
+			names = append(names, r.Name)
+		}
+		if len(shown.Targets) != test.targets || fmt.Sprint(names) != test.rules {
+			t.Errorf("shown: %+v, want %d targets and rules %s", shown, test.targets, test.rules)
+		}
+	}
+	for name, test := range map[string]struct {
+		who    *fixture
+		route  string
+		body   string
+		status int
+		code   mailroom.Code
+	}{
+		"a target of others":           {bob, "POST /v1/alerts/rules", night, 422, mailroom.CodeInvalid},
+		"a target of the operator":     {ann, "POST /v1/alerts/rules", `{"name":"x","when":["ticket"],"to":["wall"]}`, 422, mailroom.CodeInvalid},
+		"two targets of a token":       {ann, "POST /v1/alerts/rules", `{"name":"x","when":["ticket"],"to":["phone","wall"]}`, 422, mailroom.CodeInvalid},
+		"the state of the server":      {ann, "POST /v1/alerts/rules", `{"name":"x","when":["digest"],"to":["phone"]}`, 422, mailroom.CodeInvalid},
+		"nothing":                      {ann, "POST /v1/alerts/rules", `{"name":"x","when":[],"to":["phone"]}`, 422, mailroom.CodeInvalid},
+		"no name":                      {ann, "POST /v1/alerts/rules", `{"when":["ticket"],"to":["phone"]}`, 422, mailroom.CodeInvalid},
+		"a name with a slash":          {ann, "POST /v1/alerts/rules", `{"name":"x/y","when":["ticket"],"to":["phone"]}`, 422, mailroom.CodeInvalid},
+		"a time that is none":          {ann, "POST /v1/alerts/rules", `{"name":"x","when":["ticket"],"to":["phone"],"quiet":"22-7"}`, 422, mailroom.CodeInvalid},
+		"a zone that is none":          {ann, "POST /v1/alerts/rules", `{"name":"x","when":["ticket"],"to":["phone"],"zone":"../../etc/passwd"}`, 422, mailroom.CodeInvalid},
+		"a rule of the configuration":  {f, "POST /v1/alerts/rules", `{"name":"all","when":["ticket"],"to":["phone"]}`, 409, mailroom.CodeConflict},
+		"the rule of another":          {bob, "DELETE /v1/alerts/rules/night", "", 404, mailroom.CodeNotFound},
+		"a rule of the file, removed":  {f, "DELETE /v1/alerts/rules/all", "", 404, mailroom.CodeNotFound},
+		"the operator's, by its owner": {ann, "DELETE /v1/alerts/rules/mornings", "", 404, mailroom.CodeNotFound},
+	} {
+		f.wantCode(name, test.who.call(test.route, test.body), test.status, test.code)
+	}
+	for i := range alert.MaxRules - 1 {
+		mustCall[api.AlertRule](ann, "POST /v1/alerts/rules", fmt.Sprintf(`{"name":"r%d","when":["ticket"],"to":["phone"]}`, i))
+	}
+	f.wantCode("one too many", ann.call("POST /v1/alerts/rules", `{"name":"more","when":["ticket"],"to":["phone"]}`), 409, mailroom.CodeConflict)
+	if got := ann.call("DELETE /v1/alerts/rules/night", ""); got.status != http.StatusNoContent {
+		t.Errorf("remove: %d %s", got.status, got.body)
+	}
+	if err := f.ledger.View(t.Context(), func(r store.Reader) error {
+		rows, err := r.Cursors(store.CursorQuery{Channel: "alert"})
+		if len(rows) != 2 {
+			t.Errorf("%d lists of rules", len(rows))
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
