@@ -153,7 +153,7 @@ func storedRules(r store.Reader, usable func(owner string) []string) (all []Rule
 			if err != nil {
 				return nil, err
 			}
-			if len(tokens) == 0 { // it was revoked
+			if len(tokens) == 0 || !tokens[0].RevokedAt.IsZero() {
 				continue
 			}
 		}

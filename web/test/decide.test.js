@@ -103,7 +103,7 @@ describe('a link in an alert', () => {
     });
   }
 
-  test('that another person decided meanwhile shows who did', async (t) => {
+  test('that another person decided shows who did', async (t) => {
     const { client, page, link } = await asked(t);
     await page.goto(link);
     await page.getByRole('button', { name: 'Approve' }).waitFor();
