@@ -8,6 +8,32 @@ export type RunStatus = 'queued' | 'running' | 'waiting' | 'completed' | 'failed
 export type Finished = 'completed' | 'failed' | 'cancelled';
 export type Mode = 'queue' | 'steer' | 'interrupt' | 'latest' | 'collect' | 'reject';
 
+/** Where alerts go. The fields behind decide are for admins. */
+export interface AlertTarget {
+  name: string;
+  kind: string;
+  decide: boolean;
+  paused: boolean;
+  waiting: number;
+  oldest: string | null;
+  last_error: string | null;
+}
+
+/** What is told to which targets. */
+export interface AlertRule {
+  name: string;
+  when: string[];
+  to: string[];
+  agents?: string[];
+  threads?: string[];
+  text?: string;
+  quiet?: string;
+  digest?: string;
+  zone?: string;
+  /** It is in the configuration, and cannot be changed with putRule. */
+  fixed?: boolean;
+}
+
 export class MailroomError extends Error {
   constructor(code: Code, detail: string, more?: { fields?: Field[]; retryAfter?: number; status?: number; cause?: unknown });
   readonly code: Code;
@@ -410,6 +436,10 @@ export class Mailroom {
   cancelMany(query: Many): Promise<{ matched: number; cancelled: number; next: string | null }>;
   pauseAgent(name: string, options?: Abortable & { reason?: string }): Promise<{ by: string; at: string; reason: string }>;
   resumeAgent(name: string, options?: Abortable): Promise<void>;
+  alerts(options?: Abortable): Promise<{ targets: AlertTarget[]; rules: AlertRule[] }>;
+  putRule(rule: Partial<AlertRule> & Pick<AlertRule, 'name' | 'when' | 'to'>, options?: Abortable): Promise<AlertRule>;
+  deleteRule(name: string, options?: Abortable): Promise<void>;
+  testAlert(target: string, options?: Abortable): Promise<{ run: string }>;
   stats(options?: Abortable): Promise<Stats>;
   series(query?: Abortable & { step?: 'minute' | 'hour' | 'day'; from?: string; to?: string; agent?: string }): Promise<Series>;
   issues(options?: Abortable): Promise<{ columns: { name: string; count: number; items: Issue[] }[] }>;

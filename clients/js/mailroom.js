@@ -192,6 +192,26 @@ export class Mailroom {
     return this.#call('POST', at('v1', 'agents', name, 'resume'), { body: {}, signal, repeat: false });
   }
 
+  /** The targets of alerts that the token may use and its rules, `{ targets, rules }`; an admin sees the operator's. */
+  alerts({ signal } = {}) {
+    return this.#call('GET', 'v1/alerts', { signal });
+  }
+
+  /** Makes a rule of alerts, or replaces the one of its name. */
+  putRule(rule, { signal } = {}) {
+    return this.#call('POST', 'v1/alerts/rules', { body: rule, signal });
+  }
+
+  /** Removes a rule that putRule made. */
+  deleteRule(name, { signal } = {}) {
+    return this.#call('DELETE', at('v1', 'alerts', 'rules', name), { signal, repeat: false });
+  }
+
+  /** Makes a target of alerts send a test message, and returns the run that does: `{ run }`. Needs the scope admin. */
+  testAlert(target, { signal } = {}) {
+    return this.#call('POST', 'v1/alerts/test', { body: { target }, signal, repeat: false });
+  }
+
   /** Counts of threads and runs: `{ runs, threads, oldest_due_ms, started_at }`. */
   stats({ signal } = {}) {
     return this.#call('GET', 'v1/stats', { signal });
