@@ -32,10 +32,7 @@ url = "https://mail.example.org"
 [agents.tour]
 pace = "0s"
 [targets.phone]
-kind = "ntfy"
-url = %q
-topic = "alerts"
-allow = ["127.0.0.1"]
+%s
 [rules.questions]
 when = ["ticket", "failed"]
 to = ["phone"]
@@ -44,7 +41,7 @@ text = "full"
 
 func newAlertFixture(t *testing.T) *alertFixture {
 	f := &alertFixture{ntfy: ntfytest.New(t), server: &process{}}
-	f.fixture = newFixture(t, fmt.Sprintf(alertConfig, f.ntfy.URL))
+	f.fixture = newFixture(t, fmt.Sprintf(alertConfig, fmt.Sprintf("kind = \"ntfy\"\nurl = %q\ntopic = \"alerts\"\nallow = [\"127.0.0.1\"]\n", f.ntfy.URL)))
 	f.process(f.server)
 	return f
 }
@@ -133,67 +130,6 @@ func TestAButtonOnThePhoneDecides(t *testing.T) {
 	}
 	if status, _ := f.press(m.Button("Approve")); status != http.StatusOK {
 		t.Errorf("the same decision again: %d", status)
-	}
-}
-
-// TestAServerThatIsKilledTellsEachQuestion kills the server at each moment between a question and the end of
-// its run. The question is told, decided once, and the run goes on. A question that may have arrived before
-// is marked.
-func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
-	for _, test := range []struct {
-		when     string
-		fault    ntfytest.Fault
-		messages int // that the phone shows
-		repeated int // of these
-		decided  bool
-	}{
-		{"before the send", ntfytest.HoldOpen, 1, 1, false}, // the server cannot know that nothing arrived
-		{"before its receipt", ntfytest.LoseAnswer, 2, 1, false},
-		{"after the send", ntfytest.None, 1, 0, false},
-		{"after the decision", ntfytest.None, 1, 0, true},
-	} {
-		t.Run(test.when, func(t *testing.T) {
-			f := newAlertFixture(t)
-			f.ntfy.Fail(test.fault)
-			run := f.ask("t")
-			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
-			defer cancel()
-			f.must(f.ntfy.WaitSeen(ctx, 1))
-			if test.fault == ntfytest.None {
-				f.waitEntries("alert:phone", entry.KindCompleted, 1)
-			}
-			if test.decided {
-				if status, answer := f.press(f.waitTaken(1)[0].Button("Deny")); status != http.StatusOK {
-					t.Fatalf("deny: %d %s", status, answer)
-				}
-			}
-			f.server.kill()
-			f.ntfy.Fail(ntfytest.None)
-			f.process(f.server)
-			f.waitEntries("alert:phone", entry.KindCompleted, 1)
-			all := f.waitTaken(test.messages)
-			repeated := 0
-			for _, m := range all {
-				if strings.HasPrefix(m.Title, "(repeated) ") {
-					repeated++
-				}
-			}
-			if len(all) != test.messages || repeated != test.repeated {
-				t.Errorf("%d messages, %d of them marked as repeated, want %d and %d", len(all), repeated, test.messages, test.repeated)
-			}
-			for _, m := range all { // whichever the user presses, and then the other
-				if status, answer := f.press(m.Button("Deny")); status != http.StatusOK {
-					t.Errorf("deny: %d %s", status, answer)
-				}
-			}
-			f.waitRun(run)
-			if n := f.decisions("t"); n != 1 {
-				t.Errorf("decided %d times by the phone", n)
-			}
-			if k := f.ticket("t"); *k.Decision != mailroom.VerdictDeny || *k.DecidedBy != "alert:phone" {
-				t.Errorf("ticket: %+v", k)
-			}
-		})
 	}
 }
 

@@ -102,9 +102,11 @@ func (s *Server) WaitTaken(ctx context.Context, n int) ([]Message, error) {
 	return s.Taken(), err
 }
 
-// WaitSeen waits until n messages have arrived, taken or not.
-func (s *Server) WaitSeen(ctx context.Context, n int) error {
-	return s.wait(ctx, func() bool { return s.seen >= n })
+// Seen returns the number of messages that arrived, taken or not.
+func (s *Server) Seen() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
 }
 
 func (s *Server) wait(ctx context.Context, ready func() bool) error {
