@@ -44,7 +44,7 @@ func newSettings() *target.Settings {
 		Keys:    append(kind.Token(token), address...),
 		MaxBody: alert.MaxBody,
 		Check:   func() error { _, err := o.Address.Check(); return err },
-		Open:    func() (alert.Target, error) { return New(*o) },
+		Open:    func(string) (alert.Target, error) { return New(*o) },
 		Setup: &kind.Setup{
 			Short: "Alert a program with signed requests",
 			About: `The server posts each alert to --url as JSON. A secret signs the request; the command

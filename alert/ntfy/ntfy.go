@@ -65,7 +65,7 @@ func newSettings() *target.Settings {
 	return &target.Settings{
 		Keys: keys, MaxBody: maxBody,
 		Check: func() error { _, err := o.Address.Check(); return err },
-		Open:  func() (alert.Target, error) { return New(*o) },
+		Open:  func(string) (alert.Target, error) { return New(*o) },
 		Setup: &kind.Setup{
 			Short: "Alert a phone with the app of ntfy",
 			About: `Install the app of ntfy on the phone and subscribe to the topic there. The command

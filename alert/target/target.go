@@ -6,6 +6,7 @@ package target
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -40,9 +41,9 @@ type Settings struct {
 	// Check returns an error that says which settings do not fit together. All required ones are set.
 	// nil accepts all.
 	Check func() error
-	// Open returns the target. It connects to nothing, and reads secrets with each message, so that a
-	// corrected one takes effect. nil: the target is a part of the server, which makes it.
-	Open func() (alert.Target, error)
+	// Open returns the target with a name. It connects to nothing, and reads secrets with each message, so
+	// that a corrected one takes effect. nil: the target is a part of the server, which makes it.
+	Open func(name string) (alert.Target, error)
 	// Chat is the conversation whose chat is the target; nil: another kind.
 	Chat *string
 	// MaxBody is how many characters the target shows at most.
@@ -62,8 +63,7 @@ type Address struct {
 
 // Settings returns the keys of an address. what says what the URL is.
 func (a *Address) Settings(key, what, example string) []setting.Setting {
-	networks := setting.List(&a.networks)
-	return []setting.Setting{
+	return append([]setting.Setting{
 		setting.New(key, what, setting.Value{
 			Set: func(v any) error {
 				s, isText := v.(string)
@@ -78,6 +78,13 @@ func (a *Address) Settings(key, what, example string) []setting.Setting {
 			},
 			Get: func() any { return a.URL },
 		}),
+	}, a.Networks()...)
+}
+
+// Networks returns the keys of an address without the URL.
+func (a *Address) Networks() []setting.Setting {
+	networks := setting.List(&a.networks)
+	return []setting.Setting{
 		setting.New("insecure", "Allow http for other machines than this one.", setting.Bool(&a.Insecure)),
 		setting.New("allow", `Private networks and addresses that may be used, such as "10.0.0.0/8".`, setting.Value{
 			Set: func(given any) (err error) {
@@ -93,6 +100,9 @@ func (a *Address) Settings(key, what, example string) []setting.Setting {
 
 // Allow adds networks that may be used.
 func (a *Address) Allow(more ...netip.Prefix) { a.policy.Allow = append(a.policy.Allow, more...) }
+
+// Resolve sets the resolver of names; without it, that of the machine resolves them.
+func (a *Address) Resolve(r *net.Resolver) { a.policy.Resolver = r }
 
 // Check parses the URL, and checks its host as far as it is known without resolving it.
 func (a *Address) Check() (*url.URL, error) {

@@ -37,7 +37,7 @@ func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links 
 			o.Links = links
 		}
 		var err error
-		if o.Target, err = openTarget(c, t, l, channels); err != nil {
+		if o.Target, err = openTarget(c, name, l, channels); err != nil {
 			log.Error("alerts of a target wait until its configuration is corrected", "target", name, "error", err)
 			o.Target = brokenTarget{err}
 		}
@@ -46,9 +46,10 @@ func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links 
 	return all
 }
 
-func openTarget(c *config.Config, t *config.Target, l *ledger.Ledger, channels channelSet) (alert.Target, error) {
+func openTarget(c *config.Config, target string, l *ledger.Ledger, channels channelSet) (alert.Target, error) {
+	t := c.Targets[target]
 	if t.Settings.Chat == nil {
-		return t.Settings.Open()
+		return t.Settings.Open(target)
 	}
 	name, words, err := chat.RoomOfConversation(*t.Settings.Chat)
 	switch {
