@@ -231,6 +231,10 @@ func threadOperations() []operation {
 			_, err := l.PatchThread(ctx, "done", thread.Patch{Agent: &agent, DeliverTo: &to, Metadata: json.RawMessage(`{"a": 1}`)})
 			return err
 		})},
+		{name: "open", doubles: true, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+			_, err := ledger.GroupsOf(l).Open(ctx, ledger.Opening{Thread: "group:a", Agent: "echo", Group: "group:", Metadata: json.RawMessage(`{"a": 1}`), Admit: admitAll})
+			return err
+		})},
 		{name: "delete", late: mailroom.CodeNotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done", nil) })},
 		{name: "purge", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Purge(ctx, "old", 0) })},
 		{name: "define", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.KeepDefinitions(ctx, version) })},

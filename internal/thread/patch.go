@@ -26,16 +26,8 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	if err := t.CheckVisibleTo(p.By); err != nil {
 		return err
 	}
-	if p.Metadata != nil {
-		if err := check.JSON("metadata", p.Metadata, mailroom.MaxMetadata); err != nil {
-			return err
-		}
-		if !check.IsObject(p.Metadata) {
-			return check.Invalid("metadata", "must be a JSON object", truncate(string(p.Metadata), 80))
-		}
-	}
-	if p.Agent != nil && !check.IsClean(*p.Agent) {
-		return check.Invalid("agent", "must be valid UTF-8 without NUL", *p.Agent)
+	if err := p.Check(); err != nil {
+		return err
 	}
 	if err := p.checkDelivery(t.ID); err != nil {
 		return err
@@ -51,6 +43,22 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	}
 	t.UpdatedAt = now
 	t.Touch()
+	return nil
+}
+
+// Check validates the agent and the metadata.
+func (p *Patch) Check() error {
+	if p.Metadata != nil {
+		if err := check.JSON("metadata", p.Metadata, mailroom.MaxMetadata); err != nil {
+			return err
+		}
+		if !check.IsObject(p.Metadata) {
+			return check.Invalid("metadata", "must be a JSON object", truncate(string(p.Metadata), 80))
+		}
+	}
+	if p.Agent != nil && !check.IsClean(*p.Agent) {
+		return check.Invalid("agent", "must be valid UTF-8 without NUL", *p.Agent)
+	}
 	return nil
 }
 
