@@ -63,8 +63,8 @@ type memory struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// MaxSubscribers bounds the subscribers that get an alert of one target.
-const MaxSubscribers = 200
+// MaxSubscribers bounds the subscribers that get an alert of one target: one step sends it on to all.
+const MaxSubscribers = mailroom.MaxSends
 
 // IsGone reports whether the subscriber of a thread does not exist any more.
 func IsGone(t *mailroom.Thread) bool {
