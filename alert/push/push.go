@@ -236,6 +236,9 @@ func topic(key string) string {
 // Send implements [alert.Target]. m.To is the subscription. The receipt is the address that the push service gave
 // the message, if it is short.
 func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
+	if len(m.To) == 0 { // the browser was removed while the alert was on its way
+		return "", httpcall.Permanent(fmt.Errorf("%w: no browser is subscribed in the thread", alert.ErrGone))
+	}
 	s, err := webpush.Parse(m.To, t.options.Address.Insecure)
 	if err != nil {
 		return "", httpcall.Permanent(fmt.Errorf("the thread is not of a subscribed browser: %w", err))
