@@ -37,13 +37,16 @@ type accessRule struct {
 // alertRules are the rules of the operations on alerts, and of those that exchange a link.
 func alertRules() map[string]accessRule {
 	return map[string]accessRule{
-		"POST /v1/session":               {body: `{"secret":"x"}`, status: 401},
-		"GET /v1/alerts":                 {need: auth.PermissionRead, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
-		"POST /v1/alerts/rules":          {need: auth.PermissionSubmit, body: `{"when":["ticket"],"to":["x"]}`, status: 422, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
-		"DELETE /v1/alerts/rules/{rule}": {need: auth.PermissionSubmit, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
-		"POST /v1/alerts/test":           {need: auth.PermissionAdmin, body: `{"target":"x"}`, status: 404},
-		"POST /v1/question":              {body: `{"link":"x"}`, status: 401},
-		"POST /v1/question/decision":     {body: `{"link":"x","decision":"deny"}`, status: 401},
+		"POST /v1/session":                             {body: `{"secret":"x"}`, status: 401},
+		"GET /v1/alerts":                               {need: auth.PermissionRead, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
+		"POST /v1/alerts/rules":                        {need: auth.PermissionSubmit, body: `{"when":["ticket"],"to":["x"]}`, status: 422, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
+		"DELETE /v1/alerts/rules/{rule}":               {need: auth.PermissionSubmit, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
+		"POST /v1/alerts/test":                         {need: auth.PermissionAdmin, body: `{"target":"x"}`, status: 404},
+		"POST /v1/question":                            {body: `{"link":"x"}`, status: 401},
+		"POST /v1/question/decision":                   {body: `{"link":"x","decision":"deny"}`, status: 401},
+		"GET /v1/push":                                 {need: auth.PermissionAdmin},
+		"POST /v1/push/subscriptions":                  {need: auth.PermissionAdmin, body: `{}`},
+		"DELETE /v1/push/subscriptions/{subscription}": {need: auth.PermissionAdmin},
 	}
 }
 

@@ -25,6 +25,15 @@ type Alerts struct {
 	Links   *alert.Links
 	// Test makes a target send a test message and returns the run that sends it.
 	Test func(ctx context.Context, target string) (run string, err error)
+	Push PushTarget // nil: browsers cannot subscribe
+}
+
+// push returns the target that browsers subscribe to, or nil. a may be nil.
+func (a *Alerts) push() PushTarget {
+	if a == nil {
+		return nil
+	}
+	return a.Push
 }
 
 // Target is a target of alerts.

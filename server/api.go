@@ -97,10 +97,12 @@ func (s *Server) registerGroups(rt router) {
 	rt.channels(&channelHandlers{o.Channels})
 	rt.issues(&issueHandlers{o.Issues})
 	rt.alerts(alerts)
+	push := &pushHandlers{target: o.Alerts.push(), ledger: o.Ledger.Subscribers, threads: o.Ledger.Threads, find: find, log: s.log}
+	rt.push(push)
 	rt.questions(&questionHandlers{alerts: o.Alerts, ledger: o.Ledger.Tickets, find: find})
 	rt.pairings(&pairingHandlers{o.Pairings})
 	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})
-	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}
+	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, push: push, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}
 	rt.tokens(tokens)
 	rt.sessions(&sessionHandlers{ledger: o.Ledger.Accounts, tokens: tokens, find: find, cookie: s.cookie, url: o.URL, secure: o.TLS != nil || o.BehindProxy || strings.HasPrefix(o.URL, "https://")})
 	rt.workers(remote)

@@ -87,7 +87,7 @@ func boundsOfParameters() boundTable {
 	return boundTable{
 		"path.thread": byRule(mailroom.MaxThreadID), "path.run": maxChars(maxID), "path.message": maxChars(maxID), "path.ticket": maxChars(maxID),
 		"path.agent": maxChars(project.MaxName), "path.claim": maxChars(maxID), "path.worker": maxChars(maxID), "path.reservation": maxChars(maxID),
-		"path.name": maxChars(project.MaxName), "path.rule": maxChars(project.MaxName), "path.channel": maxChars(project.MaxName), "path.user": maxChars(maxSender),
+		"path.name": maxChars(project.MaxName), "path.rule": maxChars(project.MaxName), "path.subscription": maxChars(maxID), "path.channel": maxChars(project.MaxName), "path.user": maxChars(maxSender),
 		"header.Idempotency-Key": byRule(mailroom.MaxSubmitKey), "header.Last-Event-ID": byRule(maxStreamCursor),
 		"query.after": byRule(maxStreamCursor), "query.before": maxChars(maxID), "query.cursor": maxChars(maxPageCursor), "query.q": byRule(filter.MaxLength),
 		"query.kind": maxItems(maxKinds), "query.kind[]": maxChars(mailroom.MaxLabel), "query.run": maxChars(maxID),

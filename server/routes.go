@@ -102,6 +102,13 @@ func (rt router) alerts(h *alertHandlers) {
 	route(rt, auth.PermissionAdmin, "POST /v1/alerts/test", "test-alert", "Make a target send a test message; the run that is returned sends it", h.testAlert)
 }
 
+// push registers how browsers subscribe to alerts.
+func (rt router) push(h *pushHandlers) {
+	route(rt, auth.PermissionAdmin, "GET /v1/push", "show-push", "Show the key that browsers subscribe to for alerts, and the browsers that did", h.show)
+	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/push/subscriptions", "subscribe-push", "Subscribe a browser to alerts; the same endpoint again replaces its subscription")), h.subscribe)
+	route(rt, auth.PermissionAdmin, "DELETE /v1/push/subscriptions/{subscription}", "unsubscribe-push", "End the subscription of a browser; alerts that wait for it are not sent", h.unsubscribe)
+}
+
 // questions registers what the links in alerts do. A link is a secret of its own.
 func (rt router) questions(h *questionHandlers) {
 	show := rt.operation(accessPublic, "POST /v1/question", "show-question", "Show the ticket of a link in an alert; this decides nothing")

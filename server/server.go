@@ -32,23 +32,24 @@ import (
 // Ledger is what the server uses of a ledger: a part for each group of handlers. [PartsOf] returns
 // all parts of one ledger.
 type Ledger struct {
-	Viewer   Viewer
-	Threads  Threads
-	Messages Messages
-	Runs     Runs
-	Tickets  Tickets
-	Accounts Accounts
-	Projects Projects
-	Pauses   Pauses
-	Cursors  Cursors
-	Leases   workers.Leases
-	Attempts workers.Attempts
+	Viewer      Viewer
+	Threads     Threads
+	Subscribers Subscribers
+	Messages    Messages
+	Runs        Runs
+	Tickets     Tickets
+	Accounts    Accounts
+	Projects    Projects
+	Pauses      Pauses
+	Cursors     Cursors
+	Leases      workers.Leases
+	Attempts    workers.Attempts
 }
 
 // PartsOf returns the parts of l.
 func PartsOf(l *ledger.Ledger) Ledger {
 	return Ledger{
-		Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Cursors: l, Leases: l.Workers(), Attempts: l.Workers(),
+		Viewer: l, Threads: l, Subscribers: ledger.GroupsOf(l), Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Cursors: l, Leases: l.Workers(), Attempts: l.Workers(),
 	}
 }
 

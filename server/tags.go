@@ -68,7 +68,7 @@ func tagOf(path string) string {
 		return tagTokens
 	case "workers":
 		return tagAgents
-	case "question":
+	case "question", "push":
 		return tagAlerts
 	case "pairings":
 		return tagChannels

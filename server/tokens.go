@@ -33,6 +33,7 @@ type Accounts interface {
 type tokenHandlers struct {
 	ledger  Accounts
 	cache   *tokenCache
+	push    *pushHandlers
 	quotas  quotas
 	maxPage int // bytes
 	log     *slog.Logger
@@ -104,6 +105,7 @@ func (h *tokenHandlers) revokeToken(ctx context.Context, in *revokeTokenInput) (
 		return nil, err
 	}
 	h.refreshTokens(ctx)
+	h.push.dropOf(context.WithoutCancel(ctx), in.Name)
 	return nil, nil
 }
 

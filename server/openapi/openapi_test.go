@@ -76,6 +76,9 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	case "delete-rule":
 		w["rule"] = "mornings"
 		f.call("POST /v1/alerts/rules", `{"name":"mornings","when":["digest"],"to":["phone"]}`)
+	case "unsubscribe-push":
+		body := `{"endpoint":"https://push.example.net/a","keys":{"p256dh":"BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4","auth":"BTBZMqHH6r4Tts7J_aSIgg"}}`
+		w["subscription"] = ask[api.PushSubscribed](f, "POST /v1/push/subscriptions", body).ID
 	case "revoke-token":
 		w["name"] = "phone"
 		f.call("POST /v1/tokens", `{"name":"phone","scopes":["read"]}`)
@@ -204,7 +207,7 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 	f := start(t)
 	d := f.describe()
 	for _, op := range d.operations() {
-		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none", "rule": "none"})
+		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none", "rule": "none", "subscription": "none"})
 		req.Header.Set("Authorization", "Bearer wrong")
 		resp, raw := f.exchange(req)
 		if op.ID == "sign-in" || op.ID == "show-question" || op.ID == "decide-question" {

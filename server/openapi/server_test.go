@@ -15,6 +15,8 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/alert/push"
+	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel/webhook"
@@ -56,7 +58,7 @@ func start(t *testing.T) *fixture {
 		Protocols: map[string]server.Protocol{webhook.Route: hook},
 		Ledger:    server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
 		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo", "spare"} }, Bus: notices,
-		Channels: channels{}, Pairings: pairings{}, Issues: issues, Alerts: alerts(f.ledger),
+		Channels: channels{}, Pairings: pairings{}, Issues: issues, Alerts: alerts(t, f.ledger),
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,8 +83,15 @@ func start(t *testing.T) *fixture {
 }
 
 // alerts has one target, whose messages no engine sends.
-func alerts(l *ledger.Ledger) *server.Alerts {
+func alerts(t *testing.T, l *ledger.Ledger) *server.Alerts {
+	t.Helper()
+	key := webpush.NewKey()
+	browsers, err := push.New(push.Options{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &server.Alerts{
+		Push:    browsers,
 		Targets: []server.Target{{Name: "phone", Kind: "ntfy", Decide: true}}, Links: alert.NewLinks(token),
 		Rules: []alert.Rule{{Name: "all", When: alert.Kinds(), To: []string{"phone"}, Text: alert.TextTitle, Digest: 480, Zone: time.UTC}},
 		Test: func(ctx context.Context, target string) (string, error) {

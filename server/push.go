@@ -1,0 +1,256 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/alert/webpush"
+	"mailroom/api"
+	"mailroom/internal/digest"
+	"mailroom/ledger"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
+	"mailroom/store"
+)
+
+// Bounds of the subscriptions of browsers.
+const (
+	maxSubscriptionsEach = 20  // of one token name
+	maxSubscriptions     = 100 // in all, at most [alert.MaxSubscribers]
+)
+
+// PushTarget is the target of alerts that browsers subscribe to.
+type PushTarget interface {
+	Name() string
+	// Subscribers is the prefix of the ids of the subscribers' threads, see [alert.Spreader].
+	Subscribers() string
+	// PublicKey returns the key that browsers subscribe to, see [webpush.Key].
+	PublicKey() (string, error)
+	// Check returns an error of code invalid or too_large unless a message can be sent to a subscription.
+	Check(*webpush.Subscription) error
+}
+
+// Subscribers is the part of a ledger that makes the threads of subscribers.
+type Subscribers interface {
+	Open(ctx context.Context, in ledger.Opening) (*mailroom.Thread, error)
+}
+
+// pushHandlers serve the subscriptions of browsers. Each is a thread whose metadata is a
+// [webpush.Subscription].
+type pushHandlers struct {
+	target  PushTarget // nil: none
+	ledger  Subscribers
+	threads Threads
+	find    lookup
+	log     *slog.Logger
+}
+
+func (h *pushHandlers) check() error {
+	if h.target == nil {
+		return mailroom.Errorf(mailroom.CodeNotFound, "this server has no target of kind push: add one with `mailroom notify add push`")
+	}
+	return nil
+}
+
+// subscribed is a browser as the store has it.
+type subscribed struct {
+	thread *mailroom.Thread
+	webpush.Subscription
+}
+
+// all returns the subscriptions, the newest first.
+func (h *pushHandlers) all(ctx context.Context) (found []subscribed, err error) {
+	err = h.find.view(ctx, func(rd store.Reader) error {
+		rows, err := rd.Threads(store.ThreadQuery{Prefix: h.target.Subscribers(), Limit: ledger.MaxGroup})
+		found = make([]subscribed, 0, len(rows))
+		for _, t := range rows {
+			found = append(found, subscribed{t, subscriptionOf(t)})
+		}
+		return err
+	})
+	slices.SortStableFunc(found, func(a, b subscribed) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return found, err
+}
+
+// subscriptionOf decodes the metadata of a thread. An operator may have changed it, so what is missing is
+// empty.
+func subscriptionOf(t *mailroom.Thread) webpush.Subscription {
+	var s webpush.Subscription
+	if json.Unmarshal(t.Metadata, &s) != nil || s.CreatedAt.IsZero() {
+		s = webpush.Subscription{By: s.By, CreatedAt: t.CreatedAt}
+	}
+	return s
+}
+
+func (h *pushHandlers) show(ctx context.Context, _ *empty) (*body[api.Push], error) {
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	key, err := h.target.PublicKey()
+	if err != nil {
+		return nil, &mailroom.Error{Code: mailroom.CodeUnavailable, Message: fmt.Sprintf("the private key of target %s cannot be read: see the log of the server", h.target.Name()), Cause: err}
+	}
+	found, err := h.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := api.Push{PublicKey: key, Target: h.target.Name(), Subscriptions: []api.PushSubscription{}}
+	for _, s := range found {
+		out.Subscriptions = append(out.Subscriptions, api.PushSubscription{
+			ID: strings.TrimPrefix(s.thread.ID, h.target.Subscribers()), Client: view.Given(s.Client), By: s.By, CreatedAt: s.CreatedAt, Gone: alert.IsGone(s.thread),
+		})
+	}
+	return &body[api.Push]{out}, nil
+}
+
+type subscribeInput struct {
+	UserAgent string `header:"User-Agent" maxLength:"2000" doc:"Names the browser in lists."`
+	Body      api.NewPushSubscription
+}
+
+func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body[api.PushSubscribed], error) {
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	s := &webpush.Subscription{
+		Endpoint: in.Body.Endpoint, P256DH: in.Body.Keys.P256DH, Auth: in.Body.Keys.Auth,
+		Client: browserOf(in.UserAgent), By: requestOf(ctx).who.Name, CreatedAt: time.Now().UTC(),
+	}
+	if err := h.target.Check(s); err != nil {
+		return nil, invalid.At("body.", err)
+	}
+	id := digest.ID("push subscription", s.Endpoint)
+	if err := h.open(ctx, id, s); err != nil {
+		return nil, err
+	}
+	return &body[api.PushSubscribed]{api.PushSubscribed{ID: id}}, nil
+}
+
+// open stores a subscription. If there are too many, those that are gone are dropped first.
+func (h *pushHandlers) open(ctx context.Context, id string, s *webpush.Subscription) error {
+	metadata, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the subscription: %w", err)
+	}
+	thread := h.target.Subscribers() + id
+	opening := ledger.Opening{
+		Thread: thread, Agent: alert.AgentName(h.target.Name()), Metadata: metadata, Group: h.target.Subscribers(),
+		Admit: func(others []*mailroom.Thread) error { return admitSubscriber(s.By, others) },
+	}
+	// A browser that subscribes again is not gone any more.
+	if err := h.dropGone(ctx, func(t subscribed) bool { return t.thread.ID == thread }); err != nil {
+		return err
+	}
+	if _, err = h.ledger.Open(ctx, opening); mailroom.CodeOf(err) != mailroom.CodeQuotaExceeded {
+		return err
+	}
+	if err := h.dropGone(ctx, func(subscribed) bool { return true }); err != nil {
+		return err
+	}
+	_, err = h.ledger.Open(ctx, opening)
+	return err
+}
+
+// admitSubscriber refuses a subscription by a token beside others that are too many.
+func admitSubscriber(by string, others []*mailroom.Thread) error {
+	own := 0
+	for _, t := range others {
+		if subscriptionOf(t).By == by {
+			own++
+		}
+	}
+	switch {
+	case own >= maxSubscriptionsEach:
+		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "%s has %d subscribed browsers, and no more are allowed: remove one first", invalid.Truncate(by), own)
+	case len(others) >= maxSubscriptions:
+		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "there are %d subscribed browsers, and no more are allowed: remove one first", len(others))
+	}
+	return nil
+}
+
+// dropGone deletes the subscriptions that are gone and that are selected.
+func (h *pushHandlers) dropGone(ctx context.Context, selected func(subscribed) bool) error {
+	found, err := h.all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range found {
+		if !alert.IsGone(s.thread) || !selected(s) {
+			continue
+		}
+		if err := h.drop(ctx, s.thread.ID); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict { // it still has alerts that fail
+			return err
+		}
+	}
+	return nil
+}
+
+// drop deletes a subscription. Alerts that wait for it are not sent. It is a conflict while one is sent.
+func (h *pushHandlers) drop(ctx context.Context, thread string) error {
+	who := requestOf(ctx).who
+	err := h.threads.DeleteThread(ctx, thread, who)
+	if mailroom.CodeOf(err) != mailroom.CodeConflict {
+		return ignoreMissing(err)
+	}
+	if _, err := h.threads.Interrupt(ctx, thread, who); err != nil {
+		return ignoreMissing(err)
+	}
+	return ignoreMissing(h.threads.DeleteThread(ctx, thread, who))
+}
+
+// ignoreMissing returns nil for the error that a thread does not exist, for example because another request
+// deleted it.
+func ignoreMissing(err error) error {
+	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+		return nil
+	}
+	return err
+}
+
+type unsubscribeInput struct {
+	Subscription string `path:"subscription" doc:"Id of a subscription."`
+}
+
+func (h *pushHandlers) unsubscribe(ctx context.Context, in *unsubscribeInput) (*empty, error) {
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	t, err := h.find.thread(ctx, h.target.Subscribers()+in.Subscription)
+	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q", invalid.Truncate(in.Subscription))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := h.drop(ctx, t.ID); mailroom.CodeOf(err) == mailroom.CodeConflict {
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "an alert is sent to this browser now: try again in some seconds")
+	} else if err != nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// dropOf deletes the subscriptions of a token that was revoked. What is left after an error gets further
+// alerts until an operator removes it, so the log says so.
+func (h *pushHandlers) dropOf(ctx context.Context, by string) {
+	if h.target == nil {
+		return
+	}
+	found, err := h.all(ctx)
+	for _, s := range found {
+		if s.By == by {
+			err = errors.Join(err, h.drop(ctx, s.thread.ID))
+		}
+	}
+	if err != nil {
+		h.log.WarnContext(ctx, "browsers of a revoked token still subscribed to alerts; remove them in the console", "token", by, "error", err)
+	}
+}
