@@ -11,7 +11,7 @@ type Push struct {
 
 // PushSubscription is a browser that gets alerts. Its endpoint and keys are secrets and never shown.
 type PushSubscription struct {
-	ID        string    `json:"id"`
+	ID        string    `json:"id" doc:"The first 32 hexadecimal digits of the SHA-256 of its endpoint."`
 	Client    *string   `json:"client" doc:"The browser in a few words."`
 	By        string    `json:"by" doc:"The token that subscribed."`
 	CreatedAt time.Time `json:"created_at"`

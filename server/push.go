@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +16,6 @@ import (
 	"mailroom/alert"
 	"mailroom/alert/webpush"
 	"mailroom/api"
-	"mailroom/internal/digest"
 	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
@@ -127,11 +128,18 @@ func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body
 	if err := h.target.Check(s); err != nil {
 		return nil, invalid.At("body.", err)
 	}
-	id := digest.ID("push subscription", s.Endpoint)
+	id := subscriptionID(s.Endpoint)
 	if err := h.open(ctx, id, s); err != nil {
 		return nil, err
 	}
 	return &body[api.PushSubscribed]{api.PushSubscribed{ID: id}}, nil
+}
+
+// subscriptionID returns the id of a subscription: the first 32 hexadecimal digits of the SHA-256 of its
+// endpoint, so that a browser finds its own.
+func subscriptionID(endpoint string) string {
+	sum := sha256.Sum256([]byte(endpoint))
+	return hex.EncodeToString(sum[:16])
 }
 
 // open stores a subscription. If there are too many, those that are gone are dropped first.
