@@ -142,3 +142,18 @@ func describeTargets(c *config.Config) (all []server.Target) {
 	}
 	return all
 }
+
+// pushTarget returns the first target that browsers can subscribe to, nil if there is none.
+func pushTarget(c *config.Config) server.PushTarget {
+	for _, name := range c.TargetNames() {
+		t := c.Targets[name]
+		if t.Settings.Open == nil {
+			continue
+		}
+		opened, err := t.Settings.Open(name)
+		if p, ok := opened.(server.PushTarget); ok && err == nil { // alertAgents reports the error
+			return p
+		}
+	}
+	return nil
+}

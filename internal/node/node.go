@@ -148,7 +148,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, shared: o.SharedFiles, oldDefinitions: roster.old, retention: c.Retention, log: log}
 	links := alert.NewLinks(o.Token)
-	alerts := &server.Alerts{Targets: describeTargets(c), Rules: c.AlertRules(), Links: links, Test: n.testAlert}
+	alerts := &server.Alerts{Targets: describeTargets(c), Rules: c.AlertRules(), Links: links, Test: n.testAlert, Push: pushTarget(c)}
 	n.follower = newFollower(c, n.maintenance.restricted(), alerts, log)
 	if n.shared { // other servers store and use versions that are not current here
 		n.janitor.oldDefinitions = nil
