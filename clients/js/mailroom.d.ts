@@ -272,6 +272,16 @@ export interface Worker {
   [more: string]: unknown;
 }
 
+/** A browser that gets alerts. */
+export interface PushSubscribed {
+  /** The first 32 hexadecimal digits of the SHA-256 of its endpoint. */
+  id: string;
+  client: string | null;
+  by: string;
+  created_at: string;
+  gone: boolean;
+}
+
 export interface Token {
   name: string;
   kind: 'token' | 'limited' | 'session' | 'link';
@@ -446,6 +456,9 @@ export class Mailroom {
   channels(options?: Abortable): Promise<Channel[]>;
   resumeChannel(name: string, options?: Abortable): Promise<Channel>;
   workers(options?: Abortable): Promise<Worker[]>;
+  push(options?: Abortable): Promise<{ public_key: string; target: string; subscriptions: PushSubscribed[] }>;
+  subscribePush(subscription: { endpoint: string; keys: { p256dh: string; auth: string } }, options?: Abortable): Promise<{ id: string }>;
+  unsubscribePush(id: string, options?: Abortable): Promise<void>;
   tokens(query?: Abortable & { cursor?: string }): Promise<Page<Token>>;
   createToken(token: Abortable & { name: string; scopes: string[]; namespace?: string; expires_at?: string }): Promise<Token & { token: string }>;
   revokeToken(name: string, options?: Abortable): Promise<void>;

@@ -242,6 +242,21 @@ export class Mailroom {
     return (await this.#call('GET', 'v1/workers', { signal })).items;
   }
 
+  /** What a browser needs to subscribe to alerts, and the browsers that did: `{ public_key, target, subscriptions }`. Needs the scope admin, like the next two; not_found without a target of kind push. */
+  push({ signal } = {}) {
+    return this.#call('GET', 'v1/push', { signal });
+  }
+
+  /** Subscribes a browser to alerts: `{ id }`, the same for the same endpoint. */
+  subscribePush({ endpoint, keys }, { signal } = {}) {
+    return this.#call('POST', 'v1/push/subscriptions', { body: { endpoint, keys }, signal });
+  }
+
+  /** Ends the subscription of a browser. */
+  unsubscribePush(id, { signal } = {}) {
+    return this.#call('DELETE', at('v1', 'push', 'subscriptions', id), { signal });
+  }
+
   /** A page of tokens, sessions and links, by name. Needs the scope admin, like the next two. */
   tokens({ cursor, signal } = {}) {
     return this.#call('GET', 'v1/tokens', { query: { cursor }, signal });
