@@ -1,6 +1,6 @@
 // Package web has the pages that the server serves to browsers: plain files in the
-// binary, without a build step: the console, the chat, the page of a link in an alert, and the libraries that make vendor
-// bundles. They use the API like any other client, with the session of the browser or a token
+// binary, without a build step: the console, the chat, the page of a link in an alert, the service
+// worker that shows alerts, and the libraries that make vendor bundles. They use the API like any other client, with the session of the browser or a token
 // that the user pastes; the files contain no secrets.
 package web
 
@@ -21,14 +21,18 @@ import (
 	js "mailroom/clients/js"
 )
 
-//go:embed chat console decide vendor/*.js vendor/*.css vendor/LICENSES.txt
+//go:embed chat console decide sw.js manifest.webmanifest vendor/*.js vendor/*.css vendor/LICENSES.txt
 var files embed.FS
 
 // policy is the Content-Security-Policy: scripts, styles and calls of the same origin
 // only, nothing inline, no framing. With trusted types, text cannot become HTML by
 // mistake.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types "
+
+// consolePolicy is the policy of trusted types of the console: the one that names its service worker, see
+// console/push.js. Other pages have none.
+const consolePolicy = "worker"
 
 // Pages returns the handlers of GET and HEAD by path. Pages use relative URLs, so that a
 // proxy can serve them below a path prefix.
@@ -61,6 +65,7 @@ func Pages() map[string]http.Handler {
 type file struct {
 	body []byte
 	kind string // media type
+	csp  string // Content-Security-Policy
 	tag  string
 	// compressed returns the body in gzip. It is made for the first request: most starts serve no page.
 	compressed func() []byte
@@ -69,21 +74,22 @@ type file struct {
 func newFile(at string, body []byte) (string, file, error) {
 	kinds := map[string]string{
 		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
+		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".webmanifest": "application/manifest+json", ".txt": "text/plain; charset=utf-8",
 	}
 	ext := path.Ext(at)
 	if kinds[ext] == "" {
 		return "", file{}, fmt.Errorf("%s: unknown media type of extension %q", at, ext)
 	}
+	csp := policy + "'none'"
 	switch {
 	case at == "/console/index.html":
-		at = "/"
+		at, csp = "/", policy+consolePolicy
 	case ext == ".html":
 		at = path.Dir(at) // /chat/index.html is /chat
 	}
 	sum := sha256.Sum256(body)
 	tag := base64.RawURLEncoding.EncodeToString(sum[:12])
-	return at, file{body: body, kind: kinds[ext], tag: tag, compressed: sync.OnceValue(func() []byte { return compress(body) })}, nil
+	return at, file{body: body, kind: kinds[ext], csp: csp, tag: tag, compressed: sync.OnceValue(func() []byte { return compress(body) })}, nil
 }
 
 func compress(body []byte) []byte {
@@ -109,7 +115,7 @@ func acceptsGzip(r *http.Request) bool {
 func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", f.csp)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")

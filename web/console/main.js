@@ -4,6 +4,7 @@ import { html, render, useEffect, useRef, useState } from '../vendor/preact.js';
 import { client, leave, may, paste, pending, refusal, resolve, start, started, user } from './account.js';
 import { address, go, link } from './address.js';
 import { Agents } from './agents.js';
+import { Alerts } from './alerts.js';
 import { Channels } from './channels.js';
 import { Failures } from './failures.js';
 import { Inbox } from './inbox.js';
@@ -30,6 +31,7 @@ const PAGES = [
   { name: 'agents', title: 'Agents', key: 'a', scope: 'read', page: Agents },
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
   { name: 'issues', title: 'Issues', key: 'b', scope: 'admin', when: tracked, page: Issues },
+  { name: 'alerts', title: 'Alerts', key: 'n', scope: 'admin', page: Alerts },
   { name: 'tokens', title: 'Tokens', key: 'k', scope: 'admin', page: Tokens },
 ];
 
