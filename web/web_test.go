@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"compress/gzip"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -83,6 +84,36 @@ func TestPagesReferToExistingFilesByRelativePaths(t *testing.T) {
 	}
 	if pages["/vendor/build.js"] != nil || pages["/vendor/src/preact.js"] != nil {
 		t.Error("the sources of the bundles are served")
+	}
+}
+
+// The scope of a service worker is the folder of its script. It must be revalidated with each visit.
+func TestTheServiceWorkerCoversAllPages(t *testing.T) {
+	pages := web.Pages()
+	for path, want := range map[string]string{"/sw.js": "text/javascript; charset=utf-8", "/manifest.webmanifest": "application/manifest+json"} {
+		if pages[path] == nil {
+			t.Fatalf("%s is not served", path)
+		}
+		h := get(pages[path]).Header
+		if h.Get("Content-Type") != want || h.Get("Cache-Control") != "no-cache" {
+			t.Errorf("%s: %v", path, h)
+		}
+	}
+	var manifest struct {
+		Start string `json:"start_url"`
+		Scope string
+		Icons []struct{ Src string }
+	}
+	if err := json.NewDecoder(get(pages["/manifest.webmanifest"]).Body).Decode(&manifest); err != nil {
+		t.Fatal(err)
+	}
+	if manifest.Start != "./" || manifest.Scope != "./" || len(manifest.Icons) == 0 || pages["/"+manifest.Icons[0].Src] == nil {
+		t.Errorf("the manifest is %+v", manifest)
+	}
+	for path, want := range map[string]string{"/": "trusted-types worker", "/chat": "trusted-types 'none'", "/decide": "trusted-types 'none'", "/sw.js": "trusted-types 'none'"} {
+		if csp := get(pages[path]).Header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, "; "+want) {
+			t.Errorf("%s: the policy %q does not end with %q", path, csp, want)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ function ThisBrowser({ push, mine, stale, reload }) {
     ${why ? html`<p><${Status} of="unavailable" text=${why === 'unsupported' ? 'Not supported' : 'Not possible here'} tone="warn" /></p><p>${OBSTACLES[why]}</p>`
       : permission === 'denied' ? html`<p><${Status} of="unavailable" text="Blocked" tone="bad" /></p><p>This browser blocks notifications of this page. Allow them in the settings of the page, beside its address, and reload.</p>`
         : html`<p><${Status} of=${on ? 'available' : 'idle'} text=${on ? 'On' : 'Off'} /></p>
-          <p>${on ? 'Alerts are shown as notifications, also while no page is open.' : `Show the alerts of ${push.target} as notifications, also while no page is open.`}</p>
+          <p>${on ? 'Alerts are shown as notifications, also while no page is open. Signing out turns them off.' : `Show the alerts of ${push.target} as notifications, also while no page is open.`}</p>
           ${!on && stale && html`<p>This browser was removed, or the key of the server changed: turn alerts on again.</p>`}
           <p>${on ? html`<${Action} run=${act(turnOff)}>Turn off<//>` : html`<${Action} kind="" run=${act(() => turnOn(push.public_key))}>Turn on<//>`}</p>`}
   </section>`;

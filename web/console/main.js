@@ -13,6 +13,7 @@ import { connection, end, follow } from './live.js';
 import { useLoad, useNow } from './load.js';
 import { Overview } from './overview.js';
 import { Line, Modal } from './parts.js';
+import { turnOff } from './push.js';
 import { RunPage } from './run.js';
 import { Runs } from './runs.js';
 import { Search } from './search.js';
@@ -111,7 +112,7 @@ function Console() {
           <${Connection} />
           <p class="hint"><${Line} text=${user.value.token} />${user.value.kind === 'session' ? '' : ', with a token'}</p>
           <button type="button" class="quiet" onClick=${() => setHelp(true)}>Keys</button>
-          <button type="button" class="quiet" onClick=${leave}>Sign out</button>
+          <button type="button" class="quiet" onClick=${signOut}>Sign out</button>
         </footer>
       </nav>
       <main id="main" tabindex="-1" ref=${main} aria-label=${open.title}>
@@ -119,6 +120,12 @@ function Console() {
       </main>
     </div>
     ${help && html`<${Help} pages=${pages} close=${() => setHelp(false)} />`}`;
+}
+
+// signOut ends the session, and the alerts of this browser, whose next user may be another person.
+async function signOut() {
+  await turnOff().catch(() => {}); // it is off here; the push service tells the server with the next alert
+  await leave();
 }
 
 // Waiting shows the number of open questions.
