@@ -99,13 +99,17 @@ func URL(text string, insecure bool) (*url.URL, error) {
 	return u, nil
 }
 
+// Dialer returns a dialer that connects only to TCP addresses that the policy allows.
+func (p Policy) Dialer() *net.Dialer {
+	return &net.Dialer{Timeout: 10 * time.Second, Resolver: p.Resolver, ControlContext: p.control}
+}
+
 // Transport returns a transport that connects only to addresses that the policy allows.
 // It uses no proxy, because it could not check the proxy's connections. Callers must
 // check redirects themselves.
 func (p Policy) Transport() *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Resolver: p.Resolver, ControlContext: p.control}
 	return &http.Transport{
-		DialContext:           dialer.DialContext,
+		DialContext:           p.Dialer().DialContext,
 		ForceAttemptHTTP2:     true,
 		MaxIdleConnsPerHost:   16,
 		IdleConnTimeout:       20 * time.Second,

@@ -142,6 +142,32 @@ func TestANameThatResolvesToAForbiddenAddressIsRefused(t *testing.T) {
 	}
 }
 
+func TestADialerConnectsOnlyToAllowedAddresses(t *testing.T) {
+	address, conns := server(t)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := netguard.Policy{Resolver: netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})}
+	dial := func(p netguard.Policy, network string) error {
+		c, err := p.Dialer().DialContext(t.Context(), network, "innocent.example.org:"+port)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
+	if err := dial(p, "tcp"); !errors.Is(err, netguard.ErrRefused) || conns.Load() != 0 {
+		t.Errorf("%v, after %d connections", err, conns.Load())
+	}
+	p.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	if err := dial(p, "udp"); !errors.Is(err, netguard.ErrRefused) {
+		t.Errorf("another protocol: %v", err)
+	}
+	if err := dial(p, "tcp"); err != nil {
+		t.Errorf("allowed: %v", err)
+	}
+}
+
 func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	if (netguard.Policy{}).Transport().Proxy != nil {
 		t.Error("the transport uses a proxy")
