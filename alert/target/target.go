@@ -58,7 +58,6 @@ type Address struct {
 	URL      string
 	Insecure bool
 	policy   netguard.Policy
-	networks []string
 }
 
 // Settings returns the keys of an address. what says what the URL is.
@@ -83,19 +82,25 @@ func (a *Address) Settings(key, what, example string) []setting.Setting {
 
 // Networks returns the keys of an address without the URL.
 func (a *Address) Networks() []setting.Setting {
-	networks := setting.List(&a.networks)
 	return []setting.Setting{
 		setting.New("insecure", "Allow http for other machines than this one.", setting.Bool(&a.Insecure)),
-		setting.New("allow", `Private networks and addresses that may be used, such as "10.0.0.0/8".`, setting.Value{
-			Set: func(given any) (err error) {
-				if err = networks.Set(given); err == nil {
-					a.policy.Allow, err = netguard.Prefixes(a.networks)
-				}
-				return err
-			},
-			Get: networks.Get,
-		}),
+		Allow(&a.policy),
 	}
+}
+
+// Allow returns the key of the private networks that a target may be in. It is bound to the policy.
+func Allow(p *netguard.Policy) setting.Setting {
+	var texts []string
+	networks := setting.List(&texts)
+	return setting.New("allow", `Private networks and addresses that may be used, such as "10.0.0.0/8".`, setting.Value{
+		Set: func(given any) (err error) {
+			if err = networks.Set(given); err == nil {
+				p.Allow, err = netguard.Prefixes(texts)
+			}
+			return err
+		},
+		Get: networks.Get,
+	})
 }
 
 // Allow adds networks that may be used.
