@@ -25,7 +25,7 @@ export GORACE = atexit_sleep_ms=0
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages vendor torture attack mutants chaos fuzz bench bench-bd peers cover compiler browser ircd postgres programs clean
+.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages vendor torture attack mutants chaos fuzz bench bench-bd peers cover compiler browser ircd smtpd postgres programs clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ run: build ## build and start the server; DATA=folder keeps everything there
 
 # Two jobs in parallel: the tests often wait for real processes, clocks and disks, and
 # the other checks use that time. Their output is printed in one piece at their end.
-test: compiler browser ircd postgres programs ## everything: format, vet, staticcheck, build, tests with the race detector
+test: compiler browser ircd smtpd postgres programs ## everything: format, vet, staticcheck, build, tests with the race detector
 	@mkdir -p bin
 	@$(MAKE) --no-print-directory -j2 racing rest
 
@@ -186,6 +186,16 @@ ircd: ## check for the IRC server that tests the IRC channel; as root, install i
 			{ systemctl disable --now ngircd >/dev/null 2>&1 || true; }; \
 	fi; \
 	has || { echo "the tests of the IRC channel need ngircd: install it, on Debian: apt-get install ngircd" >&2; exit 1; }
+
+# The package's install script would start a mail server; RUNLEVEL=1 prevents it. Another mail server stays:
+# --no-remove fails instead, because only one can be installed.
+smtpd: ## check for the mail server that tests alerts by e-mail; as root, install it
+	@has() { [ -x /usr/sbin/exim4 ] || [ -x /usr/sbin/exim ] || command -v exim4 exim >/dev/null; }; \
+	if ! has && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends --no-remove exim4-daemon-light && \
+			{ systemctl disable --now exim4 >/dev/null 2>&1 || true; }; \
+	fi; \
+	has || { echo "the tests of alerts by e-mail need Exim: install it, on Debian: apt-get install exim4-daemon-light" >&2; exit 1; }
 
 # The package would start a cluster of its own; create_main_cluster = false prevents it.
 postgres: ## check for PostgreSQL, which tests start as private clusters; as root, install it

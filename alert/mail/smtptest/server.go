@@ -1,0 +1,273 @@
+// Package smtptest provides a mail server for tests: a real Exim, with its own configuration, queue and
+// mailboxes in a folder of the test.
+package smtptest
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The account of the server. Each message needs it.
+const (
+	User     = "mailroom"
+	Password = "correct horse/battery+staple"
+)
+
+// Domain is the domain of the server. It takes messages for ops@ and oncall@, refuses busy@ for now, and
+// refuses all other addresses for good.
+const Domain = "test.example"
+
+// RefusedSubject is a word in a subject that makes the server refuse the content of a message.
+const RefusedSubject = "unwanted"
+
+// WaitTimeout bounds each wait for the server.
+const WaitTimeout = 30 * time.Second
+
+// Options configure a server.
+type Options struct {
+	// NoTLS makes a server that offers no STARTTLS, and to sign in without it.
+	NoTLS bool
+	// Login offers AUTH LOGIN in place of AUTH PLAIN.
+	Login bool
+}
+
+// Server is an Exim on loopback.
+type Server struct {
+	Addr    string // host:port of submission with STARTTLS, the same after each start
+	TLSAddr string // host:port of submission with TLS from the start
+	// Roots contains the certificate of the server, which is for 127.0.0.1 and localhost. CertFile contains it
+	// as PEM.
+	Roots    *x509.CertPool
+	CertFile string
+
+	t       testing.TB
+	options Options
+	dir     string
+	owner   owner
+	cmd     *exec.Cmd     // nil while it is down
+	exited  chan struct{} // closed when cmd has ended
+}
+
+// Start starts a server that stops when the test ends.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	s := &Server{t: t, options: o, dir: t.TempDir()}
+	t.Cleanup(s.Stop)
+	var err error
+	if s.owner, err = findOwner(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.owner.own(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"spool", "mail"} {
+		path := filepath.Join(s.dir, name)
+		if err := errors.Join(os.Mkdir(path, 0o700), s.owner.give(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.makeCertificate()
+	for range 20 {
+		s.Addr, s.TLSAddr = FreeAddr(t), FreeAddr(t)
+		if s.start() {
+			return s
+		}
+	}
+	t.Fatalf("no free ports for Exim: %s", s.log())
+	return nil
+}
+
+// FreeAddr returns a loopback address whose port is free.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Up starts the server again, on the same addresses.
+func (s *Server) Up() {
+	s.t.Helper()
+	for end := time.Now().Add(WaitTimeout); s.cmd == nil && !s.start(); {
+		if time.Now().After(end) {
+			s.t.Fatalf("Exim did not restart on %s: %s", s.Addr, s.log())
+		}
+	}
+}
+
+// ready is in the log of a server that listens on its ports.
+const ready = " daemon started: "
+
+// start starts the server and reports whether it got its ports. A successful dial is no proof: another
+// process may own a port.
+func (s *Server) start() bool {
+	s.t.Helper()
+	program := ""
+	for _, name := range []string{"exim4", "/usr/sbin/exim4", "exim", "/usr/sbin/exim"} {
+		if found, err := exec.LookPath(name); err == nil && program == "" {
+			program = found
+		}
+	}
+	if program == "" {
+		s.t.Fatal("these tests need Exim: install it (see make smtpd)")
+	}
+	s.configure()
+	started := strings.Count(s.log(), ready)
+	output, err := os.OpenFile(s.path("output"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer output.Close() // the process has its own descriptor
+	s.cmd, s.exited = exec.Command(program, "-C", s.path("exim.conf"), "-bdf"), make(chan struct{})
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, output, output
+	s.cmd.SysProcAttr = s.owner.attributes()
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait() // Stop kills it
+		close(exited)
+	}(s.cmd, s.exited)
+	for end := time.After(WaitTimeout); ; {
+		if strings.Count(s.log(), ready) > started {
+			return true
+		}
+		select {
+		case <-s.exited:
+			s.Stop()
+			if !strings.Contains(s.log(), "Address already in use") {
+				s.t.Fatalf("Exim ended: %s", s.log())
+			}
+			return false
+		case <-end:
+			s.t.Fatalf("Exim did not start: %s", s.log())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Stop kills the server and what it started, without closing its connections properly.
+func (s *Server) Stop() {
+	if s.cmd == nil {
+		return
+	}
+	if err := syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		s.t.Error(err)
+	}
+	<-s.exited
+	s.cmd = nil
+}
+
+// Wait returns the messages in the mailbox of a user, such as "ops", once there are n or more.
+func (s *Server) Wait(user string, n int) []string {
+	s.t.Helper()
+	for end := time.Now().Add(WaitTimeout); ; <-time.After(5 * time.Millisecond) {
+		all := s.Mail(user)
+		if len(all) >= n {
+			return all
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("%s has %d messages, want %d: %s", user, len(all), n, s.log())
+		}
+	}
+}
+
+// Mail returns the messages in the mailbox of a user, oldest first.
+func (s *Server) Mail(user string) (all []string) {
+	s.t.Helper()
+	dir := filepath.Join(s.dir, "mail", user, "new")
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	slices.SortFunc(files, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, f := range files {
+		raw, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all = append(all, string(raw))
+	}
+	return all
+}
+
+func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
+
+// log returns what the server logged and printed.
+func (s *Server) log() string {
+	s.t.Helper()
+	var all []byte
+	for _, name := range []string{"mainlog", "paniclog", "output"} {
+		raw, err := os.ReadFile(s.path(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.t.Fatal(err)
+		}
+		all = append(all, raw...)
+	}
+	return string(all)
+}
+
+// String describes the server in failure messages.
+func (s *Server) String() string { return "Exim on " + s.Addr }
+
+// owner is the user that runs a server: the current one, or `nobody` for root. A zero uid is the current one.
+type owner struct{ uid, gid int }
+
+func findOwner() (owner, error) {
+	if os.Getuid() != 0 {
+		return owner{}, nil
+	}
+	u, err := user.Lookup("nobody")
+	if err != nil {
+		return owner{}, fmt.Errorf("as root, the tests run Exim as the user `nobody`: %w", err)
+	}
+	uid, err1 := strconv.Atoi(u.Uid)
+	gid, err2 := strconv.Atoi(u.Gid)
+	return owner{uid, gid}, errors.Join(err1, err2)
+}
+
+func (o owner) ids() (uid, gid int) {
+	if o.uid == 0 {
+		return os.Getuid(), os.Getgid()
+	}
+	return o.uid, o.gid
+}
+
+func (o owner) attributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true} // for Stop
+	if o.uid != 0 {
+		a.Credential = &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}
+	}
+	return a
+}
+
+// own gives the folder of a test to the user, and lets the user reach it.
+func (o owner) own(dir string) error {
+	if o.uid == 0 {
+		return nil
+	}
+	return errors.Join(o.give(dir), os.Chmod(filepath.Dir(dir), 0o711))
+}
+
+func (o owner) give(path string) error {
+	if o.uid == 0 {
+		return nil
+	}
+	return os.Chown(path, o.uid, o.gid)
+}
