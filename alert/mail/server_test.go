@@ -197,7 +197,7 @@ func TestAWrongPasswordIsAnOutageUntilItIsCorrected(t *testing.T) {
 
 func TestRefusedRecipients(t *testing.T) {
 	s := smtptest.Start(t, smtptest.Options{})
-	const unknown, busy = "nobody.here@" + smtptest.Domain, "busy@" + smtptest.Domain
+	const unknown, busy = "missing@" + smtptest.Domain, "busy@" + smtptest.Domain
 	sent := 0
 	for _, c := range []struct {
 		name    string
