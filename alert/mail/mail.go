@@ -88,7 +88,7 @@ func newSettings() *target.Settings {
 			}
 			return nil
 		},
-		Open: func() (alert.Target, error) { return New(*o) },
+		Open: func(string) (alert.Target, error) { return New(*o) },
 		Setup: &kind.Setup{
 			Short: "Alert people by e-mail",
 			About: `The server submits each alert to a mail server, as a mail program does. Use the

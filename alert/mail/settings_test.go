@@ -100,7 +100,7 @@ func TestSettings(t *testing.T) {
 				err = s.Check()
 			}
 			if err == nil {
-				_, err = s.Open()
+				_, err = s.Open("mail")
 			}
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("error %v, want %q", err, c.want)

@@ -46,6 +46,7 @@ var floors = map[string]int{
 	"clients/js":              9,  // the modules of the JavaScript client, embedded
 	"server/internal":         9,  // refusals and wire objects, for the packages of the server
 	"internal/datadir":        9,  // the data folder of a server
+	"alert/webpush":           8,  // the requests of Web Push
 	"alert":                   10, // what is told to people, and the links that decide
 	"channel/chat":            10, // the interface of chat platforms
 	"channel/markdown":        10, // renders replies

@@ -3,6 +3,7 @@ package platforms
 
 import (
 	"mailroom/alert/hook"
+	"mailroom/alert/mail"
 	"mailroom/alert/ntfy"
 	"mailroom/alert/push"
 	"mailroom/alert/target"
@@ -21,7 +22,7 @@ func All() *target.Kinds { return &target.Kinds{Channels: Channels(), Targets: T
 
 // Targets returns the kinds of targets, sorted by name.
 func Targets() []target.Kind {
-	return []target.Kind{target.NewChat(), ntfy.NewKind(), push.NewKind(), hook.NewKind()}
+	return []target.Kind{target.NewChat(), mail.NewKind(), ntfy.NewKind(), push.NewKind(), hook.NewKind()}
 }
 
 // Channels returns the kinds of channels, sorted by name.

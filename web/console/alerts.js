@@ -1,10 +1,11 @@
-// Alerts: this browser, and the others that get them.
+// Alerts: what is told to whom, this browser, and the others that get them.
 
 import { html, useState } from '../vendor/preact.js';
-import { client } from './account.js';
+import { client, may } from './account.js';
 import { useLoad } from './load.js';
 import { Action, Empty, Line, Problem, Status, Time } from './parts.js';
 import { hasKey, idOf, obstacle, own, turnOff, turnOn } from './push.js';
+import { Rules } from './rules.js';
 
 // readPush returns what the server says and which subscription is this browser's; null without a target.
 async function readPush(signal) {
@@ -23,14 +24,19 @@ async function readPush(signal) {
 }
 
 export function Alerts() {
-  const { data, error, reload } = useLoad(readPush, [], ['none']);
   return html`<section class="page">
     <h1>Alerts</h1>
-    <${Problem} error=${error} retry=${reload} />
-    ${data && !data.push && html`<${Empty} title="Browsers get no alerts">The server has no target for them. Add one with <code>mailroom notify add push</code>.<//>`}
-    ${data?.push && html`<${ThisBrowser} ...${data} reload=${reload} />
-      <${Browsers} ...${data} reload=${reload} />`}
+    <${Rules} />
+    ${may('admin') && html`<${Push} />`}
   </section>`;
+}
+
+function Push() {
+  const { data, error, reload } = useLoad(readPush, [], ['none']);
+  return html`<${Problem} error=${error} retry=${reload} />
+    ${data && !data.push && html`<h2>Browsers</h2><${Empty} title="Browsers get no alerts">The server has no target for them. Add one with <code>mailroom notify add push</code>.<//>`}
+    ${data?.push && html`<${ThisBrowser} ...${data} reload=${reload} />
+      <${Browsers} ...${data} reload=${reload} />`}`;
 }
 
 const OBSTACLES = {

@@ -32,7 +32,7 @@ const PAGES = [
   { name: 'agents', title: 'Agents', key: 'a', scope: 'read', page: Agents },
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
   { name: 'issues', title: 'Issues', key: 'b', scope: 'admin', when: tracked, page: Issues },
-  { name: 'alerts', title: 'Alerts', key: 'n', scope: 'admin', page: Alerts },
+  { name: 'alerts', title: 'Alerts', key: 'n', scope: 'read', page: Alerts },
   { name: 'tokens', title: 'Tokens', key: 'k', scope: 'admin', page: Tokens },
 ];
 
