@@ -282,6 +282,9 @@ func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 			open = append(open, r.ID)
 		}
 	}
+	if len(open) == 0 {
+		return out, nil
+	}
 	oldest, err := rd.Runs(store.RunQuery{IDs: open})
 	if err != nil {
 		return out, err

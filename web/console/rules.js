@@ -15,15 +15,13 @@ const TEXTS = [['none', 'only that something happened, and where'], ['title', 't
 export function Rules() {
   const { data, error, reload } = useLoad((signal) => client.alerts({ signal }), [], ['none']);
   const [editing, setEditing] = useState(null); // a rule, {} for a new one
-  return html`<section aria-labelledby="rules">
-    <h2 id="rules">Rules</h2>
+  return html`<h2>Rules</h2>
     <${Problem} error=${error} retry=${reload} />
     ${data?.targets.length === 0 && html`<${Empty} title="No targets">${may('admin') ? html`Add one with <code>mailroom notify add</code>, which tests it.` : 'The operator can let your threads use a target.'}<//>`}
     ${data?.targets.length > 0 && html`<${Table} rules=${data.rules} edit=${setEditing} reload=${reload} />
       <p class="tools"><button type="button" onClick=${() => setEditing({})}>New rule…</button></p>
       <h2>Targets</h2><${Targets} targets=${data.targets} reload=${reload} />`}
-    ${editing && html`<${Edit} rule=${editing} targets=${data.targets} close=${() => { setEditing(null); reload(); }} />`}
-  </section>`;
+    ${editing && html`<${Edit} rule=${editing} targets=${data.targets} close=${() => { setEditing(null); reload(); }} />`}`;
 }
 
 const only = ({ agents = [], threads = [] }) => [...agents, ...threads.map((id) => `${id}…`)].join(', ');
@@ -105,17 +103,17 @@ function Edit({ rule, targets, close }) {
   return html`<${Modal} title=${rule.name ? `Rule ${rule.name}` : 'New rule'} close=${close}>
     <form class="stack" onSubmit=${save}>
       <${Problem} error=${error} />
-      <label for="rule-name">Name</label><input id="rule-name" name="name" required maxlength="64" pattern="[A-Za-z0-9._\\-]+" autocomplete="off" spellcheck="false" value=${rule.name ?? ''} readonly=${Boolean(rule.name)} />
-      <fieldset><legend>Tell when</legend>${kinds.map(([kind, what]) => html`<label key=${kind} class="check"><input type="checkbox" name="when" value=${kind} checked=${(rule.when ?? ['ticket']).includes(kind)} /> ${kind} <span class="hint">${what}</span></label>`)}</fieldset>
+      <label for="rule-name">Name</label><input id="rule-name" name="name" required maxlength="64" pattern="[A-Za-z0-9._\\-]+" autocomplete="off" spellcheck="false" defaultValue=${rule.name ?? ''} readonly=${Boolean(rule.name)} />
+      <fieldset><legend>Tell when</legend>${kinds.map(([kind, what]) => html`<label key=${kind} class="check"><input type="checkbox" name="when" value=${kind} defaultChecked=${(rule.when ?? ['ticket']).includes(kind)} /> ${kind} <span class="hint">${what}</span></label>`)}</fieldset>
       <label for="rule-to">To</label><select id="rule-to" name="to">${targets.map(({ name }) => html`<option key=${name} selected=${rule.to?.[0] === name}>${name}</option>`)}</select>
       ${may('admin') && html`<label for="rule-then">When it is down, to</label><select id="rule-then" name="then"><option value="">nothing else</option>${targets.map(({ name }) => html`<option key=${name} selected=${rule.to?.[1] === name}>${name}</option>`)}</select>`}
-      <label for="rule-agents">Only about these agents (empty: all)</label><input id="rule-agents" name="agents" autocomplete="off" spellcheck="false" value=${(rule.agents ?? []).join(', ')} />
-      <label for="rule-threads">Only about threads whose id begins with (empty: all)</label><input id="rule-threads" name="threads" autocomplete="off" spellcheck="false" value=${(rule.threads ?? []).join(', ')} />
+      <label for="rule-agents">Only about these agents (empty: all)</label><input id="rule-agents" name="agents" autocomplete="off" spellcheck="false" defaultValue=${(rule.agents ?? []).join(', ')} />
+      <label for="rule-threads">Only about threads whose id begins with (empty: all)</label><input id="rule-threads" name="threads" autocomplete="off" spellcheck="false" defaultValue=${(rule.threads ?? []).join(', ')} />
       <label for="rule-text">Text that leaves the server</label><select id="rule-text" name="text">${TEXTS.map(([text, what]) => html`<option key=${text} value=${text} selected=${(rule.text ?? 'title') === text}>${text}: ${what}</option>`)}</select>
-      <label for="rule-from">Quiet from (empty: never)</label><input id="rule-from" name="from" type="time" value=${quietFrom} />
-      <label for="rule-until">Quiet until</label><input id="rule-until" name="until" type="time" value=${quietTo} />
-      ${may('admin') && html`<label for="rule-digest">Time of the digest</label><input id="rule-digest" name="digest" type="time" value=${rule.digest ?? '08:00'} />`}
-      <label for="rule-zone">Time zone</label><input id="rule-zone" name="zone" autocomplete="off" spellcheck="false" value=${rule.zone ?? here} />
+      <label for="rule-from">Quiet from (empty: never)</label><input id="rule-from" name="from" type="time" defaultValue=${quietFrom} />
+      <label for="rule-until">Quiet until</label><input id="rule-until" name="until" type="time" defaultValue=${quietTo} />
+      ${may('admin') && html`<label for="rule-digest">Time of the digest</label><input id="rule-digest" name="digest" type="time" defaultValue=${rule.digest ?? '08:00'} />`}
+      <label for="rule-zone">Time zone</label><input id="rule-zone" name="zone" autocomplete="off" spellcheck="false" defaultValue=${rule.zone ?? here} />
       <p class="buttons"><button type="submit">Save</button> <button type="button" class="quiet" onClick=${close}>Cancel</button></p>
     </form>
   <//>`;

@@ -76,7 +76,7 @@ function Create({ close }) {
     <form class="stack" onSubmit=${create}>
       <${Problem} error=${error} />
       <label for="name">Name</label><input id="name" name="name" required maxlength="64" autocomplete="off" spellcheck="false" />
-      <fieldset><legend>Scopes</legend>${SCOPES.filter(([scope]) => scope !== 'work' || user.value.scopes.includes('work')).map(([scope, what]) => html`<label key=${scope} class="check"><input type="checkbox" name="scope" value=${scope} checked=${scope === 'read'} /> ${scope} <span class="hint">${what}</span></label>`)}</fieldset>
+      <fieldset><legend>Scopes</legend>${SCOPES.filter(([scope]) => scope !== 'work' || user.value.scopes.includes('work')).map(([scope, what]) => html`<label key=${scope} class="check"><input type="checkbox" name="scope" value=${scope} defaultChecked=${scope === 'read'} /> ${scope} <span class="hint">${what}</span></label>`)}</fieldset>
       <label for="namespace">Also threads whose id begins with (optional)</label><input id="namespace" name="namespace" maxlength="200" autocomplete="off" spellcheck="false" />
       <label for="days">Days until it ends (empty: never)</label><input id="days" name="days" type="number" min="1" max="3650" />
       <p class="buttons"><button type="submit">Create</button> <button type="button" class="quiet" onClick=${close}>Cancel</button></p>

@@ -1,36 +1,13 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
-import { createServer } from 'node:http';
 import { after, before, describe, test } from 'node:test';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
 import { launch } from './browser.js';
+import { ntfy } from './ntfy.js';
 import { shots } from './person.js';
-
-/** A server of ntfy's protocol: it keeps what is published as JSON (https://docs.ntfy.sh/publish/#publish-as-json). */
-async function ntfy(t) {
-  const taken = [];
-  const waiting = [];
-  const server = createServer(async (request, response) => {
-    let body = '';
-    for await (const piece of request) body += piece;
-    const message = JSON.parse(body);
-    response.setHeader('Content-Type', 'application/json');
-    response.end(JSON.stringify({ id: `m${taken.length}`, time: 0, event: 'message', topic: message.topic, message: message.message }));
-    const next = waiting.shift();
-    if (next) next(message);
-    else taken.push(message);
-  });
-  await new Promise((ready) => { server.listen(0, '127.0.0.1', ready); });
-  t.after(() => new Promise((closed) => { server.close(closed); server.closeAllConnections(); }));
-  return {
-    url: `http://127.0.0.1:${server.address().port}`,
-    /** The next message that was published. */
-    next: () => (taken.length ? taken.shift() : new Promise((resolve) => { waiting.push(resolve); })),
-  };
-}
 
 const config = (url) => `
 [server]
