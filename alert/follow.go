@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -33,6 +35,8 @@ type Follower struct {
 	// Targets returns the targets that an owner's rules may use.
 	Targets func(owner string) []string
 	Log     *slog.Logger
+
+	last *followed // of the last step; nil: it is read from the store
 }
 
 const (
@@ -61,6 +65,7 @@ type position struct {
 
 // Follow tells what happens until ctx is done.
 func (f *Follower) Follow(ctx context.Context) {
+	f.last = nil // another server may have followed
 	for ctx.Err() == nil {
 		var more bool
 		err := recovery.Call(f.Log, "alerts", func() (err error) {
@@ -83,51 +88,63 @@ func (f *Follower) Follow(ctx context.Context) {
 }
 
 // Step reads the next part of the log and tells what is due at now. It reports whether there is more to
-// read.
+// read. It stores its position if it told something or remembers something else, and once a minute: what it
+// reads again after a restart has no effect.
 func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err error) {
-	var at position
+	before := f.last
+	f.last = nil // until this step is done
 	var events []Event
-	var found, moved bool
-	var savedAt time.Time
 	var rules []Rule
+	var at position
 	err = f.Ledger.View(ctx, func(r store.Reader) (err error) {
-		at, savedAt, found, err = readPosition(r)
-		if err != nil {
-			return err
+		if before == nil {
+			if before, err = readPosition(r); err != nil {
+				return err
+			}
 		}
 		stored, err := storedRules(r, f.Targets)
 		if err != nil {
 			return err
 		}
 		rules = append(slices.Clone(f.Rules), stored...)
-		before := at.At
-		events, more, err = readEvents(r, &at, found)
-		moved = at.At != before
+		at = before.position
+		events, more, err = readEvents(r, &at, before.stored)
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	remembered, err := json.Marshal(at.State)
-	if err != nil {
-		return false, fmt.Errorf("encode the state of alerts: %w", err)
-	}
 	if at.State == nil {
 		at.State = State{}
 	}
 	told := at.State.Step(rules, events, now)
-	after, err := json.Marshal(at.State)
-	if err != nil {
+	after := &followed{position: at, stored: before.stored, savedAt: before.savedAt}
+	if after.remembers, err = json.Marshal(at.State); err != nil {
 		return false, fmt.Errorf("encode the state of alerts: %w", err)
 	}
-	if found && len(told) == 0 && len(events) == 0 && string(remembered) == string(after) && (!moved || now.Sub(savedAt) < saveEvery && !more) {
+	same := string(before.remembers) == string(after.remembers) && maps.Equal(before.Paused, at.Paused)
+	if before.stored && len(told) == 0 && same && (at.At == before.At || now.Sub(before.savedAt) < saveEvery) {
+		f.last = after
 		return more, nil
 	}
 	c := store.Cursor{Channel: cursorChannel, Identity: cursorIdentity}
 	if c.Position, err = json.Marshal(at); err != nil {
 		return false, fmt.Errorf("encode the position of alerts: %w", err)
 	}
-	return more, f.Ledger.SubmitAll(ctx, submits(told), c)
+	if err := f.Ledger.SubmitAll(ctx, submits(told), c); err != nil {
+		return false, err
+	}
+	after.stored, after.savedAt = true, now
+	f.last = after
+	return more, nil
+}
+
+// followed is where a follower is.
+type followed struct {
+	position
+	remembers []byte // the State as JSON
+	stored    bool   // a position was stored, this one or an earlier one
+	savedAt   time.Time
 }
 
 // submits returns the submits of alerts.
@@ -161,15 +178,19 @@ func Test(ctx context.Context, l Submitter, target string, now time.Time) (run s
 	return out.Run, err
 }
 
-func readPosition(r store.Reader) (at position, saved time.Time, found bool, err error) {
+func readPosition(r store.Reader) (*followed, error) {
 	rows, err := r.Cursors(store.CursorQuery{Channel: cursorChannel, Identities: []string{cursorIdentity}})
 	if err != nil || len(rows) == 0 {
-		return at, saved, false, err
+		return &followed{}, err
 	}
-	if err := json.Unmarshal(rows[0].Position, &at); err != nil {
-		return at, saved, false, fmt.Errorf("decode the position of alerts: %w", err)
+	f := &followed{stored: true, savedAt: rows[0].MovedAt}
+	if err := json.Unmarshal(rows[0].Position, &f.position); err != nil {
+		return nil, fmt.Errorf("decode the position of alerts: %w", err)
 	}
-	return at, rows[0].MovedAt, true, nil
+	if f.remembers, err = json.Marshal(f.State); err != nil {
+		return nil, fmt.Errorf("encode the state of alerts: %w", err)
+	}
+	return f, nil
 }
 
 // readEvents reads the events behind a position and moves it. A follower without a position, or with one
@@ -252,7 +273,7 @@ func logged(r store.Reader, entries []mailroom.Entry) (events []Event, err error
 		switch run := rows[e.Run]; {
 		case e.Kind == entry.KindChannel:
 			found, ok, err = channelEvent(e)
-		case run == nil || IsAgent(run.Agent) || above[run.Parent] != nil && IsAgent(above[run.Parent].Agent):
+		case run == nil || IsAgent(run.Agent) || isChatAlert(run) || above[run.Parent] != nil && IsAgent(above[run.Parent].Agent):
 		case e.Kind == entry.KindTicketOpened:
 			found, ok, err = ticketEvent(e, run)
 		case e.Kind == entry.KindFailed && run.Status == mailroom.StatusFailed:
@@ -269,6 +290,14 @@ func logged(r store.Reader, entries []mailroom.Entry) (events []Event, err error
 		}
 	}
 	return events, nil
+}
+
+// LabelAlert labels the run of a channel that sends an alert to a chat. Its value is the target.
+const LabelAlert = "alert"
+
+// isChatAlert reports whether a run sends an alert to a chat. A user cannot set the origin of a run.
+func isChatAlert(run *mailroom.Run) bool {
+	return run.Metadata[LabelAlert] != "" && strings.HasPrefix(run.Origin.Via, channel.Via(""))
 }
 
 // threadsOf returns the threads of runs, by id.

@@ -2,13 +2,14 @@ package alert
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"mailroom/internal/digest"
-	"mailroom/internal/display"
 )
 
 const (
@@ -21,8 +22,11 @@ const (
 	// singles is how many tickets a rule tells one by one within singlesIn; further ones are told together.
 	singles   = 10
 	singlesIn = 10 * time.Minute
-	// maxGroups bounds the groups of a rule. Events of further ones are gathered in one group.
-	maxGroups = 50
+	// maxGroups bounds the groups of a rule, maxTokenGroups those of a token's rule, and maxAllGroups those of
+	// all rules, because they are stored together. Events of further ones are gathered in one group.
+	maxGroups      = 50
+	maxTokenGroups = 5
+	maxAllGroups   = 500
 	// tooOld is the age from which an event is not told any more, for example after the server was off.
 	tooOld = 24 * time.Hour
 )
@@ -86,7 +90,7 @@ func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Told) {
 		if s[r.id()] == nil {
 			s[r.id()] = &Memory{}
 		}
-		step := ruleStep{rule: r, memory: s[r.id()], now: now}
+		step := ruleStep{rule: r, memory: s[r.id()], all: s, now: now}
 		for j := range events {
 			if e := &events[j]; r.wants(e) && now.Sub(e.At) < tooOld {
 				step.take(e)
@@ -103,6 +107,7 @@ func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Told) {
 type ruleStep struct {
 	rule   *Rule
 	memory *Memory
+	all    State
 	now    time.Time
 	out    []Told
 }
@@ -113,7 +118,7 @@ func (s *ruleStep) quietEnd() time.Time { return s.rule.Quiet.End(s.now.In(s.rul
 func (s *ruleStep) alertOf(e *Event) Alert {
 	a := Alert{
 		Kind: e.Kind, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: e.At.UTC(), Count: 1, Zone: s.rule.Zone.String(),
-		Agent: e.Agent, Thread: e.Thread, Run: e.Run, Ended: e.Ended, Words: display.Cut(e.Words, maxGroupWords),
+		Agent: e.Agent, Thread: e.Thread, Run: e.Run, Ended: e.Ended, Words: cutWords(e.Words),
 	}
 	switch e.Kind {
 	case KindTicket:
@@ -124,8 +129,19 @@ func (s *ruleStep) alertOf(e *Event) Alert {
 	return a
 }
 
-// maxGroupWords bounds the words of an event, in characters, because groups are stored.
+// maxGroupWords bounds the words of an event, in bytes of JSON, because groups are stored.
 const maxGroupWords = 300
+
+// cutWords cuts a text to what is stored of it.
+func cutWords(text string) string {
+	for end := ""; ; end = "…" {
+		raw, err := json.Marshal(text + end)
+		if err != nil || len(raw) <= maxGroupWords {
+			return text + end
+		}
+		text = strings.ToValidUTF8(text[:len(text)*3/4], "")
+	}
+}
 
 // tell adds an alert. what names it among those of the rule.
 func (s *ruleStep) tell(a Alert, notBefore time.Time, what ...string) {
@@ -164,6 +180,23 @@ func (s *ruleStep) maySingle() bool {
 	return m.Told <= singles
 }
 
+// full reports whether the rule may have no further group.
+func (s *ruleStep) full() bool {
+	most := maxGroups
+	if s.rule.ofToken() {
+		most = maxTokenGroups
+	}
+	return len(s.memory.Groups) >= most || s.all.groups() >= maxAllGroups
+}
+
+// groups returns the number of groups of all rules.
+func (s State) groups() (n int) {
+	for _, m := range s {
+		n += len(m.Groups)
+	}
+	return n
+}
+
 // takeChannel remembers that a channel is down, and forgets or tells that it is connected again.
 func (s *ruleStep) takeChannel(e *Event) {
 	key := "channel " + e.Subject
@@ -187,7 +220,7 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	m := s.memory
 	g := m.Groups[key]
 	first := s.alertOf(e)
-	if g == nil && len(m.Groups) >= maxGroups {
+	if g == nil && e.Kind != KindChannel && s.full() { // the configuration bounds the channels
 		key = "other " + string(e.Kind)
 		g = m.Groups[key]
 		first.Agent, first.Words = "", ""
@@ -219,6 +252,7 @@ func (s *ruleStep) tellDue() {
 			delete(s.memory.Groups, key)
 		case g.Count > 0 && !quiet && !g.Due.After(s.now):
 			a := g.First
+			a.Text, a.Then, a.Zone = s.rule.Text, s.rule.To[1:], s.rule.Zone.String() // the rule may have changed
 			if a.Count = g.Count; g.Count > 1 {
 				a.Ticket = ""
 			}
@@ -240,7 +274,9 @@ func (s *ruleStep) tellDigest() {
 			Kind: KindDigest, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: before.UTC(), Count: 1, Zone: s.rule.Zone.String(),
 		}, s.quietEnd(), stamp(at))
 	}
-	m.Digest = at.UTC()
+	if at.After(m.Digest) { // not if the time of the digest was moved to a later one
+		m.Digest = at.UTC()
+	}
 }
 
 // stamp returns a time as a part of a key.

@@ -91,7 +91,8 @@ type fence struct {
 }
 
 // SubmitAll submits to several threads, of the operator unless their Owner is set, and moves a cursor, in one transaction: all of it or
-// nothing. Each submit names its thread, its run and a key, and gets no limits of a caller.
+// nothing. Each submit names its thread, its run and a key, and gets no limits of a caller. One with a known
+// key is left out, whatever its content, because the key names what it tells.
 func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
 	if err := thread.CheckCursor(&c); err != nil {
 		return err
@@ -111,8 +112,13 @@ func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cur
 	o.threads = slices.Compact(o.threads)
 	_, err := run(ctx, ds.ledger, o, func(b *batch) (struct{}, error) {
 		for i := range all {
-			if _, err := b.submit(all[i], false); err != nil {
-				return struct{}{}, err
+			t := b.rows.thread(all[i].Thread)
+			err := b.rows.loadKey(t, all[i].Key)
+			if err == nil && !t.Keys.Has(all[i].Key) {
+				_, err = b.submit(all[i], false)
+			}
+			if err != nil {
+				return struct{}{}, b.abortAfter(i, err)
 			}
 		}
 		b.moveCursor(c)

@@ -1,7 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdh"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +24,9 @@ import (
 	"mailroom"
 	"mailroom/alert/hook"
 	"mailroom/alert/ntfy/ntfytest"
+	"mailroom/alert/push"
+	"mailroom/alert/webpush"
+	"mailroom/api"
 	"mailroom/channel/platformtest"
 	"mailroom/entry"
 	"mailroom/internal/webhooksign"
@@ -33,6 +45,8 @@ type place struct {
 	fail   func(ntfytest.Fault)
 	seen   func() int // messages that arrived, taken or not
 	taken  func() []seenAlert
+	// begin prepares the server once, and returns the thread of the run that sends; nil: that of the target.
+	begin func(*alertFixture) string
 }
 
 func ntfyPlace(t *testing.T, _ *fixture) place {
@@ -48,6 +62,69 @@ func ntfyPlace(t *testing.T, _ *fixture) place {
 	}
 }
 
+// faultyServer takes requests, unless its fault says otherwise.
+type faultyServer struct {
+	url string
+
+	mu      sync.Mutex
+	fault   ntfytest.Fault
+	arrived int
+	all     []seenAlert
+}
+
+// newFaultyServer starts a server whose requests are read with read.
+func newFaultyServer(t *testing.T, read func(r *http.Request, raw []byte) (seenAlert, error)) *faultyServer {
+	f := &faultyServer{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(r.Body)
+		m, refused := read(r, raw)
+		if err := errors.Join(err, refused); err != nil {
+			t.Errorf("request: %v", err)
+		}
+		f.mu.Lock()
+		f.arrived++
+		now := f.fault
+		if now == ntfytest.None || now == ntfytest.LoseAnswer {
+			f.all = append(f.all, m)
+		}
+		f.mu.Unlock()
+		if now != ntfytest.None {
+			<-r.Context().Done()
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	f.url = s.URL
+	return f
+}
+
+func (f *faultyServer) fail(now ntfytest.Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = now
+}
+
+func (f *faultyServer) seen() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.arrived
+}
+
+func (f *faultyServer) taken() []seenAlert {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]seenAlert{}, f.all...)
+}
+
+// pressOf returns the press of a button that posts JSON.
+func pressOf(url, body string) *ntfytest.Action {
+	return &ntfytest.Action{Action: "http", URL: url, Method: http.MethodPost, Body: body, Headers: map[string]string{"Content-Type": "application/json"}}
+}
+
 // hookPlace is a program that verifies what it gets.
 func hookPlace(t *testing.T, h *fixture) place {
 	secret := webhooksign.New()
@@ -55,62 +132,110 @@ func hookPlace(t *testing.T, h *fixture) place {
 	h.must(err)
 	file := h.dir.TargetSecret("phone", "token")
 	h.must(os.WriteFile(file, []byte(secret), 0o600))
-	var mu sync.Mutex
-	var fault ntfytest.Fault
-	var all []seenAlert
-	arrived := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		raw, err := io.ReadAll(r.Body)
+	s := newFaultyServer(t, func(r *http.Request, raw []byte) (m seenAlert, err error) {
 		var body hook.Body
-		if id, verified := keys.Verify(r.Header, raw, time.Now()); err != nil || verified != nil || json.Unmarshal(raw, &body) != nil || id != body.Key {
-			t.Errorf("request %q: %v, %v", raw, err, verified)
+		id, err := keys.Verify(r.Header, raw, time.Now())
+		if err := errors.Join(err, json.Unmarshal(raw, &body)); err != nil || id != body.Key {
+			return m, fmt.Errorf("id %s and key %s: %w", id, body.Key, err)
 		}
-		mu.Lock()
-		arrived++
-		now := fault
-		if now == ntfytest.None || now == ntfytest.LoseAnswer {
-			m := seenAlert{key: body.Key, repeated: body.Repeated}
-			for _, b := range body.Buttons {
-				if b.Label == "Deny" {
-					m.deny = &ntfytest.Action{Action: "http", URL: b.URL, Method: http.MethodPost, Body: string(b.Body), Headers: map[string]string{"Content-Type": "application/json"}}
-				}
+		m = seenAlert{key: body.Key, repeated: body.Repeated}
+		for _, b := range body.Buttons {
+			if b.Label == "Deny" {
+				m.deny = pressOf(b.URL, string(b.Body))
 			}
-			all = append(all, m)
 		}
-		mu.Unlock()
-		if now != ntfytest.None {
-			<-r.Context().Done()
-		}
-	}))
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
+		return m, nil
 	})
 	return place{
-		config: fmt.Sprintf("kind = \"webhook\"\nurl = %q\ntoken_file = %q\nallow = [\"127.0.0.1\"]\n", s.URL, file),
-		fail: func(f ntfytest.Fault) {
-			mu.Lock()
-			defer mu.Unlock()
-			fault = f
-		},
-		seen: func() int {
-			mu.Lock()
-			defer mu.Unlock()
-			return arrived
-		},
-		taken: func() []seenAlert {
-			mu.Lock()
-			defer mu.Unlock()
-			return append([]seenAlert{}, all...)
+		config: fmt.Sprintf("kind = \"webhook\"\nurl = %q\ntoken_file = %q\nallow = [\"127.0.0.1\"]\n", s.url, file),
+		fail:   s.fail, seen: s.seen, taken: s.taken,
+	}
+}
+
+// pushPlace is a browser with its push service. A repeat has the topic of the first message, which replaces
+// it at the service, and its tag, which replaces the notification.
+func pushPlace(t *testing.T, h *fixture) place {
+	file := h.dir.TargetSecret("phone", "key")
+	h.must(os.WriteFile(file, []byte(webpush.NewKey()), 0o600))
+	browser, err := ecdh.P256().GenerateKey(rand.Reader)
+	h.must(err)
+	auth := []byte("0123456789abcdef")
+	s := newFaultyServer(t, func(r *http.Request, raw []byte) (m seenAlert, err error) {
+		var body struct {
+			Tag      string
+			Repeated bool
+			Buttons  []struct{ Label, URL, Body string }
+		}
+		text, err := decryptPush(raw, browser, auth)
+		if err := errors.Join(err, json.Unmarshal(text, &body)); err != nil {
+			return m, err
+		}
+		m = seenAlert{key: body.Tag + " " + r.Header.Get("Topic"), repeated: body.Repeated}
+		for _, b := range body.Buttons {
+			if b.Label == "Deny" {
+				m.deny = pressOf(b.URL, b.Body)
+			}
+		}
+		return m, nil
+	})
+	return place{
+		config: fmt.Sprintf("kind = \"push\"\ncontact = \"mailto:ops@example.org\"\nkey_file = %q\nallow = [\"127.0.0.1\"]\n", file),
+		fail:   s.fail, seen: s.seen, taken: s.taken,
+		begin: func(f *alertFixture) string {
+			got, err := f.client().Accounts().SubscribePush(t.Context(), api.NewPushSubscription{Endpoint: s.url + "/1", Keys: api.PushKeys{
+				P256DH: base64.RawURLEncoding.EncodeToString(browser.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(auth),
+			}})
+			f.must(err)
+			return push.Prefix("phone") + got.ID
 		},
 	}
+}
+
+// decryptPush decrypts a message as a browser does (RFC 8291, section 3.4).
+func decryptPush(raw []byte, own *ecdh.PrivateKey, auth []byte) ([]byte, error) {
+	const head = 16 + 4 + 1 + 65 // salt, record size, length of the key, key
+	if len(raw) < head {
+		return nil, fmt.Errorf("%d bytes", len(raw))
+	}
+	sender, err := ecdh.P256().NewPublicKey(raw[21:head])
+	if err != nil {
+		return nil, err
+	}
+	shared, err := own.ECDH(sender)
+	if err != nil {
+		return nil, err
+	}
+	input, err := hkdf.Key(sha256.New, shared, auth, "WebPush: info\x00"+string(own.PublicKey().Bytes())+string(raw[21:head]), sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	key, err := hkdf.Key(sha256.New, input, raw[:16], "Content-Encoding: aes128gcm\x00", 16)
+	if err != nil {
+		return nil, err
+	}
+	nonce, err := hkdf.Key(sha256.New, input, raw[:16], "Content-Encoding: nonce\x00", 12)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	text, err := gcm.Open(nil, nonce, raw[head:], nil)
+	return bytes.TrimSuffix(bytes.TrimRight(text, "\x00"), []byte{2}), err
 }
 
 // TestAServerThatIsKilledTellsEachQuestion kills the server at each moment between a question and the end of
 // its run. The question is told, decided once, and the run goes on. A question that may have arrived before
 // is marked.
 func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
-	for name, start := range map[string]func(*testing.T, *fixture) place{"ntfy": ntfyPlace, "webhook": hookPlace} {
+	for name, start := range map[string]func(*testing.T, *fixture) place{
+		"ntfy": ntfyPlace, "webhook": hookPlace, "push": pushPlace,
+	} {
 		for _, test := range []struct {
 			when     string
 			fault    ntfytest.Fault
@@ -128,11 +253,15 @@ func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
 				p := start(t, f.fixture)
 				f.configure(fmt.Sprintf(alertConfig, p.config))
 				f.process(f.server)
+				sender := "alert:phone"
+				if p.begin != nil {
+					sender = p.begin(f)
+				}
 				p.fail(test.fault)
 				run := f.ask("t")
 				platformtest.WaitFor(t, "the question", func() bool { return p.seen() > 0 })
 				if test.fault == ntfytest.None {
-					f.waitEntries("alert:phone", entry.KindCompleted, 1)
+					f.waitEntries(sender, entry.KindCompleted, 1)
 				}
 				if test.decided {
 					f.deny(p.taken()[0])
@@ -140,7 +269,7 @@ func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
 				f.server.kill()
 				p.fail(ntfytest.None)
 				f.process(f.server)
-				f.waitEntries("alert:phone", entry.KindCompleted, 1)
+				f.waitEntries(sender, entry.KindCompleted, 1)
 				all := p.taken()
 				keys, repeated := map[string]bool{}, 0
 				for _, m := range all {

@@ -58,7 +58,7 @@ func openTarget(c *config.Config, target string, l *ledger.Ledger, channels chan
 	case c.Channels[name] == nil || !c.Channels[name].Kind.Chat:
 		return nil, fmt.Errorf("thread %q is not of a chat channel of this server", *t.Settings.Chat)
 	}
-	return chatTarget{ledger: l, channel: name, room: words, condition: channels.condition}, nil
+	return chatTarget{target: target, ledger: l, channel: name, room: words, condition: channels.condition}, nil
 }
 
 // brokenTarget is a target that cannot be opened. Its alerts are tried again, so that they are sent if the
@@ -72,6 +72,7 @@ func (t brokenTarget) Send(context.Context, alert.Message) (string, error) {
 // chatTarget is a chat of a channel. An alert is a message of the channel itself, which its delivery thread
 // sends.
 type chatTarget struct {
+	target    string
 	ledger    channel.Ledger
 	channel   string
 	room      []string
@@ -93,7 +94,7 @@ func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
 		}
 	}
 	// The key recognizes a repeat, so that it is sent once.
-	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{Room: t.room, Key: m.Key, Text: strings.Join(lines, "\n"), Later: true})
+	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{Room: t.room, Key: m.Key, Text: strings.Join(lines, "\n"), Later: true, Metadata: map[string]string{alert.LabelAlert: t.target}})
 	if err != nil && mailroom.CodeOf(err) == mailroom.CodeInvalid {
 		return "", httpcall.Permanent(err)
 	}
