@@ -115,6 +115,9 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	if err != nil {
 		return err
 	}
+	if held := s.Run().NotBefore; held.After(what.At) { // its link is valid from then on
+		what.At = held
+	}
 	if over != "" {
 		return s.Stream(ctx, "Not sent: "+over)
 	}
@@ -288,6 +291,12 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, thread string) (ab
 		switch {
 		case what.Kind == KindDigest:
 			about.digest, err = readSummary(r, what.At, now)
+		case what.Kind == KindTicket && what.Ticket == "":
+			open, err := openTickets(r)
+			if what.Count = min(what.Count, len(open)); what.Count == 0 {
+				over = "no question is open"
+			}
+			return err
 		case what.Ticket != "":
 			rows, err := r.Tickets(store.TicketQuery{IDs: []string{what.Ticket}})
 			if err != nil {

@@ -48,10 +48,7 @@ func readSummary(r store.Reader, since, now time.Time) (*Summary, error) {
 		s.Ended[row.Key.Status] += row.Sums.Runs
 		s.Cost += row.Sums.Cost
 	}
-	open, err := r.Tickets(store.TicketQuery{
-		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
-		Oldest: true, Limit: maxWaiting + 1,
-	})
+	open, err := openTickets(r)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +78,14 @@ func readSummary(r store.Reader, since, now time.Time) (*Summary, error) {
 		s.Failures = append(s.Failures, f)
 	}
 	return s, nil
+}
+
+// openTickets returns the oldest open questions, at most maxWaiting + 1.
+func openTickets(r store.Reader) ([]*mailroom.Ticket, error) {
+	return r.Tickets(store.TicketQuery{
+		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
+		Oldest: true, Limit: maxWaiting + 1,
+	})
 }
 
 // Title returns the digest in one line.

@@ -4,6 +4,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +42,7 @@ const MaxLink = 400
 
 // Sign returns the text of a link.
 func (l *Links) Sign(k Link) string {
-	signed := strings.Join([]string{k.Ticket, k.Digest, k.Target, strconv.FormatInt(k.Expires.Unix(), 36)}, mark)
+	signed := strings.Join([]string{k.Ticket, k.Digest, url.QueryEscape(k.Target), strconv.FormatInt(k.Expires.Unix(), 36)}, mark)
 	return signed + mark + l.sum(signed)
 }
 
@@ -61,11 +63,12 @@ func (l *Links) Open(text string, now time.Time) (k Link, err error) {
 	if len(parts) != 4 {
 		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is of another version of this server")
 	}
+	target, unescaped := url.QueryUnescape(parts[2])
 	seconds, err := strconv.ParseInt(parts[3], 36, 64)
-	if err != nil {
+	if errors.Join(err, unescaped) != nil {
 		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is of another version of this server")
 	}
-	k = Link{Ticket: parts[0], Digest: parts[1], Target: parts[2], Expires: time.Unix(seconds, 0).UTC()}
+	k = Link{Ticket: parts[0], Digest: parts[1], Target: target, Expires: time.Unix(seconds, 0).UTC()}
 	if !k.Expires.After(now) {
 		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link has expired: decide on the page of the server, or with a command there")
 	}

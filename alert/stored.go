@@ -163,7 +163,9 @@ func storedRules(r store.Reader, usable func(owner string) []string) (all []Rule
 		}
 		targets := usable(owner)
 		for _, in := range list {
-			if rule, err := ParseRule(in, owner, targets); err == nil { // a target may have been removed
+			// A target may have been removed, or may not be used any more.
+			in.To = slices.DeleteFunc(in.To, func(name string) bool { return !slices.Contains(targets, name) })
+			if rule, err := ParseRule(in, owner, targets); err == nil {
 				all = append(all, rule)
 			}
 		}

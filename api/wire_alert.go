@@ -21,7 +21,7 @@ type Target struct {
 	Paused    bool       `json:"paused" doc:"Its alerts wait until the agent alert:NAME is resumed."`
 	Waiting   int        `json:"waiting" doc:"Alerts that are not sent yet, counted up to 1,000, without those of a later time."`
 	Oldest    *time.Time `json:"oldest" doc:"Time of the oldest of them."`
-	LastError *string    `json:"last_error" doc:"Why it is not sent yet."`
+	LastError *string    `json:"last_error" doc:"Why it is not sent yet, or why the last alert was refused for good."`
 }
 
 // AlertRule says what is told to which targets.

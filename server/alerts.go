@@ -282,8 +282,12 @@ func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 			open = append(open, r.ID)
 		}
 	}
-	if len(open) == 0 {
-		return out, nil
+	if len(open) == 0 { // the last one may have been refused
+		last, err := rd.Runs(store.RunQuery{Thread: id, Limit: 1})
+		if len(last) > 0 && last[0].Status == mailroom.StatusFailed && last[0].Error != nil {
+			out.LastError = view.Given(last[0].Error.Message)
+		}
+		return out, err
 	}
 	oldest, err := rd.Runs(store.RunQuery{IDs: open})
 	if err != nil {

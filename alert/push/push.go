@@ -68,7 +68,8 @@ func newSettings() *target.Settings {
 			setting.Checked(&o.Contact, `a URL such as "mailto:ops@example.org" or "https://example.org/contact"`, func(s string) bool { return s == "" || isContact(s) })).
 			Require("missing contact; some push services refuse messages without one"))
 	return &target.Settings{
-		Keys: append(keys, o.Address.Networks()...), MaxBody: maxBody,
+		Shared: true,
+		Keys:   append(keys, o.Address.Networks()...), MaxBody: maxBody,
 		Open: func(name string) (alert.Target, error) {
 			named := *o
 			named.Name = name

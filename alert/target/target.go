@@ -44,6 +44,8 @@ type Settings struct {
 	// Open returns the target with a name. It connects to nothing, and reads secrets with each message, so
 	// that a corrected one takes effect. nil: the target is a part of the server, which makes it.
 	Open func(name string) (alert.Target, error)
+	// Shared says that the target has subscribers, see [alert.Spreader]. Only the operator's alerts go there.
+	Shared bool
 	// Chat is the conversation whose chat is the target; nil: another kind.
 	Chat *string
 	// MaxBody is how many characters the target shows at most.

@@ -158,6 +158,9 @@ func (r *reader) target(key, name string, table map[string]any) {
 	if err == nil && t.Settings.Check != nil {
 		err = t.Settings.Check()
 	}
+	if err == nil && t.Settings.Shared && len(t.Tokens) > 0 {
+		err = fmt.Errorf("tokens: threads of tokens cannot deliver to a target of kind %s, because its subscribers are the operator's", t.Kind.Name)
+	}
 	if err != nil {
 		r.report(key, err.Error())
 		return

@@ -21,7 +21,7 @@ export function Rules() {
     ${data?.targets.length > 0 && html`<${Table} rules=${data.rules} edit=${setEditing} reload=${reload} />
       <p class="tools"><button type="button" onClick=${() => setEditing({})}>New rule…</button></p>
       <h2>Targets</h2><${Targets} targets=${data.targets} reload=${reload} />`}
-    ${editing && html`<${Edit} rule=${editing} targets=${data.targets} close=${() => { setEditing(null); reload(); }} />`}`;
+    ${editing && html`<${Edit} rule=${editing} taken=${data.rules.map(({ name }) => name)} targets=${data.targets} close=${() => { setEditing(null); reload(); }} />`}`;
 }
 
 const only = ({ agents = [], threads = [] }) => [...agents, ...threads.map((id) => `${id}…`)].join(', ');
@@ -81,7 +81,7 @@ function Test({ name }) {
 const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const list = (text) => String(text).split(/[\s,]+/).filter(Boolean);
 
-function Edit({ rule, targets, close }) {
+function Edit({ rule, taken, targets, close }) {
   const [error, setError] = useState(null);
   const [quietFrom = '', quietTo = ''] = (rule.quiet ?? '').split('-');
   const kinds = WHEN.filter(([kind]) => may('admin') || kind === 'ticket' || kind === 'failed');
@@ -90,8 +90,10 @@ function Edit({ rule, targets, close }) {
     const form = new FormData(event.target);
     const [from, to] = [form.get('from'), form.get('until')];
     try {
+      if (Boolean(from) !== Boolean(to)) throw new Error('Quiet hours need both times.');
+      if (!rule.name && taken.includes(String(form.get('name')).trim())) throw new Error('There is a rule of this name: change that one, or use another name.');
       await client.putRule({
-        name: String(form.get('name')).trim(), when: form.getAll('when'), to: [...new Set([form.get('to'), form.get('then')].filter(Boolean))],
+        name: String(form.get('name')).trim(), when: form.getAll('when'), to: [...new Set([form.get('to'), form.get('then'), ...(rule.to ?? []).slice(2)].filter(Boolean))],
         agents: list(form.get('agents')), threads: list(form.get('threads')), text: form.get('text'), quiet: from && to ? `${from}-${to}` : undefined,
         digest: form.get('digest') || undefined, zone: String(form.get('zone')).trim() || undefined,
       });
