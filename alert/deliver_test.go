@@ -74,6 +74,11 @@ func (t tells) SubmitAll(ctx context.Context, all []thread.Submit, c store.Curso
 // inBubble runs f in virtual time with targets of these names. Agent "worker" fails with the text of its
 // message, or asks for an approval of it.
 func inBubble(t *testing.T, rules []alert.Rule, targets []string, f func(*fixture)) {
+	inBubbleWith(t, rules, targets, func(*ledger.Ledger) map[string]mailroom.Agent { return nil }, f)
+}
+
+// inBubbleWith is inBubble with further agents, or others for some targets.
+func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(*ledger.Ledger) map[string]mailroom.Agent, f func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		notices := bus.New()
 		h := &fixture{t: t, store: memory.New(), targets: map[string]*place{}}
@@ -86,6 +91,9 @@ func inBubble(t *testing.T, rules []alert.Rule, targets []string, f func(*fixtur
 			agents[alert.AgentName(name)] = engine.Agent{Agent: alert.New(alert.Options{
 				Name: name, Target: h.targets[name], Ledger: h.ledger, URL: "https://mail.example.org", Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
 			})}
+		}
+		for name, a := range more(h.ledger) {
+			agents[name] = engine.Agent{Agent: a}
 		}
 		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Log: slog.New(slog.DiscardHandler)})
 		follower := &alert.Follower{Ledger: tells{h.ledger}, Rules: rules, Targets: func(string) []string { return targets }, Log: slog.New(slog.DiscardHandler)}

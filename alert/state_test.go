@@ -236,3 +236,30 @@ func TestEveryEventIsToldOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestAChannelIsToldBesideManyErrors: the groups of errors displace no channel, and what is told follows the
+// rule as it is then.
+func TestAChannelIsToldBesideManyErrors(t *testing.T) {
+	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindFailed, KindChannel}, To: []string{"phone"}, Text: TextFull, Zone: time.UTC}}
+	for i := range maxGroups + 10 {
+		c.step(failed(fmt.Sprint("error ", i), c.at))
+	}
+	c.step(Event{Kind: KindChannel, At: c.at, Subject: "tg"})
+	c.step(Event{Kind: KindChannel, At: c.at, Subject: "slack"})
+	c.step(Event{Kind: KindChannel, At: c.at.Add(time.Second), Subject: "tg", Ended: true})
+	c.rule.Text, c.rule.To = TextNone, []string{"wall", "mail"}
+	c.until(start.Add(5 * time.Minute))
+	var channels []string
+	for _, told := range c.told {
+		if told.Alert.Kind == KindChannel {
+			channels = append(channels, told.Alert.Channel)
+		}
+		if told.To != "wall" || told.Alert.Text != TextNone || len(told.Alert.Then) != 1 {
+			t.Errorf("told by an old rule: %+v", told)
+		}
+	}
+	if fmt.Sprint(channels) != "[slack]" {
+		t.Errorf("told channels: %v", channels)
+	}
+}
