@@ -234,7 +234,7 @@ func decryptPush(raw []byte, own *ecdh.PrivateKey, auth []byte) ([]byte, error) 
 // is marked.
 func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
 	for name, start := range map[string]func(*testing.T, *fixture) place{
-		"ntfy": ntfyPlace, "webhook": hookPlace, "push": pushPlace,
+		"ntfy": ntfyPlace, "webhook": hookPlace, "push": pushPlace, "email": mailPlace,
 	} {
 		for _, test := range []struct {
 			when     string
