@@ -44,7 +44,7 @@ test: compiler browser ircd smtpd postgres programs ## everything: format, vet, 
 
 # Packages spend much time waiting, so more run in parallel than there are processors.
 racing: # lint runs go vet
-	CGO_ENABLED=1 $(GO) test $(RACE) -p 3 -vet=off -timeout 20m $(LONGEST) ./...
+	CGO_ENABLED=1 $(GO) test $(RACE) -p 3 -vet=off -timeout 40m $(LONGEST) ./...
 
 rest:
 	@{ $(MAKE) --no-print-directory lint && $(MAKE) --no-print-directory build && \
