@@ -34,7 +34,7 @@ func (h *fixture) createToken(name string) {
 	h.must(err)
 }
 
-// TestAKnownKeyIsLeftOut: whoever submits in the thread of a target first under the key of an alert stops no
+// TestAKnownKeyIsLeftOut: a user who submits in the thread of a target first under the key of an alert stops no
 // other alert.
 func TestAKnownKeyIsLeftOut(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
