@@ -280,11 +280,11 @@ func (a *Agent) delivered(ctx context.Context, run *mailroom.Run, input []mailro
 }
 
 // readSubject reads what an alert is about. over is why it need not be sent any more, or "".
-func (a *Agent) readSubject(ctx context.Context, what *Alert, thread string) (about subject, over string, err error) {
+func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (about subject, over string, err error) {
 	now := time.Now()
 	err = a.options.Ledger.View(ctx, func(r store.Reader) (err error) {
 		if _, ok := a.options.Target.(Spreader); ok {
-			if about.to, err = readMetadata(r, thread); err != nil {
+			if about.to, err = readMetadata(r, threadID); err != nil {
 				return err
 			}
 		}

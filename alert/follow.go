@@ -221,7 +221,7 @@ func readEvents(r store.Reader, at *position, found bool) (events []Event, more 
 	return append(events, paused...), more, err
 }
 
-// pauses returns the pauses that were not taken yet, and the ends of those that were.
+// pauses returns the pauses that were not taken yet.
 func pauses(r store.Reader, at *position) (events []Event, err error) {
 	rows, err := r.Agents()
 	if err != nil {

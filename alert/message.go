@@ -178,7 +178,7 @@ func (c *composer) question(a *Alert, k *mailroom.Ticket) (title, body string, w
 		if asked := firstLine(k.Prompt + " " + k.Action); asked != "" {
 			title = a.Agent + " asks: " + asked
 		}
-		whole = strings.TrimSpace(k.Prompt+" "+k.Action) == firstLine(k.Prompt+" "+k.Action) && !hasArguments(k) && len(title) <= MaxTitle
+		whole = strings.TrimSpace(k.Prompt+" "+k.Action) == firstLine(k.Prompt+" "+k.Action) && arguments(k) == "" && len(title) <= MaxTitle
 	case TextFull:
 		whole = true
 		for _, part := range []string{strings.TrimSpace(k.Prompt), k.Action, arguments(k)} {
@@ -193,8 +193,6 @@ func (c *composer) question(a *Alert, k *mailroom.Ticket) (title, body string, w
 	}
 	return title, strings.Join(lines, "\n"), whole
 }
-
-func hasArguments(k *mailroom.Ticket) bool { return arguments(k) != "" }
 
 // arguments returns the arguments of a ticket for reading.
 func arguments(k *mailroom.Ticket) string {

@@ -37,7 +37,7 @@ type Event struct {
 	At   time.Time
 	// Subject is what the event is about: the ticket, the error group, the channel or the agent.
 	Subject string
-	Ended   bool // the channel is connected again, or the agent is no longer paused
+	Ended   bool // the channel is connected again
 	Agent   string
 	Thread  string
 	Owner   string // of the thread
@@ -47,8 +47,8 @@ type Event struct {
 	Words     string // as in Alert
 }
 
-// State is what is remembered between two steps, by the rule. Its size is bounded for each
-// rule. It is stored as JSON.
+// State is what is remembered between two steps, by the rule. Its size is bounded, see
+// maxAllGroups. It is stored as JSON.
 type State map[string]*Memory
 
 // Memory is the memory of one rule.
@@ -65,7 +65,6 @@ type Memory struct {
 type Group struct {
 	First  Alert     `json:"first"`           // the first event that was not told, without Count
 	Count  int       `json:"count,omitempty"` // of the events that were not told
-	Last   time.Time `json:"last"`            // event
 	Due    time.Time `json:"due,omitzero"`    // when the events are told; zero: there are none
 	ToldAt time.Time `json:"told_at,omitzero"`
 }
@@ -162,9 +161,7 @@ func (s *ruleStep) take(e *Event) {
 	case KindFailed:
 		s.gather("failed "+e.Subject, e, s.now.Add(gather))
 	case KindPaused:
-		if !e.Ended {
-			s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
-		}
+		s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
 	case KindChannel:
 		s.takeChannel(e)
 	}
@@ -239,7 +236,6 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 		}
 	}
 	g.Count++
-	g.Last = e.At.UTC()
 }
 
 // tellDue tells the groups that are due, unless it is quiet, and forgets those that are over.

@@ -8,9 +8,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/check"
+	"mailroom/internal/display"
 	"mailroom/store"
 )
 
@@ -41,6 +43,29 @@ func ReadRules(position json.RawMessage) (all []api.AlertRule, err error) {
 		return nil, fmt.Errorf("decode the rules of alerts: %w", err)
 	}
 	return all, nil
+}
+
+// PutRule adds a rule to those of an owner, or replaces the one of its name. all may change.
+func PutRule(all []api.AlertRule, rule api.AlertRule) ([]api.AlertRule, error) {
+	i := slices.IndexFunc(all, func(r api.AlertRule) bool { return r.Name == rule.Name })
+	switch {
+	case i >= 0:
+		all[i] = rule
+	case len(all) >= MaxRules:
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "there are %d rules already, which is the limit: remove one", MaxRules)
+	default:
+		all = append(all, rule)
+	}
+	return all, nil
+}
+
+// RemoveRule removes a rule from those of an owner. all may change.
+func RemoveRule(all []api.AlertRule, name string) ([]api.AlertRule, error) {
+	i := slices.IndexFunc(all, func(r api.AlertRule) bool { return r.Name == name })
+	if i < 0 {
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no rule %q was made here", display.Cut(name, 100))
+	}
+	return slices.Delete(all, i, i+1), nil
 }
 
 // Describe returns a rule as the API shows it.
@@ -128,7 +153,7 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 	return nil
 }
 
-// validName reports whether a name is that of a rule, as in a configuration.
+// validName reports whether a name is that of a stored rule. It is ASCII, because it is a part of an address.
 func validName(s string) bool {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)

@@ -56,42 +56,8 @@ func (ds Duties) Take(ctx context.Context, worker, duty string) (holder *store.W
 	})
 }
 
-// Release ends a worker's duty. The caller has stopped the job.
-func (ds Duties) Release(ctx context.Context, worker, duty string) error {
-	o := op{name: "duty", rank: rankRenew, workers: []string{worker}}
-	_, err := run(ctx, ds.ledger, o, func(b *batch) (struct{}, error) {
-		w := b.rows.workers[worker]
-		if at := slices.Index(duties(w), duty); at >= 0 {
-			w.Duties = slices.Delete(w.Duties, at, at+1)
-			b.saveWorker(w)
-		}
-		return struct{}{}, nil
-	})
-	return err
-}
-
-func duties(w *store.Worker) []string {
-	if w == nil {
-		return nil
-	}
-	return w.Duties
-}
-
-// allWorkers returns the stored workers with the changes of this batch.
-func (b *batch) allWorkers() ([]*store.Worker, error) {
-	stored, err := b.rows.tx.Workers()
-	return append(slices.DeleteFunc(stored, func(w *store.Worker) bool { return b.rows.workers[w.ID] != nil }),
-		slices.Collect(maps.Values(b.rows.workers))...), err
-}
-
-// fence restricts the operations of a [Ledger] to the time in which a worker holds a duty.
-type fence struct {
-	duty   string
-	worker func() string
-}
-
-// SubmitAll submits to several threads, of the operator unless their Owner is set, and moves a cursor, in one transaction: all of it or
-// nothing. Each submit names its thread, its run and a key, and gets no limits of a caller. One with a known
+// SubmitAll submits to several threads, of the operator unless their Owner is set, and moves a cursor, in
+// one transaction: all of it or nothing. Each submit names its thread, its run and a key, and gets no limits of a caller. One with a known
 // key is left out, whatever its content, because the key names what it tells.
 func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
 	if err := thread.CheckCursor(&c); err != nil {
@@ -125,6 +91,40 @@ func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cur
 		return struct{}{}, nil
 	})
 	return err
+}
+
+// Release ends a worker's duty. The caller has stopped the job.
+func (ds Duties) Release(ctx context.Context, worker, duty string) error {
+	o := op{name: "duty", rank: rankRenew, workers: []string{worker}}
+	_, err := run(ctx, ds.ledger, o, func(b *batch) (struct{}, error) {
+		w := b.rows.workers[worker]
+		if at := slices.Index(duties(w), duty); at >= 0 {
+			w.Duties = slices.Delete(w.Duties, at, at+1)
+			b.saveWorker(w)
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func duties(w *store.Worker) []string {
+	if w == nil {
+		return nil
+	}
+	return w.Duties
+}
+
+// allWorkers returns the stored workers with the changes of this batch.
+func (b *batch) allWorkers() ([]*store.Worker, error) {
+	stored, err := b.rows.tx.Workers()
+	return append(slices.DeleteFunc(stored, func(w *store.Worker) bool { return b.rows.workers[w.ID] != nil }),
+		slices.Collect(maps.Values(b.rows.workers))...), err
+}
+
+// fence restricts the operations of a [Ledger] to the time in which a worker holds a duty.
+type fence struct {
+	duty   string
+	worker func() string
 }
 
 // OnDuty returns a Ledger whose operations change rows only while a worker holds the duty; otherwise

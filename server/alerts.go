@@ -189,18 +189,7 @@ func (h *alertHandlers) putRule(ctx context.Context, in *putRuleInput) (*body[ap
 		return nil, invalid.At("body.", err)
 	}
 	out := alert.Describe(rule)
-	err = h.changeRules(ctx, owner, func(all []api.AlertRule) ([]api.AlertRule, error) {
-		i := slices.IndexFunc(all, func(r api.AlertRule) bool { return r.Name == out.Name })
-		switch {
-		case i >= 0:
-			all[i] = out
-		case len(all) >= alert.MaxRules:
-			return nil, mailroom.Errorf(mailroom.CodeConflict, "there are %d rules already, which is the limit: remove one", alert.MaxRules)
-		default:
-			all = append(all, out)
-		}
-		return all, nil
-	})
+	err = h.changeRules(ctx, owner, func(all []api.AlertRule) ([]api.AlertRule, error) { return alert.PutRule(all, out) })
 	return &body[api.AlertRule]{out}, err
 }
 
@@ -208,11 +197,7 @@ type ruleInput struct{ RulePath }
 
 func (h *alertHandlers) deleteRule(ctx context.Context, in *ruleInput) (*empty, error) {
 	return nil, h.changeRules(ctx, ruleOwner(requestOf(ctx).who), func(all []api.AlertRule) ([]api.AlertRule, error) {
-		i := slices.IndexFunc(all, func(r api.AlertRule) bool { return r.Name == in.Rule })
-		if i < 0 {
-			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no rule %q was made here", invalid.Truncate(in.Rule))
-		}
-		return slices.Delete(all, i, i+1), nil
+		return alert.RemoveRule(all, in.Rule)
 	})
 }
 
@@ -269,35 +254,23 @@ func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 		return out, err
 	}
 	out.Waiting = counts.Sum()
-	var open []string
-	if rows[0].Current != "" {
+	first := store.RunQuery{Thread: id, Limit: 1} // the newest: it may have been refused
+	switch {
+	case rows[0].Current != "":
 		out.Waiting++
-		open = []string{rows[0].Current}
-	} else if out.Waiting > 0 {
-		next, err := rd.Runs(store.RunQuery{Thread: id, Set: store.RunsQueued, Limit: 1})
-		if err != nil {
-			return out, err
-		}
-		for _, r := range next {
-			open = append(open, r.ID)
-		}
+		first = store.RunQuery{IDs: []string{rows[0].Current}}
+	case out.Waiting > 0:
+		first.Set = store.RunsQueued
 	}
-	if len(open) == 0 { // the last one may have been refused
-		last, err := rd.Runs(store.RunQuery{Thread: id, Limit: 1})
-		if len(last) > 0 && last[0].Status == mailroom.StatusFailed && last[0].Error != nil {
-			out.LastError = view.Given(last[0].Error.Message)
-		}
+	found, err := rd.Runs(first)
+	if err != nil || len(found) == 0 {
 		return out, err
 	}
-	oldest, err := rd.Runs(store.RunQuery{IDs: open})
-	if err != nil {
-		return out, err
+	if out.Waiting > 0 {
+		out.Oldest = view.Known(found[0].CreatedAt)
 	}
-	for _, r := range oldest {
-		out.Oldest = view.Known(r.CreatedAt)
-		if r.Error != nil {
-			out.LastError = view.Given(r.Error.Message)
-		}
+	if e := found[0].Error; e != nil && (out.Waiting > 0 || found[0].Status == mailroom.StatusFailed) {
+		out.LastError = view.Given(e.Message)
 	}
 	return out, nil
 }

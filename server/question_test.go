@@ -15,7 +15,7 @@ import (
 	"mailroom/server"
 )
 
-// withTargets gives the server two targets, of which one decides nothing.
+// withTargets gives the server two targets; the second one decides nothing.
 func withTargets(o *server.Options) {
 	o.Alerts = &server.Alerts{
 		Targets: []server.Target{{Name: "phone", Kind: "ntfy", Decide: true}, {Name: "wall", Kind: "webhook"}},

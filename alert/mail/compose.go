@@ -20,7 +20,7 @@ var page string // archtest: an embedded file, never written.
 // content is what both parts of a message show.
 type content struct {
 	Title, Body string
-	Choices     string // the labels of the buttons, because a mail has none that decide
+	Choices     string // labels of the decisions; a mail has no buttons
 	URL         string
 }
 

@@ -214,7 +214,7 @@ func literal(a net.Addr) string {
 // maxRead bounds what is read from a server for one message, in bytes.
 const maxRead = 256 << 10
 
-// boundedConn is a connection of which only a part is read. Only one goroutine reads it.
+// boundedConn reads a bounded part of a connection. Only one goroutine reads it.
 type boundedConn struct {
 	net.Conn
 	left int
