@@ -31,6 +31,16 @@ func isReadOnly(err error) bool {
 	return errors.As(err, &pg) && pg.Code == readOnly
 }
 
+// duplicateOf names the unique value that an insert was refused for: its constraint and the values of
+// the columns, which PostgreSQL gives in the detail.
+func duplicateOf(err error) string {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return ""
+	}
+	return pg.ConstraintName + " " + pg.Detail
+}
+
 // outcomeOf classifies an error by https://www.postgresql.org/docs/15/errcodes-appendix.html.
 func outcomeOf(err error) outcome {
 	var known *mailroom.Error

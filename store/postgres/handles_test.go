@@ -68,6 +68,37 @@ func TestTwoHandlesCreateAThreadOnce(t *testing.T) {
 	}
 }
 
+// Each try of the first handle finds that the second one has created another one of its threads.
+func TestAnUpdateMeetsAnotherHandleAtEachOfItsThreads(t *testing.T) {
+	both := handles(t, 2)
+	names := []string{"a", "b", "c", "d", "e"}
+	calls, others := 0, 0
+	update(t, both[0], func(tx store.Tx) error {
+		_, rows, err := storetest.Lock(tx, nil, names)
+		if err != nil {
+			return err
+		}
+		if calls < len(names) {
+			if err := count(t, both[1], names[calls], &others); err != nil {
+				return err
+			}
+		}
+		calls++
+		for _, row := range rows {
+			row.NextPlace++
+		}
+		return tx.Write(&store.Changes{Threads: rows})
+	})
+	if calls != len(names)+1 || others != len(names) {
+		t.Errorf("the second handle created %d threads in %d calls of the first one, want %d in %d", others, calls, len(names), len(names)+1)
+	}
+	for _, name := range names {
+		if got := counted(t, both[0], name); got != 2 {
+			t.Errorf("%s has count %d, want 2", name, got)
+		}
+	}
+}
+
 func TestALateLockDoesNotWait(t *testing.T) {
 	both := handles(t, 2)
 	write(t, both[0], &store.Changes{Threads: []*mailroom.Thread{{ID: "a"}, {ID: "b"}}})

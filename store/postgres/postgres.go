@@ -209,6 +209,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	defer func() { <-s.turn }()
 	s.updates.Add(1)
 	var late []string
+	duplicates := map[string]int{} // how often each was refused
 	for try := 1; ; try++ {
 		if err := s.reconnect(ctx); err != nil {
 			return err
@@ -225,10 +226,15 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 				return &store.LockedError{Threads: locked}
 			}
 		}
-		switch last := outcomeOf(t.failed); {
+		last := outcomeOf(t.failed)
+		value := duplicateOf(t.failed)
+		if last == duplicate {
+			duplicates[value]++
+		}
+		switch {
 		case last == lost && t.committing && !pgconn.SafeToRetry(t.failed), last == failed, last == exhausted:
 			return refusal(ctx, "commit", t.failed)
-		case last == duplicate && try >= duplicateTries:
+		case last == duplicate && duplicates[value] == duplicateTries:
 			return refusal(ctx, "write", t.failed)
 		case try == store.MaxTries:
 			return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "other nodes hold the rows; nothing was written", Cause: t.failed}
@@ -245,8 +251,8 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	}
 }
 
-// duplicateTries is how often an Update runs that inserts a row whose unique value exists. A row of
-// another handle is found by the second call.
+// duplicateTries is how often an Update may insert a row whose unique value exists. A row of another
+// handle is found by the call after that, which may meet the next handle at another of its rows.
 const duplicateTries = 3
 
 // lockedThreads returns those of the threads that another transaction holds. First it ends sessions
