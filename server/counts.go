@@ -98,8 +98,9 @@ type listFailuresInput struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
-// listFailures sums up failed runs by error group. Without a filter it has the newest 10,000; with one,
-// or for a token that sees the threads of several owners, those among a bounded number of runs.
+// listFailures sums up failed runs by error group. It has the newest 10,000 of all runs, of an owner or of
+// an agent; with another filter, or for a token that sees the threads of several owners, those among a
+// bounded number of runs.
 func (h *runHandlers) listFailures(ctx context.Context, in *listFailuresInput) (*body[api.Failures], error) {
 	who := requestOf(ctx).who
 	f, conditions, err := parseRunFilter("query.", in.Q, who)
@@ -108,9 +109,11 @@ func (h *runHandlers) listFailures(ctx context.Context, in *listFailuresInput) (
 	}
 	groups := failureGroups{}
 	var out api.Failures
-	if f.Empty() && (who.SeesAll() || who.Namespace == "") {
-		out.LookedTo, err = h.sumFailures(ctx, who, groups)
-	} else {
+	switch q, ok := summedUp(f, who); {
+	case ok && len(q.Statuses) > 0 && q.Statuses[0] != mailroom.StatusFailed: // none
+	case ok && (q.Agent == "" || q.Owner == nil):
+		out.LookedTo, err = h.sumFailures(ctx, q, groups)
+	default:
 		out.LookedTo, err = h.scanFailures(ctx, f, conditions, groups)
 	}
 	if err == nil {
@@ -160,12 +163,10 @@ func (g failureGroups) newest(limit int) []api.FailureGroup {
 	return list[:min(len(list), limit)]
 }
 
-// sumFailures adds the store's sums. lookedTo is set if there may be older failures.
-func (h *runHandlers) sumFailures(ctx context.Context, who *auth.Token, groups failureGroups) (lookedTo *time.Time, err error) {
-	q := store.CountQuery{Failures: true, Most: maxFailures}
-	if owner := ownerOfAll(who); owner != "" {
-		q.Owner = &owner
-	}
+// sumFailures adds the store's sums of the failures of an agent, of an owner or of all. lookedTo is set if
+// there may be older failures.
+func (h *runHandlers) sumFailures(ctx context.Context, of store.CountQuery, groups failureGroups) (lookedTo *time.Time, err error) {
+	q := store.CountQuery{Failures: true, Most: maxFailures, Agent: of.Agent, Owner: of.Owner}
 	err = h.find.view(ctx, func(rd store.Reader) error {
 		counts, err := rd.Count(q)
 		runs := 0

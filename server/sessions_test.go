@@ -295,7 +295,7 @@ func TestFailuresAreGroupedByError(t *testing.T) {
 	f.failRun("a", `{"text":"x"}`, "no route to 10.0.0.1")
 	memory := f.failRun("b", `{"text":"x"}`, "out of memory")
 	route := f.failRun("b", `{"text":"x"}`, "no route to 10.0.0.2")
-	for _, q := range []string{"", "status:failed", "agent:echo"} {
+	for _, q := range []string{"", "status:failed", "agent:echo", "agent:echo status:failed", "owner:admin agent:echo", "agent:ec*", "-status:completed"} {
 		got, err := f.client.Failures(t.Context(), q, 0)
 		if err != nil || len(got.Items) != 2 || got.LookedTo != nil {
 			t.Fatalf("%q: got %+v, %v", q, got, err)
@@ -310,6 +310,11 @@ func TestFailuresAreGroupedByError(t *testing.T) {
 		page, err := f.client.Runs(t.Context(), client.ListQuery{Q: "group:" + first.Group})
 		if err != nil || len(page.Items) != 2 {
 			t.Errorf("runs of the group: %d, %v", len(page.Items), err)
+		}
+	}
+	for _, q := range []string{"agent:none", "status:completed", "owner:none", "agent:echo -status:failed"} {
+		if got, err := f.client.Failures(t.Context(), q, 0); err != nil || len(got.Items) != 0 || got.LookedTo != nil {
+			t.Errorf("%q: got %+v, %v", q, got, err)
 		}
 	}
 	if got, err := f.client.Failures(t.Context(), "", 1); err != nil || len(got.Items) != 1 {

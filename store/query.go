@@ -75,7 +75,7 @@ type CountQuery struct {
 	Set      RunSet // requires Thread
 	Most     int    // ends the count, with any of the runs; requires Thread or Failures; 0: no limit
 	// Failures sums up the newest failed runs that have an ErrorGroup, at most Most of them. Of the
-	// other fields only Owner may be set.
+	// other fields only Owner or Agent may be set, not both.
 	Failures bool
 	// ByAgent counts the runs of each agent. Of the other fields only Owner may be set.
 	ByAgent bool

@@ -126,7 +126,7 @@ func (r reader) readSummaries(q *store.SummaryQuery) (out store.Counts) {
 func (r reader) countFailures(q store.CountQuery) (counts []store.FailureCount) {
 	var failed []*mailroom.Run
 	for _, run := range r.selectRuns(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}}) { // newest first
-		if t, _ := r.threads.get(run.Thread); run.ErrorGroup != "" && (q.Owner == nil || *q.Owner == t.Owner) {
+		if t, _ := r.threads.get(run.Thread); run.ErrorGroup != "" && (q.Owner == nil || *q.Owner == t.Owner) && (q.Agent == "" || q.Agent == run.Agent) {
 			failed = append(failed, run)
 		}
 	}

@@ -68,6 +68,9 @@ func countFailures(r reader, q store.CountQuery) (out store.Counts, err error) {
 	if q.Owner != nil {
 		s.cond("owner = ?", *q.Owner)
 	}
+	if q.Agent != "" {
+		s.cond("agent = ?", q.Agent)
+	}
 	s.add(" ORDER BY run DESC")
 	if q.Most > 0 {
 		s.add(" LIMIT ?", int64(q.Most))

@@ -34,7 +34,7 @@ const contractions = "migrations/contract"
 const noTransaction = "-- no transaction\n"
 
 // codeVersion is the version of the tables that this program knows. It must have a migration.
-const codeVersion = 10
+const codeVersion = 11
 
 // Classes of the advisory locks on the hash of a schema's name.
 const (

@@ -250,6 +250,25 @@ func TestDueReadsItsIndexAlone(t *testing.T) {
 	}
 }
 
+// The sums of failures sort groups, but not the failures that they read.
+func TestNewestFailuresAreReadInTheOrderOfAnIndex(t *testing.T) {
+	s := openTest(t, Options{})
+	for cond, want := range map[string]string{
+		"":          "SCAN failure",
+		"owner = ?": "SEARCH failure USING INDEX failure_owner (owner=?)",
+		"agent = ?": "SEARCH failure USING INDEX failure_agent (agent=?)",
+	} {
+		q := sel{}
+		q.add(newestFailures)
+		if cond != "" {
+			q.cond(cond)
+		}
+		if got := strings.Join(explain(t, s, q.text.String()+" ORDER BY run DESC LIMIT ?"), "; "); got != want {
+			t.Errorf("%q: got plan %q, want %q", cond, got, want)
+		}
+	}
+}
+
 func TestEveryIndexServesAQuery(t *testing.T) {
 	s := openTest(t, Options{})
 	var plans strings.Builder

@@ -128,4 +128,18 @@ func countedFailures(t *testing.T, s *handle) {
 	y.Runs, y.First = 2, after(0)
 	wantSame(t, "of an owner", count(store.CountQuery{Owner: &ann}), []store.FailureCount{x, y})
 	wantSame(t, "of a stranger", count(store.CountQuery{Owner: &eve}), []store.FailureCount(nil))
+
+	other := run("b3", "b")
+	other.Agent, other.FirstSeq = "another", 3
+	other.Status, other.ErrorGroup, other.StartedAt, other.FinishedAt = mailroom.StatusFailed, "x", base(), after(2)
+	c.Threads[1].LastSeq = 3
+	s.write(&store.Changes{
+		Threads: c.Threads[1:2], Runs: []*mailroom.Run{other}, Entries: [][]mailroom.Entry{entries("b", 3, "b3", entry.KindMessage)},
+	})
+	x = store.FailureCount{Group: "x", Agent: "another", Runs: 1, First: after(2), Last: after(2), Newest: "b3", Key: other.Key}
+	wantSame(t, "of an agent", count(store.CountQuery{Agent: "another"}), []store.FailureCount{x})
+	x = store.FailureCount{Group: "x", Agent: agent, Runs: 1, First: after(1), Last: after(1), Newest: "b2", Key: c.Runs[5].Key}
+	y = store.FailureCount{Group: "y", Agent: agent, Runs: 1, First: after(1), Last: after(1), Newest: "c2", Key: c.Runs[6].Key}
+	wantSame(t, "the newest two of an agent", count(store.CountQuery{Agent: agent, Most: 2}), []store.FailureCount{x, y})
+	wantSame(t, "of an agent without failures", count(store.CountQuery{Agent: "none"}), []store.FailureCount(nil))
 }
