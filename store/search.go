@@ -36,7 +36,8 @@ type IndexRow struct {
 
 // Search selects messages of the index that have all words, the newest row first. A search looks at one
 // window of the rows after the other, each of a bounded number of rows, until it has found Limit or has
-// used Budget: a search for two frequent words that no message has both of costs no more than another.
+// used Budget: a search for two frequent words that no message has both of costs no more than another. The
+// store skips windows that cannot have a match.
 type Search struct {
 	Words  []string      // as of Words, OwnerWord and ThreadWord; none: only the state is read
 	Before int64         // number of a row, exclusive; 0: from the newest
@@ -75,6 +76,16 @@ type Window struct {
 	Level     int // of its length
 }
 
+// WindowBelow returns the window of a level that ends before the row high. It begins at a multiple of its
+// length, or at row 1.
+func WindowBelow(high int64, level int) Window {
+	bits := windowBits + levelBits*level
+	return Window{Low: max(1, (high-1)>>bits<<bits), High: high, Level: level}
+}
+
+// Next returns the window of older rows that follows w, a longer one if there is one.
+func (w Window) Next() Window { return WindowBelow(w.Low, min(w.Level+1, levels-1)) }
+
 // WindowWord returns the word that all rows of the window have, and only rows of its multiple.
 func (w Window) WindowWord() string { return windowWord(w.Level, w.Low) }
 
@@ -93,9 +104,19 @@ type Match struct {
 	Content EntryRef // entry with the text of the message
 }
 
-// Look runs the search with a function that returns the newest matches of a window, at most limit. State
-// is set before.
-func (s *Search) Look(in func(w Window, limit int) ([]Match, error)) error {
+// Windows are what a store does in a search. It has the words of the search.
+type Windows struct {
+	// Look returns the newest matches of a window, at most limit.
+	Look func(w Window, limit int) ([]Match, error)
+	// Skip returns the window to look at in place of next: that one, or one with older rows if no row from
+	// its end on has a match. The zero Window says that no older row has one. It takes no longer than
+	// within and one step of its own. So a word that few messages have is found without a look at all
+	// windows. nil: always next.
+	Skip func(next Window, within time.Duration) (Window, error)
+}
+
+// Run runs the search. State is set before.
+func (s *Search) Run(in Windows) error {
 	s.Found, s.Next = nil, 0
 	if len(s.Words) == 0 {
 		return nil
@@ -105,12 +126,11 @@ func (s *Search) Look(in func(w Window, limit int) ([]Match, error)) error {
 		high = min(high, s.Before)
 	}
 	begin := time.Now()
-	for level := 0; high > 1; {
-		low := max(1, (high-1)>>(windowBits+levelBits*level)<<(windowBits+levelBits*level))
+	for w := WindowBelow(high, 0); w.High > 1; {
 		started := time.Now()
-		found, err := in(Window{Low: low, High: high, Level: level}, s.Limit-len(s.Found))
-		if level > 0 && errors.Is(err, ErrManyMatches) {
-			level--
+		found, err := in.Look(w, s.Limit-len(s.Found))
+		if w.Level > 0 && errors.Is(err, ErrManyMatches) {
+			w = WindowBelow(w.High, w.Level-1)
 			continue
 		}
 		if err != nil {
@@ -125,17 +145,23 @@ func (s *Search) Look(in func(w Window, limit int) ([]Match, error)) error {
 				return nil
 			}
 		}
-		high = low
 		now := time.Now()
-		if s.Budget > 0 && now.Sub(begin) >= s.Budget && high > 1 {
-			s.Next = high
+		if s.Budget > 0 && now.Sub(begin) >= s.Budget && w.Low > 1 {
+			s.Next = w.Low
 			return nil
 		}
 		switch took := now.Sub(started); {
-		case len(found) == 0 && took < quick && level < levels-1:
-			level++
-		case (len(found) > 0 || took > slow) && level > 0:
-			level--
+		case len(found) == 0 && took < quick:
+			w = w.Next()
+			if in.Skip != nil && w.High > 1 {
+				if w, err = in.Skip(w, quick); err != nil {
+					return err
+				}
+			}
+		case len(found) > 0 || took > slow:
+			w = WindowBelow(w.Low, max(w.Level-1, 0))
+		default:
+			w = WindowBelow(w.Low, w.Level)
 		}
 	}
 	return nil

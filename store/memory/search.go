@@ -11,7 +11,7 @@ import (
 // search answers a query with Search.
 func (r reader) search(s *store.Search) error {
 	s.State = r.index
-	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
+	return s.Run(store.Windows{Look: func(w store.Window, limit int) (found []store.Match, err error) {
 		for _, row := range r.indexed.all() {
 			if row.id >= w.Low && row.id < w.High && hasAll(row.words, s.Words) {
 				found = append(found, store.Match{Row: row.id, Content: row.content})
@@ -19,7 +19,7 @@ func (r reader) search(s *store.Search) error {
 		}
 		slices.SortFunc(found, func(a, b store.Match) int { return cmp.Compare(b.Row, a.Row) })
 		return first(found, limit), nil
-	})
+	}})
 }
 
 func hasAll(words, wanted []string) bool {

@@ -1,9 +1,9 @@
 package postgres
 
 import (
-	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"mailroom/store"
 )
@@ -33,12 +33,21 @@ const (
 	findWords  = `SELECT w.id, t.id, w.content FROM (SELECT id, thread, content FROM indexed WHERE words @> $1::text[] OFFSET 0) w
 			JOIN thread t ON t.key = w.thread
 		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
+
+	// firstWithWords returns the first window that has matches and their number, or -1 for the window at
+	// which the time was over. The windows are counted in their order, and only as far as necessary.
+	firstWithWords = `SELECT n, matches FROM (SELECT u.n, CASE WHEN clock_timestamp() > statement_timestamp() + $4::bigint * interval '1 microsecond' THEN -1
+			ELSE (SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words @> (u.name || $1::text[]) LIMIT $3) m) END AS matches
+			FROM unnest($2::text[]) WITH ORDINALITY u (name, n) OFFSET 0) w
+		WHERE matches <> 0 LIMIT 1`
 )
 
-// Windows from countedLevel on are counted before their matches are read and ordered.
+// Windows from countedLevel on are counted before their matches are read and ordered. One request skips up to
+// maxSkipped windows.
 const (
 	countedLevel = 2
 	maxOrdered   = 10_000
+	maxSkipped   = 16
 )
 
 // search answers a query with Search.
@@ -53,24 +62,55 @@ func (r reader) search(s *store.Search) error {
 	if err != nil {
 		return err
 	}
-	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
-		words := append([]string{w.WindowWord()}, s.Words...)
-		if w.Level >= countedLevel {
-			many := false
-			err = r.sendPinned("search", pinWords, trip{{text: countWords, args: []any{words, int64(maxOrdered)}, each: func(c *columns) error {
-				many = c.int64() == maxOrdered
-				return nil
-			}}})
-			if err != nil || many {
-				return nil, cmp.Or(err, store.ErrManyMatches)
-			}
-		}
-		err = r.sendPinned("search", pinWords, trip{{text: findWords, args: []any{words, w.High, int64(limit)}, each: func(c *columns) error {
-			found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+	return s.Run(store.Windows{
+		Look: func(w store.Window, limit int) ([]store.Match, error) { return r.lookAt(w, s.Words, limit) },
+		Skip: func(next store.Window, within time.Duration) (store.Window, error) {
+			return r.skip(next, s.Words, within)
+		},
+	})
+}
+
+// lookAt returns the newest matches of a window.
+func (r reader) lookAt(w store.Window, words []string, limit int) (found []store.Match, err error) {
+	words = append([]string{w.WindowWord()}, words...)
+	if w.Level >= countedLevel {
+		matches := int64(0)
+		err = r.sendPinned("search", pinWords, trip{{text: countWords, args: []any{words, int64(maxOrdered)}, each: func(c *columns) error {
+			matches = c.int64()
 			return nil
 		}}})
-		return found, err
-	})
+		switch {
+		case err != nil || matches == 0:
+			return nil, err
+		case matches == maxOrdered:
+			return nil, store.ErrManyMatches
+		}
+	}
+	err = r.sendPinned("search", pinWords, trip{{text: findWords, args: []any{words, w.High, int64(limit)}, each: func(c *columns) error {
+		found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+		return nil
+	}}})
+	return found, err
+}
+
+// skip counts the matches of the next windows, one after the other and each longer than the one before,
+// until one has any or the time is over.
+func (r reader) skip(next store.Window, words []string, within time.Duration) (store.Window, error) {
+	var windows []store.Window
+	var names []string
+	for w := next; w.High > 1 && len(windows) < maxSkipped; w = w.Next() {
+		windows, names = append(windows, w), append(names, w.WindowWord())
+	}
+	next = windows[len(windows)-1].Next() // if none has any
+	return next, r.sendPinned("search", pinWords, trip{{
+		text: firstWithWords, args: []any{words, names, int64(maxOrdered), within.Microseconds()}, each: func(c *columns) error {
+			at, matches := c.int(), c.int64()
+			next = windows[at-1]
+			if (matches < 0 || matches == maxOrdered) && next.Level > 0 {
+				next = store.WindowBelow(next.High, next.Level-1)
+			}
+			return nil
+		}}})
 }
 
 func (w *writing) writeIndex(x *store.Indexing) {

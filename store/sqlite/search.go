@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql/driver"
 	"strings"
+	"time"
 
 	"mailroom"
 	"mailroom/store"
@@ -20,6 +21,7 @@ const (
 	// FTS5 reads from the greatest rowid of the window down, until it has enough.
 	findWords = `SELECT w.rowid, t.id, i.content FROM word w JOIN indexed i ON i.id = w.rowid JOIN thread t ON t.key = i.thread
 		WHERE word MATCH ? AND w.rowid BETWEEN ? AND ? ORDER BY w.rowid DESC LIMIT ?`
+	newestWithWord = "SELECT rowid FROM word WHERE word MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT 1"
 )
 
 // search answers a query with Search.
@@ -28,15 +30,46 @@ func search(r reader, s *store.Search) (err error) {
 		return err
 	}
 	match := `"` + strings.Join(s.Words, `" "`) + `"` // words have no quotes
-	return s.Look(func(w store.Window, limit int) (found []store.Match, err error) {
-		args := []any{match, w.Low, w.High - 1, int64(limit)}
-		err = r.query("search", findWords, args, func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
-			found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
-			return true, c.err
-		})
-		return found, err
+	return s.Run(store.Windows{
+		Look: func(w store.Window, limit int) (found []store.Match, err error) {
+			args := []any{match, w.Low, w.High - 1, int64(limit)}
+			err = r.query("search", findWords, args, func(row []driver.Value) (bool, error) {
+				c := columns{row: row}
+				found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+				return true, c.err
+			})
+			return found, err
+		},
+		Skip: func(next store.Window, within time.Duration) (store.Window, error) {
+			return skip(r, s.Words, next, within)
+		},
 	})
+}
+
+// skip goes from word to word, each time to the newest row that has the word and is not newer than the row
+// before. It ends at a row that all words have, or after a bounded time. FTS5 seeks each of these rows.
+func skip(r reader, words []string, next store.Window, within time.Duration) (store.Window, error) {
+	high, started := next.High, time.Now()
+	for same := 0; same < len(words) && time.Since(started) < within; {
+		for _, word := range words {
+			row := int64(0)
+			err := r.query("search", newestWithWord, []any{`"` + word + `"`, high}, func(found []driver.Value) (bool, error) {
+				c := columns{row: found}
+				row = c.int64()
+				return false, c.err
+			})
+			if err != nil || row == 0 {
+				return store.Window{}, err
+			}
+			if same++; row+1 < high {
+				same, high = 1, row+1
+			}
+		}
+	}
+	if high > next.Low {
+		return store.Window{Low: next.Low, High: high, Level: next.Level}, nil
+	}
+	return store.WindowBelow(high, 0), nil
 }
 
 func indexState(r reader) (s store.IndexState, err error) {

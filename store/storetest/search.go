@@ -120,7 +120,7 @@ func searchFinds(t *testing.T, s *handle) {
 }
 
 func searchReadsWindows(t *testing.T, s *handle) {
-	const n = 20_000 // of rows, in three windows
+	const n = 20_000 // of rows, the older and the newer half in three windows, with many empty ones between
 	a := s.logged("a", 1000)
 	for from := 0; from < n; from += 1000 {
 		var rows []store.IndexRow
@@ -132,6 +132,9 @@ func searchReadsWindows(t *testing.T, s *handle) {
 			must(t, s.Update(t.Context(), func(tx store.Tx) error {
 				x := nextIndexing(t, tx, rows)
 				x.After.Last += 990
+				if from == n/2 {
+					x.After.Last += 6_000_000
+				}
 				return tx.Write(&store.Changes{Index: x})
 			}))
 			continue
@@ -141,6 +144,8 @@ func searchReadsWindows(t *testing.T, s *handle) {
 	s.wantFound([]string{"a1000"}, "n999")
 	s.wantFound([]string{"a5"}, fmt.Sprint("n", n-1000+4))
 	s.wantFound(nil, "n4")
+	s.wantFound([]string{"a1000"}, "all", "n999")
+	s.wantFound(nil, "n999", "n998")
 	if got := s.found("all"); len(got) != 1000 || got[0] != "a10" || got[9] != "a1" || got[10] != "a1000" || got[999] != "a11" {
 		t.Errorf("got %d rows, %v …", len(got), got[:min(len(got), 12)])
 	}
