@@ -16,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/store"
 )
 
 // Queries are times of requests that count or filter, on a small store and on a large one.
@@ -42,10 +43,9 @@ const (
 	DefaultQueryRuns = 600_000
 	runsPerThread    = 6
 	queryTries       = 200
-	// largeFails is how many runs of the large store have one that failed, with an error of one of two
-	// groups, and smallFails those of the small one. So both have more than a request about failures reads,
-	// from 20,000 and 1,000,000 runs on.
-	smallFails, largeFails = 2, 100
+	// Of failEvery runs one fails, with an error of one of two groups. So both stores have more failures than a
+	// request reads, if the small one has at least 20,000 runs.
+	failEvery = 2
 )
 
 // queryRequests returns the requests by name.
@@ -83,11 +83,11 @@ func queryRequests() []struct{ name, path string } {
 func (b *bench) queries(ctx context.Context, dir string) error {
 	q := &Queries{}
 	for _, size := range []struct {
-		runs, fails int
-		times       *QueryTimes
-	}{{b.scaled(b.QueryRuns/100, 60), smallFails, &q.Small}, {b.scaled(b.QueryRuns, 120), largeFails, &q.Large}} {
+		runs  int
+		times *QueryTimes
+	}{{b.scaled(b.QueryRuns/100, 60), &q.Small}, {b.scaled(b.QueryRuns, 120), &q.Large}} {
 		err := b.inTempDir(filepath.Join(filepath.Base(dir), strconv.Itoa(size.runs)), func(dir string) error {
-			return b.measureQueries(ctx, dir, size.runs, size.fails, size.times)
+			return b.measureQueries(ctx, dir, size.runs, size.times)
 		})
 		if err != nil {
 			return err
@@ -97,17 +97,17 @@ func (b *bench) queries(ctx context.Context, dir string) error {
 	return nil
 }
 
-func (b *bench) measureQueries(ctx context.Context, dir string, runs, fails int, out *QueryTimes) error {
+func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *QueryTimes) error {
 	b.Progress("queries: running %d runs", runs)
 	d, err := b.newDriver(ctx, dir, load{})
 	if err != nil {
 		return err
 	}
 	d.threads = runs / runsPerThread
-	d.fixture.startEngine(&failingAgent{Agent: newTimedAgent(d.onAgentStart), every: int64(fails)}, b.Slots)
+	d.fixture.startEngine(&failingAgent{Agent: newTimedAgent(d.onAgentStart), every: failEvery}, b.Slots)
 	schema, remove := d.fixture.schema, d.fixture.remove
 	d.fixture.remove = func() error { return nil } // the server needs the store
-	if err := errors.Join(d.fill(ctx, runs), d.room.waitEmpty(ctx), d.fixture.close()); err != nil {
+	if err := errors.Join(d.fixture.addYear(ctx, time.Now()), d.fill(ctx, runs), d.room.waitEmpty(ctx), d.fixture.close()); err != nil {
 		return errors.Join(err, remove())
 	}
 	out.Runs, out.Threads = d.submitted.Load(), d.threads
@@ -127,6 +127,25 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs, fails int,
 		return nil
 	})
 	return errors.Join(err, remove())
+}
+
+// addYear adds ends of runs to the sums of each minute of the last day, and of each day of the last year, so
+// that a series of them is as long in each store.
+func (h *fixture) addYear(ctx context.Context, now time.Time) error {
+	var ends []store.Summary
+	end := func(at time.Time) {
+		for _, status := range []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed} {
+			key := store.SummaryKey{Step: store.StepMinute, At: at.UTC().Truncate(store.StepMinute), Agent: agentName, Status: status}
+			ends = append(ends, store.Summary{Key: key, Sums: store.Sums{Runs: 1, Ran: time.Second.Microseconds()}})
+		}
+	}
+	for ago := store.StepMinute; ago <= store.StepDay; ago += store.StepMinute {
+		end(now.Add(-ago))
+	}
+	for ago := 2 * store.StepDay; ago <= 366*store.StepDay; ago += store.StepDay {
+		end(now.Add(-ago))
+	}
+	return h.store.Update(ctx, func(tx store.Tx) error { return tx.Write(&store.Changes{Summaries: store.SumUp(ends)}) })
 }
 
 // storeConfig returns the tables of a server's configuration that name its store; schema is that of the
