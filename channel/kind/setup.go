@@ -48,6 +48,7 @@ type Place struct {
 	Agent   string
 	URL     string // of the server
 	Approve string // command line that approves a pairing code
+	Test    string // command line that sends a test message to a target of alerts
 }
 
 // Found is the result of a probe.

@@ -9,6 +9,7 @@ import (
 
 	"mailroom/alert"
 	"mailroom/alert/target"
+	"mailroom/channel/chat"
 	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
@@ -208,6 +209,22 @@ func (c *Config) checkRules() (found []problem) {
 		slices.Sort(to)
 		if len(slices.Compact(to)) < len(c.Rules[name].To) {
 			found = append(found, problem{key: "rules." + name + ".to", what: "names a target twice"})
+		}
+	}
+	return found
+}
+
+// checkChats returns the problems of targets whose chats are not of a channel of the server.
+func (c *Config) checkChats() (found []problem) {
+	for _, name := range c.TargetNames() {
+		thread := c.Targets[name].Settings.Chat
+		if thread == nil {
+			continue
+		}
+		of, _, err := chat.RoomOfConversation(*thread) // checked before
+		if err == nil && (c.Channels[of] == nil || !c.Channels[of].Kind.Chat) {
+			what := fmt.Sprintf("%q is of the channel %q, which is not a chat channel of this server", *thread, of)
+			found = append(found, problem{key: "targets." + name + ".thread", what: what})
 		}
 	}
 	return found

@@ -345,6 +345,7 @@ func (c *Config) check() []problem {
 	}
 	found = append(found, c.checkStore()...)
 	found = append(found, c.checkReconnect()...)
+	found = append(found, c.checkChats()...)
 	found = append(found, c.checkRules()...)
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]

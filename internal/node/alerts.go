@@ -52,11 +52,8 @@ func openTarget(c *config.Config, target string, l *ledger.Ledger, channels chan
 		return t.Settings.Open(target)
 	}
 	name, words, err := chat.RoomOfConversation(*t.Settings.Chat)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case c.Channels[name] == nil || !c.Channels[name].Kind.Chat:
-		return nil, fmt.Errorf("thread %q is not of a chat channel of this server", *t.Settings.Chat)
 	}
 	return chatTarget{target: target, ledger: l, channel: name, room: words, condition: channels.condition}, nil
 }

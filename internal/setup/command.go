@@ -77,7 +77,7 @@ there. Restart a running server to load the channel.
 Access: `
 	targetText = `
 
-The command asks for missing values, sends a test message, stores secrets in files of
+The command asks for missing values, tests them, stores secrets in files of
 the data folder that only the owner can read, and adds the tables [targets.NAME] and
 [rules.NAME] to mailroom.toml there. Restart a running server to load them.`
 	pairingText = `a new user who writes to the bot gets a pairing code. Approve it with "mailroom

@@ -67,7 +67,10 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	place := kind.Place{Channel: w.name, Agent: w.agent, URL: c.URL(c.Listen), Approve: con.CommandLine("pair", "approve", "--admin", "CODE")}
+	place := kind.Place{
+		Channel: w.name, Agent: w.agent, URL: c.URL(c.Listen),
+		Approve: con.CommandLine("pair", "approve", "--admin", "CODE"), Test: con.CommandLine("notify", "test", w.name),
+	}
 	running, notRunning := w.dir.Address()
 	if notRunning == nil {
 		place.URL = running.URL
