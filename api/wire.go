@@ -110,7 +110,7 @@ type Submit struct {
 	Parent       string            `json:"parent,omitempty" doc:"Run that the new one descends from."`
 	Metadata     map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`
 	Sender       string            `json:"sender,omitempty" doc:"Only with the scope admin."`
-	Notify       string            `json:"notify,omitempty" example:"" doc:"Target of alerts that gets the replies, questions and failures of the thread from now on, unless they already go elsewhere."`
+	Notify       string            `json:"notify,omitempty" example:"" doc:"Target of alerts that gets the replies, questions and failures of the thread from now on. A thread that already delivers elsewhere, or has another owner, is a conflict."`
 	Decisions    []SubmitDecision  `json:"decisions,omitempty" nullable:"false" doc:"Made in the same transaction, on tickets of the thread."`
 }
 

@@ -93,3 +93,30 @@ func TestATokenMakesRulesAboutItsOwnThreads(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAThreadDeliversToOneTarget asks for a delivery that a thread cannot make. It is refused and nothing is
+// sent; a repeat of an accepted message is not.
+func TestAThreadDeliversToOneTarget(t *testing.T) {
+	f := start(t, withRules)
+	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
+	const first = `{"thread":"night","text":"x","key":"k","notify":"phone"}`
+	mustCall[store.Submitted](f, "POST /v1/messages", first)
+	mustCall[store.Submitted](f, "POST /v1/messages", `{"thread":"night","text":"again","notify":"phone"}`)
+	mustCall[store.Submitted](ann, "POST /v1/messages", `{"thread":"hers","text":"x"}`)
+	for name, body := range map[string]string{
+		"another target": `{"thread":"night","text":"y","notify":"wall"}`,
+		"another owner":  `{"thread":"hers","text":"y","notify":"phone"}`,
+	} {
+		got := f.call("POST /v1/messages", body)
+		f.wantCode(name, got, 409, mailroom.CodeConflict)
+		if p := got.problem(t); len(p.Errors) != 1 || p.Errors[0].Location != "body.notify" {
+			t.Errorf("%s: %s", name, got.body)
+		}
+	}
+	mustCall[store.Submitted](f, "POST /v1/messages", first)
+	for id, want := range map[string]int{"night": 2, "hers": 1} {
+		if runs := mustCall[api.Page[api.Run]](f, "GET /v1/runs?q=thread:"+id, ""); len(runs.Items) != want {
+			t.Errorf("%s has %d runs, want %d", id, len(runs.Items), want)
+		}
+	}
+}

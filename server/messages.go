@@ -109,7 +109,7 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 		if sub.DeliverTo, err = h.alerts.subscribe(who, b.Notify); err != nil {
 			return nil, err
 		}
-		sub.DeliverAgent = alert.AgentName(b.Notify)
+		sub.DeliverAgent, sub.MustDeliver = alert.AgentName(b.Notify), true
 	}
 	if b.NotBefore != nil {
 		sub.NotBefore = *b.NotBefore

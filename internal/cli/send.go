@@ -38,7 +38,8 @@ func sendCommand(con *console.Console) *cobra.Command {
 
 The reply goes to standard output, everything else to standard error. The text "-"
 reads standard input. --file adds the text of a file. Ctrl-C detaches and cancels nothing. If the run waits for a
-decision, the commands that decide are shown and the exit code is 3.`,
+decision, the commands that decide are shown and the exit code is 3. A thread delivers to one place:
+--notify is refused for a thread that already delivers to another target or to a chat.`,
 		Example: `  mailroom send "hello"
   mailroom send --thread notes --agent echo "remember the milk"
   mailroom send --agent tour "show me"

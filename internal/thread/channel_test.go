@@ -122,6 +122,25 @@ func TestASubmitSaysWhereItsThreadDelivers(t *testing.T) {
 	again.DeliverTo, again.DeliverAgent = "elsewhere", "chat"
 	w.must(again)
 	wantEqual(t, "still delivers to", w.row.DeliverTo, "out")
+	again.MustDeliver, again.Run = true, "z"
+	before := len(w.runs)
+	_, err := w.submit(again)
+	wantConflict(t, err, `thread "t" already delivers to thread "out"`)
+	wantEqual(t, "runs", len(w.runs), before)
+	again.DeliverTo, again.Owner = "out", w.row.Owner
+	w.must(again)
+	again.Owner, again.Run = "another", "q"
+	_, err = w.submit(again)
+	wantConflict(t, err, "has another owner")
+}
+
+// wantConflict checks the refusal of a submit that must deliver.
+func wantConflict(t *testing.T, err error, words string) {
+	t.Helper()
+	e, ok := errors.AsType[*mailroom.Error](err)
+	if !ok || e.Code != mailroom.CodeConflict || len(e.Fields) != 1 || e.Fields[0].Location != "notify" || !strings.Contains(e.Message, words) {
+		t.Errorf("got %v, want a conflict of notify: %s", err, words)
+	}
 }
 
 func TestACircularDeliveryIsRefused(t *testing.T) {

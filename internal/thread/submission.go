@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
+	"mailroom/internal/check"
 	"mailroom/store"
 )
 
@@ -41,6 +42,9 @@ func (s *submission) check() error {
 		if err := p.checkDelivery(t.ID); err != nil {
 			return err
 		}
+		if err := s.checkMustDeliver(); err != nil {
+			return err
+		}
 	}
 	if s.in.Mode == mailroom.ModeReject && !isIdle(&t.Thread) {
 		if to, _ := s.route(); to == routeQueue {
@@ -48,6 +52,26 @@ func (s *submission) check() error {
 		}
 	}
 	return nil
+}
+
+// checkMustDeliver refuses a submit whose caller asks for a delivery that the thread would not make: it
+// delivers elsewhere, or its runs do not reach the target of another owner.
+func (s *submission) checkMustDeliver() error {
+	t := s.t
+	why := ""
+	switch {
+	case !s.in.MustDeliver:
+	case t.DeliverTo != "" && t.DeliverTo != s.in.DeliverTo:
+		why = fmt.Sprintf("thread %q already delivers to thread %q: set its deliver_to to an empty text first, or use another thread", t.ID, t.DeliverTo)
+	case t.Exists() && t.Owner != s.in.Owner:
+		why = fmt.Sprintf("thread %q has another owner, and only the owner's submit makes it deliver to a target", t.ID)
+	}
+	if why == "" {
+		return nil
+	}
+	e := check.Invalid("notify", why, s.in.DeliverTo)
+	e.Code = mailroom.CodeConflict
+	return e
 }
 
 func (s *submission) checkDecisions() error {

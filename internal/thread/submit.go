@@ -43,7 +43,9 @@ type Submit struct {
 	// thread, DeliverAgent is its agent.
 	DeliverTo    string
 	DeliverAgent string
-	Cursor       *store.Cursor // moves with the submit, even for a repeat
+	// MustDeliver refuses the submit if the thread then does not deliver to DeliverTo.
+	MustDeliver bool
+	Cursor      *store.Cursor // moves with the submit, even for a repeat
 
 	sum string // digest, set by Check
 }
