@@ -33,6 +33,8 @@ type Options struct {
 	MaxBody  int           // characters that the target shows; 0: MaxBody
 	Text     Text          // of replies of subscribed threads
 	Zone     *time.Location
+	// Tokens are the names of the tokens whose threads may deliver to the target, beside those of admins.
+	Tokens []string
 }
 
 // Agent sends the alerts of one target. A run is one alert.
@@ -283,9 +285,16 @@ func (a *Agent) delivered(ctx context.Context, run *mailroom.Run, input []mailro
 func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (about subject, over string, err error) {
 	now := time.Now()
 	err = a.options.Ledger.View(ctx, func(r store.Reader) (err error) {
-		if _, ok := a.options.Target.(Spreader); ok {
-			if about.to, err = readMetadata(r, threadID); err != nil {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{threadID}})
+		if err != nil {
+			return err
+		}
+		for _, t := range rows {
+			if over, err = a.refuseOwner(r, t, now); err != nil || over != "" {
 				return err
+			}
+			if _, ok := a.options.Target.(Spreader); ok {
+				about.to = t.Metadata
 			}
 		}
 		switch {
@@ -314,15 +323,6 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 		return err
 	})
 	return about, over, err
-}
-
-// readMetadata returns the metadata of a thread, nil if there is none.
-func readMetadata(r store.Reader, thread string) (json.RawMessage, error) {
-	rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
-	if err != nil || len(rows) == 0 {
-		return nil, err
-	}
-	return rows[0].Metadata, nil
 }
 
 func permanent(format string, args ...any) error {

@@ -90,6 +90,7 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 			h.targets[name] = &place{}
 			agents[alert.AgentName(name)] = engine.Agent{Agent: alert.New(alert.Options{
 				Name: name, Target: h.targets[name], Ledger: h.ledger, URL: "https://mail.example.org", Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
+				Tokens: []string{"ann"},
 			})}
 		}
 		for name, a := range more(h.ledger) {

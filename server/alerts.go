@@ -66,7 +66,7 @@ func (a *Alerts) subscribe(who *auth.Token, target string) (thread string, err e
 		return "", invalid.Field("body.notify", "is not a target of alerts on this server: `mailroom notify` lists them", target)
 	case who.Name == auth.Operator:
 		return alert.ThreadID(target), nil
-	case !who.Has(auth.PermissionAdmin) && !slices.Contains(t.Tokens, who.Name):
+	case !alert.MayDeliver(who, t.Tokens, time.Now()):
 		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: ask the operator to add it to its tokens", target)
 	}
 	return alert.SubscriberID(target, who.Name), nil
