@@ -16,11 +16,15 @@ import (
 type Answer struct {
 	Room     []string // as in [Inbound]
 	Key      string   // idempotency key
+	Verbatim string   // shown as it is before Text, apart from what the bot itself says; "" is none
 	Text     string
 	Metadata map[string]string // labels of the delivery
 	Later    bool              // send it after the queued deliveries, not before
 	Cursor   *Cursor           // moves in the same transaction; nil moves none
 }
+
+// plainText is the type of the part of an answer that is shown as it is.
+const plainText = "text/plain"
 
 // operatorToken authorizes a channel's own submits. It reaches only the operator's threads.
 func operatorToken() *auth.Token {
@@ -48,9 +52,16 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 	if a.Later {
 		first = mailroom.DefaultPriority
 	}
+	parts := mailroom.Text(a.Text)
+	if a.Verbatim != "" {
+		parts = []mailroom.Part{{Type: "text", Text: a.Verbatim, MimeType: plainText}}
+		if a.Text != "" {
+			parts = append(parts, mailroom.Text(a.Text)...)
+		}
+	}
 	_, err := l.Submit(ctx, thread.Submit{
 		By: operatorToken(), Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
-		Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: mailroom.Text(a.Text)}},
+		Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: parts}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
 		Agent: AgentName(channel), Metadata: a.Metadata, Cursor: cursor,
 	})

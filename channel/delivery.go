@@ -18,8 +18,10 @@ type Delivery struct {
 	Run    *mailroom.Run
 	Origin *mailroom.Run // the run of the message that is answered, Run or an ancestor; nil if none came through this channel
 	Text   string
-	Ticket *mailroom.Ticket
-	Ended  bool // Run has ended without a reply
+	// Verbatim is shown as it is before Text, see [Answer]. It may be set without Text.
+	Verbatim string
+	Ticket   *mailroom.Ticket
+	Ended    bool // Run has ended without a reply
 }
 
 // readDelivery decodes the content of a delivery run.
@@ -37,6 +39,12 @@ func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delive
 		d.Run, d.Origin = run, run
 		for _, m := range input {
 			d.Text = m.Text
+			if len(m.Parts) > 0 && m.Parts[0].MimeType == plainText {
+				d.Verbatim, d.Text = m.Parts[0].Text, ""
+				for _, p := range m.Parts[1:] {
+					d.Text += p.Text
+				}
+			}
 		}
 		return d, nil
 	}

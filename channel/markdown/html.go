@@ -67,6 +67,7 @@ var (
 	tableBorder = regexp.MustCompile(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
 	language    = regexp.MustCompile(`^[A-Za-z0-9_+#.-]{1,30}$`)
 	addressForm = regexp.MustCompile(`^[^\s<>"]+$`)
+	bareURL     = regexp.MustCompile(`^https?://[^\s<>]+`)
 	tag         = regexp.MustCompile(`<[^>]*>`)
 )
 
@@ -179,6 +180,11 @@ func (w writer) mark(s string, i int, in styles) (html string, used int) {
 		return w.link(s, i, in)
 	case '*', '_', '~':
 		return w.emphasis(s, i, in)
+	case 'h':
+		before, _ := utf8.DecodeLastRuneInString(s[:i])
+		if at := bareURL.FindString(s[i:]); at != "" && (i == 0 || !isWordRune(before)) {
+			return escape(at), len(at) // asterisks and underscores in a URL are no marks
+		}
 	}
 	return "", 0
 }

@@ -14,6 +14,7 @@ func TestLineEndsBecomeBreaksWithoutLines(t *testing.T) {
 		"- a\n  - b":                   "• a<br>&nbsp;&nbsp;&nbsp;&nbsp;• b",
 		"a\n```\nx\ny\n```\nb":         "a<pre>x\ny</pre>b",
 		"> a\n> b\nc":                  "<blockquote>a<br>b</blockquote>c",
+		"https://b/d#a~-_b_-c *d*":     "https://b/d#a~-_b_-c <i>d</i>",
 		"~~no~~":                       "<del>no</del>",
 		"[a](https://b) [c](tg://d) x": `<a href="https://b">a</a> [c](tg://d) x`,
 		" \n\n":                        "",

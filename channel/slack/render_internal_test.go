@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"mailroom/channel/markdown"
+	"mailroom/channel/markdown/markdowntest"
 	"mailroom/channel/slack/slacktest"
 	"mailroom/internal/setting"
 )
@@ -44,6 +46,15 @@ func TestRenderMarkdown(t *testing.T) {
 		"été *là*":                            "été _là_",
 	} {
 		if got := render(text); got != want {
+			t.Errorf("%q is\n%q, want\n%q", text, got, want)
+		}
+	}
+}
+
+func TestAFencedTextHasNoMarkup(t *testing.T) {
+	for _, text := range markdowntest.HostileTexts() {
+		fenced := markdown.Fence(text)
+		if got, want := render(fenced), escape(fenced); got != want {
 			t.Errorf("%q is\n%q, want\n%q", text, got, want)
 		}
 	}

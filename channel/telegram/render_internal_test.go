@@ -1,11 +1,14 @@
 package telegram
 
 import (
+	"html"
 	"regexp"
 	"strings"
 	"testing"
 	"unicode"
 
+	"mailroom/channel/markdown"
+	"mailroom/channel/markdown/markdowntest"
 	"mailroom/channel/telegram/telegramtest"
 )
 
@@ -132,5 +135,16 @@ func TestTextOffsetsAreUTF16Units(t *testing.T) {
 	}
 	if n := utf16Units("a👋éz"); n != 5 {
 		t.Errorf("%d units", n)
+	}
+}
+
+func TestAFencedTextHasNoMarkup(t *testing.T) {
+	for _, text := range markdowntest.HostileTexts() {
+		fenced := markdown.Fence(text)
+		inside, ok := strings.CutPrefix(render(fenced), "<pre>")
+		inside, closed := strings.CutSuffix(inside, "</pre>")
+		if !ok || !closed || strings.ContainsAny(inside, "<>") || "```\n"+html.UnescapeString(inside)+"\n```" != fenced {
+			t.Errorf("%q is %q", text, inside)
+		}
 	}
 }

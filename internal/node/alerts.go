@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 	_ "time/tzdata" // rules name time zones, which the machine may not have
 
@@ -85,14 +84,14 @@ func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
 	if is := t.condition(t.channel); is != channel.ConditionConnected && is != channel.ConditionStandby {
 		return "", httpcall.Unavailable(fmt.Errorf("%w: %s is %s", errNotConnected, t.channel, is))
 	}
-	lines := []string{m.Title}
-	for _, line := range []string{m.Body, m.URL} {
-		if line != "" {
-			lines = append(lines, line)
-		}
+	words := m.Title
+	if m.Body != "" {
+		words += "\n" + m.Body
 	}
-	// The key recognizes a repeat, so that it is sent once.
-	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{Room: t.room, Key: m.Key, Text: strings.Join(lines, "\n"), Later: true, Metadata: map[string]string{alert.LabelAlert: t.target}})
+	// The words of agents stand in both. The key recognizes a repeat, so that it is sent once.
+	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{
+		Room: t.room, Key: m.Key, Verbatim: words, Text: m.URL, Later: true, Metadata: map[string]string{alert.LabelAlert: t.target},
+	})
 	if err != nil && mailroom.CodeOf(err) == mailroom.CodeInvalid {
 		return "", httpcall.Permanent(err)
 	}

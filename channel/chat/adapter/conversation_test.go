@@ -3,6 +3,7 @@ package adapter_test
 import (
 	"testing"
 
+	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
 )
@@ -14,6 +15,20 @@ func TestAMessageIsAnsweredInItsRoom(t *testing.T) {
 	wantEqual(t, "sent", texts(sent), []string{"hello!"})
 	wantEqual(t, "where", sent[0].Room, chattest.PrivateRoom(friend))
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
+}
+
+// TestAVerbatimAnswerHasNoMarkup sends an answer with the words of an agent and a link of the server.
+func TestAVerbatimAnswerHasNoMarkup(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(friend, "hello")
+	w.platform.AwaitSent(1)
+	err := channel.SendAnswer(t.Context(), w.ledger, "tg", channel.Answer{
+		Room: []string{"bot-1", "with-friend"}, Key: "k", Verbatim: "[x](https://evil.example)\n```\n**y**", Text: "https://mail.example.org", Later: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "sent", texts(w.platform.AwaitSent(2))[1], "```\n[x](https://evil.example)\n` ` `\n**y**\n```\nhttps://mail.example.org")
 }
 
 func TestRepeatedEventsChangeNothing(t *testing.T) {

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/room"
+	"mailroom/channel/markdown"
 	"mailroom/entry"
 	"mailroom/internal/display"
 	"mailroom/store"
@@ -146,7 +148,7 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Butt
 		partial, err := x.partialText(ctx)
 		return display.Text(renderEnding(d.Run, partial, x.command)), nil, "", err
 	case d.Ticket == nil:
-		return display.Text(d.Text), nil, "", nil
+		return textOf(d, x.conn.caps), nil, "", nil
 	case d.Ticket.Kind != mailroom.TicketApproval && d.Ticket.Kind != mailroom.TicketInput:
 		return "", nil, "the run waits for no person", nil
 	}
@@ -159,6 +161,22 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Butt
 	}
 	text, buttons = question.Question{Ticket: d.Ticket, Agent: d.Run.Agent, Room: x.room, Caps: x.conn.caps, Command: x.command}.Render()
 	return text, buttons, "", nil
+}
+
+// textOf returns the text of a reply. What is verbatim stands in a code block, or in lines that begin with a
+// bar on a platform without blocks, so that it neither has markup nor looks like words of the bot.
+func textOf(d channel.Delivery, on chat.Capabilities) string {
+	text := display.Text(d.Text)
+	if d.Verbatim == "" {
+		return text
+	}
+	shown := display.Text(d.Verbatim)
+	if on.SingleLine {
+		shown = "| " + strings.ReplaceAll(shown, "\n", "\n| ")
+	} else {
+		shown = markdown.Fence(shown)
+	}
+	return strings.TrimSuffix(shown+"\n"+text, "\n")
 }
 
 // partialText returns the unfinished reply of a run's last attempt.

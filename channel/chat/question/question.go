@@ -13,6 +13,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/command"
+	"mailroom/channel/markdown"
 	"mailroom/internal/digest"
 	"mailroom/internal/display"
 	"mailroom/internal/thread"
@@ -175,11 +176,7 @@ func (q Question) details() string {
 		text = strings.TrimSpace(text + "\n" + display.Text(cut))
 	}
 	if !q.Caps.SingleLine {
-		mark := "```"
-		for strings.Contains(text, mark) {
-			mark += "`"
-		}
-		text = mark + "\n" + text + "\n" + mark
+		text = markdown.Fence(text)
 	}
 	if k.Kind == mailroom.TicketApproval {
 		text += "\nDigest: " + k.Digest[:min(digestPrefix, len(k.Digest))]
