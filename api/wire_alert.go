@@ -19,7 +19,7 @@ type Target struct {
 	Kind      string     `json:"kind" doc:"ntfy, email, webhook, push or chat."`
 	Decide    bool       `json:"decide" doc:"Links in its alerts decide tickets."`
 	Paused    bool       `json:"paused" doc:"Its alerts wait until the agent alert:NAME is resumed."`
-	Waiting   int        `json:"waiting" doc:"Alerts that are not sent yet, counted up to 1,000, without those of a later time."`
+	Waiting   int        `json:"waiting" doc:"Alerts that are not sent yet, counted up to 1,000, without those of a later time. An alert counts once for each subscriber that it waits for."`
 	Oldest    *time.Time `json:"oldest" doc:"Time of the oldest of them."`
 	LastError *string    `json:"last_error" doc:"Why it is not sent yet, or why the last alert was refused for good."`
 }

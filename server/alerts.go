@@ -216,8 +216,13 @@ func (h *alertHandlers) changeRules(ctx context.Context, owner string, f func([]
 	})
 }
 
-// maxWaiting is up to how many alerts of a target are counted.
-const maxWaiting = 1000
+const (
+	// maxWaiting is up to how many alerts of a target are counted.
+	maxWaiting = 1000
+	// maxTargetThreads bounds the threads of a target that are read, beside its own: one for each subscriber,
+	// and one for each token whose threads or rules deliver to it.
+	maxTargetThreads = 1000
+)
 
 // waiting returns what the targets have not sent yet, for metrics.
 func (h *alertHandlers) waiting(ctx context.Context) (all []metrics.Waiting, err error) {
@@ -241,38 +246,64 @@ func (h *alertHandlers) waiting(ctx context.Context) (all []metrics.Waiting, err
 	return all, err
 }
 
-// describeTarget reads what a target has to send, and what it sent last.
+// describeTarget reads what a target has to send, and what it sent last. Its alerts wait in its own thread, and
+// in those of subscribers and tokens, of which only the ones with open runs cost a query.
 func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 	out := api.Target{Name: t.Name, Kind: t.Kind, Decide: t.Decide}
 	id := alert.ThreadID(t.Name)
-	rows, err := rd.Threads(store.ThreadQuery{IDs: []string{id}})
-	if err != nil || len(rows) == 0 {
-		return out, err
-	}
-	counts, err := rd.Count(store.CountQuery{Thread: id, Set: store.RunsQueued, Most: maxWaiting})
+	own, err := rd.Threads(store.ThreadQuery{IDs: []string{id}})
 	if err != nil {
 		return out, err
 	}
-	out.Waiting = counts.Sum()
-	first := store.RunQuery{Thread: id, Limit: 1} // the newest: it may have been refused
-	switch {
-	case rows[0].Current != "":
-		out.Waiting++
-		first = store.RunQuery{IDs: []string{rows[0].Current}}
-	case out.Waiting > 0:
-		first.Set = store.RunsQueued
-	}
-	found, err := rd.Runs(first)
-	if err != nil || len(found) == 0 {
+	others, err := rd.Threads(store.ThreadQuery{Prefix: id + ":", Limit: maxTargetThreads})
+	if err != nil {
 		return out, err
 	}
-	if out.Waiting > 0 {
-		out.Oldest = view.Known(found[0].CreatedAt)
+	for _, row := range append(own, others...) {
+		if row.Current == "" && row.Due.At.IsZero() { // idle
+			continue
+		}
+		if err := addWaiting(rd, row, &out); err != nil {
+			return out, err
+		}
 	}
-	if e := found[0].Error; e != nil && (out.Waiting > 0 || found[0].Status == mailroom.StatusFailed) {
+	if len(own) == 0 || out.Waiting > 0 {
+		return out, nil
+	}
+	last, err := rd.Runs(store.RunQuery{Thread: id, Limit: 1})
+	if err == nil && len(last) > 0 && last[0].Status == mailroom.StatusFailed && last[0].Error != nil { // it was refused
+		out.LastError = view.Given(last[0].Error.Message)
+	}
+	return out, err
+}
+
+// addWaiting adds the alerts that wait in one thread, counted up to maxWaiting.
+func addWaiting(rd store.Reader, row *mailroom.Thread, out *api.Target) error {
+	queued := 0
+	if most := maxWaiting - out.Waiting; most > 0 {
+		counts, err := rd.Count(store.CountQuery{Thread: row.ID, Set: store.RunsQueued, Most: most})
+		if err != nil {
+			return err
+		}
+		queued = counts.Sum()
+	}
+	first := store.RunQuery{Thread: row.ID, Set: store.RunsQueued, Limit: 1}
+	if row.Current != "" {
+		queued++
+		first = store.RunQuery{IDs: []string{row.Current}}
+	}
+	out.Waiting = min(out.Waiting+queued, maxWaiting)
+	found, err := rd.Runs(first)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if at := found[0].CreatedAt; out.Oldest == nil || at.Before(*out.Oldest) {
+		out.Oldest = view.Known(at)
+	}
+	if e := found[0].Error; e != nil && out.LastError == nil {
 		out.LastError = view.Given(e.Message)
 	}
-	return out, nil
+	return nil
 }
 
 type testAlertInput struct{ Body api.TestAlert }

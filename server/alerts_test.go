@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
 )
@@ -118,5 +120,47 @@ func TestAThreadDeliversToOneTarget(t *testing.T) {
 		if runs := mustCall[api.Page[api.Run]](f, "GET /v1/runs?q=thread:"+id, ""); len(runs.Items) != want {
 			t.Errorf("%s has %d runs, want %d", id, len(runs.Items), want)
 		}
+	}
+}
+
+// TestAllThreadsOfATargetCountAsWaiting has alerts that wait in the thread of a target, of a browser and of a
+// token.
+func TestAllThreadsOfATargetCountAsWaiting(t *testing.T) {
+	f := start(t, withRules)
+	later := time.Now().Add(time.Hour)
+	submit := func(id string, at time.Time) {
+		t.Helper()
+		if _, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: id, Agent: "alert:phone", NotBefore: at, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := func(at int) api.Target { return mustCall[api.Alerts](f, "GET /v1/alerts", "").Targets[at] }
+	submit("alert:phone:ann", later)
+	if got := shown(0); got.Waiting != 0 || got.Oldest != nil {
+		t.Errorf("in quiet hours: %+v", got)
+	}
+	submit("alert:phone:push:1", time.Time{})
+	submit("alert:phone:push:1", time.Time{})
+	first := shown(0)
+	submit("alert:phone:push:2", time.Time{})
+	submit("alert:phone:ann", time.Time{})
+	submit("alert:phone", time.Time{})
+	submit("alert:phone2:ann", time.Time{}) // of another target
+	f.claimOf("alert:phone")
+	got := shown(0)
+	if first.Waiting != 2 || got.Waiting != 5 || first.Oldest == nil || got.Oldest == nil || !got.Oldest.Equal(*first.Oldest) {
+		t.Errorf("waiting: %+v, before that %+v", got, first)
+	}
+	if wall := shown(1); wall.Waiting != 0 || wall.Oldest != nil {
+		t.Errorf("another target: %+v", wall)
+	}
+	if n := f.metricOf(`mailroom_alerts_waiting{target="phone"}`); n != "5" {
+		t.Errorf("the metric is %s", n)
+	}
+	for i := range 1000 {
+		submit(fmt.Sprint("alert:phone:push:", i%3), time.Time{})
+	}
+	if got := shown(0); got.Waiting != 1000 || !got.Oldest.Equal(*first.Oldest) {
+		t.Errorf("many: %+v", got)
 	}
 }

@@ -21,7 +21,8 @@ func Notify(con *console.Console) *cobra.Command {
 		Short: "List where alerts go and what is told, test and pause targets",
 		Long: `List the targets of alerts and the rules that say what is told to which of them.
 
-WAITING counts alerts that are not sent yet; AGE is the time since the oldest of them.
+WAITING counts alerts that are not sent yet, also those of single browsers and tokens; AGE
+is the time since the oldest of them.
 Add a target with "mailroom notify add". The runs that send alerts are in the thread
 alert:NAME; those that failed can be retried there.`,
 		Example: `  mailroom notify
