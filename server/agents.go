@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/server/internal/invalid"
@@ -75,6 +76,8 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 	if err != nil {
 		return nil, err
 	}
+	// What sends alerts is a target, which GET /v1/alerts shows with its pause, also while no server runs it.
+	maps.DeleteFunc(agents, func(name string, _ *api.Agent) bool { return alert.IsAgent(name) })
 	out := api.Page[api.Agent]{Items: []api.Agent{}}
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		a := agents[name]

@@ -48,3 +48,18 @@ func TestAnAgentIsPausedAndResumed(t *testing.T) {
 		t.Errorf("claimed a run of %s, want b", w.Claim.Thread)
 	}
 }
+
+// TestAPausedTargetIsNoAgent pauses a target of alerts: it is shown with the targets only.
+func TestAPausedTargetIsNoAgent(t *testing.T) {
+	f := start(t, withTargets)
+	mustCall[api.Pause](f, "POST /v1/agents/alert:phone/pause", `{"reason":"holidays"}`)
+	if got := f.agent("alert:phone"); got.Name != "" {
+		t.Errorf("listed as an agent: %+v", got)
+	}
+	if got := mustCall[api.Alerts](f, "GET /v1/alerts", "").Targets; !got[0].Paused || got[1].Paused {
+		t.Errorf("targets: %+v", got)
+	}
+	if got := f.call("POST /v1/agents/alert:phone/resume", ""); got.status != 204 {
+		t.Errorf("resume: %d %s", got.status, got.body)
+	}
+}

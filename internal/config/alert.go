@@ -162,6 +162,11 @@ func (r *reader) target(key, name string, table map[string]any) {
 	if err == nil && t.Settings.Shared && len(t.Tokens) > 0 {
 		err = fmt.Errorf("tokens: threads of tokens cannot deliver to a target of kind %s, because its subscribers are the operator's", t.Kind.Name)
 	}
+	for other, already := range r.config.Targets {
+		if err == nil && t.Settings.Shared && already.Kind.Name == t.Kind.Name {
+			err = fmt.Errorf("target %s has the kind %s already, and browsers subscribe to one target; remove one of them", other, t.Kind.Name)
+		}
+	}
 	if err != nil {
 		r.report(key, err.Error())
 		return

@@ -141,7 +141,8 @@ func describeTargets(c *config.Config) (all []server.Target) {
 	return all
 }
 
-// pushTarget returns the first target that browsers can subscribe to, nil if there is none.
+// pushTarget returns the target that browsers can subscribe to, nil if there is none. The configuration allows
+// one.
 func pushTarget(c *config.Config) server.PushTarget {
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]

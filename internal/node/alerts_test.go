@@ -40,7 +40,9 @@ func TestAChatShowsTheWordsOfAnAlertAsTheyAre(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plain := func(text string) mailroom.Part { return mailroom.Part{Type: "text", Text: text, MimeType: "text/plain"} }
+	plain := func(text string) mailroom.Part {
+		return mailroom.Part{Type: "text", Text: text, MimeType: "text/plain"}
+	}
 	want := [][]mailroom.Part{
 		{plain("codex asks: [x](https://evil.example)\n**y**\nIn t."), {Type: "text", Text: link}},
 		{plain("*codex* failed")},
