@@ -1,12 +1,18 @@
 package alert_test
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/auth"
 	"mailroom/internal/thread"
+	"mailroom/ledger"
 	"mailroom/store"
 )
 
@@ -70,4 +76,92 @@ func wantAll(t *testing.T, got []string, want string) {
 			t.Errorf("the log says %q, want %q", s, want)
 		}
 	}
+}
+
+// browsers is a target with subscribers.
+type browsers struct{ *place }
+
+func (browsers) Subscribers() string { return "alert:browsers:push:" }
+
+// subscribe subscribes a browser for a token; session is the row that did it, or "".
+func (h *fixture) subscribe(browser, by, session string) {
+	h.t.Helper()
+	raw, err := json.Marshal(alert.Subscriber{By: by, Token: session})
+	h.must(err)
+	group := browsers{}.Subscribers()
+	_, err = ledger.GroupsOf(h.ledger).Open(h.t.Context(), ledger.Opening{
+		Thread: group + browser, Agent: alert.AgentName("browsers"), Metadata: raw, Group: group, Admit: func([]*mailroom.Thread) error { return nil },
+	})
+	h.must(err)
+}
+
+// TestABrowserGetsNoAlertsAfterItsSession has browsers of the operator, of an admin, of a session that expires
+// after an hour and of one that is revoked. One alert waits when the sessions end.
+func TestABrowserGetsNoAlertsAfterItsSession(t *testing.T) {
+	to := browsers{&place{}}
+	failures := rule(alert.KindFailed)
+	failures.To = []string{"browsers"}
+	agents := func(l *ledger.Ledger) map[string]mailroom.Agent {
+		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to, Ledger: l, Zone: time.UTC})}
+	}
+	inBubbleWith(t, []alert.Rule{failures}, nil, agents, func(h *fixture) {
+		admin := []auth.Permission{auth.PermissionAdmin}
+		ops, err := h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ops", Sum: "x", Scopes: admin})
+		h.must(err)
+		session := func(sum string, life time.Duration) string {
+			row, err := h.ledger.Accounts().DeriveToken(h.t.Context(), auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: admin, ExpiresAt: time.Now().Add(life)}}, ops)
+			h.must(err)
+			return row.Name
+		}
+		revoked := session("b", 24*time.Hour)
+		h.subscribe("desk", auth.Operator, "")
+		h.subscribe("phone", "ops", "")
+		h.subscribe("expires", "ops", session("a", time.Hour))
+		h.subscribe("revoked", "ops", revoked)
+		h.fail("alpha beta", 4, to)
+		to.fail(func() error { return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no route")} })
+		h.fail("gamma delta", 4, to)
+		h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), revoked))
+		h.after(2 * time.Hour)
+		to.fail(nil)
+		h.after(time.Hour)
+		h.fail("epsilon zeta", 8, to) // the one that waited, and this one
+		h.wantGone("expires", "revoked")
+		h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), "ops"))
+		h.fail("eta theta", 9, to)
+		h.wantGone("expires", "phone", "revoked")
+	})
+}
+
+// fail makes a run fail and checks how many messages the target has got in all a minute later.
+func (h *fixture) fail(words string, want int, to browsers) {
+	h.t.Helper()
+	h.submit(fmt.Sprint("t-", words[:3]), words)
+	h.after(time.Minute)
+	if got := len(to.messages()); got != want {
+		h.t.Errorf("%d messages after %q, want %d", got, words, want)
+	}
+}
+
+// wantGone checks which browsers get no further alerts.
+func (h *fixture) wantGone(want ...string) {
+	h.t.Helper()
+	h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
+		group := browsers{}.Subscribers()
+		threads, err := r.Threads(store.ThreadQuery{Prefix: group})
+		if err != nil {
+			return err
+		}
+		gone, err := alert.GoneSubscribers(r, threads, time.Now())
+		var got []string
+		for _, t := range threads {
+			if gone[t.ID] != "" {
+				got = append(got, t.ID[len(group):])
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			h.t.Errorf("gone: %v, want %v", gone, want)
+		}
+		return err
+	}))
 }

@@ -68,8 +68,8 @@ type memory struct {
 // MaxSubscribers bounds the subscribers that get an alert of one target: one step sends it on to all.
 const MaxSubscribers = mailroom.MaxSends
 
-// IsGone reports whether the subscriber of a thread does not exist any more.
-func IsGone(t *mailroom.Thread) bool {
+// isGone reports whether the target found that the subscriber of a thread does not exist any more.
+func isGone(t *mailroom.Thread) bool {
 	var m memory
 	return json.Unmarshal(t.State[t.Agent], &m) == nil && m.Gone
 }
@@ -81,9 +81,13 @@ func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, wha
 	err := a.options.Ledger.View(ctx, func(r store.Reader) error {
 		step = mailroom.Step{Name: "spread"}
 		threads, err := r.Threads(store.ThreadQuery{Prefix: to.Subscribers(), Limit: MaxSubscribers})
+		if err != nil {
+			return err
+		}
+		gone, err := GoneSubscribers(r, threads, time.Now())
 		each := *what
 		for _, t := range threads {
-			if IsGone(t) {
+			if gone[t.ID] != "" {
 				continue
 			}
 			step.Sends = append(step.Sends, mailroom.Send{Name: t.ID, Thread: t.ID, Agent: t.Agent, Parts: each.Parts()})
@@ -122,6 +126,9 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	}
 	if over != "" {
 		return s.Stream(ctx, "Not sent: "+over)
+	}
+	if about.gone != "" {
+		return a.passOn(ctx, s, what, permanent("%w: %s", ErrGone, about.gone))
 	}
 	if to, ok := a.options.Target.(Spreader); ok && !strings.HasPrefix(s.Run().Thread, to.Subscribers()) {
 		return a.spread(ctx, s, to, what)
@@ -294,7 +301,10 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 				return err
 			}
 			if _, ok := a.options.Target.(Spreader); ok {
-				about.to = t.Metadata
+				gone, err := GoneSubscribers(r, rows, now)
+				if about.to, about.gone = t.Metadata, gone[t.ID]; err != nil {
+					return err
+				}
 			}
 		}
 		switch {

@@ -71,6 +71,7 @@ type subject struct {
 	ticket *mailroom.Ticket // of KindTicket with Count 1
 	digest *Summary         // of KindDigest
 	to     json.RawMessage  // see Message
+	gone   string           // why its subscriber gets no alert; "": it gets one
 }
 
 // Spreader is a target with subscribers. Each has a thread of the target's agent, whose metadata says how to

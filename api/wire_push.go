@@ -15,7 +15,7 @@ type PushSubscription struct {
 	Client    *string   `json:"client" doc:"The browser in a few words."`
 	By        string    `json:"by" doc:"The token that subscribed."`
 	CreatedAt time.Time `json:"created_at"`
-	Gone      bool      `json:"gone" doc:"The push service does not know the browser any more; it gets no alerts."`
+	Gone      bool      `json:"gone" doc:"The push service does not know the browser any more, or the session or token that subscribed it has ended; it gets no alerts."`
 }
 
 // NewPushSubscription subscribes a browser: it has the fields of PushSubscription.toJSON() that a server needs.

@@ -16,6 +16,7 @@ import (
 	"mailroom/alert"
 	"mailroom/alert/webpush"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
@@ -64,6 +65,7 @@ func (h *pushHandlers) check() error {
 // subscribed is a browser as the store has it.
 type subscribed struct {
 	thread *mailroom.Thread
+	gone   bool // it gets no further alerts
 	webpush.Subscription
 }
 
@@ -71,9 +73,13 @@ type subscribed struct {
 func (h *pushHandlers) all(ctx context.Context) (found []subscribed, err error) {
 	err = h.find.view(ctx, func(rd store.Reader) error {
 		rows, err := rd.Threads(store.ThreadQuery{Prefix: h.target.Subscribers(), Limit: ledger.MaxGroup})
+		if err != nil {
+			return err
+		}
+		gone, err := alert.GoneSubscribers(rd, rows, time.Now())
 		found = make([]subscribed, 0, len(rows))
 		for _, t := range rows {
-			found = append(found, subscribed{t, subscriptionOf(t)})
+			found = append(found, subscribed{t, gone[t.ID] != "", subscriptionOf(t)})
 		}
 		return err
 	})
@@ -86,7 +92,7 @@ func (h *pushHandlers) all(ctx context.Context) (found []subscribed, err error) 
 func subscriptionOf(t *mailroom.Thread) webpush.Subscription {
 	var s webpush.Subscription
 	if json.Unmarshal(t.Metadata, &s) != nil || s.CreatedAt.IsZero() {
-		s = webpush.Subscription{By: s.By, CreatedAt: t.CreatedAt}
+		s = webpush.Subscription{By: s.By, Token: s.Token, CreatedAt: t.CreatedAt}
 	}
 	return s
 }
@@ -106,7 +112,7 @@ func (h *pushHandlers) show(ctx context.Context, _ *empty) (*body[api.Push], err
 	out := api.Push{PublicKey: key, Target: h.target.Name(), Subscriptions: []api.PushSubscription{}}
 	for _, s := range found {
 		out.Subscriptions = append(out.Subscriptions, api.PushSubscription{
-			ID: strings.TrimPrefix(s.thread.ID, h.target.Subscribers()), Client: view.Given(s.Client), By: s.By, CreatedAt: s.CreatedAt, Gone: alert.IsGone(s.thread),
+			ID: strings.TrimPrefix(s.thread.ID, h.target.Subscribers()), Client: view.Given(s.Client), By: s.By, CreatedAt: s.CreatedAt, Gone: s.gone,
 		})
 	}
 	return &body[api.Push]{out}, nil
@@ -121,9 +127,17 @@ func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body
 	if err := h.check(); err != nil {
 		return nil, err
 	}
+	who := requestOf(ctx).who
+	session, err := h.sessionOf(ctx, who)
+	switch {
+	case err != nil:
+		return nil, err
+	case session == "" && who.Terms.Kind != auth.KindToken: // it ended since the request began
+		return nil, errRevoked()
+	}
 	s := &webpush.Subscription{
 		Endpoint: in.Body.Endpoint, P256DH: in.Body.Keys.P256DH, Auth: in.Body.Keys.Auth,
-		Client: browserOf(in.UserAgent), By: requestOf(ctx).who.Name, CreatedAt: time.Now().UTC(),
+		Client: browserOf(in.UserAgent), By: who.Name, Token: session, CreatedAt: time.Now().UTC(),
 	}
 	if err := h.target.Check(s); err != nil {
 		return nil, invalid.At("body.", err)
@@ -133,6 +147,24 @@ func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body
 		return nil, err
 	}
 	return &body[api.PushSubscribed]{api.PushSubscribed{ID: id}}, nil
+}
+
+// sessionOf returns the name of the row of a token that acts for another one, such as a session. It is "" for
+// other tokens, and if the row is gone.
+func (h *pushHandlers) sessionOf(ctx context.Context, who *auth.Token) (name string, err error) {
+	if who.Terms.Kind == auth.KindToken {
+		return "", nil
+	}
+	err = h.find.view(ctx, func(rd store.Reader) error {
+		rows, err := rd.Tokens()
+		for _, t := range rows {
+			if t.Sum == who.Sum {
+				name = t.Name
+			}
+		}
+		return err
+	})
+	return name, err
 }
 
 // subscriptionID returns the id of a subscription: the first 32 hexadecimal digits of the SHA-256 of its
@@ -191,7 +223,7 @@ func (h *pushHandlers) dropGone(ctx context.Context, selected func(subscribed) b
 		return err
 	}
 	for _, s := range found {
-		if !alert.IsGone(s.thread) || !selected(s) {
+		if !s.gone || !selected(s) {
 			continue
 		}
 		if err := h.drop(ctx, s.thread.ID); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict { // it still has alerts that fail
@@ -246,19 +278,19 @@ func (h *pushHandlers) unsubscribe(ctx context.Context, in *unsubscribeInput) (*
 	return nil, nil
 }
 
-// dropOf deletes the subscriptions of a token that was revoked. What is left after an error gets further
-// alerts until an operator removes it, so the log says so.
-func (h *pushHandlers) dropOf(ctx context.Context, by string) {
+// dropOf deletes the subscriptions of a token or a session that has ended. What is left after an error gets no
+// further alerts either, but is listed until it makes room for another one.
+func (h *pushHandlers) dropOf(ctx context.Context, name string) {
 	if h.target == nil {
 		return
 	}
 	found, err := h.all(ctx)
 	for _, s := range found {
-		if s.By == by {
+		if s.By == name || s.Token == name && name != "" {
 			err = errors.Join(err, h.drop(ctx, s.thread.ID))
 		}
 	}
 	if err != nil {
-		h.log.WarnContext(ctx, "browsers of a revoked token still subscribed to alerts; remove them in the console", "token", by, "error", err)
+		h.log.WarnContext(ctx, "subscriptions of a revoked token not removed; they get no alerts", "token", name, "error", err)
 	}
 }

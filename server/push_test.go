@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -316,4 +317,47 @@ func TestTheBrowsersOfARevokedTokenAreRemoved(t *testing.T) {
 	if err != nil || len(shown.Subscriptions) != 1 || shown.Subscriptions[0].By != auth.Operator {
 		t.Errorf("%v: %+v", err, shown.Subscriptions)
 	}
+}
+
+// TestTheEndOfASessionEndsItsSubscriptions has browsers that subscribed with sessions of the operator.
+func TestTheEndOfASessionEndsItsSubscriptions(t *testing.T) {
+	f := startPush(t)
+	f.subscribe("mine")
+	kept := f.signIn()
+	for name, end := range map[string]func(b browser, row string){
+		"signed out": func(b browser, _ string) { b.call("DELETE /v1/session", "") },
+		"revoked": func(_ browser, row string) {
+			if err := f.client.Accounts().RevokeToken(t.Context(), row); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		before := f.sessions()
+		b := f.signIn()
+		row := slices.DeleteFunc(f.sessions(), func(name string) bool { return slices.Contains(before, name) })[0]
+		if got := b.call("POST /v1/push/subscriptions", mustBody(t, newBrowser("session"))); got.status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", name, got.status, got.body)
+		}
+		if n := len(f.subscribers()); n != 2 {
+			t.Errorf("%s: %d subscriptions before", name, n)
+		}
+		end(b, row)
+		if n := len(f.subscribers()); n != 1 {
+			t.Errorf("%s: %d subscriptions are left", name, n)
+		}
+	}
+	if got := kept.call("GET /v1/push", ""); got.status != http.StatusOK {
+		t.Errorf("another session: %d %s", got.status, got.body)
+	}
+}
+
+// sessions returns the names of the rows of sessions.
+func (f *fixture) sessions() (names []string) {
+	f.t.Helper()
+	for _, row := range mustCall[api.Page[api.Token]](f, "GET /v1/tokens", "").Items {
+		if row.Kind == "session" {
+			names = append(names, row.Name)
+		}
+	}
+	return names
 }

@@ -219,10 +219,15 @@ func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, er
 	if who.Terms.Kind != auth.KindSession {
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "this is a token, not a session: revoke it with DELETE /v1/tokens/NAME")
 	}
+	name, err := h.tokens.push.sessionOf(ctx, who)
+	if err != nil {
+		return nil, err
+	}
 	if err := h.ledger.DropSession(ctx, who.Sum); err != nil {
 		return nil, err
 	}
 	h.tokens.refreshTokens(ctx)
+	h.tokens.push.dropOf(context.WithoutCancel(ctx), name)
 	cookie := h.newCookie("", 0)
 	cookie.MaxAge = -1
 	return &signedOut{cookie}, nil

@@ -35,6 +35,7 @@ type Subscription struct {
 	Auth      string    `json:"auth"`
 	Client    string    `json:"client,omitempty"` // the browser in a few words, from its User-Agent
 	By        string    `json:"by"`               // name of the token that subscribed
+	Token     string    `json:"token,omitempty"`  // name of the session or the like that did it for By
 	CreatedAt time.Time `json:"created_at"`
 }
 

@@ -63,7 +63,7 @@ function ThisBrowser({ push, mine, stale, reload }) {
       : permission === 'denied' ? html`<p><${Status} of="unavailable" text="Blocked" tone="bad" /></p><p>This browser blocks notifications of this page. Allow them in the settings of the page, beside its address, and reload.</p>`
         : html`<p><${Status} of=${on ? 'available' : 'idle'} text=${on ? 'On' : 'Off'} /></p>
           <p>${on ? 'Alerts are shown as notifications, also while no page is open. Signing out turns them off.' : `Show the alerts of ${push.target} as notifications, also while no page is open.`}</p>
-          ${!on && stale && html`<p>This browser was removed, or the key of the server changed: turn alerts on again.</p>`}
+          ${!on && stale && html`<p>This browser was removed, its session ended, or the key of the server changed: turn alerts on again.</p>`}
           <p>${on ? html`<${Action} run=${act(turnOff)}>Turn off<//>` : html`<${Action} kind="" run=${act(() => turnOn(push.public_key))}>Turn on<//>`}</p>`}
   </section>`;
 }
