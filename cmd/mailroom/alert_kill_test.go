@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
@@ -13,12 +14,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"mailroom"
@@ -125,6 +129,11 @@ func pressOf(url, body string) *ntfytest.Action {
 	return &ntfytest.Action{Action: "http", URL: url, Method: http.MethodPost, Body: body, Headers: map[string]string{"Content-Type": "application/json"}}
 }
 
+// pressOnPage returns the press of Deny on the page of a link.
+func pressOnPage(link string) *ntfytest.Action {
+	return pressOf("https://mail.example.org/v1/question/decision", fmt.Sprintf(`{"link":%q,"decision":"deny"}`, link))
+}
+
 // hookPlace is a program that verifies what it gets.
 func hookPlace(t *testing.T, h *fixture) place {
 	secret := webhooksign.New()
@@ -229,78 +238,138 @@ func decryptPush(raw []byte, own *ecdh.PrivateKey, auth []byte) ([]byte, error) 
 	return bytes.TrimSuffix(bytes.TrimRight(text, "\x00"), []byte{2}), err
 }
 
-// TestAServerThatIsKilledTellsEachQuestion kills the server at each moment between a question and the end of
-// its run. The question is told, decided once, and the run goes on. A question that may have arrived before
-// is marked.
+// alertMoment is a moment at which the server is killed, between a question and the end of its run.
+type alertMoment struct {
+	when     string
+	fault    ntfytest.Fault
+	messages int                                // that arrive
+	repeated int                                // of these
+	decide   func(f *alertFixture, m seenAlert) // before the kill; nil: the first decision is after it
+}
+
+func alertMoments() []alertMoment {
+	return []alertMoment{
+		{when: "before the send", fault: ntfytest.HoldOpen, messages: 1, repeated: 1}, // the server cannot know that nothing arrived
+		{when: "after the send, before its receipt", fault: ntfytest.LoseAnswer, messages: 2, repeated: 1},
+		{when: "after the receipt", messages: 1},
+		{when: "in the decision, before its commit", messages: 1, decide: (*alertFixture).beginToDeny},
+		{when: "after the commit of the decision, before its answer", messages: 1, decide: (*alertFixture).denyUnread},
+		{when: "after the decision", messages: 1, decide: (*alertFixture).deny},
+	}
+}
+
+// TestAServerThatIsKilledTellsEachQuestion kills the server at each alertMoment, with each kind of target. The
+// question is told, decided once, and the run goes on once. A question that may have arrived before is marked.
 func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*testing.T, *fixture) place{
-		"ntfy": ntfyPlace, "webhook": hookPlace, "push": pushPlace, "email": mailPlace,
+		"ntfy": ntfyPlace, "webhook": hookPlace, "push": pushPlace, "email": mailPlace, "chat": chatPlace,
 	} {
-		for _, test := range []struct {
-			when     string
-			fault    ntfytest.Fault
-			messages int // that arrive
-			repeated int // of these
-			decided  bool
-		}{
-			{"before the send", ntfytest.HoldOpen, 1, 1, false}, // the server cannot know that nothing arrived
-			{"before its receipt", ntfytest.LoseAnswer, 2, 1, false},
-			{"after the send", ntfytest.None, 1, 0, false},
-			{"after the decision", ntfytest.None, 1, 0, true},
-		} {
-			t.Run(name+", "+test.when, func(t *testing.T) {
-				f := &alertFixture{fixture: newFixture(t, ""), server: &process{}}
-				p := start(t, f.fixture)
-				f.configure(fmt.Sprintf(alertConfig, p.config))
-				f.process(f.server)
-				sender := "alert:phone"
-				if p.begin != nil {
-					sender = p.begin(f)
-				}
-				p.fail(test.fault)
-				run := f.ask("t")
-				platformtest.WaitFor(t, "the question", func() bool { return p.seen() > 0 })
-				if test.fault == ntfytest.None {
-					f.waitEntries(sender, entry.KindCompleted, 1)
-				}
-				if test.decided {
-					f.deny(p.taken()[0])
-				}
-				f.server.kill()
-				p.fail(ntfytest.None)
-				f.process(f.server)
-				f.waitEntries(sender, entry.KindCompleted, 1)
-				all := p.taken()
-				keys, repeated := map[string]bool{}, 0
-				for _, m := range all {
-					if keys[m.key] = true; m.repeated {
-						repeated++
-					}
-				}
-				if len(all) != test.messages || repeated != test.repeated || len(keys) != 1 {
-					t.Errorf("%d messages with %d keys, %d of them marked as repeated, want %d, 1 and %d", len(all), len(keys), repeated, test.messages, test.repeated)
-				}
-				for _, m := range all { // whichever the user presses, and then the other
-					f.deny(m)
-				}
-				f.waitRun(run)
-				if n := f.decisions("t"); n != 1 {
-					t.Errorf("decided %d times by the phone", n)
-				}
-				if k := f.ticket("t"); *k.Decision != mailroom.VerdictDeny || *k.DecidedBy != "alert:phone" {
-					t.Errorf("ticket: %+v", k)
-				}
-			})
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var table strings.Builder
+			tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(tab, "KILLED\tMESSAGES\tMARKED AS REPEATED\tDECISIONS\tRUN RESUMED\tRUN COMPLETED")
+			for _, m := range alertMoments() {
+				t.Run(m.when, func(t *testing.T) { fmt.Fprintln(tab, m.play(t, start)) })
+			}
+			if err := tab.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("\n%s", table.String())
+		})
+	}
+}
+
+// play kills the server at the moment, restarts it, decides, and returns a line of the table.
+func (m alertMoment) play(t *testing.T, start func(*testing.T, *fixture) place) string {
+	f := &alertFixture{fixture: newFixture(t, ""), server: &process{}}
+	p := start(t, f.fixture)
+	f.configure(fmt.Sprintf(alertConfig, p.config))
+	f.process(f.server)
+	sender := "alert:phone"
+	if p.begin != nil {
+		sender = p.begin(f)
+	}
+	p.fail(m.fault)
+	run := f.ask("t")
+	platformtest.WaitFor(t, "the question", func() bool { return p.seen() > 0 })
+	if m.fault == ntfytest.None {
+		f.waitEntries(sender, entry.KindCompleted, 1)
+	}
+	if m.decide != nil {
+		m.decide(f, p.taken()[0])
+	}
+	f.server.kill()
+	p.fail(ntfytest.None)
+	f.process(f.server)
+	f.waitEntries(sender, entry.KindCompleted, 1)
+	all := p.taken()
+	keys, repeated := map[string]bool{}, 0
+	for _, a := range all {
+		if keys[a.key] = true; a.repeated {
+			repeated++
 		}
 	}
+	if len(all) != m.messages || repeated != m.repeated || len(keys) != 1 {
+		t.Errorf("%d messages with %d keys, %d of them marked as repeated, want %d, 1 and %d", len(all), len(keys), repeated, m.messages, m.repeated)
+	}
+	for _, a := range all { // whichever the user presses, and then the other
+		f.deny(a)
+	}
+	f.waitRun(run)
+	decided, resumed, completed := f.decisions("t"), f.count("t", entry.KindResumed), f.count("t", entry.KindCompleted)
+	if decided != 1 || resumed != 1 || completed != 1 {
+		t.Errorf("decided %d times by the phone, resumed %d times, completed %d times, want once each", decided, resumed, completed)
+	}
+	if k := f.ticket("t"); *k.Decision != mailroom.VerdictDeny || *k.DecidedBy != "alert:phone" {
+		t.Errorf("ticket: %+v", k)
+	}
+	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", m.when, len(all), repeated, decided, resumed, completed)
 }
 
 func (f *alertFixture) deny(m seenAlert) {
 	f.t.Helper()
+	if status, answer := f.press(f.denyOf(m)); status != http.StatusOK {
+		f.t.Errorf("deny: %d %s", status, answer)
+	}
+}
+
+func (f *alertFixture) denyOf(m seenAlert) *ntfytest.Action {
+	f.t.Helper()
 	if m.deny == nil {
 		f.t.Fatalf("no button in %+v", m)
 	}
-	if status, answer := f.press(m.deny); status != http.StatusOK {
-		f.t.Errorf("deny: %d %s", status, answer)
+	return m.deny
+}
+
+// beginToDeny sends a press without its body, and returns when the server reads the body.
+func (f *alertFixture) beginToDeny(m seenAlert) {
+	f.t.Helper()
+	r := f.pressRequest(f.denyOf(m))
+	conn := f.dial()
+	_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", r.URL.Path, r.URL.Host, r.ContentLength)
+	f.must(err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
+		f.t.Fatalf("the server does not read the body: %q %v", line, err)
 	}
+}
+
+// denyUnread sends a press, does not read its answer, and returns when the decision is committed.
+func (f *alertFixture) denyUnread(m seenAlert) {
+	f.t.Helper()
+	f.must(f.pressRequest(f.denyOf(m)).Write(f.dial()))
+	platformtest.WaitFor(f.t, "the decision", func() bool { return f.decisions("t") == 1 })
+}
+
+// dial connects to the server until the end of the test.
+func (f *alertFixture) dial() net.Conn {
+	f.t.Helper()
+	u, err := url.Parse(f.server.url)
+	f.must(err)
+	conn, err := net.Dial("tcp", u.Host)
+	f.must(err)
+	f.t.Cleanup(func() { conn.Close() }) // the server was killed
+	return conn
 }

@@ -40,7 +40,7 @@ func mailPlace(t *testing.T, h *fixture) place {
 				}
 				all = append(all, seenAlert{
 					key: m.Header.Get("Message-Id"), repeated: strings.HasPrefix(m.Header.Get("Subject"), "(repeated) "),
-					deny: pressOf("https://mail.example.org/v1/question/decision", fmt.Sprintf(`{"link":%q,"decision":"deny"}`, linkIn(raw))),
+					deny: pressOnPage(linkIn(raw)),
 				})
 			}
 			return all

@@ -55,9 +55,19 @@ func (f *alertFixture) waitTaken(n int) []ntfytest.Message {
 	return all
 }
 
-// press presses a button of a message, as a phone does, and returns the status and the answer. The phone
-// reaches the server through its proxy.
+// press presses a button of a message, as a phone does, and returns the status and the answer.
 func (f *alertFixture) press(b *ntfytest.Action) (int, string) {
+	f.t.Helper()
+	resp, err := http.DefaultClient.Do(f.pressRequest(b))
+	f.must(err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	f.must(err)
+	return resp.StatusCode, string(raw)
+}
+
+// pressRequest returns the request of a button. The phone reaches the server through its proxy.
+func (f *alertFixture) pressRequest(b *ntfytest.Action) *http.Request {
 	f.t.Helper()
 	to, ok := strings.CutPrefix(b.URL, "https://mail.example.org")
 	if !ok || b.Action != "http" {
@@ -68,12 +78,7 @@ func (f *alertFixture) press(b *ntfytest.Action) (int, string) {
 	for name, value := range b.Headers {
 		req.Header.Set(name, value)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	f.must(err)
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	f.must(err)
-	return resp.StatusCode, string(raw)
+	return req
 }
 
 // ask sends a message to an agent that asks, and returns the run.
