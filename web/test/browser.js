@@ -1,5 +1,6 @@
 // A real Chromium, for tests.
 
+import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -24,4 +25,21 @@ export async function launch(options = {}) {
     await context.close();
     await rm(profile, { recursive: true, force: true, maxRetries: 5 });
   }];
+}
+
+/**
+ * Opens an empty page. It closes at the end of the test, which fails if a script of the page threw, or its Content
+ * Security Policy refused something.
+ */
+export async function openPage(t, context) {
+  const page = await context.newPage();
+  const wrong = [];
+  page.on('pageerror', (error) => wrong.push(error.message));
+  page.on('console', (message) => message.text().includes('Content Security Policy') && wrong.push(message.text()));
+  t.after(async () => {
+    await page.close();
+    await context.clearCookies();
+    assert.deepEqual(wrong, []);
+  });
+  return page;
 }

@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
-import { launch } from './browser.js';
+import { launch, openPage } from './browser.js';
 import { Person, shots } from './person.js';
 import { below } from './proxy.js';
 
@@ -54,15 +54,7 @@ describe('the chat page', () => {
   }
 
   async function visit(t, server) {
-    const page = await context.newPage();
-    const wrong = [];
-    page.on('pageerror', (error) => wrong.push(error.message));
-    page.on('console', (message) => message.text().includes('Content Security Policy') && wrong.push(message.text()));
-    t.after(async () => {
-      await page.close();
-      assert.deepEqual(wrong, []);
-    });
-    return new Person(page, server);
+    return new Person(await openPage(t, context), server);
   }
 
   test('a reply is shown while it is written, after a reload, and in a second tab', async (t) => {

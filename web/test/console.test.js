@@ -6,7 +6,7 @@ import { after, before, describe, test } from 'node:test';
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
-import { launch } from './browser.js';
+import { launch, openPage } from './browser.js';
 import { shots } from './person.js';
 import { below } from './proxy.js';
 
@@ -67,16 +67,7 @@ describe('the console', () => {
   after(() => close());
 
   async function visit(t, server) {
-    const page = await context.newPage();
-    const wrong = [];
-    page.on('pageerror', (error) => wrong.push(error.message));
-    page.on('console', (message) => message.text().includes('Content Security Policy') && wrong.push(message.text()));
-    t.after(async () => {
-      await page.close();
-      await context.clearCookies();
-      assert.deepEqual(wrong, []);
-    });
-    return new Operator(page, server);
+    return new Operator(await openPage(t, context), server);
   }
 
   async function arrive(t) {

@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
-import { launch } from './browser.js';
+import { launch, openPage } from './browser.js';
 import { ntfy } from './ntfy.js';
 import { shots } from './person.js';
 
@@ -42,14 +42,7 @@ describe('a link in an alert', () => {
     const client = new Mailroom(server);
     const sent = await client.send({ thread: 'web', text: 'show me', agent: 'tour' });
     const message = await phone.next();
-    const page = await context.newPage();
-    const wrong = [];
-    page.on('pageerror', (error) => wrong.push(error.message));
-    page.on('console', (said) => said.text().includes('Content Security Policy') && wrong.push(said.text()));
-    t.after(async () => {
-      await page.close();
-      assert.deepEqual(wrong, []);
-    });
+    const page = await openPage(t, context);
     const link = message.click.replace('https://mail.example.org', server.url);
     return { server, client, sent, message, page, link };
   }

@@ -15,7 +15,7 @@ import ece from 'http_ece';
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
-import { launch } from './browser.js';
+import { launch, openPage } from './browser.js';
 import { shots } from './person.js';
 import { below } from './proxy.js';
 
@@ -134,15 +134,7 @@ describe('a browser that gets alerts', () => {
   /** Opens the page Alerts, in a browser whose push service is the given one. */
   async function visit(t, server, service, base = server.url) {
     await context.grantPermissions(['notifications'], { origin: new URL(base).origin });
-    const page = await context.newPage();
-    const wrong = [];
-    page.on('pageerror', (error) => wrong.push(error.message));
-    page.on('console', (message) => message.text().includes('Content Security Policy') && wrong.push(message.text()));
-    t.after(async () => {
-      await page.close();
-      await context.clearCookies();
-      assert.deepEqual(wrong, []);
-    });
+    const page = await openPage(t, context);
     await page.addInitScript(({ endpoint, keys }) => {
       const made = () => (localStorage.getItem('key') === null ? null : {
         endpoint, toJSON: () => ({ endpoint, expirationTime: null, keys }),

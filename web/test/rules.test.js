@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
-import { launch } from './browser.js';
+import { launch, openPage } from './browser.js';
 import { ntfy } from './ntfy.js';
 import { shots } from './person.js';
 
@@ -41,15 +41,7 @@ describe('the rules of alerts', () => {
   async function arrive(t) {
     const phone = await ntfy(t);
     const server = await open(t, config(phone.url));
-    const page = await context.newPage();
-    const wrong = [];
-    page.on('pageerror', (error) => wrong.push(error.message));
-    page.on('console', (said) => said.text().includes('Content Security Policy') && wrong.push(said.text()));
-    t.after(async () => {
-      await page.close();
-      await context.clearCookies();
-      assert.deepEqual(wrong, []);
-    });
+    const page = await openPage(t, context);
     return { phone, server, page, client: new Mailroom(server) };
   }
 
