@@ -5,13 +5,15 @@ import { createServer } from 'node:http';
 /** Starts a server that keeps what is published as JSON (https://docs.ntfy.sh/publish/#publish-as-json). */
 export async function ntfy(t) {
   const taken = [];
+  const all = [];
   const waiting = [];
   const server = createServer(async (request, response) => {
     let body = '';
     for await (const piece of request) body += piece;
     const message = JSON.parse(body);
+    all.push(message);
     response.setHeader('Content-Type', 'application/json');
-    response.end(JSON.stringify({ id: `m${taken.length}`, time: 0, event: 'message', topic: message.topic, message: message.message }));
+    response.end(JSON.stringify({ id: `m${all.length}`, time: 0, event: 'message', topic: message.topic, message: message.message }));
     const next = waiting.shift();
     if (next) next(message);
     else taken.push(message);
@@ -20,6 +22,7 @@ export async function ntfy(t) {
   t.after(() => new Promise((closed) => { server.close(closed); server.closeAllConnections(); }));
   return {
     url: `http://127.0.0.1:${server.address().port}`,
+    all, // messages that were published
     /** The next message that was published. */
     next: () => (taken.length ? taken.shift() : new Promise((resolve) => { waiting.push(resolve); })),
   };

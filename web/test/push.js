@@ -42,7 +42,13 @@ export class Service {
   }
 
   async take() {
-    const { headers, body } = this.#come.shift() ?? await new Promise((resolve) => { this.#waiting.push(resolve); });
+    return this.#decrypt(this.#come.shift() ?? await new Promise((resolve) => { this.#waiting.push(resolve); }));
+  }
+
+  /** The messages that have come and were not taken. */
+  rest() { return this.#come.splice(0).map((message) => this.#decrypt(message)); }
+
+  #decrypt({ headers, body }) {
     return { headers, payload: JSON.parse(ece.decrypt(body, { version: 'aes128gcm', privateKey: this.#key, authSecret: this.#auth })) };
   }
 }
@@ -77,7 +83,7 @@ export class AlertedBrowser {
     }, service.subscription);
     const link = (await server.command('open')).trim();
     await page.goto(`${base}/${link.slice(link.indexOf('#'))}`);
-    await page.getByRole('navigation', { name: 'Pages' }).waitFor({ state: 'attached' });
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
     await page.evaluate(() => { location.hash = '#/alerts'; });
     await page.getByRole('heading', { name: 'This browser' }).waitFor();
     return new AlertedBrowser(context, page, base);

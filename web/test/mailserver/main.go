@@ -1,0 +1,83 @@
+// Command mailserver runs a real Exim for tests that are not written in Go, without TLS.
+//
+// It prints the address of the server. Then it reads from standard input how many messages to wait for, one
+// number per line, and answers each with the messages in the mailbox of ops@test.example, as a line of JSON. It
+// ends with its input or at the first error.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"mailroom/alert/mail/smtptest"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "mailserver:", err)
+		os.Exit(1)
+	}
+}
+
+func run() (err error) {
+	base, err := os.MkdirTemp("", "mailroom-mail-")
+	if err != nil {
+		return err
+	}
+	t := &process{dir: filepath.Join(base, "server")}
+	defer func() { err = errors.Join(err, t.end(), os.RemoveAll(base)) }()
+	if err := os.Mkdir(t.dir, 0o700); err != nil {
+		return err
+	}
+	s := smtptest.Start(t, smtptest.Options{NoTLS: true})
+	fmt.Println(s.Addr)
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		n, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(s.Wait("ops", n))
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(raw))
+	}
+	return lines.Err()
+}
+
+// process is the part of a test that a server uses. Its failure ends the program.
+type process struct {
+	testing.TB // not set: a method that is not here panics
+	dir        string
+	cleanup    func()
+	failed     error
+}
+
+func (p *process) Helper()          {}
+func (p *process) TempDir() string  { return p.dir }
+func (p *process) Cleanup(f func()) { p.cleanup = f }
+func (p *process) Error(args ...any) {
+	p.failed = errors.Join(p.failed, errors.New(fmt.Sprint(args...)))
+}
+func (p *process) Fatal(args ...any) { p.Fatalf("%s", fmt.Sprint(args...)) }
+func (p *process) Fatalf(format string, args ...any) {
+	p.Error(fmt.Sprintf(format, args...))
+	fmt.Fprintln(os.Stderr, "mailserver:", p.end())
+	os.Exit(1)
+}
+
+// end stops the server, and returns what went wrong.
+func (p *process) end() error {
+	if f := p.cleanup; f != nil {
+		p.cleanup = nil
+		f()
+	}
+	return p.failed
+}
