@@ -103,8 +103,11 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 		var parts, committer sync.WaitGroup
 		committer.Go(func() { h.must(h.ledger.Run(committing)) })
 		parts.Go(func() { h.must(e.Run(ctx)) })
-		parts.Go(func() { follower.Follow(ctx) })
-		h.after(5 * time.Second) // the follower begins at the end of the log
+		h.must(follower.Begin(ctx, follower.Ledger))
+		parts.Go(func() {
+			<-time.After(5 * time.Second) // what happens before it follows is told too
+			follower.Follow(ctx)
+		})
 		f(h)
 		stop()
 		parts.Wait()

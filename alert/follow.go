@@ -87,6 +87,25 @@ func (f *Follower) Follow(ctx context.Context) {
 	}
 }
 
+// Begin stores the end of the log as the position of a follower without one. A server calls it before it takes
+// requests, so that Follow tells all that happens from then on, however late it is called first. l is not
+// restricted to the server that follows: several servers may begin.
+func (f *Follower) Begin(ctx context.Context, l Ledger) error {
+	begun := &followed{}
+	err := l.View(ctx, func(r store.Reader) (err error) {
+		if begun, err = readPosition(r); err != nil || begun.stored {
+			return err
+		}
+		begun.State = State{}
+		_, _, err = readEvents(r, &begun.position, false)
+		return err
+	})
+	if err != nil || begun.stored {
+		return err
+	}
+	return save(ctx, l, nil, begun.position)
+}
+
 // Step reads the next part of the log and tells what is due at now. It reports whether there is more to
 // read. It stores its position if it told something or remembers something else, and once a minute: what it
 // reads again after a restart has no effect.
@@ -127,16 +146,21 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 		f.last = after
 		return more, nil
 	}
-	c := store.Cursor{Channel: cursorChannel, Identity: cursorIdentity}
-	if c.Position, err = json.Marshal(at); err != nil {
-		return false, fmt.Errorf("encode the position of alerts: %w", err)
-	}
-	if err := f.Ledger.SubmitAll(ctx, submits(told), c); err != nil {
+	if err := save(ctx, f.Ledger, told, at); err != nil {
 		return false, err
 	}
 	after.stored, after.savedAt = true, now
 	f.last = after
 	return more, nil
+}
+
+// save submits alerts and stores the position up to which they were told.
+func save(ctx context.Context, l Ledger, told []Told, at position) (err error) {
+	c := store.Cursor{Channel: cursorChannel, Identity: cursorIdentity}
+	if c.Position, err = json.Marshal(at); err != nil {
+		return fmt.Errorf("encode the position of alerts: %w", err)
+	}
+	return l.SubmitAll(ctx, submits(told), c)
 }
 
 // followed is where a follower is.

@@ -420,8 +420,8 @@ func (n *Node) endPrevious(ctx context.Context, uncharged bool) error {
 	return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)
 }
 
-// prepare ends the leases of the previous process, and stores the current agent
-// versions before a run can be pinned to them.
+// prepare ends the leases of the previous process. It stores the current agent versions before a run can be
+// pinned to them, and where alerts begin before there is something to tell.
 func (n *Node) prepare(ctx context.Context) error {
 	var report []byte
 	if n.lock != nil {
@@ -441,6 +441,12 @@ func (n *Node) prepare(ctx context.Context) error {
 	}
 	if err := n.ledger.KeepDefinitions(ctx, n.agents.present); err != nil {
 		return fmt.Errorf("store the current agent versions: %w", err)
+	}
+	if n.follower == nil {
+		return nil
+	}
+	if err := n.follower.Begin(ctx, alertLedger{n.ledger}); err != nil {
+		return fmt.Errorf("store where alerts begin: %w", err)
 	}
 	return nil
 }
