@@ -1,5 +1,5 @@
 // Package ntfytest is an ntfy server for tests: the part of its protocol that publishes a message as JSON
-// (https://docs.ntfy.sh/publish/#publish-as-json), with its limits.
+// (https://docs.ntfy.sh/publish/#publish-as-json), with its limits. It refuses with the codes and words of ntfy 2.
 package ntfytest
 
 import (
@@ -138,8 +138,12 @@ func (s *Server) arrive(m Message) (f Fault, id int) {
 	return s.fault, s.seen
 }
 
-// maxMessage is the greatest text of a message; a longer one becomes an attachment.
-const maxMessage = 4096
+const (
+	// maxMessage is the greatest text of a message in bytes. A longer one becomes an attachment, which a server
+	// refuses unless it is configured to take some.
+	maxMessage = 4096
+	maxActions = 3
+)
 
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
@@ -154,8 +158,11 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 	case !regexp.MustCompile(`^[-_A-Za-z0-9]{1,64}$`).MatchString(m.Topic):
 		http.Error(w, `{"code":40009,"http":400,"error":"invalid request: topic invalid"}`, http.StatusBadRequest)
 		return
-	case len(m.Message) > maxMessage || len(m.Actions) > 3:
-		http.Error(w, `{"code":41301,"http":413,"error":"message too large for a notification"}`, http.StatusRequestEntityTooLarge)
+	case len(m.Actions) > maxActions:
+		http.Error(w, `{"code":40018,"http":400,"error":"invalid request: actions invalid; only 3 actions allowed"}`, http.StatusBadRequest)
+		return
+	case len(m.Message) > maxMessage:
+		http.Error(w, `{"code":40014,"http":400,"error":"invalid request: attachments not allowed"}`, http.StatusBadRequest)
 		return
 	}
 	m.Token = r.Header.Get("Authorization")
