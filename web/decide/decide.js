@@ -22,7 +22,7 @@ function Outcome({ ticket }) {
   const { state, decision, decided_by: by, decided_at: at, reason } = ticket;
   if (state === 'expired') return html`<p class="outcome">Too late: the question has expired, which counts as denied.</p>`;
   if (state === 'void') return html`<p class="outcome">Too late: the run that asked has ended.</p>`;
-  return html`<p class="outcome"><strong>${DONE[decision]}</strong> by <${Line} text=${by} /> <${Time} at=${at} />${reason && html`: <${Line} text=${reason} />`}</p>`;
+  return html`<p class="outcome"><strong>${DONE[decision]}</strong> by <${Line} text=${by} />, <${Time} at=${at} />${reason && html`: <${Line} text=${reason} />`}</p>`;
 }
 
 function Choices({ ticket, decide, busy }) {
@@ -69,7 +69,7 @@ function Page() {
   }
   const { ticket, agent } = question;
   return html`<h1><${Line} text=${agent} /> ${ticket.kind === 'input' ? 'asks a question' : 'asks for an approval'}</h1>
-    <p class="meta">In <${Line} text=${ticket.thread} />${ticket.expires_at && html`; expires <${Time} at=${ticket.expires_at} />`}</p>
+    <p class="meta"><span>In <${Line} text=${ticket.thread} /></span>${ticket.state === 'open' && ticket.expires_at && html`<span>Expires <${Time} at=${ticket.expires_at} /></span>`}</p>
     ${ticket.prompt && html`<p class="prompt"><${Line} text=${ticket.prompt} /></p>`}
     <dl>
       ${ticket.action && html`<${Detail} name="Action"><code><${Line} text=${ticket.action} /></code><//>`}
