@@ -6,13 +6,21 @@ import { Block, Detail, Line, Time } from '../console/parts.js';
 
 const link = location.hash.slice(1);
 
+/** An error that a repeat of the request does not end. */
+class Refusal extends Error {}
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${text.endsWith('.') ? '' : '.'}`;
+
 /** Posts to the server; rejects with its words. */
 async function post(path, body) {
   const response = await fetch(path, {
     method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body), credentials: 'omit', cache: 'no-store', referrerPolicy: 'no-referrer',
-  });
+  }).catch(() => { throw new Error('The server cannot be reached.'); });
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(answer.detail ?? `The server answered ${response.status}.`);
+  if (!response.ok) {
+    const words = answer.detail ? sentence(answer.detail) : `The server answered ${response.status}.`;
+    throw response.status < 500 && response.status !== 429 ? new Refusal(words) : new Error(words);
+  }
   return answer;
 }
 
@@ -49,7 +57,7 @@ function Page() {
     try {
       setQuestion(await post(path, { link, ...more }));
     } catch (reason) {
-      setError(reason.message);
+      setError(reason);
       return false;
     } finally {
       setBusy(false);
@@ -64,8 +72,8 @@ function Page() {
   useEffect(() => { show(); }, []);
   if (!question) {
     return html`<h1>A question</h1>
-      ${error ? html`<p class="outcome" role="alert">${error}</p>` : html`<p role="status">Loading …</p>`}
-      ${error && html`<div class="choices"><button type="button" class="wide quiet" onClick=${show}>Try again</button></div>`}`;
+      ${error ? html`<p class="outcome" role="alert">${error.message}</p>` : html`<p role="status">Loading …</p>`}
+      ${error && !(error instanceof Refusal) && html`<div class="choices"><button type="button" class="wide quiet" onClick=${show}>Try again</button></div>`}`;
   }
   const { ticket, agent } = question;
   return html`<h1><${Line} text=${agent} /> ${ticket.kind === 'input' ? 'asks a question' : 'asks for an approval'}</h1>
@@ -78,7 +86,7 @@ function Page() {
     </dl>
     ${ticket.state === 'open' ? html`<${Choices} ticket=${ticket} decide=${decide} busy=${busy} />` : html`<${Outcome} ticket=${ticket} />`}
     <p class="unseen" role="status">${ticket.state === 'open' ? '' : 'The question is decided.'}</p>
-    ${error && html`<p class="outcome" role="alert">${error}</p>`}`;
+    ${error && html`<p class="outcome" role="alert">${error.message}</p>`}`;
 }
 
 render(html`<${Page} />`, document.getElementById('decide'));

@@ -88,9 +88,27 @@ describe('a link in an alert', () => {
   test('that was changed decides nothing, and says why', async (t) => {
     const { client, page, link } = await asked(t);
     await page.goto(`${link}x`);
-    await page.getByRole('alert').filter({ hasText: 'the link is not valid' }).waitFor();
+    await page.getByRole('alert').filter({ hasText: 'The link is not valid: it was changed or cut, or is of another server.' }).waitFor();
+    assert.equal(await page.getByRole('button').count(), 0, 'a repeat has the same answer');
     assert.deepEqual(await violations(page), []);
     assert.equal((await ticketOf(client)).state, 'open');
+  });
+
+  test('without a server says so, and opens when there is one', async (t) => {
+    const { server, page, link } = await asked(t);
+    await page.route('**/v1/question', (route) => route.abort(), { times: 1 });
+    await page.goto(link);
+    await page.getByRole('alert').filter({ hasText: 'The server cannot be reached.' }).waitFor();
+    await page.getByRole('button', { name: 'Try again' }).click();
+    const approve = page.getByRole('button', { name: 'Approve' });
+    await approve.waitFor();
+    await server.kill();
+    await approve.click();
+    await page.getByRole('alert').filter({ hasText: 'The server cannot be reached.' }).waitFor();
+    await server.start();
+    await approve.click();
+    await page.getByText('Approved').waitFor();
+    assert.equal(await page.getByRole('alert').count(), 0);
   });
 
   test('sends nothing but itself, and no cookie', async (t) => {
