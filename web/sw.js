@@ -60,7 +60,7 @@ function alertUser(data) {
   const buttons = Array.isArray(message.buttons) ? message.buttons.slice(0, 2).filter(isButton) : [];
   return show({
     title: text(message.title) || 'Mailroom', body: text(message.body), tag: text(message.tag), urgent: message.urgent === true,
-    renotify: message.repeated !== true, data: { title: text(message.title), tag: text(message.tag), url: text(message.url), buttons },
+    renotify: message.repeated !== true, data: { title: text(message.title), body: text(message.body), tag: text(message.tag), url: text(message.url), buttons },
   });
 }
 
@@ -94,8 +94,8 @@ async function decide(data, button) {
       method: 'POST', headers: { 'Content-Type': 'application/json' }, body: button.body, credentials: 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
     });
   } catch {
-    // The request may have arrived: a repeat says who decided.
-    return show({ ...result, body: 'The server cannot be reached. Try again, or tap to open the question.', urgent: true, data });
+    // The request may have arrived: a repeat says who decided. The buttons stay, and so does what they decide.
+    return show({ ...result, body: ['The server cannot be reached. Try again.', data.body].filter(Boolean).join('\n'), urgent: true, data });
   }
   const answer = await response.json().catch(() => null);
   if (!response.ok) return show({ ...result, body: text(answer?.detail) || `Not decided: the server answered ${response.status}.` });

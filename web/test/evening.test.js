@@ -138,7 +138,7 @@ async function byPush(evening, browser) {
   assert.deepEqual([notification.title, notification.actions], ['tour asks for an approval', ['Approve', 'Deny']]);
   await server.kill();
   await browser.tap('0');
-  await browser.shown((all) => all.length === 1 && all[0].body.startsWith('The server cannot be reached.') && all[0].actions.length === 2);
+  await browser.shown((all) => all.length === 1 && all[0].body === `The server cannot be reached. Try again.\n${payload.body}` && all[0].actions.length === 2);
   await server.start();
   await browser.tap('0');
   await browser.shown((all) => all.length === 1 && all[0].body === 'Approved.');
