@@ -246,7 +246,7 @@ func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
 		}))
 		h.after(3 * time.Hour)
 		got := h.targets["phone"].messages()
-		if len(got) != 1 || got[0].Title != "worker asks for an approval" || got[0].Body != "ask b\nIn b." {
+		if len(got) != 1 || got[0].Title != "worker asks for an approval" || got[0].Body != "ask b\n\nIn b." {
 			t.Errorf("messages: %+v", got)
 		}
 	})
@@ -288,7 +288,7 @@ func TestARuleOfATokenTellsItsOwnThreads(t *testing.T) {
 		ask(auth.Operator)
 		ask("bob")
 		got := h.targets["phone"].messages()
-		if len(got) != 1 || got[0].Body != "ask ann\nIn of-ann." {
+		if len(got) != 1 || got[0].Body != "ask ann\n\nIn of-ann." {
 			t.Fatalf("messages: %+v", got)
 		}
 		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {

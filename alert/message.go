@@ -188,6 +188,9 @@ func (c *composer) question(a *Alert, k *mailroom.Ticket) (title, body string, w
 			}
 		}
 	}
+	if len(lines) > 0 {
+		lines = append(lines, "") // the words of the agent end here
+	}
 	lines = append(lines, "In "+a.Thread+".")
 	if k.ExpiresAt != nil {
 		lines = append(lines, "Until "+inZone(*k.ExpiresAt, a.Zone)+"; later counts as denied.")
@@ -258,7 +261,7 @@ func failure(a *Alert) (title, body string) {
 		body = fmt.Sprintf("First in %s, at %s.", a.Thread, inZone(a.At, a.Zone))
 	}
 	if a.Text == TextFull {
-		body = a.Words + "\n" + body
+		body = a.Words + "\n\n" + body
 	}
 	return title, body
 }
@@ -270,7 +273,7 @@ func reply(a *Alert) (title, body string) {
 	}
 	body = "In " + a.Thread + "."
 	if text := textOf(a, a.Words); text != "" {
-		body = text + "\n" + body
+		body = text + "\n\n" + body
 	}
 	return title, body
 }
