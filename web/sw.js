@@ -98,9 +98,11 @@ async function decide(data, button) {
     return show({ ...result, body: ['The server cannot be reached. Try again.', data.body].filter(Boolean).join('\n'), urgent: true, data });
   }
   const answer = await response.json().catch(() => null);
-  if (!response.ok) return show({ ...result, body: text(answer?.detail) || `Not decided: the server answered ${response.status}.` });
+  if (!response.ok) return show({ ...result, body: sentence(text(answer?.detail)) || `Not decided: the server answered ${response.status}.` });
   return show({ ...result, body: outcome(answer?.ticket) });
 }
+
+const sentence = (words) => words && `${words[0].toUpperCase()}${words.slice(1)}${words.endsWith('.') ? '' : '.'}`;
 
 // outcome says how a ticket ended.
 function outcome(ticket) {
