@@ -71,7 +71,7 @@ func (c content) text() string {
 	}
 	switch {
 	case c.Choices != "":
-		parts = append(parts, "To decide ("+c.Choices+"), open:\n"+c.URL)
+		parts = append(parts, c.Choices+" on the page:\n"+c.URL)
 	case c.URL != "":
 		parts = append(parts, "Open:\n"+c.URL)
 	}

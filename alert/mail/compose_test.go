@@ -91,12 +91,12 @@ func TestAMessageHasATextAndAnHTMLPart(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if want := "coder asks for an approval\n\nrm -rf /tmp/x\n  {\"force\": true}\n\nTo decide (Approve or Deny), open:\nhttps://mail.example.org/decide#abc.def\n"; l.text != want {
+	if want := "coder asks for an approval\n\nrm -rf /tmp/x\n  {\"force\": true}\n\nApprove or Deny on the page:\nhttps://mail.example.org/decide#abc.def\n"; l.text != want {
 		t.Errorf("text\n%s\nwant\n%s", l.text, want)
 	}
 	for _, want := range []string{
 		"<h1 style=\"font-size:1.2em\">coder asks for an approval</h1>", ">rm -rf /tmp/x\n  {&#34;force&#34;: true}</pre>",
-		"<p>To decide, open the page: Approve or Deny.</p>", `<a href="https://mail.example.org/decide#abc.def" style=`, ">Open</a>",
+		"<p>Approve or Deny on the page:</p>", `<a href="https://mail.example.org/decide#abc.def" style=`, ">Open</a>",
 	} {
 		if !strings.Contains(l.html, want) {
 			t.Errorf("the HTML has no %q:\n%s", want, l.html)
