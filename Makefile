@@ -82,8 +82,8 @@ MCP = protocol/mcp/node
 $(MCP)/node_modules/.ready: $(MCP)/package-lock.json
 	cd $(MCP) && npm ci --ignore-scripts --prefer-offline --loglevel=error && touch node_modules/.ready
 
-pages: browser postgres build $(MCP)/node_modules/.ready ## the JavaScript client and an MCP client in Node, and the pages in a real Chromium; screenshots in bin/shots
-	$(GO) build -trimpath -o bin/ ./web/test/pgcluster
+pages: browser smtpd postgres build $(MCP)/node_modules/.ready ## the JavaScript client and an MCP client in Node, and the pages in a real Chromium; screenshots in bin/shots
+	$(GO) build -trimpath -o bin/ ./web/test/pgcluster ./web/test/mailserver
 	cd clients/js && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm run --silent types && npm test --silent
 	cd $(MCP) && npm test --silent
 	cd web/vendor && npm ci --ignore-scripts --prefer-offline --loglevel=error
