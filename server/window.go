@@ -54,15 +54,23 @@ func (w window) contains(key int64) bool {
 }
 
 // keyAt returns the lowest key, at least 1, so that the runs from it on were created at or after a
-// time. It bisects the keys: each step reads one run. If the order of keys differs from that of
-// creation, the result is inexact by as much, so a caller adds createdSlack.
+// time. It reads the newest and the oldest run and, for a time between them, bisects the keys: each step
+// reads one run. If the order of keys differs from that of creation, the result is inexact by as much, so a
+// caller adds createdSlack.
 func keyAt(rd store.Reader, at time.Time) (int64, error) {
 	newest, err := rd.Runs(store.RunQuery{Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return 1, err
 	}
+	if newest[0].CreatedAt.Before(at) {
+		return newest[0].Key + 1, nil
+	}
+	oldest, err := rd.Runs(store.RunQuery{Oldest: true, Limit: 1})
+	if err != nil || len(oldest) == 0 || !oldest[0].CreatedAt.Before(at) {
+		return 1, err
+	}
 	// The next run above early was created before at, the next one above late was not or does not exist.
-	early, late := int64(-1), newest[0].Key
+	early, late := oldest[0].Key-1, newest[0].Key
 	for late-early > 1 {
 		middle := early + (late-early)/2
 		next, err := rd.Runs(store.RunQuery{From: middle, Oldest: true, Limit: 1})

@@ -66,7 +66,7 @@ func TestKeyAtIsTheFirstRunOfATime(t *testing.T) {
 				t.Errorf("keys from %d on have run %d, which was created before: %v", low, run.Key, early)
 			}
 		}
-		if most := 2 + bits.Len64(uint64(newest)); rd.reads > most {
+		if most := 3 + bits.Len64(uint64(newest)); rd.reads > most {
 			t.Errorf("%d reads for keys up to %d, want at most %d", rd.reads, newest, most)
 		}
 	})

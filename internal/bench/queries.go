@@ -48,8 +48,8 @@ const (
 	failEvery = 2
 )
 
-// queryRequests returns the requests by name.
-func queryRequests() []struct{ name, path string } {
+// queryRequests returns the requests by name. Some runs were created at middle, and some before and after it.
+func queryRequests(middle time.Time) []struct{ name, path string } {
 	filtered := func(list, q string) string { return "/v1/" + list + "?" + url.Values{"q": {q}}.Encode() }
 	return []struct{ name, path string }{
 		{"/v1/stats", "/v1/stats"},
@@ -66,7 +66,8 @@ func queryRequests() []struct{ name, path string } {
 		{"agent:echo status:failed", filtered("runs", "agent:echo status:failed")},
 		{"agent of no run", filtered("runs", "agent:none")},
 		{"error of no run", filtered("runs", `error:"no such text"`)},
-		{"created on a day", filtered("runs", "created:2020-01-01")},
+		{"created on a day without runs", filtered("runs", "created:2020-01-01")},
+		{"created in a second", filtered("runs", "created:"+middle.UTC().Format(time.RFC3339))},
 		{"newest threads", "/v1/threads"},
 		{"open tickets", filtered("tickets", "state:open")},
 		{"word of all messages", "/v1/search?q=answer"},
@@ -107,16 +108,18 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 	d.fixture.startEngine(&failingAgent{Agent: newTimedAgent(d.onAgentStart), every: failEvery}, b.Slots)
 	schema, remove := d.fixture.schema, d.fixture.remove
 	d.fixture.remove = func() error { return nil } // the server needs the store
-	if err := errors.Join(d.fixture.addYear(ctx, time.Now()), d.fill(ctx, runs), d.room.waitEmpty(ctx), d.fixture.close()); err != nil {
+	began := time.Now()
+	if err := errors.Join(d.fixture.addYear(ctx, began), d.fill(ctx, runs), d.room.waitEmpty(ctx), d.fixture.close()); err != nil {
 		return errors.Join(err, remove())
 	}
+	middle := began.Add(time.Since(began) / 2)
 	out.Runs, out.Threads = d.submitted.Load(), d.threads
 	err = b.withServer(ctx, dir, b.storeConfig(schema), func(s *served) error {
 		b.Progress("queries: indexing messages")
 		if err := s.waitIndexed(ctx); err != nil {
 			return err
 		}
-		for _, r := range queryRequests() {
+		for _, r := range queryRequests(middle) {
 			b.Progress("queries: %s", r.name)
 			times, err := s.measure(ctx, r.path, b.scaled(queryTries, 5))
 			if err != nil {
