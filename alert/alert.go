@@ -54,7 +54,9 @@ type Alert struct {
 	// Then are the targets that take over, one after the other, when this one is down.
 	Then []string  `json:"then,omitempty"`
 	Text Text      `json:"text"`
-	At   time.Time `json:"at"` // of the event, or of the first one
+	At   time.Time `json:"at"` // of the event, or of the first one; the start of the period of a digest
+	// Until is the end of the period of a digest, exclusive. Zero: an older version made it.
+	Until time.Time `json:"until,omitzero"`
 	// Count is the number of events that are told together.
 	Count int `json:"count"`
 	// Zone is the time zone of the person, as in the IANA database.

@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +122,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	if err != nil {
 		return err
 	}
-	if held := s.Run().NotBefore; held.After(what.At) { // its link is valid from then on
+	if held := s.Run().NotBefore; what.Kind == KindTicket && held.After(what.At) { // its link is valid from then on
 		what.At = held
 	}
 	if over != "" {
@@ -309,7 +310,9 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 		}
 		switch {
 		case what.Kind == KindDigest:
-			about.digest, err = readSummary(r, what.At, now)
+			if about.digest, err = readSummary(r, what.At, cmp.Or(what.Until, now), now); err == nil && !about.digest.From.Before(about.digest.Until) {
+				over = "what happened in its period is no longer kept"
+			}
 		case what.Kind == KindTicket && what.Ticket == "":
 			open, err := openTickets(r)
 			if what.Count = min(what.Count, len(open)); what.Count == 0 {

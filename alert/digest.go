@@ -1,7 +1,6 @@
 package alert
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,14 +11,15 @@ import (
 	"mailroom/store"
 )
 
-// Summary is what a digest tells: what ended since Since, and what waits now.
+// Summary is what a digest tells: what ended in a period, and what waits now.
 type Summary struct {
-	Since    time.Time
+	From     time.Time // a full hour of UTC
+	Until    time.Time // exclusive
 	Ended    map[mailroom.Status]int64
 	Cost     int64 // of the ended runs, in billionths of a USD
 	Waiting  int   // open questions, at most maxWaiting + 1
 	Oldest   time.Time
-	Failures []Failure // the groups with the most failures that last failed since Since, at most maxFailures
+	Failures []Failure // the groups with the most failures of the period, at most maxFailures
 }
 
 // Failure is a group of failures of an agent.
@@ -32,15 +32,19 @@ type Failure struct {
 const (
 	maxWaiting  = 100
 	maxFailures = 5
-	// countedFailures is how many of the newest failed runs are grouped.
+	// countedFailures is how many of the newest failed runs are grouped, and countedBytes bounds their size.
 	countedFailures = 1000
+	countedBytes    = 4 << 20
 )
 
-// readSummary reads the summary of what happened since a time. The ends of runs are counted by the hour.
-func readSummary(r store.Reader, since, now time.Time) (*Summary, error) {
-	s := &Summary{Since: since, Ended: map[mailroom.Status]int64{}}
+// readSummary reads the summary of a period. Hours that are no longer kept are left out of the period.
+func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
+	s := &Summary{From: from.Truncate(time.Hour), Until: until, Ended: map[mailroom.Status]int64{}}
+	if kept := now.Add(-store.KeepSummaries(store.StepHour)).Truncate(time.Hour).Add(time.Hour); s.From.Before(kept) {
+		s.From = kept
+	}
 	all := ""
-	counts, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepHour, From: since.Truncate(time.Hour), To: now, Agent: &all}})
+	counts, err := r.Count(store.CountQuery{Summaries: &store.SummaryQuery{Step: store.StepHour, From: s.From, To: s.Until, Agent: &all}})
 	if err != nil {
 		return nil, err
 	}
@@ -55,29 +59,38 @@ func readSummary(r store.Reader, since, now time.Time) (*Summary, error) {
 	if s.Waiting = len(open); len(open) > 0 {
 		s.Oldest = open[0].OpenedAt
 	}
-	failed, err := r.Count(store.CountQuery{Failures: true, Most: countedFailures})
+	failed, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, Limit: countedFailures, Bytes: countedBytes})
 	if err != nil {
 		return nil, err
 	}
-	groups := slices.DeleteFunc(failed.Failures, func(g store.FailureCount) bool { return g.Last.Before(since) })
-	slices.SortFunc(groups, func(a, b store.FailureCount) int { return cmp.Or(b.Runs-a.Runs, cmp.Compare(b.Key, a.Key)) })
-	groups = groups[:min(len(groups), maxFailures)]
-	var newest []string
-	for _, g := range groups {
-		newest = append(newest, g.Newest)
-	}
-	runs, err := runsByID(r, newest)
-	if err != nil {
-		return nil, err
-	}
-	for _, g := range groups {
-		f := Failure{Agent: g.Agent, Count: g.Runs}
-		if run := runs[g.Newest]; run != nil && run.Error != nil {
-			f.Words = run.Error.Message
-		}
-		s.Failures = append(s.Failures, f)
-	}
+	s.Failures = groupFailures(slices.DeleteFunc(failed, func(run *mailroom.Run) bool {
+		return run.FinishedAt.Before(s.From) || !run.FinishedAt.Before(s.Until)
+	}))
 	return s, nil
+}
+
+// groupFailures returns the groups of failed runs with the most runs, at most maxFailures. Of groups of the same
+// size, those with newer runs come first. failed is sorted, newest first.
+func groupFailures(failed []*mailroom.Run) (groups []Failure) {
+	place := map[[2]string]int{}
+	for _, run := range failed {
+		if run.ErrorGroup == "" {
+			continue
+		}
+		of := [2]string{run.ErrorGroup, run.Agent}
+		at, ok := place[of]
+		if !ok {
+			at = len(groups)
+			place[of] = at
+			groups = append(groups, Failure{Agent: run.Agent})
+			if run.Error != nil {
+				groups[at].Words = run.Error.Message
+			}
+		}
+		groups[at].Count++
+	}
+	slices.SortStableFunc(groups, func(a, b Failure) int { return b.Count - a.Count })
+	return groups[:min(len(groups), maxFailures)]
 }
 
 // openTickets returns the oldest open questions, at most maxWaiting + 1.
@@ -103,10 +116,10 @@ func (s *Summary) waiting() string {
 // Body returns the digest in lines.
 func (s *Summary) Body(a *Alert) string {
 	lines := []string{
-		"Since " + inZone(s.Since, a.Zone) + ":",
+		"From " + inZone(s.From, a.Zone) + " to " + inZone(s.Until, a.Zone) + ":",
 		fmt.Sprintf("%d runs completed, %d failed, %d cancelled", s.Ended[mailroom.StatusCompleted], s.Ended[mailroom.StatusFailed], s.Ended[mailroom.StatusCancelled]),
 		fmt.Sprintf("cost %.2f USD", float64(s.Cost)/1e9),
-		s.waiting() + " questions wait for a decision",
+		"questions that wait for a decision now: " + s.waiting(),
 	}
 	if !s.Oldest.IsZero() {
 		lines = append(lines, "the oldest since "+inZone(s.Oldest, a.Zone))

@@ -120,3 +120,23 @@ func FuzzOpenLink(f *testing.F) {
 		}
 	})
 }
+
+// TestADigestNamesItsPeriod: over the change to summer time, with what waits when it is sent.
+func TestADigestNamesItsPeriod(t *testing.T) {
+	place := berlin(t)
+	about := subject{digest: &Summary{
+		From: time.Date(2026, 3, 28, 8, 0, 0, 0, place), Until: time.Date(2026, 3, 29, 8, 0, 0, 0, place), Waiting: 2,
+		Ended: map[mailroom.Status]int64{mailroom.StatusCompleted: 7, mailroom.StatusFailed: 3}, Cost: 1_234_000_000,
+		Oldest: time.Date(2026, 3, 29, 11, 30, 0, 0, place), Failures: []Failure{{Agent: "codex", Count: 3, Words: "rate limit"}},
+	}}
+	m := testComposer().compose(&Alert{Kind: KindDigest, Text: TextTitle, Count: 1, Zone: place.String()}, about)
+	want := `From 28 March 08:00 CET to 29 March 08:00 CEST:
+7 runs completed, 3 failed, 0 cancelled
+cost 1.23 USD
+questions that wait for a decision now: 2
+the oldest since 29 March 11:30 CEST
+codex failed 3 times: rate limit`
+	if m.Title != "7 done, 3 failed, 2 waiting" || m.Body != want {
+		t.Errorf("%q\n%s", m.Title, m.Body)
+	}
+}

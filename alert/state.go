@@ -1,7 +1,6 @@
 package alert
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -27,6 +26,9 @@ const (
 	maxGroups      = 50
 	maxTokenGroups = 5
 	maxAllGroups   = 500
+	// digestDelay is how long after the end of its period a digest is sent at the earliest. Transactions that
+	// began within the period commit within this time.
+	digestDelay = time.Minute
 	// tooOld is the age from which an event is not told any more, for example after the server was off.
 	tooOld = 24 * time.Hour
 )
@@ -57,7 +59,8 @@ type Memory struct {
 	// Told is how many tickets were told one by one since Since.
 	Told  int       `json:"told,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Digest is the time of the last digest; zero if there was none yet.
+	// Digest is the time of the last digest; zero if there was none yet. Its period ended with the last full hour
+	// up to then.
 	Digest time.Time `json:"digest,omitzero"`
 }
 
@@ -258,21 +261,28 @@ func (s *ruleStep) tellDue() {
 	}
 }
 
-// tellDigest tells the digest of the day, once. The first one is due after the rule was made.
+// tellDigest tells the digest of the day, once. The first one is due after the rule was made. Its period is
+// whole hours of UTC, from the end of the one before, so that the hours of the summary of ended runs add up to
+// it exactly, however late it is sent.
 func (s *ruleStep) tellDigest() {
 	if !slices.Contains(s.rule.When, KindDigest) {
 		return
 	}
 	m, at := s.memory, s.rule.lastDigest(s.now)
-	before := cmp.Or(m.Digest, at)
-	if at.After(before) {
+	if !at.After(m.Digest) { // for example because the time of the digest was moved to a later one
+		return
+	}
+	from, until := m.Digest.UTC().Truncate(time.Hour), at.UTC().Truncate(time.Hour)
+	if !m.Digest.IsZero() && until.After(from) {
+		due := until.Add(digestDelay)
+		if end := s.quietEnd(); end.After(due) {
+			due = end
+		}
 		s.tell(Alert{
-			Kind: KindDigest, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: before.UTC(), Count: 1, Zone: s.rule.Zone.String(),
-		}, s.quietEnd(), stamp(at))
+			Kind: KindDigest, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: from, Until: until, Count: 1, Zone: s.rule.Zone.String(),
+		}, due, stamp(at))
 	}
-	if at.After(m.Digest) { // not if the time of the digest was moved to a later one
-		m.Digest = at.UTC()
-	}
+	m.Digest = at.UTC()
 }
 
 // stamp returns a time as a part of a key.

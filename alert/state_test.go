@@ -119,33 +119,67 @@ func TestQuietHoursFollowTheClockOnTheWall(t *testing.T) {
 
 func TestTheDigestComesEachMorningOnce(t *testing.T) {
 	place := berlin(t)
-	start := time.Date(2026, 3, 27, 12, 0, 0, 0, place)
-	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"mail"}, Digest: 8 * 60, Zone: place}}
-	for ; c.at.Before(start.AddDate(0, 0, 4)); c.at = c.at.Add(time.Minute) {
-		for _, told := range c.step() {
-			if local := c.at.In(place).Format("15:04"); local != "08:00" {
-				t.Errorf("told at %s: %+v", local, told)
+	for name, start := range map[string]time.Time{
+		"to summer time": time.Date(2026, 3, 27, 12, 0, 0, 0, place),
+		"to winter time": time.Date(2026, 10, 23, 12, 0, 0, 0, place),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"mail"}, Digest: 8 * 60, Zone: place}}
+			morning := func(day int) time.Time {
+				return time.Date(start.Year(), start.Month(), start.Day()+day, 8, 0, 0, 0, place)
 			}
+			for ; c.at.Before(start.AddDate(0, 0, 4)); c.at = c.at.Add(time.Minute) {
+				for _, told := range c.step() {
+					if local := c.at.In(place).Format("15:04"); local != "08:00" || told.NotBefore.Sub(c.at) != digestDelay {
+						t.Errorf("told at %s: %+v", local, told)
+					}
+				}
+			}
+			keys := map[string]bool{}
+			for i, told := range c.told {
+				keys[told.Key] = true
+				if a := told.Alert; !a.At.Equal(morning(i)) || !a.Until.Equal(morning(i+1)) {
+					t.Errorf("digest %d is about %s to %s", i, a.At.In(place), a.Until.In(place))
+				}
+			}
+			if len(c.told) != 4 || len(keys) != 4 {
+				t.Errorf("%d digests in four days, over the change of the clock", len(keys))
+			}
+			// A server that was off for two days and a half tells one digest of both days.
+			c.told, c.at = nil, c.at.AddDate(0, 0, 2).Add(12*time.Hour)
+			c.step()
+			c.step()
+			if len(c.told) != 1 || !c.told[0].Alert.At.Equal(morning(4)) || !c.told[0].Alert.Until.Equal(morning(6)) {
+				t.Errorf("after two days off: %+v", c.told)
+			}
+		})
+	}
+}
+
+// TestPeriodsOfDigestsFollowEachOther: whatever the rule says, and however its time and zone change, each
+// period begins where the one before ended, with a full hour of UTC.
+func TestPeriodsOfDigestsFollowEachOther(t *testing.T) {
+	zones := []*time.Location{time.UTC, berlin(t), time.FixedZone("Kathmandu", 20700), time.FixedZone("Honolulu", -36000)}
+	rapid.Check(t, func(r *rapid.T) {
+		c := &clock{t: t, at: time.Date(2026, 3, 27, 12, 0, 0, 0, time.UTC), rule: Rule{Name: "r", When: []Kind{KindDigest}, To: []string{"a"}}}
+		for range rapid.IntRange(2, 30).Draw(r, "steps") {
+			if rapid.IntRange(0, 3).Draw(r, "the rule changes") == 0 || c.rule.Zone == nil {
+				c.rule.Digest = Clock(rapid.IntRange(0, 24*60-1).Draw(r, "digest"))
+				c.rule.Zone = rapid.SampledFrom(zones).Draw(r, "zone")
+				c.rule.Quiet.To = Clock(rapid.IntRange(0, 24*60-1).Draw(r, "quiet until"))
+			}
+			c.at = c.at.Add(time.Duration(rapid.IntRange(1, 40*60).Draw(r, "minutes")) * time.Minute)
+			c.step()
 		}
-	}
-	var keys []string
-	for i, told := range c.told {
-		keys = append(keys, told.Key)
-		if i > 0 && !told.Alert.At.Equal(time.Date(2026, 3, 27+i, 8, 0, 0, 0, place)) {
-			t.Errorf("digest %d begins at %s", i, told.Alert.At)
+		var end time.Time
+		for _, told := range c.told {
+			a := told.Alert
+			if !end.IsZero() && !a.At.Equal(end) || !a.Until.After(a.At) || told.NotBefore.Before(a.Until.Add(digestDelay)) || !a.Until.Equal(a.Until.Truncate(time.Hour)) {
+				r.Fatalf("a period from %s to %s, sent from %s on, after one to %s", a.At, a.Until, told.NotBefore, end)
+			}
+			end = a.Until
 		}
-	}
-	slices.Sort(keys)
-	if len(slices.Compact(keys)) != 4 {
-		t.Errorf("%d digests in four days, over the change to summer time", len(keys))
-	}
-	// A server that was off for two days tells one digest of both.
-	c.told, c.at = nil, c.at.AddDate(0, 0, 2)
-	c.step()
-	c.step()
-	if len(c.told) != 1 || c.at.Sub(c.told[0].Alert.At) < 48*time.Hour {
-		t.Errorf("after two days off: %+v", c.told)
-	}
+	})
 }
 
 func TestAChannelIsToldWhenItStaysDown(t *testing.T) {
