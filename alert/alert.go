@@ -62,12 +62,14 @@ type Alert struct {
 	// Zone is the time zone of the person, as in the IANA database.
 	Zone string `json:"zone,omitempty"`
 
-	Agent   string `json:"agent,omitempty"`
-	Thread  string `json:"thread,omitempty"`
-	Run     string `json:"run,omitempty"`
-	Ticket  string `json:"ticket,omitempty"` // with Count 1
-	Channel string `json:"channel,omitempty"`
-	Ended   bool   `json:"ended,omitempty"` // of KindChannel: it is connected again
+	Agent  string `json:"agent,omitempty"`
+	Thread string `json:"thread,omitempty"`
+	Run    string `json:"run,omitempty"`
+	Ticket string `json:"ticket,omitempty"` // with Count 1
+	// Tickets are those that are told together. Nil: there is one, or more than maxListed.
+	Tickets []string `json:"tickets,omitempty"`
+	Channel string   `json:"channel,omitempty"`
+	Ended   bool     `json:"ended,omitempty"` // of KindChannel: it is connected again
 	// Repeated says that another target may have told it.
 	Repeated bool `json:"repeated,omitempty"`
 	// Words are the error, the reason or the reply, cut to MaxWords bytes.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ type Options struct {
 	URL string
 	// Links signs what decides tickets. nil: alerts decide nothing.
 	Links    *Links
-	LinkLife time.Duration // from the event
+	LinkLife time.Duration // from the time when the alert is due
 	MaxBody  int           // characters that the target shows; 0: MaxBody
 	Text     Text          // of replies of subscribed threads
 	Zone     *time.Location
@@ -118,12 +119,16 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	if err != nil {
 		return err
 	}
+	if run := s.Run(); what.Kind == KindTicket { // its link is valid from when it was due, not from when it was asked
+		for _, at := range []time.Time{run.CreatedAt, run.NotBefore} {
+			if at.After(what.At) {
+				what.At = at
+			}
+		}
+	}
 	about, over, err := a.readSubject(ctx, what, s.Run().Thread)
 	if err != nil {
 		return err
-	}
-	if held := s.Run().NotBefore; what.Kind == KindTicket && held.After(what.At) { // its link is valid from then on
-		what.At = held
 	}
 	if over != "" {
 		return s.Stream(ctx, "Not sent: "+over)
@@ -308,17 +313,18 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 				}
 			}
 		}
+		if what.Kind == KindTicket && what.Ticket == "" {
+			if err := narrow(r, what, now); err != nil {
+				return err
+			}
+		}
 		switch {
 		case what.Kind == KindDigest:
 			if about.digest, err = readSummary(r, what.At, cmp.Or(what.Until, now), now); err == nil && !about.digest.From.Before(about.digest.Until) {
 				over = "what happened in its period is no longer kept"
 			}
-		case what.Kind == KindTicket && what.Ticket == "":
-			open, err := openTickets(r)
-			if what.Count = min(what.Count, len(open)); what.Count == 0 {
-				over = "no question is open"
-			}
-			return err
+		case what.Kind == KindTicket && what.Count == 0:
+			over = "no question is open"
 		case what.Ticket != "":
 			rows, err := r.Tickets(store.TicketQuery{IDs: []string{what.Ticket}})
 			if err != nil {
@@ -336,6 +342,31 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 		return err
 	})
 	return about, over, err
+}
+
+// narrow reduces an alert about several questions to those that are open. A single one of those that it lists
+// is told as if it were the only one.
+func narrow(r store.Reader, what *Alert, now time.Time) error {
+	if len(what.Tickets) == 0 { // there are more than are listed
+		open, err := openTickets(r)
+		what.Count = min(what.Count, len(open))
+		return err
+	}
+	open, err := r.Tickets(store.TicketQuery{IDs: what.Tickets})
+	if err != nil {
+		return err
+	}
+	open = slices.DeleteFunc(open, func(k *mailroom.Ticket) bool { return k.StateAt(now) != mailroom.TicketOpen })
+	if what.Count = len(open); what.Count != 1 {
+		return nil
+	}
+	k := open[0]
+	what.Ticket, what.Thread, what.Run, what.Tickets = k.ID, k.Thread, k.Run, nil
+	runs, err := runsByID(r, []string{k.Run})
+	if run := runs[k.Run]; run != nil {
+		what.Agent = run.Agent
+	}
+	return err
 }
 
 func permanent(format string, args ...any) error {

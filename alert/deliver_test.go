@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -250,6 +251,48 @@ func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
 			t.Errorf("messages: %+v", got)
 		}
 	})
+}
+
+// TestOpenQuestionsOfQuietHoursAreOneMessage asks three questions in quiet hours of half an hour. They are told together if
+// more than one is open at the end; one is told as at any other time, with a link that is valid for an hour from then on.
+func TestOpenQuestionsOfQuietHoursAreOneMessage(t *testing.T) {
+	for open, title := range map[int]string{3: "3 questions wait for a decision", 2: "2 questions wait for a decision", 1: "worker asks for an approval"} {
+		quiet := rule(alert.KindTicket)
+		quiet.Quiet = alert.Quiet{From: 0, To: 30}
+		inBubble(t, []alert.Rule{quiet}, []string{"phone", "mail"}, func(h *fixture) {
+			for i := range 3 {
+				h.submit(fmt.Sprint("t", i), fmt.Sprint("ask ", i))
+			}
+			h.after(time.Minute)
+			var tickets []*mailroom.Ticket
+			h.must(h.ledger.View(h.t.Context(), func(r store.Reader) (err error) {
+				tickets, err = r.Tickets(store.TicketQuery{Oldest: true})
+				return err
+			}))
+			for _, k := range tickets[:3-open] {
+				_, err := h.ledger.Decide(h.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictDeny, By: "ann"})
+				h.must(err)
+			}
+			h.after(35 * time.Minute)
+			got := h.targets["phone"].messages()
+			if len(got) != 1 || got[0].Title != title {
+				t.Errorf("%d open: messages %+v", open, got)
+				return
+			}
+			if open > 1 {
+				if got[0].URL != "https://mail.example.org/#/inbox" || len(got[0].Buttons) != 0 {
+					t.Errorf("%d open: message %+v", open, got[0])
+				}
+				return
+			}
+			_, signed, _ := strings.Cut(got[0].URL, "#")
+			link, err := alert.NewLinks("secret").Open(signed, time.Date(2000, 1, 1, 1, 29, 0, 0, time.UTC))
+			want := "ask " + tickets[2].Thread[1:] + "\nIn " + tickets[2].Thread + "."
+			if err != nil || link.Ticket != tickets[2].ID || len(got[0].Buttons) != 2 || got[0].Body != want {
+				t.Errorf("message %+v, want %q and a link to %s: %+v, %v", got[0], want, tickets[2].ID, link, err)
+			}
+		})
+	}
 }
 
 // TestOnlyTheServerSendsAlerts submits to a target's thread like an agent of the operator that was talked

@@ -68,7 +68,7 @@ func TestMessage(name string) Message {
 
 // subject is what an alert is about, as it is in the store now.
 type subject struct {
-	ticket *mailroom.Ticket // of KindTicket with Count 1
+	ticket *mailroom.Ticket // nil: the alert is not about one ticket
 	digest *Summary         // of KindDigest
 	to     json.RawMessage  // see Message
 	gone   string           // why its subscriber gets no alert; "": it gets one
@@ -104,7 +104,9 @@ func (c *composer) compose(a *Alert, about subject) Message {
 	case KindTicket:
 		m.Urgent = true
 		if about.ticket == nil {
-			title, body = fmt.Sprintf("%d questions wait for a decision", a.Count), ""
+			if title = fmt.Sprintf("%d questions wait for a decision", a.Count); a.Count == 1 {
+				title = "A question waits for a decision"
+			}
 			m.URL = c.page("inbox")
 			break
 		}

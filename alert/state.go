@@ -21,6 +21,8 @@ const (
 	// singles is how many tickets a rule tells one by one within singlesIn; further ones are told together.
 	singles   = 10
 	singlesIn = 10 * time.Minute
+	// maxListed bounds Alert.Tickets, because groups are stored.
+	maxListed = 10
 	// maxGroups bounds the groups of a rule, maxTokenGroups those of a token's rule, and maxAllGroups those of
 	// all rules, because they are stored together. Events of further ones are gathered in one group.
 	maxGroups      = 50
@@ -116,6 +118,8 @@ type ruleStep struct {
 
 func (s *ruleStep) quietEnd() time.Time { return s.rule.Quiet.End(s.now.In(s.rule.Zone)) }
 
+func (s *ruleStep) isQuiet(t time.Time) bool { return !s.rule.Quiet.End(t.In(s.rule.Zone)).IsZero() }
+
 // alertOf returns the alert of an event.
 func (s *ruleStep) alertOf(e *Event) Alert {
 	a := Alert{
@@ -156,11 +160,14 @@ func (s *ruleStep) tell(a Alert, notBefore time.Time, what ...string) {
 func (s *ruleStep) take(e *Event) {
 	switch e.Kind {
 	case KindTicket:
-		if s.maySingle() {
-			s.tell(s.alertOf(e), s.quietEnd(), e.Subject)
-			return
+		switch {
+		case s.isQuiet(s.now), s.isQuiet(e.At): // the second one may be read late
+			s.gather("tickets", e, s.now.Add(gather))
+		case s.maySingle():
+			s.tell(s.alertOf(e), time.Time{}, e.Subject)
+		default:
+			s.gather("tickets", e, s.memory.Since.Add(singlesIn))
 		}
-		s.gather("tickets", e, s.memory.Since.Add(singlesIn))
 	case KindFailed:
 		s.gather("failed "+e.Subject, e, s.now.Add(gather))
 	case KindPaused:
@@ -220,7 +227,7 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	m := s.memory
 	g := m.Groups[key]
 	first := s.alertOf(e)
-	if g == nil && e.Kind != KindChannel && s.full() { // the configuration bounds the channels
+	if g == nil && e.Kind == KindFailed && s.full() { // the configuration bounds the channels, and tickets have one group
 		key = "other " + string(e.Kind)
 		g = m.Groups[key]
 		first.Agent, first.Words = "", ""
@@ -238,12 +245,14 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 			g.Due = next
 		}
 	}
-	g.Count++
+	if g.Count++; e.Kind == KindTicket && g.Count <= maxListed {
+		g.First.Tickets = append(g.First.Tickets, e.Subject)
+	}
 }
 
 // tellDue tells the groups that are due, unless it is quiet, and forgets those that are over.
 func (s *ruleStep) tellDue() {
-	quiet := !s.quietEnd().IsZero()
+	quiet := s.isQuiet(s.now)
 	for _, key := range slices.Sorted(maps.Keys(s.memory.Groups)) {
 		g := s.memory.Groups[key]
 		switch {
@@ -252,10 +261,14 @@ func (s *ruleStep) tellDue() {
 		case g.Count > 0 && !quiet && !g.Due.After(s.now):
 			a := g.First
 			a.Text, a.Then, a.Zone = s.rule.Text, s.rule.To[1:], s.rule.Zone.String() // the rule may have changed
+			first := a.Ticket
 			if a.Count = g.Count; g.Count > 1 {
 				a.Ticket = ""
 			}
-			s.tell(a, time.Time{}, key, stamp(a.At))
+			if g.Count == 1 || g.Count > maxListed {
+				a.Tickets = nil
+			}
+			s.tell(a, time.Time{}, key, stamp(a.At), a.Run, first)
 			g.Count, g.Due, g.ToldAt = 0, time.Time{}, s.now.UTC()
 		}
 	}

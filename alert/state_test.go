@@ -106,11 +106,11 @@ func TestQuietHoursFollowTheClockOnTheWall(t *testing.T) {
 			c.step(failed("a", c.at), failed("a", c.at), Event{Kind: KindTicket, At: c.at, Subject: "k"})
 			c.at = end.Add(-time.Minute)
 			c.until(end)
-			if len(c.told) != 1 || !c.told[0].NotBefore.Equal(end) {
-				t.Fatalf("a question is scheduled for the end, and nothing else told: %+v", c.told)
+			if len(c.told) != 0 {
+				t.Fatalf("told in the quiet hours: %+v", c.told)
 			}
-			c.until(end.Add(time.Minute))
-			if len(c.told) != 2 || c.told[1].Alert.Count != 2 {
+			c.step()
+			if len(c.told) != 2 || c.told[0].Alert.Count != 2 || c.told[1].Alert.Ticket != "k" || c.told[1].Alert.Count != 1 {
 				t.Fatalf("at the end: %+v", c.told)
 			}
 		})
@@ -218,8 +218,93 @@ func TestAFloodOfQuestionsIsToldTogether(t *testing.T) {
 	}
 }
 
+// TestQuestionsOfANightAreOneAlert asks a question each quarter of an hour, also in the last moment of the night, and
+// one in the morning.
+func TestQuestionsOfANightAreOneAlert(t *testing.T) {
+	start := time.Date(2026, 6, 1, 21, 0, 0, 0, time.UTC)
+	end := start.Add(10 * time.Hour)
+	for _, asked := range []int{1, 3, maxListed, 40} {
+		c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindTicket}, To: []string{"phone"}, Quiet: Quiet{From: 22 * 60, To: 7 * 60}, Zone: time.UTC}}
+		ask := func(name string, at time.Time) { c.step(Event{Kind: KindTicket, At: at, Subject: name}) }
+		ask("evening", c.at)
+		c.at = end.Add(-time.Duration(asked) * 10 * time.Minute)
+		for i := range asked {
+			ask(fmt.Sprint("night ", i), c.at)
+			c.at = c.at.Add(10 * time.Minute)
+		}
+		c.until(end)
+		if len(c.told) != 1 || c.told[0].Alert.Ticket != "evening" {
+			t.Fatalf("%d questions: before the end: %+v", asked, c.told)
+		}
+		ask("the last one", end.Add(-time.Millisecond)) // it is read after the end
+		ask("morning", c.at)
+		c.until(end.Add(time.Hour))
+		if len(c.told) != 3 || c.told[2].Alert.Ticket != "morning" && c.told[1].Alert.Ticket != "morning" {
+			t.Fatalf("%d questions: after the end: %+v", asked, c.told[1:])
+		}
+		for _, told := range c.told[1:] {
+			if a := told.Alert; a.Ticket != "morning" && (a.Count != asked+1 || a.Ticket != "" || (len(a.Tickets) == a.Count) != (asked < maxListed)) {
+				t.Errorf("%d questions of the night and the last one: %+v", asked, a)
+			}
+		}
+	}
+}
+
+// history checks what the steps of a random history tell.
+type history struct {
+	t     *rapid.T
+	rule  Rule
+	asked map[string]time.Time // the questions that were not told yet
+	keys  map[string]bool
+	got   map[Kind]int
+}
+
+// check checks the alerts of a step: none is told in quiet hours, each question is told once, and those of the
+// quiet hours are told together.
+func (h *history) check(told []Told, now time.Time) {
+	quiet := func(t time.Time) bool { return !h.rule.Quiet.End(t.In(h.rule.Zone)).IsZero() }
+	ofNight := 0
+	for _, each := range told {
+		a := each.Alert
+		if h.keys[each.Key] {
+			h.t.Fatalf("key %s twice", each.Key)
+		}
+		h.keys[each.Key] = true
+		h.got[a.Kind] += a.Count
+		if quiet(now) && a.Kind != KindPaused || !quiet(now) && !each.NotBefore.IsZero() {
+			h.t.Fatalf("at %s: told %+v", now, each)
+		}
+		if a.Kind != KindTicket {
+			continue
+		}
+		listed := a.Tickets
+		if a.Ticket != "" {
+			listed = []string{a.Ticket}
+		}
+		if len(listed) != a.Count && (listed != nil || a.Count <= maxListed) {
+			h.t.Fatalf("%d questions, listed are %v", a.Count, listed)
+		}
+		night := false
+		for _, name := range listed {
+			at, ok := h.asked[name]
+			if !ok {
+				h.t.Fatalf("question %s was told twice", name)
+			}
+			delete(h.asked, name)
+			night = night || quiet(at)
+		}
+		if night {
+			ofNight++
+		}
+	}
+	if ofNight > 1 {
+		h.t.Fatalf("%d alerts about questions of the quiet hours: %+v", ofNight, told)
+	}
+}
+
 // TestEveryEventIsToldOnce checks, for random histories with restarts, that the counts of the alerts add up
-// to the events, that no key is used twice, and that the state stays small.
+// to the events, that no key and no question is told twice, and that the state stays small. See also
+// history.check.
 func TestEveryEventIsToldOnce(t *testing.T) {
 	place := berlin(t)
 	rapid.Check(t, func(r *rapid.T) {
@@ -229,6 +314,7 @@ func TestEveryEventIsToldOnce(t *testing.T) {
 		}
 		c := &clock{t: t, rule: rule, at: time.Date(2026, 3, 28, 20, 0, 0, 0, time.UTC)}
 		want := map[Kind]int{}
+		h := &history{t: r, rule: rule, asked: map[string]time.Time{}, keys: map[string]bool{}, got: map[Kind]int{}}
 		for i := range rapid.IntRange(1, 60).Draw(r, "steps") {
 			var events []Event
 			for n := range rapid.IntRange(0, 40).Draw(r, "events") {
@@ -237,33 +323,30 @@ func TestEveryEventIsToldOnce(t *testing.T) {
 				if kind == KindFailed {
 					e.Subject = fmt.Sprint(rapid.IntRange(0, 200).Draw(r, "group"))
 				}
+				if kind == KindTicket {
+					e.At = e.At.Add(-time.Duration(rapid.IntRange(0, 5).Draw(r, "seconds since it was asked")) * time.Second)
+					h.asked[e.Subject] = e.At
+				}
 				want[kind]++
 				events = append(events, e)
 			}
-			kept, told := slices.Clone(c.kept), len(c.told)
+			kept := slices.Clone(c.kept)
 			first := c.step(events...)
 			if rapid.Bool().Draw(r, "the commit was lost") { // the step is made again
-				c.kept, c.told = kept, c.told[:told]
+				c.kept = kept
 				if again := c.step(events...); fmt.Sprint(again) != fmt.Sprint(first) {
 					r.Fatalf("a repeated step tells\n%v\nand not\n%v", again, first)
 				}
 			}
+			h.check(first, c.at)
 			c.at = c.at.Add(time.Duration(rapid.IntRange(1, 7200).Draw(r, "pause")) * time.Second)
 		}
 		for range 51 * 4 { // the rest: a day may have half an hour that is not quiet, and a change of the clock may skip it
 			c.at = c.at.Add(15 * time.Minute)
-			c.step()
+			h.check(c.step(), c.at)
 		}
-		got, keys := map[Kind]int{}, map[string]bool{}
-		for _, told := range c.told {
-			if keys[told.Key] {
-				r.Fatalf("key %s twice", told.Key)
-			}
-			keys[told.Key] = true
-			got[told.Alert.Kind] += told.Alert.Count
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			r.Fatalf("told %v of %v", got, want)
+		if fmt.Sprint(h.got) != fmt.Sprint(want) {
+			r.Fatalf("told %v of %v", h.got, want)
 		}
 		if len(c.kept) > 64<<10 {
 			r.Fatalf("the state has %d bytes", len(c.kept))
