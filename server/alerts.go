@@ -11,6 +11,7 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/entry"
 	"mailroom/internal/metrics"
 	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
@@ -300,10 +301,27 @@ func addWaiting(rd store.Reader, row *mailroom.Thread, out *api.Target) error {
 	if at := found[0].CreatedAt; out.Oldest == nil || at.Before(*out.Oldest) {
 		out.Oldest = view.Known(at)
 	}
-	if e := found[0].Error; e != nil && out.LastError == nil {
-		out.LastError = view.Given(e.Message)
+	if out.LastError != nil {
+		return nil
 	}
-	return nil
+	failed, err := lastTry(rd, found[0])
+	if failed != nil {
+		out.LastError = view.Given(failed.Message)
+	}
+	return err
+}
+
+// lastTry returns the error of the last attempt of a run that is tried again, nil if it had none.
+func lastTry(rd store.Reader, r *mailroom.Run) (*mailroom.RunError, error) {
+	last, err := rd.Entries(store.EntryQuery{
+		Thread: r.Thread, After: r.FirstSeq, Kinds: []string{entry.KindRescheduled}, Run: r.ID, Backward: true, Limit: 1,
+	})
+	if err != nil || len(last) == 0 {
+		return nil, err
+	}
+	var body entry.RunRescheduled
+	err = last[0].Decode(&body)
+	return body.Error, err
 }
 
 type testAlertInput struct{ Body api.TestAlert }

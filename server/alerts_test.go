@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -24,6 +25,45 @@ func withRules(o *server.Options) {
 		panic(err)
 	}
 	o.Alerts.Rules = []alert.Rule{all}
+}
+
+// TestATargetShowsWhyItsAlertsWait has an alert that was tried once, while the target was down, and then is refused.
+func TestATargetShowsWhyItsAlertsWait(t *testing.T) {
+	f := start(t, withTargets)
+	shown := func() (waiting int, why string) {
+		for _, target := range mustCall[api.Alerts](f, "GET /v1/alerts", "").Targets {
+			if target.Name == "phone" && target.LastError != nil {
+				why = *target.LastError
+			}
+			waiting += target.Waiting
+		}
+		return waiting, why
+	}
+	fail := func(class mailroom.Class, why string) {
+		w := f.claimOf(alert.AgentName("phone"))
+		f.settle(thread.Settle{
+			Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New(why)},
+		})
+	}
+	if _, err := f.ledger.Submit(t.Context(), thread.Submit{
+		Thread: alert.ThreadID("phone"), Agent: alert.AgentName("phone"), Owner: auth.Operator, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		step    func()
+		waiting int
+		why     string
+	}{
+		{func() {}, 1, ""},
+		{func() { fail(mailroom.ClassUnavailable, "no route") }, 1, "no route"},
+		{func() { fail(mailroom.ClassPermanent, "topic invalid") }, 0, "topic invalid"},
+	} {
+		test.step()
+		if waiting, why := shown(); waiting != test.waiting || why != test.why {
+			t.Errorf("%d alerts wait because of %q, want %d, %q", waiting, why, test.waiting, test.why)
+		}
+	}
 }
 
 func TestATokenMakesRulesAboutItsOwnThreads(t *testing.T) {
