@@ -37,6 +37,9 @@ type Options struct {
 	Zone     *time.Location
 	// Tokens are the names of the tokens whose threads may deliver to the target, beside those of admins.
 	Tokens []string
+	// Targets are the names of all targets. An alert is passed on to no other one: it may name targets that were
+	// removed since its rule told it.
+	Targets []string
 }
 
 // Agent sends the alerts of one target. A run is one alert.
@@ -194,7 +197,7 @@ func (a *Agent) memory(s mailroom.Session) (m memory) {
 }
 
 // passOn decides what becomes of an alert that was not sent. A permanent error stays one, so that an
-// operator sees it, but the next target tells the alert.
+// operator sees it, but the next target tells the alert. Without another target, the alert stays with this one.
 func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, failed error) error {
 	if ctx.Err() != nil {
 		return failed
@@ -203,22 +206,26 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 	if f.Class == mailroom.ClassTransient { // a target that fails is an outage: the alert is not given up after some attempts
 		f.Class = mailroom.ClassUnavailable
 	}
+	then := slices.DeleteFunc(slices.Clone(what.Then), func(name string) bool { return !slices.Contains(a.options.Targets, name) })
+	if len(then) == 0 && len(what.Then) > 0 {
+		f.Err = fmt.Errorf("%w (no target takes over: %s was removed from the configuration)", f.Err, strings.Join(what.Then, ", "))
+	}
 	since := s.Run().OutageSince
 	waited := !since.IsZero() && time.Since(since) >= passOnAfter
-	if len(what.Then) == 0 && errors.Is(failed, ErrGone) {
+	if len(then) == 0 && errors.Is(failed, ErrGone) {
 		return errors.Join(f, a.remember(ctx, s, memory{Gone: true}))
 	}
-	if len(what.Then) == 0 || f.Class != mailroom.ClassPermanent && !waited && !a.memory(s).Down {
+	if len(then) == 0 || f.Class != mailroom.ClassPermanent && !waited && !a.memory(s).Down {
 		return f
 	}
 	next := *what
-	next.Then = what.Then[1:]
+	next.Then = then[1:]
 	next.Repeated = what.Repeated || errors.Is(failed, mailroom.ErrUnknown)
 	state, err := json.Marshal(memory{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone)})
 	if err != nil {
 		return fmt.Errorf("encode the state of target %s: %w", a.options.Name, err)
 	}
-	to := what.Then[0]
+	to := then[0]
 	step := mailroom.Step{
 		Name: "passed on", State: state,
 		Sends: []mailroom.Send{{Name: "next", Thread: ThreadID(to), Agent: AgentName(to), Parts: next.Parts()}},

@@ -18,6 +18,7 @@ import (
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -92,6 +93,7 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 			agents[alert.AgentName(name)] = engine.Agent{Agent: alert.New(alert.Options{
 				Name: name, Target: h.targets[name], Ledger: h.ledger, URL: "https://mail.example.org", Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
 				Tokens: []string{"ann"},
+				Targets: targets,
 			})}
 		}
 		for name, a := range more(h.ledger) {
@@ -224,6 +226,70 @@ func TestAPermanentRefusalIsADeadLetterAndPassedOn(t *testing.T) {
 			}
 			return err
 		}))
+	})
+}
+
+// TestAnAlertIsNotPassedOnToARemovedTarget has a rule whose second target was removed after it told the alert. The first
+// target is down for ten minutes.
+func TestAnAlertIsNotPassedOnToARemovedTarget(t *testing.T) {
+	const removed = "no route to the phone (no target takes over: mail was removed from the configuration)"
+	down := func() error {
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no route to the phone")}
+	}
+	runs := func(h *fixture, target string) (found []*mailroom.Run) {
+		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) (err error) {
+			found, err = r.Runs(store.RunQuery{Thread: alert.ThreadID(target)})
+			return err
+		}))
+		return found
+	}
+	t.Run("the only other one", func(t *testing.T) {
+		inBubble(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone"}, func(h *fixture) {
+			phone := h.targets["phone"]
+			phone.fail(down)
+			h.submit("t", "ask x")
+			h.after(10 * time.Minute)
+			h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
+				tries, err := r.Entries(store.EntryQuery{Thread: alert.ThreadID("phone"), Kinds: []string{entry.KindRescheduled}, Backward: true, Limit: 1})
+				var last entry.RunRescheduled
+				if len(tries) == 1 {
+					h.must(tries[0].Decode(&last))
+				}
+				if last.Error == nil || last.Error.Message != removed {
+					t.Errorf("the alert that waits does not say why: %+v", last.Error)
+				}
+				return err
+			}))
+			phone.fail(nil)
+			h.after(time.Hour)
+			if got := phone.messages(); len(got) != 1 || len(runs(h, "mail")) != 0 {
+				t.Errorf("%d messages, %d runs of the removed target", len(got), len(runs(h, "mail")))
+			}
+		})
+	})
+	t.Run("another one is left", func(t *testing.T) {
+		three := rule(alert.KindTicket)
+		three.To = []string{"phone", "mail", "wall"}
+		inBubble(t, []alert.Rule{three}, []string{"phone", "wall"}, func(h *fixture) {
+			h.targets["phone"].fail(down)
+			h.submit("t", "ask x")
+			h.after(10 * time.Minute)
+			if got := h.targets["wall"].messages(); len(got) != 1 || len(runs(h, "mail")) != 0 {
+				t.Errorf("%d messages, %d runs of the removed target", len(got), len(runs(h, "mail")))
+			}
+		})
+	})
+	t.Run("it is refused for good", func(t *testing.T) {
+		inBubble(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone"}, func(h *fixture) {
+			h.targets["phone"].fail(func() error {
+				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("topic invalid")}
+			})
+			h.submit("t", "ask x")
+			h.after(10 * time.Minute)
+			if all := runs(h, "phone"); len(all) != 1 || all[0].Status != mailroom.StatusFailed || len(runs(h, "mail")) != 0 {
+				t.Errorf("runs of the first target: %+v", all)
+			}
+		})
 	})
 }
 
