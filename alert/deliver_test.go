@@ -92,7 +92,7 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 			h.targets[name] = &place{}
 			agents[alert.AgentName(name)] = engine.Agent{Agent: alert.New(alert.Options{
 				Name: name, Target: h.targets[name], Ledger: h.ledger, URL: "https://mail.example.org", Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
-				Tokens: []string{"ann"},
+				Tokens:  []string{"ann"},
 				Targets: targets,
 			})}
 		}
@@ -353,7 +353,7 @@ func TestOpenQuestionsOfQuietHoursAreOneMessage(t *testing.T) {
 			}
 			_, signed, _ := strings.Cut(got[0].URL, "#")
 			link, err := alert.NewLinks("secret").Open(signed, time.Date(2000, 1, 1, 1, 29, 0, 0, time.UTC))
-			want := "ask " + tickets[2].Thread[1:] + "\nIn " + tickets[2].Thread + "."
+			want := "ask " + tickets[2].Thread[1:] + "\n\nIn " + tickets[2].Thread + "."
 			if err != nil || link.Ticket != tickets[2].ID || len(got[0].Buttons) != 2 || got[0].Body != want {
 				t.Errorf("message %+v, want %q and a link to %s: %+v, %v", got[0], want, tickets[2].ID, link, err)
 			}

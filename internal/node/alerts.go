@@ -31,7 +31,7 @@ func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links 
 		t := c.Targets[name]
 		o := alert.Options{
 			Name: name, Ledger: l, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
-			Tokens: t.Tokens,
+			Tokens:  t.Tokens,
 			Targets: c.TargetNames(),
 		}
 		if t.Decide {
