@@ -115,13 +115,15 @@ func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, wha
 // Run implements [mailroom.Agent]. It sends the alert, or passes it on to the next target if this one is
 // down, or does neither if there is nothing to decide any more.
 func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
-	if s.Run().Checkpoint != nil { // an earlier attempt passed it on
-		return nil
+	retried, err := resume(s.Run())
+	if err != nil || s.Run().Checkpoint != nil && !retried {
+		return err
 	}
 	what, err := a.read(ctx, s)
 	if err != nil {
 		return err
 	}
+	what.Repeated = what.Repeated || retried
 	if run := s.Run(); what.Kind == KindTicket { // its link is valid from when it was due, not from when it was asked
 		for _, at := range []time.Time{run.CreatedAt, run.NotBefore} {
 			if at.After(what.At) {
@@ -147,19 +149,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if it is told again
 		m.Key = digest.ID("alert message", what.Ticket)
 	}
-	sent, err := s.Do(ctx, mailroom.Effect{
-		Name: sendEffect,
-		Reconcile: func(context.Context, string) (json.RawMessage, bool, error) {
-			m.Repeated = true
-			return nil, false, nil
-		},
-	}, func(ctx context.Context, _ string) (json.RawMessage, error) {
-		receipt, err := a.options.Target.Send(ctx, m)
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(receipt)
-	})
+	sent, err := a.send(ctx, s, &m)
 	if err != nil {
 		return a.passOn(ctx, s, what, err)
 	}
@@ -175,6 +165,28 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 		words += " (" + display.Line(display.Cut(receipt, MaxTitle)) + ")"
 	}
 	return s.Stream(ctx, words)
+}
+
+// send sends a message, and marks it if an earlier try may have arrived. A later refusal does not make that known,
+// so the outcome stays unknown until the target takes the message.
+func (a *Agent) send(ctx context.Context, s mailroom.Session, m *Message) (receipt json.RawMessage, err error) {
+	mayHaveArrived := false
+	return s.Do(ctx, mailroom.Effect{
+		Name: sendEffect,
+		Reconcile: func(context.Context, string) (json.RawMessage, bool, error) {
+			mayHaveArrived, m.Repeated = true, true
+			return nil, false, nil
+		},
+	}, func(ctx context.Context, _ string) (json.RawMessage, error) {
+		receipt, err := a.options.Target.Send(ctx, *m)
+		switch {
+		case err == nil:
+			return json.Marshal(receipt)
+		case mayHaveArrived:
+			return nil, fmt.Errorf("%w (%w: an earlier try may have arrived)", err, mailroom.ErrUnknown)
+		}
+		return nil, err
+	})
 }
 
 // remember stores the agent's state if it changed.
@@ -195,6 +207,31 @@ func (a *Agent) memory(s mailroom.Session) (m memory) {
 	}
 	return m
 }
+
+// handover is the checkpoint of a run that passed its alert on.
+type handover struct {
+	To string `json:"to"` // target
+	// Refusal is set if this target refused the alert for good, in the attempts that began at Since.
+	Refusal string    `json:"refusal,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// resume returns what becomes of a run whose earlier attempt passed its alert on: it ends, with the refusal if
+// there was one, and sends nothing, because the next target tells the alert. If the run was retried by hand since,
+// it is sent.
+func resume(r *mailroom.Run) (retried bool, refusal error) {
+	var h handover
+	if r.Checkpoint == nil || json.Unmarshal(r.Checkpoint, &h) != nil || h.Refusal == "" { // an older version stored the target only
+		return false, nil
+	}
+	if !h.Since.Equal(attemptsSince(r)) {
+		return true, nil
+	}
+	return false, permanent("%s", h.Refusal)
+}
+
+// attemptsSince returns when the run was started, for the first time since it was submitted or retried by hand.
+func attemptsSince(r *mailroom.Run) time.Time { return r.StartedAt.UTC().Truncate(time.Microsecond) }
 
 // passOn decides what becomes of an alert that was not sent. A permanent error stays one, so that an
 // operator sees it, but the next target tells the alert. Without another target, the alert stays with this one.
@@ -228,12 +265,14 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 	to := then[0]
 	step := mailroom.Step{
 		Name: "passed on", State: state,
-		Sends: []mailroom.Send{{Name: "next", Thread: ThreadID(to), Agent: AgentName(to), Parts: next.Parts()}},
+		Sends: []mailroom.Send{{Name: to, Thread: ThreadID(to), Agent: AgentName(to), Parts: next.Parts()}},
 	}
-	if f.Class != mailroom.ClassPermanent { // such a failure is repeated, so that it ends the run after a crash too
-		if step.Checkpoint, err = json.Marshal(to); err != nil {
-			return fmt.Errorf("encode the next target: %w", err)
-		}
+	done := handover{To: to}
+	if f.Class == mailroom.ClassPermanent {
+		done.Refusal, done.Since = display.Cut(f.Err.Error(), MaxWords), attemptsSince(s.Run())
+	}
+	if step.Checkpoint, err = json.Marshal(done); err != nil {
+		return fmt.Errorf("encode the next target: %w", err)
 	}
 	if err := s.Append(ctx, step); err != nil {
 		return err

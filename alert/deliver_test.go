@@ -229,6 +229,84 @@ func TestAPermanentRefusalIsADeadLetterAndPassedOn(t *testing.T) {
 	})
 }
 
+// TestWhatMayHaveArrivedIsMarked has a target that loses its first answer and is down for a time. Then it refuses the
+// alert, stays down, or takes it.
+func TestWhatMayHaveArrivedIsMarked(t *testing.T) {
+	down := &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no route to the phone")}
+	for name, test := range map[string]struct {
+		then   error
+		phone  int // messages of the first target
+		second int
+	}{
+		"it is refused":   {&mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("topic invalid")}, 0, 1},
+		"it is not taken": {down, 0, 1},
+		"it is taken":     {nil, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone", "mail"}, func(h *fixture) {
+				phone, mail := h.targets["phone"], h.targets["mail"]
+				tries := 0
+				phone.fail(func() error {
+					switch tries++; tries {
+					case 1:
+						return fmt.Errorf("%w: %w", down, mailroom.ErrUnknown)
+					case 2:
+						return down
+					}
+					return test.then
+				})
+				h.submit("t", "ask x")
+				h.after(10 * time.Minute)
+				got := append(phone.messages(), mail.messages()...)
+				if len(phone.messages()) != test.phone || len(mail.messages()) != test.second || !got[0].Repeated {
+					t.Errorf("after %d tries, %d and %d messages: %+v", tries, len(phone.messages()), len(mail.messages()), got)
+				}
+			})
+		})
+	}
+}
+
+// TestARefusalAndACrashTellAnAlertOnce has an attempt that ends after it passed the alert on, before the run is a dead
+// letter. The target takes alerts again then. It gets this one if its run is retried by hand, with the mark.
+func TestARefusalAndACrashTellAnAlertOnce(t *testing.T) {
+	phone, attempts := &place{}, 0
+	inBubbleWith(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone", "mail"}, func(l *ledger.Ledger) map[string]mailroom.Agent {
+		whole := alert.New(alert.Options{Name: "phone", Target: phone, Ledger: l, Zone: time.UTC, Targets: []string{"phone", "mail"}})
+		return map[string]mailroom.Agent{alert.AgentName("phone"): mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+			err := whole.Run(ctx, s)
+			if attempts++; attempts == 1 {
+				phone.fail(nil)
+				return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("the power failed")}
+			}
+			return err
+		})}
+	}, func(h *fixture) {
+		phone.fail(func() error {
+			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("topic invalid")}
+		})
+		h.submit("t", "ask x")
+		h.after(10 * time.Minute)
+		var failed *mailroom.Run
+		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
+			runs, err := r.Runs(store.RunQuery{Thread: alert.ThreadID("phone")})
+			failed = runs[0]
+			return err
+		}))
+		if attempts != 2 || failed.Status != mailroom.StatusFailed || failed.Error.Message != "topic invalid" {
+			t.Errorf("after %d attempts the run is %s: %+v", attempts, failed.Status, failed.Error)
+		}
+		if first, second := phone.messages(), h.targets["mail"].messages(); len(first) != 0 || len(second) != 1 || second[0].Repeated {
+			t.Errorf("messages of the first target %+v, of the second one %+v", first, second)
+		}
+		_, err := h.ledger.Retry(h.t.Context(), thread.Retry{Run: failed.ID, By: "ann"})
+		h.must(err)
+		h.after(time.Minute)
+		if first, second := phone.messages(), h.targets["mail"].messages(); len(first) != 1 || !first[0].Repeated || len(second) != 1 {
+			t.Errorf("after a retry by hand: messages of the first target %+v, of the second one %+v", first, second)
+		}
+	})
+}
+
 // TestAnAlertIsNotPassedOnToARemovedTarget has a rule whose second target was removed after it told the alert. The first
 // target is down for ten minutes.
 func TestAnAlertIsNotPassedOnToARemovedTarget(t *testing.T) {
