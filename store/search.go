@@ -108,10 +108,10 @@ type Match struct {
 type Windows struct {
 	// Look returns the newest matches of a window, at most limit.
 	Look func(w Window, limit int) ([]Match, error)
-	// Skip returns the window to look at in place of next: that one, or one with older rows if no row from
-	// its end on has a match. The zero Window says that no older row has one. It takes no longer than
-	// within and one step of its own. So a word that few messages have is found without a look at all
-	// windows. nil: always next.
+	// Skip returns the window to look at in place of next, at the start and behind a window without a match:
+	// that one, a longer one, or one with older rows if no row from its end on has a match. The zero Window
+	// says that no older row has one. It takes no longer than within and one step of its own. So a word that
+	// few messages have is found without a look at all windows. nil: always next.
 	Skip func(next Window, within time.Duration) (Window, error)
 }
 
@@ -125,8 +125,16 @@ func (s *Search) Run(in Windows) error {
 	if s.Before > 0 {
 		high = min(high, s.Before)
 	}
+	skip := in.Skip
+	if skip == nil {
+		skip = func(next Window, _ time.Duration) (Window, error) { return next, nil }
+	}
 	begin := time.Now()
-	for w := WindowBelow(high, 0); w.High > 1; {
+	w, err := skip(WindowBelow(high, 0), quick)
+	if err != nil {
+		return err
+	}
+	for w.High > 1 {
 		started := time.Now()
 		found, err := in.Look(w, s.Limit-len(s.Found))
 		if w.Level > 0 && errors.Is(err, ErrManyMatches) {
@@ -152,9 +160,8 @@ func (s *Search) Run(in Windows) error {
 		}
 		switch took := now.Sub(started); {
 		case len(found) == 0 && took < quick:
-			w = w.Next()
-			if in.Skip != nil && w.High > 1 {
-				if w, err = in.Skip(w, quick); err != nil {
+			if w = w.Next(); w.High > 1 {
+				if w, err = skip(w, quick); err != nil {
 					return err
 				}
 			}

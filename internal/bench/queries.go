@@ -48,8 +48,8 @@ const (
 	failEvery = 2
 )
 
-// queryRequests returns the requests by name. Some runs were created at middle, and some before and after it.
-func queryRequests(middle time.Time) []struct{ name, path string } {
+// queryRequests returns the requests by name, for a number of runs, of which half were created before middle.
+func queryRequests(runs int, middle time.Time) []struct{ name, path string } {
 	filtered := func(list, q string) string { return "/v1/" + list + "?" + url.Values{"q": {q}}.Encode() }
 	return []struct{ name, path string }{
 		{"/v1/stats", "/v1/stats"},
@@ -72,6 +72,7 @@ func queryRequests(middle time.Time) []struct{ name, path string } {
 		{"open tickets", filtered("tickets", "state:open")},
 		{"word of all messages", "/v1/search?q=answer"},
 		{"words of the oldest message", "/v1/search?q=question+1"},
+		{"words of a message between", "/v1/search?q=question+" + strconv.Itoa(runs/2)},
 		{"word of no message", "/v1/search?q=nowhere"},
 		{"failures", "/v1/failures"},
 		{"failures of an agent", filtered("failures", "agent:echo")},
@@ -119,7 +120,7 @@ func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *Q
 		if err := s.waitIndexed(ctx); err != nil {
 			return err
 		}
-		for _, r := range queryRequests(middle) {
+		for _, r := range queryRequests(runs, middle) {
 			b.Progress("queries: %s", r.name)
 			times, err := s.measure(ctx, r.path, b.scaled(queryTries, 5))
 			if err != nil {

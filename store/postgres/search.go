@@ -94,8 +94,11 @@ func (r reader) lookAt(w store.Window, words []string, limit int) (found []store
 }
 
 // skip counts the matches of the next windows, one after the other and each longer than the one before,
-// until one has any or the time is over.
+// until one has any or the time is over. A shortest window is as quick to read as to count.
 func (r reader) skip(next store.Window, words []string, within time.Duration) (store.Window, error) {
+	if next.Level == 0 {
+		return next, nil
+	}
 	var windows []store.Window
 	var names []string
 	for w := next; w.High > 1 && len(windows) < maxSkipped; w = w.Next() {

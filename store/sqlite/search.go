@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,10 +19,16 @@ const (
 		ORDER BY last_seq LIMIT 1) <= ?3`
 	putWords = "INSERT INTO word (rowid, words) VALUES (?, ?)"
 
-	// FTS5 reads from the greatest rowid of the window down, until it has enough.
-	findWords = `SELECT w.rowid, t.id, i.content FROM word w JOIN indexed i ON i.id = w.rowid JOIN thread t ON t.key = i.thread
-		WHERE word MATCH ? AND w.rowid BETWEEN ? AND ? ORDER BY w.rowid DESC LIMIT ?`
-	newestWithWord = "SELECT rowid FROM word WHERE word MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT 1"
+	// FTS5 finds the next row that has several words quickly in ascending order, but reads most rows between in
+	// descending order. From the newest row down, it finds the first matches quickly if there are many.
+	findOldest = findWords + " ORDER BY w.rowid LIMIT ?"
+	findNewest = findWords + " ORDER BY w.rowid DESC LIMIT ?"
+	findWords  = `SELECT w.rowid, t.id, i.content FROM word w JOIN indexed i ON i.id = w.rowid JOIN thread t ON t.key = i.thread
+		WHERE word MATCH ? AND w.rowid BETWEEN ? AND ?`
+	countWord = "SELECT count(*) FROM (SELECT 1 FROM word WHERE word MATCH ? LIMIT ?)"
+
+	// rareRows is how many messages have a rare word, at most.
+	rareRows = 256
 )
 
 // search answers a query with Search.
@@ -29,16 +36,14 @@ func search(r reader, s *store.Search) (err error) {
 	if s.State, err = indexState(r); err != nil {
 		return err
 	}
-	match := `"` + strings.Join(s.Words, `" "`) + `"` // words have no quotes
 	return s.Run(store.Windows{
-		Look: func(w store.Window, limit int) (found []store.Match, err error) {
-			args := []any{match, w.Low, w.High - 1, int64(limit)}
-			err = r.query("search", findWords, args, func(row []driver.Value) (bool, error) {
-				c := columns{row: row}
-				found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
-				return true, c.err
-			})
-			return found, err
+		Look: func(w store.Window, limit int) ([]store.Match, error) {
+			found, err := lookAt(r, s.Words, w, findOldest, limit+1)
+			if err != nil || len(found) <= limit {
+				slices.Reverse(found)
+				return found, err
+			}
+			return lookAt(r, s.Words, w, findNewest, limit)
 		},
 		Skip: func(next store.Window, within time.Duration) (store.Window, error) {
 			return skip(r, s.Words, next, within)
@@ -46,30 +51,37 @@ func search(r reader, s *store.Search) (err error) {
 	})
 }
 
-// skip goes from word to word, each time to the newest row that has the word and is not newer than the row
-// before. It ends at a row that all words have, or after a bounded time. FTS5 seeks each of these rows.
+// lookAt returns the first matches of a window, in the order of the query.
+func lookAt(r reader, words []string, w store.Window, query string, limit int) (found []store.Match, err error) {
+	match := `"` + strings.Join(words, `" "`) + `"` // words have no quotes
+	err = r.query("search", query, []any{match, w.Low, w.High - 1, int64(limit)}, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+		return true, c.err
+	})
+	return found, err
+}
+
+// skip makes one window of all older rows if one of the words is rare.
 func skip(r reader, words []string, next store.Window, within time.Duration) (store.Window, error) {
-	high, started := next.High, time.Now()
-	for same := 0; same < len(words) && time.Since(started) < within; {
-		for _, word := range words {
-			row := int64(0)
-			err := r.query("search", newestWithWord, []any{`"` + word + `"`, high}, func(found []driver.Value) (bool, error) {
-				c := columns{row: found}
-				row = c.int64()
-				return false, c.err
-			})
-			if err != nil || row == 0 {
-				return store.Window{}, err
-			}
-			if same++; row+1 < high {
-				same, high = 1, row+1
-			}
+	started := time.Now()
+	for _, word := range words {
+		n := 0
+		err := r.query("search", countWord, []any{`"` + word + `"`, int64(rareRows + 1)}, func(row []driver.Value) (bool, error) {
+			c := columns{row: row}
+			n = c.int()
+			return false, c.err
+		})
+		switch {
+		case err != nil || n == 0:
+			return store.Window{}, err
+		case n <= rareRows:
+			return store.Window{Low: 1, High: next.High, Level: next.Level}, nil
+		case time.Since(started) > within:
+			return next, nil
 		}
 	}
-	if high > next.Low {
-		return store.Window{Low: next.Low, High: high, Level: next.Level}, nil
-	}
-	return store.WindowBelow(high, 0), nil
+	return next, nil
 }
 
 func indexState(r reader) (s store.IndexState, err error) {
