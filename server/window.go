@@ -30,13 +30,13 @@ func (h *runHandlers) createdWindow(ctx context.Context, f filter.Filter) (w win
 }
 
 // readWindow returns the keys of the runs that were created from a time until before another one; zero
-// is no bound.
+// is no bound. It may have more keys, of up to createdSlack and nearby around them.
 func readWindow(rd store.Reader, from, before time.Time) (w window, err error) {
 	if !from.IsZero() {
-		w.low, err = keyAt(rd, from.Add(-createdSlack))
+		w.low, _, err = keysAt(rd, from.Add(-createdSlack))
 	}
 	if err == nil && !before.IsZero() {
-		w.high, err = keyAt(rd, before.Add(createdSlack))
+		_, w.high, err = keysAt(rd, before.Add(createdSlack))
 	}
 	return w, err
 }
@@ -53,35 +53,41 @@ func (w window) contains(key int64) bool {
 	return key >= w.low && (w.high == 0 || key < w.high)
 }
 
-// keyAt returns the lowest key, at least 1, so that the runs from it on were created at or after a
-// time. It reads the newest and the oldest run and, for a time between them, bisects the keys: each step
-// reads one run. If the order of keys differs from that of creation, the result is inexact by as much, so a
-// caller adds createdSlack.
-func keyAt(rd store.Reader, at time.Time) (int64, error) {
+// nearby is how close in time two runs are between which keysAt looks no further.
+const nearby = 5 * time.Second
+
+// keysAt returns keys, at least 1, around a time: the runs below low were created before it, those from high
+// on were not, and those from low up to high within nearby. It reads the newest and the oldest run and, for a
+// time between them, bisects the keys: each step reads one run. If the order of keys differs from that of
+// creation, the result is inexact by as much, so a caller adds createdSlack.
+func keysAt(rd store.Reader, at time.Time) (low, high int64, err error) {
 	newest, err := rd.Runs(store.RunQuery{Limit: 1})
 	if err != nil || len(newest) == 0 {
-		return 1, err
+		return 1, 1, err
 	}
-	if newest[0].CreatedAt.Before(at) {
-		return newest[0].Key + 1, nil
+	late := newest[0]
+	if late.CreatedAt.Before(at) {
+		return late.Key + 1, late.Key + 1, nil
 	}
 	oldest, err := rd.Runs(store.RunQuery{Oldest: true, Limit: 1})
 	if err != nil || len(oldest) == 0 || !oldest[0].CreatedAt.Before(at) {
-		return 1, err
+		return 1, 1, err
 	}
-	// The next run above early was created before at, the next one above late was not or does not exist.
-	early, late := oldest[0].Key-1, newest[0].Key
-	for late-early > 1 {
-		middle := early + (late-early)/2
-		next, err := rd.Runs(store.RunQuery{From: middle, Oldest: true, Limit: 1})
+	// early was created before at. late was not, and no run has a key from end up to that of late.
+	early, end := oldest[0], late.Key
+	for end-early.Key > 1 && late.CreatedAt.Sub(early.CreatedAt) > nearby {
+		middle := early.Key + (end-early.Key)/2
+		next, err := rd.Runs(store.RunQuery{From: middle - 1, Oldest: true, Limit: 1})
 		switch {
 		case err != nil:
-			return 0, err
-		case len(next) == 0 || !next[0].CreatedAt.Before(at):
-			late = middle
+			return 0, 0, err
+		case len(next) == 0 || next[0].Key >= end: // none between
+			end = middle
+		case next[0].CreatedAt.Before(at):
+			early = next[0]
 		default:
-			early = next[0].Key - 1
+			late, end = next[0], middle
 		}
 	}
-	return late + 1, nil
+	return early.Key + 1, end, nil
 }

@@ -13,7 +13,7 @@ import (
 	"mailroom/store"
 )
 
-// keyedRuns answers the queries of keyAt: runs in the order of their keys.
+// keyedRuns answers the queries of keysAt: runs in the order of their keys.
 type keyedRuns struct {
 	store.Reader
 	t     *rapid.T
@@ -51,19 +51,22 @@ func drawRuns(t *rapid.T, slack time.Duration) []*mailroom.Run {
 	return runs
 }
 
-func TestKeyAtIsTheFirstRunOfATime(t *testing.T) {
+func TestKeysAtAreAroundATime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rd := &keyedRuns{t: t, runs: drawRuns(t, 0)}
 		at := time.Unix(int64(rapid.IntRange(-10, 3000).Draw(t, "at")), 0)
-		low, err := keyAt(rd, at)
-		if err != nil || low < 1 {
-			t.Fatalf("got %d, %v", low, err)
+		low, high, err := keysAt(rd, at)
+		if err != nil || low < 1 || high < low {
+			t.Fatalf("got %d and %d, %v", low, high, err)
 		}
 		newest := int64(0)
 		for _, run := range rd.runs {
 			newest = run.Key
-			if early := run.CreatedAt.Before(at); early == (run.Key >= low) {
-				t.Errorf("keys from %d on have run %d, which was created before: %v", low, run.Key, early)
+			switch early := run.CreatedAt.Before(at); {
+			case run.Key < low && !early, run.Key >= high && early:
+				t.Errorf("around the keys from %d up to %d, run %d was created before: %v", low, high, run.Key, early)
+			case run.Key >= low && run.Key < high && run.CreatedAt.Sub(at).Abs() > nearby:
+				t.Errorf("run %d between the keys %d and %d was created %s after the time", run.Key, low, high, run.CreatedAt.Sub(at))
 			}
 		}
 		if most := 3 + bits.Len64(uint64(newest)); rd.reads > most {
