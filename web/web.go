@@ -30,8 +30,8 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types "
 
-// consolePolicy is the policy of trusted types of the console: the one that names its service worker, see
-// console/push.js. Other pages have none.
+// consolePolicy is the policy of trusted types of the console: the one that names its workers, see
+// console/trusted.js. Other pages have none.
 const consolePolicy = "worker"
 
 // Pages returns the handlers of GET and HEAD by path. Pages use relative URLs, so that a

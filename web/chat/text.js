@@ -20,18 +20,21 @@ export function el(name, attributes = {}, ...children) {
   return node;
 }
 
+const MOST = 100_000; // characters of a text with Markdown; a longer one could become too many elements
+
 /**
  * Shows Markdown in node: paragraphs, headings and fenced code, with inline code, bold,
  * emphasis and links. Other syntax stays as it is. A call with a longer text only
  * changes the new blocks.
  */
 export function showText(node, text) {
-  const blocks = split(displayText(text));
+  const all = displayText(text);
+  const blocks = all.length > MOST ? [{ code: false, language: '', text: all }] : split(all);
   const shown = node.blocks ??= [];
   blocks.forEach((block, i) => {
     const old = shown[i];
     if (old && old.code === block.code && old.text === block.text && old.language === block.language) return;
-    const made = block.code ? code(block, old?.code ? old.node : null) : prose(block.text);
+    const made = block.code ? code(block, old?.code ? old.node : null) : all.length > MOST ? el('p', {}, block.text) : prose(block.text);
     if (old && made !== old.node) old.node.replaceWith(made);
     else if (!old) node.append(made);
     shown[i] = { ...block, node: made };
@@ -52,13 +55,13 @@ function split(text) {
     lines = [];
   };
   for (const line of text.split('\n')) {
-    const mark = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$/.exec(line);
-    if (fence && mark && mark[1].startsWith(fence.mark) && !mark[2]) {
+    const mark = fenceOf(line);
+    if (fence && mark && mark.mark.startsWith(fence.mark) && !mark.language) {
       end();
       fence = null;
     } else if (!fence && mark) {
       end();
-      fence = { mark: mark[1], language: mark[2] };
+      fence = mark;
     } else if (!fence && line.trim() === '') {
       end();
     } else if (!fence && HEADING.test(line)) {
@@ -70,6 +73,17 @@ function split(text) {
   }
   end();
   return blocks;
+}
+
+// fenceOf reads a line that begins or ends a block of code; null for another one. A single pattern would take
+// quadratic time for a line of many marks that is none.
+function fenceOf(line) {
+  const start = /^ {0,3}/.exec(line)[0].length;
+  let end = start;
+  while (line[end] === line[start] && (line[end] === '`' || line[end] === '~')) end += 1;
+  const rest = line.slice(end);
+  if (end - start < 3 || rest.includes('`')) return null;
+  return { mark: line.slice(start, end), language: /^\s*([\w+#.-]*)/.exec(rest)[1] };
 }
 
 const HEADING = /^#{1,6} +(?=\S)/;

@@ -1,6 +1,7 @@
 // One stream of all entries keeps the open page up to date.
 
 import { signal } from '../vendor/preact.js';
+import { Alarm, Pauses } from '../chat/client/pause.js';
 import { client, lose } from './account.js';
 
 const BATCH = 500; // milliseconds in which entries are gathered, so that a busy server causes few requests
@@ -8,6 +9,7 @@ const BATCH = 500; // milliseconds in which entries are gathered, so that a busy
 /** The connection: { state: "connecting" | "live" | "waiting", since }. */
 export const connection = signal({ state: 'connecting', since: Date.now() });
 
+const alarm = new Alarm();
 const listeners = new Set();
 let stop = null;
 let missed = false; // entries came while the page was hidden
@@ -29,14 +31,21 @@ export async function follow() {
     if (state === 'live' && connection.value.state !== 'live') batch.flush(true);
     connection.value = { state, since: Date.now() };
   };
-  try {
-    for await (const event of client.followAll({ signal, onState })) {
-      if (event.kind === 'entry') batch.add(event.entry);
-      else if (event.kind === 'gap') batch.flush(true);
+  const pauses = new Pauses(1_000, 30_000);
+  while (!signal.aborted) {
+    try {
+      for await (const event of client.followAll({ signal, onState })) {
+        pauses.reset();
+        if (event.kind === 'entry') batch.add(event.entry);
+        else if (event.kind === 'gap') batch.flush(true);
+      }
+    } catch (error) {
+      if (error.code === 'unauthenticated') return lose('The session or token has ended. Sign in again.');
     }
-  } catch (error) {
-    if (error.code === 'unauthenticated') lose('The session or token has ended. Sign in again.');
-    else connection.value = { state: 'waiting', since: Date.now() };
+    if (signal.aborted) return;
+    // The client repeats what passes. The rest may end too: a stream too many, a right that was taken for a while.
+    onState('waiting');
+    await alarm.sleep(pauses.next(), signal);
   }
 }
 
@@ -67,10 +76,16 @@ function tell(entries) {
   for (const listener of listeners) listener(entries);
 }
 
-addEventListener('online', () => client?.nudge());
+// nudge connects at once.
+function nudge() {
+  client?.nudge();
+  alarm.ring();
+}
+
+addEventListener('online', nudge);
 document.addEventListener('visibilitychange', () => {
   if (document.hidden) return;
-  client?.nudge();
+  nudge();
   if (missed) tell([]);
   missed = false;
 });

@@ -12,7 +12,7 @@ import { findTracker, Issues, tracked } from './issues.js';
 import { connection, end, follow } from './live.js';
 import { useLoad, useNow } from './load.js';
 import { Overview } from './overview.js';
-import { Line, Modal } from './parts.js';
+import { Boundary, Line, Modal } from './parts.js';
 import { turnOff } from './push.js';
 import { RunPage } from './run.js';
 import { Runs } from './runs.js';
@@ -116,7 +116,9 @@ function Console() {
         </footer>
       </nav>
       <main id="main" tabindex="-1" ref=${main} aria-label=${open.title}>
-        <${open.page} key=${`${open.name} ${open.under ? address.value.id : ''}`} id=${address.value.id} params=${address.value.params} />
+        <${Boundary} key=${`${open.name} ${open.under ? address.value.id : ''}`}>
+          <${open.page} id=${address.value.id} params=${address.value.params} />
+        <//>
       </main>
     </div>
     ${help && html`<${Help} pages=${pages} close=${() => setHelp(false)} />`}`;

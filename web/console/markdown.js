@@ -1,16 +1,24 @@
 // Markdown as elements. The lexer only makes tokens: no text of a message is ever parsed as HTML.
 
 import { displayText } from '../chat/client/mailroom.js';
-import { marked } from '../vendor/marked.js';
-import { html } from '../vendor/preact.js';
+import { html, useEffect, useState } from '../vendor/preact.js';
+import { reader } from './reader.js';
 
-const MOST = 200_000; // characters that are read as Markdown; the rest is plain text
+const MOST = 100_000; // characters that are read as Markdown; a longer text is plain text
 
-/** A text of a message. */
+/** A text of a message. It is plain text until it has been read, and if it cannot be read in time. */
 export function Markdown({ text }) {
   const shown = displayText(text);
-  if (shown.length > MOST) return html`<div class="markdown"><p class="plain">${shown}</p></div>`;
-  return html`<div class="markdown">${marked.lexer(shown).map(block)}</div>`;
+  const [read, setRead] = useState({ text: '', blocks: null });
+  useEffect(() => {
+    if (shown.length > MOST) return () => {};
+    let here = true;
+    reader.read(shown).then((blocks) => here && setRead({ text: shown, blocks }));
+    return () => { here = false; };
+  }, [shown]);
+  // A text that grows keeps the elements of its beginning until the rest has been read.
+  const blocks = read.text && shown.startsWith(read.text) && shown.length <= MOST ? read.blocks : null;
+  return html`<div class="markdown">${blocks ? blocks.map(block) : html`<p class="plain">${shown}</p>`}</div>`;
 }
 
 const children = (token) => (token.tokens ? token.tokens.map(inline) : plainText(token));
@@ -22,7 +30,7 @@ function block(token) {
   switch (token.type) {
     case 'space': return null;
     case 'heading': return html`<p class="heading" role="heading" aria-level=${Math.min(token.depth + 2, 6)}>${children(token)}</p>`;
-    case 'code': return html`<figure class="code"><pre tabindex="0"><code>${token.text}</code></pre></figure>`;
+    case 'code': return html`<figure class="code">${token.lang && html`<figcaption>${token.lang}</figcaption>`}<pre tabindex="0"><code>${token.text}</code></pre></figure>`;
     case 'blockquote': return html`<blockquote>${token.tokens.map(block)}</blockquote>`;
     case 'list': return token.ordered ? html`<ol start=${token.start || 1}>${token.items.map(item)}</ol>` : html`<ul>${token.items.map(item)}</ul>`;
     case 'hr': return html`<hr />`;

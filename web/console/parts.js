@@ -2,7 +2,7 @@
 
 import { displayLine, displayText } from '../chat/client/mailroom.js';
 import { plain } from '../chat/text.js';
-import { html, useEffect, useRef, useState } from '../vendor/preact.js';
+import { Component, html, useEffect, useRef, useState } from '../vendor/preact.js';
 import { link } from './address.js';
 import { useNow } from './load.js';
 import { ago, short, whole } from './words.js';
@@ -38,6 +38,16 @@ export function Problem({ error, retry }) {
   if (!error) return null;
   const what = error.code === 'forbidden' ? 'Your token may not see this.' : displayLine(error.detail ?? error.message);
   return html`<p class="problem" role="alert">${what} ${retry && html`<button type="button" class="link" onClick=${retry}>Try again</button>`}</p>`;
+}
+
+/** Shows its children, or that they cannot be shown: an error in one of them must not leave an empty page. */
+export class Boundary extends Component {
+  componentDidCatch(error) { this.setState({ error }); }
+
+  render({ children }, { error }) {
+    if (!error) return children;
+    return html`<p class="problem" role="alert">This cannot be shown: ${displayLine(error.message)}. <button type="button" class="link" onClick=${() => this.setState({ error: null })}>Try again</button></p>`;
+  }
 }
 
 /** A page without items: what that means, and what to do. */

@@ -1,6 +1,7 @@
 // The subscription of this browser to alerts (Web Push).
 
 import { client } from './account.js';
+import { script } from './trusted.js';
 
 /** What this browser can do: '' if it can get alerts, else why not. */
 export function obstacle() {
@@ -28,13 +29,10 @@ export async function own() {
   return (await (await registration())?.pushManager.getSubscription()) ?? null;
 }
 
-// The policy of the page lets no text become the address of a script. This one has one address.
-const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy('worker', { createScriptURL: () => 'sw.js' });
-
 /** Subscribes this browser, with the permission of its user, to the public key of the server. */
 export async function turnOn(publicKey) {
   if (await Notification.requestPermission() !== 'granted') throw new Error('This browser does not allow notifications of this page.');
-  const at = await navigator.serviceWorker.register(policy ? policy.createScriptURL('') : 'sw.js', { scope: './' });
+  const at = await navigator.serviceWorker.register(script('push'), { scope: './' });
   await navigator.serviceWorker.ready;
   const before = await at.pushManager.getSubscription();
   if (before && !hasKey(before, publicKey)) await before.unsubscribe(); // the server has another key now

@@ -1,5 +1,5 @@
 // Types of the bundle; see src/preact.js.
-export { createRef, Fragment, h, render } from 'preact';
+export { Component, createRef, Fragment, h, render } from 'preact';
 export { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 export { batch, computed, effect, signal } from '@preact/signals';
 

@@ -3,7 +3,7 @@
 import htm from 'htm';
 import { h } from 'preact';
 
-export { createRef, Fragment, h, render } from 'preact';
+export { Component, createRef, Fragment, h, render } from 'preact';
 export { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 export { batch, computed, effect, signal } from '@preact/signals';
 
