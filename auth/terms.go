@@ -46,6 +46,19 @@ const (
 	derivedMark = "~"
 )
 
+// Stored returns the terms as every store keeps them: in UTC and whole microseconds, without empty lists.
+// They are cut where they are made, so that no answer has a time that is not read again.
+func (t Terms) Stored() Terms {
+	t.ExpiresAt = t.ExpiresAt.UTC().Truncate(time.Microsecond)
+	if len(t.Scopes) == 0 {
+		t.Scopes = nil
+	}
+	if len(t.Threads) == 0 {
+		t.Threads = nil
+	}
+	return t
+}
+
 // DerivedName returns the name of a token that acts for another one.
 func DerivedName(of, id string) string { return of + derivedMark + id }
 

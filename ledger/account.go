@@ -51,6 +51,7 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q exists: revoke it first, or choose another name", in.Name)
 		}
 		row := plainToken(&in)
+		row.Terms = in.Terms.Stored()
 		row.CreatedAt, row.UsedAt, row.RevokedAt = b.rows.now, time.Time{}, time.Time{}
 		row.Used = auth.Use{}
 		if there != nil {

@@ -77,6 +77,7 @@ func (as Accounts) DropSession(ctx context.Context, sum string) error {
 // derive adds the row of a token that acts for a name.
 func derive(b *batch, in auth.Token, of, id string) *auth.Token {
 	row := plainToken(&in)
+	row.Terms = in.Terms.Stored()
 	row.Name, row.Terms.For, row.Scopes, row.Namespace = auth.DerivedName(of, id), of, nil, ""
 	row.CreatedAt, row.UsedAt, row.RevokedAt = b.rows.now, time.Time{}, time.Time{}
 	b.saveToken(row)

@@ -92,6 +92,9 @@ func TestAStoreMovesToPostgreSQLAndBack(t *testing.T) {
 	}
 	h.must(h.client().DeleteThread(t.Context(), "gone"))
 	list(h, "token", "create", "laptop", "--scope", "read,submit")
+	list(h, "token", "create", "visitor", "--scope", "read", "--expires", "1h")
+	list(h, "token", "limited", "--scope", "read")
+	list(h, "open", "--no-browser")
 	list(h, "project", "reserve", "src/**", "--as", "ann")
 	list(h, "project", "notify", "hello", "--as", "ann", "--to", "bob")
 	running := submitRun(h, api.Submit{Thread: "busy", Text: "first"})

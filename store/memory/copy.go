@@ -2,8 +2,10 @@ package memory
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"mailroom"
 	"mailroom/auth"
@@ -14,9 +16,35 @@ import (
 // The functions of this file copy rows that enter or leave the store, so that neither side sees the
 // other's later changes.
 
+// cut cuts times to what a store keeps: UTC and whole microseconds.
+func cut(times ...*time.Time) {
+	for _, t := range times {
+		*t = t.UTC().Truncate(time.Microsecond)
+	}
+}
+
+// cutOptional returns a copy of a time that may be missing, as a zero time is.
+func cutOptional(t *time.Time) *time.Time {
+	if t == nil || t.IsZero() {
+		return nil
+	}
+	v := *t
+	cut(&v)
+	return &v
+}
+
+// cloneText copies JSON. A column does not distinguish an empty text from none.
+func cloneText(text json.RawMessage) json.RawMessage {
+	if len(text) == 0 {
+		return nil
+	}
+	return bytes.Clone(text)
+}
+
 func copyThread(t *mailroom.Thread) *mailroom.Thread {
 	c := *t
-	c.Metadata = bytes.Clone(t.Metadata)
+	cut(&c.Due.At, &c.HeldAt, &c.CreatedAt, &c.UpdatedAt, &c.DeletedAt)
+	c.Metadata = cloneText(t.Metadata)
 	c.State = maps.Clone(t.State)
 	c.Unread = maps.Clone(t.Unread)
 	for agent, state := range c.State {
@@ -27,16 +55,18 @@ func copyThread(t *mailroom.Thread) *mailroom.Thread {
 
 func copyTicket(k *mailroom.Ticket) *mailroom.Ticket {
 	c := *k
-	c.Arguments = bytes.Clone(k.Arguments)
-	c.Answer = bytes.Clone(k.Answer)
-	c.ExpiresAt = copyOf(k.ExpiresAt)
-	c.DecidedAt = copyOf(k.DecidedAt)
+	c.Arguments = cloneText(k.Arguments)
+	c.Answer = cloneText(k.Answer)
+	cut(&c.OpenedAt)
+	c.ExpiresAt = cutOptional(k.ExpiresAt)
+	c.DecidedAt = cutOptional(k.DecidedAt)
 	return &c
 }
 
 func copyRun(r *mailroom.Run) *mailroom.Run {
 	c := *r
-	c.Options = bytes.Clone(r.Options)
+	cut(&c.NotBefore, &c.AvailableAt, &c.ClaimEnds, &c.OutageSince, &c.CreatedAt, &c.StartedAt, &c.FinishedAt, &c.Counted.At)
+	c.Options = cloneText(r.Options)
 	c.Metadata = maps.Clone(r.Metadata)
 	c.Inputs = slices.Clone(r.Inputs)
 	c.Steers = slices.Clone(r.Steers)
@@ -45,7 +75,7 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 			c.Steers[i].Own = copyRun(s.Own)
 		}
 	}
-	c.Checkpoint = bytes.Clone(r.Checkpoint)
+	c.Checkpoint = cloneText(r.Checkpoint)
 	c.Reply = copyOf(r.Reply)
 	c.Error = copyOf(r.Error)
 	c.Caller = copyOf(r.Caller)
@@ -66,14 +96,17 @@ func copyKey(k store.SubmitKey) store.SubmitKey {
 
 func copyWorker(w *store.Worker) *store.Worker {
 	c := *w
+	cut(&c.StartedAt, &c.LeaseUntil)
 	c.Agents, c.Duties = slices.Clone(w.Agents), slices.Clone(w.Duties)
 	return &c
 }
 
 func copyToken(t *auth.Token) *auth.Token {
 	c := *t
+	cut(&c.CreatedAt, &c.UsedAt, &c.RevokedAt)
+	c.Terms = t.Terms.Stored()
 	c.Scopes, c.Agents, c.Quotas = slices.Clone(t.Scopes), slices.Clone(t.Agents), maps.Clone(t.Quotas)
-	c.Terms.Scopes, c.Terms.Threads = slices.Clone(t.Terms.Scopes), slices.Clone(t.Terms.Threads)
+	c.Terms.Scopes, c.Terms.Threads = slices.Clone(c.Terms.Scopes), slices.Clone(c.Terms.Threads)
 	return &c
 }
 

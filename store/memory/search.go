@@ -33,7 +33,7 @@ func hasAll(words, wanted []string) bool {
 
 func (t *tx) addSummaries(c *store.Changes) {
 	for _, s := range c.Summaries {
-		s.Key.At = s.Key.At.UTC()
+		cut(&s.Key.At)
 		sums, _ := t.summary.get(s.Key)
 		t.summary.put(s.Key, sums.Plus(s.Sums))
 	}

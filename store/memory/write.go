@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"cmp"
 	"math"
 	"slices"
@@ -143,21 +142,24 @@ func (t *tx) Write(c *store.Changes) error {
 	for _, d := range c.Definitions {
 		id := versionID{d.Agent, d.Version}
 		if _, ok := t.kept.get(id); !ok {
-			d.Body = bytes.Clone(d.Body)
+			d.Body = cloneText(d.Body)
 			t.kept.put(id, d)
 		}
 	}
 	for _, p := range c.Pauses {
+		cut(&p.At)
 		t.pauses.put(p.Agent, p)
 	}
 	for _, row := range c.Cursors {
-		row.Position = bytes.Clone(row.Position)
+		cut(&row.MovedAt)
+		row.Position = cloneText(row.Position)
 		t.cursors.put(cursorID{row.Channel, row.Identity}, row)
 	}
 	for _, row := range c.Reservations {
 		if _, ok := t.threads.get(row.Thread); !ok {
 			return t.fail("reservation %q: its thread %q does not exist", row.ID, row.Thread)
 		}
+		cut(&row.TakenAt, &row.ExpiresAt)
 		t.reserved.put(row.ID, row)
 	}
 	t.addSummaries(c)

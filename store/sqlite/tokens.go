@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql/driver"
 	"encoding/json"
 	"slices"
@@ -32,9 +33,10 @@ func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
 		c.json(&t.Quotas)
 		t.Used = auth.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
 		t.CreatedAt, t.UsedAt, t.RevokedAt = c.time(), c.time(), c.time()
-		c.json(&t.Terms)
+		terms, err := format.ParseTerms(c.text())
+		t.Terms = terms
 		found = append(found, t)
-		return true, c.err
+		return true, cmp.Or(c.err, err)
 	}
 	if len(names) == 0 {
 		return found, r.query("read tokens", readTokens+"ORDER BY name", nil, add)

@@ -13,6 +13,7 @@ func writeCases() []testCase {
 		{"gives keys that grow in commit order", keysGrow},
 		{"updates all fields", updateWritesAllFields},
 		{"a row may refer to another of the same Changes", fullChangesAreWritten},
+		{"times are kept in UTC and whole microseconds", timesAreCut},
 		{"refuses what contradicts the rows as internal", contradictionsAreInternal},
 		{"writes nothing for empty Changes", func(t *testing.T, s *handle) {
 			s.write(fullChanges())

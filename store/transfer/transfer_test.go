@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,10 @@ import (
 	"mailroom/store/transfer"
 )
 
-func at(seconds int) time.Time { return time.Date(2026, 1, 2, 3, 4, seconds, 5000, time.UTC) }
+// at returns a time between two microseconds and of another zone. Stores keep it in UTC and microseconds.
+func at(seconds int) time.Time {
+	return time.Date(2026, 1, 2, 8, 34, seconds, 5678, time.FixedZone("elsewhere", 5*3600+1800))
+}
 
 // rows builds the contents of a store, with more rows of each kind than a page or a batch has.
 type rows struct {
@@ -95,17 +99,23 @@ func fill(t *testing.T, s store.Store, small int) {
 	now.Flushed, now.Newer, now.Asked, waits.Asked = true, "\x05newer", 1, 2
 	now.Steers = []mailroom.Steer{{Input: mailroom.Input{Message: "m", Seq: 2}, Own: &mailroom.Run{ID: "own", Newer: "\x07"}}}
 	later.Scheduled, later.NotBefore = true, at(50)
-	expires := at(30)
+	now.Progress, now.Usage = 1.0/3, mailroom.Usage{InputTokens: 1 << 60, CostUSD: 0.1 + 0.2}
+	expires, zero := at(30), time.Time{}
 	r.write(&store.Changes{
 		Threads: []*mailroom.Thread{busy, gone}, Runs: []*mailroom.Run{now, waits, later}, Entries: [][]mailroom.Entry{r.grow(busy, 3, 100), r.grow(gone, 4, 100)},
 		Partials: []store.Partial{{Thread: "busy", Run: "now", Attempt: 1, Message: "m", Text: "one "}, {Thread: "busy", Run: "now", Attempt: 1, Message: "m", Offset: 4, Text: "two"}},
 		Tickets: []*mailroom.Ticket{
 			{ID: "z", Thread: "busy", Run: "now", Kind: mailroom.TicketApproval, State: mailroom.TicketDecided, Arguments: json.RawMessage(`{"a": 1}`), DecidedAt: &expires},
 			{ID: "a", Thread: "busy", Run: "waits", Kind: mailroom.TicketInput, State: mailroom.TicketOpen, Prompt: "?", ExpiresAt: &expires, Holds: true},
+			{ID: "b", Thread: "busy", Run: "waits", Kind: mailroom.TicketInput, State: mailroom.TicketOpen, ExpiresAt: &zero, DecidedAt: &zero, Arguments: json.RawMessage{}},
 		},
 		Tokens: []*auth.Token{
 			{Name: "zoe", Sum: "s", Scopes: []auth.Permission{auth.PermissionWork}, Agents: []string{"a"}, CreatedAt: at(1)},
 			{Name: "ann", Sum: "t", Scopes: auth.Permissions(), Quotas: auth.Quotas{auth.QuotaBytes: 9}, Used: auth.Use{Threads: 2, Bytes: 3, Notifications: 4}, RevokedAt: at(4)},
+			{Name: "bob", Sum: "u", Scopes: []auth.Permission{auth.PermissionRead}, Agents: []string{}, Quotas: auth.Quotas{}, Terms: auth.Terms{ExpiresAt: at(99)}},
+			{Name: "bob~1", Sum: "v", Scopes: []auth.Permission{}, Terms: auth.Terms{Kind: auth.KindSession, For: "bob", Scopes: auth.Permissions(), Threads: []string{}, ExpiresAt: at(98), Client: "Chromium"}},
+			{Name: "bob~2", Sum: "w", Terms: auth.Terms{Kind: auth.KindLink, For: "bob", Scopes: []auth.Permission{}, ExpiresAt: at(97)}},
+			{Name: "bob~3", Sum: "x", Terms: auth.Terms{Kind: auth.KindLimited, For: "bob", Threads: []string{"long"}, Run: "long-1", ExpiresAt: at(96)}},
 		},
 		Use: []store.UseChange{{Token: "zoe", Add: auth.Use{Workers: 1}}},
 		Workers: []*store.Worker{
@@ -257,12 +267,11 @@ func stores(t *testing.T) map[string]store.Store {
 	return all
 }
 
-// TestACopyHasEveryRowOfItsSource copies from each kind of database to the other one.
+// TestACopyHasEveryRowOfItsSource copies from each kind of database to each kind.
 func TestACopyHasEveryRowOfItsSource(t *testing.T) {
-	for _, way := range [][2]string{{"SQLite", "PostgreSQL"}, {"PostgreSQL", "SQLite"}} {
+	for _, way := range [][2]string{{"SQLite", "PostgreSQL"}, {"PostgreSQL", "SQLite"}, {"SQLite", "SQLite"}, {"PostgreSQL", "PostgreSQL"}} {
 		t.Run(way[0]+" to "+way[1], func(t *testing.T) {
-			all := stores(t)
-			from, to := all[way[0]], all[way[1]]
+			from, to := stores(t)[way[0]], stores(t)[way[1]]
 			fill(t, from, many)
 			want := read(t, from)
 			copyAll(t, from, to)
@@ -285,6 +294,46 @@ func TestACopyHasEveryRowOfItsSource(t *testing.T) {
 				t.Error("the purge dropped no runs or no keys")
 			}
 		})
+	}
+}
+
+// TestOldTermsAreCopied copies tokens whose ends an older version kept in nanoseconds and in other zones.
+func TestOldTermsAreCopied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mail.db")
+	from, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := from.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	rows{t, from}.write(&store.Changes{Tokens: []*auth.Token{{Name: "ann"}, {Name: "bob"}, {Name: "eve"}}})
+	raw, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, terms := range map[string]string{
+		"ann": `{"kind":"session","for":"bob","scopes":["read"],"expires_at":"2026-12-27T21:42:47.994875046Z"}`,
+		"bob": `{"expires_at":"2026-12-27T21:42:47.9948759-11:30"}`,
+		"eve": `{"threads":[],"expires_at":"2026-12-27T21:42:47.000000001+05:30"}`,
+	} {
+		if _, err := raw.ExecContext(t.Context(), "UPDATE token SET terms = ? WHERE name = ?", terms, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := raw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for kind, to := range stores(t) {
+		if _, err := transfer.Copy(t.Context(), from, to, func(transfer.Rows) {}); err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, "rows in "+kind, read(t, from), read(t, to))
+		if _, err := transfer.Compare(t.Context(), from, to, func(int) {}); err != nil {
+			t.Errorf("compare with the copy in %s: %v", kind, err)
+		}
 	}
 }
 

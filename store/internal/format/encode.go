@@ -40,11 +40,19 @@ func Texts[T ~string](list []T) string {
 
 // EncodeTerms encodes the terms of a token as JSON, "" if they limit nothing.
 func EncodeTerms(t auth.Terms) (string, error) {
-	raw, err := json.Marshal(t)
+	raw, err := json.Marshal(t.Stored())
 	if string(raw) == "{}" {
 		return "", err
 	}
 	return string(raw), err
+}
+
+// ParseTerms decodes terms. Older rows have times with nanoseconds and of any zone.
+func ParseTerms(raw string) (t auth.Terms, err error) {
+	if raw != "" {
+		err = json.Unmarshal([]byte(raw), &t)
+	}
+	return t.Stored(), err
 }
 
 // appendText appends s as encoding/json does, except that <, > and & stay as they are in plain

@@ -347,6 +347,18 @@ func (p *packer) time(t *time.Time) {
 	}
 }
 
+// timeOrNil packs a time that may be missing. A zero time is missing too, as in a column.
+func (p *packer) timeOrNil(t **time.Time) {
+	given := *t
+	if !p.reading && given != nil && given.IsZero() {
+		given = nil
+	}
+	optional(p, &given, (*packer).time)
+	if p.reading && given != nil && !given.IsZero() {
+		*t = given
+	}
+}
+
 func text[T ~string | ~[]byte](p *packer, v *T) {
 	n := p.uint(uint64(len(*v)))
 	switch {
