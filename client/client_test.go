@@ -19,6 +19,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/porttest"
 )
 
 // script starts a server that handles the n-th request with the n-th function. More requests fail the
@@ -114,8 +115,6 @@ func TestASubmitGivesUpAndKeepsTheCallersKey(t *testing.T) {
 
 func TestASubmitWithoutAConnectionIsNotSent(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(hangUp))
-	closed := httptest.NewServer(nil)
-	closed.Close()
 	t.Cleanup(s.Close)
 	proxy := func(addresses ...string) *Client {
 		n := 0
@@ -130,7 +129,7 @@ func TestASubmitWithoutAConnectionIsNotSent(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	up, down := s.Listener.Addr().String(), closed.Listener.Addr().String()
+	up, down := s.Listener.Addr().String(), porttest.Reserve(t)
 	for _, c := range []struct {
 		name string
 		c    *Client

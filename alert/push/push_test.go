@@ -26,6 +26,7 @@ import (
 	"mailroom/alert/webpush"
 	"mailroom/internal/netguard"
 	"mailroom/internal/netguard/netguardtest"
+	"mailroom/internal/porttest"
 	"mailroom/internal/setting"
 )
 
@@ -189,22 +190,10 @@ func TestALostAnswerIsUnknown(t *testing.T) {
 	if _, err := newTarget(t).Send(ctx, message(encode(t, subscription(t, hangs)))); !errors.Is(err, mailroom.ErrUnknown) {
 		t.Errorf("cancelled: %v", err)
 	}
-	_, err = newTarget(t).Send(t.Context(), message(encode(t, subscription(t, "http://"+closedPort(t)+"/"))))
+	_, err = newTarget(t).Send(t.Context(), message(encode(t, subscription(t, "http://"+porttest.Reserve(t)+"/"))))
 	if errors.Is(err, mailroom.ErrUnknown) || mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {
 		t.Errorf("not connected: %v", err)
 	}
-}
-
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }
 
 func TestALongLocationIsNoReceipt(t *testing.T) {

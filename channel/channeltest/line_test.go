@@ -16,6 +16,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/channeltest"
+	"mailroom/internal/porttest"
 )
 
 // linePlatform speaks a line protocol over TCP and has no history. It answers "HELLO" with "OK"
@@ -35,7 +36,7 @@ type linePlatform struct {
 }
 
 func newLinePlatform(t *testing.T) *linePlatform {
-	p := &linePlatform{t: t, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
+	p := &linePlatform{t: t, addr: porttest.Reserve(t), conns: map[net.Conn]bool{}}
 	p.mend()
 	t.Cleanup(p.down)
 	return p
@@ -75,12 +76,8 @@ func (p *linePlatform) mend() {
 	if p.ln != nil {
 		return
 	}
-	ln, err := net.Listen("tcp", p.addr)
-	if err != nil {
-		p.t.Error(err)
-		return
-	}
-	p.ln, p.addr = ln, ln.Addr().String()
+	ln := porttest.Listen(p.t, p.addr)
+	p.ln = ln
 	go func() { // ends with the listener
 		for {
 			c, err := ln.Accept()
@@ -136,10 +133,7 @@ type lineAdapter struct {
 }
 
 func (p *linePlatform) connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
-	p.mu.Lock()
-	addr := p.addr
-	p.mu.Unlock()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"mailroom/internal/porttest"
 )
 
 // Proxy is a TCP proxy on loopback that injects faults between a channel and a platform. Its
@@ -65,7 +67,7 @@ type packet struct {
 // NewProxy starts a proxy in front of host:port until the test ends.
 func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
-	n := &Proxy{Addr: "127.0.0.1:0", t: t, to: to, conns: map[*conn]bool{}, changed: make(chan struct{})}
+	n := &Proxy{Addr: porttest.Reserve(t), t: t, to: to, conns: map[*conn]bool{}, changed: make(chan struct{})}
 	n.Up()
 	t.Cleanup(func() {
 		n.Down()
@@ -161,11 +163,8 @@ func (n *Proxy) Up() {
 	n.t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	ln, err := net.Listen("tcp", n.Addr)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.listener, n.Addr = ln, ln.Addr().String()
+	ln := porttest.Listen(n.t, n.Addr)
+	n.listener = ln
 	n.accept.Go(func() { n.serve(ln) })
 }
 

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/internal/porttest"
 )
 
 // sendCases are the cases about calls to the platform.
@@ -154,10 +154,7 @@ func unsent(r *Recorder) {
 	if r.p.Calls.Addr == "" { // messages go over the connection that receives
 		return
 	}
-	ln, err := net.Listen("tcp", r.p.Calls.Addr)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	ln := porttest.Listen(r.t, r.p.Calls.Addr)
 	closed := make(chan struct{})
 	go func() { // ends with the listener
 		defer close(closed)

@@ -17,6 +17,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
+	"mailroom/internal/porttest"
 )
 
 const secret = "very-secret-token"
@@ -86,13 +87,8 @@ func transportError(t *testing.T, err error, maybeSent bool) *httpcall.Transport
 }
 
 func TestConnectionRefusedIsNotSent(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newClient(t, "http://"+l.Addr().String())
-	l.Close()
-	_, err = c.Do(t.Context(), post([]byte("{}")))
+	c := newClient(t, "http://"+porttest.Reserve(t))
+	_, err := c.Do(t.Context(), post([]byte("{}")))
 	transportError(t, err, false)
 }
 

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"mailroom/internal/porttest"
 )
 
 // Dialect is what a fake adds to a [Server].
@@ -86,14 +88,7 @@ type Server struct {
 // mu guards the state of the dialect and of the server.
 func NewServer(t testing.TB, mu *sync.Mutex, d Dialect) *Server {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
-		err = ln.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{State: NewState(mu, d.String), Addr: ln.Addr().String(), dialect: d, faults: map[string][]Fault{}}
+	s := &Server{State: NewState(mu, d.String), Addr: porttest.Reserve(t), dialect: d, faults: map[string][]Fault{}}
 	t.Cleanup(s.Down)
 	return s
 }
@@ -101,10 +96,7 @@ func NewServer(t testing.TB, mu *sync.Mutex, d Dialect) *Server {
 // Up starts listening.
 func (s *Server) Up(t testing.TB) {
 	t.Helper()
-	ln, err := net.Listen("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := porttest.Listen(t, s.Addr)
 	ctx, quit := context.WithCancel(context.Background())
 	server := &http.Server{Handler: s.dialect, ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
 	s.Update(func() { s.http, s.quit = server, quit })

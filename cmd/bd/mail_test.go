@@ -20,6 +20,7 @@ import (
 
 	diff "github.com/google/go-cmp/cmp"
 
+	"mailroom/internal/porttest"
 	"mailroom/issues/bd"
 	"mailroom/issues/tracker"
 )
@@ -27,6 +28,7 @@ import (
 // mailServer implements agent mail; become makes it fail.
 type mailServer struct {
 	*httptest.Server
+	addr string // of each server
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -45,20 +47,15 @@ type notice struct {
 }
 
 func newMailServer(t *testing.T) *mailServer {
-	s := &mailServer{holders: map[string]string{}}
-	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.Close)
+	s := &mailServer{addr: porttest.Reserve(t), holders: map[string]string{}}
+	s.up(t)
 	return s
 }
 
-// revive restarts a closed server at the same address.
-func (s *mailServer) revive(t *testing.T) {
+// up starts the server, also after Close.
+func (s *mailServer) up(t *testing.T) {
 	t.Helper()
-	listener, err := net.Listen("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: s}}
+	s.Server = &httptest.Server{Listener: porttest.Listen(t, s.addr), Config: &http.Server{Handler: s}}
 	s.Start()
 	t.Cleanup(s.Close)
 }
@@ -416,17 +413,6 @@ func times(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// deadURL returns an address without a listener.
-func deadURL(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() // releases the port
-	return "http://" + listener.Addr().String()
-}
-
 func TestFailingServerStopsNoCommand(t *testing.T) {
 	var mu sync.Mutex
 	var rows [][]string
@@ -438,7 +424,7 @@ func TestFailingServerStopsNoCommand(t *testing.T) {
 	t.Run("each", func(t *testing.T) {
 		t.Run("never started", func(t *testing.T) {
 			t.Parallel()
-			a := newAgent(t, deadURL(t))
+			a := newAgent(t, "http://"+porttest.Reserve(t))
 			add(a.work(failure{name: "never started", warning: `cannot be reached \(connection refused\); going on without it`}, "x-1", func() []string { return nil }))
 		})
 		for i := range failures(&mailServer{}) {
@@ -496,7 +482,7 @@ func TestRecoveredServerReceivesEveryCallOnce(t *testing.T) {
 		t.Errorf("the file has %d issues, want %d", got, len(all))
 	}
 	s.become(nil)
-	s.revive(t)
+	s.up(t)
 	a.rewind()
 	a.timeout = ""
 	if got := a.bd("ann", "create", "the server is back", "--id", "x-back"); got.code != 0 || len(got.warnings) > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/porttest"
 )
 
 // Exit codes of commands.
@@ -69,9 +70,11 @@ const (
 	exitInterrupted = console.ExitInterrupted
 )
 
-// process starts a server in its own process.
+// process starts a server in its own process. Its port is reserved until the test ends: what talks to it after a kill
+// meets no server of another test, and --listen with its address starts it again there.
 func (h *fixture) process(p *process, args ...string) {
 	h.t.Helper()
+	args = append([]string{"--listen", porttest.Reserve(h.t)}, args...)
 	if err := p.start(string(h.dir), append(os.Environ(), "MAILROOM_DATA="+string(h.dir)), args...); err != nil {
 		h.t.Fatal(err)
 	}

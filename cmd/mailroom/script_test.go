@@ -20,6 +20,7 @@ import (
 
 	"mailroom/client"
 	"mailroom/internal/datadir"
+	"mailroom/internal/porttest"
 	"mailroom/issues/bd"
 )
 
@@ -93,7 +94,10 @@ func current(ts *testscript.TestScript) *process { return ts.Value(processKey{})
 
 func scriptServer(ts *testscript.TestScript, _ bool, args []string) {
 	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"), "MAILROOM_DATA="+ts.Getenv("MAILROOM_DATA"), "PATH="+ts.Getenv("PATH"))
-	ts.Check(current(ts).start(ts.MkAbs("."), env, args...))
+	port, err := porttest.Hold() // until the end of the script: what talks to a killed server meets no other one
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(port.Release()) })
+	ts.Check(current(ts).start(ts.MkAbs("."), env, append([]string{"--listen", port.Addr}, args...)...))
 }
 
 func scriptGone(ts *testscript.TestScript, _ bool, _ []string) {

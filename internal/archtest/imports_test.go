@@ -15,6 +15,7 @@ import (
 var floors = map[string]int{
 	"internal/recovery": ground, // recovers from panics in goroutines
 	"internal/jsontext": ground, // scans and appends JSON
+	"internal/porttest": ground, // for tests: reserves ports
 	".":                 1,      // standard library only
 	// leaf: the folders in internal that are not listed here
 	"entry":                   3, // bodies of entries, and their encoding

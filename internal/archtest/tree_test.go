@@ -125,6 +125,7 @@ func TestTheRulesOfTheCodeHold(t *testing.T) {
 		"each goroutine has a guard":        checkGoroutines,
 		"package names name things":         checkNames,
 		"no test sleeps":                    checkSleep,
+		"no test relies on a closed port":   checkPorts,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range files {

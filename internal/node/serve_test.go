@@ -64,7 +64,7 @@ func TestAnAddressInUseNamesTheProgramThatHasIt(t *testing.T) {
 		{web, " is in use by another program"},
 	} {
 		address := c.server.Listener.Addr().String()
-		_, err := net.Listen("tcp", address)
+		_, err := net.Listen("tcp", address) // archtest: the port is in use.
 		if err == nil {
 			t.Fatalf("%s is free", address)
 		}

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"mailroom/internal/porttest"
 )
 
 const (
@@ -48,6 +50,7 @@ type Options struct {
 type Cluster struct {
 	bin, dir string
 	port     int
+	held     *porttest.Port // nil without a certificate
 	settings []string
 	user     credential
 	watched  io.Closer // the watcher cleans up when this end of its pipe is closed
@@ -304,6 +307,9 @@ func (c *Cluster) with(ctx context.Context, f func(*pgx.Conn) error) error {
 func (c *Cluster) Close() error {
 	err := c.Stop()
 	closed := c.watched.Close()
+	if c.held != nil {
+		closed = errors.Join(closed, c.held.Release())
+	}
 	// The watcher cannot remove the folder from one that belongs to root.
 	return errors.Join(err, closed, c.watcher.Wait(), os.RemoveAll(c.dir))
 }

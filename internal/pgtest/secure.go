@@ -2,11 +2,12 @@ package pgtest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"mailroom/internal/porttest"
 )
 
 // Port returns the port of a cluster with a certificate on 127.0.0.1.
@@ -26,18 +27,10 @@ func (c *Cluster) secure(o Options) (err error) {
 			return err
 		}
 	}
-	if c.port, err = freePort(); err != nil {
-		return fmt.Errorf("find a free port: %w", err)
+	if c.held, err = porttest.Hold(); err != nil {
+		return fmt.Errorf("reserve a port: %w", err)
 	}
+	c.port = c.held.Number
 	c.settings = slices.Concat(c.settings, []string{"ssl=on", "listen_addresses=127.0.0.1", "port=" + strconv.Itoa(c.port)})
 	return nil
-}
-
-// freePort returns a port of 127.0.0.1 that nothing listens on.
-func freePort() (int, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return ln.Addr().(*net.TCPAddr).Port, ln.Close()
 }

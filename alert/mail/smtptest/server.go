@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -18,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"mailroom/internal/porttest"
 )
 
 // The account of the server. Each message needs it.
@@ -80,33 +81,17 @@ func Start(t testing.TB, o Options) *Server {
 		}
 	}
 	s.makeCertificate()
-	for range 20 {
-		s.Addr, s.TLSAddr = FreeAddr(t), FreeAddr(t)
-		if s.start() {
-			return s
-		}
-	}
-	t.Fatalf("no free ports for Exim: %s", s.log())
-	return nil
+	s.Addr, s.TLSAddr = porttest.Reserve(t), porttest.Reserve(t)
+	s.Up()
+	return s
 }
 
-// FreeAddr returns a loopback address whose port is free.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// Up starts the server again, on the same addresses.
+// Up starts the server, again after Stop on the same addresses.
 func (s *Server) Up() {
 	s.t.Helper()
 	for end := time.Now().Add(WaitTimeout); s.cmd == nil && !s.start(); {
 		if time.Now().After(end) {
-			s.t.Fatalf("Exim did not restart on %s: %s", s.Addr, s.log())
+			s.t.Fatalf("Exim did not start on %s: %s", s.Addr, s.log())
 		}
 	}
 }

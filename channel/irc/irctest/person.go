@@ -27,7 +27,7 @@ type Person struct {
 }
 
 // WaitTimeout bounds the start of a server.
-const WaitTimeout = 20 * time.Second
+const WaitTimeout = 2 * time.Minute
 
 // Connect connects a user and waits for the end of the login. It then sends the further lines.
 func Connect(t testing.TB, addr, nick string, further ...string) *Person {

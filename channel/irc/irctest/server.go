@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"mailroom/internal/porttest"
 )
 
 // Server is an ngircd on loopback.
@@ -32,27 +34,12 @@ func Start(t testing.TB, further ...string) *Server {
 	dir := t.TempDir()
 	s := &Server{t: t, extraConfig: further, config: filepath.Join(dir, "ngircd.conf"), log: filepath.Join(dir, "ngircd.log")}
 	t.Cleanup(s.Kill)
-	for range 20 {
-		s.Addr = FreeAddr(t)
-		if s.start() {
-			return s
-		}
-	}
-	t.Fatalf("no free port for ngircd: %s", s.logFrom(0))
-	return nil
+	s.Addr = porttest.Reserve(t)
+	s.Up()
+	return s
 }
 
-// FreeAddr returns a loopback address whose port is free.
-func FreeAddr(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// Up starts the server again and waits until it accepts logins.
+// Up starts the server, again after Kill, and waits until it accepts logins.
 func (s *Server) Up() {
 	s.t.Helper()
 	if s.cmd != nil {
@@ -60,7 +47,7 @@ func (s *Server) Up() {
 	}
 	for end := time.Now().Add(WaitTimeout); !s.start(); {
 		if time.Now().After(end) {
-			s.t.Fatalf("ngircd did not restart on %s: %s", s.Addr, s.logFrom(0))
+			s.t.Fatalf("ngircd did not start on %s: %s", s.Addr, s.logFrom(0))
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // TestAForeignPortIsNotMistakenForOurs has another listener that accepts connections.
 func TestAForeignPortIsNotMistakenForOurs(t *testing.T) {
-	other, err := net.Listen("tcp", "127.0.0.1:0")
+	other, err := net.Listen("tcp", "127.0.0.1:0") // archtest: it listens until the test ends.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"mailroom/internal/porttest"
 )
 
 // Dendrite is a real homeserver on loopback, with federation disabled.
@@ -29,14 +30,7 @@ type Dendrite struct {
 // its binary.
 func StartDendrite(t testing.TB) *Dendrite {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &Dendrite{t: t, URL: "http://" + ln.Addr().String(), dir: t.TempDir()}
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	d := &Dendrite{t: t, URL: "http://" + porttest.Reserve(t), dir: t.TempDir()}
 	seed := make([]byte, 32)
 	rand.Read(seed) // it never returns an error
 	key := "-----BEGIN MATRIX PRIVATE KEY-----\nKey-ID: ed25519:test\n\n" + base64.StdEncoding.EncodeToString(seed) + "\n-----END MATRIX PRIVATE KEY-----\n"
