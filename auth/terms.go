@@ -34,6 +34,9 @@ type Terms struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: never
 	// Client describes the program of a session to people.
 	Client string `json:"client,omitempty"`
+	// Source is the ID of the token that this one was derived from. A session has the source of the link that
+	// made it. "" in rows of KindToken, and in those that versions before sources wrote.
+	Source string `json:"source,omitempty"`
 }
 
 const (
@@ -74,6 +77,8 @@ func (t *Token) Limited() bool { return len(t.Terms.Threads) > 0 || t.Terms.Run 
 func (t *Token) CheckDerived(by *Token) error {
 	terms := t.Terms
 	switch {
+	case by.ID() == "":
+		return mailroom.Errorf(mailroom.CodeForbidden, "%s has no secret, so it cannot make tokens", by.Name)
 	case by.Limited() || by.Terms.Kind == KindLink || by.Terms.Kind == KindLimited:
 		return mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot make others")
 	case len(terms.Scopes) == 0:
@@ -82,6 +87,10 @@ func (t *Token) CheckDerived(by *Token) error {
 		return check.Invalid("threads", fmt.Sprintf("has more than %d threads", MaxTermThreads), nil)
 	case terms.ExpiresAt.IsZero():
 		return check.Invalid("expires_at", "is missing: such a token must expire", nil)
+	case terms.Kind == KindLimited:
+		if err := by.CheckEnd(terms.ExpiresAt); err != nil {
+			return err
+		}
 	}
 	for _, s := range terms.Scopes {
 		switch {
@@ -99,6 +108,23 @@ func (t *Token) CheckDerived(by *Token) error {
 		}
 	}
 	return nil
+}
+
+// CheckEnd refuses an end of what t makes that is later than that of t. The zero time is never.
+func (t *Token) CheckEnd(expires time.Time) error {
+	end := t.Terms.ExpiresAt
+	if end.IsZero() || !expires.IsZero() && !expires.After(end) {
+		return nil
+	}
+	return check.Invalid("expires_at", "must be at most "+end.UTC().Format(time.RFC3339)+": the right that makes this token ends then", view(expires))
+}
+
+// view returns a time for an error, nil for never.
+func view(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t
 }
 
 // Act returns the token with the rights of a row that acts for base: those of base as far as the row has

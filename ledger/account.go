@@ -31,7 +31,8 @@ func (as Accounts) Tokens(ctx context.Context) (rows []*auth.Token, err error) {
 
 // CreateToken creates a token for the secret whose SHA-256 is in.Sum. A name has one token at a
 // time. After a revocation the name is free again, and the new token takes over its row, so the
-// table does not grow with each secret. A repeat with the same secret returns the existing token.
+// table does not grow with each secret, but gets nothing that was derived from the former one. A repeat with the
+// same secret returns the existing token; the secret of a revoked token is refused.
 func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token, error) {
 	if err := in.Check(); err != nil {
 		return nil, err
@@ -49,6 +50,13 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 			return plainToken(there), nil
 		case there != nil && there.RevokedAt.IsZero():
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q exists: revoke it first, or choose another name", in.Name)
+		case there != nil && there.Sum == in.Sum: // it would have the ID of the revoked one
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q was revoked with this secret: use another one", in.Name)
+		}
+		if there != nil { // a version before sources leaves them at a revocation
+			if err := b.dropDerived(there); err != nil {
+				return nil, err
+			}
 		}
 		row := plainToken(&in)
 		row.Terms = in.Terms.Stored()
@@ -82,7 +90,8 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 	})
 }
 
-// RevokeToken revokes a token. Its name keeps its threads. A token that acts for another one is dropped.
+// RevokeToken revokes a token, and drops what was derived from it. Its name keeps its threads. A token that acts
+// for another one is dropped.
 func (as Accounts) RevokeToken(ctx context.Context, name string) error {
 	o := op{name: "revoke token", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
@@ -92,10 +101,12 @@ func (as Accounts) RevokeToken(ctx context.Context, name string) error {
 			return struct{}{}, err
 		case there == nil:
 			return struct{}{}, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
-		case there.Terms.For != "":
-			if _, err := b.rows.accounts(); err != nil {
-				return struct{}{}, err
-			}
+		}
+		if err := b.dropDerived(there); err != nil {
+			return struct{}{}, err
+		}
+		switch {
+		case there.Terms.Kind != auth.KindToken:
 			b.dropToken(name)
 		case there.RevokedAt.IsZero():
 			there.RevokedAt = b.rows.now
@@ -120,6 +131,15 @@ func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time
 		}
 		return struct{}{}, err
 	})
+	return err
+}
+
+// dropDerived drops what was derived from a row.
+func (b *batch) dropDerived(t *auth.Token) error {
+	all, err := b.rows.accounts()
+	if err == nil {
+		b.dropBelow(all, t)
+	}
 	return err
 }
 

@@ -16,24 +16,26 @@ import (
 const maxDropped = 100
 
 // DeriveToken makes a token that acts for by.Name, with the terms of in and the secret whose SHA-256 is
-// in.Sum. The caller is by, which must have the rights.
+// in.Sum. The caller is by, which must have the rights, and whose row must still be valid. The token ends when
+// that row does, and at the latest when it expires.
 func (as Accounts) DeriveToken(ctx context.Context, in auth.Token, by *auth.Token) (*auth.Token, error) {
 	if err := in.CheckDerived(by); err != nil {
 		return nil, err
 	}
 	id, of := NewID(), by.Name
+	in.Terms.Source = by.ID()
 	o := op{name: "create token", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
-		if err := makeRoom(b, of); err != nil {
+		if err := makeRoom(b, of, nil); err != nil {
 			return nil, err
 		}
-		return derive(b, in, of, id), nil
+		return derive(b, in, of, id)
 	})
 }
 
 // SpendLink exchanges a link for a session with the secret whose SHA-256 is in.Sum. The session acts for
-// the same name with the same scopes. link is the SHA-256 of the link's secret. An unknown, expired or
-// spent link is CodeUnauthenticated.
+// the same name with the same scopes, and ends with what made the link. link is the SHA-256 of the link's
+// secret. An unknown, expired or spent link is CodeUnauthenticated.
 func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*auth.Token, error) {
 	id := NewID()
 	o := op{name: "sign in", rank: rankPlain, topics: []string{topicTokens}}
@@ -42,30 +44,40 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 		if err != nil {
 			return nil, err
 		}
-		at := slices.IndexFunc(all, func(t *auth.Token) bool {
-			return t.Sum == link && t.Terms.Kind == auth.KindLink && !t.Expired(b.rows.now)
-		})
+		at := slices.IndexFunc(all, func(t *auth.Token) bool { return t.Sum == link && t.Terms.Kind == auth.KindLink })
 		if at < 0 {
-			return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is unknown, has expired or was used already: make another one with mailroom open")
+			return nil, errSpent()
 		}
 		spent := all[at]
+		if base, _ := b.chains(all).Base(spent); base == nil {
+			return nil, errSpent()
+		}
 		row := in
-		row.Terms.Kind, row.Terms.Scopes = auth.KindSession, slices.Clone(spent.Terms.Scopes)
-		b.dropToken(spent.Name)
-		if err := makeRoom(b, spent.Terms.For); err != nil {
+		row.Terms.Kind, row.Terms.Scopes, row.Terms.Source = auth.KindSession, slices.Clone(spent.Terms.Scopes), spent.Terms.Source
+		if err := makeRoom(b, spent.Terms.For, spent); err != nil {
 			return nil, err
 		}
-		return derive(b, row, spent.Terms.For, id), nil
+		made, err := derive(b, row, spent.Terms.For, id)
+		if err == nil {
+			b.dropToken(spent.Name) // last: a refusal undoes nothing
+		}
+		return made, err
 	})
 }
 
-// DropSession ends the session whose secret has this SHA-256. A session that is gone is no error.
+func errSpent() error {
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is unknown, has expired or was used already: make another one with mailroom open")
+}
+
+// DropSession ends the session whose secret has this SHA-256, and what it made. A session that is gone is no
+// error.
 func (as Accounts) DropSession(ctx context.Context, sum string) error {
 	o := op{name: "sign out", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
 		all, err := b.rows.accounts()
 		for _, t := range slices.Clone(all) {
 			if t.Sum == sum && t.Terms.Kind == auth.KindSession {
+				b.dropBelow(all, t)
 				b.dropToken(t.Name)
 			}
 		}
@@ -74,19 +86,61 @@ func (as Accounts) DropSession(ctx context.Context, sum string) error {
 	return err
 }
 
-// derive adds the row of a token that acts for a name.
-func derive(b *batch, in auth.Token, of, id string) *auth.Token {
+// EndReplaced drops what was derived from former tokens of the operator, which are those other than the present
+// one.
+func (as Accounts) EndReplaced(ctx context.Context, operator *auth.Token) error {
+	o := op{name: "end replaced", rank: rankPlain, topics: []string{topicTokens}}
+	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
+		all, err := b.rows.accounts()
+		chains := auth.NewChains(all, operator, b.rows.now)
+		for _, t := range slices.Clone(all) {
+			if base, _ := chains.Base(t); base == nil && t.Terms.For == auth.Operator {
+				b.dropToken(t.Name)
+			}
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// derive adds the row of a token that acts for a name, which ends at the latest with its source.
+func derive(b *batch, in auth.Token, of, id string) (*auth.Token, error) {
 	row := plainToken(&in)
 	row.Terms = in.Terms.Stored()
 	row.Name, row.Terms.For, row.Scopes, row.Namespace = auth.DerivedName(of, id), of, nil, ""
 	row.CreatedAt, row.UsedAt, row.RevokedAt = b.rows.now, time.Time{}, time.Time{}
+	all, err := b.rows.accounts()
+	if err != nil {
+		return nil, err
+	}
+	chains := b.chains(all)
+	base, end := chains.Base(row)
+	switch {
+	case base == nil && chains.Length(row) > auth.MaxChain:
+		return nil, mailroom.Errorf(mailroom.CodeQuotaExceeded, "this session was made by a session, and so on %d times: make the link with the token itself", auth.MaxChain)
+	case base == nil:
+		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the token %q was revoked or has expired", of)
+	}
+	row.Terms.ExpiresAt = end
 	b.saveToken(row)
-	return plainToken(row)
+	return plainToken(row), nil
+}
+
+// chains returns the chains of all rows. The present token of the operator is known to the servers.
+func (b *batch) chains(all []*auth.Token) *auth.Chains {
+	return auth.NewChains(all, auth.RunToken(auth.Operator), b.rows.now)
+}
+
+// dropBelow drops what was derived from a row, with which its rights end. all are the rows.
+func (b *batch) dropBelow(all []*auth.Token, t *auth.Token) {
+	for _, below := range b.chains(all).Below(t) {
+		b.dropToken(below.Name)
+	}
 }
 
 // makeRoom drops expired tokens that act for others, and refuses another one for a name that has too
-// many.
-func makeRoom(b *batch, of string) error {
+// many. The new one replaces a row, or nil.
+func makeRoom(b *batch, of string, replaces *auth.Token) error {
 	all, err := b.rows.accounts()
 	if err != nil {
 		return err
@@ -94,11 +148,11 @@ func makeRoom(b *batch, of string) error {
 	have, dropped := 0, 0
 	for _, t := range slices.Clone(all) {
 		switch {
-		case t.Terms.For == "":
-		case t.Expired(b.rows.now) && dropped < maxDropped:
+		case t.Terms.Kind == auth.KindToken:
+		case t.Expired(b.rows.now) && dropped < maxDropped: // what was derived from it ended no later
 			b.dropToken(t.Name)
 			dropped++
-		case t.Terms.For == of:
+		case t.Terms.For == of && t != replaces:
 			have++
 		}
 	}

@@ -61,6 +61,8 @@ type Options struct {
 	// Token is the operator's secret: its bearer acts as [mailroom.Operator]. With "" only the
 	// tokens of accounts work.
 	Token string
+	// Shared: other servers may use the store at the same time.
+	Shared bool
 	// Quotas are the default quotas of tokens, for display. The ledger enforces them.
 	Quotas auth.Quotas
 	// Hosts are the names and addresses, without port, that the Host header may have besides
@@ -257,6 +259,11 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return ln.Close()
 	case err != nil:
 		return errors.Join(fmt.Errorf("read tokens: %w", err), ln.Close())
+	}
+	if !s.options.Shared && s.tokens.operator != nil {
+		if err := s.options.Ledger.Accounts.EndReplaced(ctx, s.tokens.operatorToken()); err != nil && ctx.Err() == nil {
+			return errors.Join(fmt.Errorf("end what former tokens of the operator made: %w", err), ln.Close())
+		}
 	}
 	refreshCtx, stop := context.WithCancel(ctx)
 	refreshed := make(chan struct{})

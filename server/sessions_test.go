@@ -30,7 +30,12 @@ func (b browser) call(route, body string, headers ...string) response {
 // signIn spends a new link of the fixture's token.
 func (f *fixture) signIn() browser {
 	f.t.Helper()
-	link := mustCall[api.Link](f, "POST /v1/links", "")
+	return f.spend(mustCall[api.Link](f, "POST /v1/links", ""))
+}
+
+// spend signs a browser in with a link.
+func (f *fixture) spend(link api.Link) browser {
+	f.t.Helper()
 	got := f.call("POST /v1/session", `{"secret":"`+link.Secret+`"}`, "Authorization: ")
 	if got.status != http.StatusCreated {
 		f.t.Fatalf("sign in: status %d: %s", got.status, got.body)
@@ -173,11 +178,8 @@ func TestASessionHasTheRightsOfItsToken(t *testing.T) {
 	if got := b.call("GET /v1/threads", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("after its token was revoked: status %d, want 401", got.status)
 	}
-	if got := f.call("DELETE /v1/tokens/"+list.Items[1].Name, ""); got.status != http.StatusNoContent {
-		t.Errorf("revoke the session: status %d", got.status)
-	}
 	if list := mustCall[api.Page[api.Token]](f, "GET /v1/tokens", ""); len(list.Items) != 1 {
-		t.Errorf("the row of a revoked session is left: %+v", list.Items)
+		t.Errorf("the row of the session is left: %+v", list.Items)
 	}
 }
 

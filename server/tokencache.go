@@ -69,11 +69,35 @@ func newGrant(s secretHash, t *auth.Token) *grant {
 func newTokenCache(accounts Accounts, secret string, log *slog.Logger) *tokenCache {
 	c := &tokenCache{accounts: accounts, log: log}
 	if secret != "" {
-		c.operator = newGrant(sha256.Sum256([]byte(secret)), auth.RunToken(auth.Operator))
+		sum := secretHash(sha256.Sum256([]byte(secret)))
+		operator := auth.RunToken(auth.Operator)
+		operator.Sum = hex.EncodeToString(sum[:])
+		c.operator = newGrant(sum, operator)
 	}
 	c.byHash.Store(&map[secretHash]*grant{})
 	c.quotas.Store(&map[string]auth.Quotas{})
 	return c
+}
+
+// operatorToken returns the operator's token, without a secret if there is none.
+func (c *tokenCache) operatorToken() *auth.Token {
+	if c.operator == nil {
+		return auth.RunToken(auth.Operator)
+	}
+	return c.operator.token
+}
+
+// baseOf returns the token that a caller acts for: itself, if it is no session, link or limited token.
+func (c *tokenCache) baseOf(who *auth.Token) *auth.Token {
+	if who.Name == auth.Operator {
+		return c.operatorToken()
+	}
+	for _, g := range *c.byHash.Load() {
+		if g.token.Name == who.Name && g.token.Terms.Kind == auth.KindToken {
+			return g.token
+		}
+	}
+	return who // it was revoked since the request began
 }
 
 // lookup returns the grant of a secret, or nil. It compares hashes in constant time, so that timing
@@ -105,7 +129,7 @@ func (c *tokenCache) refresh(ctx context.Context) error {
 	before := *c.byHash.Load()
 	now := make(map[secretHash]*grant, len(rows))
 	quotas := map[string]auth.Quotas{}
-	for _, t := range effective(rows, time.Now()) {
+	for _, t := range auth.NewChains(rows, c.operatorToken(), time.Now()).Valid() {
 		if len(t.Quotas) > 0 {
 			quotas[t.Name] = t.Quotas
 		}
@@ -127,35 +151,13 @@ func (c *tokenCache) refresh(ctx context.Context) error {
 	return nil
 }
 
-// effective returns the tokens that are valid at now, with the rights that they have. A token that acts
-// for another one has none without that one.
-func effective(rows []*auth.Token, now time.Time) []*auth.Token {
-	base := map[string]*auth.Token{auth.Operator: auth.RunToken(auth.Operator)}
-	for _, t := range rows {
-		if t.Terms.For == "" && t.RevokedAt.IsZero() && !t.Expired(now) {
-			base[t.Name] = t
-		}
-	}
-	var valid []*auth.Token
-	for _, t := range rows {
-		of := base[t.Terms.For]
-		switch {
-		case t.Terms.For == "" && base[t.Name] == t:
-			valid = append(valid, t)
-		case t.Terms.For != "" && of != nil && t.RevokedAt.IsZero() && !t.Expired(now):
-			valid = append(valid, t.Act(of))
-		}
-	}
-	return valid
-}
-
 func sameRights(a, b *auth.Token) bool {
 	return a.Key == b.Key && a.Name == b.Name && a.Namespace == b.Namespace &&
 		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Agents, b.Agents) && sameTerms(a.Terms, b.Terms)
 }
 
 func sameTerms(a, b auth.Terms) bool {
-	return a.Kind == b.Kind && a.For == b.For && a.Run == b.Run && a.ExpiresAt.Equal(b.ExpiresAt) &&
+	return a.Kind == b.Kind && a.For == b.For && a.Run == b.Run && a.Source == b.Source && a.ExpiresAt.Equal(b.ExpiresAt) &&
 		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Threads, b.Threads)
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/server/internal/invalid"
@@ -27,6 +28,8 @@ type Accounts interface {
 	// SpendLink makes a session for the link whose secret has this SHA-256, once.
 	SpendLink(ctx context.Context, link string, session auth.Token) (*auth.Token, error)
 	DropSession(ctx context.Context, sum string) error
+	// EndReplaced drops what was derived from other tokens of the operator than the present one.
+	EndReplaced(ctx context.Context, operator *auth.Token) error
 }
 
 // tokenHandlers serve tokens.
@@ -60,6 +63,9 @@ func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (
 			return nil, invalid.Field("body.expires_at", "must be in the future", b.ExpiresAt)
 		}
 	}
+	if err := h.checkMaker(requestOf(ctx).who, expires); err != nil {
+		return nil, invalid.At("body.", err)
+	}
 	secret := newSecret()
 	row, err := h.ledger.CreateToken(ctx, auth.Token{
 		Name: b.Name, Sum: sumOf(secret), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
@@ -70,6 +76,18 @@ func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (
 	}
 	h.refreshTokens(ctx)
 	return &body[api.CreatedToken]{api.CreatedToken{Token: h.showToken(row), Secret: secret}}, nil
+}
+
+// checkMaker refuses a token that would outlive the right of the caller that makes it. A session is that of a
+// person, who signs in again for as long as the token behind it lasts, so only the end of that one counts.
+func (h *tokenHandlers) checkMaker(who *auth.Token, expires time.Time) error {
+	switch who.Terms.Kind {
+	case auth.KindLimited:
+		return mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot make others")
+	case auth.KindSession:
+		return h.cache.baseOf(who).CheckEnd(expires)
+	}
+	return who.CheckEnd(expires)
 }
 
 // newSecret returns 256 random bits as letters and digits, with the prefix of secrets.

@@ -164,7 +164,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(0), b, *own))
 	}
 	n.server = server.New(server.Options{
-		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
+		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Shared: o.Shared, Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
 		Agents:        func() []string { return names },
 		MissingAgents: roster.programs.missing,
 		DescribeAgent: func(name string) server.AgentInfo {

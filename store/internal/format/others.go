@@ -88,6 +88,7 @@ func (p *packer) token(t *auth.Token) {
 	p.time(&t.UsedAt)
 	p.time(&t.RevokedAt)
 	p.terms(&t.Terms)
+	text(p, &t.Terms.Source)
 	p.newer(&t.Newer)
 }
 
