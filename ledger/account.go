@@ -54,7 +54,7 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q was revoked with this secret: use another one", in.Name)
 		}
 		if there != nil { // a version before sources leaves them at a revocation
-			if err := b.dropDerived(there); err != nil {
+			if err := dropDerived(b, there); err != nil {
 				return nil, err
 			}
 		}
@@ -102,7 +102,7 @@ func (as Accounts) RevokeToken(ctx context.Context, name string) error {
 		case there == nil:
 			return struct{}{}, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
 		}
-		if err := b.dropDerived(there); err != nil {
+		if err := dropDerived(b, there); err != nil {
 			return struct{}{}, err
 		}
 		switch {
@@ -135,10 +135,10 @@ func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time
 }
 
 // dropDerived drops what was derived from a row.
-func (b *batch) dropDerived(t *auth.Token) error {
+func dropDerived(b *batch, t *auth.Token) error {
 	all, err := b.rows.accounts()
 	if err == nil {
-		b.dropBelow(all, t)
+		dropBelow(b, all, t)
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 			return nil, errSpent()
 		}
 		spent := all[at]
-		if base, _ := b.chains(all).Base(spent); base == nil {
+		if base, _ := chainsOf(b, all).Base(spent); base == nil {
 			return nil, errSpent()
 		}
 		row := in
@@ -77,7 +77,7 @@ func (as Accounts) DropSession(ctx context.Context, sum string) error {
 		all, err := b.rows.accounts()
 		for _, t := range slices.Clone(all) {
 			if t.Sum == sum && t.Terms.Kind == auth.KindSession {
-				b.dropBelow(all, t)
+				dropBelow(b, all, t)
 				b.dropToken(t.Name)
 			}
 		}
@@ -113,7 +113,7 @@ func derive(b *batch, in auth.Token, of, id string) (*auth.Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	chains := b.chains(all)
+	chains := chainsOf(b, all)
 	base, end := chains.Base(row)
 	switch {
 	case base == nil && chains.Length(row) > auth.MaxChain:
@@ -126,14 +126,14 @@ func derive(b *batch, in auth.Token, of, id string) (*auth.Token, error) {
 	return plainToken(row), nil
 }
 
-// chains returns the chains of all rows. The present token of the operator is known to the servers.
-func (b *batch) chains(all []*auth.Token) *auth.Chains {
+// chainsOf returns the chains of all rows. The present token of the operator is known to the servers.
+func chainsOf(b *batch, all []*auth.Token) *auth.Chains {
 	return auth.NewChains(all, auth.RunToken(auth.Operator), b.rows.now)
 }
 
 // dropBelow drops what was derived from a row, with which its rights end. all are the rows.
-func (b *batch) dropBelow(all []*auth.Token, t *auth.Token) {
-	for _, below := range b.chains(all).Below(t) {
+func dropBelow(b *batch, all []*auth.Token, t *auth.Token) {
+	for _, below := range chainsOf(b, all).Below(t) {
 		b.dropToken(below.Name)
 	}
 }
