@@ -305,6 +305,9 @@ func (b *batch) run(tx store.Tx) error {
 	}
 	b.changes.Summaries = store.SumUp(b.changes.Summaries)
 	b.hint()
+	if b.changes.Empty() {
+		return nil // a sweep or a claim that found nothing must not cost a sync
+	}
 	return tx.Write(&b.changes)
 }
 

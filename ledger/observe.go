@@ -13,7 +13,7 @@ type Observe struct {
 	// Operation is called for each operation with its error. took is the time from call to answer,
 	// 0 for a waiting claim.
 	Operation func(name string, err error, took time.Duration)
-	// Commit is called for each committed batch. took is the time of the transaction.
+	// Commit is called for each committed batch that changed a row. took is the time of the transaction.
 	Commit func(operations int, took time.Duration)
 	// RunFinished is called for each finished run once it is durable. The run must not be kept or
 	// changed.
@@ -61,8 +61,11 @@ func (c *committer) logFailed(r *mailroom.Run) {
 	c.options.Log.Warn("run failed for good", args...)
 }
 
-// reportCommit reports a durable batch to the observer.
+// reportCommit reports a durable batch to the observer, if it changed a row.
 func (b *batch) reportCommit(took time.Duration) {
+	if b.changes.Empty() {
+		return
+	}
 	defer recovery.Log(b.c.options.Log, "the numbers of a commit")
 	b.c.options.Observe.Commit(len(b.ops)+len(b.claims), took)
 	for _, r := range b.changes.Runs {

@@ -192,6 +192,15 @@ type Changes struct {
 	DropSummaries []SummariesBefore
 }
 
+// Empty reports whether c changes no row, so that a transaction with it needs no commit on stable storage.
+func (c *Changes) Empty() bool {
+	return len(c.Threads)+len(c.Runs)+len(c.Entries)+len(c.Keys)+len(c.Partials)+len(c.Workers)+len(c.Tickets)+
+		len(c.Tokens)+len(c.Use)+len(c.Definitions)+len(c.Pauses)+len(c.Cursors)+len(c.Reservations)+
+		len(c.Summaries)+len(c.DropPartials)+len(c.DropWorkers)+len(c.DropThreads)+len(c.DropEntries)+
+		len(c.DropDefinitions)+len(c.DropPauses)+len(c.DropCursors)+len(c.DropTokens)+len(c.DropReservations)+
+		len(c.DropSummaries) == 0 && c.Index == nil
+}
+
 // SummariesBefore are the rows of the summary of a step whose period begins before At.
 type SummariesBefore struct {
 	Step time.Duration

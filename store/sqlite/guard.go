@@ -88,13 +88,13 @@ func (g *guard) committed(commits int64) error {
 }
 
 // noteCommit records the commit of t. It fails if the store's files are no longer in place, so that
-// the commit is not acknowledged.
+// the commit is not acknowledged, nor an answer that repeats an earlier one.
 func (s *Store) noteCommit(t *tx) error {
-	if s.guard == nil || t.given.revision == 0 {
+	if s.guard == nil {
 		return nil
 	}
 	err := s.guard.inPlace()
-	if err == nil {
+	if err == nil && t.given.revision != 0 { // t has written
 		err = s.guard.committed(t.given.revision)
 	}
 	if err != nil {
