@@ -74,7 +74,7 @@ func restoreStore(ctx context.Context, con *console.Console, held *datadir.Lock,
 	if wal, err := os.Stat(from + "-wal"); err == nil && wal.Size() > 0 {
 		return console.Errorf(console.ExitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s is not a backup but the store of a server: it has a WAL file", from)
 	}
-	commits, err := checkBackup(ctx, con, held.Dir, from)
+	commits, _, err := checkCopy(ctx, con, held.Dir, from)
 	if err != nil {
 		return err
 	}
@@ -91,47 +91,51 @@ func restoreStore(ctx context.Context, con *console.Console, held *datadir.Lock,
 	return nil
 }
 
-// checkBackup checks a database and returns its revision. Findings are an error. The
-// revision is 0 if the tables are of an older version, which the next server migrates.
-func checkBackup(ctx context.Context, con *console.Console, dir datadir.Dir, path string) (commits int64, err error) {
+// checkCopy checks a database and returns its revision, and an error value if commits are lost. Findings are
+// an error. The revision is 0 if the tables are of an older version, which the next server migrates.
+func checkCopy(ctx context.Context, con *console.Console, dir datadir.Dir, path string) (commits int64, lost *sqlite.LostCommitsError, err error) {
 	file, err := sqlite.OpenFile(ctx, path)
 	if version, ok := errors.AsType[*sqlite.VersionError](err); ok && version.CanMigrate() {
 		con.Infof("%s has tables of an older version and was not checked; the next server migrates it", path)
-		return 0, nil
+		last, known, err := sqlite.ReadRevision(path)
+		if known && last.Commits > 0 { // the revision of the tables is not known
+			lost = &sqlite.LostCommitsError{Path: path, Want: last.Commits}
+		}
+		return 0, lost, err
 	}
 	if err != nil {
-		return 0, explainStoreError(ctx, con, dir, err)
+		return 0, nil, explainStoreError(ctx, con, dir, err)
 	}
 	d := diagnosis{Store: path}
 	if err = checkFile(ctx, file, &d); err == nil {
-		commits, _, err = file.Commits(ctx)
+		commits, lost, err = file.Commits(ctx)
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
-		return 0, explainStoreError(ctx, con, dir, err)
+		return 0, nil, explainStoreError(ctx, con, dir, err)
 	}
 	if !d.Sound() {
-		return 0, errors.Join(printReport(con, d.Report), foundError())
+		return 0, nil, errors.Join(printReport(con, d.Report), foundError())
 	}
-	return commits, nil
+	return commits, lost, nil
 }
 
 // acceptLoss records the current revision of the store as the latest.
 func acceptLoss(ctx context.Context, con *console.Console, dir datadir.Dir) error {
-	last, known, err := sqlite.ReadRevision(dir.Database())
-	if err != nil {
-		return console.Errorf(console.ExitServer, "", "%w", err)
-	}
-	commits, err := checkBackup(ctx, con, dir, dir.Database())
+	commits, lost, err := checkCopy(ctx, con, dir, dir.Database())
 	if err != nil {
 		return err
 	}
-	if !known || commits >= last.Commits {
+	if lost == nil {
 		con.Infof("%s has all commits", dir.Database())
 		return nil
 	}
 	if err := sqlite.WriteRevision(dir.Database(), sqlite.Revision{Commits: commits}); err != nil {
 		return console.Errorf(console.ExitServer, "", "%w", err)
 	}
-	con.Infof("%s continues at revision %d without %d lost commits", dir.Database(), commits, last.Commits-commits)
+	if lost.Want == 0 {
+		con.Infof("%s continues at revision %d, without the commits after it if there were any", dir.Database(), commits)
+		return nil
+	}
+	con.Infof("%s continues at revision %d without %d lost commits", dir.Database(), commits, lost.Want-commits)
 	return nil
 }

@@ -76,3 +76,12 @@ func (f *File) name(from, to string) error {
 	}
 	return errors.Join(f.sync(dir), dir.Close())
 }
+
+// syncFolder makes the name of a file durable.
+func syncFolder(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

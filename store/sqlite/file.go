@@ -27,6 +27,7 @@ type File struct {
 	exclusive os.FileInfo // the file's state if no process had it open; nil if one may have
 	sync      func(*os.File) error
 	last      Revision // the revision file as it was before the database was opened
+	known     bool     // it had content
 }
 
 // ErrNoStore is the cause when a file does not exist or contains no store.
@@ -39,7 +40,7 @@ func OpenFile(ctx context.Context, path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.last, _, err = ReadRevision(path); err != nil {
+	if f.last, f.known, err = ReadRevision(path); err != nil {
 		return nil, err
 	}
 	for _, how := range f.openModes(info) {
@@ -168,16 +169,14 @@ func (e *VersionError) Error() string {
 		tables, e.Have, baseVersion, baseVersion)
 }
 
-// Commits returns the revision of the database, and an error value if it has lost commits.
+// Commits returns the revision of the database, and an error value if it has lost commits or may have.
 func (f *File) Commits(ctx context.Context) (commits int64, lost *LostCommitsError, err error) {
 	defer func() { err = f.undisturbed(err) }()
 	if commits, err = commitsOf(ctx, f.session); err != nil {
 		return 0, nil, err
 	}
-	if commits < f.last.Commits {
-		lost = &LostCommitsError{Path: f.path, Have: commits, Want: f.last.Commits}
-	}
-	return commits, lost, nil
+	open, err := isMarked(ctx, f.session)
+	return commits, lostCommits(f.path, commits, open, f.last, f.known), err
 }
 
 // latest returns the version of the tables after all migrations.

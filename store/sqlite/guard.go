@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// watchInterval is the interval at which an open store checks that its files are in place.
-	watchInterval = 250 * time.Millisecond
+	// watchInterval is the interval at which an idle store checks that its files are in place. An Update checks it
+	// before it is acknowledged, so a shorter one would only wake an idle server more often.
+	watchInterval = time.Second
 	// checkWait is how long Open waits for the check of a file that was not closed cleanly. A
 	// longer check continues in the background.
 	checkWait = 2 * time.Second
@@ -50,8 +51,12 @@ func openGuard(ctx context.Context, path string, before os.FileInfo, writer *ses
 	if g.commits, err = commitsOf(ctx, writer); err != nil {
 		return g, false, err
 	}
-	if known && g.commits < last.Commits {
-		return g, false, &LostCommitsError{Path: path, Have: g.commits, Want: last.Commits}
+	open, err := isMarked(ctx, writer)
+	if err != nil {
+		return g, false, err
+	}
+	if lost := lostCommits(path, g.commits, open, last, known); lost != nil {
+		return g, false, lost
 	}
 	untouched := before != nil && before.Size() == last.Size && before.ModTime().UnixNano() == last.Modified
 	unclean = before != nil && before.Size() > 0 && (!known || !last.Closed || !untouched)
@@ -62,7 +67,52 @@ func openGuard(ctx context.Context, path string, before os.FileInfo, writer *ses
 		}
 		g.files = append(g.files, guardedFile{path: path + suffix, info: info})
 	}
-	return g, unclean, g.committed(g.commits)
+	if err := g.committed(g.commits); err != nil {
+		return g, unclean, err
+	}
+	if open {
+		return g, unclean, nil
+	}
+	return g, unclean, errors.Join(g.revision.secure(), mark(ctx, writer))
+}
+
+// lostCommits returns an error value if a database lacks acknowledged commits, or may lack some: open reports
+// its mark, and known that the revision file has the content last.
+func lostCommits(path string, commits int64, open bool, last Revision, known bool) *LostCommitsError {
+	switch {
+	case known && commits < last.Commits:
+		return &LostCommitsError{Path: path, Have: commits, Want: last.Commits}
+	case !known && open:
+		return &LostCommitsError{Path: path, Have: commits}
+	}
+	return nil
+}
+
+// The mark is in the header of the database file itself while a store has the file open (user_version 1). If
+// the WAL is removed, the mark stays: a file with it needs its revision file, which may be removed
+// together with the WAL. The revision file is on stable storage before the mark is.
+const (
+	readMark  = "PRAGMA user_version"
+	setMark   = "PRAGMA user_version = 1"
+	clearMark = "PRAGMA user_version = 0"
+)
+
+func isMarked(ctx context.Context, s *session) (bool, error) {
+	value, err := s.value(ctx, readMark)
+	if err != nil {
+		return false, fmt.Errorf("read the mark of an open store: %w", err)
+	}
+	return value == int64(1), nil
+}
+
+// mark sets the mark, and moves it from the WAL to the file, unless another process reads the file just now.
+func mark(ctx context.Context, writer *session) error {
+	for _, text := range [...]string{setMark, "PRAGMA wal_checkpoint(PASSIVE)"} {
+		if _, err := writer.value(ctx, text); err != nil {
+			return fmt.Errorf("mark the store as open: %w", err)
+		}
+	}
+	return nil
 }
 
 // commitsOf reads the revision from the database.
@@ -78,9 +128,21 @@ func commitsOf(ctx context.Context, s *session) (int64, error) {
 	return commits, nil
 }
 
-// committed records the revision of a commit that is on stable storage.
+// committed records the revision of a commit that is on stable storage. It makes a removed revision file
+// again: the store has all its commits, and only a crash without the file would make that unknown.
 func (g *guard) committed(commits int64) error {
 	g.commits = commits
+	if !g.revision.inPlace() {
+		again, _, _, err := openRevision(g.path)
+		if err != nil {
+			return err
+		}
+		again.serial = max(again.serial, g.revision.serial)
+		if err := errors.Join(g.revision.file.Close(), again.write(Revision{Commits: commits}), again.secure()); err != nil {
+			return errors.Join(fmt.Errorf("make the revision file again: %w", err), again.file.Close())
+		}
+		g.revision = again
+	}
 	if err := g.revision.write(Revision{Commits: commits}); err != nil {
 		return fmt.Errorf("write the revision file: %w", err)
 	}

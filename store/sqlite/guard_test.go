@@ -52,6 +52,20 @@ func guarded(t *testing.T, commits int) (s *Store, path string) {
 	return s, path
 }
 
+func mustOpenFile(t *testing.T, path string) *File {
+	t.Helper()
+	f, err := OpenFile(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
 func TestCommitsThatTheWALLostAreDetected(t *testing.T) {
 	_, path := guarded(t, 40)
 	for name, damage := range map[string]func(t *testing.T, path string){
@@ -80,6 +94,78 @@ func TestCommitsThatTheWALLostAreDetected(t *testing.T) {
 				t.Errorf("error %v, want missing commits", err)
 			}
 		})
+	}
+}
+
+// Without its revision file nothing tells whether the WAL of a killed process is there, and whole.
+func TestACrashedStoreWithoutItsRevisionFileIsRefused(t *testing.T) {
+	_, path := guarded(t, 40)
+	for name, gone := range map[string][]string{
+		"the revision file":             {RevisionSuffix},
+		"the revision file and the WAL": {RevisionSuffix, "-wal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := crashed(t, path)
+			for _, suffix := range gone {
+				if err := os.Remove(path + suffix); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for try := range 2 { // a refused start is no way around the refusal
+				_, err := Open(t.Context(), path, Options{Guard: true})
+				if lost, ok := errors.AsType[*LostCommitsError](err); !ok || lost.Want != 0 {
+					t.Errorf("try %d: error %v, want commits that may be lost", try, err)
+				}
+			}
+			f := mustOpenFile(t, path)
+			if commits, lost, err := f.Commits(t.Context()); lost == nil || err != nil {
+				t.Errorf("a check of the file: %v, %v, want commits that may be lost", lost, err)
+			} else if err := WriteRevision(path, Revision{Commits: commits}); err != nil { // as after accepting the loss
+				t.Fatal(err)
+			}
+			openAt(t, path, Options{Guard: true})
+		})
+	}
+}
+
+func TestAClosedStoreNeedsNoRevisionFile(t *testing.T) {
+	s, path := guarded(t, 5)
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path + RevisionSuffix); err != nil {
+			t.Fatal(err)
+		}
+		s = openAt(t, path, Options{Guard: true})
+		if got := count(t, s); got != 5 {
+			t.Errorf("got %d threads, want 5", got)
+		}
+	}
+}
+
+func TestABackupOfAnOpenStoreNeedsNoRevisionFile(t *testing.T) {
+	_, path := guarded(t, 5)
+	to := filepath.Join(t.TempDir(), "copy.db")
+	if err := mustOpenFile(t, path).Backup(t.Context(), to, func(string) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := count(t, openAt(t, to, Options{Guard: true})); got != 5 {
+		t.Errorf("got %d threads, want 5", got)
+	}
+}
+
+func TestARevisionFileThatWasRemovedIsMadeAgain(t *testing.T) {
+	s, path := guarded(t, 3)
+	if err := os.Remove(path + RevisionSuffix); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, s, "late")
+	if last, known, err := ReadRevision(path); !known || err != nil || last.Commits != 4 {
+		t.Errorf("got %+v, %t, %v, want 4 commits", last, known, err)
+	}
+	if got := count(t, openAt(t, crashed(t, path), Options{Guard: true})); got != 4 {
+		t.Errorf("after a crash: got %d threads, want 4", got)
 	}
 }
 

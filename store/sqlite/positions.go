@@ -67,7 +67,7 @@ func (t *tx) noteRemoved(thread, seq int64) error {
 	return err
 }
 
-// renewOrder gives the entries of a copy a new order: the copy will give rowids that the original has
+// renewOrder makes a copy a store of its own, which no one has open. It gives its entries a new order: the copy will give rowids that the original has
 // given to other entries.
 func (f *File) renewOrder(ctx context.Context, path string) error {
 	connector, err := f.driver.open(path, url.Values{"mode": {"rw"}})
@@ -80,6 +80,9 @@ func (f *File) renewOrder(ctx context.Context, path string) error {
 	}
 	if _, err = s.exec(ctx, newOrder); err != nil {
 		err = fmt.Errorf("name the order of entries: %w", err)
+	}
+	if _, e := s.value(ctx, clearMark); e != nil { // that of the original, if a server has it open
+		err = errors.Join(err, fmt.Errorf("clear the mark of an open store: %w", e))
 	}
 	return errors.Join(err, s.close())
 }

@@ -26,14 +26,19 @@ type Revision struct {
 	Modified int64
 }
 
-// LostCommitsError reports a database that is older than its revision file.
+// LostCommitsError reports a database that is older than its revision file, or one that was not closed
+// and has no revision file.
 type LostCommitsError struct {
 	Path string
 	Have int64 // commits in the database
-	Want int64 // acknowledged commits
+	Want int64 // acknowledged commits; 0: unknown
 }
 
 func (e *LostCommitsError) Error() string {
+	if e.Want == 0 {
+		return fmt.Sprintf("%s was not closed, and %s is missing or unreadable: acknowledged commits after revision %d may be lost",
+			e.Path, e.Path+RevisionSuffix, e.Have)
+	}
 	return fmt.Sprintf("%s has lost acknowledged commits: it is at revision %d, and the last commit was %d", e.Path, e.Have, e.Want)
 }
 
@@ -52,7 +57,7 @@ type revisionFile struct {
 }
 
 // openRevision opens or creates the revision file of a database and returns its content. known is
-// false if it has none.
+// false if it has none. A new file has its name on stable storage only after [revisionFile.secure].
 func openRevision(database string) (r *revisionFile, last Revision, known bool, err error) {
 	path := database + RevisionSuffix
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -115,6 +120,19 @@ func (r *revisionFile) write(last Revision) error {
 	r.buffer = appendRecord(r.buffer[:0], last, r.serial)
 	_, err := r.file.WriteAt(r.buffer, r.serial%recordCount*recordSize)
 	return err
+}
+
+// secure makes the file and its name durable.
+func (r *revisionFile) secure() error { return errors.Join(r.file.Sync(), syncFolder(r.file.Name())) }
+
+// inPlace reports whether the file still has its name.
+func (r *revisionFile) inPlace() bool {
+	ours, err := r.file.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(r.file.Name())
+	return err == nil && os.SameFile(ours, named)
 }
 
 func (r *revisionFile) close() error { return errors.Join(r.file.Sync(), r.file.Close()) }

@@ -365,6 +365,10 @@ func (s *Store) closeSessions() error {
 	for _, reader := range s.free {
 		note(reader.close())
 	}
+	if s.guard != nil && s.broken == nil {
+		_, err := s.writer.value(context.Background(), clearMark)
+		note(err)
+	}
 	if s.writer != nil {
 		note(s.writer.close())
 	}
