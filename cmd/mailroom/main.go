@@ -65,6 +65,9 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	root := rootCommand(con)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		parsed = true
+		if err := console.CheckEmptyFlags(cmd); err != nil {
+			return err
+		}
 		return checkContext(con, cmd)
 	}
 	root.SetArgs(args)

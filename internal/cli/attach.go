@@ -17,8 +17,9 @@ import (
 func attachCommand(con *console.Console) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
-		Use:   "attach THREAD|RUN",
-		Short: "Show the reply of a thread or run, and follow it until it is done",
+		Use:        "attach THREAD|RUN",
+		SuggestFor: []string{"follow"},
+		Short:      "Show the reply of a thread or run, and follow it until it is done",
 		Long: `Show the reply of a thread or run, and follow it until it is done.
 
 Without --after it starts at the beginning of the thread's current run, or of its
@@ -61,7 +62,7 @@ func attach(ctx context.Context, con *console.Console, id, after string, output 
 func findTarget(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
 	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
-	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+	if code := mailroom.CodeOf(err); code == mailroom.CodeNotFound || code == mailroom.CodeForbidden { // a token for one run sees no thread
 		run, err := resolveRun(ctx, c, id)
 		if err != nil {
 			return q, err

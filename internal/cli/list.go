@@ -24,6 +24,7 @@ func (l list[T]) command(con *console.Console, cmd *cobra.Command, usual string)
 	q, all := client.ListQuery{}, false
 	output := console.ListFormatFlag(cmd)
 	cmd.Flags().StringVar(&q.Q, "filter", usual, "only items that match, such as 'agent:echo -thread:\"old*\"'")
+	console.AllowEmpty(cmd.Flags(), "filter") // all items
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum number of items, at most 500; with --all, of a request")
 	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "continue after an earlier page")
 	cmd.Flags().BoolVar(&all, "all", false, "list all items, not only a page")

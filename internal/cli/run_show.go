@@ -30,6 +30,8 @@ type runDetails struct {
 	Input    []mailroom.Message `json:"input"`    // the first messages that it was started for
 	Attempts []attempt          `json:"attempts"` // the last ones, oldest first
 	Children []api.Run          `json:"children"` // the newest ones, newest first
+	// Hidden says that the token may see the run only, so that the rest is missing.
+	Hidden bool `json:"hidden"`
 }
 
 // attempt is the time from a claim of a run to its end or to the next wait.
@@ -69,26 +71,36 @@ func runShowCommand(con *console.Console) *cobra.Command {
 }
 
 func fetchRun(ctx context.Context, c *client.Client, id string) (d runDetails, err error) {
-	d = runDetails{Input: []mailroom.Message{}, Attempts: []attempt{}}
+	d = runDetails{Input: []mailroom.Message{}, Attempts: []attempt{}, Children: []api.Run{}}
 	if d.Run, err = c.Run(ctx, id); err != nil {
 		return d, err
 	}
+	if err = fetchRest(ctx, c, &d); mailroom.CodeOf(err) == mailroom.CodeForbidden { // a token for one run
+		d.Hidden = true
+		return d, nil
+	}
+	return d, err
+}
+
+// fetchRest reads what the thread and other runs tell about a run.
+func fetchRest(ctx context.Context, c *client.Client, d *runDetails) error {
 	for _, id := range d.Messages[:min(len(d.Messages), shownInputs)] {
 		m, err := c.Message(ctx, d.Thread, id)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 			continue // older than the retention
 		}
 		if err != nil {
-			return d, err
+			return err
 		}
 		d.Input = append(d.Input, m)
 	}
+	var err error
 	if d.Attempts, err = fetchAttempts(ctx, c, d.Run); err != nil {
-		return d, err
+		return err
 	}
 	children, err := c.Runs(ctx, client.ListQuery{Q: "parent:" + client.Quote(d.ID), Limit: shownChildren})
 	d.Children = children.Items
-	return d, err
+	return err
 }
 
 // fetchAttempts reads the attempts from the log. Those older than the retention are missing.
@@ -161,6 +173,9 @@ func printRun(con *console.Console, d runDetails) error {
 	}...)
 	if err := con.PrintTable(rows); err != nil {
 		return err
+	}
+	if d.Hidden {
+		con.Infof("this token may see the run only: its message, attempts and child runs are not shown")
 	}
 	if len(d.Attempts) > 0 {
 		rows := [][]string{{"ATTEMPT", "STARTED", "TOOK", "OUTCOME"}}

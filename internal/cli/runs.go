@@ -15,8 +15,9 @@ import (
 
 func runsCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "runs",
-		Short: "List runs, newest first",
+		Use:        "runs",
+		SuggestFor: []string{"ps", "jobs"},
+		Short:      "List runs, newest first",
 		Long: `List runs, newest first, without those that only deliver a reply to a chat or the end of
 a child run (--deliveries lists these too). Filter fields: id, status, agent, owner, thread,
 parent, class, reason, error, group (of similar errors), key, mode, via, created, finished,
@@ -123,8 +124,9 @@ func runCancelCommand(con *console.Console) *cobra.Command {
 	var children, dry bool
 	var q string
 	cmd := &cobra.Command{
-		Use:   "cancel RUN | --filter FILTER",
-		Short: "Cancel open runs",
+		Use:        "cancel RUN | --filter FILTER",
+		SuggestFor: []string{"cancel", "kill"},
+		Short:      "Cancel open runs",
 		Long: `Cancel a queued or waiting run, or ask a running one to stop; or all open runs that match
 a filter. Child runs in other threads continue unless --children cancels them too.
 "mailroom runs --help" lists the filter fields.`,
@@ -190,8 +192,9 @@ func runRetryCommand(con *console.Console) *cobra.Command {
 	var fresh, same, dry bool
 	var q string
 	cmd := &cobra.Command{
-		Use:   "retry RUN | --filter FILTER",
-		Short: "Queue failed or cancelled runs again",
+		Use:        "retry RUN | --filter FILTER",
+		SuggestFor: []string{"retry"},
+		Short:      "Queue failed or cancelled runs again",
 		Long: `Queue a failed or cancelled run again, or all that match a filter. "mailroom runs --help"
 lists the filter fields.`,
 		Example: `  mailroom run retry 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --fresh

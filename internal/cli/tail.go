@@ -25,8 +25,9 @@ type tailQuery struct {
 func tailCommand(con *console.Console) *cobra.Command {
 	q := tailQuery{}
 	cmd := &cobra.Command{
-		Use:   "tail",
-		Short: "Show what happens in all threads, as it happens",
+		Use:        "tail",
+		SuggestFor: []string{"logs", "log"},
+		Short:      "Show what happens in all threads, as it happens",
 		Long: `Show new entries of all threads that the token may see, one line each: the time, the
 thread, the kind and the content. It reconnects after an outage and continues where it
 was. Ctrl-C ends it and prints the command that continues there.`,

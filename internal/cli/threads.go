@@ -14,9 +14,10 @@ import (
 
 func threadsCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "threads",
-		Short: "List threads, newest first",
-		Long:  "List threads, newest first. Filter fields: id, agent, owner, status and updated.",
+		Use:        "threads",
+		SuggestFor: []string{"ls", "list"},
+		Short:      "List threads, newest first",
+		Long:       "List threads, newest first. Filter fields: id, agent, owner, status and updated.",
 		Example: `  mailroom threads
   mailroom threads --filter 'status:waiting agent:tour'
   mailroom threads show notes`,
@@ -65,10 +66,11 @@ func threadsShowCommand(con *console.Console) *cobra.Command {
 
 func interruptCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "interrupt THREAD",
-		Short:   "Stop a thread's running run and supersede its queued runs",
-		Example: `  mailroom interrupt notes`,
-		Args:    cobra.ExactArgs(1),
+		Use:        "interrupt THREAD",
+		SuggestFor: []string{"cancel", "abort"},
+		Short:      "Stop a thread's running run and supersede its queued runs",
+		Example:    `  mailroom interrupt notes`,
+		Args:       cobra.ExactArgs(1),
 	}
 	output := console.FormatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

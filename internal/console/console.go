@@ -55,16 +55,28 @@ func (c *Console) Prompt(in *bufio.Reader, question string) (string, error) {
 // CommandLine returns a shell command for the same server, for hints.
 func (c *Console) CommandLine(words ...string) string {
 	line := []string{c.Program(), words[0]}
-	if c.Data != "" {
-		line = append(line, "--data", Quote(c.Data))
-	}
-	if c.Context != "" {
-		line = append(line, "--context", Quote(c.Context))
-	}
+	line = append(line, c.server()...)
 	for _, w := range words[1:] {
 		line = append(line, Quote(w))
 	}
 	return strings.Join(line, " ")
+}
+
+// CommandPrefix returns the beginning of a shell command for the same server, for hints to which the words
+// of the command are added.
+func (c *Console) CommandPrefix() string {
+	return strings.Join(append([]string{c.Program()}, c.server()...), " ")
+}
+
+// server returns the flags that name the server of this command.
+func (c *Console) server() (flags []string) {
+	if c.Data != "" {
+		flags = append(flags, "--data", Quote(c.Data))
+	}
+	if c.Context != "" {
+		flags = append(flags, "--context", Quote(c.Context))
+	}
+	return flags
 }
 
 // Program returns the name of this program for hints.

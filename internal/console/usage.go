@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,11 +33,7 @@ func ExplainUsage(cmd *cobra.Command, err error) error {
 		if !cmd.HasAvailableSubCommands() {
 			return fmt.Errorf("unexpected argument %q", m[1])
 		}
-		var known []string
-		for _, c := range cmd.Commands() {
-			known = append(known, c.Name())
-		}
-		return fmt.Errorf("unknown command %q for %q%s", m[1], cmd.CommandPath(), didYouMean("", suggest.Word(m[1], known)))
+		return fmt.Errorf("unknown command %q for %q%s", m[1], cmd.CommandPath(), suggestCommand(cmd, m[1]))
 	}
 	if m := argumentCount.FindStringSubmatch(err.Error()); m != nil {
 		what := "missing arguments"
@@ -48,6 +45,23 @@ func ExplainUsage(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%s; usage: %s", what, cmd.UseLine())
 	}
 	return err
+}
+
+// suggestCommand suggests the commands below cmd that list a word in SuggestFor, else the one with the nearest name.
+func suggestCommand(cmd *cobra.Command, word string) string {
+	var known, meant []string
+	for _, c := range cmd.Commands() {
+		known = append(known, c.Name())
+		for _, c := range append([]*cobra.Command{c}, c.Commands()...) {
+			if c.IsAvailableCommand() && slices.Contains(c.SuggestFor, word) {
+				meant = append(meant, strconv.Quote(strings.TrimPrefix(c.CommandPath(), cmd.CommandPath()+" ")))
+			}
+		}
+	}
+	if len(meant) > 0 {
+		return " (did you mean " + strings.Join(meant, " or ") + "?)"
+	}
+	return didYouMean("", suggest.Word(word, known))
 }
 
 // flagNames returns the flags that the help of a command lists.

@@ -123,8 +123,8 @@ func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", b.platform)
 	}
-	c.Command = con.Program() + " --data " + console.Quote(string(dir))
 	con.Data = string(dir) // for the hints
+	c.Command = con.CommandPrefix()
 	con.Infof("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
 	if err := serve(ctx, con, dir, c); err != nil {
 		return explainServeError(con, err)

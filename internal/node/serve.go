@@ -24,8 +24,9 @@ import (
 func serveCommand(con *console.Console) *cobra.Command {
 	var listen, file string
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run the server",
+		Use:        "serve",
+		SuggestFor: []string{"start", "server"},
+		Short:      "Run the server",
 		Long: `Run the server. All its data is in the data folder, which one server can use at a
 time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 		Example: `  mailroom serve
@@ -108,9 +109,12 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 		return err
 	}
 	bridge := c.Command != ""
-	if !bridge {
-		c.Command = con.Program()
+	// A hint is copied to another shell, where the variables of this process are not set. It names every
+	// folder but the default one.
+	if usual, err := datadir.Default(con.Env); err != nil || usual != dir {
+		con.Data = string(dir)
 	}
+	c.Command = con.CommandPrefix()
 	held, err := dir.Acquire(ctx)
 	if err != nil {
 		return err

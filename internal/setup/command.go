@@ -160,6 +160,7 @@ func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 		}
 	case string:
 		text := flags.String(a.Flag, before, q.Usage)
+		console.AllowEmpty(flags, a.Flag) // none, where the setting may be missing
 		a.given = func() any {
 			if *text == "" || *text == before {
 				return nil

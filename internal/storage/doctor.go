@@ -179,9 +179,6 @@ func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 // backup writes a copy of the store, checks it and then renames it to target, also if
 // there are findings.
 func backupStore(ctx context.Context, con *console.Console, dir datadir.Dir, target string, d *diagnosis) error {
-	if target == "" {
-		return console.Errorf(console.ExitUsage, "name a new file", "--backup is empty")
-	}
 	to, err := filepath.Abs(target)
 	if err != nil {
 		return console.Errorf(console.ExitUsage, "", "--backup: %w", err)

@@ -1,0 +1,30 @@
+package console
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// mayBeEmpty is the annotation of a flag whose empty value has a meaning.
+const mayBeEmpty = "mailroom_may_be_empty"
+
+// AllowEmpty lets flags of a command have an empty value.
+func AllowEmpty(flags *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		if err := flags.SetAnnotation(name, mayBeEmpty, []string{"true"}); err != nil {
+			panic("allow an empty value: " + err.Error()) // no such flag: a bug
+		}
+	}
+}
+
+// CheckEmptyFlags refuses a flag with an empty value, unless that has a meaning. Such a value is usually a
+// variable of a script that is not set: as if the flag were left out, the command would use another
+// thread, server or folder than its author meant.
+func CheckEmptyFlags(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" && f.Annotations[mayBeEmpty] == nil {
+			err = UsageErrorf(cmd, "--%s is empty: give a value, or leave the flag out", f.Name)
+		}
+	})
+	return err
+}
