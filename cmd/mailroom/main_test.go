@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -141,6 +144,45 @@ func TestServeRunsUntilItsContextEnds(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(string(h.dir), name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s after the server stopped: %v, want no such file", name, err)
 		}
+	}
+}
+
+// A program that the server starts outside of any isolation, such as git, inherits its environment.
+func TestSecretsLeaveTheEnvironmentOfTheServer(t *testing.T) {
+	h := newFixture(t, `[targets.hook]
+kind = "webhook"
+url = "https://alerts.example.org"
+token_env = "TARGET_SECRET"
+[channels.hooks]
+kind = "webhook"
+agent = "echo"
+url = "https://hooks.example.org"
+token_env = "CHANNEL_SECRET"
+`)
+	env := map[string]string{"TARGET_SECRET": "hush", "CHANNEL_SECRET": "hush", "MAILROOM_TOKEN": "hush", "KEPT": "kept", "MAILROOM_DATA": string(h.dir)}
+	ctx, stop := context.WithCancel(t.Context())
+	output := &transcript{log: io.Discard, grown: make(chan struct{}, 1)}
+	var mu sync.Mutex
+	m := Main{
+		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: output,
+		Env:      func(name string) string { mu.Lock(); defer mu.Unlock(); return env[name] },
+		Unsetenv: func(name string) error { mu.Lock(); defer mu.Unlock(); delete(env, name); return nil },
+	}
+	code := make(chan int, 1)
+	go func() { code <- m.Run(ctx, []string{"serve", "--listen", "127.0.0.1:0"}) }()
+	for output.line("listening on http://127.0.0.1:") == "" {
+		select {
+		case <-output.grown:
+		case got := <-code:
+			t.Fatalf("serve ended with %d: %s", got, output.text.String())
+		}
+	}
+	stop()
+	if got := <-code; got != exitDone {
+		t.Errorf("serve: exit code %d: %s", got, output.text.String())
+	}
+	if want := map[string]string{"KEPT": "kept", "MAILROOM_DATA": string(h.dir)}; !maps.Equal(env, want) {
+		t.Errorf("the environment of the server has %q, want %q", slices.Sorted(maps.Keys(env)), slices.Sorted(maps.Keys(want)))
 	}
 }
 

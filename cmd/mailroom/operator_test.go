@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,10 +34,18 @@ func readAttempts() [][2]string {
 		{"read the token through another process", `grep -q . /proc/[0-9]*/root"$DATA/token"`},
 		{"read the token past the mount", `umount "$DATA"; unshare -m umount "$DATA"; nsenter -t "$PPID" -m grep -q . "$DATA/token" || grep -q . "$DATA/token"`},
 		{"read a secret of the server's environment", `cat /proc/[0-9]*/environ | grep -aq hush-from-the-server`},
+		{"read the secret of a target", `grep -q . "$SECRET"`},
+		{"get a variable with the secret of a channel", `test -n "$MAILROOM_TEST_SECRET"`},
+		{"read a file that the server was started with", `(grep -q . <&3 || grep -q . /proc/self/fd/3)`},
 		{"change the configuration", `: >>"$DATA/mailroom.toml"`},
 		{"approve a ticket", `"$MAILROOM" --data "$DATA" approve asks`},
 		{"read a file sent to its thread", `grep -q mine "$(echo "$INPUT" | sed -n 's/^file mine.txt //p')"`},
 	}
+}
+
+// neverPossible reports whether an attempt is refused without isolation too.
+func neverPossible(attempt string) bool {
+	return strings.HasPrefix(attempt, "get a variable") || strings.HasSuffix(attempt, "the server was started with")
 }
 
 // isolationCase is a user that the server runs as, an isolation of its agent, and what the agent can
@@ -74,13 +84,13 @@ func TestAnAgentIsNotTheOperator(t *testing.T) {
 			switch {
 			case last && got[a[0]] != (s.own || s.open):
 				t.Errorf("server of %s, %s: the agent can read its own file: %t, want %t", s.server, s.shown, got[a[0]], s.own || s.open)
-			case !last && got[a[0]] && !s.open:
+			case !last && got[a[0]] && (!s.open || neverPossible(a[0])):
 				t.Errorf("server of %s, %s: the agent can %s", s.server, s.shown, a[0])
 			}
 		}
 		// The refusals prove something only if the same attempts succeed without isolation.
-		if s.open && (!got["read the token"] || !got["approve a ticket"]) {
-			t.Errorf("server of %s without isolation: access %v, want the token and the approval", s.server, got)
+		if s.open && (!got["read the token"] || !got["approve a ticket"] || !got["read the secret of a target"]) {
+			t.Errorf("server of %s without isolation: access %v, want the tokens and the approval", s.server, got)
 		}
 	}
 	if err := out.Flush(); err != nil {
@@ -127,9 +137,8 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 		fmt.Fprintf(&script, "if (%s) >/dev/null; then echo %d; fi\n", a[1], i)
 	}
 	script.WriteString("echo done\n")
-	settings := fmt.Sprintf("[agents.probe]\nkind = \"exec\"\ncommand = [\"/bin/sh\", %q]\ndir = \"/\"\nisolation = %q\nuser = %q\n"+
-		"env = { DATA = %q, THEIRS = %q, MAILROOM = %q }\n[agents.tour]\npace = \"0s\"\n",
-		filepath.Join(base, "script"), s.isolation, s.user, data, theirs, program)
+	secret, inherited := filepath.Join(base, "secret"), filepath.Join(base, "inherited")
+	settings := s.settings(base, theirs)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -146,13 +155,23 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 			t.Fatal(err)
 		}
 	}
-	p := &process{program: program}
+	for _, path := range []string{secret, inherited} {
+		if err := os.WriteFile(path, []byte("hush\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := os.Open(inherited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer left.Close()
+	p := &process{program: program, extra: []*os.File{left}}
 	if os.Geteuid() == 0 {
 		// Only the server's user may enter the folder; its parents are open.
 		err = errors.Join(os.Chmod(filepath.Dir(base), 0o755), os.Chmod(data, 0o700))
 		if s.server == "ordinary" {
 			p.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}
-			err = errors.Join(err, os.Chown(base, ordinaryUID, ordinaryUID), filepath.WalkDir(data, func(path string, _ fs.DirEntry, e error) error {
+			err = errors.Join(err, os.Chown(base, ordinaryUID, ordinaryUID), os.Chown(secret, ordinaryUID, ordinaryUID), filepath.WalkDir(data, func(path string, _ fs.DirEntry, e error) error {
 				return errors.Join(e, os.Chown(path, ordinaryUID, ordinaryUID))
 			}))
 		}
@@ -160,7 +179,8 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 			t.Fatal(err)
 		}
 	}
-	env := append(os.Environ(), "MAILROOM_DATA="+data, "HOME="+base, "MAILROOM_TOKEN=hush-from-the-server", "TMPDIR="+base)
+	env := append(os.Environ(), "MAILROOM_DATA="+data, "HOME="+base, "MAILROOM_TOKEN=hush-from-the-server", "TMPDIR="+base,
+		"MAILROOM_TEST_SECRET=hush-from-the-server")
 	if err := p.start(base, env); err != nil {
 		t.Fatal(err)
 	}
@@ -174,12 +194,23 @@ func (s isolationCase) run(t *testing.T) map[string]bool {
 	}
 	got := map[string]bool{}
 	for i, a := range readAttempts() {
-		got[a[0]] = strings.Contains(reply, fmt.Sprintf("%d\n", i))
+		got[a[0]] = slices.Contains(strings.Fields(reply), strconv.Itoa(i))
 	}
 	if !strings.HasSuffix(reply, "done\n") {
 		t.Errorf("server of %s, %s: reply %q, want it to end with done", s.server, s.shown, reply)
 	}
 	return got
+}
+
+// settings returns the configuration of a server whose files are in base.
+func (s isolationCase) settings(base, theirs string) string {
+	secret := filepath.Join(base, "secret")
+	return fmt.Sprintf("[agents.probe]\nkind = \"exec\"\ncommand = [\"/bin/sh\", %q]\ndir = \"/\"\nisolation = %q\nuser = %q\n"+
+		"env_allow = [\"PATH\", \"HOME\", \"TMPDIR\", \"MAILROOM_TEST_SECRET\"]\n"+
+		"env = { DATA = %q, THEIRS = %q, MAILROOM = %q, SECRET = %q }\n[agents.tour]\npace = \"0s\"\n"+
+		"[targets.hook]\nkind = \"webhook\"\nurl = \"https://alerts.example.org\"\ntoken_file = %q\n"+
+		"[channels.hooks]\nkind = \"webhook\"\nagent = \"tour\"\nurl = \"https://hooks.example.org\"\ntoken_env = \"MAILROOM_TEST_SECRET\"\n",
+		filepath.Join(base, "script"), s.isolation, s.user, filepath.Join(base, "data"), theirs, filepath.Join(base, "mailroom"), secret, secret)
 }
 
 // runAgent creates a ticket, and runs the agent with a file in its thread. It returns the agent's reply

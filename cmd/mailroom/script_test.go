@@ -210,6 +210,7 @@ func scriptField(ts *testscript.TestScript, _ bool, args []string) {
 type process struct {
 	program string               // path; "" means mailroom on the PATH
 	attr    *syscall.SysProcAttr // attributes of the process; may be nil
+	extra   []*os.File           // that the process inherits, from descriptor 3 on
 
 	cmd    *exec.Cmd // nil while no process runs
 	url    string
@@ -228,7 +229,7 @@ func (p *process) start(dir string, env []string, args ...string) error {
 		return err
 	}
 	cmd := exec.Command(cmp.Or(p.program, "mailroom"), append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
-	cmd.SysProcAttr = p.attr
+	cmd.SysProcAttr, cmd.ExtraFiles = p.attr, p.extra
 	p.output, p.exited = &transcript{log: log, grown: make(chan struct{}, 1)}, make(chan struct{})
 	cmd.Dir, cmd.Env, cmd.Stderr = dir, env, p.output
 	if err := cmd.Start(); err != nil {

@@ -73,8 +73,9 @@ type Config struct {
 	// Data is the data folder, which is hidden from programs. It is not in a file.
 	Data string
 
-	// Contexts is the user's folder with tokens of other servers, which is hidden from programs too.
-	Contexts string
+	// Private lists paths with secrets that no setting names, such as the folder of contexts. They are
+	// hidden from programs too.
+	Private []string
 
 	kinds *target.Kinds
 	file  string          // path that it was read from, or ""
@@ -257,7 +258,7 @@ func (c *Config) settings() []setting.Setting {
 		setting.New("default_agent", "Agent for submits to new threads that name no agent.", setting.AgentName(&c.DefaultAgent)),
 		setting.New("log_level", "Minimum log level: debug, info, warn or error.", level(&c.LogLevel)),
 		setting.New("tls_cert", "Certificate file, enables https; reloaded when it changes.", setting.Text(&c.TLSCert)),
-		setting.New("tls_key", "Private key file of the certificate.", setting.Text(&c.TLSKey)),
+		setting.SecretFile("tls_key", "Private key file of the certificate.", &c.TLSKey),
 		setting.New("behind_proxy", "A proxy in front of the server provides TLS, so the server may listen on a public address without it.", setting.Bool(&c.BehindProxy)),
 		setting.New("hosts", "Further host names that requests may use, beside localhost and the address above.", hosts(&c.Hosts)),
 		setting.New("origins", "Further origins of web pages that may use the API.", origins(&c.Origins)),

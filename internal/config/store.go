@@ -93,8 +93,10 @@ func defaultPostgres() Postgres {
 func (p *Postgres) settings() []setting.Setting {
 	const most = 10 * time.Minute
 	return []setting.Setting{
-		setting.New("url", `Address of the database, such as "postgres://mailroom@db.example.org/mailroom"; it may list several hosts. A password belongs into url_file.`, setting.Checked(&p.URL, "an address without a password; with one, write it to a file and set url_file", withoutPassword)),
-		setting.New("url_file", "File with the address, read again at each connection.", setting.Text(&p.URLFile)),
+		setting.New("url", `Address of the database, such as "postgres://mailroom@db.example.org/mailroom"; it may list several hosts. A password belongs into url_file.`, setting.Checked(&p.URL, "an address without a password; with one, write it to a file and set url_file", withoutPassword)).
+			WithSecretFiles(func() []string { return connectionSecrets(p.URL) }),
+		setting.New("url_file", "File with the address, read again at each connection.", setting.Text(&p.URLFile)).
+			WithSecretFiles(func() []string { return append(connectionSecrets(readAddress(p.URLFile)), p.URLFile) }),
 		setting.New("schema", "Schema of the tables; the server creates it.", setting.Text(&p.Schema)),
 		setting.New("writers", "Connections for writing, which share the load. Each has its part of runs and of the limits of agents.", setting.Int(&p.Writers, 1, 16)),
 		setting.New("readers", "Maximum number of connections for reading.", setting.Int(&p.Readers, 1, 1000)),
@@ -145,6 +147,6 @@ type Token struct {
 
 func (t *Token) settings() []setting.Setting {
 	return []setting.Setting{
-		setting.New("operator_file", "File with the operator's token, so that several servers have one; empty makes a token in the data folder.", setting.Text(&t.OperatorFile)),
+		setting.SecretFile("operator_file", "File with the operator's token, so that several servers have one; empty makes a token in the data folder.", &t.OperatorFile),
 	}
 }

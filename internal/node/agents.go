@@ -142,7 +142,7 @@ func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Ag
 		return tour.New(tour.Options{Pace: a.Pace}), nil
 	case config.KindExec:
 		return exec.New(exec.Options{
-			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: a.EnvAllow,
+			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow),
 			StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout, Mark: mark,
 			Isolation: around.isolation, Files: around.files, Source: around.source,
 		})
@@ -160,7 +160,7 @@ func programOptions(p *program.Profile, a *config.Agent, mark string, around lau
 	}
 	return exec.ProgramOptions{
 		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
-		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: a.EnvAllow, Mark: mark,
+		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow), Mark: mark,
 		Isolation: around.isolation, Files: around.files, Source: around.source,
 		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout), TotalTimeout: noneIfZero(a.TotalTimeout),
 	}

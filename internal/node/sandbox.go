@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/user"
@@ -16,7 +17,6 @@ import (
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
-	"mailroom/internal/endpoint"
 	"mailroom/internal/proc"
 	"mailroom/store/postgres"
 )
@@ -45,23 +45,26 @@ type launchOptions struct {
 	source    exec.FileSource
 	dir       string
 	env       []string // identity of the user; overridden by the configuration
+	withheld  []string // environment variables that the program does not get
+}
+
+// allowed returns the environment variables that a program gets of those that its configuration names.
+func (l launchOptions) allowed(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(l.withheld, name) })
 }
 
 // newSandbox collects the paths to hide. It does not test the mechanisms yet.
 func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
-	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: secretVariables(c)}
+	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: append(c.SecretVariables(), c.DatabaseVariables()...)}
 	if c.Data == "" { // no server runs on it
 		s.disabled = true
 		return s
 	}
 	s.data = resolvePath(c.Data)
 	s.hide = []string{s.data}
-	s.addHidden(c.File(), c.TLSKey, c.Postgres.URLFile, c.Token.OperatorFile, c.Contexts)
-	for _, channel := range c.ChannelNames() {
-		for _, secret := range c.Channels[channel].Secrets() {
-			s.addHidden(secret.File)
-		}
-	}
+	s.addHidden(c.File())
+	s.addHidden(c.SecretFiles()...)
+	s.addHidden(c.Private...)
 	return s
 }
 
@@ -75,14 +78,21 @@ func (s *sandbox) shareFiles(database *postgres.Files) {
 	}
 }
 
-// addHidden hides files outside the data folder.
+// addHidden hides files outside the data folder. A path with links is kept beside the present one, because
+// a secret that is replaced may be at another place when the next program starts.
 func (s *sandbox) addHidden(paths ...string) {
 	for _, path := range paths {
 		if path == "" {
 			continue
 		}
-		if path = resolvePath(path); (s.data == "" || !isWithin(path, s.data)) && !slices.Contains(s.hide, path) {
-			s.hide = append(s.hide, path)
+		given, err := filepath.Abs(path)
+		if err != nil {
+			given = path
+		}
+		for _, path := range []string{resolvePath(path), given} {
+			if (s.data == "" || !isWithin(path, s.data)) && !slices.Contains(s.hide, path) {
+				s.hide = append(s.hide, path)
+			}
 		}
 	}
 }
@@ -105,7 +115,7 @@ func isWithin(path, folder string) bool {
 // confine returns how to start an agent's programs. It fails if the configured isolation
 // is unavailable.
 func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
-	c := launchOptions{dir: a.Dir, source: s.source}
+	c := launchOptions{dir: a.Dir, source: s.source, withheld: s.secrets}
 	if s.disabled {
 		return c, nil
 	}
@@ -136,6 +146,9 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	}
 	c.isolation.Kind = kind
 	s.record(name, a, kind, private, why)
+	if limits, why := c.isolation.Ineffective(); len(limits) > 0 && name != "" {
+		s.log.Warn("limits of an agent have no effect", "agent", name, "settings", strings.Join(limits, ", "), "reason", why)
+	}
 	return c, nil
 }
 
@@ -229,6 +242,9 @@ func (s *sandbox) checkPrivate() error {
 	if s.data == "" {
 		for _, path := range s.hide {
 			info, err := os.Stat(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
 			if err == nil && info.Mode().Perm()&0o077 != 0 {
 				err = fmt.Errorf("other users can read the token file: chmod 600 %s", path)
 			}
@@ -293,30 +309,29 @@ func (s *sandbox) warnUnisolated() {
 	s.log.Warn("agents run without isolation and can read the server's data and tokens", args...)
 }
 
-// contextsFolder returns the folder of the file of contexts, or "" if there is none. The file itself cannot
-// be hidden: a new one replaces it.
-func contextsFolder(con *console.Console) string {
-	path, err := endpoint.ContextsFile(con.Env)
-	if err == nil {
-		path = filepath.Dir(path)
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		return ""
-	}
-	return path
-}
-
-// newWorkSandbox returns the sandbox of mailroom work, which hides the token file and the data
-// folder of its machine, if there is one.
+// newWorkSandbox returns the sandbox of mailroom work, which hides the token file and, if this machine has a
+// data folder, that folder and the files with secrets of its server.
 func newWorkSandbox(con *console.Console, tokenFile string, log *slog.Logger) *sandbox {
 	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: []string{"MAILROOM_TOKEN"}}
 	if dir, err := datadir.Find(con.Data, con.Env); err == nil {
 		if _, err := os.Stat(string(dir)); err == nil {
 			s.data = resolvePath(string(dir))
 			s.hide = []string{s.data}
+			s.hideServer(con, dir)
 		}
 	}
-	s.addHidden(tokenFile, contextsFolder(con))
+	s.addHidden(tokenFile, contextsFolder(con), credentials(con))
 	return s
+}
+
+// hideServer hides the secrets of a server on this machine that are outside its data folder.
+func (s *sandbox) hideServer(con *console.Console, dir datadir.Dir) {
+	c, err := loadConfig(con, dir, "")
+	if err != nil {
+		s.log.Warn("files with secrets of this machine's server may be readable for the command: its configuration cannot be read", "error", err)
+		return
+	}
+	s.secrets = append(s.secrets, append(c.SecretVariables(), c.DatabaseVariables()...)...)
+	s.addHidden(c.SecretFiles()...)
+	s.addHidden(c.DatabaseFiles(con.Env)...)
 }

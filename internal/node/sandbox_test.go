@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -86,7 +87,8 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 	}
 	c, r, log, err := newTestAgents(t, data, "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\ndir = \""+data+"/work\"\nenv_allow = [\"PLATFORM_TOKEN\"]\n"+
 		"[channels.tg]\nkind = \"telegram\"\nagent = \"a\"\ntoken_file = \""+base+"/link\"\n"+
-		"[channels.dc]\nkind = \"discord\"\nagent = \"a\"\ntoken_env = \"PLATFORM_TOKEN\"\n")
+		"[channels.dc]\nkind = \"discord\"\nagent = \"a\"\ntoken_env = \"PLATFORM_TOKEN\"\n"+
+		"[targets.hook]\nkind = \"webhook\"\nurl = \"https://alerts.example.org\"\ntoken_file = \""+base+"/target\"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,10 +99,29 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 	if want := []string{data, token}; !slices.Equal(a.isolation.Hide[:1], want[:1]) || !slices.Contains(a.isolation.Hide, token) {
 		t.Errorf("hidden are %q, want %q", a.isolation.Hide, want)
 	}
+	for _, path := range []string{filepath.Join(base, "target"), filepath.Join(base, "link")} {
+		if !slices.Contains(a.isolation.Hide, path) {
+			t.Errorf("hidden are %q, not %s", a.isolation.Hide, path)
+		}
+	}
+	if got := a.allowed([]string{"PATH", "PLATFORM_TOKEN"}); !slices.Equal(got, []string{"PATH"}) {
+		t.Errorf("the program gets the variables %q", got)
+	}
 	if want := []string{filepath.Join(data, "work")}; !slices.Equal(a.isolation.Keep, want) {
 		t.Errorf("kept are %q, want %q", a.isolation.Keep, want)
 	}
 	if !strings.Contains(log, "env_allow names a secret") || !strings.Contains(log, "variable=PLATFORM_TOKEN") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestALimitWithoutEffectIsAWarning(t *testing.T) {
+	_, _, log, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nmax_processes = 60\nmax_open_files = 60\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `msg="limits of an agent have no effect" agent=a settings=max_processes reason="Linux does not limit the processes of root; set user`
+	if warned := strings.Contains(log, want); runtime.GOOS == "linux" && warned != (os.Geteuid() == 0) {
 		t.Errorf("log: %s", log)
 	}
 }
@@ -117,6 +138,38 @@ func TestUserOfAnAgentIsChecked(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
+	}
+}
+
+func TestAWorkerHidesTheSecretsOfAServerOnItsMachine(t *testing.T) {
+	base := resolvePath(t.TempDir())
+	data, credentials := filepath.Join(base, "data"), filepath.Join(base, "credentials")
+	settings := "[targets.hook]\nkind = \"webhook\"\nurl = \"https://alerts.example.org\"\ntoken_file = \"" + base + "/target\"\n" +
+		"[store]\nkind = \"postgres\"\n[postgres]\nurl_file = \"" + base + "/url\"\n"
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env := func(name string) string {
+		return map[string]string{"HOME": base, "PGPASSFILE": filepath.Join(base, "passwords"), "CREDENTIALS_DIRECTORY": credentials}[name]
+	}
+	var log bytes.Buffer
+	build := func(text string) *sandbox {
+		if err := os.WriteFile(filepath.Join(data, "mailroom.toml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return newWorkSandbox(&console.Console{Data: data, Env: env}, filepath.Join(base, "token"), slog.New(slog.NewTextHandler(&log, nil)))
+	}
+	s := build(settings)
+	for _, name := range []string{"data", "token", "target", "url", "passwords", "credentials"} {
+		if path := filepath.Join(base, name); !slices.Contains(s.hide, path) {
+			t.Errorf("hidden are %q, not %s", s.hide, path)
+		}
+	}
+	if !slices.Contains(s.secrets, "PGPASSWORD") || log.Len() > 0 {
+		t.Errorf("withheld are %q; log %s", s.secrets, log.String())
+	}
+	if build("nonsense"); !strings.Contains(log.String(), "its configuration cannot be read") {
+		t.Errorf("a configuration that cannot be read: log %s", log.String())
 	}
 }
 

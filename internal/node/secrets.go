@@ -1,19 +1,24 @@
 package node
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"mailroom/internal/config"
 	"mailroom/internal/console"
+	"mailroom/internal/endpoint"
 	"mailroom/internal/proc"
 )
 
 // hideSecrets hides the secrets of this process from child processes: it makes the process's
-// memory and environment unreadable for them, and removes variables from its environment.
+// memory and environment unreadable for them, keeps the descriptors that it was started with from
+// them, and removes variables from its environment.
 // Linux shows the initial environment in /proc for the life of the process, so removing
 // the variables alone is not enough.
 func hideSecrets(con *console.Console, variables []string) error {
-	if err := proc.HideSelf(); err != nil {
+	if err := errors.Join(proc.HideSelf(), proc.HideDescriptors()); err != nil {
 		return err
 	}
 	if con.Unsetenv == nil {
@@ -27,22 +32,32 @@ func hideSecrets(con *console.Console, variables []string) error {
 	return nil
 }
 
-// secretVariables returns the environment variables that hold secrets of the server.
-func secretVariables(c *config.Config) []string {
-	names := []string{"MAILROOM_TOKEN"}
-	for _, channel := range c.ChannelNames() {
-		for _, s := range c.Channels[channel].Secrets() {
-			if s.Env != "" {
-				names = append(names, s.Env)
-			}
-		}
+// privatePaths returns paths with secrets of this process that no setting names.
+func privatePaths(con *console.Console, c *config.Config) []string {
+	return append(c.DatabaseFiles(con.Env), contextsFolder(con), credentials(con))
+}
+
+// credentials returns the folder with the secrets that the service manager passes to this process, or "".
+// Programs of the same user could read all of them, also those that no setting names.
+// https://systemd.io/CREDENTIALS/
+func credentials(con *console.Console) string {
+	folder := con.Env("CREDENTIALS_DIRECTORY")
+	if !filepath.IsAbs(folder) {
+		return ""
 	}
-	for _, target := range c.TargetNames() {
-		for _, s := range c.Targets[target].Secrets() {
-			if s.Env != "" {
-				names = append(names, s.Env)
-			}
-		}
+	return folder
+}
+
+// contextsFolder returns the folder of the file of contexts, or "" if there is none. The file itself cannot
+// be hidden: a new one replaces it.
+func contextsFolder(con *console.Console) string {
+	path, err := endpoint.ContextsFile(con.Env)
+	if err == nil {
+		path = filepath.Dir(path)
+		_, err = os.Stat(path)
 	}
-	return names
+	if err != nil {
+		return ""
+	}
+	return path
 }

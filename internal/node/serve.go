@@ -105,7 +105,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if err := c.CheckTokens(); err != nil {
 		return console.Errorf(console.ExitConfig, "", "%w", err)
 	}
-	if err := hideSecrets(con, secretVariables(c)); err != nil {
+	if err := hideSecrets(con, c.SecretVariables()); err != nil {
 		return err
 	}
 	bridge := c.Command != ""
@@ -126,7 +126,7 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if c.Mark, err = held.EnsureProcessMark(); err != nil {
 		return err
 	}
-	c.Data, c.Contexts = string(dir), contextsFolder(con)
+	c.Data, c.Private = string(dir), privatePaths(con, c)
 	if err := killOrphans(ctx, c.Mark, log); err != nil {
 		return err
 	}

@@ -139,7 +139,7 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 	s.warnUnisolated()
 	if w.profile == "" {
 		return exec.New(exec.Options{
-			Command: w.command, EnvAllow: append(exec.DefaultEnvAllow(), w.env...), Isolation: around.isolation, Files: around.files,
+			Command: w.command, EnvAllow: around.allowed(append(exec.DefaultEnvAllow(), w.env...)), Isolation: around.isolation, Files: around.files,
 			Env: around.env, Dir: around.dir,
 		})
 	}
@@ -156,7 +156,7 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 		return nil, fmt.Errorf("unknown program %q; use %s", profile, strings.Join(known, ", "))
 	}
 	o := exec.ProgramOptions{
-		Profile: p, Args: w.command, Permissions: program.Mode(permissions), EnvAllow: append(exec.EnvAllow(p), w.env...),
+		Profile: p, Args: w.command, Permissions: program.Mode(permissions), EnvAllow: around.allowed(append(exec.EnvAllow(p), w.env...)),
 		Isolation: around.isolation, Files: around.files, Env: around.env, Dir: around.dir,
 	}
 	if err := exec.Usable(o); err != nil {

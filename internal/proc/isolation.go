@@ -1,5 +1,10 @@
 package proc
 
+import (
+	"os"
+	"runtime"
+)
+
 // Kind is the mechanism that hides files from an isolated child.
 type Kind string
 
@@ -23,8 +28,8 @@ const (
 // began a new session. Other systems do not support isolation.
 type Isolation struct {
 	Kind Kind `json:"kind"`
-	// Hide lists files and folders to hide, as absolute paths without links.
-	// Missing ones are ignored.
+	// Hide lists files and folders to hide, as absolute paths. Links are followed at
+	// each start, because a secret may have been replaced. Missing ones are ignored.
 	Hide []string `json:"hide,omitempty"`
 	// Show lists regular files below Hide that the child may read.
 	Show []string `json:"show,omitempty"`
@@ -37,6 +42,27 @@ type Isolation struct {
 	Resources Resources `json:"resources"`
 }
 
+// Ineffective returns the limits that this system would not enforce for a child, by the names of their
+// settings, and why.
+func (i Isolation) Ineffective() (limits []string, why string) {
+	r, root := i.Resources, os.Geteuid() == 0 && i.User == nil
+	switch {
+	case runtime.GOOS != "linux":
+		for _, l := range []struct {
+			name string
+			set  bool
+		}{{"max_processes", r.Processes > 0}, {"max_open_files", r.OpenFiles > 0}, {"max_file_size", r.FileSize > 0}} {
+			if l.set {
+				limits = append(limits, l.name)
+			}
+		}
+		return limits, "they need Linux"
+	case root && r.Processes > 0: // RLIMIT_NPROC, see setrlimit(2); a user namespace changes nothing
+		return []string{"max_processes"}, "Linux does not limit the processes of root; set user, or TasksMax in the unit of the server"
+	}
+	return nil, ""
+}
+
 // User is a system user with all of its groups.
 type User struct {
 	UID    uint32   `json:"uid"`
@@ -47,7 +73,7 @@ type User struct {
 // Resources are setrlimit(2) limits, set as both soft and hard limit. 0 inherits
 // the limit of this process. An isolated child never dumps core.
 type Resources struct {
-	Processes uint64 `json:"processes,omitempty"` // of the child's user, all its processes together
+	Processes uint64 `json:"processes,omitempty"` // of the child's user, all its processes together; not of root
 	OpenFiles uint64 `json:"open_files,omitempty"`
 	FileSize  uint64 `json:"file_size,omitempty"` // bytes of one file
 }

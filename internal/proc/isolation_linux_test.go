@@ -23,6 +23,8 @@ func init() {
 		runIsolatingParent()
 	case "reader":
 		runReader()
+	case "capless":
+		runCapless()
 	default:
 		return
 	}

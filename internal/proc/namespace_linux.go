@@ -27,6 +27,7 @@ func droppedCapabilities() []uintptr {
 		17, // CAP_SYS_RAWIO
 		19, // CAP_SYS_PTRACE
 		capSysAdmin,
+		24, // CAP_SYS_RESOURCE, which raises the limits of [Resources] again
 		27, // CAP_MKNOD
 		38, // CAP_PERFMON
 		39, // CAP_BPF
@@ -120,6 +121,9 @@ func (p *plan) dropCapabilities() error {
 		if errors.Is(err, unix.EINVAL) {
 			break // above the highest capability
 		}
+		if errors.Is(err, unix.EPERM) && !canGain(c) {
+			continue
+		}
 		if err != nil {
 			return &opError{"drop capabilities", err}
 		}
@@ -137,6 +141,13 @@ func (p *plan) dropCapabilities() error {
 		return &opError{"drop capabilities", err}
 	}
 	return nil
+}
+
+// canGain reports whether a program that this process executes can gain the capability. A container may
+// have dropped all of them, and with them the right to drop more.
+func canGain(c uintptr) bool {
+	in, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+	return err != nil || in != 0
 }
 
 // handle is a shown path, opened before it was hidden, to be mounted again at the same place.

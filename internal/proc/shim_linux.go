@@ -62,9 +62,10 @@ func init() {
 // runShim sets up the sandbox, starts the child and reaps its orphans. It ends when
 // no descendant is left, or when its parent has ended. It returns the exit status.
 func runShim() int {
-	runtime.LockOSThread() // the sandbox applies to the thread that forks
-	unix.CloseOnExec(shimOrders)
-	unix.CloseOnExec(shimReports)
+	runtime.LockOSThread()        // the sandbox applies to the thread that forks
+	if HideDescriptors() != nil { // its pipes, and what the parent was started with
+		return 125
+	}
 	orders, reports := os.NewFile(shimOrders, "orders"), os.NewFile(shimReports, "reports")
 	// Signals to the tree are meant for the child. The shim catches them and does not
 	// ignore them, because the child would inherit an ignored signal.
@@ -189,11 +190,12 @@ func (p *plan) setLimits() error {
 	return nil
 }
 
-// start starts the child in a process group of its own.
+// start starts the child in a session of its own, because a program with the terminal of the server could
+// read what is typed there and type itself.
 func (p *plan) start() (pid int, err error) {
 	attr := &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2},
-		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	if u := p.User; u != nil {
 		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -61,13 +63,14 @@ func startShim(cmd *exec.Cmd, i Isolation, probe string) (*startedShim, error) {
 	if cmd.Err != nil {
 		return nil, cmd.Err
 	}
+	i.Hide = withoutLinks(i.Hide)
 	p := plan{Args: cmd.Args, Isolation: i, UID: os.Geteuid(), GID: os.Getegid(), Probe: probe}
 	if probe == "" {
 		p.Path = cmd.Path
 	}
 	shim := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{shimName}, Dir: cmd.Dir, Env: cmd.Env,
-		Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if i.Kind == KindNamespace {
 		// The kernel ends a pid namespace with its first process. A shim without
@@ -109,6 +112,23 @@ func startShim(cmd *exec.Cmd, i Isolation, probe string) (*startedShim, error) {
 		return nil, errors.Join(err, ignoreExit(s.wait()))
 	}
 	return s, nil
+}
+
+// withoutLinks returns the paths without symbolic links, as they are now, and without missing ones.
+func withoutLinks(paths []string) (real []string) {
+	for _, path := range paths {
+		r, err := filepath.EvalSymlinks(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // Landlock would close the folder around it for nothing
+			continue
+		case err == nil:
+			path = r
+		}
+		if !slices.Contains(real, path) {
+			real = append(real, path)
+		}
+	}
+	return real
 }
 
 // wait reaps the shim.

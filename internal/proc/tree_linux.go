@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// attributes makes the child lead a process group and makes the kernel kill it when
-// this process dies; see Child.runOwner.
+// attributes makes the child lead a session, without the terminal of this process, and makes the
+// kernel kill it when this process dies; see Child.runOwner.
 func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // tree finds the processes of a child. One goroutine uses it at a time.

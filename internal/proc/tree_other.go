@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// attributes makes the child lead a process group. These systems cannot kill it
-// when this process dies.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// attributes makes the child lead a session, without the terminal of this process, and so a process
+// group. These systems cannot kill it when this process dies.
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // tree is the process group of a child.
 type tree struct {

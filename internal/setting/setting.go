@@ -21,10 +21,34 @@ type Setting struct {
 	Secret *Secret // that the key names the source of, or nil
 	// Missing is the error if the setting is not set. "" makes it optional.
 	Missing string
+
+	files func() []string // see SecretFiles; nil: none
 }
 
 // New returns a setting that is bound to v.
 func New(key, doc string, v Value) Setting { return Setting{Key: key, Doc: doc, Value: v} }
+
+// SecretFile returns a setting that is the path of a file with a secret.
+func SecretFile(key, doc string, p *string) Setting {
+	return New(key, doc, Text(p)).WithSecretFiles(func() []string { return []string{*p} })
+}
+
+// WithSecretFiles returns the setting as one whose value names files with secrets.
+func (s Setting) WithSecretFiles(files func() []string) Setting {
+	s.files = files
+	return s
+}
+
+// SecretFiles returns the paths of the files with secrets that the value names. Some may be "".
+func (s Setting) SecretFiles() (files []string) {
+	if s.Secret != nil {
+		files = append(files, s.Secret.File)
+	}
+	if s.files != nil {
+		files = append(files, s.files()...)
+	}
+	return files
+}
 
 // Require returns the setting as a required one. missing is the error if it is not set.
 func (s Setting) Require(missing string) Setting {

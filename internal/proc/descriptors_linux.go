@@ -1,0 +1,42 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstInherited is the first descriptor behind stdin, stdout and stderr.
+const firstInherited = 3
+
+// HideDescriptors makes programs that this process executes from now on inherit no descriptor but their
+// stdin, stdout and stderr. Package os opens every file that way; what is left are the descriptors that this
+// process was started with, such as the files and sockets of a supervisor. This process keeps them.
+func HideDescriptors() error {
+	err := unix.CloseRange(firstInherited, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) { // before Linux 5.11, or a filter
+		err = hideListed("/proc/self/fd")
+	}
+	if err != nil {
+		return fmt.Errorf("hide the descriptors that this process was started with: %w", err)
+	}
+	return nil
+}
+
+// hideListed is HideDescriptors for the descriptors in a folder of them.
+func hideListed(folder string) error {
+	all, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= firstInherited {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
