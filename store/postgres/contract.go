@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,10 +40,10 @@ func Migrate(ctx context.Context, o Options, contract bool) (before, after Table
 		before, err = readTables(ctx, c.conn)
 	}
 	if err == nil {
-		err = s.code.migrate(ctx, c.conn, s.options.Schema)
+		err = s.migrate(ctx, c.conn)
 	}
 	if err == nil && contract {
-		err = s.code.contractAll(ctx, c.conn, s.options.Schema)
+		err = s.contractAll(ctx, c.conn)
 	}
 	if err != nil {
 		return before, after, fmt.Errorf("migrate the store in PostgreSQL: %w", err)
@@ -54,12 +53,14 @@ func Migrate(ctx context.Context, o Options, contract bool) (before, after Table
 }
 
 // contractAll runs the contracting migrations that the tables do not have yet.
-func (c code) contractAll(ctx context.Context, conn *pgx.Conn, schema string) error {
-	if err := takeMigrationLock(ctx, conn, schema); err != nil {
+func (s *Store) contractAll(ctx context.Context, conn *pgx.Conn) error {
+	lock, err := s.lockMigrations(ctx, conn)
+	if err != nil {
 		return err
 	}
-	for _, m := range c.contract {
-		if err := m.contract(ctx, conn, schema); err != nil {
+	defer lock.release()
+	for _, m := range s.code.contract {
+		if err := m.contract(ctx, conn, s.options.Schema); err != nil {
 			return fmt.Errorf("contract the tables to version %d: %w", m.version, err)
 		}
 	}
@@ -124,23 +125,4 @@ func olderServers(ctx context.Context, tx pgx.Tx, need int64) (servers []string,
 	})
 	slices.Sort(servers)
 	return slices.Compact(servers), err // a server may have several workers
-}
-
-// endOlderConnections ends the connections of programs that know less than a version, and waits for
-// their end.
-func endOlderConnections(ctx context.Context, tx pgx.Tx, schema string, need int64) error {
-	const end = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND classid::bigint >= $1 AND classid::bigint < $2 AND objid::bigint = hashtext($3)::bigint & 4294967295`
-	for {
-		var left int
-		if err := tx.QueryRow(ctx, end, int64(programLock), programLock+need, schema).Scan(&left); err != nil || left == 0 {
-			return err
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }

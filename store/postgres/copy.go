@@ -18,10 +18,6 @@ import (
 // store. So neither this program nor an older one opens it.
 const copyMark = 1 << 40
 
-// copyLock is the class of the advisory lock that the writing connection of a copy holds. The server
-// releases it after everything that the connection had sent, also if the process was killed.
-const copyLock = 0x6d61696d
-
 // copyWait is how long OpenCopy waits for a connection of a killed process to end.
 const copyWait = 5 * time.Second
 
@@ -48,7 +44,10 @@ func OpenCopy(ctx context.Context, o Options) (*Copy, error) {
 	if s.writer, err = s.connectWriter(ctx); err != nil {
 		return nil, fmt.Errorf("open store in PostgreSQL: %w", err)
 	}
-	if err = s.lockCopy(ctx); err == nil {
+	if err = createSchema(ctx, s.writer.conn, s.options.Schema); err == nil {
+		err = s.lockCopy(ctx)
+	}
+	if err == nil {
 		err = s.prepareCopy(ctx)
 	}
 	if err != nil {
@@ -79,29 +78,15 @@ func (c *Copy) Finish(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) lockCopy(ctx context.Context) error {
+// lockCopy refuses a second copy of the same store. The lock of the table ends with this process, that of the
+// writing connection after everything that it had sent, also if the process was killed.
+func (s *Store) lockCopy(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, copyWait, ErrCopying)
 	defer cancel()
-	return tryLock(ctx, s.writer.conn, copyLock, s.options.Schema)
-}
-
-// tryLock takes an advisory lock of the session. A wait inside pg_advisory_lock would keep a snapshot,
-// for which CREATE INDEX CONCURRENTLY would wait.
-func tryLock(ctx context.Context, conn *pgx.Conn, class int, name string) error {
-	const again = 50 * time.Millisecond
-	for {
-		var mine bool
-		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext($2))", class, name).Scan(&mine); err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		} else if err != nil || mine {
-			return err
-		}
-		select {
-		case <-time.After(again):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if s.lock, err = s.lockTable(ctx, copyTable); err != nil {
+		return err
 	}
+	return lockAdvisory(ctx, s.writer.conn, copyLock, s.options.Schema)
 }
 
 // prepareCopy marks the store and leaves its tables without rows.
@@ -110,13 +95,12 @@ func (s *Store) prepareCopy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.close() // with the lock of migrations
-	if err := takeMigrationLock(ctx, c.conn, s.options.Schema); err != nil {
+	defer c.close()
+	lock, err := s.lockMigrations(ctx, c.conn)
+	if err != nil {
 		return err
 	}
-	if err := createSchema(ctx, c.conn, s.options.Schema); err != nil {
-		return err
-	}
+	defer lock.release()
 	if err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) error { return s.code.mark(ctx, tx) }); err != nil {
 		return err
 	}

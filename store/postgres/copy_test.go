@@ -162,7 +162,7 @@ func TestTheListOfTablesIsComplete(t *testing.T) {
 	}
 	defer conn.Close(context.Background())
 	for kind, want := range map[string][]string{
-		"r": append(rowTables(), "schema_version", "entry_order", "file", "file_piece"), "S": append(keySequences(), "file_key"),
+		"r": append(rowTables(), "schema_version", "schema_copying", "schema_migrating", "topic", "entry_order", "file", "file_piece"), "S": append(keySequences(), "file_key"),
 	} {
 		rows, err := conn.Query(t.Context(), "SELECT relname::text FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = $2", schema, kind)
 		if err != nil {

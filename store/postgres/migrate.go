@@ -34,13 +34,7 @@ const contractions = "migrations/contract"
 const noTransaction = "-- no transaction\n"
 
 // codeVersion is the version of the tables that this program knows. It must have a migration.
-const codeVersion = 11
-
-// Classes of the advisory locks on the hash of a schema's name.
-const (
-	migrationLock = 0x6d61696c // held by a migrating connection
-	programLock   = 0x6d620000 // plus the version that a program knows: shared by its connections
-)
+const codeVersion = 12
 
 const createSchemaVersion = `CREATE TABLE IF NOT EXISTS schema_version (
 	one      bigint PRIMARY KEY CHECK (one = 1),
@@ -98,17 +92,20 @@ func readMigrations(files fs.FS, folder string) (all []migration, err error) {
 }
 
 // migrate creates the schema and brings its tables to the version of the program. Newer tables stay
-// as they are, if the program may use them. The migration lock of conn is released with conn.
-func (c code) migrate(ctx context.Context, conn *pgx.Conn, schema string) error {
+// as they are, if the program may use them. Programs of older versions wait until conn is closed.
+func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) error {
+	c, schema := s.code, s.options.Schema
 	if current, err := c.ready(ctx, conn); err != nil || current {
-		return err
-	}
-	if err := takeMigrationLock(ctx, conn, schema); err != nil {
 		return err
 	}
 	if err := createSchema(ctx, conn, schema); err != nil {
 		return err
 	}
+	lock, err := s.lockMigrations(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
 	current, err := c.usable(ctx, conn)
 	if err == nil && !current {
 		err = c.applyAll(ctx, conn, schema)
@@ -138,14 +135,6 @@ func (c code) applyAll(ctx context.Context, conn *pgx.Conn, schema string) error
 	return nil
 }
 
-// takeMigrationLock waits for the turn to migrate.
-func takeMigrationLock(ctx context.Context, conn *pgx.Conn, schema string) error {
-	if err := tryLock(ctx, conn, migrationLock, schema); err != nil {
-		return fmt.Errorf("wait for another handle that migrates the tables: %w", err)
-	}
-	return nil
-}
-
 // ErrNoStore is the refusal of a database without the tables of a store.
 var ErrNoStore = errors.New("the database has no store")
 
@@ -163,22 +152,6 @@ func (c code) mustExist(ctx context.Context, conn *pgx.Conn, schema string) erro
 		return fmt.Errorf("%w in the schema %s", ErrNoStore, schema)
 	}
 	return fmt.Errorf("the tables have the older version %d: `mailroom migrate`, or the start of a server of this version, brings them to version %d", have.Version, c.version)
-}
-
-// createSchema creates the schema unless it exists: a role that may use it need not have the right
-// to create schemas.
-func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
-	var there bool
-	if err := conn.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL", schema).Scan(&there); err != nil {
-		return err
-	}
-	if !there {
-		if _, err := conn.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
-			return fmt.Errorf("create the schema %s: %w", schema, err)
-		}
-	}
-	_, err := conn.Exec(ctx, createSchemaVersion)
-	return err
 }
 
 // usable reports whether the tables are as new as the program. It returns the error
@@ -205,9 +178,10 @@ func (c code) admit(t Tables) error {
 // join marks a connection as one of the program, and refuses tables that only newer programs can
 // use. The mark comes before the check, so that a contraction sees each connection that it must end.
 func (c code) join(ctx context.Context, conn *pgx.Conn, schema string) error {
-	text := fmt.Sprintf("SELECT pg_advisory_lock_shared(%d, hashtext('%s')); SELECT version, min_code FROM schema_version WHERE one = 1",
-		programLock+c.version, schema)
-	results, err := conn.PgConn().Exec(ctx, text).ReadAll()
+	if err := mark(ctx, conn, c.version, schema); err != nil {
+		return err
+	}
+	results, err := conn.PgConn().Exec(ctx, "SELECT version, min_code FROM schema_version WHERE one = 1").ReadAll()
 	if err != nil {
 		return err
 	}

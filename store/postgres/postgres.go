@@ -30,7 +30,8 @@ type Store struct {
 
 	// turn is held by the running Update or Close. A channel, so that a context can cancel the wait.
 	turn   chan struct{}
-	writer *session // owned by the holder of turn; nil: not connected
+	writer *session  // owned by the holder of turn; nil: not connected
+	lock   tableLock // of a copy
 	epoch  atomic.Int64
 
 	updates, tries, trips atomic.Int64 // see Traffic
@@ -112,7 +113,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	if s.options.MustExist {
 		return s.code.mustExist(ctx, first.conn, s.options.Schema)
 	}
-	return s.code.migrate(ctx, first.conn, s.options.Schema)
+	return s.migrate(ctx, first.conn)
 }
 
 func (s *Store) connect(ctx context.Context) (*session, error) {
@@ -401,6 +402,7 @@ func (s *Store) Close() error {
 		if s.writer != nil {
 			s.writer.close()
 		}
+		s.lock.release()
 	})
 	return nil
 }

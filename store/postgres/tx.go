@@ -108,8 +108,7 @@ func errTopic() error {
 }
 
 const (
-	lockTopics = "SELECT pg_advisory_xact_lock(hashtext($1), h) FROM (SELECT DISTINCT hashtext(u) AS h FROM unnest($2::text[]) u ORDER BY 1) t"
-	tryTopics  = `SELECT bool_and(pg_try_advisory_xact_lock(hashtext($1), h)) FROM (SELECT DISTINCT hashtext(u) AS h FROM unnest($2::text[]) u ORDER BY 1) t`
+	lockTopics = "SELECT lock_topics($1, $2, $3)"
 
 	lockWorkers = "SELECT id, body FROM worker WHERE id = ANY ($1::text[]) ORDER BY id FOR NO KEY UPDATE"
 
@@ -237,15 +236,13 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 	if t.locked {
 		wait = noWait
 	}
-	if len(n.Topics) > 0 && t.locked {
+	if len(n.Topics) > 0 {
 		q.add(func(c *columns) error {
 			if b := c.next(); len(b) != 1 || b[0] == 0 {
 				return errTopic()
 			}
 			return nil
-		}, tryTopics, t.store.options.Schema, n.Topics)
-	} else if len(n.Topics) > 0 {
-		q.add(nil, lockTopics, t.store.options.Schema, n.Topics)
+		}, lockTopics, t.store.options.Schema, n.Topics, !t.locked)
 	}
 	workers := map[string]*store.Worker{}
 	if len(n.Workers) > 0 {
