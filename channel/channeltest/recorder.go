@@ -3,6 +3,7 @@ package channeltest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -256,6 +257,20 @@ func (r *Recorder) AwaitState(what string, good func(channel.State) bool) (s cha
 	return s
 }
 
+// AwaitError waits until the channel has reported an error that contains words. The state keeps the last error only, and
+// another one may replace it at any time, so AwaitError looks at all that were logged.
+func (r *Recorder) AwaitError(words string) {
+	r.t.Helper()
+	r.Await("the error "+words, func() bool {
+		for line := range strings.Lines(r.log.String()) {
+			if _, reported, found := strings.Cut(line, " error="); found && strings.Contains(reported, words) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // Reconnect makes the channel connect again, and returns its platform.
 func (r *Recorder) Reconnect() chat.Platform {
 	r.t.Helper()
@@ -268,11 +283,11 @@ func (r *Recorder) Reconnect() chat.Platform {
 // Await waits until good returns true.
 func (r *Recorder) Await(what string, good func() bool) {
 	r.t.Helper()
-	await(r.t, what, good, func() string { return r.Texts() })
+	await(r.t, what, good, func() string { return fmt.Sprintf("%q in %+v", r.Texts(), r.State()) })
 }
 
-// awaitTimeout is how long the suite waits for anything.
-const awaitTimeout = 30 * time.Second
+// awaitTimeout ends a test that hangs. It is longer than anything takes on a busy machine.
+const awaitTimeout = 5 * time.Minute
 
 // await waits until good returns true. After the timeout it fails the test with what there is.
 func await(t *testing.T, what string, good func() bool, is func() string) {

@@ -113,7 +113,7 @@ func TestARestartedServerIsReconnected(t *testing.T) {
 		t.Errorf("the state is %+v", state)
 	}
 	s.Up()
-	b.AwaitState("it is connected again", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Reconnects == 1 })
+	b.AwaitState("it is connected again", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Reconnects >= 1 })
 	al := s.Connect("al", "JOIN #dev")
 	al.Say("#dev", "bot: are you there?")
 	if e := b.AwaitEvent(1); e.Text != "are you there?" {
@@ -218,7 +218,7 @@ func TestARejectedMessageFailsPermanently(t *testing.T) {
 		t.Errorf("a moderated channel: %v", err)
 	}
 	op.Line("KICK #dev bot :out")
-	b.AwaitState("the reported error", func(s channel.State) bool { return strings.Contains(s.LastError, "removed from #dev") })
+	b.AwaitError("removed from #dev")
 	op.Wait(":bot!~bot@127.0.0.1 JOIN") // rejoins by itself
 }
 

@@ -60,7 +60,8 @@ func TestAnUnreadableRoomAffectsItselfOnly(t *testing.T) {
 			bob.Says(group, "three")
 			w.ann.Says(w.rooms[channeltest.Ann], "elsewhere")
 			r.AwaitTexts("one, elsewhere")
-			if s := r.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "retrying later") {
+			r.AwaitError("retrying later")
+			if s := r.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 				t.Errorf("the channel is %+v", s)
 			}
 			after(r)
@@ -119,7 +120,7 @@ func TestAFailedReadOfARoomIsRetried(t *testing.T) {
 		}
 		w.proxy.Fail(call, matrixtest.Fault{Status: 500, Code: "M_UNKNOWN", Message: "no"})
 		r.Start()
-		r.AwaitState("the failure", func(s channel.State) bool { return strings.Contains(s.LastError, want) })
+		r.AwaitError(want)
 		if all := r.AwaitEvents(60); all[0].Text != "0" || all[59].Text != "59" {
 			t.Errorf("recorded %q", r.Texts())
 		}

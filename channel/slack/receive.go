@@ -70,6 +70,7 @@ func (c *connection) Receive(ctx context.Context, position string, handle chat.E
 	in.backfill.init()
 	in.renewal.init()
 	in.startReader(ctx, c.currentSocket())
+	in.renewal.suspect(c.currentSocket(), c.options.Recount)
 	return c.stopError(ctx, in.loop(ctx))
 }
 
@@ -149,6 +150,8 @@ func (in *receiver) wait(ctx context.Context, idle <-chan time.Time) error {
 		return in.onDialed(ctx, d)
 	case <-in.renewal.drained:
 		in.renewal.closeOld()
+	case <-in.renewal.recount:
+		in.openNext(ctx)
 	case <-idle:
 	case <-ctx.Done():
 		return ctx.Err()

@@ -146,7 +146,7 @@ func TestDroppedEventsAreReported(t *testing.T) {
 	fx := newRecorder(t, sl).Start()
 	fx.AwaitConnected()
 	sl.Push("events_api", map[string]any{"type": "app_rate_limited", "minute_rate_limited": 1518467820})
-	fx.AwaitState("the reported error", func(s channel.State) bool { return strings.Contains(s.LastError, "events dropped by Slack") })
+	fx.AwaitError("events dropped by Slack")
 }
 
 func TestFilesAreDownloadedFromSlackHostsOnly(t *testing.T) {
@@ -257,8 +257,9 @@ func TestLongHistoryIsReadUpToTheLimit(t *testing.T) {
 	}
 	platformtest.WaitFor(t, "the whole thread", func() bool { return count("reply ") == 2100 })
 	platformtest.WaitFor(t, "the latest messages of the channel", func() bool { return count("word ") == 2000 && strings.Contains(fx.Texts(), "word 2099") })
-	if s := fx.State(); !strings.Contains(s.LastError, "only the last 2000") || strings.Contains(fx.Texts(), "word 99,") {
-		t.Errorf("skipped messages are not reported: %+v", s)
+	fx.AwaitError("only the last 2000")
+	if strings.Contains(fx.Texts(), "word 99,") {
+		t.Error("a skipped message was read")
 	}
 }
 
@@ -303,8 +304,8 @@ func TestMissingHistoryScopeIsReported(t *testing.T) {
 	if fx.AwaitEvents(2); !strings.Contains(fx.Texts(), "there") || !strings.Contains(fx.Texts(), "here") {
 		t.Errorf("recorded %q", fx.Texts())
 	}
-	s := fx.AwaitState("the reported error", func(s channel.State) bool { return s.LastError != "" })
-	if !strings.Contains(s.LastError, "missing_scope (needs im:history)") || s.Condition != channel.ConditionConnected || s.Adapter != 1 {
+	fx.AwaitError("missing_scope (needs im:history)")
+	if s := fx.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("state %+v", s)
 	}
 	platformtest.WaitFor(t, "removal of the unknown rooms", func() bool {

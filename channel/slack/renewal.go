@@ -25,6 +25,7 @@ type renewal struct {
 	lostErr error // of the old socket, if it failed during the dial
 	old     []*socket
 	drained <-chan time.Time // nil if there are no old sockets
+	recount <-chan time.Time // when to count the connections of the app again; nil: no doubt
 }
 
 // dialResult is the next socket, or the error of opening it.
@@ -34,6 +35,24 @@ type dialResult struct {
 }
 
 func (r *renewal) init() { r.results = make(chan dialResult) }
+
+// suspect notes whether Slack counts connections of the app beside the first socket. They may be of another process,
+// which takes events away, or sockets of this one that ended a moment ago: Slack does not say whose they are. So a
+// report has to wait until Slack has noticed the end of those. Only hello has the number: another socket is opened then,
+// as for a renewal.
+func (r *renewal) suspect(first *socket, after time.Duration) {
+	if first.otherConnections > 0 {
+		r.recount = time.After(after)
+	}
+}
+
+// reportOthers reports connections of the app that are none of this process: next is the newest socket, and the one in
+// use is still open.
+func (in *receiver) reportOthers(next *socket) {
+	if others := next.otherConnections - 1 - len(in.renewal.old); others > 0 {
+		in.host.ReportError(fmt.Errorf("the app has %d connections and Slack sends each event to only one of them: stop the other process", others+1))
+	}
+}
 
 // currentSocket returns the socket in use.
 func (c *connection) currentSocket() *socket {
@@ -63,6 +82,15 @@ func (in *receiver) onDisconnect(ctx context.Context, a socketEvent) error {
 		return nil
 	}
 	in.host.Log().Info("slack requested a socket renewal", "reason", a.Reason)
+	in.openNext(ctx)
+	return nil
+}
+
+// openNext opens the next socket, for onDialed, unless one is being opened.
+func (in *receiver) openNext(ctx context.Context) {
+	if in.renewal.dialing {
+		return
+	}
 	in.renewal.dialing = true
 	in.spawn(func() {
 		s, err := in.client.dial(ctx, in.host.Received)
@@ -74,7 +102,6 @@ func (in *receiver) onDisconnect(ctx context.Context, a socketEvent) error {
 			}
 		}
 	})
-	return nil
 }
 
 // onSocketLost handles the end of a socket. It ends the connection, unless the socket has been
@@ -100,6 +127,9 @@ func (in *receiver) onDialed(ctx context.Context, d dialResult) error {
 			return connectionError(d.err)
 		}
 		return nil
+	}
+	if in.renewal.lostErr == nil {
+		in.reportOthers(d.socket)
 	}
 	in.renewal.lostErr = nil
 	in.renewal.old = append(in.renewal.old, in.replaceSocket(d.socket))

@@ -95,9 +95,7 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	if _, _, err := p.Find(t.Context(), chat.Room{Chat: dev.ID}, "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("without the scope: %v", err)
 	}
-	if s := fx.State(); !strings.Contains(s.LastError, "channels:history") {
-		t.Errorf("not reported: %q", s.LastError)
-	}
+	fx.AwaitError("channels:history")
 	sl.Fail("conversations.history", slacktest.Fault{Code: "internal_error"}, slacktest.Fault{Code: "ratelimited", RetryAfter: 7})
 	for range 2 {
 		if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); found || err == nil || errors.Is(err, chat.ErrNoHistory) {
@@ -119,9 +117,7 @@ func TestWithoutMetadataScopeFindReportsNoHistory(t *testing.T) {
 	if _, _, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("a history without keys: %v", err)
 	}
-	if s := fx.State(); !strings.Contains(s.LastError, "metadata.message:read") {
-		t.Errorf("not reported: %q", s.LastError)
-	}
+	fx.AwaitError("metadata.message:read")
 }
 
 func TestRateLimitIsReportedWithoutAnotherTry(t *testing.T) {

@@ -57,6 +57,8 @@ type Options struct {
 	// Flat makes a channel one conversation: the bot answers in the channel itself. Otherwise
 	// it answers each message in a thread of its own.
 	Flat bool
+	// Recount is how long Slack may count a socket that has ended as a connection of the app; 0 means a minute.
+	Recount time.Duration
 	// RoomInterval and EditInterval are the pauses in [chat.Capabilities]. 0 means 1 s and 3 s.
 	RoomInterval, EditInterval time.Duration
 }
@@ -65,7 +67,9 @@ func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
-	}{{&o.IdleTimeout, DefaultIdleTimeout}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second}} {
+	}{
+		{&o.IdleTimeout, DefaultIdleTimeout}, {&o.Recount, time.Minute}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second},
+	} {
 		if *d.value <= 0 {
 			*d.value = d.unset
 		}
@@ -155,9 +159,6 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	if err != nil {
 		c.http.CloseIdleConnections()
 		return nil, chat.Capabilities{}, connectionError(err)
-	}
-	if s.otherConnections > 0 {
-		l.ReportError(fmt.Errorf("the app has %d connections and Slack sends each event to only one of them: stop the other process, or wait until an earlier connection times out", s.otherConnections+1))
 	}
 	connCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // cancelled by Close
 	conn := &connection{options: o, client: c, socket: s, bot: bot, host: l, ctx: connCtx, cancel: cancel, names: newNameCache()}

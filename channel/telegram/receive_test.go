@@ -132,7 +132,7 @@ func TestBareCommandIsNotForAnAdminBot(t *testing.T) {
 		ann.Sends(admin, "/stop")
 		ann.Sends(admin, "/stop@Mailroom_bot")
 	}
-	tg.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) == 6 })
+	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) == 6 })
 	var got []bool
 	for _, e := range fx.Recorded() {
 		got = append(got, e.Addressed)

@@ -160,6 +160,20 @@ func (o *fixture) waitCondition(want channel.Condition) {
 	o.WaitFor(o.t, string(want), func() bool { return o.runner.State().Condition == want })
 }
 
+// waitError waits until the channel has reported an error that contains words, also one that a later one has replaced in
+// the state.
+func (o *fixture) waitError(words string) {
+	o.t.Helper()
+	o.WaitFor(o.t, "the error "+words, func() bool {
+		for line := range strings.Lines(o.logs.String()) {
+			if _, reported, found := strings.Cut(line, " error="); found && strings.Contains(reported, words) {
+				return true
+			}
+		}
+		return words == ""
+	})
+}
+
 // post sends a request and expects a status.
 func (o *fixture) post(id, body string, want int) webhooktest.Answer {
 	o.t.Helper()

@@ -275,9 +275,7 @@ func TestAMissingSecretStopsTheChannelUntilItIsThere(t *testing.T) {
 	text, err = "", errors.New("the file was removed")
 	mu.Unlock()
 	o.post("b", webhooktest.Message("r", "u", "ho"), 503)
-	if s := o.runner.State(); !strings.Contains(s.LastError, "file was removed") {
-		t.Errorf("the error is %q", s.LastError)
-	}
+	o.waitError("file was removed")
 }
 
 // TestASecretIsRotatedWithoutDowntime has two secrets in between.

@@ -71,7 +71,8 @@ func TestReceiverResponsesDecideTheRetry(t *testing.T) {
 			if len(posts) != c.tries || posts[len(posts)-1].ID != posts[0].ID || o.deadLetters() > 0 != c.dead {
 				t.Errorf("received %+v", posts)
 			}
-			if s := o.runner.State(); !strings.Contains(s.LastError, c.trouble) || c.trouble == "" && s.LastError != "" || s.Condition != channel.ConditionConnected {
+			o.waitError(c.trouble)
+			if s := o.runner.State(); c.trouble == "" && s.LastError != "" || s.Condition != channel.ConditionConnected {
 				t.Errorf("the error is %q", s.LastError)
 			}
 			unsure := c.fault.Lose || c.fault.Status == 500 || c.fault.Status == 502
@@ -99,9 +100,7 @@ func TestARequestToAHangingReceiverIsRetried(t *testing.T) {
 			t.Errorf("received %+v", o.Posts())
 		}
 	}
-	if s := o.runner.State(); !strings.Contains(s.LastError, "request timed out") {
-		t.Errorf("the error is %q", s.LastError)
-	}
+	o.waitError("request timed out")
 }
 
 // TestRetryAfterHoldsForAllRooms checks that the limit counts for the receiver as a whole.
@@ -262,7 +261,7 @@ func TestANameThatResolvesToAPrivateAddressIsNotUsed(t *testing.T) {
 	o.options.Policy = netguard.Policy{Resolver: netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})}
 	o.start()
 	o.postMessage("1", "r", "one")
-	o.WaitFor(t, "the error", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is a loopback address") })
+	o.waitError("127.0.0.1 is a loopback address")
 	if len(o.Posts()) > 0 || o.deadLetters() > 0 {
 		t.Errorf("%d dead letters; received %+v", o.deadLetters(), o.Posts())
 	}
