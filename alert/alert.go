@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/reserved"
 )
 
 // Kind says what an alert is about.
@@ -84,7 +85,7 @@ const MaxWords = 2000
 func AgentName(target string) string { return prefix + target }
 
 const (
-	prefix    = "alert:"
+	prefix    = reserved.Alert
 	originVia = "alert" // of runs that the server submits; a client cannot set it
 )
 
@@ -97,9 +98,6 @@ func ThreadID(target string) string { return AgentName(target) }
 // SubscriberID returns the thread that delivers replies of an owner's threads to a target. It belongs to
 // the owner, because a run sends to threads of its owner only.
 func SubscriberID(target, owner string) string { return ThreadID(target) + ":" + owner }
-
-// Reserved returns the prefix of the threads that clients must not create.
-func Reserved() string { return prefix }
 
 // Parts returns the message of an alert's run.
 func (a Alert) Parts() []mailroom.Part {

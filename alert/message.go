@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,6 @@ type composer struct {
 func (c *composer) compose(a *Alert, about subject) Message {
 	m := Message{Kind: a.Kind, At: a.At}
 	var title, body string
-	whole := false // the body shows all that is asked
 	switch a.Kind {
 	case KindTicket:
 		m.Urgent = true
@@ -110,7 +110,7 @@ func (c *composer) compose(a *Alert, about subject) Message {
 			m.URL = c.page("inbox")
 			break
 		}
-		title, body, whole = c.question(a, about.ticket)
+		title, body = c.question(a, about.ticket)
 	case KindFailed:
 		title, body = failure(a)
 		m.URL = c.page("run/" + a.Run)
@@ -136,10 +136,9 @@ func (c *composer) compose(a *Alert, about subject) Message {
 		title, body = "Test of Mailroom", "Alerts for "+c.target+" arrive here."
 	}
 	m.Title = display.Cut(display.Line(title), MaxTitle)
-	shown := display.Text(body)
-	m.Body = display.Cut(shown, min(c.body, MaxBody))
+	m.Body = display.Cut(display.Text(body), min(c.body, MaxBody))
 	if about.ticket != nil {
-		c.decide(&m, a, about.ticket, whole && m.Body == shown)
+		c.decide(&m, a, about.ticket)
 	}
 	return m
 }
@@ -168,8 +167,8 @@ func firstLine(text string) string {
 	return display.Cut(line, MaxTitle)
 }
 
-// question returns the words of a ticket. whole reports that they show all that is asked.
-func (c *composer) question(a *Alert, k *mailroom.Ticket) (title, body string, whole bool) {
+// question returns the words of a ticket.
+func (c *composer) question(a *Alert, k *mailroom.Ticket) (title, body string) {
 	verb := "asks for an approval"
 	if k.Kind == mailroom.TicketInput {
 		verb = "asks a question"
@@ -181,14 +180,8 @@ func (c *composer) question(a *Alert, k *mailroom.Ticket) (title, body string, w
 		if asked := firstLine(k.Prompt + " " + k.Action); asked != "" {
 			title = a.Agent + " asks: " + asked
 		}
-		whole = strings.TrimSpace(k.Prompt+" "+k.Action) == firstLine(k.Prompt+" "+k.Action) && arguments(k) == "" && len(title) <= MaxTitle
 	case TextFull:
-		whole = true
-		for _, part := range []string{strings.TrimSpace(k.Prompt), k.Action, arguments(k)} {
-			if part != "" {
-				lines = append(lines, part)
-			}
-		}
+		lines = append(lines, asked(k)...)
 	}
 	if len(lines) > 0 {
 		lines = append(lines, "") // the words of the agent end here
@@ -197,7 +190,26 @@ func (c *composer) question(a *Alert, k *mailroom.Ticket) (title, body string, w
 	if k.ExpiresAt != nil {
 		lines = append(lines, "Until "+inZone(*k.ExpiresAt, a.Zone)+"; later counts as denied.")
 	}
-	return title, strings.Join(lines, "\n"), whole
+	return title, strings.Join(lines, "\n")
+}
+
+// asked returns the parts of what a ticket asks, without empty ones.
+func asked(k *mailroom.Ticket) []string {
+	parts := []string{strings.TrimSpace(k.Prompt), strings.TrimSpace(k.Action), arguments(k)}
+	return slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+}
+
+// showsWhole reports whether a message shows all that a ticket asks. It looks at what the reader gets, after hidden
+// characters became marks and texts were cut, so that it holds however the message was made: a comparison of
+// what went in would miss each later step.
+func (m *Message) showsWhole(k *mailroom.Ticket) bool {
+	parts := asked(k)
+	for _, part := range parts {
+		if !strings.Contains(m.Title, display.Line(part)) && !strings.Contains(m.Body, display.Text(part)) {
+			return false
+		}
+	}
+	return len(parts) > 0
 }
 
 // arguments returns the arguments of a ticket for reading.
@@ -221,8 +233,8 @@ func inZone(t time.Time, zone string) string {
 	return t.In(place).Format("2 January 15:04 MST")
 }
 
-// decide adds what decides a ticket. Without all that is asked, a message has no button that approves.
-func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket, whole bool) {
+// decide adds what decides a ticket. A message that does not show all that is asked has no button that approves.
+func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket) {
 	if m.URL = c.page("inbox"); c.url == "" || c.links == nil {
 		return
 	}
@@ -239,7 +251,7 @@ func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket, whole bool) 
 		label   string
 		verdict mailroom.Verdict
 	}{{"Approve", mailroom.VerdictApprove}, {"Deny", mailroom.VerdictDeny}} {
-		if b.verdict == mailroom.VerdictApprove && !whole {
+		if b.verdict == mailroom.VerdictApprove && !m.showsWhole(k) {
 			continue
 		}
 		// Neither a link nor a verdict has a character that JSON escapes.

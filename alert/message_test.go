@@ -2,6 +2,7 @@ package alert
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -36,14 +37,17 @@ func TestOnlyAWholeQuestionCanBeApproved(t *testing.T) {
 		buttons string
 		title   string
 	}{
-		"nothing is shown":         {TextNone, ticket("Deploy?", "", "null"), "Deny", "codex asks for an approval"},
-		"all is in the title":      {TextTitle, ticket("Deploy?", "", "null"), "Approve Deny", "codex asks: Deploy?"},
-		"the arguments are not":    {TextTitle, ticket("Deploy?", "", `{"to":"production"}`), "Deny", "codex asks: Deploy?"},
-		"the second line is not":   {TextTitle, ticket("Deploy?\nand delete the old one", "", "null"), "Deny", "codex asks: Deploy?"},
-		"a long title is cut":      {TextTitle, ticket(strings.Repeat("x", 130), "", "null"), "Deny", ""},
-		"all":                      {TextFull, ticket("Deploy?", "deploy", `{"to":"production"}`), "Approve Deny", "codex asks for an approval"},
-		"more than is shown":       {TextFull, ticket(strings.Repeat("x ", 501), "", "null"), "Deny", ""},
-		"a lot behind empty lines": {TextFull, ticket("ok"+strings.Repeat("\n", 999)+"rm -rf /", "", "null"), "Deny", ""},
+		"nothing is shown":                          {TextNone, ticket("Deploy?", "", "null"), "Deny", "codex asks for an approval"},
+		"hidden characters make the title too long": {TextTitle, ticket("OK to list?"+strings.Repeat("\u200b", 24)+"; rm -rf /srv", "", "null"), "Deny", ""},
+		"marks make it too long":                    {TextTitle, ticket("Read the log"+strings.Repeat("\u202e", 11)+" and delete /srv", "", "null"), "Deny", ""},
+		"nothing is asked":                          {TextFull, ticket(" ", "", "{}"), "Deny", "codex asks for an approval"},
+		"all is in the title":                       {TextTitle, ticket("Deploy?", "", "null"), "Approve Deny", "codex asks: Deploy?"},
+		"the arguments are not":                     {TextTitle, ticket("Deploy?", "", `{"to":"production"}`), "Deny", "codex asks: Deploy?"},
+		"the second line is not":                    {TextTitle, ticket("Deploy?\nand delete the old one", "", "null"), "Deny", "codex asks: Deploy?"},
+		"a long title is cut":                       {TextTitle, ticket(strings.Repeat("x", 130), "", "null"), "Deny", ""},
+		"all":                                       {TextFull, ticket("Deploy?", "deploy", `{"to":"production"}`), "Approve Deny", "codex asks for an approval"},
+		"more than is shown":                        {TextFull, ticket(strings.Repeat("x ", 501), "", "null"), "Deny", ""},
+		"a lot behind empty lines":                  {TextFull, ticket("ok"+strings.Repeat("\n", 999)+"rm -rf /", "", "null"), "Deny", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := testComposer().compose(&Alert{Kind: KindTicket, Agent: "codex", Thread: "t", Text: test.text, Count: 1, At: time.Now()}, subject{ticket: test.ticket})
@@ -139,4 +143,54 @@ codex failed 3 times: rate limit`
 	if m.Title != "7 done, 3 failed, 2 waiting" || m.Body != want {
 		t.Errorf("%q\n%s", m.Title, m.Body)
 	}
+}
+
+// FuzzApproveShowsTheWholeQuestion: a message with the button Approve shows each character of the question, in order: as
+// it is, or as a mark with its number if it is invisible.
+func FuzzApproveShowsTheWholeQuestion(f *testing.F) {
+	f.Add("codex", "OK to list?"+strings.Repeat("\u200b", 24)+"; rm -rf /srv", "", "", 1, 1000)
+	f.Add(strings.Repeat("a", 110), "Deploy?", "deploy", "{}", 1, 40)
+	f.Add("codex", "Deploy?\nnow", "deploy", `{"to":"\u202e"}`, 2, 300)
+	f.Add("codex", "e\u0301\u200d", "\u0301", "[1]", 2, 12)
+	f.Fuzz(func(t *testing.T, agent, prompt, action, arguments string, text, body int) {
+		if !utf8.ValidString(prompt+action+arguments) || strings.Contains(prompt+action, "\x00") || body < 1 {
+			return // the store keeps valid texts only
+		}
+		if arguments == "" || !json.Valid([]byte(arguments)) {
+			arguments = "null"
+		}
+		k := ticket(prompt, action, arguments)
+		c := testComposer()
+		c.body = body
+		a := &Alert{Kind: KindTicket, Agent: agent, Thread: "t", Text: Texts()[uint(text)%3], Count: 1, At: time.Now()}
+		m := c.compose(a, subject{ticket: k})
+		if !strings.Contains(buttons(m), "Approve") {
+			return
+		}
+		for _, part := range asked(k) {
+			if !shows(m.Title, part) && !shows(m.Body, part) {
+				t.Errorf("%q is approved, shown are %q and %q", part, m.Title, m.Body)
+			}
+		}
+	})
+}
+
+// shows reports whether shown has the characters of a text in order, or the number of each that is missing. Blanks
+// may differ.
+func shows(shown, text string) bool {
+	for _, r := range text {
+		mark := fmt.Sprintf("U+%04X", r)
+		switch at := strings.IndexRune(shown, r); {
+		case at >= 0:
+			shown = shown[at+utf8.RuneLen(r):]
+		case unicode.IsSpace(r):
+		default:
+			at := strings.Index(shown, mark)
+			if at < 0 {
+				return false
+			}
+			shown = shown[at+len(mark):]
+		}
+	}
+	return true
 }

@@ -140,7 +140,7 @@ func (t *Token) CanSee(thread *mailroom.Thread) bool {
 // that only other tokens, with permission to submit, have. Read-only namespaces reserve nothing.
 // Ids in the form of the server's are in no namespace.
 func (t *Token) InForeignNamespace(id string, tokens []*Token) bool {
-	if t.Name == Operator || t.Has(PermissionAdmin) || isServerID(id) {
+	if t.Has(PermissionAdmin) || isServerID(id) {
 		return false
 	}
 	squats := false

@@ -60,7 +60,7 @@ func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 		}
 	}
 	_, err := l.Submit(ctx, thread.Submit{
-		By: operatorToken(), Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
+		By: operatorToken(), ByServer: true, Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
 		Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: parts}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
 		Agent: AgentName(channel), Metadata: a.Metadata, Cursor: cursor,

@@ -23,6 +23,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/digest"
+	"mailroom/internal/reserved"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -110,7 +111,7 @@ func (e *fatalError) Unwrap() error { return e.error }
 func AgentName(channel string) string { return Via(channel) }
 
 // Via returns the [mailroom.Origin].Via of runs that arrive through a channel.
-func Via(channel string) string { return "channel:" + channel }
+func Via(channel string) string { return reserved.Channel + channel }
 
 // ThreadID returns the id of a chat's conversation thread. The same words give the same id, and
 // other words another one: characters that an id cannot hold, or that separate words, are
@@ -131,17 +132,15 @@ func ThreadID(channel string, chat ...string) string {
 // DeliveryThreadID returns the delivery thread of a conversation thread.
 func DeliveryThreadID(thread string) string { return deliveryPrefix + thread }
 
-const deliveryPrefix = "out:"
+const deliveryPrefix = reserved.Delivery
 
 // LogThreadID returns the thread that logs the state changes of a channel: see [Change].
 func LogThreadID(channel string) string { return Via(channel) }
 
-// Reserved returns the id prefixes of a channel's threads. Other clients must not create threads
-// with them, because the owner of such a thread would read the channel's messages.
-func Reserved(channel string) []string {
-	begin := ThreadID(channel) + ":"
-	return []string{begin, DeliveryThreadID(begin), LogThreadID(channel)}
-}
+// Reserved returns the prefix of the ids of a channel's conversations. Other clients must not create threads
+// with it, because the owner of such a thread would read the channel's messages. Package reserved has the
+// prefixes that do not depend on a channel.
+func Reserved(channel string) string { return ThreadID(channel) + ":" }
 
 // Inbound is a message that arrived in a chat.
 type Inbound struct {

@@ -86,7 +86,7 @@ func (h *Host) Submit(ctx context.Context, a Inbound) (store.Submitted, error) {
 		room = DeliveryThreadID(ThreadID(name, a.Room...))
 	}
 	out, err := h.runner.options.Ledger.Submit(ctx, thread.Submit{
-		By:     operatorToken(),
+		By: operatorToken(), ByServer: true,
 		Thread: threadID, Key: a.Key, Messages: []thread.NewMessage{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
 		Agent:  a.Agent, Mode: a.Mode, NoRetry: a.NoRetry, Metadata: a.Metadata,

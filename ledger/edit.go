@@ -148,7 +148,15 @@ func (b *batch) loadDelivery(t *thread.State, p *thread.Patch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
 	}
-	p.Target, p.Source = &b.rows.thread(*p.DeliverTo).Thread, nil
+	to := b.rows.thread(*p.DeliverTo)
+	p.Target, p.Source, p.Foreign = &to.Thread, nil, false
+	if p.By != nil && !p.By.Has(auth.PermissionAdmin) && !to.Exists() {
+		foreign, err := b.inForeignNamespace(to, p.By)
+		if err != nil {
+			return err
+		}
+		p.Foreign = foreign || slices.ContainsFunc(b.c.options.Reserved, func(begin string) bool { return strings.HasPrefix(to.ID, begin) })
+	}
 	for _, other := range b.rows.order { // with the changes of this batch
 		if other.DeliverTo == t.ID {
 			p.Source = &other.Thread

@@ -10,6 +10,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
+	"mailroom/internal/reserved"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -110,7 +111,7 @@ func (b *batch) submit(in thread.Submit, limited bool) (store.Submitted, error) 
 // resolve looks up what the transition of a submit needs besides the thread.
 func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found thread.Resolved, err error) {
 	found = thread.Resolved{
-		Agent:        cmp.Or(in.Agent, t.Agent, b.c.options.DefaultAgent),
+		Agent:        cmp.Or(reserved.Agent(t.ID), in.Agent, t.Agent, b.c.options.DefaultAgent),
 		AgentVersion: in.AgentVersion,
 		Reserved:     b.c.options.Reserved,
 	}
@@ -127,7 +128,9 @@ func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found
 			return found, err
 		}
 	}
-	found.ForeignNamespace, err = b.inForeignNamespace(t, in.By)
+	if !in.ByServer {
+		found.ForeignNamespace, err = b.inForeignNamespace(t, in.By)
+	}
 	return found, err
 }
 

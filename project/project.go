@@ -13,6 +13,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
+	"mailroom/internal/reserved"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -22,7 +23,7 @@ import (
 
 const (
 	// ProjectPrefix is the prefix of the ids of project threads.
-	Prefix = "project:"
+	Prefix = reserved.Project
 	// DefaultProject is the project used when none is named.
 	Default = "default"
 

@@ -12,7 +12,9 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/entry"
+	"mailroom/internal/check"
 	"mailroom/internal/metrics"
+	"mailroom/internal/reserved"
 	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
@@ -59,18 +61,36 @@ func (a *Alerts) find(name string) *Target {
 	return nil
 }
 
-// subscribe returns the thread that delivers to a target for the threads of a token.
-func (a *Alerts) subscribe(who *auth.Token, target string) (thread string, err error) {
+// subscribe returns the thread that delivers to a target for the threads of a token. field names the target in
+// errors.
+func (a *Alerts) subscribe(who *auth.Token, target, field string) (thread string, err error) {
 	t := a.find(target)
 	switch {
 	case t == nil:
-		return "", invalid.Field("body.notify", "is not a target of alerts on this server: `mailroom notify` lists them", target)
-	case who.Name == auth.Operator:
-		return alert.ThreadID(target), nil
+		return "", check.Invalid(field, "is not a target of alerts on this server: `mailroom notify` lists them", target)
 	case !alert.MayDeliver(who, t.Tokens, time.Now()):
 		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: ask the operator to add it to its tokens", target)
+	case who.Name == auth.Operator: // an admin, who has the operator's threads
+		return alert.ThreadID(target), nil
 	}
 	return alert.SubscriberID(target, who.Name), nil
+}
+
+// deliverTo returns the thread that a token asks its threads to deliver to. One of a target is what notify
+// makes, under the same conditions; others are as they are.
+func (a *Alerts) deliverTo(who *auth.Token, to string) (thread string, err error) {
+	agent := reserved.Agent(to)
+	if !alert.IsAgent(agent) {
+		return to, nil
+	}
+	target, _ := strings.CutPrefix(agent, alert.AgentName(""))
+	if thread, err = a.subscribe(who, target, "deliver_to"); err != nil {
+		return "", err
+	}
+	if to != thread && to != alert.ThreadID(target) {
+		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token deliver to %q only: use %q", thread, alert.ThreadID(target))
+	}
+	return thread, nil
 }
 
 // sends reports whether an agent sends the alerts of a target.
@@ -98,9 +118,12 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 	if h.alerts == nil {
 		return &body[api.Alerts]{out}, nil
 	}
-	owner := ruleOwner(requestOf(ctx).who)
+	owner, err := ruleOwner(requestOf(ctx).who, false)
+	if err != nil {
+		return nil, err
+	}
 	usable := h.alerts.Usable(owner)
-	err := h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.view(ctx, func(rd store.Reader) error {
 		stored, err := readRules(rd, owner)
 		if err != nil {
 			return err
@@ -141,12 +164,19 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 	return &body[api.Alerts]{out}, err
 }
 
-// ruleOwner returns the owner of the rules that a token makes: admins make those of the operator.
-func ruleOwner(who *auth.Token) string {
-	if who.Has(auth.PermissionAdmin) {
-		return auth.Operator
+// ruleOwner returns the owner of the rules that a token sees and makes: admins those of the operator, whatever
+// their name, and others their own. The operator's name alone is no right: a limited token has it too. Nor does a
+// limited token change what its source is told, which is about all threads of the source.
+func ruleOwner(who *auth.Token, change bool) (owner string, err error) {
+	switch {
+	case who.Has(auth.PermissionAdmin):
+		return auth.Operator, nil
+	case who.Name == auth.Operator:
+		return "", mailroom.Errorf(mailroom.CodeForbidden, "targets and rules of the operator need a token with the scope admin")
+	case change && (who.Limited() || who.Terms.Kind == auth.KindLimited):
+		return "", mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot change rules: use token %s itself", who.Name)
 	}
-	return who.Name
+	return who.Name, nil
 }
 
 // Usable returns the targets that the rules and the threads of an owner may use. a may be nil.
@@ -180,7 +210,10 @@ type RulePath struct {
 
 // putRule makes a rule, or replaces the one of its name.
 func (h *alertHandlers) putRule(ctx context.Context, in *putRuleInput) (*body[api.AlertRule], error) {
-	owner := ruleOwner(requestOf(ctx).who)
+	owner, err := ruleOwner(requestOf(ctx).who, true)
+	if err != nil {
+		return nil, err
+	}
 	in.Body.Fixed = false
 	if owner == auth.Operator && h.alerts != nil && slices.ContainsFunc(h.alerts.Rules, func(r alert.Rule) bool { return r.Name == in.Body.Name }) {
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "rule %s is in the configuration of the server: change it there, or use another name", in.Body.Name)
@@ -197,7 +230,11 @@ func (h *alertHandlers) putRule(ctx context.Context, in *putRuleInput) (*body[ap
 type ruleInput struct{ RulePath }
 
 func (h *alertHandlers) deleteRule(ctx context.Context, in *ruleInput) (*empty, error) {
-	return nil, h.changeRules(ctx, ruleOwner(requestOf(ctx).who), func(all []api.AlertRule) ([]api.AlertRule, error) {
+	owner, err := ruleOwner(requestOf(ctx).who, true)
+	if err != nil {
+		return nil, err
+	}
+	return nil, h.changeRules(ctx, owner, func(all []api.AlertRule) ([]api.AlertRule, error) {
 		return alert.RemoveRule(all, in.Rule)
 	})
 }

@@ -85,7 +85,7 @@ func (s *Server) registerGroups(rt router) {
 	quotas := quotas{defaults: defaults, streams: s.streamSlots, sockets: s.socketSlots}
 
 	rt.health(&healthHandlers{version: o.Version, check: o.Ready, life: s.life})
-	rt.threads(&threadHandlers{ledger: o.Ledger.Threads, find: find, pages: pages, agents: agents})
+	rt.threads(&threadHandlers{ledger: o.Ledger.Threads, find: find, pages: pages, agents: agents, alerts: o.Alerts})
 	rt.messages(&messageHandlers{alerts: o.Alerts, ledger: o.Ledger.Messages, find: find, agents: agents, pages: pages, maxPage: o.MaxPage, noSearch: o.NoSearch})
 	rt.runs(&runHandlers{ledger: o.Ledger.Runs, find: find, pages: pages, streams: o.Streams, slots: s.streamSlots, life: s.life, log: s.log})
 	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find, pages: pages})

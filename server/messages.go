@@ -106,8 +106,8 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 		Decisions: readDecisions(b.Decisions, sender),
 	}
 	if b.Notify != "" {
-		if sub.DeliverTo, err = h.alerts.subscribe(who, b.Notify); err != nil {
-			return nil, err
+		if sub.DeliverTo, err = h.alerts.subscribe(who, b.Notify, "notify"); err != nil {
+			return nil, invalid.At(at, err)
 		}
 		sub.DeliverAgent, sub.MustDeliver = alert.AgentName(b.Notify), true
 	}

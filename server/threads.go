@@ -31,6 +31,7 @@ type threadHandlers struct {
 	find   lookup
 	pages  pager
 	agents *agentHandlers
+	alerts *Alerts // nil: none
 }
 
 func threadKeys() []filter.Key {
@@ -162,8 +163,11 @@ func (h *threadHandlers) patchThread(ctx context.Context, in *patchThreadInput) 
 	}
 	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata}
 	if to := in.Body.DeliverTo; to != nil {
-		blank := strings.TrimSpace(*to)
-		p.DeliverTo = &blank
+		place, err := h.alerts.deliverTo(p.By, strings.TrimSpace(*to))
+		if err != nil {
+			return nil, invalid.At("body.", err)
+		}
+		p.DeliverTo = &place
 	}
 	if _, err := h.ledger.PatchThread(ctx, id, p); err != nil {
 		return nil, invalid.At("body.", err)

@@ -28,7 +28,7 @@ type source func(ctx context.Context, c *client.Client) ([]cobra.Completion, err
 // ids that the server knows, or with fixed words. Without a server there are no names.
 func AddCompletions(con *console.Console, root *cobra.Command) {
 	first := map[string][]source{ // of the first argument, by command
-		"attach": {threadNames, runIDs("")}, "interrupt": {threadNames}, "threads show": {threadNames},
+		"attach": {threadNames, runIDs("")}, "interrupt": {threadNames}, "threads show": {threadNames}, "threads delete": {threadNames},
 		"run show": {runIDs("")}, "run retry": {runIDs("-status:completed")},
 		"run cancel": {runIDs("-status:completed -status:failed -status:cancelled")},
 		"approve":    {ticketIDs}, "deny": {ticketIDs}, "answer": {ticketIDs},

@@ -23,7 +23,7 @@ func threadsCommand(con *console.Console) *cobra.Command {
   mailroom threads show notes`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(threadsShowCommand(con))
+	cmd.AddCommand(threadsShowCommand(con), threadsDeleteCommand(con))
 	return list[api.Thread]{
 		fetch:  (*client.Client).Threads,
 		header: []string{"THREAD", "AGENT", "STATUS", "QUEUED", "ENTRIES", "UPDATED"},
@@ -62,6 +62,26 @@ func threadsShowCommand(con *console.Console) *cobra.Command {
 		return printThread(con, threadView{Thread: t, Messages: page.Items}, *output)
 	}
 	return cmd
+}
+
+func threadsDeleteCommand(con *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:     "delete THREAD",
+		Short:   "Delete an idle thread with all its messages and runs",
+		Long:    "Delete an idle thread with all its messages and runs. There is no undo. `mailroom interrupt THREAD` makes a thread idle.",
+		Example: `  mailroom threads delete notes`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := connect(con)
+			if err != nil {
+				return err
+			}
+			if err := c.DeleteThread(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return con.Printf("deleted thread %s\n", args[0])
+		},
+	}
 }
 
 func interruptCommand(con *console.Console) *cobra.Command {

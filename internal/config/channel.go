@@ -9,6 +9,7 @@ import (
 
 	"mailroom/channel/chat"
 	"mailroom/channel/kind"
+	"mailroom/internal/reserved"
 	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
@@ -193,6 +194,8 @@ func (r *reader) channels(tables map[string]any) {
 		case slices.Contains(known, name):
 		case !ok && suggest.Word(name, known) != "":
 			r.report(key, fmt.Sprintf("unknown key (did you mean %q?)", suggest.Word(name, known)))
+		case reserved.ForServer(name + ":"):
+			r.report(key, fmt.Sprintf("the name %q is reserved, because ids of threads begin with it: use another name", name))
 		case r.named(key, name, tables[name], "channel"):
 			r.channel(key, name, table)
 		}

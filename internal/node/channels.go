@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel"
@@ -48,16 +47,10 @@ func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 	return files
 }
 
-// reservedPrefixes returns the prefixes of threads that only channels may create.
+// reservedPrefixes returns the prefixes of the ids of conversations, whose threads only channels may create.
 func reservedPrefixes(c *config.Config) (beginnings []string) {
 	for _, name := range c.ChannelNames() {
-		beginnings = append(beginnings, channel.Reserved(name)...)
-	}
-	if len(c.Targets) > 0 {
-		beginnings = append(beginnings, alert.Reserved())
-	}
-	if c.Tracker != nil {
-		beginnings = append(beginnings, channel.Reserved(config.TrackerChannel)...)
+		beginnings = append(beginnings, channel.Reserved(name))
 	}
 	return beginnings
 }

@@ -66,18 +66,20 @@ type Node struct {
 	log      *slog.Logger
 	lock     *datadir.Lock
 
-	channels     channelSet
-	receivers    channelSet       // that every server runs; none if the store has one server
-	duties       map[string]*duty // of the channels, by their names
-	maintenance  *duty            // of the janitor, the indexer and the follower
-	shared       bool             // other servers use the store
-	id           string           // of this server among them
-	tables       int64            // see Options
-	secretFiles  []*secretFile
-	exitWhenDown bool             // if no channel is connected and none will reconnect by itself
-	stopping     atomic.Bool      // set at the begin of the shutdown
-	lanes        []*engine.Engine // of the ledger
-	engines      []*engine.Engine // those of the lanes, of which engine is the first, and that of deliveries
+	channels    channelSet
+	receivers   channelSet       // that every server runs; none if the store has one server
+	duties      map[string]*duty // of the channels, by their names
+	maintenance *duty            // of the janitor, the indexer and the follower
+	shared      bool             // other servers use the store
+	id          string           // of this server among them
+	tables      int64            // see Options
+	secretFiles []*secretFile
+	// conversations are the prefixes of the ids of the chats of channels.
+	conversations []string
+	exitWhenDown  bool             // if no channel is connected and none will reconnect by itself
+	stopping      atomic.Bool      // set at the begin of the shutdown
+	lanes         []*engine.Engine // of the ledger
+	engines       []*engine.Engine // those of the lanes, of which engine is the first, and that of deliveries
 }
 
 // New wires the components and starts none. It reads the agent versions in the store.
@@ -142,6 +144,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	if n.shared {
 		n.receivers = newReceivers(c, n.ledger, log)
 	}
+	n.conversations = reservedPrefixes(c)
 	n.secretFiles = slices.Concat(secretFiles(c, n.channels), secretFiles(c, n.receivers))
 	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))
@@ -441,6 +444,9 @@ func (n *Node) prepare(ctx context.Context) error {
 	}
 	if err := n.ledger.KeepDefinitions(ctx, n.agents.present); err != nil {
 		return fmt.Errorf("store the current agent versions: %w", err)
+	}
+	if err := n.warnOfOwners(ctx); err != nil {
+		return fmt.Errorf("read the owners of the server's threads: %w", err)
 	}
 	if n.follower == nil {
 		return nil

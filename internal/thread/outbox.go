@@ -44,7 +44,7 @@ func (o *Outbox) deliver(from *mailroom.Thread, r *mailroom.Run, seq int64, part
 	at := strconv.FormatInt(seq, 10)
 	o.submits = append(o.submits, Submit{
 		Thread: from.DeliverTo, Run: digest.ID("deliver", r.ID, at), Key: r.ID + "/" + at,
-		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner),
+		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner), ByServer: true,
 		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID,
 		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},
 	})

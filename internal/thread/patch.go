@@ -2,11 +2,13 @@ package thread
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
+	"mailroom/internal/reserved"
 )
 
 // Patch changes settings of a thread. A nil field keeps its value.
@@ -19,6 +21,8 @@ type Patch struct {
 	// Rows that the check of DeliverTo needs.
 	Target *mailroom.Thread // row of DeliverTo, which may not exist
 	Source *mailroom.Thread // a thread that delivers to the changed one, or nil
+	// Foreign says that Target does not exist, and that the caller may not create it.
+	Foreign bool
 }
 
 // Patch changes the agent, the metadata or the delivery target of the thread.
@@ -29,7 +33,7 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	if err := p.Check(); err != nil {
 		return err
 	}
-	if err := p.checkDelivery(t.ID); err != nil {
+	if err := p.checkDelivery(&t.Thread, t.Owner); err != nil {
 		return err
 	}
 	if p.Metadata != nil {
@@ -64,13 +68,24 @@ func (p *Patch) Check() error {
 
 // checkDelivery refuses a target of thread that the caller cannot see, and chains: a delivery
 // thread must not deliver itself, or a reply could be delivered forever.
-func (p *Patch) checkDelivery(thread string) error {
-	switch {
-	case p.DeliverTo == nil || *p.DeliverTo == "":
+//
+// Nobody sets a delivery to a thread that is reserved and that the deliveries of owner cannot create.
+func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
+	if p.DeliverTo == nil || *p.DeliverTo == "" {
 		return nil
-	case *p.DeliverTo == thread:
-		return check.Invalid("deliver_to", "is the thread itself", *p.DeliverTo)
-	case p.Target != nil && !p.Target.CreatedAt.IsZero() && p.By != nil && !p.By.CanSee(p.Target):
+	}
+	to := *p.DeliverTo
+	missing := p.Target == nil || p.Target.CreatedAt.IsZero()
+	switch {
+	case reserved.ForServer(to) && (reserved.Owner(to) != owner || reserved.Agent(to) == ""):
+		e := check.Invalid("deliver_to", fmt.Sprintf("is a thread of the server that gets nothing from threads of %s", owner), to)
+		e.Code = mailroom.CodeForbidden
+		return e
+	case p.Foreign, missing && reserved.Prefix(to) != "" && !reserved.ForServer(to): // deliveries would be dropped
+		return errNoThread(to)
+	case to == t.ID:
+		return check.Invalid("deliver_to", "is the thread itself", to)
+	case !missing && p.By != nil && !p.By.CanSee(p.Target):
 		return errNoThread(p.Target.ID)
 	case p.Target != nil && p.Target.DeliverTo != "":
 		return mailroom.Errorf(mailroom.CodeConflict, "thread %q delivers to %q; a delivery thread must not have a deliver_to", p.Target.ID, p.Target.DeliverTo)

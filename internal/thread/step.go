@@ -13,6 +13,7 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
+	"mailroom/internal/reserved"
 	"mailroom/store"
 )
 
@@ -286,7 +287,7 @@ func SubmitOf(s mailroom.Send, r *mailroom.Run, from *mailroom.Thread) Submit {
 	target, id, key := SendIDs(s, r.ID)
 	in := Submit{
 		Thread: target, Run: id,
-		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner),
+		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner), ByServer: reserved.IsAgent(r.Agent),
 		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent,
 		Key: key, Parent: r.ID,
 		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},

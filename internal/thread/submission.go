@@ -38,11 +38,11 @@ func (s *submission) check() error {
 		}
 	}
 	if s.in.DeliverTo != "" {
-		p := Patch{By: s.in.By, DeliverTo: &s.in.DeliverTo, Target: s.found.DeliverTo}
-		if err := p.checkDelivery(t.ID); err != nil {
+		if err := s.checkMustDeliver(); err != nil {
 			return err
 		}
-		if err := s.checkMustDeliver(); err != nil {
+		p := Patch{By: s.in.By, DeliverTo: &s.in.DeliverTo, Target: s.found.DeliverTo}
+		if err := p.checkDelivery(&t.Thread, cmp.Or(t.Owner, s.in.Owner)); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (s *submission) ensureThread() {
 		}
 	}
 	if in.Agent != "" {
-		t.Agent = in.Agent
+		t.Agent = s.found.Agent
 	}
 	if t.DeliverTo == "" {
 		t.DeliverTo = in.DeliverTo

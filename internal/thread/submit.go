@@ -19,7 +19,10 @@ type Submit struct {
 	Sender    string      // identity of the submitter
 	Owner     string      // owner of the thread, if this submit creates it
 	By        *auth.Token // caller, who must see the thread; nil: the server itself
-	Origin    mailroom.Origin
+	// ByServer says that a part of the server submits, under the rights of By. It may create the threads that are
+	// reserved for it.
+	ByServer bool
+	Origin   mailroom.Origin
 
 	// Agent becomes the agent of the thread and of the run. "" is the thread's agent, or the default
 	// one. AgentVersion pins the run; "" is the agent's current version.

@@ -5,6 +5,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/reserved"
 )
 
 // Exists reports whether the thread exists, in the store or in this transaction.
@@ -33,11 +34,24 @@ func (s *submission) checkReachable() error {
 	if in.Origin.Via == "wake" {
 		seen = t.Owner == in.Owner || t.Owner == auth.Operator
 	}
-	if seen {
-		return nil
+	if !seen {
+		return errNoThread(t.ID)
 	}
-	return errNoThread(t.ID)
+	return s.checkOwner()
 }
+
+// checkOwner refuses what a part of the server submits to a thread of its own that another owner has, from
+// before its id was reserved: this owner would read it.
+func (s *submission) checkOwner() error {
+	t := s.t
+	if s.ofServer() && reserved.ForServer(t.ID) && t.Owner != reserved.Owner(t.ID) {
+		return mailroom.Errorf(mailroom.CodeConflict, "thread %q is the server's, but token %s owns it: delete it with `mailroom threads delete`", t.ID, t.Owner)
+	}
+	return nil
+}
+
+// ofServer reports whether a part of the server submits.
+func (s *submission) ofServer() bool { return s.in.ByServer || s.in.By == nil }
 
 // checkCreate returns an error if the submitter may not create the thread.
 func (s *submission) checkCreate() error {
@@ -45,14 +59,20 @@ func (s *submission) checkCreate() error {
 	if by != nil && !by.MayCreate(id) {
 		return errNoThread(id)
 	}
-	if by == nil || by.Name == auth.Operator || by.Has(auth.PermissionAdmin) {
+	if reserved.ForServer(id) {
+		if s.ofServer() && s.in.Owner == reserved.Owner(id) {
+			return nil
+		}
+		return mailroom.Errorf(mailroom.CodeForbidden, "thread %q does not exist, and only the server creates threads whose id begins with %q", id, reserved.Prefix(id))
+	}
+	if s.ofServer() || by.Has(auth.PermissionAdmin) {
 		return nil
 	}
 	if s.found.ForeignNamespace {
 		return errNoThread(id)
 	}
-	for _, begin := range s.found.Reserved {
-		if strings.HasPrefix(id, begin) {
+	for _, begin := range append([]string{reserved.Prefix(id)}, s.found.Reserved...) {
+		if begin != "" && strings.HasPrefix(id, begin) {
 			return mailroom.Errorf(mailroom.CodeForbidden, "thread %q does not exist, and only the operator may create threads whose id begins with %q", id, begin)
 		}
 	}

@@ -1,0 +1,80 @@
+// Package reserved says which ids of threads have a meaning for the server, and what it is. The rules do not
+// depend on the configuration: a target or a channel that is added later finds its ids free, and what was said
+// in them was said by the server.
+package reserved
+
+import (
+	"net/url"
+	"strings"
+)
+
+// Prefixes of ids with a meaning.
+const (
+	Alert    = "alert:"   // alerts of a target, and of a token or a subscriber to it
+	Channel  = "channel:" // state changes of a channel, and the name of the agent that delivers for it
+	Delivery = "out:"     // deliveries to a chat of a channel
+	Project  = "project:" // reservations and notifications of a project
+	Issue    = "issue:"   // an issue of the tracker
+)
+
+// prefixes returns all prefixes.
+func prefixes() []string { return []string{Alert, Channel, Delivery, Project, Issue} }
+
+// Prefix returns the prefix that gives a normalized id a meaning, "" if it has none. Ids differ by case, so
+// "Alert:x" has none.
+func Prefix(id string) string {
+	for _, p := range prefixes() {
+		if strings.HasPrefix(id, p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// ForServer reports whether the server alone creates the thread, whoever asks. An admin may create the others
+// that have a meaning.
+func ForServer(id string) bool {
+	switch Prefix(id) {
+	case Alert, Channel, Delivery:
+		return true
+	}
+	return false
+}
+
+// operator is the owner of the server's threads, see [mailroom/auth.Operator].
+const operator = "admin"
+
+// Owner returns the owner that the server gives a thread that [ForServer] is true for. A thread of this id with
+// another owner is not the server's: an older version let a token create it.
+func Owner(id string) string {
+	if words := strings.Split(id, ":"); words[0]+":" == Alert && len(words) == 3 {
+		return words[2] // no name of a target or a token has a colon
+	}
+	return operator
+}
+
+// Agent returns the agent that alone runs in a thread, "" if any may. A message to such a thread reaches no other
+// agent, whoever created the thread and with which agent.
+func Agent(id string) string {
+	words := strings.Split(id, ":")
+	if len(words) < 2 {
+		return ""
+	}
+	switch words[0] + ":" {
+	case Alert:
+		return Alert + words[1]
+	case Delivery:
+		name, err := url.QueryUnescape(words[1]) // see channel.ThreadID
+		if err != nil {
+			return ""
+		}
+		return Channel + name
+	}
+	return ""
+}
+
+// IsAgent reports whether an agent is a part of the server. A configuration and a worker cannot have an agent
+// with such a name.
+func IsAgent(agent string) bool {
+	return strings.HasPrefix(agent, Alert) || strings.HasPrefix(agent, Channel)
+}
