@@ -36,7 +36,7 @@ func (d *fixture) cursors() map[string]string {
 // received returns a submit of a platform's message, with the cursor behind it.
 func received(thread, key, position string) thread.Submit {
 	in := text(thread, "row "+key)
-	in.Key, in.DeliverTo, in.DeliverAgent = key, "out:"+thread, "chat"
+	in.Key, in.DeliverTo, in.DeliverAgent = key, "room:"+thread, "chat"
 	in.Cursor = &store.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(position)}
 	return in
 }
@@ -75,17 +75,17 @@ func TestASubmitCreatesItsDeliveryThread(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w", "chat")
 	d.submit(received("t", "a", "1"))
-	conversation, delivery := d.thread("t"), d.thread("out:t")
+	conversation, delivery := d.thread("t"), d.thread("room:t")
 	if delivery == nil {
 		t.Fatal("no delivery thread")
 	}
-	wantEqual(t, "delivers to", conversation.DeliverTo, "out:t")
+	wantEqual(t, "delivers to", conversation.DeliverTo, "room:t")
 	wantEqual(t, "agent of the delivery thread", delivery.Agent, "chat")
 	wantEqual(t, "its owner", delivery.Owner, conversation.Owner)
 	wantEqual(t, "its entries", delivery.LastSeq, int64(0))
 
 	stranger := received("u", "a", "2")
-	stranger.DeliverTo, stranger.By = "out:t", &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit}}
+	stranger.DeliverTo, stranger.By = "room:t", &auth.Token{Name: "bob", Scopes: []auth.Permission{auth.PermissionSubmit}}
 	_, err := d.Submit(d.ctx, stranger)
 	wantCode(t, err, mailroom.CodeNotFound)
 	wantEqual(t, "a thread that delivers to a stranger's", d.thread("u") == nil, true)

@@ -8,6 +8,9 @@ import (
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/project"
+	"mailroom/store"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
 )
 
 // submitAs returns a submit by the owner of a token.
@@ -62,6 +65,11 @@ func TestOnlyTheOperatorCreatesReservedThreads(t *testing.T) {
 	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "chat:ann"}), mailroom.CodeForbidden)
 
 	to := "out:chat:ann"
+	_, err := d.PatchThread(d.ctx, "chat", thread.Patch{DeliverTo: &to})
+	wantCode(t, err, mailroom.CodeForbidden)
+	to = "chat:new"
+	_, err = d.PatchThread(d.ctx, "chat", thread.Patch{DeliverTo: &to, By: submitAs("bob", "", "").By})
+	wantCode(t, err, mailroom.CodeNotFound)
 	must(d.PatchThread(d.ctx, "chat", thread.Patch{DeliverTo: &to}))(t)
 	d.settle(complete(work.Claim, "unheard"))
 	wantEqual(t, "a thread made by a delivery", d.thread(to) == nil, true)
@@ -69,8 +77,37 @@ func TestOnlyTheOperatorCreatesReservedThreads(t *testing.T) {
 	in := text("chat:ann", "hello") // of the server
 	in.Owner = auth.Operator
 	d.submit(in)
-	_, err := d.Submit(d.ctx, submitAs("bob", "chat:ann", "mine"))
+	_, err = d.Submit(d.ctx, submitAs("bob", "chat:ann", "mine"))
 	wantCode(t, err, mailroom.CodeNotFound)
+}
+
+// TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns: an older version let a token make it.
+func TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns(t *testing.T) {
+	rows := memory.New()
+	d := open(t, rows, ledger.Options{})
+	strange := text("alert:phone", "x")
+	strange.Owner = "bob"
+	_, err := d.Submit(d.ctx, strange)
+	wantCode(t, err, mailroom.CodeForbidden)
+	first := text("alert:phone", "first")
+	first.Owner = auth.Operator
+	must(d.Cancel(d.ctx, d.submit(first).Run, "ann"))(t)
+	must(struct{}{}, rows.Update(d.ctx, func(tx store.Tx) error {
+		_, found, err := storetest.Lock(tx, nil, []string{"alert:phone"})
+		if err != nil {
+			return err
+		}
+		found[0].Owner = "bob"
+		found[0].Revision++
+		return tx.Write(&store.Changes{Threads: found})
+	}))(t)
+	own := text("alert:phone", "told")
+	own.Owner = auth.Operator
+	_, err = d.Submit(d.ctx, own)
+	wantCode(t, err, mailroom.CodeConflict)
+	must(struct{}{}, d.DeleteThread(d.ctx, "alert:phone", nil))(t)
+	d.submit(own)
+	wantEqual(t, "agent", d.thread("alert:phone").Agent, "alert:phone")
 }
 
 func TestARunReachesTheThreadsOfItsOwnerOnly(t *testing.T) {

@@ -125,7 +125,7 @@ func TestADeliveryIsSetOnlyWhereItArrives(t *testing.T) {
 	}
 }
 
-// TestADeliveryReachesTheAgentOfItsTarget delivers before the target's thread exists, and after somebody deleted it.
+// TestADeliveryReachesTheAgentOfItsTarget delivers before the target's thread exists, and after its deletion.
 // The default agent, which answers, gets none of it.
 func TestADeliveryReachesTheAgentOfItsTarget(t *testing.T) {
 	f := start(t, withRules)

@@ -110,7 +110,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 func assemble(o Options, roster *agentSet) *Node {
 	c, log := o.Config, o.Log
 	agents := roster.agents
-	n := &Node{agents: roster, indexer: &indexer{on: c.Search, log: log}, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, tables: o.Tables, exitWhenDown: c.WhenAllDown == config.AllDownExit}
+	n := &Node{agents: roster, indexer: &indexer{on: c.Search, log: log}, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, tables: o.Tables, conversations: reservedPrefixes(c), exitWhenDown: c.WhenAllDown == config.AllDownExit}
 	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(o.Store, ledger.Options{
 		Lanes:        o.Lanes,
@@ -144,7 +144,6 @@ func assemble(o Options, roster *agentSet) *Node {
 	if n.shared {
 		n.receivers = newReceivers(c, n.ledger, log)
 	}
-	n.conversations = reservedPrefixes(c)
 	n.secretFiles = slices.Concat(secretFiles(c, n.channels), secretFiles(c, n.receivers))
 	numbers.Channels(conditionNames(), n.channels.metrics)
 	names := slices.Sorted(maps.Keys(agents))

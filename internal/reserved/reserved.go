@@ -31,8 +31,8 @@ func Prefix(id string) string {
 	return ""
 }
 
-// ForServer reports whether the server alone creates the thread, whoever asks. An admin may create the others
-// that have a meaning.
+// ForServer reports whether only the server creates the thread. An admin may create the others that have a
+// meaning.
 func ForServer(id string) bool {
 	switch Prefix(id) {
 	case Alert, Channel, Delivery:
@@ -54,7 +54,7 @@ func Owner(id string) string {
 }
 
 // Agent returns the agent that alone runs in a thread, "" if any may. A message to such a thread reaches no other
-// agent, whoever created the thread and with which agent.
+// agent, also if the thread was created with one.
 func Agent(id string) string {
 	words := strings.Split(id, ":")
 	if len(words) < 2 {

@@ -11,6 +11,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/digest"
 	"mailroom/internal/jsontext"
+	"mailroom/internal/reserved"
 )
 
 // ChildEnd reports the end of a child run to the thread of the run that waits for it.
@@ -44,7 +45,7 @@ func (o *Outbox) deliver(from *mailroom.Thread, r *mailroom.Run, seq int64, part
 	at := strconv.FormatInt(seq, 10)
 	o.submits = append(o.submits, Submit{
 		Thread: from.DeliverTo, Run: digest.ID("deliver", r.ID, at), Key: r.ID + "/" + at,
-		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner), ByServer: true,
+		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner), ByServer: reserved.ForServer(from.DeliverTo),
 		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID,
 		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},
 	})

@@ -69,7 +69,7 @@ func (p *Patch) Check() error {
 // checkDelivery refuses a target of thread that the caller cannot see, and chains: a delivery
 // thread must not deliver itself, or a reply could be delivered forever.
 //
-// Nobody sets a delivery to a thread that is reserved and that the deliveries of owner cannot create.
+// It refuses a reserved thread that the deliveries of owner cannot create.
 func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" {
 		return nil
