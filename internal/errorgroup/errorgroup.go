@@ -139,8 +139,8 @@ func isPath(word string) bool {
 }
 
 // id reads a word of letters and digits that is an id: a UUID, 0x and hexadecimal digits, at least 8
-// hexadecimal digits, or at least 12 letters and digits of which 3 are digits. A number with a unit is
-// none.
+// hexadecimal digits, at least 12 letters and digits of which 3 are digits, or at least 6 with a digit
+// behind a prefix such as req_ or chatcmpl-. A number with a unit is none.
 func (s *scanner) id() bool {
 	n := uuidLength(s.rest)
 	if n == 0 {
@@ -157,7 +157,10 @@ func (s *scanner) id() bool {
 		}
 		unit := strings.TrimLeft(word, "0123456789")
 		switch {
-		case digits == 0 || len(unit) <= 3 && len(unit) < n:
+		case digits == 0:
+			return false
+		case n >= 6 && s.prefixed():
+		case len(unit) <= 3 && len(unit) < n:
 			return false
 		case strings.HasPrefix(word, "0x") && hexDigits == n-1 && n > 2:
 		case n >= 8 && hexDigits == n:
@@ -171,6 +174,13 @@ func (s *scanner) id() bool {
 	}
 	s.put("#", n)
 	return true
+}
+
+// prefixed reports whether a letter and one sign are before the rest, as in req_ and chatcmpl-.
+func (s *scanner) prefixed() bool {
+	out := s.out.String()
+	n := len(out)
+	return n >= 2 && (out[n-1] == '_' || out[n-1] == '-') && isLetter(out[n-2])
 }
 
 // uuidLength returns the length of a UUID at the begin of text, 0 if there is none.

@@ -26,6 +26,7 @@ export function Overview() {
   const { stats, agents, channels, questions, more, failures } = data;
   const paused = agents.filter((agent) => agent.paused);
   const gone = agents.filter((agent) => !agent.available && agent.queued > 0);
+  const idle = agents.filter((agent) => !agent.available && agent.queued === 0);
   const down = channels.filter(({ state }) => !AT_REST.has(state));
   return html`<section class="page">
     <h1>Overview</h1>
@@ -42,7 +43,7 @@ export function Overview() {
       <${Figure} name="Threads" value=${number(stats.threads)} href=${link('threads')} />
     </ul>
     <h2>Needs attention</h2>
-    ${paused.length + gone.length + down.length === 0 ? html`<p class="hint">All agents are available and all channels are connected.</p>` : html`<ul class="plain">
+    ${paused.length + gone.length + down.length === 0 ? html`<p class="hint">${idle.length === 0 ? 'All agents available' : html`<a href=${link('agents')}>${idle.length === 1 ? '1 agent' : `${number(idle.length)} agents`} without queued runs unavailable</a>`}${channels.length > 0 ? ', all channels connected' : ''}.</p>` : html`<ul class="plain">
       ${down.map((channel) => html`<li key=${`c ${channel.name}`}><${Status} of=${channel.state} tone=${channel.state === 'queued' ? 'warn' : undefined} /> <span>channel <a href=${link('channels')}><${Line} text=${channel.name} /></a>: <${Line} text=${channel.reason} /></span></li>`)}
       ${paused.map((agent) => html`<li key=${`p ${agent.name}`}><${Status} of="paused" /> <span>agent <a href=${link('agents')}><${Line} text=${agent.name} /></a>, by <${Line} text=${agent.paused.by} /> <${Time} at=${agent.paused.at} />; ${number(agent.queued)} queued</span></li>`)}
       ${gone.map((agent) => html`<li key=${`g ${agent.name}`}><${Status} of="unavailable" /> <span>agent <a href=${link('agents')}><${Line} text=${agent.name} /></a>: ${number(agent.queued)} queued, <${Line} text=${agent.reason} /></span></li>`)}
