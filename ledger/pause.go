@@ -60,6 +60,7 @@ func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (st
 		row.At = b.rows.now
 		b.rows.pauses[p.Agent] = true
 		b.changes.DropPauses = slices.DeleteFunc(b.changes.DropPauses, func(agent string) bool { return agent == p.Agent })
+		b.changes.Pauses = slices.DeleteFunc(b.changes.Pauses, func(x store.Pause) bool { return x.Agent == p.Agent })
 		b.changes.Pauses = append(b.changes.Pauses, row)
 		return row, nil
 	})

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,6 +32,32 @@ func isReadOnly(err error) bool {
 	return errors.As(err, &pg) && pg.Code == readOnly
 }
 
+// isStale reports whether a prepared statement is no longer valid: a migration changed the type of its result
+// (0A000), or something between this handle and the server deallocated it (26000).
+func isStale(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "0A000" || pg.Code == "26000")
+}
+
+// errTries is the refusal of an Update whose last try ended with err. Nothing was written.
+func errTries(err error) *mailroom.Error {
+	why := "the database refused the transaction"
+	var pg *pgconn.PgError
+	switch got := outcomeOf(err); {
+	case got == lost:
+		why = "the connection to the database was lost"
+	case isReadOnly(err):
+		why = "the database accepts no writes"
+	case isStale(err):
+		why = "the database has dropped the prepared statements"
+	case errors.As(err, &pg) && pg.Code == "25P03":
+		why = "the database ended the transaction, because this server was silent"
+	case got == conflict, got == duplicate:
+		why = "other servers hold the rows"
+	}
+	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: fmt.Sprintf("%s, in each of %d tries; nothing was written", why, store.MaxTries), Cause: err}
+}
+
 // duplicateOf names the unique value that an insert was refused for: its constraint and the values of
 // the columns, which PostgreSQL gives in the detail.
 func duplicateOf(err error) string {
@@ -56,7 +83,7 @@ func outcomeOf(err error) outcome {
 		"40P01", "40001", // deadlock_detected, serialization_failure
 		"25P03",          // idle_in_transaction_session_timeout: the server ended it before the commit was sent
 		readOnly,         // the server is no longer the primary; Update connects again
-		"0A000", "26000": // a migration changed the result of a prepared statement
+		"0A000", "26000": // see isStale: the next try prepares the statement again
 		return conflict
 	case "23505": // unique_violation
 		return duplicate

@@ -238,7 +238,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		case last == duplicate && duplicates[value] == duplicateTries:
 			return refusal(ctx, "write", t.failed)
 		case try == store.MaxTries:
-			return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "other nodes hold the rows; nothing was written", Cause: t.failed}
+			return errTries(t.failed)
 		}
 		if isReadOnly(t.failed) {
 			s.writer.close() // of the hosts in the address, another one may be the primary now
@@ -442,10 +442,19 @@ func (v *view) query(t trip) error {
 	if v.session != nil {
 		return v.session.send(v.ctx, t)
 	}
-	first := append(trip{{text: beginView}, {text: readClock, each: func(c *columns) error {
+	first, given := trip{{text: beginView}, {text: readClock, each: func(c *columns) error {
 		v.now = c.time()
 		return nil
-	}}}, t...)
+	}}}, false
+	for _, one := range t {
+		if each := one.each; each != nil {
+			one.each = func(c *columns) error {
+				given = true
+				return each(c)
+			}
+		}
+		first = append(first, one)
+	}
 	for {
 		session, used, err := v.store.freeReader(v.ctx)
 		if err != nil {
@@ -453,6 +462,11 @@ func (v *view) query(t trip) error {
 		}
 		v.session = session
 		err = session.send(v.ctx, first)
+		if isStale(err) && !given { // they are prepared again
+			if err = session.send(v.ctx, trip{{text: "ROLLBACK"}}); err == nil {
+				err = session.send(v.ctx, first)
+			}
+		}
 		if err == nil || !used || !v.now.IsZero() || !session.conn.IsClosed() || v.ctx.Err() != nil {
 			return err
 		}

@@ -37,6 +37,12 @@ func testUnsafeSettings(t *testing.T, c *pgtest.Cluster) {
 	refused("without a standby", sync, "set synchronous_standby_names")
 	runSQL(t, c, "ALTER ROLE app SET synchronous_commit = off")
 	refused("a role that does not wait for the disk", o, "synchronous_commit is off")
+	runSQL(t, c, "ALTER ROLE app SET synchronous_commit = local")
+	s := openAt(t, o) // the default is for a commit on the primary alone
+	var commits string
+	if err := s.writer.conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commits); err != nil || commits != "on" {
+		t.Errorf("the commits of a role with local: got %q and error %v, want on", commits, err)
+	}
 	runSQL(t, c, "ALTER ROLE app RESET synchronous_commit", "ALTER DATABASE postgres SET synchronous_commit = remote_write",
 		"ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
 	await(t, c, "SELECT 1 WHERE current_setting('synchronous_standby_names') = 'gone'")

@@ -49,6 +49,9 @@ func (s *session) send(ctx context.Context, t trip) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	err := s.exchange(ctx, t)
+	if isStale(err) {
+		s.prepared = nil // they are prepared again, under other names
+	}
 	var pg *pgconn.PgError
 	if err != nil && !s.conn.IsClosed() && !errors.As(err, &pg) { // a value that cannot be encoded or decoded
 		return &mailroom.Error{Code: mailroom.CodeInternal, Message: "the store read or wrote an invalid value", Cause: err}

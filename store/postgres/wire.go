@@ -99,25 +99,41 @@ func (w *Wire) Run(ctx context.Context, receive func(bus.Hint)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		defer recovery.Error(w.log, "wire listener", &err)
-		w.keep(ctx, "listener", func(conn *pgx.Conn) error { return w.listen(ctx, conn, receive) })
+		w.keep(ctx, "listener", func(conn *pgx.Conn, works func()) error { return w.listen(ctx, conn, receive, works) })
 		return nil
 	})
 	group.Go(func() (err error) {
 		defer recovery.Error(w.log, "wire sender", &err)
-		w.keep(ctx, "sender", func(conn *pgx.Conn) error { return w.forward(ctx, conn) })
+		w.keep(ctx, "sender", func(conn *pgx.Conn, works func()) error { return w.forward(ctx, conn, works) })
 		return nil
 	})
 	return group.Wait()
 }
 
-// keep calls f with a connection, and with a new one whenever f fails, until ctx ends.
-func (w *Wire) keep(ctx context.Context, end string, f func(*pgx.Conn) error) {
-	pause := minWirePause
+// wirePause is the pause before the next connection.
+type wirePause struct{ last time.Duration } // 0: there was none
+
+// after returns the pause behind a connection, and whether this is the first failure. Only a connection whose
+// statement was accepted, and that lived for longer than the longest pause, makes the next pause short: a
+// pooler or a standby accepts connections and refuses the statement, or ends them at once.
+func (p *wirePause) after(worked bool, lived time.Duration) (pause time.Duration, first bool) {
+	if worked && lived > maxWirePause {
+		p.last = 0
+	}
+	first = p.last == 0
+	p.last = min(max(2*p.last, minWirePause), maxWirePause)
+	return p.last, first
+}
+
+// keep calls f with a connection, and with a new one whenever f fails, until ctx ends. f calls works when the
+// server has accepted its statement.
+func (w *Wire) keep(ctx context.Context, end string, f func(conn *pgx.Conn, works func()) error) {
+	var pauses wirePause
 	for ctx.Err() == nil {
+		begun, worked := time.Now(), false
 		conn, err := w.options.connect(ctx, wireSuffix, nil)
 		if err == nil {
-			pause = minWirePause
-			err = f(conn)
+			err = f(conn, func() { worked = true })
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			_ = conn.Close(closing) // the connection may be lost already
 			cancel()
@@ -125,24 +141,25 @@ func (w *Wire) keep(ctx context.Context, end string, f func(*pgx.Conn) error) {
 		if ctx.Err() != nil {
 			return
 		}
+		pause, first := pauses.after(worked, time.Since(begun))
 		level := slog.LevelWarn
-		if pause > minWirePause { // as the attempt before
+		if !first {
 			level = slog.LevelDebug
 		}
 		w.log.Log(ctx, level, "no hints between servers; reconnecting", "connection", end, "error", err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
-			pause = min(2*pause, maxWirePause)
 		case <-ctx.Done():
 		}
 	}
 }
 
 // listen delivers the hints of other servers until the connection fails or ctx ends.
-func (w *Wire) listen(ctx context.Context, conn *pgx.Conn, receive func(bus.Hint)) error {
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{w.channel}.Sanitize()); err != nil {
+func (w *Wire) listen(ctx context.Context, conn *pgx.Conn, receive func(bus.Hint), works func()) error {
+	if err := w.execute(ctx, conn, "LISTEN "+pgx.Identifier{w.channel}.Sanitize()); err != nil {
 		return err
 	}
+	works()
 	receive(bus.Hint{Kind: bus.HintLook})
 	w.Send(bus.Hint{Kind: bus.HintLook})
 	for {
@@ -162,10 +179,14 @@ func (w *Wire) listen(ctx context.Context, conn *pgx.Conn, receive func(bus.Hint
 
 // forward sends hints until the connection fails or ctx ends. The first ones after a lost connection
 // include HintLook for those that it lost.
-func (w *Wire) forward(ctx context.Context, conn *pgx.Conn) error {
+func (w *Wire) forward(ctx context.Context, conn *pgx.Conn, works func()) error {
 	if err := w.execute(ctx, conn, "SET synchronous_commit = off"); err != nil {
 		return err
 	}
+	if err := w.execute(ctx, conn, "SELECT pg_notify($1, '')", w.channel); err != nil { // no hint: it shows that the server takes some
+		return err
+	}
+	works()
 	var sent time.Time
 	for {
 		select {

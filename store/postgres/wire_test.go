@@ -90,6 +90,69 @@ func TestAWireCarriesHintsBetweenServers(t *testing.T) {
 	}
 }
 
+// The channel of this wire has no name, so PostgreSQL refuses each LISTEN and NOTIFY, as a standby does.
+func TestAWireWhoseStatementsAreRefusedSaysSoOnce(t *testing.T) {
+	log := &levels{seen: make(chan slog.Record, 1000)}
+	w, err := NewWire(Options{URL: pgtest.Shared(t).URL()}, slog.New(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.channel = ""
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx, func(bus.Hint) {}) }()
+	warned := map[string]int{}
+	for tries := map[string]int{}; min(tries["listener"], tries["sender"]) < 5; {
+		r := <-log.seen
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "connection" {
+				tries[a.Value.String()]++
+				if r.Level == slog.LevelWarn {
+					warned[a.Value.String()]++
+				}
+			}
+			return true
+		})
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if warned["listener"] != 1 || warned["sender"] != 1 {
+		t.Errorf("got warnings %v, want one of each connection", warned)
+	}
+}
+
+// levels passes on the records of a log.
+type levels struct{ seen chan slog.Record }
+
+func (l *levels) Enabled(context.Context, slog.Level) bool      { return true }
+func (l *levels) Handle(_ context.Context, r slog.Record) error { l.seen <- r; return nil }
+func (l *levels) WithAttrs([]slog.Attr) slog.Handler            { return l }
+func (l *levels) WithGroup(string) slog.Handler                 { return l }
+
+func TestThePauseOfAWireGrowsUntilAConnectionWorks(t *testing.T) {
+	var p wirePause
+	for i, c := range []struct {
+		worked bool
+		lived  time.Duration
+		pause  time.Duration
+		first  bool
+	}{
+		{false, 0, minWirePause, true},
+		{false, time.Hour, 2 * minWirePause, false}, // a statement that waits for long, and is refused
+		{true, time.Millisecond, 4 * minWirePause, false},
+		{false, 0, 8 * minWirePause, false}, {false, 0, 16 * minWirePause, false}, {false, 0, 32 * minWirePause, false},
+		{false, 0, maxWirePause, false}, {false, 0, maxWirePause, false},
+		{true, maxWirePause + 1, minWirePause, true},
+		{true, 0, 2 * minWirePause, false},
+	} {
+		if pause, first := p.after(c.worked, c.lived); pause != c.pause || first != c.first {
+			t.Errorf("connection %d: got pause %s and first %t, want %s and %t", i, pause, first, c.pause, c.first)
+		}
+	}
+}
+
 func TestAWireThatIsBehindSendsOneHint(t *testing.T) {
 	w, err := NewWire(Options{URL: "host=/nowhere"}, slog.New(slog.DiscardHandler))
 	if err != nil {

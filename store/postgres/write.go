@@ -491,7 +491,10 @@ func (w *writing) addUse(changes []store.UseChange) {
 
 // writeOthers writes the rows of few and small tables.
 func (w *writing) writeOthers(c *store.Changes) {
-	if rows := c.Definitions; len(rows) > 0 {
+	firsts := slices.Clone(c.Definitions) // an existing version is kept as it is
+	slices.Reverse(firsts)
+	type version struct{ agent, version string }
+	if rows := lastOfEach(firsts, func(d store.Definition) version { return version{d.Agent, d.Version} }); len(rows) > 0 {
 		var agents, versions []string
 		var bodies [][]byte
 		for _, d := range rows {
@@ -499,10 +502,10 @@ func (w *writing) writeOthers(c *store.Changes) {
 		}
 		w.trip.add(nil, putDefinitions, agents, versions, bodies)
 	}
-	if len(c.Pauses) > 0 {
+	if rows := lastOfEach(c.Pauses, func(p store.Pause) string { return p.Agent }); len(rows) > 0 {
 		var agents, by, reasons []string
 		var at []int64
-		for _, p := range c.Pauses {
+		for _, p := range rows {
 			agents, by, reasons, at = append(agents, p.Agent), append(by, p.By), append(reasons, p.Reason), append(at, p.At.UnixMicro())
 		}
 		w.trip.add(nil, putPauses, agents, by, reasons, at)

@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"encoding/json"
 	"testing"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/store"
 )
@@ -13,6 +15,7 @@ func writeCases() []testCase {
 		{"gives keys that grow in commit order", keysGrow},
 		{"updates all fields", updateWritesAllFields},
 		{"a row may refer to another of the same Changes", fullChangesAreWritten},
+		{"keeps the last of several rows with one key", lastRowIsKept},
 		{"times are kept in UTC and whole microseconds", timesAreCut},
 		{"refuses what contradicts the rows as internal", contradictionsAreInternal},
 		{"writes nothing for empty Changes", func(t *testing.T, s *handle) {
@@ -155,4 +158,31 @@ func contradictionsAreInternal(t *testing.T, s *handle) {
 		}
 	}
 	wantSame(t, "rows", s.everything(), before)
+}
+
+// lastRowIsKept checks the kinds whose rows replace others: operations of one transaction may write one key
+// several times. Of a definition, the first one is kept.
+func lastRowIsKept(t *testing.T, s *handle) {
+	c := &store.Changes{Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{run("r", "t")}}
+	for i, text := range []string{"first", "second", "last"} {
+		c.Pauses = append(c.Pauses, store.Pause{Agent: "a", By: text, At: after(i)})
+		c.Cursors = append(c.Cursors, store.Cursor{Channel: "c", Identity: "i", Position: json.RawMessage(`"` + text + `"`), MovedAt: after(i)})
+		c.Reservations = append(c.Reservations, store.Reservation{ID: "v", Thread: "t", Name: text})
+		c.Workers = append(c.Workers, &store.Worker{ID: "w", Host: text})
+		c.Partials = append(c.Partials, partial("r", 0, text))
+		c.Definitions = append(c.Definitions, store.Definition{Agent: "a", Version: "1", Body: json.RawMessage(`"` + text + `"`)})
+		c.Use = append(c.Use, store.UseChange{Token: "ann", Add: auth.Use{Bytes: 1}})
+	}
+	c.Tokens = []*auth.Token{{Name: "ann"}}
+	s.write(c)
+	got := s.everything()
+	wantSame(t, "pauses", got.Pauses, c.Pauses[2:])
+	wantSame(t, "cursors", got.Cursors, c.Cursors[2:])
+	wantSame(t, "reservations", got.Reserved, c.Reservations[2:])
+	wantSame(t, "workers", got.Workers, c.Workers[2:])
+	wantSame(t, "partials", got.Partials["r"], c.Partials[2:])
+	wantSame(t, "definitions", got.Kept, c.Definitions[:1])
+	if n := got.Tokens[0].Used.Bytes; n != 3 {
+		t.Errorf("the use is %d bytes, want the sum 3", n)
+	}
 }
