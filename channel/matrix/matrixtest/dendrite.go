@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -72,14 +71,33 @@ logging: [{type: std, level: warn}]
 `, base("users"), base("federation"), base("keys"), base("media"), base("mscs"), base("relay"), base("rooms"), base("sync"))
 }
 
+// dendriteProgram returns the path of the program in the tree that the test runs in. The compiler does not know it: it
+// leaves out the paths of the machine.
+func dendriteProgram() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "bin/dendrite/dendrite")); err == nil {
+			return filepath.Join(dir, "bin/dendrite/dendrite"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("bin/dendrite/dendrite does not exist: run make test-real-channels, which builds it")
+		}
+	}
+}
+
 // Up starts the homeserver and waits until it responds.
 func (d *Dendrite) Up() {
 	d.t.Helper()
 	if d.cmd != nil {
 		return
 	}
-	_, here, _, _ := runtime.Caller(0)
-	program := filepath.Join(filepath.Dir(here), "../../../bin/dendrite/dendrite")
+	program, err := dendriteProgram()
+	if err != nil {
+		d.t.Fatal(err)
+	}
 	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		d.t.Fatal(err)
