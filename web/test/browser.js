@@ -2,28 +2,40 @@
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 
 import { chromium } from 'playwright-core';
 
 const executablePath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 
-/** Starts the browser with nothing in it; the function that is returned too ends it. */
+const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+
+/** How long a page may take for what a test waits for: minutes, for a machine that does much else. */
+const patience = 180_000;
+
+function program() {
+  if (!executablePath) throw new Error('no Chromium: run make programs, or name another browser in CHROMIUM');
+  return { executablePath, args, timeout: patience };
+}
+
+/** Starts a browser that the processes started after this share. The function that it returns ends it. */
+export async function serveBrowser() {
+  const server = await chromium.launchServer(program());
+  process.env.MAILROOM_TEST_BROWSER = server.wsEndpoint();
+  return () => server.close();
+}
+
+/**
+ * Opens a new profile in the shared browser, or in a browser of its own if a test file runs alone. The function that it
+ * returns too ends it.
+ */
 export async function launch(options = {}) {
-  if (!executablePath) throw new Error('no Chromium: install it (on Debian: apt-get install chromium), or name it in CHROMIUM');
-  const profile = await mkdtemp(join(tmpdir(), 'mailroom-browser-'));
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath,
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-    viewport: { width: 1200, height: 800 },
-    ...options,
-  });
-  context.setDefaultTimeout(15_000);
+  const shared = process.env.MAILROOM_TEST_BROWSER;
+  const browser = shared ? await chromium.connect(shared, { timeout: patience }) : await chromium.launch(program());
+  const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, ...options });
+  context.setDefaultTimeout(patience);
   return [context, async () => {
     await context.close();
-    await rm(profile, { recursive: true, force: true, maxRetries: 5 });
+    await browser.close();
   }];
 }
 

@@ -1,103 +1,16 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
-import { after, before, describe, test } from 'node:test';
+import { writeFile } from 'node:fs/promises';
+import { describe, test } from 'node:test';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
-import { launch, openPage } from './browser.js';
-import { shots } from './person.js';
+import { config, HOSTILE, operators, populate } from './operator.js';
 import { below } from './proxy.js';
 
-const config = `
-[agents.echo]
-kind = "echo"
-pace = "0s"
-[agents.tour]
-kind = "tour"
-pace = "0s"
-[agents.broken]
-kind = "exec"
-command = ["sh", "-c", "echo no route to the host >&2; exit 1"]
-[channels.desk]
-kind = "poll"
-url = "http://127.0.0.1:9"
-workspace = "w"
-token_env = "HOME"
-agent = "echo"
-`;
-
-const HOSTILE = '<img src=x onerror="document.title=1"> \u202egnp.exe';
-
-/** A user of the console. */
-class Operator {
-  constructor(page, server) { [this.page, this.server] = [page, server]; }
-
-  /** Signs in with a link, as mailroom open prints it. */
-  async enter(route = '') {
-    const link = (await this.server.command('open')).trim();
-    await this.page.goto(link);
-    await this.page.getByRole('navigation', { name: 'Pages' }).waitFor({ state: 'attached' });
-    if (route) await this.go(route);
-    return this;
-  }
-
-  async go(route) {
-    await this.page.evaluate((hash) => { location.hash = hash; }, `#/${route}`);
-    await this.page.locator('main h1').waitFor({ state: 'attached' });
-  }
-
-  button(name) { return this.page.getByRole('button', { name, exact: true }); }
-
-  /** Waits until the stream is connected. */
-  live() { return this.page.locator('nav .connection[data-tone="good"]').waitFor({ state: 'attached' }); }
-
-  shot(name) { return this.page.screenshot({ path: `${shots}${name}.png` }); }
-}
-
 describe('the console', () => {
-  let context;
-  let close;
-
-  before(async () => {
-    await mkdir(shots, { recursive: true });
-    [context, close] = await launch({ reducedMotion: 'reduce' });
-  });
-  after(() => close());
-
-  async function visit(t, server) {
-    return new Operator(await openPage(t, context), server);
-  }
-
-  async function arrive(t) {
-    const server = await open(t, config);
-    return { server, operator: await visit(t, server), client: new Mailroom(server) };
-  }
-
-  /** Runs that completed, failed and wait. */
-  async function populate(client) {
-    const asked = await client.send({ thread: 'asks', text: 'show me', agent: 'tour' });
-    const failed = await client.send({ thread: 'fails', text: 'x', agent: 'broken', max_attempts: 1 });
-    const hostile = await client.send({ thread: 'hostile', text: HOSTILE, metadata: { label: HOSTILE } });
-    for (let i = 0; i < 30; i++) await client.send({ thread: `thread-${i}`, text: `message **${i}**` });
-    for await (const _ of client.follow({ run: failed.run }));
-    for await (const _ of client.follow({ run: hostile.run }));
-    for await (const _ of client.follow({ run: asked.run, until: 'waiting' }));
-    return { asked, failed, hostile };
-  }
-
-  /** Makes a store of many runs: most completed, a hundred failed. */
-  async function crowd(client, runs) {
-    let next = 0;
-    const sender = async () => {
-      for (let n = next++; n < runs; n = next++) {
-        await client.send({ thread: `crowd-${n % 500}`, text: `message ${n}`, ...(n % 100 === 0 && { thread: `lost-${n}`, agent: 'broken', max_attempts: 1 }) });
-      }
-    };
-    await Promise.all(Array.from({ length: 50 }, sender));
-    while ((await client.stats()).runs.queued > 0);
-  }
+  const { visit, arrive } = operators();
 
   test('a link signs in once, and signing out ends the session', async (t) => {
     const { server, operator } = await arrive(t);
@@ -134,30 +47,6 @@ describe('the console', () => {
     await operator.page.getByLabel('Or paste a token').fill(server.token);
     await operator.page.keyboard.press('Enter');
     await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
-  });
-
-  test('every page is accessible, at three widths and in two schemes', async (t) => {
-    const { operator, client } = await arrive(t);
-    await crowd(client, 10_000);
-    const { failed, asked } = await populate(client);
-    await operator.enter();
-    const { page } = operator;
-    const pages = ['overview', 'inbox', 'runs', `run/${failed.run}`, `run/${asked.run}`, 'failures', 'threads', 'search?q=message', 'agents', 'channels', 'alerts', 'tokens'];
-    for (const colorScheme of ['light', 'dark']) {
-      for (const width of [390, 900, 1600]) {
-        await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-        await page.setViewportSize({ width, height: 800 });
-        for (const route of pages) {
-          await operator.go(route);
-          await page.locator(route === 'overview' ? '.chart canvas' : 'main :is(.card, .row, tbody tr, .bars, .empty)').first().waitFor();
-          const found = await violations(page);
-          assert.deepEqual(found, [], `${route} at ${width} in ${colorScheme}`);
-          const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-          assert.ok(beyond <= 0, `${route} at ${width} is ${beyond} pixels too wide`);
-          if (colorScheme === 'light' || width === 390) await operator.shot(`console-${route.split(/[/?]/)[0]}-${width}-${colorScheme}`);
-        }
-      }
-    }
   });
 
   test('charts show the runs that ended, of a range and of an agent', async (t) => {

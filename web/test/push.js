@@ -132,11 +132,11 @@ export class AlertedBrowser {
 
   /** The notifications that are shown, once look returns true for them. */
   async shown(look) {
-    for (let tries = 0; ; tries++) {
+    for (let tries = 1; ; tries++) {
       const all = await this.page.evaluate(async () => (await (await navigator.serviceWorker.getRegistration('./')).getNotifications())
         .map(({ title, body, tag, actions, requireInteraction }) => ({ title, body, tag, actions: actions.map((a) => a.title), requireInteraction })));
       if (look(all)) return all;
-      assert.ok(tries < 100, `the notifications are ${JSON.stringify(all)}`);
+      assert.ok(tries < 1800, `after three minutes the notifications are ${JSON.stringify(all)}`);
       await new Promise((resolve) => { setTimeout(resolve, 100); });
     }
   }

@@ -13,6 +13,9 @@ import { open } from '../../../clients/js/test/server.js';
 
 const binary = fileURLToPath(new URL('../../../bin/mailroom', import.meta.url));
 
+/** How long a call waits for what the test expects, in seconds: as long as the server permits. */
+const patience = 300;
+
 const transports = {
   'standard input and output': (server) => new StdioClientTransport({ command: binary, args: ['mcp', '--thread', 'mine', '--data', server.folder] }),
   HTTP: (server) => overHTTP(server, server.token),
@@ -25,11 +28,11 @@ function overHTTP(server, token) {
 /** Connects, and returns a function that calls a tool. With SHOW=1 each call is in the test's output. */
 async function connect(t, transport) {
   const client = new Client({ name: 'another-client', version: '1.0.0' });
-  await client.connect(transport);
+  await client.connect(transport, { timeout: 2000 * patience });
   t.after(() => client.close());
   const show = (text) => process.env.SHOW && t.diagnostic(text);
   const call = async (name, args = {}) => {
-    const result = await client.callTool({ name, arguments: args });
+    const result = await client.callTool({ name, arguments: args }, undefined, { timeout: 2000 * patience });
     const text = result.content[0].text;
     show(`${name} ${JSON.stringify(args)} → ${result.isError ? 'refused: ' : ''}${text}`);
     if (result.isError) return { refused: text };
@@ -53,7 +56,7 @@ for (const [name, transport] of Object.entries(transports)) {
     await server.command('send', '--thread', 'mine', '--detach', 'what is the weather?');
     await server.command('send', '--thread', 'mine', '--detach', 'and tomorrow?');
 
-    const first = await call('wait_for_message', { timeout_secs: 20 });
+    const first = await call('wait_for_message', { timeout_secs: patience });
     assert.equal(first.kind, 'canvas_user');
     assert.equal(first.text, 'what is the weather?');
     assert.equal(first.arrival_workspace_id, 'mine');
@@ -64,14 +67,14 @@ for (const [name, transport] of Object.entries(transports)) {
     assert.equal((await call('send_message_to_user', { message: 'I am asking' })).status, 'sent');
     await server.kill();
     await server.start();
-    assert.equal((await call('wait_for_message', { timeout_secs: 20 })).activity_id, first.activity_id);
+    assert.equal((await call('wait_for_message', { timeout_secs: patience })).activity_id, first.activity_id);
     assert.deepEqual(await call('inbox_pop', { activity_id: first.activity_id }), { removed: true });
     assert.equal((await call('inbox_pop', { activity_id: first.activity_id })).removed, false);
 
-    const second = await call('wait_for_message', { timeout_secs: 20 });
+    const second = await call('wait_for_message', { timeout_secs: patience });
     assert.equal(second.text, 'and tomorrow?');
     assert.deepEqual(await call('inbox_pop', { activity_id: second.activity_id }), { removed: true });
-    const result = await call('wait_for_message', { timeout_secs: 20 });
+    const result = await call('wait_for_message', { timeout_secs: patience });
     assert.equal(result.kind, 'delegation_result');
     assert.equal(result.text, 'sunny');
     assert.equal(result.delegation_id, delegation);

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+
+import { violations } from './axe.js';
+import { operators, populate } from './operator.js';
+
+/** Makes a store of many runs: most completed, a hundred failed. */
+async function crowd(client, runs) {
+  let next = 0;
+  const sender = async () => {
+    for (let n = next++; n < runs; n = next++) {
+      await client.send({ thread: `crowd-${n % 500}`, text: `message ${n}`, ...(n % 100 === 0 && { thread: `lost-${n}`, agent: 'broken', max_attempts: 1 }) });
+    }
+  };
+  await Promise.all(Array.from({ length: 50 }, sender));
+  while ((await client.stats()).runs.queued > 0);
+}
+
+describe('the console', () => {
+  const { arrive } = operators();
+
+  test('every page is accessible, at three widths and in two schemes', async (t) => {
+    const { operator, client } = await arrive(t);
+    await crowd(client, 10_000);
+    const { failed, asked } = await populate(client);
+    await operator.enter();
+    const { page } = operator;
+    const pages = ['overview', 'inbox', 'runs', `run/${failed.run}`, `run/${asked.run}`, 'failures', 'threads', 'search?q=message', 'agents', 'channels', 'alerts', 'tokens'];
+    for (const colorScheme of ['light', 'dark']) {
+      for (const width of [390, 900, 1600]) {
+        await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+        await page.setViewportSize({ width, height: 800 });
+        for (const route of pages) {
+          await operator.go(route);
+          await page.locator(route === 'overview' ? '.chart canvas' : 'main :is(.card, .row, tbody tr, .bars, .empty)').first().waitFor();
+          const found = await violations(page);
+          assert.deepEqual(found, [], `${route} at ${width} in ${colorScheme}`);
+          const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert.ok(beyond <= 0, `${route} at ${width} is ${beyond} pixels too wide`);
+          if (colorScheme === 'light' || width === 390) await operator.shot(`console-${route.split(/[/?]/)[0]}-${width}-${colorScheme}`);
+        }
+      }
+    }
+  });
+});

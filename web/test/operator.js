@@ -1,0 +1,92 @@
+// A user of the console, and stores for it, for tests.
+
+import { mkdir } from 'node:fs/promises';
+import { after, before } from 'node:test';
+
+import { Mailroom } from '../../clients/js/mailroom.js';
+import { open } from '../../clients/js/test/server.js';
+import { launch, openPage } from './browser.js';
+import { shots } from './person.js';
+
+/** The configuration of a server with agents that reply, ask and fail, and a channel that is down. */
+export const config = `
+[agents.echo]
+kind = "echo"
+pace = "0s"
+[agents.tour]
+kind = "tour"
+pace = "0s"
+[agents.broken]
+kind = "exec"
+command = ["sh", "-c", "echo no route to the host >&2; exit 1"]
+[channels.desk]
+kind = "poll"
+url = "http://127.0.0.1:9"
+workspace = "w"
+token_env = "HOME"
+agent = "echo"
+`;
+
+/** A text that must stay text. */
+export const HOSTILE = '<img src=x onerror="document.title=1"> \u202egnp.exe';
+
+/** A user of the console. */
+export class Operator {
+  constructor(page, server) { [this.page, this.server] = [page, server]; }
+
+  /** Signs in with a link, as mailroom open prints it. */
+  async enter(route = '') {
+    const link = (await this.server.command('open')).trim();
+    await this.page.goto(link);
+    await this.page.getByRole('navigation', { name: 'Pages' }).waitFor({ state: 'attached' });
+    if (route) await this.go(route);
+    return this;
+  }
+
+  async go(route) {
+    await this.page.evaluate((hash) => { location.hash = hash; }, `#/${route}`);
+    await this.page.locator('main h1').waitFor({ state: 'attached' });
+  }
+
+  button(name) { return this.page.getByRole('button', { name, exact: true }); }
+
+  /** Waits until the stream is connected. */
+  live() { return this.page.locator('nav .connection[data-tone="good"]').waitFor({ state: 'attached' }); }
+
+  shot(name) { return this.page.screenshot({ path: `${shots}${name}.png` }); }
+}
+
+/** Opens a browser for the tests of a suite. The functions that it returns open a page, and a server with a page. */
+export function operators() {
+  let context;
+  let close;
+
+  before(async () => {
+    await mkdir(shots, { recursive: true });
+    [context, close] = await launch({ reducedMotion: 'reduce' });
+  });
+  after(() => close());
+
+  async function visit(t, server) {
+    return new Operator(await openPage(t, context), server);
+  }
+
+  async function arrive(t) {
+    const server = await open(t, config);
+    return { server, operator: await visit(t, server), client: new Mailroom(server) };
+  }
+
+  return { visit, arrive };
+}
+
+/** Runs that completed, failed and wait. */
+export async function populate(client) {
+  const asked = await client.send({ thread: 'asks', text: 'show me', agent: 'tour' });
+  const failed = await client.send({ thread: 'fails', text: 'x', agent: 'broken', max_attempts: 1 });
+  const hostile = await client.send({ thread: 'hostile', text: HOSTILE, metadata: { label: HOSTILE } });
+  for (let i = 0; i < 30; i++) await client.send({ thread: `thread-${i}`, text: `message **${i}**` });
+  for await (const _ of client.follow({ run: failed.run }));
+  for await (const _ of client.follow({ run: hostile.run }));
+  for await (const _ of client.follow({ run: asked.run, until: 'waiting' }));
+  return { asked, failed, hostile };
+}
