@@ -44,7 +44,7 @@ console.log(JSON.stringify({
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(c.program); err != nil {
-				t.Fatalf("this example needs %s: install it (see make programs and make browser): %v", c.program, err)
+				t.Fatalf("this example needs %s: run make programs: %v", c.program, err)
 			}
 			_, code, found := strings.Cut(string(manual), "```"+language+"\n")
 			code, _, ended := strings.Cut(code, "```")

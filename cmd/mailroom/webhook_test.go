@@ -80,7 +80,7 @@ func TestAnAddedWebhookWorksWithThePrintedExample(t *testing.T) {
 	r.AcceptKeys(string(key), "a-secret+as/it-is%d-and-long")
 	for _, program := range []string{"openssl", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("the printed example needs %s: install it (see make programs): %v", program, err)
+			t.Fatalf("the printed example needs %s: run make programs: %v", program, err)
 		}
 	}
 	h.server = server

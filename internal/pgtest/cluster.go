@@ -84,7 +84,7 @@ func binaries() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("PostgreSQL is not installed: run `make postgres` as root, or on Debian apt-get install postgresql")
+	return "", errors.New("PostgreSQL is not installed: run make programs, which names what is missing, or as root installs it")
 }
 
 // Start creates a cluster and starts it. PostgreSQL refuses to run as root, so root starts it as the

@@ -110,7 +110,7 @@ func (s *Server) start() bool {
 		}
 	}
 	if program == "" {
-		s.t.Fatal("these tests need Exim: install it (see make smtpd)")
+		s.t.Fatal("these tests need Exim: run make programs")
 	}
 	s.configure()
 	started := strings.Count(s.log(), ready)

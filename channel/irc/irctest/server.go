@@ -61,7 +61,7 @@ func (s *Server) start() bool {
 		program, err = exec.LookPath("/usr/sbin/ngircd")
 	}
 	if err != nil {
-		s.t.Fatalf("these tests need ngircd: install it (see make ircd): %v", err)
+		s.t.Fatalf("these tests need ngircd: run make programs: %v", err)
 	}
 	s.configure()
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -1,0 +1,43 @@
+// Command suite runs the steps of make test. It says from the start what it does, prints whole lines of the steps that
+// run in parallel and a line of progress every few seconds, and ends with a summary: the time of each step, the slowest
+// packages, and the output of everything that failed.
+//
+// Make alone cannot do this: its output of parallel targets is either mixed or held back to their end, and go test holds
+// back the results of quick packages until a slow one before them has ended. The command uses the standard library only,
+// so that it is built in a second where nothing is compiled yet but that library.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// progressEvery is the time between two lines of progress.
+const progressEvery = 15 * time.Second
+
+func main() {
+	// A shell that starts make in the background lets it ignore interrupts, and programs of tests would inherit that.
+	// Here they are caught, and so the programs begin with the default.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, err := newSuite(steps(), newScreen(os.Stdout))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+		os.Exit(2)
+	}
+	s.screen.say("make test runs %s. Without caches it takes about %s on two processors, later about %s; this machine has %d.",
+		s.names(), "12 minutes", "7", runtime.NumCPU())
+	ok := s.run(ctx, progressEvery)
+	s.summarize()
+	switch {
+	case ctx.Err() != nil:
+		os.Exit(130)
+	case !ok:
+		os.Exit(1)
+	}
+}

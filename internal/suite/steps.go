@@ -1,0 +1,35 @@
+package main
+
+// step is a target of the Makefile.
+type step struct {
+	name  string
+	args  []string // the command
+	needs []string // steps that must pass before
+	after []string // steps that must end before, whether they pass or not
+	tests bool     // its output is that of go test -json
+	list  string   // the packages that it tests, a pattern of go list; "" if their number is not worth a second
+}
+
+// steps returns the steps of make test.
+//
+// The order keeps two processors busy to the end, and compiles no package twice with the same settings: two go commands
+// that run at once would both compile what neither finds in the cache. So the tests, which compile everything for the
+// race detector, wait for the build, which compiles everything without it. The tests in the browser need the programs of
+// the build only, and spend half of their time waiting. The checks read what the tests compiled.
+func steps() []step {
+	return []step{
+		{name: "format", args: target("format")},
+		{name: "npm", args: target("npm")},
+		{name: "build", args: target("build", "fakes")},
+		{name: "web", args: target("web"), needs: []string{"npm", "build"}},
+		{name: "js", args: target("js"), needs: []string{"npm", "build"}},
+		{name: "tests", args: target("racing", "JSON=-json"), after: []string{"build"}, tests: true, list: "./..."},
+		{name: "modules", args: target("modules", "JSON=-json"), after: []string{"build", "js"}, tests: true},
+		{name: "lint", args: target("vet", "staticcheck"), after: []string{"tests"}},
+	}
+}
+
+// target returns the command for targets of the Makefile. Make is silent about commands whose output is parsed.
+func target(names ...string) []string {
+	return append([]string{"make", "--no-print-directory", "--silent"}, names...)
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// state is how far a step is.
+type state int
+
+const (
+	stateWaiting state = iota
+	stateRunning
+	statePassed
+	stateFailed
+	stateNotRun // a step that it needs failed, or the suite was interrupted
+)
+
+// track is a step and what became of it.
+type track struct {
+	step
+	ended chan struct{}
+	tests *goTests // nil for a step whose output is not that of go test
+
+	// guarded by the suite
+	state  state
+	began  time.Time
+	took   time.Duration
+	why    string // why it failed or did not run
+	recent tail   // its last lines
+	passed int    // tests that it counted
+	failed int
+}
+
+// suite is a run of all steps.
+type suite struct {
+	screen *screen
+	tracks []*track
+
+	mu sync.Mutex // guards the state of the tracks
+}
+
+// newSuite checks that the steps that each step waits for are listed before it, so that none waits forever.
+func newSuite(steps []step, screen *screen) (*suite, error) {
+	s := &suite{screen: screen}
+	for _, st := range steps {
+		for _, other := range append(append([]string{}, st.needs...), st.after...) {
+			if s.track(other) == nil {
+				return nil, fmt.Errorf("step %s waits for %q, which is not a step before it", st.name, other)
+			}
+		}
+		t := &track{step: st, ended: make(chan struct{}), recent: tail{most: 64 << 10}}
+		if st.tests {
+			t.tests = newGoTests(screen.print)
+		}
+		s.tracks = append(s.tracks, t)
+	}
+	return s, nil
+}
+
+func (s *suite) track(name string) *track {
+	for _, t := range s.tracks {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+func (s *suite) names() string {
+	var names []string
+	for _, t := range s.tracks {
+		names = append(names, t.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// run runs each step once those before it have ended, and reports whether all passed. It prints progress at the given
+// interval.
+func (s *suite) run(ctx context.Context, every time.Duration) (ok bool) {
+	var steps sync.WaitGroup
+	for _, t := range s.tracks {
+		steps.Go(func() { s.runStep(ctx, t) })
+	}
+	over, reporter := make(chan struct{}), sync.WaitGroup{}
+	reporter.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				s.screen.say("%s", s.progress(time.Now()))
+			}
+		}
+	})
+	steps.Wait()
+	close(over)
+	reporter.Wait()
+	for _, t := range s.tracks {
+		if t.state != statePassed {
+			return false
+		}
+	}
+	return true
+}
+
+// runStep waits for the steps before t and runs it.
+func (s *suite) runStep(ctx context.Context, t *track) {
+	defer close(t.ended)
+	for _, name := range append(append([]string{}, t.needs...), t.after...) {
+		<-s.track(name).ended
+	}
+	if why := s.obstacle(ctx, t); why != "" {
+		s.end(t, stateNotRun, why)
+		return
+	}
+	s.mu.Lock()
+	t.state, t.began = stateRunning, time.Now()
+	s.mu.Unlock()
+	s.screen.say("%s begins", t.name)
+	err := s.execute(ctx, t)
+	switch {
+	case ctx.Err() != nil:
+		s.end(t, stateFailed, "interrupted")
+	case err != nil:
+		s.end(t, stateFailed, err.Error())
+	default:
+		s.end(t, statePassed, "")
+	}
+}
+
+// obstacle returns why t cannot run, or "".
+func (s *suite) obstacle(ctx context.Context, t *track) string {
+	if ctx.Err() != nil {
+		return "interrupted"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range t.needs {
+		if s.track(name).state != statePassed {
+			return name + " did not pass"
+		}
+	}
+	return ""
+}
+
+func (s *suite) execute(ctx context.Context, t *track) error {
+	line := func(text string) { s.line(t, text) }
+	if t.tests == nil {
+		return runCommand(ctx, t.args, line, line)
+	}
+	defer t.tests.close()
+	var counting sync.WaitGroup
+	if t.list != "" {
+		counting.Go(func() { t.tests.setTotal(countPackages(ctx, t.list)) })
+	}
+	defer counting.Wait()
+	return runCommand(ctx, t.args, t.tests.line, line)
+}
+
+// countPackages returns how many packages have tests, or 0 if go cannot list them; then the tests say why.
+func countPackages(ctx context.Context, pattern string) int {
+	list := exec.CommandContext(ctx, "go", "list", "-e", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", pattern)
+	out, err := list.Output()
+	if err != nil {
+		return 0
+	}
+	return len(strings.Fields(string(out)))
+}
+
+// closing matches the last line of a step that counts its tests.
+var closing = regexp.MustCompile(`^(\d+) passed, (\d+) failed$`)
+
+// counted returns the numbers of a closing line.
+func counted(text string) (passed, failed int, ok bool) {
+	found := closing.FindStringSubmatch(text)
+	if found == nil {
+		return 0, 0, false
+	}
+	passed, _ = strconv.Atoi(found[1]) // digits
+	failed, _ = strconv.Atoi(found[2])
+	return passed, failed, true
+}
+
+// line takes a line of the output of t.
+func (s *suite) line(t *track, text string) {
+	s.mu.Lock()
+	t.recent.add(text)
+	if passed, failed, ok := counted(text); ok {
+		t.passed += passed
+		t.failed += failed
+	}
+	s.mu.Unlock()
+	s.screen.print(fmt.Sprintf("%-7s | %s", t.name, text))
+}
+
+func (s *suite) end(t *track, to state, why string) {
+	s.mu.Lock()
+	t.state, t.why = to, why
+	if !t.began.IsZero() {
+		t.took = time.Since(t.began)
+	}
+	took := t.took
+	s.mu.Unlock()
+	switch to {
+	case statePassed:
+		s.screen.say("%s passed in %s", t.name, clock(took))
+	case stateFailed:
+		s.screen.say("%s FAILED after %s: %s", t.name, clock(took), why)
+	default:
+		s.screen.say("%s does not run: %s", t.name, why)
+	}
+}
