@@ -245,7 +245,11 @@ func (h *messageHandlers) editMessage(ctx context.Context, in *editMessageInput)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.findMessage(ctx, id, in.Message); err != nil {
+	before, err := h.findMessage(ctx, id, in.Message)
+	if err != nil {
+		return nil, err
+	}
+	if err := thread.CheckFiles("body.", parts, before.Parts); err != nil {
 		return nil, err
 	}
 	// Edit reports conflict, not not_found, for every message that cannot be changed, so

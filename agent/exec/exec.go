@@ -60,7 +60,7 @@ type Options struct {
 	StartTimeout, IdleTimeout, TotalTimeout time.Duration
 	KillGrace                               KillGrace
 	// MaxOutput is the maximum size of stdout, in bytes. A command that writes more is stopped and
-	// its run fails permanently. 0 means 16 MiB. A message holds at most mailroom.MaxText of it.
+	// its run fails permanently. 0 means DefaultMaxOutput. A message holds at most mailroom.MaxText of it.
 	MaxOutput int64
 }
 
@@ -71,11 +71,13 @@ type KillGrace struct {
 	Terminate time.Duration // from TERM to KILL; 0 is 3 s
 }
 
+// DefaultMaxOutput is the limit of the output of commands and of programs with a profile, in bytes.
+const DefaultMaxOutput = 64 << 20
+
 // The defaults end a command within the engine's stop grace of 10 s.
 const (
 	defaultInterrupt = 4 * time.Second
 	defaultTerminate = 3 * time.Second
-	defaultMaxOutput = 16 << 20
 )
 
 // DefaultEnvAllow returns the names of variables that are passed on by default: paths of programs
@@ -111,7 +113,7 @@ func newAgent(o Options) (*agent, error) {
 		o.KillGrace.Terminate = defaultTerminate
 	}
 	if o.MaxOutput == 0 {
-		o.MaxOutput = defaultMaxOutput
+		o.MaxOutput = DefaultMaxOutput
 	}
 	return &agent{options: o, name: "the command"}, nil
 }

@@ -38,14 +38,13 @@ type ProgramOptions struct {
 	// output.
 	StartTimeout, IdleTimeout, TotalTimeout time.Duration
 	KillGrace                               KillGrace
-	MaxOutput                               int64 // 0 is 64 MiB
+	MaxOutput                               int64 // as in Options
 }
 
 // Defaults of ProgramOptions.
 const (
-	DefaultStartTimeout  = time.Minute
-	DefaultIdleTimeout   = 10 * time.Minute
-	defaultProgramOutput = 64 << 20
+	DefaultStartTimeout = time.Minute
+	DefaultIdleTimeout  = 10 * time.Minute
 )
 
 // NewProgram returns the agent of a command-line program. Each thread is one session of the
@@ -73,7 +72,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 		Command: []string{cmp.Or(o.Program, o.Profile.Program)}, Dir: o.Dir, EnvAllow: o.EnvAllow,
 		Env: slices.Concat(o.Profile.Env, o.Env), Mark: o.Mark, Isolation: o.Isolation, Files: o.Files, Source: o.Source,
 		StartTimeout: limit(o.StartTimeout, DefaultStartTimeout), IdleTimeout: limit(o.IdleTimeout, DefaultIdleTimeout),
-		TotalTimeout: limit(o.TotalTimeout, 0), KillGrace: o.KillGrace, MaxOutput: cmp.Or(o.MaxOutput, defaultProgramOutput),
+		TotalTimeout: limit(o.TotalTimeout, 0), KillGrace: o.KillGrace, MaxOutput: o.MaxOutput,
 	})
 	if err != nil {
 		return nil, err

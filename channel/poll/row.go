@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/check"
 	"mailroom/internal/digest"
 )
 
@@ -240,7 +241,7 @@ func appendFile(files []mailroom.Part, of map[string]json.RawMessage) []mailroom
 		Type: "file", URI: first("uri", "url"), Name: first("name"), MimeType: first("mime_type", "mimeType"),
 	}
 	same := func(q mailroom.Part) bool { return q.URI == p.URI }
-	if p.URI == "" || len(files) == maxFiles || slices.ContainsFunc(files, same) {
+	if p.URI == "" || check.IsServerFile(p.URI) || len(files) == maxFiles || slices.ContainsFunc(files, same) {
 		return files
 	}
 	return append(files, p)

@@ -12,13 +12,10 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/check"
 	"mailroom/internal/datadir"
 	"mailroom/store/postgres"
 )
-
-// fileScheme begins the URI of a file that every server on a database can read. The rest is the name
-// of the file, see [datadir.Files.Path].
-const fileScheme = "mailroom-file:"
 
 const (
 	// maxSharedFile is the largest file that is fetched, in bytes: the largest value of max_file.
@@ -33,9 +30,9 @@ const (
 // sharedFiles stores attachments so that the agents of all servers on a database can read them. The
 // bytes are in the database, and in the folder of each server that has used them.
 //
-// A URI comes from a message, so any user may write one. It gives access to a file only to a user who
-// knows the hash of its content, which cannot be guessed without the content; file URIs have the same
-// rule. Only names that were stored can be fetched, so one content does not fill the disk under many.
+// A URI comes from a message. The ledger accepts one of a stored file only from the channel that received the
+// file, and older messages give access only to a user who knows the hash of its content. Only names that were
+// stored can be fetched, so one content does not fill the disk under many.
 type sharedFiles struct {
 	folder   datadir.Files
 	database *postgres.Files
@@ -53,7 +50,7 @@ func (f *sharedFiles) Save(ctx context.Context, name string, r io.Reader) (uri s
 		f.log.Warn("file of a message not stored in the database", "file", stored, "error", err)
 		return "", fmt.Errorf("store a file for all servers: %w", err)
 	}
-	return fileScheme + stored, nil
+	return check.FileScheme + stored, nil
 }
 
 func (f *sharedFiles) upload(ctx context.Context, stored string) (err error) {
@@ -68,7 +65,7 @@ func (f *sharedFiles) upload(ctx context.Context, stored string) (err error) {
 
 // Path implements [exec.FileSource].
 func (f *sharedFiles) Path(uri string) (path string, ok bool) {
-	stored, ok := strings.CutPrefix(uri, fileScheme)
+	stored, ok := strings.CutPrefix(uri, check.FileScheme)
 	if !ok {
 		return "", false
 	}
@@ -80,7 +77,7 @@ func (f *sharedFiles) Fetch(ctx context.Context, uri string) error {
 	if _, ok := f.Path(uri); !ok {
 		return mailroom.Errorf(mailroom.CodeInvalid, "its address is invalid")
 	}
-	stored := strings.TrimPrefix(uri, fileScheme)
+	stored := strings.TrimPrefix(uri, check.FileScheme)
 	err := f.retry(ctx, func() error { return f.download(ctx, stored) })
 	if ctx.Err() != nil {
 		return err

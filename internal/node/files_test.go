@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mailroom"
+	"mailroom/internal/check"
 	"mailroom/internal/datadir"
 	"mailroom/internal/pgtest"
 	"mailroom/ledger"
@@ -207,7 +208,7 @@ func TestAFetchEndsWithItsAttempt(t *testing.T) {
 func TestTheJanitorRemovesOldFilesFromTheDatabase(t *testing.T) {
 	s := newFileServers(t)
 	old, young := s.save("old"), s.save("young")
-	s.exec("UPDATE file SET saved_at = saved_at - 7200000000 WHERE name = $1", strings.TrimPrefix(old, fileScheme))
+	s.exec("UPDATE file SET saved_at = saved_at - 7200000000 WHERE name = $1", strings.TrimPrefix(old, check.FileScheme))
 	l := ledger.New(memory.New(), ledger.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	var parts sync.WaitGroup
@@ -220,7 +221,7 @@ func TestTheJanitorRemovesOldFilesFromTheDatabase(t *testing.T) {
 		(&janitor{ledger: l, shared: s.first.database, retention: time.Hour, log: s.first.log}).cleanStore(ctx)
 	})
 	for gone := false; !gone; {
-		file, err := s.first.database.Open(t.Context(), strings.TrimPrefix(old, fileScheme))
+		file, err := s.first.database.Open(t.Context(), strings.TrimPrefix(old, check.FileScheme))
 		switch {
 		case err == nil:
 			err = file.Close()

@@ -136,8 +136,34 @@ func (in *Submit) checkMessages() error {
 		if d.Visibility != mailroom.VisibleAll && d.Visibility != mailroom.VisibleInternal {
 			return check.Invalid(at+"visibility", "must be all or internal", d.Visibility)
 		}
+		if err := in.checkFiles(at, d.Parts); err != nil {
+			return err
+		}
 		if err := checkParts(at, d.Parts); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkFiles refuses the server's own files in messages that no channel received.
+func (in *Submit) checkFiles(at string, parts []mailroom.Part) error {
+	if strings.HasPrefix(in.Origin.Via, channelPrefix) {
+		return nil
+	}
+	return CheckFiles(at, parts, nil)
+}
+
+// channelPrefix begins Origin.Via of what a channel received. No caller of the API can set it.
+const channelPrefix = "channel:"
+
+// CheckFiles refuses the server's own files in the parts of a message, see [check.IsServerFile], except those
+// that it had before.
+func CheckFiles(at string, parts, before []mailroom.Part) error {
+	for i, p := range parts {
+		had := func(q mailroom.Part) bool { return q.URI == p.URI }
+		if check.IsServerFile(p.URI) && !slices.ContainsFunc(before, had) {
+			return check.Invalid(fmt.Sprintf("%sparts[%d].uri", at, i), "is the address of a file that a chat of another message received; send the file itself to the chat of this thread", p.URI)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
+	"mailroom/internal/check"
 	"mailroom/internal/display"
 )
 
@@ -64,6 +65,9 @@ func (a attachments) part(ctx context.Context, f chat.File) mailroom.Part {
 		return mailroom.Text("File " + name + ":\n" + content)[0]
 	}
 	uri := sanitize(f.URI)
+	if check.IsServerFile(uri) {
+		uri = "" // a platform does not know it
+	}
 	if a.store != nil {
 		var kept string
 		if kept, why = a.save(ctx, name, f); why == "" {
