@@ -119,6 +119,12 @@ func rootCommand(con *console.Console) *cobra.Command {
 	root.AddCommand(node.Commands(con)...)
 	root.AddCommand(storage.Commands(con)...)
 	cli.AddCompletions(con, root)
+	root.InitDefaultCompletionCmd("completion")
+	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
+		c.RunE = func(cmd *cobra.Command, args []string) error { // cobra's own shows the help for an unknown shell, and succeeds
+			return console.UsageErrorf(cmd, "missing subcommand: bash, fish, powershell or zsh")
+		}
+	}
 	return root
 }
 

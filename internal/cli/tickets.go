@@ -114,8 +114,12 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 // printTicketPrompt prints a ticket's question to Stderr. Stdout is for the decision.
 func printTicketPrompt(con *console.Console, k api.Ticket) {
 	con.Infof("%s %s of run %s in thread %s: %s", k.Kind, display.Line(k.Name), k.Run, display.Line(k.Thread), display.Line(deref(k.Prompt)))
-	if deref(k.Action) != "" || len(k.Arguments) > 0 {
-		con.Infof("  %s", display.Line(strings.TrimSpace(deref(k.Action)+" "+string(k.Arguments))))
+	given := string(k.Arguments)
+	if given == "null" { // none
+		given = ""
+	}
+	if action := strings.TrimSpace(deref(k.Action) + " " + given); action != "" {
+		con.Infof("  %s", display.Line(action))
 	}
 	if k.ExpiresAt != nil && k.State == mailroom.TicketOpen {
 		con.Infof("  expires %s", con.When(k.ExpiresAt))
