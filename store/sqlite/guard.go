@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -231,9 +232,10 @@ func (s *Store) fail(err error) {
 // Used only with [Options.Guard].
 func (s *Store) Failed() <-chan error { return s.failed }
 
-// quickCheck has SQLite check the structure of the whole file in a separate snapshot. Open waits
-// for at most checkWait.
-func (s *Store) quickCheck(ctx context.Context) error {
+// checkAll has SQLite check the whole file: its structure, and then table by table that rows and indexes agree.
+// Each check has a snapshot of its own, because the WAL cannot be reset meanwhile. Open waits for at most
+// checkWait. What is wrong inside a body only a reader of all rows can see, which is the doctor.
+func (s *Store) checkAll(ctx context.Context) error {
 	s.unchecked = true
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
@@ -290,12 +292,23 @@ func (s *Store) examine(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, session.close()) }()
-	err = session.query(ctx, "PRAGMA quick_check(1)", nil, func(row []driver.Value) (bool, error) {
-		if out := fmt.Sprint(row[0]); out != "ok" {
-			return false, fmt.Errorf("the store is damaged: %s", out)
-		}
-		return true, nil
+	checks := []string{"PRAGMA quick_check(1)"}
+	err = session.query(ctx, "SELECT name FROM sqlite_schema WHERE type = 'table'", nil, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		checks = append(checks, "PRAGMA integrity_check('"+strings.ReplaceAll(c.text(), "'", "''")+"')")
+		return true, c.err
 	})
+	for _, text := range checks {
+		if err != nil {
+			break
+		}
+		err = session.query(ctx, text, nil, func(row []driver.Value) (bool, error) {
+			if out := fmt.Sprint(row[0]); out != "ok" {
+				return false, fmt.Errorf("the store is damaged: %s", strings.TrimSpace(out))
+			}
+			return true, nil
+		})
+	}
 	if s.driver.kind(err) == sqlite3.SQLITE_CORRUPT {
 		return fmt.Errorf("the store is damaged: %w", err)
 	}

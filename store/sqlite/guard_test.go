@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -267,6 +268,22 @@ func TestAStoreWhoseFilesAreGoneAcknowledgesNothing(t *testing.T) {
 	}
 }
 
+// Such as the answer to a submit that repeats an earlier one.
+func TestAStoreWhoseFilesAreGoneAnswersNothing(t *testing.T) {
+	s, path := guarded(t, 3)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Update(t.Context(), func(tx store.Tx) error {
+		_, err := tx.Threads(store.ThreadQuery{Limit: 1})
+		return err
+	})
+	wantUnavailable(t, err)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAnIdleStoreReportsThatItsFileWasRemoved(t *testing.T) {
 	s, path := guarded(t, 1)
 	if err := os.Remove(path); err != nil {
@@ -287,6 +304,47 @@ func TestAnUnfinishedCheckIsRepeated(t *testing.T) {
 	}
 	if last, _, err := ReadRevision(path); err != nil || last.Closed {
 		t.Errorf("got %+v, %v, want a store that counts as not closed in order", last, err)
+	}
+}
+
+// A row whose index entry differs is found by one query and not by another one, so a key could be taken twice.
+func TestAStoreWithADamagedIndexIsRefused(t *testing.T) {
+	s, path := guarded(t, 50)
+	const id = "thread 31"
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := 0
+	for at := bytes.Index(raw, []byte(id)); at >= 0; {
+		to := filepath.Join(t.TempDir(), "mail.db")
+		changed := bytes.Clone(raw)
+		changed[at+len(id)-1] = 'x'
+		if err := os.WriteFile(to, changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := mustOpenFile(t, to)
+		faults, err := f.Faults(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(faults) > 0 && strings.Contains(faults[0], "missing from index") {
+			damaged++
+			if _, err := Open(t.Context(), to, Options{Guard: true}); err == nil || !strings.Contains(err.Error(), "missing from index") {
+				t.Errorf("byte %d: error %v, want a damaged index", at, err)
+			}
+		}
+		next := bytes.Index(raw[at+1:], []byte(id))
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	if damaged == 0 {
+		t.Error("no byte is in an index: look for another id")
 	}
 }
 

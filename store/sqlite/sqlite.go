@@ -150,7 +150,7 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 		return err
 	}
 	if unclean {
-		if err := s.quickCheck(ctx); err != nil {
+		if err := s.checkAll(ctx); err != nil {
 			return err
 		}
 	}
