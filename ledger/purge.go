@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,58 +22,88 @@ const purgeStep = 500
 // other operations, the next reads what it will drop.
 const purgeConcurrency = 2
 
-// PurgeEach purges several threads.
+// PurgeEach purges several threads. A thread that fails does not keep the others: the error has the first
+// failures. It ends early only if ctx does, or if the store is unavailable.
 func (l *Ledger) PurgeEach(ctx context.Context, threads []string, retention time.Duration) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, life := errgroup.WithContext(ctx)
 	group.SetLimit(purgeConcurrency)
+	var mu sync.Mutex
+	var failed []error // guarded by mu
 	for _, id := range threads {
 		group.Go(func() (err error) {
-			defer recovery.Error(l.options.Log, "purge", &err)
-			if err := l.Purge(ctx, id, retention); err != nil {
-				return fmt.Errorf("purge thread %s: %w", id, err)
+			if life.Err() != nil {
+				return nil
+			}
+			err = recovery.Call(l.options.Log, "purge", func() error { return l.Purge(life, id, retention) })
+			if err == nil || life.Err() != nil {
+				return err
+			}
+			err = fmt.Errorf("purge thread %s: %w", id, err)
+			if mailroom.CodeOf(err) == mailroom.CodeUnavailable { // the store's failure, not the thread's
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(failed) < maxPurgeErrors {
+				failed = append(failed, err)
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	ended := group.Wait()
+	return errors.Join(append(failed, ended, ctx.Err())...)
 }
+
+// maxPurgeErrors bounds the failures that an error of PurgeEach names.
+const maxPurgeErrors = 5
 
 // Purge drops the entries of a thread's log that are older than the retention: the prefix up to the
 // first entry that is younger, or that belongs to an open or younger run. It uses small
-// transactions of the lowest rank.
+// transactions of the lowest rank. What it reads depends on what it drops, not on the length of the log.
 func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Duration) error {
 	for {
-		upto, last, err := l.purgeable(ctx, thread, retention)
-		if err != nil || upto == 0 {
+		old, err := l.purgeable(ctx, thread, retention)
+		if err != nil || old.upto == 0 {
 			return err
 		}
-		o := op{name: "purge", rank: rankPurge, threads: []string{thread}}
-		more, err := run(ctx, l, o, func(b *batch) (bool, error) {
-			t := b.rows.thread(thread)
-			if t.LastSeq != last { // an old run may have been retried
-				if err := b.keepOpen(thread, &upto); err != nil {
-					return false, err
-				}
+		for more := true; more; {
+			if more, err = l.purgeSome(ctx, thread, &old); err != nil {
+				return err
 			}
-			next := min(upto, t.FirstSeq+purgeStep)
-			if next <= t.FirstSeq {
-				return false, nil
-			}
-			bytes, told, err := b.entriesBelow(t, next)
+		}
+		if old.all {
+			return nil
+		}
+	}
+}
+
+// purgeSome drops a part of the prefix in one transaction, and reports whether there is more of it.
+func (l *Ledger) purgeSome(ctx context.Context, thread string, old *prefix) (more bool, err error) {
+	o := op{name: "purge", rank: rankPurge, threads: []string{thread}}
+	return run(ctx, l, o, func(b *batch) (bool, error) {
+		t := b.rows.thread(thread)
+		next := min(old.upto, t.FirstSeq+purgeStep)
+		if t.LastSeq != old.last { // an old run may have been retried
+			kept, _, err := firstKept(b.rows.tx, thread, next, old.before)
 			if err != nil {
 				return false, err
 			}
-			if err := b.uncountUnread(t, told); err != nil {
-				return false, err
-			}
-			t.Purge(next, bytes)
-			b.changes.DropEntries = append(b.changes.DropEntries, store.Prefix{Thread: thread, Seq: next})
-			return next < upto, nil
-		})
-		if err != nil || !more {
-			return err
+			next = min(next, kept)
 		}
-	}
+		if next <= t.FirstSeq {
+			return false, nil
+		}
+		bytes, told, err := b.entriesBelow(t, next)
+		if err != nil {
+			return false, err
+		}
+		if err := b.uncountUnread(t, told); err != nil {
+			return false, err
+		}
+		t.Purge(next, bytes)
+		b.changes.DropEntries = append(b.changes.DropEntries, store.Prefix{Thread: thread, Seq: next})
+		return next < old.upto, nil
+	})
 }
 
 // entriesBelow returns the size of the entries below seq, and the notifications among them.
@@ -95,57 +127,68 @@ func (b *batch) entriesBelow(t *thread.State, seq int64) (bytes int64, told []Re
 	return bytes, told, nil
 }
 
-// keepOpen lowers upto to the first entry of the oldest open run. A purge is alone in its batch, so
-// the stored rows are current.
-func (b *batch) keepOpen(thread string, upto *int64) error {
-	open, err := b.rows.tx.Runs(store.RunQuery{
-		Thread: thread, Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
-	})
-	for _, r := range open {
-		*upto = min(*upto, r.FirstSeq)
-	}
-	return err
+// prefix is the part of a log that a purge may drop.
+type prefix struct {
+	before time.Time // of entries and runs to keep
+	upto   int64     // first seq to keep; 0: keep everything
+	all    bool      // nothing behind upto may be dropped
+	last   int64     // end of the log when it was read
 }
 
-// purgeable returns the first seq to keep, 0 to keep everything. last is the end of the log in its
-// snapshot.
-func (l *Ledger) purgeable(ctx context.Context, thread string, retention time.Duration) (upto, last int64, err error) {
+// purgeable finds what a purge may drop. It first looks at the oldest entry and the oldest run, which in
+// nearly all threads are to be kept.
+func (l *Ledger) purgeable(ctx context.Context, thread string, retention time.Duration) (old prefix, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
 		before := r.Now().Add(-retention)
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
-		if err != nil || len(rows) == 0 {
+		if err != nil || len(rows) == 0 || rows[0].FirstSeq > rows[0].LastSeq {
 			return err
 		}
-		last = rows[0].LastSeq
-		if upto, err = firstKept(r, rows[0], before); err == nil {
-			upto, err = firstAfter(r, rows[0], upto, before)
+		t := rows[0]
+		oldest, err := entryAt(r, thread, t.FirstSeq)
+		if err != nil || oldest.At.After(before) {
+			return err
 		}
-		if upto <= rows[0].FirstSeq {
-			upto = 0
+		runs, err := r.Runs(store.RunQuery{Thread: thread, Oldest: true, Limit: 1})
+		if err != nil || len(runs) > 0 && runs[0].FirstSeq <= t.FirstSeq && isKept(runs[0], before) {
+			return err
+		}
+		upto, err := firstAfter(r, t, t.LastSeq+1, before)
+		if err != nil {
+			return err
+		}
+		kept, all, err := firstKept(r, thread, upto, before)
+		if err == nil && kept > t.FirstSeq {
+			old = prefix{before: before, upto: kept, all: all, last: t.LastSeq}
 		}
 		return err
 	})
-	return upto, last, err
+	return old, err
 }
 
-// firstKept returns the first entry of the oldest run that is open or ended after before.
-func firstKept(r store.Reader, t *mailroom.Thread, before time.Time) (int64, error) {
-	keep := t.LastSeq + 1
-	for from := int64(0); ; {
-		runs, err := r.Runs(store.RunQuery{Thread: t.ID, From: from, Limit: purgeStep})
-		if err != nil {
-			return 0, err
-		}
-		for _, run := range runs {
-			if !run.Status.Finished() || run.FinishedAt.After(before) {
-				keep = min(keep, run.FirstSeq)
-			}
-			from = run.Key
-		}
-		if len(runs) < purgeStep {
-			return keep, nil
+// isKept reports whether a run keeps its entries: it is open, or ended after before.
+func isKept(run *mailroom.Run, before time.Time) bool {
+	return !run.Status.Finished() || run.FinishedAt.After(before)
+}
+
+// firstKept returns the first entry of the oldest run that is kept, at most upto. It reads a bounded number of
+// runs: all is false if it returns less because there are more. Runs have the order of their first
+// entries, except among those of one commit, which half of the runs that it reads are enough for.
+func firstKept(r store.Reader, thread string, upto int64, before time.Time) (first int64, all bool, err error) {
+	runs, err := r.Runs(store.RunQuery{Thread: thread, Oldest: true, Limit: 2 * purgeStep})
+	if err != nil {
+		return 0, false, err
+	}
+	first, all = upto, true
+	if len(runs) == 2*purgeStep && runs[purgeStep].FirstSeq < upto {
+		first, all = runs[purgeStep].FirstSeq, false
+	}
+	for _, run := range runs {
+		if run.FirstSeq < first && isKept(run, before) {
+			first, all = run.FirstSeq, true
 		}
 	}
+	return first, all, nil
 }
 
 // firstAfter returns the first seq below upto whose entry was written after before, or upto. It

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mailroom"
+	"mailroom/dispatch"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -92,6 +94,27 @@ func TestAPurgeKeepsEntriesYoungerThanTheRetention(t *testing.T) {
 	wantEqual(t, "first seq", row.FirstSeq, row.LastSeq+1)
 	d.completeRuns(1) // a seq is never used again
 	wantEqual(t, "first entry", d.log("t")[0].Seq, row.LastSeq+1)
+}
+
+// Its entries are old, but an answer that came a moment ago must not be gone before anybody has read it.
+func TestAPurgeKeepsARunThatEndedJustNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		d.submit(text("t", "hello"))
+		work := d.claimOne("w")
+		for range 10 { // a lease is shorter
+			<-time.After(5 * time.Second)
+			must(d.Renew(d.ctx, dispatch.Renewal{Worker: "w", Held: []mailroom.Claim{work.Claim}}))(t)
+		}
+		d.settle(complete(work.Claim, "re"))
+		must(0, d.Purge(d.ctx, "t", 30*time.Second))(t)
+		wantEqual(t, "first seq", d.thread("t").FirstSeq, 1)
+		<-time.After(time.Minute)
+		must(0, d.Purge(d.ctx, "t", 30*time.Second))(t)
+		row := d.thread("t")
+		wantEqual(t, "first seq", row.FirstSeq, row.LastSeq+1)
+	})
 }
 
 func TestSeveralThreadsArePurgedAndAFailureIsReported(t *testing.T) {
