@@ -55,7 +55,7 @@ func (h *Lock) PrepareCopy() (path string, err error) {
 			return "", fmt.Errorf("remove the rest of a copy: %w", err)
 		}
 	}
-	return path, syncDir(string(h.Dir))
+	return path, h.disk.folder(string(h.Dir))
 }
 
 // FinishCopy makes the copy, which is closed and synced, the store of the folder. writeRevision writes
@@ -67,5 +67,5 @@ func (h *Lock) FinishCopy(writeRevision func(database string) error) error {
 	if err := os.Rename(h.Dir.copyFile(), h.Dir.Database()); err != nil {
 		return fmt.Errorf("rename the copy: %w", err)
 	}
-	return syncDir(string(h.Dir))
+	return h.disk.folder(string(h.Dir))
 }

@@ -81,8 +81,8 @@ func (f Dir) TargetSecret(target, name string) string {
 // WriteFile writes a file of the folder atomically, readable only by its owner. It creates the
 // folder if needed.
 func (f Dir) WriteFile(path string, data []byte) error {
-	if err := os.MkdirAll(string(f), 0o700); err != nil {
-		return fmt.Errorf("create the data folder: %w", err)
+	if err := (disk{}).makeFolder(string(f)); err != nil {
+		return f.cannotMake(err)
 	}
 	return WriteFileAtomic(path, data)
 }
@@ -200,5 +200,5 @@ func WriteFileAtomic(path string, data []byte) (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return nil
+	return disk{}.folder(filepath.Dir(path)) // the file may be a secret that nothing shows again
 }

@@ -81,7 +81,11 @@ func (f Files) path(stored string) string { return filepath.Join(string(f), stor
 // write stores the content of r durably under the name that naming returns for the path of a temporary
 // file and its hash.
 func (f Files) write(ctx context.Context, r io.Reader, naming func(temp, sum string) (string, error)) (stored string, err error) {
-	if err := os.MkdirAll(string(f), 0o700); err != nil {
+	return f.writeTo(ctx, disk{}, r, naming)
+}
+
+func (f Files) writeTo(ctx context.Context, d disk, r io.Reader, naming func(temp, sum string) (string, error)) (stored string, err error) {
+	if err := d.makeFolder(string(f)); err != nil {
 		return "", err
 	}
 	temp, err := os.CreateTemp(string(f), tempPrefix+"*") // mode 0600
@@ -90,7 +94,7 @@ func (f Files) write(ctx context.Context, r io.Reader, naming func(temp, sum str
 	}
 	hash := sha256.New()
 	_, err = io.Copy(io.MultiWriter(temp, hash), r)
-	err = errors.Join(err, ctx.Err(), temp.Sync(), temp.Close())
+	err = errors.Join(err, ctx.Err(), d.file(temp), temp.Close())
 	if err == nil {
 		stored, err = naming(temp.Name(), hex.EncodeToString(hash.Sum(nil)))
 	}
@@ -99,10 +103,10 @@ func (f Files) write(ctx context.Context, r io.Reader, naming func(temp, sum str
 	}
 	path := f.path(stored)
 	dir := filepath.Dir(path)
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Rename(temp.Name(), path)); err != nil {
+	if err := errors.Join(d.makeFolder(dir), os.Rename(temp.Name(), path)); err != nil {
 		return "", errors.Join(err, os.Remove(temp.Name()))
 	}
-	return stored, errors.Join(syncDir(dir), syncDir(string(f)))
+	return stored, errors.Join(d.folder(dir), d.folder(string(f)))
 }
 
 // extension returns the lower-case extension of name if it is 1 to 8 letters or digits, else "".
@@ -116,14 +120,27 @@ func extension(name string) string {
 	return end
 }
 
-// syncDir makes renames in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
+// Keep resets the age of those stored files that exist and were last saved before the given time.
+func (f Files) Keep(ctx context.Context, stored []string, before time.Time) error {
+	now := time.Now()
+	for _, name := range stored {
+		path, ok := f.Path(name)
+		if !ok {
+			continue
+		}
+		info, err := os.Lstat(path)
+		if err == nil && info.Mode().IsRegular() && info.ModTime().Before(before) {
+			err = os.Chtimes(path, now, now)
+		}
+		if err = errors.Join(err, ctx.Err()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("keep a file: %w", err)
+		}
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
+
+// expiringSuffix is the suffix of a file's name while RemoveBefore looks at it again.
+const expiringSuffix = "-expiring"
 
 // RemoveBefore removes the files that were last saved before the given time, and returns their
 // number.
@@ -139,17 +156,37 @@ func (f Files) RemoveBefore(ctx context.Context, before time.Time) (dropped int,
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || !info.ModTime().Before(before) {
+		left := strings.HasSuffix(path, expiringSuffix) // by a server that was killed
+		if err != nil || !left && !info.ModTime().Before(before) {
 			return err
 		}
-		if err := os.Remove(path); err != nil {
-			return err
+		removed, err := expire(strings.TrimSuffix(path, expiringSuffix), before)
+		if removed {
+			dropped++
 		}
-		dropped++
-		return nil
+		return err
 	})
 	if err != nil {
 		return dropped, fmt.Errorf("remove old files: %w", err)
 	}
 	return dropped, nil
+}
+
+// expire removes the file at path, unless it was saved again since its age was looked at. Save replaces a file by
+// its name at any time, so the file first gets a name that Save does not use.
+func expire(path string, before time.Time) (removed bool, err error) {
+	aside := path + expiringSuffix
+	if err := os.Rename(path, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	switch info, err := os.Lstat(aside); {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.ModTime().Before(before):
+		return true, os.Remove(aside)
+	}
+	// If another one has the name already, it has the same content and is as young.
+	return false, os.Rename(aside, path)
 }

@@ -103,6 +103,46 @@ func TestOldFilesAreDeletedUnlessStoredAgain(t *testing.T) {
 	}
 }
 
+// The age of a file is looked at before it is removed, and it may be saved again in between.
+func TestAFileThatIsSavedAgainIsNotRemoved(t *testing.T) {
+	f := Dir(t.TempDir()).Files()
+	path := saveFile(t, f, "a", "again")
+	if removed, err := expire(path, time.Now().Add(-time.Minute)); removed || err != nil {
+		t.Errorf("expire() of a file that was just saved = %t, %v", removed, err)
+	}
+	if raw, err := os.ReadFile(path); string(raw) != "again" {
+		t.Errorf("the file has content %q, %v", raw, err)
+	}
+	if err := os.Rename(path, path+expiringSuffix); err != nil { // killed while it looked again
+		t.Fatal(err)
+	}
+	if n, err := f.RemoveBefore(t.Context(), time.Now().Add(-time.Minute)); n != 0 || err != nil {
+		t.Errorf("RemoveBefore() = %d, %v; want 0", n, err)
+	}
+	if raw, err := os.ReadFile(path); string(raw) != "again" {
+		t.Errorf("after a kill the file has content %q, %v", raw, err)
+	}
+}
+
+func TestAFileThatIsKeptIsYoungAgain(t *testing.T) {
+	f := Dir(t.TempDir()).Files()
+	old, kept := saveFile(t, f, "a.png", "old"), saveFile(t, f, "b.png", "kept")
+	long := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.Chtimes(old, long, long), os.Chtimes(kept, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{filepath.Base(kept), strings.Repeat("0", 64), "../" + filepath.Base(old), ""}
+	if err := f.Keep(t.Context(), names, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.RemoveBefore(t.Context(), time.Now().Add(-time.Minute)); n != 1 || err != nil {
+		t.Errorf("RemoveBefore() = %d, %v; want 1", n, err)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestACopyHasTheNameAndTheAgeOfTheOriginal(t *testing.T) {
 	one, other := Dir(t.TempDir()).Files(), Dir(t.TempDir()).Files()
 	stored, err := one.Add(t.Context(), "a.png", strings.NewReader("picture"))

@@ -14,6 +14,7 @@ import (
 // Lock is a folder that this process has locked.
 type Lock struct {
 	Dir        Dir
+	disk       disk
 	locks      []*flock.Flock // in the order of locking
 	isServer   bool           // this process is the folder's server and owns server.json
 	serverLock *os.File       // holds the record lock of MarkServer, or nil. Closing any other descriptor of this file in this process releases the lock
@@ -49,8 +50,8 @@ const lockWait = time.Second
 // for at most lockWait, then returns an [*InUseError]. The kernel releases the lock at the
 // end of the process, so a crash needs no cleanup.
 func (f Dir) Acquire(ctx context.Context) (*Lock, error) {
-	if err := os.MkdirAll(string(f), 0o700); err != nil {
-		return nil, fmt.Errorf("make the data folder: %w", err)
+	if err := (disk{}).makeFolder(string(f)); err != nil {
+		return nil, f.cannotMake(err)
 	}
 	h := &Lock{Dir: f}
 	locks := []*flock.Flock{
@@ -73,6 +74,17 @@ func (f Dir) Acquire(ctx context.Context) (*Lock, error) {
 		return nil, errors.Join(err, h.releaseLocks())
 	}
 	return h, nil
+}
+
+// cannotMake explains why the folder cannot be made.
+func (f Dir) cannotMake(err error) error {
+	at := ""
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		if err = p.Err; p.Path != string(f) {
+			at = p.Path + ": "
+		}
+	}
+	return fmt.Errorf("the data folder %s cannot be made: %s%w: choose another one with --data or MAILROOM_DATA", f, at, err)
 }
 
 func (f Dir) inUseError() *InUseError {

@@ -17,7 +17,7 @@ import (
 // ReplaceStore has succeeded.
 func (h *Lock) ReplaceStore(from string, writeRevision func(database string) error) (kept string, err error) {
 	database := h.Dir.Database()
-	copied, err := copyNextTo(from, database)
+	copied, err := copyNextTo(h.disk, from, database)
 	if err != nil {
 		return "", err
 	}
@@ -35,12 +35,12 @@ func (h *Lock) ReplaceStore(from string, writeRevision func(database string) err
 	if err := os.Rename(copied, database); err != nil {
 		return kept, fmt.Errorf("rename the copy: %w", err)
 	}
-	return kept, syncDir(string(h.Dir))
+	return kept, h.disk.folder(string(h.Dir))
 }
 
 // copyNextTo copies a file durably to a new file in the folder of target, readable only by its
 // owner.
-func copyNextTo(from, target string) (path string, err error) {
+func copyNextTo(d disk, from, target string) (path string, err error) {
 	in, err := os.Open(from)
 	if err != nil {
 		return "", err
@@ -51,7 +51,7 @@ func copyNextTo(from, target string) (path string, err error) {
 		return "", fmt.Errorf("copy %s: %w", from, err)
 	}
 	_, err = io.Copy(out, in)
-	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+	if err = errors.Join(err, d.file(out), out.Close()); err != nil {
 		return "", errors.Join(fmt.Errorf("copy %s: %w", from, err), os.Remove(out.Name()))
 	}
 	return out.Name(), nil
@@ -80,5 +80,5 @@ func (h *Lock) moveStoreAside() (kept string, err error) {
 	if kept == "" {
 		return "", nil
 	}
-	return kept, errors.Join(syncDir(kept), syncDir(string(h.Dir)))
+	return kept, errors.Join(h.disk.folder(kept), h.disk.folder(string(h.Dir)))
 }

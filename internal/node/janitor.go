@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -35,29 +36,28 @@ const janitorPageSize = 500
 
 // cleanStore works until ctx is done. It retries failed work at the next interval.
 func (k *janitor) cleanStore(ctx context.Context) {
-	if err := k.dropUnusedDefinitions(ctx); err != nil && ctx.Err() == nil {
-		k.log.Warn("obsolete agent versions not removed; retrying at the next start", "error", err)
-	}
+	k.try(ctx, "obsolete agent versions not removed; retrying at the next start", func() error { return k.dropUnusedDefinitions(ctx) })
 	k.repeat(ctx, func() {
-		if err := recovery.Call(k.log, "janitor", func() error { return k.expireNotifications(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.Warn("expired notifications not removed", "error", err)
-		}
-		if err := recovery.Call(k.log, "janitor", func() error { return k.ledger.DropOldSummaries(ctx, time.Now()) }); err != nil && ctx.Err() == nil {
-			k.log.Warn("old summaries of ended runs not removed", "error", err)
-		}
+		k.try(ctx, "expired notifications not removed", func() error { return k.expireNotifications(ctx) })
+		k.try(ctx, "old summaries of ended runs not removed", func() error {
+			return k.ledger.DropOldSummaries(ctx, time.Now())
+		})
 		if k.retention == 0 {
 			return
 		}
-		if err := recovery.Call(k.log, "janitor", func() error { return k.purgeEntries(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.Warn("old entries not purged", "error", err)
-		}
+		k.try(ctx, "old entries not purged", func() error { return k.purgeEntries(ctx) })
 		if k.shared == nil {
 			return
 		}
-		if _, err := k.shared.RemoveBefore(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
-			k.log.Warn("old files not removed from the database", "error", err)
-		}
+		k.try(ctx, "old files not removed from the database", func() error { return k.removeFiles(ctx, k.shared) })
 	})
+}
+
+// try does one job. A failure, or a panic, is logged and ends neither the janitor nor its other jobs.
+func (k *janitor) try(ctx context.Context, failure string, job func() error) {
+	if err := recovery.Call(k.log, "janitor", job); err != nil && ctx.Err() == nil {
+		k.log.Warn(failure, "error", err)
+	}
 }
 
 // maintain is the job of the maintenance duty: it works until ctx is done.
@@ -86,19 +86,13 @@ func (k *janitor) cleanFiles(ctx context.Context) {
 		return
 	}
 	k.repeat(ctx, func() {
-		if _, err := k.files.RemoveBefore(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
-			k.log.Warn("old files not removed", "error", err)
-		}
+		k.try(ctx, "old files not removed", func() error { return k.removeFiles(ctx, k.files) })
 	})
 }
 
 // repeat calls work now and then at the interval of the janitor, until ctx is done.
 func (k *janitor) repeat(ctx context.Context, work func()) {
-	every := time.Hour
-	if k.retention > 0 {
-		every = min(max(k.retention/10, time.Second), every)
-	}
-	turn := time.NewTicker(every)
+	turn := time.NewTicker(k.interval())
 	defer turn.Stop()
 	for {
 		work()
@@ -110,9 +104,18 @@ func (k *janitor) repeat(ctx context.Context, work func()) {
 	}
 }
 
-// expireNotifications expires unread notifications in all projects.
+// interval returns the time between two turns.
+func (k *janitor) interval() time.Duration {
+	if k.retention > 0 {
+		return min(max(k.retention/10, time.Second), time.Hour)
+	}
+	return time.Hour
+}
+
+// expireNotifications expires unread notifications in all projects. One that fails does not keep the others.
 func (k *janitor) expireNotifications(ctx context.Context) error {
 	q := store.ThreadQuery{Prefix: project.Prefix, Limit: janitorPageSize}
+	var failed []error
 	for {
 		var page []*mailroom.Thread
 		err := k.ledger.View(ctx, func(r store.Reader) (err error) {
@@ -120,19 +123,26 @@ func (k *janitor) expireNotifications(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return errors.Join(append(failed, err)...)
 		}
 		for _, t := range page {
 			q.After = t.ID
 			if len(t.Unread) == 0 {
 				continue
 			}
-			if err := k.ledger.Projects().ExpireNotifications(ctx, t.ID, project.LapseAfter); err != nil {
-				return fmt.Errorf("thread %s: %w", t.ID, err)
+			err := recovery.Call(k.log, "janitor", func() error {
+				return k.ledger.Projects().ExpireNotifications(ctx, t.ID, project.LapseAfter)
+			})
+			if err == nil {
+				continue
+			}
+			failed = append(failed, fmt.Errorf("thread %s: %w", t.ID, err))
+			if endsJanitor(ctx, err) || len(failed) >= maxJanitorErrors {
+				return errors.Join(failed...)
 			}
 		}
 		if len(page) < janitorPageSize {
-			return nil
+			return errors.Join(failed...)
 		}
 	}
 }
@@ -161,53 +171,57 @@ type agentVersion struct{ agent, version string }
 // pinnedVersions returns the agent versions that open runs are pinned to.
 func pinnedVersions(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
 	used := map[agentVersion]bool{}
-	q := store.RunQuery{
-		Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: janitorPageSize,
-	}
-	for {
-		var page []*mailroom.Run
-		err := l.View(ctx, func(r store.Reader) (err error) {
-			page, err = r.Runs(q)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range page {
+	err := eachOpenRun(ctx, l, func(_ store.Reader, runs []*mailroom.Run) (func() error, error) {
+		for _, r := range runs {
 			used[agentVersion{r.Agent, r.AgentVersion}] = true
-			q.From = r.Key
 		}
-		if len(page) < janitorPageSize {
-			return used, nil
-		}
-	}
+		return nil, nil
+	})
+	return used, err
 }
 
-// purgeEntries purges all threads, oldest first. The ledger runs purges at
-// the lowest priority.
+// purgeEntries purges the threads that are older than the retention, oldest first. The ledger runs purges at
+// the lowest priority. A thread that cannot be purged does not keep the later ones.
 func (k *janitor) purgeEntries(ctx context.Context) error {
 	q := store.ThreadQuery{Oldest: true, Limit: janitorPageSize}
+	var failed []error
 	for {
 		var page []*mailroom.Thread
+		var before time.Time
 		err := k.ledger.View(ctx, func(r store.Reader) (err error) {
+			before = r.Now().Add(-k.retention)
 			page, err = r.Threads(q)
 			return err
 		})
 		if err != nil {
-			return err
+			return errors.Join(append(failed, err)...)
 		}
 		var threads []string
 		for _, t := range page {
 			q.From = t.Key
+			if t.CreatedAt.After(before) { // so are all later threads
+				page = nil
+				break
+			}
 			if t.FirstSeq <= t.LastSeq { // its log is not empty
 				threads = append(threads, t.ID)
 			}
 		}
 		if err := k.ledger.PurgeEach(ctx, threads, k.retention); err != nil {
-			return err
+			if failed = append(failed, err); endsJanitor(ctx, err) || len(failed) >= maxJanitorErrors {
+				return errors.Join(failed...)
+			}
 		}
 		if len(page) < janitorPageSize {
-			return nil
+			return errors.Join(failed...)
 		}
 	}
+}
+
+// maxJanitorErrors is the number of failed pages after which the janitor waits for its next turn.
+const maxJanitorErrors = 10
+
+// endsJanitor reports whether a failure is not one of a single row.
+func endsJanitor(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable
 }

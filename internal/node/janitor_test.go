@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -128,6 +129,43 @@ func TestRetentionPurgesOldRuns(t *testing.T) {
 	})
 }
 
+// A panic of one job would otherwise end the others until the next start.
+func TestAPanicOfOneJobOfTheJanitorEndsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		k := janitor{ // without a ledger, so each of its jobs panics
+			oldDefinitions: []store.Definition{{Agent: "a", Version: "1"}}, retention: 100 * time.Hour,
+			log: slog.New(slog.NewTextHandler(&said, nil)),
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 90*time.Minute)
+		defer stop()
+		k.cleanStore(ctx)
+		for text, want := range map[string]int{"obsolete agent versions": 1, "expired notifications": 2, "old summaries": 2, "old entries": 2} {
+			if got := strings.Count(said.String(), text+" "); got != want {
+				t.Errorf("%q failed %d times in an hour and a half, want %d:\n%s", text, got, want, said.String())
+			}
+		}
+	})
+}
+
+func TestRetentionEndsAtTheFirstYoungThread(t *testing.T) {
+	const day = 24 * time.Hour
+	withJanitorFixture(t, func(d *janitorFixture) {
+		d.cancel(d.submit("old", "1"))
+		<-time.After(3 * day) // virtual time
+		for i := range 700 {
+			d.cancel(d.submit(fmt.Sprint("young ", i), "1"))
+		}
+		d.runJanitor(janitor{retention: 2 * day}, time.Hour/2)
+		if got := d.firstSeq("old"); got != 4 {
+			d.t.Errorf("first entry of the old thread is %d, want 4: its log is empty", got)
+		}
+		if got := d.firstSeq("young 0"); got != 1 {
+			d.t.Errorf("first entry of a young thread is %d, want 1", got)
+		}
+	})
+}
+
 func TestOldSummariesAreDropped(t *testing.T) {
 	const day = 24 * time.Hour
 	withJanitorFixture(t, func(d *janitorFixture) {
@@ -205,6 +243,45 @@ func TestRetentionDeletesOldFiles(t *testing.T) {
 			if _, err := os.Stat(path); (err == nil) != at.there {
 				d.t.Errorf("%s later: %v", at.after, err)
 			}
+		}
+	})
+}
+
+// A run may wait for an approval, or for its time, longer than the retention; its message is kept.
+func TestAFileStaysAsLongAsARunThatMayReadIt(t *testing.T) {
+	const day = 24 * time.Hour
+	withJanitorFixture(t, func(d *janitorFixture) {
+		files := datadir.Dir(d.t.TempDir()).Files()
+		there := func(path string) bool {
+			_, err := os.Stat(path)
+			return err == nil
+		}
+		save := func(content string) (uri, path string) {
+			uri, err := files.Save(d.t.Context(), "a.png", strings.NewReader(content))
+			d.must(err)
+			path = strings.TrimPrefix(uri, "file://")
+			d.must(os.Chtimes(path, time.Now(), time.Now())) // time of the bubble
+			return uri, path
+		}
+		read, open := save("picture")
+		_, unused := save("not sent")
+		out, err := d.Submit(d.t.Context(), thread.Submit{Thread: "t", Agent: "a", AgentVersion: "1", Messages: []thread.NewMessage{{
+			Parts: []mailroom.Part{{Type: "text", Text: "see"}, {Type: "file", URI: read, Name: "a.png"}},
+		}}})
+		d.must(err)
+		run := func(while time.Duration) { d.runJanitor(janitor{retention: 2 * day, files: files}, while) }
+		run(9 * day)
+		if !there(open) || there(unused) {
+			d.t.Errorf("after 9 days the file of a run that waits is there: %t, that of no run: %t", there(open), there(unused))
+		}
+		d.cancel(out)
+		run(day)
+		if !there(open) || d.firstSeq("t") != 1 {
+			d.t.Errorf("a day after the end of the run: first entry %d, file %t; want both", d.firstSeq("t"), there(open))
+		}
+		run(2 * day)
+		if there(open) || d.firstSeq("t") == 1 {
+			d.t.Errorf("three days after the end of the run: first entry %d, file %t; want neither", d.firstSeq("t"), there(open))
 		}
 	})
 }

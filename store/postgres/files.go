@@ -106,6 +106,20 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 	return file, nil
 }
 
+// Keep resets the age of those files that are stored and were last saved before the given time.
+func (f *Files) Keep(ctx context.Context, names []string, before time.Time) error {
+	conn, end, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	// In the order of the names, so that two handles wait for each other and do not deadlock.
+	err = f.exec(ctx, conn, `WITH old AS MATERIALIZED (SELECT key FROM file WHERE name = ANY ($1::text[]) AND saved_at < $2
+			ORDER BY name FOR UPDATE)
+		UPDATE file SET saved_at = `+fileClock+` FROM old WHERE file.key = old.key`, names, before.UnixMicro())
+	return fileError(ctx, "keep files", err)
+}
+
 // RemoveBefore removes the files that were last saved before the given time, also incomplete ones, and
 // returns their number. Two handles may remove at the same time.
 func (f *Files) RemoveBefore(ctx context.Context, before time.Time) (removed int, err error) {

@@ -164,7 +164,7 @@ func TestAMissingOrShortenedPieceIsDetected(t *testing.T) {
 func TestFilesAreRemovedByAgeUnlessTheyAreSavedAgain(t *testing.T) {
 	s, both := fileHandles(t)
 	content := bytesOf(filePiece + 1)
-	for _, name := range []string{"old", "again", "young"} {
+	for _, name := range []string{"old", "again", "kept", "young"} {
 		saveFile(t, both[0], name, content)
 	}
 	half := io.MultiReader(bytes.NewReader(content), iotest.ErrReader(errors.New("killed")))
@@ -174,14 +174,17 @@ func TestFilesAreRemovedByAgeUnlessTheyAreSavedAgain(t *testing.T) {
 	execFiles(t, s, "UPDATE file SET saved_at = saved_at - 3600000000 WHERE name <> 'young'")
 	saveFile(t, both[1], "again", content)
 	before := time.Now().Add(-time.Minute)
+	if err := both[1].Keep(t.Context(), []string{"kept", "young", "never stored"}, before); err != nil {
+		t.Fatal(err)
+	}
 	if n, err := both[1].RemoveBefore(t.Context(), before); n != 2 || err != nil {
 		t.Errorf("removed %d files, %v, want 2", n, err)
 	}
-	for name, want := range map[string][]byte{"old": nil, "half": nil, "again": content, "young": content} {
+	for name, want := range map[string][]byte{"old": nil, "half": nil, "again": content, "kept": content, "young": content} {
 		wantFile(t, both[0], name, want)
 	}
-	if got := execFiles(t, s, "SELECT FROM file_piece"); got != 4 {
-		t.Errorf("%d pieces are left, want 4", got)
+	if got := execFiles(t, s, "SELECT FROM file_piece"); got != 6 {
+		t.Errorf("%d pieces are left, want 6", got)
 	}
 	file, err := both[0].Open(t.Context(), "again")
 	if err != nil {

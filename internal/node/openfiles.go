@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store"
+)
+
+// fileKeeper stores attachments.
+type fileKeeper interface {
+	Keep(ctx context.Context, stored []string, before time.Time) error
+	RemoveBefore(ctx context.Context, before time.Time) (int, error)
+}
+
+// removeFiles removes the files that no entry refers to any more: entries stay with an open run, and for the
+// retention after its end. So each turn resets the age of the files that open runs read, and a file is
+// removed a turn later than its age alone would allow.
+func (k *janitor) removeFiles(ctx context.Context, in fileKeeper) error {
+	now := time.Now()
+	err := eachOpenRun(ctx, k.ledger, func(r store.Reader, runs []*mailroom.Run) (func() error, error) {
+		names, err := attachments(r, runs)
+		if err != nil || len(names) == 0 {
+			return nil, err
+		}
+		return func() error { return in.Keep(ctx, names, now.Add(-k.interval())) }, nil
+	})
+	if err != nil {
+		return err // nothing is removed: a file of an open run may be among the old ones
+	}
+	_, err = in.RemoveBefore(ctx, now.Add(-k.retention-k.interval()))
+	return err
+}
+
+// eachOpenRun calls f with pages of the open runs, each with the snapshot it was read in. What f returns is
+// called behind the snapshot.
+func eachOpenRun(ctx context.Context, l *ledger.Ledger, f func(r store.Reader, runs []*mailroom.Run) (func() error, error)) error {
+	q := store.RunQuery{
+		Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: janitorPageSize,
+	}
+	for {
+		var page []*mailroom.Run
+		then := func() error { return nil }
+		err := l.View(ctx, func(r store.Reader) (err error) {
+			if page, err = r.Runs(q); err != nil {
+				return err
+			}
+			next, err := f(r, page)
+			if next != nil {
+				then = next
+			}
+			return err
+		})
+		if err == nil {
+			err = then()
+		}
+		if err != nil || len(page) < janitorPageSize {
+			return err
+		}
+		q.From = page[len(page)-1].Key
+	}
+}
+
+// attachments returns the names of the stored files in the messages that runs have or will read. A run whose
+// row has its text has no file.
+func attachments(r store.Reader, runs []*mailroom.Run) (names []string, err error) {
+	var refs []store.EntryRef
+	for _, run := range runs {
+		if run.InputText != "" {
+			continue
+		}
+		for _, in := range run.Inputs {
+			refs = append(refs, store.EntryRef{Thread: run.Thread, Seq: in.Seq})
+		}
+		for _, s := range run.Steers {
+			refs = append(refs, store.EntryRef{Thread: run.Thread, Seq: s.Seq})
+		}
+	}
+	for len(refs) > 0 {
+		some := refs[:min(len(refs), janitorPageSize)]
+		refs = refs[len(some):]
+		entries, err := r.Entries(store.EntryQuery{At: some})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			var m mailroom.Message
+			if err := e.Decode(&m); err != nil {
+				return nil, err
+			}
+			for _, p := range m.Parts {
+				if p.Type == "file" {
+					names = append(names, p.URI[strings.LastIndexAny(p.URI, "/:")+1:])
+				}
+			}
+		}
+	}
+	return names, nil
+}
