@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // mutant is one source change that breaks a guarantee, and the test that must fail.
 type mutant struct {
 	breaks   string // what the change breaks
@@ -10,7 +12,7 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return append(append(fileMutants(), accountMutants()...), []mutant{
+	return append(slices.Concat(fileMutants(), accountMutants(), storeMutants()), []mutant{
 		{"a restart waits for the leases of the previous process", "internal/node/node.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
@@ -71,9 +73,9 @@ func mutants() []mutant {
 		{"an inbox is read completely in one transaction", "ledger/notification.go",
 			"const maxUnread = 5000", "const maxUnread = 1 << 40", "ledger", "^TestAnInboxIsReadInPartsPastNotificationsForOthers$"},
 		{"lost commits are not noticed", "store/sqlite/guard.go",
-			"if known && g.commits < last.Commits {", "if false {", "store/sqlite", "^TestCommitsThatTheWALLostAreDetected$"},
+			"case known && commits < last.Commits:", "case false:", "store/sqlite", "^TestCommitsThatTheWALLostAreDetected$"},
 		{"commits into a removed file are acknowledged", "store/sqlite/guard.go",
-			"	err := s.guard.inPlace()\n	if err == nil {", "	var err error\n	if err == nil {",
+			"	err := s.guard.inPlace()\n	if err == nil &&", "	var err error\n	if err == nil &&",
 			"store/sqlite", "^TestAStoreWhoseFilesAreGoneAcknowledgesNothing$"},
 		{"a damaged file is not checked", "store/sqlite/sqlite.go",
 			"	if unclean {", "	if false && unclean {", "store/sqlite", "^TestADamagedFileIsRefusedUnlessItWasClosedCleanly$"},
