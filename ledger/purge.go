@@ -31,6 +31,7 @@ func (l *Ledger) PurgeEach(ctx context.Context, threads []string, retention time
 	var failed []error // guarded by mu
 	for _, id := range threads {
 		group.Go(func() (err error) {
+			defer recovery.Error(l.options.Log, "purge", &err)
 			if life.Err() != nil {
 				return nil
 			}

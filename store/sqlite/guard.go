@@ -233,7 +233,7 @@ func (s *Store) fail(err error) {
 func (s *Store) Failed() <-chan error { return s.failed }
 
 // checkAll has SQLite check the whole file: its structure, and then table by table that rows and indexes agree.
-// Each check has a snapshot of its own, because the WAL cannot be reset meanwhile. Open waits for at most
+// Each check has a snapshot of its own, because the WAL cannot be reset before a snapshot ends. Open waits for at most
 // checkWait. What is wrong inside a body only a reader of all rows can see, which is the doctor.
 func (s *Store) checkAll(ctx context.Context) error {
 	s.unchecked = true
