@@ -175,8 +175,10 @@ func (s *stub) misbehaviour() func() {
 		"hangs before the first line": forever,
 		"goes silent":                 func() { half(); forever() },
 		"waits for its network for ever": func() {
-			for s.begin(s.session); ; <-time.After(20 * time.Millisecond) {
-				s.writef(`{"type":"system","subtype":"api_retry","attempt":1,"max_retries":10,"error":"connection refused"}`)
+			const retry = `{"type":"system","subtype":"api_retry","attempt":1,"max_retries":10,"error":"connection refused"}`
+			s.writef(`{"type":"system","subtype":"init","session_id":"%s"}`+"\n"+retry, s.session) // in one write: the first retry comes in time
+			for ; ; <-time.After(20 * time.Millisecond) {
+				s.writef(retry)
 			}
 		},
 		"floods 100 MB in many lines": func() {

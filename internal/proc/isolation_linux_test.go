@@ -147,7 +147,7 @@ func TestNoOrphanOutlivesAnIsolatedChild(t *testing.T) {
 		}
 		defer r.Close()
 		runIsolated(t, "exec 4>"+pipe+"; echo x >&4; "+strings.Replace(bareOrphanInSession, "exec 3>&-; ", "", 1), Isolation{Kind: kind})
-		if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		if err := r.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := io.ReadAll(r); string(b) != "x\n" || err != nil {

@@ -126,6 +126,7 @@ func Start(spec Spec) (*Child, error) {
 		return nil, err
 	}
 	started := make(chan error, 1)
+	release := catchIgnored()
 	own := c.runOwner
 	if spec.Isolation != nil {
 		own = c.runShimOwner
@@ -135,6 +136,7 @@ func Start(spec Spec) (*Child, error) {
 		own(cmd, started)
 	})
 	err = <-started
+	release()
 	closeAll(theirs)
 	if err != nil {
 		c.owner.Wait()

@@ -62,7 +62,10 @@ func init() {
 // runShim sets up the sandbox, starts the child and reaps its orphans. It ends when
 // no descendant is left, or when its parent has ended. It returns the exit status.
 func runShim() int {
-	runtime.LockOSThread()        // the sandbox applies to the thread that forks
+	runtime.LockOSThread() // the sandbox applies to the thread that forks
+	if unblockSignals() != nil {
+		return 125
+	}
 	if HideDescriptors() != nil { // its pipes, and what the parent was started with
 		return 125
 	}
@@ -104,6 +107,17 @@ func runShim() int {
 	}()
 	reap(child, send)
 	return 0
+}
+
+// unblockSignals executes the shim again, without blocked signals, if a supervisor has left some: the child would have
+// them blocked, and INT and TERM would not stop it. The shim alone cannot change that, because the Go runtime starts
+// programs with the mask that it was itself started with.
+func unblockSignals() error {
+	var none, blocked unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, &blocked); err != nil || blocked == none {
+		return err
+	}
+	return syscall.Exec("/proc/self/exe", []string{shimName}, os.Environ())
 }
 
 // opError is an error with the operation that failed.

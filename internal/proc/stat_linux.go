@@ -8,7 +8,22 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
+
+// unread reports whether a pipe holds data.
+func unread(f *os.File) (some bool) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = conn.Control(func(fd uintptr) {
+		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		some = err == nil && n > 0
+	})
+	return err == nil && some
+}
 
 // process holds fields of /proc/PID/stat; see proc(5).
 type process struct {

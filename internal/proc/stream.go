@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mailroom/internal/recovery"
@@ -84,6 +85,7 @@ func (c *Child) RunWithInput(ctx context.Context, in *Input, emit Emit) (Exit, e
 // everything else belongs to the goroutine of Run.
 type stream struct {
 	out    chan []byte   // chunks of stdout; closed at its end
+	read   atomic.Int64  // chunks of stdout that were read and not yet received from out
 	life   chan struct{} // one slot: output on stderr
 	stderr *tail         // owned by the goroutine that reads stderr, until it ends
 	pipes  sync.WaitGroup
@@ -106,7 +108,10 @@ func (c *Child) startPipes(in *Input) *stream {
 	t.pipes.Go(func() {
 		defer recovery.Log(nil, "program stdout")
 		defer close(t.out)
-		readPipe(c.stdout, func(b []byte) { t.out <- append([]byte(nil), b...) })
+		readPipe(c.stdout, func(b []byte) {
+			t.read.Add(1)
+			t.out <- append([]byte(nil), b...)
+		})
 	})
 	t.pipes.Go(func() {
 		defer recovery.Log(nil, "program stderr")
@@ -165,8 +170,9 @@ func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
 	silence, total := newTimer(first), newTimer(lim.Total)
 	defer silence.Stop()
 	defer total.Stop()
+	expired := false // the timer has fired, and what the child wrote before has to be judged first
 	alive := func() {
-		late = ErrIdle
+		late, expired = ErrIdle, false
 		silence.Stop()
 		if lim.Idle > 0 {
 			silence.Reset(lim.Idle)
@@ -178,9 +184,15 @@ func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
 		case b, ok := <-out:
 			if !ok {
 				out = nil // stdout is closed; the child may still work
+				if expired {
+					return late
+				}
 				continue
 			}
+			t.read.Add(-1)
 			switch err := c.emitPiece(ctx, t, b, emit); {
+			case errors.Is(err, ErrNoActivity) && expired:
+				return late
 			case errors.Is(err, ErrNoActivity):
 			case err != nil && ctx.Err() != nil:
 				return context.Cause(ctx) // emit failed because ctx ended
@@ -196,11 +208,23 @@ func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-silence.C:
-			return late
+			if !c.hasUnread(t) {
+				return late
+			}
+			expired = true
 		case <-total.C:
 			return ErrTotal
 		}
 	}
+}
+
+// hasUnread reports whether the child has written what was not handled yet. Output that waits is no silence: after this
+// process was starved or stopped, both the timer and the output are ready, and select takes either.
+func (c *Child) hasUnread(t *stream) bool {
+	if t.read.Load() > 0 || unread(c.stdout) {
+		return true
+	}
+	return !c.spec.Limits.StdoutOnly && (len(t.life) > 0 || unread(c.stderr))
 }
 
 // newTimer returns a timer of duration d. It never fires if d is 0.

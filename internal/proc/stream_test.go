@@ -3,6 +3,7 @@ package proc
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -59,8 +60,38 @@ func TestOnlyActivityResetsTheIdleTimer(t *testing.T) {
 	if _, why := start(t, shell(t, "exec >&2; "+noise, limits)).Run(t.Context(), "", discard); !errors.Is(why, ErrIdle) {
 		t.Errorf("output on stderr only: stop reason %v, want %v", why, ErrIdle)
 	}
-	limits.Output = 100
+	limits.Output, limits.Idle = 100, time.Minute
 	if _, why := start(t, shell(t, "exec yes", limits)).Run(t.Context(), "", inactive); !errors.Is(why, ErrOutput) {
 		t.Errorf("too much output: stop reason %v, want %v", why, ErrOutput)
 	}
+}
+
+// TestOutputThatWaitsIsNoSilence has a timer that has fired and output that waits, as after this process was starved.
+// Without the rule, select takes either.
+func TestOutputThatWaitsIsNoSilence(t *testing.T) {
+	seen := errors.New("seen")
+	for name, e := range map[string]struct{ emitted, want error }{
+		"activity": {seen, seen}, "no activity": {ErrNoActivity, ErrIdle},
+	} {
+		for range 50 {
+			r, w := pipe(t)
+			c := &Child{spec: Spec{Limits: Limits{Idle: time.Nanosecond}}, stdout: r, stderr: r, exited: make(chan struct{})}
+			s := &stream{out: make(chan []byte, 1), life: make(chan struct{}, 1)}
+			s.read.Add(1)
+			s.out <- []byte("x")
+			if why := c.watch(t.Context(), s, func(context.Context, []byte) error { return e.emitted }); !errors.Is(why, e.want) {
+				t.Fatalf("%s: stopped with %v, want %v", name, why, e.want)
+			}
+			closeAll([]*os.File{r, w})
+		}
+	}
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, w
 }

@@ -266,7 +266,7 @@ func TestTheChildDiesWithItsParent(t *testing.T) {
 	if err := parent.Wait(); err == nil {
 		t.Error("the parent ended by itself")
 	}
-	if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Read(make([]byte, 1)); err != io.EOF {

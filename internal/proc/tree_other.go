@@ -11,6 +11,9 @@ import (
 	"syscall"
 )
 
+// unread reports whether a pipe holds data. These systems have no one way to ask.
+func unread(*os.File) bool { return false }
+
 // attributes makes the child lead a session, without the terminal of this process, and so a process
 // group. These systems cannot kill it when this process dies.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

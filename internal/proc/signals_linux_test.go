@@ -1,0 +1,122 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// supervised are the signals that a supervisor may leave ignored or blocked.
+var supervised = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGCHLD, syscall.SIGUSR1}
+
+func init() {
+	switch os.Getenv("PROC_TEST_ROLE") {
+	case "supervisor":
+		runSupervisor()
+	case "supervised":
+		runSupervised()
+	}
+}
+
+// TestAChildStartsWithoutIgnoredAndBlockedSignals has a parent that was started with both.
+func TestAChildStartsWithoutIgnoredAndBlockedSignals(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		if got := signalsUnder(t, string(kind)); got != "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n" {
+			t.Errorf("the child has\n%s", got)
+		}
+	})
+	// Without a shim the mask stays, which the Go runtime passes on.
+	if got := signalsUnder(t, ""); !strings.HasSuffix(got, "SigIgn:\t0000000000000000\n") {
+		t.Errorf("without isolation the child has\n%s", got)
+	}
+}
+
+// signalsUnder returns the signal masks of a child whose parent a supervisor started.
+func signalsUnder(t *testing.T, kind string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "PROC_TEST_ROLE=supervisor", "PROC_TEST_KIND=" + kind}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// runSupervisor is a helper program. It ignores and blocks signals and becomes the parent of the child.
+func runSupervisor() {
+	signal.Ignore(supervised...)
+	var set unix.Sigset_t
+	for _, s := range supervised {
+		set.Val[0] |= 1 << (uint(s.(syscall.Signal)) - 1)
+	}
+	err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
+	if err == nil {
+		env := []string{"PROC_TEST_ROLE=supervised", "PROC_TEST_KIND=" + os.Getenv("PROC_TEST_KIND")}
+		err = syscall.Exec("/proc/self/exe", os.Args[:1], env)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// runSupervised is a helper program. Its children print their masks; the first one shows that a start has no lasting
+// effect.
+func runSupervised() {
+	spec := Spec{Command: []string{"/bin/grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"}, Env: []string{}}
+	if kind := os.Getenv("PROC_TEST_KIND"); kind != "" {
+		spec.Isolation = &Isolation{Kind: Kind(kind)}
+	}
+	var got output
+	for range 2 {
+		got = output{}
+		c, err := Start(spec)
+		if err == nil {
+			_, err = c.Run(context.Background(), "", got.emit)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	own, err := os.ReadFile("/proc/self/status")
+	if !strings.Contains(string(own), "SigIgn:\t0000000000000003\n") {
+		err = errors.Join(err, fmt.Errorf("this process no longer ignores HUP and INT: %s", own))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Print(got.text.String())
+	os.Exit(0)
+}
+
+func TestUnreadDataOfAPipeIsSeen(t *testing.T) {
+	r, w := pipe(t)
+	want := func(want bool, what string) {
+		t.Helper()
+		if got := unread(r); got != want {
+			t.Errorf("%s: unread data %t, want %t", what, got, want)
+		}
+	}
+	want(false, "an empty pipe")
+	if _, err := w.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	want(true, "after a write")
+	if _, err := r.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	want(false, "after a read")
+	closeAll([]*os.File{w})
+	want(false, "at its end")
+	closeAll([]*os.File{r})
+	want(false, "closed")
+}
