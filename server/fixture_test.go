@@ -130,7 +130,7 @@ func (l *logBuffer) Write(p []byte) (int, error) {
 // wait returns once the log holds text.
 func (l *logBuffer) wait(t *testing.T, text string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(5 * time.Minute)
 	for {
 		l.mu.Lock()
 		found, wrote := bytes.Contains(l.buf.Bytes(), []byte(text)), l.wrote
@@ -238,7 +238,7 @@ func (f *fixture) submit(thread, text string) store.Submitted {
 // claim starts the run that is due next, as worker "w".
 func (f *fixture) claim() dispatch.Assignment {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	defer cancel()
 	if f.round == 0 {
 		if _, err := f.ledger.Workers().Register(ctx, store.Worker{ID: "w", Agents: []string{"echo", "codex"}}); err != nil {

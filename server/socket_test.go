@@ -77,7 +77,7 @@ func (f *fixture) dial(headers ...string) *peer {
 }
 
 func (f *fixture) tryDial(headers ...string) (*peer, *http.Response, error) {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	f.t.Cleanup(cancel)
 	o := &websocket.DialOptions{HTTPClient: &http.Client{Transport: f.http}, HTTPHeader: http.Header{}}
 	for _, h := range headers {

@@ -36,7 +36,7 @@ type reader struct {
 // open starts a stream. It fails the test unless the response has this status.
 func (f *fixture) open(status int, path string, headers ...string) *reader {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	f.t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, "GET", f.url+path, nil)
 	if err != nil {
@@ -277,7 +277,7 @@ func TestDribblingHeadersAreRefused(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	ticker := time.NewTicker(10 * time.Millisecond)

@@ -228,7 +228,6 @@ func repeated(r *Recorder) {
 
 // idle has a connection without messages. Without a connection there is nothing to prove.
 func idle(r *Recorder) {
-	r.Policy.IdleTimeout = r.p.Reconnect.IdleTimeout
 	r.Start().AwaitConnected()
 	last := r.State().LastSuccess
 	for range 2 {

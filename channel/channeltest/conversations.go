@@ -253,7 +253,7 @@ func rateLimited(s *Server, name string) {
 		}
 		return
 	}
-	const limit = 2 * time.Second
+	const limit = 5 * time.Second
 	done := make(chan struct{})
 	s.Agent = func(ctx context.Context, run mailroom.Session) error {
 		for i := range 1000 {

@@ -69,7 +69,7 @@ func (c client) send(text string, timeout time.Duration) (echo string, err error
 
 const (
 	silence     = 100 * time.Millisecond // no echo arrives within it
-	echoTimeout = 20 * time.Second       // an echo arrives within it
+	echoTimeout = 5 * time.Minute        // an echo arrives within it
 )
 
 func (c client) expectEcho(text string) {

@@ -129,7 +129,7 @@ func (o *fixture) startServer() {
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	s := httptest.NewServer(server.New(server.Options{
-		Ledger: server.PartsOf(l), Streams: streams, Token: "operator", Log: log, Protocols: map[string]server.Protocol{webhook.Route: hooks.Protocol()},
+		Ledger: server.PartsOf(l), Streams: streams, Token: "operator", Log: log, BodyTimeout: 10 * time.Minute, Protocols: map[string]server.Protocol{webhook.Route: hooks.Protocol()},
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())

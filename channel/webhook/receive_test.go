@@ -127,7 +127,7 @@ func TestAHookRefusesUnread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil { // shorter than the server's read timeout
+		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil { // shorter than the server's read timeout
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -380,7 +380,7 @@ func (a *agent) work(f failure, id string, calls func() []string) []string {
 		}
 		seen := calls()
 		row = append(row, fmt.Sprintf("%s: exit %d, %s, %s, %3d ms", step.name, got.code, times(len(got.warnings), "warning"), times(len(seen), "call"), got.took.Milliseconds()))
-		if limit := 10 * time.Second; got.took > limit { // far below the timeout of 60 s
+		if got.took >= time.Minute { // the timeout of a command
 			a.t.Errorf("%s: %s took %s", f.name, step.name, got.took)
 		}
 		asked += len(seen)

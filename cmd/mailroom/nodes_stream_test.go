@@ -95,7 +95,7 @@ func (r *allThreads) note(ev client.Event) {
 // waitEnd waits until the reader has the end of a run of each thread.
 func (r *allThreads) waitEnd(threads ...string) {
 	r.t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(5 * time.Minute)
 	for {
 		r.mu.Lock()
 		missing := ""

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // TestSessions runs each file of testdata as a session of a user. In addition to the commands of
 // testscript, the files can use
 //
-//	server [ARG…]       start a server on a free port, wait until it listens
+//	server [ARG…]       start a server on a free port, wait until it is ready: it listens, and its workers are registered
 //	shutdown            end the server with SIGTERM, wait until it has exited with 0
 //	crash               kill the server with SIGKILL
 //	ended               wait until the server has exited with 0 by itself
@@ -97,7 +97,24 @@ func scriptServer(ts *testscript.TestScript, _ bool, args []string) {
 	port, err := porttest.Hold() // until the end of the script: what talks to a killed server meets no other one
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(port.Release()) })
-	ts.Check(current(ts).start(ts.MkAbs("."), env, append([]string{"--listen", port.Addr}, args...)...))
+	p := current(ts)
+	ts.Check(p.start(ts.MkAbs("."), env, append([]string{"--listen", port.Addr}, args...)...))
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err = client.New(p.url, "").Ready(ctx); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-p.exited:
+			return // the script says what it expects of it
+		case <-ctx.Done():
+			ts.Fatalf("the server is not ready: %v", err)
+		}
+	}
 }
 
 func scriptGone(ts *testscript.TestScript, _ bool, _ []string) {
@@ -179,7 +196,7 @@ func openGate(gate, text string) error {
 }
 
 // waitTimeout bounds waits; only a failing test reaches it.
-const waitTimeout = 30 * time.Second
+const waitTimeout = 5 * time.Minute
 
 func scriptField(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {

@@ -31,8 +31,8 @@ const (
 
 	defaultPort = 5432
 
-	startTimeout = 60 * time.Second
-	stopTimeout  = 20 * time.Second
+	startTimeout = 5 * time.Minute
+	stopTimeout  = 5 * time.Minute
 )
 
 // Options configure a cluster.

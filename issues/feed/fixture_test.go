@@ -303,7 +303,7 @@ func (w *fixture) waitFor(what string, good func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(30 * time.Second)
+	late := time.After(5 * time.Minute)
 	for !good() {
 		select {
 		case <-tick.C:

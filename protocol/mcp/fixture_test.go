@@ -231,7 +231,7 @@ func (h *fixture) texts(thread string, role mailroom.Role) string {
 // ended waits until a run has finished.
 func (h *fixture) ended(run string) api.Run {
 	h.t.Helper()
-	r, err := h.admin.WaitRun(h.t.Context(), run, 20*time.Second)
+	r, err := h.admin.WaitRun(h.t.Context(), run, 5*time.Minute)
 	if err != nil {
 		h.t.Fatal(err)
 	}

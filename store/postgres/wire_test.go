@@ -34,7 +34,7 @@ func startWire(t *testing.T, o Options) (*Wire, <-chan bus.Hint) {
 // awaitHint skips other hints.
 func awaitHint(t *testing.T, hints <-chan bus.Hint, want bus.Hint) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(5 * time.Minute)
 	for {
 		select {
 		case h := <-hints:

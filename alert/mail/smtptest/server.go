@@ -35,7 +35,7 @@ const Domain = "test.example"
 const RefusedSubject = "unwanted"
 
 // WaitTimeout bounds each wait for the server.
-const WaitTimeout = 30 * time.Second
+const WaitTimeout = 5 * time.Minute
 
 // Options configure a server.
 type Options struct {

@@ -217,7 +217,7 @@ func (a *agent) hold(ctx context.Context, s mailroom.Session) error {
 // awaitHeard waits for n messages to the agent and returns all.
 func (w *fixture) awaitHeard(n int) []string {
 	w.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for {
 		w.agent.mu.Lock()
 		told := slices.Clone(w.agent.texts)
@@ -273,7 +273,7 @@ func (w *fixture) await(what string, ok func(r store.Reader) bool) {
 	w.t.Helper()
 	turn := time.NewTicker(2 * time.Millisecond)
 	defer turn.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for {
 		done := false
 		err := w.store.View(context.Background(), func(r store.Reader) error {

@@ -119,7 +119,7 @@ func (s *Server) logFrom(from int) string {
 // WaitListening waits until the server accepts connections at an address, such as a TLS port.
 func (s *Server) WaitListening(addr string) {
 	s.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
 		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()
 			return

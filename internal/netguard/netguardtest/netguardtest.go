@@ -35,7 +35,7 @@ func Resolver(t *testing.T, ip [4]byte) *net.Resolver {
 		<-served
 	})
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "udp4", conn.LocalAddr().String())
+		return (&net.Dialer{Timeout: 5 * time.Minute}).DialContext(ctx, "udp4", conn.LocalAddr().String())
 	}}
 }
 
