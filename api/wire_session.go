@@ -23,6 +23,15 @@ type SignIn struct {
 	Secret string `json:"secret" minLength:"1" maxLength:"200" doc:"Secret of a link."`
 }
 
+// ShownLink says whose session a link makes, for the question whether to sign in.
+type ShownLink struct {
+	Token     string            `json:"token" doc:"Name of the token that the session acts for."`
+	Scopes    []auth.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin"`
+	MadeBy    string            `json:"made_by" enum:"token,session" doc:"Whether the token itself made the link, or a session of it."`
+	Client    *string           `json:"client,omitempty" doc:"Browser of the session that made it."`
+	ExpiresAt time.Time         `json:"expires_at"`
+}
+
 // Session says who the caller is and what it may do.
 type Session struct {
 	Token     string            `json:"token" doc:"Name of the token that it acts for, which owns its threads."`
@@ -32,6 +41,13 @@ type Session struct {
 	Threads   []string          `json:"threads,omitempty" doc:"The only threads that it may use, if it is limited."`
 	Run       *string           `json:"run,omitempty" doc:"The only run that it may use."`
 	ExpiresAt *time.Time        `json:"expires_at"`
+}
+
+// SignedIn is a new session. Its secret has two halves: the cookie of the answer, and this one, which a page sends as
+// Authorization: Session HALF.
+type SignedIn struct {
+	Session
+	Half string `json:"half" doc:"For the header Authorization: Session HALF, beside the cookie. It is shown only once."`
 }
 
 // NewLimitedToken asks for a token with a part of the caller's rights, for example for a page of a web

@@ -46,11 +46,11 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 		}
 		at := slices.IndexFunc(all, func(t *auth.Token) bool { return t.Sum == link && t.Terms.Kind == auth.KindLink })
 		if at < 0 {
-			return nil, errSpent()
+			return nil, ErrSpentLink()
 		}
 		spent := all[at]
 		if base, _ := chainsOf(b, all).Base(spent); base == nil {
-			return nil, errSpent()
+			return nil, ErrSpentLink()
 		}
 		row := in
 		row.Terms.Kind, row.Terms.Scopes, row.Terms.Source = auth.KindSession, slices.Clone(spent.Terms.Scopes), spent.Terms.Source
@@ -65,7 +65,8 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 	})
 }
 
-func errSpent() error {
+// ErrSpentLink is the error of a link that signs nobody in.
+func ErrSpentLink() error {
 	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is unknown, has expired or was used already: make another one with mailroom open")
 }
 

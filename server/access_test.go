@@ -38,6 +38,7 @@ type accessRule struct {
 func alertRules() map[string]accessRule {
 	return map[string]accessRule{
 		"POST /v1/session":                             {body: `{"secret":"x"}`, status: 401},
+		"POST /v1/links/show":                          {body: `{"secret":"x"}`, status: 401},
 		"GET /v1/alerts":                               {need: auth.PermissionRead, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
 		"POST /v1/alerts/rules":                        {need: auth.PermissionSubmit, body: `{"when":["ticket"],"to":["x"]}`, status: 422, shown: "TestATokenMakesRulesAboutItsOwnThreads"},
 		"DELETE /v1/alerts/rules/{rule}":               {need: auth.PermissionSubmit, shown: "TestATokenMakesRulesAboutItsOwnThreads"},

@@ -98,8 +98,8 @@ func (s *Server) checkPath(_ *response, r *http.Request) error {
 	return nil
 }
 
-// authenticate finds the token of a request: that of the header Authorization, or without that header the
-// session of a browser. Public routes need none.
+// authenticate finds the token of a request in the header Authorization: a token, or the page's half of the session
+// of a browser. Public routes need none.
 func (s *Server) authenticate(out *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	_, q.route = s.mux.match(r)
@@ -109,16 +109,19 @@ func (s *Server) authenticate(out *response, r *http.Request) error {
 	if s.mux.isPublic(r, q.route) {
 		return nil
 	}
-	g, err := s.session(r)
-	switch {
-	case err != nil:
-		return err
-	case g != nil:
-		q.setGrant(g)
-		return nil
-	}
 	if s.mux.permissions[q.route] == accessPerFrame && header == "" {
 		return nil // browsers cannot set the header; the first frame has the token
+	}
+	if strings.EqualFold(scheme, schemeSession) {
+		g, err := s.session(r, q.token)
+		switch {
+		case err != nil:
+			return err
+		case g == nil:
+			return mailroom.Errorf(mailroom.CodeUnauthenticated, "the session has ended: sign in again")
+		}
+		q.setGrant(g)
+		return nil
 	}
 	if g := s.tokens.lookup(q.token); g != nil && strings.EqualFold(scheme, "Bearer") && isBearer(g.token) {
 		q.setGrant(g)

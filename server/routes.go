@@ -152,7 +152,10 @@ func (rt router) tokens(h *tokenHandlers) {
 func (rt router) sessions(h *sessionHandlers) {
 	handle(rt, withStatus(http.StatusCreated, rt.operation(accessAnyToken, "POST /v1/links", "create-link", "Make a link to sign in with a browser, valid once and for 5 minutes")), h.createLink)
 	handle(rt, withStatus(http.StatusCreated, rt.operation(accessAnyToken, "POST /v1/tokens/limited", "create-limited-token", "Create a token with a part of the caller's rights; its secret is shown only once")), h.createLimited)
-	signIn := rt.operation(accessPublic, "POST /v1/session", "sign-in", "Exchange a link for a session, in a cookie of the browser")
+	show := rt.operation(accessPublic, "POST /v1/links/show", "show-link", "Show whose session a link makes; this spends nothing")
+	show.Security = []map[string][]string{}
+	handle(rt, show, h.showLink)
+	signIn := rt.operation(accessPublic, "POST /v1/session", "sign-in", "Exchange a link for a session, with one half of its secret in a cookie of the browser")
 	signIn.Security = []map[string][]string{}
 	handle(rt, withStatus(http.StatusCreated, signIn), h.signIn)
 	route(rt, accessAnyToken, "GET /v1/session", "get-session", "Get the rights of the caller", h.showSelf)

@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 )
@@ -31,25 +32,35 @@ func cookieName(operatorSecret string) string {
 	return "mailroom_" + hex.EncodeToString(sum[:4])
 }
 
-// session returns the grant of the session cookie of a request without the header Authorization, nil
-// without a valid one. It refuses a request of a page of another origin.
-func (s *Server) session(r *http.Request) (*grant, error) {
-	if r.Header.Get("Authorization") != "" {
-		return nil, nil
+// A browser sends a cookie to every port of its host: to each program on the machine of the server that this
+// browser visits. So the cookie is only half of a session's secret. The page has the other half in the storage of
+// its origin, which includes the port, and sends it as Authorization: Session HALF, or in the first frame of a
+// socket. The cookie is not readable for scripts, so the half of the page is of no use elsewhere either. The row is
+// found by both halves together: a cookie that another port puts in place of this one signs nobody in.
+
+// schemeSession is the scheme of the header Authorization with the page's half of a session.
+const schemeSession = "Session"
+
+// sessionHash returns the hash under which a session is found. It has a domain of its own, so that neither the
+// secret of another token nor that of a session of an older version can be sent as two halves.
+func sessionHash(cookie, half string) secretHash {
+	return sha256.Sum256([]byte("session\x00" + cookie + "\x00" + half))
+}
+
+// session returns the grant of a session whose page sends half, nil without a valid one. It refuses a request of a
+// page of another origin. Another port can add a cookie of the same name for a longer path: all are tried.
+func (s *Server) session(r *http.Request, half string) (*grant, error) {
+	for _, cookie := range r.CookiesNamed(s.cookie) {
+		g := s.tokens.lookupHash(sessionHash(cookie.Value, half))
+		switch {
+		case g == nil:
+		case !fromOwnPage(r):
+			return nil, mailroom.Errorf(mailroom.CodeForbidden, "a session is valid for the pages of this server only: send a token")
+		default:
+			return g, nil
+		}
 	}
-	cookie, err := r.Cookie(s.cookie)
-	if err != nil { // no such cookie
-		return nil, nil
-	}
-	g := s.tokens.lookup(cookie.Value)
-	if g == nil || g.token.Terms.Kind != auth.KindSession {
-		return nil, nil
-	}
-	requestOf(r.Context()).token = cookie.Value // so that logs hide it
-	if !fromOwnPage(r) {
-		return nil, mailroom.Errorf(mailroom.CodeForbidden, "a session is valid for the pages of this server only: send a token")
-	}
-	return g, nil
+	return nil, nil
 }
 
 // fromOwnPage reports whether a request comes from a page of this server, by the headers that browsers
@@ -171,28 +182,49 @@ type signInInput struct {
 	Body      api.SignIn
 }
 
-// signedIn is a session and the cookie with its secret.
+type showLinkInput struct{ Body api.SignIn }
+
+// showLink says whose session a link makes. It spends nothing.
+func (h *sessionHandlers) showLink(ctx context.Context, in *showLinkInput) (*body[api.ShownLink], error) {
+	cache := h.tokens.cache
+	g := cache.lookup(in.Body.Secret)
+	if g == nil { // another server may have made it just now
+		if err := cache.refresh(ctx); err != nil {
+			return nil, err
+		}
+		g = cache.lookup(in.Body.Secret)
+	}
+	if g == nil || g.token.Terms.Kind != auth.KindLink {
+		return nil, ledger.ErrSpentLink()
+	}
+	out := api.ShownLink{Token: g.token.Name, Scopes: showSession(g.token).Scopes, MadeBy: "token", ExpiresAt: g.token.Terms.ExpiresAt}
+	if by := cache.sessionWithID(g.token.Terms.Source); by != nil {
+		out.MadeBy, out.Client = "session", view.Given(by.Terms.Client)
+	}
+	return &body[api.ShownLink]{out}, nil
+}
+
+// signedIn is a session, with one half of its secret in a cookie and the other one in the body.
 type signedIn struct {
 	Cookie http.Cookie `header:"Set-Cookie"`
-	Body   api.Session
+	Body   api.SignedIn
 }
 
 // signIn exchanges a link for a session.
 func (h *sessionHandlers) signIn(ctx context.Context, in *signInInput) (*signedIn, error) {
-	secret := newSecret()
+	cookie, half := newSecret(), newSecret()
+	sum := sessionHash(cookie, half)
 	terms := auth.Terms{ExpiresAt: time.Now().Add(sessionLife), Client: browserOf(in.UserAgent)}
-	row, err := h.ledger.SpendLink(ctx, sumOf(in.Body.Secret), auth.Token{Sum: sumOf(secret), Terms: terms})
+	row, err := h.ledger.SpendLink(ctx, sumOf(in.Body.Secret), auth.Token{Sum: hex.EncodeToString(sum[:]), Terms: terms})
 	if err != nil {
 		return nil, err
 	}
 	h.tokens.refreshTokens(ctx)
-	out := &signedIn{Cookie: h.newCookie(secret, sessionLife)}
-	if g := h.tokens.cache.lookup(secret); g != nil {
-		out.Body = showSession(g.token)
-	} else { // its token was revoked since
+	g := h.tokens.cache.lookupHash(sum)
+	if g == nil { // its token was revoked since
 		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the token %q is revoked", row.Terms.For)
 	}
-	return out, nil
+	return &signedIn{Cookie: h.newCookie(cookie, time.Until(row.Terms.ExpiresAt).Round(time.Second)), Body: api.SignedIn{Session: showSession(g.token), Half: half}}, nil
 }
 
 // newCookie returns the cookie of a session. SameSite=Lax lets links of other pages and mails open the

@@ -16,15 +16,16 @@ import (
 	"mailroom/server"
 )
 
-// browser is a user of pages: it has the cookie of a session, and sends the headers of a browser.
+// browser is a user of pages: it has both halves of a session, and sends the headers of a browser.
 type browser struct {
 	*fixture
 	cookie *http.Cookie
+	half   string // in the storage of the page
 }
 
 // call sends a request of a page of this server, unless headers say otherwise.
 func (b browser) call(route, body string, headers ...string) response {
-	return b.fixture.call(route, body, append([]string{"Authorization: ", "Cookie: " + b.cookie.Name + "=" + b.cookie.Value, "Sec-Fetch-Site: same-origin"}, headers...)...)
+	return b.fixture.call(route, body, append([]string{"Authorization: Session " + b.half, "Cookie: " + b.cookie.Name + "=" + b.cookie.Value, "Sec-Fetch-Site: same-origin"}, headers...)...)
 }
 
 // signIn spends a new link of the fixture's token.
@@ -44,7 +45,7 @@ func (f *fixture) spend(link api.Link) browser {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return browser{f, cookie}
+	return browser{f, cookie, answered[api.SignedIn](f.t, got).Half}
 }
 
 func TestALinkSignsABrowserInOnce(t *testing.T) {
@@ -74,7 +75,7 @@ func TestALinkSignsABrowserInOnce(t *testing.T) {
 	if strings.Contains(got.body, cookie.Value) || strings.Contains(f.log.String(), cookie.Value) || strings.Contains(f.log.String(), link.Secret) {
 		t.Error("a secret is in the response or in the log")
 	}
-	b := browser{f, cookie}
+	b := browser{f, cookie, answered[api.SignedIn](t, got).Half}
 	if got := b.call("GET /v1/threads/a", ""); got.status != http.StatusOK {
 		t.Errorf("with the session: status %d: %s", got.status, got.body)
 	}

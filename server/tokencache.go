@@ -100,10 +100,23 @@ func (c *tokenCache) baseOf(who *auth.Token) *auth.Token {
 	return who // it was revoked since the request began
 }
 
+// sessionWithID returns the session with an [auth.Token.ID], nil if there is none.
+func (c *tokenCache) sessionWithID(id string) *auth.Token {
+	for _, g := range *c.byHash.Load() {
+		if g.token.Terms.Kind == auth.KindSession && g.token.ID() == id {
+			return g.token
+		}
+	}
+	return nil
+}
+
 // lookup returns the grant of a secret, or nil. It compares hashes in constant time, so that timing
 // reveals nothing about secrets.
 func (c *tokenCache) lookup(secret string) *grant {
-	s := secretHash(sha256.Sum256([]byte(secret)))
+	return c.lookupHash(sha256.Sum256([]byte(secret)))
+}
+
+func (c *tokenCache) lookupHash(s secretHash) *grant {
 	if c.operator != nil && subtle.ConstantTimeCompare(s[:], c.operator.hash[:]) == 1 {
 		return c.operator
 	}

@@ -130,6 +130,23 @@ async function openPage(address) {
   return self.clients.openWindow(url.href);
 }
 
+// half returns the page's half of the session of this browser, undefined if there is none, see chat/half.js. A database
+// that no page has made yet is left alone.
+function half() {
+  return new Promise((resolve) => {
+    const opening = indexedDB.open(`mailroom ${scope.pathname}`);
+    opening.onupgradeneeded = () => opening.transaction.abort();
+    opening.onerror = () => resolve(undefined);
+    opening.onsuccess = () => {
+      const reading = opening.result.transaction('halves').objectStore('halves').get('session');
+      reading.onsuccess = reading.onerror = () => {
+        opening.result.close();
+        resolve(reading.error ? undefined : reading.result);
+      };
+    };
+  });
+}
+
 // The push service may replace a subscription. The server gets the new one with the session of this browser; without a
 // session the page Alerts says that alerts are off.
 self.addEventListener('pushsubscriptionchange', (event) => {
@@ -139,7 +156,7 @@ self.addEventListener('pushsubscriptionchange', (event) => {
     if (!subscription) return;
     const { endpoint, keys: { p256dh, auth } } = subscription.toJSON();
     const response = await fetch(new URL('v1/push/subscriptions', scope), {
-      method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ endpoint, keys: { p256dh, auth } }), credentials: 'same-origin', redirect: 'error',
+      method: 'POST', headers: { 'Content-Type': 'application/json', Authorization: `Session ${await half() ?? ''}` }, body: JSON.stringify({ endpoint, keys: { p256dh, auth } }), credentials: 'same-origin', redirect: 'error',
     });
     if (!response.ok) await show({ title: 'Alerts of this browser ended', body: 'Open the page Alerts of the console and turn them on again.', tag: 'subscription', urgent: false, renotify: false, data: { url: new URL('./#/alerts', scope).href, buttons: [] } });
   })());

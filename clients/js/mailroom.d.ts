@@ -58,8 +58,8 @@ export interface Options {
   /** Where the server is; a path before the API's own is kept. */
   url: string | URL;
   token?: string;
-  /** For pages of the server itself: send the cookie of the browser's session in place of a token, and use no socket. */
-  session?: boolean;
+  /** For pages of the server itself, in place of a token: the page's half of the browser's session, see signIn. */
+  session?: string;
   fetch?: typeof globalThis.fetch;
   /** What to follow with, where there is one; null for server-sent events. */
   WebSocket?: typeof globalThis.WebSocket | null;
@@ -306,6 +306,16 @@ export interface Session {
   expires_at: string | null;
 }
 
+/** Whose session a link makes. */
+export interface ShownLink {
+  token: string;
+  scopes: string[];
+  made_by: 'token' | 'session';
+  /** Browser of the session that made it. */
+  client?: string | null;
+  expires_at: string;
+}
+
 export interface Stats {
   runs: Record<RunStatus, number>;
   threads: number;
@@ -463,7 +473,8 @@ export class Mailroom {
   createToken(token: Abortable & { name: string; scopes: string[]; namespace?: string; expires_at?: string }): Promise<Token & { token: string }>;
   revokeToken(name: string, options?: Abortable): Promise<void>;
   session(options?: Abortable): Promise<Session>;
-  signIn(secret: string, options?: Abortable): Promise<Session>;
+  showLink(secret: string, options?: Abortable): Promise<ShownLink>;
+  signIn(secret: string, options?: Abortable): Promise<Session & { half: string }>;
   signOut(options?: Abortable): Promise<void>;
 }
 

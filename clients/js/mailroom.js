@@ -23,10 +23,10 @@ export class Mailroom {
   /**
    * url is the server's base URL ("http://127.0.0.1:8420"), with its path prefix behind a
    * proxy. timeout bounds one attempt of a call, in milliseconds; tries bounds the
-   * attempts of a call that is safe to repeat. session, for pages of the server itself,
-   * sends the cookie of the browser's session in place of a token, and uses no socket.
+   * attempts of a call that is safe to repeat. session, for pages of the server itself and
+   * in place of a token, is the page's half of the session of the browser, see signIn.
    */
-  constructor({ url, token, session = false, fetch = globalThis.fetch, WebSocket = globalThis.WebSocket, timeout = 30_000, tries = 6 }) {
+  constructor({ url, token, session, fetch = globalThis.fetch, WebSocket = globalThis.WebSocket, timeout = 30_000, tries = 6 }) {
     this.url = new URL(url);
     this.url.search = this.url.hash = '';
     if (!this.url.pathname.endsWith('/')) this.url.pathname += '/';
@@ -35,7 +35,7 @@ export class Mailroom {
     this.#token = token;
     this.#session = session;
     this.#fetch = (...given) => fetch(...given); // fetch must not be called as a method of this
-    this.#socket = WebSocket && !session ? new Socket({ url: this.url, token, WebSocket, alarm: this.#alarm, reachable: () => this.#reachable() }) : null;
+    this.#socket = WebSocket ? new Socket({ url: this.url, token, session, WebSocket, alarm: this.#alarm, reachable: () => this.#reachable() }) : null;
   }
 
   /**
@@ -257,12 +257,12 @@ export class Mailroom {
     return this.#call('DELETE', at('v1', 'push', 'subscriptions', id), { signal });
   }
 
-  /** A page of tokens, sessions and links, by name. Needs the scope admin, like the next two. */
+  /** A page of tokens, sessions and links, by name. */
   tokens({ cursor, signal } = {}) {
     return this.#call('GET', 'v1/tokens', { query: { cursor }, signal });
   }
 
-  /** Creates a token; only the answer has its secret, as token. Not repeated. */
+  /** Creates a token. Needs the scope admin; only the answer has its secret, as token. Not repeated. */
   createToken({ name, scopes, namespace, expires_at, signal }) {
     return this.#call('POST', 'v1/tokens', { body: { name, scopes, namespace, expires_at }, signal, repeat: false });
   }
@@ -276,9 +276,17 @@ export class Mailroom {
     return this.#call('GET', 'v1/session', { signal });
   }
 
-  /** Exchanges the secret of a link for a session, whose cookie the browser keeps. Not repeated: a link works once. */
+  /** Whose session the secret of a link makes: `{ token, scopes, made_by, client, expires_at }`. It stays valid. */
+  showLink(secret, { signal } = {}) {
+    return this.#call('POST', 'v1/links/show', { body: { secret }, signal });
+  }
+
+  /**
+   * Exchanges the secret of a link for a session. The browser keeps the cookie with one half of its secret; half has the
+   * other one, for a page to keep. Not repeated: a link works once.
+   */
   signIn(secret, { signal } = {}) {
-    return this.#call('POST', 'v1/session', { body: { secret }, signal, repeat: false });
+    return this.#call('POST', 'v1/session', { body: { secret }, signal, repeat: false, cookies: true });
   }
 
   /** Ends the session. */
@@ -293,11 +301,11 @@ export class Mailroom {
 
   // Only calls that are safe to repeat are retried: reads, and changes whose repeat the
   // server recognizes.
-  async #call(method, path, { query, body, signal, repeat = true } = {}) {
+  async #call(method, path, { query, body, signal, repeat = true, cookies } = {}) {
     const pauses = new Pauses();
     for (let tries = 1; ; tries++) {
       try {
-        return await this.#answer(method, path, { query, body, signal });
+        return await this.#answer(method, path, { query, body, signal, cookies });
       } catch (error) {
         signal?.throwIfAborted();
         if (!repeat || !error.passing || tries >= this.tries) throw error;
@@ -307,10 +315,10 @@ export class Mailroom {
     }
   }
 
-  async #answer(method, path, { query, body, signal }) {
+  async #answer(method, path, { query, body, signal, cookies }) {
     const late = AbortSignal.timeout(this.timeout);
     const either = signal ? AbortSignal.any([signal, late]) : late;
-    const response = await this.#request(method, path, { query, body, signal: either });
+    const response = await this.#request(method, path, { query, body, signal: either, cookies });
     if (response.status === 204) return undefined;
     try {
       return await response.json();
@@ -320,19 +328,20 @@ export class Mailroom {
   }
 
   // Returns the response if its status is 2xx.
-  async #request(method, path, { query = {}, headers = {}, body, signal }) {
+  async #request(method, path, { query = {}, headers = {}, body, signal, cookies = Boolean(this.#session) }) {
     const url = new URL(path, this.url);
     for (const [name, value] of Object.entries(query)) {
       for (const one of [value].flat()) if (one !== undefined && one !== '') url.searchParams.append(name, one);
     }
     headers = { ...headers };
     if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
+    else if (this.#session) headers.Authorization = `Session ${this.#session}`;
     if (body !== undefined) headers['Content-Type'] = 'application/json';
     let response;
     try {
       response = await this.#fetch(url, {
         method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body),
-        cache: 'no-store', credentials: this.#session ? 'same-origin' : 'omit', redirect: 'error', // the token goes nowhere else
+        cache: 'no-store', credentials: cookies ? 'same-origin' : 'omit', redirect: 'error', // the token goes nowhere else
       });
     } catch (cause) {
       throw unanswered(cause, this.url.origin);

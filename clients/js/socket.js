@@ -13,7 +13,7 @@ export class Socket {
   usable = true; // false: a proxy blocks sockets
 
   #url;
-  #token;
+  #auth; // the first frame's token or session
   #WebSocket;
   #alarm;
   #reachable;
@@ -32,10 +32,10 @@ export class Socket {
   #opened = false; // a socket has been authenticated before
   #doubt = false; // the server answered after a socket failed
 
-  constructor({ url, token, WebSocket, alarm, reachable }) {
+  constructor({ url, token, session, WebSocket, alarm, reachable }) {
     this.#url = new URL('v1/ws', url);
     this.#url.protocol = this.#url.protocol === 'https:' ? 'wss:' : 'ws:';
-    this.#token = token;
+    this.#auth = session && !token ? { session } : { token: token ?? '' };
     this.#WebSocket = WebSocket;
     this.#alarm = alarm;
     this.#reachable = reachable;
@@ -83,7 +83,7 @@ export class Socket {
       await new Promise((resolve, reject) => {
         const timeout = setTimeout(() => reject(lost('the server did not authenticate the socket in time')), PING);
         const settle = (f) => (value) => { clearTimeout(timeout); f(value); };
-        socket.onopen = () => this.#send(socket, { op: 'auth', id: 'auth', token: this.#token ?? '' });
+        socket.onopen = () => this.#send(socket, { op: 'auth', id: 'auth', ...this.#auth });
         socket.onmessage = ({ data }) => {
           const frame = JSON.parse(data);
           if (frame.id !== 'auth') return;

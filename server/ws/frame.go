@@ -147,5 +147,5 @@ func unknownOp(op string) error {
 }
 
 func mustAuthenticate() error {
-	return mailroom.Errorf(mailroom.CodeUnauthenticated, `not authenticated: send {"op":"auth","id":…,"token":TOKEN} first, or the header Authorization`)
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, `not authenticated: send {"op":"auth","id":…,"token":TOKEN} first, or "session":HALF, or the header Authorization`)
 }

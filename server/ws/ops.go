@@ -144,6 +144,13 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	}
 	r.Host, r.RemoteAddr = k.upgrade.Host, k.upgrade.RemoteAddr
 	r.Header.Set("Authorization", k.header)
+	if scheme, _, _ := strings.Cut(k.header, " "); strings.EqualFold(scheme, "Session") { // the other half of its secret, and from which page the socket is
+		for _, name := range []string{"Cookie", "Origin", "Sec-Fetch-Site"} {
+			if given := k.upgrade.Header[name]; given != nil {
+				r.Header[name] = given
+			}
+		}
+	}
 	if by := k.upgrade.Header["X-Forwarded-For"]; by != nil {
 		r.Header["X-Forwarded-For"] = by // for the log
 	}
@@ -226,17 +233,35 @@ func (k *socket) refuse(f frame, err error) error {
 	return k.out.send(k.errorAnswer(answer{ID: f.id}, a))
 }
 
-// auth checks a token and sets it for the socket. A token of another name is refused: a socket
+const (
+	schemeBearer  = "Bearer "
+	schemeSession = "Session "
+)
+
+// credentials returns the header Authorization for the token, or the page's half of a session, in a frame.
+func credentials(f *frame) (header string, err error) {
+	half, ofSession, err := f.optional("session")
+	if err != nil {
+		return "", err
+	}
+	header = schemeSession + half
+	if !ofSession {
+		token, err := f.required("token")
+		if err != nil {
+			return "", err
+		}
+		header = schemeBearer + token
+	}
+	return header, f.checkDone()
+}
+
+// auth checks a token or a session and sets it for the socket. One of another name is refused: a socket
 // belongs to one client.
 func (k *socket) auth(f frame) error {
-	token, err := f.required("token")
-	if err == nil {
-		err = f.checkDone()
-	}
+	header, err := credentials(&f)
 	if err != nil {
 		return k.refuse(f, err)
 	}
-	header := "Bearer " + token
 	grant, err := k.host.Host.Authenticate(k.upgrade, header)
 	if err != nil {
 		if sent := k.refuse(f, err); sent != nil {

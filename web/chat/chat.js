@@ -1,6 +1,7 @@
 // The chat page: one thread at a time, whose id is the hash of the address.
 
 import { Account } from './account.js';
+import { Half } from './half.js';
 import { displayLine, Mailroom, Transcript } from './client/mailroom.js';
 import { Composer } from './composer.js';
 import { Outbox } from './outbox.js';
@@ -25,6 +26,7 @@ const inHash = () => {
 
 class Page {
   #account = new Account(base.pathname);
+  #half = new Half(base.pathname); // of the session, which the console makes
   #outbox = new Outbox();
   #client = null;
   #id = null; // of the thread; null: the next message makes one
@@ -84,7 +86,10 @@ class Page {
     $('drawer').addEventListener('keydown', ({ key }) => key === 'Escape' && drawer(false)); // onkeydown would cancel the event on false
     $('forget').onclick = async () => {
       const session = !this.#account.token;
-      if (session) await this.#client?.signOut().catch(() => {}); // it may have ended already
+      if (session) {
+        await this.#client?.signOut().catch(() => {}); // it may have ended already
+        await this.#half.drop();
+      }
       this.#account.forget();
       this.#ask(session ? 'You signed out.' : 'The token is forgotten, in all tabs.');
     };
@@ -97,9 +102,13 @@ class Page {
   }
 
   async start() {
+    const session = this.#account.token ? null : await this.#half.find();
+    if (session && await new Mailroom({ url: base, session, tries: 2 }).session().catch(() => null)) {
+      this.#begin({ session });
+      return;
+    }
     const token = await this.#account.find();
     if (token) this.#begin({ token });
-    else if (await new Mailroom({ url: base, session: true, tries: 2 }).session().catch(() => null)) this.#begin({ session: true }); // of the console
     else this.#ask();
   }
 

@@ -1,11 +1,13 @@
-// Who uses the console: a session in a cookie, which a link made, or a token that the user pastes.
+// Who uses the console: a session that a link made, or a token that the user pastes.
 
 import { Account } from '../chat/account.js';
 import { Mailroom } from '../chat/client/mailroom.js';
+import { Half } from '../chat/half.js';
 import { signal } from '../vendor/preact.js';
 
 const base = new URL('.', location.href);
 const tokens = new Account(base.pathname);
+const half = new Half(base.pathname);
 
 /** The rights of the user, null before the sign-in. */
 export const user = signal(null);
@@ -16,7 +18,7 @@ export const refusal = signal('');
 /** Whether the start is over, so that it is known whether the user must sign in. */
 export const started = signal(false);
 
-/** A link that would replace the session of this browser, or may: { secret, token }, null without one. token is null if the server did not say. */
+/** A link that the user has to agree to: { secret, link, present }, null without one. link says whose session it makes; present is the name of the token that this tab uses now, '' for none. */
 export const pending = signal(null);
 
 /** The client of the signed-in user. */
@@ -25,43 +27,47 @@ export let client = null;
 /** Whether the user has a scope. */
 export const may = (scope) => Boolean(user.value?.scopes.includes(scope));
 
-/** Signs in with the link in the address, a session or a token of this browser. */
+/**
+ * Signs in as before: with a token of this tab, the session of this browser, or a token of another tab. A link in the
+ * address is asked about first: whoever made it would see what the user does.
+ */
 export async function start() {
   const secret = /^#sign-in=(.+)$/.exec(location.hash)?.[1];
-  if (secret) {
-    history.replaceState(null, '', '#/'); // the secret must not stay in the history
-    const present = await presentSession();
-    if (present) pending.value = { secret, token: present.token };
-    else await signInWith(secret);
-  } else if (!await enter(new Mailroom({ url: base, session: true, tries: 2 }), { quiet: true })) {
-    const token = await tokens.find();
-    if (token) await enter(new Mailroom({ url: base, token }));
-  }
+  if (secret) history.replaceState(null, '', '#/'); // the secret must not stay in the history
+  await resume();
+  if (secret) await ask(secret);
   started.value = true;
 }
 
-// presentSession returns the session of this browser, null if the server says that there is none. Its token is null if the server did not answer.
-async function presentSession() {
+async function resume() {
+  const token = tokens.token;
+  if (token) return enter(new Mailroom({ url: base, token })); // no session that another tab made replaces it
+  const session = await half.find();
+  if (session && await enter(new Mailroom({ url: base, session, tries: 2 }), { quiet: true })) return true;
+  const given = await tokens.find();
+  return given ? enter(new Mailroom({ url: base, token: given })) : false;
+}
+
+async function ask(secret) {
   try {
-    return await new Mailroom({ url: base, session: true, tries: 2 }).session();
+    pending.value = { secret, link: await new Mailroom({ url: base, tries: 2 }).showLink(secret), present: user.value?.token ?? '' };
   } catch (error) {
-    return error.code === 'unauthenticated' ? null : { token: null };
+    refusal.value = error.detail ?? error.message;
   }
 }
 
-/** Uses the pending link, or stays signed in. A foreign link must not make a user act as another one unnoticed. */
+/** Uses the pending link, or goes on without it. */
 export async function resolve(use) {
-  const { secret } = pending.value;
-  if (use) await signInWith(secret);
-  else await enter(new Mailroom({ url: base, session: true }));
+  if (use) await signInWith(pending.value.secret);
   pending.value = null;
 }
 
 async function signInWith(secret) {
-  const session = new Mailroom({ url: base, session: true });
   try {
-    await session.signIn(secret);
-    await enter(session);
+    const made = await new Mailroom({ url: base }).signIn(secret);
+    await half.keep(made.half);
+    tokens.drop(); // the user chose the session for this tab
+    await enter(new Mailroom({ url: base, session: made.half }));
   } catch (error) {
     refusal.value = error.detail ?? error.message;
   }
@@ -90,7 +96,10 @@ async function enter(with_, { quiet = false } = {}) {
 
 /** Signs out, in all tabs. */
 export async function leave() {
-  if (user.value?.kind === 'session') await client.signOut().catch(() => {}); // it may have ended already
+  if (user.value?.kind === 'session') {
+    await client.signOut().catch(() => {}); // it may have ended already
+    await half.drop();
+  }
   tokens.forget();
   lose('');
 }

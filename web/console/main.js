@@ -40,17 +40,20 @@ const HIDDEN = { run: { name: 'run', title: 'Run', page: RunPage, under: 'runs' 
 
 function App() {
   if (!started.value) return html`<p class="empty" role="status">Opening…</p>`;
-  if (pending.value) return html`<${Replace} />`;
+  if (pending.value) return html`<${Agree} />`;
   return user.value ? html`<${Console} />` : html`<${SignIn} />`;
 }
 
-// Replace asks before a link replaces a session.
-function Replace() {
+// Agree asks before a link signs in: one of somebody else would give its maker what the user writes and decides.
+function Agree() {
+  const { link, present } = pending.value;
+  const name = html`<strong><${Line} text=${link.token} /></strong>`;
   return html`<main class="sign-in">
     <form onSubmit=${(event) => event.preventDefault()}>
-      <h1>Use this link?</h1>
-      <p>${pending.value.token === null ? 'The server did not say whether this browser is signed in.' : html`This browser is signed in as <strong><${Line} text=${pending.value.token} /></strong>.`} The link signs it in again, perhaps as another user. Use it only if you made it.</p>
-      <p class="buttons"><button type="button" class="quiet" autofocus onClick=${() => resolve(false)}>Stay signed in</button> <button type="button" onClick=${() => resolve(true)}>Use the link</button></p>
+      <h1>Sign in as <${Line} text=${link.token} />?</h1>
+      <p>${link.made_by === 'session' ? html`A session of ${name}${link.client && html` in <${Line} text=${link.client} />`}` : html`The token ${name}`} made this link. It signs this browser in as ${name}, who may ${link.scopes.join(', ') || 'nothing any more'}.</p>
+      <p>${present ? html`This tab is signed in as <strong><${Line} text=${present} /></strong>. ` : ''}Use the link only if you made it: its maker sees what you do here.</p>
+      <p class="buttons"><button type="button" class="quiet" autofocus onClick=${() => resolve(false)}>${present ? 'Stay signed in' : 'Cancel'}</button> <button type="button" onClick=${() => resolve(true)}>Sign in</button></p>
     </form>
   </main>`;
 }

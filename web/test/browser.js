@@ -55,3 +55,10 @@ export async function openPage(t, context) {
   });
   return page;
 }
+
+/** Opens a link to sign in, and agrees to it. */
+export async function signIn(page, link) {
+  await page.goto('about:blank'); // a link to the page that is open would only change its hash
+  await page.goto(link);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+}

@@ -6,6 +6,7 @@ import { describe, test } from 'node:test';
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
+import { signIn } from './browser.js';
 import { config, HOSTILE, operators, populate } from './operator.js';
 import { below } from './proxy.js';
 
@@ -16,25 +17,22 @@ describe('the console', () => {
     const { server, operator } = await arrive(t);
     const link = (await server.command('open')).trim();
     await operator.page.goto(link);
-    await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await operator.page.getByRole('heading', { name: 'Sign in as admin?' }).waitFor();
     assert.ok(!operator.page.url().includes('sign-in'), 'the secret stays in the address');
+    await operator.button('Sign in').click();
+    await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
     await operator.page.reload();
     await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
     const foreign = JSON.parse(await server.command('token', 'create', 'eve', '--scope', 'read', '-o', 'json')).token;
     const { secret } = await (await fetch(`${server.url}/v1/links`, { method: 'POST', headers: { Authorization: `Bearer ${foreign}` } })).json();
-    for (const [answer, name] of [['Stay signed in', 'admin'], ['Use the link', 'eve']]) {
+    for (const [answer, name] of [['Stay signed in', 'admin'], ['Sign in', 'eve']]) {
       await operator.page.goto('about:blank');
       await operator.page.goto(`${server.url}/#sign-in=${secret}`);
-      await operator.page.getByRole('heading', { name: 'Use this link?' }).waitFor();
+      await operator.page.getByRole('heading', { name: 'Sign in as eve?' }).waitFor();
+      await operator.page.getByText('This tab is signed in as admin').waitFor();
       await operator.button(answer).click();
       await operator.page.locator('nav footer').getByText(name, { exact: true }).waitFor();
     }
-    await operator.page.route('**/v1/session', (route) => route.abort());
-    await operator.page.goto('about:blank');
-    await operator.page.goto(`${server.url}/#sign-in=${secret}`);
-    await operator.page.getByText('did not say whether this browser is signed in').waitFor();
-    await operator.page.unroute('**/v1/session');
-    await operator.button('Stay signed in').click();
     await operator.page.locator('nav footer').getByText('eve', { exact: true }).waitFor();
     await operator.button('Sign out').click();
     await operator.page.getByRole('heading', { name: 'Sign in to Mailroom' }).waitFor();
@@ -47,6 +45,46 @@ describe('the console', () => {
     await operator.page.getByLabel('Or paste a token').fill(server.token);
     await operator.page.keyboard.press('Enter');
     await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
+  });
+
+  test('a link of somebody else replaces no token unasked, in no tab', async (t) => {
+    const { server, operator } = await arrive(t);
+    const { page } = operator;
+    const context = page.context();
+    await page.goto(`${server.url}/`);
+    await page.getByLabel('Or paste a token').fill(server.token);
+    await page.keyboard.press('Enter');
+    await page.locator('nav footer').getByText('admin, with a token', { exact: true }).waitFor();
+    const eve = JSON.parse(await server.command('token', 'create', 'eve', '--scope', 'read', '-o', 'json')).token;
+    const link = async () => {
+      const { secret } = await (await fetch(`${server.url}/v1/links`, { method: 'POST', headers: { Authorization: `Bearer ${eve}` } })).json();
+      return `${server.url}/#sign-in=${secret}`;
+    };
+    const tab = await context.newPage();
+    t.after(() => tab.close());
+    await tab.goto(await link());
+    await tab.getByRole('heading', { name: 'Sign in as eve?' }).waitFor();
+    await tab.getByText('This tab is signed in as admin').waitFor(); // with the token of the other one
+    await tab.getByRole('button', { name: 'Stay signed in', exact: true }).click();
+    await tab.locator('nav footer').getByText('admin, with a token', { exact: true }).waitFor();
+    assert.equal((await context.cookies()).length, 0, 'there is a session');
+    await signIn(tab, await link());
+    await tab.locator('nav footer').getByText('eve', { exact: true }).waitFor();
+    await page.reload();
+    await page.locator('nav footer').getByText('admin, with a token', { exact: true }).waitFor();
+    await page.goto(`${server.url}/chat`);
+    await page.reload();
+    assert.equal(await page.evaluate(() => sessionStorage.getItem('mailroom.token')), server.token);
+    await tab.reload();
+    await tab.locator('nav footer').getByText('eve', { exact: true }).waitFor();
+    // A tab without anything is asked too.
+    await page.evaluate(() => sessionStorage.clear());
+    await tab.evaluate(() => indexedDB.deleteDatabase('mailroom /'));
+    await page.goto('about:blank');
+    await page.goto(await link());
+    await page.getByRole('heading', { name: 'Sign in as eve?' }).waitFor();
+    await operator.button('Cancel').click();
+    await page.getByRole('heading', { name: 'Sign in to Mailroom' }).waitFor();
   });
 
   test('charts show the runs that ended, of a range and of an agent', async (t) => {
@@ -281,7 +319,7 @@ describe('the console', () => {
     await populate(client);
     const url = await below(t, server.url, '/mail/room');
     const secret = (await server.command('open')).trim().split('#')[1];
-    await operator.page.goto(`${url}/#${secret}`);
+    await signIn(operator.page, `${url}/#${secret}`);
     await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
     await operator.live();
     await operator.go('threads');

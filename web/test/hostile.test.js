@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
-import { launch, openPage } from './browser.js';
+import { launch, openPage, signIn } from './browser.js';
 import { Person } from './person.js';
 
 const config = '[agents.echo]\nkind = "echo"\npace = "0s"\n';
@@ -51,7 +51,7 @@ describe('hostile texts', () => {
     const normal = await client.send({ thread: 'normal', text: 'This is **bold**.' });
     for await (const _ of client.follow({ run: normal.run }));
     const page = await openPage(t, context);
-    await page.goto((await server.command('open')).trim());
+    await signIn(page, (await server.command('open')).trim());
     for (const [name, run] of Object.entries(runs)) {
       await page.evaluate((id) => { location.hash = `#/run/${id}`; }, run);
       await page.locator('.markdown').getByText(`${name} end`).first().waitFor();

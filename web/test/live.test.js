@@ -3,7 +3,7 @@
 import { after, before, test } from 'node:test';
 
 import { open } from '../../clients/js/test/server.js';
-import { launch, openPage } from './browser.js';
+import { launch, openPage, signIn } from './browser.js';
 
 let context;
 let close;
@@ -17,6 +17,6 @@ test('the console goes on after the server refused its stream for a while', asyn
   await page.route('**/v1/stream', (route) => (refusals-- > 0
     ? route.fulfill({ status: 403, contentType: 'application/problem+json', body: JSON.stringify({ status: 403, code: 'forbidden', detail: 'not now' }) })
     : route.continue()));
-  await page.goto((await server.command('open')).trim());
+  await signIn(page, (await server.command('open')).trim());
   await page.locator('nav .connection[data-tone="good"]').waitFor({ timeout: 60_000 });
 });

@@ -5,7 +5,7 @@ import { after, before } from 'node:test';
 
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
-import { launch, openPage } from './browser.js';
+import { launch, openPage, signIn } from './browser.js';
 import { shots } from './person.js';
 
 /** The configuration of a server with agents that reply, ask and fail, and a channel that is down. */
@@ -36,8 +36,7 @@ export class Operator {
 
   /** Signs in with a link, as mailroom open prints it. */
   async enter(route = '') {
-    const link = (await this.server.command('open')).trim();
-    await this.page.goto(link);
+    await signIn(this.page, (await this.server.command('open')).trim());
     await this.page.getByRole('navigation', { name: 'Pages' }).waitFor({ state: 'attached' });
     if (route) await this.go(route);
     return this;

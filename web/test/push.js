@@ -9,7 +9,7 @@ import { createServer } from 'node:http';
 
 import ece from 'http_ece';
 
-import { openPage } from './browser.js';
+import { openPage, signIn } from './browser.js';
 
 /** A push service with one browser. take returns the next message that the server posts: its headers and its payload. */
 export class Service {
@@ -82,7 +82,7 @@ export class AlertedBrowser {
       PushManager.prototype.getSubscription = async () => made();
     }, service.subscription);
     const link = (await server.command('open')).trim();
-    await page.goto(`${base}/${link.slice(link.indexOf('#'))}`);
+    await signIn(page, `${base}/${link.slice(link.indexOf('#'))}`);
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
     await page.evaluate(() => { location.hash = '#/alerts'; });
     await page.getByRole('heading', { name: 'This browser' }).waitFor();

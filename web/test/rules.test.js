@@ -5,7 +5,7 @@ import { after, before, describe, test } from 'node:test';
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/server.js';
 import { violations } from './axe.js';
-import { launch, openPage } from './browser.js';
+import { launch, openPage, signIn } from './browser.js';
 import { ntfy } from './ntfy.js';
 import { shots } from './person.js';
 
@@ -46,7 +46,7 @@ describe('the rules of alerts', () => {
   }
 
   async function enter(page, server) {
-    await page.goto((await server.command('open')).trim());
+    await signIn(page, (await server.command('open')).trim());
     await page.getByRole('navigation', { name: 'Pages' }).waitFor({ state: 'attached' });
     await page.evaluate(() => { location.hash = '#/alerts'; });
     await page.getByRole('heading', { name: 'Alerts', exact: true }).waitFor();
