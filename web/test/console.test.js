@@ -47,7 +47,7 @@ describe('the console', () => {
     await operator.page.getByRole('heading', { name: 'Overview' }).waitFor();
   });
 
-  test('a link of somebody else replaces no token unasked, in no tab', async (t) => {
+  test('a link of another user replaces no token unasked, in no tab', async (t) => {
     const { server, operator } = await arrive(t);
     const { page } = operator;
     const context = page.context();

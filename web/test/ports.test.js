@@ -120,7 +120,7 @@ describe('another port of the host', () => {
     });
   }
 
-  test('signs a browser in as nobody else, and out at most', async (t) => {
+  test('cannot sign a browser in as another user, only out', async (t) => {
     const server = await open(t, '');
     const eve = JSON.parse(await server.command('token', 'create', 'eve', '--scope', 'read,submit', '-o', 'json')).token;
     const { secret } = await (await fetch(`${server.url}/v1/links`, { method: 'POST', headers: { Authorization: `Bearer ${eve}` } })).json();
