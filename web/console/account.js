@@ -29,7 +29,7 @@ export const may = (scope) => Boolean(user.value?.scopes.includes(scope));
 
 /**
  * Signs in as before: with a token of this tab, the session of this browser, or a token of another tab. A link in the
- * address is asked about first: whoever made it would see what the user does.
+ * address is asked about first: its maker would see what the user does.
  */
 export async function start() {
   const secret = /^#sign-in=(.+)$/.exec(location.hash)?.[1];

@@ -44,7 +44,7 @@ function App() {
   return user.value ? html`<${Console} />` : html`<${SignIn} />`;
 }
 
-// Agree asks before a link signs in: one of somebody else would give its maker what the user writes and decides.
+// Agree asks before a link signs in: the maker of the link would see what the user writes and decides.
 function Agree() {
   const { link, present } = pending.value;
   const name = html`<strong><${Line} text=${link.token} /></strong>`;
