@@ -51,7 +51,7 @@ func TestACookieAloneIsNothing(t *testing.T) {
 			}
 		}
 	}
-	// A cookie that another port adds, for a longer path, is sent first. It signs nobody out.
+	// A cookie that another port adds, for a longer path, is sent first. It signs the user not out.
 	if got := operator.call("GET /v1/session", "", cookie(own.cookie.Value, "x", operator.cookie.Value)); got.status != http.StatusOK {
 		t.Errorf("beside other cookies of its name: status %d, want 200: %s", got.status, got.body)
 	}

@@ -36,7 +36,7 @@ func cookieName(operatorSecret string) string {
 // browser visits. So the cookie is only half of a session's secret. The page has the other half in the storage of
 // its origin, which includes the port, and sends it as Authorization: Session HALF, or in the first frame of a
 // socket. The cookie is not readable for scripts, so the half of the page is of no use elsewhere either. The row is
-// found by both halves together: a cookie that another port puts in place of this one signs nobody in.
+// found by both halves together: a cookie that another port puts in place of this one makes no session.
 
 // schemeSession is the scheme of the header Authorization with the page's half of a session.
 const schemeSession = "Session"
