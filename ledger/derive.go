@@ -65,7 +65,7 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 	})
 }
 
-// ErrSpentLink is the error of a link that signs nobody in.
+// ErrSpentLink is the error of a link that makes no session.
 func ErrSpentLink() error {
 	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is unknown, has expired or was used already: make another one with mailroom open")
 }
