@@ -8,3 +8,6 @@ import (
 
 // SetLingerTimeout changes how long a program may keep running after its turn.
 func SetLingerTimeout(a mailroom.Agent, d time.Duration) { a.(*programAgent).lingerTimeout = d }
+
+// Continued begins the transcript that a new session gets.
+const Continued = continued

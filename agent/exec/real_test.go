@@ -94,7 +94,7 @@ func TestRealProgramThatLostItsSessionGetsTheTranscript(t *testing.T) {
 		if len(sessions) != 2 || sessions[1].Lost != sessions[0].Session || sessions[1].Session == sessions[0].Session || sessions[1].Messages != 2 {
 			t.Errorf("sessions %+v, want a second one in the place of the first, with 2 messages", sessions)
 		}
-		if got := reply(t, w.ask("t", "Again?")); !strings.HasSuffix(got, " | Again?") || strings.Count(got, "conversation went on") != 1 {
+		if got := reply(t, w.ask("t", "Again?")); !strings.HasSuffix(got, " | Again?") || strings.Count(got, exec.Continued) != 1 {
 			t.Errorf("request to the model %q, want it in the new session", got)
 		}
 	})

@@ -106,15 +106,18 @@ type plan struct {
 	history history
 }
 
+// continued begins the transcript for a session that has not seen it.
+const continued = "This conversation continued without you."
+
 // requestText returns the prompt of a turn: the input of the run and the context that the program
 // needs. given reports that the session already has the input, news are decisions since then, and
 // steered are messages beside the input.
 func requestText(p plan, input string, given bool, news, steered []string) string {
 	var parts []string
 	if p.history.text != "" {
-		head := "This conversation continued without you. The messages so far, one per line:"
+		head := continued + " The messages so far, one per line:"
 		if p.history.omitted > 0 {
-			head = "This conversation continued without you. The latest messages, one per line (older ones are omitted):"
+			head = continued + " The latest messages, one per line (older ones are omitted):"
 		}
 		parts = append(parts, head+"\n"+p.history.text+"\nThe current request:")
 	}
