@@ -191,7 +191,7 @@ func (r *Relay) onNotice(n Notice, local bool) {
 		return
 	}
 	followed, all := r.isFollowed(n.Thread), r.isFollowed("")
-	if followed && n.Delta != nil {
+	if followed && n.Delta != nil && n.Delta.Channel != entry.ChannelThinking { // it is not stored, so no other server can read it
 		r.live[n.Thread] = struct{}{}
 	}
 	r.mu.Unlock()

@@ -130,6 +130,23 @@ func (s *session) Stream(ctx context.Context, text string) error {
 	return nil
 }
 
+// Think shows text as the thinking of the agent to the readers that follow the run on this server. Nothing
+// stores it, and it is not part of a message. An agent finds the method by a type assertion: a session
+// that lacks it has no readers.
+func (s *session) Think(ctx context.Context, text string) error {
+	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+		return mailroom.Errorf(mailroom.CodeInvalid, "thinking must be valid UTF-8 without NUL")
+	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.turn.leave()
+	if d := s.text.think(text); d.Text != "" {
+		s.engine.bus.Publish(bus.Notice{Thread: s.claim.Thread, Delta: &d})
+	}
+	return nil
+}
+
 func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 	if err := s.flushing.enter(ctx); err != nil {
 		return s.refused(err)

@@ -340,6 +340,53 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 	})
 }
 
+func TestThinkingIsShownLiveAndNeverStored(t *testing.T) {
+	localOnly(t, func(h *fixture) {
+		sub := h.bus.Subscribe("t", 100)
+		defer sub.Close()
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			thinks, ok := s.(interface {
+				Think(ctx context.Context, text string) error
+			})
+			if !ok {
+				return fmt.Errorf("the session cannot show thinking")
+			}
+			if err := thinks.Think(ctx, "nul \x00"); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+				t.Errorf("thinking with NUL: %v", err)
+			}
+			h.expect(thinks.Think(ctx, "hmm ü"))
+			h.expect(s.Stream(ctx, "The "))
+			h.expect(thinks.Think(ctx, ", yes"))
+			h.expect(s.Stream(ctx, "reply"))
+			h.expect(s.Append(ctx, mailroom.Step{}))
+			h.expect(thinks.Think(ctx, "more"))
+			return s.Stream(ctx, "done")
+		})
+		run := h.send("t", "hello").Run
+		h.wait(2 * time.Second)
+		var got []string
+		for len(sub.C) > 0 {
+			if n := <-sub.C; n.Delta != nil {
+				_, message, _ := strings.Cut(n.Delta.Message, ".")
+				got = append(got, fmt.Sprintf("%s %s %d %s", n.Delta.Channel, message, n.Delta.Offset, n.Delta.Text))
+			}
+		}
+		want := []string{
+			"thinking 1-1 0 hmm ü", "text 1-1 0 The ", "thinking 1-1 6 , yes", "text 1-1 4 reply", "thinking 1-2 0 more", "text 1-2 0 done",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		var texts []string
+		for _, e := range h.entries("t", entry.KindMessage)[1:] {
+			texts = append(texts, body[mailroom.Message](h, e).Text)
+		}
+		if diff := cmp.Diff([]string{"The reply", "done"}, texts); diff != "" {
+			t.Errorf("messages of run %s: %s", run, diff)
+		}
+	})
+}
+
 func TestInvalidTextIsRefused(t *testing.T) {
 	everywhere(t, func(h *fixture) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {

@@ -19,6 +19,7 @@ type message struct {
 	n       int // messages started in this attempt
 	text    []byte
 	cut     bool // cut at MaxText
+	thought int  // bytes of thinking that were published
 	flushed int  // bytes that are in the store
 }
 
@@ -36,9 +37,21 @@ func (m *message) add(text string) entry.Delta {
 	}
 	d := entry.Delta{
 		Run: m.claim.Run, Attempt: m.claim.Attempt, Message: m.id(),
-		Offset: len(m.text), Channel: "text", Text: text,
+		Offset: len(m.text), Channel: entry.ChannelText, Text: text,
 	}
 	m.text = append(m.text, text...)
+	return d
+}
+
+// think returns thinking before or within this message as a delta, up to MaxText in all.
+func (m *message) think(text string) entry.Delta {
+	if m.thought > mailroom.MaxText-len(text) {
+		text = ""
+	}
+	d := entry.Delta{
+		Run: m.claim.Run, Attempt: m.claim.Attempt, Message: m.id(), Offset: m.thought, Channel: entry.ChannelThinking, Text: text,
+	}
+	m.thought += len(text)
 	return d
 }
 
@@ -54,6 +67,7 @@ func (m *message) partial() *thread.PartialText {
 func (m *message) next() {
 	if len(m.text) > 0 {
 		m.n++
+		m.thought = 0
 	}
 	m.text, m.cut, m.flushed = nil, false, 0
 }

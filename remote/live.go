@@ -23,6 +23,7 @@ const (
 type liveText struct {
 	claim   mailroom.Claim
 	message string
+	channel string
 	offset  int
 	text    []byte
 	busy    bool // a request is under way
@@ -35,7 +36,7 @@ func (l *Ledger) Run(ctx context.Context) {
 	defer sub.Close()
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()
-	runs := map[string]*liveText{}
+	runs := map[string]*liveText{} // by run and channel
 	sent := make(chan sentText, liveCalls)
 	calls, pausedUntil := 0, time.Time{}
 	var wg sync.WaitGroup
@@ -91,10 +92,11 @@ type sentText struct {
 // buffer appends a delta to the text of its run. A delta that does not follow, or that
 // exceeds the buffer, starts a new text; the next flush fills the gap.
 func buffer(runs map[string]*liveText, thread string, d *entry.Delta) {
-	p := runs[d.Run]
+	key := d.Channel + " " + d.Run
+	p := runs[key]
 	if p == nil {
-		p = &liveText{}
-		runs[d.Run] = p
+		p = &liveText{channel: d.Channel}
+		runs[key] = p
 	}
 	if p.message != d.Message || p.offset+len(p.text) != d.Offset || len(p.text)+len(d.Text) > liveMost {
 		p.claim = mailroom.Claim{Thread: thread, Run: d.Run, Attempt: d.Attempt}
@@ -106,6 +108,9 @@ func buffer(runs map[string]*liveText, thread string, d *entry.Delta) {
 // next returns the next request and empties the buffer.
 func (p *liveText) next() api.Text {
 	in := api.Text{Message: p.message, Offset: p.offset, Text: string(p.text), Live: true}
+	if p.channel == entry.ChannelThinking { // a server of the version before knows no other channel
+		in.Channel = p.channel
+	}
 	p.offset, p.text, p.busy = p.offset+len(p.text), nil, true
 	return in
 }

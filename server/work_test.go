@@ -244,13 +244,15 @@ func TestTextIsStoredOnceWithoutGaps(t *testing.T) {
 		want   string
 	}{
 		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},
-		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},    // a repeat
-		{`{"offset":2,"text":"üße"}`, 200, `"offset":7`},    // continues the text
-		{`{"offset":3,"text":"x"}`, 422, "splits a char"},   // half of the ü
-		{`{"offset":2,"text":"u"}`, 409, "different text"},  // than is stored
-		{`{"offset":9,"text":"x"}`, 422, "leaves a gap"},    // of two bytes
-		{`{"offset":7,"text":"a\u0000"}`, 422, "NUL"},       // NUL is not text
-		{`{"offset":50,"text":"x","live":true}`, 200, "51"}, // live text is not stored
+		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},              // a repeat
+		{`{"offset":2,"text":"üße"}`, 200, `"offset":7`},              // continues the text
+		{`{"offset":3,"text":"x"}`, 422, "splits a char"},             // half of the ü
+		{`{"offset":2,"text":"u"}`, 409, "different text"},            // than is stored
+		{`{"offset":9,"text":"x"}`, 422, "leaves a gap"},              // of two bytes
+		{`{"offset":7,"text":"a\u0000"}`, 422, "NUL"},                 // NUL is not text
+		{`{"offset":50,"text":"x","live":true}`, 200, "51"},           // live text is not stored
+		{`{"offset":50,"text":"hm","channel":"thinking"}`, 200, "52"}, // neither is thinking
+		{`{"offset":7,"text":"x","channel":"loud"}`, 422, "channel"},
 		{`{"offset":7,"text":"!","message":"` + c.Run.ID + `.1-1"}`, 200, `"offset":8`},
 		{`{"offset":0,"text":"x","message":"` + c.Run.ID + `.1-3"}`, 422, "comes after"},
 		{`{"offset":0,"text":"x","message":"elsewhere"}`, 422, "not belong to this attempt"},

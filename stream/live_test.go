@@ -54,6 +54,41 @@ func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
 	})
 }
 
+// Thinking has offsets of its own and is in no store: it neither moves the position of a reader nor is it missed.
+func TestThinkingLeavesThePositionInTheMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := startedFixture(t)
+		var got []string
+		ctx, hangUp := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		after := stream.Cursor{Seq: d.last()}
+		go func() {
+			over <- d.streams.Follow(ctx, stream.Query{Thread: threadID, After: after}, func(e stream.Event) error {
+				if e.Delta != nil {
+					got = append(got, e.Delta.Channel+" "+e.Delta.Text+" "+strings.TrimPrefix(e.Cursor.String(), after.String()))
+				}
+				return nil
+			})
+		}()
+		synctest.Wait()
+		think := func(offset int, text string) {
+			d.publish(bus.Notice{Thread: threadID, Delta: &entry.Delta{
+				Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: offset, Channel: entry.ChannelThinking, Text: text,
+			}})
+			synctest.Wait()
+		}
+		think(0, "hm")
+		d.stream("he")
+		synctest.Wait()
+		think(90, "ah")
+		d.stream("llo")
+		synctest.Wait()
+		hangUp()
+		<-over
+		wantEqual(t, "events", []string{"thinking hm ", "text he :2", "thinking ah :2", "text llo :5"}, got)
+	})
+}
+
 func TestReaderIgnoresLateTextOfAMessageThatItHas(t *testing.T) {
 	for _, brought := range []int64{10, 60, 143} { // some of the entries, or all
 		synctest.Test(t, func(t *testing.T) {

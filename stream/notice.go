@@ -74,6 +74,9 @@ func (f *follower) handleDelta(ctx context.Context, d entry.Delta) error {
 	if f.q.Run != "" && f.q.Run != d.Run || f.writing.stale(c, d.Message) {
 		return nil
 	}
+	if d.Channel == entry.ChannelThinking { // nothing stores it, so it has no place among the bytes of the message
+		return f.emitEvent(Event{Delta: &d, Cursor: Cursor{Seq: f.seq, Bytes: f.writing.sent}})
+	}
 	f.gotLive = true
 	if d.Offset == 0 && f.writing.betweenMessages(c) {
 		f.writing.openMessage(d.Message)

@@ -153,6 +153,8 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 		return nil
 	case program.MessageStarted, program.Text, program.Passage, program.ToolStarted:
 		l.resumeTurn()
+	case program.Thinking:
+		return l.think(ctx, f.Text)
 	case program.ToolFinished:
 		if f.Call == l.parkedCall {
 			f.Summary = unfinishedReason(l.t.saved.Asked) // not the text that made the program stop
@@ -167,6 +169,20 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 		}
 	}
 	return nil
+}
+
+// thinker is a session that shows the thinking of an agent.
+type thinker interface {
+	Think(ctx context.Context, text string) error
+}
+
+// think shows what the program thinks. Like the reply, it is not redacted.
+func (l *runningTurn) think(ctx context.Context, text string) error {
+	t, ok := l.t.session.(thinker)
+	if !ok {
+		return nil
+	}
+	return t.Think(ctx, strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\ufffd"))
 }
 
 func (l *runningTurn) write(ctx context.Context, w program.Write) error {

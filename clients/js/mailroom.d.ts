@@ -384,9 +384,10 @@ export interface Delta {
   run: string;
   attempt: number;
   message: string;
-  /** Bytes (UTF-8) of the message before this text. */
+  /** Bytes (UTF-8) of the message, or of its thinking, before this text. */
   offset: number;
-  channel: string;
+  /** thinking is live only and no part of the message. */
+  channel: 'text' | 'thinking';
   text: string;
 }
 
@@ -513,6 +514,8 @@ export class Transcript {
   readonly messages: Map<string, Extract<Item, { kind: 'message' }>>;
   readonly tickets: Map<string, Extract<Item, { kind: 'ticket' }>>;
   readonly current: FoldedRun | null;
+  /** What the agent of the current run thinks; live only, null after its message or the end of the attempt. */
+  readonly thinking: { run: string; attempt: number; message: string; text: string; bytes: number } | null;
   readonly queued: number;
   readonly firstSeq: number;
   readonly lastSeq: number;

@@ -37,6 +37,8 @@ export class Transcript {
     this.unread = []; // messages that no run has taken
     this.asked = []; // tickets whose entries are not loaded
     this.live = null; // { item, bytes } of the message being written
+    /** What the agent thinks before or within the message being written, live only: `{ run, attempt, message, text, bytes }`. */
+    this.thinking = null;
     this.messages = new Map(); // id → item
     this.bySeq = new Map(); // seq of a message or its edit → item
     /** Seqs of older messages, not loaded, that were read within the loaded entries; pass them to know(). */
@@ -76,13 +78,14 @@ export class Transcript {
 
   /** Prepends older entries, in order of seq. */
   prepend(older) {
-    const { live, firstSeq } = this;
+    const { live, thinking, firstSeq } = this;
     const entries = [...older.filter(({ seq }) => !firstSeq || seq < firstSeq), ...this.#entries];
     this.#reset();
     this.#entries = [];
     this.#recall(this.#known);
     this.unread = []; // messages that were read are placed while folding
     for (const entry of entries) this.#append(entry);
+    this.thinking = thinking;
     if (!live || this.messages.has(live.item.id)) return;
     this.live = live;
     live.item.sender ||= this.#run(live.item.run).agent ?? '';
@@ -159,6 +162,7 @@ export class Transcript {
     const own = this.live?.item.id === m.id;
     const item = own ? this.live.item : { kind: 'message', key: `message:${m.id}` };
     if (own) this.live = null;
+    if (this.thinking?.message === m.id) this.thinking = null;
     const aside = m.visibility === 'internal';
     if (aside && m.role !== 'assistant') return;
     Object.assign(item, {
@@ -172,6 +176,7 @@ export class Transcript {
   }
 
   #ran(what, { seq, at, body }, run) {
+    if (this.thinking?.run === run.id && what !== 'stop_requested') this.thinking = null;
     if (this.live?.item.run === run.id && what !== 'stop_requested') this.live = null; // its entry came before, if it had one
     switch (what) {
       case 'queued':
@@ -288,6 +293,10 @@ export class Transcript {
   // until it comes again or the message's entry arrives.
   #write({ run: id, attempt, message, offset, channel, text }) {
     const run = this.#run(id);
+    if (channel === 'thinking') {
+      this.#think({ run: id, attempt, message, offset, text });
+      return;
+    }
     if (channel !== 'text' || attempt < run.attempt || FINISHED.includes(run.status) || this.messages.has(message)) return;
     run.attempt = attempt;
     run.status ||= 'running';
@@ -305,6 +314,21 @@ export class Transcript {
     this.live.item.text += had === 0 ? text : new TextDecoder().decode(bytes.subarray(had));
     this.live.bytes += bytes.length - had;
     this.#changed.add(this.live.item);
+  }
+
+  /** Appends thinking; a repeat changes nothing, and what follows a gap replaces it. */
+  #think({ run: id, attempt, message, offset, text }) {
+    const run = this.#run(id);
+    if (attempt < run.attempt || FINISHED.includes(run.status) || this.messages.has(message)) return;
+    const bytes = new TextEncoder().encode(text);
+    const { thinking } = this;
+    const follows = thinking?.message === message && thinking.bytes >= offset;
+    if (follows && thinking.bytes >= offset + bytes.length) return;
+    const had = follows ? thinking.bytes - offset : 0;
+    this.thinking = {
+      run: id, attempt, message, bytes: offset + bytes.length,
+      text: (follows ? thinking.text : '') + new TextDecoder().decode(bytes.subarray(had)),
+    };
   }
 
   #put(list, item) {

@@ -25,6 +25,8 @@ type writeInput struct {
 // gaps, and a repeated piece adds nothing.
 func (ops *Operations) Write(ctx context.Context, in *writeInput) (*Body[api.TextTaken], error) {
 	b := in.Body
+	b.Channel = cmp.Or(b.Channel, entry.ChannelText)
+	b.Live = b.Live || b.Channel == entry.ChannelThinking
 	end := b.Offset + len(b.Text)
 	if b.Offset > mailroom.MaxText-len(b.Text) {
 		return nil, invalid.FieldTooLarge("body.text", fmt.Sprintf("exceeds the limit of %d bytes per message", mailroom.MaxText))
@@ -55,7 +57,7 @@ func (ops *Operations) Write(ctx context.Context, in *writeInput) (*Body[api.Tex
 		}
 	}
 	ops.publish(bus.Notice{Thread: h.Thread, Delta: &entry.Delta{
-		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Offset: b.Offset, Channel: "text", Text: b.Text,
+		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Offset: b.Offset, Channel: b.Channel, Text: b.Text,
 	}})
 	if b.Live {
 		return out, nil

@@ -175,8 +175,9 @@ func claudeEvent(raw json.RawMessage) []Event {
 			ID string `json:"id"`
 		} `json:"message"`
 		Delta struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
+			Type     string `json:"type"`
+			Text     string `json:"text"`
+			Thinking string `json:"thinking"`
 		} `json:"delta"`
 	}
 	if json.Unmarshal(raw, &e) != nil {
@@ -187,6 +188,8 @@ func claudeEvent(raw json.RawMessage) []Event {
 		return []Event{MessageStarted{ID: e.Message.ID}}
 	case e.Type == "content_block_delta" && e.Delta.Type == "text_delta":
 		return []Event{Text{Text: e.Delta.Text}}
+	case e.Type == "content_block_delta" && e.Delta.Type == "thinking_delta":
+		return []Event{Thinking{Text: e.Delta.Thinking}}
 	}
 	return nil
 }

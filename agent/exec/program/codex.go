@@ -117,7 +117,12 @@ func codexItem(raw json.RawMessage, completed bool) []Event {
 			return []Event{Warning{Text: it.Message}}
 		}
 		return nil
-	case "reasoning", "todo_list", "":
+	case "reasoning":
+		if completed && it.Text != "" {
+			return []Event{Thinking{Text: it.Text + "\n\n"}}
+		}
+		return nil
+	case "todo_list", "":
 		return nil
 	}
 	arguments := codexArguments(raw)

@@ -17,6 +17,8 @@ type (
 	MessageStarted struct{ ID string }
 	// Text is a chunk of the message being written.
 	Text struct{ Text string }
+	// Thinking is a chunk of what the program thinks. It is no part of a message.
+	Thinking struct{ Text string }
 	// Passage is a complete passage of a message, which may repeat earlier chunks.
 	Passage struct{ Message, Text string }
 
@@ -65,6 +67,7 @@ type (
 func (Session) isEvent()        {}
 func (MessageStarted) isEvent() {}
 func (Text) isEvent()           {}
+func (Thinking) isEvent()       {}
 func (Passage) isEvent()        {}
 func (ToolStarted) isEvent()    {}
 func (ToolFinished) isEvent()   {}

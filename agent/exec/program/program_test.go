@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -259,6 +260,24 @@ func TestLines(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" || string(l.Rest()) != c.rest || l.Skipped != c.skipped {
 			t.Errorf("%.20q…: %d lines, %d skipped", c.pieces, len(got), l.Skipped)
+		}
+	}
+}
+
+func TestThinkingIsDecoded(t *testing.T) {
+	for _, c := range []struct {
+		decode func([]byte) ([]Event, error)
+		line   string
+		want   []Event
+	}{
+		{decodeCodex, `{"type":"item.completed","item":{"id":"i","type":"reasoning","text":"**Pondering**"}}`, []Event{Thinking{"**Pondering**\n\n"}}},
+		{decodeCodex, `{"type":"item.started","item":{"id":"i","type":"reasoning","text":""}}`, nil},
+		{decodeClaude, `{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hm"}}}`, []Event{Thinking{"hm"}}},
+		{decodeClaude, `{"type":"stream_event","parent_tool_use_id":"t","event":{"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hm"}}}`, nil},
+	} {
+		got, err := c.decode([]byte(c.line))
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, %v; want %v", c.line, got, err, c.want)
 		}
 	}
 }

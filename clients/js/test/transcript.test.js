@@ -103,6 +103,33 @@ test('a message that was superseded before it was read is marked so', () => {
   assert.deepEqual(t.items.map(({ text, state }) => [text, state]), [['one', 'superseded'], ['two', 'read']]);
 });
 
+test('thinking is apart from the text and ends with its message', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  const t = fold(l.entries);
+  const think = (message, offset, text) => t.take({
+    kind: 'delta', cursor: '3:0', delta: { run: 'r1', attempt: 1, message, offset, channel: 'thinking', text },
+  });
+  think('m', 0, 'hm ü');
+  think('m', 0, 'hm ü');
+  think('m', 3, 'ü, yes');
+  assert.equal(t.thinking.text, 'hm ü, yes');
+  assert.equal(t.items.length, 1, 'the thinking is no message');
+  live(t, 'r1', 1, 'm', 0, 'Hello');
+  assert.equal(t.items.at(-1).text, 'Hello');
+  think('m', 99, 'after a gap');
+  assert.equal(t.thinking.text, 'after a gap');
+  l.answers('m', 'r1', 1, 'Hello');
+  fold(l.entries, t);
+  assert.equal(t.thinking, null);
+  think('m', 0, 'late');
+  assert.equal(t.thinking, null);
+  think('n', 0, 'more');
+  l.append('run.completed', 'r1', 1, {});
+  fold(l.entries, t);
+  assert.equal(t.thinking, null);
+});
+
 test('live text is appended by offset: repeats and gaps change nothing', () => {
   const l = log();
   l.started('r1', 1, l.asks('r1', 'one'));
