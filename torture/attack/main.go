@@ -2,6 +2,9 @@
 // other, each on its own server and data folder, and prints the cost of each: CPU seconds, peak
 // memory, and the longest wait for another token's submit, with and without the attack.
 //
+// The exit code is 1 if an attack exceeded a bound, and 3 if none did but the machine was too busy to judge some: other
+// programs lengthen waits too.
+//
 // All servers listen on the loopback address. Each attack is bounded in requests and in time.
 package main
 
@@ -15,12 +18,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-)
-
-// Bounds that an attack must not exceed.
-const (
-	mostMemory = 300 << 20              // peak memory of the server, in bytes
-	mostWait   = 250 * time.Millisecond // wait for a submit, in addition to the wait without the attack
 )
 
 // attackTime bounds one attack.
@@ -38,7 +35,7 @@ func main() {
 	inside := flag.String("inside", "", "run one attack on the server in the environment (internal)")
 	server := flag.String("server", "bin/mailroom", "server binary to attack")
 	only := flag.String("only", "", "run only attacks whose name contains this")
-	judge := flag.Bool("judge", true, "exit with code 1 if a bound is exceeded")
+	judged := flag.Bool("judge", true, "exit with code 1 if a bound is exceeded, and 3 if the machine is too busy to judge")
 	flag.Parse()
 	if *inside != "" {
 		if err := runAttack(ctx, *inside); err != nil {
@@ -47,91 +44,111 @@ func main() {
 		}
 		return
 	}
-	bad, err := run(ctx, *server, *only)
+	count, err := run(ctx, *server, *only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "attack:", err)
 		os.Exit(2)
 	}
-	if bad > 0 && *judge {
-		os.Exit(1)
+	if *judged {
+		os.Exit(count.code())
 	}
 }
 
-// run runs the attacks and returns how many exceeded a bound.
-func run(ctx context.Context, server, only string) (bad int, err error) {
+// tally counts attacks.
+type tally struct {
+	done     int
+	exceeded int // a bound
+	unjudged int // the machine was too busy
+}
+
+// code returns the exit code.
+func (c tally) code() int {
+	switch {
+	case c.exceeded > 0:
+		return 1
+	case c.unjudged > 0:
+		return 3
+	}
+	return 0
+}
+
+// run runs the attacks.
+func run(ctx context.Context, server, only string) (count tally, err error) {
 	binary, err := filepath.Abs(server)
 	if err != nil {
-		return 0, err
+		return count, err
 	}
-	list := attacks()
 	fmt.Printf("%-34s %9s %9s %9s %9s\n", "attack", "CPU s", "peak MiB", "wait ms", "without")
-	done := 0
-	for _, a := range list {
+	for _, a := range attacks() {
 		if !strings.Contains(a.name, only) {
 			continue
 		}
-		if ctx.Err() != nil {
-			return bad, context.Cause(ctx)
+		tries, err := tryAll(ctx, binary, a)
+		if err != nil {
+			return count, fmt.Errorf("%s: %w", a.name, err)
 		}
+		v := judge(tries)
+		count.done++
+		if len(v.exceeded) > 0 {
+			count.exceeded++
+		}
+		if v.unjudged != "" {
+			count.unjudged++
+		}
+		r := best(tries)
+		fmt.Printf("%-34s %9.2f %9.1f %9.0f %9.0f  %s\n", a.name, r.cpu.Seconds(), float64(r.peak)/(1<<20),
+			milliseconds(r.wait), milliseconds(r.without()), v)
+	}
+	if count.done == 0 {
+		return count, fmt.Errorf("no attack is named %q", only)
+	}
+	fmt.Printf("%d attacks, %d exceeded a bound (%d MiB, %s of additional wait, or an exit of the server)\n",
+		count.done, count.exceeded, mostMemory>>20, mostWait)
+	if count.unjudged > 0 {
+		fmt.Printf("%d could not be judged: the machine was too busy. Run them again when it does nothing else.\n", count.unjudged)
+	}
+	return count, nil
+}
+
+// tryAll tries an attack until its wait is within the bound, up to mostTries times.
+func tryAll(ctx context.Context, binary string, a attack) (tries []try, err error) {
+	for len(tries) < mostTries {
 		r, err := measure(ctx, binary, a)
 		if err != nil {
-			return bad, fmt.Errorf("%s: %w", a.name, err)
+			return nil, err
 		}
-		verdict := r.verdict()
-		if verdict != "" {
-			bad++
+		tries = append(tries, r)
+		if !r.slow() || r.died {
+			break
 		}
-		fmt.Printf("%-34s %9.2f %9.1f %9.0f %9.0f  %s\n", a.name, r.cpu.Seconds(), float64(r.peak)/(1<<20),
-			milliseconds(r.wait), milliseconds(r.without), verdict)
-		done++
 	}
-	if done == 0 {
-		return 0, fmt.Errorf("no attack is named %q", only)
-	}
-	fmt.Printf("%d attacks, %d exceeded a bound (%d MiB, %s of additional wait, or an exit of the server)\n", done, bad, mostMemory>>20, mostWait)
-	return bad, nil
+	return tries, nil
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// result is the cost of an attack.
-type result struct {
-	cpu           time.Duration
-	peak          int64
-	wait, without time.Duration
-	died          bool
-}
-
-func (r result) verdict() string {
-	var said []string
-	if r.died {
-		said = append(said, "THE SERVER ENDED")
-	}
-	if r.peak > mostMemory {
-		said = append(said, "memory")
-	}
-	if r.wait > r.without+mostWait {
-		said = append(said, "wait")
-	}
-	return strings.Join(said, ", ")
-}
-
-// measure starts a server, measures submits without and with the attack, and stops the server.
-func measure(ctx context.Context, binary string, a attack) (r result, err error) {
+// measure starts a server, measures submits without and with the attack, and stops the server. If the attack lengthens the
+// wait, submits are measured without it again, for as long as it lasted: the longest of many waits is longer than that of
+// a few.
+func measure(ctx context.Context, binary string, a attack) (r try, err error) {
 	t, err := start(ctx, binary)
 	if err != nil {
 		return r, err
 	}
 	defer t.stop()
-	if r.without, err = probe(ctx, t, time.Second, nil); err != nil {
+	if r.before, err = probe(ctx, t, time.Second, nil); err != nil {
 		return r, err
 	}
-	before := t.cpu()
+	spent, machine, begin := t.cpu(), machineTime(), time.Now()
+	own := ownTime()
 	hostile, stop := context.WithCancel(ctx)
+	var used time.Duration // by the attack's process
 	ended, over := make(chan error, 1), make(chan struct{})
 	go func() { // waited for below
 		defer close(over)
-		ended <- runInChild(hostile, t, a)
+		var err error
+		used, err = runInChild(hostile, t, a)
+		ended <- err
 	}()
 	r.wait, err = probe(ctx, t, 0, ended)
 	stop()
@@ -139,24 +156,42 @@ func measure(ctx context.Context, binary string, a attack) (r result, err error)
 	if err != nil && !t.hasExited() {
 		return r, err
 	}
+	length := time.Since(begin)
 	r.died = t.hasExited()
-	r.cpu, r.peak = t.cpu()-before, t.peak()
-	return r, nil
+	r.cpu, r.peak = t.cpu()-spent, t.peak()
+	r.others = max(0, (machineTime()-machine-r.cpu-used-(ownTime()-own)).Seconds()/length.Seconds())
+	if r.slow() && !r.died {
+		r.after, err = probe(ctx, t, length, nil)
+	}
+	return r, err
+}
+
+// machineTime returns how long all processors have worked, or 0 where the system does not say it.
+func machineTime() time.Duration {
+	raw, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	return busyTime(raw)
 }
 
 // runInChild runs an attack in a child process with a low priority, so that its computations take
-// no processor time from the server, as if it came from another machine.
-func runInChild(ctx context.Context, t *target, a attack) error {
+// no processor time from the server, as if it came from another machine. It returns the processor time of the child.
+func runInChild(ctx context.Context, t *target, a attack) (used time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, "nice", "-n", "15", self, "-inside", a.name)
 	cmd.Env = append(os.Environ(), "ATTACK_URL="+t.url, "ATTACK_TOKEN="+t.token)
-	if out, err := cmd.CombinedOutput(); err != nil && ctx.Err() == nil && !t.hasExited() {
-		return fmt.Errorf("%w: %.500s", err, out)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState != nil {
+		used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	return nil
+	if err != nil && ctx.Err() == nil && !t.hasExited() {
+		return used, fmt.Errorf("%w: %.500s", err, out)
+	}
+	return used, nil
 }
 
 // runAttack runs an attack in this process.

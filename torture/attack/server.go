@@ -163,18 +163,30 @@ func (t *target) hasExited() bool {
 // cpu returns the user and system time of the server (proc(5), fields 14 and 15 of stat, in ticks
 // of 10 ms), or the last known value after it has exited.
 func (t *target) cpu() time.Duration {
-	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(t.cmd.Process.Pid), "stat"))
+	if spent, ok := processTime(strconv.Itoa(t.cmd.Process.Pid)); ok {
+		t.spent = spent
+	}
+	return t.spent
+}
+
+func processTime(pid string) (spent time.Duration, ok bool) {
+	raw, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 	if err != nil {
-		return t.spent
+		return 0, false
 	}
 	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
 	if len(fields) < 13 {
-		return t.spent
+		return 0, false
 	}
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
-	t.spent = time.Duration(user+system) * 10 * time.Millisecond
-	return t.spent
+	return time.Duration(user+system) * 10 * time.Millisecond, true
+}
+
+// ownTime returns the user and system time of this process.
+func ownTime() time.Duration {
+	spent, _ := processTime("self") // 0 where there is no /proc
+	return spent
 }
 
 // peak returns the server's peak resident size, in bytes.
