@@ -130,13 +130,14 @@ describe('the console', () => {
     assert.deepEqual(await found.first().locator('mark').allInnerTexts(), ['message', '7']);
     await page.getByLabel('Words of a message').fill('message');
     await operator.button('Search').click();
-    await page.getByText('20 found, there may be older ones.').waitFor();
-    await operator.button('Show more').click();
-    await page.getByText('40 found, there may be older ones.').waitFor();
-    await operator.button('Show more').click();
-    await page.getByText('60 found, there may be older ones.').waitFor();
-    await operator.button('Show more').click();
-    await page.getByText('60 found.', { exact: true }).waitFor();
+    await page.getByText(/^[2-5]\d found, there may be older ones\.$/).waitFor(); // 20, or more if the server had less time for a page
+    for (let last = { count: 0, more: true }; last.more; assert.ok(last.more || last.count === 60, `${last.count} found`)) {
+      if (last.count > 0) await operator.button('Show more').click();
+      last = await (await page.waitForFunction((before) => {
+        const [, count, more] = /^(\d+) found(, there may be older ones)?\.$/.exec(document.querySelector('[role="status"].hint').textContent) ?? [];
+        return (Number(count) > before || (count && !more)) && { count: Number(count), more: Boolean(more) };
+      }, last.count)).jsonValue();
+    }
     await page.getByLabel('Words of a message').fill('onerror npm');
     await operator.button('Search').click();
     await page.getByText('No message has all of these words').waitFor();

@@ -83,9 +83,9 @@ export async function populate(client) {
   const asked = await client.send({ thread: 'asks', text: 'show me', agent: 'tour' });
   const failed = await client.send({ thread: 'fails', text: 'x', agent: 'broken', max_attempts: 1 });
   const hostile = await client.send({ thread: 'hostile', text: HOSTILE, metadata: { label: HOSTILE } });
-  for (let i = 0; i < 30; i++) await client.send({ thread: `thread-${i}`, text: `message **${i}**` });
-  for await (const _ of client.follow({ run: failed.run }));
-  for await (const _ of client.follow({ run: hostile.run }));
+  const others = [];
+  for (let i = 0; i < 30; i++) others.push(await client.send({ thread: `thread-${i}`, text: `message **${i}**` }));
+  for (const { run } of [failed, hostile, ...others]) for await (const _ of client.follow({ run }));
   for await (const _ of client.follow({ run: asked.run, until: 'waiting' }));
   return { asked, failed, hostile };
 }

@@ -19,7 +19,7 @@ export default async function* report(events) {
   const failures = [];
   let passed = 0;
   for await (const { type, data } of events) {
-    const own = data?.details?.type !== 'suite' && data?.name !== data?.file; // neither a suite nor a file
+    const own = data?.details?.type !== 'suite' && data?.name !== data?.file && data?.skip === undefined; // neither a suite nor a file, and selected
     if (type === 'test:complete' && own) {
       yield `${data.details.passed ? 'ok  ' : 'FAIL'} ${title(data)} (${seconds(data.details.duration_ms)})\n`;
     } else if (type === 'test:pass' && own) {
