@@ -27,10 +27,11 @@ export GORACE = atexit_sleep_ms=0
 # Packages spend much time waiting, so more run in parallel than there are processors.
 PARALLEL := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-# Go compiles and runs packages in this order. Some that need little begin, so that results come early. Then the slowest
-# ones, so that none of them runs alone in the end.
-QUICK   = . ./entry ./auth ./bus ./channel/markdown ./internal/jsontext ./internal/thread
-LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
+# Go compiles packages, and starts their tests, in this order. Some that need little begin, so that results come early.
+# Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger come before
+# those of the command, which need everything compiled: they run while the rest is compiled.
+QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat/chunk ./channel/chat/room ./internal/jsontext ./internal/filter ./internal/thread
+LONGEST = ./ledger ./cmd/mailroom ./server ./engine ./alert ./torture ./agent/exec ./channel/matrix ./channel/slack
 
 .DEFAULT_GOAL := help
 .PHONY: help build fakes run test racing modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
