@@ -135,7 +135,7 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 	fx := newRecorder(t, dc).Start()
 	fx.AwaitConnected()
 	ann.Sends(ann.Private(), "", discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
-	platformtest.WaitFor(t, "the message with the file", func() bool { return len(fx.Recorded()) == 1 })
+	platformtest.WaitFor(t, "the message with the file", func() bool { return len(fx.Recorded()) >= 1 })
 	f := fx.Recorded()[0].Files[0]
 	if n := len(dc.Calls(discordtest.File)); n != 0 || f.URI == "" || strings.Contains(f.URI, secret) {
 		t.Errorf("%d downloads before a file was opened; %q", n, f.URI)
@@ -164,7 +164,7 @@ func TestFilesAreDownloadedWhenOpened(t *testing.T) {
 		"id": "78", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": "where it was",
 		"attachments": []any{map[string]any{"filename": "n", "url": "http://" + strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10") + "/attachments/9?ex=1"}},
 	})
-	platformtest.WaitFor(t, "all messages", func() bool { return len(fx.Recorded()) == 7 })
+	platformtest.WaitFor(t, "all messages", func() bool { return len(fx.Recorded()) >= 7 })
 	for _, e := range fx.Recorded()[1:6] {
 		if e.Files[0].Open != nil {
 			t.Errorf("a file %s, %q, can be opened", e.Text, e.Files[0].URI)
@@ -188,7 +188,7 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 	press := ann.Presses(ann.Private(), id, "Yes")
 	late := ann.Presses(ann.Private(), id, "Yes")
 	late.Expire()
-	platformtest.WaitFor(t, "the presses", func() bool { return len(fx.Recorded()) == 2 })
+	platformtest.WaitFor(t, "the presses", func() bool { return len(fx.Recorded()) >= 2 })
 	for _, e := range append(fx.Recorded(), fx.Recorded()...) {
 		if err := p.AckButton(t.Context(), e, strings.Repeat("é", 2100)); err != nil {
 			t.Errorf("the press is answered: %v", err)
@@ -232,7 +232,7 @@ func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 		t.Errorf("%d answers before the press was handled", times)
 	}
 	release()
-	platformtest.WaitFor(t, "the press", func() bool { return len(fx.Recorded()) == 3 })
+	platformtest.WaitFor(t, "the press", func() bool { return len(fx.Recorded()) >= 3 })
 	for range 2 {
 		if err := p.AckButton(t.Context(), fx.Recorded()[1], "Approved."); err != nil {
 			t.Errorf("the press is answered: %v", err)

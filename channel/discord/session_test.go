@@ -257,7 +257,7 @@ func TestPositionIsBounded(t *testing.T) {
 		p := dc.Person(fmt.Sprint("P", i))
 		p.Sends(p.Private(), "hello")
 	}
-	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) == 150 })
+	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) >= 150 })
 	at := fx.Recorded()[149].Position
 	var v struct {
 		At      string
@@ -340,7 +340,7 @@ func TestFailedHistoryAffectsOnlyItsRoom(t *testing.T) {
 				discordtest.Fault{Hold: hold},
 			)
 			fx.Start().AwaitConnected()
-			platformtest.WaitFor(t, "the slow history read", func() bool { return len(dc.Calls(discordtest.History)) == 4 })
+			platformtest.WaitFor(t, "the slow history read", func() bool { return len(dc.Calls(discordtest.History)) >= 4 })
 			three := ann.Sends(dev, "three")
 			ann.Edits(dev, three, "three, changed")
 			ann.Sends(dev, "four")

@@ -145,7 +145,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 		for _, at := range []string{uri, uri, "mxc://test.example/nothing", "mxc://x/../../y", "https://example.org/x"} {
 			w.ann.Says(w.rooms[channeltest.Ann], "f", map[string]any{"msgtype": "m.file", "filename": "notes.txt", "url": at})
 		}
-		matrixtest.WaitFor(t, "all of them", func() bool { return len(r.Recorded()) == 5 })
+		matrixtest.WaitFor(t, "all of them", func() bool { return len(r.Recorded()) >= 5 })
 		if n := len(w.proxy.Calls("download")); n != 0 {
 			t.Errorf("downloaded %d files before they were opened", n)
 		}
@@ -234,7 +234,7 @@ func TestAnExpiredInvitationIsReported(t *testing.T) {
 		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
 		r.Start().AwaitConnected()
 		room := bob.NewRoom(true, w.bot)
-		matrixtest.WaitFor(t, "the invitation", func() bool { return len(r.Recorded()) == 1 })
+		matrixtest.WaitFor(t, "the invitation", func() bool { return len(r.Recorded()) >= 1 })
 		e := r.Recorded()[0]
 		if e.Kind != chat.EventInvited || e.Room != (chat.Room{Chat: room}) || e.User != (chat.User{ID: bob.ID, Name: "bob"}) {
 			t.Errorf("the invitation is %+v", e)
@@ -316,7 +316,7 @@ func TestAnEncryptedRoomIsReported(t *testing.T) {
 		for range 2 {
 			w.ann.Sends(w.rooms[channeltest.Ann], "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "session_id": "y"})
 		}
-		matrixtest.WaitFor(t, "both", func() bool { return len(r.Recorded()) == 2 })
+		matrixtest.WaitFor(t, "both", func() bool { return len(r.Recorded()) >= 2 })
 		e := r.Recorded()
 		if e[0].Kind != chat.EventUnreadable || e[0].Key != e[1].Key || !strings.Contains(e[0].Text, "encrypted") {
 			t.Errorf("got %+v", e)

@@ -136,7 +136,7 @@ func TestAFrozenServerLosesCalls(t *testing.T) {
 			t.Errorf("response %q", body)
 		}
 	})
-	s.WaitFor(t, "the call", func() bool { return len(s.Calls("")) == 1 })
+	s.WaitFor(t, "the call", func() bool { return len(s.Calls("")) >= 1 })
 	s.Thaw()
 	calling.Wait()
 	if _, body, err := s.call(t.Context()); err != nil || body != "1" {

@@ -86,7 +86,7 @@ func TestEnvelopesAreAcknowledgedDuringASlowHistory(t *testing.T) {
 	sl.Fail("conversations.history", slacktest.Fault{Hold: slow})
 	fx := resumeAt(t, sl, fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first))
 	fx.AwaitConnected()
-	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) >= 1 })
 	for i := range 5 {
 		ann.Sends(ann.Private(), fmt.Sprint("live ", i))
 		bob.Sends(bob.Private(), fmt.Sprint("bob ", i))
@@ -121,7 +121,7 @@ func TestDeferredMessageSurvivesACrash(t *testing.T) {
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
 	one := resumeAt(t, sl, at)
 	one.AwaitConnected()
-	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) >= 1 })
 	ann.Sends(ann.Private(), "live")
 	sl.WaitFor(t, "the acknowledgement of it", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
 	if got := one.Recorded(); len(got) > 0 {
@@ -150,7 +150,7 @@ func TestFailedHistoryDoesNotAdvanceThePosition(t *testing.T) {
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
 	one := resumeAt(t, sl, at)
 	one.AwaitConnected()
-	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	sl.WaitFor(t, "the request for the history", func() bool { return len(sl.Calls("conversations.history")) >= 1 })
 	ann.Sends(ann.Private(), "live")
 	sl.WaitFor(t, "the acknowledgement of it", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
 	close(slow)

@@ -59,7 +59,7 @@ func TestMentionArrivesTwiceWithOneKey(t *testing.T) {
 	fx := newRecorder(t, sl).Start()
 	fx.AwaitConnected()
 	ann.Sends(dev, mention+" hello")
-	platformtest.WaitFor(t, "both events", func() bool { return len(fx.Recorded()) == 2 })
+	platformtest.WaitFor(t, "both events", func() bool { return len(fx.Recorded()) >= 2 })
 	both := fx.Recorded()
 	if both[0].Key != both[1].Key || both[0].Text != both[1].Text || both[0].Room != both[1].Room || !both[0].Addressed || !both[1].Addressed {
 		t.Errorf("events of one mention: %+v and %+v", both[0], both[1])

@@ -42,7 +42,7 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	ann.Sends(group, "in a topic", telegramtest.MessageOptions{Topic: topic})
 	ann.Sends(news, "a post")
 	ann.Presses(group, messageNumber(sent), "Yes")
-	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) == 13 })
+	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) >= 13 })
 
 	user := chat.User{ID: fmt.Sprint(ann.ID), Name: "Ann"}
 	inPrivate, inGroup := room(private), room(group)
@@ -109,7 +109,7 @@ func TestButtonPressIsAnsweredOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	press := ann.Presses(ann.Private(), messageNumber(id), "Yes")
-	platformtest.WaitFor(t, "the press", func() bool { return len(fx.Recorded()) == 1 })
+	platformtest.WaitFor(t, "the press", func() bool { return len(fx.Recorded()) >= 1 })
 	if err := p.AckButton(t.Context(), fx.Recorded()[0], strings.Repeat("é", 300)); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestBareCommandIsNotForAnAdminBot(t *testing.T) {
 		ann.Sends(admin, "/stop")
 		ann.Sends(admin, "/stop@Mailroom_bot")
 	}
-	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) == 6 })
+	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) >= 6 })
 	var got []bool
 	for _, e := range fx.Recorded() {
 		got = append(got, e.Addressed)
@@ -153,7 +153,7 @@ func TestBareCommandIsNotForABotThatReadsAll(t *testing.T) {
 	ann.Sends(group, "/stop")
 	ann.Sends(group, "/stop@Mailroom_bot")
 	fx := newRecorder(t, tg).Start()
-	platformtest.WaitFor(t, "both", func() bool { return len(fx.Recorded()) == 2 })
+	platformtest.WaitFor(t, "both", func() bool { return len(fx.Recorded()) >= 2 })
 	if got := fx.Recorded(); got[0].Addressed || !got[1].Addressed {
 		t.Errorf("addressed: %t and %t", got[0].Addressed, got[1].Addressed)
 	}
@@ -171,7 +171,7 @@ func TestBareCommandIsNotForABotThatBypassesPrivacyMode(t *testing.T) {
 		ann.Sends(group, "/stop@Mailroom_bot")
 	}
 	fx := newRecorder(t, tg).Start()
-	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) == 5 })
+	platformtest.WaitFor(t, "all events", func() bool { return len(fx.Recorded()) >= 5 })
 	var got []bool
 	for _, e := range fx.Recorded()[1:] {
 		got = append(got, e.Addressed)
