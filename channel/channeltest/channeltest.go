@@ -101,6 +101,9 @@ func platformOutage(s *Server) {
 }
 
 func hangs(s *Server) {
+	if s.p.Outages.HangReason == "" { // else the adapter notices
+		s.noticeSilence()
+	}
 	s.startAnswered()
 	s.p.hang()
 	s.postIfHistory("2", "two")
@@ -117,6 +120,7 @@ func hangs(s *Server) {
 }
 
 func hangsAtStart(s *Server) {
+	s.noticeSilence()
 	s.p.hang()
 	s.Start()
 	if !s.connects() {

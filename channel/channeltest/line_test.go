@@ -213,7 +213,7 @@ func TestALineAdapterConforms(t *testing.T) {
 			Connect:   p.connect,
 			Post:      p.post,
 			Sent:      p.sent,
-			Reconnect: channel.ReconnectPolicy{InitialDelay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 200 * time.Millisecond, ConnectTimeout: 200 * time.Millisecond},
+			Reconnect: channel.ReconnectPolicy{InitialDelay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: time.Second, ConnectTimeout: time.Second},
 			Outages: channeltest.Outages{
 				Down:    p.down,
 				Restore: p.mend,

@@ -107,6 +107,7 @@ func netOutage(s *Server) {
 
 func halfOpen(w Netfaults) func(s *Server) {
 	return func(s *Server) {
+		s.noticeSilence()
 		s.startAnswered()
 		s.proxy.SetFaults(w)
 		s.awaitLeaves(channel.ConditionConnected)
@@ -121,6 +122,7 @@ func halfOpen(w Netfaults) func(s *Server) {
 
 // blackholed freezes open connections on a healthy network.
 func blackholed(s *Server) {
+	s.noticeSilence()
 	s.startAnswered()
 	before := s.State()
 	s.proxy.BlackholeOpen()
@@ -177,6 +179,7 @@ func cutAfter(after int) func(s *Server) {
 
 // receiptLost lets the platform accept a reply and loses the response.
 func receiptLost(s *Server) {
+	s.noticeSilence()
 	s.hold = make(chan struct{})
 	s.Start()
 	s.awaitCondition(channel.ConditionConnected)

@@ -65,6 +65,10 @@ func NewServer(t *testing.T, p *Platform) *Server {
 			s.Options.Access = chat.AccessPolicy{Chats: []string{p.People.Room(p.Home).Chat}, PerUser: true, AllGroupMessages: true}
 		}
 	}
+	if s.connects() {
+		s.Policy.IdleTimeout = time.Minute // a slow machine must not look silent
+	}
+	s.Policy.ConnectTimeout = time.Minute
 	t.Cleanup(func() {
 		if s.shutdown != nil {
 			s.shutdown()
@@ -75,6 +79,11 @@ func NewServer(t *testing.T, p *Platform) *Server {
 		}
 	})
 	return s
+}
+
+// noticeSilence gives the channel the short timeouts of the platform, for a case about silence. It is called before Start.
+func (s *Server) noticeSilence() {
+	s.Policy.IdleTimeout, s.Policy.ConnectTimeout = s.p.Reconnect.IdleTimeout, s.p.Reconnect.ConnectTimeout
 }
 
 // checkSecrets checks that a log has no secret of the platform.

@@ -27,7 +27,7 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 	p := polltest.New(t)
 	bridge, err := poll.New(poll.Options{
 		URL: through(p.URL), Workspace: polltest.Workspace, Agent: channeltest.Agent, Token: polltest.Token,
-		Interval: 5 * time.Millisecond, Timeout: 100 * time.Millisecond,
+		Interval: 5 * time.Millisecond, Timeout: 2 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 	return &channeltest.Platform{
 		Kind:      poll.Kind,
 		Connect:   bridge.Connect,
-		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 500 * time.Millisecond},
+		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 3 * time.Second},
 		Post:      func(id, text string) { p.Add(polltest.Canvas(id, text)) },
 		Sent: func() (texts []string) {
 			for _, r := range p.Traffic().Replies {

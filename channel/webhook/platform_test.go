@@ -51,7 +51,7 @@ func newPlatform(t *testing.T, change ...func(*webhook.Options)) *channeltest.Pl
 	secret, hooks := channeltest.NewSetting(webhooktest.Secret), webhook.NewHooks()
 	hooks.Expect("c")
 	o := webhook.Options{
-		Secret: secret.Get, Hooks: hooks, URL: receiver.URL, Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
+		Secret: secret.Get, Hooks: hooks, URL: receiver.URL, Policy: loopback(), Edits: true, EditGap: 10 * time.Millisecond, Timeout: 2 * time.Second,
 	}
 	for _, f := range change {
 		f(&o)
