@@ -43,7 +43,7 @@ func TestAChildStartsWithoutIgnoredAndBlockedSignals(t *testing.T) {
 func signalsUnder(t *testing.T, kind string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "PROC_TEST_ROLE=supervisor", "PROC_TEST_KIND=" + kind}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "PROC_TEST_ROLE=supervisor", "PROC_TEST_KIND=" + kind, quickExit}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -60,7 +60,7 @@ func runSupervisor() {
 	}
 	err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
 	if err == nil {
-		env := []string{"PROC_TEST_ROLE=supervised", "PROC_TEST_KIND=" + os.Getenv("PROC_TEST_KIND")}
+		env := []string{"PROC_TEST_ROLE=supervised", "PROC_TEST_KIND=" + os.Getenv("PROC_TEST_KIND"), quickExit}
 		err = syscall.Exec("/proc/self/exe", os.Args[:1], env)
 	}
 	fmt.Fprintln(os.Stderr, err)
@@ -70,7 +70,7 @@ func runSupervisor() {
 // runSupervised is a helper program. Its children print their masks; the first one shows that a start has no lasting
 // effect.
 func runSupervised() {
-	spec := Spec{Command: []string{"/bin/grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"}, Env: []string{}}
+	spec := Spec{Command: []string{"/bin/grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"}, Env: []string{quickExit}}
 	if kind := os.Getenv("PROC_TEST_KIND"); kind != "" {
 		spec.Isolation = &Isolation{Kind: Kind(kind)}
 	}
