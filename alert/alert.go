@@ -75,6 +75,11 @@ type Alert struct {
 	Repeated bool `json:"repeated,omitempty"`
 	// Words are the error, the reason or the reply, cut to MaxWords bytes.
 	Words string `json:"words,omitempty"`
+	// Owner is the owner of the threads of events that are told together; "": of any.
+	Owner string `json:"owner,omitempty"`
+	// Delivery is the run that tells the event by itself, because its thread delivers to the target. The alert is
+	// sent only if that run did not.
+	Delivery string `json:"delivery,omitempty"`
 }
 
 // MaxWords bounds Alert.Words, in bytes.
@@ -95,9 +100,9 @@ func IsAgent(agent string) bool { return strings.HasPrefix(agent, prefix) }
 // ThreadID returns the thread of a target.
 func ThreadID(target string) string { return AgentName(target) }
 
-// SubscriberID returns the thread that delivers replies of an owner's threads to a target. It belongs to
-// the owner, because a run sends to threads of its owner only.
-func SubscriberID(target, owner string) string { return ThreadID(target) + ":" + owner }
+// SubscriberID returns the thread that delivers replies of a token's threads to a target. It belongs to the token,
+// because a run sends to threads of its owner only, and names the row of the token, see [Rights.Place].
+func SubscriberID(target, owner, row string) string { return reserved.AlertPlaceID(target, owner, row) }
 
 // Parts returns the message of an alert's run.
 func (a Alert) Parts() []mailroom.Part {

@@ -2,36 +2,126 @@ package alert
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/store"
 )
 
-// MayDeliver reports whether the threads and the rules of a token may deliver to a target whose setting tokens
-// is allowed.
-func MayDeliver(t *auth.Token, allowed []string, now time.Time) bool {
-	return t.RevokedAt.IsZero() && !t.Expired(now) && (t.Has(auth.PermissionAdmin) || slices.Contains(allowed, t.Name))
+// Allowed are the targets of a server. Each has the names of the tokens whose threads and rules may deliver to it,
+// beside those of admins.
+type Allowed map[string][]string
+
+// Usable returns the targets that the rules of an owner may name.
+func (a Allowed) Usable(owner string) (targets []string) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if owner == auth.Operator || slices.Contains(a[name], owner) {
+			targets = append(targets, name)
+		}
+	}
+	return targets
 }
 
-// refuseOwner returns why an alert in a thread of a target must not be sent for the thread's owner, "" if it
-// may. A thread that subscribed delivers here until its token is revoked, expires, or may not use the target
-// any more.
-func (a *Agent) refuseOwner(r store.Reader, t *mailroom.Thread, now time.Time) (why string, err error) {
-	if t.Owner == auth.Operator {
-		return "", nil
+// Rights answer who may deliver to which target, in one snapshot of the store. Everything that tells, or leaves
+// it to something else to tell, asks them.
+type Rights struct {
+	allowed Allowed
+	tokens  map[string]*auth.Token // valid ones, by name
+}
+
+// ReadRights reads the rights of owners. Others have none.
+func ReadRights(r store.Reader, allowed Allowed, now time.Time, owners ...string) (Rights, error) {
+	x := Rights{allowed, map[string]*auth.Token{}}
+	slices.Sort(owners)
+	owners = slices.DeleteFunc(slices.Compact(owners), func(name string) bool { return name == "" || name == auth.Operator })
+	if len(owners) == 0 {
+		return x, nil
 	}
-	rows, err := r.Tokens(t.Owner)
-	if err != nil {
-		return "", err
+	rows, err := r.Tokens(owners...)
+	for _, t := range rows {
+		if t.RevokedAt.IsZero() && !t.Expired(now) && t.Terms.Kind == auth.KindToken {
+			x.tokens[t.Name] = t
+		}
 	}
-	if len(rows) == 0 || !MayDeliver(rows[0], a.options.Tokens, now) {
-		return "token " + t.Owner + " may not deliver to target " + a.options.Name + " any more", nil
+	return x, err
+}
+
+// MayDeliver reports whether the threads and the rules of an owner may deliver to a target.
+func (x Rights) MayDeliver(owner, target string) bool {
+	tokens, ok := x.allowed[target]
+	if owner == auth.Operator || !ok {
+		return ok
 	}
-	return "", nil
+	t := x.tokens[owner]
+	return t != nil && (t.Has(auth.PermissionAdmin) || slices.Contains(tokens, t.Name))
+}
+
+// Place returns the thread in which what an owner has for a target is sent. That of a token names the row of the
+// token, so that the deliveries of a revoked token do not come back with its name.
+func (x Rights) Place(owner, target string) (thread string) {
+	t := x.tokens[owner]
+	if owner == auth.Operator || t == nil {
+		return ThreadID(target)
+	}
+	return SubscriberID(target, t.Name, rowMark(t))
+}
+
+// Row returns the mark of the row of an owner's token, "" for the operator.
+func (x Rights) Row(owner string) string {
+	if t := x.tokens[owner]; t != nil {
+		return rowMark(t)
+	}
+	return ""
+}
+
+// rowMark returns the part of the id of a token's row that places name.
+func rowMark(t *auth.Token) string { return t.ID()[:min(len(t.ID()), 16)] }
+
+// Open reports whether what waits in a place may be sent. createdAt is when the place was created; it decides
+// about one that an older version made, which names no row.
+func (x Rights) Open(place string, createdAt time.Time) bool {
+	target, owner, row := reserved.AlertPlace(place)
+	if !x.MayDeliver(owner, target) {
+		return false
+	}
+	t := x.tokens[owner]
+	switch {
+	case t == nil: // the operator
+		return true
+	case row == "":
+		return !createdAt.Before(t.CreatedAt)
+	}
+	return row == rowMark(t)
+}
+
+// same reports whether a rule that was made with a row is of a valid token. changedAt is when the list of rules
+// was changed; it decides about rules of older versions, which name no row.
+func (x Rights) same(owner, row string, changedAt time.Time) bool {
+	t := x.tokens[owner]
+	switch {
+	case owner == auth.Operator:
+		return true
+	case t == nil:
+		return false
+	case row == "":
+		return !changedAt.Before(t.CreatedAt)
+	}
+	return row == rowMark(t)
+}
+
+// refuseOwner returns a permanent error if an alert in a thread of a target must not be sent for the thread's owner.
+// A thread that subscribed delivers here until its token is revoked, expires, or may not use the target any more.
+func (a *Agent) refuseOwner(r store.Reader, t *mailroom.Thread, now time.Time) error {
+	rights, err := ReadRights(r, Allowed{a.options.Name: a.options.Tokens}, now, t.Owner)
+	if err != nil || rights.Open(t.ID, t.CreatedAt) {
+		return err
+	}
+	return permanent("not sent: token %s may not deliver to target %s any more", t.Owner, a.options.Name)
 }
 
 // Subscriber is the part of the metadata of a subscriber's thread that says who subscribed.
@@ -39,23 +129,24 @@ type Subscriber struct {
 	By string `json:"by"` // name of the token that subscribed, which may be the operator's
 	// Token is the name of the row of a token that acts for By, such as the session of a browser. "": By itself.
 	Token string `json:"token,omitempty"`
+	// CreatedAt is when it subscribed. A token that has its name from an earlier one is newer. An id of the row
+	// would be a field that the version before refuses.
+	CreatedAt time.Time `json:"created_at"`
 }
 
 // ended returns why a subscription has ended, "" if it has not: only admins subscribe, with a token that is
-// valid. rows are the tokens that it names.
-func (s *Subscriber) ended(rows map[string]*auth.Token, now time.Time) (why string) {
-	valid := func(name string) *auth.Token {
-		if t := rows[name]; t != nil && t.RevokedAt.IsZero() && !t.Expired(now) {
-			return t
+// valid. rows are the valid tokens, by the names of their rows.
+func (s *Subscriber) ended(rows map[string]*auth.Token) (why string) {
+	mayRead := func(t *auth.Token) bool {
+		return t != nil && t.Has(auth.PermissionAdmin) && !s.CreatedAt.Before(t.CreatedAt)
+	}
+	switch {
+	case s.Token != "": // no other row gets the name of a session again
+		if t := rows[s.Token]; t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By {
+			return "the session that subscribed has ended"
 		}
-		return nil
-	}
-	admin := auth.PermissionAdmin
-	if t := valid(s.By); s.By != "" && s.By != auth.Operator && (t == nil || !t.Has(admin)) {
-		return fmt.Sprintf("token %s was revoked, has expired or is no admin", s.By)
-	}
-	if t := valid(s.Token); s.Token != "" && (t == nil || t.Terms.For != s.By || !slices.Contains(t.Terms.Scopes, admin)) {
-		return "the session that subscribed has ended"
+	case s.By != "" && s.By != auth.Operator && !mayRead(rows[s.By]):
+		return "token " + s.By + " was revoked, has expired or is no admin"
 	}
 	return ""
 }
@@ -63,29 +154,31 @@ func (s *Subscriber) ended(rows map[string]*auth.Token, now time.Time) (why stri
 // GoneSubscribers returns why subscribers get no further alerts, by the ids of their threads. Others are not in
 // the result.
 func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, now time.Time) (map[string]string, error) {
-	var names []string
+	needed := false
 	subscribers := make([]Subscriber, len(threads))
 	for i, t := range threads {
 		if json.Unmarshal(t.Metadata, &subscribers[i]) != nil {
 			subscribers[i] = Subscriber{} // an operator may have changed it; the target then refuses it
 		}
-		names = append(names, subscribers[i].By, subscribers[i].Token)
+		needed = needed || subscribers[i].Token != "" || subscribers[i].By != "" && subscribers[i].By != auth.Operator
 	}
-	slices.Sort(names)
-	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" || name == auth.Operator })
-	rows := map[string]*auth.Token{}
-	if len(names) > 0 {
-		found, err := r.Tokens(names...)
+	valid := map[string]*auth.Token{}
+	if needed {
+		rows, err := r.Tokens()
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range found {
-			rows[t.Name] = t
+		names := map[int64]string{} // of the rows: what acts for a token has the name of the token
+		for _, t := range rows {
+			names[t.Key] = t.Name
+		}
+		for _, t := range auth.NewChains(rows, auth.RunToken(auth.Operator), now).Valid() {
+			valid[names[t.Key]] = t
 		}
 	}
 	gone := map[string]string{}
 	for i, t := range threads {
-		why := subscribers[i].ended(rows, now)
+		why := subscribers[i].ended(valid)
 		if isGone(t) {
 			why = "the subscriber does not exist any more"
 		}
@@ -94,4 +187,9 @@ func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, now time.Time) 
 		}
 	}
 	return gone, nil
+}
+
+// ofSubscriber reports whether a thread is one of a subscriber to a target.
+func ofSubscriber(to Spreader, thread string) bool {
+	return strings.HasPrefix(thread, to.Subscribers())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,23 +22,42 @@ func (h *fixture) deliver(owner, text string) {
 	h.t.Helper()
 	_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
 		Thread: "of-" + owner, Owner: owner, Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(text)}},
-		DeliverTo: alert.SubscriberID("phone", owner), DeliverAgent: alert.AgentName("phone"),
+		DeliverTo: h.place(owner, "phone"), DeliverAgent: alert.AgentName("phone"),
 	})
 	h.must(err)
 	h.after(time.Minute)
 }
 
-// replies returns the replies of the runs in the thread that delivers for an owner, the newest first.
+// place returns where deliveries of an owner for a target are sent while its token is valid.
+func (h *fixture) place(owner, target string) (id string) {
+	h.t.Helper()
+	if h.places == nil {
+		h.places = map[string]string{}
+	}
+	if h.places[owner] == "" {
+		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
+			rights, err := alert.ReadRights(r, nil, time.Now(), owner)
+			h.places[owner] = rights.Place(owner, "")
+			return err
+		}))
+	}
+	return alert.ThreadID(target) + strings.TrimPrefix(h.places[owner], alert.ThreadID(""))
+}
+
+// replies returns the replies or the errors of the runs in the thread that delivers for an owner, the newest first.
 func (h *fixture) replies(owner string) (all []string) {
 	h.t.Helper()
 	h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
-		runs, err := r.Runs(store.RunQuery{Thread: alert.SubscriberID("phone", owner)})
+		runs, err := r.Runs(store.RunQuery{Thread: h.place(owner, "phone")})
 		for _, run := range runs {
-			if run.Status != mailroom.StatusCompleted || run.Reply == nil {
+			switch {
+			case run.Status == mailroom.StatusCompleted && run.Reply != nil:
+				all = append(all, *run.Reply)
+			case run.Error != nil:
+				all = append(all, run.Error.Message)
+			default:
 				h.t.Errorf("a run of %s is %s", owner, run.Status)
-				continue
 			}
-			all = append(all, *run.Reply)
 		}
 		return err
 	}))
@@ -51,7 +71,7 @@ func TestOnlyTokensOfATargetDeliver(t *testing.T) {
 		h.createToken("ann")
 		h.createToken("bob")
 		h.deliver("bob", "boom")
-		wantAll(t, h.replies("bob"), "Not sent: token bob may not deliver to target phone any more")
+		wantAll(t, h.replies("bob"), "not sent: token bob may not deliver to target phone any more")
 		if got := h.targets["phone"].messages(); len(got) != 0 {
 			t.Errorf("sent: %+v", got)
 		}
@@ -59,7 +79,7 @@ func TestOnlyTokensOfATargetDeliver(t *testing.T) {
 		wantAll(t, h.replies("ann"), "Sent: worker ended without an answer (m1)")
 		h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), "ann"))
 		h.deliver("ann", "boom again")
-		wantAll(t, h.replies("ann")[:1], "Not sent: token ann may not deliver to target phone any more")
+		wantAll(t, h.replies("ann")[:1], "not sent: token ann may not deliver to target phone any more")
 		if got := h.targets["phone"].messages(); len(got) != 1 {
 			t.Errorf("sent: %+v", got)
 		}
@@ -86,7 +106,7 @@ func (browsers) Subscribers() string { return "alert:browsers:push:" }
 // subscribe subscribes a browser for a token; session is the row that did it, or "".
 func (h *fixture) subscribe(browser, by, session string) {
 	h.t.Helper()
-	raw, err := json.Marshal(alert.Subscriber{By: by, Token: session})
+	raw, err := json.Marshal(alert.Subscriber{By: by, Token: session, CreatedAt: time.Now()})
 	h.must(err)
 	group := browsers{}.Subscribers()
 	_, err = ledger.GroupsOf(h.ledger).Open(h.t.Context(), ledger.Opening{

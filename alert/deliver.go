@@ -68,6 +68,8 @@ type memory struct {
 	Down bool `json:"down,omitempty"`
 	// Gone is set in the thread of a subscriber that does not exist any more.
 	Gone bool `json:"gone,omitempty"`
+	// Sent bounds the messages of a token.
+	Sent sent `json:"sent,omitzero"`
 }
 
 // MaxSubscribers bounds the subscribers that get an alert of one target: one step sends it on to all.
@@ -84,7 +86,7 @@ func isGone(t *mailroom.Thread) bool {
 func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, what *Alert) error {
 	var step mailroom.Step
 	err := a.options.Ledger.View(ctx, func(r store.Reader) error {
-		step = mailroom.Step{Name: "spread"}
+		step = mailroom.Step{Name: "spread", Checkpoint: json.RawMessage(`{}`)} // an attempt after a crash sends nothing
 		threads, err := r.Threads(store.ThreadQuery{Prefix: to.Subscribers(), Limit: MaxSubscribers})
 		if err != nil {
 			return err
@@ -141,23 +143,27 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	if about.gone != "" {
 		return a.passOn(ctx, s, what, permanent("%w: %s", ErrGone, about.gone))
 	}
-	if to, ok := a.options.Target.(Spreader); ok && !strings.HasPrefix(s.Run().Thread, to.Subscribers()) {
+	if to, ok := a.options.Target.(Spreader); ok && !ofSubscriber(to, s.Run().Thread) {
 		return a.spread(ctx, s, to, what)
+	}
+	what, after, done, err := a.bound(ctx, s, what, &about)
+	if done {
+		return err
 	}
 	m := a.composer.compose(what, about)
 	m.Key, m.Repeated, m.To = digest.ID("alert message", s.Run().ID), what.Repeated, about.to
 	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if it is told again
 		m.Key = digest.ID("alert message", what.Ticket)
 	}
-	sent, err := a.send(ctx, s, &m)
+	taken, err := a.send(ctx, s, &m)
 	if err != nil {
 		return a.passOn(ctx, s, what, err)
 	}
-	if err := a.remember(ctx, s, memory{}); err != nil {
+	if err := a.remember(ctx, s, after); err != nil {
 		return err
 	}
 	var receipt string
-	if err := json.Unmarshal(sent, &receipt); err != nil {
+	if err := json.Unmarshal(taken, &receipt); err != nil {
 		return fmt.Errorf("decode the receipt: %w", err)
 	}
 	words := "Sent: " + m.Title
@@ -250,7 +256,7 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 	since := s.Run().OutageSince
 	waited := !since.IsZero() && time.Since(since) >= passOnAfter
 	if len(then) == 0 && errors.Is(failed, ErrGone) {
-		return errors.Join(f, a.remember(ctx, s, memory{Gone: true}))
+		return errors.Join(f, a.remember(ctx, s, memory{Gone: true, Sent: a.memory(s).Sent}))
 	}
 	if len(then) == 0 || f.Class != mailroom.ClassPermanent && !waited && !a.memory(s).Down {
 		return f
@@ -258,7 +264,7 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 	next := *what
 	next.Then = then[1:]
 	next.Repeated = what.Repeated || errors.Is(failed, mailroom.ErrUnknown)
-	state, err := json.Marshal(memory{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone)})
+	state, err := json.Marshal(memory{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone), Sent: a.memory(s).Sent})
 	if err != nil {
 		return fmt.Errorf("encode the state of target %s: %w", a.options.Name, err)
 	}
@@ -349,7 +355,8 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 			return err
 		}
 		for _, t := range rows {
-			if over, err = a.refuseOwner(r, t, now); err != nil || over != "" {
+			// A failure, so that a rule that leaves the event to this delivery tells it.
+			if err := a.refuseOwner(r, t, now); err != nil {
 				return err
 			}
 			if _, ok := a.options.Target.(Spreader); ok {
@@ -357,6 +364,16 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 				if about.to, about.gone = t.Metadata, gone[t.ID]; err != nil {
 					return err
 				}
+			}
+		}
+		if what.Delivery != "" {
+			rows, err := runsByID(r, []string{what.Delivery})
+			if err != nil {
+				return err
+			}
+			if run := rows[what.Delivery]; run != nil && run.Status == mailroom.StatusCompleted {
+				over = "the delivery of its thread told it"
+				return nil
 			}
 		}
 		if what.Kind == KindTicket && what.Ticket == "" {
@@ -395,8 +412,24 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 func narrow(r store.Reader, what *Alert, now time.Time) error {
 	if len(what.Tickets) == 0 { // there are more than are listed
 		open, err := openTickets(r)
+		if err != nil || len(open) > maxWaiting {
+			return err // how many are the owner's is not known: the count stays an upper bound
+		}
+		if what.Owner != "" {
+			var ids []string
+			for _, k := range open {
+				ids = append(ids, k.Thread)
+			}
+			threads, err := threadsByID(r, ids)
+			if err != nil {
+				return err
+			}
+			open = slices.DeleteFunc(open, func(k *mailroom.Ticket) bool {
+				return threads[k.Thread] == nil || threads[k.Thread].Owner != what.Owner
+			})
+		}
 		what.Count = min(what.Count, len(open))
-		return err
+		return nil
 	}
 	open, err := r.Tickets(store.TicketQuery{IDs: what.Tickets})
 	if err != nil {

@@ -63,6 +63,7 @@ type fixture struct {
 	store   store.Store
 	ledger  *ledger.Ledger
 	targets map[string]*place
+	places  map[string]string // see place, by owner
 }
 
 // tells implements [alert.Ledger].
@@ -88,6 +89,10 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
 		}})
 		agents := map[string]engine.Agent{"worker": {Agent: mailroom.AgentFunc(work)}}
+		allowed := alert.Allowed{}
+		for _, name := range targets {
+			allowed[name] = []string{"ann"}
+		}
 		for _, name := range targets {
 			h.targets[name] = &place{}
 			agents[alert.AgentName(name)] = engine.Agent{Agent: alert.New(alert.Options{
@@ -100,7 +105,7 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 			agents[name] = engine.Agent{Agent: a}
 		}
 		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Log: slog.New(slog.DiscardHandler)})
-		follower := &alert.Follower{Ledger: tells{h.ledger}, Rules: rules, Targets: func(string) []string { return targets }, Log: slog.New(slog.DiscardHandler)}
+		follower := &alert.Follower{Ledger: tells{h.ledger}, Rules: rules, Targets: allowed, Log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(context.Background())
 		committing, end := context.WithCancel(context.Background())
 		var parts, committer sync.WaitGroup
@@ -478,8 +483,9 @@ func TestARuleOfATokenTellsItsOwnThreads(t *testing.T) {
 		if len(got) != 1 || got[0].Body != "ask ann\n\nIn of-ann." {
 			t.Fatalf("messages: %+v", got)
 		}
+		place := h.place("ann", "phone")
 		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
-			rows, err := r.Threads(store.ThreadQuery{IDs: []string{"alert:phone:ann"}})
+			rows, err := r.Threads(store.ThreadQuery{IDs: []string{place}})
 			if len(rows) != 1 || rows[0].Owner != "ann" {
 				t.Errorf("the thread of the alert: %+v", rows)
 			}

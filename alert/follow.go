@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,15 +9,12 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"mailroom"
-	"mailroom/auth"
-	"mailroom/channel"
-	"mailroom/entry"
 	"mailroom/internal/digest"
 	"mailroom/internal/recovery"
+	"mailroom/internal/reserved"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -32,11 +30,15 @@ type Ledger interface {
 type Follower struct {
 	Ledger Ledger
 	Rules  []Rule // of the configuration; others are stored
-	// Targets returns the targets that an owner's rules may use.
-	Targets func(owner string) []string
-	Log     *slog.Logger
+	// Targets are the targets of the server.
+	Targets Allowed
+	// Channels are the channels of the server. What is remembered of others is forgotten. nil: not known.
+	Channels []string
+	Log      *slog.Logger
 
-	last *followed // of the last step; nil: it is read from the store
+	// Owned by the goroutine that follows.
+	last   *followed // of the last step; nil: it is read from the store
+	stored ruleset
 }
 
 const (
@@ -97,7 +99,7 @@ func (f *Follower) Begin(ctx context.Context, l Ledger) error {
 			return err
 		}
 		begun.State = State{}
-		_, _, err = readEvents(r, &begun.position, false)
+		_, _, err = f.readEvents(r, &begun.position, false, time.Now())
 		return err
 	})
 	if err != nil || begun.stored {
@@ -121,13 +123,13 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 				return err
 			}
 		}
-		stored, err := storedRules(r, f.Targets)
+		stored, err := f.stored.read(r, f.Targets, now)
 		if err != nil {
 			return err
 		}
 		rules = append(slices.Clone(f.Rules), stored...)
 		at = before.position
-		events, more, err = readEvents(r, &at, before.stored)
+		events, more, err = f.readEvents(r, &at, before.stored, now)
 		return err
 	})
 	if err != nil {
@@ -136,7 +138,11 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 	if at.State == nil {
 		at.State = State{}
 	}
+	at.State.forgetChannels(f.Channels)
 	told := at.State.Step(rules, events, now)
+	if told, err = f.reachable(ctx, told); err != nil {
+		return false, err
+	}
 	after := &followed{position: at, stored: before.stored, savedAt: before.savedAt}
 	if after.remembers, err = json.Marshal(at.State); err != nil {
 		return false, fmt.Errorf("encode the state of alerts: %w", err)
@@ -174,10 +180,8 @@ type followed struct {
 // submits returns the submits of alerts.
 func submits(told []Told) (all []thread.Submit) {
 	for _, t := range told {
-		id, owner := ThreadID(t.To), auth.Operator
-		if t.Owner != "" && t.Owner != auth.Operator {
-			id, owner = SubscriberID(t.To, t.Owner), t.Owner
-		}
+		id := cmp.Or(t.Place, ThreadID(t.To))
+		owner := reserved.Owner(id)
 		all = append(all, thread.Submit{
 			Owner: owner, Thread: id, Run: digest.ID(id, t.Key), Agent: AgentName(t.To), Key: t.Key, NotBefore: t.NotBefore,
 			Messages: []thread.NewMessage{{Role: mailroom.RoleSystem, Parts: t.Alert.Parts()}},
@@ -219,7 +223,7 @@ func readPosition(r store.Reader) (*followed, error) {
 
 // readEvents reads the events behind a position and moves it. A follower without a position, or with one
 // of another store, begins at the end of the log: it does not tell the past.
-func readEvents(r store.Reader, at *position, found bool) (events []Event, more bool, err error) {
+func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time.Time) (events []Event, more bool, err error) {
 	all := store.AllEntries{After: at.At, None: !found}
 	entries, err := r.Entries(store.EntryQuery{All: &all, Limit: followEntries, Bytes: followBytes})
 	if err != nil {
@@ -235,7 +239,11 @@ func readEvents(r store.Reader, at *position, found bool) (events []Event, more 
 	if n := len(entries); n > 0 {
 		at.At, more = all.Positions[n-1], true
 	}
-	if events, err = logged(r, entries); err != nil {
+	logged, err := readLogged(r, entries, f.Targets, now)
+	if err != nil {
+		return nil, false, err
+	}
+	if events, err = logged.events(entries); err != nil {
 		return nil, false, err
 	}
 	paused, err := pauses(r, at)
@@ -265,114 +273,40 @@ func pauses(r store.Reader, at *position) (events []Event, err error) {
 	return events, nil
 }
 
-// logged returns the events of entries. Alerts themselves, and what they send to chats, are none.
-func logged(r store.Reader, entries []mailroom.Entry) (events []Event, err error) {
-	var runs []string
-	for _, e := range entries {
-		if e.Kind == entry.KindTicketOpened || e.Kind == entry.KindFailed {
-			runs = append(runs, e.Run)
-		}
+// reachable returns what is told with targets whose threads are the server's. A thread that a token owns, from
+// before its id was reserved, is passed over; if there is no other target, it is an error, and nothing is lost.
+func (f *Follower) reachable(ctx context.Context, told []Told) ([]Told, error) {
+	if len(told) == 0 {
+		return nil, nil
 	}
-	rows, err := runsByID(r, runs)
-	if err != nil {
-		return nil, err
-	}
-	var parents []string
-	for _, run := range rows {
-		if run.Parent != "" {
-			parents = append(parents, run.Parent)
-		}
-	}
-	above, err := runsByID(r, parents)
-	if err != nil {
-		return nil, err
-	}
-	threads, err := threadsOf(r, rows)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		var found Event
-		var ok bool
-		switch run := rows[e.Run]; {
-		case e.Kind == entry.KindChannel:
-			found, ok, err = channelEvent(e)
-		case run == nil || IsAgent(run.Agent) || isChatAlert(run) || above[run.Parent] != nil && IsAgent(above[run.Parent].Agent):
-		case e.Kind == entry.KindTicketOpened:
-			found, ok, err = ticketEvent(e, run)
-		case e.Kind == entry.KindFailed && run.Status == mailroom.StatusFailed:
-			found, ok, err = failedEvent(e, run)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			if t := threads[e.Thread]; t != nil {
-				found.Owner, found.DeliverTo = t.Owner, t.DeliverTo
-			}
-			events = append(events, found)
-		}
-	}
-	return events, nil
-}
-
-// LabelAlert labels the run of a channel that sends an alert to a chat. Its value is the target.
-const LabelAlert = "alert"
-
-// isChatAlert reports whether a run sends an alert to a chat. A user cannot set the origin of a run.
-func isChatAlert(run *mailroom.Run) bool {
-	return run.Metadata[LabelAlert] != "" && strings.HasPrefix(run.Origin.Via, channel.Via(""))
-}
-
-// threadsOf returns the threads of runs, by id.
-func threadsOf(r store.Reader, rows map[string]*mailroom.Run) (map[string]*mailroom.Thread, error) {
-	out := map[string]*mailroom.Thread{}
 	var ids []string
-	for _, run := range rows {
-		ids = append(ids, run.Thread)
+	for _, t := range told {
+		for _, to := range append([]string{t.To}, t.Alert.Then...) {
+			ids = append(ids, ThreadID(to))
+		}
 	}
-	if len(ids) == 0 {
-		return out, nil
+	var threads map[string]*mailroom.Thread
+	err := f.Ledger.View(ctx, func(r store.Reader) (err error) {
+		threads, err = threadsByID(r, ids)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(ids)
-	threads, err := r.Threads(store.ThreadQuery{IDs: slices.Compact(ids)})
-	for _, t := range threads {
-		out[t.ID] = t
+	for i := range told {
+		t := &told[i]
+		if t.Place != "" { // the owner of the rule has it
+			continue
+		}
+		all := append([]string{t.To}, t.Alert.Then...)
+		own := slices.DeleteFunc(slices.Clone(all), func(to string) bool { return isForeign(threads[ThreadID(to)]) })
+		if len(own) == 0 {
+			return nil, fmt.Errorf("thread %s is the server's, but token %s owns it: delete it with `mailroom threads delete`", ThreadID(t.To), threads[ThreadID(t.To)].Owner)
+		}
+		t.To, t.Alert.Then = own[0], own[1:]
 	}
-	return out, err
+	return told, nil
 }
 
-func runsByID(r store.Reader, ids []string) (map[string]*mailroom.Run, error) {
-	out := map[string]*mailroom.Run{}
-	if len(ids) == 0 {
-		return out, nil
-	}
-	slices.Sort(ids)
-	rows, err := r.Runs(store.RunQuery{IDs: slices.Compact(ids)})
-	for _, run := range rows {
-		out[run.ID] = run
-	}
-	return out, err
-}
-
-func ticketEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
-	var k mailroom.Ticket
-	err := e.Decode(&k)
-	asked := k.Kind == mailroom.TicketApproval || k.Kind == mailroom.TicketInput
-	return Event{Kind: KindTicket, At: e.At, Subject: k.ID, Agent: run.Agent, Thread: e.Thread, Run: e.Run}, asked, err
-}
-
-func failedEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
-	var body entry.RunFailed
-	err := e.Decode(&body)
-	return Event{
-		Kind: KindFailed, At: e.At, Subject: run.ErrorGroup, Agent: run.Agent, Thread: e.Thread, Run: e.Run, Words: body.Error.Message,
-	}, true, err
-}
-
-func channelEvent(e mailroom.Entry) (Event, bool, error) {
-	var c channel.Change
-	err := e.Decode(&c)
-	up := c.State == channel.ConditionConnected || c.State == channel.ConditionStandby
-	return Event{Kind: KindChannel, At: e.At, Subject: c.Channel, Ended: up, Words: c.Reason}, c.State != channel.ConditionStarting, err
-}
+// isForeign reports whether a thread of the server has another owner; t may be nil.
+func isForeign(t *mailroom.Thread) bool { return t != nil && t.Owner != reserved.Owner(t.ID) }

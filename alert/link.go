@@ -52,6 +52,32 @@ func (l *Links) sum(signed string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
+// Labels of a delivery whose link is signed when it is sent.
+const (
+	labelTicket = "alert_ticket"
+	labelDigest = "alert_digest"
+	labelUntil  = "alert_until"
+)
+
+// Labels returns a link as labels of a run. They are no secret: only who has the key can sign the link.
+func (k Link) Labels() map[string]string {
+	return map[string]string{LabelAlert: k.Target, labelTicket: k.Ticket, labelDigest: k.Digest, labelUntil: strconv.FormatInt(k.Expires.Unix(), 10)}
+}
+
+// SignLabels returns the address of the page that decides what labels name, "" if they name no link. url is that of
+// the server.
+func (l *Links) SignLabels(url string, labels map[string]string) string {
+	seconds, err := strconv.ParseInt(labels[labelUntil], 10, 64)
+	if err != nil || labels[labelTicket] == "" {
+		return ""
+	}
+	k := Link{Ticket: labels[labelTicket], Digest: labels[labelDigest], Target: labels[LabelAlert], Expires: time.Unix(seconds, 0)}
+	return url + decidePage + l.Sign(k)
+}
+
+// decidePage is the address of the page that decides, before the link.
+const decidePage = "/decide#"
+
 // Open checks the text of a link at now. A link that this server did not sign is unauthenticated, and so is
 // an expired one; its error says so.
 func (l *Links) Open(text string, now time.Time) (k Link, err error) {

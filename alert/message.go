@@ -32,6 +32,8 @@ type Message struct {
 	// a link that decides.
 	URL     string
 	Buttons []Button
+	// Decides is the link in URL, for a target that signs it later; nil: URL has none.
+	Decides *Link
 	Urgent  bool // a run waits for a decision
 	At      time.Time
 	// To is the metadata of the subscriber's thread, for a target that is a [Spreader].
@@ -104,8 +106,8 @@ func (c *composer) compose(a *Alert, about subject) Message {
 	case KindTicket:
 		m.Urgent = true
 		if about.ticket == nil {
-			if title = fmt.Sprintf("%d questions wait for a decision", a.Count); a.Count == 1 {
-				title = "A question waits for a decision"
+			if title = fmt.Sprintf("%d questions%s wait for a decision", a.Count, ofOwner(a)); a.Count == 1 {
+				title = "A question" + ofOwner(a) + " waits for a decision"
 			}
 			m.URL = c.page("inbox")
 			break
@@ -242,8 +244,9 @@ func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket) {
 	if k.ExpiresAt != nil && k.ExpiresAt.Before(until) {
 		until = *k.ExpiresAt
 	}
-	signed := c.links.Sign(Link{Ticket: k.ID, Digest: k.Digest, Target: c.target, Expires: until})
-	m.URL = c.url + "/decide#" + signed
+	m.Decides = &Link{Ticket: k.ID, Digest: k.Digest, Target: c.target, Expires: until}
+	signed := c.links.Sign(*m.Decides)
+	m.URL = c.url + decidePage + signed
 	if k.Kind != mailroom.TicketApproval {
 		return
 	}
@@ -259,11 +262,19 @@ func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket) {
 	}
 }
 
+// ofOwner returns the words that name the owner of events that are told together.
+func ofOwner(a *Alert) string {
+	if a.Owner == "" {
+		return ""
+	}
+	return " of " + a.Owner
+}
+
 func failure(a *Alert) (title, body string) {
 	title = a.Agent + " failed"
 	switch {
 	case a.Agent == "":
-		title = fmt.Sprintf("%d runs failed with other errors", a.Count)
+		title = fmt.Sprintf("%d runs%s failed with other errors", a.Count, ofOwner(a))
 	case a.Count > 1:
 		title = fmt.Sprintf("%d runs failed with one error", a.Count)
 	}
@@ -281,6 +292,9 @@ func failure(a *Alert) (title, body string) {
 }
 
 func reply(a *Alert) (title, body string) {
+	if a.Count > 1 {
+		return fmt.Sprintf("%d further messages of %s", a.Count, a.Owner), "The first one was in " + a.Thread + "."
+	}
 	title = a.Agent + " answered"
 	if a.Ended {
 		title = a.Agent + " ended without an answer"

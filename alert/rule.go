@@ -14,6 +14,7 @@ type Rule struct {
 	// Owner is the owner of the threads that the rule is about; the operator's, and those of the
 	// configuration, for which it is "", are about all.
 	Owner string
+	Place string // thread in which what the rule tells its first target is sent; "": that of the target
 	Name  string // unique for the owner
 	When  []Kind
 	// To are targets. The first one is told; the others take over, in this order, when it is down.
@@ -85,7 +86,7 @@ func (r *Rule) lastDigest(now time.Time) time.Time {
 
 // wants reports whether the rule tells an event.
 func (r *Rule) wants(e *Event) bool {
-	if !slices.Contains(r.When, e.Kind) || r.delivered(e) || r.ofToken() && e.Owner != r.Owner {
+	if !slices.Contains(r.When, e.Kind) || r.ofToken() && e.Owner != r.Owner {
 		return false
 	}
 	if len(r.Agents) > 0 && e.Agent != "" && !slices.Contains(r.Agents, e.Agent) {
@@ -105,11 +106,8 @@ func (q Quiet) String() string {
 	return q.From.String() + "-" + q.To.String()
 }
 
-// delivered reports whether the thread of an event delivers to the rule's target by itself.
-func (r *Rule) delivered(e *Event) bool {
-	id := ThreadID(r.To[0])
-	return e.DeliverTo == id || strings.HasPrefix(e.DeliverTo, id+":")
-}
+// delivered reports whether the thread of an event delivers it to the rule's first target by itself.
+func (r *Rule) delivered(e *Event) bool { return e.Delivery != "" && e.DeliverTo == r.To[0] }
 
 // ofToken reports whether the rule is a token's, about its own threads.
 func (r *Rule) ofToken() bool { return r.Owner != "" && r.Owner != auth.Operator }

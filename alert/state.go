@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"mailroom/auth"
 	"mailroom/internal/digest"
 )
 
@@ -23,11 +24,22 @@ const (
 	singlesIn = 10 * time.Minute
 	// maxListed bounds Alert.Tickets, because groups are stored.
 	maxListed = 10
-	// maxGroups bounds the groups of a rule, maxTokenGroups those of a token's rule, and maxAllGroups those of
-	// all rules, because they are stored together. Events of further ones are gathered in one group.
+	// maxGroups bounds the groups of failures that a rule has for the operator's threads, maxOwnerGroups those that
+	// it has for the threads of one token, maxTokenGroups those of a token's rule, and maxRuleGroups those of a rule in all, because they are stored
+	// together. Failures of further ones are gathered in one group of their owner, so that an owner with many
+	// different failures hides no other. groupsEach is how many an owner has in any case, up to maxAnyGroups.
 	maxGroups      = 50
+	maxOwnerGroups = 10
 	maxTokenGroups = 5
-	maxAllGroups   = 500
+	maxRuleGroups  = 100
+	groupsEach     = 2
+	maxAnyGroups   = 300
+	// maxStoredGroups bounds the groups of the rules of all tokens.
+	maxStoredGroups = 300
+	// maxCounted bounds the owners whose questions are counted apart.
+	maxCounted = 100
+	// guardAfter is how long the delivery of a thread has to tell an event before a rule tells it.
+	guardAfter = 10 * time.Second
 	// digestDelay is how long after the end of its period a digest is sent at the earliest. Transactions that
 	// began within the period commit within this time.
 	digestDelay = time.Minute
@@ -46,8 +58,9 @@ type Event struct {
 	Thread  string
 	Owner   string // of the thread
 	Run     string
-	// DeliverTo is that of the thread. A rule does not tell its target what the thread delivers there.
+	// DeliverTo is the target to which the thread delivers the event by itself, with the run Delivery, and may.
 	DeliverTo string
+	Delivery  string
 	Words     string // as in Alert
 }
 
@@ -58,9 +71,9 @@ type State map[string]*Memory
 // Memory is the memory of one rule.
 type Memory struct {
 	Groups map[string]*Group `json:"groups,omitempty"`
-	// Told is how many tickets were told one by one since Since.
-	Told  int       `json:"told,omitempty"`
-	Since time.Time `json:"since,omitzero"`
+	// Singles are how many events of each owner were told one by one since Since.
+	Singles map[string]int `json:"singles,omitempty"`
+	Since   time.Time      `json:"since,omitzero"`
 	// Digest is the time of the last digest; zero if there was none yet. Its period ended with the last full hour
 	// up to then.
 	Digest time.Time `json:"digest,omitzero"`
@@ -78,7 +91,7 @@ type Group struct {
 type Told struct {
 	Alert     Alert
 	To        string    // target
-	Owner     string    // of the rule
+	Place     string    // thread of the target; "": its own
 	Key       string    // idempotency key in the target's thread
 	NotBefore time.Time // zero: now
 }
@@ -152,7 +165,7 @@ func cutWords(text string) string {
 // tell adds an alert. what names it among those of the rule.
 func (s *ruleStep) tell(a Alert, notBefore time.Time, what ...string) {
 	s.out = append(s.out, Told{
-		Alert: a, To: s.rule.To[0], Owner: s.rule.Owner, NotBefore: notBefore,
+		Alert: a, To: s.rule.To[0], Place: s.rule.Place, NotBefore: notBefore,
 		Key: digest.ID(append([]string{"alert", s.rule.id(), string(a.Kind)}, what...)...),
 	})
 }
@@ -161,15 +174,21 @@ func (s *ruleStep) take(e *Event) {
 	switch e.Kind {
 	case KindTicket:
 		switch {
+		case s.rule.delivered(e) && s.maySingle(e):
+			s.guard(e)
 		case s.isQuiet(s.now), s.isQuiet(e.At): // the second one may be read late
-			s.gather("tickets", e, s.now.Add(gather))
-		case s.maySingle():
+			s.gather("tickets"+ownerKey(e), e, s.now.Add(gather))
+		case s.maySingle(e):
 			s.tell(s.alertOf(e), time.Time{}, e.Subject)
 		default:
-			s.gather("tickets", e, s.memory.Since.Add(singlesIn))
+			s.gather("tickets"+ownerKey(e), e, s.memory.Since.Add(singlesIn))
 		}
 	case KindFailed:
-		s.gather("failed "+e.Subject, e, s.now.Add(gather))
+		if s.rule.delivered(e) && s.maySingle(e) {
+			s.guard(e)
+			return
+		}
+		s.gather(failedKey(e, e.Subject), e, s.now.Add(gather))
 	case KindPaused:
 		s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
 	case KindChannel:
@@ -177,36 +196,100 @@ func (s *ruleStep) take(e *Event) {
 	}
 }
 
-// maySingle counts a ticket, and reports whether it is told by itself.
-func (s *ruleStep) maySingle() bool {
+// guard tells an event that the thread delivers by itself, a little later and only if that did not happen: the
+// right to deliver may end before the delivery is sent, and then nothing else would tell it.
+func (s *ruleStep) guard(e *Event) {
+	a := s.alertOf(e)
+	a.Delivery = e.Delivery
+	at := s.now.Add(guardAfter)
+	if end := s.quietEnd(); end.After(at) {
+		at = end
+	}
+	s.tell(a, at, e.Subject, e.Delivery)
+}
+
+// ownerKey returns the part of a group's key that names the owner of an event; "" for the operator.
+func ownerKey(e *Event) string {
+	if e.Owner == "" || e.Owner == auth.Operator {
+		return ""
+	}
+	return " of " + e.Owner
+}
+
+// failedKey returns the key of a group of failures. No owner has a blank in its name.
+func failedKey(e *Event, group string) string { return "failed" + ownerKey(e) + " " + group }
+
+// maySingle counts an event of an owner, and reports whether it is told by itself.
+func (s *ruleStep) maySingle(e *Event) bool {
 	m := s.memory
-	if s.now.Sub(m.Since) >= singlesIn {
-		m.Since, m.Told = s.now.UTC(), 0
+	if m.Singles == nil || s.now.Sub(m.Since) >= singlesIn {
+		m.Since, m.Singles = s.now.UTC(), map[string]int{}
 	}
-	m.Told++
-	return m.Told <= singles
+	owner := ownerKey(e)
+	if _, known := m.Singles[owner]; !known && len(m.Singles) >= maxCounted {
+		owner = " others"
+	}
+	if m.Singles[owner] >= singles {
+		return false
+	}
+	m.Singles[owner]++
+	return true
 }
 
-// full reports whether the rule may have no further group.
-func (s *ruleStep) full() bool {
-	most := maxGroups
-	if s.rule.ofToken() {
+// full reports whether the rule may have no further group of failures for the owner of an event.
+func (s *ruleStep) full(e *Event) bool {
+	own, begin := 0, failedKey(e, "")
+	for key := range s.memory.Groups {
+		if strings.HasPrefix(key, begin) {
+			own++
+		}
+	}
+	most := maxOwnerGroups
+	switch {
+	case s.rule.ofToken():
 		most = maxTokenGroups
+	case ownerKey(e) == "":
+		return own >= maxGroups
 	}
-	return len(s.memory.Groups) >= most || s.all.groups() >= maxAllGroups
+	switch n := len(s.memory.Groups); {
+	case own >= most || n >= maxAnyGroups:
+		return true
+	case own < groupsEach:
+		return false
+	default:
+		return n >= maxRuleGroups || s.rule.ofToken() && s.all.tokenGroups() >= maxStoredGroups
+	}
 }
 
-// groups returns the number of groups of all rules.
-func (s State) groups() (n int) {
-	for _, m := range s {
-		n += len(m.Groups)
+// tokenGroups returns the number of groups of the rules of tokens.
+func (s State) tokenGroups() (n int) {
+	for rule, m := range s {
+		if owner, _, ok := strings.Cut(rule, "/"); ok && owner != auth.Operator {
+			n += len(m.Groups)
+		}
 	}
 	return n
 }
 
+// forgetChannels forgets channels that the server does not have any more. nil: they are not known.
+func (s State) forgetChannels(known []string) {
+	if known == nil {
+		return
+	}
+	for _, m := range s {
+		maps.DeleteFunc(m.Groups, func(key string, _ *Group) bool {
+			name, ok := strings.CutPrefix(key, channelKey)
+			return ok && !slices.Contains(known, name)
+		})
+	}
+}
+
+// channelKey begins the keys of groups of channels.
+const channelKey = "channel "
+
 // takeChannel remembers that a channel is down, and forgets or tells that it is connected again.
 func (s *ruleStep) takeChannel(e *Event) {
-	key := "channel " + e.Subject
+	key := channelKey + e.Subject
 	g := s.memory.Groups[key]
 	switch {
 	case !e.Ended:
@@ -227,10 +310,16 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	m := s.memory
 	g := m.Groups[key]
 	first := s.alertOf(e)
-	if g == nil && e.Kind == KindFailed && s.full() { // the configuration bounds the channels, and tickets have one group
-		key = "other " + string(e.Kind)
+	if g == nil && e.Kind == KindFailed && s.full(e) { // the configuration bounds the channels, and tickets have one group for an owner
+		key = "other failed" + ownerKey(e)
+		if m.Groups[key] == nil && len(m.Groups) >= 2*maxAnyGroups { // there are too many owners
+			key = "other failed of others"
+		}
 		g = m.Groups[key]
 		first.Agent, first.Words = "", ""
+	}
+	if ownerKey(e) != "" && (first.Agent == "" || e.Kind == KindTicket) {
+		first.Owner = e.Owner
 	}
 	if g == nil {
 		if m.Groups == nil {

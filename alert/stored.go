@@ -34,8 +34,16 @@ func RulesCursor(owner string) store.CursorRef {
 	return store.CursorRef{Channel: cursorChannel, Identity: rulesOf + owner}
 }
 
+// StoredRule is a rule as it is stored.
+type StoredRule struct {
+	api.AlertRule
+	// Row is the row of the token that the rule belongs to, so that it does not come back with the name of a revoked
+	// token. "": it is the operator's, or an older version made it.
+	Row string `json:"row,omitempty"`
+}
+
 // ReadRules decodes the position of a cursor of rules; nil has none.
-func ReadRules(position json.RawMessage) (all []api.AlertRule, err error) {
+func ReadRules(position json.RawMessage) (all []StoredRule, err error) {
 	if position == nil {
 		return nil, nil
 	}
@@ -45,9 +53,19 @@ func ReadRules(position json.RawMessage) (all []api.AlertRule, err error) {
 	return all, nil
 }
 
+// Keep returns the rules of an owner that have not ended, marked with the row of its token. changedAt is when the
+// list was changed.
+func (x Rights) Keep(all []StoredRule, owner string, changedAt time.Time) []StoredRule {
+	all = slices.DeleteFunc(slices.Clone(all), func(r StoredRule) bool { return !x.same(owner, r.Row, changedAt) })
+	for i := range all {
+		all[i].Row = x.Row(owner)
+	}
+	return all
+}
+
 // PutRule adds a rule to those of an owner, or replaces the one of its name. all may change.
-func PutRule(all []api.AlertRule, rule api.AlertRule) ([]api.AlertRule, error) {
-	i := slices.IndexFunc(all, func(r api.AlertRule) bool { return r.Name == rule.Name })
+func PutRule(all []StoredRule, rule StoredRule) ([]StoredRule, error) {
+	i := slices.IndexFunc(all, func(r StoredRule) bool { return r.Name == rule.Name })
 	switch {
 	case i >= 0:
 		all[i] = rule
@@ -60,8 +78,8 @@ func PutRule(all []api.AlertRule, rule api.AlertRule) ([]api.AlertRule, error) {
 }
 
 // RemoveRule removes a rule from those of an owner. all may change.
-func RemoveRule(all []api.AlertRule, name string) ([]api.AlertRule, error) {
-	i := slices.IndexFunc(all, func(r api.AlertRule) bool { return r.Name == name })
+func RemoveRule(all []StoredRule, name string) ([]StoredRule, error) {
+	i := slices.IndexFunc(all, func(r StoredRule) bool { return r.Name == name })
 	if i < 0 {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no rule %q was made here", display.Cut(name, 100))
 	}
@@ -159,41 +177,4 @@ func validName(s string) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
 	}
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
-}
-
-// storedRules returns the stored rules whose owner may still use their targets. usable returns the targets of
-// an owner that exists.
-func storedRules(r store.Reader, usable func(owner string) []string) (all []Rule, err error) {
-	rows, err := r.Cursors(store.CursorQuery{Channel: cursorChannel})
-	if err != nil {
-		return nil, err
-	}
-	for _, row := range rows {
-		owner, ok := strings.CutPrefix(row.Identity, rulesOf)
-		if !ok {
-			continue
-		}
-		if owner != auth.Operator {
-			tokens, err := r.Tokens(owner)
-			if err != nil {
-				return nil, err
-			}
-			if len(tokens) == 0 || !tokens[0].RevokedAt.IsZero() {
-				continue
-			}
-		}
-		list, err := ReadRules(row.Position)
-		if err != nil {
-			return nil, err
-		}
-		targets := usable(owner)
-		for _, in := range list {
-			// A target may have been removed, or may not be used any more.
-			in.To = slices.DeleteFunc(in.To, func(name string) bool { return !slices.Contains(targets, name) })
-			if rule, err := ParseRule(in, owner, targets); err == nil {
-				all = append(all, rule)
-			}
-		}
-	}
-	return all, nil
 }

@@ -46,6 +46,9 @@ func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delive
 				}
 			}
 		}
+		if r.options.Link != nil {
+			d.Text += r.options.Link(run.Metadata)
+		}
 		return d, nil
 	}
 	if d.Run, d.Origin, err = r.findOrigin(ctx, run.Parent); err != nil {

@@ -30,7 +30,11 @@ type Options struct {
 	// Unrecorded leaves state changes out of the channel's log thread, for a runner beside the one
 	// that has the channel.
 	Unrecorded bool
-	Log        *slog.Logger
+	// Link returns an address that follows the text of a message of the channel itself, by the labels of its
+	// delivery; "" is none. It is made when the message is sent, because it may decide something: the log of the
+	// delivery's thread, and the index of words, must not have it. The same labels give the same address. nil: none.
+	Link func(labels map[string]string) string
+	Log  *slog.Logger
 }
 
 // Runner runs one channel: it connects, reconnects and reports the channel's state. Channels do

@@ -61,30 +61,47 @@ func (a *Alerts) find(name string) *Target {
 	return nil
 }
 
+// Allowed returns who may deliver to the targets. a may be nil.
+func (a *Alerts) Allowed() alert.Allowed {
+	all := alert.Allowed{}
+	if a != nil {
+		for _, t := range a.Targets {
+			all[t.Name] = t.Tokens
+		}
+	}
+	return all
+}
+
 // subscribe returns the thread that delivers to a target for the threads of a token. field names the target in
 // errors.
-func (a *Alerts) subscribe(who *auth.Token, target, field string) (thread string, err error) {
-	t := a.find(target)
-	switch {
-	case t == nil:
+func (a *Alerts) subscribe(ctx context.Context, find lookup, target, field string) (thread string, err error) {
+	who := requestOf(ctx).who
+	if a.find(target) == nil {
 		return "", check.Invalid(field, "is not a target of alerts on this server: `mailroom notify` lists them", target)
-	case !alert.MayDeliver(who, t.Tokens, time.Now()):
-		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: ask the operator to add it to its tokens", target)
-	case who.Name == auth.Operator: // an admin, who has the operator's threads
-		return alert.ThreadID(target), nil
 	}
-	return alert.SubscriberID(target, who.Name), nil
+	var rights alert.Rights
+	if err := find.view(ctx, func(rd store.Reader) (err error) {
+		rights, err = alert.ReadRights(rd, a.Allowed(), time.Now(), who.Name)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	// The operator's name alone is no right: its limited tokens have it too.
+	if !rights.MayDeliver(who.Name, target) || who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {
+		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: ask the operator to add it to its tokens", target)
+	}
+	return rights.Place(who.Name, target), nil
 }
 
 // deliverTo returns the thread that a token asks its threads to deliver to. One of a target is what notify
 // makes, under the same conditions; others are as they are.
-func (a *Alerts) deliverTo(who *auth.Token, to string) (thread string, err error) {
+func (a *Alerts) deliverTo(ctx context.Context, find lookup, to string) (thread string, err error) {
 	agent := reserved.Agent(to)
 	if !alert.IsAgent(agent) {
 		return to, nil
 	}
 	target, _ := strings.CutPrefix(agent, alert.AgentName(""))
-	if thread, err = a.subscribe(who, target, "deliver_to"); err != nil {
+	if thread, err = a.subscribe(ctx, find, target, "deliver_to"); err != nil {
 		return "", err
 	}
 	if to != thread && to != alert.ThreadID(target) {
@@ -122,9 +139,9 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 	if err != nil {
 		return nil, err
 	}
-	usable := h.alerts.Usable(owner)
+	usable := h.alerts.Allowed().Usable(owner)
 	err = h.find.view(ctx, func(rd store.Reader) error {
-		stored, err := readRules(rd, owner)
+		stored, err := h.alerts.readRules(rd, owner)
 		if err != nil {
 			return err
 		}
@@ -179,26 +196,26 @@ func ruleOwner(who *auth.Token, change bool) (owner string, err error) {
 	return who.Name, nil
 }
 
-// Usable returns the targets that the rules and the threads of an owner may use. a may be nil.
-func (a *Alerts) Usable(owner string) (names []string) {
-	if a == nil {
-		return nil
+// readRules returns the stored rules of an owner that hold.
+func (a *Alerts) readRules(rd store.Reader, owner string) (all []api.AlertRule, err error) {
+	list, err := a.readStored(rd, owner)
+	for _, r := range list {
+		all = append(all, r.AlertRule)
 	}
-	for _, t := range a.Targets {
-		if owner == auth.Operator || slices.Contains(t.Tokens, owner) {
-			names = append(names, t.Name)
-		}
-	}
-	return names
+	return all, err
 }
 
-func readRules(rd store.Reader, owner string) ([]api.AlertRule, error) {
+func (a *Alerts) readStored(rd store.Reader, owner string) (all []alert.StoredRule, err error) {
 	at := alert.RulesCursor(owner)
 	rows, err := rd.Cursors(store.CursorQuery{Channel: at.Channel, Identities: []string{at.Identity}})
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	return alert.ReadRules(rows[0].Position)
+	if all, err = alert.ReadRules(rows[0].Position); err != nil {
+		return nil, err
+	}
+	rights, err := alert.ReadRights(rd, a.Allowed(), time.Now(), owner)
+	return rights.Keep(all, owner, rows[0].MovedAt), err
 }
 
 type putRuleInput struct{ Body api.AlertRule }
@@ -218,12 +235,14 @@ func (h *alertHandlers) putRule(ctx context.Context, in *putRuleInput) (*body[ap
 	if owner == auth.Operator && h.alerts != nil && slices.ContainsFunc(h.alerts.Rules, func(r alert.Rule) bool { return r.Name == in.Body.Name }) {
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "rule %s is in the configuration of the server: change it there, or use another name", in.Body.Name)
 	}
-	rule, err := alert.ParseRule(in.Body, owner, h.alerts.Usable(owner))
+	rule, err := alert.ParseRule(in.Body, owner, h.alerts.Allowed().Usable(owner))
 	if err != nil {
 		return nil, invalid.At("body.", err)
 	}
 	out := alert.Describe(rule)
-	err = h.changeRules(ctx, owner, func(all []api.AlertRule) ([]api.AlertRule, error) { return alert.PutRule(all, out) })
+	err = h.changeRules(ctx, owner, func(all []alert.StoredRule, row string) ([]alert.StoredRule, error) {
+		return alert.PutRule(all, alert.StoredRule{AlertRule: out, Row: row})
+	})
 	return &body[api.AlertRule]{out}, err
 }
 
@@ -234,20 +253,36 @@ func (h *alertHandlers) deleteRule(ctx context.Context, in *ruleInput) (*empty, 
 	if err != nil {
 		return nil, err
 	}
-	return nil, h.changeRules(ctx, owner, func(all []api.AlertRule) ([]api.AlertRule, error) {
+	return nil, h.changeRules(ctx, owner, func(all []alert.StoredRule, _ string) ([]alert.StoredRule, error) {
 		return alert.RemoveRule(all, in.Rule)
 	})
 }
 
-// changeRules replaces the stored rules of an owner.
-func (h *alertHandlers) changeRules(ctx context.Context, owner string, f func([]api.AlertRule) ([]api.AlertRule, error)) error {
+// changeRules replaces the stored rules of an owner. f gets those that hold, and the row of the owner's token.
+func (h *alertHandlers) changeRules(ctx context.Context, owner string, f func(all []alert.StoredRule, row string) ([]alert.StoredRule, error)) error {
+	var rights alert.Rights
+	var changedAt time.Time
 	at := alert.RulesCursor(owner)
+	err := h.find.view(ctx, func(rd store.Reader) error {
+		rows, err := rd.Cursors(store.CursorQuery{Channel: at.Channel, Identities: []string{at.Identity}})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			changedAt = row.MovedAt
+		}
+		rights, err = alert.ReadRights(rd, h.alerts.Allowed(), time.Now(), owner)
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	return h.ledger.ChangeCursor(ctx, at.Channel, at.Identity, func(position json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		all, err := alert.ReadRules(position)
 		if err != nil {
 			return nil, err
 		}
-		if all, err = f(all); err != nil {
+		if all, err = f(rights.Keep(all, owner, changedAt), rights.Row(owner)); err != nil {
 			return nil, err
 		}
 		return json.Marshal(all)

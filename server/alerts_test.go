@@ -11,6 +11,7 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/internal/reserved"
 	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
@@ -170,7 +171,7 @@ func TestAllThreadsOfATargetCountAsWaiting(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	submit := func(id string, at time.Time) {
 		t.Helper()
-		if _, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: id, Agent: "alert:phone", NotBefore: at, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
+		if _, err := f.ledger.Submit(t.Context(), thread.Submit{Thread: id, Owner: reserved.Owner(id), Agent: "alert:phone", NotBefore: at, Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -106,7 +106,7 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 		Decisions: readDecisions(b.Decisions, sender),
 	}
 	if b.Notify != "" {
-		if sub.DeliverTo, err = h.alerts.subscribe(who, b.Notify, "notify"); err != nil {
+		if sub.DeliverTo, err = h.alerts.subscribe(ctx, h.find, b.Notify, "notify"); err != nil {
 			return nil, invalid.At(at, err)
 		}
 		sub.DeliverAgent, sub.MustDeliver = alert.AgentName(b.Notify), true

@@ -163,7 +163,7 @@ func (h *threadHandlers) patchThread(ctx context.Context, in *patchThreadInput) 
 	}
 	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata}
 	if to := in.Body.DeliverTo; to != nil {
-		place, err := h.alerts.deliverTo(p.By, strings.TrimSpace(*to))
+		place, err := h.alerts.deliverTo(ctx, h.find, strings.TrimSpace(*to))
 		if err != nil {
 			return nil, invalid.At("body.", err)
 		}

@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"net/mail"
 	"net/url"
-	"strings"
 	"time"
 
 	"mailroom/alert"
@@ -35,9 +34,7 @@ const (
 	// section 5.2), in seconds.
 	life = "86400"
 	// maxBody is what notifications show, in characters.
-	maxBody = 300
-	// maxReceipt bounds a receipt, in bytes.
-	maxReceipt = 120
+	maxBody    = 300
 	maxContact = 200 // characters
 	// maxTopic bounds the header Topic, in characters (RFC 8030, section 5.4).
 	maxTopic = 32
@@ -234,8 +231,7 @@ func topic(key string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:maxTopic]
 }
 
-// Send implements [alert.Target]. m.To is the subscription. The receipt is the address that the push service gave
-// the message, if it is short.
+// Send implements [alert.Target]. m.To is the subscription.
 func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	if len(m.To) == 0 { // the browser was removed while the alert was on its way
 		return "", httpcall.Permanent(fmt.Errorf("%w: no browser is subscribed in the thread", alert.ErrGone))
@@ -280,7 +276,7 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	if err != nil {
 		return "", refusal(a, err)
 	}
-	return receipt(a), nil
+	return "", nil // the address of the message at the push service lets its holder cancel it: no log gets it
 }
 
 // refusal returns what an error means for a subscriber, beside what [target.Post] says.
@@ -296,12 +292,4 @@ func refusal(a httpcall.Response, err error) error {
 		return httpcall.Permanent(fmt.Errorf("%w: the browser subscribed with another key, or the push service does not accept the contact: turn alerts off and on again in that browser", refused))
 	}
 	return err
-}
-
-func receipt(a httpcall.Response) string {
-	at := a.Header.Get("Location")
-	if len(at) > maxReceipt || strings.ContainsFunc(at, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return ""
-	}
-	return at
 }

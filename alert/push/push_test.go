@@ -113,7 +113,7 @@ func TestAMessageIsSentAsThePushProtocolSays(t *testing.T) {
 		m := message(encode(t, subscription(t, endpoint)))
 		m.Urgent = urgent
 		receipt, err := to.Send(t.Context(), m)
-		if err != nil || receipt != "https://push.example.net/message/1" {
+		if err != nil || receipt != "" { // the address of the message lets its holder cancel it
 			t.Fatalf("receipt %q, %v", receipt, err)
 		}
 		h := got.Header
@@ -196,8 +196,8 @@ func TestALostAnswerIsUnknown(t *testing.T) {
 	}
 }
 
-func TestALongLocationIsNoReceipt(t *testing.T) {
-	for _, location := range []string{"", "https://push.example.net/" + strings.Repeat("x", 100), "/a b"} {
+func TestTheAddressOfAMessageIsInNoLog(t *testing.T) {
+	for _, location := range []string{"", "https://push.example.net/message/1", "https://push.example.net/" + strings.Repeat("x", 100), "/a b"} {
 		endpoint := service(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", location)
 			w.WriteHeader(http.StatusAccepted)

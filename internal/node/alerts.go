@@ -89,9 +89,14 @@ func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
 	if m.Body != "" {
 		words += "\n" + m.Body
 	}
+	// What decides is signed when the channel sends it: a token that reads the log must not get it.
+	link, labels := m.URL, map[string]string{alert.LabelAlert: t.target}
+	if m.Decides != nil {
+		link, labels = "", m.Decides.Labels()
+	}
 	// The words of agents stand in both. The key recognizes a repeat, so that it is sent once.
 	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{
-		Room: t.room, Key: m.Key, Verbatim: words, Text: m.URL, Later: true, Metadata: map[string]string{alert.LabelAlert: t.target},
+		Room: t.room, Key: m.Key, Verbatim: words, Text: link, Later: true, Metadata: labels,
 	})
 	if err != nil && mailroom.CodeOf(err) == mailroom.CodeInvalid {
 		return "", httpcall.Permanent(err)
@@ -125,7 +130,11 @@ func newFollower(c *config.Config, l *ledger.Ledger, all *server.Alerts, log *sl
 	if len(c.Targets) == 0 {
 		return nil
 	}
-	return &alert.Follower{Ledger: alertLedger{l}, Rules: c.AlertRules(), Targets: all.Usable, Log: log}
+	channels := c.ChannelNames()
+	if c.Tracker != nil {
+		channels = append(channels, config.TrackerChannel)
+	}
+	return &alert.Follower{Ledger: alertLedger{l}, Rules: c.AlertRules(), Targets: all.Allowed(), Channels: channels, Log: log}
 }
 
 // testAlert asks the agent of a target to send a test message, and returns the run.

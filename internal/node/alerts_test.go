@@ -2,7 +2,10 @@ package node
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -54,5 +57,34 @@ func TestAChatShowsTheWordsOfAnAlertAsTheyAre(t *testing.T) {
 	}
 	if len(l.all) != len(want) {
 		t.Errorf("%d messages, want %d", len(l.all), len(want))
+	}
+}
+
+// TestTheLogOfAChatHasNoLinkThatDecides sends a question to a chat: what is stored has no signature, and the channel
+// makes the same link of it each time that it sends.
+func TestTheLogOfAChatHasNoLinkThatDecides(t *testing.T) {
+	l := &submits{}
+	to := chatTarget{
+		target: "team", ledger: l, channel: "tg", room: []string{"bot", "1"},
+		condition: func(string) channel.Condition { return channel.ConditionConnected },
+	}
+	links := alert.NewLinks("secret")
+	link := alert.Link{Ticket: "k", Digest: "d", Target: "team", Expires: time.Unix(1800000000, 0).UTC()}
+	url := "https://mail.example.org/decide#" + links.Sign(link)
+	if _, err := to.Send(t.Context(), alert.Message{Key: "k", Title: "codex asks: Deploy?", URL: url, Decides: &link}); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := json.Marshal(l.all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if signature := url[strings.LastIndex(url, "~")+1:]; len(l.all) != 1 || strings.Contains(string(stored), signature) || strings.Contains(string(stored), "decide") {
+		t.Errorf("stored: %s", stored)
+	}
+	if got := links.SignLabels("https://mail.example.org", l.all[0].Metadata); got != url {
+		t.Errorf("the channel sends %q, want %q", got, url)
+	}
+	if got := links.SignLabels("https://mail.example.org", map[string]string{alert.LabelAlert: "team"}); got != "" {
+		t.Errorf("a message without a question has the link %q", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel"
@@ -56,7 +57,7 @@ func reservedPrefixes(c *config.Config) (beginnings []string) {
 }
 
 // newChannels returns the runners of the configured channels. ledger returns the ledger of a channel.
-func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(channel string) *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, log *slog.Logger) channelSet {
+func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(channel string) *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, links *alert.Links, log *slog.Logger) channelSet {
 	var runners channelSet
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
@@ -67,6 +68,7 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(c
 		in := ch.Chat
 		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, files, streams, b
 		o.Connect = ch.Settings.Connect(in)
+		o.Link = func(labels map[string]string) string { return links.SignLabels(c.Server.URL, labels) }
 		runners = append(runners, channel.New(o))
 	}
 	if c.Tracker != nil {

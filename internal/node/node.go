@@ -140,7 +140,8 @@ func assemble(o Options, roster *agentSet) *Node {
 	if o.SharedFiles != nil {
 		files = &sharedFiles{folder: o.Files, database: o.SharedFiles, log: log}
 	}
-	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, files, streams, b, log)
+	links := alert.NewLinks(o.Token)
+	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, files, streams, b, links, log)
 	if n.shared {
 		n.receivers = newReceivers(c, n.ledger, log)
 	}
@@ -149,7 +150,6 @@ func assemble(o Options, roster *agentSet) *Node {
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, shared: o.SharedFiles, oldDefinitions: roster.old, retention: c.Retention, log: log}
-	links := alert.NewLinks(o.Token)
 	alerts := &server.Alerts{Targets: describeTargets(c), Rules: c.AlertRules(), Links: links, Test: n.testAlert, Push: pushTarget(c)}
 	n.follower = newFollower(c, n.maintenance.restricted(), alerts, log)
 	if n.shared { // other servers store and use versions that are not current here

@@ -47,10 +47,30 @@ const operator = "admin"
 // Owner returns the owner that the server gives a thread that [ForServer] is true for. A thread of this id with
 // another owner is not the server's: an older version let a token create it.
 func Owner(id string) string {
-	if words := strings.Split(id, ":"); words[0]+":" == Alert && len(words) == 3 {
-		return words[2] // no name of a target or a token has a colon
+	_, owner, _ := AlertPlace(id)
+	return owner
+}
+
+// rowMark stands before the row of a token in the id of its thread. No name of a token has it.
+const rowMark = "~"
+
+// AlertPlace returns the parts of the id of a thread of alerts: its target, the owner, and the row of the owner's
+// token, "" if the id names none. Ids of other threads have no target and are the operator's.
+func AlertPlace(id string) (target, owner, row string) {
+	words := strings.Split(id, ":") // no name of a target or a token has a colon
+	switch {
+	case words[0]+":" != Alert || len(words) < 2:
+		return "", operator, ""
+	case len(words) != 3: // of the target itself, or of a subscriber
+		return words[1], operator, ""
 	}
-	return operator
+	owner, row, _ = strings.Cut(words[2], rowMark)
+	return words[1], owner, row
+}
+
+// AlertPlaceID returns the id that AlertPlace reads.
+func AlertPlaceID(target, owner, row string) string {
+	return Alert + target + ":" + owner + rowMark + row
 }
 
 // Agent returns the agent that alone runs in a thread, "" if any may. A message to such a thread reaches no other

@@ -24,7 +24,8 @@ func TestEveryIdThatTheServerMakesIsReserved(t *testing.T) {
 		server                   bool
 	}{
 		{alert.ThreadID("phone"), "alert:", auth.Operator, alert.AgentName("phone"), true},
-		{alert.SubscriberID("phone", "alice"), "alert:", "alice", alert.AgentName("phone"), true},
+		{alert.SubscriberID("phone", "alice", "0f"), "alert:", "alice", alert.AgentName("phone"), true},
+		{"alert:phone:alice", "alert:", "alice", alert.AgentName("phone"), true}, // of an older version
 		{alert.ThreadID("browsers") + ":push:0f", "alert:", auth.Operator, alert.AgentName("browsers"), true},
 		{channel.DeliveryThreadID(chat), "out:", auth.Operator, channel.AgentName("my shop"), true},
 		{channel.LogThreadID("my shop"), "channel:", auth.Operator, "", true},

@@ -44,11 +44,16 @@ func (o *Outbox) deliver(from *mailroom.Thread, r *mailroom.Run, seq int64, part
 	}
 	at := strconv.FormatInt(seq, 10)
 	o.submits = append(o.submits, Submit{
-		Thread: from.DeliverTo, Run: digest.ID("deliver", r.ID, at), Key: r.ID + "/" + at,
+		Thread: from.DeliverTo, Run: DeliveryID(r.ID, seq), Key: r.ID + "/" + at,
 		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner), ByServer: reserved.ForServer(from.DeliverTo),
 		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Parent: r.ID,
 		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},
 	})
+}
+
+// DeliveryID returns the run that delivers what entry seq of a run says.
+func DeliveryID(run string, seq int64) string {
+	return digest.ID("deliver", run, strconv.FormatInt(seq, 10))
 }
 
 // IsDelivery reports whether the run delivers a message of its parent to a chat, or the end of a

@@ -12,7 +12,7 @@ type mutant struct {
 }
 
 func mutants() []mutant {
-	return append(slices.Concat(fileMutants(), accountMutants(), storeMutants()), []mutant{
+	return append(slices.Concat(fileMutants(), accountMutants(), storeMutants(), alertMutants()), []mutant{
 		{"a restart waits for the leases of the previous process", "internal/node/node.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},

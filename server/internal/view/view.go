@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/reserved"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -141,7 +142,7 @@ func Thread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
 		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
 		Parent: Given(t.Parent), DeliverTo: Given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	}
-	if len(out.Metadata) == 0 {
+	if len(out.Metadata) == 0 || reserved.Prefix(t.ID) == reserved.Alert { // how a browser is reached is a secret
 		out.Metadata = json.RawMessage("{}")
 	}
 	var err error

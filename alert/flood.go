@@ -1,0 +1,101 @@
+package alert
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/reserved"
+	"mailroom/store"
+)
+
+// A target has limits of its own, such as some hundred messages a day, and all owners share them. So a token gets a
+// number of messages an hour. What comes after that waits until the hour ends, and then one message counts it.
+
+const (
+	// sendsAnHour is how many messages of one token a target gets in an hour. The operator has no bound.
+	sendsAnHour = 60
+	window      = time.Hour
+)
+
+// sent counts the messages of a place, in the agent's state of its thread.
+type sent struct {
+	Since time.Time `json:"since,omitzero"` // begin of the hour
+	Count int       `json:"count,omitempty"`
+	// Through is when the last message that counts others was sent. What came before then was told by it.
+	Through time.Time `json:"through,omitzero"`
+}
+
+// verdict says what becomes of an alert of a token.
+type verdict int
+
+const (
+	sendAlone    verdict = iota
+	sendTogether         // with those behind it
+	toldBefore           // an alert before it counted it
+	waitForHour
+)
+
+// next decides about an alert that was made at madeAt, and counts it if it is sent. others is whether more wait
+// behind it.
+func (s *sent) next(madeAt, now time.Time, others bool) verdict {
+	full := s.Count >= sendsAnHour
+	switch over := now.Sub(s.Since) >= window; {
+	case !madeAt.After(s.Through):
+		return toldBefore
+	case !over && full:
+		return waitForHour
+	case over:
+		*s = sent{Since: now.UTC(), Count: 1, Through: s.Through}
+		if full && others {
+			s.Through = now.UTC()
+			return sendTogether
+		}
+	default:
+		s.Count++
+	}
+	return sendAlone
+}
+
+// bound applies the bound to the alert of a run. It returns the alert to send, and the state after it was sent;
+// done says that the run ends without sending, with err.
+func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, about *subject) (told *Alert, after memory, done bool, err error) {
+	run, m := s.Run(), a.memory(s)
+	after = memory{Sent: m.Sent}
+	owner := reserved.Owner(run.Thread)
+	if owner == auth.Operator {
+		return what, after, false, nil
+	}
+	waiting, now := 0, time.Now()
+	if m.Sent.Count >= sendsAnHour && now.Sub(m.Sent.Since) >= window {
+		err = a.options.Ledger.View(ctx, func(r store.Reader) error {
+			counts, err := r.Count(store.CountQuery{Thread: run.Thread, Set: store.RunsQueued, Most: maxTogether})
+			waiting = counts.Sum()
+			return err
+		})
+		if err != nil {
+			return nil, after, true, err
+		}
+	}
+	switch after.Sent.next(run.CreatedAt, now, waiting > 0) {
+	case toldBefore:
+		return nil, after, true, s.Stream(ctx, "Told together with others.")
+	case waitForHour:
+		until := m.Sent.Since.Add(window)
+		return nil, after, true, &mailroom.Failure{
+			Class: mailroom.ClassUnavailable, RetryAfter: until.Sub(now),
+			Err: fmt.Errorf("%d alerts of token %s were sent within the hour: the next ones are told together at %s", m.Sent.Count, owner, inZone(until, what.Zone)),
+		}
+	case sendTogether:
+		*about = subject{}
+		return &Alert{
+			Kind: KindReply, Text: TextNone, At: what.At, Zone: what.Zone, Thread: what.Thread, Count: waiting + 1, Owner: owner,
+		}, after, false, nil
+	}
+	return what, after, false, nil
+}
+
+// maxTogether is up to how many alerts are counted that are told together.
+const maxTogether = 100_000

@@ -1,0 +1,119 @@
+package alert_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+)
+
+// TestATokenGetsABoundedNumberOfMessages has a thread of a token that answers 200 times, while another token's threads fail.
+func TestATokenGetsABoundedNumberOfMessages(t *testing.T) {
+	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
+		h.createToken("ann")
+		for i := range 200 {
+			_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
+				Thread: "of-ann", Owner: "ann", Agent: "worker", Messages: []thread.NewMessage{{Parts: mailroom.Text(fmt.Sprint("boom ", i))}},
+				DeliverTo: h.place("ann", "phone"), DeliverAgent: alert.AgentName("phone"),
+			})
+			h.must(err)
+		}
+		h.after(10 * time.Minute)
+		h.wantTold("within the hour", 60)
+		h.after(2 * time.Hour)
+		h.wantTold("after the hour", 61)
+		if got := h.targets["phone"].messages()[60]; got.Title != "140 further messages of ann" {
+			t.Errorf("the last message is %q", got.Title)
+		}
+		h.deliver("ann", "one more")
+		h.wantTold("later", 62)
+	})
+}
+
+// event returns a failure of an owner with words of its own.
+func failureOf(owner, word string, at time.Time) alert.Event {
+	return alert.Event{Kind: alert.KindFailed, At: at, Subject: word, Agent: "worker", Thread: "of-" + owner, Owner: owner, Run: owner + word, Words: word}
+}
+
+// TestNoOwnerHidesTheAlertsOfAnother floods the operator's rule with failures and questions of many owners. Those of
+// one more owner are told with their words, whatever the others do.
+func TestNoOwnerHidesTheAlertsOfAnother(t *testing.T) {
+	now := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
+	for owners := range 12 {
+		state := alert.State{}
+		rules := []alert.Rule{rule(alert.KindFailed, alert.KindTicket)}
+		var events []alert.Event
+		for o := range owners + 1 {
+			owner := fmt.Sprint("loud", o)
+			if o == 0 {
+				owner = auth.Operator
+			}
+			for i := range 100 {
+				events = append(events, failureOf(owner, fmt.Sprintf("word%d", i), now))
+				events = append(events, alert.Event{Kind: alert.KindTicket, At: now, Subject: fmt.Sprint(owner, "-", i), Agent: "worker", Thread: "t", Owner: owner, Run: fmt.Sprint(i)})
+			}
+		}
+		events = append(events, failureOf("bob", "PRODUCTION DATABASE IS DOWN", now))
+		events = append(events, alert.Event{Kind: alert.KindTicket, At: now, Subject: "bobs", Agent: "worker", Thread: "of-bob", Owner: "bob", Run: "r"})
+		told := state.Step(rules, events, now)
+		told = append(told, state.Step(rules, nil, now.Add(time.Minute))...)
+		told = append(told, state.Step(rules, nil, now.Add(time.Hour))...)
+		var down, asked bool
+		counted := 0
+		for _, a := range told {
+			down = down || a.Alert.Words == "PRODUCTION DATABASE IS DOWN" && a.Alert.Agent == "worker"
+			asked = asked || a.Alert.Ticket == "bobs"
+			counted += a.Alert.Count
+		}
+		if !down || !asked || counted != len(events) {
+			t.Errorf("%d loud owners: bob's failure told %v, his question %v; %d of %d events are told", owners+1, down, asked, counted, len(events))
+		}
+		if n := len(told); n > 50+20+(owners+1)*30 {
+			t.Errorf("%d loud owners make %d alerts", owners+1, n)
+		}
+	}
+}
+
+// TestAQuestionOfAnOwnerIsCountedByOwner tells the open questions of one owner, of which there are many, together.
+func TestQuestionsToldTogetherAreOfOneOwner(t *testing.T) {
+	one := rule(alert.KindTicket)
+	one.To = []string{"phone"}
+	inBubble(t, []alert.Rule{one}, []string{"phone"}, func(h *fixture) {
+		h.createToken("ann")
+		for i := range 30 {
+			h.submitOf("ann", fmt.Sprint("a", i), "ask ann")
+			h.submitOf(auth.Operator, fmt.Sprint("o", i), "ask us")
+		}
+		h.after(15 * time.Minute)
+		var titles []string
+		for _, m := range h.targets["phone"].messages() {
+			if strings.Contains(m.Title, "questions") {
+				titles = append(titles, m.Title)
+			}
+		}
+		if len(titles) != 2 || !strings.Contains(strings.Join(titles, "; "), "20 questions of ann wait") {
+			t.Errorf("told together: %q", titles)
+		}
+	})
+}
+
+// TestADeliveredEventWaitsForTheEndOfQuietHours has a question at night, whose thread delivers to the rule's target.
+func TestADeliveredEventWaitsForTheEndOfQuietHours(t *testing.T) {
+	night := rule(alert.KindTicket)
+	night.Quiet = alert.Quiet{From: 22 * 60, To: 7 * 60}
+	for _, test := range []struct{ at, want time.Time }{
+		{time.Date(2026, 11, 27, 23, 0, 0, 0, time.UTC), time.Date(2026, 11, 28, 7, 0, 0, 0, time.UTC)},
+		{time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 27, 12, 0, 10, 0, time.UTC)},
+	} {
+		event := alert.Event{Kind: alert.KindTicket, At: test.at, Subject: "k", Owner: "ann", Thread: "t", Run: "r", DeliverTo: "phone", Delivery: "d"}
+		told := alert.State{}.Step([]alert.Rule{night}, []alert.Event{event}, test.at)
+		if len(told) != 1 || !told[0].NotBefore.Equal(test.want) || told[0].Alert.Delivery != "d" {
+			t.Errorf("told at %s: %+v, want one alert at %s", test.at, told, test.want)
+		}
+	}
+}

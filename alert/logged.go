@@ -1,0 +1,162 @@
+package alert
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/entry"
+	"mailroom/internal/reserved"
+	"mailroom/internal/thread"
+	"mailroom/store"
+)
+
+// logged are the rows that say what entries mean for rules, in the snapshot of the entries.
+type logged struct {
+	runs    map[string]*mailroom.Run    // of the entries that may be events
+	parents map[string]*mailroom.Run    // of runs
+	threads map[string]*mailroom.Thread // of runs
+	places  map[string]*mailroom.Thread // that threads deliver to and that exist
+	rights  Rights                      // of the owners of places
+}
+
+func readLogged(r store.Reader, entries []mailroom.Entry, targets Allowed, now time.Time) (l logged, err error) {
+	var runs, parents, places, owners []string
+	for _, e := range entries {
+		if e.Kind == entry.KindTicketOpened || e.Kind == entry.KindFailed {
+			runs = append(runs, e.Run)
+		}
+	}
+	if l.runs, err = runsByID(r, runs); err != nil {
+		return l, err
+	}
+	for _, run := range l.runs {
+		if run.Parent != "" {
+			parents = append(parents, run.Parent)
+		}
+	}
+	if l.parents, err = runsByID(r, parents); err != nil {
+		return l, err
+	}
+	if l.threads, err = threadsOf(r, l.runs); err != nil {
+		return l, err
+	}
+	for _, t := range l.threads {
+		if target, owner, _ := reserved.AlertPlace(t.DeliverTo); target != "" {
+			places, owners = append(places, t.DeliverTo), append(owners, owner)
+		}
+	}
+	if l.places, err = threadsByID(r, places); err != nil {
+		return l, err
+	}
+	l.rights, err = ReadRights(r, targets, now, owners...)
+	return l, err
+}
+
+// events returns the events of entries. Alerts themselves, and what they send to chats, are none.
+func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
+	for _, e := range entries {
+		var found Event
+		var ok bool
+		switch run := l.runs[e.Run]; {
+		case e.Kind == entry.KindChannel:
+			found, ok, err = channelEvent(e)
+		case run == nil || IsAgent(run.Agent) || isChatAlert(run) || l.parents[run.Parent] != nil && IsAgent(l.parents[run.Parent].Agent):
+		case e.Kind == entry.KindTicketOpened:
+			found, ok, err = ticketEvent(e, run)
+		case e.Kind == entry.KindFailed && run.Status == mailroom.StatusFailed:
+			found, ok, err = failedEvent(e, run)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			l.deliver(&found, e)
+			events = append(events, found)
+		}
+	}
+	return events, nil
+}
+
+// deliver sets the owner of an event, and the delivery that tells it if its thread delivers to a target and may.
+func (l *logged) deliver(e *Event, at mailroom.Entry) {
+	t := l.threads[at.Thread]
+	if t == nil {
+		return
+	}
+	e.Owner = t.Owner
+	created := at.At // of a place that is gone: the next delivery makes it again
+	if place := l.places[t.DeliverTo]; place != nil {
+		created = place.CreatedAt
+	}
+	if target, _, _ := reserved.AlertPlace(t.DeliverTo); target != "" && l.rights.Open(t.DeliverTo, created) {
+		e.DeliverTo, e.Delivery = target, thread.DeliveryID(at.Run, at.Seq)
+	}
+}
+
+// LabelAlert labels the run of a channel that sends an alert to a chat. Its value is the target.
+const LabelAlert = "alert"
+
+// isChatAlert reports whether a run sends an alert to a chat. A user cannot set the origin of a run.
+func isChatAlert(run *mailroom.Run) bool {
+	return run.Metadata[LabelAlert] != "" && strings.HasPrefix(run.Origin.Via, channel.Via(""))
+}
+
+// threadsOf returns the threads of runs, by id.
+func threadsOf(r store.Reader, rows map[string]*mailroom.Run) (map[string]*mailroom.Thread, error) {
+	var ids []string
+	for _, run := range rows {
+		ids = append(ids, run.Thread)
+	}
+	return threadsByID(r, ids)
+}
+
+func threadsByID(r store.Reader, ids []string) (map[string]*mailroom.Thread, error) {
+	out := map[string]*mailroom.Thread{}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	slices.Sort(ids)
+	threads, err := r.Threads(store.ThreadQuery{IDs: slices.Compact(ids)})
+	for _, t := range threads {
+		out[t.ID] = t
+	}
+	return out, err
+}
+
+func runsByID(r store.Reader, ids []string) (map[string]*mailroom.Run, error) {
+	out := map[string]*mailroom.Run{}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	slices.Sort(ids)
+	rows, err := r.Runs(store.RunQuery{IDs: slices.Compact(ids)})
+	for _, run := range rows {
+		out[run.ID] = run
+	}
+	return out, err
+}
+
+func ticketEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
+	var k mailroom.Ticket
+	err := e.Decode(&k)
+	asked := k.Kind == mailroom.TicketApproval || k.Kind == mailroom.TicketInput
+	return Event{Kind: KindTicket, At: e.At, Subject: k.ID, Agent: run.Agent, Thread: e.Thread, Run: e.Run}, asked, err
+}
+
+func failedEvent(e mailroom.Entry, run *mailroom.Run) (Event, bool, error) {
+	var body entry.RunFailed
+	err := e.Decode(&body)
+	return Event{
+		Kind: KindFailed, At: e.At, Subject: run.ErrorGroup, Agent: run.Agent, Thread: e.Thread, Run: e.Run, Words: body.Error.Message,
+	}, true, err
+}
+
+func channelEvent(e mailroom.Entry) (Event, bool, error) {
+	var c channel.Change
+	err := e.Decode(&c)
+	up := c.State == channel.ConditionConnected || c.State == channel.ConditionStandby
+	return Event{Kind: KindChannel, At: e.At, Subject: c.Channel, Ended: up, Words: c.Reason}, c.State != channel.ConditionStarting, err
+}
