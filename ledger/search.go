@@ -158,6 +158,7 @@ func messageText(e mailroom.Entry) (seq int64, text string, ok bool) {
 // SearchQuery finds messages by the index.
 type SearchQuery struct {
 	store.Search
+	Long   []string                    // long words that a message must have too, see [store.LongWords]
 	CanSee func(*mailroom.Thread) bool // of a message
 	Each   func(mailroom.Message)      // gets the messages, the newest first
 }
@@ -190,7 +191,9 @@ func (l *Ledger) Search(ctx context.Context, q *SearchQuery) (now Indexed, err e
 				return err
 			}
 			for _, m := range found {
-				q.Each(m)
+				if hasAll(m.Text, q.Long) {
+					q.Each(m)
+				}
 			}
 			last := group[len(group)-1].Row
 			if last != seen[len(seen)-1].Row && q.Budget > 0 && time.Since(begin) >= q.Budget {
@@ -201,6 +204,15 @@ func (l *Ledger) Search(ctx context.Context, q *SearchQuery) (now Indexed, err e
 		return nil
 	})
 	return now, err
+}
+
+// hasAll reports whether a text has all of these long words. The index has only their beginnings.
+func hasAll(text string, long []string) bool {
+	if len(long) == 0 {
+		return true
+	}
+	has := store.LongWords(text)
+	return !slices.ContainsFunc(long, func(word string) bool { return !slices.Contains(has, word) })
 }
 
 // visible returns the matches in threads that the caller sees.

@@ -184,3 +184,21 @@ func TestTwoFollowersIndexEachMessageOnce(t *testing.T) {
 		})
 	}
 }
+
+// The index has the first 40 bytes of a word.
+func TestALongWordIsFoundWholeOnly(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	long := strings.Repeat("abcdefghij", 6)
+	d.submit(text("t", "one "+long+"x"))
+	d.submit(text("t", "two "+strings.ToUpper(long)+"y, "+long[:50]))
+	d.index()
+	for asked, want := range map[string][]string{
+		"one": {"one"}, long: nil, long + "x": {"one"}, long + "y": {"two"}, long[:50] + " " + long + "y": {"two"}, long[:40]: nil,
+	} {
+		var got []string
+		q := searchAll(store.Words(asked), func(m mailroom.Message) { got = append(got, m.Text[:3]) })
+		q.Long = store.LongWords(asked)
+		must(d.Search(d.ctx, q))(t)
+		wantEqual(t, "found by "+asked, got, want)
+	}
+}

@@ -49,7 +49,7 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 		return nil, err
 	}
 	out := api.FoundMessages{Items: []api.FoundMessage{}}
-	q := ledger.SearchQuery{Search: store.Search{Words: slices.Clone(words), Before: from}, CanSee: who.CanSee, Each: func(m mailroom.Message) {
+	q := ledger.SearchQuery{Search: store.Search{Words: slices.Clone(words), Before: from}, Long: store.LongWords(in.Q), CanSee: who.CanSee, Each: func(m mailroom.Message) {
 		out.Items = append(out.Items, api.FoundMessage{
 			Thread: m.Thread, Seq: m.Seq, ID: m.ID, Role: m.Role, Sender: m.Sender, Run: m.Run, State: m.State, CreatedAt: m.CreatedAt,
 			Excerpt: excerpt(m.Text, words),

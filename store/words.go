@@ -3,6 +3,7 @@ package store
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -13,15 +14,26 @@ const (
 	MaxIndexed = 64 << 10
 	// MaxWords is how many words Words returns.
 	MaxWords = 1000
-	// MaxWord is the length of a word, in bytes. The rest of a longer one is cut off.
+	// MaxWord is the length of a word, in bytes. The rest of a longer one is cut off; see LongWords.
 	MaxWord = 40
 )
 
 // Words returns the distinct words of a text, in lower case and in the order of the text: sequences of
 // letters and digits, with their combining marks. Scripts that are written without spaces have no words
 // to find, so each of their letters is a word.
-func Words(text string) []string {
-	w := wordList{seen: map[string]bool{}}
+func Words(text string) []string { return wordsOf(text, MaxWord, MaxWords) }
+
+// LongWords returns the distinct words of a text, in full, that Words cuts off, or that are as long as what is left
+// of those. Two texts with other long words may have the same Words, so a search compares the long words
+// of what it finds.
+func LongWords(text string) []string {
+	const short = MaxWord - utf8.UTFMax // of a cut word, the next letter did not fit
+	return slices.DeleteFunc(wordsOf(text, MaxIndexed, MaxIndexed), func(word string) bool { return len(word) <= short })
+}
+
+// wordsOf returns the first words of a text, each cut to a length.
+func wordsOf(text string, length, most int) []string {
+	w := wordList{seen: map[string]bool{}, length: length, most: most}
 	for _, c := range text[:min(len(text), MaxIndexed)] {
 		switch {
 		case unspaced(c):
@@ -54,18 +66,20 @@ type wordList struct {
 	words []string
 	seen  map[string]bool
 	word  []byte // the current one
-	cut   bool   // the current one has reached MaxWord
+	cut   bool   // the current one has reached the length
+
+	length, most int
 }
 
 func (w *wordList) add(c rune) {
-	if w.cut = w.cut || len(w.word)+utf8.RuneLen(c) > MaxWord; !w.cut {
+	if w.cut = w.cut || len(w.word)+utf8.RuneLen(c) > w.length; !w.cut {
 		w.word = utf8.AppendRune(w.word, c)
 	}
 }
 
 // end ends the current word, if there is one.
 func (w *wordList) end() {
-	if len(w.word) > 0 && len(w.words) < MaxWords && !w.seen[string(w.word)] {
+	if len(w.word) > 0 && len(w.words) < w.most && !w.seen[string(w.word)] {
 		word := string(w.word)
 		w.words, w.seen[word] = append(w.words, word), true
 	}
