@@ -89,6 +89,8 @@ func TestReservedIssueIsNotStartedByAnotherAgent(t *testing.T) {
 	bob.refused(held, "bob", "update", "x-1", "--claim")
 	bob.refused(held, "bob", "update", "1", "--status", "in_progress")
 	bob.refused(held, "bob", "update", "x-2", "x-1", "x-3", "--claim")
+	// The other agent may be the same one under another name.
+	bob.refused("this command reserves as bob, the value of BEADS_AGENT_NAME: if you are ann, set it to that name", "bob", "update", "x-1", "--claim")
 	s.wantHolders(t, map[string]string{"x-1": "ann"})
 	bob.must("bob", "update", "x-1", "--notes", "this needs no permission")
 

@@ -115,9 +115,12 @@ func importCommand(m *Main) *cobra.Command {
 	flags.StringVarP(&from, "input", "i", "", "file to read (default stdin)")
 	flags.BoolVar(&dry, "dry-run", false, "only show what would change")
 	flags.BoolVarP(&keep, "skip-existing", "s", false, "leave existing issues unchanged")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		in := m.Stdin
-		if from = strings.Join(append(args, from), ""); from != "" {
+		if from, err = either(args, from, "--input"); err != nil {
+			return err
+		}
+		if from != "" {
 			file, err := os.Open(m.absPath(from))
 			if err != nil {
 				return fmt.Errorf("import: %w", err)

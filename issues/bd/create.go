@@ -209,8 +209,14 @@ func createCommand(m *Main) *cobra.Command {
 	flags.BoolVar(&dry, "dry-run", false, "only show what would be created")
 	alias(cmd, "labels", "label")
 	ignoredFlags(cmd, "force", "no-inherit-labels", "validate")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if title, err = either(args, title, "--title"); err != nil {
+			return err
+		}
 		if plan != "" {
+			if title != "" {
+				return usage("--file takes the titles from the file: leave out %q", title)
+			}
 			return m.createPlan(cmd.Context(), plan, dry)
 		}
 		if err := f.load(cmd, m); err != nil {
@@ -220,7 +226,7 @@ func createCommand(m *Main) *cobra.Command {
 		if err := f.set(cmd, &d.Issue); err != nil {
 			return err
 		}
-		d.Title = strings.Join(append(args, title), "")
+		d.Title = title
 		d.Dependencies = dependencies(deps)
 		return m.create(cmd.Context(), d, dry, func(t *tracker.Tracker, it *tracker.Issue) error {
 			switch {

@@ -1,6 +1,7 @@
 package bd
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sort"
@@ -406,10 +407,10 @@ func addCommentCommand(m *Main, use, short string, least int) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		text := strings.Join(args[1:], " ")
 		if stdin {
-			file = "-"
+			file = cmp.Or(file, "-")
 		}
 		switch {
-		case file != "" && text != "":
+		case file != "" && text != "", stdin && file != "-":
 			return usage("use only one of a TEXT argument, --file and --stdin")
 		case file != "":
 			if text, err = m.inputFile(file, "the comment"); err != nil {

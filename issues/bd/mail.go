@@ -120,7 +120,7 @@ func (m *Main) reserve(ctx context.Context, do func(*tracker.Tracker) error, mov
 			ids = append(ids, v.is.ID)
 		}
 	}
-	return refusal(m.mailbox().Reserve(ctx, ids...))
+	return m.refusal(m.mailbox().Reserve(ctx, ids...))
 }
 
 // tryChange calls f with the current issues and discards its changes.
@@ -136,12 +136,20 @@ func (m *Main) tryChange(f func(*tracker.Tracker) error) error {
 	return f(t)
 }
 
-// refusal adds a hint to the error about an issue that another agent has reserved.
-func refusal(err error) error {
-	if held, ok := errors.AsType[*mail.ReservedError](err); ok {
-		return mailroom.Errorf(mailroom.CodeConflict, "%v; for other work: bd ready --claim", held)
+// refusal adds hints to the error about an issue that another agent has reserved. The other agent may be this one
+// under another name: that of a program which reserves by itself, say.
+func (m *Main) refusal(err error) error {
+	held, ok := errors.AsType[*mail.ReservedError](err)
+	if !ok {
+		return err
 	}
-	return err
+	why := "the value of BEADS_AGENT_NAME"
+	if m.Env("BEADS_AGENT_NAME") == "" {
+		why = "because BEADS_AGENT_NAME is not set"
+	}
+	return mailroom.Errorf(mailroom.CodeConflict,
+		"%v; this command reserves as %s, %s: if you are %s, set it to that name; for other work: bd ready --claim",
+		held, held.Self, why, held.By)
 }
 
 // reserveReady reserves the first ready issue that is unassigned and not reserved by another agent.

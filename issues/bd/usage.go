@@ -19,6 +19,18 @@ func usage(format string, args ...any) error {
 	return usageError{mailroom.Errorf(mailroom.CodeInvalid, format, args...)}
 }
 
+// either returns the one value that an argument or a flag gives. Two different ones are refused: neither is
+// more likely to be meant.
+func either(args []string, given, flag string) (string, error) {
+	if len(args) == 0 {
+		return given, nil
+	}
+	if given != "" && given != args[0] {
+		return "", usage("%q and %s %q are two values for one thing: give one of them", args[0], flag, given)
+	}
+	return args[0], nil
+}
+
 // requireSubcommands makes every group of commands refuse an unknown subcommand and a call without
 // one.
 func requireSubcommands(m *Main, cmd *cobra.Command) {

@@ -47,6 +47,7 @@ type Settings struct {
 type ReservedError struct {
 	Issue string
 	By    string
+	Self  string    // the agent that was refused
 	Until time.Time // zero if unknown
 }
 

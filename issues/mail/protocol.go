@@ -162,7 +162,7 @@ func (b *Client) errorText(raw []byte) string {
 
 // parseHolder reads the holder of a reservation. Even an unreadable body means that it is held.
 func (b *Client) parseHolder(raw []byte) *ReservedError {
-	h := &ReservedError{By: "another agent"}
+	h := &ReservedError{By: "another agent", Self: b.quote(b.settings.Agent)}
 	var body map[string]any
 	if err := json.Unmarshal(raw, &body); err != nil {
 		return h
