@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -117,7 +118,7 @@ asked for, never from an argument. A server that refuses the token is not added.
 		default:
 			return console.Errorf(console.ExitServer, "", "%s refuses the token: %w", added.URL, err)
 		}
-		return changeContexts(con, func(all *endpoint.Contexts) error {
+		return changeContexts(cmd.Context(), con, func(all *endpoint.Contexts) error {
 			if all.Contexts == nil {
 				all.Contexts = map[string]endpoint.Context{}
 			}
@@ -189,7 +190,7 @@ func contextChange(con *console.Console, cmd *cobra.Command, change func(all *en
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = completeContexts(con)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return changeContexts(con, func(all *endpoint.Contexts) error {
+		return changeContexts(cmd.Context(), con, func(all *endpoint.Contexts) error {
 			_, ok := all.Contexts[args[0]]
 			if !ok && (args[0] != endpoint.Local || cmd.Name() == "remove") {
 				return console.Errorf(console.ExitUsage, "see `mailroom context`", "no context %q", args[0])
@@ -201,18 +202,12 @@ func contextChange(con *console.Console, cmd *cobra.Command, change func(all *en
 	return cmd
 }
 
-func changeContexts(con *console.Console, change func(*endpoint.Contexts) error) error {
-	all, err := readContexts(con)
-	if err != nil {
+func changeContexts(ctx context.Context, con *console.Console, change func(*endpoint.Contexts) error) error {
+	err := endpoint.ChangeContexts(ctx, con.Env, change)
+	if _, ok := errors.AsType[*console.Error](err); err == nil || ok {
 		return err
 	}
-	if err := change(&all); err != nil {
-		return err
-	}
-	if err := all.Write(con.Env); err != nil {
-		return console.Errorf(console.ExitFailed, "", "write the contexts: %w", err)
-	}
-	return nil
+	return console.Errorf(console.ExitUsage, "", "change the contexts: %w", err)
 }
 
 func readContexts(con *console.Console) (endpoint.Contexts, error) {

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/pelletier/go-toml/v2"
 
 	"mailroom/internal/console"
@@ -90,18 +93,39 @@ func ReadContexts(env func(string) string) (c Contexts, err error) {
 	return c, nil
 }
 
-// Write replaces the file. Readers see the old one or the new one. Of two commands that change the file at
-// the same time, the later one wins.
-func (c Contexts) Write(env func(string) string) error {
+// contextsWait is how long a command waits for others that change the file, each for a moment.
+const contextsWait = time.Minute
+
+// ChangeContexts reads the file, changes it and replaces it, unless change fails. Commands that change it at the
+// same time do so one after the other. Readers see the old file or the new one.
+func ChangeContexts(ctx context.Context, env func(string) string, change func(*Contexts) error) (err error) {
 	path, err := ContextsFile(env)
 	if err != nil {
 		return err
 	}
-	text, err := toml.Marshal(c)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	// The lock has a file of its own: the other one is replaced.
+	lock := flock.New(path+".lock", flock.SetPermissions(0o600))
+	waiting, end := context.WithTimeout(ctx, contextsWait)
+	defer end()
+	if _, err := lock.TryLockContext(waiting, 10*time.Millisecond); err != nil {
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = errors.New("another command holds it: try again when that one has ended")
+		}
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	c, err := ReadContexts(env)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := change(&c); err != nil {
+		return err
+	}
+	text, err := toml.Marshal(c)
+	if err != nil {
 		return err
 	}
 	return datadir.WriteFileAtomic(path, text)
