@@ -41,7 +41,7 @@ func run() int {
 		stop()
 		cancel()
 	})()
-	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Unsetenv: os.Unsetenv, Name: os.Args[0]}
+	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ, Unsetenv: os.Unsetenv, Name: os.Args[0]}
 	return m.Run(ctx, os.Args[1:])
 }
 
@@ -51,6 +51,8 @@ type Main struct {
 	Stdout io.Writer
 	Stderr io.Writer
 	Env    func(string) string // as os.Getenv
+	// Environ is as os.Environ. nil: no variables.
+	Environ func() []string
 	// Unsetenv removes a variable from the environment of the process, so that child
 	// processes do not inherit it. nil: does nothing.
 	Unsetenv func(name string) error
@@ -60,7 +62,7 @@ type Main struct {
 // Run runs the command in args and returns its exit code. Cancelling ctx
 // means Ctrl-C.
 func (m *Main) Run(ctx context.Context, args []string) int {
-	con := &console.Console{Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Unsetenv: m.Unsetenv, Name: m.Name}
+	con := &console.Console{Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Environ: m.Environ, Unsetenv: m.Unsetenv, Name: m.Name}
 	parsed := false // the command line is valid
 	root := rootCommand(con)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
 	"mailroom/alert/target"
 	"mailroom/internal/setting"
+	"mailroom/internal/suggest"
 )
 
 // Variable returns the environment variable that overrides a setting, given its dotted key:
@@ -44,6 +46,47 @@ func override(doc map[string]any, env func(string) string, kinds *target.Kinds) 
 		}
 	}
 	return from
+}
+
+// otherVariables are those with a meaning of their own, for commands and for the programs of agents.
+func otherVariables() []string {
+	return []string{
+		"MAILROOM_DATA", "MAILROOM_URL", "MAILROOM_TOKEN", "MAILROOM_CA", "MAILROOM_CONTEXT", "MAILROOM_RUN", "MAILROOM_THREAD",
+		"MAILROOM_ATTEMPT", "MAILROOM_IDEMPOTENCY_KEY", "MAILROOM_MARK",
+	}
+}
+
+// UnknownVariables returns a warning about each variable of an environment ("NAME=value") that looks like one of
+// Mailroom and has no effect. It is no error, as an unknown key of the file is: the environment is
+// shared with other programs and other versions.
+func (c *Config) UnknownVariables(environ []string) (warnings []string) {
+	known := slices.Concat(otherVariables(), c.SecretVariables())
+	for _, section := range c.allSections() {
+		for _, s := range section.settings {
+			known = append(known, Variable(strings.Join(append(section.path, s.Key), ".")))
+		}
+	}
+	for _, a := range c.Agents {
+		known = append(known, a.EnvAllow...)
+	}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		if value == "" || !strings.HasPrefix(name, "MAILROOM_") || slices.Contains(known, name) || forTests(name) {
+			continue
+		}
+		warning := name + " has no effect: Mailroom knows no such variable"
+		if near := suggest.Word(name, known); near != "" {
+			warning += "; did you mean " + near + "?"
+		}
+		warnings = append(warnings, warning)
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// forTests reports whether only builds for tests read a variable.
+func forTests(name string) bool {
+	return strings.HasPrefix(name, "MAILROOM_TEST_") || strings.HasPrefix(name, "MAILROOM_TORTURE")
 }
 
 // tableAt returns the table at a path of doc, which it makes if it is missing. nil: there is another

@@ -77,18 +77,35 @@ func TestAnInvalidVariableIsNamed(t *testing.T) {
 	}
 }
 
+func TestAVariableWithoutEffectIsNamed(t *testing.T) {
+	file := "[agents.my-tool]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv_allow = [\"MAILROOM_PASSED_ON\"]\n" +
+		"[channels.hook]\nkind = \"webhook\"\ntoken_env = \"MAILROOM_HOOK_SECRET\"\nagent = \"echo\"\n"
+	c, err := Parse("a.toml", []byte(file), platforms.All(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.UnknownVariables([]string{
+		"MAILROOM_LISTN=x", "MAILROOM_SOMETHING_ELSE_ALTOGETHER=1", "MAILROOM_LISTEN=127.0.0.1:1", "MAILROOM_LIMITS_BODY=1MiB", "MAILROOM_AGENTS_MY_TOOL_IDLE_TIMEOUT=1s",
+		"MAILROOM_THREAD=t", "MAILROOM_RUN=r", "MAILROOM_TOKEN=secret", "MAILROOM_HOOK_SECRET=s", "MAILROOM_PASSED_ON=1", "PATH=/bin", "MAILROOMS=1",
+	})
+	want := []string{
+		"MAILROOM_LISTN has no effect: Mailroom knows no such variable; did you mean MAILROOM_LISTEN?",
+		"MAILROOM_SOMETHING_ELSE_ALTOGETHER has no effect: Mailroom knows no such variable",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Other variables have a meaning of their own, for the commands and for agents.
 func TestNoSettingHasTheVariableOfSomethingElse(t *testing.T) {
-	taken := []string{
-		"MAILROOM_DATA", "MAILROOM_URL", "MAILROOM_TOKEN", "MAILROOM_CA", "MAILROOM_RUN", "MAILROOM_THREAD", "MAILROOM_ATTEMPT", "MAILROOM_IDEMPOTENCY_KEY",
-	}
 	c := Default(platforms.All())
 	seen := map[string]string{}
 	for _, section := range c.allSections() {
 		for _, s := range section.settings {
 			key := strings.Join(append(section.path, s.Key), ".")
 			variable := Variable(key)
-			if slices.Contains(taken, variable) {
+			if slices.Contains(otherVariables(), variable) {
 				t.Errorf("%s has the variable %s, which means something else", key, variable)
 			}
 			if seen[variable] != "" {

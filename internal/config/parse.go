@@ -1,11 +1,13 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -70,6 +72,21 @@ func Load(path string, must bool, kinds *target.Kinds, env func(string) string) 
 	return Parse(path, data, kinds, env)
 }
 
+// plainKey matches the key of a line. Its value may be a secret, so a message does not show it.
+var plainKey = regexp.MustCompile(`^\s*([A-Za-z0-9_.-]{1,64})\s*=`)
+
+// keyAt returns the key that a line of a file sets, "" if there is none.
+func keyAt(data []byte, line int) string {
+	lines := bytes.Split(data, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	if found := plainKey.FindSubmatch(lines[line-1]); found != nil {
+		return string(found[1])
+	}
+	return ""
+}
+
 // Parse reads a configuration as Load does; file names it in errors, "" if there is none.
 func Parse(file string, data []byte, kinds *target.Kinds, env func(string) string) (*Config, error) {
 	if len(data) > maxFile {
@@ -80,6 +97,9 @@ func Parse(file string, data []byte, kinds *target.Kinds, env func(string) strin
 		p := problem{what: strings.TrimPrefix(err.Error(), "toml: ")}
 		if d, ok := errors.AsType[*toml.DecodeError](err); ok {
 			p.line, _ = d.Position()
+			if key := keyAt(data, p.line); key != "" {
+				p.what += ", in the line of " + key
+			}
 		}
 		return nil, &Error{File: file, problems: []problem{p}}
 	}

@@ -17,10 +17,11 @@ import (
 
 // Console is the environment of one command.
 type Console struct {
-	Stdin  io.Reader
-	Stdout io.Writer           // data
-	Stderr io.Writer           // messages for people
-	Env    func(string) string // as os.Getenv
+	Stdin   io.Reader
+	Stdout  io.Writer           // data
+	Stderr  io.Writer           // messages for people
+	Env     func(string) string // as os.Getenv
+	Environ func() []string     // as os.Environ; nil: no variables
 	// Unsetenv removes a variable from the environment of the process, so that child
 	// processes do not inherit it. nil: does nothing.
 	Unsetenv func(name string) error

@@ -37,8 +37,18 @@ func configCommand(con *console.Console) *cobra.Command {
 }
 
 // loadConfig reads file, which must exist, or else the optional configuration file in
-// the data folder.
+// the data folder. It warns about variables of the environment without an effect.
 func loadConfig(con *console.Console, dir datadir.Dir, file string) (*config.Config, error) {
+	c, err := findConfig(con, dir, file)
+	if err == nil && con.Environ != nil {
+		for _, warning := range c.UnknownVariables(con.Environ()) {
+			con.Infof("warning: %s", warning)
+		}
+	}
+	return c, err
+}
+
+func findConfig(con *console.Console, dir datadir.Dir, file string) (*config.Config, error) {
 	if file != "" {
 		c, err := config.Load(file, true, platforms.All(), con.Env)
 		if err != nil {
