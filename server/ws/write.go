@@ -53,6 +53,7 @@ func (w *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool
 	}
 	defer w.backlog.Release(w.pending)
 	w.buf.Reset()
+	w.buf.Grow(size) // a buffer that grows by itself may take twice the size
 	defer func() {
 		if w.buf.Cap() > limit.KeptBuffer {
 			w.buf = bytes.Buffer{}
