@@ -52,10 +52,77 @@ func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string, f f
 	return err
 }
 
+// cursorChanges are the changes of a batch to the cursors of one channel, by identity. A project with
+// many inboxes is a channel with many cursors, so nothing here looks through all of them for one.
+type cursorChanges struct {
+	moved   map[string]store.Cursor
+	order   []string        // identities, in order of their first move
+	dropped map[string]bool // stored cursors
+}
+
+func (b *batch) cursorChanges(channel string) *cursorChanges {
+	c := b.cursorsOf[channel]
+	if c == nil {
+		c = &cursorChanges{moved: map[string]store.Cursor{}, dropped: map[string]bool{}}
+		b.cursorsOf[channel] = c
+		b.cursorOrder = append(b.cursorOrder, channel)
+	}
+	return c
+}
+
 func (b *batch) moveCursor(c store.Cursor) {
 	c.MovedAt = b.rows.now
-	b.changes.Cursors = slices.DeleteFunc(b.changes.Cursors, func(x store.Cursor) bool {
-		return x.Channel == c.Channel && x.Identity == c.Identity
-	})
-	b.changes.Cursors = append(b.changes.Cursors, c)
+	changes := b.cursorChanges(c.Channel)
+	if _, again := changes.moved[c.Identity]; !again {
+		changes.order = append(changes.order, c.Identity)
+	}
+	changes.moved[c.Identity] = c
+}
+
+// dropCursors drops the cursors of a channel, as [batch.cursors] returned them.
+func (b *batch) dropCursors(channel string, rows []store.Cursor) {
+	changes := b.cursorChanges(channel)
+	for _, row := range rows {
+		changes.dropped[row.Identity] = true
+	}
+	clear(changes.moved)
+	changes.order = nil
+	b.changes.DropCursors = append(b.changes.DropCursors, rows...)
+}
+
+// collectCursors adds the moved cursors to the changes of the batch.
+func (b *batch) collectCursors() {
+	for _, channel := range b.cursorOrder {
+		c := b.cursorsOf[channel]
+		for _, identity := range c.order {
+			b.changes.Cursors = append(b.changes.Cursors, c.moved[identity])
+		}
+	}
+}
+
+// cursors returns the cursors of a channel with the changes of this batch.
+func (b *batch) cursors(q store.CursorQuery) ([]store.Cursor, error) {
+	rows, err := b.rows.tx.Cursors(q)
+	changes := b.cursorsOf[q.Channel]
+	if err != nil || changes == nil {
+		return rows, err
+	}
+	rows = slices.DeleteFunc(rows, func(c store.Cursor) bool { return changes.dropped[c.Identity] })
+	there := make(map[string]bool, len(rows))
+	for i, c := range rows {
+		there[c.Identity] = true
+		if moved, ok := changes.moved[c.Identity]; ok {
+			rows[i] = moved
+		}
+	}
+	asked := q.Identities
+	if len(asked) == 0 {
+		asked = changes.order
+	}
+	for _, identity := range asked {
+		if moved, ok := changes.moved[identity]; ok && !there[identity] {
+			rows = append(rows, moved)
+		}
+	}
+	return rows, nil
 }

@@ -105,8 +105,12 @@ func (b *batch) findRecipients(p *project.State, in *project.Notify) (to recipie
 		return to, nil
 	}
 	boxes, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: to.names})
+	there := map[string]bool{}
+	for _, c := range boxes {
+		there[c.Identity] = true
+	}
 	for _, name := range to.names {
-		if !slices.ContainsFunc(boxes, func(c store.Cursor) bool { return c.Identity == name }) {
+		if !there[name] {
 			to.missing = append(to.missing, name)
 		}
 	}
@@ -381,26 +385,4 @@ func (b *batch) saveInbox(thread, agent string, box project.Inbox) {
 		panic(err) // numbers and a name
 	}
 	b.moveCursor(store.Cursor{Channel: thread, Identity: agent, Position: raw})
-}
-
-// cursors returns the cursors of a channel with the changes of this batch.
-func (b *batch) cursors(q store.CursorQuery) ([]store.Cursor, error) {
-	channel := q.Channel
-	rows, err := b.rows.tx.Cursors(q)
-	rows = slices.DeleteFunc(rows, func(c store.Cursor) bool {
-		return slices.ContainsFunc(b.changes.DropCursors, func(gone store.Cursor) bool {
-			return gone.Channel == channel && gone.Identity == c.Identity
-		})
-	})
-	for _, moved := range b.changes.Cursors {
-		if moved.Channel != channel || len(q.Identities) > 0 && !slices.Contains(q.Identities, moved.Identity) {
-			continue
-		}
-		if i := slices.IndexFunc(rows, func(c store.Cursor) bool { return c.Identity == moved.Identity }); i >= 0 {
-			rows[i] = moved
-		} else {
-			rows = append(rows, moved)
-		}
-	}
-	return rows, err
 }

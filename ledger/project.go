@@ -224,8 +224,7 @@ func (b *batch) dropProject(thread string) error {
 	if err != nil {
 		return err
 	}
-	b.changes.DropCursors = append(b.changes.DropCursors, boxes...)
-	b.changes.Cursors = slices.DeleteFunc(b.changes.Cursors, func(c store.Cursor) bool { return c.Channel == thread })
+	b.dropCursors(thread, boxes)
 	delete(b.projects, thread)
 	return nil
 }

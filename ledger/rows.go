@@ -69,10 +69,14 @@ func (r *rows) loadOperations(ops []*op, due []store.Capacity) error {
 	if err := r.load(n); err != nil {
 		return err
 	}
+	asked := make(map[string]bool, len(n.Runs))
+	for _, run := range n.Runs {
+		asked[run] = true
+	}
 	var changed []string // runs of cached threads that another handle has changed
 	for _, o := range ops {
 		changed = append(changed, o.missingRuns(func(thread, run string) bool {
-			return r.threads[thread].Run(run) != nil || slices.Contains(n.Runs, run)
+			return asked[run] || r.threads[thread].Run(run) != nil
 		})...)
 	}
 	if len(changed) == 0 {

@@ -40,7 +40,7 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	if err := in.Check(); err != nil {
 		return store.Submitted{}, err
 	}
-	o := op{name: "submit", rank: rankPlain, size: in.Size(), threads: []string{in.Thread}, queues: in.Mode != mailroom.ModeQueue}
+	o := op{name: "submit", rank: rankPlain, size: in.Cost(), threads: []string{in.Thread}, queues: in.Mode != mailroom.ModeQueue}
 	if limitsApply(in.Owner) {
 		o.tokens = []string{in.Owner}
 	}
@@ -210,16 +210,11 @@ func (b *batch) append(a *thread.StepCommit) (int64, error) {
 // makeSends returns the submits of a step's sends. It refuses a name that was used for another
 // thread, because names are unique in a run.
 func (b *batch) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Submit, error) {
-	var sends []thread.Submit
-	for _, s := range a.Step.Sends {
-		in := thread.SubmitOf(s, from.Run(a.Run), &from.Thread)
-		if err := in.Check(); err != nil {
-			return nil, err
-		}
-		if to, ok := from.Run(a.Run).Joined[s.Name]; ok && to != in.Thread {
+	sends := a.Submits(from.Run(a.Run), &from.Thread)
+	for i, s := range a.Step.Sends {
+		if to, ok := from.Run(a.Run).Joined[s.Name]; ok && to != sends[i].Thread {
 			return nil, errSentElsewhere(s.Name, a.Run, to)
 		}
-		sends = append(sends, in)
 	}
 	threads := []string{from.ID} // the operation names all of them, so what they have is not loaded again
 	for _, in := range sends {
@@ -297,7 +292,7 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "settle", rank: rankPlain, onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}}
+	o := op{name: "settle", rank: rankPlain, size: s.Size(), onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}}
 	return run(ctx, ws.ledger, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.rows.thread(s.Thread)
 		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {

@@ -64,7 +64,8 @@ func (l *Ledger) ticketRuns(ctx context.Context, decisions []thread.Decision) ([
 	for _, k := range found {
 		runs = append(runs, k.Run)
 	}
-	return runs, err
+	slices.Sort(runs)
+	return slices.Compact(runs), err
 }
 
 // maxDescendants bounds how many runs CancelTree ends.

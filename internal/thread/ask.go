@@ -24,6 +24,21 @@ func AskDigest(a *mailroom.Ask) string {
 	}{a.Kind, a.Prompt, a.Action, a.Arguments, a.Answers})
 }
 
+// ask is an Ask with its digest, which is computed once and before the transaction: the question may
+// be long, and a request may have a thousand of them.
+type ask struct {
+	mailroom.Ask
+	digest string
+}
+
+func digestAsks(asks []mailroom.Ask) []ask {
+	all := make([]ask, 0, len(asks))
+	for i := range asks {
+		all = append(all, ask{asks[i], AskDigest(&asks[i])})
+	}
+	return all
+}
+
 // checkAsks validates asks. It refuses tickets of kind children: they come with a send, and nothing
 // else would decide them.
 func checkAsks(asks []mailroom.Ask) error {
@@ -36,6 +51,16 @@ func checkAsks(asks []mailroom.Ask) error {
 		}
 	}
 	return nil
+}
+
+// asksSize returns the approximate size of asks in bytes.
+func asksSize(asks []mailroom.Ask) int {
+	n := itemSize * len(asks)
+	for i := range asks {
+		a := &asks[i]
+		n += len(a.Name) + len(a.Prompt) + len(a.Action) + len(a.Arguments)
+	}
+	return n
 }
 
 // CheckAsk validates a.
@@ -73,17 +98,16 @@ func CheckAsk(a *mailroom.Ask) error {
 }
 
 // openTickets opens the tickets that do not exist yet.
-func (t *State) openTickets(r *mailroom.Run, asks []mailroom.Ask, now time.Time) {
+func (t *State) openTickets(r *mailroom.Run, asks []ask, now time.Time) {
 	for i := range asks {
 		a := &asks[i]
-		id := TicketID(r.ID, a.Name)
-		old := t.Tickets.byID[id]
+		old := t.Tickets.named(r.ID, a.Name)
 		if old != nil && old.State != mailroom.TicketVoid {
 			continue
 		}
 		k := &mailroom.Ticket{
-			ID: id, Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
-			Arguments: a.Arguments, Digest: AskDigest(a), State: mailroom.TicketOpen, Answers: a.Answers, Holds: a.Holds, OpenedAt: now,
+			ID: TicketID(r.ID, a.Name), Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
+			Arguments: a.Arguments, Digest: a.digest, State: mailroom.TicketOpen, Answers: a.Answers, Holds: a.Holds, OpenedAt: now,
 		}
 		if old != nil {
 			k.Key = old.Key

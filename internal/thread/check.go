@@ -27,7 +27,10 @@ func (in *Submit) Check() error {
 			return err
 		}
 	}
-	in.sum = in.digest()
+	in.sum, in.verdicts = in.digest(), nil
+	for i := range in.Decisions {
+		in.verdicts = append(in.verdicts, in.Decisions[i].verdict())
+	}
 	return nil
 }
 

@@ -140,6 +140,12 @@ func (d *Decision) checkKind(k *mailroom.Ticket) error {
 }
 
 // equal reports whether both are the same decision.
-func (d *Decision) equal(other *Decision) bool {
-	return d.Verdict == other.Verdict && (d.Answer == nil) == (other.Answer == nil) && digest.Short(d.Answer) == digest.Short(other.Answer)
+func (d *Decision) equal(other *Decision) bool { return d.verdict() == other.verdict() }
+
+// verdict identifies the decision on a ticket: equal ones have the same answer.
+func (d *Decision) verdict() string {
+	if d.Answer == nil {
+		return string(d.Verdict)
+	}
+	return string(d.Verdict) + " " + digest.Short(d.Answer)
 }

@@ -17,19 +17,22 @@ func (s *Settle) checkPark(tickets *Tickets) error {
 	if s.Wait == nil || len(s.Wait.Names) == 0 {
 		return check.Invalid("wait", "names no ticket", "")
 	}
+	asked := map[string]bool{}
+	for i := range s.Asks {
+		asked[s.Asks[i].Name] = true
+	}
 	for _, name := range s.Wait.Names {
-		asked := slices.ContainsFunc(s.Asks, func(a mailroom.Ask) bool { return a.Name == name })
-		if k := tickets.named(s.Run, name); !asked && (k == nil || k.State == mailroom.TicketVoid) {
+		if k := tickets.named(s.Run, name); !asked[name] && (k == nil || k.State == mailroom.TicketVoid) {
 			return check.Invalid("wait", "names a ticket that does not exist; include it in asks", name)
 		}
 	}
-	return tickets.checkAsks(s.Run, s.Asks)
+	return tickets.checkAsks(s.Run, s.asks)
 }
 
 // park ends an attempt that has to wait. If the wait is already over, or an unread steered message
 // answers a question, the run is queued at once.
 func (t *State) park(r *mailroom.Run, s *Settle, now time.Time) {
-	t.openTickets(r, s.Asks, now)
+	t.openTickets(r, s.asks, now)
 	r.Status, r.Wait = mailroom.StatusWaiting, s.Wait
 	t.release(r)
 	t.touchRun(r)
@@ -70,11 +73,11 @@ func (s *submission) resume(c *mailroom.Run, to route) store.Submitted {
 // messageAnswer returns the text of the messages as the answer of a ticket, truncated to fit.
 func messageAnswer(in *Submit) json.RawMessage {
 	text := ""
-	for _, d := range in.Messages {
-		text = JoinText(append(mailroom.Text(text), d.Parts...))
-	}
 	if len(in.Messages) == 1 {
 		text = JoinText(in.Messages[0].Parts)
+	}
+	for i := 0; len(in.Messages) > 1 && i < len(in.Messages) && len(text) <= mailroom.MaxAnswer; i++ {
+		text = JoinText(append(mailroom.Text(text), in.Messages[i].Parts...))
 	}
 	return jsontext.AppendAny(nil, truncate(text, mailroom.MaxAnswer/2))
 }

@@ -34,6 +34,19 @@ type Settle struct {
 	// legacySum is the digest of older versions, which did not cover Asks. It is accepted for a
 	// repeat and no longer written.
 	legacySum string
+	asks      []ask // the Asks, with digests, set by Check
+}
+
+// Size returns the approximate size of the settle in bytes.
+func (s *Settle) Size() int {
+	n := asksSize(s.Asks)
+	if s.Message != nil {
+		n += len(s.Message.Text)
+	}
+	if s.Wait != nil {
+		n += itemSize * len(s.Wait.Names)
+	}
+	return n
 }
 
 // Check validates s.
@@ -64,6 +77,7 @@ func (s *Settle) Check() error {
 	} else {
 		s.sum = s.digest(s.Asks)
 	}
+	s.asks = digestAsks(s.Asks)
 	return nil
 }
 

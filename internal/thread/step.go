@@ -28,7 +28,10 @@ type StepCommit struct {
 	// Node is the server that alone can use the State of the Step, see [mailroom.Thread]; "": any.
 	Node string
 
-	sum string // digest, set by CheckStep
+	// Set by Check, which does what is heavy before the transaction.
+	sum   string   // digest
+	asks  []ask    // all tickets to open
+	sends []Submit // see [StepCommit.Submits]
 }
 
 // Check validates a and normalizes the thread ids of its sends.
@@ -66,7 +69,11 @@ func (a *StepCommit) Check() error {
 	if err := a.checkSends(); err != nil {
 		return err
 	}
-	return a.Message.check()
+	if err := a.Message.check(); err != nil {
+		return err
+	}
+	a.asks, a.sum = digestAsks(a.allAsks()), a.digest()
+	return nil
 }
 
 func (a *StepCommit) checkSends() error {
@@ -74,6 +81,7 @@ func (a *StepCommit) checkSends() error {
 		return check.Invalid("sends", fmt.Sprintf("are more than %d", mailroom.MaxSends), len(a.Step.Sends))
 	}
 	a.Step.Sends = slices.Clone(a.Step.Sends) // do not change the caller's slice
+	a.sends = make([]Submit, 0, len(a.Step.Sends))
 	names := map[string]bool{}
 	for i := range a.Step.Sends {
 		s := &a.Step.Sends[i]
@@ -88,12 +96,22 @@ func (a *StepCommit) checkSends() error {
 			}
 			s.Thread = id
 		}
-		in := SubmitOf(*s, &mailroom.Run{ID: a.Run}, &mailroom.Thread{})
+		in := submitOf(*s, a.Run)
 		if err := in.Check(); err != nil {
 			return err
 		}
+		a.sends = append(a.sends, in)
 	}
 	return nil
+}
+
+// Submits returns the submits of the sends of a checked step by run r on thread from.
+func (a *StepCommit) Submits(r *mailroom.Run, from *mailroom.Thread) []Submit {
+	all := slices.Clone(a.sends)
+	for i := range all {
+		all[i].sendFrom(r, from, &a.Step.Sends[i])
+	}
+	return all
 }
 
 func (s *PartialText) check() error {
@@ -112,13 +130,12 @@ func (s *PartialText) check() error {
 
 // Size returns the approximate size of the step in bytes.
 func (a *StepCommit) Size() int {
-	n := len(a.Step.Checkpoint)
+	n := len(a.Step.Checkpoint) + asksSize(a.Step.Tickets)
 	for _, e := range a.Step.Entries {
-		n += len(e.Body)
+		n += itemSize + len(e.Body)
 	}
 	for _, s := range a.Step.Sends {
-		in := Submit{Messages: []NewMessage{{Parts: s.Parts}}}
-		n += in.Size()
+		n += threadSize + PartsSize(s.Parts)
 	}
 	if a.Message != nil {
 		n += len(a.Message.Text)
@@ -138,7 +155,11 @@ func (a *StepCommit) digest() string {
 // CheckStep returns an error unless the claim is valid and the number follows the last step. For a
 // repeat of the last step it returns that step's last seq; the step must not be appended again.
 func (t *State) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
-	a.sum = a.digest()
+	if a.sum == "" {
+		if err := a.Check(); err != nil {
+			return 0, false, err
+		}
+	}
 	r, repeat, err := t.checkAttempt(a.Claim, a.Number, a.sum)
 	switch {
 	case repeat:
@@ -149,7 +170,7 @@ func (t *State) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
 	if err := a.checkTargets(t.ID, r); err != nil {
 		return 0, false, err
 	}
-	return 0, false, t.Tickets.checkAsks(r.ID, a.allAsks(r.ID))
+	return 0, false, t.Tickets.checkAsks(r.ID, a.asks)
 }
 
 // checkTargets refuses waits of run r of thread that could never end, and sends through too many
@@ -168,11 +189,11 @@ func (a *StepCommit) checkTargets(thread string, r *mailroom.Run) error {
 }
 
 // allAsks returns the tickets of a step: its own, and one for each send with AnswerWait.
-func (a *StepCommit) allAsks(run string) []mailroom.Ask {
+func (a *StepCommit) allAsks() []mailroom.Ask {
 	asks := slices.Clone(a.Step.Tickets)
 	for _, s := range a.Step.Sends {
 		if s.Answer == mailroom.AnswerWait {
-			args, err := json.Marshal(map[string]string{"thread": TargetOf(s, run)})
+			args, err := json.Marshal(map[string]string{"thread": TargetOf(s, a.Run)})
 			if err != nil {
 				panic(err) // strings always encode
 			}
@@ -197,7 +218,7 @@ func (t *State) Append(a *StepCommit, sent []store.Submitted, now time.Time) (in
 	for _, n := range append(slices.Clone(a.Step.Entries), a.Effects...) {
 		t.append(n.Kind, r, now, n.Body)
 	}
-	t.openTickets(r, a.allAsks(r.ID), now)
+	t.openTickets(r, a.asks, now)
 	for i, s := range sent {
 		recordSend(r, a.Step.Sends[i].Name, s)
 		t.append(entry.KindSend, r, now, entry.Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != mailroom.AnswerNone})
@@ -281,21 +302,23 @@ func (t *State) appendMessage(r *mailroom.Run, s *PartialText, visibility string
 	t.touchRun(r)
 }
 
-// SubmitOf returns the submit of a send by run r on thread from. Its key makes a repeated send
-// harmless.
-func SubmitOf(s mailroom.Send, r *mailroom.Run, from *mailroom.Thread) Submit {
-	target, id, key := SendIDs(s, r.ID)
-	in := Submit{
-		Thread: target, Run: id,
-		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: auth.RunToken(from.Owner), ByServer: reserved.IsAgent(r.Agent),
-		Origin: mailroom.Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent,
-		Key: key, Parent: r.ID,
-		From: &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)},
+// submitOf returns the submit of a send of a run, without what depends on the rows of the run and
+// its thread. Its key makes a repeated send harmless.
+func submitOf(s mailroom.Send, run string) Submit {
+	target, id, key := SendIDs(s, run)
+	return Submit{
+		Thread: target, Run: id, Messages: []NewMessage{{Parts: s.Parts}}, Agent: s.Agent, Key: key, Parent: run,
 	}
+}
+
+// sendFrom completes the submit of send s by run r on thread from. The digest covers none of it.
+func (in *Submit) sendFrom(r *mailroom.Run, from *mailroom.Thread, s *mailroom.Send) {
+	in.Sender, in.Owner, in.By, in.ByServer = r.Agent, from.Owner, auth.RunToken(from.Owner), reserved.IsAgent(r.Agent)
+	in.Origin = mailroom.Origin{Via: "run", Sender: r.Agent}
+	in.From = &Descent{Thread: from.ID, Lineage: append(slices.Clone(r.Lineage), from.ID)}
 	if s.Answer != mailroom.AnswerNone {
 		in.From.Caller = &mailroom.Caller{Thread: from.ID, Run: r.ID, Name: s.Name, Answer: s.Answer}
 	}
-	return in
 }
 
 // SendIDs returns the thread, the run and the key of the submit that a send of a run makes.

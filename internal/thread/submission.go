@@ -75,16 +75,16 @@ func (s *submission) checkMustDeliver() error {
 }
 
 func (s *submission) checkDecisions() error {
+	first := map[string]string{} // verdicts by ticket
 	for i := range s.in.Decisions {
-		d := &s.in.Decisions[i]
+		d, verdict := &s.in.Decisions[i], s.in.verdicts[i]
 		if _, _, err := s.t.checkDecision(d, s.now); err != nil {
 			return err
 		}
-		for _, other := range s.in.Decisions[:i] {
-			if other.Ticket == d.Ticket && !other.equal(d) {
-				return mailroom.Errorf(mailroom.CodeConflict, "ticket %s is decided twice with different decisions", d.Ticket)
-			}
+		if before, repeat := first[d.Ticket]; repeat && before != verdict {
+			return mailroom.Errorf(mailroom.CodeConflict, "ticket %s is decided twice with different decisions", d.Ticket)
 		}
+		first[d.Ticket] = verdict
 	}
 	return nil
 }

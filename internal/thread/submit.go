@@ -50,7 +50,8 @@ type Submit struct {
 	MustDeliver bool
 	Cursor      *store.Cursor // moves with the submit, even for a repeat
 
-	sum string // digest, set by Check
+	sum      string   // digest, set by Check
+	verdicts []string // of the Decisions, see [Decision.verdict], set by Check
 }
 
 // Descent is where the messages of a run come from.
@@ -84,6 +85,18 @@ func (in *Submit) Size() int {
 	n := len(in.Options)
 	for _, d := range in.Messages {
 		n += PartsSize(d.Parts)
+	}
+	for i := range in.Decisions {
+		n += len(in.Decisions[i].Answer) + len(in.Decisions[i].Reason)
+	}
+	return n
+}
+
+// Cost is Size with what each item costs besides its bytes, to bound a batch.
+func (in *Submit) Cost() int {
+	n := in.Size() + itemSize*len(in.Decisions)
+	for _, d := range in.Messages {
+		n += itemSize + partSize*len(d.Parts)
 	}
 	return n
 }

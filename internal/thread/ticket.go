@@ -1,19 +1,26 @@
 package thread
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/check"
 )
 
 // Tickets are the loaded and new tickets of a thread: those of its current run, and those that an
 // operation names.
 type Tickets struct {
-	byID    map[string]*mailroom.Ticket
-	changed []string // ids, in order of their first change
+	byID      map[string]*mailroom.Ticket
+	byName    map[ticketName]*mailroom.Ticket // the same; the id of a name is a hash
+	changed   []string                        // ids, in order of their first change
+	isChanged map[string]bool                 // by id
 }
+
+// ticketName is what identifies a ticket for its run.
+type ticketName struct{ run, name string }
 
 // Add adds a loaded ticket, unless a value for it exists.
 func (s *Tickets) Add(row *mailroom.Ticket) {
@@ -24,21 +31,27 @@ func (s *Tickets) Add(row *mailroom.Ticket) {
 
 func (s *Tickets) set(k *mailroom.Ticket) {
 	if s.byID == nil {
-		s.byID = map[string]*mailroom.Ticket{}
+		s.byID, s.byName = map[string]*mailroom.Ticket{}, map[ticketName]*mailroom.Ticket{}
 	}
 	s.byID[k.ID] = k
+	s.byName[ticketName{k.Run, k.Name}] = k
 }
 
 // touch marks k, which may be new, as changed.
 func (s *Tickets) touch(k *mailroom.Ticket) {
 	s.set(k)
-	if !slices.Contains(s.changed, k.ID) {
-		s.changed = append(s.changed, k.ID)
+	if s.isChanged[k.ID] {
+		return
 	}
+	if s.isChanged == nil {
+		s.isChanged = map[string]bool{}
+	}
+	s.isChanged[k.ID] = true
+	s.changed = append(s.changed, k.ID)
 }
 
 // named returns the ticket of a run under a name, or nil.
-func (s *Tickets) named(run, name string) *mailroom.Ticket { return s.byID[TicketID(run, name)] }
+func (s *Tickets) named(run, name string) *mailroom.Ticket { return s.byName[ticketName{run, name}] }
 
 // of returns the tickets of a run, ordered by id.
 func (s *Tickets) of(run string) []*mailroom.Ticket {
@@ -78,29 +91,43 @@ func (s *Tickets) expire(run string, now time.Time) []*mailroom.Ticket {
 // expiry returns the earliest time at which an open ticket of a run expires or fires.
 func (s *Tickets) expiry(run string) time.Time {
 	var first time.Time
-	for _, k := range s.of(run) {
-		if k.State == mailroom.TicketOpen && k.ExpiresAt != nil && (first.IsZero() || k.ExpiresAt.Before(first)) {
+	for _, k := range s.byID {
+		if k.Run == run && k.State == mailroom.TicketOpen && k.ExpiresAt != nil && (first.IsZero() || k.ExpiresAt.Before(first)) {
 			first = *k.ExpiresAt
 		}
 	}
 	return first
 }
 
-// checkAsks returns an error if an ask of a run is invalid or contradicts an earlier one with the
-// same name.
-func (s *Tickets) checkAsks(run string, asks []mailroom.Ask) error {
+// checkAsks returns an error if an ask of a run contradicts an earlier one with the same name, or if
+// the run would have more tickets than each of its transitions can load.
+func (s *Tickets) checkAsks(run string, asks []ask) error {
+	first, count, size := map[string]string{}, 0, 0 // first: digests by name
 	for i := range asks {
-		if err := CheckAsk(&asks[i]); err != nil {
-			return err
+		a := &asks[i]
+		old := s.named(run, a.Name)
+		known := old != nil && old.State != mailroom.TicketVoid
+		before, repeat := first[a.Name]
+		if known && old.Digest != a.digest || repeat && before != a.digest {
+			return mailroom.Errorf(mailroom.CodeConflict, "ticket %q of run %s exists with other content; use another name", a.Name, run)
 		}
-		old := s.named(run, asks[i].Name)
-		differs := old != nil && old.State != mailroom.TicketVoid && old.Digest != AskDigest(&asks[i])
-		for j := range asks[:i] {
-			differs = differs || asks[j].Name == asks[i].Name && AskDigest(&asks[j]) != AskDigest(&asks[i])
+		first[a.Name] = a.digest
+		if old == nil && !repeat {
+			count++
+			size += len(a.Name) + len(a.Prompt) + len(a.Action) + len(a.Arguments)
 		}
-		if differs {
-			return mailroom.Errorf(mailroom.CodeConflict, "ticket %q of run %s exists with other content; use another name", asks[i].Name, run)
+	}
+	if count == 0 {
+		return nil
+	}
+	for _, k := range s.byID {
+		if k.Run == run {
+			count++
+			size += len(k.Name) + len(k.Prompt) + len(k.Action) + len(k.Arguments)
 		}
+	}
+	if count > MaxTickets || size > MaxTicketsSize {
+		return check.TooLarge("tickets", fmt.Sprintf("of one run are at most %d, with %d bytes together; continue in another run", MaxTickets, MaxTicketsSize), count)
 	}
 	return nil
 }
