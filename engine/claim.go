@@ -101,12 +101,21 @@ func (e *Engine) start(s *session) {
 	e.wg.Go(func() {
 		defer recovery.Handle(e.options.Log, "a session", func(*recovery.Panic) {
 			s.free()
-			e.results <- s // the next renewal does not name its claim, which releases it
+			e.deliver(s) // the next renewal does not name its claim, which releases it
 		})
 		pprof.SetGoroutineLabels(s.ctx) // a crash report names the run, also for goroutines of the agent
 		s.attempt()
-		e.results <- s
+		e.deliver(s)
 	})
+}
+
+// deliver hands an ended session to the loop, unless the loop has ended: more sessions can outlive it
+// than results has room for.
+func (e *Engine) deliver(s *session) {
+	select {
+	case e.results <- s:
+	case <-s.life.Done():
+	}
 }
 
 // read reads the logged input of all unread sessions in one snapshot, because a snapshot costs more

@@ -126,3 +126,31 @@ func TestRunsOverTheSlotsAreAtMostAsManyAsTheSlots(t *testing.T) {
 		}
 	})
 }
+
+// Guests are runs beyond the slots, so more sessions can end after the engine's loop than it has slots.
+func TestAnEngineStopsWhileMoreAgentsHangThanItHasSlots(t *testing.T) {
+	localOnly(t, func(h *fixture) {
+		hang := make(chan struct{})
+		w := h.start(slots(2, func(context.Context, mailroom.Session) error { // ignores its context
+			<-hang
+			return nil
+		}))
+		h.wait(time.Second)
+		all := h.sendAll(2, "hog")
+		for i := range 2 {
+			all = append(all, h.sendAll(1, fmt.Sprint("guest", i))...)
+		}
+		h.wait(2 * time.Second)
+		if got := h.running(all); got != 4 {
+			t.Fatalf("%d runs hang, want 2 and as many guests", got)
+		}
+		w.quit()
+		h.wait(41 * time.Second) // its two grace periods
+		select {
+		case <-w.done:
+		default:
+			t.Error("the engine has not stopped after its two grace periods")
+		}
+		close(hang)
+	})
+}
