@@ -125,6 +125,8 @@ type Run struct {
 	// the thread. -1: an older version started it.
 	StartDelay time.Duration `json:",omitzero"`
 	Counted    Counted       `json:",omitzero"`
+	// LastError is why its last attempt failed, while the run waits for the next one, at AvailableAt.
+	LastError *RunError `json:",omitempty"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the

@@ -36,7 +36,8 @@ type Run struct {
 	Metadata     map[string]string  `json:"metadata"`
 	Messages     []string           `json:"messages" doc:"Ids of the messages it was started for."`
 	Reply        *string            `json:"reply" doc:"Text of its last complete assistant message."`
-	Error        *mailroom.RunError `json:"error"`
+	Error        *mailroom.RunError `json:"error" doc:"Why it failed for good."`
+	LastError    *mailroom.RunError `json:"last_error" doc:"Why its last attempt failed, while it waits for the next one at available_at; else null."`
 	ErrorGroup   *string            `json:"error_group" doc:"Equal for failed runs whose errors differ only in ids, numbers, paths, addresses and quoted text."`
 	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
 	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`

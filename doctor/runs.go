@@ -173,6 +173,9 @@ func (p *checker) compare(r *mailroom.Run, t *fold.Run) {
 	if t.State == fold.StateRescheduled && fold.Micros(r.AvailableAt) > t.Available { // a clock that was set back brings it forward
 		p.badRun(Log, r.ID, "run %s may be claimed from %s on, the log differs", r.ID, at(r.AvailableAt))
 	}
+	if e := r.LastError; e != nil && (t.State != fold.StateRescheduled || p.log.Hash(fold.Retry(e)) != t.LastError) {
+		p.badRun(Log, r.ID, "run %s waits for a retry after the error %q, which is not that of its last attempt in the log", r.ID, e.Message)
+	}
 	if t.State == fold.StateRunning && r.Stop != t.Stop {
 		p.badRun(Log, r.ID, "run %s has the request to stop %q, the log has %q", r.ID, r.Stop, t.Stop)
 	}

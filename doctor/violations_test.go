@@ -83,6 +83,7 @@ func runViolations() []violation {
 		{"another error", func(r *rows) { r.run("dead").Error.Message = "yes" }, doctor.Log, "run dead is failed with a reply, error or reason"},
 		{"no error", func(r *rows) { r.run("dead").Error = nil }, doctor.Log, "run dead failed without an error"},
 		{"an error group without a failure", func(r *rows) { r.run("off").ErrorGroup = "1f" }, doctor.Log, "run off is cancelled and has the error group 1f"},
+		{"an error to retry after without an attempt", func(r *rows) { r.run("q1").LastError = &mailroom.RunError{Class: mailroom.ClassTransient} }, doctor.Log, "run q1 waits for a retry"},
 		{"another reason", func(r *rows) { r.run("off").Reason = mailroom.ReasonSuperseded }, doctor.Log, "run off is cancelled with a reply, error or reason"},
 		{"another start", func(r *rows) { r.run("done").StartedAt = time.Now() }, doctor.Log, "the log differs"},
 		{"a stop of a queued run", func(r *rows) { r.run("q1").Stop = mailroom.ReasonCancelled }, doctor.Log, "run q1 was asked to stop (cancelled) and is queued"},

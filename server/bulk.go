@@ -123,10 +123,11 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	if err != nil {
 		return nil, nil, invalid.Field("body.cursor", "is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
 	}
-	switch {
-	case len(conditions.Statuses) == 0:
+	if len(conditions.Statuses) == 0 {
 		conditions.Statuses = b.statuses
-	case !slices.Contains(b.statuses, conditions.Statuses[0]):
+	}
+	conditions.Statuses = slices.DeleteFunc(slices.Clone(conditions.Statuses), func(s mailroom.Status) bool { return !slices.Contains(b.statuses, s) })
+	if len(conditions.Statuses) == 0 {
 		return nil, nil, nil
 	}
 	scan, err := h.newRunScan(ctx, f, conditions, b.oldest)

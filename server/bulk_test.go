@@ -320,3 +320,47 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 		t.Errorf("delivered: %+v, %v", page.Items, err)
 	}
 }
+
+// A run that waits for its next attempt is found by the error of the last one, as a dead letter is.
+func TestARunThatWaitsForARetryShowsTheErrorOfItsLastAttempt(t *testing.T) {
+	f := start(t)
+	dead := f.failRun("a", `{"text":"x"}`, "429: rate limit")
+	run := mustCall[store.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x"}`).Run
+	other := mustCall[store.Submitted](f, "POST /v1/threads/c/messages", `{"text":"x","not_before":"2999-01-01T00:00:00Z"}`).Run
+	w := f.claim()
+	f.settle(thread.Settle{
+		Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeFail,
+		Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("503: the model is down"), RetryAfter: time.Hour},
+	})
+	r := mustCall[api.Run](f, "GET /v1/runs/"+run, "")
+	want := &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: "503: the model is down"}
+	if diff := cmp.Diff(want, r.LastError); diff != "" || r.Status != mailroom.StatusQueued || r.Attempt != 1 || r.Error != nil {
+		t.Errorf("%s, attempt %d, error %v, last error %s", r.Status, r.Attempt, r.Error, diff)
+	}
+	if wait := time.Until(r.AvailableAt); wait < 30*time.Minute || wait > 2*time.Hour {
+		t.Errorf("the next try is in %v, want in an hour", wait)
+	}
+	for q, want := range map[string][]string{
+		"class:unavailable": {run}, `error:"is down"`: {run}, "class:unavailable,permanent": {run, dead}, "status:queued class:*able": {run},
+		"status:queued": {other, run}, `class:""`: {other}, "-class:unavailable": {other, dead}, "class:unavailable status:completed": nil,
+	} {
+		page, err := f.client.Runs(t.Context(), client.ListQuery{Q: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range page.Items {
+			got = append(got, r.ID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", q, diff)
+		}
+		if n, more, err := f.client.CountRuns(t.Context(), q, 100); n != len(want) || more || err != nil {
+			t.Errorf("%s: counted %d (more: %v, error %v), want %d", q, n, more, err, len(want))
+		}
+	}
+	f.call("POST /v1/runs/"+run+"/cancel", "")
+	if r := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); r.LastError != nil {
+		t.Errorf("a cancelled run has the last error %v: it waits for nothing", r.LastError)
+	}
+}

@@ -270,6 +270,15 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 		{"runs", `key:"k 1"`, []string{"t1"}},
 		{"runs", "mode:l*t", []string{"t1"}},
 		{"runs", `-key:"" status:queued`, []string{"t1"}},
+		{"runs", "status:failed,queued", []string{"t1", "t6", "t5", "t4", "t3", "t2", "t0"}},
+		{"runs", "status:failed,cancelled", []string{"t1", "t0"}},
+		{"runs", "status:failed,completed", []string{"t0"}},
+		{"runs", "-status:queued,cancelled", []string{"t0"}},
+		{"runs", "thread:t2,t0", []string{"t2", "t0"}},
+		{"runs", `thread:"t2,t0"`, nil},
+		{"runs", "agent:co*,x reason:superseded,cancelled", nil},
+		{"threads", "id:t1,t2", []string{"t2", "t1"}},
+		{"threads", "agent:codex,echo status:idle", []string{"t0"}},
 	} {
 		for _, limit := range []int{1, 3, 7, 50} {
 			got, pages := f.readPages(tc.list, tc.q, limit)

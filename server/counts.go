@@ -62,10 +62,11 @@ func summedUp(f filter.Filter, who *auth.Token) (q store.CountQuery, ok bool) {
 	if !f.Only("status", "agent", "owner") || !who.SeesAll() && who.Namespace != "" {
 		return q, false
 	}
-	q.Agent, _ = f.Exact("agent")
-	if status, ok := f.Exact("status"); ok {
-		q.Statuses = []mailroom.Status{mailroom.Status(status)}
+	if len(f.OneOf("agent")) > 1 || len(f.OneOf("owner")) > 1 { // the sums are of one agent or owner, or of all
+		return q, false
 	}
+	q.Agent, _ = f.Exact("agent")
+	q.Statuses = statusesOf(f)
 	owner, named := f.Exact("owner")
 	switch all := ownerOfAll(who); {
 	case named && all != "" && owner != all: // sees none of them
@@ -110,7 +111,7 @@ func (h *runHandlers) listFailures(ctx context.Context, in *listFailuresInput) (
 	groups := failureGroups{}
 	var out api.Failures
 	switch q, ok := summedUp(f, who); {
-	case ok && len(q.Statuses) > 0 && q.Statuses[0] != mailroom.StatusFailed: // none
+	case ok && len(q.Statuses) > 0 && !slices.Contains(q.Statuses, mailroom.StatusFailed): // none
 	case ok && (q.Agent == "" || q.Owner == nil):
 		out.LookedTo, err = h.sumFailures(ctx, q, groups)
 	default:

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"math"
+	"slices"
 
 	"mailroom"
 	"mailroom/auth"
@@ -24,10 +25,22 @@ func parseRunFilter(at, text string, who *auth.Token) (f filter.Filter, conditio
 	if conditions.Owner = ownerOfAll(who); conditions.Owner == "" {
 		conditions.Owner, _ = f.Exact("owner")
 	}
-	if status, ok := f.Exact("status"); ok && status != string(mailroom.StatusCompleted) { // most runs are completed: no index has them
-		conditions.Statuses = []mailroom.Status{mailroom.Status(status)}
+	conditions.Statuses = statusesOf(f)
+	switch {
+	case slices.Contains(conditions.Statuses, mailroom.StatusCompleted): // most runs are completed: no index has them
+		conditions.Statuses = nil
+	case conditions.Statuses == nil && (f.Requires("error") || f.Requires("class")): // of a dead letter, or while a run waits for a retry
+		conditions.Statuses = []mailroom.Status{mailroom.StatusFailed, mailroom.StatusQueued}
 	}
 	return f, conditions, nil
+}
+
+// statusesOf returns the statuses of which a filter requires one, nil if it allows all.
+func statusesOf(f filter.Filter) (statuses []mailroom.Status) {
+	for _, status := range f.OneOf("status") {
+		statuses = append(statuses, mailroom.Status(status))
+	}
+	return statuses
 }
 
 // narrowest returns the query for the one condition that selects the fewest rows, by the store's counts.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -124,13 +125,14 @@ func filterRow(r *mailroom.Run, of *mailroom.Thread) filter.Row {
 			}
 			return deliveryNo
 		case "class", "error":
-			if r.Error == nil {
+			failure := cmp.Or(r.Error, r.LastError)
+			if failure == nil {
 				return ""
 			}
 			if key == "class" {
-				return string(r.Error.Class)
+				return string(failure.Class)
 			}
-			return r.Error.Message
+			return failure.Message
 		}
 		label, _ := strings.CutPrefix(key, "metadata.")
 		return r.Metadata[label]

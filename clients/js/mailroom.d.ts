@@ -170,6 +170,8 @@ export interface Run {
   messages: string[];
   reply: string | null;
   error: { class: string; message: string } | null;
+  /** Why its last attempt failed, while it waits for the next one at available_at. */
+  last_error: { class: string; message: string } | null;
   /** Equal for failed runs whose errors differ only in ids, numbers, paths, addresses and quoted text. */
   error_group: string | null;
   reason: string | null;

@@ -62,6 +62,8 @@ type Run struct {
 	Ended     int64
 	Available int64 // when the last rescheduled entry makes it available
 
+	LastError uint64 // hash of the error in that entry: see Retry; 0: none
+
 	listed   bool    // it was queued, so that its priority is known
 	ordered  bool    // its position is known too: it was not scheduled
 	messages []int64 // seqs of its messages until they are read
@@ -88,6 +90,9 @@ func Completion(reply *string, steps int) string {
 func Failure(e *mailroom.RunError, failures, crashes int) string {
 	return strings.Join([]string{string(e.Class), e.Message, fmt.Sprint(failures, crashes)}, "\n")
 }
+
+// Retry returns the contents of the error of an attempt that is retried, for its hash.
+func Retry(e *mailroom.RunError) string { return string(e.Class) + "\n" + e.Message }
 
 // newRun adds a run that no earlier entry names. In a purged log the run may have begun before the
 // first entry.
@@ -181,7 +186,10 @@ func (l *Log) rescheduled(e mailroom.Entry, r *Run) {
 		l.bad(RuleTransition, e.Run, "entry %d reschedules run %s, which was asked to stop", e.Seq, e.Run)
 	}
 	l.transition(e, r, StateRescheduled, StateRunning)
-	r.Available = Micros(body.AvailableAt)
+	r.Available, r.LastError = Micros(body.AvailableAt), 0
+	if body.Error != nil {
+		r.LastError = l.Hash(Retry(body.Error))
+	}
 	switch {
 	case body.Reason == "lease_lost":
 		r.Lost++

@@ -164,12 +164,15 @@ func printRun(con *console.Console, d runDetails) error {
 	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
 		rows = append(rows, []string{"metadata", name + "=" + r.Metadata[name]})
 	}
+	if r.LastError != nil {
+		rows = append(rows, []string{"last error", fmt.Sprintf("%s: %s", r.LastError.Class, r.LastError.Message)}, []string{"next try", con.When(&r.AvailableAt)})
+	}
 	rows = append(rows, [][]string{
 		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
 		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
 		{"created", con.When(&r.CreatedAt)}, {"started", con.When(r.StartedAt)}, {"finished", con.When(r.FinishedAt)},
-		{"duration", duration(r)}, {"detail", detail(r)}, {"error group", orDash(r.ErrorGroup)},
+		{"duration", duration(r)}, {"detail", detail(con, r)}, {"error group", orDash(r.ErrorGroup)},
 	}...)
 	if err := con.PrintTable(rows); err != nil {
 		return err
@@ -191,7 +194,7 @@ func printRun(con *console.Console, d runDetails) error {
 	}
 	rows = [][]string{{"CHILD", "THREAD", "AGENT", "STATUS", "DETAIL"}}
 	for _, r := range d.Children {
-		rows = append(rows, []string{r.ID, r.Thread, r.Agent, status(r), console.Shorten(detail(r), 60)})
+		rows = append(rows, []string{r.ID, r.Thread, r.Agent, status(r), console.Shorten(detail(con, r), 60)})
 	}
 	return printSection(con, rows)
 }

@@ -21,10 +21,11 @@ func runsCommand(con *console.Console) *cobra.Command {
 		Long: `List runs, newest first, without those that only deliver a reply to a chat or the end of
 a child run (--deliveries lists these too). Filter fields: id, status, agent, owner, thread,
 parent, class, reason, error, group (of similar errors), key, mode, via, created, finished,
-delivery (yes or no) and metadata.NAME.`,
+delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:queued,running.`,
 		Example: `  mailroom runs
   mailroom runs --filter 'status:failed agent:coder error:"*rate limit*"'
   mailroom runs --filter 'thread:notes -status:completed' --limit 5
+  mailroom runs --filter 'status:queued,running class:unavailable'
   mailroom runs --filter status:failed --all -o jsonl
   mailroom runs --filter status:failed --count`,
 		Args: cobra.NoArgs,
@@ -47,7 +48,7 @@ delivery (yes or no) and metadata.NAME.`,
 		header: []string{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"},
 		row: func(r api.Run) []string {
 			return []string{
-				r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt), console.Shorten(detail(r), 60),
+				r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt), console.Shorten(detail(con, r), 60),
 			}
 		},
 		what: "runs", none: `no runs yet; start one with: mailroom send "hello"`,
@@ -267,10 +268,12 @@ func status(r api.Run) string {
 }
 
 // detail returns the most useful fact about a run beside its status.
-func detail(r api.Run) string {
+func detail(con *console.Console, r api.Run) string {
 	switch {
 	case r.Error != nil:
 		return fmt.Sprintf("%s: %s", r.Error.Class, r.Error.Message)
+	case r.LastError != nil:
+		return fmt.Sprintf("retry at %s after %s: %s", con.When(&r.AvailableAt), r.LastError.Class, r.LastError.Message)
 	case r.Reason != nil:
 		return string(*r.Reason)
 	case !r.Status.Finished() && r.Progress > 0:

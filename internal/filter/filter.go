@@ -5,7 +5,10 @@
 // Terms are separated by spaces and must all match. A minus before a term negates
 // it. A star matches any number of characters, including none. Quotes enclose a value
 // with spaces; inside them a backslash escapes the next character, such as a quote or
-// a star. Matching is case-sensitive.
+// a star. Matching is case-sensitive. Commas outside of quotes separate alternatives,
+// of which one must match; a time has a range instead:
+//
+//	status:queued,running agent:codex,claude
 //
 // A text key matches a value anywhere in the text:
 //
@@ -70,10 +73,12 @@ type term struct {
 	key  string
 	kind Kind
 	not  bool
-	// pieces are the literal texts between stars; one piece: no star
-	pieces []string
-	span   span // of KindTime
+	any  []pattern // alternatives, at least one
+	span span      // of KindTime
 }
+
+// pattern is the literal texts between stars; one piece: no star.
+type pattern []string
 
 // MaxLength is the longest q that Parse accepts, in bytes.
 const MaxLength = 4096
@@ -112,29 +117,36 @@ func parseTerm(s string, keys []Key) (term, string, error) {
 	if i < 0 {
 		return t, "", refuse(t.key, fmt.Sprintf("has an unknown key %q: use one of %s", t.key, names(keys)))
 	}
-	pieces, rest, err := parseValue(s[end+1:])
-	if err != "" {
-		return t, "", refuse(whole, err)
-	}
-	t.pieces, t.kind = pieces, keys[i].Kind
-	if t.kind == KindTime {
-		if t.span, err = parseSpan(pieces); err != "" {
+	t.kind = keys[i].Kind
+	rest := s[end:]
+	for more := true; more; { // behind the colon, and behind each comma
+		value, after, err := parseValue(rest[1:], t.kind != KindTime)
+		if err != "" {
 			return t, "", refuse(whole, err)
 		}
+		t.any, rest, more = append(t.any, value), after, strings.HasPrefix(after, ",")
 	}
-	if v, exact := t.exact(); exact && keys[i].Values != nil && !slices.Contains(keys[i].Values, v) {
-		return t, "", refuse(v, fmt.Sprintf("has no such %s %q: use one of %s", t.key, v, strings.Join(keys[i].Values, ", ")))
+	if t.kind == KindTime {
+		var problem string
+		if t.span, problem = parseSpan(t.any[0]); problem != "" {
+			return t, "", refuse(whole, problem)
+		}
+	}
+	for _, p := range t.any {
+		if v, exact := p.exact(); exact && keys[i].Values != nil && !slices.Contains(keys[i].Values, v) {
+			return t, "", refuse(v, fmt.Sprintf("has no such %s %q: use one of %s, or several with commas between them", t.key, v, strings.Join(keys[i].Values, ", ")))
+		}
 	}
 	return t, rest, nil
 }
 
-// parseValue reads up to the next space outside quotes.
-func parseValue(s string) (pieces []string, rest string, problem string) {
+// parseValue reads up to the next space outside quotes, or with several to the next comma.
+func parseValue(s string, several bool) (pieces pattern, rest string, problem string) {
 	var piece strings.Builder
 	quoted, any := false, false
 	for len(s) > 0 {
 		c, n := utf8.DecodeRuneInString(s)
-		if !quoted && unicode.IsSpace(c) {
+		if !quoted && (several && c == ',' || unicode.IsSpace(c)) {
 			break
 		}
 		s = s[n:]
@@ -160,7 +172,7 @@ func parseValue(s string) (pieces []string, rest string, problem string) {
 	case quoted:
 		return nil, "", `has no closing quote (")`
 	case !any:
-		return nil, "", `has no value: write "" to match an empty one`
+		return nil, "", `has no value: write "" to match an empty one, and quotes around a value with a comma`
 	}
 	return append(pieces, piece.String()), s, ""
 }
@@ -172,7 +184,8 @@ func (f Filter) Match(r Row) bool {
 		if t.kind == KindTime {
 			good = t.span.contains(r.Time(t.key))
 		} else {
-			good = t.match(r.Text(t.key))
+			v := r.Text(t.key)
+			good = slices.ContainsFunc(t.any, func(p pattern) bool { return p.match(v, t.kind) })
 		}
 		if good == t.not {
 			return false
@@ -184,19 +197,36 @@ func (f Filter) Match(r Row) bool {
 // Exact returns the value that a term without star and minus requires of key, so that
 // a store can use an index.
 func (f Filter) Exact(key string) (string, bool) {
-	for _, t := range f.terms {
-		if v, ok := t.exact(); ok && t.key == key && !t.not {
-			return v, true
-		}
+	if all := f.OneOf(key); len(all) == 1 {
+		return all[0], true
 	}
 	return "", false
 }
 
-// Only reports whether every term requires one value of one of these keys, and no key has two terms.
+// OneOf returns the values of which a term without star and minus requires one, nil if
+// no term does. Of several such terms it is the one with the fewest values.
+func (f Filter) OneOf(key string) (values []string) {
+	for _, t := range f.terms {
+		if all := t.exact(); t.key == key && !t.not && all != nil && (values == nil || len(all) < len(values)) {
+			values = all
+		}
+	}
+	return values
+}
+
+// Requires reports whether a term matches only rows with a value of key.
+func (f Filter) Requires(key string) bool {
+	return slices.ContainsFunc(f.terms, func(t term) bool {
+		return t.key == key && !t.not && !slices.ContainsFunc(t.any, func(p pattern) bool { return p.match("", t.kind) })
+	})
+}
+
+// Only reports whether every term requires one of some values of one of these keys, and
+// no key has two terms.
 func (f Filter) Only(keys ...string) bool {
 	seen := map[string]bool{}
 	for _, t := range f.terms {
-		if _, ok := t.exact(); !ok || t.not || seen[t.key] || !slices.Contains(keys, t.key) {
+		if t.exact() == nil || t.not || seen[t.key] || !slices.Contains(keys, t.key) {
 			return false
 		}
 		seen[t.key] = true
@@ -224,28 +254,42 @@ func (f Filter) Span(key string) (from, before time.Time) {
 // Empty reports whether the filter matches everything.
 func (f Filter) Empty() bool { return len(f.terms) == 0 }
 
-func (t term) exact() (string, bool) {
-	if len(t.pieces) != 1 {
-		return "", false
+// exact returns the alternatives of a term, in order and once each, nil if one of them has a star.
+func (t term) exact() (values []string) {
+	for _, p := range t.any {
+		v, ok := p.exact()
+		if !ok {
+			return nil
+		}
+		if !slices.Contains(values, v) {
+			values = append(values, v)
+		}
 	}
-	return t.pieces[0], true
+	return values
 }
 
-func (t term) match(v string) bool {
-	first, last := t.pieces[0], t.pieces[len(t.pieces)-1]
+func (p pattern) exact() (string, bool) {
+	if len(p) != 1 {
+		return "", false
+	}
+	return p[0], true
+}
+
+func (p pattern) match(v string, kind Kind) bool {
+	first, last := p[0], p[len(p)-1]
 	switch {
-	case len(t.pieces) == 1 && t.kind == KindText && first != "":
+	case len(p) == 1 && kind == KindText && first != "":
 		return strings.Contains(v, first)
-	case len(t.pieces) == 1:
+	case len(p) == 1:
 		return v == first
 	}
 	rest, ok := strings.CutPrefix(v, first)
 	if !ok {
 		return false
 	}
-	for _, p := range t.pieces[1 : len(t.pieces)-1] {
+	for _, piece := range p[1 : len(p)-1] {
 		// the leftmost match leaves the most text for the others
-		if _, rest, ok = strings.Cut(rest, p); !ok {
+		if _, rest, ok = strings.Cut(rest, piece); !ok {
 			return false
 		}
 	}
@@ -262,17 +306,24 @@ func (f Filter) String() string {
 		if t.not {
 			b.WriteByte('-')
 		}
-		b.WriteString(t.key + ":")
-		for j, p := range t.pieces {
-			if j > 0 {
-				b.WriteByte('*')
-			}
-			if p != "" || len(t.pieces) == 1 {
-				b.WriteString(quote(p))
-			}
+		b.WriteString(t.key)
+		for j, p := range t.any {
+			b.WriteByte(":,"[min(j, 1)])
+			p.write(&b)
 		}
 	}
 	return b.String()
+}
+
+func (p pattern) write(b *strings.Builder) {
+	for i, piece := range p {
+		if i > 0 {
+			b.WriteByte('*')
+		}
+		if piece != "" || len(p) == 1 {
+			b.WriteString(quote(piece))
+		}
+	}
 }
 
 func quote(s string) string {

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,14 @@ func TestMatch(t *testing.T) {
 		{"error:rate*", false},
 		{"error:*rate*met", true},
 		{`error:""`, false},
+		{"status:queued,failed", true},
+		{"status:queued,running", false},
+		{"-status:queued,failed", false},
+		{"agent:claude,co*", true},
+		{`thread:x,"nightly build"`, true},
+		{`thread:"x,nightly build"`, false},
+		{`error:430,"rate limit"`, true},
+		{`key:x,""`, false},
 	} {
 		f, err := Parse(tc.q, keys())
 		if err != nil {
@@ -153,6 +162,10 @@ func TestInvalidFiltersNameTheTerm(t *testing.T) {
 		{`"status":failed`, "key:value"},
 		{"status:", "no value"},
 		{"status: failed", "no value"},
+		{"status:failed,", "no value"},
+		{"status:,failed", "no value"},
+		{"status:failed,broken", `"broken"`},
+		{"created:2026-11-01,2026-11-02", "needs a time"},
 		{"status:broken", `"broken"`},
 		{"-status:broken", `"broken"`},
 		{`thread:"nightly`, "quote"},
@@ -224,6 +237,9 @@ func TestExactReturnsRequiredValues(t *testing.T) {
 		{`agent:""`, "", true},
 		{"status:failed", "", false},
 		{"agent:c* agent:codex", "codex", true},
+		{"agent:codex,claude", "", false},
+		{"agent:codex,codex", "codex", true},
+		{"agent:codex,claude agent:claude", "claude", true},
 	} {
 		f, err := Parse(tc.q, keys())
 		if err != nil {
@@ -231,6 +247,42 @@ func TestExactReturnsRequiredValues(t *testing.T) {
 		}
 		if got, ok := f.Exact("agent"); got != tc.want || ok != tc.ok {
 			t.Errorf("%q: got %q, %v, want %q, %v", tc.q, got, ok, tc.want, tc.ok)
+		}
+	}
+}
+
+func TestOneOfReturnsTheAlternativesOfOneTerm(t *testing.T) {
+	for _, tc := range []struct {
+		q    string
+		want []string
+	}{
+		{"agent:codex,claude", []string{"codex", "claude"}},
+		{"agent:codex,claude,codex", []string{"codex", "claude"}},
+		{"agent:a,b,c agent:b,d", []string{"b", "d"}},
+		{"agent:codex,cl*", nil},
+		{"-agent:codex,claude", nil},
+		{`agent:codex,""`, []string{"codex", ""}},
+	} {
+		f, err := Parse(tc.q, keys())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.OneOf("agent"); !slices.Equal(got, tc.want) {
+			t.Errorf("%q: got %q, want %q", tc.q, got, tc.want)
+		}
+	}
+}
+
+func TestRequiresReportsThatNoEmptyValueMatches(t *testing.T) {
+	for q, want := range map[string]bool{
+		"error:x": true, "error:x*": true, "error:x,y": true, `error:x,""`: false, "error:*": false, `error:""`: false, "-error:x": false, "agent:x": false,
+	} {
+		f, err := Parse(q, keys())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Requires("error"); got != want {
+			t.Errorf("%q: got %v, want %v", q, got, want)
 		}
 	}
 }

@@ -16,6 +16,7 @@ func FuzzParse(f *testing.F) {
 	for _, q := range []string{
 		"", "status:failed -agent:co*x", `thread:"a b" key:"\"\\\*"`, "-", "a:b", "key:\"", "key:*", "key:a*b*", `key:""`,
 		"created:>2026-11-01", "created:2026-11-01..2026-11-02", "finished:*", "error:x metadata.team:a",
+		"status:queued,running -agent:a,b*", `error:"a,b",c`, "key:a,", "key:,",
 	} {
 		f.Add(q, "codex")
 	}
@@ -68,15 +69,19 @@ func FuzzParse(f *testing.F) {
 
 // modelled reports by a regular expression whether a text term matches.
 func modelled(t term, r Row) bool {
-	var quoted []string
-	for _, p := range t.pieces {
-		quoted = append(quoted, regexp.QuoteMeta(p))
+	var each []string
+	for _, any := range t.any {
+		var quoted []string
+		for _, p := range any {
+			quoted = append(quoted, regexp.QuoteMeta(p))
+		}
+		one := "^" + strings.Join(quoted, ".*") + "$"
+		if t.kind == KindText && len(quoted) == 1 && quoted[0] != "" {
+			one = quoted[0]
+		}
+		each = append(each, "(?:"+one+")")
 	}
-	pattern := "^" + strings.Join(quoted, ".*") + "$"
-	if t.kind == KindText && len(quoted) == 1 && quoted[0] != "" {
-		pattern = quoted[0]
-	}
-	return regexp.MustCompile("(?s)"+pattern).MatchString(r.Text(t.key)) != t.not
+	return regexp.MustCompile("(?s)"+strings.Join(each, "|")).MatchString(r.Text(t.key)) != t.not
 }
 
 // FuzzTime checks comparisons with an instant against package time.

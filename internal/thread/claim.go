@@ -33,7 +33,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	if r.Outages > 0 { // time in the queue does not count as outage
 		r.OutageSince = r.OutageSince.Add(now.Sub(r.AvailableAt))
 	}
-	r.Status, r.Started, r.Resumes, r.Wait = mailroom.StatusRunning, true, false, nil
+	r.Status, r.Started, r.Resumes, r.Wait, r.LastError = mailroom.StatusRunning, true, false, nil, nil
 	r.Attempt++
 	if r.StartedAt.IsZero() {
 		r.StartedAt, r.StartDelay = now, max(0, now.Sub(r.AvailableAt))

@@ -401,3 +401,31 @@ func TestAnErrorIsStoredAsValidText(t *testing.T) {
 		t.Errorf("got %d bytes %q", len(got), got[:20])
 	}
 }
+
+func TestTheErrorOfTheLastAttemptIsKeptWhileTheRunWaitsForTheNext(t *testing.T) {
+	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassUnavailable} {
+		for name, next := range map[string]func(w *fixture){
+			"an attempt": func(w *fixture) { wantNext(w, 250*time.Millisecond); w.mustStart("a") },
+			"a cancel":   func(w *fixture) { w.cancel("a") },
+		} {
+			w := newFixture(t)
+			w.must(in("", "a"))
+			w.mustStart("a")
+			w.end(failed(class))
+			if got := w.runs["a"].LastError; got == nil || *got != (mailroom.RunError{Class: class, Message: "no luck"}) {
+				t.Errorf("%s: the run waits for its retry with the error %v", class, got)
+			}
+			next(w)
+			if got := w.runs["a"].LastError; got != nil {
+				t.Errorf("%s: after %s the run has the error %v of an earlier attempt", class, name, got)
+			}
+		}
+	}
+	w := newFixture(t)
+	w.must(in("", "a"))
+	w.mustStart("a")
+	w.end(failed(mailroom.ClassPermanent))
+	if got := w.runs["a"]; got.LastError != nil || got.Error == nil {
+		t.Errorf("a dead letter has the error %v and the last error %v; it waits for nothing", got.Error, got.LastError)
+	}
+}

@@ -52,7 +52,7 @@ func stopped(r *mailroom.Run, forced bool) ending {
 // finish ends a run. Its unread steered messages become runs in the queue, at the place of their
 // submission.
 func (t *State) finish(r *mailroom.Run, e ending, now time.Time) {
-	r.Status, r.FinishedAt = e.status, now
+	r.Status, r.FinishedAt, r.LastError = e.status, now, nil
 	switch e.status {
 	case mailroom.StatusCancelled:
 		r.Reason = e.reason

@@ -28,7 +28,7 @@ func (t *State) follow(r *mailroom.Run, f followUp, now time.Time) {
 		t.finish(r, failed(r, f.err), now)
 		return
 	}
-	r.Status, r.AvailableAt = mailroom.StatusQueued, f.at
+	r.Status, r.AvailableAt, r.LastError = mailroom.StatusQueued, f.at, f.err
 	t.release(r)
 	t.touchRun(r)
 	t.append(entry.KindRescheduled, r, now, entry.RunRescheduled{Reason: f.reason, Attempt: r.Attempt, AvailableAt: f.at, Error: f.err})

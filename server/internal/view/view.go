@@ -75,7 +75,7 @@ func showRun(r *mailroom.Run) api.Run {
 		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore),
 		Key: Given(r.SubmitKey), Parent: Given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
-		Reply: r.Reply, Error: r.Error, ErrorGroup: Given(r.ErrorGroup), Reason: Given(r.Reason), Steps: r.Step,
+		Reply: r.Reply, Error: r.Error, LastError: r.LastError, ErrorGroup: Given(r.ErrorGroup), Reason: Given(r.Reason), Steps: r.Step,
 		Wait: showWait(r), Progress: r.Progress,
 		CreatedAt: r.CreatedAt, StartedAt: Known(r.StartedAt), FinishedAt: Known(r.FinishedAt),
 	}

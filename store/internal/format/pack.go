@@ -161,6 +161,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.startDelay(r)
 	p.time(&r.Counted.At)
 	p.usage(&r.Counted.Usage)
+	p.lastError(r)
 	p.newer(&r.Newer)
 }
 
@@ -218,6 +219,20 @@ func (p *packer) errorGroup(r *mailroom.Run) {
 	p.time(&ended)
 	if p.reading && !ended.Equal(r.FinishedAt) {
 		r.ErrorGroup = ""
+	}
+}
+
+// lastError packs the error of the last attempt with the attempt's number. An older version may start or
+// end the run, and keeps both; then the error is not that of the attempt that the run waits for.
+func (p *packer) lastError(r *mailroom.Run) {
+	optional(p, &r.LastError, (*packer).failure)
+	attempt := 0
+	if !p.reading && r.LastError != nil {
+		attempt = r.Attempt
+	}
+	number(p, &attempt)
+	if p.reading && (attempt != r.Attempt || r.Status != mailroom.StatusQueued) {
+		r.LastError = nil
 	}
 }
 

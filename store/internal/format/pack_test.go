@@ -172,3 +172,23 @@ func TestAStartDelayOfAnotherStartIsUnknown(t *testing.T) {
 		}
 	}
 }
+
+// The error of the last attempt is of the wait for the next one.
+func TestTheErrorOfAnotherAttemptIsDropped(t *testing.T) {
+	why := &mailroom.RunError{Class: mailroom.ClassTransient, Message: "no luck"}
+	was := mailroom.Run{Status: mailroom.StatusQueued, Attempt: 2, LastError: why}
+	for name, c := range map[string]struct {
+		now  mailroom.Run // as an older version changed it, which keeps the error and its attempt
+		want *mailroom.RunError
+	}{
+		"the same attempt":           {mailroom.Run{Status: mailroom.StatusQueued, Attempt: 2}, why},
+		"a start by an old version":  {mailroom.Run{Status: mailroom.StatusRunning, Attempt: 3}, nil},
+		"a retry by an old version":  {mailroom.Run{Status: mailroom.StatusQueued, Attempt: 3}, nil},
+		"a cancel by an old version": {mailroom.Run{Status: mailroom.StatusCancelled, Attempt: 2}, nil},
+	} {
+		got := c.now
+		if err := unpack(string(pack(nil, &was, (*packer).lastError)), &got, (*packer).lastError); err != nil || !cmp.Equal(got.LastError, c.want) {
+			t.Errorf("%s: got %v and error %v, want %v", name, got.LastError, err, c.want)
+		}
+	}
+}
