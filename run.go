@@ -127,6 +127,9 @@ type Run struct {
 	Counted    Counted       `json:",omitzero"`
 	// LastError is why its last attempt failed, while the run waits for the next one, at AvailableAt.
 	LastError *RunError `json:",omitempty"`
+	// CrashLimit is the submit's own bound of Crashes; nil: MaxCrashes. With 0 no lost claim at all is followed
+	// by another attempt.
+	CrashLimit *int `json:",omitempty"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the
@@ -208,7 +211,25 @@ func (r *Run) NeverStarted() bool { return r.Status == StatusQueued && r.Started
 
 // OnLastAttempt reports whether one more lost claim makes the run a dead letter. A worker runs at
 // most one such run at a time, so that it cannot take others down with it.
-func (r *Run) OnLastAttempt() bool { return r.Crashes >= MaxCrashes-1 || r.Lost >= MaxLost-1 }
+//
+// A run that never crashed is not suspected, however few crashes it may have: such runs need not wait for
+// each other.
+func (r *Run) OnLastAttempt() bool {
+	return r.Crashes > 0 && r.Crashes >= r.MaxCrashes()-1 || r.Lost >= MaxLost-1
+}
+
+// MaxCrashes returns the number of lost claims in a row that make the run a dead letter.
+func (r *Run) MaxCrashes() int {
+	if r.CrashLimit == nil {
+		return MaxCrashes
+	}
+	return *r.CrashLimit
+}
+
+// LostForGood reports whether its lost claims make the run a dead letter.
+func (r *Run) LostForGood() bool {
+	return r.Crashes > 0 && r.Crashes >= r.MaxCrashes() || r.Lost > 0 && r.MaxCrashes() == 0 || r.Lost >= MaxLost
+}
 
 // MessageState returns the state of an input or steered message of r, false if r does not hold the
 // message.

@@ -97,11 +97,14 @@ func (p *checker) bounds(r *mailroom.Run) {
 		of        string
 		is, bound int
 	}{
-		{"failures", r.Failures, r.MaxAttempts}, {"crashes", r.Crashes, mailroom.MaxCrashes}, {"lost claims", r.Lost, mailroom.MaxLost},
+		{"failures", r.Failures, r.MaxAttempts}, {"crashes", r.Crashes, max(r.MaxCrashes(), 1)}, {"lost claims", r.Lost, mailroom.MaxLost},
 	} {
 		if x.is < 0 || x.is > x.bound || x.is == x.bound && !dead {
 			p.badRun(Attempt, r.ID, "run %s is %s with %d %s; at %d it is a dead letter", r.ID, r.Status, x.is, x.of, x.bound)
 		}
+	}
+	if r.LostForGood() && !dead && !r.Status.Finished() {
+		p.badRun(Attempt, r.ID, "run %s is %s after %d lost claims, %d of them crashes in a row; at most %d crashes are allowed", r.ID, r.Status, r.Lost, r.Crashes, r.MaxCrashes())
 	}
 	if r.Crashes > r.Lost {
 		p.badRun(Attempt, r.ID, "run %s has %d crashes in a row but only %d lost claims in all", r.ID, r.Crashes, r.Lost)

@@ -266,17 +266,16 @@ func (s *session) pause(in *thread.Settle) {
 	}
 }
 
-// report counts and logs the end of an attempt. err is the error of its settle.
+// report logs the end of an attempt. err is the error of its settle.
 func (s *session) report(in thread.Settle, run *mailroom.Run, cause, err error, took time.Duration) {
-	level, text, counted := slog.LevelInfo, "attempt ended", string(in.Outcome)
+	level, text := slog.LevelInfo, "attempt ended"
 	switch {
 	case err == nil:
 	case mailroom.CodeOf(err) == mailroom.CodeLeaseLost:
-		level, text, counted = slog.LevelWarn, "attempt ended without its claim", WithoutClaim
+		level, text = slog.LevelWarn, "attempt ended without its claim"
 	default:
-		level, text, counted = slog.LevelError, "attempt could not be settled; its claim ends with the lease", Unsettled
+		level, text = slog.LevelError, "attempt could not be settled; its claim ends with the lease"
 	}
-	s.engine.options.Observe.Attempt(s.agent, counted)
 	log := s.engine.options.Log
 	if !log.Enabled(s.life, level) && in.Failure == nil {
 		return

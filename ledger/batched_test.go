@@ -165,7 +165,14 @@ func (p *pair) draw(t *rapid.T) action {
 	if r := p.after.Runs[claim.Run]; r != nil {
 		number = r.Step + 1
 	}
-	switch rapid.SampledFrom([]string{"submit", "submit", "submit", "settle", "settle", "append", "steered", "cancel", "cancel", "interrupt", "retry", "edit", "retract"}).Draw(t, "operation") {
+	switch rapid.SampledFrom([]string{"aside", "aside", "aside", "submit", "submit", "submit", "settle", "settle", "append", "steered", "cancel", "cancel", "interrupt", "retry", "edit", "retract"}).Draw(t, "operation") {
+	case "aside":
+		p.n++
+		a := drawSide(t, p.after, p.n)
+		if a.name == "inbox" || a.name == "acknowledge" { // they read what was sent before the batch only
+			a = drawNotify(t, p.n)
+		}
+		return action{a.name, func(d *fixture) (any, error) { return a.do(d.ctx, d.Ledger) }}
 	case "settle":
 		s := ending(t, claim)
 		s.Number = number

@@ -25,7 +25,7 @@ const (
 // thread is first marked as deleted, which hides it from every caller. Its rows are then dropped in
 // bounded transactions, by this call and by later sweeps.
 func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.Token) error {
-	long, err := onThread(ctx, l, "delete", threadID, who, thread.ScopeRow, nil, func(b *batch, t *thread.State) (bool, error) {
+	long, err := onThread(ctx, l, op{name: "delete", threads: []string{threadID}}, who, thread.ScopeRow, func(b *batch, t *thread.State) (bool, error) {
 		if err := t.CheckDeletable(); err != nil {
 			return false, err
 		}

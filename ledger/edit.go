@@ -74,14 +74,14 @@ func (l *Ledger) Interrupt(ctx context.Context, thread string, who *auth.Token) 
 // InterruptBefore is an Interrupt of the runs before a place. It can be repeated without affecting
 // later runs.
 func (l *Ledger) InterruptBefore(ctx context.Context, threadID string, place int64, who *auth.Token) (thread.Interrupted, error) {
-	return onThread(ctx, l, "interrupt", threadID, who, thread.ScopeAll, nil, func(b *batch, t *thread.State) (thread.Interrupted, error) {
+	return onThread(ctx, l, op{name: "interrupt", threads: []string{threadID}}, who, thread.ScopeAll, func(b *batch, t *thread.State) (thread.Interrupted, error) {
 		return t.Interrupt(place, who.Name, b.rows.now), nil
 	})
 }
 
 // Edit replaces the content of an unread message.
 func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mailroom.Part) (mailroom.Message, error) {
-	err := l.onMessage(ctx, "edit", threadID, message, func(b *batch, t *thread.State) error {
+	err := l.onMessage(ctx, "edit", threadID, message, thread.PartsSize(parts), func(b *batch, t *thread.State) error {
 		if err := b.checkQuota(t.Owner, auth.Use{Bytes: int64(thread.PartsSize(parts))}); err != nil {
 			return err
 		}
@@ -95,16 +95,16 @@ func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mai
 
 // Retract withdraws an unread message.
 func (l *Ledger) Retract(ctx context.Context, threadID, message string) error {
-	return l.onMessage(ctx, "retract", threadID, message, func(b *batch, t *thread.State) error {
+	return l.onMessage(ctx, "retract", threadID, message, 0, func(b *batch, t *thread.State) error {
 		return t.Retract(message, b.rows.now)
 	})
 }
 
 // onMessage runs a transition of a message. The run in the message's id holds it, or the current
 // run if it was steered.
-func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, f func(*batch, *thread.State) error) error {
+func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, size int, f func(*batch, *thread.State) error) error {
 	run, _, _ := strings.Cut(message, ".")
-	_, err := onThread(ctx, l, name, threadID, nil, thread.ScopeHead, []string{run}, func(b *batch, t *thread.State) (struct{}, error) {
+	_, err := onThread(ctx, l, op{name: name, size: size, threads: []string{threadID}, runs: []string{run}}, nil, thread.ScopeHead, func(b *batch, t *thread.State) (struct{}, error) {
 		err := f(b, t)
 		if mailroom.CodeOf(err) == mailroom.CodeConflict {
 			if _, missing := findMessage(b.rows.tx, threadID, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
@@ -191,12 +191,12 @@ func (b *batch) replaceDeleted(t *thread.State) {
 	b.rows.order[slices.Index(b.rows.order, t)] = fresh
 }
 
-// onThread runs a transition of a thread that who sees; nil is the server itself.
-func onThread[T any](ctx context.Context, l *Ledger, name, id string, who *auth.Token, s thread.Scope, runs []string, f func(*batch, *thread.State) (T, error)) (T, error) {
-	o := op{name: name, rank: rankPlain, threads: []string{id}, queues: s != thread.ScopeRow, runs: runs}
+// onThread runs a transition of the thread that o names and who sees; nil is the server itself.
+func onThread[T any](ctx context.Context, l *Ledger, o op, who *auth.Token, s thread.Scope, f func(*batch, *thread.State) (T, error)) (T, error) {
+	o.rank, o.queues = rankPlain, s != thread.ScopeRow
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		var none T
-		t := b.rows.thread(id)
+		t := b.rows.thread(o.threads[0])
 		if err := t.CheckVisibleTo(who); err != nil {
 			return none, err
 		}

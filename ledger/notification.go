@@ -29,7 +29,7 @@ func (ps Projects) Notify(ctx context.Context, in project.Notify) (Notified, err
 	if err := in.Check(); err != nil {
 		return Notified{}, err
 	}
-	return onProject(ctx, ps.ledger, "notify", in.Project, func(b *batch, p *project.State) (Notified, error) {
+	return onProject(ctx, ps.ledger, "notify", in.Project, in.Size(), func(b *batch, p *project.State) (Notified, error) {
 		return b.notify(p, in)
 	})
 }
@@ -156,8 +156,8 @@ type InboxPage struct {
 	Next  int64 // the After of the next page; 0: none
 }
 
-// Inbox returns an agent's unread notifications. The first call creates the inbox, but not the
-// project.
+// Inbox returns an agent's unread notifications. The first call creates the inbox of an agent in an
+// existing project. With Consume it creates the project too, so that the agent gets what is sent later.
 func (ps Projects) Inbox(ctx context.Context, in InboxQuery) (InboxPage, error) {
 	if in.Bytes == 0 {
 		in.Bytes = mailroom.MaxPage
@@ -188,7 +188,7 @@ func (ps Projects) readInbox(ctx context.Context, thread string, in InboxQuery) 
 			return found, err
 		}
 	}
-	return onProject(ctx, ps.ledger, "inbox", in.Project, func(b *batch, p *project.State) (InboxPage, error) {
+	return onProject(ctx, ps.ledger, "inbox", in.Project, 0, func(b *batch, p *project.State) (InboxPage, error) {
 		box, err := b.openInbox(p, in.Agent, in.By)
 		if err != nil {
 			return InboxPage{}, err
@@ -234,8 +234,8 @@ func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) 
 
 // Acknowledge marks notifications of an agent as read, by their seqs.
 func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
-	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, func(b *batch, p *project.State) (struct{}, error) {
-		box, err := b.openInbox(p, agent, by)
+	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, 0, func(b *batch, p *project.State) (struct{}, error) {
+		found, err := b.findInbox(p, agent, by)
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -244,6 +244,7 @@ func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, b
 				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "no notification %d in project %q", seq, projectName)
 			}
 		}
+		box := found.box
 		read, err := b.unreadAt(p, agent, box, seqs)
 		if err != nil {
 			return struct{}{}, err
@@ -255,6 +256,7 @@ func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, b
 		if err != nil {
 			return struct{}{}, err
 		}
+		b.createInbox(p, agent, by, found) // nothing refuses any more
 		for _, n := range read {
 			project.CountUnread(p.Thread, n.By, -1)
 		}
@@ -317,35 +319,70 @@ func readUnread(r store.Reader, thread string, box project.Inbox, in InboxQuery)
 	}
 }
 
-// ensureInbox returns the inbox of an agent and creates it if there is none. A new inbox starts
-// with the next notification.
-func (b *batch) ensureInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
+// foundInbox is the inbox of an agent, or what a new one would be. A refusal undoes nothing, so looking
+// for an inbox creates none.
+type foundInbox struct {
+	box    project.Inbox
+	isNew  bool // there is no row
+	reader bool // by becomes its reader, the first one
+}
+
+// findInbox returns the inbox of an agent, which by must be allowed to read.
+func (b *batch) findInbox(p *project.State, agent string, by *auth.Token) (foundInbox, error) {
+	if err := p.CheckAccess(by, "agent", agent); err != nil {
+		return foundInbox{}, err
+	}
+	found, err := b.lookUpInbox(p, agent, by)
+	if err != nil {
+		return found, err
+	}
+	return found, found.box.CheckReader(by)
+}
+
+// lookUpInbox returns the inbox of an agent. A new inbox starts with the next notification.
+func (b *batch) lookUpInbox(p *project.State, agent string, by *auth.Token) (found foundInbox, err error) {
 	rows, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil {
-		return project.Inbox{}, err
+		return found, err
 	}
-	box := project.Inbox{Read: p.Thread.LastSeq}
-	if len(rows) > 0 {
-		if box, err = project.DecodeInbox(&p.Thread.Thread, rows[0]); err != nil || box.Owner != "" {
-			return box, err
+	found.box, found.isNew = project.Inbox{Read: p.Thread.LastSeq}, len(rows) == 0
+	if !found.isNew {
+		if found.box, err = project.DecodeInbox(&p.Thread.Thread, rows[0]); err != nil || found.box.Owner != "" {
+			return found, err
 		}
 	}
 	if err := b.checkProjectQuota(p, by, 0); err != nil {
-		return box, err
+		return found, err
 	}
-	if len(rows) == 0 {
+	if found.isNew {
 		if err := p.CheckInboxLimit(1); err != nil {
-			return box, err
+			return found, err
 		}
 	}
-	box.Owner = by.Name
-	p.Create(by, b.rows.now)
-	if len(rows) == 0 {
-		b.addInbox(p, agent, box)
-	} else {
-		b.saveInbox(p.Thread.ID, agent, box)
+	found.reader, found.box.Owner = true, by.Name
+	return found, nil
+}
+
+// createInbox creates what is missing of an inbox that was found, and its project.
+func (b *batch) createInbox(p *project.State, agent string, by *auth.Token, found foundInbox) {
+	if !found.reader {
+		return
 	}
-	return box, nil
+	p.Create(by, b.rows.now)
+	if found.isNew {
+		b.addInbox(p, agent, found.box)
+	} else {
+		b.saveInbox(p.Thread.ID, agent, found.box)
+	}
+}
+
+// ensureInbox returns the inbox of an agent and creates it if there is none.
+func (b *batch) ensureInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
+	found, err := b.lookUpInbox(p, agent, by)
+	if err == nil {
+		b.createInbox(p, agent, by, found)
+	}
+	return found.box, err
 }
 
 // checkInboxLimit returns an error if the agent has no inbox and the project has no room for
@@ -367,16 +404,14 @@ func (b *batch) addInbox(p *project.State, agent string, box project.Inbox) {
 	b.saveInbox(p.Thread.ID, agent, box)
 }
 
-// openInbox returns the inbox of an agent, which by must be allowed to read.
+// openInbox returns the inbox of an agent, which by must be allowed to read, and creates it if there is
+// none.
 func (b *batch) openInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
-	if err := p.CheckAccess(by, "agent", agent); err != nil {
-		return project.Inbox{}, err
+	found, err := b.findInbox(p, agent, by)
+	if err == nil {
+		b.createInbox(p, agent, by, found)
 	}
-	box, err := b.ensureInbox(p, agent, by)
-	if err != nil {
-		return box, err
-	}
-	return box, box.CheckReader(by)
+	return found.box, err
 }
 
 func (b *batch) saveInbox(thread, agent string, box project.Inbox) {

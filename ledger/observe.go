@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/errorgroup"
 	"mailroom/internal/recovery"
+	"mailroom/internal/thread"
 )
 
 // Observe holds callbacks for metrics. They must be fast and must not call the ledger. Nil
@@ -18,6 +20,10 @@ type Observe struct {
 	// RunFinished is called for each finished run once it is durable. The run must not be kept or
 	// changed.
 	RunFinished func(r *mailroom.Run)
+	// AttemptStarted and AttemptEnded are called for each claim of a run and for the end of its attempt,
+	// once they are durable, whatever worker has it.
+	AttemptStarted func(thread.AttemptStart)
+	AttemptEnded   func(thread.AttemptEnd)
 }
 
 func (o *Observe) fill() {
@@ -29,6 +35,12 @@ func (o *Observe) fill() {
 	}
 	if o.RunFinished == nil {
 		o.RunFinished = func(*mailroom.Run) {}
+	}
+	if o.AttemptStarted == nil {
+		o.AttemptStarted = func(thread.AttemptStart) {}
+	}
+	if o.AttemptEnded == nil {
+		o.AttemptEnded = func(thread.AttemptEnd) {}
 	}
 }
 
@@ -49,14 +61,15 @@ func (c *committer) logSlow(operation string, took time.Duration) {
 	}
 }
 
-// logFailed logs a run that failed for good. It omits the error message, which may quote the agent.
+// logFailed logs a run that failed for good. The error may quote the agent and what it was asked, so the log
+// has it without quoted text, ids, paths and addresses; the run has it whole.
 func (c *committer) logFailed(r *mailroom.Run) {
 	if r.Status != mailroom.StatusFailed {
 		return
 	}
 	args := []any{"run", r.ID, "thread", r.Thread, "agent", r.Agent, "attempt", r.Attempt, "failures", r.Failures}
 	if r.Error != nil {
-		args = append(args, "class", r.Error.Class)
+		args = append(args, "class", r.Error.Class, "group", r.ErrorGroup, "error", errorgroup.Describe(r.Error.Message))
 	}
 	c.options.Log.Warn("run failed for good", args...)
 }
@@ -68,6 +81,15 @@ func (b *batch) reportCommit(took time.Duration) {
 	}
 	defer recovery.Log(b.c.options.Log, "the numbers of a commit")
 	b.c.options.Observe.Commit(len(b.ops)+len(b.claims), took)
+	for _, t := range b.rows.order {
+		starts, ends := t.Attempts()
+		for _, a := range starts {
+			b.c.options.Observe.AttemptStarted(a)
+		}
+		for _, a := range ends {
+			b.c.options.Observe.AttemptEnded(a)
+		}
+	}
 	for _, r := range b.changes.Runs {
 		if r.Status.Finished() && r.FinishedAt.Equal(b.rows.now) {
 			b.c.options.Observe.RunFinished(r)

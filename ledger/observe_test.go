@@ -16,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/dispatch"
+	"mailroom/internal/errorgroup"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -150,22 +151,67 @@ func (l *lockedLog) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-func TestARunThatFailedForGoodIsLoggedOnceWithoutItsMessage(t *testing.T) {
+func TestARunThatFailedForGoodIsLoggedOnceWithItsErrorAndNoQuotedText(t *testing.T) {
 	var log lockedLog
 	d := open(t, nil, ledger.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	d.register("w")
 	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassPermanent} {
 		d.submit(text(string(class), "one"))
 		d.settle(thread.Settle{
-			Claim: d.claimOne("w").Claim, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("a secret")},
+			Claim: d.claimOne("w").Claim, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")},
 		})
 	}
 	if err := d.close(); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.TrimSpace(log.text.String())
-	if strings.Count(got, "\n") != 0 || strings.Contains(got, "a secret") ||
-		!strings.Contains(got, `level=WARN msg="run failed for good" run=`) || !strings.HasSuffix(got, " thread=permanent agent=echo attempt=1 failures=0 class=permanent") {
+	group := errorgroup.Of("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")
+	end := ` thread=permanent agent=echo attempt=1 failures=0 class=permanent group=` + group + ` error="HTTP 401: key sk-# of '*' in <path> [2J was refused"`
+	if strings.Count(got, "\n") != 0 || !strings.Contains(got, `level=WARN msg="run failed for good" run=`) || !strings.HasSuffix(got, end) {
 		t.Errorf("log: %s", got)
+	}
+}
+
+// The ledger counts attempts of all workers, also remote ones: it makes their claims and settles.
+func TestAnObserverIsCalledForTheAttemptsOfEveryWorker(t *testing.T) {
+	var mu sync.Mutex
+	var starts, ends []string
+	d := open(t, nil, ledger.Options{Observe: ledger.Observe{
+		AttemptStarted: func(a thread.AttemptStart) {
+			mu.Lock()
+			defer mu.Unlock()
+			starts = append(starts, fmt.Sprintf("%s %d late=%v", a.Agent, a.Attempt, a.At.Before(a.Due) || a.Due.Before(a.Created)))
+		},
+		AttemptEnded: func(a thread.AttemptEnd) {
+			mu.Lock()
+			defer mu.Unlock()
+			ends = append(ends, fmt.Sprintf("%s %s %s", a.Agent, a.Outcome, a.Class))
+		},
+	}})
+	d.register("w")
+	d.submit(text("t", "one"))
+	first := d.claimOne("w").Claim
+	down := thread.Settle{Claim: first, Number: 1, Outcome: thread.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("down")}}
+	d.settle(down)
+	d.settle(down) // a repeat is no further attempt
+	d.submit(text("u", "two"))
+	d.settle(thread.Settle{Claim: d.claimOne("w").Claim, Number: 1, Outcome: thread.OutcomeRelease})
+	d.settle(complete(d.claimOne("w").Claim, "done"))
+	d.submit(text("v", "three"))
+	d.claimOne("w")
+	if err := d.Deregister(d.ctx, "w"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Sweep(d.ctx, ""); err != nil { // takes its claim away
+		t.Fatal(err)
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"echo 1 late=false", "echo 1 late=false", "echo 2 late=false", "echo 1 late=false"}, starts); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"echo fail unavailable", "echo release ", "echo complete ", "echo lease_lost "}, ends); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -42,7 +42,7 @@ type reserveResult struct {
 }
 
 func (ps Projects) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
-	return onProject(ctx, ps.ledger, "reserve", in.Project, func(b *batch, p *project.State) (reserveResult, error) {
+	return onProject(ctx, ps.ledger, "reserve", in.Project, 0, func(b *batch, p *project.State) (reserveResult, error) {
 		if mayPutOff && p.NeedsCompare(&in) {
 			return reserveResult{heavy: true}, nil
 		}
@@ -99,7 +99,7 @@ func (ps Projects) Release(ctx context.Context, id string, by *auth.Token, force
 
 // ReleaseNames ends the agent's reservations of these names and returns them.
 func (ps Projects) ReleaseNames(ctx context.Context, projectName, holder string, names []string, by *auth.Token) ([]store.Reservation, error) {
-	return onProject(ctx, ps.ledger, "release", projectName, func(b *batch, p *project.State) ([]store.Reservation, error) {
+	return onProject(ctx, ps.ledger, "release", projectName, 0, func(b *batch, p *project.State) ([]store.Reservation, error) {
 		return p.ReleaseNames(holder, names, by, b.rows.now)
 	})
 }
@@ -145,14 +145,14 @@ func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json
 	})
 }
 
-// onProject runs transitions of a project, which may not exist yet.
-func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, f func(*batch, *project.State) (T, error)) (T, error) {
+// onProject runs transitions of a project, which may not exist yet. size is that of the request in bytes.
+func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, size int, f func(*batch, *project.State) (T, error)) (T, error) {
 	thread, err := project.ThreadID(projectName)
 	if err != nil {
 		var none T
 		return none, err
 	}
-	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
+	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, size: size, threads: []string{thread}}, f)
 }
 
 func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch, *project.State) (T, error)) (T, error) {

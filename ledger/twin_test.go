@@ -312,6 +312,7 @@ type contents struct {
 	Keys     map[string]store.SubmitKey // by "thread key", for the keys of histories
 	Tokens   []*auth.Token
 	Kept     []store.Definition
+	Pauses   []store.Pause
 	Cursors  []store.Cursor
 	Reserved []store.Reservation
 	Ended    []store.Summary // of days
@@ -332,7 +333,7 @@ func readAll(ctx context.Context, s store.Store, known contents) (contents, erro
 			return err
 		}
 		rows, err := r.Agents()
-		if all.Kept = rows.Definitions; err != nil {
+		if all.Kept, all.Pauses = rows.Definitions, rows.Pauses; err != nil {
 			return err
 		}
 		if all.Tokens, err = r.Tokens(); err != nil {

@@ -159,6 +159,7 @@ func newFixture(ctx context.Context, open storeOpener, dir, version string, ende
 				h.metrics.Ended(r)
 				ended(r)
 			},
+			AttemptStarted: h.metrics.AttemptStarted, AttemptEnded: h.metrics.AttemptEnded,
 		},
 		Log: slog.New(slog.DiscardHandler),
 	})
@@ -191,8 +192,8 @@ func (h *fixture) startEngine(agent mailroom.Agent, slots int) {
 			Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
 			Runs:   slots / h.ledger.Lanes(), NoLastAttempts: lane > 0, Node: h.node, Local: h.node == "", Log: slog.New(slog.DiscardHandler),
 			Observe: engine.Observe{
-				Started: func(s engine.Start) { h.metrics.Started(s.Run, s.Due, s.Claimed, s.Entered) },
-				Attempt: h.metrics.Attempt, Renewal: h.metrics.Renewal,
+				Started: func(s engine.Start) { h.metrics.Entered(s.Claimed, s.Entered) },
+				Renewal: h.metrics.Renewal,
 			},
 		})
 		group.Go(func() error { return e.Run(ctx) })

@@ -26,27 +26,35 @@ func Of(message string) string {
 // Pattern returns the message without what differs between errors of one cause: quoted text becomes
 // *, an address <url>, a path <path>, and an id or a number #. It is valid UTF-8 of at most MaxPattern
 // bytes, without ASCII digits and control characters.
-func Pattern(message string) string {
+func Pattern(message string) string { return pattern(message, false) }
+
+// Describe returns the message for a log, which must have no text of a conversation and no secret: it is
+// the Pattern with the numbers of up to four digits, such as a status.
+func Describe(message string) string { return pattern(message, true) }
+
+func pattern(message string, numbers bool) string {
 	if len(message) > maxScanned {
 		message = message[:maxScanned]
 	}
-	s := scanner{rest: strings.ToValidUTF8(message, ""), before: ' '}
+	s := scanner{rest: strings.ToValidUTF8(message, ""), before: ' ', numbers: numbers}
 	for s.rest != "" && s.out.Len() < MaxPattern+utf8.UTFMax {
 		s.next()
 	}
-	pattern := s.out.String()
-	for len(pattern) > MaxPattern {
-		_, size := utf8.DecodeLastRuneInString(pattern)
-		pattern = pattern[:len(pattern)-size]
+	found := s.out.String()
+	for len(found) > MaxPattern {
+		_, size := utf8.DecodeLastRuneInString(found)
+		found = found[:len(found)-size]
 	}
-	return strings.TrimRight(pattern, " ")
+	return strings.TrimRight(found, " ")
 }
 
 // scanner reads a message from its begin to its end.
 type scanner struct {
 	rest   string
 	before rune // last one that was read; a space at the begin
-	out    strings.Builder
+	// numbers keeps short ones.
+	numbers bool
+	out     strings.Builder
 }
 
 // next moves what the first rule that applies covers, at least one character, to the pattern.
@@ -59,7 +67,12 @@ func (s *scanner) next() {
 	case startsWord(s.before) && s.place():
 	case !isWord(s.before) && s.id():
 	case isDigit(c):
-		s.put("#", numberLength(s.rest))
+		n := numberLength(s.rest)
+		if text := s.rest[:n]; s.numbers && n <= 4 {
+			s.put(text, n)
+		} else {
+			s.put("#", n)
+		}
 	default:
 		s.put(s.rest[:size], size)
 	}

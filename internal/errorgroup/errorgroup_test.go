@@ -112,3 +112,18 @@ func FuzzPattern(f *testing.F) {
 		}
 	})
 }
+
+func TestDescribeKeepsShortNumbers(t *testing.T) {
+	for message, want := range map[string]string{
+		"exit status 137":                       "exit status 137",
+		"HTTP 429: try again in 12.5s":          "HTTP 429: try again in 12.5s",
+		"took 123456ms":                         "took #ms",
+		"key sk-Ab3dE5fG7hI9kL1m was refused":   "key sk-# was refused",
+		`cannot answer "what is my pin, 1234?"`: `cannot answer "*"`,
+		"open /home/u/1/x.json: no such file":   "open <path>: no such file",
+	} {
+		if got := Describe(message); got != want {
+			t.Errorf("Describe(%q): got %q, want %q", message, got, want)
+		}
+	}
+}

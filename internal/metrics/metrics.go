@@ -19,9 +19,13 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/thread"
 )
 
-const namespace = "mailroom"
+const (
+	namespace = "mailroom"
+	maxLabels = 3 // of a family
+)
 
 // Metrics has the metrics of one process. It is safe for concurrent use.
 type Metrics struct {
@@ -30,7 +34,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 
 	ended            *family[prometheus.Counter] // agent, status
-	attempts         *family[prometheus.Counter] // agent, outcome
+	attempts         *family[prometheus.Counter] // agent, outcome, class
 	operations       *family[prometheus.Counter] // operation, result
 	operationSeconds *family[prometheus.Observer]
 	renewals         *family[prometheus.Counter] // result
@@ -61,14 +65,14 @@ func New() *Metrics {
 		registry: r,
 
 		ended:      counters(r, "runs_total", "Runs that have finished.", "agent", "status"),
-		attempts:   counters(r, "attempts_total", "Attempts that this process made, by how they ended.", "agent", "outcome"),
+		attempts:   counters(r, "attempts_total", "Attempts of all workers that ended through this server, by how, and by the class of their failure.", "agent", "outcome", "class"),
 		operations: counters(r, "operations_total", "Operations of the ledger, by their result: ok or the code of the error.", "operation", "result"),
 		renewals:   counters(r, "lease_renewals_total", "Renewals of this process's lease.", "result"),
 
 		runSeconds:     histogram("run_seconds", "From the first start of a run to its end, waits included.", seconds),
-		enqueueToStart: histogram("enqueue_to_start_seconds", "From the submit of a run to its first start.", seconds),
-		dueToStart:     histogram("due_to_start_seconds", "From when a run could be claimed to when its agent was entered, each attempt.", seconds),
-		claimToStart:   histogram("claim_to_start_seconds", "From a claim to when the agent was entered, each attempt.", seconds),
+		enqueueToStart: histogram("enqueue_to_start_seconds", "From the submit of a run to its first claim by a worker of any kind.", seconds),
+		dueToStart:     histogram("due_to_start_seconds", "From when a run could be claimed to its claim by a worker of any kind, each attempt.", seconds),
+		claimToStart:   histogram("claim_to_start_seconds", "From a claim to when the agent was entered, each attempt of the server's own agents.", seconds),
 		enqueueToDone:  histogram("enqueue_to_done_seconds", "From the submit of a run to its completion or failure.", seconds),
 		batchSize:      histogram("commit_batch_size", "Operations that shared one commit.", prometheus.ExponentialBuckets(1, 2, 9)),
 		commitSeconds:  histogram("commit_seconds", "Of one transaction, until it is durable.", short),
@@ -113,9 +117,9 @@ func counters(r *prometheus.Registry, name, help string, labels ...string) *fami
 
 // Operation is for ledger.Observe.
 func (m *Metrics) Operation(name string, err error, took time.Duration) {
-	m.operations.of(name, result(err)).Inc()
+	m.operations.of(name, result(err), "").Inc()
 	if took > 0 {
-		m.operationSeconds.of(name, "").Observe(took.Seconds())
+		m.operationSeconds.of(name, "", "").Observe(took.Seconds())
 	}
 }
 
@@ -139,7 +143,7 @@ func (m *Metrics) Commit(operations int, took time.Duration) {
 
 // Ended is for ledger.Observe.
 func (m *Metrics) Ended(r *mailroom.Run) {
-	m.ended.of(r.Agent, string(r.Status)).Inc()
+	m.ended.of(r.Agent, string(r.Status), "").Inc()
 	if !r.StartedAt.IsZero() {
 		m.runSeconds.Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
 	}
@@ -148,23 +152,29 @@ func (m *Metrics) Ended(r *mailroom.Run) {
 	}
 }
 
-// Started is for engine.Observe, with the parts of an engine.Start.
-func (m *Metrics) Started(r *mailroom.Run, due, claimed, entered time.Time) {
-	if r.Attempt == 1 {
-		m.enqueueToStart.Observe(since(r.CreatedAt, entered))
+// AttemptStarted is for ledger.Observe.
+func (m *Metrics) AttemptStarted(a thread.AttemptStart) {
+	if a.Attempt == 1 {
+		m.enqueueToStart.Observe(since(a.Created, a.At))
 	}
-	m.dueToStart.Observe(since(due, entered))
+	m.dueToStart.Observe(since(a.Due, a.At))
+}
+
+// AttemptEnded is for ledger.Observe.
+func (m *Metrics) AttemptEnded(a thread.AttemptEnd) {
+	m.attempts.of(a.Agent, string(a.Outcome), string(a.Class)).Inc()
+}
+
+// Entered is for engine.Observe, with the times of an engine.Start.
+func (m *Metrics) Entered(claimed, entered time.Time) {
 	m.claimToStart.Observe(since(claimed, entered))
 }
 
 // since returns seconds, never negative: the times may come from different clocks.
 func since(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 0) }
 
-// Attempt is for engine.Observe.
-func (m *Metrics) Attempt(agent, outcome string) { m.attempts.of(agent, outcome).Inc() }
-
 // Renewal is for engine.Observe.
-func (m *Metrics) Renewal(err error) { m.renewals.of(result(err), "").Inc() }
+func (m *Metrics) Renewal(err error) { m.renewals.of(result(err), "", "").Inc() }
 
 // Present sets the gauges that a scrape reads from the store.
 func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int, unread int64) {
@@ -207,29 +217,29 @@ func (m *Metrics) Alerts(targets []Waiting) {
 // ServeHTTP serves all metrics in the text format of Prometheus.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.serve.ServeHTTP(w, r) }
 
-// family looks up the metrics of one name by one or two labels, without a lock or an
+// family looks up the metrics of one name by up to three labels, without a lock or an
 // allocation. A new combination of labels, which is rare, copies the map.
 type family[M any] struct {
 	create func(labels ...string) M
 	labels int
-	made   atomic.Pointer[map[[2]string]M]
+	made   atomic.Pointer[map[[maxLabels]string]M]
 }
 
 func newFamily[M any](labels int, create func(...string) M) *family[M] {
 	f := &family[M]{create: create, labels: labels}
-	f.made.Store(&map[[2]string]M{})
+	f.made.Store(&map[[maxLabels]string]M{})
 	return f
 }
 
-func (f *family[M]) of(first, second string) M {
-	key := [2]string{first, second}
+func (f *family[M]) of(first, second, third string) M {
+	key := [maxLabels]string{first, second, third}
 	for {
 		made := f.made.Load()
 		if m, ok := (*made)[key]; ok {
 			return m
 		}
 		more := maps.Clone(*made)
-		more[key] = f.create([]string{first, second}[:f.labels]...)
+		more[key] = f.create(key[:f.labels]...)
 		if f.made.CompareAndSwap(made, &more) {
 			return more[key]
 		}

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/thread"
 )
 
 func scrape(t *testing.T, m *Metrics) map[string]string {
@@ -33,9 +34,12 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	m.Operation("submit", mailroom.Errorf(mailroom.CodeBusy, "busy"), time.Millisecond)
 	m.Operation("claim", context.Canceled, 0)
 	m.Commit(3, time.Millisecond)
-	m.Started(&mailroom.Run{Attempt: 1, CreatedAt: at}, at.Add(time.Second), at.Add(2*time.Second), at.Add(4*time.Second))
-	m.Started(&mailroom.Run{Attempt: 2, CreatedAt: at}, at, at, at.Add(-time.Second))
-	m.Attempt("echo", "complete")
+	m.AttemptStarted(thread.AttemptStart{Agent: "echo", Attempt: 1, Created: at, Due: at.Add(time.Second), At: at.Add(4 * time.Second)})
+	m.AttemptStarted(thread.AttemptStart{Agent: "echo", Attempt: 2, Created: at, Due: at, At: at.Add(-time.Second)})
+	m.Entered(at.Add(2*time.Second), at.Add(4*time.Second))
+	m.Entered(at, at.Add(-time.Second))
+	m.AttemptEnded(thread.AttemptEnd{Agent: "echo", Outcome: thread.OutcomeComplete})
+	m.AttemptEnded(thread.AttemptEnd{Agent: "echo", Outcome: thread.OutcomeFail, Class: mailroom.ClassUnavailable})
 	m.Renewal(nil)
 	m.Renewal(mailroom.Errorf(mailroom.CodeLeaseLost, "gone"))
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: at, StartedAt: at.Add(time.Second), FinishedAt: at.Add(4 * time.Second)})
@@ -46,31 +50,32 @@ func TestReportedEventsAreCounted(t *testing.T) {
 
 	got := scrape(t, m)
 	for name, want := range map[string]string{
-		`mailroom_operations_total{operation="submit",result="ok"}`:       "1",
-		`mailroom_operations_total{operation="submit",result="busy"}`:     "1",
-		`mailroom_operations_total{operation="claim",result="withdrawn"}`: "1",
-		`mailroom_operation_seconds_count{operation="submit"}`:            "2",
-		`mailroom_operation_seconds_count{operation="claim"}`:             "", // unchanged
-		`mailroom_commit_batch_size_sum`:                                  "3",
-		`mailroom_commit_seconds_count`:                                   "1",
-		`mailroom_enqueue_to_start_seconds_sum`:                           "4",
-		`mailroom_enqueue_to_start_seconds_count`:                         "1",
-		`mailroom_due_to_start_seconds_sum`:                               "3",
-		`mailroom_due_to_start_seconds_count`:                             "2",
-		`mailroom_claim_to_start_seconds_sum`:                             "2",
-		`mailroom_enqueue_to_done_seconds_sum`:                            "4",
-		`mailroom_run_seconds_sum`:                                        "3",
-		`mailroom_run_seconds_count`:                                      "1",
-		`mailroom_runs_total{agent="echo",status="completed"}`:            "1",
-		`mailroom_runs_total{agent="echo",status="cancelled"}`:            "1",
-		`mailroom_attempts_total{agent="echo",outcome="complete"}`:        "1",
-		`mailroom_lease_renewals_total{result="ok"}`:                      "1",
-		`mailroom_lease_renewals_total{result="lease_lost"}`:              "1",
-		`mailroom_runs{status="queued"}`:                                  "7",
-		`mailroom_quota_used{quota="threads"}`:                            "12",
-		`mailroom_quota_fullest_ratio{quota="threads"}`:                   "0.5",
-		`mailroom_stream_unread_bytes`:                                    "4096",
-		`mailroom_stream_subscribers`:                                     "2",
+		`mailroom_operations_total{operation="submit",result="ok"}`:                "1",
+		`mailroom_operations_total{operation="submit",result="busy"}`:              "1",
+		`mailroom_operations_total{operation="claim",result="withdrawn"}`:          "1",
+		`mailroom_operation_seconds_count{operation="submit"}`:                     "2",
+		`mailroom_operation_seconds_count{operation="claim"}`:                      "", // unchanged
+		`mailroom_commit_batch_size_sum`:                                           "3",
+		`mailroom_commit_seconds_count`:                                            "1",
+		`mailroom_enqueue_to_start_seconds_sum`:                                    "4",
+		`mailroom_enqueue_to_start_seconds_count`:                                  "1",
+		`mailroom_due_to_start_seconds_sum`:                                        "3",
+		`mailroom_due_to_start_seconds_count`:                                      "2",
+		`mailroom_claim_to_start_seconds_sum`:                                      "2",
+		`mailroom_enqueue_to_done_seconds_sum`:                                     "4",
+		`mailroom_run_seconds_sum`:                                                 "3",
+		`mailroom_run_seconds_count`:                                               "1",
+		`mailroom_runs_total{agent="echo",status="completed"}`:                     "1",
+		`mailroom_runs_total{agent="echo",status="cancelled"}`:                     "1",
+		`mailroom_attempts_total{agent="echo",class="",outcome="complete"}`:        "1",
+		`mailroom_attempts_total{agent="echo",class="unavailable",outcome="fail"}`: "1",
+		`mailroom_lease_renewals_total{result="ok"}`:                               "1",
+		`mailroom_lease_renewals_total{result="lease_lost"}`:                       "1",
+		`mailroom_runs{status="queued"}`:                                           "7",
+		`mailroom_quota_used{quota="threads"}`:                                     "12",
+		`mailroom_quota_fullest_ratio{quota="threads"}`:                            "0.5",
+		`mailroom_stream_unread_bytes`:                                             "4096",
+		`mailroom_stream_subscribers`:                                              "2",
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
@@ -84,14 +89,14 @@ func TestConcurrentNewLabelsLoseNoCount(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for j := range 200 {
-				m.Attempt(fmt.Sprintf("agent-%d", (i+j)%20), "complete")
+				m.AttemptEnded(thread.AttemptEnd{Agent: fmt.Sprintf("agent-%d", (i+j)%20), Outcome: thread.OutcomeComplete})
 			}
 		})
 	}
 	all.Wait()
 	got := scrape(t, m)
 	for i := range 20 {
-		name := fmt.Sprintf(`mailroom_attempts_total{agent="agent-%d",outcome="complete"}`, i)
+		name := fmt.Sprintf(`mailroom_attempts_total{agent="agent-%d",class="",outcome="complete"}`, i)
 		if got[name] != "80" {
 			t.Errorf("%s is %q, want 80", name, got[name])
 		}

@@ -128,7 +128,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		Quotas:    defaultQuotas(c),
 		MaxQueued: unlimitedIfZero(c.MaxQueued),
 		Reserved:  reservedPrefixes(c),
-		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: n.indexer.observe(numbers.Commit), RunFinished: numbers.Ended},
+		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: n.indexer.observe(numbers.Commit), RunFinished: numbers.Ended, AttemptStarted: numbers.AttemptStarted, AttemptEnded: numbers.AttemptEnded},
 		Log:       log,
 	})
 	if o.Wire != nil {
@@ -207,8 +207,8 @@ func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, r
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Node: c.Mark, Program: console.ReadVersion().Version, Tables: n.tables,
 		Local: !n.shared, Log: n.log,
 		Observe: engine.Observe{
-			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
-			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
+			Started: func(s engine.Start) { numbers.Entered(s.Claimed, s.Entered) },
+			Renewal: numbers.Renewal,
 		},
 	}
 }

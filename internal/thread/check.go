@@ -74,6 +74,9 @@ func (in *Submit) checkOptions() error {
 	if in.MaxAttempts < 0 || in.MaxAttempts > 100 { // 0 is the default
 		return check.Invalid("max_attempts", "must be between 1 and 100", in.MaxAttempts)
 	}
+	if n := in.MaxCrashes; n != nil && (*n < 0 || *n > mailroom.MaxCrashes) {
+		return check.Invalid("max_crashes", fmt.Sprintf("must be between 0 and %d", mailroom.MaxCrashes), *n)
+	}
 	if len(in.Options) == 0 {
 		in.Options = nil
 	} else if err := check.JSON("options", in.Options, mailroom.MaxOptions); err != nil {

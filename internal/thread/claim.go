@@ -20,6 +20,7 @@ type Claimant struct {
 // alone selects whether a run on its last attempt is wanted; other runs are not claimed then. It
 // returns nil, and updates Due, if no matching run is due.
 func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailroom.Run {
+	since := t.Due.At
 	r := t.nextRun(now)
 	if r == nil || dueAgent(&t.Thread, r.Agent) != due || r.OnLastAttempt() != alone {
 		t.schedule(now)
@@ -46,6 +47,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	t.known.takeInputText(r)
 	t.touchRun(r)
 	t.append(kind, r, now, body)
+	t.attemptStarted(r, since, now)
 	t.note(r, now)
 	t.schedule(now)
 	return r

@@ -83,7 +83,7 @@ func afterLostClaim(r *mailroom.Run, charged bool, now time.Time) followUp {
 		r.Crashes++
 	}
 	r.Lost++
-	if r.Crashes >= mailroom.MaxCrashes || r.Lost >= mailroom.MaxLost {
+	if r.LostForGood() {
 		return deadLetter(mailroom.ClassCrashed, fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost))
 	}
 	at := now

@@ -51,12 +51,31 @@ func (in *Revoke) followUp(r *mailroom.Run, now time.Time) followUp {
 	return afterLostClaim(r, !in.Uncharged, now)
 }
 
+// outcome and class are those of the attempt that ends.
+func (in *Revoke) outcome() Outcome {
+	switch in.Cause {
+	case RevokeOverdue:
+		return OutcomeFail
+	case RevokeUnheld:
+		return OutcomeRelease
+	}
+	return OutcomeLost
+}
+
+func (in *Revoke) class() mailroom.Class {
+	if in.Cause == RevokeOverdue {
+		return mailroom.ClassTransient
+	}
+	return ""
+}
+
 // Revoke reports whether the thread has such a claim, and if so takes it away.
 func (t *State) Revoke(in Revoke, now time.Time) bool {
 	r := t.current()
 	if r == nil || r.Status != mailroom.StatusRunning || !in.matches(&t.Thread, r, now) {
 		return false
 	}
+	t.attemptEnded(r, in.outcome(), in.class())
 	t.promote(now)
 	t.appendMessage(r, in.Text, mailroom.VisibleAll, true, now)
 	if r.Stop != "" {

@@ -119,6 +119,11 @@ func (t *State) Settle(s *Settle, now time.Time) (*mailroom.Run, error) {
 			return nil, err
 		}
 	}
+	class := mailroom.Class("")
+	if s.Failure != nil {
+		class = s.Failure.Class
+	}
+	t.attemptEnded(r, s.Outcome, class)
 	t.promote(now)
 	t.appendMessage(r, s.Message, mailroom.VisibleAll, s.Outcome != OutcomeComplete && s.Outcome != OutcomePark, now)
 	switch {

@@ -35,8 +35,11 @@ type State struct {
 	Outbox  Outbox
 	entries []mailroom.Entry
 	ends    []store.Summary // of its runs
-	touched bool
-	known   messages
+	// Of claims and their ends, for metrics.
+	starts   []AttemptStart
+	attempts []AttemptEnd
+	touched  bool
+	known    messages
 }
 
 // NewState returns the state of a row that a transaction locked.
@@ -87,6 +90,7 @@ func (t *State) Trim() bool {
 		return false // the loader loads tickets together with their run
 	}
 	t.touched, t.entries, t.ends, t.known = false, nil, nil, nil
+	t.starts, t.attempts = nil, nil
 	t.Keys, t.Partials, t.Outbox = Keys{}, Partials{}, Outbox{}
 	return t.Runs.trim(t.current())
 }

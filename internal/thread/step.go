@@ -134,6 +134,9 @@ func (a *StepCommit) Size() int {
 	for _, e := range a.Step.Entries {
 		n += itemSize + len(e.Body)
 	}
+	for _, e := range a.Effects {
+		n += itemSize + len(e.Body)
+	}
 	for _, s := range a.Step.Sends {
 		n += threadSize + PartsSize(s.Parts)
 	}

@@ -34,6 +34,7 @@ type Submit struct {
 	NotBefore    time.Time
 	ExpectRun    string // with ModeSteer: the run that must be current
 	MaxAttempts  int    // 0 is that of the agent
+	MaxCrashes   *int   // see Run.CrashLimit
 	// NoRetry fails the run on any error of its agent, outages included. A lost claim is still
 	// retried.
 	NoRetry  bool

@@ -162,6 +162,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.time(&r.Counted.At)
 	p.usage(&r.Counted.Usage)
 	p.lastError(r)
+	optional(p, &r.CrashLimit, number[int])
 	p.newer(&r.Newer)
 }
 
@@ -222,16 +223,17 @@ func (p *packer) errorGroup(r *mailroom.Run) {
 	}
 }
 
-// lastError packs the error of the last attempt with the attempt's number. An older version may start or
-// end the run, and keeps both; then the error is not that of the attempt that the run waits for.
+// lastError packs the error of the last attempt with the attempt's number and the end of the run. An older
+// version may start or end the run, and keeps them; then the run does not wait for the next attempt.
 func (p *packer) lastError(r *mailroom.Run) {
 	optional(p, &r.LastError, (*packer).failure)
-	attempt := 0
+	attempt, ended := 0, time.Time{}
 	if !p.reading && r.LastError != nil {
-		attempt = r.Attempt
+		attempt, ended = r.Attempt, r.FinishedAt
 	}
 	number(p, &attempt)
-	if p.reading && (attempt != r.Attempt || r.Status != mailroom.StatusQueued) {
+	p.time(&ended)
+	if p.reading && (attempt != r.Attempt || !ended.Equal(r.FinishedAt)) {
 		r.LastError = nil
 	}
 }

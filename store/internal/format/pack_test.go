@@ -184,7 +184,7 @@ func TestTheErrorOfAnotherAttemptIsDropped(t *testing.T) {
 		"the same attempt":           {mailroom.Run{Status: mailroom.StatusQueued, Attempt: 2}, why},
 		"a start by an old version":  {mailroom.Run{Status: mailroom.StatusRunning, Attempt: 3}, nil},
 		"a retry by an old version":  {mailroom.Run{Status: mailroom.StatusQueued, Attempt: 3}, nil},
-		"a cancel by an old version": {mailroom.Run{Status: mailroom.StatusCancelled, Attempt: 2}, nil},
+		"a cancel by an old version": {mailroom.Run{Status: mailroom.StatusCancelled, Attempt: 2, FinishedAt: time.UnixMicro(1)}, nil},
 	} {
 		got := c.now
 		if err := unpack(string(pack(nil, &was, (*packer).lastError)), &got, (*packer).lastError); err != nil || !cmp.Equal(got.LastError, c.want) {
