@@ -262,8 +262,7 @@ type batch struct {
 	dropped       map[string]bool
 	workerChanges map[string]auth.Use
 	projects      map[string]*project.State // loaded projects, by thread
-	cursorsOf     map[string]*cursorChanges // by channel
-	cursorOrder   []string                  // channels of cursorsOf, in order of their first change
+	moved         movedCursors
 	changes       store.Changes
 	applied       time.Duration // time to apply the operations, without the commit
 	// idle and nextFair replace those of the Ledger once the batch is committed.
@@ -282,7 +281,7 @@ func (b *batch) run(tx store.Tx) error {
 	*b = batch{
 		c: b.c, ops: b.ops, claims: b.claims, rows: newRows(tx, &b.c.cache),
 		dropped: map[string]bool{}, workerChanges: map[string]auth.Use{},
-		projects: map[string]*project.State{}, cursorsOf: map[string]*cursorChanges{}, idle: maps.Clone(b.c.idle), nextFair: b.c.nextFair,
+		projects: map[string]*project.State{}, idle: maps.Clone(b.c.idle), nextFair: b.c.nextFair,
 	}
 	all := append(slices.Clone(b.ops), b.claims...)
 	if err := b.rows.loadOperations(all, b.expectedWants(all)); err != nil {
@@ -305,7 +304,7 @@ func (b *batch) run(tx store.Tx) error {
 	for _, p := range b.projects {
 		p.Collect(&b.changes)
 	}
-	b.collectCursors()
+	b.changes.Cursors = b.moved.collect()
 	b.changes.Summaries = store.SumUp(b.changes.Summaries)
 	b.hint()
 	if b.changes.Empty() {

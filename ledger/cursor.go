@@ -52,58 +52,67 @@ func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string, f f
 	return err
 }
 
-// cursorChanges are the changes of a batch to the cursors of one channel, by identity. A project with
-// many inboxes is a channel with many cursors, so nothing here looks through all of them for one.
-type cursorChanges struct {
+// movedCursors are the changes of a batch to cursors.
+type movedCursors struct {
+	of    map[string]*channelCursors // by channel
+	order []string                   // channels, in order of their first change
+}
+
+// channelCursors are the changes to the cursors of one channel, by identity. A project with many inboxes is a
+// channel with many cursors, so nothing here looks through all of them for one.
+type channelCursors struct {
 	moved   map[string]store.Cursor
 	order   []string        // identities, in order of their first move
 	dropped map[string]bool // stored cursors
 }
 
-func (b *batch) cursorChanges(channel string) *cursorChanges {
-	c := b.cursorsOf[channel]
+func (m *movedCursors) channel(name string) *channelCursors {
+	c := m.of[name]
 	if c == nil {
-		c = &cursorChanges{moved: map[string]store.Cursor{}, dropped: map[string]bool{}}
-		b.cursorsOf[channel] = c
-		b.cursorOrder = append(b.cursorOrder, channel)
+		if m.of == nil {
+			m.of = map[string]*channelCursors{}
+		}
+		c = &channelCursors{moved: map[string]store.Cursor{}, dropped: map[string]bool{}}
+		m.of[name] = c
+		m.order = append(m.order, name)
 	}
 	return c
 }
 
+// drop forgets the moved cursors of a channel and marks its stored ones as dropped.
+func (m *movedCursors) drop(channel string, rows []store.Cursor) {
+	c := m.channel(channel)
+	for _, row := range rows {
+		c.dropped[row.Identity] = true
+	}
+	clear(c.moved)
+	c.order = nil
+}
+
+// collect returns the moved cursors.
+func (m *movedCursors) collect() (rows []store.Cursor) {
+	for _, channel := range m.order {
+		c := m.of[channel]
+		for _, identity := range c.order {
+			rows = append(rows, c.moved[identity])
+		}
+	}
+	return rows
+}
+
 func (b *batch) moveCursor(c store.Cursor) {
 	c.MovedAt = b.rows.now
-	changes := b.cursorChanges(c.Channel)
+	changes := b.moved.channel(c.Channel)
 	if _, again := changes.moved[c.Identity]; !again {
 		changes.order = append(changes.order, c.Identity)
 	}
 	changes.moved[c.Identity] = c
 }
 
-// dropCursors drops the cursors of a channel, as [batch.cursors] returned them.
-func (b *batch) dropCursors(channel string, rows []store.Cursor) {
-	changes := b.cursorChanges(channel)
-	for _, row := range rows {
-		changes.dropped[row.Identity] = true
-	}
-	clear(changes.moved)
-	changes.order = nil
-	b.changes.DropCursors = append(b.changes.DropCursors, rows...)
-}
-
-// collectCursors adds the moved cursors to the changes of the batch.
-func (b *batch) collectCursors() {
-	for _, channel := range b.cursorOrder {
-		c := b.cursorsOf[channel]
-		for _, identity := range c.order {
-			b.changes.Cursors = append(b.changes.Cursors, c.moved[identity])
-		}
-	}
-}
-
 // cursors returns the cursors of a channel with the changes of this batch.
 func (b *batch) cursors(q store.CursorQuery) ([]store.Cursor, error) {
 	rows, err := b.rows.tx.Cursors(q)
-	changes := b.cursorsOf[q.Channel]
+	changes := b.moved.of[q.Channel]
 	if err != nil || changes == nil {
 		return rows, err
 	}

@@ -235,7 +235,7 @@ func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) 
 // Acknowledge marks notifications of an agent as read, by their seqs.
 func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
 	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, 0, func(b *batch, p *project.State) (struct{}, error) {
-		found, err := b.findInbox(p, agent, by)
+		found, err := findInbox(b, p, agent, by)
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -256,7 +256,7 @@ func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, b
 		if err != nil {
 			return struct{}{}, err
 		}
-		b.createInbox(p, agent, by, found) // nothing refuses any more
+		createInbox(b, p, agent, by, found) // nothing refuses any more
 		for _, n := range read {
 			project.CountUnread(p.Thread, n.By, -1)
 		}
@@ -328,11 +328,11 @@ type foundInbox struct {
 }
 
 // findInbox returns the inbox of an agent, which by must be allowed to read.
-func (b *batch) findInbox(p *project.State, agent string, by *auth.Token) (foundInbox, error) {
+func findInbox(b *batch, p *project.State, agent string, by *auth.Token) (foundInbox, error) {
 	if err := p.CheckAccess(by, "agent", agent); err != nil {
 		return foundInbox{}, err
 	}
-	found, err := b.lookUpInbox(p, agent, by)
+	found, err := lookUpInbox(b, p, agent, by)
 	if err != nil {
 		return found, err
 	}
@@ -340,7 +340,7 @@ func (b *batch) findInbox(p *project.State, agent string, by *auth.Token) (found
 }
 
 // lookUpInbox returns the inbox of an agent. A new inbox starts with the next notification.
-func (b *batch) lookUpInbox(p *project.State, agent string, by *auth.Token) (found foundInbox, err error) {
+func lookUpInbox(b *batch, p *project.State, agent string, by *auth.Token) (found foundInbox, err error) {
 	rows, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil {
 		return found, err
@@ -364,7 +364,7 @@ func (b *batch) lookUpInbox(p *project.State, agent string, by *auth.Token) (fou
 }
 
 // createInbox creates what is missing of an inbox that was found, and its project.
-func (b *batch) createInbox(p *project.State, agent string, by *auth.Token, found foundInbox) {
+func createInbox(b *batch, p *project.State, agent string, by *auth.Token, found foundInbox) {
 	if !found.reader {
 		return
 	}
@@ -378,9 +378,9 @@ func (b *batch) createInbox(p *project.State, agent string, by *auth.Token, foun
 
 // ensureInbox returns the inbox of an agent and creates it if there is none.
 func (b *batch) ensureInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
-	found, err := b.lookUpInbox(p, agent, by)
+	found, err := lookUpInbox(b, p, agent, by)
 	if err == nil {
-		b.createInbox(p, agent, by, found)
+		createInbox(b, p, agent, by, found)
 	}
 	return found.box, err
 }
@@ -407,9 +407,9 @@ func (b *batch) addInbox(p *project.State, agent string, box project.Inbox) {
 // openInbox returns the inbox of an agent, which by must be allowed to read, and creates it if there is
 // none.
 func (b *batch) openInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
-	found, err := b.findInbox(p, agent, by)
+	found, err := findInbox(b, p, agent, by)
 	if err == nil {
-		b.createInbox(p, agent, by, found)
+		createInbox(b, p, agent, by, found)
 	}
 	return found.box, err
 }

@@ -82,11 +82,10 @@ func (b *batch) reportCommit(took time.Duration) {
 	defer recovery.Log(b.c.options.Log, "the numbers of a commit")
 	b.c.options.Observe.Commit(len(b.ops)+len(b.claims), took)
 	for _, t := range b.rows.order {
-		starts, ends := t.Attempts()
-		for _, a := range starts {
+		for _, a := range t.Attempts.Started {
 			b.c.options.Observe.AttemptStarted(a)
 		}
-		for _, a := range ends {
+		for _, a := range t.Attempts.Ended {
 			b.c.options.Observe.AttemptEnded(a)
 		}
 	}

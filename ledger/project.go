@@ -224,7 +224,8 @@ func (b *batch) dropProject(thread string) error {
 	if err != nil {
 		return err
 	}
-	b.dropCursors(thread, boxes)
+	b.moved.drop(thread, boxes)
+	b.changes.DropCursors = append(b.changes.DropCursors, boxes...)
 	delete(b.projects, thread)
 	return nil
 }

@@ -26,14 +26,17 @@ type AttemptEnd struct {
 // OutcomeLost is the end of an attempt whose claim was taken away from its worker.
 const OutcomeLost Outcome = "lease_lost"
 
-// Attempts returns the attempts that the transitions started and ended. A repeat of a settle, which
-// changes nothing, is not among them.
-func (t *State) Attempts() ([]AttemptStart, []AttemptEnd) { return t.starts, t.attempts }
-
-func (t *State) attemptStarted(r *mailroom.Run, due, now time.Time) {
-	t.starts = append(t.starts, AttemptStart{Agent: r.Agent, Attempt: r.Attempt, Created: r.CreatedAt, Due: due, At: now})
+// Attempts are the attempts that the transitions of a transaction started and ended, for metrics. A repeat
+// of a settle, which changes nothing, is not among them.
+type Attempts struct {
+	Started []AttemptStart
+	Ended   []AttemptEnd
 }
 
-func (t *State) attemptEnded(r *mailroom.Run, how Outcome, class mailroom.Class) {
-	t.attempts = append(t.attempts, AttemptEnd{Agent: r.Agent, Outcome: how, Class: class})
+func (s *Attempts) start(r *mailroom.Run, due, now time.Time) {
+	s.Started = append(s.Started, AttemptStart{Agent: r.Agent, Attempt: r.Attempt, Created: r.CreatedAt, Due: due, At: now})
+}
+
+func (s *Attempts) end(r *mailroom.Run, how Outcome, class mailroom.Class) {
+	s.Ended = append(s.Ended, AttemptEnd{Agent: r.Agent, Outcome: how, Class: class})
 }

@@ -47,7 +47,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 	t.known.takeInputText(r)
 	t.touchRun(r)
 	t.append(kind, r, now, body)
-	t.attemptStarted(r, since, now)
+	t.Attempts.start(r, since, now)
 	t.note(r, now)
 	t.schedule(now)
 	return r

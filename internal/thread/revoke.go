@@ -75,7 +75,7 @@ func (t *State) Revoke(in Revoke, now time.Time) bool {
 	if r == nil || r.Status != mailroom.StatusRunning || !in.matches(&t.Thread, r, now) {
 		return false
 	}
-	t.attemptEnded(r, in.outcome(), in.class())
+	t.Attempts.end(r, in.outcome(), in.class())
 	t.promote(now)
 	t.appendMessage(r, in.Text, mailroom.VisibleAll, true, now)
 	if r.Stop != "" {

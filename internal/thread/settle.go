@@ -123,7 +123,7 @@ func (t *State) Settle(s *Settle, now time.Time) (*mailroom.Run, error) {
 	if s.Failure != nil {
 		class = s.Failure.Class
 	}
-	t.attemptEnded(r, s.Outcome, class)
+	t.Attempts.end(r, s.Outcome, class)
 	t.promote(now)
 	t.appendMessage(r, s.Message, mailroom.VisibleAll, s.Outcome != OutcomeComplete && s.Outcome != OutcomePark, now)
 	switch {

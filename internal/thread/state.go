@@ -32,12 +32,10 @@ type State struct {
 	Partials Partials
 
 	// What this transaction adds.
-	Outbox  Outbox
-	entries []mailroom.Entry
-	ends    []store.Summary // of its runs
-	// Of claims and their ends, for metrics.
-	starts   []AttemptStart
-	attempts []AttemptEnd
+	Outbox   Outbox
+	Attempts Attempts
+	entries  []mailroom.Entry
+	ends     []store.Summary // of its runs
 	touched  bool
 	known    messages
 }
@@ -90,7 +88,7 @@ func (t *State) Trim() bool {
 		return false // the loader loads tickets together with their run
 	}
 	t.touched, t.entries, t.ends, t.known = false, nil, nil, nil
-	t.starts, t.attempts = nil, nil
+	t.Attempts = Attempts{}
 	t.Keys, t.Partials, t.Outbox = Keys{}, Partials{}, Outbox{}
 	return t.Runs.trim(t.current())
 }
