@@ -57,11 +57,13 @@ class Server {
 
   /** Runs a command on this server's data folder and returns its output. */
   async command(...args) {
-    const child = spawn(binary, [...args, '--data', this.folder], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(binary, [...args, '--data', this.folder], { stdio: ['ignore', 'pipe', 'pipe'] });
     let out = '';
+    let errors = '';
     child.stdout.setEncoding('utf8').on('data', (piece) => { out += piece; });
+    child.stderr.setEncoding('utf8').on('data', (piece) => { errors += piece; });
     const [code] = await once(child, 'close');
-    if (code !== 0) throw new Error(`mailroom ${args.join(' ')}: exit code ${code}`);
+    if (code !== 0) throw new Error(`mailroom ${args.join(' ')}: exit code ${code}: ${errors}`);
     return out;
   }
 
