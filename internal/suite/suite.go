@@ -33,7 +33,7 @@ type track struct {
 	began  time.Time
 	took   time.Duration
 	why    string // why it failed or did not run
-	recent tail   // its last lines
+	recent tail   // its last lines, without those of tests that passed
 	passed int    // tests that it counted
 	failed int
 }
@@ -193,7 +193,9 @@ func counted(text string) (passed, failed int, ok bool) {
 // line takes a line of the output of t.
 func (s *suite) line(t *track, text string) {
 	s.mu.Lock()
-	t.recent.add(text)
+	if !strings.HasPrefix(text, "ok  ") { // a test that passed
+		t.recent.add(text)
+	}
 	if passed, failed, ok := counted(text); ok {
 		t.passed += passed
 		t.failed += failed
