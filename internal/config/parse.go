@@ -87,6 +87,16 @@ func keyAt(data []byte, line int) string {
 	return ""
 }
 
+// lastKey returns the last line that sets a key, 1 if there is none.
+func lastKey(data []byte) int {
+	for line := bytes.Count(data, []byte("\n")) + 1; line > 1; line-- {
+		if keyAt(data, line) != "" {
+			return line
+		}
+	}
+	return 1
+}
+
 // Parse reads a configuration as Load does; file names it in errors, "" if there is none.
 func Parse(file string, data []byte, kinds *target.Kinds, env func(string) string) (*Config, error) {
 	if len(data) > maxFile {
@@ -97,6 +107,9 @@ func Parse(file string, data []byte, kinds *target.Kinds, env func(string) strin
 		p := problem{what: strings.TrimPrefix(err.Error(), "toml: ")}
 		if d, ok := errors.AsType[*toml.DecodeError](err); ok {
 			p.line, _ = d.Position()
+			if strings.Contains(p.what, "ended here") || strings.Contains(p.what, "incomplete") {
+				p.line = lastKey(data) // the library says 1: the value that has no end is the last one
+			}
 			if key := keyAt(data, p.line); key != "" {
 				p.what += ", in the line of " + key
 			}
