@@ -10,7 +10,7 @@ const executablePath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/c
 const args = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 
 /** How long a page may take for what a test waits for: minutes, for a machine that does much else. */
-const patience = 180_000;
+const patience = 600_000;
 
 function program() {
   if (!executablePath) throw new Error('no Chromium: run make programs, or name another browser in CHROMIUM');

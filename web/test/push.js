@@ -136,7 +136,7 @@ export class AlertedBrowser {
       const all = await this.page.evaluate(async () => (await (await navigator.serviceWorker.getRegistration('./')).getNotifications())
         .map(({ title, body, tag, actions, requireInteraction }) => ({ title, body, tag, actions: actions.map((a) => a.title), requireInteraction })));
       if (look(all)) return all;
-      assert.ok(tries < 1800, `after three minutes the notifications are ${JSON.stringify(all)}`);
+      assert.ok(tries < 6000, `after ten minutes the notifications are ${JSON.stringify(all)}`);
       await new Promise((resolve) => { setTimeout(resolve, 100); });
     }
   }

@@ -24,7 +24,7 @@ async function all() {
 /** Runs files until none is left, and adds their events. */
 async function work(files, events) {
   for (let file = files.shift(); file; file = files.shift()) {
-    for await (const event of run({ files: [file], timeout: 600_000 })) {
+    for await (const event of run({ files: [file], timeout: 1_800_000 })) {
       if (event.type === 'test:fail') process.exitCode = 1;
       events.write(event);
     }
