@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -78,6 +79,9 @@ func TestMessagesAreFoundByTheirWords(t *testing.T) {
 			d.submit(text("t", "Where does the Northern train stop?"))
 			d.submit(text("u", "The train is late"))
 			d.serve("w")
+			told := text("out:tg:1", "A train is told in a chat") // an alert
+			told.Owner = auth.Operator
+			d.submit(told)
 			other := text("v", "A train for Bob")
 			other.Owner = "bob"
 			d.submit(other)

@@ -27,12 +27,8 @@ type content struct {
 // compose returns a message as it is sent (RFC 5322).
 func (t *Target) compose(m alert.Message, now time.Time) ([]byte, error) {
 	c := content{Title: subject(m), Body: m.Body, URL: m.URL}
-	if m.URL != "" {
-		var labels []string
-		for _, b := range m.Buttons {
-			labels = append(labels, b.Label)
-		}
-		c.Choices = strings.Join(labels, " or ")
+	if m.URL != "" && len(m.Buttons) > 0 { // the page shows the whole question, and so decides both ways
+		c.Choices = "Approve or Deny"
 	}
 	html, err := c.html()
 	if err != nil {

@@ -52,7 +52,7 @@ type Options struct {
 // NewKind returns the kind.
 func NewKind() target.Kind {
 	return target.Kind{
-		Name: "email", New: newSettings,
+		Name: "email", New: newSettings, Own: true,
 		AfterCrash: "sent again with the same Message-ID, and marked as repeated",
 		Leaves:     "the text that the rule allows, and the link, to the mail servers on the way, which can read both",
 	}

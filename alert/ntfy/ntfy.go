@@ -43,7 +43,7 @@ type Options struct {
 // NewKind returns the kind.
 func NewKind() target.Kind {
 	return target.Kind{
-		Name: "ntfy", New: newSettings,
+		Name: "ntfy", New: newSettings, Own: true,
 		AfterCrash: "sent again and marked as repeated", Leaves: "the text that the rule allows, and the links, to the ntfy server, which can read both",
 	}
 }
@@ -185,7 +185,7 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 		Event string `json:"event"`
 	}
 	if json.Unmarshal(a.Body, &answer) != nil || answer.Event != "message" {
-		return "", fmt.Errorf("%w: %w", mailroom.ErrUnknown, httpcall.Unavailable(errors.New(t.base.Host+" is not an ntfy server: its answer is not a message")))
+		return "", fmt.Errorf("%w: %w", mailroom.ErrUnknown, httpcall.Unavailable(errors.New(t.base.Host+" is not an ntfy server: its answer is not a message; check the url")))
 	}
 	return answer.ID, nil
 }

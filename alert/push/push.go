@@ -51,7 +51,7 @@ type Options struct {
 // NewKind returns the kind.
 func NewKind() target.Kind {
 	return target.Kind{
-		Name: "push", New: newSettings,
+		Name: "push", New: newSettings, Own: true,
 		AfterCrash: "sent again: the notification replaces the earlier one",
 		Leaves:     "the text that the rule allows, and the links, encrypted for the browsers; the push service of each browser sees when and how much",
 	}

@@ -5,6 +5,7 @@ package target
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,6 +28,9 @@ type Kind struct {
 	// For the manual.
 	AfterCrash string // what becomes of an alert that was sent before a crash
 	Leaves     string // what leaves the machine, and to whom
+	// Own says that such a target is usually the operator's own, so that a rule which a command adds tells all, and
+	// its alerts can approve.
+	Own bool
 }
 
 // Kinds are the kinds that a configuration may name.
@@ -111,6 +115,9 @@ func (a *Address) Allow(more ...netip.Prefix) { a.policy.Allow = append(a.policy
 // Resolve sets the resolver of names; without it, that of the machine resolves them.
 func (a *Address) Resolve(r *net.Resolver) { a.policy.Resolver = r }
 
+// ErrNotAllowed is in the tree of the error of an address that is not public.
+var ErrNotAllowed = errors.New("to allow it, add it to allow")
+
 // Check parses the URL, and checks its host as far as it is known without resolving it.
 func (a *Address) Check() (*url.URL, error) {
 	u, err := netguard.URL(a.URL, a.Insecure)
@@ -118,7 +125,7 @@ func (a *Address) Check() (*url.URL, error) {
 		return nil, err
 	}
 	if err := a.policy.CheckHost(u.Hostname()); err != nil {
-		return nil, fmt.Errorf("%w; to allow it, add it to allow", err)
+		return nil, fmt.Errorf("%w; %w", err, ErrNotAllowed)
 	}
 	return u, nil
 }

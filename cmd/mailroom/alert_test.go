@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -144,16 +145,22 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 	add := func(args ...string) (int, string) {
 		return h.run(t.Context(), io.Discard, append([]string{"notify", "add", "ntfy", "--name", "phone", "--topic", "alerts-x"}, args...)...)
 	}
-	if code, stderr := add("--url", ntfy.URL); code != exitUsage || !strings.Contains(stderr, "loopback") {
+	if code, stderr := add("--url", ntfy.URL); code != exitUsage || !strings.Contains(stderr, "loopback") || !strings.Contains(stderr, "--allow") || strings.Contains(stderr, "toml") {
 		t.Errorf("an address that is refused: %d %s", code, stderr)
+	}
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1", "--text", "half"); code != exitUsage || !strings.Contains(stderr, "none, title or full") {
+		t.Errorf("a text that is none: %d %s", code, stderr)
 	}
 	ntfy.Fail(ntfytest.Refuse)
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitFailed || !strings.Contains(stderr, "503") || !strings.Contains(stderr, "nothing was written") {
 		t.Errorf("a server that refuses: %d %s", code, stderr)
 	}
 	ntfy.Fail(ntfytest.None)
-	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitDone || !strings.Contains(stderr, "took a test message") {
+	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitDone || !strings.Contains(stderr, "took a test message") || !strings.Contains(stderr, "what leaves the machine") {
 		t.Fatalf("add: %d %s", code, stderr)
+	}
+	if raw, err := os.ReadFile(h.dir.Config()); err != nil || !strings.Contains(string(raw), `text = "full"`) {
+		t.Errorf("the rule does not tell enough to approve: %s, %v", raw, err)
 	}
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitUsage || !strings.Contains(stderr, "target phone already exists") {
 		t.Errorf("add again: %d %s", code, stderr)

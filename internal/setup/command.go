@@ -47,7 +47,7 @@ func Targets(o Options) (all []*cobra.Command) {
 			w := &wizard{options: o, thing: thing{
 				table: "targets", what: "target", kind: k.Name, keys: s.Keys, defaults: k.New().Keys, setup: s.Setup,
 				exists: func(c *config.Config, name string) bool { return c.Targets[name] != nil },
-				secret: datadir.Dir.TargetSecret,
+				secret: datadir.Dir.TargetSecret, check: s.Check, leaves: k.Leaves, own: k.Own,
 			}}
 			all = append(all, w.targetCommand())
 		}
@@ -65,6 +65,11 @@ type thing struct {
 	setup    *kind.Setup
 	exists   func(c *config.Config, name string) bool
 	secret   func(d datadir.Dir, name, of string) string // path of a secret's file
+	check    func() error                                // of the settings of a target; nil accepts all
+
+	// Of a target.
+	leaves string // what leaves the machine, and to whom
+	own    bool   // see [target.Kind]
 }
 
 const (
@@ -99,6 +104,12 @@ func (w *wizard) targetCommand() *cobra.Command {
 	cmd := w.command("mailroom notify add", targetText)
 	cmd.Flags().StringArrayVar(&w.when, "when", []string{string(alert.KindTicket), string(alert.KindFailed), string(alert.KindChannel)},
 		"what is told to the target: ticket, failed, channel, paused or digest; may be repeated; empty adds no rule")
+	text := alert.TextTitle
+	if w.own {
+		text = alert.TextFull
+	}
+	cmd.Flags().StringVar(&w.text, "text", string(text),
+		"how much of what agents and users wrote leaves the machine: none, title (the first line) or full. An alert approves only what it shows")
 	return cmd
 }
 
@@ -162,7 +173,7 @@ func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 		text := flags.String(a.Flag, before, q.Usage)
 		console.AllowEmpty(flags, a.Flag) // none, where the setting may be missing
 		a.given = func() any {
-			if *text == "" || *text == before {
+			if !flags.Changed(a.Flag) || *text == "" && (a.secret != nil || a.Resolve != nil) {
 				return nil
 			}
 			return *text

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/alert/target"
 	"mailroom/channel/kind"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
@@ -28,6 +31,7 @@ type wizard struct {
 	// Set by the flags.
 	name, agent string
 	when        []string // what a target is told
+	text        string   // how much of it
 	answers     []answer
 
 	// Set by run.
@@ -62,6 +66,9 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	if err := w.collect(ctx); err != nil {
 		return err
 	}
+	if err := w.checkTarget(); err != nil {
+		return err
+	}
 	after := w.extend(before, now)
 	c, err := w.parse(after) // before a secret is sent anywhere
 	if err != nil {
@@ -77,6 +84,9 @@ func (w *wizard) run(ctx context.Context) (err error) {
 	}
 	found, err := w.setup.Probe(ctx, place)
 	if err != nil {
+		if f, ok := errors.AsType[*mailroom.Failure](err); ok { // its class is for runs
+			err = f.Err
+		}
 		return console.Errorf(console.ExitFailed, nothingWritten, "%w", err)
 	}
 	if err := w.write(after); err != nil {
@@ -86,6 +96,25 @@ func (w *wizard) run(ctx context.Context) (err error) {
 		return err
 	}
 	w.print(c, found, notRunning == nil)
+	return nil
+}
+
+// checkTarget checks the settings of a target before they are written, so that an error names flags and not the line
+// of a file.
+func (w *wizard) checkTarget() error {
+	if w.table != "targets" {
+		return nil
+	}
+	if !slices.Contains(alert.Texts(), alert.Text(w.text)) {
+		return console.Errorf(console.ExitUsage, nothingWritten, "--text: %q is not none, title or full", w.text)
+	}
+	if w.check == nil || setting.CheckRequired(w.keys) != nil { // the configuration reports what is missing
+		return nil
+	}
+	err := w.check()
+	if words, ok := strings.CutSuffix(fmt.Sprint(err), "; "+target.ErrNotAllowed.Error()); ok {
+		return console.Errorf(console.ExitUsage, nothingWritten, "%s; to allow it, add --allow with the address or its network", words)
+	}
 	return nil
 }
 
@@ -209,6 +238,9 @@ func (w *wizard) extend(before []byte, now *config.Config) []byte {
 	}
 	if when := slices.DeleteFunc(slices.Clone(w.when), func(s string) bool { return s == "" }); len(when) > 0 && now.Rules[w.name] == nil {
 		fmt.Fprintf(&b, "\n[rules.%q]\nwhen = %s\nto = [%q]\n", w.name, setting.TOML(when), w.name)
+		if w.text != string(alert.TextTitle) {
+			fmt.Fprintf(&b, "text = %q\n", w.text)
+		}
 	}
 	return b.Bytes()
 }
@@ -241,6 +273,9 @@ func (w *wizard) print(c *config.Config, found kind.Found, running bool) {
 		con.Infof("%s", line)
 	}
 	con.Infof("added %s %s to %s", w.what, w.name, w.dir.Config())
+	if rule := c.Rules[w.name]; w.table == "targets" && rule != nil {
+		con.Infof("its rule has text = %q, so what leaves the machine is %s; --text, and the setting in the file, change that", rule.Text, w.leaves)
+	}
 	next := "start the server with `%s`"
 	if running {
 		next = "restart the server to load the " + w.what + ": stop it, then `%s`"
