@@ -5,6 +5,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"hash/maphash"
 	"log/slog"
 	"slices"
@@ -43,6 +44,9 @@ type Options struct {
 	// Attempts is after how many failures a run of an agent fails for good, unless its submit says; 0 and a
 	// nil function mean mailroom.DefaultAttempts.
 	Attempts func(agent string) int
+	// CheckOptions returns why an agent does not take the options of a submit, which is then refused. A nil
+	// function takes all options. It must not block.
+	CheckOptions func(agent string, options json.RawMessage) error
 	// Sticky reports whether the State of an agent is of use only on the server that wrote it, so that
 	// a thread's next run must start there. A nil function means that none is.
 	Sticky func(agent string) bool
@@ -95,6 +99,9 @@ func New(st store.Store, o Options) *Ledger {
 	}
 	if o.Version == nil {
 		o.Version = func(string) string { return "" }
+	}
+	if o.CheckOptions == nil {
+		o.CheckOptions = func(string, json.RawMessage) error { return nil }
 	}
 	if o.Publish == nil {
 		o.Publish = func(string, []mailroom.Entry) {}

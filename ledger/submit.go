@@ -119,6 +119,9 @@ func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found
 	if found.AgentVersion == "" {
 		found.AgentVersion = b.c.options.Version(found.Agent)
 	}
+	if len(in.Options) > 0 {
+		found.BadOptions = b.c.options.CheckOptions(found.Agent, in.Options)
+	}
 	if in.DeliverTo != "" {
 		found.DeliverTo = &b.rows.thread(in.DeliverTo).Thread
 	}

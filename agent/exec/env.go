@@ -22,6 +22,31 @@ const (
 	envMark    = "MAILROOM_MARK" // Options.Mark
 )
 
+// Variables that say where a run comes from. Their values come from outside and are bounded.
+const (
+	envOptions  = "MAILROOM_OPTIONS" // JSON; absent without options. Its limit, mailroom.MaxOptions, fits into a variable
+	envSender   = "MAILROOM_SENDER"
+	envVia      = "MAILROOM_VIA"
+	envMode     = "MAILROOM_MODE"
+	envPriority = "MAILROOM_PRIORITY"
+)
+
+// maxSource bounds the values of MAILROOM_SENDER and MAILROOM_VIA, in bytes.
+const maxSource = 4 << 10
+
+// sourceOf returns the variables that say where a run comes from.
+func sourceOf(run *mailroom.Run) []string {
+	cut := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxSource)], "") }
+	env := []string{
+		envSender + "=" + cut(run.Origin.Sender), envVia + "=" + cut(run.Origin.Via),
+		envMode + "=" + string(run.Mode), envPriority + "=" + strconv.Itoa(run.Priority),
+	}
+	if len(run.Options) > 0 {
+		env = append(env, envOptions+"="+string(run.Options))
+	}
+	return env
+}
+
 // attemptOf returns the attempt of run that a process with this environment belongs to.
 func attemptOf(run *mailroom.Run, lookup func(string) (string, bool)) (attempt int, ok bool) {
 	if id, _ := lookup(envRun); id != run.ID {
@@ -45,7 +70,7 @@ func (a *agent) environment(run *mailroom.Run) (env []string, secrets []secret) 
 	if a.options.Mark != "" {
 		env = append(env, envMark+"="+a.options.Mark)
 	}
-	return append(env,
+	return append(append(env, sourceOf(run)...),
 		envRun+"="+run.ID, envAttempt+"="+strconv.Itoa(run.Attempt),
 		envThread+"="+run.Thread, envKey+"="+run.ID,
 	), secrets

@@ -8,8 +8,9 @@
 // earlier one left before it starts its own. (On systems other than Linux it cannot find leftovers;
 // see package proc.)
 //
-// The environment of the command contains MAILROOM_RUN, MAILROOM_THREAD, MAILROOM_ATTEMPT and
-// MAILROOM_IDEMPOTENCY_KEY, the variables of Options.Env, the server's variables that
+// The environment of the command contains MAILROOM_RUN, MAILROOM_THREAD, MAILROOM_ATTEMPT,
+// MAILROOM_IDEMPOTENCY_KEY, MAILROOM_OPTIONS, MAILROOM_SENDER, MAILROOM_VIA, MAILROOM_MODE and
+// MAILROOM_PRIORITY, the variables of Options.Env, the server's variables that
 // Options.EnvAllow names, and nothing else. Steered messages become runs of their own, because a
 // command gets its input when it starts.
 package exec
@@ -62,7 +63,20 @@ type Options struct {
 	// MaxOutput is the maximum size of stdout, in bytes. A command that writes more is stopped and
 	// its run fails permanently. 0 means DefaultMaxOutput. A message holds at most mailroom.MaxText of it.
 	MaxOutput int64
+
+	// PermanentExits and UnavailableExits are exit statuses that classify a failure. Any other status but 0
+	// is transient. nil means DefaultPermanentExits and DefaultUnavailableExits.
+	PermanentExits, UnavailableExits []int
+	// TakesOptions names the options of a submit that the command takes; any other one fails the run. nil
+	// means all.
+	TakesOptions []string
 }
+
+// DefaultPermanentExits returns EX_CONFIG of sysexits(3): a repeat fails in the same way.
+func DefaultPermanentExits() []int { return []int{78} }
+
+// DefaultUnavailableExits returns EX_TEMPFAIL of sysexits(3): what the command needs is down.
+func DefaultUnavailableExits() []int { return []int{75} }
 
 // KillGrace is the time that a command gets after each signal. The whole process tree receives INT,
 // then TERM, then KILL. If the claim of the run was lost, it receives KILL at once.
@@ -114,6 +128,12 @@ func newAgent(o Options) (*agent, error) {
 	}
 	if o.MaxOutput == 0 {
 		o.MaxOutput = DefaultMaxOutput
+	}
+	if o.PermanentExits == nil {
+		o.PermanentExits = DefaultPermanentExits()
+	}
+	if o.UnavailableExits == nil {
+		o.UnavailableExits = DefaultUnavailableExits()
 	}
 	return &agent{options: o, name: "the command"}, nil
 }
@@ -169,6 +189,9 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	}
 	if last.Done {
 		return nil
+	}
+	if err := CheckOptions(a.name, a.options.TakesOptions, run.Options); err != nil {
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
 	limits := a.limits(ctx)
 	input, err := s.Input(ctx)

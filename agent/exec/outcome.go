@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	osexec "os/exec"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -239,7 +242,10 @@ func (a *agent) verdict(e ending) error {
 	case e.why == nil && e.exit.Success():
 		return nil // the entry names surviving processes
 	case e.why == nil:
-		return failure(mailroom.ClassTransient, "ended with %v", e.exit)
+		var after time.Duration
+		e.stderr, after = cutRetryAfter(e.stderr)
+		err := e.withStderr(fmt.Errorf(a.name+" ended with %v", e.exit))
+		return &mailroom.Failure{Class: a.exitClass(e.exit.Code), RetryAfter: after, Err: errors.Join(left, err)}
 	case errors.Is(e.why, proc.ErrStart):
 		return failure(mailroom.ClassTransient, "was stopped: %w (start_timeout %v)", e.why, o.StartTimeout)
 	case errors.Is(e.why, proc.ErrIdle):
@@ -252,6 +258,37 @@ func (a *agent) verdict(e ending) error {
 		return errors.Join(e.why, left)
 	}
 	return e.why
+}
+
+// exitClass classifies an exit status other than 0; -1 is the end by a signal.
+func (a *agent) exitClass(status int) mailroom.Class {
+	switch {
+	case slices.Contains(a.options.PermanentExits, status):
+		return mailroom.ClassPermanent
+	case slices.Contains(a.options.UnavailableExits, status):
+		return mailroom.ClassUnavailable
+	}
+	return mailroom.ClassTransient
+}
+
+// maxRetryAfter bounds what a command can ask for.
+const maxRetryAfter = 24 * time.Hour
+
+// lastRetryAfter matches a last line of stderr such as "Retry-After: 30", in seconds.
+var lastRetryAfter = regexp.MustCompile(`(?i)(?:^|\n)retry-after:[ \t]*([0-9]{1,9})[ \t\r]*$`)
+
+// cutRetryAfter returns stderr without a last line that says when to retry, and how long that is.
+func cutRetryAfter(stderr string) (string, time.Duration) {
+	text := strings.TrimRight(stderr, "\n")
+	found := lastRetryAfter.FindStringSubmatchIndex(text)
+	if found == nil {
+		return stderr, 0
+	}
+	seconds, err := strconv.Atoi(text[found[2]:found[3]])
+	if err != nil { // cannot happen: at most 9 digits
+		return stderr, 0
+	}
+	return text[:found[0]], min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
 // withStderr appends the end of stderr to an error.

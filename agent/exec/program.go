@@ -33,6 +33,10 @@ type ProgramOptions struct {
 	Files     string          // as in Options
 	Source    FileSource      // as in Options
 
+	// TakesOptions names the options of a submit that the program takes, of which OptionModel is the only one;
+	// any other one fails the run. nil means none.
+	TakesOptions []string
+
 	// As in Options, but 0 means one minute for StartTimeout, ten minutes for IdleTimeout and no
 	// limit for TotalTimeout; negative means no limit. Only lines other than warnings count as
 	// output.
@@ -73,6 +77,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 		Env: slices.Concat(o.Profile.Env, o.Env), Mark: o.Mark, Isolation: o.Isolation, Files: o.Files, Source: o.Source,
 		StartTimeout: limit(o.StartTimeout, DefaultStartTimeout), IdleTimeout: limit(o.IdleTimeout, DefaultIdleTimeout),
 		TotalTimeout: limit(o.TotalTimeout, 0), KillGrace: o.KillGrace, MaxOutput: o.MaxOutput,
+		PermanentExits: []int{}, UnavailableExits: []int{}, TakesOptions: append([]string{}, o.TakesOptions...),
 	})
 	if err != nil {
 		return nil, err
@@ -125,7 +130,11 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if last.Done {
 		return nil
 	}
-	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "", limits: a.limits(ctx), files: a.localFiles()}
+	model, err := a.model(run)
+	if err != nil {
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
+	}
+	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "", limits: a.limits(ctx), files: a.localFiles(), model: model}
 	if t.state, err = readState(s.State(), a.profile.Name); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
@@ -168,6 +177,14 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	return t.conclude(ctx, l)
 }
 
+// model returns the model that the options of a run ask for, "" for that of the configuration.
+func (a *programAgent) model(run *mailroom.Run) (string, error) {
+	if err := CheckOptions(a.name, a.options.TakesOptions, run.Options); err != nil {
+		return "", err
+	}
+	return modelOption(run.Options)
+}
+
 // attempt is the state of one attempt. It belongs to the goroutine of Run, except that saved and
 // state are guarded by the mutex of the running turn.
 type attempt struct {
@@ -177,6 +194,7 @@ type attempt struct {
 	limits     limits
 	input      []mailroom.Message
 	files      *localFiles
+	model      string // of this run; "" is that of the configuration
 	env        []string
 	secrets    []secret
 	inputGiven bool // an earlier attempt sent the input to a session
@@ -295,7 +313,7 @@ func totalLen(texts []string) (n int) {
 // start starts the program and commits that before the program gets its input.
 func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	turn := t.agent.turn
-	turn.Session, turn.Resume = p.session, p.resume
+	turn.Session, turn.Resume, turn.Model = p.session, p.resume, cmp.Or(t.model, turn.Model)
 	shown, err := t.visibleFiles(ctx)
 	if err != nil {
 		return nil, err

@@ -113,6 +113,10 @@ type Agent struct {
 	// least time from a failure to the next attempt.
 	Attempts   int
 	RetryPause time.Duration
+	// Options names the options of a submit that the agent takes; exec.AnyOption is all.
+	Options []string
+	// For exec: exit statuses of a failure that a repeat does not mend, and of an outage.
+	PermanentExits, UnavailableExits []int
 	Confinement
 }
 
@@ -171,7 +175,8 @@ func newAgent(kind string) *Agent {
 	case KindTour:
 		a.Pace = tour.DefaultPace
 	case KindExec:
-		a.EnvAllow = exec.DefaultEnvAllow()
+		a.EnvAllow, a.Options = exec.DefaultEnvAllow(), []string{exec.AnyOption}
+		a.PermanentExits, a.UnavailableExits = exec.DefaultPermanentExits(), exec.DefaultUnavailableExits()
 	}
 	if p := program.Find(kind); p != nil {
 		a.Program, a.Permissions, a.EnvAllow = p.Program, string(p.Modes[0]), exec.EnvAllow(p)
@@ -311,9 +316,25 @@ func (a *Agent) settings() []setting.Setting {
 			setting.New("attempts", "Number of failed attempts after which a run fails for good, unless its submit says.", setting.Int(&a.Attempts, 1, 100)),
 			setting.New("retry_pause", "Minimum time from a failed attempt to the next one, which grows from 0.25s by itself.", setting.Duration(&a.RetryPause, 0, most)),
 		)
+		all = append(all, a.outcomeSettings(profile)...)
 		all = append(all, a.Confinement.settings()...)
 	}
 	return all
+}
+
+// outcomeSettings returns the keys for the options that a program gets and for the meaning of its end. They are
+// not part of the definition: older versions of the agent have the current values.
+func (a *Agent) outcomeSettings(profile *program.Profile) []setting.Setting {
+	if profile != nil {
+		return []setting.Setting{
+			setting.New("options", "Options of a submit that replace settings: model; empty refuses a submit with options.", setting.Each(&a.Options, "the name of an option; use model", func(s string) bool { return s == exec.OptionModel })),
+		}
+	}
+	return []setting.Setting{
+		setting.New("options", `Options of a submit that the command gets in MAILROOM_OPTIONS; "*" is all, empty refuses a submit with options.`, setting.List(&a.Options)),
+		setting.New("permanent_exits", "Exit statuses of a failure that a retry does not mend: the run fails at once.", exits(&a.PermanentExits)),
+		setting.New("unavailable_exits", "Exit statuses of an outage: the run is retried for up to a day, and no failure is counted.", exits(&a.UnavailableExits)),
+	}
 }
 
 func modes(p *program.Profile) (names []string) {

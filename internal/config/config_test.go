@@ -64,7 +64,7 @@ func TestAgentsHaveDefaults(t *testing.T) {
 		"coder": {
 			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
-			Attempts: 5, Confinement: Confinement{Isolation: IsolationAuto},
+			Attempts: 5, Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75}, Confinement: Confinement{Isolation: IsolationAuto},
 		},
 	}
 	if diff := cmp.Diff(want, got.Agents); diff != "" {

@@ -63,4 +63,18 @@ func pairs(p *map[string]string) setting.Value {
 	}
 }
 
+// exits is a list of exit statuses of a failure.
+func exits(p *[]int) setting.Value {
+	return setting.Of(p, "a list of exit statuses from 1 to 255, such as [78]", func(v any) ([]int, bool) {
+		list, ok := v.([]any)
+		found := []int{}
+		for _, item := range list {
+			n, isInt := item.(int64)
+			ok = ok && isInt && n >= 1 && n <= 255
+			found = append(found, int(n))
+		}
+		return found, ok
+	}, func(all []int) any { return append([]int{}, all...) })
+}
+
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -25,7 +26,8 @@ import (
 type agentSet struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
-	attempts map[string]int // see [ledger.Options]
+	attempts map[string]int      // see [ledger.Options]
+	options  map[string][]string // that agents take of a submit; an agent that is missing here takes all
 	programs *programs
 	sandbox  *sandbox
 	versions *versions
@@ -37,7 +39,7 @@ type agentSet struct {
 // cannot be rebuilt is left out: the runs pinned to it fail permanently and name it. Programs get files
 // of messages from shared too, unless it is nil.
 func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Files, log *slog.Logger) (*agentSet, error) {
-	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, attempts: map[string]int{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
+	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, attempts: map[string]int{}, options: map[string][]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	r.sandbox.shareFiles(shared)
 	configured := maps.Clone(c.Agents)
 	r.versions = &versions{
@@ -111,7 +113,16 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		},
 	}
 	r.kinds[name], r.attempts[name] = a.Kind, a.Attempts
+	if a.Kind != config.KindInbox { // its readers see the run with its options
+		r.options[name] = append([]string{}, a.Options...)
+	}
 	return nil
+}
+
+// checkOptions returns why an agent does not take the options of a submit. The agents of remote workers check
+// them when they run.
+func (r *agentSet) checkOptions(agent string, options json.RawMessage) error {
+	return exec.CheckOptions("agent "+agent, r.options[agent], options)
 }
 
 // rebuild builds an agent from a definition in the store.
@@ -145,6 +156,7 @@ func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Ag
 			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow),
 			StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout, Mark: mark,
 			Isolation: around.isolation, Files: around.files, Source: around.source,
+			PermanentExits: a.PermanentExits, UnavailableExits: a.UnavailableExits, TakesOptions: a.Options,
 		})
 	}
 	return nil, fmt.Errorf("unknown kind %q", a.Kind)
@@ -161,7 +173,7 @@ func programOptions(p *program.Profile, a *config.Agent, mark string, around lau
 	return exec.ProgramOptions{
 		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
 		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow), Mark: mark,
-		Isolation: around.isolation, Files: around.files, Source: around.source,
+		Isolation: around.isolation, Files: around.files, Source: around.source, TakesOptions: a.Options,
 		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout), TotalTimeout: noneIfZero(a.TotalTimeout),
 	}
 }

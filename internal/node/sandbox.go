@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
@@ -146,10 +147,28 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	}
 	c.isolation.Kind = kind
 	s.record(name, a, kind, private, why)
+	if why := landlockProblem(kind, a, home); why != "" && name != "" {
+		s.log.Warn("agent does not work well under Landlock", "agent", name, "reason", why)
+	}
 	if limits, why := c.isolation.Ineffective(); len(limits) > 0 && name != "" {
 		s.log.Warn("limits of an agent have no effect", "agent", name, "settings", strings.Join(limits, ", "), "reason", why)
 	}
 	return c, nil
+}
+
+// landlockProblem returns what a program cannot do under Landlock, and what to do, or "".
+func landlockProblem(kind proc.Kind, a *config.Agent, home string) string {
+	switch {
+	case kind != proc.KindLandlock:
+		return ""
+	case a.Kind == "codex" && a.Permissions != string(program.ModeAll):
+		return `codex can run no commands, because its own sandbox needs mounts; use namespaces, or permissions = "all"`
+	case a.Kind == "claude" && a.Env["CLAUDE_CONFIG_DIR"] == "" && os.Getenv("CLAUDE_CONFIG_DIR") == "":
+		if _, err := os.Stat(filepath.Join(home, ".claude")); errors.Is(err, fs.ErrNotExist) {
+			return "claude may be unable to keep its sessions; run mkdir ~/.claude and write {} to ~/.claude.json"
+		}
+	}
+	return ""
 }
 
 // setUser makes the program run as another user of the system.

@@ -115,6 +115,32 @@ func TestSecretsBesideTheDataFolderAreHidden(t *testing.T) {
 	}
 }
 
+func TestProgramsThatLandlockHindersAreNamed(t *testing.T) {
+	empty, ready := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(ready, ".claude"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CLAUDE_CONFIG_DIR", "")
+	for _, c := range []struct {
+		kind  proc.Kind
+		agent config.Agent
+		home  string
+		want  string
+	}{
+		{proc.KindLandlock, config.Agent{Kind: "codex", Permissions: "read"}, ready, "codex can run no commands"},
+		{proc.KindLandlock, config.Agent{Kind: "codex", Permissions: "all"}, ready, ""},
+		{proc.KindNamespace, config.Agent{Kind: "codex", Permissions: "read"}, ready, ""},
+		{proc.KindLandlock, config.Agent{Kind: "claude"}, empty, "claude may be unable to keep its sessions"},
+		{proc.KindLandlock, config.Agent{Kind: "claude"}, ready, ""},
+		{proc.KindLandlock, config.Agent{Kind: "exec"}, empty, ""},
+	} {
+		got := landlockProblem(c.kind, &c.agent, c.home)
+		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s of %s: %q, want %q", c.agent.Kind, c.kind, got, c.want)
+		}
+	}
+}
+
 func TestALimitWithoutEffectIsAWarning(t *testing.T) {
 	_, _, log, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nmax_processes = 60\nmax_open_files = 60\n")
 	if err != nil {
@@ -123,6 +149,19 @@ func TestALimitWithoutEffectIsAWarning(t *testing.T) {
 	const want = `msg="limits of an agent have no effect" agent=a settings=max_processes reason="Linux does not limit the processes of root; set user`
 	if warned := strings.Contains(log, want); runtime.GOOS == "linux" && warned != (os.Geteuid() == 0) {
 		t.Errorf("log: %s", log)
+	}
+}
+
+func TestASubmitWithOptionsThatAnAgentDoesNotTakeIsRefused(t *testing.T) {
+	_, r, _, err := newTestAgents(t, t.TempDir(), "[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\n[agents.b]\nkind = \"exec\"\ncommand = [\"cat\"]\noptions = []\n"+
+		"[agents.c]\nkind = \"codex\"\n[agents.d]\nkind = \"claude\"\noptions = [\"model\"]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for agent, refused := range map[string]bool{"a": false, "b": true, "c": true, "d": false, "echo": true, "inbox": false, "of a remote worker": false} {
+		if err := r.checkOptions(agent, []byte(`{"model":"small"}`)); (err != nil) != refused {
+			t.Errorf("agent %s: %v", agent, err)
+		}
 	}
 }
 

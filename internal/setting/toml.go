@@ -19,6 +19,12 @@ func TOML(v any) string {
 			texts[i] = quote(s)
 		}
 		return "[" + strings.Join(texts, ", ") + "]"
+	case []int:
+		texts := make([]string, len(v))
+		for i, n := range v {
+			texts[i] = strconv.Itoa(n)
+		}
+		return "[" + strings.Join(texts, ", ") + "]"
 	case map[string]string:
 		var texts []string
 		for _, k := range slices.Sorted(maps.Keys(v)) {

@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/check"
 	"mailroom/store"
 )
 
@@ -72,6 +73,7 @@ type Resolved struct {
 	MaxQueued        int              // 0: no limit
 	ForeignNamespace bool             // a new thread's id is in another token's namespace, see [auth.Token.InForeignNamespace]
 	Reserved         []string         // prefixes of thread ids that only the operator may create
+	BadOptions       error            // why the agent does not take the options of the submit; nil: it does
 }
 
 // NewMessage is a message to submit.
@@ -139,6 +141,9 @@ func (t *State) Submit(in Submit, found Resolved, now time.Time) (store.Submitte
 			first.Status = r.Status
 		}
 		return first, err
+	}
+	if found.BadOptions != nil { // not for a repeat, whose options were taken
+		return store.Submitted{}, check.Invalid("options", found.BadOptions.Error(), "")
 	}
 	if err := s.check(); err != nil {
 		return store.Submitted{}, err

@@ -2,6 +2,7 @@ package thread_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,16 @@ func TestARepeatedKeyIsRecognisedBeforeAReject(t *testing.T) {
 	s.Key = "k"
 	wantEqual(t, "disposition", w.must(s).Disposition, store.DispositionDuplicate)
 	wantEqual(t, "keys", len(w.keys), 1)
+}
+
+func TestOptionsThatTheAgentDoesNotTakeRefuseASubmit(t *testing.T) {
+	st := thread.State{}
+	sub := thread.Submit{Thread: "t", Run: "r", Messages: []thread.NewMessage{{Parts: mailroom.Text("x")}}, Options: []byte(`{"model":"x"}`)}
+	_, err := st.Submit(sub, thread.Resolved{Agent: "codex", BadOptions: errors.New("codex takes no options")}, time.Now())
+	wantCode(t, err, mailroom.CodeInvalid)
+	if !strings.Contains(err.Error(), "options: codex takes no options") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestAKeyWithOtherContentConflicts(t *testing.T) {

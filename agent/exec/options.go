@@ -1,0 +1,64 @@
+package exec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// AnyOption in a list of options stands for all.
+const AnyOption = "*"
+
+// OptionModel is the option that a program with a profile can take.
+const OptionModel = "model"
+
+// CheckOptions returns an error if the options of a submit contain one that an agent does not take. takes nil
+// means that it takes all. name is the agent or what it runs, for the error.
+func CheckOptions(name string, takes []string, options json.RawMessage) error {
+	if len(options) == 0 || string(options) == "null" || takes == nil || slices.Contains(takes, AnyOption) {
+		return nil
+	}
+	var given map[string]json.RawMessage
+	if json.Unmarshal(options, &given) != nil {
+		return fmt.Errorf("%s takes no options but an object of them; leave options out", name)
+	}
+	for _, option := range slices.Sorted(maps.Keys(given)) {
+		switch {
+		case slices.Contains(takes, option):
+		case len(takes) == 0:
+			return fmt.Errorf("%s takes no options, but got %q; leave options out, or allow it by options in the configuration of the agent", name, option)
+		default:
+			return fmt.Errorf("%s does not take the option %q; use %s", name, option, strings.Join(takes, ", "))
+		}
+	}
+	return nil
+}
+
+// maxModel bounds the name of a model, in bytes.
+const maxModel = 200
+
+// modelOption returns the model that options ask for, "" if they ask for none. It must not look like an
+// argument of the program.
+func modelOption(options json.RawMessage) (string, error) {
+	var given struct {
+		Model *string `json:"model"`
+	}
+	if len(options) == 0 {
+		return "", nil
+	}
+	if json.Unmarshal(options, &given) != nil {
+		return "", errors.New("the option model is not a string; use the name of a model")
+	}
+	if given.Model == nil {
+		return "", nil
+	}
+	m := *given.Model
+	if m == "" || len(m) > maxModel || strings.HasPrefix(m, "-") || strings.ContainsFunc(m, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+		return "", fmt.Errorf("the option model is not the name of a model: use one of at most %d bytes without spaces", maxModel)
+	}
+	return m, nil
+}
