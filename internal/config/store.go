@@ -67,8 +67,9 @@ type Postgres struct {
 	URL               string // without a password; "": URLFile
 	URLFile           string // file with the URL, read at each connection
 	Schema            string
-	Writers           int // connections for writing
-	Readers           int // connections for reading
+	Writers           int           // connections for writing
+	Readers           int           // connections for reading
+	StartTimeout      time.Duration // from the start until the database answers; 0: one try
 	ConnectTimeout    time.Duration
 	LockTimeout       time.Duration
 	StatementTimeout  time.Duration
@@ -85,7 +86,7 @@ const (
 
 func defaultPostgres() Postgres {
 	return Postgres{
-		Schema: "mailroom", Writers: 2, Readers: 8, ConnectTimeout: 3 * time.Second, LockTimeout: time.Second,
+		Schema: "mailroom", Writers: 2, Readers: 8, StartTimeout: 10 * time.Minute, ConnectTimeout: 3 * time.Second, LockTimeout: time.Second,
 		StatementTimeout: 30 * time.Second, IdleInTransaction: 1500 * time.Millisecond, Durable: DurablePrimary,
 	}
 }
@@ -100,6 +101,7 @@ func (p *Postgres) settings() []setting.Setting {
 		setting.New("schema", "Schema of the tables; the server creates it.", setting.Text(&p.Schema)),
 		setting.New("writers", "Connections for writing, which share the load. Each has its part of runs and of the limits of agents.", setting.Int(&p.Writers, 1, 16)),
 		setting.New("readers", "Maximum number of connections for reading.", setting.Int(&p.Readers, 1, 1000)),
+		setting.New("start_timeout", "How long the start waits for a database that does not answer yet; 0s does not wait.", setting.Duration(&p.StartTimeout, 0, 24*time.Hour)),
 		setting.New("connect_timeout", "Maximum time to connect.", setting.Duration(&p.ConnectTimeout, 100*time.Millisecond, most)),
 		setting.New("lock_timeout", "Maximum time to wait for rows that another server changes, before the server retries without them.", setting.Duration(&p.LockTimeout, 10*time.Millisecond, most)),
 		setting.New("statement_timeout", "Maximum time of one statement.", setting.Duration(&p.StatementTimeout, time.Second, most)),

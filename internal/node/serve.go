@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"syscall"
 	"time"
 
@@ -140,8 +139,12 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 			}
 		}()
 	}
-	handles, err := storage.Open(ctx, held, c, log)
-	if err != nil {
+	w := &waiting{config: c, secure: secure, log: log}
+	defer func() { err = errors.Join(err, w.close()) }()
+	handles, err := w.open(ctx, func() (*storage.Handles, error) { return storage.Open(ctx, held, c, log) })
+	if err != nil && ctx.Err() != nil {
+		return nil // stopped before it served anything
+	} else if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, handles.Close()) }()
@@ -158,9 +161,9 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if err != nil {
 		return err
 	}
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	ln, err := w.take(ctx)
 	if err != nil {
-		return explainListenError(ctx, c.Listen, err)
+		return err
 	}
 	url := c.URL(ln.Addr().String())
 	if err := held.WriteAddress(url, cert); err != nil {

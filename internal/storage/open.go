@@ -38,6 +38,9 @@ func Open(ctx context.Context, held *datadir.Lock, c *config.Config, log *slog.L
 	return &Handles{Store: file, Lost: file.Failed()}, nil
 }
 
+// MayAppear reports whether an error of Open may end by itself, because the database does not answer yet.
+func MayAppear(err error) bool { return postgres.MayAppear(err) }
+
 func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Handles, error) {
 	o := postgresOptions(c)
 	first, err := postgres.Open(ctx, o)

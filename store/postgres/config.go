@@ -108,7 +108,7 @@ func (o Options) config() (*pgx.ConnConfig, error) {
 	}
 	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	config.ConnectTimeout = o.ConnectTimeout / time.Duration(hosts(config)) // of each host; connect bounds them all
-	config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	config.ValidateConnect = primaryOnly
 	config.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
 	}}).DialContext
