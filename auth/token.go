@@ -71,6 +71,8 @@ func (t *Token) Check() error {
 		return check.Invalid("scopes", "are missing: give at least one of read, submit, decide, work, metrics, admin", nil)
 	case t.Namespace != "" && t.Has(PermissionWork):
 		return check.Invalid("namespace", "cannot be combined with the scope work: a worker gets the runs of all threads", t.Namespace)
+	case t.Terms.ExpiresAt.UTC().Year() > 9999: // no JSON has it
+		return check.Invalid("expires_at", "is not a time up to the year 9999, in UTC", nil)
 	case len(t.Agents) > 0 && !t.Has(PermissionWork):
 		return check.Invalid("agents", "require the scope work", t.Agents)
 	}

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/check"
 	"mailroom/internal/recovery"
 	"mailroom/store"
 )
@@ -184,6 +187,9 @@ func (l *Ledger) View(ctx context.Context, f func(store.Reader) error) error {
 // run passes an operation to the committer and waits for its result.
 func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error)) (T, error) {
 	var out, none T
+	if err := o.checkNames(); err != nil {
+		return none, err
+	}
 	o.apply = func(b *batch) (err error) {
 		out, err = f(b)
 		return err
@@ -201,6 +207,29 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 			return none, err
 		}
 	}
+}
+
+// checkNames refuses names that not every store can look up. One check for all operations, because each would
+// need it for each of its names.
+func (o *op) checkNames() error {
+	lists := [][]string{o.topics, o.threads, o.runs, o.workers, o.tokens}
+	for _, k := range o.keys {
+		lists = append(lists, []string{k.Thread, k.Key})
+	}
+	for _, want := range o.due {
+		lists = append(lists, []string{want.Agent})
+	}
+	if o.claim != nil {
+		lists = append(lists, slices.Collect(maps.Keys(o.claim.Agents)))
+	}
+	for _, list := range lists {
+		for _, name := range list {
+			if !check.IsClean(name) {
+				return check.Invalid("name", "has a NUL or is not valid UTF-8", strings.ToValidUTF8(name, "\ufffd"))
+			}
+		}
+	}
+	return nil
 }
 
 // Run commits operations until ctx has ended and the accepted ones are answered; then it returns

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"unicode/utf8"
 
 	"mailroom"
 	"mailroom/dispatch"
@@ -24,8 +23,8 @@ const MaxPauseReason = 1000
 // of all workers, and every claim locks that of its worker before it reads the pauses. The pause of a
 // paused agent is replaced.
 func (l *Ledger) PauseAgent(ctx context.Context, p store.Pause) (store.Pause, error) {
-	if len(p.Reason) > MaxPauseReason || !utf8.ValidString(p.Reason) {
-		return store.Pause{}, check.Invalid("reason", "must be text of at most 1,000 bytes", nil)
+	if len(p.Reason) > MaxPauseReason || !check.IsClean(p.Reason) {
+		return store.Pause{}, check.Invalid("reason", "must be text of at most 1,000 bytes, in UTF-8 and without NUL", nil)
 	}
 	for {
 		workers, err := l.liveWorkers(ctx)

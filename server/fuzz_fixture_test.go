@@ -21,6 +21,7 @@ import (
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
 )
@@ -79,9 +80,11 @@ type fuzzFixture struct {
 	ticket                   api.Ticket
 }
 
-func (in inProcess) newFixture(t *testing.T) *fuzzFixture {
+func (in inProcess) newFixture(t *testing.T) *fuzzFixture { return in.newFixtureOn(t, memory.New()) }
+
+func (in inProcess) newFixtureOn(t *testing.T, on store.Store) *fuzzFixture {
 	f := &fixture{t: t, url: "http://localhost", secret: token, http: in}
-	f.ledger = ledger.New(memory.New(), ledger.Options{Version: func(string) string { return "0123456789ab" }})
+	f.ledger = ledger.New(on, ledger.Options{Version: func(string) string { return "0123456789ab" }})
 	in.ledger.swap(f.ledger)
 	f.client = client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: in}), client.WithMaxAttempts(1))
 	ctx, stop := context.WithCancel(context.Background())

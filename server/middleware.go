@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/internal/check"
 	"mailroom/server/internal/invalid"
 )
 
@@ -70,11 +71,31 @@ func (s *Server) hostAllowed(hostport string) bool {
 	})
 }
 
-// checkPath refuses malformed queries, and paths that the mux would redirect: a submit to the
-// thread ".." must not become a submit to a new thread.
+// unclean is what is wrong with text that not every store can look up.
+const unclean = "has a NUL or bytes that are not UTF-8: check its percent-encoding"
+
+// checkPath refuses malformed queries, text that not every store can look up, and paths that the mux would
+// redirect: a submit to the thread ".." must not become a submit to a new thread.
 func (s *Server) checkPath(_ *response, r *http.Request) error {
-	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
 		return invalid.Malformed("query", "is malformed: check its percent-encoding")
+	}
+	for name, values := range query {
+		if !check.IsClean(name) {
+			return invalid.Field("query", unclean, nil)
+		}
+		if slices.ContainsFunc(values, func(v string) bool { return !check.IsClean(v) }) {
+			return invalid.Field("query."+invalid.Truncate(name), unclean, nil)
+		}
+	}
+	if !check.IsClean(r.URL.Path) {
+		location := "path"
+		id, inThreads := strings.CutPrefix(r.URL.Path, "/v1/threads/")
+		if id, _, _ = strings.Cut(id, "/"); inThreads && !check.IsClean(id) {
+			location = "path.thread"
+		}
+		return invalid.Field(location, unclean, nil)
 	}
 	path, inThreads := strings.CutPrefix(r.URL.EscapedPath(), "/v1/threads/")
 	if path == "/" || path == "*" {

@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/internal/check"
 	"mailroom/internal/filter"
 	"mailroom/server/internal/invalid"
 	"mailroom/store"
@@ -15,6 +16,9 @@ import (
 // parseRunFilter parses a filter of runs. conditions has those that an index of a store answers, and the
 // owner if who sees the threads of one owner only; see narrowest.
 func parseRunFilter(at, text string, who *auth.Token) (f filter.Filter, conditions store.RunQuery, err error) {
+	if !check.IsClean(text) { // that of a body, which may have escapes
+		return f, conditions, invalid.Field(at+"q", "has a NUL", nil)
+	}
 	if f, err = filter.Parse(text, runKeys()); err != nil {
 		return f, conditions, invalid.At(at, err)
 	}

@@ -122,8 +122,8 @@ func TestARefusedDatabaseEndsTheStart(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Durable(t).URL()
 	for want, address := range map[string]string{
-		"does not exist (SQLSTATE 3D000)": strings.Replace(url, "dbname=postgres", "dbname=none", 1),
-		"role \"nobody\" does not exist":  strings.Replace(url, "user=pgtest", "user=nobody", 1),
+		"does not exist (SQLSTATE 3D000)":  strings.Replace(url, "dbname=postgres", "dbname=none", 1),
+		"role \"stranger\" does not exist": strings.Replace(url, "user=pgtest", "user=stranger", 1),
 	} {
 		h := &fixture{t: t, dir: datadir.Dir(t.TempDir())}
 		h.configure(fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\n", address))

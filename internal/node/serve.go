@@ -98,22 +98,10 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 	if err != nil {
 		return err
 	}
-	for _, warning := range c.ReadTokens(con.Env) {
-		log.Warn(warning)
-	}
-	if err := c.CheckTokens(); err != nil {
-		return console.Errorf(console.ExitConfig, "", "%w", err)
-	}
-	if err := hideSecrets(con, c.SecretVariables()); err != nil {
+	bridge := c.Command != ""
+	if err := readEnvironment(con, dir, c, log); err != nil {
 		return err
 	}
-	bridge := c.Command != ""
-	// A hint is copied to another shell, where the variables of this process are not set. It names every
-	// folder but the default one.
-	if usual, err := datadir.Default(con.Env); err != nil || usual != dir {
-		con.Data = string(dir)
-	}
-	c.Command = con.CommandPrefix()
 	held, err := dir.Acquire(ctx)
 	if err != nil {
 		return err
@@ -175,6 +163,26 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 		con.Stopping()
 	})()
 	return n.Run(ctx, ln, handles.Lost)
+}
+
+// readEnvironment reads what the configuration takes from the environment, and hides its secrets.
+func readEnvironment(con *console.Console, dir datadir.Dir, c *config.Config, log *slog.Logger) error {
+	for _, warning := range c.ReadTokens(con.Env) {
+		log.Warn(warning)
+	}
+	if err := c.CheckTokens(); err != nil {
+		return console.Errorf(console.ExitConfig, "", "%w", err)
+	}
+	if err := hideSecrets(con, c.SecretVariables()); err != nil {
+		return err
+	}
+	// A hint is copied to another shell, where the variables of this process are not set. It names every
+	// folder but the default one.
+	if usual, err := datadir.Default(con.Env); err != nil || usual != dir {
+		con.Data = string(dir)
+	}
+	c.Command = con.CommandPrefix()
+	return nil
 }
 
 // ensureToken returns the operator's token. A token from a file of its own is copied to the data

@@ -27,8 +27,8 @@ const (
 	startNotice                  = time.Minute
 )
 
-// waiting opens the store of a server, and waits for a database that does not answer yet. Meanwhile it answers
-// requests at the server's address.
+// waiting opens the store of a server, and waits for a database that does not answer yet. Until
+// then it answers requests at the server's address.
 type waiting struct {
 	config *config.Config
 	secure *tls.Config // nil: no TLS

@@ -24,7 +24,7 @@ func TestOnlyADatabaseThatIsAwayMayAppear(t *testing.T) {
 		"no server at the port":      {"postgres://x@" + porttest.Reserve(t) + "/x", true},
 		"an unknown host":            {"postgres://x@database.invalid/x?sslmode=disable", true},
 		"an unknown database":        {strings.Replace(url, "dbname=postgres", "dbname=none", 1), false},
-		"an unknown role":            {strings.Replace(url, "user=pgtest", "user=nobody", 1), false},
+		"an unknown role":            {strings.Replace(url, "user=pgtest", "user=stranger", 1), false},
 		"a missing file":             {url + " sslmode=verify-full sslrootcert=/nowhere", false},
 		"an invalid address":         {"postgres://x@[/x", false},
 		"settings that lose commits": {url, false},

@@ -39,6 +39,14 @@ func isStale(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "0A000" || pg.Code == "26000")
 }
 
+// isUnstorable reports whether the server refused a value that a caller gave: its columns of text have no NUL
+// (22021, 22P05), and its indexes no texts of more than 2,704 bytes (54000). Callers are checked before; this
+// keeps a value that they miss from being an internal error.
+func isUnstorable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "22021" || pg.Code == "22P05" || pg.Code == "54000")
+}
+
 // errTries is the refusal of an Update whose last try ended with err. Nothing was written.
 func errTries(err error) *mailroom.Error {
 	why := "the database refused the transaction"
@@ -114,6 +122,10 @@ func refusal(ctx context.Context, doing string, err error) *mailroom.Error {
 	switch outcomeOf(err) {
 	case lost, conflict, exhausted:
 		refused.Code = mailroom.CodeUnavailable
+	}
+	if isUnstorable(err) {
+		refused.Code = mailroom.CodeInvalid
+		refused.Message = "a text has a NUL, bytes that are not UTF-8, or is too long for an index: correct it"
 	}
 	return refused
 }

@@ -1,0 +1,282 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"mailroom/alert"
+	"mailroom/bus"
+	"mailroom/internal/pgtest"
+	"mailroom/server"
+	"mailroom/store"
+	"mailroom/store/memory"
+	"mailroom/store/postgres"
+	"mailroom/stream"
+)
+
+// hostileTexts are values that some database, index, number or calendar cannot hold.
+func hostileTexts() []string {
+	dice := rand.New(rand.NewPCG(1, 2))
+	long := make([]rune, 1200) // 4,800 bytes that do not compress
+	for i := range long {
+		long[i] = 0x10000 + rune(dice.IntN(0xf0000))
+	}
+	return []string{
+		"\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", string(long), "9223372036854775808", "-9223372036854775809", "1e400", "NaN",
+		"0000-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "294277-01-01T00:00:00Z", "2026-02-30T00:00:00Z", "thread:\x00", "status:\x00",
+	}
+}
+
+// hostileValues are the same as JSON, and values of other types.
+func hostileValues() (values []string) {
+	for _, text := range hostileTexts() {
+		raw, err := json.Marshal(text)
+		if err != nil {
+			panic(err) // a text
+		}
+		values = append(values, string(raw))
+	}
+	return append(values, `"\ud800"`, `"a\udfffb"`, "9223372036854775808", "-9223372036854775809", "1e400", "-1e-400", "0.5", "null", "[]", "{}",
+		`["\u0000"]`, `{"\u0000":1}`, `{"a":"\u0000"}`)
+}
+
+// openAPI is the part of the document that a request needs.
+type openAPI struct {
+	Paths      map[string]map[string]operation `json:"paths"`
+	Components struct {
+		Schemas map[string]*schema `json:"schemas"`
+	} `json:"components"`
+
+	names int // that were made
+}
+
+type operation struct {
+	Parameters []struct {
+		Name     string  `json:"name"`
+		In       string  `json:"in"`
+		Required bool    `json:"required"`
+		Schema   *schema `json:"schema"`
+	} `json:"parameters"`
+	RequestBody *struct {
+		Content map[string]struct {
+			Schema *schema `json:"schema"`
+		} `json:"content"`
+	} `json:"requestBody"`
+}
+
+type schema struct {
+	Ref        string             `json:"$ref"`
+	Type       any                `json:"type"`
+	Format     string             `json:"format"`
+	Enum       []any              `json:"enum"`
+	Properties map[string]*schema `json:"properties"`
+	Required   []string           `json:"required"`
+	Items      *schema            `json:"items"`
+}
+
+// sample returns JSON that a schema accepts, probably. change replaces the fields that it has.
+func (d *openAPI) sample(s *schema, change map[string]string, depth int) string {
+	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+		s = d.Components.Schemas[name]
+	}
+	kind := fmt.Sprint(s.Type)
+	switch {
+	case len(s.Enum) > 0:
+		raw, _ := json.Marshal(s.Enum[0]) // it was JSON
+		return string(raw)
+	case strings.Contains(kind, "string") && s.Format == "date-time":
+		return `"2030-01-02T03:04:05Z"`
+	case strings.Contains(kind, "string"):
+		return `"x"`
+	case strings.Contains(kind, "integer"), strings.Contains(kind, "number"):
+		return "1"
+	case strings.Contains(kind, "boolean"):
+		return "false"
+	case strings.Contains(kind, "array") && s.Items != nil && depth > 0:
+		return "[" + d.sample(s.Items, nil, depth-1) + "]"
+	case strings.Contains(kind, "array"):
+		return "[]"
+	}
+	var fields []string
+	names := slices.Clone(s.Required)
+	for name := range change {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		value, changed := change[name]
+		if !changed && name == "name" { // a new one, so that nothing exists already
+			d.names++
+			value = fmt.Sprintf("%q", fmt.Sprint("x", d.names))
+		} else if !changed && s.Properties[name] != nil && depth > 0 {
+			value = d.sample(s.Properties[name], nil, depth-1)
+		} else if !changed {
+			value = "null"
+		}
+		fields = append(fields, fmt.Sprintf("%q:%s", name, value))
+	}
+	return "{" + strings.Join(fields, ",") + "}"
+}
+
+// attempt is one request with a hostile value.
+type attempt struct {
+	what, method, target, body string
+}
+
+// attempts returns a request for each parameter and each field of a body of an operation, with each value.
+func (d *openAPI) attempts(method, path string, o operation) (all []attempt) {
+	target := func(name, value string) string {
+		out, query := path, url.Values{}
+		for _, p := range o.Parameters {
+			v := map[string]string{"thread": "idle", "agent": "echo", "name": "x", "step": "hour"}[p.Name]
+			if v == "" {
+				v = "x"
+			}
+			if p.Name == name {
+				v = value
+			}
+			switch {
+			case p.In == "path":
+				out = strings.ReplaceAll(out, "{"+p.Name+"}", url.PathEscape(v))
+			case p.In == "query" && (p.Name == name || p.Required):
+				query.Set(p.Name, v)
+			}
+		}
+		if len(query) > 0 {
+			out += "?" + query.Encode()
+		}
+		return out
+	}
+	body := func(change map[string]string) string {
+		if o.RequestBody == nil || o.RequestBody.Content["application/json"].Schema == nil {
+			return ""
+		}
+		return d.sample(o.RequestBody.Content["application/json"].Schema, change, 4)
+	}
+	for _, p := range o.Parameters {
+		if p.In != "path" && p.In != "query" {
+			continue
+		}
+		for _, value := range hostileTexts() {
+			all = append(all, attempt{fmt.Sprintf("%s %s with %s %q", method, path, p.Name, value[:min(len(value), 30)]), method, target(p.Name, value), body(nil)})
+		}
+	}
+	if o.RequestBody == nil {
+		return all
+	}
+	s := o.RequestBody.Content["application/json"].Schema
+	if s == nil {
+		return all
+	}
+	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
+		s = d.Components.Schemas[name]
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		for _, value := range hostileValues() {
+			all = append(all, attempt{fmt.Sprintf("%s %s with %s %s", method, path, name, value[:min(len(value), 30)]), method, target("", ""), body(map[string]string{name: value})})
+		}
+	}
+	return all
+}
+
+// firstAnswer ends a request with the first byte of its answer: that of a stream has no end.
+type firstAnswer struct {
+	*httptest.ResponseRecorder
+	end context.CancelFunc
+}
+
+func (w *firstAnswer) WriteHeader(status int) {
+	w.ResponseRecorder.WriteHeader(status)
+	if status == http.StatusOK && strings.Contains(w.Header().Get("Content-Type"), "event-stream") {
+		w.end()
+	}
+}
+
+// answerOf returns the status and the code of an answer.
+func (in inProcess) answerOf(t *testing.T, a attempt) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, a.method, "http://localhost"+a.target, strings.NewReader(a.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	if a.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	out := &firstAnswer{httptest.NewRecorder(), cancel}
+	in.handler.ServeHTTP(out, r)
+	var p struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(out.Body.Bytes(), &p) // a success has no code
+	return fmt.Sprint(out.Code, " ", p.Code)
+}
+
+// TestNoValueOfARequestIsAnInternalError sends each hostile value as each parameter and each field of a body of each
+// route of the API, to servers on two stores: none answers with a 5xx, and both answer the same.
+func TestNoValueOfARequestIsAnInternalError(t *testing.T) {
+	cluster, err := pgtest.Start(t.Context(), pgtest.Options{Settings: []string{"fsync=off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	database, err := postgres.Open(t.Context(), postgres.Options{URL: cluster.URL(), AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(database.Close(), cluster.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	servers := map[string]inProcess{"memory": newInProcess(), "PostgreSQL": newInProcess()}
+	for name, s := range map[string]store.Store{"memory": memory.New(), "PostgreSQL": database} {
+		in := servers[name]
+		f := in.newFixtureOn(t, s)
+		in.handler = server.New(server.Options{ // with all parts
+			Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, bus.New()), Token: token, Submits: -1,
+			Agents: func() []string { return []string{"echo", "codex"} }, Alerts: &server.Alerts{Links: alert.NewLinks(token)},
+		})
+		servers[name] = in
+	}
+	out := httptest.NewRecorder()
+	servers["memory"].handler.ServeHTTP(out, httptest.NewRequest("GET", "http://localhost/openapi.json", nil))
+	var d openAPI
+	if err := json.Unmarshal(out.Body.Bytes(), &d); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
+			for _, a := range d.attempts(strings.ToUpper(method), path, d.Paths[path][method]) {
+				n++
+				got := map[string]string{}
+				for name, in := range servers {
+					got[name] = in.answerOf(t, a)
+					if strings.HasPrefix(got[name], "5") {
+						t.Errorf("%s on %s: %s", a.what, name, got[name])
+					}
+				}
+				if got["memory"] != got["PostgreSQL"] {
+					t.Errorf("%s: %v, want the same", a.what, got)
+				}
+			}
+		}
+	}
+	if n < 3000 {
+		t.Errorf("sent %d requests, want those of all routes", n)
+	}
+}
