@@ -12,6 +12,7 @@ import (
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
 	"mailroom/internal/recovery"
+	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
@@ -108,6 +109,10 @@ func (c *copying) run(ctx context.Context, from, to *place) (err error) {
 		c.progress(false, "compared %d of %d threads", n, c.total.Threads)
 	}); err != nil {
 		return err
+	}
+	c.progress(true, "indexing the messages")
+	if err := ledger.CopyIndex(ctx, source.viewer, target.store); err != nil {
+		return fmt.Errorf("index the messages of the target: %w", err)
 	}
 	c.progress(true, "checking both stores")
 	if err := c.checkBoth(ctx, source, target); err != nil {
