@@ -364,3 +364,27 @@ func TestARunThatWaitsForARetryShowsTheErrorOfItsLastAttempt(t *testing.T) {
 		t.Errorf("a cancelled run has the last error %v: it waits for nothing", r.LastError)
 	}
 }
+
+// The id of a thread in place of a run's cancels the current run and nothing else.
+func TestCancelOfAThreadEndsItsCurrentRunOnly(t *testing.T) {
+	f := start(t)
+	run := f.submit("t", "one").Run
+	next := f.submit("t", "two").Run
+	if a := f.call("POST /v1/runs/t/cancel", ""); a.status != 409 {
+		t.Errorf("a thread without a current run: %d, want 409", a.status)
+	}
+	w := f.claim()
+	if a := f.call("POST /v1/runs/t/cancel", ""); a.status != 202 {
+		t.Errorf("got %d %s, want 202", a.status, a.body)
+	}
+	f.settle(thread.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: thread.OutcomeRelease})
+	if r := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusCancelled {
+		t.Errorf("the current run is %s", r.Status)
+	}
+	if r := mustCall[api.Run](f, "GET /v1/runs/"+next, ""); r.Status != mailroom.StatusQueued {
+		t.Errorf("the queued run is %s", r.Status)
+	}
+	if a := f.call("POST /v1/runs/nothing/cancel", ""); a.status != 404 {
+		t.Errorf("neither a run nor a thread: %d, want 404", a.status)
+	}
+}

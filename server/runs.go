@@ -204,13 +204,14 @@ type runAnswer struct {
 }
 
 func (h *runHandlers) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer, error) {
-	if _, err := h.find.run(ctx, in.Run); err != nil {
+	id, err := h.runOrCurrent(ctx, in.Run)
+	if err != nil {
 		return nil, err
 	}
 	who := requestOf(ctx).who
-	cancel := func() (*mailroom.Run, error) { return h.ledger.Cancel(ctx, in.Run, who.Name) }
+	cancel := func() (*mailroom.Run, error) { return h.ledger.Cancel(ctx, id, who.Name) }
 	if in.Body != nil && in.Body.Children {
-		cancel = func() (*mailroom.Run, error) { return h.ledger.CancelTree(ctx, in.Run, who) }
+		cancel = func() (*mailroom.Run, error) { return h.ledger.CancelTree(ctx, id, who) }
 	}
 	row, err := cancel()
 	if err != nil {
@@ -222,6 +223,27 @@ func (h *runHandlers) cancelRun(ctx context.Context, in *cancelRunInput) (*runAn
 		out.Status = http.StatusAccepted
 	}
 	return out, err
+}
+
+// runOrCurrent returns the id of a run that is visible to the caller: the one with this id, or the current run
+// of the thread with this id. The queue of the thread is none of it.
+func (h *runHandlers) runOrCurrent(ctx context.Context, id string) (string, error) {
+	_, unknown := h.find.run(ctx, id)
+	if mailroom.CodeOf(unknown) != mailroom.CodeNotFound {
+		return id, unknown
+	}
+	thread, err := ThreadPath{id}.id()
+	if err != nil {
+		return "", unknown
+	}
+	t, err := h.find.thread(ctx, thread)
+	switch {
+	case err != nil:
+		return "", unknown
+	case t.Current == "":
+		return "", mailroom.Errorf(mailroom.CodeConflict, "thread %q has no run that has started: name the run, or interrupt the thread to drop its queue", t.ID)
+	}
+	return t.Current, nil
 }
 
 // showResult shows a run as an operation left it. A later change must not contradict the response's

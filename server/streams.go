@@ -48,6 +48,9 @@ func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 func (rt router) describeStream(path, id, inPath string, query ...string) {
 	op := rt.operation(auth.PermissionRead, "GET "+path, id, "Stream entries and live text: first the stored ones, then new ones")
 	op.Description += " Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: the stream has ended."
+	if inPath == "run" {
+		op.Description += " It ends with the run; until=waiting ends it at a wait too."
+	}
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},
 		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Continue after this event; overrides after."},
@@ -81,7 +84,11 @@ func (h *streamHandlers) streamRun(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return stream.Query{}, err
 		}
-		return stream.Query{Thread: t.ID, Key: t.Key, Run: run.ID}, nil
+		q := stream.Query{Thread: t.ID, Key: t.Key, Run: run.ID, Until: stream.UntilSettled}
+		if ws.SubscriptionOf(r.Context()) != nil { // a socket has other subscriptions, and goes on for a retry
+			q.Until = stream.UntilForever
+		}
+		return q, nil
 	}, "after", "until")
 }
 
@@ -127,7 +134,9 @@ func streamQuery(r *http.Request, target func() (stream.Query, error), params []
 	if err != nil {
 		return q, err
 	}
-	q.Until = stream.Until(given.Get("until"))
+	if until := given.Get("until"); until != "" {
+		q.Until = stream.Until(until)
+	}
 	if q.Until != stream.UntilForever && q.Until != stream.UntilSettled && q.Until != stream.UntilWaiting {
 		return q, invalid.Field("query.until", "must be settled or waiting", string(q.Until))
 	}

@@ -148,6 +148,8 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 	f.open(200, "/v1/threads/t/stream?after=3:17").want("entry 4 message")
 	f.open(200, "/v1/threads/t/stream?after=4&until=settled").want("entry 5 run.completed", "end")
 	f.open(200, "/v1/runs/"+run+"/stream?after=4&until=settled").want("entry 5 run.completed", "end")
+	f.open(200, "/v1/runs/"+run+"/stream?after=4").want("entry 5 run.completed", "end") // a run's stream ends with it
+	f.open(204, "/v1/runs/"+run+"/stream?after=5")
 	f.open(204, "/v1/threads/t/stream?after=5&until=settled")
 	f.open(204, "/v1/threads/t/stream?until=waiting", "Last-Event-ID: 5")
 	f.open(204, "/v1/runs/"+run+"/stream?until=settled", "Last-Event-ID: 5")

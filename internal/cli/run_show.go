@@ -48,14 +48,14 @@ type attempt struct {
 
 func runShowCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "show RUN",
+		Use:     "show RUN|THREAD",
 		Short:   "Show a run with its message, attempts and child runs",
 		Example: `  mailroom run show 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b`,
 		Args:    cobra.ExactArgs(1),
 	}
 	output := console.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
-		id, err := resolveRun(cmd.Context(), c, args[0])
+		id, err := resolveRunOf(cmd.Context(), c, args[0], currentOrLatestRun)
 		if err != nil {
 			return err
 		}

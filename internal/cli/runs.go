@@ -125,11 +125,11 @@ func runCancelCommand(con *console.Console) *cobra.Command {
 	var children, dry bool
 	var q string
 	cmd := &cobra.Command{
-		Use:        "cancel RUN | --filter FILTER",
+		Use:        "cancel RUN|THREAD | --filter FILTER",
 		SuggestFor: []string{"cancel", "kill"},
 		Short:      "Cancel open runs",
-		Long: `Cancel a queued or waiting run, or ask a running one to stop; or all open runs that match
-a filter. Child runs in other threads continue unless --children cancels them too.
+		Long: `Cancel a queued or waiting run, or ask a running one to stop; or the current run of a
+thread, without the runs in its queue; or all open runs that match a filter. Child runs in other threads continue unless --children cancels them too.
 "mailroom runs --help" lists the filter fields.`,
 		Example: `  mailroom run cancel 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --children
   mailroom run cancel --filter 'agent:coder created:<2026-11-01' --dry-run`,
@@ -149,7 +149,7 @@ a filter. Child runs in other threads continue unless --children cancels them to
 		case many:
 			return cancelMany(cmd.Context(), con, c, api.CancelMany{Q: q, DryRun: dry}, *output)
 		}
-		id, err := resolveRun(cmd.Context(), c, args[0])
+		id, err := resolveRunOf(cmd.Context(), c, args[0], currentRun)
 		if err != nil {
 			return err
 		}
@@ -193,10 +193,10 @@ func runRetryCommand(con *console.Console) *cobra.Command {
 	var fresh, same, dry bool
 	var q string
 	cmd := &cobra.Command{
-		Use:        "retry RUN | --filter FILTER",
+		Use:        "retry RUN|THREAD | --filter FILTER",
 		SuggestFor: []string{"retry"},
 		Short:      "Queue failed or cancelled runs again",
-		Long: `Queue a failed or cancelled run again, or all that match a filter. "mailroom runs --help"
+		Long: `Queue a failed or cancelled run again, or the latest run of a thread, or all that match a filter. "mailroom runs --help"
 lists the filter fields.`,
 		Example: `  mailroom run retry 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --fresh
   mailroom run retry --filter 'status:failed error:"*rate limit*"' --dry-run
@@ -222,7 +222,7 @@ lists the filter fields.`,
 		if same {
 			in.AgentVersion = "same"
 		}
-		id, err := resolveRun(cmd.Context(), c, args[0])
+		id, err := resolveRunOf(cmd.Context(), c, args[0], latestRun)
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"strings"
 
+	"mailroom"
+	"mailroom/api"
 	"mailroom/client"
 	"mailroom/internal/console"
 )
@@ -44,3 +47,33 @@ func resolveRun(ctx context.Context, c *client.Client, arg string) (string, erro
 	}
 	return "", console.Errorf(console.ExitUsage, "", "several runs end in %q: %s", arg, strings.Join(found, ", "))
 }
+
+// resolveRunOf is resolveRun for an argument that may also be a thread, whose run pick returns, nil for
+// none.
+func resolveRunOf(ctx context.Context, c *client.Client, arg string, pick func(api.Thread) *string) (string, error) {
+	id, err := resolveRun(ctx, c, arg)
+	if err != nil || id != arg {
+		return id, err
+	}
+	_, unknown := c.Run(ctx, arg)
+	if mailroom.CodeOf(unknown) != mailroom.CodeNotFound {
+		return arg, nil // the command says what is wrong with it
+	}
+	t, err := c.Thread(ctx, arg)
+	if err != nil {
+		return arg, nil // the server says that there is no such run
+	}
+	if run := pick(t); run != nil {
+		return *run, nil
+	}
+	return "", mailroom.Errorf(mailroom.CodeConflict, "thread %q has no such run: list its runs with mailroom runs --filter %s", t.ID, console.Quote("thread:"+client.Quote(t.ID)))
+}
+
+// currentRun returns the run of a thread that has started and not finished.
+func currentRun(t api.Thread) *string { return cmp.Or(t.ActiveRun, t.WaitingRun) }
+
+// currentOrLatestRun returns the current run of a thread, or else the one that was submitted last.
+func currentOrLatestRun(t api.Thread) *string { return cmp.Or(t.ActiveRun, t.WaitingRun, t.LatestRun) }
+
+// latestRun returns the run of a thread that was submitted last.
+func latestRun(t api.Thread) *string { return t.LatestRun }
