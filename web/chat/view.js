@@ -1,8 +1,10 @@
 // Renders the transcript and keeps the reader's scroll position.
 
 import { make } from './items.js';
+import { el, tell } from './text.js';
 
 const NEAR = 80; // pixels from the end that still count as the end
+const THOUGHTS = 20_000; // characters of thinking that are shown, the last ones
 
 export class View {
   #list;
@@ -10,6 +12,7 @@ export class View {
   #down;
   #act;
   #nodes = new Map(); // key → element
+  #thinking = null; // { node, body }; it is folded until the reader opens it
   #transcript = null;
   #sending = () => [];
   #due = false;
@@ -31,6 +34,7 @@ export class View {
   show(transcript, sending) {
     [this.#transcript, this.#sending] = [transcript, sending];
     this.#nodes.clear();
+    this.#thinking = null;
     this.#list.replaceChildren();
     this.#follows = true;
     this.#down.hidden = true;
@@ -68,6 +72,7 @@ export class View {
     const grown = changed.length === 1 && changed[0] === transcript.live?.item && this.#nodes.has(changed[0].key);
     if (grown) this.#nodes.get(changed[0].key).bring(changed[0]);
     else this.#arrange(new Set(changed));
+    this.#think(transcript.thinking, this.#nodes.get(transcript.live?.item.key) ?? null);
     if (this.#follows) this.#jump();
     else if (changed.length > 0) this.#down.hidden = false;
     this.onShown();
@@ -92,6 +97,22 @@ export class View {
       node.remove();
       this.#nodes.delete(key);
     }
+  }
+
+  // think shows what the agent thinks before the message that it writes, or at the end.
+  #think(thinking, before) {
+    if (!thinking) {
+      this.#thinking?.node.remove();
+      this.#thinking = null;
+      return;
+    }
+    if (!this.#thinking) {
+      const body = el('p');
+      this.#thinking = { node: el('details', { class: 'item thinking' }, el('summary', {}, 'Thinking'), body), body };
+    }
+    const { node, body } = this.#thinking;
+    tell(body, thinking.text.slice(-THOUGHTS));
+    if (!node.isConnected || node.nextSibling !== before) this.#list.insertBefore(node, before);
   }
 
   #jump() { this.#scroll.scrollTop = this.#scroll.scrollHeight; }

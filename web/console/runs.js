@@ -39,12 +39,12 @@ export function Runs({ params }) {
 
 function runRow(run) {
   const took = run.started_at && duration(between(run.started_at, run.finished_at ?? undefined));
-  return html`<${Cell} kind="state"><${Status} of=${run.status} /><//>
+  return html`<${Cell} kind="state"><${Status} of=${run.status} text=${run.last_error ? 'retrying' : run.status} tone=${run.last_error ? 'warn' : undefined} /><//>
     <${Cell} kind="main"><${RunLink} id=${run.id} /> <${ThreadLink} id=${run.thread} /><//>
     <${Cell} kind="agent"><${Line} text=${run.agent} /><//>
     <${Cell} kind="time"><${Time} at=${run.created_at} /><//>
     <${Cell} kind="took">${took}${run.attempt > 1 ? ` (attempt ${run.attempt})` : ''}<//>
-    <${Cell} kind="note"><${Line} text=${run.error?.message ?? run.reason ?? run.reply ?? ''} /><//>`;
+    <${Cell} kind="note">${run.last_error ? html`Next try <${Time} at=${run.available_at} />: <${Line} text=${run.last_error.message} />` : html`<${Line} text=${run.error?.message ?? run.reason ?? run.reply ?? ''} />`}<//>`;
 }
 
 function Quick({ q }) {

@@ -1,0 +1,83 @@
+// What the pages show of a run that is not over: what its agent thinks, and why it waits for its next try.
+
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { after, before, test } from 'node:test';
+
+import { Mailroom } from '../../clients/js/mailroom.js';
+import { open } from '../../clients/js/test/server.js';
+import { launch, openPage, signIn } from './browser.js';
+import { Person, shots } from './person.js';
+
+let context;
+let close;
+before(async () => {
+  await mkdir(shots, { recursive: true });
+  [context, close] = await launch({ reducedMotion: 'reduce' });
+});
+after(() => close());
+
+/** A worker of the agent js, which holds one claim and does what the test says. */
+async function work(t, server) {
+  const { token } = JSON.parse(await server.command('token', 'create', 'w', '--scope', 'work', '--agent', 'js', '-o', 'json'));
+  const call = async (path, body) => {
+    const answer = await fetch(`${server.url}/v1/${path}`, { method: 'POST', headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+    const text = await answer.text();
+    assert.ok(answer.ok, text);
+    return text ? JSON.parse(text) : null;
+  };
+  const { worker, lease_ms: lease } = await call('claims', { agents: ['js'], max: 0, pid: process.pid });
+  const held = [];
+  let round = 0;
+  const renewing = setInterval(() => call(`workers/${worker}/renew`, { round, held }).catch(() => {}), lease / 6); // a renewal that is late at the end is none
+  t.after(() => clearInterval(renewing));
+  return async () => {
+    const { claims: [claim] } = await call('claims', { worker, round: round + 1, wait: '20s' });
+    round += 1;
+    held.splice(0, held.length, claim.claim);
+    return { number: claim.run.steps + 1, write: (what, body) => call(`claims/${claim.claim}/${what}`, body) };
+  };
+}
+
+test('the chat shows what an agent thinks, folded, until its message is there', async (t) => {
+  const server = await open(t);
+  const claim = await work(t, server);
+  const client = new Mailroom(server);
+  const { thread } = await client.send({ thread: 'thoughts', text: 'why?', agent: 'js' });
+  const run = await claim();
+  const person = await new Person(await openPage(t, context), server).enter(thread);
+  await person.live();
+  const thinking = person.page.locator('.thinking');
+  await run.write('deltas', { channel: 'thinking', offset: 0, text: 'First I look <b>here</b>, ' });
+  await thinking.getByText('Thinking').waitFor();
+  assert.equal(await thinking.locator('p').isVisible(), false, 'thinking is open');
+  await thinking.locator('summary').click();
+  await run.write('deltas', { channel: 'thinking', offset: 26, text: 'then there.' });
+  await thinking.getByText('First I look <b>here</b>, then there.').waitFor();
+  await run.write('deltas', { offset: 0, text: 'Because' });
+  await person.page.locator('.thinking + .assistant').getByText('Because').waitFor();
+  await person.shot('chat-thinking');
+  await run.write('settle', { number: run.number, outcome: 'complete', text: 'Because.' });
+  await person.page.locator('.assistant .body').getByText('Because.').waitFor();
+  await thinking.waitFor({ state: 'detached' });
+});
+
+test('a run that waits for its next try says why, in the list and on its page', async (t) => {
+  const server = await open(t);
+  const claim = await work(t, server);
+  const client = new Mailroom(server);
+  const { run: id } = await client.send({ thread: 'retries', text: 'go', agent: 'js' });
+  const run = await claim();
+  await run.write('settle', { number: run.number, outcome: 'fail', failure: { class: 'unavailable', message: 'the provider <b>is away</b>', retry_after: '10m' } });
+  const page = await openPage(t, context);
+  await signIn(page, (await server.command('open')).trim());
+  await page.evaluate(() => { location.hash = '#/runs?q=class:unavailable'; });
+  await page.getByText('retrying').waitFor();
+  await page.getByText('the provider <b>is away</b>').waitFor();
+  await page.getByText(/Next try in (9m|10m)/).waitFor();
+  await page.screenshot({ path: `${shots}runs-retrying.png` });
+  await page.evaluate((hash) => { location.hash = hash; }, `#/run/${id}`);
+  await page.getByText('The last attempt failed. Next try').waitFor();
+  await page.getByLabel('Error of the last attempt').getByText('the provider <b>is away</b>').waitFor();
+  await page.screenshot({ path: `${shots}run-retrying.png` });
+});
