@@ -144,6 +144,23 @@ func (t *Token) Act(base *Token) *Token {
 	return &out
 }
 
+// MayEnd reports whether t may list and revoke a row: an admin any; a token, or a session of it, what acts for its
+// name with no more scopes than it has itself, so that a person ends a lost phone, but not with a session that may
+// only read; a limited token itself.
+func (t *Token) MayEnd(row *Token) bool {
+	switch {
+	case t.Has(PermissionAdmin):
+		return true
+	case row.Terms.Kind == KindToken || row.Terms.For != t.Name:
+		return false
+	case row.Sum == t.Sum:
+		return true
+	case t.Terms.Kind != KindToken && t.Terms.Kind != KindSession || t.Limited():
+		return false
+	}
+	return !slices.ContainsFunc(row.Terms.Scopes, func(s Permission) bool { return !t.Has(s) })
+}
+
 // seesAll is in the scopes of a token that acts for an admin and is none.
 const seesAll Permission = "sees all"
 

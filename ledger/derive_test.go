@@ -104,3 +104,40 @@ func TestTheTokensThatActForANameAreBounded(t *testing.T) {
 	}
 	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "more", auth.PermissionRead), ann))(t)
 }
+
+func TestASessionEndsWithItsToken(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	in := account("day", "secret of day")
+	in.Terms.ExpiresAt = time.Now().Add(30 * time.Minute).UTC().Truncate(time.Microsecond)
+	day := must(d.Accounts().CreateToken(d.ctx, in))(t)
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLink, "link", auth.PermissionRead), day))(t)
+	session := must(d.Accounts().SpendLink(d.ctx, "link", derived("", "session")))(t)
+	if !session.Terms.ExpiresAt.Equal(in.Terms.ExpiresAt) || session.Terms.Source != day.ID() {
+		t.Errorf("the session is %+v, want one that ends with its token at %s", session.Terms, in.Terms.ExpiresAt)
+	}
+}
+
+// TestSigningOutDropsWhatTheSessionMade also has a caller whose row has ended since it was admitted.
+func TestSigningOutDropsWhatTheSessionMade(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLink, "link", auth.PermissionRead), d.create("ann")))(t)
+	row := must(d.Accounts().SpendLink(d.ctx, "link", derived("", "session")))(t)
+	caller := row.Act(&auth.Token{Name: "ann", Scopes: []auth.Permission{auth.PermissionRead}})
+	caller.Terms.ExpiresAt = time.Time{}
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "limited", auth.PermissionRead), caller))(t)
+	if err := d.Accounts().DropSession(d.ctx, "session"); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "rows that are left", len(d.acting()), 0)
+	_, err := d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "late", auth.PermissionRead), caller)
+	wantCode(t, err, mailroom.CodeUnauthenticated)
+	_, err = d.Accounts().CreateToken(d.ctx, account("bob", "his"))
+	if err == nil {
+		err = d.Accounts().RevokeToken(d.ctx, "bob")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Accounts().CreateToken(d.ctx, account("bob", "his"))
+	wantCode(t, err, mailroom.CodeConflict) // it would have the ID of the revoked one
+}

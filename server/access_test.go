@@ -126,8 +126,8 @@ func accessRules() map[string]accessRule {
 		"GET /v1/session":                           {token: true}, "DELETE /v1/session": {token: true},
 
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
-		"GET /v1/tokens":           {need: admin},
-		"DELETE /v1/tokens/{name}": {need: admin},
+		"GET /v1/tokens":           {token: true},
+		"DELETE /v1/tokens/{name}": {token: true},
 		"PATCH /v1/tokens/{name}":  {need: admin},
 	}
 	maps.Copy(rules, alertRules())

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
@@ -144,9 +145,15 @@ func (s *Server) authenticate(out *response, r *http.Request) error {
 		q.setGrant(g)
 		return nil
 	}
-	if g := s.tokens.lookup(q.token); g != nil && strings.EqualFold(scheme, "Bearer") && isBearer(g.token) {
-		q.setGrant(g)
-		return nil
+	if strings.EqualFold(scheme, "Bearer") && q.token != "" {
+		g, err := s.tokens.find(r.Context(), sha256.Sum256([]byte(q.token)))
+		if err != nil {
+			return err
+		}
+		if g != nil && isBearer(g.token) {
+			q.setGrant(g)
+			return nil
+		}
 	}
 	out.Header().Set("WWW-Authenticate", "Bearer")
 	if q.token != "" && strings.EqualFold(scheme, "Bearer") {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -129,6 +130,67 @@ func TestSigningOutEndsWhatTheSessionMade(t *testing.T) {
 		}
 		if got := kept.call("GET /v1/session", ""); got.status != http.StatusOK {
 			t.Errorf("%s: another session of the token: status %d", end, got.status)
+		}
+	}
+}
+
+// TestAUserSeesAndEndsHerOwnSessions has a lost phone, and a session that was lent for reading.
+func TestAUserSeesAndEndsHerOwnSessions(t *testing.T) {
+	f := start(t)
+	ann, bob := f.withToken(f.createScopedToken("ann", `"read","submit"`)), f.withToken(f.createScopedToken("bob", `"read","submit"`))
+	phone := ann.signIn()
+	lost := mustCall[api.Page[api.Token]](ann, "GET /v1/tokens", "").Items[1].Name
+	desk := ann.signIn()
+	reader := f.spend(mustCall[api.Link](ann, "POST /v1/links", `{"scopes":["read"]}`))
+	limited := f.withToken(mustCall[api.CreatedToken](ann, "POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+in(1)+`"}`).Secret)
+	his, operators := bob.signIn(), f.signIn()
+	type caller = func(route, body string, headers ...string) response
+	names := func(call caller) (found []string) {
+		for _, row := range answered[api.Page[api.Token]](t, call("GET /v1/tokens", "")).Items {
+			found = append(found, row.Name)
+		}
+		return found
+	}
+	for what, tc := range map[string]struct {
+		call caller
+		want int
+	}{
+		"an admin": {f.call, 8}, "ann": {ann.call, 5}, "her session": {desk.call, 5}, "her session that may read": {reader.call, 3}, "her limited token": {limited.call, 2},
+	} {
+		if got := names(tc.call); len(got) != tc.want {
+			t.Errorf("%s sees %q, want %d rows", what, got, tc.want)
+		}
+	}
+	all := names(f.call)
+	for what, call := range map[string]caller{"bob": bob.call, "his session": his.call, "a session of ann that may read": reader.call, "a limited token of ann": limited.call} {
+		for _, name := range all {
+			if slices.Contains(names(call), name) {
+				continue // its own
+			}
+			if got := call("DELETE /v1/tokens/"+name, ""); got.status != http.StatusNotFound {
+				t.Errorf("%s revokes %s: status %d, want 404", what, name, got.status)
+			}
+		}
+	}
+	if got := ann.call("DELETE /v1/tokens/ann", ""); got.status != http.StatusForbidden {
+		t.Errorf("a token revokes itself: status %d, want 403", got.status)
+	}
+	if got := desk.call("DELETE /v1/tokens/"+lost, ""); got.status != http.StatusNoContent || phone.call("GET /v1/session", "").status != http.StatusUnauthorized {
+		t.Errorf("the lost phone was not ended: status %d", got.status)
+	}
+	for _, name := range names(ann.call) {
+		if got := ann.call("DELETE /v1/tokens/"+name, ""); name != "ann" && got.status != http.StatusNoContent {
+			t.Errorf("revoke %s: status %d, want 204", name, got.status)
+		}
+	}
+	for what, call := range map[string]caller{"the desk": desk.call, "the reader": reader.call, "the limited token": limited.call} {
+		if got := call("GET /v1/session", ""); got.status != http.StatusUnauthorized {
+			t.Errorf("%s is valid after it was ended: status %d", what, got.status)
+		}
+	}
+	for what, call := range map[string]caller{"ann": ann.call, "bob": bob.call, "his session": his.call, "a session of the operator": operators.call} {
+		if got := call("GET /v1/session", ""); got.status != http.StatusOK {
+			t.Errorf("%s: status %d, want 200", what, got.status)
 		}
 	}
 }

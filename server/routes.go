@@ -143,9 +143,9 @@ func (rt router) projects(h *projectHandlers) {
 
 func (rt router) tokens(h *tokenHandlers) {
 	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/tokens", "create-token", "Create a token; its secret is shown only once")), h.createToken)
-	route(rt, auth.PermissionAdmin, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets", h.listTokens)
+	route(rt, accessAnyToken, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets: an admin's list has all, that of another token its own sessions, links and limited tokens", h.listTokens)
 	route(rt, auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token", h.setQuotas)
-	route(rt, auth.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token", h.revokeToken)
+	route(rt, accessAnyToken, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token, and all that was made with it: an admin any, another token its own sessions, links and limited tokens", h.revokeToken)
 }
 
 // sessions registers how browsers sign in, and tokens that act for others.

@@ -238,6 +238,7 @@ func New(o Options) *Server {
 		parseSlots: newParseSlots(), backlog: limit.NewBacklog(o.Unread, o.TokenUnread),
 		writeLimits: limit.NewRates(rate.Limit(o.Submits), o.SubmitBurst),
 	}
+	s.tokens.shared = o.Shared
 	maxStreams := func(name string) int64 {
 		return s.tokens.quota(name, auth.QuotaStreams, int64(o.MaxStreams))
 	}

@@ -51,8 +51,10 @@ func sessionHash(cookie, half string) secretHash {
 // page of another origin. Another port can add a cookie of the same name for a longer path: all are tried.
 func (s *Server) session(r *http.Request, half string) (*grant, error) {
 	for _, cookie := range r.CookiesNamed(s.cookie) {
-		g := s.tokens.lookupHash(sessionHash(cookie.Value, half))
+		g, err := s.tokens.find(r.Context(), sessionHash(cookie.Value, half))
 		switch {
+		case err != nil:
+			return nil, err
 		case g == nil:
 		case !fromOwnPage(r):
 			return nil, mailroom.Errorf(mailroom.CodeForbidden, "a session is valid for the pages of this server only: send a token")
@@ -168,7 +170,7 @@ func (h *sessionHandlers) derive(ctx context.Context, terms auth.Terms) (*auth.T
 	if err != nil {
 		return nil, "", invalid.At("body.", err)
 	}
-	h.tokens.refreshTokens(ctx)
+	_ = h.tokens.refreshTokens(ctx) // as above
 	return row, secret, nil
 }
 
@@ -219,12 +221,15 @@ func (h *sessionHandlers) signIn(ctx context.Context, in *signInInput) (*signedI
 	if err != nil {
 		return nil, err
 	}
-	h.tokens.refreshTokens(ctx)
-	g := h.tokens.cache.lookupHash(sum)
-	if g == nil { // its token was revoked since
+	err = h.tokens.refreshTokens(ctx)
+	session := row.Act(h.tokens.cache.baseOf(&auth.Token{Name: row.Terms.For}))
+	switch g := h.tokens.cache.lookupHash(sum); {
+	case g != nil:
+		session = g.token
+	case err == nil: // its token was revoked since
 		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the token %q is revoked", row.Terms.For)
-	}
-	return &signedIn{Cookie: h.newCookie(cookie, time.Until(row.Terms.ExpiresAt).Round(time.Second)), Body: api.SignedIn{Session: showSession(g.token), Half: half}}, nil
+	} // else the link is spent and the session exists: the browser must get it, whether or not the rows can be read
+	return &signedIn{Cookie: h.newCookie(cookie, time.Until(row.Terms.ExpiresAt).Round(time.Second)), Body: api.SignedIn{Session: showSession(session), Half: half}}, nil
 }
 
 // newCookie returns the cookie of a session. SameSite=Lax lets links of other pages and mails open the
@@ -258,8 +263,9 @@ func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, er
 	if err := h.ledger.DropSession(ctx, who.Sum); err != nil {
 		return nil, err
 	}
-	h.tokens.refreshTokens(ctx)
+	_ = h.tokens.refreshTokens(ctx) // it logs its error; the rows that it could not read admit no request
 	h.tokens.push.dropOf(context.WithoutCancel(ctx), name)
+	h.tokens.cache.waitForOthers(ctx)
 	cookie := h.newCookie("", 0)
 	cookie.MaxAge = -1
 	return &signedOut{cookie}, nil

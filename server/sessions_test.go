@@ -159,7 +159,7 @@ func TestASessionHasTheRightsOfItsToken(t *testing.T) {
 	f.submit("hers", "hello")
 	b := f.signIn()
 	for route, want := range map[string]int{
-		"GET /v1/threads/hers": http.StatusOK, "GET /v1/threads/hidden": http.StatusNotFound, "GET /v1/tokens": http.StatusForbidden,
+		"GET /v1/threads/hers": http.StatusOK, "GET /v1/threads/hidden": http.StatusNotFound, "GET /metrics": http.StatusForbidden,
 	} {
 		if got := b.call(route, ""); got.status != want {
 			t.Errorf("%s: status %d, want %d", route, got.status, want)
@@ -227,7 +227,7 @@ func TestASessionOfTheOperatorWithFewerScopesSeesAllThreads(t *testing.T) {
 	if stats := mustCall[api.Stats](f, "GET /v1/stats", ""); stats.Threads != 1 {
 		t.Errorf("got %d threads in the counts, want that of ann", stats.Threads)
 	}
-	for _, route := range []string{"POST /v1/threads/hers/interrupt", "GET /v1/tokens", "GET /metrics"} {
+	for _, route := range []string{"POST /v1/threads/hers/interrupt", "PATCH /v1/tokens/ann", "GET /metrics"} {
 		if got := f.call(route, ""); got.status != 403 {
 			t.Errorf("%s: status %d, want 403", route, got.status)
 		}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +16,16 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// refreshInterval bounds how long a token that another process revoked stays valid here, and how
-// long the use of a token goes unwritten.
-const refreshInterval = 500 * time.Millisecond
+const (
+	// refreshInterval is how often the rows are read, so that the streams and sockets of a token that another
+	// process revoked end, and how long the use of a token goes unwritten.
+	refreshInterval = 500 * time.Millisecond
+	// maxAge bounds the age of the rows that admit a request if other servers change them too. So once a revocation
+	// is this old, no server admits its token, not even one that was stopped for a time and goes on with old rows.
+	maxAge = time.Second
+	// refreshTimeout bounds how long a request waits for fresh rows.
+	refreshTimeout = 5 * time.Second
+)
 
 // quota returns the quota q of a token's name, or def if the name has none of its own.
 func (c *tokenCache) quota(name string, q auth.Quota, def int64) int64 {
@@ -39,11 +45,16 @@ type tokenCache struct {
 	accounts Accounts
 	log      *slog.Logger
 	operator *grant // nil: none
+	shared   bool   // other servers change the rows too
 
-	// refreshMu is held from reading rows until they are stored, so that older rows never replace
-	// newer ones.
-	refreshMu sync.Mutex
-	byHash    atomic.Pointer[map[secretHash]*grant] // grants of the rows; replaced, never modified
+	// refreshing is held from reading rows until they are stored, so that older rows never replace newer ones. It has
+	// room for one.
+	refreshing chan struct{}
+	// readAt is when the read of the present rows began, changedAt when this server last changed some. Rows that are
+	// older than the change admit no request: the change must hold even if reading them again fails.
+	readAt, changedAt atomic.Pointer[time.Time]
+
+	byHash atomic.Pointer[map[secretHash]*grant] // grants of the rows; replaced, never modified
 	// quotas has the names with quotas of their own; replaced, never modified. A change of quotas
 	// revokes no grant.
 	quotas atomic.Pointer[map[string]auth.Quotas]
@@ -67,7 +78,7 @@ func newGrant(s secretHash, t *auth.Token) *grant {
 }
 
 func newTokenCache(accounts Accounts, secret string, log *slog.Logger) *tokenCache {
-	c := &tokenCache{accounts: accounts, log: log}
+	c := &tokenCache{accounts: accounts, log: log, refreshing: make(chan struct{}, 1)}
 	if secret != "" {
 		sum := secretHash(sha256.Sum256([]byte(secret)))
 		operator := auth.RunToken(auth.Operator)
@@ -110,6 +121,65 @@ func (c *tokenCache) sessionWithID(id string) *auth.Token {
 	return nil
 }
 
+// find is lookup by fresh rows. It returns CodeUnavailable if they are needed and cannot be read.
+func (c *tokenCache) find(ctx context.Context, s secretHash) (*grant, error) {
+	if c.operator == nil || s != c.operator.hash { // the operator's token has no row
+		if err := c.ensureFresh(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.lookupHash(s), nil
+}
+
+// ensureFresh reads the rows if they are too old to admit a request.
+func (c *tokenCache) ensureFresh(ctx context.Context) error {
+	if c.fresh(time.Now()) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	err := c.exclusively(ctx, func() error {
+		if c.fresh(time.Now()) { // another request has read them
+			return nil
+		}
+		return c.read(ctx)
+	})
+	if err != nil {
+		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server cannot check tokens now: the store does not answer", Cause: err}
+	}
+	return nil
+}
+
+// fresh reports whether the rows may admit a request at now. Their age is the larger one of two clocks: the
+// monotonic one of a machine that was suspended may have stood still, and the other one can be set.
+func (c *tokenCache) fresh(now time.Time) bool {
+	read, changed := c.readAt.Load(), c.changedAt.Load()
+	switch {
+	case read == nil || changed != nil && !read.After(*changed):
+		return false
+	case !c.shared:
+		return true
+	}
+	return max(now.Sub(*read), now.Round(0).Sub(read.Round(0))) < maxAge
+}
+
+// changed records that this server changed rows. Those that it has admit no request any more.
+func (c *tokenCache) changed() {
+	now := time.Now()
+	c.changedAt.Store(&now)
+}
+
+// waitForOthers returns when no other server can admit a request by rows that it read before now.
+func (c *tokenCache) waitForOthers(ctx context.Context) {
+	if !c.shared {
+		return
+	}
+	select {
+	case <-time.After(maxAge):
+	case <-ctx.Done():
+	}
+}
+
 // lookup returns the grant of a secret, or nil. It compares hashes in constant time, so that timing
 // reveals nothing about secrets.
 func (c *tokenCache) lookup(secret string) *grant {
@@ -133,8 +203,23 @@ func (c *tokenCache) lookupHash(s secretHash) *grant {
 // refresh reads all token rows. It revokes the grants of tokens that were revoked or whose rights
 // changed.
 func (c *tokenCache) refresh(ctx context.Context) error {
-	c.refreshMu.Lock()
-	defer c.refreshMu.Unlock()
+	return c.exclusively(ctx, func() error { return c.read(ctx) })
+}
+
+// exclusively calls f while no other read is under way.
+func (c *tokenCache) exclusively(ctx context.Context, f func() error) error {
+	select {
+	case c.refreshing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.refreshing }()
+	return f()
+}
+
+// read is refresh for a caller that holds refreshing.
+func (c *tokenCache) read(ctx context.Context) error {
+	began := time.Now()
 	rows, err := c.accounts.Tokens(ctx)
 	if err != nil {
 		return err
@@ -152,10 +237,14 @@ func (c *tokenCache) refresh(ctx context.Context) error {
 		}
 		if now[s] = before[s]; now[s] == nil || !sameRights(now[s].token, t) {
 			now[s] = newGrant(s, t)
+			if before[s] != nil {
+				now[s].used.Store(before[s].used.Load()) // may not be written yet
+			}
 		}
 	}
 	c.byHash.Store(&now)
 	c.quotas.Store(&quotas)
+	c.readAt.Store(&began)
 	for s, g := range before {
 		if now[s] != g {
 			g.revoke(errRevoked())
@@ -197,15 +286,22 @@ func (c *tokenCache) run(ctx context.Context) {
 // flushUses writes when tokens were used last, to the minute.
 func (c *tokenCache) flushUses(ctx context.Context) error {
 	used := map[string]time.Time{}
+	written := map[*grant]int64{}
 	for g := range maps.Values(*c.byHash.Load()) {
 		if at := g.used.Load(); at != 0 && at > g.written {
-			used[g.token.Sum], g.written = time.Unix(at, 0).UTC(), at
+			used[g.token.Sum], written[g] = time.Unix(at, 0).UTC(), at
 		}
 	}
 	if len(used) == 0 {
 		return nil
 	}
-	return c.accounts.RecordTokenUse(ctx, used)
+	if err := c.accounts.RecordTokenUse(ctx, used); err != nil {
+		return err
+	}
+	for g, at := range written {
+		g.written = at
+	}
+	return nil
 }
 
 func errRevoked() error {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +75,7 @@ func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (
 	if err != nil {
 		return nil, invalid.At("body.", err)
 	}
-	h.refreshTokens(ctx)
+	_ = h.refreshTokens(ctx) // as in revokeToken
 	return &body[api.CreatedToken]{api.CreatedToken{Token: h.showToken(row), Secret: secret}}, nil
 }
 
@@ -106,9 +107,15 @@ func (h *tokenHandlers) listTokens(ctx context.Context, in *listTokensInput) (*b
 	if err != nil {
 		return nil, err
 	}
+	who, chains := requestOf(ctx).who, auth.NewChains(rows, h.cache.operatorToken(), time.Now())
 	items := make([]api.Token, 0, len(rows))
 	for _, t := range rows {
-		items = append(items, h.showToken(t))
+		base, _ := chains.Base(t)
+		switch {
+		case t.Terms.Kind != auth.KindToken && base == nil: // it has ended, and makes room for the next one
+		case who.MayEnd(t), t.Name == who.Name:
+			items = append(items, h.showToken(t))
+		}
 	}
 	return pageAfter(items, in.Cursor, pageBound{len(items), h.maxPage}, func(t api.Token) string { return t.Name })
 }
@@ -119,20 +126,45 @@ type revokeTokenInput struct {
 
 // revokeToken revokes a token. Its streams, waits and sockets have been cancelled when it returns.
 func (h *tokenHandlers) revokeToken(ctx context.Context, in *revokeTokenInput) (*empty, error) {
+	if who := requestOf(ctx).who; !who.Has(auth.PermissionAdmin) {
+		if err := h.checkEnds(ctx, who, in.Name); err != nil {
+			return nil, err
+		}
+	}
 	if err := h.ledger.RevokeToken(ctx, in.Name); err != nil {
 		return nil, err
 	}
-	h.refreshTokens(ctx)
+	_ = h.refreshTokens(ctx) // it logs its error; the rows that it could not read admit no request
 	h.push.dropOf(context.WithoutCancel(ctx), in.Name)
+	h.cache.waitForOthers(ctx)
 	return nil, nil
 }
 
-// refreshTokens applies a change of tokens at once, even if the caller has gone. After an error,
-// tokenCache.run tries again.
-func (h *tokenHandlers) refreshTokens(ctx context.Context) {
-	if err := h.cache.refresh(context.WithoutCancel(ctx)); err != nil {
+// checkEnds refuses the revocation of a row that who may not end: for who, the rows of others do not exist.
+func (h *tokenHandlers) checkEnds(ctx context.Context, who *auth.Token, name string) error {
+	rows, err := h.ledger.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(rows, func(t *auth.Token) bool { return t.Name == name })
+	switch {
+	case i >= 0 && who.MayEnd(rows[i]):
+		return nil
+	case i >= 0 && rows[i].Name == who.Name && who.Terms.Kind == auth.KindToken:
+		return mailroom.Errorf(mailroom.CodeForbidden, "only an admin revokes a token with a name of its own; you may revoke its sessions, links and limited tokens")
+	}
+	return mailroom.Errorf(mailroom.CodeNotFound, "no token %q", invalid.Truncate(name))
+}
+
+// refreshTokens applies a change of tokens at once, even if the caller has gone. After an error, which it logs,
+// the next request reads the rows, or is refused.
+func (h *tokenHandlers) refreshTokens(ctx context.Context) error {
+	h.cache.changed()
+	err := h.cache.refresh(context.WithoutCancel(ctx))
+	if err != nil {
 		h.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
 	}
+	return err
 }
 
 type setQuotasInput struct {
@@ -145,7 +177,7 @@ func (h *tokenHandlers) setQuotas(ctx context.Context, in *setQuotasInput) (*bod
 	if err != nil {
 		return nil, invalid.At("body.", err)
 	}
-	h.refreshTokens(ctx)
+	_ = h.refreshTokens(ctx) // as in revokeToken
 	return &body[api.Token]{h.showToken(row)}, nil
 }
 

@@ -33,7 +33,7 @@ const PAGES = [
   { name: 'channels', title: 'Channels', key: 'c', scope: 'read', page: Channels },
   { name: 'issues', title: 'Issues', key: 'b', scope: 'admin', when: tracked, page: Issues },
   { name: 'alerts', title: 'Alerts', key: 'n', scope: 'read', page: Alerts },
-  { name: 'tokens', title: 'Tokens', key: 'k', scope: 'admin', page: Tokens },
+  { name: 'tokens', title: 'Tokens', key: 'k', scope: '', page: Tokens },
 ];
 
 const HIDDEN = { run: { name: 'run', title: 'Run', page: RunPage, under: 'runs' } };
@@ -84,7 +84,7 @@ function Console() {
   const [menu, setMenu] = useState(false);
   const [help, setHelp] = useState(false);
   const main = useRef(null);
-  const pages = PAGES.filter(({ scope, when }) => may(scope) && (when?.value ?? true));
+  const pages = PAGES.filter(({ scope, when }) => (!scope || may(scope)) && (when?.value ?? true));
   const open = HIDDEN[name] ?? pages.find((page) => page.name === name) ?? pages[0];
   useEffect(() => {
     follow();

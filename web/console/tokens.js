@@ -1,7 +1,7 @@
 // Tokens, and the sessions and links that act for them.
 
 import { html, useState } from '../vendor/preact.js';
-import { client, user } from './account.js';
+import { client, may, user } from './account.js';
 import { useLoad } from './load.js';
 import { Action, Empty, Line, Modal, Problem, Time } from './parts.js';
 
@@ -26,7 +26,7 @@ export function Tokens() {
   const [making, setMaking] = useState(false);
   return html`<section class="page">
     <h1>Tokens and sessions</h1>
-    <p class="tools"><button type="button" onClick=${() => setMaking(true)}>New token…</button></p>
+    ${may('admin') ? html`<p class="tools"><button type="button" onClick=${() => setMaking(true)}>New token…</button></p>` : html`<p class="hint">Your sessions, links and limited tokens. Revoke that of a device that you lost; all that was made with it ends too.</p>`}
     <${Problem} error=${error} retry=${reload} />
     ${data?.length === 0 && html`<${Empty} title="No tokens">Only the operator's token exists, in the data folder of the server.<//>`}
     ${data?.length > 0 && html`<div class="table" tabindex="0" role="region" aria-label="Tokens and sessions"><table>
@@ -35,7 +35,7 @@ export function Tokens() {
         <th scope="row"><${Line} text=${token.for ?? token.name} />${token.namespace && html` <span class="hint"><${Line} text=${token.namespace} />*</span>`}</th>
         <td>${token.kind}${token.client && html` <span class="hint"><${Line} text=${token.client} /></span>`}</td><td>${token.scopes.join(', ')}</td><td><${Time} at=${token.created_at} /></td><td><${Time} at=${token.used_at} /></td>
         <td>${token.revoked_at ? html`revoked <${Time} at=${token.revoked_at} />` : html`<${Time} at=${token.expires_at} />`}</td>
-        <td>${!token.revoked_at && html`<${Revoke} token=${token} reload=${reload} />`}</td>
+        <td>${!token.revoked_at && (may('admin') || token.kind !== 'token') && html`<${Revoke} token=${token} reload=${reload} />`}</td>
       </tr>`)}</tbody>
     </table></div>`}
     ${making && html`<${Create} close=${() => { setMaking(false); reload(); }} />`}
