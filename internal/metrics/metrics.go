@@ -239,7 +239,8 @@ func (f *family[M]) of(first, second, third string) M {
 			return m
 		}
 		more := maps.Clone(*made)
-		more[key] = f.create(key[:f.labels]...)
+		labels := []string{first, second, third} // a slice of key would move it to the heap in every call
+		more[key] = f.create(labels[:f.labels]...)
 		if f.made.CompareAndSwap(made, &more) {
 			return more[key]
 		}
