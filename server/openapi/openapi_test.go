@@ -63,10 +63,10 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	case "resume-agent":
 		w["agent"] = "spare"
 		f.call("POST /v1/agents/spare/pause", "")
-	case "sign-in":
+	case "sign-in", "show-link":
 		w["secret"] = ask[api.Link](f, "POST /v1/links", "").Secret
 	case "sign-out":
-		w["cookie"] = f.signIn()
+		w["cookie"], w["half"] = f.signIn()
 	case "post-hook":
 		w["channel"] = "ops"
 	case "resume-channel":
@@ -103,8 +103,8 @@ func (f *fixture) link(ticket string) string {
 	return alert.NewLinks(token).Sign(alert.Link{Ticket: k.ID, Digest: k.Digest, Target: "phone", Expires: time.Now().Add(time.Hour)})
 }
 
-// signIn returns the cookie of a new session.
-func (f *fixture) signIn() string {
+// signIn returns the cookie of a new session, and the half of its secret that a page keeps.
+func (f *fixture) signIn() (cookie, half string) {
 	f.t.Helper()
 	link := ask[api.Link](f, "POST /v1/links", "")
 	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodPost, f.url+"/v1/session", strings.NewReader(fmt.Sprintf(`{"secret":%q}`, link.Secret)))
@@ -112,9 +112,13 @@ func (f *fixture) signIn() string {
 		f.t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, _ := f.exchange(req)
-	cookie, _, _ := strings.Cut(resp.Header.Get("Set-Cookie"), ";")
-	return cookie
+	resp, raw := f.exchange(req)
+	var in api.SignedIn
+	if err := json.Unmarshal(raw, &in); err != nil {
+		f.t.Fatal(err)
+	}
+	cookie, _, _ = strings.Cut(resp.Header.Get("Set-Cookie"), ";")
+	return cookie, in.Half
 }
 
 // request builds a request from the description of an operation: what it
@@ -156,6 +160,7 @@ func (f *fixture) request(ctx context.Context, d *description, op operation, ids
 	}
 	if cookie := ids["cookie"]; cookie != "" {
 		req.Header.Set("Cookie", cookie)
+		req.Header.Set("Authorization", "Session "+ids["half"])
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
 	} else {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -210,7 +215,7 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 		req := f.request(t.Context(), d, op, map[string]string{"agent": "none", "thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none", "rule": "none", "subscription": "none"})
 		req.Header.Set("Authorization", "Bearer wrong")
 		resp, raw := f.exchange(req)
-		if op.ID == "sign-in" || op.ID == "show-question" || op.ID == "decide-question" {
+		if op.ID == "sign-in" || op.ID == "show-link" || op.ID == "show-question" || op.ID == "decide-question" {
 			continue // the secret in its body is wrong
 		}
 		if guarded := len(d.security(op)) > 0; guarded != (resp.StatusCode == http.StatusUnauthorized) {
