@@ -265,7 +265,7 @@ func TestAFileStaysAsLongAsARunThatMayReadIt(t *testing.T) {
 		}
 		read, open := save("picture")
 		_, unused := save("not sent")
-		out, err := d.Submit(d.t.Context(), thread.Submit{Thread: "t", Agent: "a", AgentVersion: "1", Messages: []thread.NewMessage{{
+		out, err := d.Submit(d.t.Context(), thread.Submit{Thread: "t", Agent: "a", AgentVersion: "1", Origin: mailroom.Origin{Via: "channel:c"}, Messages: []thread.NewMessage{{
 			Parts: []mailroom.Part{{Type: "text", Text: "see"}, {Type: "file", URI: read, Name: "a.png"}},
 		}}})
 		d.must(err)
