@@ -53,6 +53,8 @@ func fullServer() (s *Server, slow []*upload) {
 	}}})
 	other := newGrant(secretHash(sha256.Sum256([]byte("another"))), &auth.Token{Name: "other", Scopes: []auth.Permission{auth.PermissionSubmit}})
 	s.tokens.byHash.Store(&map[secretHash]*grant{other.hash: other})
+	read := time.Now()
+	s.tokens.readAt.Store(&read)
 	for range 4 {
 		slow = append(slow, startUpload(s, "/v1/messages", operatorSecret, 4<<20))
 	}
