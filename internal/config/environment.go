@@ -86,7 +86,7 @@ func (c *Config) UnknownVariables(environ []string) (warnings []string) {
 
 // forTests reports whether only builds for tests read a variable.
 func forTests(name string) bool {
-	return strings.HasPrefix(name, "MAILROOM_TEST_") || strings.HasPrefix(name, "MAILROOM_TORTURE")
+	return strings.HasPrefix(name, "MAILROOM_TEST_")
 }
 
 // tableAt returns the table at a path of doc, which it makes if it is missing. nil: there is another
