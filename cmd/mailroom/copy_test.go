@@ -262,8 +262,8 @@ func TestACopyThatCannotWorkIsRefused(t *testing.T) {
 		code     int
 		words    string
 	}{
-		{"", to, exitUsage, "--from is missing: name a data folder or the URL"},
-		{from, "", exitUsage, "--to is missing"},
+		{"", to, exitUsage, "--from is empty"},
+		{from, "", exitUsage, "--to is empty"},
 		{from, link, exitUsage, "--from and --to are the same store"},
 		{nowhere, "postgres://bob@127.0.0.1:1/mailroom", exitUsage, "the same store, schema mailroom of database mailroom on 127.0.0.1:1"},
 		{filepath.Join(from, "none"), to, exitServer, "none/mailroom.db does not exist"},

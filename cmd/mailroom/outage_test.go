@@ -199,6 +199,7 @@ func TestAFailingPlatformIsReportedAndAffectsNoOther(t *testing.T) {
 	p.waitState(api.ChannelConnected)
 	p.waitReplies("ONE", "TWO")
 
+	p.waitEntries("out:tg:700100200:1001", "run.completed", 2) // a frozen answer to the second message would have it sent again
 	p.logAction("Telegram's connections are half-open")
 	p.tg.Freeze()
 	p.waitState(api.ChannelSilent)
