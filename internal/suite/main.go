@@ -30,8 +30,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "suite:", err)
 		os.Exit(2)
 	}
-	s.screen.say("make test runs %s. Without caches it takes about %s on two processors, later about %s; this machine has %d.",
-		s.names(), "12 minutes", "7", runtime.NumCPU())
+	s.screen.say("make test runs %s. Without caches it takes up to half an hour on two processors; this machine has %d.",
+		s.names(), runtime.NumCPU())
 	ok := s.run(ctx, progressEvery)
 	s.summarize()
 	switch {
