@@ -148,6 +148,9 @@ class Page {
   #begin(credentials) {
     $('door').close();
     this.#client = new Mailroom({ url: base, ...credentials });
+    const { session } = credentials;
+    $('kept').textContent = session ? 'A link signed this browser in.' : 'The token stays in the open tabs of this browser.';
+    $('forget').textContent = session ? 'Sign out' : 'Forget the token';
     this.#loadAgents();
     this.#recent.soon(0);
     this.#open(inHash());
