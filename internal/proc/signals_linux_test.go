@@ -42,7 +42,7 @@ func TestAChildStartsWithoutIgnoredAndBlockedSignals(t *testing.T) {
 }
 
 // maskOf returns a mask of a status of a process. It leaves out real-time signals: the C library uses the first two
-// itself, and whoever started this test may ignore them.
+// itself, and the program that started this test may ignore them.
 func maskOf(t *testing.T, status, name string) uint64 {
 	t.Helper()
 	mask, err := readMask(status, name)
