@@ -30,7 +30,7 @@ func rightsMutants() []mutant {
 		{"what a former token of the operator made is valid", "auth/source.go",
 			`from == known || known == ""`, `from == known || true`, "auth", "^TestARightIsValidWhileEachRowOfItsChainIs$"},
 		{"a session outlives the end of its token", "ledger/derive.go",
-			"	row.Terms.ExpiresAt = end\n", "", "ledger", "^TestASessionEndsWithItsToken$"},
+			"	row.Terms.ExpiresAt = end\n", "	_ = end\n", "ledger", "^TestASessionEndsWithItsToken$"},
 		{"a session leaves what it made", "ledger/derive.go",
 			"				dropBelow(b, all, t)\n", "", "ledger", "^TestSigningOutDropsWhatTheSessionMade$"},
 		{"a limited token makes tokens", "server/tokens.go",
