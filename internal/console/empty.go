@@ -1,6 +1,8 @@
 package console
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -22,9 +24,18 @@ func AllowEmpty(flags *pflag.FlagSet, names ...string) {
 // thread, server or folder than its author meant.
 func CheckEmptyFlags(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" && f.Annotations[mayBeEmpty] == nil {
+		if err == nil && hasEmpty(f.Value) && f.Annotations[mayBeEmpty] == nil {
 			err = UsageErrorf(cmd, "--%s is empty: give a value, or leave the flag out", f.Name)
 		}
 	})
 	return err
+}
+
+// hasEmpty reports whether the value of a given flag is an empty text, or a list with one or without any.
+func hasEmpty(v pflag.Value) bool {
+	if list, ok := v.(pflag.SliceValue); ok {
+		all := list.GetSlice()
+		return len(all) == 0 || slices.Contains(all, "")
+	}
+	return v.Type() == "string" && v.String() == ""
 }

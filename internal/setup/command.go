@@ -163,6 +163,7 @@ func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 		}
 	case []string:
 		list := flags.StringArray(a.Flag, nil, q.Usage)
+		console.AllowEmpty(flags, a.Flag) // as below
 		a.given = func() any {
 			if len(*list) == 0 {
 				return nil
