@@ -162,16 +162,30 @@ func endOlderConnections(ctx context.Context, tx pgx.Tx, schema string, need int
 }
 
 // createSchema creates the schema and the tables that migrations need, unless they exist: a role that may use
-// the schema need not have the right to create schemas. Other handles may create them at the same time.
+// the schema need not have the right to create schemas. Other handles may create them at the same time, which
+// IF NOT EXISTS does not see before they commit.
 func createSchema(ctx context.Context, conn *pgx.Conn, schema string) (err error) {
 	for range lockTries {
 		err = tryCreateSchema(ctx, conn, schema)
-		pg, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || pg.Code != "23505" && pg.Code != "42P06" && pg.Code != "42P07" { // unique_violation, duplicate_schema, duplicate_table
+		if !createdByAnother(err) {
 			return err
 		}
 	}
 	return err
+}
+
+// createdByAnother tells whether a CREATE met the same one of another connection. Which code it gets depends on
+// the catalog that it came to second: a table is a row of pg_class and one of pg_type.
+func createdByAnother(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return false
+	}
+	switch pg.Code {
+	case "23505", "42710", "42P06", "42P07": // unique_violation, duplicate_object, duplicate_schema, duplicate_table
+		return true
+	}
+	return false
 }
 
 func tryCreateSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
