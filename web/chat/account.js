@@ -2,11 +2,14 @@
 // a URL, a cookie, or storage that outlives the browser.
 
 const KEY = 'mailroom.token';
-const HANDOVER = 250; // milliseconds to wait for another tab
+const HANDOVER = 250; // milliseconds that a page without a token is not shown, because another tab may pass one
 
 export class Account {
   onForgotten = () => {}; // another tab forgot it
+  /** @type {(token: string) => void} */
+  onGiven = () => {}; // another tab passed its token after find had given up: a tab in the background is slow
   #channel;
+  #asked = false; // an answer of another tab is still welcome
   #waiting = null;
 
   constructor(path) {
@@ -19,20 +22,26 @@ export class Account {
   /** The token of this tab, else that of another one, else null. */
   async find() {
     if (this.token) return this.token;
+    this.#asked = true;
     this.#channel.postMessage({ ask: true });
     const given = await new Promise((resolve) => {
       this.#waiting = resolve;
       setTimeout(resolve, HANDOVER, null);
     });
     this.#waiting = null;
-    if (given) this.keep(given);
     return given;
   }
 
-  keep(token) { sessionStorage.setItem(KEY, token); }
+  keep(token) {
+    this.#asked = false;
+    sessionStorage.setItem(KEY, token);
+  }
 
-  /** Removes the token from this tab. */
-  drop() { sessionStorage.removeItem(KEY); }
+  /** Removes the token from this tab, which takes no answer of another one from now on. */
+  drop() {
+    this.#asked = false;
+    sessionStorage.removeItem(KEY);
+  }
 
   /** Removes the token from all tabs. */
   forget() {
@@ -43,8 +52,10 @@ export class Account {
   #heard({ ask, token, forget }) {
     if (ask && this.token) {
       this.#channel.postMessage({ token: this.token });
-    } else if (token) {
-      this.#waiting?.(token);
+    } else if (token && this.#asked) {
+      this.keep(token);
+      if (this.#waiting) this.#waiting(token);
+      else this.onGiven(token);
     } else if (forget && this.token) {
       this.drop();
       this.onForgotten();

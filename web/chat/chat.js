@@ -93,6 +93,7 @@ class Page {
       this.#account.forget();
       this.#ask(session ? 'You signed out.' : 'The token is forgotten, in all tabs.');
     };
+    this.#account.onGiven = (token) => this.#begin({ token });
     this.#account.onForgotten = () => this.#ask('The token was forgotten in another tab.');
     $('door').oncancel = (event) => event.preventDefault(); // the page is useless without a token
     $('door-form').onsubmit = (event) => {
@@ -132,6 +133,7 @@ class Page {
 
   /** Checks the token with the server before it is stored. */
   async #enter(token) {
+    this.#account.drop(); // that of another tab comes too late now
     try {
       await new Mailroom({ url: base, token, tries: 1 }).threads({ limit: 1 });
     } catch (error) {

@@ -18,7 +18,7 @@ export const refusal = signal('');
 /** Whether the start is over, so that it is known whether the user must sign in. */
 export const started = signal(false);
 
-/** A link that the user has to agree to: { secret, link, present }, null without one. link says whose session it makes; present is the name of the token that this tab uses now, '' for none. */
+/** A link that the user has to agree to: { secret, link }, null without one. link says whose session it makes. */
 export const pending = signal(null);
 
 /** The client of the signed-in user. */
@@ -50,7 +50,7 @@ async function resume() {
 
 async function ask(secret) {
   try {
-    pending.value = { secret, link: await new Mailroom({ url: base, tries: 2 }).showLink(secret), present: user.value?.token ?? '' };
+    pending.value = { secret, link: await new Mailroom({ url: base, tries: 2 }).showLink(secret) };
   } catch (error) {
     refusal.value = error.detail ?? error.message;
   }
@@ -75,20 +75,26 @@ async function signInWith(secret) {
 
 /** Signs in with a token that the user pasted. */
 export async function paste(token) {
+  tokens.drop(); // that of another tab comes too late now
   if (await enter(new Mailroom({ url: base, token, tries: 1 }))) {
     tokens.keep(token);
     client = new Mailroom({ url: base, token });
   }
 }
 
+let entering = 0; // only the newest try counts: what another tab passes may meet what the user does here
+
 async function enter(with_, { quiet = false } = {}) {
+  const turn = ++entering;
   try {
     const who = await with_.session();
+    if (turn !== entering) return false;
     client = with_;
     user.value = who;
     refusal.value = '';
     return true;
   } catch (error) {
+    if (turn !== entering) return false;
     if (!quiet || error.passing) refusal.value = error.code === 'unauthenticated' ? 'The server does not accept this token. Check that it is complete and was not revoked.' : error.detail ?? error.message;
     return false;
   }
@@ -106,9 +112,11 @@ export async function leave() {
 
 /** Asks to sign in again, for example after the token was revoked. */
 export function lose(why) {
+  entering++;
   client = null;
   user.value = null;
   refusal.value = why;
 }
 
+tokens.onGiven = (token) => enter(new Mailroom({ url: base, token }));
 tokens.onForgotten = () => lose('You signed out in another tab.');

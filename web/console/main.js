@@ -46,7 +46,8 @@ function App() {
 
 // Agree asks before a link signs in: the maker of the link would see what the user writes and decides.
 function Agree() {
-  const { link, present } = pending.value;
+  const { link } = pending.value;
+  const present = user.value?.token;
   const name = html`<strong><${Line} text=${link.token} /></strong>`;
   return html`<main class="sign-in">
     <form onSubmit=${(event) => event.preventDefault()}>

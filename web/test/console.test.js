@@ -87,6 +87,40 @@ describe('the console', () => {
     await page.getByRole('heading', { name: 'Sign in to Mailroom' }).waitFor();
   });
 
+  test('a new tab takes the token of a tab that answers late, unless it has got another one', async (t) => {
+    const { server, operator } = await arrive(t);
+    const { page } = operator;
+    await page.goto(`${server.url}/`);
+    await page.getByLabel('Or paste a token').fill(server.token);
+    await page.keyboard.press('Enter');
+    await page.locator('nav footer').getByText('admin, with a token', { exact: true }).waitFor();
+    await page.evaluate(() => { // the tab is in the background of a busy machine
+      const post = BroadcastChannel.prototype.postMessage;
+      const held = [];
+      BroadcastChannel.prototype.postMessage = function hold(message) { held.push(() => post.call(this, message)); };
+      window.release = () => { for (const send of held.splice(0)) send(); };
+    });
+    const tabs = [];
+    t.after(() => Promise.all(tabs.map((tab) => tab.close())));
+    for (const address of ['/', '/chat', '/']) {
+      const tab = await page.context().newPage();
+      tabs.push(tab);
+      await tab.goto(server.url + address);
+      await tab.locator('input[type=password]').waitFor();
+    }
+    const [console, chat, other] = tabs;
+    const eve = JSON.parse(await server.command('token', 'create', 'eve', '--scope', 'read', '-o', 'json')).token;
+    await other.getByLabel('Or paste a token').fill(eve);
+    await other.keyboard.press('Enter');
+    await other.locator('nav footer').getByText('eve, with a token', { exact: true }).waitFor();
+    await page.evaluate(() => window.release());
+    await console.locator('nav footer').getByText('admin, with a token', { exact: true }).waitFor();
+    await chat.locator('#door').waitFor({ state: 'hidden' });
+    assert.equal(await chat.evaluate(() => sessionStorage.getItem('mailroom.token')), server.token);
+    await other.reload();
+    await other.locator('nav footer').getByText('eve, with a token', { exact: true }).waitFor();
+  });
+
   test('charts show the runs that ended, of a range and of an agent', async (t) => {
     const { operator, client } = await arrive(t);
     await populate(client);
