@@ -187,6 +187,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	end()
 	e.wg.Wait()
+	e.takeUnknownLease()
 	left := len(e.active) + e.countUnstarted()
 	e.lease.stop()
 	e.state.dropLease()

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/engine"
 	"mailroom/entry"
 	"mailroom/store"
 )
@@ -157,12 +158,15 @@ func TestStopBeforeTheRegistrationEndsTheEngine(t *testing.T) {
 		p.line.freeze()
 		w := p.start(serving(streaming("hi")))
 		h.wait(time.Second)
+		time.AfterFunc(2*time.Second, p.line.thaw) // whether the lease has begun is not known before
 		begin := time.Now()
 		w.stop()
-		if took := time.Since(begin); took != 0 {
+		if took := time.Since(begin); took > 3*time.Second {
 			t.Errorf("duration %v", took)
 		}
-		p.line.thaw()
+		if row := h.onlyWorker(); !row.Dead {
+			t.Errorf("got %+v, want no lease", row)
+		}
 	})
 }
 
@@ -289,4 +293,32 @@ func TestStoreThatClosesCancelsRunsAndEndsTheEngine(t *testing.T) {
 		h.wait(3 * time.Second)
 		h.status(out.Run, mailroom.StatusCompleted)
 	})
+}
+
+// TestAnEngineThatStopsWhileItRegistersLeavesNoLease stops an engine before it knows that it has a lease.
+// Until the end of that lease a copy or a restore would be refused, because a server uses the store.
+func TestAnEngineThatStopsWhileItRegistersLeavesNoLease(t *testing.T) {
+	localOnly(t, func(h *fixture) {
+		w := h.begin(cutOff{h.ledger.Workers()}, h.bus, serving(streaming("hi")))
+		h.wait(time.Second)
+		if row := h.onlyWorker(); row.Dead {
+			t.Fatalf("got %+v, want a registered worker", row)
+		}
+		w.stop()
+		h.must(w.err)
+		if row := h.onlyWorker(); !row.Dead {
+			t.Errorf("the engine has stopped, but its worker has a lease until %v", row.LeaseUntil)
+		}
+	})
+}
+
+// cutOff is a ledger that registers, and whose caller does not wait for the answer.
+type cutOff struct{ engine.Ledger }
+
+func (l cutOff) Register(ctx context.Context, w store.Worker) (time.Time, error) {
+	if _, err := l.Ledger.Register(ctx, w); err != nil {
+		return time.Time{}, err
+	}
+	<-ctx.Done()
+	return time.Time{}, ctx.Err()
 }

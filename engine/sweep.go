@@ -52,6 +52,18 @@ func (e *Engine) onSwept(err error) {
 	}
 }
 
+// takeUnknownLease takes the worker of a registration that the end of the engine cut off: its lease may have begun,
+// and until it ends by itself a copy or a restore is refused, because a server uses the store.
+func (e *Engine) takeUnknownLease() {
+	select {
+	case r := <-e.renewed:
+		if e.lease.worker == "" {
+			e.lease.worker = r.worker
+		}
+	default:
+	}
+}
+
 // deregister gives up the lease.
 func (e *Engine) deregister(ctx context.Context) error {
 	if e.lease.worker == "" {
