@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"mailroom"
 )
@@ -232,7 +231,7 @@ func TestTheLargestInputsAreAnswered(t *testing.T) {
 			continue // streams do not end
 		}
 		ids := f.makeObjects(op.ID, n)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		try := func(what string, body any, p *parameter, value string, over bool) {
 			sent++
 			status, raw := f.sized(ctx, d, op, ids, body, p, value)

@@ -191,7 +191,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 		ids := f.makeObjects(op.ID, n)
 		t.Run(op.ID, func(t *testing.T) {
 			f.t = t
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			report(t, "request", d.request(op, f.request(ctx, d, op, ids)))
 			resp, raw := f.exchange(f.request(ctx, d, op, ids))
