@@ -35,7 +35,21 @@ func TestATokenGetsABoundedNumberOfMessages(t *testing.T) {
 	})
 }
 
-// event returns a failure of an owner with words of its own.
+// TestATokenDoesNotResetItsBound deletes the thread whose rows count what a token was sent.
+func TestATokenDoesNotResetItsBound(t *testing.T) {
+	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
+		h.createToken("ann")
+		h.deliver("ann", "one")
+		h.after(time.Minute)
+		h.wantTold("the first", 1)
+		who := &auth.Token{Name: "ann", Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}}
+		if err := h.ledger.DeleteThread(h.t.Context(), h.place("ann", "phone"), who); mailroom.CodeOf(err) != mailroom.CodeForbidden {
+			t.Errorf("ann deletes the thread of her alerts: %v", err)
+		}
+	})
+}
+
+// failureOf returns a failure of an owner with words of its own.
 func failureOf(owner, word string, at time.Time) alert.Event {
 	return alert.Event{Kind: alert.KindFailed, At: at, Subject: word, Agent: "worker", Thread: "of-" + owner, Owner: owner, Run: owner + word, Words: word}
 }
