@@ -80,12 +80,19 @@ func inBubble(t *testing.T, rules []alert.Rule, targets []string, f func(*fixtur
 	inBubbleWith(t, rules, targets, func(*ledger.Ledger) map[string]mailroom.Agent { return nil }, f)
 }
 
+// lease is long, and idle how often parts look for what other servers did. There are none, and an idle hour of virtual
+// time would cost seconds.
+const (
+	lease = 15 * time.Minute
+	idle  = time.Minute
+)
+
 // inBubbleWith is inBubble with further agents, or others for some targets.
 func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(*ledger.Ledger) map[string]mailroom.Agent, f func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		notices := bus.New()
 		h := &fixture{t: t, store: memory.New(), targets: map[string]*place{}}
-		h.ledger = ledger.New(h.store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
+		h.ledger = ledger.New(h.store, ledger.Options{Lease: lease, Poll: idle, Publish: func(thread string, entries []mailroom.Entry) {
 			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
 		}})
 		agents := map[string]engine.Agent{"worker": {Agent: mailroom.AgentFunc(work)}}
@@ -104,7 +111,7 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 		for name, a := range more(h.ledger) {
 			agents[name] = engine.Agent{Agent: a}
 		}
-		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Log: slog.New(slog.DiscardHandler)})
+		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Lease: lease, Sweep: idle, Log: slog.New(slog.DiscardHandler)})
 		follower := &alert.Follower{Ledger: tells{h.ledger}, Rules: rules, Targets: allowed, Log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(context.Background())
 		committing, end := context.WithCancel(context.Background())
