@@ -128,7 +128,7 @@ type Run struct {
 	// LastError is why its last attempt failed, while the run waits for the next one, at AvailableAt.
 	LastError *RunError `json:",omitempty"`
 	// CrashLimit is the submit's own bound of Crashes; nil: MaxCrashes. With 0 no lost claim at all is followed
-	// by another attempt.
+	// by another attempt, nor is one that its worker gave back after its agent had begun.
 	CrashLimit *int `json:",omitempty"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It

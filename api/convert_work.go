@@ -220,7 +220,7 @@ func (c Claim) Mailroom() *mailroom.Run {
 	out := &mailroom.Run{
 		ID: r.ID, Thread: r.Thread, Agent: r.Agent, Status: r.Status, Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place, Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, Lost: c.Lost,
-		MaxAttempts: r.MaxAttempts, AvailableAt: r.AvailableAt, Origin: r.Origin, Options: present(r.Options),
+		MaxAttempts: r.MaxAttempts, CrashLimit: r.MaxCrashes, AvailableAt: r.AvailableAt, Origin: r.Origin, Options: present(r.Options),
 		Metadata: r.Metadata, Reply: r.Reply, Error: r.Error, Step: r.Steps, Progress: r.Progress,
 		Checkpoint: present(c.Checkpoint), Started: true, Asked: len(c.Tickets), CreatedAt: r.CreatedAt,
 	}

@@ -25,6 +25,7 @@ type Run struct {
 	Failures     int                `json:"failures" doc:"Attempts ended by the agent's own error."`
 	Crashes      int                `json:"crashes" doc:"Claims lost in a row without progress."`
 	MaxAttempts  int                `json:"max_attempts" doc:"Bounds failures."`
+	MaxCrashes   *int               `json:"max_crashes" doc:"Bounds crashes. 0: no lost claim is followed by another attempt. null: the server is of an older version."`
 	AvailableAt  time.Time          `json:"available_at" doc:"The run is not claimed before."`
 	NotBefore    *time.Time         `json:"not_before"`
 	Worker       *string            `json:"worker" doc:"Holds its claim, while it is running."`
@@ -107,6 +108,7 @@ type Submit struct {
 	NotBefore    *time.Time        `json:"not_before,omitempty"`
 	ExpectRun    string            `json:"expect_run,omitempty" doc:"With mode steer: only into this run."`
 	MaxAttempts  *int              `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"After so many failures the run fails for good. Default: that of the agent, else 5."`
+	MaxCrashes   *int              `json:"max_crashes,omitempty" minimum:"0" maximum:"3" doc:"After so many lost claims in a row without a durable step the run fails for good, with the class crashed. 0: after the first lost claim, and if its worker gives it back after its start. Default: 3."`
 	Options      json.RawMessage   `json:"options,omitempty" doc:"Kept with the run and handed to the agent unread."`
 	Parent       string            `json:"parent,omitempty" doc:"Run that the new one descends from."`
 	Metadata     map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`

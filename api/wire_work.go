@@ -177,6 +177,7 @@ type Settle struct {
 	Wait    *WaitFor       `json:"wait,omitempty" doc:"Required with the outcome wait."`
 	Tickets []Ask          `json:"tickets,omitempty" nullable:"false" maxItems:"1000" doc:"Tickets to open with the wait."`
 	Forced  bool           `json:"forced,omitempty" doc:"The agent did not stop in time and was killed."`
+	Entered bool           `json:"entered,omitempty" doc:"With the outcome release: the agent had begun to work. A run with max_crashes 0 then ends."`
 }
 
 // WaitFor names the tickets that a run waits for.

@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
@@ -321,4 +322,21 @@ func (l cutOff) Register(ctx context.Context, w store.Worker) (time.Time, error)
 	}
 	<-ctx.Done()
 	return time.Time{}, ctx.Err()
+}
+
+func TestAShutdownEndsARunWithMaxCrashes0ThatHasBegun(t *testing.T) {
+	everywhere(t, func(h *fixture) {
+		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		once := func(in *thread.Submit) { in.MaxCrashes = new(int) }
+		out := h.send("t", "hello", once)
+		h.wait(time.Second)
+		w.stop()
+		r := h.status(out.Run, mailroom.StatusFailed)
+		if r.Error == nil || r.Error.Class != mailroom.ClassCrashed || r.Attempt != 1 || r.Failures != 0 {
+			t.Errorf("got attempt %d, error %+v; want one attempt and class crashed", r.Attempt, r.Error)
+		}
+	})
 }

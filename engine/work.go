@@ -75,6 +75,7 @@ func (s *session) work() {
 		s.parkInstead(&out)
 	}
 	s.releaseInstead(&out)
+	out.Entered = out.Outcome == thread.OutcomeRelease && s.Run().MaxCrashes() == 0
 	s.settle(out, err, begin)
 	if forced {
 		s.awaitAbandoned()

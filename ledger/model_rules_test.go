@@ -294,6 +294,7 @@ func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignmen
 		t.Fatalf("run %s is claimed at attempt %d after %d", c.Run, c.Attempt, m.attempts[c.Run])
 	}
 	m.attempts[c.Run] = c.Attempt
+	m.checkCrashes(t, m.after.Runs[c.Run])
 	if !m.holds(c) {
 		t.Fatalf("claim %+v was returned, but the rows do not hold it", c)
 	}
@@ -312,6 +313,17 @@ func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignmen
 			(r.Priority < mine.Priority || r.Priority == mine.Priority && r.Place < mine.Place) {
 			t.Fatalf("run %s (priority %d, place %d) started before run %s (%d, %d)", c.Run, mine.Priority, mine.Place, r.ID, r.Priority, r.Place)
 		}
+	}
+}
+
+// checkCrashes checks that a run is not started again after as many crashes as its submit allows.
+func (m *model) checkCrashes(t *rapid.T, r *mailroom.Run) {
+	if r.CrashLimit == nil {
+		return
+	}
+	m.coverage["run of bounded crashes"]++
+	if n := *r.CrashLimit; n == 0 && r.Lost > 0 || n > 0 && r.Crashes >= n {
+		t.Fatalf("run %s starts after %d lost claims, %d of them crashes in a row, with a bound of %d", r.ID, r.Lost, r.Crashes, n)
 	}
 }
 

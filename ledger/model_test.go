@@ -216,6 +216,10 @@ func (m *model) submit(t *rapid.T) {
 		}, "mode"),
 		MaxAttempts: number(t, 0, 3, "attempts"),
 	}
+	if chance(t, 30, "bounded crashes") {
+		n := number(t, 0, mailroom.MaxCrashes, "crashes")
+		in.MaxCrashes = &n
+	}
 	if row := m.after.Threads[in.Thread]; row != nil && row.Worker != "" && chance(t, 30, "steer") {
 		in.Mode = mailroom.ModeSteer
 	}
@@ -442,7 +446,7 @@ func ending(t *rapid.T, c mailroom.Claim) thread.Settle {
 	case "":
 		s.Outcome = thread.OutcomeComplete
 	case "release":
-		s.Outcome = thread.OutcomeRelease
+		s.Outcome, s.Entered = thread.OutcomeRelease, rapid.Bool().Draw(t, "entered")
 	default:
 		s.Failure = &mailroom.Failure{Class: class, Err: errors.New("no luck"), RetryAfter: time.Duration(number(t, 0, 5, "after")) * time.Second}
 	}

@@ -127,7 +127,7 @@ func (l *Ledger) SettleWith(ctx context.Context, s thread.Settle, begun func()) 
 	l.mu.Unlock()
 	in := api.Settle{
 		Number: s.Number, Outcome: s.Outcome, Message: api.FormatPartialText(s.Message), Failure: api.FormatFailure(s.Failure),
-		Tickets: api.FormatAsks(s.Asks), Forced: s.Forced, Wait: (*api.WaitFor)(s.Wait),
+		Tickets: api.FormatAsks(s.Asks), Forced: s.Forced, Entered: s.Entered, Wait: (*api.WaitFor)(s.Wait),
 	}
 	out, err := l.client.Work.Settle(ctx, s.Claim, in)
 	err = l.onAnswer(err)

@@ -60,12 +60,12 @@ func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
 func TestRunFromSubmitToEnd(t *testing.T) {
 	f := start(t)
 	sent := mustCall[store.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
-		"key":"k","priority":7,"options":{"depth":1.50},"metadata":{"team":"a"},"sender":"ada","max_attempts":2}`)
+		"key":"k","priority":7,"options":{"depth":1.50},"metadata":{"team":"a"},"sender":"ada","max_attempts":2,"max_crashes":0}`)
 	run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
-	key, version := "k", "0123456789ab"
+	key, version, crashes := "k", "0123456789ab", 0
 	want := api.Run{
 		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: &version, Status: mailroom.StatusQueued, Mode: mailroom.ModeQueue,
-		Priority: 7, Place: 1, MaxAttempts: 2, AvailableAt: run.AvailableAt, Key: &key,
+		Priority: 7, Place: 1, MaxAttempts: 2, MaxCrashes: &crashes, AvailableAt: run.AvailableAt, Key: &key,
 		Origin:  mailroom.Origin{Via: "user", Sender: "ada", RequestID: run.Origin.RequestID},
 		Options: []byte(`{"depth":1.50}`), Metadata: map[string]string{"team": "a"}, Messages: []string{sent.Run + ".1", sent.Run + ".2"},
 		CreatedAt: run.CreatedAt,

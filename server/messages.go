@@ -102,7 +102,7 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 		Origin: mailroom.Origin{Via: requestOf(ctx).via, Sender: sender, RequestID: requestOf(ctx).id},
 		Agent:  b.Agent, AgentVersion: b.AgentVersion,
 		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
-		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata,
+		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata, MaxCrashes: b.MaxCrashes,
 		Decisions: readDecisions(b.Decisions, sender),
 	}
 	if b.Notify != "" {

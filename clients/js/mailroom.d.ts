@@ -113,6 +113,8 @@ export interface Submit {
   not_before?: string;
   expect_run?: string;
   max_attempts?: number;
+  /** Lost claims in a row after which the run fails for good; 0: it is never started again after one. */
+  max_crashes?: number;
   options?: unknown;
   parent?: string;
   metadata?: Record<string, string>;
@@ -166,6 +168,7 @@ export interface Run {
   failures: number;
   crashes: number;
   max_attempts: number;
+  max_crashes: number | null;
   available_at: string;
   messages: string[];
   reply: string | null;

@@ -152,6 +152,15 @@ func foldAttempt(all []attempt, e mailroom.Entry) ([]attempt, error) {
 	return all, nil
 }
 
+// crashes returns the lost claims of a run with their bound.
+func crashes(r api.Run) string {
+	limit := mailroom.MaxCrashes
+	if r.MaxCrashes != nil {
+		limit = *r.MaxCrashes
+	}
+	return fmt.Sprintf("%d of %d", r.Crashes, limit)
+}
+
 func printRun(con *console.Console, d runDetails) error {
 	r := d.Run
 	rows := [][]string{{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)}, {"status", status(r)}}
@@ -168,7 +177,7 @@ func printRun(con *console.Console, d runDetails) error {
 		rows = append(rows, []string{"last error", fmt.Sprintf("%s: %s", r.LastError.Class, r.LastError.Message)}, []string{"next try", con.When(&r.AvailableAt)})
 	}
 	rows = append(rows, [][]string{
-		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
+		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", crashes(r)},
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
 		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
 		{"created", con.When(&r.CreatedAt)}, {"started", con.When(r.StartedAt)}, {"finished", con.When(r.FinishedAt)},

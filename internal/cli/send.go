@@ -29,7 +29,7 @@ func sendCommand(con *console.Console) *cobra.Command {
 	var in api.Submit
 	var mode, at string
 	var metadata, files []string
-	var priority int
+	var priority, attempts, crashes int
 	var detach bool
 	cmd := &cobra.Command{
 		Use:   "send [flags] TEXT…",
@@ -46,6 +46,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
   git diff | mailroom send --thread review -
   mailroom send --thread review --file notes.md "Is this complete?"
   mailroom send --thread night --notify phone --detach "tidy up the tests"
+  mailroom send --max-attempts 1 --max-crashes 0 "pay the bill"
   mailroom send --thread review --at 2h --metadata ticket=42 --detach "look again"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(files) > 0 {
@@ -63,6 +64,8 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
 	flags.StringVar(&at, "at", "", "start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a duration from now such as 2h")
 	flags.IntVar(&priority, "priority", mailroom.DefaultPriority, "priority of the run, 0 to 255, lower first")
+	flags.IntVar(&attempts, "max-attempts", 0, "failures after which the run fails for good, 1 to 100 (default: that of the agent)")
+	flags.IntVar(&crashes, "max-crashes", mailroom.MaxCrashes, "lost claims in a row after which the run fails for good, 0 to 3; 0: a run whose worker is lost is never started again")
 	flags.StringArrayVar(&metadata, "metadata", nil, "label of the run, as NAME=VALUE; may be repeated")
 	flags.StringVar(&in.Notify, "notify", "", "target of alerts that gets the replies, questions and failures of the thread, see mailroom notify")
 	flags.BoolVar(&detach, "detach", false, "print the ids without waiting for the reply")
@@ -83,6 +86,12 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 		}
 		if flags.Changed("priority") {
 			in.Priority = &priority
+		}
+		if flags.Changed("max-attempts") {
+			in.MaxAttempts = &attempts
+		}
+		if flags.Changed("max-crashes") {
+			in.MaxCrashes = &crashes
 		}
 		return send(cmd.Context(), con, in, detach, *output)
 	}

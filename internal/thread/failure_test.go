@@ -208,6 +208,67 @@ func TestThreeCrashesInARowAreADeadLetter(t *testing.T) {
 	w.mustStart("next")
 }
 
+func TestAtMostMaxCrashesLostClaimsAreFollowedByAnotherAttempt(t *testing.T) {
+	lose := func(c thread.Revoke) func(*fixture) {
+		return func(w *fixture) {
+			c.Worker, c.Round = "w1", 1
+			if err := w.do(thread.ScopeHead, nil, func(l *thread.State) error { l.Revoke(c, w.now); return nil }); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	entered := released()
+	entered.Entered = true
+	for _, c := range []struct {
+		name   string
+		end    func(*fixture)
+		starts [mailroom.MaxCrashes + 1]int // by max_crashes; 0: the run is started again each time
+	}{
+		{"a lost worker", lose(thread.Revoke{Cause: thread.RevokeDead}), [...]int{1, 1, 2, 3}},
+		{"one that no run is charged with", lose(thread.Revoke{Cause: thread.RevokeDead, Uncharged: true}), [...]int{1, 0, 0, 0}},
+		{"a claim that its worker does not hold", lose(thread.Revoke{Cause: thread.RevokeUnheld}), [...]int{1, 0, 0, 0}},
+		{"given back after the start", func(w *fixture) { w.end(entered) }, [...]int{1, 0, 0, 0}},
+		{"given back before the start", func(w *fixture) { w.end(released()) }, [...]int{0, 0, 0, 0}},
+	} {
+		for limit, want := range c.starts {
+			t.Run(fmt.Sprint(c.name, "/", limit), func(t *testing.T) {
+				w := newFixture(t)
+				s := in("", "a")
+				s.MaxCrashes = &limit
+				w.must(s)
+				starts := 0
+				for starts < 5 && w.start() != nil {
+					starts++
+					c.end(w)
+					w.wait(time.Second)
+				}
+				if want == 0 {
+					wantEqual(t, "starts and state", []any{starts, w.state("a")}, []any{5, "queued"})
+					return
+				}
+				wantEqual(t, "starts and state", []any{starts, w.state("a")}, []any{want, "failed"})
+				wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.ClassCrashed)
+			})
+		}
+	}
+}
+
+func TestARetryByHandStartsARunThatMayStartOnce(t *testing.T) {
+	w := newFixture(t)
+	s, none := in("", "a"), 0
+	s.MaxCrashes = &none
+	w.must(s)
+	w.mustStart("a")
+	w.expire()
+	wantEqual(t, "state", w.state("a"), "failed")
+	if _, err := w.retry(thread.Retry{Run: "a", By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	w.mustStart("a")
+	w.expire()
+	wantEqual(t, "state after a retry by hand", w.state("a"), "failed")
+}
+
 func TestLostClaimsOfAnUnchargedWorkerAreNoCrashes(t *testing.T) {
 	w := newFixture(t)
 	w.must(in("", "a"))

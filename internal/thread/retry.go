@@ -34,8 +34,15 @@ func (t *State) follow(r *mailroom.Run, f followUp, now time.Time) {
 	t.append(entry.KindRescheduled, r, now, entry.RunRescheduled{Reason: f.reason, Attempt: r.Attempt, AvailableAt: f.at, Error: f.err})
 }
 
-// afterRelease returns the run to the queue. The attempt does not count.
-func afterRelease(now time.Time) followUp { return followUp{reason: "released", at: now} }
+// afterRelease returns the run to the queue. The attempt does not count. But a run that no lost claim may
+// start again ends if its agent may have begun to work: a second start is a second start, whatever its cause.
+func afterRelease(r *mailroom.Run, entered bool, now time.Time) followUp {
+	if entered && r.MaxCrashes() == 0 {
+		r.Lost++ // as the end of class crashed says
+		return deadLetter(mailroom.ClassCrashed, "its worker gave it back, perhaps after its start, and max_crashes is 0")
+	}
+	return followUp{reason: "released", at: now}
+}
 
 // afterFailure counts a failure of the agent in r and decides whether the run is retried. The class
 // of the error decides first: a permanent one ends the run, and an outage costs no failure.

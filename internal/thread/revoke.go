@@ -46,7 +46,8 @@ func (in *Revoke) followUp(r *mailroom.Run, now time.Time) followUp {
 	case RevokeOverdue:
 		return afterFailure(r, &mailroom.Failure{Class: mailroom.ClassTransient, Err: errOverrun}, 0, now)
 	case RevokeUnheld:
-		return afterRelease(now)
+		// Its worker may also have worked on it, if it could not settle.
+		return afterRelease(r, true, now)
 	}
 	return afterLostClaim(r, !in.Uncharged, now)
 }

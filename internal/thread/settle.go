@@ -14,7 +14,7 @@ type Outcome string
 const (
 	OutcomeComplete Outcome = "complete" // the agent is done
 	OutcomeFail     Outcome = "fail"     // with an error; its class decides about a retry
-	OutcomeRelease  Outcome = "release"  // returned to the queue, without counting the attempt
+	OutcomeRelease  Outcome = "release"  // returned to the queue, without counting the attempt, see afterRelease
 	OutcomePark     Outcome = "wait"     // it waits for tickets
 )
 
@@ -29,6 +29,7 @@ type Settle struct {
 	Asks    []mailroom.Ask    // with OutcomePark: tickets to open
 	Jitter  float64           // 0 to 1; adds up to a fifth to the delay of a retry
 	Forced  bool              // the agent did not stop in time
+	Entered bool              // with OutcomeRelease: the agent has begun to work
 
 	sum string // digest, set by Check
 	// legacySum is the digest of older versions, which did not cover Asks. It is accepted for a
@@ -135,7 +136,7 @@ func (t *State) Settle(s *Settle, now time.Time) (*mailroom.Run, error) {
 	case s.Outcome == OutcomePark:
 		t.park(r, s, now)
 	case s.Outcome == OutcomeRelease:
-		t.follow(r, afterRelease(now), now)
+		t.follow(r, afterRelease(r, s.Entered, now), now)
 	default:
 		t.follow(r, afterFailure(r, s.Failure, s.Jitter, now), now)
 	}

@@ -188,8 +188,8 @@ func (s *submission) newRun() *mailroom.Run {
 		ID: in.Run, Thread: t.ID, Agent: s.found.Agent, AgentVersion: s.found.AgentVersion,
 		Mode: in.Mode, Priority: in.priority(), Place: takePlace(&t.Thread), SubmitKey: in.Key,
 		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
-		MaxAttempts: cmp.Or(in.MaxAttempts, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry, CrashLimit: in.MaxCrashes, Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now,
-		FirstSeq: t.LastSeq + 1,
+		MaxAttempts: cmp.Or(in.MaxAttempts, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry, CrashLimit: in.MaxCrashes,
+		Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now, FirstSeq: t.LastSeq + 1,
 	}
 	if in.From != nil {
 		r.Caller, r.Lineage = in.From.Caller, in.From.Lineage

@@ -128,7 +128,7 @@ func (ops *Operations) Settle(ctx context.Context, in *settleInput) (*Body[api.R
 	b := in.Body
 	out := thread.Settle{
 		Number: b.Number, Outcome: b.Outcome, Message: b.Message.Read(), Wait: (*mailroom.Wait)(b.Wait),
-		Jitter: rand.Float64(), Forced: b.Forced,
+		Jitter: rand.Float64(), Forced: b.Forced, Entered: b.Entered,
 	}
 	var err error
 	switch {

@@ -67,11 +67,12 @@ func holders(rd store.Reader, rows []*mailroom.Run) (map[string]*store.Worker, e
 }
 
 func showRun(r *mailroom.Run) api.Run {
+	crashes := r.MaxCrashes()
 	out := api.Run{
 		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: Given(r.AgentVersion),
 		Status: r.Status, Stopping: r.Stop != "" && !r.Status.Finished(), Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place,
-		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts,
+		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, MaxCrashes: &crashes,
 		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore),
 		Key: Given(r.SubmitKey), Parent: Given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
