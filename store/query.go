@@ -41,11 +41,14 @@ type RunQuery struct {
 	// Statuses: a store may find running runs by their threads: each is the Current run of its thread,
 	// which has a Worker.
 	Statuses []mailroom.Status
-	// Owner selects the runs of this owner's threads. Of the other fields only From, Oldest, Limit and
-	// Bytes may be set. A store may also return runs of other owners that are older than its index of
-	// owners, so the caller checks the threads.
+	// Owner selects the runs of this owner's threads. Of the other fields only Threads, Group, From, Oldest,
+	// Limit and Bytes may be set. A store may also return runs of other owners that are older than its index
+	// of owners, so the caller checks the threads.
 	Owner string
-	// Group selects the failed runs with this ErrorGroup. Of the other fields only From, Oldest, Limit
+	// Threads selects the runs of the threads with these Keys, with Owner those of the owner too. Of the other
+	// fields only From, Oldest, Limit and Bytes may be set. The cost must not grow with other threads.
+	Threads []int64
+	// Group selects the failed runs with this ErrorGroup. Of the other fields only Owner, From, Oldest, Limit
 	// and Bytes may be set.
 	Group  string
 	Set    RunSet
@@ -145,12 +148,16 @@ type TicketQuery struct {
 	IDs    []string // in any order
 	Runs   []string // of these runs; in any order
 	Thread string
-	States []mailroom.TicketState
-	Kinds  []mailroom.TicketKind
-	From   int64 // only Keys below it, or above it with Oldest; 0: from the start
-	Oldest bool
-	Limit  int // 0: no limit
-	Bytes  int // see RunQuery; not with IDs or Runs
+	// Owner and Threads select as in RunQuery. Of the other fields only States, Kinds, From, Oldest, Limit and
+	// Bytes may be set.
+	Owner   string
+	Threads []int64
+	States  []mailroom.TicketState
+	Kinds   []mailroom.TicketKind
+	From    int64 // only Keys below it, or above it with Oldest; 0: from the start
+	Oldest  bool
+	Limit   int // 0: no limit
+	Bytes   int // see RunQuery; not with IDs or Runs
 }
 
 // KeyQuery selects submit keys of one thread: those of Keys that exist, in this order, or with All

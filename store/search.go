@@ -39,7 +39,10 @@ type IndexRow struct {
 // used Budget: a search for two frequent words that no message has both of costs no more than another. The
 // store skips windows that cannot have a match.
 type Search struct {
-	Words  []string      // as of Words, OwnerWord and ThreadWord; none: only the state is read
+	Words []string // as of Words, OwnerWord and ThreadWord; none: only the state is read
+	// AnyOf are OwnerWords and ThreadWords, of which a row must have one; none: no condition. If few rows have
+	// one, the search reads those only, so it costs the same whatever words other rows have.
+	AnyOf  []string
 	Before int64         // number of a row, exclusive; 0: from the newest
 	Limit  int           // at least 1
 	Budget time.Duration // 0: no limit
@@ -73,8 +76,15 @@ const (
 // Window is a part of the index: the rows from Low up to, without it, High.
 type Window struct {
 	Low, High int64
-	Level     int // of its length
+	Level     int  // of its length
+	Whole     bool // all rows below High; it has no WindowWord
 }
+
+// WholeBelow returns the window of all rows before the row high.
+func WholeBelow(high int64) Window { return Window{Low: 1, High: high, Whole: true} }
+
+// RareRows is how many rows may have one of the words of AnyOf for a search that reads only those, at most.
+const RareRows = 256
 
 // WindowBelow returns the window of a level that ends before the row high. It begins at a multiple of its
 // length, or at row 1.

@@ -157,7 +157,7 @@ func (r reader) countFailures(q store.CountQuery) (counts []store.FailureCount) 
 func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 	var found []*mailroom.Run
 	consider := func(run *mailroom.Run) {
-		if t, _ := r.threads.get(run.Thread); matches(run, q) && (q.Owner == "" || t.Owner == q.Owner) {
+		if t, _ := r.threads.get(run.Thread); matches(run, q) && isWithin(t, q.Owner, q.Threads) {
 			found = append(found, run)
 		}
 	}
@@ -192,6 +192,11 @@ func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 		return cmp.Compare(b.Key, a.Key)
 	})
 	return found
+}
+
+// isWithin reports whether a query for an owner's threads and others by key has a thread; with neither it has all.
+func isWithin(t *mailroom.Thread, owner string, keys []int64) bool {
+	return owner == "" && len(keys) == 0 || owner != "" && t.Owner == owner || slices.Contains(keys, t.Key)
 }
 
 func matches(run *mailroom.Run, q store.RunQuery) bool {
@@ -313,7 +318,9 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 		rows = r.tickets.some(ids)
 	}
 	for _, k := range rows {
+		of, _ := r.threads.get(k.Thread)
 		switch {
+		case !isWithin(of, q.Owner, q.Threads):
 		case len(q.Runs) > 0 && !slices.Contains(q.Runs, k.Run):
 		case q.Thread != "" && k.Thread != q.Thread:
 		case len(q.States) > 0 && !slices.Contains(q.States, k.State):

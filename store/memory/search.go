@@ -13,7 +13,7 @@ func (r reader) search(s *store.Search) error {
 	s.State = r.index
 	return s.Run(store.Windows{Look: func(w store.Window, limit int) (found []store.Match, err error) {
 		for _, row := range r.indexed.all() {
-			if row.id >= w.Low && row.id < w.High && hasAll(row.words, s.Words) {
+			if row.id >= w.Low && row.id < w.High && hasAll(row.words, s.Words) && hasAny(row.words, s.AnyOf) {
 				found = append(found, store.Match{Row: row.id, Content: row.content})
 			}
 		}
@@ -29,6 +29,10 @@ func hasAll(words, wanted []string) bool {
 		}
 	}
 	return true
+}
+
+func hasAny(words, wanted []string) bool {
+	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(w string) bool { return slices.Contains(words, w) })
 }
 
 func (t *tx) addSummaries(c *store.Changes) {

@@ -17,7 +17,7 @@ const (
 		(SELECT error_group, agent, count(*) AS runs, min(at) AS first, max(at) AS last, max(run) AS newest FROM (`
 )
 
-// listRuns reads the runs of an owner or of an error group.
+// listRuns reads the runs of an owner or of an error group, or those of the group that an owner has.
 func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	g, more := gauge{limit: q.Limit, budget: q.Bytes}, true
 	read := func(text, key, cond string, args ...any) {
@@ -49,6 +49,8 @@ func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	// page.
 	const ofFailures = "SELECT f.run, (SELECT r.body FROM run r WHERE r.key = f.run) FROM failure f"
 	switch {
+	case q.Group != "" && q.Owner != "":
+		read(ofFailures, "f.run", "f.error_group = ? AND f.owner = ?", q.Group, q.Owner)
 	case q.Group != "":
 		read(ofFailures, "f.run", "f.error_group = ?", q.Group)
 	case q.Oldest: // the runs without an owner have the lowest keys

@@ -34,7 +34,7 @@ const contractions = "migrations/contract"
 const noTransaction = "-- no transaction\n"
 
 // codeVersion is the version of the tables that this program knows. It must have a migration.
-const codeVersion = 12
+const codeVersion = 13
 
 const createSchemaVersion = `CREATE TABLE IF NOT EXISTS schema_version (
 	one      bigint PRIMARY KEY CHECK (one = 1),

@@ -231,6 +231,9 @@ func prefixEnd(prefix string) string {
 
 // Tickets implements [store.Reader].
 func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
+	if q.Owner != "" || len(q.Threads) > 0 {
+		return r.ticketsWithin(q)
+	}
 	var s selection
 	s.add("SELECT k.key, k.body FROM ticket k")
 	budget := q.Bytes
@@ -245,6 +248,13 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	if q.Thread != "" {
 		s.cond("k.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
 	}
+	s.whichTickets(q)
+	s.byKey("k.key", q.From, q.Oldest)
+	return list(r, "read tickets", &s, q.Limit, budget, scanTicket)
+}
+
+// whichTickets adds the conditions of states and kinds.
+func (s *selection) whichTickets(q store.TicketQuery) {
 	if len(q.States) == 1 && q.States[0] == mailroom.TicketOpen {
 		s.cond("k.state = 'open'") // the condition of a partial index
 	} else if len(q.States) > 0 {
@@ -253,8 +263,6 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	if len(q.Kinds) > 0 {
 		s.cond("k.kind = ANY (?::text[])", plainTexts(q.Kinds))
 	}
-	s.byKey("k.key", q.From, q.Oldest)
-	return list(r, "read tickets", &s, q.Limit, budget, scanTicket)
 }
 
 // Keys implements [store.Reader].

@@ -16,6 +16,9 @@ type sizedRun struct {
 
 // Runs implements [store.Reader].
 func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
+	if len(q.Threads) > 0 {
+		return r.runsWithin(q)
+	}
 	if q.Owner != "" || q.Group != "" {
 		return listRuns(r, q)
 	}

@@ -34,6 +34,14 @@ const (
 			JOIN thread t ON t.key = w.thread
 		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
 
+	// The same with words of which a row must have one.
+	countAny     = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words && $1::text[] LIMIT $2) w"
+	countWordsOf = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words @> $1::text[] AND words && $3::text[] LIMIT $2) w"
+	findWordsOf  = `SELECT w.id, t.id, w.content
+		FROM (SELECT id, thread, content FROM indexed WHERE words @> $1::text[] AND words && $4::text[] OFFSET 0) w
+			JOIN thread t ON t.key = w.thread
+		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
+
 	// firstWithWords returns the first window that has matches and their number, or -1 for the window at
 	// which the time was over. The windows are counted in their order, and only as far as necessary.
 	firstWithWords = `SELECT n, matches FROM (SELECT u.n, CASE WHEN clock_timestamp() > statement_timestamp() + $4::bigint * interval '1 microsecond' THEN -1
@@ -63,22 +71,31 @@ func (r reader) search(s *store.Search) error {
 		return err
 	}
 	return s.Run(store.Windows{
-		Look: func(w store.Window, limit int) ([]store.Match, error) { return r.lookAt(w, s.Words, limit) },
+		Look: func(w store.Window, limit int) ([]store.Match, error) { return r.lookAt(w, s, limit) },
 		Skip: func(next store.Window, within time.Duration) (store.Window, error) {
+			if len(s.AnyOf) > 0 {
+				return r.skipOthers(next, s.AnyOf)
+			}
 			return r.skip(next, s.Words, within)
 		},
 	})
 }
 
 // lookAt returns the newest matches of a window.
-func (r reader) lookAt(w store.Window, words []string, limit int) (found []store.Match, err error) {
-	words = append([]string{w.WindowWord()}, words...)
+func (r reader) lookAt(w store.Window, s *store.Search, limit int) (found []store.Match, err error) {
+	words := s.Words
+	if !w.Whole {
+		words = append([]string{w.WindowWord()}, words...)
+	}
+	count, find := statement{text: countWords, args: []any{words, int64(maxOrdered)}}, statement{text: findWords, args: []any{words, w.High, int64(limit)}}
+	if len(s.AnyOf) > 0 {
+		count.text, count.args = countWordsOf, append(count.args, s.AnyOf)
+		find.text, find.args = findWordsOf, append(find.args, s.AnyOf)
+	}
 	if w.Level >= countedLevel {
 		matches := int64(0)
-		err = r.sendPinned("search", pinWords, trip{{text: countWords, args: []any{words, int64(maxOrdered)}, each: func(c *columns) error {
-			matches = c.int64()
-			return nil
-		}}})
+		count.each = func(c *columns) error { matches = c.int64(); return nil }
+		err = r.sendPinned("search", pinWords, trip{count})
 		switch {
 		case err != nil || matches == 0:
 			return nil, err
@@ -86,11 +103,30 @@ func (r reader) lookAt(w store.Window, words []string, limit int) (found []store
 			return nil, store.ErrManyMatches
 		}
 	}
-	err = r.sendPinned("search", pinWords, trip{{text: findWords, args: []any{words, w.High, int64(limit)}, each: func(c *columns) error {
+	find.each = func(c *columns) error {
 		found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
 		return nil
+	}
+	return found, r.sendPinned("search", pinWords, trip{find})
+}
+
+// skipOthers makes one window of all older rows if few rows have one of these words.
+func (r reader) skipOthers(next store.Window, anyOf []string) (store.Window, error) {
+	if next.Level > 0 {
+		return next, nil // counted before the first window
+	}
+	n := int64(0)
+	err := r.sendPinned("search", pinWords, trip{{text: countAny, args: []any{anyOf, int64(store.RareRows + 1)}, each: func(c *columns) error {
+		n = c.int64()
+		return nil
 	}}})
-	return found, err
+	switch {
+	case err != nil || n == 0:
+		return store.Window{}, err
+	case n <= store.RareRows:
+		return store.WholeBelow(next.High), nil
+	}
+	return next, nil
 }
 
 // skip counts the matches of the next windows, one after the other and each longer than the one before,

@@ -63,7 +63,7 @@ const (
 	putWorkers = `INSERT INTO worker (id, body) SELECT * FROM unnest($1::text[], $2::bytea[]) u (id, body) ORDER BY id
 		ON CONFLICT (id) DO UPDATE SET body = excluded.body`
 
-	insertTickets = `WITH w AS (INSERT INTO ticket (id, thread, run, kind, state, body) SELECT u.id, t.key, r.key, u.kind, u.state, u.body
+	insertTickets = `WITH w AS (INSERT INTO ticket (id, thread, run, owner, kind, state, body) SELECT u.id, t.key, r.key, t.owner, u.kind, u.state, u.body
 		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[]) WITH ORDINALITY u (id, thread, run, kind, state, body, n)
 			JOIN run r ON r.id = u.run JOIN thread t ON t.key = r.thread AND t.id = u.thread
 		ORDER BY u.n RETURNING key)` + checkKeys

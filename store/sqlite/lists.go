@@ -22,7 +22,7 @@ const (
 		(SELECT error_group, agent, count(*) AS runs, min(at) AS first, max(at) AS last, max(run) AS newest FROM (`
 )
 
-// listRuns reads the runs of an owner or of an error group.
+// listRuns reads the runs of an owner or of an error group, or those of the group that an owner has.
 func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	g, more := gauge{limit: q.Limit, budget: q.Bytes}, true
 	read := func(text, key string, args ...any) {
@@ -39,6 +39,8 @@ func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 		})
 	}
 	switch {
+	case q.Group != "" && q.Owner != "":
+		read(runsOfGroup+" AND f.owner = ?", "f.run", q.Group, q.Owner)
 	case q.Group != "":
 		read(runsOfGroup, "f.run", q.Group)
 	case q.Oldest: // the runs without an owner have the lowest keys

@@ -143,6 +143,8 @@ func queries(tx store.Tx) []func() error {
 		{Agent: "a", Limit: 5}, {Agent: "a", From: 7, Limit: 5},
 		{Owner: "o", Limit: 5}, {Owner: "o", From: 7, Limit: 5}, {Owner: "o", From: 7, Oldest: true, Limit: 5},
 		{Group: "g", Limit: 5}, {Group: "g", From: 7, Limit: 5}, {Group: "g", Oldest: true, Limit: 5},
+		{Group: "g", Owner: "o", Limit: 5}, {Group: "g", Owner: "o", From: 7, Limit: 5},
+		{Owner: "o", Threads: []int64{1, 2}, Limit: 1}, {Threads: []int64{1}, From: 7, Oldest: true, Limit: 5},
 		{From: 7, Oldest: true, Limit: 1},
 		{Parent: "r", Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusWaiting}, Limit: 5},
@@ -160,6 +162,7 @@ func queries(tx store.Tx) []func() error {
 	for _, q := range []store.TicketQuery{
 		{IDs: []string{"q"}}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},
 		{Thread: "t", Limit: 5}, {Thread: "t", States: open}, {Thread: "t", From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}},
+		{Owner: "o", Limit: 5}, {Owner: "o", From: 7, States: open, Limit: 5}, {Owner: "o", Threads: []int64{1, 2}, States: open, Limit: 5},
 		{States: open, Limit: 5}, {States: open, From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketEvent}},
 	} {
 		list = append(list, func() error { _, err := tx.Tickets(q); return err })
@@ -280,7 +283,7 @@ func TestEveryIndexServesAQuery(t *testing.T) {
 	for _, index := range []string{
 		"thread_due", "thread_due_owner", "thread_worker", "run_thread", "run_queue", "run_held", "run_status", "run_agent", "thread_deliver", "thread_deleted", "entry_thread",
 		"run_parent", "run_late", "submit_key_joined", "run_owner", "thread_owner", "thread_agent", "failure_group",
-		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread",
+		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread", "ticket_owner", "ticket_open_owner", "failure_owner_group",
 	} {
 		if !strings.Contains(plans.String(), "INDEX "+index+" ") {
 			t.Errorf("no query uses the index %s", index)

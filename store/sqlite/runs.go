@@ -15,6 +15,9 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.IDs) > 0 {
 		return r.runsByID(q)
 	}
+	if len(q.Threads) > 0 {
+		return r.runsWithin(q)
+	}
 	if q.Owner != "" || q.Group != "" {
 		return listRuns(r, q)
 	}

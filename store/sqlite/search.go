@@ -26,9 +26,6 @@ const (
 	findWords  = `SELECT w.rowid, t.id, i.content FROM word w JOIN indexed i ON i.id = w.rowid JOIN thread t ON t.key = i.thread
 		WHERE word MATCH ? AND w.rowid BETWEEN ? AND ?`
 	countWord = "SELECT count(*) FROM (SELECT 1 FROM word WHERE word MATCH ? LIMIT ?)"
-
-	// rareRows is how many messages have a rare word, at most.
-	rareRows = 256
 )
 
 // search answers a query with Search.
@@ -38,22 +35,25 @@ func search(r reader, s *store.Search) (err error) {
 	}
 	return s.Run(store.Windows{
 		Look: func(w store.Window, limit int) ([]store.Match, error) {
-			found, err := lookAt(r, s.Words, w, findOldest, limit+1)
+			found, err := lookAt(r, s, w, findOldest, limit+1)
 			if err != nil || len(found) <= limit {
 				slices.Reverse(found)
 				return found, err
 			}
-			return lookAt(r, s.Words, w, findNewest, limit)
+			return lookAt(r, s, w, findNewest, limit)
 		},
 		Skip: func(next store.Window, within time.Duration) (store.Window, error) {
-			return skip(r, s.Words, next, within)
+			return skip(r, s, next, within)
 		},
 	})
 }
 
 // lookAt returns the first matches of a window, in the order of the query.
-func lookAt(r reader, words []string, w store.Window, query string, limit int) (found []store.Match, err error) {
-	match := `"` + strings.Join(words, `" "`) + `"` // words have no quotes
+func lookAt(r reader, s *store.Search, w store.Window, query string, limit int) (found []store.Match, err error) {
+	match := `"` + strings.Join(s.Words, `" AND "`) + `"` // words have no quotes
+	if len(s.AnyOf) > 0 {
+		match += ` AND ("` + strings.Join(s.AnyOf, `" OR "`) + `")`
+	}
 	err = r.query("search", query, []any{match, w.Low, w.High - 1, int64(limit)}, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
@@ -62,26 +62,49 @@ func lookAt(r reader, words []string, w store.Window, query string, limit int) (
 	return found, err
 }
 
-// skip makes one window of all older rows if one of the words is rare.
-func skip(r reader, words []string, next store.Window, within time.Duration) (store.Window, error) {
+// skip makes one window of all older rows if one of the words is rare, or if few rows have one of AnyOf. Those are
+// counted first, so that a search in few rows never depends on the words of others.
+func skip(r reader, s *store.Search, next store.Window, within time.Duration) (store.Window, error) {
 	started := time.Now()
-	for _, word := range words {
-		n := 0
-		err := r.query("search", countWord, []any{`"` + word + `"`, int64(rareRows + 1)}, func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
-			n = c.int()
-			return false, c.err
-		})
+	whole := store.WholeBelow(next.High)
+	rows := 0
+	for _, word := range s.AnyOf {
+		n, err := countRows(r, word)
+		if err != nil {
+			return next, err
+		}
+		if rows += n; rows > store.RareRows {
+			break
+		}
+	}
+	switch {
+	case len(s.AnyOf) > 0 && rows == 0:
+		return store.Window{}, nil
+	case len(s.AnyOf) > 0 && rows <= store.RareRows:
+		return whole, nil
+	}
+	for _, word := range s.Words {
+		n, err := countRows(r, word)
 		switch {
 		case err != nil || n == 0:
 			return store.Window{}, err
-		case n <= rareRows:
-			return store.Window{Low: 1, High: next.High, Level: next.Level}, nil
+		case n <= store.RareRows:
+			return whole, nil
 		case time.Since(started) > within:
 			return next, nil
 		}
 	}
 	return next, nil
+}
+
+// countRows counts the rows with a word, up to one more than a rare word has.
+func countRows(r reader, word string) (n int, err error) {
+	err = r.query("search", countWord, []any{`"` + word + `"`, int64(store.RareRows + 1)}, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		n = c.int()
+		return false, c.err
+	})
+	return n, err
 }
 
 func indexState(r reader) (s store.IndexState, err error) {

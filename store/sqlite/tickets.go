@@ -22,8 +22,8 @@ const (
 
 	// The run must belong to the thread.
 	insertTicket = `INSERT INTO ticket (name, kind, prompt, action, digest, answers, holds, state,
-		expires_at, decision, reason, decided_by, decided_at, arguments, answer, opened_at, id, run, thread)
-		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key
+		expires_at, decision, reason, decided_by, decided_at, arguments, answer, opened_at, id, run, thread, owner)
+		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key, t.owner
 		FROM run r CROSS JOIN thread t ON t.key = r.thread WHERE r.id = ? AND t.id = ?`
 
 	updateTicket = `UPDATE ticket SET name = ?, kind = ?, prompt = ?, action = ?, digest = ?, answers = ?, holds = ?, state = ?,
@@ -72,6 +72,8 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 		return r.ticketsByName(ticketsWith, q.IDs, q)
 	case len(q.Runs) > 0:
 		return r.ticketsByName(ticketsOfRuns, q.Runs, q)
+	case q.Owner != "" || len(q.Threads) > 0:
+		return r.ticketsWithin(q)
 	}
 	var s sel
 	if !s.whichTickets(q) {
@@ -122,19 +124,28 @@ func wanted(k *mailroom.Ticket, q store.TicketQuery) bool {
 	return true
 }
 
+// openState is what ticketConditions returns for open tickets.
+const openState = "'" + string(mailroom.TicketOpen) + "'"
+
+// ticketConditions returns the states and kinds of q as literals, see known. It reports false if no ticket can match.
+func ticketConditions(q store.TicketQuery) (states, kinds string, ok bool) {
+	states = known(q.States, mailroom.TicketOpen, mailroom.TicketDecided, mailroom.TicketExpired, mailroom.TicketVoid)
+	kinds = known(q.Kinds, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer, mailroom.TicketEvent)
+	return states, kinds, (len(q.States) == 0 || states != "") && (len(q.Kinds) == 0 || kinds != "")
+}
+
 // whichTickets builds the statement for a query without ids and runs. It reports false if no ticket
 // can match.
 func (s *sel) whichTickets(q store.TicketQuery) bool {
-	states := known(q.States, mailroom.TicketOpen, mailroom.TicketDecided, mailroom.TicketExpired, mailroom.TicketVoid)
-	kinds := known(q.Kinds, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer, mailroom.TicketEvent)
-	if len(q.States) > 0 && states == "" || len(q.Kinds) > 0 && kinds == "" {
+	states, kinds, ok := ticketConditions(q)
+	if !ok {
 		return false
 	}
 	s.add("SELECT " + ticketColumns + " FROM ticket k")
-	switch open := "'" + string(mailroom.TicketOpen) + "'"; { // the planner cannot know that open tickets are few
-	case states == open && q.Thread != "":
+	switch { // the planner cannot know that open tickets are few
+	case states == openState && q.Thread != "":
 		s.add(" INDEXED BY ticket_open_thread")
-	case states == open:
+	case states == openState:
 		s.add(" INDEXED BY ticket_open")
 	}
 	s.add(ticketOwners)

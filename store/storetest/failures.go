@@ -56,6 +56,25 @@ func runsOfAnOwner(t *testing.T, s *handle) {
 	s.wantRuns("after drops", query{Owner: "ann"}, "c2")
 }
 
+func runsWithin(t *testing.T, s *handle) {
+	c := ownedRuns(s)
+	key := c.Runs[4].Key // of a2
+	b, d := c.Threads[1].Key, c.Threads[3].Key
+	type query = store.RunQuery
+	s.wantRuns("of ann and b", query{Owner: "ann", Threads: []int64{b}}, "c2", "b2", "a2", "c1", "b1", "a1")
+	s.wantRuns("of ann, b and d", query{Owner: "ann", Threads: []int64{d, b}}, "d2", "c2", "b2", "a2", "d1", "c1", "b1", "a1")
+	s.wantRuns("of b and d", query{Threads: []int64{b, d}}, "d2", "b2", "d1", "b1")
+	s.wantRuns("of a stranger and d", query{Owner: "eve", Threads: []int64{d, 77}}, "d2", "d1")
+	s.wantRuns("of no thread", query{Threads: []int64{77}})
+	s.wantRuns("oldest first", query{Owner: "bob", Threads: []int64{d}, Oldest: true, Limit: 3}, "b1", "d1", "b2")
+	s.wantRuns("a page", query{Owner: "ann", Threads: []int64{b}, From: key, Limit: 2}, "c1", "b1")
+	s.wantRuns("a page, oldest first", query{Owner: "ann", Threads: []int64{b}, From: key, Oldest: true}, "b2", "c2")
+	s.wantRuns("a page of bytes", query{Owner: "ann", Threads: []int64{d}, Bytes: 1, Limit: 5}, "d2")
+	s.wantRuns("of ann and x", query{Owner: "ann", Group: "x"}, "a2", "a1")
+	s.wantRuns("of ann and x, a page", query{Owner: "ann", Group: "x", From: key, Limit: 1}, "a1")
+	s.wantRuns("of bob and y", query{Owner: "bob", Group: "y"})
+}
+
 func runsOfAGroup(t *testing.T, s *handle) {
 	c := ownedRuns(s)
 	type query = store.RunQuery

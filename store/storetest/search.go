@@ -105,6 +105,26 @@ func searchFinds(t *testing.T, s *handle) {
 	for _, none := range []string{"on", "world", "wörl", "three", store.OwnerWord("bob")} {
 		s.wantFound(nil, "one", none)
 	}
+	s.indexed([]store.IndexRow{{Thread: b.Key, Seq: 2, Words: []string{"one", store.OwnerWord("bob")}}})
+	for _, tc := range []struct {
+		any  []string
+		want []string
+	}{
+		{[]string{store.OwnerWord("ann")}, []string{"a1"}},
+		{[]string{store.OwnerWord("ann"), store.OwnerWord("bob")}, []string{"b2", "a1"}},
+		{[]string{store.OwnerWord("eve")}, nil},
+	} {
+		s.view(func(r store.Reader) {
+			var got []string
+			for _, m := range search(t, r, &store.Search{Words: []string{"one"}, AnyOf: tc.any, Limit: 9}).Found {
+				got = append(got, fmt.Sprint(m.Content.Thread, m.Content.Seq))
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("any of %q: found %v, want %v", tc.any, got, tc.want)
+			}
+		})
+	}
+	s.indexed(nil, store.IndexRow{Thread: b.Key, Seq: 2})
 	// A row replaces that of its entry.
 	s.indexed([]store.IndexRow{{Thread: a.Key, Seq: 1, Content: 2, Words: []string{"new", "one"}}})
 	s.wantFound([]string{"a2", "a3", "b1"}, "one")
@@ -114,7 +134,7 @@ func searchFinds(t *testing.T, s *handle) {
 	s.view(func(r store.Reader) {
 		state := search(t, r, &store.Search{}).State
 		wantSame(t, "state", state, store.IndexState{
-			Last: 7, Order: "abcdef012345", At: store.Position{Commit: 4, Thread: 3, Seq: 4}, Until: base().Add(3 * time.Second),
+			Last: 8, Order: "abcdef012345", At: store.Position{Commit: 6, Thread: 3, Seq: 4}, Until: base().Add(5 * time.Second),
 		})
 	})
 }

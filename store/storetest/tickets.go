@@ -91,7 +91,42 @@ func ticketCases() []testCase {
 				}
 			})
 		}
-	}}, {"reflect writes of the transaction", ticketsFollowWrites}}
+	}}, {"of an owner and of threads", ticketsWithin}, {"reflect writes of the transaction", ticketsFollowWrites}}
+}
+
+func ticketsWithin(t *testing.T, s *handle) {
+	c := someTickets()
+	v := thread("v")
+	v.Owner = "bob"
+	c.Threads[0].Owner, c.Threads[1].Owner = "ann", "eve"
+	c.Threads, c.Runs = append(c.Threads, v), append(c.Runs, run("rv", "v"))
+	last := ticket("last", "rv", "v")
+	last.State = mailroom.TicketOpen
+	c.Tickets = append(c.Tickets, last)
+	s.write(c)
+	u, of := c.Threads[1].Key, v.Key
+	type query = store.TicketQuery
+	open := []mailroom.TicketState{mailroom.TicketOpen}
+	for _, tc := range []struct {
+		name  string
+		query query
+		want  []string
+	}{
+		{"of ann", query{Owner: "ann"}, []string{"child", "question", "approval", "void", "decided"}},
+		{"of ann, open", query{Owner: "ann", States: open, Limit: 2}, []string{"child", "question"}},
+		{"of ann, a page", query{Owner: "ann", From: c.Tickets[4].Key, Limit: 2}, []string{"approval", "void"}},
+		{"of bob and u", query{Owner: "bob", Threads: []int64{u}}, []string{"last", "expired", "other"}},
+		{"of bob and u, open, oldest first", query{Owner: "bob", Threads: []int64{u}, States: open, Oldest: true}, []string{"other", "last"}},
+		{"of u and v, a kind", query{Threads: []int64{of, u}, Kinds: []mailroom.TicketKind{mailroom.TicketEvent}}, []string{"expired"}},
+		{"of u, an unknown state", query{Threads: []int64{u}, States: []mailroom.TicketState{"none"}}, nil},
+		{"of a stranger", query{Owner: "zoe"}, nil},
+		{"a page of bytes", query{Owner: "ann", Threads: []int64{u, of}, Bytes: 1}, []string{"last"}},
+	} {
+		got := ticketIDs(get1(t, s, func(r store.Reader) ([]*mailroom.Ticket, error) { return r.Tickets(tc.query) }))
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		}
+	}
 }
 
 func ticketsFollowWrites(t *testing.T, s *handle) {

@@ -1,0 +1,86 @@
+package postgres
+
+import (
+	"math"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// Lists of the rows of an owner and of some threads are merged by their keys: each of the indexes has the order of
+// the list, and a row of another thread is never read. The bodies are read last, because a merge drops most keys.
+
+// keysWithin selects the keys of rows of a table, of each condition and then of each thread.
+type keysWithin struct {
+	table, thread, key string // with the alias, and two columns of it
+	from               int64
+	oldest             bool
+	limit              int
+	which              func(s *selection) // adds conditions
+}
+
+func (k keysWithin) add(s *selection, threads []int64, conds ...func(s *selection)) {
+	begin := func() {
+		s.add("(SELECT " + k.key + " FROM " + k.table)
+		s.where = false
+	}
+	end := func() { s.add(" LIMIT nullif(?::bigint, 0))", int64(k.limit)) }
+	for _, cond := range conds {
+		begin()
+		cond(s)
+		k.which(s)
+		s.byKey(k.key, k.from, k.oldest)
+		end()
+		s.add(" UNION ")
+	}
+	s.add("SELECT l.key FROM unnest(?::bigint[]) u (key) CROSS JOIN LATERAL ", append([]int64{}, threads...))
+	begin()
+	// With thread = u.key and the order of keys, PostgreSQL may read the newest rows of all threads to find those of
+	// one. Only the index of threads has this order.
+	if k.oldest {
+		s.cond("("+k.thread+", "+k.key+") > (u.key, ?::bigint) AND "+k.thread+" <= u.key", k.from)
+		k.which(s)
+		s.add(" ORDER BY " + k.thread + ", " + k.key)
+	} else {
+		from := k.from
+		if from == 0 {
+			from = math.MaxInt64
+		}
+		s.cond("("+k.thread+", "+k.key+") < (u.key, ?::bigint) AND "+k.thread+" >= u.key", from)
+		k.which(s)
+		s.add(" ORDER BY " + k.thread + " DESC, " + k.key + " DESC")
+	}
+	end()
+	s.add(" l")
+	s.where = false
+}
+
+// runsWithin reads the runs of an owner and of threads.
+func (r reader) runsWithin(q store.RunQuery) ([]*mailroom.Run, error) {
+	var s selection
+	s.add("SELECT w.key, (SELECT r.body FROM run r WHERE r.key = w.key) FROM (")
+	var conds []func(s *selection)
+	if q.Owner != "" {
+		conds = append(conds, func(s *selection) { s.cond("r.owner = ?", q.Owner) }, func(s *selection) { s.cond("r.owner IS NULL") })
+	}
+	k := keysWithin{"run r", "r.thread", "r.key", q.From, q.Oldest, q.Limit, func(*selection) {}}
+	k.add(&s, q.Threads, conds...)
+	s.add(") w")
+	s.byKey("w.key", 0, q.Oldest)
+	return list(r, "read runs", &s, q.Limit, q.Bytes, scanRun)
+}
+
+// ticketsWithin reads the tickets of an owner and of threads.
+func (r reader) ticketsWithin(q store.TicketQuery) ([]*mailroom.Ticket, error) {
+	var s selection
+	s.add("SELECT w.key, (SELECT k.body FROM ticket k WHERE k.key = w.key) FROM (")
+	var conds []func(s *selection)
+	if q.Owner != "" {
+		conds = append(conds, func(s *selection) { s.cond("k.owner = ?", q.Owner) })
+	}
+	k := keysWithin{"ticket k", "k.thread", "k.key", q.From, q.Oldest, q.Limit, func(s *selection) { s.whichTickets(q) }}
+	k.add(&s, q.Threads, conds...)
+	s.add(") w")
+	s.byKey("w.key", 0, q.Oldest)
+	return list(r, "read tickets", &s, q.Limit, q.Bytes, scanTicket)
+}

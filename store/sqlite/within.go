@@ -1,0 +1,147 @@
+package sqlite
+
+import (
+	"cmp"
+	"database/sql/driver"
+	"slices"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+// Lists of the rows of an owner and of some threads are merged by their keys: each of the indexes has the order of
+// the list, and a row of another thread is never read.
+
+const (
+	runKeysOf = "SELECT key FROM run WHERE "
+	runByKey  = "SELECT r.key, r.body FROM run r WHERE r.key = ?"
+
+	ticketKeys  = "SELECT key FROM ticket"
+	ticketByKey = "SELECT " + ticketColumns + " FROM ticket k" + ticketOwners + " WHERE k.key = ?"
+)
+
+// page is the part of a list that a query asks for.
+type page struct {
+	from   int64
+	oldest bool
+	limit  int
+	bytes  int
+}
+
+// keyList is a statement that selects keys, with a condition.
+type keyList struct {
+	text string
+	args []any
+}
+
+// firstKeys merges lists of keys. Each list is read only as far as its keys can be among the first.
+func (r reader) firstKeys(p page, lists []keyList) (keys []int64, err error) {
+	for _, l := range lists {
+		s := sel{args: slices.Clone(l.args), where: true}
+		s.add(l.text)
+		if full(len(keys), p.limit) {
+			if p.oldest {
+				s.cond("key < ?", keys[p.limit-1])
+			} else {
+				s.cond("key > ?", keys[p.limit-1])
+			}
+		}
+		s.byKey("key", p.from, p.oldest)
+		s.add(" LIMIT ?")
+		most := int64(-1)
+		if p.limit > 0 {
+			most = int64(p.limit)
+		}
+		before := len(keys)
+		err := r.query("read keys", s.text.String(), append(s.args, most), func(row []driver.Value) (bool, error) {
+			c := columns{row: row}
+			keys = append(keys, c.int64())
+			return true, c.err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(keys) == before {
+			continue
+		}
+		slices.SortFunc(keys, func(a, b int64) int {
+			if p.oldest {
+				return cmp.Compare(a, b)
+			}
+			return cmp.Compare(b, a)
+		})
+		keys = first(slices.Compact(keys), p.limit)
+	}
+	return keys, nil
+}
+
+// eachOf reads the rows with keys, in their order, up to the limits.
+func (r reader) eachOf(p page, text string, keys []int64, each func(row []driver.Value) error) error {
+	g := gauge{limit: p.limit, budget: p.bytes}
+	for more, i := true, 0; more && i < len(keys); i++ {
+		err := r.query("read rows", text, []any{keys[i]}, func(row []driver.Value) (bool, error) {
+			more = g.add(sizeOf(row))
+			return false, each(row)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runsWithin reads the runs of an owner and of threads.
+func (r reader) runsWithin(q store.RunQuery) (runs []*mailroom.Run, err error) {
+	var lists []keyList
+	if q.Owner != "" {
+		lists = append(lists, keyList{runKeysOf + "owner = ?", []any{q.Owner}}, keyList{runKeysOf + "owner IS NULL", nil})
+	}
+	for _, key := range q.Threads {
+		lists = append(lists, keyList{runKeysOf + "thread = ?", []any{key}})
+	}
+	p := page{q.From, q.Oldest, q.Limit, q.Bytes}
+	keys, err := r.firstKeys(p, lists)
+	if err != nil {
+		return nil, err
+	}
+	return runs, r.eachOf(p, runByKey, keys, func(row []driver.Value) error {
+		run, err := scanRun(row)
+		runs = append(runs, run)
+		return err
+	})
+}
+
+// ticketsWithin reads the tickets of an owner and of threads.
+func (r reader) ticketsWithin(q store.TicketQuery) (found []*mailroom.Ticket, err error) {
+	states, kinds, ok := ticketConditions(q)
+	if !ok {
+		return nil, nil
+	}
+	list := func(column, openIndex string, arg any) keyList {
+		s := sel{}
+		s.add(ticketKeys)
+		if states == openState { // the planner cannot know that open tickets are few
+			s.add(" INDEXED BY " + openIndex)
+		}
+		s.cond(column+" = ?", arg)
+		s.oneOf("state", states)
+		s.oneOf("kind", kinds)
+		return keyList{s.text.String(), s.args}
+	}
+	var lists []keyList
+	if q.Owner != "" {
+		lists = append(lists, list("owner", "ticket_open_owner", q.Owner))
+	}
+	for _, key := range q.Threads {
+		lists = append(lists, list("thread", "ticket_open_thread", key))
+	}
+	p := page{q.From, q.Oldest, q.Limit, q.Bytes}
+	keys, err := r.firstKeys(p, lists)
+	if err != nil {
+		return nil, err
+	}
+	return found, r.eachOf(p, ticketByKey, keys, func(row []driver.Value) error {
+		found = append(found, scanTicket(row))
+		return nil
+	})
+}
