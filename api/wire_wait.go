@@ -102,7 +102,7 @@ type Failures struct {
 type FoundMessages struct {
 	Items     []FoundMessage `json:"items"`
 	Next      *string        `json:"next" doc:"The cursor of the rest; null if everything was looked at. A page may be short, or empty, and have a next."`
-	IndexedTo *time.Time     `json:"indexed_to" doc:"Time of the newest log entry whose message can be found; null before the first."`
+	IndexedTo *time.Time     `json:"indexed_to" doc:"Time of the newest log entry whose message can be found; null before the first. For a token that does not see all threads it is null in a complete answer, and otherwise a whole minute: it would tell when others last wrote."`
 	Complete  bool           `json:"complete" doc:"Every message that is in the log can be found. The index follows the log within seconds."`
 }
 

@@ -161,7 +161,8 @@ type SearchQuery struct {
 	store.Search
 	Long   []string                    // long words that a message must have too, see [store.LongWords]
 	CanSee func(*mailroom.Thread) bool // of a message
-	Each   func(mailroom.Message)      // gets the messages, the newest first
+	// Each gets the messages with their rows, the newest first.
+	Each func(m mailroom.Message, row int64)
 }
 
 // searchGroup is how many texts are read at a time: one may have a megabyte.
@@ -187,13 +188,13 @@ func (l *Ledger) Search(ctx context.Context, q *SearchQuery) (now Indexed, err e
 			return err
 		}
 		for group := range slices.Chunk(seen, searchGroup) {
-			found, err := foundMessages(r, group)
+			found, rows, err := foundMessages(r, group)
 			if err != nil {
 				return err
 			}
-			for _, m := range found {
+			for i, m := range found {
 				if hasAll(m.Text, q.Long) {
-					q.Each(m)
+					q.Each(m, rows[i])
 				}
 			}
 			last := group[len(group)-1].Row
@@ -241,14 +242,15 @@ func (q *SearchQuery) visible(r store.Reader) (seen []store.Match, err error) {
 	return seen, err
 }
 
-func foundMessages(r store.Reader, matches []store.Match) ([]mailroom.Message, error) {
+// foundMessages returns the messages of matches whose text is the present one, and their rows.
+func foundMessages(r store.Reader, matches []store.Match) (found []mailroom.Message, at []int64, err error) {
 	var refs []store.EntryRef
 	for _, m := range matches {
 		refs = append(refs, m.Content)
 	}
 	all, err := messagesAt(r, refs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var ids []string
 	for i := range all {
@@ -256,19 +258,18 @@ func foundMessages(r store.Reader, matches []store.Match) ([]mailroom.Message, e
 	}
 	rows, err := r.Runs(store.RunQuery{IDs: ids})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	runs := map[string]*mailroom.Run{}
 	for _, run := range rows {
 		runs[run.ID] = run
 	}
-	found := all[:0]
 	for i, m := range all {
 		if isPresent(&m, refs[i].Seq, runs) {
-			found = append(found, m)
+			found, at = append(found, m), append(at, matches[i].Row)
 		}
 	}
-	return found, nil
+	return found, at, nil
 }
 
 // isPresent sets the state of a message, whose text is in the entry content. It reports whether that is its

@@ -48,7 +48,7 @@ func (d *fixture) index() {
 // search returns the texts of the messages with all words.
 func (d *fixture) search(words ...string) (texts []string) {
 	d.t.Helper()
-	q := searchAll(words, func(m mailroom.Message) { texts = append(texts, m.Text) })
+	q := searchAll(words, func(m mailroom.Message, _ int64) { texts = append(texts, m.Text) })
 	for q.Limit = 2; ; q.Before = q.Next {
 		if _, err := d.Search(d.ctx, q); err != nil {
 			d.t.Fatal(err)
@@ -59,7 +59,7 @@ func (d *fixture) search(words ...string) (texts []string) {
 	}
 }
 
-func searchAll(words []string, each func(mailroom.Message)) *ledger.SearchQuery {
+func searchAll(words []string, each func(mailroom.Message, int64)) *ledger.SearchQuery {
 	return &ledger.SearchQuery{Search: store.Search{Words: words, Limit: 5000}, CanSee: func(*mailroom.Thread) bool { return true }, Each: each}
 }
 
@@ -120,7 +120,7 @@ func TestMessagesAreFoundByTheirWords(t *testing.T) {
 			}
 			d.wantTexts(nil, "northern")
 			var found []mailroom.Message
-			q := searchAll([]string{"late"}, func(m mailroom.Message) { found = append(found, m) })
+			q := searchAll([]string{"late"}, func(m mailroom.Message, _ int64) { found = append(found, m) })
 			q.Limit = 1
 			now, err := d.Search(d.ctx, q)
 			if err != nil || len(found) != 1 || found[0].Thread != "u" || found[0].State != mailroom.MessageDone || !now.Complete || time.Since(now.Until) > time.Minute {
@@ -166,7 +166,7 @@ func TestTwoFollowersIndexEachMessageOnce(t *testing.T) {
 				}
 			}
 			found := 0
-			q := searchAll([]string{"word"}, func(mailroom.Message) { found++ })
+			q := searchAll([]string{"word"}, func(mailroom.Message, int64) { found++ })
 			if _, err := d.Search(d.ctx, q); err != nil || found != 1200 || q.State.Last != 1200 {
 				t.Errorf("found %d messages in %d rows, %v; want 1,200", found, q.State.Last, err)
 			}
@@ -200,7 +200,7 @@ func TestALongWordIsFoundWholeOnly(t *testing.T) {
 		"one": {"one"}, long: nil, long + "x": {"one"}, long + "y": {"two"}, long[:50] + " " + long + "y": {"two"}, long[:40]: nil,
 	} {
 		var got []string
-		q := searchAll(store.Words(asked), func(m mailroom.Message) { got = append(got, m.Text[:3]) })
+		q := searchAll(store.Words(asked), func(m mailroom.Message, _ int64) { got = append(got, m.Text[:3]) })
 		q.Long = store.LongWords(asked)
 		must(d.Search(d.ctx, q))(t)
 		wantEqual(t, "found by "+asked, got, want)

@@ -118,8 +118,8 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	if err != nil {
 		return nil, nil, err
 	}
-	place := list[*mailroom.Run, api.Run]{name: b.name}
-	from, err := place.parseCursor(h.pages, who, in.Cursor)
+	cursors := list[*mailroom.Run, api.Run]{name: b.name}
+	from, err := cursors.parseCursor(h.pages, who, in.Cursor)
 	if err != nil {
 		return nil, nil, invalid.Field("body.cursor", "is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
 	}
@@ -142,6 +142,6 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	if err != nil || done.end {
 		return found, nil, err
 	}
-	c := place.cursor(h.pages, who, done.last)
+	c := cursors.cursor(h.pages, who, done.last)
 	return found, &c, nil
 }

@@ -23,7 +23,7 @@ const (
 
 type countRunsInput struct {
 	Q      string `query:"q" doc:"A filter as in the list of runs."`
-	Cursor string `query:"cursor" maxLength:"200" doc:"The next of the previous answer."`
+	Cursor string `query:"cursor" maxLength:"1000" doc:"The next of the previous answer."`
 }
 
 // countRuns counts the runs that a filter matches. The store's sums answer a filter of status, agent
@@ -34,13 +34,13 @@ func (h *runHandlers) countRuns(ctx context.Context, in *countRunsInput) (*body[
 	if err != nil {
 		return nil, err
 	}
-	place := list[*mailroom.Run, api.Run]{name: "count"}
-	from, err := place.parseCursor(h.pages, who, in.Cursor)
+	cursors := list[*mailroom.Run, api.Run]{name: "count"}
+	from, err := cursors.parseCursor(h.pages, who, in.Cursor)
 	if err != nil {
 		return nil, invalid.Field("query.cursor", "is not a cursor of a count: use next of its previous answer", in.Cursor)
 	}
 	var out api.RunCount
-	if q, ok := summedUp(f, who); ok && from == 0 {
+	if q, ok := summedUp(f, who); ok && from == (place{}) {
 		out.Count, err = h.sumRuns(ctx, q)
 		return &body[api.RunCount]{out}, err
 	}
@@ -50,7 +50,7 @@ func (h *runHandlers) countRuns(ctx context.Context, in *countRunsInput) (*body[
 	}
 	done, err := scan.read(ctx, h.find, from, maxScannedRows, func(*mailroom.Run) { out.Count++ })
 	if err == nil && !done.end {
-		c := place.cursor(h.pages, who, done.last)
+		c := cursors.cursor(h.pages, who, done.last)
 		out.Next, out.LookedTo = &c, done.lookedTo
 	}
 	return &body[api.RunCount]{out}, err
@@ -196,7 +196,7 @@ func (h *runHandlers) scanFailures(ctx context.Context, f filter.Filter, conditi
 	if err != nil {
 		return nil, err
 	}
-	done, err := scan.read(ctx, h.find, 0, maxScannedRows, func(r *mailroom.Run) {
+	done, err := scan.read(ctx, h.find, place{}, maxScannedRows, func(r *mailroom.Run) {
 		if r.Status == mailroom.StatusFailed && r.ErrorGroup != "" {
 			groups.add(store.FailureCount{
 				Group: r.ErrorGroup, Agent: r.Agent, Runs: 1, First: r.FinishedAt, Last: r.FinishedAt, Newest: r.ID, Key: r.Key,

@@ -57,8 +57,14 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 // startOn is start with a wrapped listener.
 func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(*server.Options)) *fixture {
 	t.Helper()
+	return startStore(t, memory.New(), line, change...)
+}
+
+// startStore is startOn with a store.
+func startStore(t *testing.T, on store.Store, line func(net.Listener) net.Listener, change ...func(*server.Options)) *fixture {
+	t.Helper()
 	wire := &http.Transport{}
-	f := &fixture{t: t, secret: token, store: memory.New(), bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1), page: mailroom.MaxPage}
+	f := &fixture{t: t, secret: token, store: on, bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1), page: mailroom.MaxPage}
 	f.ledger = ledger.New(f.store, ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {

@@ -26,20 +26,21 @@ func FuzzPageCursor(f *testing.F) {
 	other := pager{cursors: newCursorCipher("another secret")}
 	ann, bob := &auth.Token{Name: "ann"}, &auth.Token{Name: "bob"}
 	f.Add("", int64(1))
-	f.Add(runs.cursor(s, ann, 7), int64(7))
+	f.Add(runs.cursor(s, ann, place{key: 7}), int64(7))
+	f.Add(runs.cursor(s, ann, place{group: "team-x"}), int64(7))
 	f.Add("cnVuczotMQ", int64(-1))
 	f.Add("cnVuczorMQ=", int64(0))
 	f.Fuzz(func(t *testing.T, cursor string, key int64) {
-		made := runs.cursor(s, ann, key)
-		if got, err := runs.parseCursor(again, ann, made); key > 0 && (got != key || err != nil) || key <= 0 && err == nil {
-			t.Errorf("cursor of %d is decoded as %d, %v", key, got, err)
+		made := runs.cursor(s, ann, place{key: key})
+		if got, err := runs.parseCursor(again, ann, made); key > 0 && (got != (place{key: key}) || err != nil) || key <= 0 && err == nil {
+			t.Errorf("cursor of %d is decoded as %v, %v", key, got, err)
 		}
 		got, err := runs.parseCursor(s, ann, cursor)
 		switch {
 		case err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid:
 			t.Errorf("%q: %v, want invalid", cursor, err)
-		case err == nil && cursor != "" && got <= 0:
-			t.Errorf("%q is decoded as %d", cursor, got)
+		case err == nil && cursor != "" && (got == place{} || got.key < 0):
+			t.Errorf("%q is decoded as %v", cursor, got)
 		}
 		_, ofThreads := threads.parseCursor(s, ann, made)
 		_, ofBob := runs.parseCursor(s, bob, made)

@@ -49,8 +49,10 @@ type list[R, W any] struct {
 	key  func(R) int64
 	// thread returns the id of the thread that a row belongs to.
 	thread func(R) string
-	// fetch returns rows with a key below from; 0 means all.
-	fetch func(rd store.Reader, from int64, limit int) ([]R, error)
+	// fetch returns rows of a group with a key below from; 0 means all.
+	fetch func(rd store.Reader, in scope, from int64, limit int) ([]R, error)
+	// named is set if the filter names what fetch reads, so that there is one group.
+	named bool
 	// match, unless nil, reports which rows belong to the list. of is the row's thread.
 	match func(rd store.Reader, row R, of *mailroom.Thread) (bool, error)
 	show  func(rd store.Reader, rows []R) ([]W, error)
@@ -66,9 +68,6 @@ func (l list[R, W]) page(ctx context.Context, pages pager, p ListParams) (*body[
 	if err != nil {
 		return nil, err
 	}
-	if from == 0 {
-		from = l.window.start(false)
-	}
 	out := api.Page[W]{Items: []W{}}
 	var lookedTo *time.Time
 	for scanned, room := 0, pages.maxPage; ; {
@@ -79,7 +78,11 @@ func (l list[R, W]) page(ctx context.Context, pages pager, p ListParams) (*body[
 		out.Items = append(out.Items, part.shown...)
 		scanned += part.scanned
 		room -= part.bytes
-		from = part.last
+		from.key = part.last
+		if part.end && part.next != "" {
+			from, part.end = place{group: part.next}, false
+			scanned += groupThreads
+		}
 		lookedTo = cmp.Or(part.lookedTo, lookedTo)
 		full := part.more || scanned >= maxScannedRows
 		if full && !part.end {
@@ -102,25 +105,38 @@ type part[W any] struct {
 	scanned int
 	last    int64 // key of the last row that was shown or skipped
 	more    bool  // a row that matches follows last
-	end     bool  // no row follows last
+	end     bool  // no row follows last in its group
+	next    string
 	// lookedTo is when the last of the scanned rows that the caller may see was created, nil without
 	// one. The time of another row would tell the caller how many rows others have.
 	lookedTo *time.Time
 }
 
 // scan reads one batch of rows and shows at most want of those that match, within room bytes.
-func (l list[R, W]) scan(ctx context.Context, pages pager, from int64, want, room int) (part[W], error) {
-	out := part[W]{last: from}
+func (l list[R, W]) scan(ctx context.Context, pages pager, at place, want, room int) (part[W], error) {
+	out := part[W]{last: at.key}
 	who := requestOf(ctx).who
 	size := scanPage
-	if l.match == nil && who.SeesAll() { // an admin sees nearly all rows
+	if l.match == nil { // the caller sees nearly all rows
 		size = want + 1
 	}
+	from := at.key
+	if from == 0 {
+		from = l.window.start(false)
+	}
 	err := pages.ledger.View(ctx, func(rd store.Reader) error {
-		rows, err := l.fetch(rd, from, size)
+		in := scope{all: true}
+		if !l.named {
+			var err error
+			if in, err = scopeOf(rd, who, at.group, groupThreads); err != nil {
+				return err
+			}
+		}
+		rows, err := l.fetch(rd, in, from, size)
 		if err != nil {
 			return err
 		}
+		out.next = in.next
 		out.end = len(rows) == 0 // a short batch may have hit scanBytes
 		if i := slices.IndexFunc(rows, func(row R) bool { return l.key(row) < l.window.low }); i >= 0 {
 			rows, out.end = rows[:i], true
@@ -157,7 +173,7 @@ func (l list[R, W]) scan(ctx context.Context, pages pager, from int64, want, roo
 		}
 		fits, err := out.fit(room, pages.maxPage)
 		if fits < len(selected) {
-			out.more, out.end, out.last = true, false, from
+			out.more, out.end, out.last = true, false, at.key
 			if fits > 0 {
 				out.last = l.key(selected[fits-1])
 			}
@@ -193,29 +209,42 @@ func (l list[R, W]) visible(rd store.Reader, who *auth.Token, rows []R) (map[str
 	return visibleThreads(rd, who, threads)
 }
 
-// cursor returns where a list continues. It is encrypted for its token: a key would reveal how many
-// rows others have.
-func (l list[R, W]) cursor(pages pager, who *auth.Token, key int64) string {
-	place := binary.AppendVarint(nil, key)
-	return base64.RawURLEncoding.EncodeToString(pages.cursors.Seal(nil, nil, place, l.cursorContext(who)))
+// placeVersion begins the places that have a group. Those of earlier versions are a varint, which never begins so.
+const placeVersion = 0
+
+// cursor returns where a list continues. It is encrypted for its token: a key would reveal how many rows others
+// have, and so would its length.
+func (l list[R, W]) cursor(pages pager, who *auth.Token, at place) string {
+	plain := binary.BigEndian.AppendUint64([]byte{placeVersion}, uint64(at.key))
+	return base64.RawURLEncoding.EncodeToString(pages.cursors.Seal(nil, nil, append(plain, at.group...), l.cursorContext(who)))
 }
 
-func (l list[R, W]) parseCursor(pages pager, who *auth.Token, cursor string) (int64, error) {
+// maxCursor bounds the length of cursors, which may have the id of a thread.
+const maxCursor = 1000
+
+func (l list[R, W]) parseCursor(pages pager, who *auth.Token, cursor string) (at place, err error) {
 	if cursor == "" {
-		return 0, nil
+		return place{}, nil
 	}
-	key := int64(0)
 	sealed, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil {
-		var place []byte
-		if place, err = pages.cursors.Open(nil, nil, sealed, l.cursorContext(who)); err == nil {
-			key, _ = binary.Varint(place)
+		var plain []byte
+		if plain, err = pages.cursors.Open(nil, nil, sealed, l.cursorContext(who)); err == nil {
+			at = readPlace(plain)
 		}
 	}
-	if err != nil || key <= 0 {
-		return 0, invalid.Field("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
+	if err != nil || at.key < 0 || at == (place{}) {
+		return place{}, invalid.Field("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
 	}
-	return key, nil
+	return at, nil
+}
+
+func readPlace(plain []byte) (at place) {
+	if len(plain) >= 9 && plain[0] == placeVersion {
+		return place{string(plain[9:]), int64(binary.BigEndian.Uint64(plain[1:9]))}
+	}
+	at.key, _ = binary.Varint(plain)
+	return at
 }
 
 func (l list[R, W]) cursorContext(who *auth.Token) []byte {

@@ -65,7 +65,7 @@ func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[ap
 	if err != nil {
 		return nil, err
 	}
-	q, err := narrowest(ctx, h.find, conditions)
+	source, err := h.runsFrom(ctx, conditions)
 	if err != nil {
 		return nil, err
 	}
@@ -74,15 +74,13 @@ func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[ap
 		return nil, err
 	}
 	l := list[*mailroom.Run, api.Run]{
-		name: "runs", show: view.Runs,
+		name: "runs", named: !source.scoped, show: view.Runs,
 		key:     func(r *mailroom.Run) int64 { return r.Key },
 		thread:  func(r *mailroom.Run) string { return r.Thread },
 		created: func(r *mailroom.Run) time.Time { return r.CreatedAt },
 		window:  w,
-		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Run, error) {
-			q := q
-			q.From, q.Limit, q.Bytes = from, limit, scanBytes
-			return rd.Runs(q)
+		fetch: func(rd store.Reader, in scope, from int64, limit int) ([]*mailroom.Run, error) {
+			return source.read(rd, in, from, false, limit)
 		},
 	}
 	if !f.Empty() {

@@ -12,9 +12,9 @@ import (
 // runScan reads the runs that a filter matches and that the caller may see, from the narrowest index.
 type runScan struct {
 	filter filter.Filter
-	query  store.RunQuery // see narrowest
-	window window         // of the keys that can match
-	oldest bool           // oldest first, otherwise the newest
+	source runSource
+	window window // of the keys that can match
+	oldest bool   // oldest first, otherwise the newest
 }
 
 // newRunScan returns the scan of a parsed filter.
@@ -23,51 +23,29 @@ func (h *runHandlers) newRunScan(ctx context.Context, f filter.Filter, condition
 	if err != nil {
 		return runScan{}, err
 	}
-	q, err := narrowest(ctx, h.find, conditions)
-	return runScan{f, q, w, oldest}, err
+	source, err := h.runsFrom(ctx, conditions)
+	return runScan{f, source, w, oldest}, err
 }
 
 // scanned is where a scan ended.
 type scanned struct {
-	last int64 // key of the last row that was read
+	last place // the last row that was read
 	end  bool  // no further row can match
 	// lookedTo is when the last of the rows that the caller may see was created, nil without one.
 	lookedTo *time.Time
 }
 
-// read calls visit for each match behind the key from, 0 for the first, and reads at most most rows,
-// rounded up to a batch.
-func (s runScan) read(ctx context.Context, find lookup, from int64, most int, visit func(r *mailroom.Run)) (out scanned, err error) {
-	who := requestOf(ctx).who
-	if from == 0 {
-		from = s.window.start(s.oldest)
-	}
-	q := s.query
-	q.From, q.Oldest, q.Limit, q.Bytes = from, s.oldest, scanPage, scanBytes
+// read calls visit for each match behind a place, and reads at most most rows, rounded up to a batch.
+func (s runScan) read(ctx context.Context, find lookup, at place, most int, visit func(r *mailroom.Run)) (out scanned, err error) {
 	for looked := 0; looked < most; {
-		var rows []*mailroom.Run
-		var visible map[string]*mailroom.Thread
-		err := find.view(ctx, func(rd store.Reader) (err error) {
-			if rows, err = rd.Runs(q); err != nil {
-				return err
-			}
-			var threads []string
-			for _, r := range rows {
-				threads = append(threads, r.Thread)
-			}
-			visible, err = visibleThreads(rd, who, threads)
-			return err
-		})
-		out.last, out.end = q.From, true
-		if err != nil || len(rows) == 0 {
-			return out, err
-		}
+		rows, visible, next, err := s.batch(ctx, find, at)
 		looked += len(rows)
+		ended := len(rows) == 0
 		for _, r := range rows {
-			if !s.window.contains(r.Key) {
-				return out, nil
+			if ended = !s.window.contains(r.Key); ended {
+				break
 			}
-			q.From = r.Key
+			at.key = r.Key
 			of := visible[r.Thread]
 			if of == nil {
 				continue
@@ -77,7 +55,42 @@ func (s runScan) read(ctx context.Context, find lookup, from int64, most int, vi
 				visit(r)
 			}
 		}
-		out.last, out.end = q.From, false
+		if out.last, out.end = at, ended && next == ""; err != nil || out.end {
+			return out, err
+		}
+		if ended {
+			at = place{group: next}
+			out.last, looked = at, looked+groupThreads
+		}
 	}
 	return out, nil
+}
+
+// batch reads the next rows of a group, and those of their threads that the caller sees. next is the group behind it.
+func (s runScan) batch(ctx context.Context, find lookup, at place) (rows []*mailroom.Run, visible map[string]*mailroom.Thread, next string, err error) {
+	who := requestOf(ctx).who
+	from := at.key
+	if from == 0 {
+		from = s.window.start(s.oldest)
+	}
+	err = find.view(ctx, func(rd store.Reader) error {
+		in := scope{all: true}
+		if s.source.scoped {
+			var err error
+			if in, err = scopeOf(rd, who, at.group, groupThreads); err != nil {
+				return err
+			}
+		}
+		if rows, err = s.source.read(rd, in, from, s.oldest, scanPage); err != nil {
+			return err
+		}
+		next = in.next
+		var threads []string
+		for _, r := range rows {
+			threads = append(threads, r.Thread)
+		}
+		visible, err = visibleThreads(rd, who, threads)
+		return err
+	})
+	return rows, visible, next, err
 }

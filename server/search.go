@@ -28,7 +28,7 @@ const (
 type searchInput struct {
 	Q      string `query:"q" required:"true" minLength:"1" maxLength:"1000" doc:"Words. A message must have all of them, in any order and in upper or lower case."`
 	Thread string `query:"thread" maxLength:"512" doc:"Only messages of this thread."`
-	Cursor string `query:"cursor" maxLength:"200" doc:"The next of the previous answer."`
+	Cursor string `query:"cursor" maxLength:"1000" doc:"The next of the previous answer."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20"`
 }
 
@@ -43,43 +43,110 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 	if len(words) == 0 || len(words) > maxSearchWords {
 		return nil, invalid.Field("query.q", "must have 1 to 50 words", in.Q)
 	}
-	place := list[*mailroom.Message, api.FoundMessage]{name: "search"}
-	from, err := place.parseCursor(h.pages, who, in.Cursor)
+	cursors := list[*mailroom.Message, api.FoundMessage]{name: "search"}
+	from, err := cursors.parseCursor(h.pages, who, in.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	out := api.FoundMessages{Items: []api.FoundMessage{}}
-	q := ledger.SearchQuery{Search: store.Search{Words: slices.Clone(words), Before: from}, Long: store.LongWords(in.Q), CanSee: who.CanSee, Each: func(m mailroom.Message) {
-		out.Items = append(out.Items, api.FoundMessage{
-			Thread: m.Thread, Seq: m.Seq, ID: m.ID, Role: m.Role, Sender: m.Sender, Run: m.Run, State: m.State, CreatedAt: m.CreatedAt,
-			Excerpt: excerpt(m.Text, words),
-		})
+	look := looking{handlers: h, words: words, limit: in.Limit, query: ledger.SearchQuery{
+		Search: store.Search{Words: slices.Clone(words)}, Long: store.LongWords(in.Q), CanSee: who.CanSee,
 	}}
+	look.query.Each = look.add
 	if in.Thread != "" {
 		if _, err := h.find.thread(ctx, in.Thread); err != nil {
 			return nil, err
 		}
-		q.Words = append(q.Words, store.ThreadWord(in.Thread))
+		look.named = true
+		look.query.Words = append(look.query.Words, store.ThreadWord(in.Thread))
 	}
-	if owner := ownerOfAll(who); owner != "" {
-		q.Words = append(q.Words, store.OwnerWord(owner))
+	next, err := look.from(ctx, from)
+	if err != nil {
+		return nil, err
 	}
-	for begin, left := time.Now(), searchBudget; ; q.Before = q.Next {
-		q.Limit, q.Budget = in.Limit-len(out.Items), left
-		now, err := h.ledger.Search(ctx, &q)
-		if err != nil {
-			return nil, err
-		}
-		out.IndexedTo, out.Complete = view.Known(now.Until), now.Complete
-		if left = searchBudget - time.Since(begin); q.Next == 0 || len(out.Items) >= in.Limit || left <= 0 {
-			break
+	out := api.FoundMessages{Items: look.found, Complete: look.now.Complete, IndexedTo: view.Known(look.now.Until)}
+	if !who.SeesAll() { // the time of the newest entry of all tells when others wrote it
+		out.IndexedTo = nil
+		if !out.Complete {
+			out.IndexedTo = view.Known(look.now.Until.Truncate(time.Minute))
 		}
 	}
-	if q.Next != 0 {
-		c := place.cursor(h.pages, who, q.Next)
+	if next != (place{}) {
+		c := cursors.cursor(h.pages, who, next)
 		out.Next = &c
 	}
 	return &body[api.FoundMessages]{out}, nil
+}
+
+// looking is one request of a search.
+type looking struct {
+	handlers *messageHandlers
+	words    []string
+	query    ledger.SearchQuery
+	named    bool // the query names a thread that the caller sees
+	limit    int
+	now      ledger.Indexed
+
+	found []api.FoundMessage
+	rows  []int64 // of found
+}
+
+func (l *looking) add(m mailroom.Message, row int64) {
+	l.rows = append(l.rows, row)
+	l.found = append(l.found, api.FoundMessage{
+		Thread: m.Thread, Seq: m.Seq, ID: m.ID, Role: m.Role, Sender: m.Sender, Run: m.Run, State: m.State, CreatedAt: m.CreatedAt,
+		Excerpt: excerpt(m.Text, l.words),
+	})
+}
+
+// from looks for one message more than the limit behind a place, so that there is a next only if one follows or if
+// the time is over. It returns the place of the rest, the zero one at the end.
+func (l *looking) from(ctx context.Context, at place) (place, error) {
+	l.found = []api.FoundMessage{}
+	begin := time.Now()
+	last := place{} // of the last message that is shown
+	for {
+		in, err := l.scope(ctx, at.group)
+		if err != nil {
+			return place{}, err
+		}
+		before, q := len(l.found), l.query
+		q.AnyOf, q.Before = in.words(), at.key
+		q.Limit, q.Budget = l.limit+1-before, max(searchBudget-time.Since(begin), 1)
+		if in.isEmpty() {
+			q.Words = nil // only how far the index is
+		}
+		if l.now, err = l.handlers.ledger.Search(ctx, &q); err != nil {
+			return place{}, err
+		}
+		if n := min(len(l.found), l.limit); n > before {
+			last = place{at.group, l.rows[n-1]}
+		}
+		if len(l.found) > l.limit {
+			l.found = l.found[:l.limit]
+			return last, nil
+		}
+		switch at.key = q.Next; {
+		case at.key == 0 && in.next == "":
+			return place{}, nil
+		case at.key == 0:
+			at = place{group: in.next}
+		}
+		if time.Since(begin) >= searchBudget {
+			return at, nil
+		}
+	}
+}
+
+// scope returns the rows of a group to look at.
+func (l *looking) scope(ctx context.Context, group string) (in scope, err error) {
+	if l.named {
+		return scope{all: true}, nil
+	}
+	err = l.handlers.find.view(ctx, func(rd store.Reader) (err error) {
+		in, err = scopeOf(rd, requestOf(ctx).who, group, searchThreads)
+		return err
+	})
+	return in, err
 }
 
 // excerpt returns the part of a text around the first of the words, on one line.

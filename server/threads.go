@@ -48,17 +48,21 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listThreadsInput) 
 	if err != nil {
 		return nil, invalid.At("query.", err)
 	}
+	id, byID := f.Exact("id")
 	l := list[*mailroom.Thread, api.Thread]{
-		name: "threads", show: view.Threads,
+		name: "threads", named: byID, show: view.Threads,
 		key:     func(t *mailroom.Thread) int64 { return t.Key },
 		thread:  func(t *mailroom.Thread) string { return t.ID },
 		created: func(t *mailroom.Thread) time.Time { return t.CreatedAt },
-		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
-			q := threadsFound(requestOf(ctx).who, f)
-			q.From, q.Limit, q.Bytes = from, limit, scanBytes
-			if id, ok := f.Exact("id"); ok {
+		fetch: func(rd store.Reader, in scope, from int64, limit int) ([]*mailroom.Thread, error) {
+			switch {
+			case byID:
 				return threadBelow(rd, id, from)
+			case !in.all:
+				return in.threadsWithin(rd, from, limit)
 			}
+			q := threadsFound(f)
+			q.From, q.Limit, q.Bytes = from, limit, scanBytes
 			return rd.Threads(q)
 		},
 	}
@@ -70,10 +74,7 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listThreadsInput) 
 
 // threadsFound returns the query for the condition of a filter that an index of the store answers. The
 // filter checks the others row by row, so that the store skips no rows without counting them.
-func threadsFound(who *auth.Token, f filter.Filter) store.ThreadQuery {
-	if owner := ownerOfAll(who); owner != "" {
-		return store.ThreadQuery{Owner: owner}
-	}
+func threadsFound(f filter.Filter) store.ThreadQuery {
 	if owner, _ := f.Exact("owner"); owner != "" {
 		return store.ThreadQuery{Owner: owner}
 	}

@@ -66,16 +66,15 @@ func (h *ticketHandlers) listTickets(ctx context.Context, in *listTicketsInput) 
 	if err != nil {
 		return nil, invalid.At("query.", err)
 	}
-	q := ticketQuery(f)
+	source, err := h.ticketsFrom(ctx, f)
+	if err != nil {
+		return nil, err
+	}
 	l := list[*mailroom.Ticket, api.Ticket]{
-		name: "tickets", show: showTickets,
+		name: "tickets", named: !source.scoped, show: showTickets,
 		key:    func(k *mailroom.Ticket) int64 { return k.Key },
 		thread: func(k *mailroom.Ticket) string { return k.Thread },
-		fetch: func(rd store.Reader, from int64, limit int) ([]*mailroom.Ticket, error) {
-			q := q
-			q.From, q.Limit, q.Bytes = from, limit, scanBytes
-			return rd.Tickets(q)
-		},
+		fetch:  source.read,
 	}
 	if !f.Empty() {
 		l.match = func(_ store.Reader, k *mailroom.Ticket, _ *mailroom.Thread) (bool, error) {

@@ -16,27 +16,29 @@ const createdSlack = time.Minute
 type window struct{ low, high int64 }
 
 // createdWindow returns the keys of the runs that a filter's range of created can match. Keys grow in
-// the order of creation, so the range needs no index.
+// the order of creation, so the range needs no index. For a caller that does not see all threads it looks at its own
+// runs only, and for one with a namespace it has all keys: the keys of its runs say nothing about those of others.
 func (h *runHandlers) createdWindow(ctx context.Context, f filter.Filter) (w window, err error) {
+	who := requestOf(ctx).who
 	from, before := f.Span("created")
-	if from.IsZero() && before.IsZero() {
+	if from.IsZero() && before.IsZero() || !who.SeesAll() && who.Namespace != "" {
 		return window{}, nil
 	}
 	err = h.find.view(ctx, func(rd store.Reader) (err error) {
-		w, err = readWindow(rd, from, before)
+		w, err = readWindow(rd, ownerOfAll(who), from, before)
 		return err
 	})
 	return w, err
 }
 
-// readWindow returns the keys of the runs that were created from a time until before another one; zero
-// is no bound. It may have more keys, of up to createdSlack and nearby around them.
-func readWindow(rd store.Reader, from, before time.Time) (w window, err error) {
+// readWindow returns the keys of the runs of an owner, "" of all, that were created from a time until before another
+// one; zero is no bound. It may have more keys, of up to createdSlack and nearby around them.
+func readWindow(rd store.Reader, owner string, from, before time.Time) (w window, err error) {
 	if !from.IsZero() {
-		w.low, _, err = keysAt(rd, from.Add(-createdSlack))
+		w.low, _, err = keysAt(rd, owner, from.Add(-createdSlack))
 	}
 	if err == nil && !before.IsZero() {
-		_, w.high, err = keysAt(rd, before.Add(createdSlack))
+		_, w.high, err = keysAt(rd, owner, before.Add(createdSlack))
 	}
 	return w, err
 }
@@ -56,12 +58,12 @@ func (w window) contains(key int64) bool {
 // nearby is how close in time two runs are between which keysAt looks no further.
 const nearby = 5 * time.Second
 
-// keysAt returns keys, at least 1, around a time: the runs below low were created before it, those from high
+// keysAt returns keys of the runs of an owner, "" of all, at least 1, around a time: the runs below low were created before it, those from high
 // on were not, and those from low up to high within nearby. It reads the newest and the oldest run and, for a
 // time between them, bisects the keys: each step reads one run. If the order of keys differs from that of
 // creation, the result is inexact by as much, so a caller adds createdSlack.
-func keysAt(rd store.Reader, at time.Time) (low, high int64, err error) {
-	newest, err := rd.Runs(store.RunQuery{Limit: 1})
+func keysAt(rd store.Reader, owner string, at time.Time) (low, high int64, err error) {
+	newest, err := rd.Runs(store.RunQuery{Owner: owner, Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return 1, 1, err
 	}
@@ -69,7 +71,7 @@ func keysAt(rd store.Reader, at time.Time) (low, high int64, err error) {
 	if late.CreatedAt.Before(at) {
 		return late.Key + 1, late.Key + 1, nil
 	}
-	oldest, err := rd.Runs(store.RunQuery{Oldest: true, Limit: 1})
+	oldest, err := rd.Runs(store.RunQuery{Owner: owner, Oldest: true, Limit: 1})
 	if err != nil || len(oldest) == 0 || !oldest[0].CreatedAt.Before(at) {
 		return 1, 1, err
 	}
@@ -77,7 +79,7 @@ func keysAt(rd store.Reader, at time.Time) (low, high int64, err error) {
 	early, end := oldest[0], late.Key
 	for end-early.Key > 1 && late.CreatedAt.Sub(early.CreatedAt) > nearby {
 		middle := early.Key + (end-early.Key)/2
-		next, err := rd.Runs(store.RunQuery{From: middle - 1, Oldest: true, Limit: 1})
+		next, err := rd.Runs(store.RunQuery{Owner: owner, From: middle - 1, Oldest: true, Limit: 1})
 		switch {
 		case err != nil:
 			return 0, 0, err

@@ -55,7 +55,7 @@ func TestKeysAtAreAroundATime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rd := &keyedRuns{t: t, runs: drawRuns(t, 0)}
 		at := time.Unix(int64(rapid.IntRange(-10, 3000).Draw(t, "at")), 0)
-		low, high, err := keysAt(rd, at)
+		low, high, err := keysAt(rd, "", at)
 		if err != nil || low < 1 || high < low {
 			t.Fatalf("got %d and %d, %v", low, high, err)
 		}
@@ -88,7 +88,7 @@ func TestAWindowHasEveryRunOfItsTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		after, before := f.Span("created")
-		w, err := readWindow(rd, after, before)
+		w, err := readWindow(rd, "", after, before)
 		if err != nil {
 			t.Fatal(err)
 		}

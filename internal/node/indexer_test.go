@@ -24,7 +24,7 @@ func (d *janitorFixture) wantFound(n int) {
 	d.t.Helper()
 	found := 0
 	_, err := d.Search(d.t.Context(), &ledger.SearchQuery{
-		Search: store.Search{Words: []string{"hello"}, Limit: 100}, CanSee: func(*mailroom.Thread) bool { return true }, Each: func(mailroom.Message) { found++ },
+		Search: store.Search{Words: []string{"hello"}, Limit: 100}, CanSee: func(*mailroom.Thread) bool { return true }, Each: func(mailroom.Message, int64) { found++ },
 	})
 	d.must(err)
 	if found != n {

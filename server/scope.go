@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/filter"
+	"mailroom/store"
+)
+
+// A caller that does not see all threads gets its lists, counts and searches from indexes that have its own rows
+// only, and from those of the threads of others in its namespace. If a request read rows that the caller may not
+// see and left them out, the length of its pages, their cursors and the time it takes would tell what others have.
+
+// groupThreads is how many threads of a namespace one list merges. A list of a larger namespace has the rows of one
+// group after the other: the threads in the order of their ids, the rows of a group in that of the list.
+const groupThreads = 1000
+
+// searchThreads is groupThreads of a search: an index of words looks up each thread.
+const searchThreads = 200
+
+// place is where a list or search continues.
+type place struct {
+	group string // the threads of the namespace behind this id; "": the first ones, and those of the caller
+	key   int64  // of the last row, 0 at the begin of a group
+}
+
+// scope has the rows that a list may read for its caller, of one group.
+type scope struct {
+	all     bool               // of all threads
+	owner   string             // of the threads of this owner; "": none
+	threads []*mailroom.Thread // and of these
+	next    string             // the group behind this one; "": there is none
+}
+
+// scopeOf returns the rows of a group of at most most threads that who may see.
+func scopeOf(rd store.Reader, who *auth.Token, group string, most int) (scope, error) {
+	if who.SeesAll() {
+		return scope{all: true}, nil
+	}
+	s := scope{}
+	if group == "" {
+		s.owner = who.Name
+	}
+	if who.Namespace == "" {
+		return s, nil
+	}
+	rows, err := rd.Threads(store.ThreadQuery{Prefix: who.Namespace, After: group, Limit: most})
+	if len(rows) == most {
+		s.next = rows[most-1].ID
+	}
+	s.threads = slices.DeleteFunc(rows, func(t *mailroom.Thread) bool { return t.Owner == who.Name || !who.CanSee(t) })
+	return s, err
+}
+
+// isEmpty reports whether the group has no rows.
+func (s scope) isEmpty() bool { return !s.all && s.owner == "" && len(s.threads) == 0 }
+
+func (s scope) keys() (keys []int64) {
+	for _, t := range s.threads {
+		keys = append(keys, t.Key)
+	}
+	return keys
+}
+
+// words returns the words of which a message of the group has one.
+func (s scope) words() (words []string) {
+	if s.owner != "" {
+		words = append(words, store.OwnerWord(s.owner))
+	}
+	for _, t := range s.threads {
+		words = append(words, store.ThreadWord(t.ID))
+	}
+	return words
+}
+
+// threadsWithin returns threads of the scope, the newest first.
+func (s scope) threadsWithin(rd store.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
+	var found []*mailroom.Thread
+	var err error
+	last := int64(0)
+	if s.owner != "" {
+		if found, err = rd.Threads(store.ThreadQuery{Owner: s.owner, From: from, Limit: limit, Bytes: scanBytes}); len(found) > 0 {
+			last = found[len(found)-1].Key // there may be more below it
+		}
+	}
+	for _, t := range s.threads {
+		if t.Key > last && (from == 0 || t.Key < from) {
+			found = append(found, t)
+		}
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Thread) int { return int(min(max(b.Key-a.Key, -1), 1)) })
+	return found[:min(len(found), limit)], err
+}
+
+// runSource is where a list of runs reads its rows.
+type runSource struct {
+	// query selects rows by one condition, unless scoped is set. The filter checks the others row by row, so that
+	// the store skips no rows without counting them.
+	query  store.RunQuery
+	scoped bool // the rows of the scope
+	none   bool // no row can match
+}
+
+// runsFrom returns the source with the fewest rows that has all runs that match the conditions and that the caller
+// sees. For a caller that does not see all threads it depends only on what it sees.
+func (h *runHandlers) runsFrom(ctx context.Context, conditions store.RunQuery) (s runSource, err error) {
+	who := requestOf(ctx).who
+	if who.SeesAll() {
+		s.query, err = narrowest(ctx, h.find, conditions)
+		return s, err
+	}
+	err = h.find.view(ctx, func(rd store.Reader) error {
+		switch {
+		case conditions.Thread != "":
+			_, err := findThread(rd, who, conditions.Thread)
+			s.query = store.RunQuery{Thread: conditions.Thread}
+			if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+				s.none, err = true, nil
+			}
+			return err
+		case conditions.Parent != "":
+			_, t, err := findRun(rd, who, conditions.Parent)
+			if err == nil && t.Owner == who.Name { // the runs that it made are of the same owner
+				s.query = store.RunQuery{Parent: conditions.Parent}
+				return nil
+			}
+			if mailroom.CodeOf(err) != mailroom.CodeNotFound && err != nil {
+				return err
+			}
+		case conditions.Group != "" && who.Namespace == "":
+			s.query = store.RunQuery{Owner: who.Name, Group: conditions.Group}
+			return nil
+		}
+		s.scoped = true
+		return nil
+	})
+	return s, err
+}
+
+// read returns runs of the source, those of one group if it is scoped.
+func (s runSource) read(rd store.Reader, in scope, from int64, oldest bool, limit int) ([]*mailroom.Run, error) {
+	if s.none || s.scoped && in.isEmpty() {
+		return nil, nil
+	}
+	q := s.query
+	if s.scoped {
+		q.Owner, q.Threads = in.owner, in.keys()
+	}
+	q.From, q.Oldest, q.Limit, q.Bytes = from, oldest, limit, scanBytes
+	return rd.Runs(q)
+}
+
+// ticketSource is runSource for tickets.
+type ticketSource struct {
+	query  store.TicketQuery
+	scoped bool // query has the conditions that all rows of a group must meet
+	none   bool
+}
+
+// ticketsFrom returns where to read the tickets that a filter matches and the caller sees.
+func (h *ticketHandlers) ticketsFrom(ctx context.Context, f filter.Filter) (s ticketSource, err error) {
+	s.query = ticketQuery(f)
+	who := requestOf(ctx).who
+	if who.SeesAll() {
+		return s, nil
+	}
+	err = h.find.view(ctx, func(rd store.Reader) (err error) {
+		switch {
+		case len(s.query.Runs) > 0:
+			_, _, err = findRun(rd, who, s.query.Runs[0])
+		case s.query.Thread != "":
+			_, err = findThread(rd, who, s.query.Thread)
+		default:
+			s.scoped = true
+		}
+		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+			s.none, err = true, nil
+		}
+		return err
+	})
+	return s, err
+}
+
+func (s ticketSource) read(rd store.Reader, in scope, from int64, limit int) ([]*mailroom.Ticket, error) {
+	if s.none || s.scoped && in.isEmpty() {
+		return nil, nil
+	}
+	q := s.query
+	if s.scoped {
+		q.Owner, q.Threads = in.owner, in.keys()
+	}
+	q.From, q.Limit, q.Bytes = from, limit, scanBytes
+	return rd.Tickets(q)
+}
