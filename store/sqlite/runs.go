@@ -16,7 +16,7 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 		return r.runsByID(q)
 	}
 	if len(q.Threads) > 0 {
-		return r.runsWithin(q)
+		return runsWithin(r, q)
 	}
 	if q.Owner != "" || q.Group != "" {
 		return listRuns(r, q)

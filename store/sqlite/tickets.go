@@ -73,7 +73,7 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	case len(q.Runs) > 0:
 		return r.ticketsByName(ticketsOfRuns, q.Runs, q)
 	case q.Owner != "" || len(q.Threads) > 0:
-		return r.ticketsWithin(q)
+		return ticketsWithin(r, q)
 	}
 	var s sel
 	if !s.whichTickets(q) {

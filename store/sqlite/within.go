@@ -35,7 +35,7 @@ type keyList struct {
 }
 
 // firstKeys merges lists of keys. Each list is read only as far as its keys can be among the first.
-func (r reader) firstKeys(p page, lists []keyList) (keys []int64, err error) {
+func firstKeys(r reader, p page, lists []keyList) (keys []int64, err error) {
 	for _, l := range lists {
 		s := sel{args: slices.Clone(l.args), where: true}
 		s.add(l.text)
@@ -76,7 +76,7 @@ func (r reader) firstKeys(p page, lists []keyList) (keys []int64, err error) {
 }
 
 // eachOf reads the rows with keys, in their order, up to the limits.
-func (r reader) eachOf(p page, text string, keys []int64, each func(row []driver.Value) error) error {
+func eachOf(r reader, p page, text string, keys []int64, each func(row []driver.Value) error) error {
 	g := gauge{limit: p.limit, budget: p.bytes}
 	for more, i := true, 0; more && i < len(keys); i++ {
 		err := r.query("read rows", text, []any{keys[i]}, func(row []driver.Value) (bool, error) {
@@ -91,7 +91,7 @@ func (r reader) eachOf(p page, text string, keys []int64, each func(row []driver
 }
 
 // runsWithin reads the runs of an owner and of threads.
-func (r reader) runsWithin(q store.RunQuery) (runs []*mailroom.Run, err error) {
+func runsWithin(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	var lists []keyList
 	if q.Owner != "" {
 		lists = append(lists, keyList{runKeysOf + "owner = ?", []any{q.Owner}}, keyList{runKeysOf + "owner IS NULL", nil})
@@ -100,11 +100,11 @@ func (r reader) runsWithin(q store.RunQuery) (runs []*mailroom.Run, err error) {
 		lists = append(lists, keyList{runKeysOf + "thread = ?", []any{key}})
 	}
 	p := page{q.From, q.Oldest, q.Limit, q.Bytes}
-	keys, err := r.firstKeys(p, lists)
+	keys, err := firstKeys(r, p, lists)
 	if err != nil {
 		return nil, err
 	}
-	return runs, r.eachOf(p, runByKey, keys, func(row []driver.Value) error {
+	return runs, eachOf(r, p, runByKey, keys, func(row []driver.Value) error {
 		run, err := scanRun(row)
 		runs = append(runs, run)
 		return err
@@ -112,7 +112,7 @@ func (r reader) runsWithin(q store.RunQuery) (runs []*mailroom.Run, err error) {
 }
 
 // ticketsWithin reads the tickets of an owner and of threads.
-func (r reader) ticketsWithin(q store.TicketQuery) (found []*mailroom.Ticket, err error) {
+func ticketsWithin(r reader, q store.TicketQuery) (found []*mailroom.Ticket, err error) {
 	states, kinds, ok := ticketConditions(q)
 	if !ok {
 		return nil, nil
@@ -136,11 +136,11 @@ func (r reader) ticketsWithin(q store.TicketQuery) (found []*mailroom.Ticket, er
 		lists = append(lists, list("thread", "ticket_open_thread", key))
 	}
 	p := page{q.From, q.Oldest, q.Limit, q.Bytes}
-	keys, err := r.firstKeys(p, lists)
+	keys, err := firstKeys(r, p, lists)
 	if err != nil {
 		return nil, err
 	}
-	return found, r.eachOf(p, ticketByKey, keys, func(row []driver.Value) error {
+	return found, eachOf(r, p, ticketByKey, keys, func(row []driver.Value) error {
 		found = append(found, scanTicket(row))
 		return nil
 	})
