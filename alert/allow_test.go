@@ -153,6 +153,32 @@ func TestABrowserGetsNoAlertsAfterItsSession(t *testing.T) {
 	})
 }
 
+// A session that may only read, a session of another token than its subscription says, and a former token of the
+// name get nothing.
+func TestASubscriptionIsOfTheAdminWhoMadeIt(t *testing.T) {
+	inBubbleWith(t, nil, nil, func(*ledger.Ledger) map[string]mailroom.Agent { return nil }, func(h *fixture) {
+		accounts, admin := h.ledger.Accounts(), []auth.Permission{auth.PermissionAdmin}
+		ops, err := accounts.CreateToken(h.t.Context(), auth.Token{Name: "ops", Sum: "x", Scopes: admin})
+		h.must(err)
+		session := func(sum string, scopes ...auth.Permission) string {
+			row, err := accounts.DeriveToken(h.t.Context(), auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: scopes, ExpiresAt: time.Now().Add(time.Hour)}}, ops)
+			h.must(err)
+			return row.Name
+		}
+		h.subscribe("admin", "ops", session("a", admin...))
+		h.subscribe("reader", "ops", session("b", auth.PermissionRead))
+		h.subscribe("other", "bob", session("c", admin...))
+		h.wantGone("other", "reader")
+		h.subscribe("former", "ops", "")
+		h.after(time.Minute)
+		h.must(accounts.RevokeToken(h.t.Context(), "ops"))
+		_, err = accounts.CreateToken(h.t.Context(), auth.Token{Name: "ops", Sum: "y", Scopes: admin})
+		h.must(err)
+		h.subscribe("new", "ops", "")
+		h.wantGone("admin", "former", "other", "reader")
+	})
+}
+
 // fail makes a run fail and checks how many messages the target has got in all a minute later.
 func (h *fixture) fail(words string, want int, to browsers) {
 	h.t.Helper()

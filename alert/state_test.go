@@ -62,6 +62,17 @@ func failed(group string, at time.Time) Event {
 	return Event{Kind: KindFailed, At: at, Subject: group, Agent: "codex", Thread: "t", Run: "r", Words: "rate limit"}
 }
 
+// The server was off, and its follower reads what happened before.
+func TestAnEventOfYesterdayIsNotTold(t *testing.T) {
+	now := time.Date(2026, 6, 2, 12, 0, 0, 0, time.UTC)
+	c := &clock{t: t, at: now, rule: Rule{Name: "r", When: []Kind{KindFailed}, To: []string{"phone"}, Text: TextTitle, Zone: time.UTC}}
+	c.step(failed("old", now.Add(-24*time.Hour)), failed("young", now.Add(-24*time.Hour+time.Second)))
+	c.until(now.Add(2 * time.Minute))
+	if len(c.told) != 1 || c.told[0].Alert.Count != 1 {
+		t.Fatalf("told: %+v, want the younger one", c.told)
+	}
+}
+
 func TestManyFailuresOfOneErrorAreOneAlert(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindFailed}, To: []string{"phone", "mail"}, Text: TextTitle, Zone: time.UTC}}
