@@ -1,7 +1,9 @@
 package ledger_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +13,8 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/ledger"
+	"mailroom/store"
+	"mailroom/store/memory"
 )
 
 // derived is a token that acts for another one for an hour.
@@ -63,6 +67,62 @@ func TestOfSeveralBrowsersOneSpendsALink(t *testing.T) {
 	}
 }
 
+// A person who has a limited token, or the token itself, makes a session by a link only.
+func TestOnlyTheSecretOfALinkMakesASession(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	ann := d.create("ann")
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLink, "link", auth.PermissionRead), ann))(t)
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "limited", auth.PermissionRead), ann))(t)
+	must(d.Accounts().SpendLink(d.ctx, "link", derived("", "session")))(t)
+	for _, sum := range []string{"limited", "session", ann.Sum, "unknown"} {
+		_, err := d.Accounts().SpendLink(d.ctx, sum, derived("", "of "+sum))
+		wantCode(t, err, mailroom.CodeUnauthenticated)
+	}
+	wantEqual(t, "rows that act for her", len(d.acting()), 2)
+}
+
+func TestANewTokenOfTheOperatorEndsWhatTheFormerOneMadeOnly(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	operator := func(sum string) *auth.Token {
+		who := auth.RunToken(auth.Operator)
+		who.Sum = sum
+		return who
+	}
+	ann := d.create("ann")
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "of ann", auth.PermissionRead), ann))(t)
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "former", auth.PermissionRead), operator("first")))(t)
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "present", auth.PermissionRead), operator("second")))(t)
+	if err := d.Accounts().EndReplaced(d.ctx, operator("second")); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, row := range d.tokens() {
+		left = append(left, row.Sum)
+	}
+	slices.Sort(left)
+	wantEqual(t, "rows that are left", left, []string{"of ann", "present", "secret of ann"})
+}
+
+// A server of a version before sources revokes a token, and leaves the rows that act for its name.
+func TestANewTokenEndsWhatAFormerOneOfItsNameLeft(t *testing.T) {
+	rows := memory.New()
+	d := open(t, rows, ledger.Options{})
+	ann := d.create("ann")
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "left", auth.PermissionRead), ann))(t)
+	must(struct{}{}, rows.Update(d.ctx, func(tx store.Tx) error {
+		all, err := tx.Tokens()
+		for _, row := range all {
+			if row.Name == "ann" {
+				row.RevokedAt = time.Now()
+				err = errors.Join(err, tx.Write(&store.Changes{Tokens: []*auth.Token{row}}))
+			}
+		}
+		return err
+	}))(t)
+	must(d.Accounts().CreateToken(d.ctx, account("ann", "another secret")))(t)
+	wantEqual(t, "rows that act for the name", len(d.acting()), 0)
+}
+
 func TestExpiredTokensAreRefusedAndDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
@@ -83,7 +143,8 @@ func TestTheTokensThatActForANameAreBounded(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	ann := d.create("ann")
 	var wait sync.WaitGroup
-	for i := range auth.MaxDerived {
+	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLink, "link", auth.PermissionRead), ann))(t)
+	for i := range auth.MaxDerived - 1 {
 		wait.Go(func() {
 			if _, err := d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, fmt.Sprint(i), auth.PermissionRead), ann); err != nil {
 				t.Error(err)
@@ -93,6 +154,7 @@ func TestTheTokensThatActForANameAreBounded(t *testing.T) {
 	wait.Wait()
 	_, err := d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "more", auth.PermissionRead), ann)
 	wantCode(t, err, mailroom.CodeQuotaExceeded)
+	must(d.Accounts().SpendLink(d.ctx, "link", derived("", "session")))(t) // which replaces the link
 	bob := d.create("bob")
 	must(d.Accounts().DeriveToken(d.ctx, derived(auth.KindLimited, "of bob", auth.PermissionRead), bob))(t)
 	for _, row := range d.tokens() {

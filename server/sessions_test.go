@@ -252,6 +252,28 @@ func TestATokenForARunReachesNoOther(t *testing.T) {
 	}
 }
 
+// Both runs are of one thread, which the token sees.
+func TestATokenForARunDecidesItsTicketsOnly(t *testing.T) {
+	f := start(t)
+	run, tickets := f.waiting("a", approval())
+	own := tickets["deploy"].ID
+	if got := f.call("POST /v1/runs/"+run+"/cancel", ""); got.status != http.StatusOK {
+		t.Fatalf("cancel: status %d: %s", got.status, got.body)
+	}
+	_, tickets = f.waiting("a", approval())
+	other := tickets["deploy"]
+	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	limited := f.withToken(mustCall[api.CreatedToken](f, "POST /v1/tokens/limited", `{"scopes":["read","decide"],"run":"`+run+`","expires_at":"`+until+`"}`).Secret)
+	if got := limited.call("GET /v1/tickets/"+own, ""); got.status != http.StatusOK {
+		t.Errorf("its own ticket: status %d: %s", got.status, got.body)
+	}
+	limited.wantCode("a ticket of another run", limited.call("GET /v1/tickets/"+other.ID, ""), 404, mailroom.CodeNotFound)
+	limited.wantCode("its decision", limited.decide(other.ID, `{"decision":"approve","digest":"`+other.Digest+`"}`), 404, mailroom.CodeNotFound)
+	if k := mustCall[api.Ticket](f, "GET /v1/tickets/"+other.ID, ""); k.State != mailroom.TicketOpen {
+		t.Errorf("the ticket of the other run is %s", k.State)
+	}
+}
+
 func TestLimitedTokensAreRefused(t *testing.T) {
 	f := start(t)
 	soon, late, past := time.Now().Add(time.Hour).Format(time.RFC3339), time.Now().AddDate(2, 0, 0).Format(time.RFC3339), time.Now().Add(-time.Hour).Format(time.RFC3339)
