@@ -245,6 +245,27 @@ func TestAClaimOfWhatIsNotDueStartsNothing(t *testing.T) {
 	if r := w.load(thread.ScopeHead, "").Claim(thread.Claimant{Worker: "w", Round: 1}, "echo", false, w.now); r != nil {
 		t.Errorf("started %s beside the current run", r.ID)
 	}
+	w.end(failed(mailroom.ClassTransient))
+	claim := func() *mailroom.Run {
+		return w.load(thread.ScopeHead, "").Claim(thread.Claimant{Worker: "w", Round: 1}, "echo", false, w.now)
+	}
+	if r := claim(); r != nil {
+		t.Errorf("started %s before the time of its retry", r.ID)
+	}
+	w.now = w.row.Due.At
+	if claim() == nil {
+		t.Error("the retry does not start at its time")
+	}
+}
+
+func TestAClaimIsHeldByItsWorkerOnly(t *testing.T) {
+	w := newFixture(t)
+	w.must(in("", "a"))
+	c := w.mustStart("a")
+	other := c
+	other.Attempt++
+	l := w.load(thread.ScopeHead, "")
+	wantEqual(t, "by its worker, by another one, and another attempt", []bool{l.Holds("w1", c), l.Holds("w2", c), l.Holds("w1", other)}, []bool{true, false, false})
 }
 
 func TestAnUnheldClaimIsReleased(t *testing.T) {

@@ -33,6 +33,10 @@ func TestAClaimEndsAtItsTime(t *testing.T) {
 		state   string
 	}{
 		{"at the deadline", func(*fixture) {}, limit, "run.rescheduled a", "queued"},
+		{"at the deadline, although a stop shortly before it has a grace", func(w *fixture) {
+			w.wait(limit - time.Minute - time.Second)
+			_, _ = w.cancel("a")
+		}, limit, "run.cancelled a", "cancelled/cancelled"},
 		{"at the grace after a cancel", func(w *fixture) { _, _ = w.cancel("a") }, time.Minute + grace, "run.cancelled a", "cancelled/cancelled"},
 		{"at the grace after an interrupt", func(w *fixture) { w.interrupt() }, time.Minute + grace, "run.cancelled a", "cancelled/interrupted"},
 		{"at the first stop's grace after a second one", func(w *fixture) {

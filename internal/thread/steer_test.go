@@ -250,6 +250,7 @@ func TestASteerReadAfterAWaitBecomesNoRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.mustStart("x")
+	wantEqual(t, "read", body[entry.RunStarted](t, w.last()).Messages, []int64{out.Seq})
 	before := w.row.LastSeq
 	w.end(completed("done"))
 	w.wantSince(before, "message x, run.completed x")

@@ -130,6 +130,33 @@ func TestAStoppedRunWhoseWorkerDiesOnItsLastAttemptIsCancelled(t *testing.T) {
 	wantEqual(t, "crashes", w.runs["a"].Crashes, 2)
 }
 
+// A repeated interrupt names the place up to which it applies.
+func TestAnInterruptUpToAPlaceLeavesWhatCameLater(t *testing.T) {
+	w := newFixture(t)
+	w.must(in("", "a"))
+	w.mustStart("a")
+	w.must(in(mailroom.ModeSteer, "before"))
+	place := w.row.NextPlace
+	w.must(in(mailroom.ModeSteer, "after"))
+	interrupt := func(place int64) (out thread.Interrupted) {
+		if err := w.do(thread.ScopeAll, nil, func(l *thread.State) error {
+			out = l.Interrupt(place, "bob", w.now)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := interrupt(w.runs["a"].Place); len(out.Superseded) > 0 || out.Stopping != nil {
+		t.Errorf("before the run: %+v", out)
+	}
+	out := interrupt(place)
+	wantEqual(t, "superseded", out.Superseded, []string{"before"})
+	wantEqual(t, "stopping", out.Stopping != nil, true)
+	w.end(released())
+	wantEqual(t, "queue", w.queue(), "after")
+}
+
 func TestAnInterruptSupersedesUnreadSteers(t *testing.T) {
 	for _, state := range []string{"running", "backoff"} {
 		t.Run(state, func(t *testing.T) {
