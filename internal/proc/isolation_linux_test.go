@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,8 +93,11 @@ func TestHiddenFilesCannotBeAccessed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Symlink("../../token", filepath.Join(data, "data/files/ab/link")); err != nil { // a name that is shown
+		t.Fatal(err)
+	}
 	script := `cd $D/data
-for f in token files/ab/theirs ../outside files/ab/mine work/kept; do
+for f in token files/ab/link files/ab/theirs ../outside files/ab/mine work/kept; do
 	if text=$(cat $f 2>/dev/null) && [ -n "$text" ]; then echo "$f: $text"; else echo "$f: refused"; fi
 done
 for f in token files/ab/theirs; do (echo changed >$f) 2>/dev/null && echo "$f: changed"; done
@@ -106,12 +110,12 @@ true
 		dir := filepath.Join(data, "data")
 		got := runIsolated(t, script, Isolation{
 			Kind: kind, Hide: []string{dir, filepath.Join(data, "outside"), filepath.Join(data, "missing")},
-			Show: []string{filepath.Join(dir, "files/ab/mine"), filepath.Join(dir, "files/ab/gone")},
+			Show: []string{filepath.Join(dir, "files/ab/mine"), filepath.Join(dir, "files/ab/gone"), filepath.Join(dir, "files/ab/link")},
 			Keep: []string{filepath.Join(dir, "work")},
 		}, "D="+data)
-		want := "token: refused\nfiles/ab/theirs: refused\n../outside: refused\nfiles/ab/mine: a picture\nwork/kept: kept\nworked\n"
+		want := "token: refused\nfiles/ab/link: refused\nfiles/ab/theirs: refused\n../outside: refused\nfiles/ab/mine: a picture\nwork/kept: kept\nworked\n"
 		if kind == KindNone {
-			want = "token: hush\nfiles/ab/theirs: hush\n../outside: hush\nfiles/ab/mine: a picture\nwork/kept: kept\n" +
+			want = "token: hush\nfiles/ab/link: hush\nfiles/ab/theirs: hush\n../outside: hush\nfiles/ab/mine: a picture\nwork/kept: kept\n" +
 				"token: changed\nfiles/ab/theirs: changed\nmade a file\nworked\nfiles/ab/mine: changed\n"
 			for name, text := range map[string]string{"token": "hush\n", "files/ab/theirs": "hush\n", "files/ab/mine": "a picture\n"} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -205,9 +209,71 @@ func runIsolatingParent() {
 
 func TestResourcesAreLimited(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
-		got := runIsolated(t, "ulimit -c; ulimit -n; ulimit -f", Isolation{Kind: kind, Resources: Resources{OpenFiles: 123, FileSize: 512 << 4}})
-		if want := "0\n123\n16\n"; got != want {
+		got := runIsolated(t, "for l in c n f; do ulimit -S$l; ulimit -H$l; done", Isolation{Kind: kind, Resources: Resources{OpenFiles: 123, FileSize: 512 << 4}})
+		if want := "0\n0\n123\n123\n16\n16\n"; got != want {
 			t.Errorf("limits are %q, want %q", got, want)
+		}
+	})
+}
+
+// A kind that hides nothing must not be chosen for a kernel that accepts it.
+func TestAnIsolationThatHidesNothingIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "hidden")
+	if err := os.WriteFile(file, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := startShim(&exec.Cmd{Env: []string{}}, Isolation{Kind: KindNone, Hide: []string{dir}}, file)
+	if err == nil {
+		t.Errorf("a shim that reads the hidden file reports no error: %v", s.wait())
+	}
+}
+
+func TestAnIsolatedChildReachesNoOtherProcess(t *testing.T) {
+	outside := fmt.Sprint(os.Getpid())
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		version, err := landlockVersion()
+		if kind == KindNone || kind == KindLandlock && (err != nil || version < 6) { // before Linux 6.12
+			return
+		}
+		if got := runIsolated(t, "kill -0 $OUTSIDE 2>/dev/null && echo signals; true", Isolation{Kind: kind}, "OUTSIDE="+outside); got != "" {
+			t.Errorf("the child %s a process outside", got)
+		}
+		if kind != KindNamespace {
+			return
+		}
+		if got := runIsolated(t, "ls -d /proc/$OUTSIDE 2>/dev/null; echo $$", Isolation{Kind: kind}, "OUTSIDE="+outside); strings.Contains(got, "/proc") || len(strings.TrimSpace(got)) > 2 {
+			t.Errorf("the child sees processes outside: %q", got)
+		}
+	})
+}
+
+// A program of root has no capability that reaches other processes, mounts, devices or the kernel, and gains
+// none by another program.
+func TestAnIsolatedChildOfRootHasLimitedCapabilities(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // it gets none
+	}
+	const module, rawIO, trace, sysAdmin, resource, mknod, perfmon, bpf = 16, 17, 19, 21, 24, 27, 38, 39
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		if kind == KindNone {
+			return
+		}
+		got := runIsolated(t, "while read -r name value; do case $name in CapEff:|CapBnd:|CapAmb:) echo $value;; esac; done </proc/self/status", Isolation{Kind: kind})
+		sets := strings.Fields(got)
+		if len(sets) != 3 {
+			t.Fatalf("got the sets %q", got)
+		}
+		for _, set := range sets {
+			bits, err := strconv.ParseUint(set, 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []int{module, rawIO, trace, sysAdmin, resource, mknod, perfmon, bpf} {
+				if bits>>c&1 != 0 {
+					t.Errorf("capability %d is in %q", c, got)
+				}
+			}
 		}
 	})
 }
