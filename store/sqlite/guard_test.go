@@ -348,6 +348,29 @@ func TestAStoreWithADamagedIndexIsRefused(t *testing.T) {
 	}
 }
 
+// A copy tool keeps the time of a file that it did not copy completely.
+func TestAFileThatWasCutWhileItWasClosedIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mail.db")
+	s := openAt(t, path, Options{Guard: true})
+	for i := range 200 {
+		mustPut(t, s, fmt.Sprint(i, strings.Repeat("long ", 30)))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, path, func(raw []byte) []byte { return raw[:len(raw)-pageSize] })
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), path, Options{Guard: true}); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("error %v, want a damaged store", err)
+	}
+}
+
 func TestADamagedFileIsRefusedUnlessItWasClosedCleanly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{Guard: true})
