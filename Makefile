@@ -146,7 +146,7 @@ attack: build ## attack a server as hostile clients would; ONLY=name SERVER=prog
 	$(GO) build -o bin/attack ./torture/attack
 	bin/attack -server $(or $(SERVER),bin/mailroom) $(if $(ONLY),-only "$$ONLY") $(if $(JUDGE),-judge=$(JUDGE))
 
-mutants: ## break each guarantee in the source; its test must fail; ONLY=path
+mutants: ## break each guarantee in the source; its test must fail; ONLY=regexp of files or descriptions
 	$(GO) run ./torture/mutants $(if $(ONLY),-only "$$ONLY")
 
 chaos: ## clients on a bad network while the server is killed; KILLS=10 WORDS=300 SEED=n

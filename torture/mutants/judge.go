@@ -31,7 +31,7 @@ type verdict struct {
 	fate   fate
 	test   string
 	reason string
-	output string // end of the output, unless a test failed
+	output string // end of the output of a mutant that was not judged
 }
 
 // provenBy names the test that decided the fate of a mutant.
@@ -87,7 +87,7 @@ func verdictOf(out string) verdict {
 	case panicked.MatchString(out):
 		return verdict{killed, "", "", ""}
 	case passedTest.MatchString(out):
-		return verdict{survived, "", "the test passes", end}
+		return verdict{survived, "", "the test passes", ""}
 	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
 		return verdict{notJudged, "", "it does not compile", end}
 	}

@@ -11,14 +11,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
+	"regexp"
 	"time"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	only := flag.String("only", "", "run only mutants whose file or description contains this")
+	only := flag.String("only", "", "run only mutants whose file or description matches this regular expression")
 	flag.Parse()
 	sum, err := run(ctx, os.Stdout, *only)
 	if err != nil {
@@ -32,6 +32,10 @@ func main() {
 
 // run judges the mutants in the module of the working directory, and returns how many had each fate.
 func run(ctx context.Context, out io.Writer, only string) (sum map[fate]int, err error) {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
 	dir, err := os.MkdirTemp("", "mutants-*")
 	if err != nil {
 		return nil, err
@@ -40,7 +44,7 @@ func run(ctx context.Context, out io.Writer, only string) (sum map[fate]int, err
 	sum = map[fate]int{}
 	rest := []string{}
 	for _, m := range mutants() {
-		if !strings.Contains(m.file, only) && !strings.Contains(m.breaks, only) {
+		if !wanted.MatchString(m.file) && !wanted.MatchString(m.breaks) {
 			continue
 		}
 		began := time.Now()
@@ -56,7 +60,7 @@ func run(ctx context.Context, out io.Writer, only string) (sum map[fate]int, err
 		}
 	}
 	if len(sum) == 0 {
-		return sum, fmt.Errorf("no mutant changes a file %q or is described so", only)
+		return sum, fmt.Errorf("no mutant has a file or a description that matches %q", only)
 	}
 	for _, text := range rest {
 		fmt.Fprintln(out, text)
