@@ -80,10 +80,10 @@ func runIsolated(t *testing.T, script string, i Isolation, env ...string) string
 func TestHiddenFilesCannotBeAccessed(t *testing.T) {
 	data := t.TempDir()
 	for name, text := range map[string]string{
-		"token": "hush", "files/ab/mine": "a picture", "files/ab/theirs": "hush", "work/kept": "kept", "outside": "hush",
+		"token": "hush", "files/ab/mine": "a picture", "files/ab/theirs": "hush", "work/kept": "kept", "outside": "hush", "beside": "seen",
 	} {
 		path := filepath.Join(data, "data", name)
-		if name == "outside" {
+		if name == "outside" || name == "beside" {
 			path = filepath.Join(data, name)
 		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -97,7 +97,7 @@ func TestHiddenFilesCannotBeAccessed(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := `cd $D/data
-for f in token files/ab/link files/ab/theirs ../outside files/ab/mine work/kept; do
+for f in token files/ab/link files/ab/theirs ../outside ../beside files/ab/mine work/kept; do
 	if text=$(cat $f 2>/dev/null) && [ -n "$text" ]; then echo "$f: $text"; else echo "$f: refused"; fi
 done
 for f in token files/ab/theirs; do (echo changed >$f) 2>/dev/null && echo "$f: changed"; done
@@ -113,9 +113,9 @@ true
 			Show: []string{filepath.Join(dir, "files/ab/mine"), filepath.Join(dir, "files/ab/gone"), filepath.Join(dir, "files/ab/link")},
 			Keep: []string{filepath.Join(dir, "work")},
 		}, "D="+data)
-		want := "token: refused\nfiles/ab/link: refused\nfiles/ab/theirs: refused\n../outside: refused\nfiles/ab/mine: a picture\nwork/kept: kept\nworked\n"
+		want := "token: refused\nfiles/ab/link: refused\nfiles/ab/theirs: refused\n../outside: refused\n../beside: seen\nfiles/ab/mine: a picture\nwork/kept: kept\nworked\n"
 		if kind == KindNone {
-			want = "token: hush\nfiles/ab/link: hush\nfiles/ab/theirs: hush\n../outside: hush\nfiles/ab/mine: a picture\nwork/kept: kept\n" +
+			want = "token: hush\nfiles/ab/link: hush\nfiles/ab/theirs: hush\n../outside: hush\n../beside: seen\nfiles/ab/mine: a picture\nwork/kept: kept\n" +
 				"token: changed\nfiles/ab/theirs: changed\nmade a file\nworked\nfiles/ab/mine: changed\n"
 			for name, text := range map[string]string{"token": "hush\n", "files/ab/theirs": "hush\n", "files/ab/mine": "a picture\n"} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
