@@ -211,7 +211,7 @@ func (ps Projects) readInbox(ctx context.Context, thread string, in InboxQuery) 
 func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) (found InboxPage, ok bool, err error) {
 	err = ps.ledger.View(ctx, func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{thread}})
-		if ok = err == nil && len(rows) == 0; err != nil || ok || !in.By.CanSee(rows[0]) {
+		if ok = err == nil && (len(rows) == 0 || !in.By.CanSee(rows[0])); err != nil || ok {
 			return err
 		}
 		cursors, err := r.Cursors(store.CursorQuery{Channel: thread, Identities: []string{in.Agent}})
@@ -235,14 +235,18 @@ func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) 
 // Acknowledge marks notifications of an agent as read, by their seqs.
 func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
 	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, 0, func(b *batch, p *project.State) (struct{}, error) {
+		last := p.Thread.LastSeq
+		if p.IsHidden(by) { // as if there were none
+			last = 0
+		}
+		for _, seq := range seqs {
+			if seq < 1 || seq > last {
+				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "no notification %d in project %q", seq, projectName)
+			}
+		}
 		found, err := findInbox(b, p, agent, by)
 		if err != nil {
 			return struct{}{}, err
-		}
-		for _, seq := range seqs {
-			if seq < 1 || seq > p.Thread.LastSeq {
-				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "no notification %d in project %q", seq, projectName)
-			}
 		}
 		box := found.box
 		read, err := b.unreadAt(p, agent, box, seqs)

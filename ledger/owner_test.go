@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"strings"
 	"testing"
 
 	"mailroom"
@@ -77,8 +78,10 @@ func TestOnlyTheOperatorCreatesReservedThreads(t *testing.T) {
 	in := text("chat:ann", "hello") // of the server
 	in.Owner = auth.Operator
 	d.submit(in)
-	_, err = d.Submit(d.ctx, submitAs("bob", "chat:ann", "mine"))
-	wantCode(t, err, mailroom.CodeNotFound)
+	_, there := d.Submit(d.ctx, submitAs("bob", "chat:ann", "mine"))
+	wantCode(t, there, mailroom.CodeForbidden)
+	_, none := d.Submit(d.ctx, submitAs("bob", "chat:eve", "mine"))
+	wantEqual(t, "the refusal of a thread that exists", there.Error(), strings.Replace(none.Error(), "eve", "ann", 1))
 }
 
 // TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns: an older version let a token make it.
@@ -190,11 +193,11 @@ func TestOnlyTokensOfANamespaceCreateItsThreads(t *testing.T) {
 	in := reserve("a", "src/**")
 	in.Project, in.By = "crew", bob
 	_, err = d.Projects().Reserve(d.ctx, in)
-	wantCode(t, err, mailroom.CodeForbidden)
+	wantCode(t, err, mailroom.CodeNotFound)
 	_, err = d.Projects().Notify(d.ctx, project.Notify{Project: "crew", By: bob, Notification: project.Notification{From: "a", Event: "e"}})
-	wantCode(t, err, mailroom.CodeForbidden)
+	wantCode(t, err, mailroom.CodeNotFound)
 	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
-	wantCode(t, err, mailroom.CodeForbidden)
+	wantCode(t, err, mailroom.CodeNotFound)
 	wantEqual(t, "the project", d.thread("project:crew") == nil, true)
 	d.submit(submitAs("team", "team-1", "mine"))
 	d.submit(text("team-2", "of the server itself"))

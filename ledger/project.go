@@ -43,6 +43,9 @@ type reserveResult struct {
 
 func (ps Projects) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
 	return onProject(ctx, ps.ledger, "reserve", in.Project, 0, func(b *batch, p *project.State) (reserveResult, error) {
+		if err := p.CheckAccess(in.By, "holder", in.Holder); err != nil { // before the quota of its owner is
+			return reserveResult{}, err
+		}
 		if mayPutOff && p.NeedsCompare(&in) {
 			return reserveResult{heavy: true}, nil
 		}

@@ -132,10 +132,15 @@ func TestOtherTokensSeeNoReservations(t *testing.T) {
 	if err != nil || len(held) != 0 {
 		t.Errorf("reservations that another token sees: %+v, %v; want none", held, err)
 	}
-	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1})
-	wantCode(t, err, mailroom.CodeForbidden)
+	for _, agent := range []string{"x", "new"} { // as of a project that does not exist
+		if read, err := d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: agent, By: eve, Limit: 1}); err != nil || len(read.Found) != 0 {
+			t.Errorf("the inbox of %s: %+v, %v", agent, read, err)
+		}
+	}
+	_, err = d.Projects().Inbox(d.ctx, ledger.InboxQuery{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
+	wantCode(t, err, mailroom.CodeNotFound)
 	_, err = d.Projects().Notify(d.ctx, project.Notify{Project: "p", By: eve, Notification: project.Notification{From: "eve", Event: "e"}})
-	wantCode(t, err, mailroom.CodeForbidden)
+	wantCode(t, err, mailroom.CodeNotFound)
 	eve.Namespace = "project:p"
 	if held, err := d.Projects().Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
 		t.Errorf("reservations that a token with the namespace sees: %+v, %v", held, err)

@@ -34,8 +34,8 @@ func TestANotificationIsSentOnce(t *testing.T) {
 		t.Errorf("the log has %d entries, the first is %s", a.Thread.LastSeq, a.Thread.Entries()[0].Body)
 	}
 	in.By = tokenOf("eve", auth.PermissionSubmit)
-	if _, err := a.Notify(in, a.now); mailroom.CodeOf(err) != mailroom.CodeForbidden {
-		t.Errorf("Notify with another token: %v, want forbidden", err)
+	if _, err := a.Notify(in, a.now); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+		t.Errorf("Notify with another token: %v, want not_found", err)
 	}
 }
 

@@ -88,19 +88,26 @@ func (p *State) CheckUnreserved(now time.Time) error {
 func (p *State) Create(by *auth.Token, now time.Time) { p.Thread.Open(p.agent, by.Name, now) }
 
 // CheckAccess returns an error if the token may not use the project or the agent's name is not
-// valid. location names the field with the agent's name. Unlike for threads, the error admits that
-// the project exists: project names are no secret.
+// valid. location names the field with the agent's name.
 func (p *State) CheckAccess(by *auth.Token, location, agent string) error {
-	if p.Thread.Exists() && !by.CanSee(&p.Thread.Thread) {
+	if p.IsHidden(by) {
 		return p.AccessError()
 	}
 	return checkAgentName(location, agent)
 }
 
-// AccessError returns the error for a token that may neither use nor create the project.
+// IsHidden reports whether the project exists and the token may not see it. What only reads or ends something then
+// answers as for a project that does not exist.
+func (p *State) IsHidden(by *auth.Token) bool {
+	return p.Thread.Exists() && !by.CanSee(&p.Thread.Thread)
+}
+
+// AccessError returns the error for a token that may neither use nor create the project: one that another owner
+// has, or whose name lies in a namespace of others. Names of projects are unique, as ids of threads, so a refusal
+// to create one cannot hide that; it does not say which of the two it is.
 func (p *State) AccessError() error {
 	name, _ := NameOf(p.Thread.ID)
-	return mailroom.Errorf(mailroom.CodeForbidden, "project %q is not accessible with this token: use a token with the namespace %q, or another project", name, p.Thread.ID)
+	return mailroom.Errorf(mailroom.CodeNotFound, "no project %q for this token: use another name, or a token with the namespace %q", name, p.Thread.ID)
 }
 
 func checkAgentName(location, name string) error {

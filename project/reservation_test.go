@@ -200,7 +200,7 @@ func TestOnlyItsTokenOrAForcingAdminEndsAReservation(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
-	a.refused(Reserve{Project: "p", Names: []string{"m"}, Holder: "x", By: tokenOf("eve", auth.PermissionSubmit)}, mailroom.CodeForbidden, "project:p")
+	a.refused(Reserve{Project: "p", Names: []string{"m"}, Holder: "x", By: tokenOf("eve", auth.PermissionSubmit)}, mailroom.CodeNotFound, "project:p")
 	if got := a.release(inside("bob", auth.PermissionSubmit), "n"); len(got) != 0 {
 		t.Errorf("another token released %v", got)
 	}

@@ -76,7 +76,7 @@ func (a *Alerts) Allowed() alert.Allowed {
 // errors.
 func (a *Alerts) subscribe(ctx context.Context, find lookup, target, field string) (thread string, err error) {
 	who := requestOf(ctx).who
-	if a.find(target) == nil {
+	if a.find(target) == nil && who.Has(auth.PermissionAdmin) {
 		return "", check.Invalid(field, "is not a target of alerts on this server: `mailroom notify` lists them", target)
 	}
 	var rights alert.Rights
@@ -86,9 +86,10 @@ func (a *Alerts) subscribe(ctx context.Context, find lookup, target, field strin
 	}); err != nil {
 		return "", err
 	}
-	// The operator's name alone is no right: its limited tokens have it too.
-	if !rights.MayDeliver(who.Name, target) || who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {
-		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: ask the operator to add it to its tokens", target)
+	// The operator's name alone is no right: its limited tokens have it too. Which targets there are is told to those
+	// that may use them only.
+	if a.find(target) == nil || !rights.MayDeliver(who.Name, target) || who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {
+		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: GET /v1/alerts lists those that it may use; ask the operator to add it to the tokens of another", target)
 	}
 	return rights.Place(who.Name, target), nil
 }

@@ -30,14 +30,41 @@ func (s *submission) checkReachable() error {
 	if !t.Exists() {
 		return s.checkCreate()
 	}
+	if err := t.CheckReached(in, s.found.Reserved); err != nil {
+		return err
+	}
+	return s.checkOwner()
+}
+
+// CheckReached returns the error of a submit to a thread that exists and that the submitter may not see: that of one
+// which it may not create. Nothing else of such a thread may be looked at before, as the quota of its owner.
+func (t *State) CheckReached(in *Submit, configured []string) error {
 	seen := in.By == nil || in.By.CanSee(&t.Thread)
 	if in.Origin.Via == "wake" {
 		seen = t.Owner == in.Owner || t.Owner == auth.Operator
 	}
-	if !seen {
-		return errNoThread(t.ID)
+	switch {
+	case seen || !t.Exists():
+		return nil
+	case in.By != nil && in.By.MayCreate(t.ID) && !in.ByServer && !in.By.Has(auth.PermissionAdmin):
+		if err := checkReserved(t.ID, configured); err != nil {
+			return err
+		}
 	}
-	return s.checkOwner()
+	return errNoThread(t.ID)
+}
+
+// checkReserved refuses an id of which only the server or the operator creates a thread, whether there is one or not.
+func checkReserved(id string, configured []string) error {
+	if reserved.ForServer(id) {
+		return mailroom.Errorf(mailroom.CodeForbidden, "no thread %q for this token, and only the server creates threads whose id begins with %q", id, reserved.Prefix(id))
+	}
+	for _, begin := range append([]string{reserved.Prefix(id)}, configured...) {
+		if begin != "" && strings.HasPrefix(id, begin) {
+			return mailroom.Errorf(mailroom.CodeForbidden, "no thread %q for this token, and only the operator may create threads whose id begins with %q", id, begin)
+		}
+	}
+	return nil
 }
 
 // checkOwner refuses what a part of the server submits to a thread of its own that another owner has, from
@@ -59,22 +86,16 @@ func (s *submission) checkCreate() error {
 	if by != nil && !by.MayCreate(id) {
 		return errNoThread(id)
 	}
-	if reserved.ForServer(id) {
-		if s.ofServer() && s.in.Owner == reserved.Owner(id) {
-			return nil
-		}
-		return mailroom.Errorf(mailroom.CodeForbidden, "thread %q does not exist, and only the server creates threads whose id begins with %q", id, reserved.Prefix(id))
-	}
-	if s.ofServer() || by.Has(auth.PermissionAdmin) {
+	switch {
+	case s.ofServer() && reserved.ForServer(id) && s.in.Owner == reserved.Owner(id):
 		return nil
-	}
-	if s.found.ForeignNamespace {
-		return errNoThread(id)
-	}
-	for _, begin := range append([]string{reserved.Prefix(id)}, s.found.Reserved...) {
-		if begin != "" && strings.HasPrefix(id, begin) {
-			return mailroom.Errorf(mailroom.CodeForbidden, "thread %q does not exist, and only the operator may create threads whose id begins with %q", id, begin)
+	case reserved.ForServer(id), !s.ofServer() && !by.Has(auth.PermissionAdmin):
+		if err := checkReserved(id, s.found.Reserved); err != nil {
+			return err
 		}
+	}
+	if !s.ofServer() && s.found.ForeignNamespace {
+		return errNoThread(id)
 	}
 	return nil
 }
