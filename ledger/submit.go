@@ -80,7 +80,7 @@ func (b *batch) submit(in thread.Submit, limited bool) (store.Submitted, error) 
 	if err := checkNotDeleted(t, &in); err != nil {
 		return store.Submitted{}, err
 	}
-	if err := t.CheckReached(&in, b.c.options.Reserved); err != nil {
+	if err := thread.CheckReached(t, &in, b.c.options.Reserved); err != nil {
 		return store.Submitted{}, err
 	}
 	if err := b.rows.loadKey(t, in.Key); err != nil {

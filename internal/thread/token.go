@@ -30,7 +30,7 @@ func (s *submission) checkReachable() error {
 	if !t.Exists() {
 		return s.checkCreate()
 	}
-	if err := t.CheckReached(in, s.found.Reserved); err != nil {
+	if err := CheckReached(t, in, s.found.Reserved); err != nil {
 		return err
 	}
 	return s.checkOwner()
@@ -38,7 +38,7 @@ func (s *submission) checkReachable() error {
 
 // CheckReached returns the error of a submit to a thread that exists and that the submitter may not see: that of one
 // which it may not create. Nothing else of such a thread may be looked at before, as the quota of its owner.
-func (t *State) CheckReached(in *Submit, configured []string) error {
+func CheckReached(t *State, in *Submit, configured []string) error {
 	seen := in.By == nil || in.By.CanSee(&t.Thread)
 	if in.Origin.Via == "wake" {
 		seen = t.Owner == in.Owner || t.Owner == auth.Operator
