@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/internal/lazyregexp"
 	"mailroom/server/internal/invalid"
 )
 
@@ -82,7 +82,7 @@ func (q *request) hide(text string) string {
 		text = strings.ReplaceAll(text, q.token, "…")
 	}
 	if strings.Contains(text, secretPrefix) {
-		text = secretPattern.ReplaceAllString(text, "…")
+		text = secretPattern().ReplaceAllString(text, "…")
 	}
 	return text
 }
@@ -94,7 +94,7 @@ const secretPrefix = "mr_"
 // secret.
 const minSecretLength = 16
 
-var secretPattern = regexp.MustCompile(secretPrefix + `[0-9A-Za-z]{20,}`)
+var secretPattern = lazyregexp.New(secretPrefix + `[0-9A-Za-z]{20,}`)
 
 // refuse writes a problem without huma.
 func refuse(out *response, r *http.Request, err error) {

@@ -174,7 +174,7 @@ func logMethod(method string) string {
 // otherwise a new id.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-ID")
-	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= minSecretLength || secretPattern.MatchString(id) {
+	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= minSecretLength || secretPattern().MatchString(id) {
 		return uuid.Must(uuid.NewV7()).String()
 	}
 	for _, c := range []byte(id) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	osexec "os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/lazyregexp"
 	"mailroom/internal/proc"
 )
 
@@ -275,12 +275,12 @@ func (a *agent) exitClass(status int) mailroom.Class {
 const maxRetryAfter = 24 * time.Hour
 
 // lastRetryAfter matches a last line of stderr such as "Retry-After: 30", in seconds.
-var lastRetryAfter = regexp.MustCompile(`(?i)(?:^|\n)retry-after:[ \t]*([0-9]{1,9})[ \t\r]*$`)
+var lastRetryAfter = lazyregexp.New(`(?i)(?:^|\n)retry-after:[ \t]*([0-9]{1,9})[ \t\r]*$`)
 
 // cutRetryAfter returns stderr without a last line that says when to retry, and how long that is.
 func cutRetryAfter(stderr string) (string, time.Duration) {
 	text := strings.TrimRight(stderr, "\n")
-	found := lastRetryAfter.FindStringSubmatchIndex(text)
+	found := lastRetryAfter().FindStringSubmatchIndex(text)
 	if found == nil {
 		return stderr, 0
 	}

@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
+	"mailroom/internal/lazyregexp"
 )
 
 // Kind is the name of this platform in configurations.
@@ -236,10 +236,10 @@ func connectionError(err error) error {
 
 // checkToken rejects a string that cannot be a token. The error does not contain the string.
 func checkToken(token string) error {
-	if !tokenPattern.MatchString(token) {
+	if !tokenPattern().MatchString(token) {
 		return errors.New("not a Discord bot token: copy it from the Developer Portal, under Bot; it has three parts separated by dots")
 	}
 	return nil
 }
 
-var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{18,64}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,100}$`)
+var tokenPattern = lazyregexp.New(`^[A-Za-z0-9_-]{18,64}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,100}$`)

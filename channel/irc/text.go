@@ -1,9 +1,10 @@
 package irc
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // fold normalizes a name with the server's case mapping.
@@ -21,7 +22,7 @@ func fold(name, mapping string) string {
 }
 
 // formatting matches colour and style codes.
-var formatting = regexp.MustCompile("\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-9a-fA-F]{6}(?:,[0-9a-fA-F]{6})?)?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
+var formatting = lazyregexp.New("\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-9a-fA-F]{6}(?:,[0-9a-fA-F]{6})?)?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
 
 // plainText returns the text of a line as UTF-8 without formatting. Text that is not valid UTF-8 is
 // decoded as Latin-1.
@@ -33,7 +34,7 @@ func plainText(line string) string {
 		}
 		line = string(runes)
 	}
-	line = formatting.ReplaceAllString(line, "")
+	line = formatting().ReplaceAllString(line, "")
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' {
 			return -1

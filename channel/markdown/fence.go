@@ -1,20 +1,21 @@
 package markdown
 
 import (
-	"regexp"
 	"strings"
+
+	"mailroom/internal/lazyregexp"
 )
 
 const fenceMark = "```"
 
 // longRun is what could end a code block. Slack and Discord know no longer fence.
-var longRun = regexp.MustCompile("`{3,}")
+var longRun = lazyregexp.New("`{3,}")
 
 // Fence returns Markdown that shows a text as it is: a code block, in which no platform gives links, mentions
 // or marks a meaning. Three and more backticks in a row are shown with spaces between them, because they would
 // end the block.
 func Fence(text string) string {
-	text = longRun.ReplaceAllStringFunc(text, func(run string) string {
+	text = longRun().ReplaceAllStringFunc(text, func(run string) string {
 		return strings.TrimSuffix(strings.Repeat("` ", len(run)), " ")
 	})
 	return fenceMark + "\n" + text + "\n" + fenceMark

@@ -2,11 +2,12 @@
 package markdown
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // Style describes the HTML dialect of a platform.
@@ -58,46 +59,46 @@ func (w writer) separator(before, after string) string {
 }
 
 var (
-	fenceLine   = regexp.MustCompile("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
-	headLine    = regexp.MustCompile(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
-	quoteLine   = regexp.MustCompile(`^ {0,3}> ?(.*)$`)
-	itemLine    = regexp.MustCompile(`^([ \t]*)[-*+][ \t]+(.*)$`)
-	ruleLine    = regexp.MustCompile(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
-	tableLine   = regexp.MustCompile(`^ {0,3}\|.*\|[ \t]*$`)
-	tableBorder = regexp.MustCompile(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
-	language    = regexp.MustCompile(`^[A-Za-z0-9_+#.-]{1,30}$`)
-	addressForm = regexp.MustCompile(`^[^\s<>"]+$`)
-	bareURL     = regexp.MustCompile(`^https?://[^\s<>]+`)
-	tag         = regexp.MustCompile(`<[^>]*>`)
+	fenceLine   = lazyregexp.New("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
+	headLine    = lazyregexp.New(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
+	quoteLine   = lazyregexp.New(`^ {0,3}> ?(.*)$`)
+	itemLine    = lazyregexp.New(`^([ \t]*)[-*+][ \t]+(.*)$`)
+	ruleLine    = lazyregexp.New(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
+	tableLine   = lazyregexp.New(`^ {0,3}\|.*\|[ \t]*$`)
+	tableBorder = lazyregexp.New(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
+	language    = lazyregexp.New(`^[A-Za-z0-9_+#.-]{1,30}$`)
+	addressForm = lazyregexp.New(`^[^\s<>"]+$`)
+	bareURL     = lazyregexp.New(`^https?://[^\s<>]+`)
+	tag         = lazyregexp.New(`<[^>]*>`)
 )
 
 // block renders the block at the start of lines and returns how many lines it used.
 func (w writer) block(lines []string) (html string, used int) {
 	line := lines[0]
-	if m := fenceLine.FindStringSubmatch(line); m != nil {
+	if m := fenceLine().FindStringSubmatch(line); m != nil {
 		return renderFence(lines, m[1], strings.TrimSpace(m[2]))
 	}
-	if len(lines) > 1 && tableLine.MatchString(line) && tableBorder.MatchString(lines[1]) {
-		for used = 2; used < len(lines) && tableLine.MatchString(lines[used]); {
+	if len(lines) > 1 && tableLine().MatchString(line) && tableBorder().MatchString(lines[1]) {
+		for used = 2; used < len(lines) && tableLine().MatchString(lines[used]); {
 			used++
 		}
 		return "<pre>" + escape(strings.Join(lines[:used], "\n")) + "</pre>", used
 	}
-	if quoteLine.MatchString(line) {
+	if quoteLine().MatchString(line) {
 		var quoted []string
-		for used < len(lines) && quoteLine.MatchString(lines[used]) {
-			quoted = append(quoted, w.inline(quoteLine.FindStringSubmatch(lines[used])[1], styles{}))
+		for used < len(lines) && quoteLine().MatchString(lines[used]) {
+			quoted = append(quoted, w.inline(quoteLine().FindStringSubmatch(lines[used])[1], styles{}))
 			used++
 		}
 		return "<blockquote>" + w.joinLines(quoted) + "</blockquote>", used
 	}
-	if m := headLine.FindStringSubmatch(line); m != nil && m[1] != "" {
+	if m := headLine().FindStringSubmatch(line); m != nil && m[1] != "" {
 		return "<b>" + w.inline(m[1], styles{bold: true}) + "</b>", 1
 	}
-	if ruleLine.MatchString(line) {
+	if ruleLine().MatchString(line) {
 		return "———", 1
 	}
-	if m := itemLine.FindStringSubmatch(line); m != nil {
+	if m := itemLine().FindStringSubmatch(line); m != nil {
 		return w.indent(m[1]) + "• " + w.inline(m[2], styles{}), 1
 	}
 	return w.inline(line, styles{}), 1
@@ -131,7 +132,7 @@ func renderFence(lines []string, fence, info string) (html string, used int) {
 		code = append(code, lines[used])
 	}
 	switch {
-	case language.MatchString(info):
+	case language().MatchString(info):
 		return `<pre><code class="language-` + info + `">` + escape(strings.Join(code, "\n")) + "</code></pre>", used
 	case info != "":
 		code = append([]string{info}, code...)
@@ -182,7 +183,7 @@ func (w writer) mark(s string, i int, in styles) (html string, used int) {
 		return w.emphasis(s, i, in)
 	case 'h':
 		before, _ := utf8.DecodeLastRuneInString(s[:i])
-		if at := bareURL.FindString(s[i:]); at != "" && (i == 0 || !isWordRune(before)) {
+		if at := bareURL().FindString(s[i:]); at != "" && (i == 0 || !isWordRune(before)) {
 			return escape(at), len(at) // asterisks and underscores in a URL are no marks
 		}
 	}
@@ -267,7 +268,7 @@ func (w writer) link(s string, i int, in styles) (html string, used int) {
 
 // links reports whether an address may be linked.
 func (w writer) links(address string) bool {
-	return addressForm.MatchString(address) && slices.ContainsFunc(w.Schemes, func(begin string) bool {
+	return addressForm().MatchString(address) && slices.ContainsFunc(w.Schemes, func(begin string) bool {
 		return len(address) > len(begin) && strings.HasPrefix(address, begin)
 	})
 }
@@ -330,4 +331,4 @@ func escape(s string) string {
 }
 
 // stripTags returns the visible text of rendered HTML, still escaped.
-func stripTags(html string) string { return tag.ReplaceAllString(html, "") }
+func stripTags(html string) string { return tag().ReplaceAllString(html, "") }

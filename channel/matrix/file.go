@@ -6,20 +6,20 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
 
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
+	"mailroom/internal/lazyregexp"
 )
 
 const maxFileSize = 100 << 20 // bytes
 
 // mediaURI matches mxc://SERVER/MEDIA-ID.
-var mediaURI = regexp.MustCompile(`^mxc://([A-Za-z0-9.:\[\]-]{1,255})/([A-Za-z0-9_-]{1,255})$`)
+var mediaURI = lazyregexp.New(`^mxc://([A-Za-z0-9.:\[\]-]{1,255})/([A-Za-z0-9_-]{1,255})$`)
 
 // attachments returns the files of a message.
 func (r *receiver) attachments(s content) []chat.File {
-	if !mediaURI.MatchString(s.URL) {
+	if !mediaURI().MatchString(s.URL) {
 		return nil
 	}
 	var info struct {
@@ -42,7 +42,7 @@ func (r *receiver) attachments(s content) []chat.File {
 
 // SetOpen implements [chat.Platform].
 func (c *connection) SetOpen(f *chat.File) {
-	if m := mediaURI.FindStringSubmatch(f.URI); m != nil {
+	if m := mediaURI().FindStringSubmatch(f.URI); m != nil {
 		f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.openFile(ctx, m[1], m[2]) }
 	}
 }

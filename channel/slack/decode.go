@@ -2,18 +2,19 @@ package slack
 
 import (
 	"context"
-	"regexp"
 	"strings"
 	"time"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // referencePattern matches Slack's markup for a person, a channel, a group or a link.
-var referencePattern = regexp.MustCompile(`<([^<>\n]+)>`)
+var referencePattern = lazyregexp.New(`<([^<>\n]+)>`)
 
 // decodeText converts Slack's markup to readable text: names instead of ids, and Markdown
 // links. name returns the name of a user.
 func decodeText(text string, name func(user string) string) string {
-	text = referencePattern.ReplaceAllStringFunc(text, func(all string) string {
+	text = referencePattern().ReplaceAllStringFunc(text, func(all string) string {
 		of, label, labelled := strings.Cut(all[1:len(all)-1], "|")
 		switch {
 		case strings.HasPrefix(of, "@"):
@@ -38,7 +39,7 @@ func decodeText(text string, name func(user string) string) string {
 
 // mentionedUsers returns the ids of the users that a text mentions.
 func mentionedUsers(text string) (users []string) {
-	for _, m := range referencePattern.FindAllStringSubmatch(text, -1) {
+	for _, m := range referencePattern().FindAllStringSubmatch(text, -1) {
 		if of, _, _ := strings.Cut(m[1], "|"); strings.HasPrefix(of, "@") {
 			users = append(users, of[1:])
 		}

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"mailroom/channel/chat"
+	"mailroom/internal/lazyregexp"
 )
 
 // message is a message as events and histories have it, with only the fields that are used.
@@ -53,10 +53,10 @@ func messageID(channel, ts string) string { return channel + ":" + ts }
 // malformed.
 func splitMessageID(id string) (channel, ts string, ok bool) {
 	channel, ts, ok = strings.Cut(id, ":")
-	return channel, ts, ok && channel != "" && timestampPattern.MatchString(ts)
+	return channel, ts, ok && channel != "" && timestampPattern().MatchString(ts)
 }
 
-var timestampPattern = regexp.MustCompile(`^[0-9]{1,12}\.[0-9]{1,9}$`)
+var timestampPattern = lazyregexp.New(`^[0-9]{1,12}\.[0-9]{1,9}$`)
 
 // isBefore reports whether timestamp a is earlier than b. Timestamps are seconds with six
 // decimals, so the one with fewer digits before the point is earlier.
@@ -104,7 +104,7 @@ func (c *connection) toEvent(m message) (e chat.Event, ok bool) {
 	case "message_changed":
 		return c.editEvent(m)
 	case "message_deleted":
-		if m.Previous == nil || !timestampPattern.MatchString(m.DeletedTS) {
+		if m.Previous == nil || !timestampPattern().MatchString(m.DeletedTS) {
 			return e, false
 		}
 		return c.deleteEvent(m.Channel, *m.Previous, m.DeletedTS), true
@@ -119,7 +119,7 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 	default:
 		return e, false
 	}
-	if m.User == "" || m.BotID != "" || m.User == c.bot.ID || m.User == slackbot || !timestampPattern.MatchString(m.TS) {
+	if m.User == "" || m.BotID != "" || m.User == c.bot.ID || m.User == slackbot || !timestampPattern().MatchString(m.TS) {
 		return e, false // two bots could answer each other forever
 	}
 	e = chat.Event{Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
@@ -153,7 +153,7 @@ func (c *connection) editEvent(m message) (e chat.Event, ok bool) {
 		if was != nil {
 			now = was
 		}
-		return c.deleteEvent(m.Channel, *now, m.Message.TS), timestampPattern.MatchString(m.Message.TS)
+		return c.deleteEvent(m.Channel, *now, m.Message.TS), timestampPattern().MatchString(m.Message.TS)
 	}
 	if was != nil && was.Text == now.Text && len(was.Files) == len(now.Files) {
 		return e, false // Slack added a link preview

@@ -39,7 +39,7 @@ func parseCursors(position string) *cursors {
 	if err := json.Unmarshal([]byte(position), &p.last); err != nil {
 		return nil
 	}
-	maps.DeleteFunc(p.last, func(at, last string) bool { return at == "" || !timestampPattern.MatchString(last) })
+	maps.DeleteFunc(p.last, func(at, last string) bool { return at == "" || !timestampPattern().MatchString(last) })
 	for at := range p.last {
 		p.gaps[at] = true
 	}
@@ -383,7 +383,7 @@ func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, c
 	}
 	for _, raw := range out.Messages {
 		var m message
-		if err := json.Unmarshal(raw, &m); err != nil || !timestampPattern.MatchString(m.TS) {
+		if err := json.Unmarshal(raw, &m); err != nil || !timestampPattern().MatchString(m.TS) {
 			c.host.Log().Warn("unreadable message in a history skipped", "channel", channel, "error", err)
 			continue
 		}

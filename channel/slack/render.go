@@ -1,11 +1,12 @@
 package slack
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // escapedUnits returns an upper bound for the length of a text once it is escaped for Slack, in
@@ -37,15 +38,15 @@ func escape(s string) string {
 }
 
 var (
-	fencePattern    = regexp.MustCompile("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
-	headingPattern  = regexp.MustCompile(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
-	quotePattern    = regexp.MustCompile(`^ {0,3}> ?(.*)$`)
-	itemPattern     = regexp.MustCompile(`^([ \t]*)[-*+][ \t]+(.*)$`)
-	rulerPattern    = regexp.MustCompile(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
-	rowPattern      = regexp.MustCompile(`^ {0,3}\|.*\|[ \t]*$`)
-	borderPattern   = regexp.MustCompile(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
-	linkPattern     = regexp.MustCompile(`^!?\[([^\[\]\n]+)\]\(((?:https?://|mailto:)[^\s<>()|]+(?:\([^\s<>()|]*\)[^\s<>()|]*)*)\)`)
-	autolinkPattern = regexp.MustCompile(`^<((?:https?://|mailto:)[^\s<>|]+)>`)
+	fencePattern    = lazyregexp.New("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
+	headingPattern  = lazyregexp.New(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
+	quotePattern    = lazyregexp.New(`^ {0,3}> ?(.*)$`)
+	itemPattern     = lazyregexp.New(`^([ \t]*)[-*+][ \t]+(.*)$`)
+	rulerPattern    = lazyregexp.New(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
+	rowPattern      = lazyregexp.New(`^ {0,3}\|.*\|[ \t]*$`)
+	borderPattern   = lazyregexp.New(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
+	linkPattern     = lazyregexp.New(`^!?\[([^\[\]\n]+)\]\(((?:https?://|mailto:)[^\s<>()|]+(?:\([^\s<>()|]*\)[^\s<>()|]*)*)\)`)
+	autolinkPattern = lazyregexp.New(`^<((?:https?://|mailto:)[^\s<>|]+)>`)
 )
 
 // render converts Markdown to Slack's mrkdwn, which cannot escape its own marks: text that
@@ -55,15 +56,15 @@ func render(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); {
 		line := lines[i]
-		if m := fencePattern.FindStringSubmatch(line); m != nil {
+		if m := fencePattern().FindStringSubmatch(line); m != nil {
 			code, used := fencedCode(lines[i:], m[1])
 			out = append(out, "```", escape(strings.Join(code, "\n")), "```")
 			i += used
 			continue
 		}
-		if i+1 < len(lines) && rowPattern.MatchString(line) && borderPattern.MatchString(lines[i+1]) {
+		if i+1 < len(lines) && rowPattern().MatchString(line) && borderPattern().MatchString(lines[i+1]) {
 			end := i + 2
-			for end < len(lines) && rowPattern.MatchString(lines[end]) {
+			for end < len(lines) && rowPattern().MatchString(lines[end]) {
 				end++
 			}
 			out = append(out, "```", escape(strings.Join(lines[i:end], "\n")), "```")
@@ -95,14 +96,14 @@ func fencedCode(lines []string, fence string) (code []string, used int) {
 
 func renderLine(line string) string {
 	switch {
-	case rulerPattern.MatchString(line):
+	case rulerPattern().MatchString(line):
 		return "———"
-	case headingPattern.MatchString(line):
-		return bold(spans(headingPattern.FindStringSubmatch(line)[1], true))
-	case quotePattern.MatchString(line):
-		return ">" + spans(quotePattern.FindStringSubmatch(line)[1], false)
-	case itemPattern.MatchString(line):
-		m := itemPattern.FindStringSubmatch(line)
+	case headingPattern().MatchString(line):
+		return bold(spans(headingPattern().FindStringSubmatch(line)[1], true))
+	case quotePattern().MatchString(line):
+		return ">" + spans(quotePattern().FindStringSubmatch(line)[1], false)
+	case itemPattern().MatchString(line):
+		m := itemPattern().FindStringSubmatch(line)
 		return m[1] + "• " + spans(m[2], false)
 	}
 	return spans(line, false)
@@ -147,24 +148,24 @@ func span(s string, i int, inBold bool) (text string, used int) {
 		}
 		return rest[:n], n
 	case '[', '!':
-		if m := linkPattern.FindStringSubmatch(rest); m != nil {
+		if m := linkPattern().FindStringSubmatch(rest); m != nil {
 			return "<" + escape(m[2]) + "|" + label(m[1]) + ">", len(m[0])
 		}
 	case '<':
-		if m := autolinkPattern.FindStringSubmatch(rest); m != nil {
+		if m := autolinkPattern().FindStringSubmatch(rest); m != nil {
 			return "<" + escape(m[1]) + ">", len(m[0])
 		}
 	case '*', '_', '~':
 		return emphasis(s, i, inBold)
 	case 'h':
-		if at := urlPattern.FindString(rest); at != "" && (i == 0 || !endsInWord(s[:i])) {
+		if at := urlPattern().FindString(rest); at != "" && (i == 0 || !endsInWord(s[:i])) {
 			return escape(at), len(at) // asterisks and underscores in a URL are no marks
 		}
 	}
 	return "", 0
 }
 
-var urlPattern = regexp.MustCompile(`^https?://[^\s<>]+`)
+var urlPattern = lazyregexp.New(`^https?://[^\s<>]+`)
 
 // label renders the text of a link. A | would end it and cannot be escaped.
 func label(words string) string {

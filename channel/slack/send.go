@@ -42,7 +42,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	if err := c.callWrite(ctx, request{op: "send message", method: "chat.postMessage", params: in, result: &sent}); err != nil {
 		return "", err
 	}
-	if sent.Channel == "" || !timestampPattern.MatchString(sent.TS) {
+	if sent.Channel == "" || !timestampPattern().MatchString(sent.TS) {
 		return "", sendError(&httpcall.TransportError{Op: "send message", Reason: "response has no message id", MaybeSent: true})
 	}
 	return messageID(sent.Channel, sent.TS), nil

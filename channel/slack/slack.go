@@ -16,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
+	"mailroom/internal/lazyregexp"
 )
 
 // Kind is the name of this platform in configurations.
@@ -294,7 +294,7 @@ func (c *connection) stopError(ctx context.Context, err error) error {
 // checkToken rejects a string that cannot be a bot's token. The error does not contain the
 // string.
 func checkToken(token string) error {
-	if !botTokenPattern.MatchString(token) {
+	if !botTokenPattern().MatchString(token) {
 		return errors.New("not a Slack bot token: copy it from OAuth & Permissions of the app, it starts with xoxb-")
 	}
 	return nil
@@ -302,13 +302,13 @@ func checkToken(token string) error {
 
 // checkAppToken rejects a string that cannot be an app's token.
 func checkAppToken(token string) error {
-	if !appTokenPattern.MatchString(token) {
+	if !appTokenPattern().MatchString(token) {
 		return errors.New("not a Slack app-level token: copy it from Basic Information of the app, it starts with xapp-")
 	}
 	return nil
 }
 
 var (
-	botTokenPattern = regexp.MustCompile(`^xoxb-[A-Za-z0-9-]{10,250}$`)
-	appTokenPattern = regexp.MustCompile(`^xapp-[A-Za-z0-9-]{10,250}$`)
+	botTokenPattern = lazyregexp.New(`^xoxb-[A-Za-z0-9-]{10,250}$`)
+	appTokenPattern = lazyregexp.New(`^xapp-[A-Za-z0-9-]{10,250}$`)
 )

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"mailroom/channel/httpcall"
+	"mailroom/internal/lazyregexp"
 )
 
 const (
@@ -169,7 +169,7 @@ func (c *client) isTrusted(u *url.URL, safe, plain string) bool {
 	if c.base.Scheme == "http" {
 		return own && u.Scheme == plain
 	}
-	return u.Scheme == safe && (own || slackHostPattern.MatchString(strings.ToLower(u.Hostname())))
+	return u.Scheme == safe && (own || slackHostPattern().MatchString(strings.ToLower(u.Hostname())))
 }
 
-var slackHostPattern = regexp.MustCompile(`(^|\.)slack(-gov)?\.com$`)
+var slackHostPattern = lazyregexp.New(`(^|\.)slack(-gov)?\.com$`)

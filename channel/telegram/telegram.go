@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
+	"mailroom/internal/lazyregexp"
 )
 
 // Kind is the name of this platform in configurations.
@@ -235,10 +235,10 @@ func connectionError(err error, poll time.Duration) error {
 
 // checkToken rejects a string that cannot be a token. The error does not contain the string.
 func checkToken(token string) error {
-	if !tokenPattern.MatchString(token) {
+	if !tokenPattern().MatchString(token) {
 		return errors.New("not a Telegram bot token: copy it from @BotFather, it has the form 123456789:AAE…")
 	}
 	return nil
 }
 
-var tokenPattern = regexp.MustCompile(`^[0-9]{1,20}:[A-Za-z0-9_-]{20,100}$`)
+var tokenPattern = lazyregexp.New(`^[0-9]{1,20}:[A-Za-z0-9_-]{20,100}$`)

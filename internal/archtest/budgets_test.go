@@ -78,7 +78,7 @@ func fixed(spec *ast.ValueSpec, i int) bool {
 		return false
 	}
 	switch selector(call.Fun) {
-	case "errors.New", "fmt.Errorf", "regexp.MustCompile", "mailroom.Errorf", ".Errorf":
+	case "errors.New", "fmt.Errorf", "regexp.MustCompile", "lazyregexp.New", "mailroom.Errorf", ".Errorf":
 		return true
 	}
 	return false

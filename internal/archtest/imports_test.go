@@ -13,10 +13,11 @@ import (
 // these shares its floor. A package imports only packages of floors below its own, and
 // its own subpackages.
 var floors = map[string]int{
-	"internal/recovery": ground, // recovers from panics in goroutines
-	"internal/jsontext": ground, // scans and appends JSON
-	"internal/porttest": ground, // for tests: reserves ports
-	".":                 1,      // standard library only
+	"internal/recovery":   ground, // recovers from panics in goroutines
+	"internal/jsontext":   ground, // scans and appends JSON
+	"internal/lazyregexp": ground, // compiles regular expressions when they are needed
+	"internal/porttest":   ground, // for tests: reserves ports
+	".":                   1,      // standard library only
 	// leaf: the folders in internal that are not listed here
 	"entry":                   3, // bodies of entries, and their encoding
 	"auth":                    3, // tokens, permissions and quotas

@@ -126,6 +126,7 @@ func TestTheRulesOfTheCodeHold(t *testing.T) {
 		"package names name things":         checkNames,
 		"no test sleeps":                    checkSleep,
 		"no test relies on a closed port":   checkPorts,
+		"no expression is compiled early":   checkExpressions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range files {

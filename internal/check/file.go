@@ -2,8 +2,9 @@ package check
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // FileScheme begins the URI of a file that every server on a database can read. The rest is the name of the
@@ -12,7 +13,7 @@ const FileScheme = "mailroom-file:"
 
 // stored matches the end of the path of an attachment: the folder files, two digits of the hash of the
 // content, and the hash with an extension.
-var stored = regexp.MustCompile(`/files/([0-9a-f]{2})/([0-9a-f]{64})(?:\.[a-z0-9]{1,8})?$`)
+var stored = lazyregexp.New(`/files/([0-9a-f]{2})/([0-9a-f]{64})(?:\.[a-z0-9]{1,8})?$`)
 
 // IsServerFile reports whether a URI is the address of a file that a server stored for the thread whose chat
 // received it. Programs may read the files that messages of their thread name, so only the channel that stored
@@ -26,6 +27,6 @@ func IsServerFile(uri string) bool {
 	if u, err := url.Parse(uri); err == nil && u.Scheme == "file" {
 		path = u.Path
 	}
-	m := stored.FindStringSubmatch(path)
+	m := stored().FindStringSubmatch(path)
 	return m != nil && strings.HasPrefix(m[2], m[1])
 }

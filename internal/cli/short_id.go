@@ -3,17 +3,17 @@ package cli
 import (
 	"cmp"
 	"context"
-	"regexp"
 	"strings"
 
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
 	"mailroom/internal/console"
+	"mailroom/internal/lazyregexp"
 )
 
 // shortID matches the end of an id, as long as the console shows it or shorter, but not a whole id.
-var shortID = regexp.MustCompile(`^[0-9a-f-]{4,35}$`) // archtest: a constant
+var shortID = lazyregexp.New(`^[0-9a-f-]{4,35}$`)
 
 // shortPages bounds the pages of runs that are searched for a short id.
 const shortPages = 5
@@ -21,7 +21,7 @@ const shortPages = 5
 // resolveRun returns the id of the run that an argument names: a whole id, or its end if only one of the
 // newest runs has it. Any other argument is returned unchanged.
 func resolveRun(ctx context.Context, c *client.Client, arg string) (string, error) {
-	if !shortID.MatchString(arg) {
+	if !shortID().MatchString(arg) {
 		return arg, nil
 	}
 	var found []string

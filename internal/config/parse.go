@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"mailroom/alert/target"
+	"mailroom/internal/lazyregexp"
 	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
@@ -73,7 +73,7 @@ func Load(path string, must bool, kinds *target.Kinds, env func(string) string) 
 }
 
 // plainKey matches the key of a line. Its value may be a secret, so a message does not show it.
-var plainKey = regexp.MustCompile(`^\s*([A-Za-z0-9_.-]{1,64})\s*=`)
+var plainKey = lazyregexp.New(`^\s*([A-Za-z0-9_.-]{1,64})\s*=`)
 
 // keyAt returns the key that a line of a file sets, "" if there is none.
 func keyAt(data []byte, line int) string {
@@ -81,7 +81,7 @@ func keyAt(data []byte, line int) string {
 	if line < 1 || line > len(lines) {
 		return ""
 	}
-	if found := plainKey.FindSubmatch(lines[line-1]); found != nil {
+	if found := plainKey().FindSubmatch(lines[line-1]); found != nil {
 		return string(found[1])
 	}
 	return ""

@@ -6,9 +6,10 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // SecretFiles returns the paths of all files with secrets that settings name. It walks over the settings
@@ -80,7 +81,7 @@ func (c *Config) DatabaseFiles(env func(string) string) (files []string) {
 
 // connectionSecret is a key=value pair of a connection string that names a file with a secret. A
 // certificate, also that of an authority (sslrootcert), is public, and agents may need it.
-var connectionSecret = regexp.MustCompile(`\b(?:sslkey|passfile|servicefile)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)`)
+var connectionSecret = lazyregexp.New(`\b(?:sslkey|passfile|servicefile)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)`)
 
 // connectionSecrets returns the files with secrets that a connection string of PostgreSQL names, a URL or
 // key=value pairs.
@@ -93,13 +94,13 @@ func connectionSecrets(address string) (files []string) {
 		}
 		return files
 	}
-	for _, found := range connectionSecret.FindAllStringSubmatch(address, -1) {
-		files = append(files, escaped.ReplaceAllString(strings.Trim(found[1], "'"), "$1"))
+	for _, found := range connectionSecret().FindAllStringSubmatch(address, -1) {
+		files = append(files, escaped().ReplaceAllString(strings.Trim(found[1], "'"), "$1"))
 	}
 	return files
 }
 
-var escaped = regexp.MustCompile(`\\(.)`)
+var escaped = lazyregexp.New(`\\(.)`)
 
 // maxAddress bounds the file of an address, in bytes.
 const maxAddress = 64 << 10

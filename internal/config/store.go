@@ -2,10 +2,10 @@ package config
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
+	"mailroom/internal/lazyregexp"
 	"mailroom/internal/setting"
 )
 
@@ -110,7 +110,7 @@ func (p *Postgres) settings() []setting.Setting {
 	}
 }
 
-var passwordKey = regexp.MustCompile(`(?i)\bpassword\s*=`)
+var passwordKey = lazyregexp.New(`(?i)\bpassword\s*=`)
 
 // withoutPassword reports whether an address of PostgreSQL, a URL or key=value pairs, has no password.
 func withoutPassword(address string) bool {
@@ -118,7 +118,7 @@ func withoutPassword(address string) bool {
 	if at := strings.IndexAny(rest, "@/"); at >= 0 && rest[at] == '@' && strings.Contains(rest[:at], ":") {
 		return false
 	}
-	return !passwordKey.MatchString(address)
+	return !passwordKey().MatchString(address)
 }
 
 // checkStore returns the problems of [store] and [postgres] together.

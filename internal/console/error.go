@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/internal/lazyregexp"
 )
 
 // Exit codes.
@@ -122,7 +122,7 @@ func nameField(message string, f mailroom.Field) string {
 }
 
 // predicate matches a message that continues a sentence about the field.
-var predicate = regexp.MustCompile(`^(is|are|must|has|have|need|needs|name|names|require|requires|goes|cannot|exceeds|does|did|differs|ends|ended)\b`)
+var predicate = lazyregexp.New(`^(is|are|must|has|have|need|needs|name|names|require|requires|goes|cannot|exceeds|does|did|differs|ends|ended)\b`)
 
 // maxFieldValue is the length, in characters, of the longest value that an error repeats.
 const maxFieldValue = 50
@@ -137,9 +137,9 @@ func fieldText(f mailroom.Field) string {
 	value, _ := f.Value.(string)
 	shown := value != "" && utf8.RuneCountInString(value) <= maxFieldValue && !strings.ContainsAny(value[:1], "[{") // no JSON
 	switch {
-	case predicate.MatchString(f.Message) && shown:
+	case predicate().MatchString(f.Message) && shown:
 		return fmt.Sprintf("%s %q %s", name, value, f.Message)
-	case predicate.MatchString(f.Message):
+	case predicate().MatchString(f.Message):
 		return name + " " + f.Message
 	case strings.Contains(f.Message, name):
 		return f.Message

@@ -3,7 +3,6 @@ package console
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,12 +10,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mailroom/internal/lazyregexp"
 	"mailroom/internal/suggest"
 )
 
 var (
-	unknownCommand = regexp.MustCompile(`^unknown command "(.*)" for "`)
-	argumentCount  = regexp.MustCompile(` ([0-9]+) arg\(s\), (?:only )?received ([0-9]+)$`)
+	unknownCommand = lazyregexp.New(`^unknown command "(.*)" for "`)
+	argumentCount  = lazyregexp.New(` ([0-9]+) arg\(s\), (?:only )?received ([0-9]+)$`)
 )
 
 // ExplainUsage rewrites an error of cobra or pflag about the command line of cmd: on one line,
@@ -29,13 +29,13 @@ func ExplainUsage(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return fmt.Errorf("invalid value %q for --%s: %s", e.GetValue(), e.GetFlag().Name, explainValue(e))
 	}
-	if m := unknownCommand.FindStringSubmatch(err.Error()); m != nil {
+	if m := unknownCommand().FindStringSubmatch(err.Error()); m != nil {
 		if !cmd.HasAvailableSubCommands() {
 			return fmt.Errorf("unexpected argument %q", m[1])
 		}
 		return fmt.Errorf("unknown command %q for %q%s", m[1], cmd.CommandPath(), suggestCommand(cmd, m[1]))
 	}
-	if m := argumentCount.FindStringSubmatch(err.Error()); m != nil {
+	if m := argumentCount().FindStringSubmatch(err.Error()); m != nil {
 		what := "missing arguments"
 		want, errWant := strconv.Atoi(m[1])
 		got, errGot := strconv.Atoi(m[2])

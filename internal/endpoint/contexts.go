@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -17,6 +16,7 @@ import (
 
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/lazyregexp"
 )
 
 // Context is a server with a name, for a user of several servers.
@@ -131,14 +131,14 @@ func ChangeContexts(ctx context.Context, env func(string) string, change func(*C
 	return datadir.WriteFileAtomic(path, text)
 }
 
-var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var contextName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Local is the name that stands for the data folder.
 const Local = "local"
 
 // CheckContextName returns an error if a context cannot have the name.
 func CheckContextName(name string) error {
-	if name == Local || !contextName.MatchString(name) {
+	if name == Local || !contextName().MatchString(name) {
 		return fmt.Errorf("%q is not a name for a context: use up to 64 letters, digits, dots, dashes and underscores, and not %q", name, Local)
 	}
 	return nil

@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"mailroom/doctor"
 	"mailroom/internal/config"
 	"mailroom/internal/console"
 	"mailroom/internal/datadir"
+	"mailroom/internal/lazyregexp"
 	"mailroom/store"
 	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
@@ -28,7 +28,7 @@ type place struct {
 }
 
 // connectionString matches a URL of PostgreSQL and key=value pairs, which no folder is likely to be.
-var connectionString = regexp.MustCompile(`^(postgres(ql)?://|[a-z_]+=)`)
+var connectionString = lazyregexp.New(`^(postgres(ql)?://|[a-z_]+=)`)
 
 // findPlace finds the store that the flag of this name names.
 func findPlace(flag, text string) (*place, error) {
@@ -36,7 +36,7 @@ func findPlace(flag, text string) (*place, error) {
 		return nil, console.Errorf(console.ExitUsage, "name a data folder or the URL of a PostgreSQL database", "--%s is missing", flag)
 	}
 	p, url := &place{}, ""
-	if connectionString.MatchString(text) {
+	if connectionString().MatchString(text) {
 		url = text
 	} else {
 		abs, err := filepath.Abs(text)

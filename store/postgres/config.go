@@ -6,13 +6,14 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // Options configure a store. Of the connection, one of URL and URLFile is required; the zero values
@@ -77,12 +78,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+var schemaName = lazyregexp.New(`^[a-z_][a-z0-9_]{0,62}$`)
 
 // check validates the options whose values reach SQL text or select a rule.
 func (o Options) check() error {
 	switch {
-	case !schemaName.MatchString(o.Schema):
+	case !schemaName().MatchString(o.Schema):
 		return fmt.Errorf("invalid schema %q: use 1 to 63 lower-case letters, digits and _, not beginning with a digit", o.Schema)
 	case o.Durable != DurablePrimary && o.Durable != DurableSync && o.Durable != DurableStorage:
 		return fmt.Errorf("unknown durability %q: use primary, sync or storage", o.Durable)

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // Migrations are expanding: a program of the version before can use the tables after them. The file
@@ -256,12 +257,12 @@ func (m migration) statements() (all []string, alone bool) {
 }
 
 // buildsIndex matches a statement that builds an index and does not block writers.
-var buildsIndex = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS ([a-z0-9_]+)\s`)
+var buildsIndex = lazyregexp.New(`^CREATE (?:UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS ([a-z0-9_]+)\s`)
 
 // runAlone runs a statement outside of a transaction. The build of an index takes its time and waits
 // for older transactions, but nothing waits for it. What a broken build has left is dropped first.
 func runAlone(ctx context.Context, conn *pgx.Conn, schema, text string) error {
-	built := buildsIndex.FindStringSubmatch(text)
+	built := buildsIndex().FindStringSubmatch(text)
 	if built == nil {
 		return runLocking(ctx, conn, text)
 	}

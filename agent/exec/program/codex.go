@@ -3,10 +3,10 @@ package program
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 
 	"mailroom"
+	"mailroom/internal/lazyregexp"
 )
 
 // codex is the profile of OpenAI's Codex, run as `codex exec --json`. It reads its prompt to the
@@ -162,12 +162,12 @@ func codexArguments(raw json.RawMessage) json.RawMessage {
 	return b
 }
 
-var httpStatus = regexp.MustCompile(`\bstatus:? (\d{3})\b`)
+var httpStatus = lazyregexp.New(`\bstatus:? (\d{3})\b`)
 
 // codexFailure classifies a failure by its message, which is all that the line contains.
 func codexFailure(message string) (mailroom.Class, retryAfter) {
 	after := parseRetryAfter(message)
-	if m := httpStatus.FindStringSubmatch(message); m != nil {
+	if m := httpStatus().FindStringSubmatch(message); m != nil {
 		if status, err := strconv.Atoi(m[1]); err == nil {
 			return classOf(status), after
 		}

@@ -2,10 +2,10 @@ package outbound
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"mailroom"
+	"mailroom/internal/lazyregexp"
 )
 
 // renderEnding describes a run that ended without a reply, after its unfinished text.
@@ -32,7 +32,7 @@ func renderEnding(run *mailroom.Run, partial, command string) string {
 }
 
 // exitPattern matches the start of a program's error, before the program's own output.
-var exitPattern = regexp.MustCompile(`^\S+(?: \S+)? ended with (exit status [0-9]{1,3}|signal: [a-z ]{1,32})(?::|$)`)
+var exitPattern = lazyregexp.New(`^\S+(?: \S+)? ended with (exit status [0-9]{1,3}|signal: [a-z ]{1,32})(?::|$)`)
 
 // failureText describes an error to a chat: its class, and how a program exited. The error's
 // message may quote output with paths and keys of the server. Users with access to the run find
@@ -42,7 +42,7 @@ func failureText(e *mailroom.RunError) string {
 		return "unknown error"
 	}
 	line, _, _ := strings.Cut(e.Message, "\n")
-	if m := exitPattern.FindStringSubmatch(line); m != nil {
+	if m := exitPattern().FindStringSubmatch(line); m != nil {
 		return string(e.Class) + ", " + m[1]
 	}
 	return string(e.Class)
