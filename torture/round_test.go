@@ -46,7 +46,7 @@ func build(t *testing.T) (plain, tagged string) {
 	plain, tagged = filepath.Join(servers.dir, "mailroom"), filepath.Join(servers.dir, "mailroom-torture")
 	servers.once.Do(func() {
 		for binary, tags := range map[string]string{plain: "", tagged: "torture"} {
-			cmd := exec.Command("go", "build", "-trimpath", "-tags", tags, "-o", binary, "mailroom/cmd/mailroom")
+			cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-o", binary, "mailroom/cmd/mailroom")
 			cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // the build settings of make, so that the build cache is shared
 			out, err := cmd.CombinedOutput()
 			if err != nil {

@@ -25,7 +25,7 @@ import (
 func buildNext(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "mailroom-next")
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "nextversion", "-o", binary, "mailroom/cmd/mailroom")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags", "nextversion", "-o", binary, "mailroom/cmd/mailroom")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the next version: %v\n%s", err, out)
