@@ -87,6 +87,36 @@ func TestARenewalExtendsTheLease(t *testing.T) {
 	})
 }
 
+// between calls a function after the next View, as another process may work between two transactions.
+type between struct {
+	store.Store
+	then func()
+}
+
+func (b *between) View(ctx context.Context, f func(store.Reader) error) error {
+	err := b.Store.View(ctx, f)
+	if then := b.then; then != nil {
+		b.then = nil
+		then()
+	}
+	return err
+}
+
+func TestAWorkerThatRenewsWhileASweepLooksKeepsItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := &between{Store: memory.New()}
+		d := open(t, rows, ledger.Options{Lease: 15 * time.Second})
+		d.register("w")
+		d.submit(text("t", "hello"))
+		c := d.claimOne("w").Claim
+		<-time.After(time.Minute)
+		rows.then = func() { d.renew("w", 1, c) }
+		d.sweep()
+		wantEqual(t, "lost", d.renew("w", 1, c).Lost, nil)
+		d.settle(complete(c, "ok"))
+	})
+}
+
 func TestALeaseIsHeldUntilItIsRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
