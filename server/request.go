@@ -239,9 +239,22 @@ func (out *response) extendDeadline() {
 	}
 }
 
+// noDelay tells proxies to hold no event of a stream back. nginx buffers, unless X-Accel-Buffering forbids it. A proxy
+// that compresses keeps text until a block is full, unless it may not transform (RFC 9111, 5.2.2.6). Caddy 2.6, which
+// Debian 12 has, ignores that and leaves alone what has a coding already. RFC 9110, 8.4.1, would rather have identity
+// left out; clients take it for what it is.
+func noDelay(h http.Header) {
+	h.Set("X-Accel-Buffering", "no")
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("Content-Encoding", "identity")
+}
+
 func (out *response) WriteHeader(status int) {
 	if out.status == 0 {
 		out.status = status
+	}
+	if h := out.Header(); strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") { // of any handler
+		noDelay(h)
 	}
 	out.extendDeadline()
 	out.ResponseWriter.WriteHeader(status)

@@ -186,7 +186,6 @@ func (h *streamHandlers) followStream(out *response, r *http.Request, start ws.S
 		return
 	}
 	out.Header().Set("Content-Type", "text/event-stream")
-	out.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
 	out.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead { // a HEAD response has no body
 		return

@@ -81,7 +81,7 @@ func (m *machine) read(name string) string {
 }
 
 func needed() []string {
-	return []string{"go", "git", "compiler", "node", "chromium", "ngircd", "exim", "postgres", "python3", "openssl", "curl"}
+	return []string{"go", "git", "compiler", "node", "chromium", "ngircd", "exim", "postgres", "caddy", "nginx", "python3", "openssl", "curl"}
 }
 
 func TestAllMissingProgramsAreNamedAtOnceWithTheCommandThatInstallsThem(t *testing.T) {
@@ -92,9 +92,9 @@ func TestAllMissingProgramsAreNamedAtOnceWithTheCommandThatInstallsThem(t *testi
 		t.Errorf("%v, calls %q", err, m.calls())
 	}
 	for _, want := range []string{
-		"Go 1.26", "git", "a C compiler", "Node 20.10", "Chromium", "ngircd", "Exim", "PostgreSQL", "python3", "openssl",
-		".ci/programs go git compiler node chromium ngircd exim postgres python3 openssl\n",
-		"git gcc libc6-dev chromium fonts-dejavu-core ngircd exim4-daemon-light postgresql python3 openssl,",
+		"Go 1.26", "git", "a C compiler", "Node 20.10", "Chromium", "ngircd", "Exim", "PostgreSQL", "caddy", "nginx", "python3", "openssl",
+		".ci/programs go git compiler node chromium ngircd exim postgres caddy nginx python3 openssl\n",
+		"git gcc libc6-dev chromium fonts-dejavu-core ngircd exim4-daemon-light postgresql caddy nginx python3 openssl,",
 	} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("%q is missing in: %s", want, printed)
@@ -119,7 +119,7 @@ func TestAsRootOneCallInstallsWhatIsMissingAndStartsNoServer(t *testing.T) {
 		t.Fatalf("apt-get was called %d times: %q", len(calls), calls)
 	}
 	const want = "noninteractive 1 install -yq --no-install-recommends --no-remove " +
-		"git gcc libc6-dev chromium fonts-dejavu-core ngircd exim4-daemon-light postgresql python3 openssl curl"
+		"git gcc libc6-dev chromium fonts-dejavu-core ngircd exim4-daemon-light postgresql caddy nginx python3 openssl curl"
 	if calls[1] != want {
 		t.Errorf("called %q, want %q", calls[1], want)
 	}
