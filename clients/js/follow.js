@@ -8,9 +8,9 @@ const IDLE_TIMEOUT = 35_000;
 
 const ENDS = { 'run.completed': 'completed', 'run.failed': 'failed', 'run.cancelled': 'cancelled' };
 
-/** Implements Mailroom.follow. One call is one reader; each connection is one call of frames(). */
+/** Implements Mailroom.follow and Mailroom.followAll, whose query is empty. One call is one reader; each connection is one call of frames(). */
 export async function* followed({ client, socket, open, alarm, query, after, signal, onState }) {
-  const position = new Position(after);
+  const position = query.thread || query.run ? new Position(after) : new AllPosition(after);
   const pauses = new Pauses();
   while (!signal?.aborted) {
     onState('connecting');
@@ -22,8 +22,8 @@ export async function* followed({ client, socket, open, alarm, query, after, sig
       for await (const frame of frames) {
         if (signal?.aborted || frame.kind === 'end') return;
         if (frame.kind !== 'live') pauses.reset();
+        yield* position.take(frame);
         if (frame.kind === 'live') onState('live');
-        else yield* position.take(frame);
         if (source && query.until && decisive(frame) && await reached(client, query, position.seq, signal)) return;
       }
       if (signal?.aborted) return;
@@ -40,29 +40,13 @@ export async function* followed({ client, socket, open, alarm, query, after, sig
   }
 }
 
-/** Implements Mailroom.followAll. */
-export async function* followedAll({ open, alarm, after, signal, onState }) {
-  const pauses = new Pauses();
-  let cursor = after;
-  while (!signal?.aborted) {
-    onState('connecting');
-    let error = new MailroomError('unavailable', 'the server closed the stream');
-    try {
-      for await (const frame of serverSent(open, cursor, signal)) {
-        if (signal?.aborted) return;
-        if (frame.cursor) cursor = frame.cursor;
-        if (frame.kind === 'live') onState('live');
-        else if (frame.kind !== 'position') yield frame;
-        if (frame.kind !== 'live') pauses.reset();
-      }
-    } catch (thrown) {
-      if (signal?.aborted) return;
-      if (!(thrown instanceof MailroomError) || !(thrown.passing || thrown.code === 'internal')) throw thrown;
-      error = thrown;
-    }
-    if (signal?.aborted) return;
-    onState('waiting', error);
-    await alarm.sleep(pauses.next(error.retryAfter), signal);
+// AllPosition tracks the position of a reader of all threads. Its server never repeats an entry.
+class AllPosition {
+  constructor(after) { this.cursor = after; }
+
+  * take(frame) {
+    if (frame.cursor) this.cursor = frame.cursor;
+    if (frame.kind !== 'live' && frame.kind !== 'position') yield frame;
   }
 }
 
@@ -76,7 +60,7 @@ class Position {
   }
 
   * take({ kind, cursor, entry, delta, gap }) {
-    if (kind === 'position') return;
+    if (kind === 'live' || kind === 'position') return;
     if (kind === 'entry' && entry.seq <= this.seq) return;
     this.cursor = cursor;
     if (kind === 'entry') {

@@ -1,7 +1,7 @@
 // A client of one Mailroom server, for browsers and for Node. No dependencies.
 
 import { MailroomError, refusal, unanswered } from './errors.js';
-import { followed, followedAll } from './follow.js';
+import { followed } from './follow.js';
 import { Alarm, Pauses } from './pause.js';
 import { Socket } from './socket.js';
 
@@ -67,9 +67,7 @@ export class Mailroom {
     if (!thread && !run) throw new MailroomError('invalid', 'nothing to follow: name a thread or a run');
     const path = thread ? at('v1', 'threads', thread, 'stream') : at('v1', 'runs', run, 'stream');
     const open = (headers, stop) => this.#request('GET', path, { query: { run: thread && run, until }, headers, signal: stop });
-    const socket = () => (this.#socket?.usable ? this.#socket : null);
-    const query = { thread, run, until };
-    return followed({ client: this, socket, open, alarm: this.#alarm, query, after: String(after), signal, onState });
+    return this.#followed({ open, query: { thread, run, until }, after: String(after), signal, onState });
   }
 
   /**
@@ -80,7 +78,12 @@ export class Mailroom {
    */
   followAll({ after = '', signal, onState = () => {} } = {}) {
     const open = (headers, stop) => this.#request('GET', 'v1/stream', { headers, signal: stop });
-    return followedAll({ open, alarm: this.#alarm, after, signal, onState });
+    return this.#followed({ open, query: {}, after, signal, onState });
+  }
+
+  #followed(reader) {
+    const socket = () => (this.#socket?.usable ? this.#socket : null);
+    return followed({ client: this, socket, alarm: this.#alarm, ...reader });
   }
 
   /** Ends all backoff pauses and checks open connections. */

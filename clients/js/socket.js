@@ -41,14 +41,14 @@ export class Socket {
     this.#reachable = reachable;
   }
 
-  /** The frames of one subscription, until it or the socket ends. */
+  /** The frames of one subscription, until it or the socket ends: of a thread or a run, else of all threads. */
   async* frames({ thread, run }, after, signal) {
     const inbox = new Inbox(run !== undefined);
     this.#users++;
     try {
       await unlessAborted(this.#ready(), signal);
-      await unlessAborted(this.#ask({ op: 'subscribe', thread, run, after }, inbox), signal);
-      yield { kind: 'live' };
+      const { cursor } = await unlessAborted(this.#ask({ op: 'subscribe', thread, run, after: after || undefined }, inbox), signal);
+      yield { kind: 'live', cursor };
       for (;;) yield await inbox.next(signal);
     } finally {
       this.#leave(inbox);
@@ -158,12 +158,14 @@ export class Socket {
           asked?.reject(refused(frame));
         } else if (asked) {
           if (asked.inbox) this.#subscribed(sub, asked.inbox);
-          asked.resolve(frame.result);
+          asked.resolve(frame);
         }
         return;
       }
-      case 'entry':
       case 'delta':
+        if (frame.thread) frame.delta.thread = frame.thread; // as in server-sent events of all threads
+        // falls through
+      case 'entry':
       case 'gap':
         if (inbox && !inbox.put({ kind: op, cursor, [op]: frame[op] })) this.#unsubscribe(sub);
         return;

@@ -4,6 +4,7 @@ import { Account } from './account.js';
 import { Half } from './half.js';
 import { displayLine, Mailroom, Transcript } from './client/mailroom.js';
 import { Composer } from './composer.js';
+import { decideSoon } from './decision.js';
 import { Outbox } from './outbox.js';
 import { Recent, nameOf } from './recent.js';
 import { cut, tell } from './text.js';
@@ -43,7 +44,7 @@ class Page {
       list: $('transcript'), scroll: $('scroll'), down: $('down'),
       act: {
         retry: (run) => this.#try(() => this.#client.retry(run)),
-        decide: (ticket, decision) => this.#try(() => this.#client.decide(ticket, decision)),
+        decide: (ticket, decision) => this.#try(() => decideSoon(this.#client, ticket, decision)),
         open: (id) => this.#go(id),
         statusOf: (run) => this.#transcript.runs.get(run)?.status,
       },

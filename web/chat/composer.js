@@ -1,6 +1,6 @@
 // The input form and the status line of the current run.
 
-import { el, tell, when } from './text.js';
+import { el, isEnter, tell, when } from './text.js';
 
 const $ = (id) => document.getElementById(id);
 const draft = (id) => `mailroom.draft ${id ?? ''}`;
@@ -34,7 +34,7 @@ export class Composer {
       this.#fit();
     };
     text.onkeydown = (event) => {
-      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+      if (!isEnter(event) || event.shiftKey) return;
       event.preventDefault();
       submit();
     };

@@ -141,3 +141,9 @@ export function cut(text, n) {
   const characters = [...line];
   return characters.length > n ? `${characters.slice(0, n).join('')}…` : line;
 }
+
+/**
+ * Whether a keydown is an Enter of the user, and not one that accepts the suggestion of an input method. Safari ends the
+ * composition before that event, which leaves only the key code of input methods.
+ */
+export const isEnter = (event) => event.key === 'Enter' && !event.isComposing && event.keyCode !== 229;

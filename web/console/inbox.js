@@ -2,6 +2,8 @@
 
 import { html, useEffect, useRef, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';
+import { decideSoon } from '../chat/decision.js';
+import { isEnter } from '../chat/text.js';
 import { useLoad } from './load.js';
 import { Action, Block, Detail, Empty, Line, Problem, RunLink, ThreadLink, Time } from './parts.js';
 
@@ -79,8 +81,8 @@ function Decide({ ticket, decided }) {
     const said = text.trim();
     if (decision === 'answer' && !said) throw new Error('Write an answer first.');
     try {
-      await client.decide(id, { decision, digest, ...(decision === 'answer' ? { answer: said } : { reason: said || undefined }) });
-      decided(`${DONE[decision]}: ${ticket.prompt ?? name}`);
+      const now = await decideSoon(client, id, { decision, digest, ...(decision === 'answer' ? { answer: said } : { reason: said || undefined }) });
+      decided(now.decision === decision ? `${DONE[decision]}: ${ticket.prompt ?? name}` : words(now));
     } catch (error) {
       if (error.code !== 'conflict' && error.code !== 'gone') throw error;
       decided(await outcome(id) ?? error.detail);
@@ -89,13 +91,15 @@ function Decide({ ticket, decided }) {
   const label = kind === 'approval' ? 'Reason (optional)' : 'Answer';
   return html`<div class="decide">
     <input aria-label=${label} placeholder=${label} value=${text} maxlength="1000" onInput=${(event) => setText(event.target.value)}
-      onKeyDown=${(event) => event.key === 'Enter' && kind !== 'approval' && event.target.closest('.decide').querySelector('.answer').click()} />
+      onKeyDown=${(event) => isEnter(event) && kind !== 'approval' && event.target.closest('.decide').querySelector('.answer').click()} />
     ${kind === 'approval' ? html`<${Action} run=${() => send('approve')} kind="approve">Approve<//><${Action} run=${() => send('deny')} kind="quiet deny">Deny<//>` : html`<${Action} run=${() => send('answer')} kind="answer">Answer<//>`}
   </div>`;
 }
 
-async function outcome(id) {
-  const { state, decision, decided_by: by } = await client.ticket(id);
+const outcome = async (id) => words(await client.ticket(id));
+
+// words tells how a ticket ended, null for an open one.
+function words({ state, decision, decided_by: by }) {
   if (state === 'expired') return 'It has expired.';
   if (state === 'void') return 'Its run has ended.';
   return state === 'decided' ? `${DONE[decision]} by ${by} before you.` : null;

@@ -9,10 +9,13 @@ const BATCH = 500; // milliseconds in which entries are gathered, so that a busy
 /** The connection: { state: "connecting" | "live" | "waiting", since }. */
 export const connection = signal({ state: 'connecting', since: Date.now() });
 
+const HIDDEN = 60_000; // milliseconds after which a hidden page gives up its stream
+
 const alarm = new Alarm();
 const listeners = new Set();
 let stop = null;
 let missed = false; // entries came while the page was hidden
+let leaving = null; // timer of a hidden page
 
 /** Calls listener with the entries of half a second at most, and with [] after a reconnect. */
 export function listen(listener) {
@@ -50,7 +53,10 @@ export async function follow() {
 }
 
 /** Ends the stream. */
-export function end() { stop?.abort(); }
+export function end() {
+  stop?.abort();
+  stop = null;
+}
 
 // Batch gathers entries and hands them on together.
 class Batch {
@@ -84,8 +90,15 @@ function nudge() {
 
 addEventListener('online', nudge);
 document.addEventListener('visibilitychange', () => {
-  if (document.hidden) return;
-  nudge();
-  if (missed) tell([]);
-  missed = false;
+  clearTimeout(leaving);
+  if (document.hidden) {
+    leaving = setTimeout(() => stop?.abort(), HIDDEN);
+  } else if (stop?.signal.aborted) {
+    missed = false;
+    follow(); // everything is read again once it is live
+  } else {
+    nudge();
+    if (missed) tell([]);
+    missed = false;
+  }
 });

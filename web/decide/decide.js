@@ -6,6 +6,8 @@ import { Block, Detail, Line, Time } from '../console/parts.js';
 
 const link = location.hash.slice(1);
 
+const SOON = 10_000; // milliseconds in which a request has to be answered
+
 /** An error that a repeat of the request does not end. */
 class Refusal extends Error {}
 
@@ -13,9 +15,10 @@ const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${text.endsW
 
 /** Posts to the server; rejects with its words. */
 async function post(path, body) {
+  const signal = AbortSignal.timeout(SOON); // a decision must not wait and be made when the person has gone
   const response = await fetch(path, {
-    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body), credentials: 'omit', cache: 'no-store', referrerPolicy: 'no-referrer',
-  }).catch(() => { throw new Error('The server cannot be reached.'); });
+    signal, method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body), credentials: 'omit', cache: 'no-store', referrerPolicy: 'no-referrer',
+  }).catch(() => { throw new Error(signal.aborted ? 'The server did not answer in time, and the request was withdrawn.' : 'The server cannot be reached.'); });
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
     const words = answer.detail ? sentence(answer.detail) : `The server answered ${response.status}.`;

@@ -317,6 +317,21 @@ describe('the chat page', () => {
     assert.equal((await client.threads()).items.length, 1);
   });
 
+  test('an Enter of an input method sends nothing', async (t) => {
+    const { person, client } = await arrive(t);
+    await person.enter('ime');
+    const field = person.page.getByLabel('Message', { exact: true });
+    await field.fill('こん');
+    const press = (event) => field.evaluate((node, given) => node.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true, ...given })), event);
+    assert.equal(await press({ isComposing: true }), true, 'the page took it'); // most browsers
+    assert.equal(await press({ keyCode: 229 }), true, 'the page took it'); // Safari, after the composition
+    assert.equal(await field.inputValue(), 'こん');
+    await field.press('Enter');
+    await person.rest();
+    assert.equal((await client.threads()).items.length, 1);
+    assert.deepEqual((await client.entries('ime', { kind: 'message' })).items.map(({ body }) => body.text)[0], 'こん');
+  });
+
   test('the page works on a phone and in dark mode', async (t) => {
     const { person } = await arrive(t);
     await person.page.emulateMedia({ colorScheme: 'dark' });

@@ -115,9 +115,17 @@ test('a response without a problem is classified by its status', async () => {
   await assert.rejects(client.run('r'), { code: 'not_found', status: 404 });
 });
 
-test('the stream of all threads resumes after a kill of the server, with each entry once', async (t) => {
+// Fails a call of the stream of server-sent events.
+const fetchNoStream = (url, given) => (String(url).includes('/v1/stream') ? Promise.reject(new Error('a stream over HTTP')) : fetch(url, given));
+
+for (const [way, options] of [['a socket', { fetch: fetchNoStream }], ['server-sent events', { WebSocket: null }]]) {
+  test(`the stream of all threads over ${way} resumes after a kill of the server, with each entry once`, (t) => resumes(t, options));
+}
+
+async function resumes(t, options) {
+  assert.ok(globalThis.WebSocket, 'run node with --experimental-websocket');
   const server = await open(t, '[agents.echo]\nkind = "echo"\npace = "0s"\n');
-  const client = new Mailroom({ ...server, tries: 30 });
+  const client = new Mailroom({ ...server, tries: 30, ...options });
   const stop = new AbortController();
   const seen = new Map(); // thread → seqs
   const states = [];
@@ -127,7 +135,8 @@ test('the stream of all threads resumes after a kill of the server, with each en
   const all = new Promise((resolve) => { settle = resolve; });
   const reading = (async () => {
     const onState = (state) => { states.push(state); if (state === 'live') live(); };
-    for await (const { kind, entry } of client.followAll({ signal: stop.signal, onState })) {
+    for await (const { kind, entry, delta } of client.followAll({ signal: stop.signal, onState })) {
+      if (kind === 'delta') assert.match(delta.thread, /^[abcd]$/);
       if (kind !== 'entry') continue;
       seen.set(entry.thread, [...seen.get(entry.thread) ?? [], entry.seq]);
       if (entry.thread === 'd' && entry.kind === 'run.completed') settle();
@@ -149,4 +158,4 @@ test('the stream of all threads resumes after a kill of the server, with each en
   }
   assert.deepEqual([...seen.keys()].sort(), ['a', 'b', 'c', 'd']);
   assert.ok(states.includes('waiting'), 'it said that it was cut off');
-});
+}
