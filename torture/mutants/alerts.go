@@ -36,7 +36,7 @@ func alertMutants() []mutant {
 		{"a limited token changes the rules of its source", "server/alerts.go",
 			"case change && (who.Limited() || who.Terms.Kind == auth.KindLimited):", "case false:", "server", "^TestALimitedTokenDoesNotChangeTheRulesOfItsToken$"},
 		{"the server makes its threads for every owner", "internal/thread/token.go",
-			"if s.ofServer() && s.in.Owner == reserved.Owner(id) {", "if s.ofServer() {", "ledger", "^TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns$"},
+			"case s.ofServer() && reserved.ForServer(id) && s.in.Owner == reserved.Owner(id):", "case s.ofServer() && reserved.ForServer(id):", "ledger", "^TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns$"},
 		{"alerts go to a thread of a token", "internal/thread/token.go",
 			"reserved.ForServer(t.ID) && t.Owner != reserved.Owner(t.ID) {", "false {", "ledger", "^TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns$"},
 		{"the log of a chat has the link", "internal/node/alerts.go",
