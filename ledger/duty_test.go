@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
@@ -50,6 +51,21 @@ func TestADutyHasOneHolder(t *testing.T) {
 	}
 }
 
+// A follower that goes on after a crash tells the same event with other words, such as a count.
+func TestWhatItsKeyHasToldIsLeftOut(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	send := func(words, position string) {
+		t.Helper()
+		one := text("t", words)
+		one.Key, one.Run = "event 1", "run of the event"
+		must(0, d.Duties().SubmitAll(d.ctx, []thread.Submit{one}, store.Cursor{Channel: "c", Identity: "bot", Position: json.RawMessage(position)}))(t)
+	}
+	send("1 failure", "1")
+	send("2 failures", "2")
+	wantEqual(t, "position", d.position("c"), "2")
+	wantEqual(t, "log", d.kinds("t"), "message, run.queued")
+}
+
 // TestADutyEndsWithTheLease has a paused server find that another one took its duty.
 func TestADutyEndsWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +100,11 @@ func TestADutyEndsWithTheLease(t *testing.T) {
 		_, err = d.Duties().Take(d.ctx, "w", "channel:c")
 		wantEqual(t, "code of a dead worker", mailroom.CodeOf(err), mailroom.CodeLeaseLost)
 
+		theirs := d.OnDuty("channel:c", func() string { return "next" })
+		at := store.Cursor{Channel: "c", Identity: "bot", Position: json.RawMessage("6")}
+		must(0, theirs.MoveCursor(d.ctx, at))(t)
 		must(0, d.Duties().Release(d.ctx, "next", "channel:c"))(t)
+		wantEqual(t, "code of a worker that gave it up", mailroom.CodeOf(theirs.MoveCursor(d.ctx, at)), mailroom.CodeLeaseLost)
 		must(0, d.Duties().Release(d.ctx, "next", "channel:c"))(t)
 		must(0, d.Duties().Release(d.ctx, "unknown", "channel:c"))(t)
 		must(d.Register(d.ctx, store.Worker{ID: "last"}))(t)
