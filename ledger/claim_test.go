@@ -217,6 +217,25 @@ func TestARunOnItsLastAttemptStartsAlone(t *testing.T) {
 	})
 }
 
+// The store is asked for runs on their last attempt and for the others apart, for as many as there are slots.
+func TestRunsOnTheirLastAttemptTakeTheSlotsOfTheirAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.submit(text("a", "poison"))
+		for i := range 2 {
+			w := fmt.Sprint("w", i)
+			d.register(w)
+			wantEqual(t, "claims", len(d.claim(w, 10)), 1)
+			d.expireWorker(w)
+			<-time.After(time.Second)
+		}
+		d.register("w")
+		d.submit(text("c", "harmless"))
+		ask := dispatch.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 1}, LastAttempt: true}
+		wantEqual(t, "claims for one slot of the agent", len(must(d.Claim(d.ctx, ask))(t)), 1)
+	})
+}
+
 func TestARetryIsClaimableAtItsTimeAndNotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})

@@ -51,6 +51,23 @@ func TestTheLedgerEndsTheClaimOfAWorkerThatOnlyRenews(t *testing.T) {
 	}
 }
 
+// The engine of a machine that slept ends its runs itself, by a clock that stood still.
+func TestASweepExtendsTheOverdueClaimsOfItsOwnWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{Deadline: func(string) time.Duration { return time.Minute }})
+		d.register("w")
+		d.submit(text("t", "hello"))
+		c := d.claimOne("w").Claim
+		<-time.After(8 * time.Hour)
+		must(0, d.Sweep(d.ctx, "w"))(t)
+		if ends := d.run(c.Run).ClaimEnds; !ends.After(time.Now()) {
+			t.Errorf("the claim ended at %s", ends)
+		}
+		wantEqual(t, "lost", d.renew("w", d.round, c).Lost, nil)
+		d.settle(complete(c, "ok"))
+	})
+}
+
 // The streamed text is kept, as at every end of an attempt.
 func TestTheTextOfAnOverrunClaimIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -44,6 +44,21 @@ func TestAPausedAgentStartsNothingUntilItIsResumed(t *testing.T) {
 	wantEqual(t, "pauses", len(must(d.Pauses(d.ctx))(t)), 0)
 }
 
+// The operator may stop the worker of an agent while it is paused.
+func TestTheRunsOfAPausedAgentAreNoOrphans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		run := d.submit(text("t", "hello")).Run
+		must(d.PauseAgent(d.ctx, store.Pause{Agent: "echo", By: "ann"}))(t)
+		<-time.After(2 * time.Minute)
+		must(0, d.FailOrphans(d.ctx, nil, time.Minute))(t)
+		wantEqual(t, "status in the pause", d.run(run).Status, mailroom.StatusQueued)
+		must(0, d.ResumeAgent(d.ctx, "echo"))(t)
+		must(0, d.FailOrphans(d.ctx, nil, time.Minute))(t)
+		wantEqual(t, "status after it", d.run(run).Status, mailroom.StatusFailed)
+	})
+}
+
 // TestAnAgentIsServedAtOnceAfterItsPause has a claim that waits longer than a test lasts.
 func TestAnAgentIsServedAtOnceAfterItsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
