@@ -120,12 +120,13 @@ func render(s string, line bool) string {
 	}
 	p := printer{}
 	p.Grow(len(s) + len(s)/8)
-	p.render(s, line)
+	p.render(s, len(s), line)
 	return p.String()
 }
 
-func (p *printer) render(s string, line bool) {
-	for i := 0; i < len(s); {
+// render prints the first end bytes of s. What follows them decides about those before it.
+func (p *printer) render(s string, end int, line bool) {
+	for i := 0; i < end; {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		rest := s[i+size:]
 		switch {

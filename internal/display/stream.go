@@ -15,18 +15,18 @@ func (s *Stream) Add(chunk string) string {
 	text := s.held + chunk
 	at := undecided(text)
 	s.held = text[at:]
-	return s.print(text[:at])
+	return s.print(text, at)
 }
 
 // End returns the text that was held back. The next chunk begins a new text.
 func (s *Stream) End() string {
-	text := s.print(s.held)
+	text := s.print(s.held, len(s.held))
 	*s = Stream{}
 	return text
 }
 
-func (s *Stream) print(text string) string {
-	s.p.render(text, false)
+func (s *Stream) print(text string, end int) string {
+	s.p.render(text, end, false)
 	defer s.p.Reset()
 	return s.p.String()
 }
