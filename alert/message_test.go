@@ -153,7 +153,7 @@ func FuzzApproveShowsTheWholeQuestion(f *testing.F) {
 	f.Add("codex", "Deploy?\nnow", "deploy", `{"to":"\u202e"}`, 2, 300)
 	f.Add("codex", "e\u0301\u200d", "\u0301", "[1]", 2, 12)
 	f.Fuzz(func(t *testing.T, agent, prompt, action, arguments string, text, body int) {
-		if !utf8.ValidString(prompt+action+arguments) || strings.Contains(prompt+action, "\x00") || body < 1 {
+		if !utf8.ValidString(prompt) || !utf8.ValidString(action) || !utf8.ValidString(arguments) || strings.Contains(prompt+action, "\x00") || body < 1 {
 			return // the store keeps valid texts only
 		}
 		if arguments == "" || !json.Valid([]byte(arguments)) {

@@ -227,7 +227,7 @@ func FuzzPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method uint8, path string) {
 		name := []string{"GET", "HEAD", "DELETE", "POST", "PATCH", "OPTIONS"}[method%6]
 		u, err := url.Parse("http://localhost" + path)
-		if err != nil || u.Host != "localhost" {
+		if err != nil || u.Host != "localhost" || strings.Contains(path, " ") {
 			return // no client could send it
 		}
 		if name == "GET" && (strings.Contains(u.Path, "/stream") || strings.Contains(u.Path, "/wait")) {
@@ -332,6 +332,8 @@ func FuzzStreamCursor(f *testing.F) {
 		before := s.snapshot()
 		a := s.call("HEAD /v1/threads/idle/stream?"+url.Values{"after": {after}, "until": {until}}.Encode(), "", "Last-Event-ID: "+id)
 		switch {
+		case strings.ContainsRune(after, 0) || !utf8.ValidString(after):
+			where = "query.after"
 		case !wanted:
 			where = "query.until"
 		case place == "" || err == nil:

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -82,11 +83,11 @@ func (s *Server) checkPath(_ *response, r *http.Request) error {
 	if err != nil {
 		return invalid.Malformed("query", "is malformed: check its percent-encoding")
 	}
-	for name, values := range query {
+	for _, name := range slices.Sorted(maps.Keys(query)) { // the same answer each time
 		if !check.IsClean(name) {
 			return invalid.Field("query", unclean, nil)
 		}
-		if slices.ContainsFunc(values, func(v string) bool { return !check.IsClean(v) }) {
+		if slices.ContainsFunc(query[name], func(v string) bool { return !check.IsClean(v) }) {
 			return invalid.Field("query."+invalid.Truncate(name), unclean, nil)
 		}
 	}

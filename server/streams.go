@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -168,7 +170,7 @@ func checkQuery(given url.Values, params []string) error {
 	for _, p := range params {
 		known[p] = true
 	}
-	for name := range given {
+	for _, name := range slices.Sorted(maps.Keys(given)) { // the same answer each time
 		if !known[name] {
 			return invalid.Field("query."+invalid.Truncate(name), "unknown query parameter", nil)
 		}
