@@ -60,6 +60,28 @@ func (h *fixture) crashed(e mailroom.Effect) store.Submitted {
 	return out
 }
 
+// A call that its stop cut off may have had its effect, whatever error it returns.
+func TestAnEffectThatAStopCutOffIsUnknown(t *testing.T) {
+	everywhere(t, func(h *fixture) {
+		inside := make(chan struct{})
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			_, err := s.Do(ctx, mailroom.Effect{Name: "pay"}, func(ctx context.Context, _ string) (json.RawMessage, error) {
+				close(inside)
+				<-ctx.Done()
+				return nil, errors.New("connection reset")
+			})
+			return err
+		})
+		out := h.send("t", "pay")
+		<-inside
+		_, err := h.ledger.Cancel(context.Background(), out.Run, "anna")
+		h.must(err)
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.StatusCancelled)
+		h.wantEffects("t", "intended pay", "unknown pay")
+	})
+}
+
 func TestACrashInAnEffectIsUnknownAndOpensATicket(t *testing.T) {
 	for verdict, want := range map[mailroom.Verdict]struct {
 		status mailroom.Status

@@ -138,8 +138,10 @@ func TestServersThatMayLoseCommitsAreRefused(t *testing.T) {
 		}
 	}
 	weak := with("synchronous_standby_names", "*")
-	weak["synchronous_commit"] = "remote_write"
-	if err := (Options{Durable: DurableSync}).checkSettings(weak); err == nil {
-		t.Error("sync with remote_write: got no error")
+	for _, level := range []string{"remote_write", "local"} { // in the standby's memory, or not there at all
+		weak["synchronous_commit"] = level
+		if err := (Options{Durable: DurableSync}).checkSettings(weak); err == nil {
+			t.Errorf("sync with %s: got no error", level)
+		}
 	}
 }

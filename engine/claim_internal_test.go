@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/dispatch"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// holding returns an engine that is not running and has the lease of a worker.
+func holding(t *testing.T, worker string) *Engine {
+	e := New(ledger.New(memory.New(), ledger.Options{}).Workers(), bus.New(), Options{
+		Agents: map[string]Agent{"echo": {Agent: mailroom.AgentFunc(func(context.Context, mailroom.Session) error { return nil })}},
+	})
+	e.lease.worker = worker
+	e.lease.extend(time.Now(), e.options.Lease)
+	t.Cleanup(e.lease.stop)
+	return e
+}
+
+// assignment is a claim of a run in a thread.
+func assignment(thread string) dispatch.Assignment {
+	return dispatch.Assignment{
+		Claim: mailroom.Claim{Thread: thread, Run: thread, Attempt: 1}, Run: &mailroom.Run{ID: thread, Agent: "echo", Attempt: 1},
+		Thread: &mailroom.Thread{ID: thread}, Input: []mailroom.Message{},
+	}
+}
+
+// A worker that lost its lease registers again under another name. An answer to a claim of the former one may come
+// after that.
+func TestAClaimOfAFormerWorkerDoesNotStart(t *testing.T) {
+	e := holding(t, "new")
+	life, end := context.WithCancel(t.Context())
+	defer end()
+	e.slots.Assign(dispatch.ClaimRequest{Worker: "old", Round: 1}, []dispatch.Assignment{assignment("t")}, nil)
+	e.startAll(life)
+	s := e.active[assignment("t").Claim]
+	if cause := context.Cause(s.ctx); !errors.Is(cause, mailroom.ErrLeaseLost) {
+		t.Errorf("its run goes on: %v", cause)
+	}
+	end()
+	e.wg.Wait()
+}
+
+func TestARenewalEndsTheRunsOfLostClaimsOnly(t *testing.T) {
+	e := holding(t, "w")
+	for _, thread := range []string{"lost", "held"} {
+		w := assignment(thread)
+		e.active[w.Claim] = e.newSession(t.Context(), "w", w, e.bus.SubscribeEntries(thread, 4))
+	}
+	e.obey(dispatch.Renewed{Lost: []mailroom.Claim{assignment("lost").Claim, assignment("unknown").Claim}})
+	for thread, want := range map[string]error{"lost": mailroom.ErrLeaseLost, "held": nil} {
+		s := e.active[assignment(thread).Claim]
+		if got := context.Cause(s.ctx); !errors.Is(got, want) {
+			t.Errorf("%s: got %v, want %v", thread, got, want)
+		}
+		s.cancel(nil)
+	}
+}
+
+// A renewal that succeeds allows claims again, but not in the pause after a failed one, nor in a shutdown.
+func TestARenewalEndsNoPauseAndNoShutdown(t *testing.T) {
+	e := holding(t, "w")
+	claims := func() bool {
+		e.slots.forbid()
+		e.allow()
+		return e.slots.Capacity().Worker == "w"
+	}
+	if !claims() {
+		t.Error("an engine with its lease does not claim")
+	}
+	e.pause = make(chan time.Time)
+	if claims() {
+		t.Error("it claims in its pause")
+	}
+	e.pause, e.stopping = nil, true
+	if claims() {
+		t.Error("it claims while it stops")
+	}
+}
