@@ -1,0 +1,40 @@
+package main
+
+// flowMutants break second conditions of leases, claims, fences and effects: the ledger and the engine.
+func flowMutants() []mutant {
+	return []mutant{
+		{"a worker that renewed since is taken for dead", "ledger/lease.go", "if w != nil && !w.Dead && ended(w, b.rows.now) {", "if w != nil && !w.Dead {", "ledger", "^TestAWorkerThatRenewsWhileASweepLooksKeepsItsLease$"},
+		{"a sweep ends its own worker", "ledger/lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return now.After(w.LeaseUntil)", "ledger", "^TestASweepSparesItsOwnWorker$"},
+		{"a lease ends with its last instant", "ledger/lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return w.ID != self && !now.Before(w.LeaseUntil)", "ledger", "^TestAClaimIsRevokedOnlyAfterItsLease$"},
+		{"a renewal releases a claim that it holds", "ledger/lease.go", " || holds && t.Holds(in.Worker, c) || ", " || holds && t.Holds(in.Worker, c) && false || ", "ledger", "^TestARenewalExtendsTheLease$"},
+		{"a renewal that holds another attempt keeps the claim", "ledger/lease.go", "holds && t.Holds(in.Worker, c)", "holds && t.Current == c.Run", "ledger", "^TestARenewalNamesAttemptsNotRuns$"},
+		{"a dead worker claims", "ledger/rows.go", "	if w == nil || w.Dead {", "	if w == nil {", "ledger", "^TestADeadWorkerCannotRenewOrClaimOrComeBack$"},
+		{"a worker id is used again", "ledger/lease.go", "		if b.rows.workers[w.ID] != nil {", "		if w := b.rows.workers[w.ID]; w != nil && !w.Dead {", "ledger", "^TestADeadWorkerCannotRenewOrClaimOrComeBack$"},
+		{"a dead server keeps its duty", "ledger/duty.go", "w == nil || w.Dead || !slices.Contains(w.Duties, f.duty)", "w == nil || !slices.Contains(w.Duties, f.duty)", "ledger", "^TestADutyEndsWithTheLease$"},
+		{"a server that gave its duty up still writes", "ledger/duty.go", "w == nil || w.Dead || !slices.Contains(w.Duties, f.duty)", "w == nil || w.Dead", "ledger", "^TestADutyEndsWithTheLease$"},
+		{"a duty of a dead server is never taken", "ledger/duty.go", "if !w.Dead && slices.Contains(w.Duties, duty) {", "if slices.Contains(w.Duties, duty) {", "ledger", "^TestADutyEndsWithTheLease$"},
+		{"an alert is submitted again under its key", "ledger/duty.go", "if err == nil && !t.Keys.Has(all[i].Key) {", "if err == nil {", "ledger", "^TestWhatItsKeyHasToldIsLeftOut$"},
+		{"a paused agent loses its runs", "ledger/lease.go", " && !isPaused(rows.Pauses, a) {", " && !(isPaused(rows.Pauses, a) && false) {", "ledger", "^TestTheRunsOfAPausedAgentAreNoOrphans$"},
+		{"runs of a remote worker wait for the grace only", "ledger/lease.go", "	if w.Owner != \"\" {\n			within", "	if false {\n			within", "server", "^TestRunsOfARemoteAgentWaitADay$"},
+		{"runs of an agent whose worker just died fail", "ledger/lease.go", "(!w.Dead || w.LeaseUntil.After(now.Add(-within)))", "(!w.Dead || w.LeaseUntil.After(now.Add(within)))", "ledger", "^TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace$"},
+		{"an agent gets more runs than its slots", "ledger/claim.go", " || r.agents[agent] >= r.Agents[agent] || ", " || ", "ledger", "^TestRunsOnTheirLastAttemptTakeTheSlotsOfTheirAgent$"},
+		{"two runs on their last attempt start together", "ledger/claim.go", " || d.LastAttempt && !r.lastAttempt {", " {", "ledger", "^TestARunOnItsLastAttemptStartsAlone$"},
+		{"the row of a dead worker is forgotten while it counts", "ledger/lease.go", "age >= max(deadRetention, grace) ||", "age >= 0 ||", "ledger", "^TestALongGraceIsKept$"},
+		{"a server that swept for a moment takes sessions", "ledger/session.go", "now.Sub(w.last) > max(grace/2, 2*time.Minute) || ", "", "ledger", "^TestTheGraceCountsOnlyWhileAServerWatches$"},
+		{"a sweep ends the overdue claims of its own worker", "ledger/overrun.go", "		if t.Worker != \"\" && t.Worker == self {", "		if false {", "ledger", "^TestASweepExtendsTheOverdueClaimsOfItsOwnWorker$"},
+		{"a claim of a lost lease starts", "engine/claim.go", "case c.worker != e.lease.worker || e.lease.lost:", "case c.worker != e.lease.worker:", "engine", "^TestClaimOfALostLeaseIsReleased$"},
+		{"a claim of a former worker starts", "engine/claim.go", "case c.worker != e.lease.worker || e.lease.lost:", "case e.lease.lost:", "engine", "^TestAClaimOfAFormerWorkerDoesNotStart$"},
+		{"a slow answer lengthens the lease", "engine/lease.go", "time.Until(sent.Add(length - length/5))", "length - length/5", "engine", "^TestSlowResponseToARenewalDoesNotExtendTheLease$"},
+		{"a lease has no margin", "engine/lease.go", "length - length/5", "length", "engine", "^TestSlowResponseToARenewalDoesNotExtendTheLease$"},
+		{"a machine that slept ends the leases of others", "engine/sweep.go", "!e.lease.holds() || time.Now().Round(0).Sub(e.lease.renewed) > 2*e.options.Renew", "!e.lease.holds()", "engine", "^TestFirstTickAfterASleepRenewsInsteadOfSweeping$"},
+		{"a paused engine claims once its lease is renewed", "engine/claim.go", "e.lease.holds() && !e.stopping && e.pause == nil", "e.lease.holds() && !e.stopping", "engine", "^TestARenewalEndsNoPauseAndNoShutdown$"},
+		{"an engine that stops claims once its lease is renewed", "engine/claim.go", "e.lease.holds() && !e.stopping && e.pause == nil", "e.lease.holds() && e.pause == nil", "engine", "^TestARenewalEndsNoPauseAndNoShutdown$"},
+		{"the error of an effect is its result", "engine/effect.go", " && !eff.state.Failed():", ":", "engine", "^TestAnErrorOfAnEffectIsNotRemembered$"},
+		{"an effect with other input has the result of the first", "engine/effect.go", "if eff.state.Input != body.Input {", "if false {", "engine", "^TestTheSameEffectWithOtherInputIsAConflict$"},
+		{"an effect that its stop cut off counts as failed", "engine/effect.go", "errors.Is(err, mailroom.ErrUnknown), ctx.Err() != nil:", "errors.Is(err, mailroom.ErrUnknown):", "engine", "^TestAnEffectThatAStopCutOffIsUnknown$"},
+		{"an effect whose call began is called again", "engine/effect.go", "case eff.state.Last == entry.KindEffectIntended, eff.state.Last == entry.KindEffectUnknown:", "case eff.state.Last == entry.KindEffectUnknown:", "engine", "^TestACrashInAnEffectIsUnknownAndOpensATicket$"},
+		{"an effect of unknown outcome is called again", "engine/effect.go", "case eff.state.Last == entry.KindEffectIntended, eff.state.Last == entry.KindEffectUnknown:", "case eff.state.Last == entry.KindEffectIntended:", "engine", "^TestACrashInAnEffectIsUnknownAndOpensATicket$"},
+		{"a stop of another server is not obeyed", "engine/lease.go", "		if stops[c.Run] {", "		if false {", "engine", "^TestStopReachesAnotherProcessWithARenewal$"},
+		{"a claim that was lost goes on", "engine/lease.go", "		if s := e.active[c]; s != nil {\n			s.cancel", "		if s := e.active[c]; false {\n			s.cancel", "engine", "^TestARenewalEndsTheRunsOfLostClaimsOnly$"},
+	}
+}
