@@ -218,18 +218,18 @@ func countCommand(m *Main) *cobra.Command {
 
 func readyCommand(m *Main) *cobra.Command {
 	var f filters
-	order := string(tracker.OrderHybrid)
+	order := string(tracker.OrderPriority)
 	var claim, explain bool
 	cmd := &cobra.Command{Use: "ready", Short: "List open issues that nothing blocks", Args: noArgs}
 	f.bind(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&order, "sort", order, "hybrid (recent ones by priority, then the oldest), priority or oldest")
+	flags.StringVar(&order, "sort", order, "priority (then the oldest), oldest, or hybrid (those of two days by priority, then the oldest)")
 	flags.BoolVar(&f.free, "unassigned", false, "only unassigned issues")
 	flags.BoolVar(&claim, "claim", false, "claim the first unassigned issue")
 	flags.BoolVar(&explain, "explain", false, "also show what blocks the others")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains([]tracker.Order{tracker.OrderHybrid, tracker.OrderPriority, tracker.OrderAge}, tracker.Order(order)) {
-			return mailroom.Errorf(mailroom.CodeInvalid, "sort %q is not one of hybrid, priority, oldest", order)
+			return mailroom.Errorf(mailroom.CodeInvalid, "sort %q is not one of priority, oldest, hybrid", order)
 		}
 		find := func(t *tracker.Tracker) ([]*tracker.Issue, error) {
 			what, err := f.filter(t)

@@ -184,6 +184,44 @@ func TestReadyExcludesBlockedIssues(t *testing.T) {
 	}
 }
 
+// TestOnlyWhatIsClosedIsDone gives an issue that others wait for each status, also one of another program, and an
+// issue with children each way of being deferred.
+func TestOnlyWhatIsClosedIsDone(t *testing.T) {
+	now := ann().At
+	for status, blocks := range map[Status]bool{
+		StatusOpen: true, StatusInProgress: true, StatusBlocked: true, StatusDeferred: true, StatusHooked: true, "in_review": true, "": true,
+		StatusClosed: false, StatusPinned: false,
+	} {
+		tr := made(t, "first", "second")
+		must(tr.AddDependency("x-b", "x-a", DependencyBlocks, ann()))(t)
+		tr.issues.get("x-a").Status = status // as a file has it
+		ready := slices.ContainsFunc(tr.Ready(Filter{}, OrderPriority, now), func(it *Issue) bool { return it.ID == "x-b" })
+		if ready == blocks {
+			t.Errorf("after an issue that is %q: ready is %v", status, ready)
+		}
+	}
+	for name, is := range map[string]struct {
+		edit func(it *Issue)
+		off  bool
+	}{
+		"deferred":               {func(it *Issue) { it.Status = StatusDeferred }, true},
+		"deferred until later":   {func(it *Issue) { it.Status, it.DeferUntil = StatusDeferred, now.Add(time.Hour) }, true},
+		"open, until later":      {func(it *Issue) { it.DeferUntil = now.Add(time.Hour) }, true},
+		"deferred until earlier": {func(it *Issue) { it.Status, it.DeferUntil = StatusDeferred, now.Add(-time.Hour) }, false},
+		"closed, until later":    {func(it *Issue) { it.Status, it.DeferUntil = StatusClosed, now.Add(time.Hour) }, false},
+	} {
+		tr := made(t, "epic", "child", "child of the child")
+		must(tr.AddDependency("x-b", "x-a", DependencyParentChild, ann()))(t)
+		must(tr.AddDependency("x-c", "x-b", DependencyParentChild, ann()))(t)
+		must(tr.Update("x-a", ann(), func(it *Issue) error { is.edit(it); return nil }))(t)
+		for _, id := range []string{"x-b", "x-c"} {
+			if ready := slices.ContainsFunc(tr.Ready(Filter{}, OrderPriority, now), func(it *Issue) bool { return it.ID == id }); ready == is.off {
+				t.Errorf("%s below an epic that is %s: ready is %v", id, name, ready)
+			}
+		}
+	}
+}
+
 func TestReadyIssuesAreSorted(t *testing.T) {
 	now := ann().At
 	tr := New()

@@ -146,23 +146,35 @@ func sortByRank(found []*Issue, of func(*Issue) rank) []*Issue {
 	return found
 }
 
-// isBlocking reports whether an issue keeps its dependents from being ready.
+// isBlocking reports whether an issue keeps its dependents from being ready. Only what is closed is done: a deferred
+// issue, or one with a status of another program, is not. A pinned issue is for reference and never done, so it
+// blocks nothing.
 func isBlocking(it *Issue) bool {
-	return it != nil && (it.Status == StatusOpen || it.Status == StatusInProgress || it.Status == StatusBlocked || it.Status == StatusHooked)
+	return it != nil && it.Status != StatusClosed && it.Status != StatusTombstone && it.Status != StatusPinned
 }
 
 // maxAncestors bounds the chain of parents that is followed: an untrusted file can have a chain of
 // any length.
 const maxAncestors = 50
 
-// blockers yields the issues that block it or one of its ancestors.
-func (t *Tracker) blockers(it *Issue) iter.Seq[*Issue] {
+// lineage yields an issue and its ancestors, the nearest first.
+func (t *Tracker) lineage(it *Issue) iter.Seq[*Issue] {
 	return func(yield func(*Issue) bool) {
 		const few = 8
 		var buffer [few]*Issue
 		seen := buffer[:0] // a merged file can have cycles of parents
 		for ; it != nil && len(seen) <= maxAncestors && !slices.Contains(seen, it); it = t.issues.get(it.Parent()) {
-			seen = append(seen, it)
+			if seen = append(seen, it); !yield(it) {
+				return
+			}
+		}
+	}
+}
+
+// blockers yields the issues that block it or one of its ancestors.
+func (t *Tracker) blockers(it *Issue) iter.Seq[*Issue] {
+	return func(yield func(*Issue) bool) {
+		for it := range t.lineage(it) {
 			for _, d := range it.Dependencies {
 				if d.Type != DependencyBlocks {
 					continue
@@ -199,7 +211,7 @@ type Order string
 
 // The orders of ready issues.
 const (
-	OrderPriority Order = "priority" // then oldest first
+	OrderPriority Order = "priority" // then oldest first; the default of all that offer an issue
 	OrderAge      Order = "oldest"
 	OrderHybrid   Order = "hybrid" // issues of the last two days by priority, then the others by age
 )
@@ -207,16 +219,21 @@ const (
 // recent is the age up to which OrderHybrid sorts an issue by priority.
 const recent = 48 * time.Hour
 
-// isDeferred reports whether the issue is deferred until after now.
-func (it *Issue) isDeferred(now time.Time) bool { return it.DeferUntil.After(now) }
+// isDeferred reports whether an unfinished issue is deferred at now: until later, or without an end.
+func (it *Issue) isDeferred(now time.Time) bool {
+	if it.Status == StatusClosed || it.Status == StatusTombstone {
+		return false
+	}
+	return it.DeferUntil.After(now) || it.Status == StatusDeferred && it.DeferUntil.IsZero()
+}
 
-// Ready returns the open issues that nothing blocks. An issue that was deferred until a time counts
-// as open once that time has passed.
+// Ready returns the open issues that nothing blocks and that are not deferred, nor one of their ancestors. An issue
+// that was deferred until a time counts as open once that time has passed.
 func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 	t.issues.index()
 	f.Statuses = []Status{StatusOpen, StatusDeferred}
 	found := t.filter(func(it *Issue) bool {
-		return f.matches(it) && (it.Status == StatusOpen || !it.DeferUntil.IsZero()) && !it.isDeferred(now) && !t.isBlocked(it)
+		return f.matches(it) && !t.isPutOff(it, now) && !t.isBlocked(it)
 	})
 	since := now.Add(-recent)
 	return sortByRank(found, func(it *Issue) rank {
@@ -229,6 +246,16 @@ func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 		}
 		return r
 	})
+}
+
+// isPutOff reports whether the issue or one of its ancestors is deferred at now.
+func (t *Tracker) isPutOff(it *Issue, now time.Time) bool {
+	for of := range t.lineage(it) {
+		if of.isDeferred(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // CountDependents counts the dependencies on each issue. The returned function is safe for
