@@ -131,12 +131,25 @@ func (m *Main) updateEachThen(
 	if m.out.json {
 		return m.out.printJSON(issuesJSON(after, changed, nil))
 	}
-	for _, it := range changed {
-		if err := m.out.report("%s %s: %s", done, it.ID, it.Title); err != nil {
+	for i, it := range changed {
+		if err := m.reportChange(done, moves[i].was, it); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reportChange says what was done to an issue, or that it was so already.
+func (m *Main) reportChange(done string, was, is *tracker.Issue) error {
+	switch {
+	case was != is:
+		return m.out.report("%s %s: %s", done, is.ID, is.Title)
+	case is.Status == tracker.StatusClosed:
+		return m.out.report("%s is closed already, with the reason: %s", is.ID, is.CloseReason)
+	case is.Status == tracker.StatusInProgress && is.Assignee != "":
+		return m.out.report("%s is unchanged, %s works on it: %s", is.ID, is.Assignee, is.Title)
+	}
+	return m.out.report("%s is unchanged: %s", is.ID, is.Title)
 }
 
 func closeCommand(m *Main) *cobra.Command {

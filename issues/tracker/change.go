@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -119,6 +120,9 @@ func (t *Tracker) Update(id string, by Signature, change func(*Issue) error) (*I
 			return nil, err
 		}
 	}
+	if reflect.DeepEqual(&it, old) { // a time of change without a change would win a merge
+		return old, nil
+	}
 	it.UpdatedAt = by.At
 	switch {
 	case it.Status == StatusClosed && it.ClosedAt.IsZero():
@@ -154,7 +158,7 @@ func (t *Tracker) Claim(id string, by Signature) (*Issue, error) {
 	})
 }
 
-// Close closes an issue. A closed issue stays unchanged.
+// Close closes an issue. A closed issue stays unchanged, with the reason that it has.
 func (t *Tracker) Close(id, reason string, by Signature) (*Issue, error) {
 	it, err := t.findLive(id)
 	if err != nil || it.Status == StatusClosed {

@@ -184,6 +184,31 @@ func TestReadyExcludesBlockedIssues(t *testing.T) {
 	}
 }
 
+// TestAChangeOfNothingChangesNothing: a new time of change would win the merge with a real change of another clone.
+func TestAChangeOfNothingChangesNothing(t *testing.T) {
+	read, invalid := Parse(`{"id":"x-a","title":"one","status":"in_progress","assignee":"ann","labels":["l"],"created_at":"2026-01-01T10:00:00Z","updated_at":"2026-01-01T10:00:00Z"}` + "\n")
+	if len(invalid) > 0 {
+		t.Fatal(invalid)
+	}
+	was, err := read.Find("x-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := ann()
+	later.At = later.At.Add(time.Hour)
+	for name, change := range map[string]func() (*Issue, error){
+		"a claim": func() (*Issue, error) { return read.Claim("x-a", later) },
+		"labels":  func() (*Issue, error) { return read.UpdateLabels("x-a", []string{"l"}, []string{"m"}, later) },
+		"a status": func() (*Issue, error) {
+			return read.Update("x-a", later, func(it *Issue) error { it.Status = StatusInProgress; return nil })
+		},
+	} {
+		if is, err := change(); err != nil || is != was {
+			t.Errorf("%s: got %+v %v, want the same issue", name, is, err)
+		}
+	}
+}
+
 // TestOnlyWhatIsClosedIsDone gives an issue that others wait for each status, also one of another program, and an
 // issue with children each way of being deferred.
 func TestOnlyWhatIsClosedIsDone(t *testing.T) {
