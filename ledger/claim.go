@@ -91,6 +91,7 @@ func (ws Workers) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatc
 		o.found = len(work)
 		return err
 	}
+	o.ofCaller(ctx)
 	if err := ws.ledger.committer().do(ctx, &o); err != nil {
 		return nil, err
 	}

@@ -194,6 +194,7 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 		out, err = f(b)
 		return err
 	}
+	o.ofCaller(ctx)
 	for {
 		once := o
 		err := l.fence.restrict(&once)

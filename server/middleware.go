@@ -19,7 +19,7 @@ import (
 // runMiddleware runs the checks that every request passes before its handler.
 func (s *Server) runMiddleware(out *response, r *http.Request) error {
 	for _, gate := range []func(*response, *http.Request) error{
-		s.checkHostAndOrigin, s.handleCORS, s.checkPath, s.authenticate, s.checkRoute, s.authorize, s.limitRate, s.readBody,
+		s.checkHostAndOrigin, s.handleCORS, s.checkPath, s.authenticate, s.checkRoute, s.authorize, s.limitRate, s.readBody, s.authorizeAgain,
 	} {
 		if err := gate(out, r); err != nil {
 			return err
@@ -191,6 +191,26 @@ func (s *Server) authorize(_ *response, r *http.Request) error {
 	default:
 		return q.who.Require(need)
 	}
+}
+
+// authorizeAgain checks the token once more when the body has arrived, which a caller may send as slowly as the server
+// waits for it. The write that follows checks it in its transaction, see [ledger.WithCaller].
+func (s *Server) authorizeAgain(out *response, r *http.Request) error {
+	q := requestOf(r.Context())
+	if r.ContentLength == 0 || q.grant == s.anonymous {
+		return nil
+	}
+	g, err := s.tokens.find(r.Context(), q.grant.hash)
+	switch {
+	case err != nil:
+		return err
+	case g == nil:
+		return errRevoked()
+	case g == q.grant:
+		return nil
+	}
+	q.setGrant(g) // its rights have changed
+	return s.authorize(out, r)
 }
 
 // probe records the status and header that the mux answers with.

@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/ledger"
 	"mailroom/server/internal/limit"
 )
 
@@ -40,6 +41,9 @@ func anonymousGrant() *grant { return newGrant(secretHash{}, &auth.Token{}) }
 // setGrant sets the caller of the request.
 func (q *request) setGrant(g *grant) { q.who, q.grant = g.token, g }
 
+// caller returns the row of the caller's token for the ledger.
+func (q *request) caller() ledger.Caller { return q.grant.row }
+
 type requestKey struct{}
 
 // requestOf returns the request that ctx belongs to.
@@ -57,7 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	q := &request{id: requestID(r), via: protocolOf(r.Context())}
 	q.setGrant(s.anonymous)
-	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
+	r = r.WithContext(ledger.WithCaller(context.WithValue(r.Context(), requestKey{}, q), q.caller))
 	out := newResponse(w, s.options.WriteTimeout)
 	if r.ProtoMajor > 1 {
 		out.setShared()

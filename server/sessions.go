@@ -263,8 +263,8 @@ func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, er
 	if err := h.ledger.DropSession(ctx, who.Sum); err != nil {
 		return nil, err
 	}
-	_ = h.tokens.refreshTokens(ctx) // it logs its error; the rows that it could not read admit no request
-	h.tokens.push.dropOf(context.WithoutCancel(ctx), name)
+	_ = h.tokens.refreshTokens(ctx)                                                // it logs its error; the rows that it could not read admit no request
+	h.tokens.push.dropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), name) // of the server: the session has ended
 	h.tokens.cache.waitForOthers(ctx)
 	cookie := h.newCookie("", 0)
 	cookie.MaxAge = -1

@@ -14,6 +14,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/recovery"
+	"mailroom/ledger"
 )
 
 const (
@@ -65,6 +66,7 @@ type grant struct {
 	// Set by newGrant.
 	hash   secretHash
 	token  *auth.Token     // read-only
+	row    ledger.Caller   // of the token; zero: it has none
 	ctx    context.Context // ends when the token is revoked or its rights change; its cause says which
 	revoke context.CancelCauseFunc
 
@@ -227,6 +229,10 @@ func (c *tokenCache) read(ctx context.Context) error {
 	before := *c.byHash.Load()
 	now := make(map[secretHash]*grant, len(rows))
 	quotas := map[string]auth.Quotas{}
+	rowOf := map[int64]*auth.Token{} // the rows by key: a token with the rights of another has its name
+	for _, t := range rows {
+		rowOf[t.Key] = t
+	}
 	for _, t := range auth.NewChains(rows, c.operatorToken(), time.Now()).Valid() {
 		if len(t.Quotas) > 0 {
 			quotas[t.Name] = t.Quotas
@@ -237,6 +243,9 @@ func (c *tokenCache) read(ctx context.Context) error {
 		}
 		if now[s] = before[s]; now[s] == nil || !sameRights(now[s].token, t) {
 			now[s] = newGrant(s, t)
+			if row := rowOf[t.Key]; row != nil {
+				now[s].row = ledger.RowOf(row)
+			}
 			if before[s] != nil {
 				now[s].used.Store(before[s].used.Load()) // may not be written yet
 			}

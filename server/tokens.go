@@ -13,6 +13,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 )
@@ -134,8 +135,8 @@ func (h *tokenHandlers) revokeToken(ctx context.Context, in *revokeTokenInput) (
 	if err := h.ledger.RevokeToken(ctx, in.Name); err != nil {
 		return nil, err
 	}
-	_ = h.refreshTokens(ctx) // it logs its error; the rows that it could not read admit no request
-	h.push.dropOf(context.WithoutCancel(ctx), in.Name)
+	_ = h.refreshTokens(ctx)                                                   // it logs its error; the rows that it could not read admit no request
+	h.push.dropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), in.Name) // of the server: the caller may have ended itself
 	h.cache.waitForOthers(ctx)
 	return nil, nil
 }

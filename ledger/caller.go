@@ -1,0 +1,64 @@
+package ledger
+
+import (
+	"context"
+
+	"mailroom"
+	"mailroom/auth"
+)
+
+// Caller is the row of the token that a request came with. A request is admitted by its token before the write that it
+// asks for: the time between is that of its body, of the queue of the committer, and of a process that was stopped. So
+// each write reads the row again, in its transaction.
+type Caller struct {
+	Row string // name of the row; "": the operator, whose token has none, or the server itself
+	ID  string // as auth.Token.ID
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context whose operations are those of a caller, who is asked for when one begins: it may not be
+// known yet. nil: the server itself.
+func WithCaller(ctx context.Context, who func() Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, who)
+}
+
+// ofCaller makes the operation read the row of its caller, and fail if it is no longer valid.
+func (o *op) ofCaller(ctx context.Context) {
+	who, _ := ctx.Value(callerKey{}).(func() Caller)
+	if who == nil {
+		return
+	}
+	c := who()
+	if c.Row == "" {
+		return
+	}
+	o.tokens = append(o.tokens[:len(o.tokens):len(o.tokens)], c.Row)
+	apply := o.apply
+	o.apply = func(b *batch) error {
+		if err := b.checkCaller(c); err != nil {
+			return err
+		}
+		return apply(b)
+	}
+}
+
+// checkCaller refuses the operation of a row that was revoked, replaced or has expired. A row that was derived from
+// another one is dropped with it, so its own row tells.
+func (b *batch) checkCaller(c Caller) error {
+	row, err := b.rows.token(c.Row)
+	switch {
+	case err != nil:
+		return err
+	case row == nil, row.ID() != c.ID, !row.RevokedAt.IsZero(), row.Expired(b.rows.now):
+		return errEnded()
+	}
+	return nil
+}
+
+func errEnded() error {
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the token was revoked or has expired")
+}
+
+// RowOf returns the caller of a row.
+func RowOf(row *auth.Token) Caller { return Caller{row.Name, row.ID()} }
