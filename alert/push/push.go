@@ -16,7 +16,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/mail"
+	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"mailroom/alert"
@@ -62,7 +65,7 @@ func newSettings() *target.Settings {
 	o := &Options{Key: key.Get}
 	keys := append(key.Settings("key", "the private key of the subscriptions (VAPID)", "missing private key; set either key_env or key_file (the configuration never contains the key itself)"),
 		setting.New("contact", "Address under which push services reach the operator.",
-			setting.Checked(&o.Contact, `a URL such as "mailto:ops@example.org" or "https://example.org/contact"`, func(s string) bool { return s == "" || isContact(s) })).
+			setting.Checked(&o.Contact, `a URL with a public name, such as "mailto:ops@example.org" or "https://example.org/contact"`, func(s string) bool { return s == "" || isContact(s) })).
 			Require("missing contact; some push services refuse messages without one"))
 	return &target.Settings{
 		Shared: true,
@@ -103,7 +106,8 @@ with another key, all browsers have to subscribe again.`,
 	}
 }
 
-// isContact reports whether s can be the subject of a request to a push service (RFC 8292, section 2.1).
+// isContact reports whether s can be the subject of a request to a push service (RFC 8292, section 2.1). Apple's
+// service refuses each message if the host can have no address on the internet.
 func isContact(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || len(s) > maxContact || u.RawQuery != "" || u.Fragment != "" {
@@ -111,9 +115,20 @@ func isContact(s string) bool {
 	}
 	if u.Scheme == "mailto" {
 		a, err := mail.ParseAddress(u.Opaque)
-		return err == nil && a.Address == u.Opaque
+		return err == nil && a.Address == u.Opaque && isPublicName(a.Address[strings.LastIndex(a.Address, "@")+1:])
 	}
-	return u.Scheme == "https" && u.Hostname() != "" && u.User == nil
+	return u.Scheme == "https" && u.User == nil && isPublicName(u.Hostname())
+}
+
+// isPublicName reports whether a host may have a name on the internet: one with a dot, and not below a name that is
+// kept for local use (RFC 6761, 6762, 9476) or for private networks.
+func isPublicName(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	at := strings.LastIndex(host, ".")
+	if _, err := netip.ParseAddr(host); err == nil || at <= 0 {
+		return false
+	}
+	return !slices.Contains([]string{"local", "localhost", "invalid", "test", "internal", "alt", "lan", "home"}, host[at+1:])
 }
 
 // Target sends to the browsers that subscribed. It implements [alert.Spreader].
@@ -125,7 +140,7 @@ type Target struct {
 // New returns a target. It reads no key: a missing one fails the messages until there is one.
 func New(o Options) (*Target, error) {
 	if !isContact(o.Contact) {
-		return nil, fmt.Errorf("contact: %q is not a mailto: or https: URL", display.Cut(o.Contact, maxContact))
+		return nil, fmt.Errorf("contact: %q is not a mailto: or https: URL with a public name", display.Cut(o.Contact, maxContact))
 	}
 	return &Target{o, o.Address.Client("the push service")}, nil
 }
@@ -289,7 +304,7 @@ func refusal(a httpcall.Response, err error) error {
 	case http.StatusNotFound, http.StatusGone: // RFC 8030, section 7.3
 		return httpcall.Permanent(fmt.Errorf("%w: %w", alert.ErrGone, refused))
 	case http.StatusUnauthorized, http.StatusForbidden: // RFC 8292, section 4.2
-		return httpcall.Permanent(fmt.Errorf("%w: the browser subscribed with another key, or the push service does not accept the contact: turn alerts off and on again in that browser", refused))
+		return httpcall.Permanent(fmt.Errorf("%w: the push service does not accept the contact of this target, or the browser subscribed with another key: check `contact`, then turn alerts off and on again in that browser", refused))
 	}
 	return err
 }

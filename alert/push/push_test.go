@@ -292,6 +292,8 @@ func TestWithoutAKeyAlertsWait(t *testing.T) {
 func TestTheSettingsAreChecked(t *testing.T) {
 	for contact, good := range map[string]bool{
 		"mailto:ops@example.org": true, "https://example.org/contact": true, "": false, "ops@example.org": false, "mailto:": false, "mailto:ops": false,
+		"mailto:ops@localhost": false, "mailto:me@host.local": false, "https://localhost": false, "https://192.0.2.1/": false, "https://[2001:db8::1]/": false,
+		"mailto:ops@example.org.": false, "https://box.lan/me": false, "https://Mail.Example.ORG": true, "mailto:ops@mail.internal": false,
 		"mailto:Ops <ops@example.org>": false, "http://example.org": false, "https://": false, "https://me:hush@example.org": false, "mailto:ops@example.org?subject=x": false,
 		"mailto:" + strings.Repeat("x", 200) + "@example.org": false,
 	} {
