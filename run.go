@@ -42,6 +42,7 @@ const (
 	ReasonSuperseded  Reason = "superseded"
 	ReasonInterrupted Reason = "interrupted"
 	ReasonRetracted   Reason = "retracted"
+	ReasonDeadline    Reason = "deadline" // its Deadline has passed
 )
 
 // Run is the row of a run: one turn of an agent on a thread.
@@ -68,7 +69,7 @@ type Run struct {
 	FirstSeq     int64 // seq of its first message
 
 	Status      Status
-	Stop        Reason    // ReasonCancelled or ReasonInterrupted once it was asked to stop
+	Stop        Reason    // ReasonCancelled, ReasonInterrupted or ReasonDeadline once it was asked to stop
 	StopBy      string    // who asked it to stop
 	Scheduled   bool      `json:"Held"` // NotBefore is in the future; it has no place in the queue yet
 	NotBefore   time.Time // zero: no delay
@@ -130,6 +131,9 @@ type Run struct {
 	// CrashLimit is the submit's own bound of Crashes; nil: MaxCrashes. With 0 no lost claim at all is followed
 	// by another attempt, nor is one that its worker gave back after its agent had begun.
 	CrashLimit *int `json:",omitempty"`
+	// Deadline is when the run ends, whatever its state. It is not started then; a worker that holds it is asked to
+	// stop. Zero: never.
+	Deadline time.Time `json:",omitzero"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the
@@ -204,6 +208,16 @@ type StepMark struct {
 	Step    int    `json:"step"`
 	Digest  string `json:"digest"`
 	Seq     int64  `json:"seq"` // last entry that it appended
+}
+
+// HasPassed reports whether the run is open, was not asked to stop, and has a deadline that is not after now.
+func (r *Run) HasPassed(now time.Time) bool {
+	return r.AwaitsDeadline() && !r.Deadline.After(now)
+}
+
+// AwaitsDeadline reports whether the run is open, was not asked to stop, and has a deadline.
+func (r *Run) AwaitsDeadline() bool {
+	return !r.Deadline.IsZero() && !r.Status.Finished() && r.Stop == ""
 }
 
 // NeverStarted reports whether the run is queued for its first attempt.

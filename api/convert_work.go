@@ -235,7 +235,7 @@ func (c Claim) Mailroom() *mailroom.Run {
 			*s.to = *s.from
 		}
 	}
-	for _, at := range []struct{ to, from *time.Time }{{&out.NotBefore, r.NotBefore}, {&out.StartedAt, r.StartedAt}} {
+	for _, at := range []struct{ to, from *time.Time }{{&out.NotBefore, r.NotBefore}, {&out.Deadline, r.Deadline}, {&out.StartedAt, r.StartedAt}} {
 		if at.from != nil {
 			*at.to = *at.from
 		}

@@ -28,6 +28,7 @@ type Run struct {
 	MaxCrashes   *int               `json:"max_crashes" doc:"Bounds crashes. 0: no lost claim is followed by another attempt. null: the server is of an older version."`
 	AvailableAt  time.Time          `json:"available_at" doc:"The run is not claimed before."`
 	NotBefore    *time.Time         `json:"not_before"`
+	Deadline     *time.Time         `json:"deadline" doc:"The run ends then, whatever its status, with the reason deadline."`
 	Worker       *string            `json:"worker" doc:"Holds its claim, while it is running."`
 	LeaseUntil   *time.Time         `json:"lease_until" doc:"End of that worker's lease."`
 	Key          *string            `json:"key" doc:"Idempotency key it was submitted with."`
@@ -106,6 +107,7 @@ type Submit struct {
 	Key          string            `json:"key,omitempty" doc:"The header Idempotency-Key means the same."`
 	Priority     *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`
 	NotBefore    *time.Time        `json:"not_before,omitempty"`
+	Deadline     string            `json:"deadline,omitempty" example:"30m" doc:"When the run ends if it has not ended before: a time (RFC 3339), or a duration from the acceptance of the submit such as 30m. A run that has not started then is never started; one that is at work is stopped. Retries, waits and restarts do not move it. It concerns the run that the submit creates, not one that its messages join."`
 	ExpectRun    string            `json:"expect_run,omitempty" doc:"With mode steer: only into this run."`
 	MaxAttempts  *int              `json:"max_attempts,omitempty" minimum:"1" maximum:"100" doc:"After so many failures the run fails for good. Default: that of the agent, else 5."`
 	MaxCrashes   *int              `json:"max_crashes,omitempty" minimum:"0" maximum:"3" doc:"After so many lost claims in a row without a durable step the run fails for good, with the class crashed. 0: after the first lost claim, and if its worker gives it back after its start. Default: 3."`

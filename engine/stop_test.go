@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/entry"
+	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
@@ -405,6 +406,32 @@ func TestAnAttemptWithoutAnAnswerOfTheStoreIsNoFailure(t *testing.T) {
 		r := h.status(out.Run, mailroom.StatusCompleted)
 		if got := entered.all(); len(got) != 1 || got[0] < 2 || r.Failures != 0 || r.Crashes != 0 {
 			t.Errorf("entered at attempts %v with %d failures and %d crashes, want a later attempt and none", got, r.Failures, r.Crashes)
+		}
+	})
+}
+
+func TestADeadlineStopsARunAtWorkWithinASweep(t *testing.T) {
+	everywhere(t, func(h *fixture) {
+		causes := make(chan error, 1)
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return context.Cause(ctx)
+		})
+		out := h.send("t", "hello", func(in *thread.Submit) { in.Timeout = time.Minute })
+		next := h.send("t", "next", func(in *thread.Submit) { in.Timeout = 50 * time.Second })
+		h.wait(59 * time.Second)
+		h.status(out.Run, mailroom.StatusRunning)
+		if r := h.status(next.Run, mailroom.StatusCancelled); r.Reason != mailroom.ReasonDeadline || r.Attempt != 0 {
+			t.Errorf("the run behind it: got reason %q at attempt %d, want %q and no start", r.Reason, r.Attempt, mailroom.ReasonDeadline)
+		}
+		if cause := <-causes; cause != mailroom.ErrStopped {
+			t.Errorf("got cause %v, want %v", cause, mailroom.ErrStopped)
+		}
+		h.wait(5 * time.Second)
+		r := h.status(out.Run, mailroom.StatusCancelled)
+		if late := r.FinishedAt.Sub(r.Deadline); r.Reason != mailroom.ReasonDeadline || late < 0 || late > 10*time.Second {
+			t.Errorf("got reason %q, %v after the deadline", r.Reason, late)
 		}
 	})
 }

@@ -160,7 +160,8 @@ func (ws Workers) EndNodeWorkers(ctx context.Context, node string, uncharged boo
 
 // Sweep takes away the claims of workers whose lease has ended, strictly after its end. It spares
 // self, because an engine that slept renews its lease first. It also ends overdue claims of all
-// workers but self, which ends its own, and frees runs that wait for a server that is gone.
+// workers but self, which ends its own, ends runs whose deadline has passed, and frees runs that wait for a server that
+// is gone.
 func (ws Workers) Sweep(ctx context.Context, self string) error {
 	err := ws.endWorkers(ctx, false, func(w *store.Worker, now time.Time) bool {
 		return w.ID != self && now.After(w.LeaseUntil)
@@ -169,6 +170,9 @@ func (ws Workers) Sweep(ctx context.Context, self string) error {
 		return err
 	}
 	if err := ws.endOverruns(ctx, self); err != nil {
+		return err
+	}
+	if err := ws.endDeadlines(ctx); err != nil {
 		return err
 	}
 	workers, now, err := ws.workers(ctx)

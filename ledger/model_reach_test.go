@@ -35,7 +35,7 @@ func (m *model) outcomes() {
 // prints the counts.
 func TestTheHistoriesReachEveryOperation(t *testing.T) {
 	setFlag(t, "rapid.seed", "11")
-	setFlag(t, "rapid.checks", "72")
+	setFlag(t, "rapid.checks", "100")
 	setFlag(t, "rapid.steps", "60")
 	came := coverage{}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -71,7 +71,7 @@ func coveredOperations() (names []string) {
 		"create token, create token: conflict, revoke token, revoke token: not_found, tokens used",
 		"define, forget, delete, delete: conflict, delete: not_found, deliver, patch, purge, purged run",
 		"run of a session, run of bounded crashes, run completed, run failed crashed, run failed exhausted, run failed permanent",
-		"run cancelled cancelled, run cancelled interrupted, run cancelled retracted, run cancelled superseded",
+		"run cancelled cancelled, run cancelled deadline, run cancelled interrupted, run cancelled retracted, run cancelled superseded",
 		"entry effect.settled, entry effect.unknown, entry message.read, entry run.resumed, entry run.stop_requested",
 		"entry send, entry step, entry ticket.decided, entry ticket.expired, entry tool.started, entry tool.finished, entry x.note",
 	} {

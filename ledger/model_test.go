@@ -216,6 +216,9 @@ func (m *model) submit(t *rapid.T) {
 		}, "mode"),
 		MaxAttempts: number(t, 0, 3, "attempts"),
 	}
+	if chance(t, 20, "deadline") {
+		in.Timeout = time.Duration(number(t, 1, 40, "timeout")) * time.Second
+	}
 	if chance(t, 30, "bounded crashes") {
 		n := number(t, 0, mailroom.MaxCrashes, "crashes")
 		in.MaxCrashes = &n

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -398,6 +399,33 @@ func TestHeadIsAnsweredLikeGet(t *testing.T) {
 	for path, want := range map[string]int{"/v1/threads/t": 200, "/v1/threads/t/stream": 200, "/v1/threads/u": 404, "/v1/threads/u/stream": 404} {
 		if a := f.call("HEAD "+path, ""); a.status != want || a.body != "" {
 			t.Errorf("HEAD %s: %d %q, want %d and no body", path, a.status, a.body, want)
+		}
+	}
+}
+
+func TestADeadlineIsATimeOrADurationFromTheAcceptance(t *testing.T) {
+	f := start(t)
+	deadline := func(given string) (api.Run, time.Duration) {
+		t.Helper()
+		sent := mustCall[store.Submitted](f, "POST /v1/messages", `{"text":"a","deadline":"`+given+`"}`)
+		run := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
+		if run.Deadline == nil {
+			t.Fatalf("the deadline %s is not on the run", given)
+		}
+		return run, run.Deadline.Sub(run.CreatedAt)
+	}
+	if _, left := deadline("1h30m"); left != 90*time.Minute {
+		t.Errorf("1h30m: %v after the acceptance", left)
+	}
+	if run, _ := deadline("2099-01-31T18:00:00+01:00"); !run.Deadline.Equal(time.Date(2099, 1, 31, 17, 0, 0, 0, time.UTC)) {
+		t.Errorf("a time: %v", run.Deadline)
+	}
+	for _, given := range []string{
+		`"soon"`, `"0s"`, `"-5m"`, `"2000-01-01T00:00:00Z"`, `"900000h"`, `60`, `"1m","not_before":"2099-01-01T00:00:00Z"`,
+	} {
+		a := f.call("POST /v1/messages", `{"text":"a","deadline":`+given+`}`)
+		if a.status != 422 || !strings.Contains(a.body, `"body.deadline"`) {
+			t.Errorf("%s: %d %s, want 422 with body.deadline", given, a.status, a.body)
 		}
 	}
 }

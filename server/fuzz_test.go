@@ -22,7 +22,7 @@ import (
 // without a write.
 func FuzzSubmitBody(f *testing.F) {
 	for i, body := range []string{
-		`{"text":"hello","mode":"queue","key":"k","priority":7,"max_attempts":3,"max_crashes":1,"options":{"a":[1]},"metadata":{"team":"x"}}`,
+		`{"text":"hello","mode":"queue","key":"k","priority":7,"max_attempts":3,"max_crashes":1,"deadline":"30m","options":{"a":[1]},"metadata":{"team":"x"}}`,
 		`{"parts":[{"type":"data","data":{"a":1}},{"type":"file","uri":"x:y","mime_type":"a/b","name":"n"}],"not_before":"2030-01-01T00:00:00Z"}`,
 		`{"messages":[{"role":"system","text":"a"},{"parts":[{"type":"text","text":"b"}],"visibility":"internal"}],"mode":"steer","expect_run":"r"}`,
 		`{"text":"","decisions":[{"ticket":"x","decision":"answer","answer":"red","reason":"so","digest":"0123456789abcdef"}]}`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"mailroom"
 	"mailroom/alert"
@@ -117,6 +118,9 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 	if b.MaxAttempts != nil {
 		sub.MaxAttempts = *b.MaxAttempts
 	}
+	if err := readDeadline(&sub, b.Deadline); err != nil {
+		return nil, err
+	}
 	out, err := h.ledger.Submit(ctx, sub)
 	if err != nil {
 		return nil, invalid.At(at, err)
@@ -125,6 +129,21 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 		out.Superseded = []string{}
 	}
 	return &body[store.Submitted]{out}, nil
+}
+
+// readDeadline sets the deadline of a submit: a time, or a duration from its acceptance.
+func readDeadline(sub *thread.Submit, text string) (err error) {
+	if text == "" {
+		return nil
+	}
+	if sub.Timeout, err = time.ParseDuration(text); err == nil && sub.Timeout > 0 {
+		return nil
+	}
+	sub.Timeout = 0
+	if sub.Deadline, err = time.Parse(time.RFC3339, text); err != nil || sub.Deadline.IsZero() {
+		return invalid.Field("body.deadline", "must be a time such as 2030-01-31T18:00:00Z, or a duration such as 30m", text)
+	}
+	return nil
 }
 
 // submitKey returns the idempotency key from the header or the field, which must agree.

@@ -50,11 +50,14 @@ type RunQuery struct {
 	Threads []int64
 	// Group selects the failed runs with this ErrorGroup. Of the other fields only Owner, From, Oldest, Limit
 	// and Bytes may be set.
-	Group  string
-	Set    RunSet
-	From   int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set
-	Oldest bool  // oldest first; not with a Set
-	Limit  int   // 0: no limit
+	Group string
+	// Overdue selects the open runs that were not asked to stop and whose Deadline is at this time or before, the
+	// earliest first. Of the other fields only Limit may be set.
+	Overdue time.Time
+	Set     RunSet
+	From    int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set
+	Oldest  bool  // oldest first; not with a Set
+	Limit   int   // 0: no limit
 	// Bytes ends the list with the row that exceeds it, so one page has at most one row more than
 	// Bytes, in the size that the store keeps. 0: no limit; not with IDs.
 	Bytes int

@@ -111,6 +111,8 @@ export interface Submit {
   key?: string;
   priority?: number;
   not_before?: string;
+  /** A time, or a duration from the acceptance such as '30m': the run ends then, whatever its status. */
+  deadline?: string;
   expect_run?: string;
   max_attempts?: number;
   /** Lost claims in a row after which the run fails for good; 0: it is never started again after one. */
@@ -170,6 +172,8 @@ export interface Run {
   max_attempts: number;
   max_crashes: number | null;
   available_at: string;
+  /** The run ends then, whatever its status, with the reason deadline. */
+  deadline: string | null;
   messages: string[];
   reply: string | null;
   error: { class: string; message: string } | null;

@@ -176,6 +176,9 @@ func printRun(con *console.Console, d runDetails) error {
 	if r.LastError != nil {
 		rows = append(rows, []string{"last error", fmt.Sprintf("%s: %s", r.LastError.Class, r.LastError.Message)}, []string{"next try", con.When(&r.AvailableAt)})
 	}
+	if r.Deadline != nil {
+		rows = append(rows, []string{"deadline", con.When(r.Deadline)})
+	}
 	rows = append(rows, [][]string{
 		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", crashes(r)},
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},

@@ -27,7 +27,7 @@ const maxStdin = 8 << 20
 
 func sendCommand(con *console.Console) *cobra.Command {
 	var in api.Submit
-	var mode, at string
+	var mode, at, deadline string
 	var metadata, files []string
 	var priority, attempts, crashes int
 	var detach bool
@@ -46,6 +46,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
   git diff | mailroom send --thread review -
   mailroom send --thread review --file notes.md "Is this complete?"
   mailroom send --thread night --notify phone --detach "tidy up the tests"
+  mailroom send --deadline 30m "what do the logs of today say?"
   mailroom send --max-attempts 1 --max-crashes 0 "pay the bill"
   mailroom send --thread review --at 2h --metadata ticket=42 --detach "look again"`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -63,6 +64,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	flags.StringVar(&mode, "mode", "", "what to do if the thread is busy: queue (default), steer, interrupt, latest, collect or reject")
 	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
 	flags.StringVar(&at, "at", "", "start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a duration from now such as 2h")
+	flags.StringVar(&deadline, "deadline", "", "end the run then if it has not ended before: a time or a duration from now, as for --at")
 	flags.IntVar(&priority, "priority", mailroom.DefaultPriority, "priority of the run, 0 to 255, lower first")
 	flags.IntVar(&attempts, "max-attempts", 0, "failures after which the run fails for good, 1 to 100 (default: that of the agent)")
 	flags.IntVar(&crashes, "max-crashes", mailroom.MaxCrashes, "lost claims in a row after which the run fails for good, 0 to 3; 0: a run whose worker is lost is never started again")
@@ -78,7 +80,10 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 			return console.UsageErrorf(cmd, "%w", err)
 		}
 		in.Mode = mailroom.Mode(mode)
-		if in.NotBefore, err = parseStart(at, time.Now()); err != nil {
+		if in.NotBefore, err = parseTime("at", at, time.Now()); err != nil {
+			return console.UsageErrorf(cmd, "%w", err)
+		}
+		if in.Deadline, err = parseDeadline(deadline, time.Now()); err != nil {
 			return console.UsageErrorf(cmd, "%w", err)
 		}
 		if in.Metadata, err = parseMetadata(metadata); err != nil {
@@ -98,8 +103,20 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	return cmd
 }
 
-// parseStart returns the time that --at names, nil for "".
-func parseStart(at string, now time.Time) (*time.Time, error) {
+// parseDeadline returns --deadline as the server takes it. A duration stays one, because it counts from the acceptance.
+func parseDeadline(text string, now time.Time) (string, error) {
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return text, nil
+	}
+	at, err := parseTime("deadline", text, now)
+	if err != nil || at == nil {
+		return "", err
+	}
+	return at.Format(time.RFC3339), nil
+}
+
+// parseTime returns the time that the text of a flag names, nil for "".
+func parseTime(flag, at string, now time.Time) (*time.Time, error) {
 	if at == "" {
 		return nil, nil
 	}
@@ -115,7 +132,7 @@ func parseStart(at string, now time.Time) (*time.Time, error) {
 			return &t, nil
 		}
 	}
-	return nil, fmt.Errorf("invalid --at %q: use a time such as 2026-11-30T18:00 or a duration such as 2h", at)
+	return nil, fmt.Errorf("invalid --%s %q: use a time such as 2026-11-30T18:00 or a duration such as 2h", flag, at)
 }
 
 // parseMetadata returns labels given as NAME=VALUE.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 )
@@ -18,16 +19,16 @@ func TestTheStartOfARunIsATimeOrADuration(t *testing.T) {
 		"2026-11-30T18:00:00Z":      time.Date(2026, 11, 30, 18, 0, 0, 0, time.UTC),
 		"2026-11-30T18:00:00-05:00": time.Date(2026, 11, 30, 23, 0, 0, 0, time.UTC),
 	} {
-		got, err := parseStart(at, now)
+		got, err := parseTime("at", at, now)
 		if err != nil || !got.Equal(want) {
 			t.Errorf("%q: got %v, %v; want %v", at, got, err, want)
 		}
 	}
-	if got, err := parseStart("", now); got != nil || err != nil {
+	if got, err := parseTime("at", "", now); got != nil || err != nil {
 		t.Errorf("no time: got %v, %v", got, err)
 	}
 	for _, at := range []string{"tomorrow", "-2h", "2026-02-30T18:00", "18:00", "2"} {
-		if got, err := parseStart(at, now); err == nil {
+		if got, err := parseTime("at", at, now); err == nil {
 			t.Errorf("%q: got %v", at, got)
 		}
 	}
@@ -41,6 +42,23 @@ func TestLabelsAreNamesWithValues(t *testing.T) {
 	for _, pairs := range [][]string{{"a"}, {"=1"}, {"a=1", "a=2"}} {
 		if got, err := parseMetadata(pairs); err == nil {
 			t.Errorf("%q: got %v", pairs, got)
+		}
+	}
+}
+
+func TestADeadlineIsATimeOrADuration(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	now := time.Date(2026, 11, 1, 8, 30, 0, 0, zone)
+	for text, want := range map[string]string{
+		"": "", "90m": "90m", "2026-11-30T18:00": "2026-11-30T18:00:00+01:00", "2026-11-30T18:00:00Z": "2026-11-30T18:00:00Z",
+	} {
+		if got, err := parseDeadline(text, now); err != nil || got != want {
+			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"soon", "-5m", "60"} {
+		if got, err := parseDeadline(text, now); err == nil || !strings.Contains(err.Error(), "--deadline") {
+			t.Errorf("%q: got %q, %v", text, got, err)
 		}
 	}
 }

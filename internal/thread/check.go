@@ -21,6 +21,7 @@ func (in *Submit) Check() error {
 		in.Mode = mailroom.ModeQueue
 	}
 	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
+	in.Deadline = in.Deadline.UTC().Truncate(time.Microsecond)
 	in.Messages = slices.Clone(in.Messages) // do not change the caller's slice
 	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkMessages, in.checkChannel} {
 		if err := check(); err != nil {
@@ -76,6 +77,12 @@ func (in *Submit) checkOptions() error {
 	}
 	if n := in.MaxCrashes; n != nil && (*n < 0 || *n > mailroom.MaxCrashes) {
 		return check.Invalid("max_crashes", fmt.Sprintf("must be between 0 and %d", mailroom.MaxCrashes), *n)
+	}
+	if in.Timeout < 0 || in.Timeout > maxTimeout || in.Timeout > 0 && !in.Deadline.IsZero() {
+		return check.Invalid("deadline", "must be one time, or one duration of at most ten years", in.Timeout.String())
+	}
+	if y := in.Deadline.Year(); y > 9999 || y < 1 {
+		return check.Invalid("deadline", "is not a time between the years 1 and 9999", in.Deadline)
 	}
 	if len(in.Options) == 0 {
 		in.Options = nil
@@ -268,6 +275,9 @@ func CheckCursor(c *store.Cursor) error {
 	}
 	return check.JSON("position", c.Position, mailroom.MaxPosition)
 }
+
+// maxTimeout keeps a deadline within the years that times have in JSON.
+const maxTimeout = 10 * 365 * 24 * time.Hour
 
 // maxAppended bounds the size in bytes of submits whose digest uses the handwritten encoder.
 const maxAppended = 16 << 10

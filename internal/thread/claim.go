@@ -26,6 +26,11 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 		t.schedule(now)
 		return nil
 	}
+	if r.HasPassed(now) { // before the sweep came
+		endOverdue(t, r, now)
+		t.schedule(now)
+		return nil
+	}
 	kind, body := entry.KindStarted, entry.RunStarted{Worker: by.Worker, Messages: markRead(r)}
 	if r.Resumes {
 		kind = entry.KindResumed

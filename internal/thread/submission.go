@@ -26,6 +26,9 @@ func (s *submission) check() error {
 	if err := s.checkDecisions(); err != nil {
 		return err
 	}
+	if _, err := s.deadline(); err != nil {
+		return err
+	}
 	t := s.t
 	if n := s.found.Queued + unreadSteers(t.current()); s.found.MaxQueued > 0 && n >= s.found.MaxQueued && s.growsQueue() {
 		return errRateLimited("queue of thread %q is full with %d runs", t.ID, n)
@@ -191,6 +194,7 @@ func (s *submission) newRun() *mailroom.Run {
 		MaxAttempts: cmp.Or(in.MaxAttempts, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry, CrashLimit: in.MaxCrashes,
 		Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now, FirstSeq: t.LastSeq + 1,
 	}
+	r.Deadline, _ = s.deadline() // checked before
 	if in.From != nil {
 		r.Caller, r.Lineage = in.From.Caller, in.From.Lineage
 	}

@@ -36,6 +36,10 @@ type Submit struct {
 	ExpectRun    string // with ModeSteer: the run that must be current
 	MaxAttempts  int    // 0 is that of the agent
 	MaxCrashes   *int   // see Run.CrashLimit
+	// Deadline and Timeout, from the acceptance of the submit, are when the run ends; see Run.Deadline. At most one
+	// is set. They are those of the run that the submit creates, if it creates one.
+	Deadline time.Time
+	Timeout  time.Duration
 	// NoRetry fails the run on any error of its agent, outages included. A lost claim is still
 	// retried.
 	NoRetry  bool

@@ -178,6 +178,9 @@ func (r reader) selectRuns(q store.RunQuery) []*mailroom.Run {
 		}
 	}
 	slices.SortFunc(found, func(a, b *mailroom.Run) int {
+		if !q.Overdue.IsZero() {
+			return cmp.Or(a.Deadline.Compare(b.Deadline), cmp.Compare(a.Key, b.Key))
+		}
 		switch q.Set {
 		case store.RunsQueued:
 			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place),
@@ -205,6 +208,7 @@ func matches(run *mailroom.Run, q store.RunQuery) bool {
 		q.Agent != "" && run.Agent != q.Agent,
 		q.Parent != "" && run.Parent != q.Parent,
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
+		!q.Overdue.IsZero() && !run.HasPassed(q.Overdue),
 		q.Group != "" && (run.Status != mailroom.StatusFailed || run.ErrorGroup != q.Group),
 		q.From != 0 && q.Oldest && run.Key <= q.From,
 		q.From != 0 && !q.Oldest && run.Key >= q.From:

@@ -123,7 +123,7 @@ func (s *Store) prepareCopy(ctx context.Context) error {
 func rowTables() []string {
 	return []string{
 		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally", "cursor", "reservation", "removed",
-		"failure", "pause", "summary", "indexed", "index_state",
+		"failure", "deadline", "pause", "summary", "indexed", "index_state",
 	}
 }
 

@@ -19,6 +19,9 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.Threads) > 0 {
 		return r.runsWithin(q)
 	}
+	if !q.Overdue.IsZero() {
+		return overdueRuns(r, q)
+	}
 	if q.Owner != "" || q.Group != "" {
 		return listRuns(r, q)
 	}

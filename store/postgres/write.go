@@ -299,6 +299,7 @@ func (w *writing) writeRuns(c *store.Changes) error {
 		w.trip.add(nil, updateRuns, len(a.keys), a.keys, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores, a.bodies)
 	}
 	w.writeFailures(c.Runs)
+	w.writeDeadlines(c.Runs)
 	return nil
 }
 

@@ -18,6 +18,9 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.Threads) > 0 {
 		return runsWithin(r, q)
 	}
+	if !q.Overdue.IsZero() {
+		return overdueRuns(r, q)
+	}
 	if q.Owner != "" || q.Group != "" {
 		return listRuns(r, q)
 	}

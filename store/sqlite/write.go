@@ -279,6 +279,9 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	if _, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.row.Key, w.row.Owner, run.FirstSeq, late)...); err != nil {
 		return err
 	}
+	if err := writeDeadline(t, run); err != nil {
+		return err
+	}
 	return t.writeFailure(run, "", w.row.Owner)
 }
 
@@ -286,7 +289,10 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) error {
 	text, args := runUpdate(run, args, moves)
 	res, err := t.exec(text, append(args, run.Key)...)
-	if err := wrote(res, err, "run", run.ID, run.Key); err != nil || !moves && run.Status != mailroom.StatusFailed {
+	if err := wrote(res, err, "run", run.ID, run.Key); err != nil {
+		return err
+	}
+	if err := writeDeadline(t, run); err != nil || !moves && run.Status != mailroom.StatusFailed {
 		return err
 	}
 	owner := ""

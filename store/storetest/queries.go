@@ -180,7 +180,7 @@ func runLists() []runCase {
 }
 
 func runCases() []testCase {
-	return []testCase{{"of an owner", runsOfAnOwner}, {"of an owner and of threads", runsWithin}, {"of an error group", runsOfAGroup}, {"that failed are counted by error group", countedFailures}, {"are counted by agent", runsOfEachAgent}, {"by", func(t *testing.T, s *handle) {
+	return []testCase{{"of an owner", runsOfAnOwner}, {"of an owner and of threads", runsWithin}, {"of an error group", runsOfAGroup}, {"that failed are counted by error group", countedFailures}, {"are counted by agent", runsOfEachAgent}, {"whose deadline has passed", overdueRuns}, {"by", func(t *testing.T, s *handle) {
 		c := someRuns()
 		s.write(c)
 		for _, tc := range runLists() {

@@ -106,6 +106,7 @@ function Details({ run, children }) {
   const labels = Object.entries(run.metadata ?? {});
   return html`<dl class="details">
     <${Detail} name="Attempts">${run.attempt} of at most ${run.max_attempts} failures and ${run.max_crashes} crashes<//>
+    ${run.deadline && html`<${Detail} name="Deadline"><${Time} at=${run.deadline} /><//>`}
     ${run.started_at && html`<${Detail} name="Started"><${Time} at=${run.started_at} />, after ${duration(between(run.created_at, run.started_at))} in the queue<//>`}
     ${run.finished_at && html`<${Detail} name="Finished"><${Time} at=${run.finished_at} /><//>`}
     ${usage && html`<${Detail} name="Tokens">${number(usage.input_tokens)} in, ${number(usage.output_tokens)} out<//>`}

@@ -17,6 +17,8 @@ func renderEnding(run *mailroom.Run, partial, command string) string {
 		why, retry = fmt.Sprintf("(%s ended without a reply.)", run.Agent), ""
 	case run.Status == mailroom.StatusCancelled && run.Reason == mailroom.ReasonInterrupted:
 		why, retry = fmt.Sprintf("(%s was interrupted by a later message.)", run.Agent), ""
+	case run.Status == mailroom.StatusCancelled && run.Reason == mailroom.ReasonDeadline:
+		why = fmt.Sprintf("(%s did not end before its deadline.)", run.Agent)
 	case run.Status == mailroom.StatusCancelled:
 		why = fmt.Sprintf("(%s was stopped.)", run.Agent)
 	default:

@@ -73,7 +73,7 @@ func showRun(r *mailroom.Run) api.Run {
 		Status: r.Status, Stopping: r.Stop != "" && !r.Status.Finished(), Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place,
 		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, MaxCrashes: &crashes,
-		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore),
+		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore), Deadline: Known(r.Deadline),
 		Key: Given(r.SubmitKey), Parent: Given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
 		Reply: r.Reply, Error: r.Error, LastError: r.LastError, ErrorGroup: Given(r.ErrorGroup), Reason: Given(r.Reason), Steps: r.Step,

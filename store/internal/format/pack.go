@@ -163,6 +163,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.usage(&r.Counted.Usage)
 	p.lastError(r)
 	optional(p, &r.CrashLimit, number[int])
+	p.deadline(r)
 	p.newer(&r.Newer)
 }
 
@@ -235,6 +236,17 @@ func (p *packer) lastError(r *mailroom.Run) {
 	p.time(&ended)
 	if p.reading && (attempt != r.Attempt || !ended.Equal(r.FinishedAt)) {
 		r.LastError = nil
+	}
+}
+
+// deadline packs the deadline with whether the run has ended. An older version may retry the run, and keeps both;
+// then the run has no deadline, as after every retry by hand.
+func (p *packer) deadline(r *mailroom.Run) {
+	p.time(&r.Deadline)
+	ended := !p.reading && !r.Deadline.IsZero() && r.Status.Finished()
+	p.flag(&ended)
+	if p.reading && ended && !r.Status.Finished() {
+		r.Deadline = time.Time{}
 	}
 }
 

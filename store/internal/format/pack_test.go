@@ -35,6 +35,26 @@ func TestADamagedBodyIsNotRead(t *testing.T) {
 	}
 }
 
+func TestARetryByAnOlderVersionRemovesTheDeadline(t *testing.T) {
+	at := time.UnixMicro(5).UTC()
+	for _, c := range []struct{ was, is mailroom.Status }{
+		{mailroom.StatusQueued, mailroom.StatusRunning}, {mailroom.StatusRunning, mailroom.StatusCompleted}, {mailroom.StatusCancelled, mailroom.StatusQueued},
+	} {
+		run := mailroom.Run{ID: "r", Status: c.was, Deadline: at}
+		body := string(AppendRun(nil, &run))
+		older := mailroom.Run{ID: "r", Status: c.was}
+		tail := strings.TrimPrefix(body, string(AppendRun(nil, &older))) // what an older version keeps unread
+		older.Status = c.is
+		var read mailroom.Run
+		if err := ParseRun(string(AppendRun(nil, &older))+tail, &read); err != nil {
+			t.Fatal(err)
+		}
+		if kept := read.Deadline.Equal(at); kept != (c.was != mailroom.StatusCancelled) {
+			t.Errorf("%s, then %s: the deadline is %v", c.was, c.is, read.Deadline)
+		}
+	}
+}
+
 func TestZeroFieldsTakeNoSpace(t *testing.T) {
 	if got := len(AppendRun(nil, &mailroom.Run{})); got != 0 {
 		t.Errorf("a run of zeros takes %d bytes, want none", got)
