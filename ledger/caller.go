@@ -36,7 +36,7 @@ func (o *op) ofCaller(ctx context.Context) {
 	o.tokens = append(o.tokens[:len(o.tokens):len(o.tokens)], c.Row)
 	apply := o.apply
 	o.apply = func(b *batch) error {
-		if err := b.checkCaller(c); err != nil {
+		if err := checkCaller(b, c); err != nil {
 			return err
 		}
 		return apply(b)
@@ -45,7 +45,7 @@ func (o *op) ofCaller(ctx context.Context) {
 
 // checkCaller refuses the operation of a row that was revoked, replaced or has expired. A row that was derived from
 // another one is dropped with it, so its own row tells.
-func (b *batch) checkCaller(c Caller) error {
+func checkCaller(b *batch, c Caller) error {
 	row, err := b.rows.token(c.Row)
 	switch {
 	case err != nil:

@@ -26,7 +26,7 @@ type right struct {
 	source   *right // nil: a token
 	end      int    // hours from the begin of the history; 0: never
 	ended    bool
-	token    *auth.Token // as a server has it since the right was made, also when it ended meanwhile
+	token    *auth.Token // as a server has it since the right was made, also once it has ended
 }
 
 // isOperator reports whether the right is the operator's token, which has no row.
