@@ -175,17 +175,6 @@ func textSize(body any) int {
 	return n
 }
 
-// Parse decodes an encoded entry. The entry keeps raw.
-func Parse(raw []byte) (mailroom.Entry, error) {
-	type fields mailroom.Entry // has no methods, so decoding it does not recurse
-	var e fields
-	if err := json.Unmarshal(raw, &e); err != nil {
-		return mailroom.Entry{}, fmt.Errorf("decode entry: %w", err)
-	}
-	e.Raw = raw
-	return mailroom.Entry(e), nil
-}
-
 // Known reports whether this program knows a kind of entry.
 func Known(kind string) bool {
 	switch kind {
