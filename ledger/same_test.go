@@ -15,7 +15,11 @@ import (
 // difference is cmp.Diff with sameRows of the rows that are not deeply equal. Nearly all rows are equal,
 // and cmp is slow.
 func difference(a, b contents) string {
-	return cmp.Diff(a.without(b), b.without(a), sameRows())
+	a, b = a.without(b), b.without(a)
+	if reflect.ValueOf(a).IsZero() && reflect.ValueOf(b).IsZero() {
+		return ""
+	}
+	return cmp.Diff(a, b, sameRows())
 }
 
 // without returns c without the rows and logs that other has as well.
@@ -38,19 +42,32 @@ func (c contents) without(other contents) contents {
 	})
 	is.Logs = differing(c.Logs, other.Logs, slices.Equal[[]string])
 	is.Keys = differing(c.Keys, other.Keys, func(a, b store.SubmitKey) bool { return reflect.DeepEqual(a, b) })
-	if reflect.DeepEqual(c.Workers, other.Workers) {
-		is.Workers = nil
-	}
-	if reflect.DeepEqual(c.Tokens, other.Tokens) {
-		is.Tokens = nil
-	}
+	is.Partials = differing(c.Partials, other.Partials, func(a, b []store.Partial) bool { return reflect.DeepEqual(a, b) })
+	is.Workers = unless(c.Workers, other.Workers)
+	is.Tokens = unless(c.Tokens, other.Tokens)
+	is.Kept = unless(c.Kept, other.Kept)
+	is.Pauses = unless(c.Pauses, other.Pauses)
+	is.Cursors = unless(c.Cursors, other.Cursors)
+	is.Reserved = unless(c.Reserved, other.Reserved)
+	is.Ended = unless(c.Ended, other.Ended)
 	return is
 }
 
+// unless returns rows, or nil if they are the others.
+func unless[V any](rows, others []V) []V {
+	if len(rows) == 0 || reflect.DeepEqual(rows, others) {
+		return nil
+	}
+	return rows
+}
+
 func differing[V any](rows, others map[string]V, same func(a, b V) bool) map[string]V {
-	left := map[string]V{}
+	var left map[string]V
 	for id, row := range rows {
 		if other, ok := others[id]; !ok || !same(row, other) {
+			if left == nil {
+				left = map[string]V{}
+			}
 			left[id] = row
 		}
 	}
@@ -85,6 +102,11 @@ func TestADifferenceInAnyRowIsDetected(t *testing.T) {
 		"no worker":  func(c *contents) { c.Workers = c.Workers[1:] },
 		"no token":   func(c *contents) { c.Tokens = c.Tokens[1:] },
 		"no version": func(c *contents) { c.Kept = nil },
+		"partial":    func(c *contents) { c.Partials = map[string][]store.Partial{"r": {{}}} },
+		"pause":      func(c *contents) { c.Pauses = append(slices.Clone(c.Pauses), store.Pause{Agent: "a"}) },
+		"cursor":     func(c *contents) { c.Cursors = append(slices.Clone(c.Cursors), store.Cursor{Channel: "c"}) },
+		"reserved":   func(c *contents) { c.Reserved = append(slices.Clone(c.Reserved), store.Reservation{}) },
+		"ended":      func(c *contents) { c.Ended = append(slices.Clone(c.Ended), store.Summary{}) },
 	} {
 		other := is
 		change(&other)

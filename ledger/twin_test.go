@@ -269,17 +269,21 @@ func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T,
 	return value, err
 }
 
-// compare reads the stores, compares them, and checks the invariants of each.
+// compare reads the stores, compares them, and checks invariants: of each store in turn, and of all where everything is
+// read. What holds for the rows of one store holds for those of the others, which are equal. Only what a store derives
+// from its rows by itself, such as counts, can differ, and it stays wrong until the turn of that store.
 func (w *twin) compare(t fataler, name string) {
 	t.Helper()
 	var first contents
 	known := w.after
-	if w.looks++; w.looks%8 == 0 {
+	w.looks++
+	all := w.looks%8 == 0
+	if all {
 		known = contents{} // read everything again, to detect changes of old rows
 	}
 	for i, s := range w.sides {
 		store := s.doors[0].store
-		if !w.quick {
+		if !w.quick && (all || i == w.looks%len(w.sides)) {
 			found, err := storetest.Check(w.ctx, store)
 			if err != nil {
 				t.Fatalf("check %s after %s: %v", s.name, name, err)
