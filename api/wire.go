@@ -102,7 +102,7 @@ type Submit struct {
 	Parts        []mailroom.Part   `json:"parts,omitempty" nullable:"false"`
 	Messages     []NewMessage      `json:"messages,omitempty" nullable:"false"`
 	Agent        string            `json:"agent,omitempty" doc:"Becomes the thread's agent. Default: the thread's, else the server's."`
-	AgentVersion string            `json:"agent_version,omitempty" doc:"Default: the current one."`
+	AgentVersion string            `json:"agent_version,omitempty" doc:"Default: the current one. Another one must be kept, as versions are while runs use them."`
 	Mode         mailroom.Mode     `json:"mode,omitempty" doc:"queue (the default), steer, interrupt, latest, collect or reject."`
 	Key          string            `json:"key,omitempty" doc:"The header Idempotency-Key means the same."`
 	Priority     *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`

@@ -30,6 +30,9 @@ type Options struct {
 	DefaultAgent string
 	// Version returns the current version of an agent, "" if it has none.
 	Version func(agent string) string
+	// KnowsVersion reports whether an agent has or had a version, as far as the caller knows; the ledger also looks
+	// at the stored ones. A submit that names another is refused. A nil function knows all versions. It must not block.
+	KnowsVersion func(agent, version string) bool
 	// Publish receives committed entries, in commit order, before the operations are answered. It
 	// must not block.
 	Publish func(thread string, entries []mailroom.Entry)
@@ -102,6 +105,9 @@ func New(st store.Store, o Options) *Ledger {
 	}
 	if o.Version == nil {
 		o.Version = func(string) string { return "" }
+	}
+	if o.KnowsVersion == nil {
+		o.KnowsVersion = func(string, string) bool { return true }
 	}
 	if o.CheckOptions == nil {
 		o.CheckOptions = func(string, json.RawMessage) error { return nil }

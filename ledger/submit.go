@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -125,6 +126,11 @@ func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found
 	if len(in.Options) > 0 {
 		found.BadOptions = b.c.options.CheckOptions(found.Agent, in.Options)
 	}
+	if in.AgentVersion != "" {
+		if found.BadVersion, err = checkVersion(b, found.Agent, in.AgentVersion); err != nil {
+			return found, err
+		}
+	}
 	if in.DeliverTo != "" {
 		found.DeliverTo = &b.rows.thread(in.DeliverTo).Thread
 	}
@@ -138,6 +144,22 @@ func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found
 		found.ForeignNamespace, err = b.inForeignNamespace(t, in.By)
 	}
 	return found, err
+}
+
+// checkVersion returns why a run cannot have this version of its agent, nil if it can.
+func checkVersion(b *batch, agent, version string) (bad, err error) {
+	if b.c.options.KnowsVersion(agent, version) {
+		return nil, nil
+	}
+	rows, err := b.rows.tx.Agents() // another server, or an earlier configuration, may have it
+	if err != nil || slices.ContainsFunc(rows.Definitions, func(d store.Definition) bool { return d.Agent == agent && d.Version == version }) {
+		return nil, err
+	}
+	now := "it has no versions now"
+	if current := b.c.options.Version(agent); current != "" {
+		now = "the current one is " + current
+	}
+	return fmt.Errorf("is no version of agent %q; leave it out, or use one that a run shows: %s", agent, now), nil
 }
 
 // countQueued returns the length of the queue if it may have reached its limit, else 0. A thread

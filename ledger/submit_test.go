@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -182,4 +183,45 @@ func TestCommitsArePublishedInOrderBeforeTheResponse(t *testing.T) {
 			t.Errorf("Submit returned entry %d, error %v, before it was published", out.Seq, err)
 		}
 	})
+}
+
+func TestAVersionThatItsAgentNeverHadIsRefused(t *testing.T) {
+	for name, s := range kindsOfStores(t) {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, s, ledger.Options{
+				Version:      func(string) string { return "v3" },
+				KnowsVersion: func(agent, version string) bool { return agent != "echo" || version == "v3" || version == "dropped" },
+			})
+			kept := store.Definition{Agent: "echo", Version: "v2", Body: json.RawMessage(`{}`)}
+			if err := d.KeepDefinitions(d.ctx, []store.Definition{kept}); err != nil {
+				t.Fatal(err)
+			}
+			submit := func(agent, version, key string) error {
+				in := text("a", "hello")
+				in.Agent, in.AgentVersion, in.Key = agent, version, key
+				_, err := d.Submit(d.ctx, in)
+				return err
+			}
+			for _, version := range []string{"v3", "v2", "dropped"} {
+				if err := submit("echo", version, version); err != nil {
+					t.Errorf("version %s: %v", version, err)
+				}
+			}
+			if err := submit("elsewhere", "any", ""); err != nil {
+				t.Errorf("a version of an agent that only others know: %v", err)
+			}
+			for _, version := range []string{"v1", "V3", "v3 "} {
+				err := submit("echo", version, "")
+				if mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.Contains(err.Error(), "the current one is v3") {
+					t.Errorf("version %q: got %v", version, err)
+				}
+			}
+			if err := d.DropDefinitions(d.ctx, []store.Definition{kept}); err != nil {
+				t.Fatal(err)
+			}
+			if err := submit("echo", "v2", "v2"); err != nil {
+				t.Errorf("a repeat of a submit whose version was dropped: %v", err)
+			}
+		})
+	}
 }

@@ -87,6 +87,13 @@ func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Fil
 	return r, nil
 }
 
+// knowsVersion reports whether an agent has this version, or had it when the server started. It knows nothing of
+// agents that only others serve, and so does not deny their versions.
+func (r *agentSet) knowsVersion(agent, version string) bool {
+	a, ok := r.agents[agent]
+	return !ok || a.Version == version || slices.ContainsFunc(r.old, func(d store.Definition) bool { return d.Agent == agent && d.Version == version })
+}
+
 // build adds a configured agent.
 func (r *agentSet) build(name string, a *config.Agent, mark, version string) error {
 	var around launchOptions

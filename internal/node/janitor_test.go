@@ -358,6 +358,14 @@ func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	if find("a", later.Version) == nil {
 		t.Error("a version that was found is read again")
 	}
+	for version, want := range map[string]bool{second.agents["a"].Version: true, was: true, "broken": true, "unknown": false} {
+		if got := second.knowsVersion("a", version); got != want {
+			t.Errorf("version %s is known: %v, want %v", version, got, want)
+		}
+	}
+	if !second.knowsVersion("of a remote worker", "any") {
+		t.Error("a version of an agent that the server does not have is denied")
+	}
 	if _, err := first.agents["echo"].OldVersion(t.Context(), "x"); err != nil {
 		t.Error(err)
 	}

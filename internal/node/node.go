@@ -123,7 +123,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		Lease:     c.Lease,
 		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
 		Attempts:  func(agent string) int { return roster.attempts[agent] },
-		StopGrace: c.StopGrace, CheckOptions: roster.checkOptions,
+		StopGrace: c.StopGrace, CheckOptions: roster.checkOptions, KnowsVersion: roster.knowsVersion,
 		Sticky: func(agent string) bool { return agents[agent].Sticky }, StickyGrace: c.Node.StickyGrace,
 		Quotas:    defaultQuotas(c),
 		MaxQueued: unlimitedIfZero(c.MaxQueued),

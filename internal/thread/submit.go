@@ -77,6 +77,7 @@ type Resolved struct {
 	MaxQueued        int              // 0: no limit
 	ForeignNamespace bool             // a new thread's id is in another token's namespace, see [auth.Token.InForeignNamespace]
 	Reserved         []string         // prefixes of thread ids that only the operator may create
+	BadVersion       error            // why the agent has no such version as the submit names; nil: it has
 	BadOptions       error            // why the agent does not take the options of the submit; nil: it does
 }
 
@@ -145,6 +146,9 @@ func (t *State) Submit(in Submit, found Resolved, now time.Time) (store.Submitte
 			first.Status = r.Status
 		}
 		return first, err
+	}
+	if found.BadVersion != nil {
+		return store.Submitted{}, check.Invalid("agent_version", found.BadVersion.Error(), in.AgentVersion)
 	}
 	if found.BadOptions != nil { // not for a repeat, whose options were taken
 		return store.Submitted{}, check.Invalid("options", found.BadOptions.Error(), "")
