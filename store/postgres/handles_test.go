@@ -138,6 +138,56 @@ func TestALateLockDoesNotWait(t *testing.T) {
 	}
 }
 
+// The handle would wait for a minute for its first lock. If it waited for a later one, it would lose its connection, on
+// which a trip takes eight seconds at most.
+func TestALateLoadOfAnyKindDoesNotWait(t *testing.T) {
+	for name, need := range map[string]store.Need{
+		"a thread": {Threads: []string{"b"}}, "a worker": {Workers: []string{"w"}}, "a topic": {Topics: []string{"tokens"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schema := pgtest.Shared(t).Schema(t)
+			other := openIn(t, schema, "other")
+			defer closeStore(t, other)
+			patient, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: "patient", LockTimeout: time.Minute, AllowUnsafe: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeStore(t, patient)
+			write(t, patient, &store.Changes{Threads: []*mailroom.Thread{{ID: "a"}, {ID: "b"}}, Workers: []*store.Worker{{ID: "w"}}})
+			epoch, calls := patient.Epoch(), 0
+			locked, release := make(chan struct{}), make(chan struct{})
+			var holder sync.WaitGroup
+			holder.Go(func() {
+				update(t, other, func(tx store.Tx) error {
+					_, err := tx.Load(need)
+					close(locked)
+					<-release
+					return err
+				})
+			})
+			<-locked
+			update(t, patient, func(tx store.Tx) error {
+				calls++
+				if _, err := tx.Load(store.Need{Threads: []string{"a"}}); err != nil {
+					return err
+				}
+				_, err := tx.Load(need)
+				if calls == 1 {
+					if err == nil {
+						t.Error("what another transaction has locked was locked too")
+					}
+					close(release)
+					holder.Wait()
+				}
+				return err
+			})
+			if calls != 2 || patient.Epoch() != epoch {
+				t.Errorf("%d calls, epoch %d after %d, want 2 calls over one connection", calls, patient.Epoch(), epoch)
+			}
+		})
+	}
+}
+
 // A Load that waits for a lock returns what the other transaction wrote, also the rows that belong to
 // the thread.
 func TestALoadThatWaitedSeesWhatItWaitedFor(t *testing.T) {

@@ -183,6 +183,12 @@ func TestAContractionEndsConnectionsWithAnOldMark(t *testing.T) {
 	defer closeStore(t, s)
 	old := hold(t, s, fmt.Sprintf("SELECT pg_advisory_lock_shared(%d, hashtext('%s'))", programLock+11, schema), "0")
 	later := next(t, []string{"ALTER TABLE thread ADD COLUMN wide bigint;"}, []string{"ALTER TABLE thread DROP COLUMN deliver_to;"})
+	newer := hold(t, s, "SELECT 1", "0")
+	if err := mark(t.Context(), newer.conn, later.version, schema); err != nil {
+		t.Fatal(err)
+	}
+	other := openIn(t, pgtest.Shared(t).Schema(t), "other") // an older server, of other tables
+	defer closeStore(t, other)
 	if _, _, err := contractSchema(t, schema, later); err != nil {
 		t.Fatal(err)
 	}
@@ -190,5 +196,10 @@ func TestAContractionEndsConnectionsWithAnOldMark(t *testing.T) {
 	defer cancel()
 	if err := old.conn.Ping(ctx); err == nil || ctx.Err() != nil {
 		t.Errorf("the connection of the older program: %v, want its end", err)
+	}
+	for name, c := range map[string]*session{"a newer program": newer, "another schema": other.writer} {
+		if err := c.conn.Ping(ctx); err != nil {
+			t.Errorf("the connection of %s: %v, want it to live", name, err)
+		}
 	}
 }

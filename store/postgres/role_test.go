@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"mailroom"
 	"mailroom/internal/pgtest"
+	"mailroom/store"
 )
 
 // A server, a database or a role that may lose commits is refused. The password of the role and the file
@@ -42,6 +44,13 @@ func testUnsafeSettings(t *testing.T, c *pgtest.Cluster) {
 	var commits string
 	if err := s.writer.conn.QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&commits); err != nil || commits != "on" {
 		t.Errorf("the commits of a role with local: got %q and error %v, want on", commits, err)
+	}
+	runSQL(t, c, "ALTER ROLE app SET synchronous_commit = off") // as another primary may have it
+	if _, err := c.Terminate(t.Context(), "mailroom"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Write(&store.Changes{Workers: []*store.Worker{{ID: "w"}}}) }); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+		t.Errorf("an update over a new connection: %v, want unavailable", err)
 	}
 	runSQL(t, c, "ALTER ROLE app RESET synchronous_commit", "ALTER DATABASE postgres SET synchronous_commit = remote_write",
 		"ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
