@@ -90,20 +90,21 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 	})
 }
 
-// RevokeToken revokes a token, and drops what was derived from it. Its name keeps its threads. A token that acts
-// for another one is dropped.
+// RevokeToken revokes a token, drops what was derived from it, and ends the leases of its workers, which are bound to
+// its name: the next token of the name must not get their claims. Its name keeps its threads and reservations. A token
+// that acts for another one is dropped.
 func (as Accounts) RevokeToken(ctx context.Context, name string) error {
 	o := op{name: "revoke token", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
+	hadWorkers, err := run(ctx, as.ledger, o, func(b *batch) (had bool, err error) {
 		there, err := b.rows.token(name)
 		switch {
 		case err != nil:
-			return struct{}{}, err
+			return false, err
 		case there == nil:
-			return struct{}{}, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
+			return false, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
 		}
 		if err := dropDerived(b, there); err != nil {
-			return struct{}{}, err
+			return false, err
 		}
 		switch {
 		case there.Terms.Kind != auth.KindToken:
@@ -112,9 +113,12 @@ func (as Accounts) RevokeToken(ctx context.Context, name string) error {
 			there.RevokedAt = b.rows.now
 			b.saveToken(there)
 		}
-		return struct{}{}, nil
+		return there.Terms.Kind == auth.KindToken && there.Has(auth.PermissionWork), nil
 	})
-	return err
+	if err != nil || !hadWorkers {
+		return err
+	}
+	return as.ledger.Workers().endOf(WithCaller(context.WithoutCancel(ctx), nil), name)
 }
 
 // RecordTokenUse records when secrets were last used, keyed by their SHA-256. Secrets of revoked or

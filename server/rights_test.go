@@ -3,12 +3,14 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"testing"
 	"time"
 
 	"mailroom/api"
+	"mailroom/store"
 )
 
 // in returns the time that is some hours away, for a request.
@@ -65,7 +67,12 @@ func TestNoTokenMakesOneThatOutlivesIt(t *testing.T) {
 
 // TestARotatedTokenLeavesNothingValid revokes a token and creates its name again, as after a theft.
 func TestARotatedTokenLeavesNothingValid(t *testing.T) {
-	f := start(t)
+	eachStore(t, func(t *testing.T, open func(t *testing.T) store.Store) {
+		rotate(t, startStore(t, open(t), func(ln net.Listener) net.Listener { return ln }))
+	})
+}
+
+func rotate(t *testing.T, f *fixture) {
 	create := func() *fixture {
 		return f.withToken(mustCall[api.CreatedToken](f, "POST /v1/tokens", `{"name":"eve","scopes":["read","submit","decide"]}`).Secret)
 	}
@@ -96,8 +103,14 @@ func TestARotatedTokenLeavesNothingValid(t *testing.T) {
 
 // TestSigningOutEndsWhatTheSessionMade includes a session that was made by a link of the session.
 func TestSigningOutEndsWhatTheSessionMade(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func(t *testing.T) store.Store) {
+		signOut(t, func() *fixture { return startStore(t, open(t), func(ln net.Listener) net.Listener { return ln }) })
+	})
+}
+
+func signOut(t *testing.T, begin func() *fixture) {
 	for _, end := range []string{"it signs out", "an admin revokes it"} {
-		f := start(t)
+		f := begin()
 		ann := f.withToken(f.createScopedToken("ann", `"read","submit"`))
 		session := ann.signIn()
 		limited := answered[api.CreatedToken](t, session.call("POST /v1/tokens/limited", `{"scopes":["read"],"expires_at":"`+in(24)+`"}`))

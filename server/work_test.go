@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/thread"
 	"mailroom/store"
@@ -389,6 +391,43 @@ func TestWorkersAndClaimsOfOtherTokensAreNotFound(t *testing.T) {
 	if a := f.callClaim(c.Claim, "settle", settle); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+}
+
+// TestAWorkerEndsWithItsToken revokes the token of a worker that has a claim, and creates its name again.
+func TestAWorkerEndsWithItsToken(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func(t *testing.T) store.Store) {
+		f := startStore(t, open(t), func(ln net.Listener) net.Listener { return ln })
+		create := func() *fixture { return f.withToken(f.createToken("far-away", "", auth.PermissionWork)) }
+		old := create()
+		worker := old.registerRemote("far", 0).Worker
+		run := f.submitRemote("t", "hello").Run
+		claims := old.claimRound(worker, 1)
+		if len(claims) != 1 {
+			t.Fatalf("claimed %d runs", len(claims))
+		}
+		if err := f.client.Accounts().RevokeToken(t.Context(), "far-away"); err != nil {
+			t.Fatal(err)
+		}
+		again := create()
+		settle := `{"number":1,"outcome":"complete","text":"stolen"}`
+		f.wantCode("the revoked token", old.callClaim(claims[0].Claim, "settle", settle), 401, mailroom.CodeUnauthenticated)
+		for what, got := range map[string]response{
+			"settle": again.callClaim(claims[0].Claim, "settle", settle), "append": again.callClaim(claims[0].Claim, "entries", `{"number":1,"step":{}}`),
+			"renew": again.call("POST /v1/workers/"+worker+"/renew", `{"round":1,"held":[]}`), "claim": again.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, worker)),
+		} {
+			if p := got.problem(t); p.Code != mailroom.CodeLeaseLost && p.Code != mailroom.CodeNotFound {
+				t.Errorf("the next token of the name: %s: %d %s", what, got.status, got.body)
+			}
+		}
+		row := mustCall[api.Run](f, "GET /v1/runs/"+run, "")
+		if row.Status != mailroom.StatusQueued || row.Worker != nil {
+			t.Errorf("the run is %s with worker %v, want queued for another worker", row.Status, row.Worker)
+		}
+		next := again.registerRemote("far", 0).Worker
+		if claims := again.claimRound(next, 1); len(claims) != 1 || claims[0].Run.ID != run {
+			t.Errorf("the next worker claims %+v", claims)
+		}
+	})
 }
 
 func TestATokenServesItsAgentsOnly(t *testing.T) {
