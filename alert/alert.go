@@ -25,6 +25,7 @@ const (
 	KindFailed  Kind = "failed"  // a run failed for good
 	KindChannel Kind = "channel" // a channel is not connected, or is again
 	KindPaused  Kind = "paused"  // an agent was paused
+	KindOutage  Kind = "outage"  // runs of an agent wait because what it needs is unavailable, or do not any more
 	KindDigest  Kind = "digest"  // what happened since the last digest
 
 	// Not in rules.
@@ -33,7 +34,9 @@ const (
 )
 
 // Kinds returns the kinds of rules.
-func Kinds() []Kind { return []Kind{KindTicket, KindFailed, KindChannel, KindPaused, KindDigest} }
+func Kinds() []Kind {
+	return []Kind{KindTicket, KindFailed, KindChannel, KindPaused, KindOutage, KindDigest}
+}
 
 // Text says how much of what agents and users wrote leaves the server.
 type Text string
@@ -70,7 +73,7 @@ type Alert struct {
 	// Tickets are those that are told together. Nil: there is one, or more than maxListed.
 	Tickets []string `json:"tickets,omitempty"`
 	Channel string   `json:"channel,omitempty"`
-	Ended   bool     `json:"ended,omitempty"` // of KindChannel: it is connected again
+	Ended   bool     `json:"ended,omitempty"` // of KindChannel: it is connected again; of KindOutage: it is over
 	// Repeated says that another target may have told it.
 	Repeated bool `json:"repeated,omitempty"`
 	// Words are the error, the reason or the reply, cut to MaxWords bytes.

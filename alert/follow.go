@@ -239,7 +239,7 @@ func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time
 	if n := len(entries); n > 0 {
 		at.At, more = all.Positions[n-1], true
 	}
-	logged, err := readLogged(r, entries, f.Targets, now)
+	logged, err := readLogged(r, entries, at.State.remembersOutage(), f.Targets, now)
 	if err != nil {
 		return nil, false, err
 	}

@@ -22,8 +22,9 @@ type logged struct {
 	rights  Rights                      // of the owners of places
 }
 
-func readLogged(r store.Reader, entries []mailroom.Entry, targets Allowed, now time.Time) (l logged, err error) {
-	var runs, parents, places, owners []string
+func readLogged(r store.Reader, entries []mailroom.Entry, outages bool, targets Allowed, now time.Time) (l logged, err error) {
+	runs := outageRuns(entries, outages)
+	var parents, places, owners []string
 	for _, e := range entries {
 		if e.Kind == entry.KindTicketOpened || e.Kind == entry.KindFailed {
 			runs = append(runs, e.Run)
@@ -58,6 +59,11 @@ func readLogged(r store.Reader, entries []mailroom.Entry, targets Allowed, now t
 // events returns the events of entries. Alerts themselves, and what they send to chats, are none.
 func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 	for _, e := range entries {
+		if run := l.runs[e.Run]; run != nil && !IsAgent(run.Agent) && !isChatAlert(run) {
+			if found, ok := outageEvent(e, run); ok {
+				events = append(events, found)
+			}
+		}
 		var found Event
 		var ok bool
 		switch run := l.runs[e.Run]; {

@@ -126,6 +126,12 @@ func (c *composer) compose(a *Alert, about subject) Message {
 	case KindPaused:
 		title, body = "Agent "+display.Line(a.Agent)+" is paused", textOf(a, a.Words)
 		m.URL = c.page("agents")
+	case KindOutage:
+		if title = "Runs of agent " + display.Line(a.Agent) + " wait because of an outage"; a.Ended {
+			title = "No run of agent " + display.Line(a.Agent) + " waits because of an outage any more"
+		}
+		body = textOf(a, a.Words)
+		m.URL = c.page("agents")
 	case KindDigest:
 		title, body = about.digest.Title(), about.digest.Body(a)
 		m.URL = c.page("")

@@ -69,6 +69,7 @@ func TestAMessageHidesNothing(t *testing.T) {
 			{Kind: KindFailed, Agent: "codex", Thread: "t", Words: hostile},
 			{Kind: KindChannel, Channel: "tg\r\nX: y", Words: hostile},
 			{Kind: KindPaused, Agent: "codex", Words: hostile},
+			{Kind: KindOutage, Agent: "codex\r\nX: y", Words: hostile},
 			{Kind: KindReply, Agent: "codex", Thread: "t\n\n", Words: hostile},
 		} {
 			a.Text, a.Count = text, 1

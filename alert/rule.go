@@ -20,15 +20,26 @@ type Rule struct {
 	// To are targets. The first one is told; the others take over, in this order, when it is down.
 	To []string
 	// Agents and Threads limit the rule to agents by name, and to threads by a prefix of their id. Empty:
-	// no limit. They do not apply to channels and digests.
+	// no limit. They do not apply to channels and digests, and threads not to what is about an agent.
 	Agents  []string
 	Threads []string
 	Text    Text
 	// Quiet is when nothing is told. What happens then is told at its end.
 	Quiet  Quiet
-	Digest Clock          // time of the digest
+	Digest Clock // time of the digest
+	// Outage is how long runs of an agent must wait because of an outage before it is told; 0 is DefaultOutage.
+	Outage time.Duration
 	Zone   *time.Location // of Quiet and Digest
 }
+
+// DefaultOutage is the Outage of a rule that does not say.
+const DefaultOutage = 5 * time.Minute
+
+// Bounds of the Outage of a rule.
+const (
+	MinOutage = time.Second
+	MaxOutage = 24 * time.Hour
+)
 
 // Clock is a time of day, in minutes since midnight.
 type Clock int

@@ -53,7 +53,7 @@ type Event struct {
 	At   time.Time
 	// Subject is what the event is about: the ticket, the error group, the channel or the agent.
 	Subject string
-	Ended   bool // the channel is connected again
+	Ended   bool // the channel is connected again, or the outage is over; with Run: for this run only
 	Agent   string
 	Thread  string
 	Owner   string // of the thread
@@ -85,6 +85,9 @@ type Group struct {
 	Count  int       `json:"count,omitempty"` // of the events that were not told
 	Due    time.Time `json:"due,omitzero"`    // when the events are told; zero: there are none
 	ToldAt time.Time `json:"told_at,omitzero"`
+	// Runs wait because of the outage that the group is about, at most maxOutageRuns. More says that others may too.
+	Runs []string `json:"runs,omitempty"`
+	More bool     `json:"more,omitempty"`
 }
 
 // Told is an alert with what its run needs.
@@ -193,6 +196,8 @@ func (s *ruleStep) take(e *Event) {
 		s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
 	case KindChannel:
 		s.takeChannel(e)
+	case KindOutage:
+		s.takeOutage(e)
 	}
 }
 
@@ -345,7 +350,7 @@ func (s *ruleStep) tellDue() {
 	for _, key := range slices.Sorted(maps.Keys(s.memory.Groups)) {
 		g := s.memory.Groups[key]
 		switch {
-		case g.Count == 0 && g.First.Kind != KindChannel && s.now.Sub(g.ToldAt) >= repeat:
+		case g.Count == 0 && g.First.Kind != KindChannel && g.First.Kind != KindOutage && s.now.Sub(g.ToldAt) >= repeat:
 			delete(s.memory.Groups, key)
 		case g.Count > 0 && !quiet && !g.Due.After(s.now):
 			a := g.First

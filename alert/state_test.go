@@ -2,6 +2,7 @@ package alert
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -395,5 +396,82 @@ func TestAChannelIsToldBesideManyErrors(t *testing.T) {
 	}
 	if fmt.Sprint(channels) != "[slack]" {
 		t.Errorf("told channels: %v", channels)
+	}
+}
+
+func outage(agent, run string, at time.Time) Event {
+	return Event{Kind: KindOutage, At: at, Subject: agent, Agent: agent, Run: run, Words: "503"}
+}
+
+func TestAnOutageIsToldOncePerAgentAndWhenItIsOver(t *testing.T) {
+	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	over := func(agent, run string, at time.Time) Event {
+		e := outage(agent, run, at)
+		e.Ended = true
+		return e
+	}
+	for name, tc := range map[string]struct {
+		after time.Duration
+		play  func(c *clock)
+		want  []string // minute and whether it is over
+	}{
+		"of a day": {0, func(c *clock) {
+			for range 24 {
+				for i := range 3 * maxOutageRuns {
+					c.step(outage("codex", fmt.Sprint("r", i), c.at))
+				}
+				c.until(c.at.Add(time.Hour))
+			}
+			c.step(over("codex", "", c.at))
+			c.until(c.at.Add(2 * time.Hour))
+		}, []string{"5 codex false", "1440 codex true"}},
+		"shorter": {0, func(c *clock) {
+			c.step(outage("codex", "r", c.at))
+			c.until(start.Add(4 * time.Minute))
+			c.step(over("codex", "", c.at))
+			c.until(start.Add(time.Hour))
+		}, nil},
+		"with a time of the rule": {20 * time.Minute, func(c *clock) {
+			c.step(outage("codex", "r", c.at))
+			c.until(start.Add(time.Hour))
+		}, []string{"20 codex false"}},
+		"whose runs are cancelled": {0, func(c *clock) {
+			c.step(outage("codex", "a", c.at), outage("codex", "b", c.at))
+			c.step(over("codex", "a", c.at), over("codex", "stranger", c.at))
+			c.until(start.Add(10 * time.Minute))
+			c.step(over("codex", "b", c.at))
+			c.until(start.Add(time.Hour))
+		}, []string{"5 codex false", "10 codex true"}},
+		"of two agents": {0, func(c *clock) {
+			c.step(outage("codex", "a", c.at), outage("claude", "b", c.at))
+			c.step(over("claude", "", c.at))
+			c.until(start.Add(time.Hour))
+		}, []string{"5 codex false"}},
+		"of too many agents": {0, func(c *clock) {
+			for i := range 3 * maxOutages {
+				c.step(outage(fmt.Sprint("a", i), "r", c.at))
+			}
+			c.step() // which changes nothing, so that the state is read
+			if n := len(c.read["r"].Groups); n != maxOutages {
+				c.t.Errorf("%d outages are remembered, want %d", n, maxOutages)
+			}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindOutage}, To: []string{"phone"}, Outage: tc.after, Zone: time.UTC}}
+			tc.play(c)
+			var got []string
+			for _, told := range c.told {
+				a := told.Alert
+				at := int(a.At.Sub(start).Minutes())
+				if !a.Ended {
+					at += int(cmp.Or(tc.after, DefaultOutage).Minutes())
+				}
+				got = append(got, fmt.Sprint(at, " ", a.Agent, " ", a.Ended))
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("told %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

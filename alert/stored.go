@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -95,6 +96,9 @@ func Describe(r Rule) api.AlertRule {
 	for _, k := range r.When {
 		out.When = append(out.When, string(k))
 	}
+	if slices.Contains(r.When, KindOutage) {
+		out.Outage = cmp.Or(r.Outage, DefaultOutage).String()
+	}
 	return out
 }
 
@@ -120,6 +124,12 @@ func ParseRule(in api.AlertRule, owner string, targets []string) (Rule, error) {
 			return r, check.Invalid("digest", `must be a time such as "08:00"`, in.Digest)
 		}
 	}
+	if in.Outage != "" {
+		var err error
+		if r.Outage, err = time.ParseDuration(in.Outage); err != nil || r.Outage < MinOutage || r.Outage > MaxOutage {
+			return r, check.Invalid("outage", `must be a duration from 1s to 24h, such as "5m"`, in.Outage)
+		}
+	}
 	if in.Zone != "" {
 		place, err := time.LoadLocation(in.Zone)
 		if err != nil || in.Zone == "Local" {
@@ -137,7 +147,7 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 	case !validName(in.Name):
 		return check.Invalid("name", "must be 1 to 64 letters, digits, dots, dashes and underscores", in.Name)
 	case len(in.When) == 0:
-		return check.Invalid("when", "is missing: give at least one of ticket, failed, channel, paused, digest", nil)
+		return check.Invalid("when", "is missing: give at least one of ticket, failed, channel, paused, outage, digest", nil)
 	case len(in.To) == 0:
 		return check.Invalid("to", "is missing: name a target", nil)
 	case ofToken && len(in.To) > 1:
@@ -148,7 +158,7 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 	for _, k := range in.When {
 		switch kind := Kind(k); {
 		case !slices.Contains(Kinds(), kind):
-			return check.Invalid("when", "must be of ticket, failed, channel, paused, digest", k)
+			return check.Invalid("when", "must be of ticket, failed, channel, paused, outage, digest", k)
 		case ofToken && kind != KindTicket && kind != KindFailed:
 			return check.Invalid("when", "must be ticket or failed: the others are about the server", k)
 		}

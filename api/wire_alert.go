@@ -27,13 +27,14 @@ type Target struct {
 // AlertRule says what is told to which targets.
 type AlertRule struct {
 	Name    string   `json:"name" example:"night" doc:"1 to 64 letters, digits, dots, dashes and underscores."`
-	When    []string `json:"when" example:"ticket" nullable:"false" doc:"ticket, failed, channel, paused and digest."`
+	When    []string `json:"when" example:"ticket" nullable:"false" doc:"ticket, failed, channel, paused, outage and digest."`
 	To      []string `json:"to" example:"phone" nullable:"false" doc:"Targets: the first one is told, the others take over."`
 	Agents  []string `json:"agents,omitempty" nullable:"false" doc:"Only about these agents; empty: all."`
 	Threads []string `json:"threads,omitempty" nullable:"false" doc:"Only about threads whose ids begin with one of these; empty: all."`
 	Text    string   `json:"text,omitempty" doc:"How much of what agents and users wrote is told: none, title (the default) or full."`
 	Quiet   string   `json:"quiet,omitempty" doc:"Hours in which nothing is told, such as 22:00-07:00."`
 	Digest  string   `json:"digest,omitempty" doc:"Time of the digest, if when has it. Default: 08:00."`
+	Outage  string   `json:"outage,omitempty" example:"" doc:"How long runs of an agent must wait because of an outage before it is told, if when has it. Default: 5m."`
 	Zone    string   `json:"zone,omitempty" doc:"Time zone of quiet and digest. Default: UTC."`
 	Fixed   bool     `json:"fixed,omitempty" doc:"It is in the configuration, and cannot be changed here."`
 }

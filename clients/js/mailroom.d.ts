@@ -29,6 +29,7 @@ export interface AlertRule {
   text?: string;
   quiet?: string;
   digest?: string;
+  outage?: string;
   zone?: string;
   /** It is in the configuration, and cannot be changed with putRule. */
   fixed?: boolean;

@@ -59,13 +59,13 @@ type Rule struct{ alert.Rule }
 
 // newRule returns a rule with the defaults.
 func newRule(name string) *Rule {
-	return &Rule{alert.Rule{Name: name, Text: alert.TextTitle, Digest: 8 * 60, Zone: time.UTC}}
+	return &Rule{alert.Rule{Name: name, Text: alert.TextTitle, Digest: 8 * 60, Outage: alert.DefaultOutage, Zone: time.UTC}}
 }
 
 func (r *Rule) settings() []setting.Setting {
 	return []setting.Setting{
-		setting.New("when", "What is told: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), paused (an agent is), digest (each day).",
-			listOf(&r.When, alert.Kinds())).Require(`missing when; set it to one or more of "ticket", "failed", "channel", "paused", "digest"`),
+		setting.New("when", "What is told: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), paused (an agent is), outage (runs wait because of one), digest (each day).",
+			listOf(&r.When, alert.Kinds())).Require(`missing when; set it to one or more of "ticket", "failed", "channel", "paused", "outage", "digest"`),
 		setting.New("to", "Targets. The first one is told; the others take over, in this order, when it is down.", setting.Each(&r.To, "a target name", setting.ValidName)).
 			Require(`missing to; set the name of a target, such as to = ["phone"]`),
 		setting.New("agents", "Only about these agents; empty is all.", setting.Each(&r.Agents, "an agent name", setting.ValidName)),
@@ -73,6 +73,7 @@ func (r *Rule) settings() []setting.Setting {
 		setting.New("text", "How much of what agents and users wrote is told: none, title (the first line) or full.", setting.OneOf(&r.Text, alert.Texts()...)),
 		setting.New("quiet", `Hours in which nothing is told, such as "22:00-07:00"; it is told at their end.`, quiet(&r.Quiet)),
 		setting.New("digest", "Time of the digest.", clock(&r.Digest)),
+		setting.New("outage", "How long runs of an agent must wait because of an outage before it is told.", setting.Duration(&r.Outage, alert.MinOutage, alert.MaxOutage)),
 		setting.New("zone", `Time zone of quiet and digest, such as "Europe/Berlin".`, zone(&r.Zone)),
 	}
 }
@@ -188,7 +189,7 @@ func (r *reader) rules(tables map[string]any) {
 		}
 		switch {
 		case len(rule.When) == 0:
-			r.report(key, `missing when; set it to one or more of "ticket", "failed", "channel", "paused", "digest"`)
+			r.report(key, `missing when; set it to one or more of "ticket", "failed", "channel", "paused", "outage", "digest"`)
 		case len(rule.To) == 0:
 			r.report(key, `missing to; set the name of a target, such as to = ["phone"]`)
 		default:

@@ -8,7 +8,7 @@ import { number } from './words.js';
 
 const WHEN = [
   ['ticket', 'an agent asks'], ['failed', 'a run failed for good'], ['channel', 'a channel is not connected'],
-  ['paused', 'an agent was paused'], ['digest', 'what happened, each day'],
+  ['paused', 'an agent was paused'], ['outage', 'runs of an agent wait because of an outage'], ['digest', 'what happened, each day'],
 ];
 const TEXTS = [['none', 'only that something happened, and where'], ['title', 'the first line'], ['full', 'all that the target can show']];
 
@@ -95,7 +95,7 @@ function Edit({ rule, taken, targets, close }) {
       await client.putRule({
         name: String(form.get('name')).trim(), when: form.getAll('when'), to: [...new Set([form.get('to'), form.get('then'), ...(rule.to ?? []).slice(2)].filter(Boolean))],
         agents: list(form.get('agents')), threads: list(form.get('threads')), text: form.get('text'), quiet: from && to ? `${from}-${to}` : undefined,
-        digest: form.get('digest') || undefined, zone: String(form.get('zone')).trim() || undefined,
+        digest: form.get('digest') || undefined, outage: String(form.get('outage') ?? '').trim() || undefined, zone: String(form.get('zone')).trim() || undefined,
       });
       close();
     } catch (thrown) {
@@ -114,7 +114,8 @@ function Edit({ rule, taken, targets, close }) {
       <label for="rule-text">Text that leaves the server</label><select id="rule-text" name="text">${TEXTS.map(([text, what]) => html`<option key=${text} value=${text} selected=${(rule.text ?? 'title') === text}>${text}: ${what}</option>`)}</select>
       <label for="rule-from">Quiet from (empty: never)</label><input id="rule-from" name="from" type="time" defaultValue=${quietFrom} />
       <label for="rule-until">Quiet until</label><input id="rule-until" name="until" type="time" defaultValue=${quietTo} />
-      ${may('admin') && html`<label for="rule-digest">Time of the digest</label><input id="rule-digest" name="digest" type="time" defaultValue=${rule.digest ?? '08:00'} />`}
+      ${may('admin') && html`<label for="rule-digest">Time of the digest</label><input id="rule-digest" name="digest" type="time" defaultValue=${rule.digest ?? '08:00'} />
+        <label for="rule-outage">An outage is told after</label><input id="rule-outage" name="outage" placeholder="5m" defaultValue=${rule.outage ?? ''} />`}
       <label for="rule-zone">Time zone</label><input id="rule-zone" name="zone" autocomplete="off" spellcheck="false" defaultValue=${rule.zone ?? here} />
       <p class="buttons"><button type="submit">Save</button> <button type="button" class="quiet" onClick=${close}>Cancel</button></p>
     </form>
