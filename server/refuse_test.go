@@ -327,6 +327,7 @@ func TestOnlyTheTokenInTheHeaderAuthenticates(t *testing.T) {
 func TestForeignHostsAndOriginsAreForbidden(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.Hosts = []string{"mail.example"} })
 	wide := start(t, func(o *server.Options) { o.Hosts = []string{"0.0.0.0"} })
+	one := start(t, func(o *server.Options) { o.Hosts = []string{"10.0.0.1"} })
 	for _, tc := range []struct {
 		f       *fixture
 		route   string
@@ -344,6 +345,8 @@ func TestForeignHostsAndOriginsAreForbidden(t *testing.T) {
 		{f, "GET /v1/threads", []string{"Host: 10.0.0.1:8420"}, 403},
 		{wide, "GET /v1/threads", []string{"Host: 10.0.0.1:8420"}, 200},
 		{wide, "GET /v1/threads", []string{"Host: evil.example"}, 403},
+		{one, "GET /v1/threads", []string{"Host: 10.0.0.1:8420"}, 200},
+		{one, "GET /v1/threads", []string{"Host: 10.0.0.2:8420"}, 403},
 		{f, "POST /v1/messages", []string{"Origin: http://evil.example"}, 403},
 		{f, "POST /v1/messages", []string{"Origin: null"}, 403},
 		{f, "POST /v1/messages", []string{"Sec-Fetch-Site: cross-site"}, 403},

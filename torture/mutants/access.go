@@ -33,7 +33,7 @@ func accessMutants() []mutant {
 		{"a session ends what acts for another name", "auth/terms.go", "row.Terms.Kind == KindToken || row.Terms.For != t.Name", "row.Terms.Kind == KindToken", "server", "^TestAUserSeesAndEndsHerOwnSessions$"},
 		{"a limited token ends the sessions of its name", "auth/terms.go", "case t.Terms.Kind != KindToken && t.Terms.Kind != KindSession || t.Limited():", "case false:", "server", "^TestAUserSeesAndEndsHerOwnSessions$"},
 		{"a page of a trusted origin uses the session", "server/sessions.go", "err != nil || !strings.EqualFold(u.Host, r.Host)", "err != nil || strings.EqualFold(u.Host, r.Host+\".\")", "server", "^TestASessionIsForPagesOfItsServerOnly$"},
-		{"a name of a host is enough for a server on all addresses", "server/middleware.go", "return err == nil && listen.IsUnspecified()", "return err == nil && listen.IsValid()", "server", "^TestForeignHostsAndOriginsAreForbidden$"},
+		{"a server with one address answers at all", "server/middleware.go", "return err == nil && listen.IsUnspecified()", "return err == nil && listen.IsValid()", "server", "^TestForeignHostsAndOriginsAreForbidden$"},
 		{"a delivery goes to the target thread of another token", "server/alerts.go", "to != thread && to != alert.ThreadID(target)", "false", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
 		{"a browser gets alerts after its session", "alert/allow.go", "	case s.Token != \"\": // no", "	case false: // no", "alert", "^TestABrowserGetsNoAlertsAfterItsSession$"},
 		{"a session that is no admin's any more gets alerts", "alert/allow.go", "t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By", "t == nil || t.Name != s.By", "alert", "^TestASubscriptionIsOfTheAdminWhoMadeIt$"},
