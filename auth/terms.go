@@ -37,6 +37,9 @@ type Terms struct {
 	// Source is the ID of the token that this one was derived from. A session has the source of the link that
 	// made it. "" in rows of KindToken, and in those that versions before sources wrote.
 	Source string `json:"source,omitempty"`
+	// Via labels what is submitted with the token, as [mailroom.Origin.Via]: the gateway that holds it. "": the
+	// protocol of the request does. It is that of the token for which a row acts.
+	Via string `json:"via,omitempty"`
 }
 
 const (
@@ -132,6 +135,7 @@ func view(t time.Time) any {
 func (t *Token) Act(base *Token) *Token {
 	out := *base
 	out.Key, out.Sum, out.UsedAt, out.Terms = t.Key, t.Sum, t.UsedAt, t.Terms
+	out.Terms.Via = base.Terms.Via
 	out.Scopes, out.Agents = nil, nil
 	if base.SeesAll() {
 		out.Scopes = append(out.Scopes, seesAll)

@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/check"
+	"mailroom/internal/reserved"
 )
 
 // Operator is the name of the server's operator. It owns everything that no token owns and has all
@@ -73,6 +74,8 @@ func (t *Token) Check() error {
 		return check.Invalid("namespace", "cannot be combined with the scope work: a worker gets the runs of all threads", t.Namespace)
 	case t.Terms.ExpiresAt.UTC().Year() > 9999: // no JSON has it
 		return check.Invalid("expires_at", "is not a time up to the year 9999, in UTC", nil)
+	case !validVia(t.Terms.Via):
+		return check.Invalid("via", fmt.Sprintf("must be 1 to %d lower-case letters, digits or any of . _ -, and no name that the server uses itself, such as user, run or mcp", MaxTokenName), t.Terms.Via)
 	case len(t.Agents) > 0 && !t.Has(PermissionWork):
 		return check.Invalid("agents", "require the scope work", t.Agents)
 	}
@@ -90,6 +93,15 @@ func (t *Token) Check() error {
 		}
 	}
 	return nil
+}
+
+// validVia reports whether a token may label what it submits so; "" is no label. A label has no colon, because
+// channels have one, and no capital letter, so that it does not look like another.
+func validVia(label string) bool {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}
+	return len(label) <= MaxTokenName && !strings.ContainsFunc(label, odd) && !reserved.IsVia(label)
 }
 
 // DeclaredAgents returns the agents that valid worker tokens name. Runs of these agents wait for

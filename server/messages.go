@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -100,7 +101,7 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 	}
 	sub := thread.Submit{
 		Thread: b.Thread, Messages: drafts, Sender: sender, Owner: who.Name, By: who,
-		Origin: mailroom.Origin{Via: requestOf(ctx).via, Sender: sender, RequestID: requestOf(ctx).id},
+		Origin: mailroom.Origin{Via: cmp.Or(who.Terms.Via, requestOf(ctx).via), Sender: sender, RequestID: requestOf(ctx).id},
 		Agent:  b.Agent, AgentVersion: b.AgentVersion,
 		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
 		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata, MaxCrashes: b.MaxCrashes,

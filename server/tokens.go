@@ -71,7 +71,7 @@ func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (
 	secret := newSecret()
 	row, err := h.ledger.CreateToken(ctx, auth.Token{
 		Name: b.Name, Sum: sumOf(secret), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
-		Quotas: b.Quotas, Terms: auth.Terms{ExpiresAt: expires},
+		Quotas: b.Quotas, Terms: auth.Terms{ExpiresAt: expires, Via: b.Via},
 	})
 	if err != nil {
 		return nil, invalid.At("body.", err)
@@ -190,6 +190,6 @@ func (h *tokenHandlers) showToken(t *auth.Token) api.Token {
 	return api.Token{
 		Name: t.Name, Scopes: scopes, Namespace: view.Given(t.Namespace),
 		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.usage(t), CreatedAt: t.CreatedAt, UsedAt: view.Known(t.UsedAt), RevokedAt: view.Known(t.RevokedAt),
-		Kind: kind, Client: view.Given(t.Terms.Client), For: view.Given(t.Terms.For), Threads: t.Terms.Threads, Run: view.Given(t.Terms.Run), ExpiresAt: view.Known(t.Terms.ExpiresAt),
+		Kind: kind, Via: view.Given(t.Terms.Via), Client: view.Given(t.Terms.Client), For: view.Given(t.Terms.For), Threads: t.Terms.Threads, Run: view.Given(t.Terms.Run), ExpiresAt: view.Known(t.Terms.ExpiresAt),
 	}
 }

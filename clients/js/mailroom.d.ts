@@ -300,6 +300,8 @@ export interface Token {
   client: string | null;
   scopes: string[];
   namespace: string | null;
+  /** Labels the runs that it creates, in origin.via. */
+  via: string | null;
   created_at: string;
   used_at: string | null;
   revoked_at: string | null;

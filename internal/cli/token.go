@@ -40,6 +40,7 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 --namespace also to threads whose id starts with that prefix, with admin to all.`,
 		Example: `  mailroom token create laptop --scope read,submit,decide
   mailroom token create team --scope read --namespace team-
+  mailroom token create discourse --scope read,submit --via discourse
   MAILROOM_TOKEN=$(mailroom token create ci --scope read,submit) mailroom send "build it"`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -47,6 +48,7 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "permissions: read, submit, decide, work, metrics, admin")
 	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also give access to threads whose id starts with this")
 	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with scope work: agents that it may run (default: all that the server does not run)")
+	cmd.Flags().StringVar(&in.Via, "via", "", "label of the runs that it creates, such as the name of a gateway: shown as via, and found by the filter via:")
 	quotas := quotaFlag(cmd)
 	var life time.Duration
 	cmd.Flags().DurationVar(&life, "expires", 0, "how long it is valid (default: until it is revoked)")
@@ -122,10 +124,10 @@ func printTokens(con *console.Console, tokens []api.Token, f console.Format) err
 	if f == console.FormatJSON {
 		return con.PrintJSON(api.Page[api.Token]{Items: tokens})
 	}
-	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "ENDS"}}
+	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "VIA", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "ENDS"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
-			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents),
+			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents), orDash(t.Via),
 			quotaUsage(t, auth.QuotaThreads), quotaUsage(t, auth.QuotaBytes), quotaUsage(t, auth.QuotaWorkers), quotaUsage(t, auth.QuotaStreams), quotaUsage(t, auth.QuotaNotifications),
 			con.When(&t.CreatedAt), con.When(t.UsedAt), tokenEnd(con, t),
 		})

@@ -98,3 +98,14 @@ func Agent(id string) string {
 func IsAgent(agent string) bool {
 	return strings.HasPrefix(agent, Alert) || strings.HasPrefix(agent, Channel)
 }
+
+// IsVia reports whether a name says how the server itself, or a protocol that it speaks or may speak, created a run,
+// see [mailroom.Origin]. A token cannot label its runs so: rules depend on some of these names, and people on all.
+func IsVia(name string) bool {
+	switch name {
+	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail",
+		"a2a", "acp", "admin", "ag-ui", "agui", "ai-sdk", "api", "console", "issue", "mailroom", "responses", "server", "session", "socket", "system", "webhook", "worker":
+		return true
+	}
+	return false
+}

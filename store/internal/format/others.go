@@ -89,6 +89,7 @@ func (p *packer) token(t *auth.Token) {
 	p.time(&t.RevokedAt)
 	p.terms(&t.Terms)
 	text(p, &t.Terms.Source)
+	text(p, &t.Terms.Via)
 	p.newer(&t.Newer)
 }
 
