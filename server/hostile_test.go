@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/postgres"
+	"mailroom/store/sqlite"
 	"mailroom/stream"
 )
 
@@ -227,7 +229,7 @@ func (in inProcess) answerOf(t *testing.T, a attempt) string {
 }
 
 // TestNoValueOfARequestIsAnInternalError sends each hostile value as each parameter and each field of a body of each
-// route of the API, to servers on two stores: none answers with a 5xx, and both answer the same.
+// route of the API, to servers on three stores: none answers with a 5xx, and all answer the same.
 func TestNoValueOfARequestIsAnInternalError(t *testing.T) {
 	cluster, err := pgtest.Start(t.Context(), pgtest.Options{Settings: []string{"fsync=off"}})
 	if err != nil {
@@ -237,13 +239,17 @@ func TestNoValueOfARequestIsAnInternalError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	file, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "mail.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		if err := errors.Join(database.Close(), cluster.Close()); err != nil {
+		if err := errors.Join(file.Close(), database.Close(), cluster.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	servers := map[string]inProcess{"memory": newInProcess(), "PostgreSQL": newInProcess()}
-	for name, s := range map[string]store.Store{"memory": memory.New(), "PostgreSQL": database} {
+	servers := map[string]inProcess{"memory": newInProcess(), "SQLite": newInProcess(), "PostgreSQL": newInProcess()}
+	for name, s := range map[string]store.Store{"memory": memory.New(), "SQLite": file, "PostgreSQL": database} {
 		in := servers[name]
 		f := in.newFixtureOn(t, s)
 		in.handler = server.New(server.Options{ // with all parts
@@ -270,7 +276,7 @@ func TestNoValueOfARequestIsAnInternalError(t *testing.T) {
 						t.Errorf("%s on %s: %s", a.what, name, got[name])
 					}
 				}
-				if got["memory"] != got["PostgreSQL"] {
+				if got["memory"] != got["PostgreSQL"] || got["memory"] != got["SQLite"] {
 					t.Errorf("%s: %v, want the same", a.what, got)
 				}
 			}
