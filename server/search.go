@@ -56,8 +56,7 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 		if _, err := h.find.thread(ctx, in.Thread); err != nil {
 			return nil, err
 		}
-		look.named = true
-		look.query.Words = append(look.query.Words, store.ThreadWord(in.Thread))
+		look.thread = in.Thread
 	}
 	next, err := look.from(ctx, from)
 	if err != nil {
@@ -82,7 +81,7 @@ type looking struct {
 	handlers *messageHandlers
 	words    []string
 	query    ledger.SearchQuery
-	named    bool // the query names a thread that the caller sees
+	thread   string // that the query names and the caller sees
 	limit    int
 	now      ledger.Indexed
 
@@ -110,7 +109,9 @@ func (l *looking) from(ctx context.Context, at place) (place, error) {
 			return place{}, err
 		}
 		before, q := len(l.found), l.query
-		q.AnyOf, q.Before = in.words(), at.key
+		if q.AnyOf, q.Before = in.words(), at.key; l.thread != "" {
+			q.AnyOf = []string{store.ThreadWord(l.thread)}
+		}
 		q.Limit, q.Budget = l.limit+1-before, max(searchBudget-time.Since(begin), 1)
 		if in.isEmpty() {
 			q.Words = nil // only how far the index is
@@ -139,7 +140,7 @@ func (l *looking) from(ctx context.Context, at place) (place, error) {
 
 // scope returns the rows of a group to look at.
 func (l *looking) scope(ctx context.Context, group string) (in scope, err error) {
-	if l.named {
+	if l.thread != "" {
 		return scope{all: true}, nil
 	}
 	err = l.handlers.find.view(ctx, func(rd store.Reader) (err error) {

@@ -62,8 +62,8 @@ func lookAt(r reader, s *store.Search, w store.Window, query string, limit int) 
 	return found, err
 }
 
-// skip makes one window of all older rows if one of the words is rare, or if few rows have one of AnyOf. Those are
-// counted first, so that a search in few rows never depends on the words of others.
+// skip makes one window of all older rows if few rows have one of AnyOf, or without these if one of the words is rare.
+// A search in some rows must not depend on whether other rows have its words, so it does not count them.
 func skip(r reader, s *store.Search, next store.Window, within time.Duration) (store.Window, error) {
 	started := time.Now()
 	whole := store.WholeBelow(next.High)
@@ -82,6 +82,8 @@ func skip(r reader, s *store.Search, next store.Window, within time.Duration) (s
 		return store.Window{}, nil
 	case len(s.AnyOf) > 0 && rows <= store.RareRows:
 		return whole, nil
+	case len(s.AnyOf) > 0:
+		return next, nil
 	}
 	for _, word := range s.Words {
 		n, err := countRows(r, word)
