@@ -148,7 +148,7 @@ func TestALateLoadOfAnyKindDoesNotWait(t *testing.T) {
 			schema := pgtest.Shared(t).Schema(t)
 			other := openIn(t, schema, "other")
 			defer closeStore(t, other)
-			patient, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: "patient", LockTimeout: time.Minute, AllowUnsafe: true})
+			patient, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: "patient", LockTimeout: time.Minute, IdleInTransaction: 5 * time.Minute, AllowUnsafe: true})
 			if err != nil {
 				t.Fatal(err)
 			}

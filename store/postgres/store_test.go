@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"mailroom/internal/pgtest"
 	"mailroom/store"
@@ -11,9 +12,10 @@ import (
 )
 
 // openIn opens a store in a schema of the shared cluster.
+// openIn opens a store whose transactions may be silent for minutes: on a busy machine a test is.
 func openIn(t testing.TB, schema, node string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: node, AllowUnsafe: true})
+	s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: node, IdleInTransaction: 5 * time.Minute, AllowUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
