@@ -444,7 +444,7 @@ func TestRedundantRowsOfDeadWorkersAreDeletedSoon(t *testing.T) {
 		d.sweep()
 		views = 0
 		d.sweep()
-		if views > 3 {
+		if views > 4 { // of workers, overruns, deadlines and deleted threads, however many are dead
 			t.Errorf("a sweep of 501 dead workers makes %d views", views)
 		}
 		rows := func() (n int) {
