@@ -217,7 +217,18 @@ func (r *Run) HasPassed(now time.Time) bool {
 
 // AwaitsDeadline reports whether the run is open, was not asked to stop, and has a deadline.
 func (r *Run) AwaitsDeadline() bool {
-	return !r.Deadline.IsZero() && !r.Status.Finished() && r.Stop == ""
+	return r.HasDeadline() && !r.Status.Finished() && r.Stop == ""
+}
+
+// HasDeadline reports whether the run has a deadline that was not removed.
+func (r *Run) HasDeadline() bool { return r.Deadline.UnixMicro() > 0 }
+
+// RemoveDeadline removes the deadline, if there is one. It is not zero then, but a time that is none: a store has to
+// delete it from its index, also if one transaction ended the run, removed the deadline and started the run again.
+func (r *Run) RemoveDeadline() {
+	if !r.Deadline.IsZero() {
+		r.Deadline = time.UnixMicro(0).UTC()
+	}
 }
 
 // NeverStarted reports whether the run is queued for its first attempt.

@@ -61,6 +61,9 @@ func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 	for _, e := range entries {
 		if run := l.runs[e.Run]; run != nil && !IsAgent(run.Agent) && !isChatAlert(run) {
 			if found, ok := outageEvent(e, run); ok {
+				if t := l.threads[run.Thread]; t != nil {
+					found.Owner = t.Owner
+				}
 				events = append(events, found)
 			}
 		}

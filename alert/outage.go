@@ -14,8 +14,10 @@ const (
 	outageKey = "outage "
 	// maxOutages bounds the agents in an outage that a rule remembers, and maxOutageRuns the runs of each, because they
 	// are stored.
-	maxOutages    = 50
-	maxOutageRuns = 20
+	// For threads of one token they are fewer, so that an owner of many agents that are down hides no other's.
+	maxOutages      = 50
+	maxTokenOutages = 5
+	maxOutageRuns   = 20
 )
 
 // takeOutage remembers that runs of an agent wait because of an outage. It is told once, when it has lasted for
@@ -25,12 +27,13 @@ func (s *ruleStep) takeOutage(e *Event) {
 	g := s.memory.Groups[key]
 	switch {
 	case !e.Ended:
-		if g == nil && s.outages() >= maxOutages {
+		if g == nil && s.tooManyOutages(e) {
 			return
 		}
 		if g == nil {
 			s.gather(key, e, e.At.Add(cmp.Or(s.rule.Outage, DefaultOutage)))
 			g = s.memory.Groups[key]
+			g.By = ownerKey(e)
 		}
 		switch {
 		case slices.Contains(g.Runs, e.Run):
@@ -54,13 +57,20 @@ func (s *ruleStep) takeOutage(e *Event) {
 	}
 }
 
-func (s *ruleStep) outages() (n int) {
-	for key := range s.memory.Groups {
+// tooManyOutages reports whether the rule may remember no further outage that runs of an event's owner met.
+func (s *ruleStep) tooManyOutages(e *Event) bool {
+	by, own, all := ownerKey(e), 0, 0
+	for key, g := range s.memory.Groups {
 		if strings.HasPrefix(key, outageKey) {
-			n++
+			if all++; g.By == by {
+				own++
+			}
 		}
 	}
-	return n
+	if by == "" {
+		return own >= maxOutages
+	}
+	return own >= maxTokenOutages || all >= maxAnyGroups
 }
 
 // remembersOutage reports whether a rule waits for the end of an outage.

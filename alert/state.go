@@ -88,6 +88,7 @@ type Group struct {
 	// Runs wait because of the outage that the group is about, at most maxOutageRuns. More says that others may too.
 	Runs []string `json:"runs,omitempty"`
 	More bool     `json:"more,omitempty"`
+	By   string   `json:"by,omitempty"` // the owner of the run that met the outage first, see ownerKey
 }
 
 // Told is an alert with what its run needs.

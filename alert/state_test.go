@@ -455,6 +455,19 @@ func TestAnOutageIsToldOncePerAgentAndWhenItIsOver(t *testing.T) {
 			if n := len(c.read["r"].Groups); n != maxOutages {
 				c.t.Errorf("%d outages are remembered, want %d", n, maxOutages)
 			}
+			of := func(owner, agent string) Event {
+				e := outage(agent, "r", c.at)
+				e.Owner = owner
+				return e
+			}
+			for i := range 3 * maxOutages {
+				c.step(of("eve", fmt.Sprint("b", i)))
+			}
+			c.step(of("ann", "c"))
+			c.step()
+			if n := len(c.read["r"].Groups); n != maxOutages+maxTokenOutages+1 {
+				c.t.Errorf("%d outages are remembered, want those of the operator, %d of eve and one of ann", n, maxTokenOutages)
+			}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

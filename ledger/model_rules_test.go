@@ -295,7 +295,7 @@ func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignmen
 	}
 	m.attempts[c.Run] = c.Attempt
 	m.checkCrashes(t, m.after.Runs[c.Run])
-	if r := m.after.Runs[c.Run]; !r.Deadline.IsZero() && !r.Deadline.After(m.clock.read()) {
+	if r := m.after.Runs[c.Run]; r.HasDeadline() && !r.Deadline.After(m.clock.read()) {
 		t.Fatalf("run %s starts after its deadline, %v", r.ID, r.Deadline)
 	}
 	if !m.holds(c) {

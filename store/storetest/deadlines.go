@@ -16,7 +16,7 @@ func overdueRuns(t *testing.T, s *handle) {
 		r.Deadline = after(10 - i)
 		c.Runs = append(c.Runs, r)
 	}
-	never, late, waiting, stopped, ended := c.Runs[0], c.Runs[1], c.Runs[3], c.Runs[4], c.Runs[5]
+	never, late, soon, waiting, stopped, ended := c.Runs[0], c.Runs[1], c.Runs[2], c.Runs[3], c.Runs[4], c.Runs[5]
 	never.Deadline, late.Deadline = never.NotBefore, after(100)
 	waiting.Status, waiting.StartedAt = mailroom.StatusWaiting, base()
 	stopped.Status, stopped.StartedAt, stopped.Stop = mailroom.StatusRunning, base(), mailroom.ReasonCancelled
@@ -41,7 +41,13 @@ func overdueRuns(t *testing.T, s *handle) {
 	change(waiting, func() { waiting.Status, waiting.FinishedAt = mailroom.StatusCancelled, base() })
 	s.wantRuns("after an end", query{Overdue: after(100)}, "soon")
 	change(waiting, func() { // retried by hand
-		waiting.Status, waiting.Deadline = mailroom.StatusQueued, never.Deadline
+		waiting.Status, waiting.FinishedAt = mailroom.StatusQueued, never.NotBefore
+		waiting.RemoveDeadline()
 	})
 	s.wantRuns("after a retry by hand", query{Overdue: after(100)}, "soon")
+	change(soon, func() { // ended, retried by hand and started in one transaction
+		soon.Status, soon.StartedAt = mailroom.StatusRunning, base()
+		soon.RemoveDeadline()
+	})
+	s.wantRuns("after all of it at once", query{Overdue: after(100)})
 }

@@ -73,7 +73,7 @@ func showRun(r *mailroom.Run) api.Run {
 		Status: r.Status, Stopping: r.Stop != "" && !r.Status.Finished(), Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place,
 		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, MaxCrashes: &crashes,
-		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore), Deadline: Known(r.Deadline),
+		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore), Deadline: shownDeadline(r),
 		Key: Given(r.SubmitKey), Parent: Given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
 		Reply: r.Reply, Error: r.Error, LastError: r.LastError, ErrorGroup: Given(r.ErrorGroup), Reason: Given(r.Reason), Steps: r.Step,
@@ -91,6 +91,14 @@ func showRun(r *mailroom.Run) api.Run {
 		out.Messages = append(out.Messages, in.Message)
 	}
 	return out
+}
+
+// shownDeadline returns the deadline of a run, nil if it has none.
+func shownDeadline(r *mailroom.Run) *time.Time {
+	if !r.HasDeadline() {
+		return nil
+	}
+	return Known(r.Deadline)
 }
 
 func showWait(r *mailroom.Run) *api.Wait {

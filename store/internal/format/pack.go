@@ -246,7 +246,7 @@ func (p *packer) deadline(r *mailroom.Run) {
 	ended := !p.reading && !r.Deadline.IsZero() && r.Status.Finished()
 	p.flag(&ended)
 	if p.reading && ended && !r.Status.Finished() {
-		r.Deadline = time.Time{}
+		r.RemoveDeadline()
 	}
 }
 

@@ -49,7 +49,7 @@ func TestARetryByAnOlderVersionRemovesTheDeadline(t *testing.T) {
 		if err := ParseRun(string(AppendRun(nil, &older))+tail, &read); err != nil {
 			t.Fatal(err)
 		}
-		if kept := read.Deadline.Equal(at); kept != (c.was != mailroom.StatusCancelled) {
+		if kept := read.HasDeadline(); kept != (c.was != mailroom.StatusCancelled) {
 			t.Errorf("%s, then %s: the deadline is %v", c.was, c.is, read.Deadline)
 		}
 	}
