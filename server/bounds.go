@@ -14,7 +14,7 @@ const (
 	maxID           = 200 // characters of an id, or of a claim RUN:ATTEMPT
 	maxSender       = 500 // characters of a sender or user id
 	maxKeyword      = 20  // characters of a value from a short list
-	maxDuration     = 40  // characters
+	maxDuration     = 40  // characters, also of a time
 	maxTime         = 64  // characters
 	maxDigest       = 64  // characters
 	maxStreamCursor = 64  // characters of a stream cursor
