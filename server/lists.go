@@ -219,9 +219,6 @@ func (l list[R, W]) cursor(pages pager, who *auth.Token, at place) string {
 	return base64.RawURLEncoding.EncodeToString(pages.cursors.Seal(nil, nil, append(plain, at.group...), l.cursorContext(who)))
 }
 
-// maxCursor bounds the length of cursors, which may have the id of a thread.
-const maxCursor = 1000
-
 func (l list[R, W]) parseCursor(pages pager, who *auth.Token, cursor string) (at place, err error) {
 	if cursor == "" {
 		return place{}, nil
