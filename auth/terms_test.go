@@ -3,6 +3,7 @@ package auth_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/auth"
@@ -66,10 +67,12 @@ func TestARowHasNoScopeThatItsTokenLost(t *testing.T) {
 	}
 }
 
-func TestARevokedTokenDeclaresNoAgents(t *testing.T) {
-	live, gone := token("a", "", auth.PermissionWork), token("b", "", auth.PermissionWork)
+func TestATokenThatHasEndedDeclaresNoAgents(t *testing.T) {
+	live, gone, late := token("a", "", auth.PermissionWork), token("b", "", auth.PermissionWork), token("c", "", auth.PermissionWork)
 	live.Agents, gone.Agents, gone.RevokedAt = []string{"coder"}, []string{"tester"}, noon
-	if got := auth.DeclaredAgents([]*auth.Token{live, gone}); !slices.Equal(got, []string{"coder"}) {
+	live.Terms.ExpiresAt = noon.Add(time.Second)
+	late.Agents, late.Terms.ExpiresAt = []string{"writer"}, noon
+	if got := auth.DeclaredAgents([]*auth.Token{live, gone, late}, noon); !slices.Equal(got, []string{"coder"}) {
 		t.Errorf("declared are %q, want coder", got)
 	}
 }

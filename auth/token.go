@@ -106,9 +106,9 @@ func validVia(label string) bool {
 
 // DeclaredAgents returns the agents that valid worker tokens name. Runs of these agents wait for
 // such a worker.
-func DeclaredAgents(tokens []*Token) (agents []string) {
+func DeclaredAgents(tokens []*Token, now time.Time) (agents []string) {
 	for _, t := range tokens {
-		if t.RevokedAt.IsZero() && t.Has(PermissionWork) {
+		if t.RevokedAt.IsZero() && !t.Expired(now) && t.Has(PermissionWork) {
 			agents = append(agents, t.Agents...)
 		}
 	}
@@ -153,7 +153,7 @@ func (t *Token) CanSee(thread *mailroom.Thread) bool {
 // InForeignNamespace reports whether a thread created by t with this id would lie in a namespace
 // that only other tokens, with permission to submit, have. Read-only namespaces reserve nothing.
 // Ids in the form of the server's are in no namespace.
-func (t *Token) InForeignNamespace(id string, tokens []*Token) bool {
+func (t *Token) InForeignNamespace(id string, tokens []*Token, now time.Time) bool {
 	if t.Has(PermissionAdmin) || isServerID(id) {
 		return false
 	}
@@ -161,7 +161,7 @@ func (t *Token) InForeignNamespace(id string, tokens []*Token) bool {
 	for _, other := range tokens {
 		within := other.Namespace != "" && strings.HasPrefix(id, other.Namespace)
 		switch {
-		case !other.RevokedAt.IsZero():
+		case !other.RevokedAt.IsZero() || other.Expired(now):
 		case other.Name == t.Name && (within || other.Has(PermissionAdmin)):
 			return false
 		case within && other.Has(PermissionSubmit):

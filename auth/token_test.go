@@ -107,9 +107,11 @@ func TestInForeignNamespace(t *testing.T) {
 	team, mate := token("team", "team-", auth.PermissionSubmit), token("mate", "team-m", auth.PermissionSubmit)
 	watch, gone := token("watch", "w-", auth.PermissionRead), token("gone", "g-", auth.PermissionSubmit)
 	gone.RevokedAt = time.Unix(1, 0)
+	now, late := time.Unix(100, 0), token("late", "l-", auth.PermissionSubmit)
+	late.Terms.ExpiresAt = now
 	ids, ann := token("ids", "0", auth.PermissionSubmit), token("ann", "", auth.PermissionSubmit)
 	ops := token("ops", "", auth.PermissionAdmin)
-	all := []*auth.Token{team, mate, watch, gone, ids, ann, ops}
+	all := []*auth.Token{team, mate, watch, gone, late, ids, ann, ops}
 	for _, c := range []struct {
 		who  *auth.Token
 		id   string
@@ -119,6 +121,7 @@ func TestInForeignNamespace(t *testing.T) {
 		{ann, "team", false},
 		{ann, "w-1", false}, // this token creates no threads there
 		{ann, "g-1", false},
+		{ann, "l-1", false}, // of a token that has ended
 		{ann, "0", true},
 		{ann, "019ab0de-0000-7000-8000-000000000000", false}, // an id of the server
 		{team, "team-1", false},
@@ -131,7 +134,7 @@ func TestInForeignNamespace(t *testing.T) {
 		{ops, "team-1", false},
 		{auth.RunToken(auth.Operator), "team-1", false},
 	} {
-		if got := c.who.InForeignNamespace(c.id, all); got != c.want {
+		if got := c.who.InForeignNamespace(c.id, all, now); got != c.want {
 			t.Errorf("%s squats %q: %t, want %t", c.who.Name, c.id, got, c.want)
 		}
 	}

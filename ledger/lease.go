@@ -391,7 +391,7 @@ func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace ti
 		if err != nil {
 			return err
 		}
-		configured := slices.Concat(configured, auth.DeclaredAgents(tokens))
+		configured := slices.Concat(configured, auth.DeclaredAgents(tokens, r.Now()))
 		for _, t := range due {
 			if a, _ := thread.ParseDueAgent(t.Due.Agent); a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, r.Now(), grace) && !isPaused(rows.Pauses, a) {
 				lost = append(lost, t.Due.Agent)

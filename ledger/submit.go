@@ -71,7 +71,7 @@ func (b *batch) inForeignNamespace(t *thread.State, by *auth.Token) (bool, error
 		return false, nil
 	}
 	rows, err := b.rows.accounts()
-	return err == nil && by.InForeignNamespace(t.ID, rows), err
+	return err == nil && by.InForeignNamespace(t.ID, rows, b.rows.now), err
 }
 
 // submit applies one submit to a locked thread. It is limited by the owner's quota and the queue's

@@ -187,12 +187,12 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 // limited token change what its source is told, which is about all threads of the source.
 func ruleOwner(who *auth.Token, change bool) (owner string, err error) {
 	switch {
+	case change && (who.Limited() || who.Terms.Kind == auth.KindLimited): // also with the scope admin: rules do not end with it
+		return "", mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot change rules: use token %s itself", who.Name)
 	case who.Has(auth.PermissionAdmin):
 		return auth.Operator, nil
 	case who.Name == auth.Operator:
 		return "", mailroom.Errorf(mailroom.CodeForbidden, "targets and rules of the operator need a token with the scope admin")
-	case change && (who.Limited() || who.Terms.Kind == auth.KindLimited):
-		return "", mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot change rules: use token %s itself", who.Name)
 	}
 	return who.Name, nil
 }

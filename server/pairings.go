@@ -5,6 +5,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 )
 
 // Pairings are the users that may use chat channels.
@@ -33,7 +34,11 @@ func (h *pairingHandlers) approvePairing(ctx context.Context, in *approvePairing
 	if h.pairings == nil {
 		return nil, noPairings()
 	}
-	p, err := h.pairings.Approve(ctx, in.Body, requestOf(ctx).who.Name)
+	who := requestOf(ctx).who
+	if who.Terms.Kind == auth.KindLimited { // a pairing does not end with the token that approved it
+		return nil, mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot pair a user, who may write after its end: use token %s itself", who.Name)
+	}
+	p, err := h.pairings.Approve(ctx, in.Body, who.Name)
 	return &body[api.Pairing]{p}, err
 }
 

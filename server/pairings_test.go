@@ -50,6 +50,8 @@ func TestAPairingCodeIsApproved(t *testing.T) {
 	if diff := cmp.Diff([]api.ApprovePairing{in}, p.approved); diff != "" || p.by != auth.Operator {
 		t.Errorf("by %q: %s", p.by, diff)
 	}
+	// A pairing would not end with a limited token.
+	f.wantCode("a limited token", f.limited(`"read","admin"`).call("POST /v1/pairings", `{"code":"CODE","admin":true}`), 403, mailroom.CodeForbidden)
 	if _, err := f.client.Accounts().ApprovePairing(t.Context(), api.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a wrong code: %v", err)
 	}

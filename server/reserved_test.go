@@ -161,7 +161,9 @@ func TestALimitedTokenOfTheOperatorIsNotTheOperator(t *testing.T) {
 	if shown := mustCall[api.Alerts](f, "GET /v1/alerts", ""); len(shown.Rules) != 2 || shown.Rules[1].Name != "ph" {
 		t.Errorf("rules of the operator: %+v", shown.Rules)
 	}
-	mustCall[api.AlertRule](f.limited(`"admin"`), "POST /v1/alerts/rules", evil) // the scope is the right
+	if shown := mustCall[api.Alerts](f.limited(`"read","admin"`), "GET /v1/alerts", ""); len(shown.Rules) != 2 { // the scope is the right
+		t.Errorf("a limited token with the scope admin sees %+v", shown.Rules)
+	}
 }
 
 // TestALimitedTokenDoesNotChangeTheRulesOfItsToken: a rule is about all threads of a token, and a limited one is a part of its
@@ -173,6 +175,8 @@ func TestALimitedTokenDoesNotChangeTheRulesOfItsToken(t *testing.T) {
 	l := ann.limited(`"read","submit"`)
 	f.wantCode("remove a rule", l.call("DELETE /v1/alerts/rules/night", ""), 403, mailroom.CodeForbidden)
 	f.wantCode("make a rule", l.call("POST /v1/alerts/rules", `{"name":"x","when":["failed"],"to":["phone"]}`), 403, mailroom.CodeForbidden)
+	of := f.limited(`"read","admin"`) // of the operator, whose rules would not end with it either
+	f.wantCode("make a rule of the operator", of.call("POST /v1/alerts/rules", `{"name":"x","when":["failed"],"to":["phone"]}`), 403, mailroom.CodeForbidden)
 	if shown := mustCall[api.Alerts](l, "GET /v1/alerts", ""); len(shown.Rules) != 1 {
 		t.Errorf("it sees %+v, want the rule", shown.Rules)
 	}

@@ -196,7 +196,11 @@ func (c *tokenCache) lookupHash(s secretHash) *grant {
 	if g == nil || subtle.ConstantTimeCompare(s[:], g.hash[:]) != 1 || g.ctx.Err() != nil {
 		return nil
 	}
-	if minute := time.Now().Truncate(time.Minute).Unix(); g.used.Load() != minute {
+	now := time.Now()
+	if g.token.Expired(now) { // after a sleep of the machine, the rows were not read since
+		return nil
+	}
+	if minute := now.Truncate(time.Minute).Unix(); g.used.Load() != minute {
 		g.used.Store(minute)
 	}
 	return g

@@ -133,6 +133,7 @@ func (h *tokenHandlers) revokeToken(ctx context.Context, in *revokeTokenInput) (
 		}
 	}
 	if err := h.ledger.RevokeToken(ctx, in.Name); err != nil {
+		_ = h.refreshTokens(ctx) // its row may have ended, and only what follows from that failed
 		return nil, err
 	}
 	_ = h.refreshTokens(ctx)                                                   // it logs its error; the rows that it could not read admit no request

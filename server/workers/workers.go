@@ -137,7 +137,7 @@ func (ops *Operations) RemoteAgents(ctx context.Context) (names []string, err er
 			return err
 		}
 		tokens, err := rd.Tokens()
-		names = append(names, auth.DeclaredAgents(tokens)...)
+		names = append(names, auth.DeclaredAgents(tokens, time.Now())...)
 		return err
 	})
 	return names, err
