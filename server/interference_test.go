@@ -184,7 +184,7 @@ func (f *fixture) whole(route, body string) (answers []string) {
 	return append(answers, "and more")
 }
 
-// filters are terms of lists of runs, threads and tickets, many of which match rows of others only.
+// filters are terms of lists of runs, threads and tickets. Many match rows of others only.
 func filters() map[string][]string {
 	return map[string][]string{
 		"runs": {
@@ -235,7 +235,7 @@ func requests() map[string]string {
 }
 
 // TestAnAnswerDoesNotDependOnRowsOfOthers compares the answers of two servers. One of them has thousands of threads,
-// runs, tickets, messages, tokens and reservations more, none of which the caller may see.
+// runs, tickets, messages, tokens and reservations more. The caller may see none of them.
 func TestAnAnswerDoesNotDependOnRowsOfOthers(t *testing.T) {
 	eachStore(t, func(t *testing.T, open func(t *testing.T) store.Store) {
 		var worlds [2]*world

@@ -65,7 +65,7 @@ func (s scope) keys() (keys []int64) {
 	return keys
 }
 
-// words returns the words of which a message of the group has one.
+// words returns the words of the group. Each of its messages has one of them.
 func (s scope) words() (words []string) {
 	if s.owner != "" {
 		words = append(words, store.OwnerWord(s.owner))

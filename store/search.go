@@ -40,7 +40,7 @@ type IndexRow struct {
 // store skips windows that cannot have a match.
 type Search struct {
 	Words []string // as of Words, OwnerWord and ThreadWord; none: only the state is read
-	// AnyOf are OwnerWords and ThreadWords, of which a row must have one; none: no condition. If few rows have
+	// AnyOf are OwnerWords and ThreadWords. A row must have one of them; none: no condition. If few rows have
 	// one, the search reads those only, so it costs the same whatever words other rows have.
 	AnyOf  []string
 	Before int64         // number of a row, exclusive; 0: from the newest

@@ -54,7 +54,7 @@ func CheckReached(t *State, in *Submit, configured []string) error {
 	return errNoThread(t.ID)
 }
 
-// checkReserved refuses an id of which only the server or the operator creates a thread, whether there is one or not.
+// checkReserved refuses an id if only the server or the operator creates its thread, whether there is one or not.
 func checkReserved(id string, configured []string) error {
 	if reserved.ForServer(id) {
 		return mailroom.Errorf(mailroom.CodeForbidden, "no thread %q for this token, and only the server creates threads whose id begins with %q", id, reserved.Prefix(id))

@@ -34,7 +34,7 @@ const (
 			JOIN thread t ON t.key = w.thread
 		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
 
-	// The same with words of which a row must have one.
+	// The same with further words. A row must have one of them.
 	countAny     = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words && $1::text[] LIMIT $2) w"
 	countWordsOf = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words @> $1::text[] AND words && $3::text[] LIMIT $2) w"
 	findWordsOf  = `SELECT w.id, t.id, w.content

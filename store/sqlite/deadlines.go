@@ -30,7 +30,6 @@ func overdueRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 }
 
 // writeDeadline writes the deadline of a run, or deletes it once it no longer matters.
-
 func writeDeadline(t *tx, run *mailroom.Run) (err error) {
 	switch {
 	case run.AwaitsDeadline():
