@@ -39,8 +39,8 @@ const MaxDeliveries = 128
 // not use ctx for anything that outlives the call, and must close what it opened when it fails.
 // It should read secrets again on each call, so that a rotated secret takes effect. After an
 // error the runner retries, no earlier than the RetryAfter of a [mailroom.Failure] in the error's
-// tree. It does not retry a [Fatal] error: wrong credentials, a missing program, a token in use
-// by another client.
+// tree. It only probes now and then after a [Fatal] error: wrong credentials, a missing program, a
+// token in use by another client.
 //
 // The host belongs to this adapter alone. Once the runner stops the adapter, the host rejects
 // submits and ignores reports.
@@ -99,7 +99,8 @@ type Ledger interface {
 	Wake()
 }
 
-// Fatal marks an error that a retry cannot fix.
+// Fatal marks an error that a retry is not expected to fix. The runner believes it at once only
+// before the first connection: see [ReconnectPolicy].FatalGrace.
 func Fatal(err error) error { return &fatalError{err} }
 
 type fatalError struct{ error }

@@ -13,7 +13,8 @@ type ReconnectPolicy struct {
 	// the count and reconnects at once.
 	InitialDelay, MaxDelay time.Duration
 	// ParkAfter is the number of failures in a row that park the channel: 20 by default, never if
-	// negative. A parked channel retries every ProbeInterval, 15 min by default.
+	// negative. A parked channel retries every ProbeInterval, 15 min by default, and so does a failed
+	// one: a refusal that lasted for minutes can still end without the operator.
 	ParkAfter     int
 	ProbeInterval time.Duration
 	// GiveUpAfter is the number of failures in a row after which the channel stops retrying. 0
@@ -24,9 +25,10 @@ type ReconnectPolicy struct {
 	// failure is at least InitialDelay, and a parked channel retries every MaxDelay at the
 	// latest.
 	Polled bool
-	// FatalGrace is how long fatal errors are retried like others if the channel was connected
-	// before, because a platform may refuse good credentials while it is redeployed. 0 means no
-	// retry.
+	// FatalGrace is how long fatal errors are retried like others once this configuration was
+	// connected, because platforms refuse good credentials for moments: while they are redeployed, or
+	// while the services of an IRC network are away. The default is 5 min; never if negative. One
+	// rule for all platforms is here, because an adapter cannot know what worked before it.
 	FatalGrace time.Duration
 
 	// Timeouts of the platform.
@@ -41,7 +43,7 @@ func (p *ReconnectPolicy) setDefaults() {
 		unset time.Duration
 	}{
 		{&p.InitialDelay, 30 * time.Second}, {&p.MaxDelay, 5 * time.Minute}, {&p.ProbeInterval, 15 * time.Minute},
-		{&p.IdleTimeout, 30 * time.Second}, {&p.ConnectTimeout, 30 * time.Second}, {&p.CloseTimeout, 10 * time.Second},
+		{&p.FatalGrace, 5 * time.Minute}, {&p.IdleTimeout, 30 * time.Second}, {&p.ConnectTimeout, 30 * time.Second}, {&p.CloseTimeout, 10 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.unset
@@ -55,6 +57,10 @@ func (p *ReconnectPolicy) setDefaults() {
 		p.ParkAfter = 20
 	}
 }
+
+// minRefusals is the number of fatal failures in a row that end FatalGrace, so that a long pause
+// between two attempts does not make one answer final.
+const minRefusals = 3
 
 // maxRetryAfter bounds the delay that a platform can ask for.
 const maxRetryAfter = time.Hour
@@ -94,6 +100,8 @@ type state struct {
 
 	attempts   int       // failed attempts in a row
 	fatalSince time.Time // first fatal failure since the last connection; zero: none
+	refusals   int       // fatal failures since then
+	proven     bool      // this configuration was connected, and no refusal outlasted FatalGrace
 	nextTry    time.Time // time of the next attempt; zero: none planned
 	deadline   time.Time // of the adapter's phase; zero: none
 
@@ -181,12 +189,12 @@ func (p ReconnectPolicy) next(s state, e event) (state, action) {
 	return s, actionNone
 }
 
-// onCrash handles a panic of the supervisor. It stops the adapter, whose reports may be lost.
-// Unlike after other failures in ConditionFailed, the channel retries after a pause.
+// onCrash handles a panic of the supervisor. It stops the adapter, whose reports may be lost, and
+// the channel retries after a pause.
 func (p ReconnectPolicy) onCrash(s state, e event) (state, action) {
 	s.attempts++
 	s.nextTry = e.at.Add(p.backoff(s.attempts, e.jitter))
-	if s = s.withCondition(ConditionFailed, e.reason, e.at); s.phase.live() {
+	if s = s.withCondition(ConditionQueued, e.reason, e.at); s.phase.live() {
 		return p.stop(s, e.at), actionStop
 	}
 	if s.downSince.IsZero() {
@@ -230,7 +238,8 @@ func (p ReconnectPolicy) onHeartbeat(s state, at time.Time) state {
 		s.downtime += at.Sub(s.downSince)
 		s.downSince = time.Time{}
 	}
-	s.fatalSince = time.Time{}
+	s.proven = true
+	s = s.withoutRefusals()
 	if at.Sub(s.connectedSince) >= p.InitialDelay {
 		s.attempts = 0
 	}
@@ -241,10 +250,13 @@ func (p ReconnectPolicy) onHeartbeat(s state, at time.Time) state {
 func (p ReconnectPolicy) onFailure(s state, e event) (state, action) {
 	held := s.condition == ConditionConnected && e.at.Sub(s.connectedSince) >= p.InitialDelay
 	after := min(max(e.retryAfter, 0), maxRetryAfter)
-	if e.fatal && s.fatalSince.IsZero() {
-		s.fatalSince = e.at
+	forGood := false
+	if e.fatal {
+		s, forGood = p.onRefusal(s, e.at)
 	}
-	forGood := e.fatal && !(s.everConnected && e.at.Sub(s.fatalSince) < p.FatalGrace)
+	if e.fatal && !forGood {
+		e.reason += fmt.Sprintf(" (refused since %s; it worked before, so it is retried)", s.fatalSince.UTC().Format("15:04:05 UTC"))
+	}
 	if held {
 		s.attempts = 0
 	}
@@ -257,7 +269,7 @@ func (p ReconnectPolicy) onFailure(s state, e event) (state, action) {
 	to := ConditionQueued
 	switch {
 	case forGood:
-		to, s.nextTry = ConditionFailed, time.Time{}
+		to, s.nextTry = ConditionFailed, e.at.Add(max(p.ProbeInterval, after))
 	case p.GiveUpAfter > 0 && s.attempts >= p.GiveUpAfter:
 		to, s.nextTry = ConditionGaveUp, time.Time{}
 	case p.ParkAfter > 0 && s.attempts >= p.ParkAfter:
@@ -266,6 +278,25 @@ func (p ReconnectPolicy) onFailure(s state, e event) (state, action) {
 		to = ConditionSilent
 	}
 	return p.stop(s.withCondition(to, e.reason, e.at), e.at), actionStop
+}
+
+// onRefusal counts a fatal failure. It reports whether the failure is final: at once for what never
+// worked, else only after minRefusals over at least FatalGrace.
+func (p ReconnectPolicy) onRefusal(s state, at time.Time) (_ state, forGood bool) {
+	if s.fatalSince.IsZero() {
+		s.fatalSince = at
+	}
+	s.refusals++
+	patient := s.proven && p.FatalGrace > 0 && (s.refusals < minRefusals || at.Sub(s.fatalSince) < p.FatalGrace)
+	if !patient {
+		s.proven = false // so that the refusal after a resume is final at once
+	}
+	return s, !patient
+}
+
+func (s state) withoutRefusals() state {
+	s.fatalSince, s.refusals = time.Time{}, 0
+	return s
 }
 
 // stop moves a live adapter to phaseClosing.
@@ -323,32 +354,38 @@ func (p ReconnectPolicy) onTick(s state, e event) (state, action) {
 // onResume retries now and resets the failure count. After a configuration change it also
 // replaces a live adapter.
 func (p ReconnectPolicy) onResume(s state, e event) (state, action) {
+	if e.kind == eventConfigChanged {
+		s.proven = false // other credentials may be in it
+	}
 	switch {
 	case s.condition == "":
 		return s, actionNone
 	case s.phase.live() && e.kind == eventResume:
-		if s.condition == ConditionParked {
+		if s.condition == ConditionParked || s.condition == ConditionFailed { // a probe
 			s = s.withCondition(ConditionQueued, s.reason, e.at)
 		}
 		if s.condition != ConditionConnected {
-			s.attempts, s.fatalSince = 0, time.Time{}
+			s = s.withoutRefusals()
+			s.attempts = 0
 		}
 		return s, actionNone
 	case s.phase.live():
 		to, reason := s.condition, s.reason
-		if to == ConditionConnected || to == ConditionParked {
+		if to == ConditionConnected || to == ConditionParked || to == ConditionFailed {
 			to = ConditionQueued
 		}
 		if to == ConditionQueued {
 			reason = "configuration changed"
 		}
-		s.attempts, s.fatalSince, s.nextTry = 0, time.Time{}, e.at
+		s = s.withoutRefusals()
+		s.attempts, s.nextTry = 0, e.at
 		return p.stop(s.withCondition(to, reason, e.at), e.at), actionStop
 	}
 	switch s.condition {
 	case ConditionParked, ConditionGaveUp, ConditionFailed:
 		s = s.withCondition(ConditionQueued, s.reason, e.at)
 	}
-	s.attempts, s.fatalSince, s.nextTry = 0, time.Time{}, e.at
+	s = s.withoutRefusals()
+	s.attempts, s.nextTry = 0, e.at
 	return p.onTick(s, e)
 }

@@ -3,6 +3,7 @@ package channel
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,20 +111,21 @@ func TestWhenAFailureIsRetried(t *testing.T) {
 		"at start, Retry-After":             {event: event{retryAfter: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
 		"at start, a short Retry-After":     {event: event{retryAfter: second}, state: ConditionQueued, tries: 1, next: 30 * second},
 		"at start, Retry-After of a year":   {event: event{retryAfter: 9000 * time.Hour}, state: ConditionQueued, tries: 1, next: time.Hour},
-		"at start, fatal":                   {event: event{fatal: true, retryAfter: second}, state: ConditionFailed, tries: 1},
+		"at start, fatal":                   {event: event{fatal: true, retryAfter: second}, state: ConditionFailed, tries: 1, next: 15 * time.Minute},
 		"at start, the last of one":         {pace: ReconnectPolicy{GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
 		"at start, parked at once":          {pace: ReconnectPolicy{ParkAfter: 1}, event: event{}, state: ConditionParked, tries: 1, next: 15 * time.Minute},
 		"parked, Retry-After":               {pace: ReconnectPolicy{ParkAfter: 1}, event: event{retryAfter: time.Hour}, state: ConditionParked, tries: 1, next: time.Hour},
 		"given up rather than parked":       {pace: ReconnectPolicy{ParkAfter: 1, GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
 		"connected":                         {held: 30 * second, event: event{jitter: 1}, state: ConditionQueued},
 		"connected, Retry-After":            {held: 30 * second, event: event{retryAfter: second}, state: ConditionQueued, next: second},
-		"connected, fatal":                  {held: 30 * second, event: event{fatal: true}, state: ConditionFailed},
+		"connected, fatal":                  {held: 30 * second, event: event{fatal: true}, state: ConditionQueued, tries: 1, next: 30 * second},
+		"connected, fatal, no grace":        {pace: ReconnectPolicy{FatalGrace: -1}, held: 30 * second, event: event{fatal: true}, state: ConditionFailed, next: 15 * time.Minute},
 		"connected, and not held":           {held: 30*second - 1, event: event{}, state: ConditionQueued, tries: 1, next: 30 * second},
 		"connected, not held, the only one": {pace: ReconnectPolicy{GiveUpAfter: 1}, held: second, event: event{}, state: ConditionGaveUp, tries: 1},
 		"polled, connected":                 {pace: ReconnectPolicy{Polled: true, InitialDelay: second}, held: time.Minute, event: event{}, state: ConditionQueued, tries: 1, next: second},
 		"polled, connected, Retry-After":    {pace: ReconnectPolicy{Polled: true, InitialDelay: second}, held: time.Minute, event: event{retryAfter: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
 		"polled, parked at once":            {pace: ReconnectPolicy{Polled: true, ParkAfter: 1, MaxDelay: time.Minute}, event: event{}, state: ConditionParked, tries: 1, next: time.Minute},
-		"patient, never connected, fatal":   {pace: ReconnectPolicy{FatalGrace: time.Hour}, event: event{fatal: true}, state: ConditionFailed, tries: 1},
+		"patient, never connected, fatal":   {pace: ReconnectPolicy{FatalGrace: time.Hour}, event: event{fatal: true}, state: ConditionFailed, tries: 1, next: 15 * time.Minute},
 		"patient, connected, fatal":         {pace: ReconnectPolicy{FatalGrace: time.Hour}, held: time.Minute, event: event{fatal: true}, state: ConditionQueued, tries: 1, next: 30 * second},
 		"own numbers":                       {pace: ReconnectPolicy{InitialDelay: second, MaxDelay: second}, event: event{}, state: ConditionQueued, tries: 1, next: second},
 	} {
@@ -139,7 +141,7 @@ func TestWhenAFailureIsRetried(t *testing.T) {
 			c.event.kind, c.event.reason = eventFailed, "why"
 			x.apply(c.event, actionStop)
 			x.expectState(c.state, c.tries, c.next)
-			if x.s.reason != "why" {
+			if x.s.reason != "why" && !strings.HasPrefix(x.s.reason, "why (refused since ") {
 				t.Errorf("the reason is %q", x.s.reason)
 			}
 		})
@@ -276,6 +278,66 @@ func TestAPolledPlatformIsRetriedEachMinute(t *testing.T) {
 	x.expectState(ConditionQueued, 1, time.Second)
 }
 
+// TestCredentialsThatWorkedAreGivenUpAfterMinutesOfRefusals has a platform that refuses for a moment, and then one
+// that refuses for good.
+func TestCredentialsThatWorkedAreGivenUpAfterMinutesOfRefusals(t *testing.T) {
+	connect := func(x *policyFixture) {
+		t.Helper()
+		x.expect(eventOpened, actionNone)
+		x.expect(eventHeartbeat, actionNone)
+		x.advance(29*time.Second).expect(eventHeartbeat, actionNone)
+		x.advance(29*time.Second).expect(eventHeartbeat, actionNone)
+	}
+	x := newPolicyFixture(t, ReconnectPolicy{})
+	connect(x)
+	x.fail(event{fatal: true, reason: "904"})
+	x.expectState(ConditionQueued, 1, 30*time.Second)
+	x.advance(30*time.Second).expect(eventTick, actionStart)
+	connect(x)
+	began, n := x.at, 0
+	for x.s.condition != ConditionFailed {
+		n++
+		x.fail(event{fatal: true, reason: "904"})
+		if x.s.condition == ConditionQueued {
+			x.at = x.s.nextTry
+			x.expect(eventTick, actionStart)
+		}
+	}
+	if held := x.at.Sub(began); n < minRefusals || held < 5*time.Minute || held > 10*time.Minute {
+		t.Errorf("given up after %d refusals in %s", n, held)
+	}
+	x.expect(eventResume, actionStart)
+	x.fail(event{fatal: true})
+	x.expectState(ConditionFailed, 1, 15*time.Minute) // the resume has proved nothing
+	x.advance(15*time.Minute).expect(eventTick, actionStart)
+	x.expect(eventResume, actionNone)
+	x.expectState(ConditionQueued, 0, 0) // an operator sees that it is tried
+	connect(x)
+	x.expectState(ConditionConnected, 0, 0)
+
+	t.Run("after a long pause", func(t *testing.T) {
+		x := newPolicyFixture(t, ReconnectPolicy{InitialDelay: time.Hour, IdleTimeout: -1})
+		x.expect(eventOpened, actionNone)
+		x.advance(2 * time.Hour)
+		for range minRefusals - 1 {
+			x.fail(event{fatal: true})
+			x.expectState(ConditionQueued, x.s.attempts, x.s.nextTry.Sub(x.at))
+			x.at = x.s.nextTry
+			x.expect(eventTick, actionStart)
+		}
+		x.fail(event{fatal: true})
+		x.expectState(ConditionFailed, minRefusals, 15*time.Minute)
+	})
+	t.Run("other credentials", func(t *testing.T) {
+		x := newPolicyFixture(t, ReconnectPolicy{})
+		connect(x)
+		x.expect(eventConfigChanged, actionStop)
+		x.expect(eventExited, actionStart)
+		x.fail(event{fatal: true})
+		x.expectState(ConditionFailed, 1, 15*time.Minute)
+	})
+}
+
 func TestAResumedChannelRetriesAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		pace  ReconnectPolicy
@@ -376,7 +438,7 @@ func (x *policyFixture) play(e event, living map[int]bool) {
 			if living[after.adapter] || after.adapter != before.adapter+1 || after.phase != phaseConnecting || before.phase.live() {
 				x.t.Fatalf("adapter %d was created while %+v", after.adapter, before)
 			}
-			if !before.condition.Alive() && e.kind != eventResume && e.kind != eventConfigChanged {
+			if before.condition == ConditionGaveUp && e.kind != eventResume && e.kind != eventConfigChanged {
 				x.t.Fatalf("a channel in state %s is retried", before.condition)
 			}
 			living[after.adapter] = true
@@ -410,10 +472,10 @@ func (x *policyFixture) checkInvariants() {
 	if w := s.nextWake(); !w.IsZero() && !w.After(x.at) {
 		x.t.Fatalf("at %s the next wake is at %s: %+v", x.at, w, s)
 	}
-	if idle := s.nextWake().IsZero(); idle && s.condition.Alive() && !(p.IdleTimeout < 0 && s.phase == phaseOpen) {
+	if idle := s.nextWake().IsZero(); idle && s.condition != ConditionGaveUp && !(p.IdleTimeout < 0 && s.phase == phaseOpen) {
 		x.t.Fatalf("the channel has no next step: %+v", s)
 	}
-	if !s.condition.Alive() && (s.phase.live() || !s.nextTry.IsZero()) {
+	if s.condition == ConditionGaveUp && (s.phase.live() || !s.nextTry.IsZero()) {
 		x.t.Fatalf("a channel in state %s has a next step: %+v", s.condition, s)
 	}
 	if s.phase.live() && !s.nextTry.IsZero() || s.nextTry.Sub(x.at) > max(p.ProbeInterval, maxRetryAfter, p.MaxDelay*6/5) {
@@ -422,8 +484,8 @@ func (x *policyFixture) checkInvariants() {
 	if p.Polled && s.condition == ConditionParked && s.nextTry.Sub(x.at) > max(p.MaxDelay, maxRetryAfter) {
 		x.t.Fatalf("a polled platform waits until %s at %s: %+v", s.nextTry, x.at, s)
 	}
-	if s.condition == ConditionFailed && !s.fatalSince.IsZero() && s.everConnected && x.at.Sub(s.fatalSince) < p.FatalGrace {
-		x.t.Fatalf("a fatal error counts within FatalGrace: %+v", s)
+	if s.condition == ConditionFailed && s.proven {
+		x.t.Fatalf("refusals are final although the configuration worked: %+v", s)
 	}
 	if s.condition == ConditionParked && (p.ParkAfter < 0 || s.attempts < p.ParkAfter) {
 		x.t.Fatalf("parked too early: %+v", s)

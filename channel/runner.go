@@ -171,8 +171,8 @@ func (r *Runner) logTransition(s state, what eventKind) {
 	switch s.condition {
 	case ConditionFailed, ConditionGaveUp:
 		text := "channel failed; not retrying"
-		if !s.nextTry.IsZero() { // the supervisor panicked
-			text = "channel failed; retrying"
+		if !s.nextTry.IsZero() {
+			text = "channel refused; probing now and then"
 		}
 		r.log.Error(text, args...)
 	case ConditionParked:

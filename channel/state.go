@@ -15,7 +15,7 @@ const (
 	ConditionQueued    Condition = "queued"    // failed; a retry is scheduled
 	ConditionParked    Condition = "parked"    // many attempts in a row failed; retries every ReconnectPolicy.ProbeInterval
 	ConditionGaveUp    Condition = "gave_up"   // ReconnectPolicy.GiveUpAfter attempts in a row failed; no retry
-	ConditionFailed    Condition = "failed"    // a retry does not help; after a panic of the supervisor it retries all the same
+	ConditionFailed    Condition = "failed"    // refused for good as far as known, such as for a bad token; retries every ReconnectPolicy.ProbeInterval
 	ConditionStandby   Condition = "standby"   // another server runs the channel
 )
 
@@ -28,7 +28,7 @@ func Conditions() []Condition {
 	return all
 }
 
-// Alive reports whether the channel is connected, will retry by itself, or is left to another server.
+// Alive reports whether the channel is connected, is expected to connect by itself, or is left to another server.
 func (c Condition) Alive() bool { return c != ConditionGaveUp && c != ConditionFailed }
 
 // State is a snapshot of a channel. A zero time means never.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/channel"
@@ -33,6 +34,8 @@ func Run(t *testing.T, make func(t *testing.T) *Platform) {
 		{"a restart of the server", restarted},
 		{"a redelivered message", redelivered},
 		{"rejected credentials", loginRejected},
+		{"credentials that are refused for a moment", loginRefusedOnce},
+		{"credentials that are refused for minutes", loginRefusedLong},
 		{"a commit that was reported as failed", uncertainCommit},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -172,14 +175,46 @@ func loginRejected(s *Server) {
 	s.p.Credentials.Reject()
 	s.Start()
 	s.awaitCondition(channel.ConditionFailed)
-	if now := s.State(); now.Adapter != 1 || !now.NextTry.IsZero() || now.Reason == "" {
+	if now := s.State(); now.Adapter != 1 || now.NextTry.IsZero() || now.Reason == "" {
 		s.t.Errorf("at the start: %+v", now)
 	}
 	s.p.restore(s.t)
 	s.Resume()
 	s.awaitCondition(channel.ConditionConnected)
-	s.p.Credentials.Reject()
-	s.awaitCondition(channel.ConditionFailed)
+	s.Stop()
+}
+
+// loginRefusedOnce has credentials that work, are refused for a moment, and work again: nothing is for an
+// operator to do.
+func loginRefusedOnce(s *Server) {
+	s.startAnswered()
+	if s.p.Credentials.Reject != nil {
+		s.p.Credentials.Reject()
+		s.Await("a refusal", func() bool { return s.State().LastError != "" })
+		if now := s.State(); now.Condition == channel.ConditionFailed {
+			s.t.Errorf("one refusal is final: %+v", now)
+		}
+		s.postIfHistory("2", "two")
+		s.p.restore(s.t)
+	}
+	s.awaitReconnect("2", "two")
+	s.expectSent("one", "two")
+	s.Stop()
+}
+
+// loginRefusedLong has credentials that worked, and are refused until the channel is failed. A probe finds out
+// that they work again.
+func loginRefusedLong(s *Server) {
+	s.Policy.FatalGrace, s.Policy.ProbeInterval = 50*time.Millisecond, 50*time.Millisecond
+	s.startAnswered()
+	if s.p.Credentials.Reject != nil {
+		s.p.Credentials.Reject()
+		s.awaitCondition(channel.ConditionFailed)
+		s.postIfHistory("2", "two")
+		s.p.restore(s.t)
+	}
+	s.awaitReconnect("2", "two")
+	s.expectSent("one", "two")
 	s.Stop()
 }
 

@@ -39,7 +39,7 @@ func TestHalfOpenConnectionIsSilentThenReconnects(t *testing.T) {
 	fx.Await("the missed message", func() bool { return strings.HasSuffix(fx.Texts(), "two") })
 }
 
-func TestFatalCloseCodesFailTheChannel(t *testing.T) {
+func TestFatalCloseCodesAreRefusals(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]string{4004: "token rejected", 4010: "(4010", 4011: "too many servers", 4012: "(4012", 4013: "(4013", 4014: "Message Content intent"} {
 		t.Run(want, func(t *testing.T) {
@@ -48,10 +48,9 @@ func TestFatalCloseCodesFailTheChannel(t *testing.T) {
 			fx := newRecorder(t, dc).Start()
 			fx.AwaitConnected()
 			dc.CloseWith(code, "because")
-			s := fx.AwaitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
-			if !strings.Contains(s.Reason, want) {
-				t.Errorf("%d: %s", code, s.Reason)
-			}
+			fx.AwaitState("refused", func(s channel.State) bool {
+				return strings.Contains(s.LastError, want) && strings.Contains(s.LastError, "refused since")
+			})
 		})
 	}
 }
@@ -67,7 +66,7 @@ func TestNewTokenStartsASessionAndLosesNothing(t *testing.T) {
 	fx.AwaitTexts("one")
 	other := strings.Replace(discordtest.Token, "GfAkEt", "YyYyYy", 1)
 	dc.SetToken(other)
-	fx.AwaitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+	fx.AwaitState("refused", func(s channel.State) bool { return strings.Contains(s.LastError, "refused since") })
 	ann.Sends(dev, "two")
 	token.Set(other)
 	fx.ConfigChanged()

@@ -138,16 +138,15 @@ func TestOldSocketIsUsedIfTheRenewalFails(t *testing.T) {
 	fx.AwaitEvents(2)
 }
 
-func TestDisabledSocketModeFails(t *testing.T) {
+func TestDisabledSocketModeIsARefusal(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	fx := newRecorder(t, sl).Start()
 	fx.AwaitConnected()
 	sl.Disconnect("link_disabled")
-	s := fx.AwaitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
-	if !strings.Contains(s.Reason, "Socket Mode disabled") {
-		t.Errorf("reason %q", s.Reason)
-	}
+	fx.AwaitState("refused", func(s channel.State) bool {
+		return strings.Contains(s.LastError, "Socket Mode disabled") && strings.Contains(s.LastError, "refused since")
+	})
 }
 
 func TestOtherConnectionIsReported(t *testing.T) {

@@ -179,7 +179,9 @@ func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 		if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); channeltest.SendClass(err) != mailroom.ClassUnavailable {
 			t.Errorf("%s is %s: %v", word, channeltest.SendClass(err), err)
 		}
-		s := fx.AwaitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+		s := fx.AwaitState("refused", func(s channel.State) bool {
+			return s.Condition == channel.ConditionQueued && strings.Contains(s.Reason, "refused since")
+		})
 		if !strings.Contains(s.Reason, word) || !strings.Contains(s.Reason, "https://api.slack.com/apps") {
 			t.Errorf("reason %q", s.Reason)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"mailroom"
+	"mailroom/channel"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/platformtest"
@@ -236,6 +237,24 @@ func TestIdlePollsConfirmNothing(t *testing.T) {
 	for _, c := range tg.Calls("getUpdates")[1:] {
 		if c.Params["timeout"] != 1.0 || c.Params["offset"] != nil {
 			t.Errorf("a poll with %v", c.Params)
+		}
+	}
+}
+
+// TestATokenThatWorkedIsNotGivenUpAfterOneRefusal has a Bot API that answers one poll as if the token were wrong.
+func TestATokenThatWorkedIsNotGivenUpAfterOneRefusal(t *testing.T) {
+	t.Parallel()
+	for code, text := range map[int]string{401: "Unauthorized", 404: "Not Found"} {
+		tg := telegramtest.New(t)
+		ann := tg.Person("Ann")
+		fx := newRecorder(t, tg).Start()
+		fx.AwaitConnected()
+		tg.Fail("getUpdates", telegramtest.Fault{Status: code, Message: text})
+		fx.AwaitState("the refusal", func(s channel.State) bool { return strings.Contains(s.LastError, text) })
+		ann.Sends(ann.Private(), "still there?")
+		fx.AwaitTexts("still there?")
+		if s := fx.State(); s.Condition == channel.ConditionFailed {
+			t.Errorf("%d: %+v", code, s)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (p *ReconnectSettings) settings() []setting.Setting {
 		setting.New("retry_first", "Pause after a failed connection attempt, doubled after each further failure.", setting.Duration(&p.RetryFirst, 10*time.Millisecond, day)),
 		setting.New("retry_most", "Maximum pause between connection attempts.", setting.Duration(&p.RetryMost, 10*time.Millisecond, day)),
 		setting.New("attempts", "Consecutive failures after which the channel is parked and only probed now and then; 0 is never.", setting.Int(&p.Attempts, 0, 1_000_000)),
-		setting.New("probe_every", "Interval of connection attempts of a parked channel.", setting.Duration(&p.ProbeEvery, 10*time.Millisecond, 7*day)),
+		setting.New("probe_every", "Interval of connection attempts of a parked or failed channel.", setting.Duration(&p.ProbeEvery, 10*time.Millisecond, 7*day)),
 		setting.New("give_up_after", "Consecutive failures after which the channel gives up; 0 is never.", setting.Int(&p.GiveUpAfter, 0, 1_000_000)),
 	}
 }

@@ -62,14 +62,15 @@ func (all channelSet) waitAllDown(ctx context.Context) error {
 	}
 }
 
-// allDown returns an error if no channel is connected and none will reconnect by itself.
+// allDown returns an error if no channel is connected and none is expected to reconnect by itself:
+// a probe of a failed one is no reason to stay.
 // If at least one channel gave up, the exit code asks for a restart.
 func (all channelSet) allDown() error {
 	code, hint := console.ExitConfig, "fix the cause, then restart the server"
 	var why []string
 	for _, c := range all {
 		s := c.State()
-		if s.Condition.Alive() || !s.NextTry.IsZero() { // with NextTry set, the channel's supervisor restarts
+		if s.Condition.Alive() {
 			return nil
 		}
 		if s.Condition == channel.ConditionGaveUp {
