@@ -127,40 +127,51 @@ func (a *Agent) refuseOwner(r store.Reader, t *mailroom.Thread, now time.Time) e
 // Subscriber is the part of the metadata of a subscriber's thread that says who subscribed.
 type Subscriber struct {
 	By string `json:"by"` // name of the token that subscribed, which may be the operator's
-	// Token is the name of the row of a token that acts for By, such as the session of a browser. "": By itself.
+	// Token is the name of the row of a token that acts for By, such as the session of a browser, or the ID of the
+	// operator's own token, which has no row. "": By itself, or a token of the operator that an older version did
+	// not name, which [AdoptedMetadata] mends.
 	Token string `json:"token,omitempty"`
 	// CreatedAt is when it subscribed. A token that has its name from an earlier one is newer. An id of the row
 	// would be a field that the version before refuses.
 	CreatedAt time.Time `json:"created_at"`
 }
 
+// byOperator reports whether the operator's own token subscribed.
+func (s *Subscriber) byOperator() bool {
+	return s.By == auth.Operator && (s.Token == "" || auth.OfOperator(s.Token))
+}
+
 // ended returns why a subscription has ended, "" if it has not: only admins subscribe, with a token that is
 // valid. rows are the valid tokens, by the names of their rows.
-func (s *Subscriber) ended(rows map[string]*auth.Token) (why string) {
+func (s *Subscriber) ended(rows map[string]*auth.Token, operator *auth.Token) (why string) {
 	mayRead := func(t *auth.Token) bool {
 		return t != nil && t.Has(auth.PermissionAdmin) && !s.CreatedAt.Before(t.CreatedAt)
 	}
 	switch {
+	case s.byOperator():
+		if s.Token != "" && !operator.IsOperator(s.Token) {
+			return "the operator's token that subscribed was replaced"
+		}
 	case s.Token != "": // no other row gets the name of a session again
 		if t := rows[s.Token]; t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By {
 			return "the session that subscribed has ended"
 		}
-	case s.By != "" && s.By != auth.Operator && !mayRead(rows[s.By]):
+	case s.By != "" && !mayRead(rows[s.By]):
 		return "token " + s.By + " was revoked, has expired or is no admin"
 	}
 	return ""
 }
 
 // GoneSubscribers returns why subscribers get no further alerts, by the ids of their threads. Others are not in
-// the result.
-func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, now time.Time) (map[string]string, error) {
+// the result. operator is the operator's present token, see [auth.NewChains].
+func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, operator *auth.Token, now time.Time) (map[string]string, error) {
 	needed := false
 	subscribers := make([]Subscriber, len(threads))
 	for i, t := range threads {
 		if json.Unmarshal(t.Metadata, &subscribers[i]) != nil {
 			subscribers[i] = Subscriber{} // an operator may have changed it; the target then refuses it
 		}
-		needed = needed || subscribers[i].Token != "" || subscribers[i].By != "" && subscribers[i].By != auth.Operator
+		needed = needed || subscribers[i].By != "" && !subscribers[i].byOperator()
 	}
 	valid := map[string]*auth.Token{}
 	if needed {
@@ -172,13 +183,13 @@ func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, now time.Time) 
 		for _, t := range rows {
 			names[t.Key] = t.Name
 		}
-		for _, t := range auth.NewChains(rows, auth.RunToken(auth.Operator), now).Valid() {
+		for _, t := range auth.NewChains(rows, operator, now).Valid() {
 			valid[names[t.Key]] = t
 		}
 	}
 	gone := map[string]string{}
 	for i, t := range threads {
-		why := subscribers[i].ended(valid)
+		why := subscribers[i].ended(valid, operator)
 		if isGone(t) {
 			why = "the subscriber does not exist any more"
 		}
@@ -187,6 +198,27 @@ func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, now time.Time) 
 		}
 	}
 	return gone, nil
+}
+
+// AdoptedMetadata returns the metadata of a subscriber's thread with the operator's present token, for a subscription
+// of the operator that names none, as older versions made them. nil: it needs no change. So the browsers of an
+// operator go on with an upgrade, and end with the next replacement of the token.
+func AdoptedMetadata(metadata json.RawMessage, operator *auth.Token) json.RawMessage {
+	var s Subscriber
+	var fields map[string]json.RawMessage // with those that the kind of the target adds
+	if operator.ID() == "" || json.Unmarshal(metadata, &s) != nil || json.Unmarshal(metadata, &fields) != nil || s.By != auth.Operator || s.Token != "" {
+		return nil
+	}
+	token, err := json.Marshal(operator.ID())
+	if err != nil {
+		return nil // it is plain ASCII
+	}
+	fields["token"] = token
+	adopted, err := json.Marshal(fields)
+	if err != nil {
+		return nil // it was read from JSON
+	}
+	return adopted
 }
 
 // ofSubscriber reports whether a thread is one of a subscriber to a target.

@@ -179,6 +179,33 @@ func TestASubscriptionIsOfTheAdminWhoMadeIt(t *testing.T) {
 	})
 }
 
+// TestASubscriptionOfTheOperatorEndsWithItsToken has browsers that the operator's present token subscribed, a former
+// one, and one that an older version did not name. Their alerts go to the first and the last one.
+func TestASubscriptionOfTheOperatorEndsWithItsToken(t *testing.T) {
+	to, now := browsers{&place{}}, auth.NewOperator("now")
+	failures := rule(alert.KindFailed)
+	failures.To = []string{"browsers"}
+	agents := func(l *ledger.Ledger) map[string]mailroom.Agent {
+		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to, Ledger: l, Operator: now, Zone: time.UTC})}
+	}
+	inBubbleWith(t, []alert.Rule{failures}, nil, agents, func(h *fixture) {
+		h.operator = now
+		session := func(sum string, of *auth.Token) string {
+			row, err := h.ledger.Accounts().DeriveToken(h.t.Context(), auth.Token{Sum: sum, Terms: auth.Terms{Kind: auth.KindSession, Scopes: of.Scopes, ExpiresAt: time.Now().Add(24 * time.Hour)}}, of)
+			h.must(err)
+			return row.Name
+		}
+		former := auth.NewOperator("before")
+		h.subscribe("present", auth.Operator, now.ID())
+		h.subscribe("former", auth.Operator, former.ID())
+		h.subscribe("former-session", auth.Operator, session("a", former))
+		h.subscribe("session", auth.Operator, session("b", now))
+		h.subscribe("unnamed", auth.Operator, "")
+		h.wantGone("former", "former-session")
+		h.fail("alpha beta", 3, to)
+	})
+}
+
 // fail makes a run fail and checks how many messages the target has got in all a minute later.
 func (h *fixture) fail(words string, want int, to browsers) {
 	h.t.Helper()
@@ -198,7 +225,7 @@ func (h *fixture) wantGone(want ...string) {
 		if err != nil {
 			return err
 		}
-		gone, err := alert.GoneSubscribers(r, threads, time.Now())
+		gone, err := alert.GoneSubscribers(r, threads, h.operator, time.Now())
 		var got []string
 		for _, t := range threads {
 			if gone[t.ID] != "" {

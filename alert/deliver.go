@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
 	"mailroom/internal/digest"
 	"mailroom/internal/display"
 	"mailroom/internal/thread"
@@ -37,6 +38,8 @@ type Options struct {
 	Zone     *time.Location
 	// Tokens are the names of the tokens whose threads may deliver to the target, beside those of admins.
 	Tokens []string
+	// Operator is the operator's present token. nil: it is not known, and stands for all that the operator had.
+	Operator *auth.Token
 	// Targets are the names of all targets. An alert is passed on to no other one: it may name targets that were
 	// removed since its rule told it.
 	Targets []string
@@ -52,6 +55,9 @@ type Agent struct {
 func New(o Options) *Agent {
 	if o.MaxBody == 0 {
 		o.MaxBody = MaxBody
+	}
+	if o.Operator == nil {
+		o.Operator = auth.RunToken(auth.Operator)
 	}
 	return &Agent{o, composer{target: o.Name, url: o.URL, links: o.Links, life: o.LinkLife, body: o.MaxBody}}
 }
@@ -91,7 +97,7 @@ func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, wha
 		if err != nil {
 			return err
 		}
-		gone, err := GoneSubscribers(r, threads, time.Now())
+		gone, err := GoneSubscribers(r, threads, a.options.Operator, time.Now())
 		each := *what
 		for _, t := range threads {
 			if gone[t.ID] != "" {
@@ -141,7 +147,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 		return s.Stream(ctx, "Not sent: "+over)
 	}
 	if about.gone != "" {
-		return a.passOn(ctx, s, what, permanent("%w: %s", ErrGone, about.gone))
+		return a.passOn(ctx, s, what, permanent("%s: %s", ErrGone.Error(), about.gone)) // not remembered: the rights are asked each time
 	}
 	if to, ok := a.options.Target.(Spreader); ok && !ofSubscriber(to, s.Run().Thread) {
 		return a.spread(ctx, s, to, what)
@@ -360,7 +366,7 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 				return err
 			}
 			if _, ok := a.options.Target.(Spreader); ok {
-				gone, err := GoneSubscribers(r, rows, now)
+				gone, err := GoneSubscribers(r, rows, a.options.Operator, now)
 				if about.to, about.gone = t.Metadata, gone[t.ID]; err != nil {
 					return err
 				}

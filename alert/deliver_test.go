@@ -59,11 +59,12 @@ func (p *place) messages() []alert.Message {
 
 // fixture is a store with an engine, a follower, and targets.
 type fixture struct {
-	t       *testing.T
-	store   store.Store
-	ledger  *ledger.Ledger
-	targets map[string]*place
-	places  map[string]string // see place, by owner
+	t        *testing.T
+	store    store.Store
+	ledger   *ledger.Ledger
+	targets  map[string]*place
+	places   map[string]string // see place, by owner
+	operator *auth.Token
 }
 
 // tells implements [alert.Ledger].
@@ -91,7 +92,7 @@ const (
 func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(*ledger.Ledger) map[string]mailroom.Agent, f func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		notices := bus.New()
-		h := &fixture{t: t, store: memory.New(), targets: map[string]*place{}}
+		h := &fixture{t: t, store: memory.New(), targets: map[string]*place{}, operator: auth.RunToken(auth.Operator)}
 		h.ledger = ledger.New(h.store, ledger.Options{Lease: lease, Poll: idle, Publish: func(thread string, entries []mailroom.Entry) {
 			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
 		}})

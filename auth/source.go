@@ -34,6 +34,26 @@ func (t *Token) ID() string {
 	return id
 }
 
+// NewOperator returns the operator's token with a secret; "" is that of a server without one.
+func NewOperator(secret string) *Token {
+	t := RunToken(Operator)
+	if secret != "" {
+		sum := sha256.Sum256([]byte(secret))
+		t.Sum = hex.EncodeToString(sum[:])
+	}
+	return t
+}
+
+// OfOperator reports whether an ID is that of a token of the operator, the present one or a former one.
+func OfOperator(id string) bool { return strings.HasPrefix(id, operatorID) }
+
+// IsOperator reports whether an ID is that of t, the operator's token. Without a secret, t stands for every token
+// that the operator had.
+func (t *Token) IsOperator(id string) bool {
+	known := t.ID()
+	return id == known && known != "" || known == "" && OfOperator(id)
+}
+
 // Chains are the rows of tokens by what they were derived from.
 type Chains struct {
 	rows     []*Token
@@ -78,8 +98,7 @@ func (c *Chains) Base(t *Token) (base *Token, end time.Time) {
 func (c *Chains) source(t *Token) *Token {
 	from := t.Terms.Source
 	if t.Terms.For == Operator {
-		known := c.operator.ID()
-		if from == "" || from == known || known == "" && strings.HasPrefix(from, operatorID) {
+		if from == "" || c.operator.IsOperator(from) {
 			return c.operator
 		}
 		return nil

@@ -97,7 +97,8 @@ func (s *Server) registerGroups(rt router) {
 	rt.channels(&channelHandlers{o.Channels})
 	rt.issues(&issueHandlers{o.Issues})
 	rt.alerts(alerts)
-	push := &pushHandlers{target: o.Alerts.push(), ledger: o.Ledger.Subscribers, threads: o.Ledger.Threads, find: find, log: s.log}
+	push := &pushHandlers{target: o.Alerts.push(), operator: s.tokens.operatorToken(), ledger: o.Ledger.Subscribers, threads: o.Ledger.Threads, find: find, log: s.log}
+	s.push = push
 	rt.push(push)
 	rt.questions(&questionHandlers{alerts: o.Alerts, ledger: o.Ledger.Tickets, find: find})
 	rt.pairings(&pairingHandlers{o.Pairings})

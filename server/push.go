@@ -17,6 +17,7 @@ import (
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
@@ -48,11 +49,12 @@ type Subscribers interface {
 // pushHandlers serve the subscriptions of browsers. Each is a thread whose metadata is a
 // [webpush.Subscription].
 type pushHandlers struct {
-	target  PushTarget // nil: none
-	ledger  Subscribers
-	threads Threads
-	find    lookup
-	log     *slog.Logger
+	target   PushTarget // nil: none
+	operator *auth.Token
+	ledger   Subscribers
+	threads  Threads
+	find     lookup
+	log      *slog.Logger
 }
 
 func (h *pushHandlers) check() error {
@@ -76,7 +78,7 @@ func (h *pushHandlers) all(ctx context.Context) (found []subscribed, err error) 
 		if err != nil {
 			return err
 		}
-		gone, err := alert.GoneSubscribers(rd, rows, time.Now())
+		gone, err := alert.GoneSubscribers(rd, rows, h.operator, time.Now())
 		found = make([]subscribed, 0, len(rows))
 		for _, t := range rows {
 			found = append(found, subscribed{t, gone[t.ID] != "", subscriptionOf(t)})
@@ -149,10 +151,28 @@ func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body
 	return &body[api.PushSubscribed]{api.PushSubscribed{ID: id}}, nil
 }
 
-// sessionOf returns the name of the row of a token that acts for another one, such as a session. It is "" for
-// other tokens, and if the row is gone.
+// adopt names the operator's present token in subscriptions of the operator that name none.
+func (h *pushHandlers) adopt(ctx context.Context) error {
+	if h.target == nil {
+		return nil
+	}
+	found, err := h.all(ctx)
+	for _, s := range found {
+		if adopted := alert.AdoptedMetadata(s.thread.Metadata, h.operator); adopted != nil {
+			_, patched := h.threads.PatchThread(ctx, s.thread.ID, thread.Patch{Metadata: adopted})
+			err = errors.Join(err, ignoreMissing(patched))
+		}
+	}
+	return err
+}
+
+// sessionOf returns the name of the row of a token that acts for another one, such as a session, and the ID of the
+// operator's own token. It is "" for other tokens, and if the row is gone.
 func (h *pushHandlers) sessionOf(ctx context.Context, who *auth.Token) (name string, err error) {
-	if who.Terms.Kind == auth.KindToken {
+	switch {
+	case who.Terms.Kind == auth.KindToken && who.Name == auth.Operator:
+		return who.ID(), nil
+	case who.Terms.Kind == auth.KindToken:
 		return "", nil
 	}
 	err = h.find.view(ctx, func(rd store.Reader) error {

@@ -214,6 +214,7 @@ type Server struct {
 	anonymous *grant // the caller without a valid token
 	origins   *http.CrossOriginProtection
 	find      lookup
+	push      *pushHandlers
 
 	life        *lifecycle
 	bodies      *bodyReceiver
@@ -265,6 +266,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		if err := s.options.Ledger.Accounts.EndReplaced(ctx, s.tokens.operatorToken()); err != nil && ctx.Err() == nil {
 			return errors.Join(fmt.Errorf("end what former tokens of the operator made: %w", err), ln.Close())
 		}
+	}
+	if err := s.push.adopt(ctx); err != nil && ctx.Err() == nil {
+		return errors.Join(fmt.Errorf("name the operator's token in its subscriptions: %w", err), ln.Close())
 	}
 	refreshCtx, stop := context.WithCancel(ctx)
 	refreshed := make(chan struct{})

@@ -82,10 +82,7 @@ func newGrant(s secretHash, t *auth.Token) *grant {
 func newTokenCache(accounts Accounts, secret string, log *slog.Logger) *tokenCache {
 	c := &tokenCache{accounts: accounts, log: log, refreshing: make(chan struct{}, 1)}
 	if secret != "" {
-		sum := secretHash(sha256.Sum256([]byte(secret)))
-		operator := auth.RunToken(auth.Operator)
-		operator.Sum = hex.EncodeToString(sum[:])
-		c.operator = newGrant(sum, operator)
+		c.operator = newGrant(sha256.Sum256([]byte(secret)), auth.NewOperator(secret))
 	}
 	c.byHash.Store(&map[secretHash]*grant{})
 	c.quotas.Store(&map[string]auth.Quotas{})

@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/auth"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
@@ -25,13 +26,13 @@ import (
 const maxAlerts = 16
 
 // alertAgents returns the internal agents that send alerts, one for each target. They are not listed.
-func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links *alert.Links, log *slog.Logger) map[string]engine.Agent {
+func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links *alert.Links, operator *auth.Token, log *slog.Logger) map[string]engine.Agent {
 	all := map[string]engine.Agent{}
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]
 		o := alert.Options{
 			Name: name, Ledger: l, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
-			Tokens:  t.Tokens,
+			Tokens: t.Tokens, Operator: operator,
 			Targets: c.TargetNames(),
 		}
 		if t.Decide {

@@ -162,7 +162,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(lane), b, o))
 	}
 	n.engine, n.lanes = n.engines[0], n.engines
-	if own := n.deliveries(c, links, numbers); own != nil {
+	if own := n.deliveries(c, links, auth.NewOperator(o.Token), numbers); own != nil {
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(0), b, *own))
 	}
 	n.server = server.New(server.Options{
@@ -190,9 +190,9 @@ func assemble(o Options, roster *agentSet) *Node {
 
 // deliveries returns the options of the engine that sends replies and alerts, nil if there are none. It is
 // an engine of its own, so that long agent runs cannot delay them.
-func (n *Node) deliveries(c *config.Config, links *alert.Links, numbers *metrics.Metrics) *engine.Options {
+func (n *Node) deliveries(c *config.Config, links *alert.Links, operator *auth.Token, numbers *metrics.Metrics) *engine.Options {
 	agents := deliveryAgents(n.channels)
-	maps.Copy(agents, alertAgents(c, n.ledger, n.channels, links, n.log))
+	maps.Copy(agents, alertAgents(c, n.ledger, n.channels, links, operator, n.log))
 	if len(agents) == 0 {
 		return nil
 	}
