@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -198,6 +199,27 @@ func GoneSubscribers(r store.Reader, threads []*mailroom.Thread, operator *auth.
 		}
 	}
 	return gone, nil
+}
+
+// subscriberRow returns the row with which the subscription in a thread ends, nil if the operator's own token
+// subscribed. It refuses one that has ended.
+func subscriberRow(r store.Reader, t *mailroom.Thread, operator *auth.Token, now time.Time) (*auth.Token, error) {
+	gone, err := GoneSubscribers(r, []*mailroom.Thread{t}, operator, now)
+	if err != nil {
+		return nil, err
+	}
+	if why := gone[t.ID]; why != "" {
+		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: %s", why)
+	}
+	var s Subscriber
+	if json.Unmarshal(t.Metadata, &s) != nil || s.byOperator() || s.By == "" {
+		return nil, nil
+	}
+	rows, err := r.Tokens(cmp.Or(s.Token, s.By))
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0], nil
 }
 
 // AdoptedMetadata returns the metadata of a subscriber's thread with the operator's present token, for a subscription

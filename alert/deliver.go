@@ -27,6 +27,8 @@ type Viewer interface {
 type Options struct {
 	Name   string // of the target
 	Target Target
+	// Place is a fingerprint of where Target sends to: another place has another one.
+	Place  string
 	Ledger Viewer
 	// URL is the address of the server for people; "" if they cannot reach it.
 	URL string
@@ -59,7 +61,7 @@ func New(o Options) *Agent {
 	if o.Operator == nil {
 		o.Operator = auth.RunToken(auth.Operator)
 	}
-	return &Agent{o, composer{target: o.Name, url: o.URL, links: o.Links, life: o.LinkLife, body: o.MaxBody}}
+	return &Agent{o, composer{target: o.Name, place: o.Place, url: o.URL, links: o.Links, life: o.LinkLife, body: o.MaxBody}}
 }
 
 const (
@@ -355,6 +357,7 @@ func (a *Agent) delivered(ctx context.Context, run *mailroom.Run, input []mailro
 // readSubject reads what an alert is about. over is why it need not be sent any more, or "".
 func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (about subject, over string, err error) {
 	now := time.Now()
+	about.thread = threadID
 	err = a.options.Ledger.View(ctx, func(r store.Reader) (err error) {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{threadID}})
 		if err != nil {

@@ -5,22 +5,35 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/auth"
+	"mailroom/internal/reserved"
+	"mailroom/store"
 )
 
 // Link is what a link in an alert allows: to see one ticket as it was asked, and to decide it. It is
 // signed, not stored, so a repeated alert has the same link, and nothing has to be removed later. The
 // decision of the ticket spends it.
 type Link struct {
-	Ticket  string
-	Digest  string // of the ticket; the ticket is refused if it has another one
-	Target  string // that it was sent to
+	Ticket string
+	Digest string // of the ticket; the ticket is refused if it has another one
+	// Thread is the thread of alerts that the link was sent from. It names the target, and the subscriber or the row
+	// of the token for which it was sent: with these the link ends.
+	Thread string
+	// Place is the fingerprint of where the target sent it, see Options: a target that gets another address leaves no
+	// link that decides at the former one.
+	Place   string
 	Expires time.Time
+}
+
+// Target returns the target that the link was sent to.
+func (k *Link) Target() string {
+	target, _, _ := reserved.AlertPlace(k.Thread)
+	return target
 }
 
 // Links signs and checks links.
@@ -42,7 +55,8 @@ const MaxLink = 400
 
 // Sign returns the text of a link.
 func (l *Links) Sign(k Link) string {
-	signed := strings.Join([]string{k.Ticket, k.Digest, url.QueryEscape(k.Target), strconv.FormatInt(k.Expires.Unix(), 36)}, mark)
+	thread := base64.RawURLEncoding.EncodeToString([]byte(k.Thread)) // shorter than with escapes
+	signed := strings.Join([]string{k.Ticket, k.Digest, thread, k.Place, strconv.FormatInt(k.Expires.Unix(), 36)}, mark)
 	return signed + mark + l.sum(signed)
 }
 
@@ -57,26 +71,37 @@ const (
 	labelTicket = "alert_ticket"
 	labelDigest = "alert_digest"
 	labelUntil  = "alert_until"
+	labelThread = "alert_thread"
+	labelPlace  = "alert_place"
 )
 
 // Labels returns a link as labels of a run. They are no secret: only who has the key can sign the link.
 func (k Link) Labels() map[string]string {
-	return map[string]string{LabelAlert: k.Target, labelTicket: k.Ticket, labelDigest: k.Digest, labelUntil: strconv.FormatInt(k.Expires.Unix(), 10)}
+	return map[string]string{
+		LabelAlert: k.Target(), labelTicket: k.Ticket, labelDigest: k.Digest, labelUntil: strconv.FormatInt(k.Expires.Unix(), 10),
+		labelThread: k.Thread, labelPlace: k.Place,
+	}
 }
 
 // SignLabels returns the address of the page that decides what labels name, "" if they name no link. url is that of
-// the server.
+// the server. Labels of an older version do not say where the link was sent, so their address is that of the inbox.
 func (l *Links) SignLabels(url string, labels map[string]string) string {
 	seconds, err := strconv.ParseInt(labels[labelUntil], 10, 64)
 	if err != nil || labels[labelTicket] == "" {
 		return ""
 	}
-	k := Link{Ticket: labels[labelTicket], Digest: labels[labelDigest], Target: labels[LabelAlert], Expires: time.Unix(seconds, 0)}
+	k := Link{Ticket: labels[labelTicket], Digest: labels[labelDigest], Thread: labels[labelThread], Place: labels[labelPlace], Expires: time.Unix(seconds, 0)}
+	if k.Thread == "" {
+		return url + inboxPage
+	}
 	return url + decidePage + l.Sign(k)
 }
 
-// decidePage is the address of the page that decides, before the link.
-const decidePage = "/decide#"
+// Pages of the server.
+const (
+	decidePage = "/decide#" // before the link
+	inboxPage  = "/#/inbox"
+)
 
 // Open checks the text of a link at now. A link that this server did not sign is unauthenticated, and so is
 // an expired one; its error says so.
@@ -86,17 +111,48 @@ func (l *Links) Open(text string, now time.Time) (k Link, err error) {
 		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is not valid: it was changed or cut, or is of another server")
 	}
 	parts := strings.Split(text[:at], mark)
-	if len(parts) != 4 {
-		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is of another version of this server")
+	if len(parts) != 5 {
+		return k, errOtherVersion()
 	}
-	target, unescaped := url.QueryUnescape(parts[2])
-	seconds, err := strconv.ParseInt(parts[3], 36, 64)
-	if errors.Join(err, unescaped) != nil {
-		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is of another version of this server")
+	thread, decoded := base64.RawURLEncoding.DecodeString(parts[2])
+	seconds, err := strconv.ParseInt(parts[4], 36, 64)
+	if errors.Join(err, decoded) != nil {
+		return k, errOtherVersion()
 	}
-	k = Link{Ticket: parts[0], Digest: parts[1], Target: target, Expires: time.Unix(seconds, 0).UTC()}
+	k = Link{Ticket: parts[0], Digest: parts[1], Thread: string(thread), Place: parts[3], Expires: time.Unix(seconds, 0).UTC()}
 	if !k.Expires.After(now) {
 		return k, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link has expired: decide on the page of the server, or with a command there")
 	}
 	return k, nil
+}
+
+func errOtherVersion() error {
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is of another version of this server: decide on the page of the server, or with a command there")
+}
+
+// Holder returns the row with which the right of a link ends, nil if that is no row: the link was sent for the
+// operator. It refuses a link that was sent from a thread that gets no alert now. targets has the target of the link,
+// and operator is the operator's present token.
+func (k *Link) Holder(r store.Reader, targets Allowed, operator *auth.Token, now time.Time) (row *auth.Token, err error) {
+	threads, err := r.Threads(store.ThreadQuery{IDs: []string{k.Thread}})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(threads) == 0 && k.Thread == ThreadID(k.Target()): // an operator may delete it to drop what waits
+		return nil, nil
+	case len(threads) == 0:
+		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: what it was sent to gets no alerts any more")
+	}
+	t := threads[0]
+	rights, err := ReadRights(r, targets, now, t.Owner)
+	if err != nil {
+		return nil, err
+	}
+	if !rights.Open(t.ID, t.CreatedAt) {
+		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: token %s may not deliver to target %s any more", t.Owner, k.Target())
+	}
+	if len(strings.Split(t.ID, ":")) <= 3 { // no subscriber has it
+		return rights.tokens[t.Owner], nil
+	}
+	return subscriberRow(r, t, operator, now)
 }

@@ -73,6 +73,7 @@ func TestMessage(name string) Message {
 type subject struct {
 	ticket *mailroom.Ticket // nil: the alert is not about one ticket
 	digest *Summary         // of KindDigest
+	thread string           // from which the message is sent
 	to     json.RawMessage  // see Message
 	gone   string           // why its subscriber gets no alert; "": it gets one
 }
@@ -92,6 +93,7 @@ var ErrGone = errors.New("the subscriber is gone")
 // composer makes messages for one target.
 type composer struct {
 	target string
+	place  string // see Options
 	url    string // of the server; "" if others cannot reach it
 	links  *Links // nil: no link decides
 	life   time.Duration
@@ -146,7 +148,7 @@ func (c *composer) compose(a *Alert, about subject) Message {
 	m.Title = display.Cut(display.Line(title), MaxTitle)
 	m.Body = display.Cut(display.Text(body), min(c.body, MaxBody))
 	if about.ticket != nil {
-		c.decide(&m, a, about.ticket)
+		c.decide(&m, a, about.ticket, about.thread)
 	}
 	return m
 }
@@ -242,7 +244,8 @@ func inZone(t time.Time, zone string) string {
 }
 
 // decide adds what decides a ticket. A message that does not show all that is asked has no button that approves.
-func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket) {
+// thread is the one that sends it.
+func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket, thread string) {
 	if m.URL = c.page("inbox"); c.url == "" || c.links == nil {
 		return
 	}
@@ -250,7 +253,7 @@ func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket) {
 	if k.ExpiresAt != nil && k.ExpiresAt.Before(until) {
 		until = *k.ExpiresAt
 	}
-	m.Decides = &Link{Ticket: k.ID, Digest: k.Digest, Target: c.target, Expires: until}
+	m.Decides = &Link{Ticket: k.ID, Digest: k.Digest, Thread: thread, Place: c.place, Expires: until}
 	signed := c.links.Sign(*m.Decides)
 	m.URL = c.url + decidePage + signed
 	if k.Kind != mailroom.TicketApproval {

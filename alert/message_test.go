@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
+	"mailroom/internal/digest"
 )
 
 func testComposer() *composer {
@@ -113,9 +114,18 @@ func TestAnUnreachableServerSendsNoLinks(t *testing.T) {
 	}
 }
 
+// TestTheLongestLinkFits: of a token with the longest name, to a target with the longest one.
+func TestTheLongestLinkFits(t *testing.T) {
+	thread := SubscriberID(strings.Repeat("ä", 32), strings.Repeat("@", 64), strings.Repeat("f", 16))
+	text := NewLinks("s").Sign(Link{Ticket: digest.ID("t"), Digest: digest.Full("d"), Thread: thread, Place: strings.Repeat("f", 16), Expires: time.Now()})
+	if len(text) > MaxLink {
+		t.Errorf("a link has %d bytes, more than %d", len(text), MaxLink)
+	}
+}
+
 func FuzzOpenLink(f *testing.F) {
 	links := NewLinks("s")
-	good := Link{Ticket: "k", Digest: "d", Target: "phone", Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
+	good := Link{Ticket: "k", Digest: "d", Thread: "alert:phone:ann~0f", Place: "p", Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
 	f.Add(links.Sign(good))
 	f.Add("a~b~c~d~e")
 	f.Add("~~~~")

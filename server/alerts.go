@@ -15,7 +15,7 @@ import (
 	"mailroom/internal/check"
 	"mailroom/internal/metrics"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
+
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
@@ -43,7 +43,8 @@ func (a *Alerts) push() PushTarget {
 type Target struct {
 	Name   string
 	Kind   string
-	Decide bool // links in its alerts decide tickets
+	Decide bool   // links in its alerts decide tickets
+	Place  string // fingerprint of where it sends to, see [alert.Options]
 	// Tokens are the names of the tokens whose threads may deliver to it, beside those of admins.
 	Tokens []string
 }
@@ -409,100 +410,4 @@ func (h *alertHandlers) testAlert(ctx context.Context, in *testAlertInput) (*bod
 
 func noTarget(name string) error {
 	return mailroom.Errorf(mailroom.CodeNotFound, "no target %q: add one with `mailroom notify add`", invalid.Truncate(name))
-}
-
-// questionHandlers serve the links in alerts. They need no token: a link is one.
-type questionHandlers struct {
-	alerts *Alerts // nil: no link is valid
-	ledger Tickets
-	find   lookup
-}
-
-type questionInput struct{ Body api.QuestionLink }
-
-// question shows the ticket of a link. It changes nothing, so whatever opens links in messages may see it.
-func (h *questionHandlers) question(ctx context.Context, in *questionInput) (*body[api.Question], error) {
-	link, err := h.open(in.Body.Link)
-	if err != nil {
-		return nil, err
-	}
-	k, err := h.ticket(ctx, link)
-	if err != nil {
-		return nil, err
-	}
-	return h.show(ctx, k, link)
-}
-
-type questionDecisionInput struct{ Body api.QuestionDecision }
-
-// decide decides the ticket of a link.
-func (h *questionHandlers) decide(ctx context.Context, in *questionDecisionInput) (*body[api.Question], error) {
-	b := in.Body
-	link, err := h.open(b.Link)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := h.ticket(ctx, link); err != nil {
-		return nil, err
-	}
-	k, err := h.ledger.Decide(ctx, decisionOf(link, b))
-	if err != nil {
-		return nil, invalid.At("body.", err)
-	}
-	return h.show(ctx, k, link)
-}
-
-// open checks a link, and whether its target may still decide.
-func (h *questionHandlers) open(text string) (alert.Link, error) {
-	if h.alerts == nil {
-		return alert.Link{}, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is not valid: this server sends no alerts")
-	}
-	link, err := h.alerts.Links.Open(text, time.Now())
-	if err != nil {
-		return link, err
-	}
-	if t := h.alerts.find(link.Target); t == nil || !t.Decide {
-		return link, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: target %s was removed, or its alerts do not decide any more", link.Target)
-	}
-	return link, nil
-}
-
-// ticket returns the ticket of a link, as it was asked.
-func (h *questionHandlers) ticket(ctx context.Context, link alert.Link) (k *mailroom.Ticket, err error) {
-	err = h.find.view(ctx, func(rd store.Reader) error {
-		rows, err := rd.Tickets(store.TicketQuery{IDs: []string{link.Ticket}})
-		if err != nil {
-			return err
-		}
-		if len(rows) == 0 {
-			return mailroom.Errorf(mailroom.CodeNotFound, "the question no longer exists")
-		}
-		k = rows[0]
-		return nil
-	})
-	if err == nil && k.Digest != link.Digest {
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "the question is another one than the link was sent for")
-	}
-	return k, err
-}
-
-// show returns a ticket as its link shows it.
-func (h *questionHandlers) show(ctx context.Context, k *mailroom.Ticket, link alert.Link) (*body[api.Question], error) {
-	out := api.Question{Ticket: view.Ticket(k), LinkExpiresAt: link.Expires}
-	err := h.find.view(ctx, func(rd store.Reader) error {
-		rows, err := rd.Runs(store.RunQuery{IDs: []string{k.Run}})
-		for _, r := range rows {
-			out.Agent = r.Agent
-		}
-		return err
-	})
-	return &body[api.Question]{out}, err
-}
-
-// decisionOf returns the decision that was made with a link.
-func decisionOf(link alert.Link, b api.QuestionDecision) thread.Decision {
-	return thread.Decision{
-		Ticket: link.Ticket, Verdict: b.Decision, Answer: compactAnswer(b.Answer), Reason: b.Reason, Digest: link.Digest,
-		By: alert.AgentName(link.Target),
-	}
 }

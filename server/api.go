@@ -100,7 +100,7 @@ func (s *Server) registerGroups(rt router) {
 	push := &pushHandlers{target: o.Alerts.push(), operator: s.tokens.operatorToken(), ledger: o.Ledger.Subscribers, threads: o.Ledger.Threads, find: find, log: s.log}
 	s.push = push
 	rt.push(push)
-	rt.questions(&questionHandlers{alerts: o.Alerts, ledger: o.Ledger.Tickets, find: find})
+	rt.questions(&questionHandlers{alerts: o.Alerts, operator: s.tokens.operatorToken(), ledger: o.Ledger.Tickets, find: find})
 	rt.pairings(&pairingHandlers{o.Pairings})
 	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})
 	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, push: push, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}

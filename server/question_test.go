@@ -18,14 +18,14 @@ import (
 // withTargets gives the server two targets; the second one decides nothing.
 func withTargets(o *server.Options) {
 	o.Alerts = &server.Alerts{
-		Targets: []server.Target{{Name: "phone", Kind: "ntfy", Decide: true}, {Name: "wall", Kind: "webhook"}},
+		Targets: []server.Target{{Name: "phone", Kind: "ntfy", Decide: true, Tokens: []string{"ann"}, Place: "my phone"}, {Name: "wall", Kind: "webhook"}},
 		Links:   alert.NewLinks("the secret of the test"),
 	}
 }
 
 // linkTo returns a link to a ticket, after a change of its content.
 func linkTo(k api.Ticket, change func(*alert.Link)) string {
-	link := alert.Link{Ticket: k.ID, Digest: k.Digest, Target: "phone", Expires: time.Now().Add(time.Hour)}
+	link := alert.Link{Ticket: k.ID, Digest: k.Digest, Thread: "alert:phone", Place: "my phone", Expires: time.Now().Add(time.Hour)}
 	if change != nil {
 		change(&link)
 	}
@@ -89,19 +89,21 @@ func TestALinkThatIsNotOursDecidesNothing(t *testing.T) {
 		status int
 		code   mailroom.Code
 	}{
-		"empty":                       {"~", 401, mailroom.CodeUnauthenticated},
-		"cut":                         {good[:len(good)-1], 401, mailroom.CodeUnauthenticated},
-		"with more":                   {good + "A", 401, mailroom.CodeUnauthenticated},
-		"of another ticket":           {altered(0, other.ID), 401, mailroom.CodeUnauthenticated},
-		"with another digest":         {altered(1, other.Digest), 401, mailroom.CodeUnauthenticated},
-		"of another target":           {altered(2, "wall"), 401, mailroom.CodeUnauthenticated},
-		"valid for longer":            {altered(3, "zzzzzzz"), 401, mailroom.CodeUnauthenticated},
-		"of another server":           {alert.NewLinks("another").Sign(alert.Link{Ticket: k.ID, Digest: k.Digest, Target: "phone", Expires: time.Now().Add(time.Hour)}), 401, mailroom.CodeUnauthenticated},
-		"expired":                     {linkTo(k, func(l *alert.Link) { l.Expires = time.Now().Add(-time.Second) }), 401, mailroom.CodeUnauthenticated},
-		"of a removed target":         {linkTo(k, func(l *alert.Link) { l.Target = "gone" }), 401, mailroom.CodeUnauthenticated},
-		"of a target without links":   {linkTo(k, func(l *alert.Link) { l.Target = "wall" }), 401, mailroom.CodeUnauthenticated},
-		"of a ticket that is another": {linkTo(k, func(l *alert.Link) { l.Digest = other.Digest }), 409, mailroom.CodeConflict},
-		"of no ticket":                {linkTo(k, func(l *alert.Link) { l.Ticket = thread.TicketID("none", "none") }), 404, mailroom.CodeNotFound},
+		"empty":                          {"~", 401, mailroom.CodeUnauthenticated},
+		"cut":                            {good[:len(good)-1], 401, mailroom.CodeUnauthenticated},
+		"with more":                      {good + "A", 401, mailroom.CodeUnauthenticated},
+		"of another ticket":              {altered(0, other.ID), 401, mailroom.CodeUnauthenticated},
+		"with another digest":            {altered(1, other.Digest), 401, mailroom.CodeUnauthenticated},
+		"of another target":              {altered(2, "YWxlcnQ6d2FsbA"), 401, mailroom.CodeUnauthenticated},
+		"valid for longer":               {altered(4, "zzzzzzz"), 401, mailroom.CodeUnauthenticated},
+		"of another server":              {alert.NewLinks("another").Sign(alert.Link{Ticket: k.ID, Digest: k.Digest, Thread: "alert:phone", Place: "my phone", Expires: time.Now().Add(time.Hour)}), 401, mailroom.CodeUnauthenticated},
+		"expired":                        {linkTo(k, func(l *alert.Link) { l.Expires = time.Now().Add(-time.Second) }), 401, mailroom.CodeUnauthenticated},
+		"of another place of its target": {linkTo(k, func(l *alert.Link) { l.Place = "her phone" }), 401, mailroom.CodeUnauthenticated},
+		"of an older version":            {linkTo(k, func(l *alert.Link) { l.Place = "" }), 401, mailroom.CodeUnauthenticated},
+		"of a removed target":            {linkTo(k, func(l *alert.Link) { l.Thread = "alert:gone" }), 401, mailroom.CodeUnauthenticated},
+		"of a target without links":      {linkTo(k, func(l *alert.Link) { l.Thread = "alert:wall" }), 401, mailroom.CodeUnauthenticated},
+		"of a ticket that is another":    {linkTo(k, func(l *alert.Link) { l.Digest = other.Digest }), 409, mailroom.CodeConflict},
+		"of no ticket":                   {linkTo(k, func(l *alert.Link) { l.Ticket = thread.TicketID("none", "none") }), 404, mailroom.CodeNotFound},
 	} {
 		f.wantCode(name+", shown", f.follow("/v1/question", test.link, ""), test.status, test.code)
 		f.wantCode(name+", decided", f.follow("/v1/question/decision", test.link, `,"decision":"approve"`), test.status, test.code)

@@ -10,6 +10,7 @@ import (
 	"mailroom/alert"
 	"mailroom/alert/target"
 	"mailroom/channel/chat"
+	"mailroom/internal/digest"
 	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
@@ -42,6 +43,20 @@ func (t *Target) settings() []setting.Setting {
 		setting.New("zone", "Time zone of these replies.", zone(&t.Zone)),
 		setting.New("tokens", "Names of tokens whose threads may subscribe too.", setting.List(&t.Tokens)),
 	})
+}
+
+// Place returns a fingerprint of where the target sends to: of the settings of its kind that differ from the defaults,
+// so that a new setting of another version changes nothing, and without its secrets, which may be rotated. No kind says
+// which of its settings are the address, so none can forget one.
+func (t *Target) Place() string {
+	names, defaults := []string{"target", t.Kind.Name}, t.Kind.New()
+	for i, s := range t.Settings.Keys {
+		value := fmt.Sprint(s.Value.Get())
+		if s.Secret == nil && value != fmt.Sprint(defaults.Keys[i].Value.Get()) {
+			names = append(names, s.Key, value)
+		}
+	}
+	return digest.Short(names)[:16]
 }
 
 // Secrets returns the secrets of the target.

@@ -32,7 +32,7 @@ func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links 
 		t := c.Targets[name]
 		o := alert.Options{
 			Name: name, Ledger: l, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
-			Tokens: t.Tokens, Operator: operator,
+			Tokens: t.Tokens, Operator: operator, Place: t.Place(),
 			Targets: c.TargetNames(),
 		}
 		if t.Decide {
@@ -147,7 +147,7 @@ func (n *Node) testAlert(ctx context.Context, target string) (run string, err er
 func describeTargets(c *config.Config) (all []server.Target) {
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]
-		all = append(all, server.Target{Name: name, Kind: t.Kind.Name, Decide: t.Decide, Tokens: t.Tokens})
+		all = append(all, server.Target{Name: name, Kind: t.Kind.Name, Decide: t.Decide, Tokens: t.Tokens, Place: t.Place()})
 	}
 	return all
 }

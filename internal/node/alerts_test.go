@@ -69,7 +69,7 @@ func TestTheLogOfAChatHasNoLinkThatDecides(t *testing.T) {
 		condition: func(string) channel.Condition { return channel.ConditionConnected },
 	}
 	links := alert.NewLinks("secret")
-	link := alert.Link{Ticket: "k", Digest: "d", Target: "team", Expires: time.Unix(1800000000, 0).UTC()}
+	link := alert.Link{Ticket: "k", Digest: "d", Thread: "alert:team", Place: "p", Expires: time.Unix(1800000000, 0).UTC()}
 	url := "https://mail.example.org/decide#" + links.Sign(link)
 	if _, err := to.Send(t.Context(), alert.Message{Key: "k", Title: "codex asks: Deploy?", URL: url, Decides: &link}); err != nil {
 		t.Fatal(err)

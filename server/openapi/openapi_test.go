@@ -100,7 +100,7 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 func (f *fixture) link(ticket string) string {
 	f.t.Helper()
 	k := ask[api.Ticket](f, "GET /v1/tickets/"+ticket, "")
-	return alert.NewLinks(token).Sign(alert.Link{Ticket: k.ID, Digest: k.Digest, Target: "phone", Expires: time.Now().Add(time.Hour)})
+	return alert.NewLinks(token).Sign(alert.Link{Ticket: k.ID, Digest: k.Digest, Thread: "alert:phone", Expires: time.Now().Add(time.Hour)})
 }
 
 // signIn returns the cookie of a new session, and the half of its secret that a page keeps.

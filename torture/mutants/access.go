@@ -3,11 +3,11 @@ package main
 // accessMutants break second conditions of what tokens, sessions and links may do.
 func accessMutants() []mutant {
 	return []mutant{
-		{"a link of a removed target decides", "server/alerts.go", "t == nil || !t.Decide {", "t != nil && !t.Decide {", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
-		{"a link of a target that does not decide any more decides", "server/alerts.go", "t == nil || !t.Decide {", "t == nil {", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
-		{"a link shows a ticket with another digest", "server/alerts.go", "err == nil && k.Digest != link.Digest", "false", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
+		{"a link of a removed target decides", "server/questions.go", "t == nil || !t.Decide:", "t != nil && !t.Decide:", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
+		{"a link of a target that does not decide any more decides", "server/questions.go", "t == nil || !t.Decide:", "t == nil:", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
+		{"a link shows a ticket with another digest", "server/questions.go", "rows[0].Digest != out.link.Digest:", "false:", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
 		{"an expired link decides", "alert/link.go", "	if !k.Expires.After(now) {", "	if false {", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
-		{"a link decides without its digest", "server/alerts.go", "Digest: link.Digest,\n", "\n", "server", "^TestALinkShowsAndDecidesOneTicket$"},
+		{"a link decides without its digest", "server/questions.go", "Digest: link.Digest,\n", "\n", "server", "^TestALinkShowsAndDecidesOneTicket$"},
 		{"a token for one run uses routes of threads", "server/sessions.go", "ofRun || who.Terms.Run == \"\" && ofThread", "ofRun || ofThread", "server", "^TestATokenForARunReachesNoOther$"},
 		{"a token for a run decides tickets of others", "server/authz.go", "(who.Terms.Run == \"\" || who.Terms.Run == rows[0].Run) {", "true {", "server", "^TestATokenForARunDecidesItsTicketsOnly$"},
 		{"a cursor is valid for other tokens", "server/lists.go", "[]byte(l.name + \"\\x00\" + who.Name)", "[]byte(l.name)", "server", "^TestACursorIsBoundToItsToken$"},

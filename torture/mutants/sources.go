@@ -3,6 +3,7 @@ package main
 // sourceMutants break the bond of a right to the row, the place or the account that it came from.
 func sourceMutants() []mutant {
 	const operator, browser = "^TestASubscriptionOfTheOperatorEndsWithItsToken$", "^TestABrowserOfTheOperatorEndsWithItsToken$"
+	const place, link = "^TestATargetThatSendsElsewhereIsAnotherPlace$", "^TestALinkEndsWithWhatItWasSentTo$"
 	return []mutant{
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
 			"!operator.IsOperator(s.Token)", "false", "alert", operator},
@@ -12,5 +13,19 @@ func sourceMutants() []mutant {
 			"		return who.ID(), nil", "		return \"\", nil", "server", browser},
 		{"a subscription of an older version outlives each token of the operator", "server/server.go",
 			"err := s.push.adopt(ctx); ", "err := error(nil); ", "server", browser},
+		{"a link of an alert outlives the address of its target", "server/questions.go",
+			"case t.Place != out.link.Place:", "case false:", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
+		{"a target with another address is the same place", "internal/config/alert.go",
+			"names = append(names, s.Key, value)", "names = append(names, s.Key)", "internal/config", place},
+		{"the rotation of a secret ends the links of a target", "internal/config/alert.go",
+			"s.Secret == nil && value != ", "value != ", "internal/config", place},
+		{"a link outlives the token for which it was sent", "alert/link.go",
+			"	if !rights.Open(t.ID, t.CreatedAt) {", "	if false {", "server", link},
+		{"a link outlives the subscription that got it", "alert/link.go",
+			"	return subscriberRow(r, t, operator, now)", "	return nil, nil", "server", link},
+		{"a link to a browser that unsubscribed decides", "alert/link.go",
+			"	case len(threads) == 0 && k.Thread == ThreadID(k.Target()):", "	case len(threads) == 0:", "server", link},
+		{"a decision by a link overtakes the revocation of its token", "server/questions.go",
+			"	if opened.holder != nil {", "	if false {", "server", "^TestALinkDecidesNothingOnceItsTokenIsRevoked$"},
 	}
 }

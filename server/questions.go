@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/api"
+	"mailroom/auth"
+	"mailroom/internal/thread"
+	"mailroom/ledger"
+	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/view"
+	"mailroom/store"
+)
+
+// questionHandlers serve the links in alerts. They need no token: a link is one.
+type questionHandlers struct {
+	alerts   *Alerts // nil: no link is valid
+	operator *auth.Token
+	ledger   Tickets
+	find     lookup
+}
+
+type questionInput struct{ Body api.QuestionLink }
+
+// question shows the ticket of a link. It changes nothing, so whatever opens links in messages may see it.
+func (h *questionHandlers) question(ctx context.Context, in *questionInput) (*body[api.Question], error) {
+	opened, err := h.open(ctx, in.Body.Link)
+	if err != nil {
+		return nil, err
+	}
+	return h.show(ctx, opened.ticket, opened.link)
+}
+
+type questionDecisionInput struct{ Body api.QuestionDecision }
+
+// decide decides the ticket of a link, unless the right of the link ends before its decision commits.
+func (h *questionHandlers) decide(ctx context.Context, in *questionDecisionInput) (*body[api.Question], error) {
+	b := in.Body
+	opened, err := h.open(ctx, b.Link)
+	if err != nil {
+		return nil, err
+	}
+	if opened.holder != nil {
+		ctx = ledger.WithCaller(ctx, func() ledger.Caller { return ledger.RowOf(opened.holder) })
+	}
+	k, err := h.ledger.Decide(ctx, decisionOf(opened.link, b))
+	if err != nil {
+		return nil, invalid.At("body.", err)
+	}
+	return h.show(ctx, k, opened.link)
+}
+
+// openedLink is what a link that is valid now is for.
+type openedLink struct {
+	link   alert.Link
+	ticket *mailroom.Ticket // as it was asked
+	holder *auth.Token      // row with which the link ends; nil: none
+}
+
+// open checks a link, and whether what it was sent to may still decide, in one snapshot.
+func (h *questionHandlers) open(ctx context.Context, text string) (out openedLink, err error) {
+	if h.alerts == nil {
+		return out, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is not valid: this server sends no alerts")
+	}
+	now := time.Now()
+	if out.link, err = h.alerts.Links.Open(text, now); err != nil {
+		return out, err
+	}
+	name := out.link.Target()
+	switch t := h.alerts.find(name); {
+	case t == nil || !t.Decide:
+		return out, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: target %s was removed, or its alerts do not decide any more", name)
+	case t.Place != out.link.Place:
+		return out, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: target %s is another one than the link was sent to", name)
+	}
+	err = h.find.view(ctx, func(rd store.Reader) (err error) {
+		if out.holder, err = out.link.Holder(rd, h.alerts.Allowed(), h.operator, now); err != nil {
+			return err
+		}
+		rows, err := rd.Tickets(store.TicketQuery{IDs: []string{out.link.Ticket}})
+		switch {
+		case err != nil:
+			return err
+		case len(rows) == 0:
+			return mailroom.Errorf(mailroom.CodeNotFound, "the question no longer exists")
+		case rows[0].Digest != out.link.Digest:
+			return mailroom.Errorf(mailroom.CodeConflict, "the question is another one than the link was sent for")
+		}
+		out.ticket = rows[0]
+		return nil
+	})
+	return out, err
+}
+
+// show returns a ticket as its link shows it.
+func (h *questionHandlers) show(ctx context.Context, k *mailroom.Ticket, link alert.Link) (*body[api.Question], error) {
+	out := api.Question{Ticket: view.Ticket(k), LinkExpiresAt: link.Expires}
+	err := h.find.view(ctx, func(rd store.Reader) error {
+		rows, err := rd.Runs(store.RunQuery{IDs: []string{k.Run}})
+		for _, r := range rows {
+			out.Agent = r.Agent
+		}
+		return err
+	})
+	return &body[api.Question]{out}, err
+}
+
+// decisionOf returns the decision that was made with a link.
+func decisionOf(link alert.Link, b api.QuestionDecision) thread.Decision {
+	return thread.Decision{
+		Ticket: link.Ticket, Verdict: b.Decision, Answer: compactAnswer(b.Answer), Reason: b.Reason, Digest: link.Digest,
+		By: alert.AgentName(link.Target()),
+	}
+}
