@@ -62,6 +62,11 @@ type Limits struct {
 	Total  time.Duration // from Run to the child's exit
 	Output int64         // bytes of stdout
 	Stderr int           // last bytes of stderr to keep
+	// Working reports whether the child waits for something that it started, such as a tool. While it does, or
+	// while the child's processes use the processor, Busy applies instead of Idle. Run calls it from the
+	// goroutine of Emit. nil: Idle always applies.
+	Working func() bool
+	Busy    time.Duration
 	// StdoutOnly makes output on stderr count as no activity for Start and Idle.
 	StdoutOnly bool
 
@@ -74,6 +79,7 @@ type Limits struct {
 var (
 	ErrStart  = errors.New("no output before the start timeout")
 	ErrIdle   = errors.New("no output before the idle timeout")
+	ErrBusy   = errors.New("no output before the call timeout")
 	ErrTotal  = errors.New("total timeout exceeded")
 	ErrOutput = errors.New("output limit exceeded")
 )

@@ -31,6 +31,7 @@ type process struct {
 	state                       byte
 	threads                     int
 	start                       uint64 // clock ticks since boot
+	used                        uint64 // clock ticks of processor time, with that of its ended children
 	kernel                      bool   // a kernel thread
 }
 
@@ -103,7 +104,12 @@ func parseStat(line string) (process, error) {
 	err = errors.Join(err, e)
 	p.threads = number(fields[17])
 	p.start, e = strconv.ParseUint(fields[19], 10, 64)
-	if err = errors.Join(err, e); err != nil {
+	err = errors.Join(err, e)
+	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
+		ticks, e := strconv.ParseUint(field, 10, 64)
+		p.used, err = p.used+ticks, errors.Join(err, e)
+	}
+	if err != nil {
 		return process{}, fmt.Errorf("parse /proc stat: %w", err)
 	}
 	const kernelThread = 0x00200000 // PF_KTHREAD

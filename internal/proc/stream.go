@@ -162,56 +162,48 @@ func readPipe(f *os.File, onData func([]byte)) {
 
 // watch waits until the child exits and returns nil, or returns why it must be stopped.
 func (c *Child) watch(ctx context.Context, t *stream, emit Emit) (why error) {
-	lim := c.spec.Limits
-	first, late := lim.Start, ErrStart
-	if first == 0 {
-		first, late = lim.Idle, ErrIdle
-	}
-	silence, total := newTimer(first), newTimer(lim.Total)
-	defer silence.Stop()
+	silence, total := newSilence(c.spec.Limits, c.processorTime), newTimer(c.spec.Limits.Total)
+	defer silence.timer.Stop()
 	defer total.Stop()
-	expired := false // the timer has fired, and what the child wrote before has to be judged first
-	alive := func() {
-		late, expired = ErrIdle, false
-		silence.Stop()
-		if lim.Idle > 0 {
-			silence.Reset(lim.Idle)
-		}
-	}
 	out := t.out
 	for {
 		select {
 		case b, ok := <-out:
 			if !ok {
 				out = nil // stdout is closed; the child may still work
-				if expired {
-					return late
+				if silence.expired {
+					if why := silence.judge(); why != nil {
+						return why
+					}
 				}
 				continue
 			}
 			t.read.Add(-1)
 			switch err := c.emitPiece(ctx, t, b, emit); {
-			case errors.Is(err, ErrNoActivity) && expired:
-				return late
+			case errors.Is(err, ErrNoActivity) && silence.expired:
+				if why := silence.judge(); why != nil {
+					return why
+				}
 			case errors.Is(err, ErrNoActivity):
 			case err != nil && ctx.Err() != nil:
 				return context.Cause(ctx) // emit failed because ctx ended
 			case err != nil:
 				return err
 			default:
-				alive()
+				silence.end()
 			}
 		case <-t.life:
-			alive()
+			silence.end()
 		case <-c.exited:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-silence.C:
-			if !c.hasUnread(t) {
-				return late
+		case <-silence.timer.C:
+			if c.hasUnread(t) {
+				silence.expired = true
+			} else if why := silence.judge(); why != nil {
+				return why
 			}
-			expired = true
 		case <-total.C:
 			return ErrTotal
 		}

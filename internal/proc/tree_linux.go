@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // attributes makes the child lead a session, without the terminal of this process, and makes the
@@ -112,6 +113,22 @@ func (t *tree) find() ([]process, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(t.members(all), func(p process) bool { return !p.alive() }), nil
+}
+
+// tick is the unit of processor times in /proc: USER_HZ, which is 100 on all architectures that Go supports.
+const tick = 10 * time.Millisecond
+
+// processorTime returns how much the child's processes have used the processor, 0 if it is unknown. Only the
+// goroutine of Run may call it, before it stops the tree.
+func (c *Child) processorTime() (sum time.Duration) {
+	found, err := c.tree.find()
+	if err != nil {
+		return 0
+	}
+	for _, p := range found {
+		sum += time.Duration(p.used) * tick
+	}
+	return sum
 }
 
 // members returns the processes of all that belong to the tree and remembers them: a

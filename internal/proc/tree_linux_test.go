@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -292,11 +293,22 @@ func TestIDNamesTheProcess(t *testing.T) {
 	}
 }
 
+// TestTheWorkOfATreeIsMeasured waits until the processor time of a busy grandchild is seen.
+func TestTheWorkOfATreeIsMeasured(t *testing.T) {
+	c := start(t, shell(t, "(while :; do :; done) & wait", longLimits))
+	for c.processorTime() < 3*tick {
+		runtime.Gosched()
+	}
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestParseStat(t *testing.T) {
 	// A line as the kernel writes it, with a name that imitates further fields.
-	const tail = "4194560 109 0 0 0 1 2 0 0 20 0 3 0 8675309 1 2 3"
+	const tail = "4194560 109 0 0 0 1 2 3 4 20 0 3 0 8675309 1 2 3"
 	got, err := parseStat("42 (a) R 1 (b) S 7 40 39 0 -1 " + tail)
-	want := process{pid: 42, parent: 7, group: 40, session: 39, state: 'S', threads: 3, start: 8675309}
+	want := process{pid: 42, parent: 7, group: 40, session: 39, state: 'S', threads: 3, start: 8675309, used: 1 + 2 + 3 + 4}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // unread reports whether a pipe holds data. These systems have no one way to ask.
@@ -25,6 +26,9 @@ type tree struct {
 	ownsGroup func() bool // reports whether the child is not reaped yet
 	last      syscall.Signal
 }
+
+// processorTime is unknown on these systems.
+func (c *Child) processorTime() time.Duration { return 0 }
 
 func newTree(id ID, _ Belongs) *tree { return &tree{group: id.Group} }
 

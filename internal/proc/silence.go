@@ -1,0 +1,90 @@
+package proc
+
+import (
+	"cmp"
+	"time"
+)
+
+// silence measures how long a child has written nothing, and decides when that ends it. A child that waits for
+// a tool is as silent as one that hangs, so the limit is a longer one while it has a call open or its processes
+// work. It belongs to the goroutine of Run.
+type silence struct {
+	limits Limits
+	used   func() time.Duration // processor time of the child's tree
+
+	timer   *time.Timer
+	late    error     // what the next expiry means: ErrStart or ErrIdle
+	expired bool      // the timer has fired, and what the child wrote before has to be judged first
+	since   time.Time // of the last output
+	looked  bool      // sample is set: the next expiry judges it
+	sample  time.Duration
+}
+
+func newSilence(limits Limits, used func() time.Duration) *silence {
+	s := &silence{limits: limits, used: used, late: ErrStart, since: time.Now()}
+	first := limits.Start
+	if first == 0 {
+		first, s.late = s.wait(), ErrIdle
+	}
+	s.timer = newTimer(first)
+	return s
+}
+
+// wait is the time to the first look at a child that writes nothing.
+func (s *silence) wait() time.Duration {
+	if s.limits.Working == nil {
+		return s.limits.Idle
+	}
+	return cmp.Or(s.limits.Idle, s.limits.Busy)
+}
+
+// end is called for each output that counts.
+func (s *silence) end() {
+	s.late, s.expired, s.looked, s.since = ErrIdle, false, false, time.Now()
+	s.timer.Stop()
+	if d := s.wait(); d > 0 {
+		s.timer.Reset(d)
+	}
+}
+
+// judge is called when the timer has fired and the child has written nothing. It returns why the child has to be
+// stopped, or nil if it works, and then looks again later.
+func (s *silence) judge() error {
+	s.expired = false
+	switch {
+	case s.late != ErrIdle, s.limits.Working == nil:
+		return s.late
+	case s.limits.Working():
+		s.looked = false
+	case s.limits.Idle == 0:
+		s.timer.Reset(s.limits.Busy)
+		return nil
+	case !s.looked:
+		s.looked, s.sample = true, s.used()
+		s.timer.Reset(s.window())
+		return nil
+	case s.used()-s.sample < s.window()/workingShare:
+		return ErrIdle
+	default:
+		s.looked = false
+	}
+	next := s.wait()
+	if s.limits.Busy > 0 {
+		left := s.limits.Busy - time.Since(s.since)
+		if left <= 0 {
+			return ErrBusy
+		}
+		next = min(next, left)
+	}
+	s.timer.Reset(next)
+	return nil
+}
+
+// A tree works if it uses this part of one processor during the window of a look. A program that waits for its
+// model, or for a helper that waits for it, uses far less; a build or a test uses far more.
+const workingShare = 10
+
+// window is the length of a look.
+func (s *silence) window() time.Duration {
+	return min(max(s.limits.Idle/10, 500*time.Millisecond), 30*time.Second)
+}
