@@ -133,10 +133,12 @@ const (
 )
 
 // Failure is an agent's error with its class. RetryAfter is the least delay before a retry, as a
-// provider asked for it.
+// provider asked for it. Agent says that the fault is the agent's own, such as an expired login: each
+// of its runs fails alike until a person mends it.
 type Failure struct {
 	Class      Class // ClassTransient, ClassUnavailable or ClassPermanent
 	RetryAfter time.Duration
+	Agent      bool
 	Err        error
 }
 
@@ -146,7 +148,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 // AsFailure returns the Failure in err's tree, or err as a transient Failure.
 func AsFailure(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
-		return &Failure{Class: f.Class, RetryAfter: f.RetryAfter, Err: f.Err}
+		return &Failure{Class: f.Class, RetryAfter: f.RetryAfter, Agent: f.Agent, Err: f.Err}
 	}
 	return &Failure{Class: ClassTransient, Err: err}
 }

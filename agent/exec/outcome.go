@@ -38,7 +38,7 @@ type Started struct {
 
 // Exited describes how the command ended. Either ExitCode or Signal is set, or neither if the
 // command could not be killed. Limit is the time limit that stopped it: start_timeout,
-// idle_timeout, total_timeout or deadline, and LimitMS is its length; "" and 0 if no limit was
+// idle_timeout, call_timeout, total_timeout or deadline, and LimitMS is its length; "" and 0 if no limit was
 // reached.
 type Exited struct {
 	ExitCode *int   `json:"exit_code,omitempty"`
@@ -74,6 +74,9 @@ type checkpoint struct {
 	SteeredFiles []string   `json:"steered_files,omitempty"`
 	Asked        []question `json:"asked,omitempty"` // open questions
 	Decided      []decision `json:"decided,omitempty"`
+	// NotBegun says that no turn has begun to work on the input, although a session received it.
+	NotBegun bool   `json:"not_begun,omitempty"`
+	Trials   trials `json:"trials,omitzero"`
 }
 
 func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {
@@ -130,7 +133,7 @@ type ending struct {
 }
 
 // limits are the time limits of an attempt; 0 means no limit.
-type limits struct{ start, idle, total, deadline time.Duration }
+type limits struct{ start, idle, call, total, deadline time.Duration }
 
 // exceeded returns the limit that stopped the command.
 func (l limits) exceeded(why error) (name string, length time.Duration) {
@@ -139,6 +142,8 @@ func (l limits) exceeded(why error) (name string, length time.Duration) {
 		return "start_timeout", l.start
 	case errors.Is(why, proc.ErrIdle):
 		return "idle_timeout", l.idle
+	case errors.Is(why, proc.ErrBusy):
+		return "call_timeout", l.call
 	case errors.Is(why, proc.ErrTotal):
 		return "total_timeout", l.total
 	case errors.Is(why, mailroom.ErrDeadline):
@@ -193,7 +198,7 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 	}
 	err = fmt.Errorf("write %s: %w", KindExited, err)
 	if f, ok := errors.AsType[*mailroom.Failure](verdict); ok {
-		return &mailroom.Failure{Class: f.Class, RetryAfter: f.RetryAfter, Err: errors.Join(f.Err, err)}
+		return &mailroom.Failure{Class: f.Class, RetryAfter: f.RetryAfter, Agent: f.Agent, Err: errors.Join(f.Err, err)}
 	}
 	return errors.Join(verdict, err)
 }
@@ -217,7 +222,7 @@ func (e ending) exited() Exited {
 // stopReason returns the error that stopped the command if it is safe to show.
 func (e ending) stopReason() string {
 	for _, known := range []error{
-		proc.ErrStart, proc.ErrIdle, proc.ErrTotal, proc.ErrOutput,
+		proc.ErrStart, proc.ErrIdle, proc.ErrBusy, proc.ErrTotal, proc.ErrOutput,
 		mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline, errLingered, errSessionGone,
 	} {
 		if errors.Is(e.why, known) {

@@ -41,14 +41,18 @@ type ProgramOptions struct {
 	// limit for TotalTimeout; negative means no limit. Only lines other than warnings count as
 	// output.
 	StartTimeout, IdleTimeout, TotalTimeout time.Duration
-	KillGrace                               KillGrace
-	MaxOutput                               int64 // as in Options
+	// CallTimeout replaces IdleTimeout while a call of a tool is open, or while the program's processes use the
+	// processor. 0 means two hours; negative means no limit.
+	CallTimeout time.Duration
+	KillGrace   KillGrace
+	MaxOutput   int64 // as in Options
 }
 
 // Defaults of ProgramOptions.
 const (
 	DefaultStartTimeout = time.Minute
 	DefaultIdleTimeout  = 10 * time.Minute
+	DefaultCallTimeout  = 2 * time.Hour
 )
 
 // NewProgram returns the agent of a command-line program. Each thread is one session of the
@@ -85,7 +89,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 	base.name = name
 	return &programAgent{
 		agent: base, profile: o.Profile, turn: program.Turn{Model: o.Model, Mode: mode, Args: slices.Clone(o.Args)},
-		lingerTimeout: lingerTimeout,
+		lingerTimeout: lingerTimeout, callTimeout: limit(o.CallTimeout, DefaultCallTimeout),
 	}, nil
 }
 
@@ -113,6 +117,7 @@ type programAgent struct {
 	profile       *program.Profile
 	turn          program.Turn // fields that are the same for all turns
 	lingerTimeout time.Duration
+	callTimeout   time.Duration // 0 is no limit
 }
 
 // Reasons why the server stops a program, in addition to those of package proc.
@@ -134,7 +139,7 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
-	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "", limits: a.limits(ctx), files: a.localFiles(), model: model}
+	t := &attempt{agent: a, session: s, run: run, saved: last, inputGiven: last.Session != "" && !last.NotBegun, limits: a.programLimits(ctx), files: a.localFiles(), model: model}
 	if t.state, err = readState(s.State(), a.profile.Name); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
@@ -165,16 +170,18 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if err != nil {
 		return contextCause(ctx, err)
 	}
-	l, err := t.runTurn(ctx, p)
-	if err == nil && l.verdict.Gone {
-		if p, err = t.replaceSession(ctx, p, l.verdict.Message); err == nil {
-			l, err = t.runTurn(ctx, p)
-		}
-	}
+	l, err := t.repeats(ctx, p)
 	if err != nil {
 		return contextCause(ctx, err)
 	}
 	return t.conclude(ctx, l)
+}
+
+// programLimits returns the limits of an attempt that starts now.
+func (a *programAgent) programLimits(ctx context.Context) limits {
+	l := a.limits(ctx)
+	l.call = a.callTimeout
+	return l
 }
 
 // model returns the model that the options of a run ask for, "" for that of the configuration.
@@ -200,7 +207,9 @@ type attempt struct {
 	inputGiven bool // an earlier attempt sent the input to a session
 	killed     int  // processes of earlier attempts that were killed
 	starts     int  // processes that were started
+	restored   bool // state is that of before the attempt
 
+	turn  *runningTurn // the latest
 	saved checkpoint
 	state state
 }
@@ -246,6 +255,7 @@ func (t *attempt) newSessionPlan(ctx context.Context) (p plan, err error) {
 		p.session = digest.ID("session", t.run.ID, fmt.Sprint(t.run.Attempt), fmt.Sprint(t.starts))
 	}
 	p.history, err = readHistory(ctx, t.session, t.files)
+	p.lost, p.why = t.saved.Trials.Lost, t.saved.Trials.Why
 	return p, err
 }
 
@@ -285,6 +295,10 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if note := t.saved.Trials.cutNote(); note != "" {
+		steered = append(steered, note)
+		t.saved.Trials.Call = ""
+	}
 	return requestText(p, promptText(t.input), t.inputGiven, news, steered), nil
 }
 
@@ -321,6 +335,7 @@ func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	spec := t.agent.spec(t.run, t.env, t.secrets, shown)
 	spec.Command = append(slices.Clone(spec.Command), t.agent.profile.Args(turn)...)
 	spec.Limits.StdoutOnly = true
+	spec.Limits.Working, spec.Limits.Busy = t.working, t.agent.callTimeout
 	spec.Urgent = func(why error) bool { return isLeaseLost(why) || errors.Is(why, errSessionGone) }
 	child, err := proc.Start(spec)
 	if err != nil {
@@ -328,7 +343,7 @@ func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	}
 	t.starts++
 	id := child.ID()
-	t.saved.Process = &id
+	t.saved.Process, t.saved.NotBegun = &id, false
 	if p.resume {
 		t.saved.Session = p.session
 	}
@@ -349,7 +364,7 @@ func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 // recordSession adds a new session to a step.
 func (t *attempt) recordSession(st *mailroom.Step, p plan, id string) error {
 	t.state = state{Program: t.agent.profile.Name, Session: id}
-	t.saved.Session = id
+	t.saved.Session, t.saved.Trials.Lost, t.saved.Trials.Why = id, "", ""
 	entry, err := newStep(KindSession, Session{
 		Program: t.state.Program, Session: id, Lost: p.lost, Why: p.why, Messages: p.history.messages, Omitted: p.history.omitted,
 	}, nil)
@@ -374,21 +389,27 @@ func (t *attempt) append(ctx context.Context, st mailroom.Step) (err error) {
 // conclude writes the end of the turn, and parks the run if the program has asked a question.
 func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	used, totals := l.fold.UsageSince(t.state.Totals)
+	before := t.state.Totals
 	more := mailroom.Step{Entries: l.fold.Close(unfinishedReason(t.saved.Asked)), Usage: used}
 	var err error
-	if t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) { // the state says where the session is
+	if !t.restored && t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) { // the state says where the session is
 		t.state.Totals = totals
+	}
+	if l.verdict.Stuck || t.restored || t.state.Session != "" && (l.sessionKnown || totals != before) {
 		if more.State, err = encode("state", t.state); err != nil {
 			return err
 		}
 	}
+	// A turn that the program refused before the model answered has not begun: the next one gets the plain message.
+	t.saved.NotBegun = !t.inputGiven && !l.worked && l.ending.why == nil
+	verdict := t.verdict(l)
 	if more.Checkpoint, err = encode("checkpoint", t.saved); err != nil {
 		return err
 	}
 	if len(t.saved.Asked) > 0 && ctx.Err() == nil && !isLeaseLost(l.ending.why) {
 		return t.park(ctx, l, more)
 	}
-	return conclude(ctx, t.session, l.ending, t.verdict(l), more)
+	return conclude(ctx, t.session, l.ending, verdict, more)
 }
 
 func unfinishedReason(asked []question) string {
@@ -422,14 +443,21 @@ func (t *attempt) verdict(l *runningTurn) error {
 	if e.exit.Survivors != nil {
 		left = e.exit.Survivors
 	}
+	fail := func(class mailroom.Class, err error) error {
+		return &mailroom.Failure{Class: class, Err: errors.Join(left, err)}
+	}
+	if err := t.hopeless(l); err != nil {
+		return fail(mailroom.ClassPermanent, err)
+	}
 	switch {
 	case errors.Is(e.why, proc.ErrIdle) && l.onlyWarnings:
-		err := fmt.Errorf("%s made no progress for %v (idle_timeout): %s", t.agent.name, e.limits.idle, l.fold.Sanitize(l.fold.LastWarning()))
-		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.Join(left, err)}
+		return fail(mailroom.ClassUnavailable, fmt.Errorf("%s made no progress for %v (idle_timeout): %s", t.agent.name, e.limits.idle, l.fold.Sanitize(l.fold.LastWarning())))
+	case errors.Is(e.why, proc.ErrBusy):
+		return fail(mailroom.ClassTransient, fmt.Errorf("%s was stopped: its call of %s wrote nothing for %v (call_timeout)", t.agent.name, t.saved.Trials.Call, e.limits.call))
 	case e.why != nil && !errors.Is(e.why, errLingered) && !errors.Is(e.why, errSessionGone):
 		return t.agent.verdict(e)
 	case v.Gone: // also after a new session
-		return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.Join(left, e.withStderr(fmt.Errorf("%s started no session: %s", t.agent.name, v.Message)))}
+		return fail(mailroom.ClassTransient, e.withStderr(fmt.Errorf("%s started no session: %s", t.agent.name, v.Message)))
 	case v.Class == "":
 		return nil
 	}
@@ -440,5 +468,5 @@ func (t *attempt) verdict(l *runningTurn) error {
 			err = fmt.Errorf("%w (last warning: %s)", err, l.fold.Sanitize(warned))
 		}
 	}
-	return &mailroom.Failure{Class: v.Class, RetryAfter: v.RetryAfter, Err: errors.Join(left, err)}
+	return &mailroom.Failure{Class: v.Class, RetryAfter: v.RetryAfter, Agent: v.Fault != "", Err: errors.Join(left, err)}
 }

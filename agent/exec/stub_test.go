@@ -57,6 +57,16 @@ func runStub() {
 		fmt.Fprintf(os.Stderr, "Error: Session ID %s is already in use.\n", s.session)
 		os.Exit(1)
 	}
+	if why, err := os.ReadFile(filepath.Join(os.Getenv(stubHome), "flaky")); resume && err == nil {
+		rest := strings.SplitAfterN(string(why), "\n", 2) // one failed start for each line
+		if rest[1] == "" {
+			_ = os.Remove(filepath.Join(os.Getenv(stubHome), "flaky"))
+		} else {
+			_ = os.WriteFile(filepath.Join(os.Getenv(stubHome), "flaky"), []byte(rest[1]), 0o600)
+		}
+		fmt.Fprint(os.Stderr, rest[0])
+		os.Exit(1)
+	}
 	exit := 0
 	for s.in.Scan() {
 		exit = s.turn(s.read())
@@ -107,6 +117,11 @@ func (s *stub) turn(text string) int {
 	}
 	n := strings.Count(string(before), "\n") + 1
 	history := string(before) + told.String()
+	if poison := strings.LastIndex(string(before), "!poison "); poison >= 0 && !strings.Contains(text, "This conversation continued") {
+		why, _, _ := strings.Cut(string(before)[poison+len("!poison "):], "\"")
+		s.writef(`{"is_error":true,"subtype":"success","api_error_status":400,"result":"API Error: 400 %s","type":"result"}`, why)
+		return 1
+	}
 	switch at := strings.LastIndex(history, "!ask "); {
 	case strings.Contains(text, "!ask ") || strings.Contains(text, "Your call of Bash was allowed"):
 		command, _, _ := strings.Cut(history[at+len("!ask "):], ".")
@@ -119,6 +134,20 @@ func (s *stub) turn(text string) int {
 	case strings.Contains(text, "!die once") && !strings.Contains(text, "interrupted"):
 		s.speak("half of it")
 		os.Exit(1)
+	case strings.HasSuffix(text, "!full"):
+		s.speak("I have read 40 files.")
+		s.writef(`{"is_error":true,"subtype":"success","api_error_status":400,"result":"Prompt is too long","type":"result"}`)
+		return 1
+	case strings.Contains(text, "!limit") && n == 1:
+		s.writef(`{"type":"assistant","message":{"id":"m","role":"assistant","model":"<synthetic>","content":[{"type":"text","text":"API Error: 429"}]}}`)
+		s.writef(`{"is_error":true,"subtype":"success","api_error_status":429,"result":"Rate limited, try again in 20ms","type":"result"}`)
+		return 1
+	case strings.Contains(text, "!build"):
+		s.writef(`{"type":"assistant","message":{"id":"build","role":"assistant","content":[{"type":"tool_use","id":"build-%d","name":"Bash","input":{"command":"make test"}}]}}`, n)
+		for _, err := os.Stat(filepath.Join(os.Getenv(stubHome), "built")); err != nil; _, err = os.Stat(filepath.Join(os.Getenv(stubHome), "built")) {
+			<-time.After(5 * time.Millisecond)
+		}
+		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"build-%d","content":"ok","is_error":false}]}}`, n)
 	case strings.Contains(text, "!overload"):
 		s.writef(`{"is_error":true,"subtype":"success","api_error_status":529,"result":"Overloaded, try again in 2 seconds","type":"result"}`)
 		return 1

@@ -37,6 +37,10 @@ type runningTurn struct {
 	garbage      int    // lines that could not be decoded
 	onlyWarnings bool   // nothing but warnings since the last progress
 	parkedCall   string // call that waits for a person's approval
+	calls        calls  // those without a result
+	worked       bool   // the model answered
+	notice       string // the last text that the program wrote in place of the model
+	limitEnd     time.Time
 	end          *program.End
 	lingerTimer  *time.Timer // fires when the program has not ended in time
 
@@ -69,6 +73,7 @@ func (t *attempt) runTurn(ctx context.Context, p plan) (*runningTurn, error) {
 	}
 	l.lingerTimer.Stop()
 	defer l.lingerTimer.Stop()
+	t.turn = l
 	var steering sync.WaitGroup
 	over, quit := context.WithCancel(ctx)
 	if l.open {
@@ -139,6 +144,8 @@ func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
 
 func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 	stdin := l.t.agent.profile.Stdin
+	l.worked = l.worked || program.Works(event)
+	l.calls.apply(event)
 	switch f := event.(type) {
 	case program.Session:
 		l.resumeTurn()
@@ -153,6 +160,10 @@ func (l *runningTurn) onEvent(ctx context.Context, event program.Event) error {
 		return nil
 	case program.MessageStarted, program.Text, program.Passage, program.ToolStarted:
 		l.resumeTurn()
+	case program.Notice:
+		l.notice = f.Text
+	case program.Limit:
+		l.limitEnd = f.End
 	case program.Thinking:
 		return l.think(ctx, f.Text)
 	case program.ToolFinished:
@@ -312,6 +323,8 @@ func (l *runningTurn) sendSteered(ctx context.Context) error {
 
 // setVerdict classifies the end of a program that ended by itself.
 func (l *runningTurn) setVerdict() {
+	used, _ := l.fold.UsageSince(l.t.state.Totals)
+	l.worked = l.worked || used.OutputTokens > 0
 	why := l.ending.why
 	switch {
 	case errors.Is(why, errSessionGone):
@@ -319,7 +332,7 @@ func (l *runningTurn) setVerdict() {
 	case why == nil, errors.Is(why, errLingered):
 		l.verdict = l.t.agent.profile.Judge(program.Ending{
 			End: l.end, Resumed: l.plan.resume, SawLine: l.sawLine, Code: l.ending.exit.Code, Signal: l.ending.exit.Signal,
-			Lingered: why != nil, Stderr: l.ending.stderr,
+			Lingered: why != nil, Stderr: l.ending.stderr, Worked: l.worked, Notice: l.notice, Limit: l.limitEnd, Now: time.Now(),
 		})
 	}
 }

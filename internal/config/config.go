@@ -109,6 +109,7 @@ type Agent struct {
 	StartTimeout time.Duration // to its first output; 0: none
 	IdleTimeout  time.Duration // between two outputs; 0: none
 	TotalTimeout time.Duration // 0: none but the deadline
+	CallTimeout  time.Duration // between two outputs while a tool works, for programs with a profile; 0: none
 	// Attempts is after how many failures a run fails for good, unless the submit says; RetryPause is the
 	// least time from a failure to the next attempt.
 	Attempts   int
@@ -180,7 +181,7 @@ func newAgent(kind string) *Agent {
 	}
 	if p := program.Find(kind); p != nil {
 		a.Program, a.Permissions, a.EnvAllow = p.Program, string(p.Modes[0]), exec.EnvAllow(p)
-		a.StartTimeout, a.IdleTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout
+		a.StartTimeout, a.IdleTimeout, a.CallTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout, exec.DefaultCallTimeout
 	}
 	if a.IsProgram() {
 		a.Isolation, a.Attempts = IsolationAuto, mailroom.DefaultAttempts
@@ -311,7 +312,7 @@ func (a *Agent) settings() []setting.Setting {
 			setting.New("env", "Environment variables to set.", pairs(&a.Env)),
 			setting.New("env_allow", "Environment variables of the server to pass on.", setting.List(&a.EnvAllow)),
 			setting.New("start_timeout", "Maximum time to the first output; 0s is unlimited.", setting.Duration(&a.StartTimeout, 0, most)),
-			setting.New("idle_timeout", "Maximum time between two outputs; 0s is unlimited.", setting.Duration(&a.IdleTimeout, 0, most)),
+			setting.New("idle_timeout", "Maximum time between two outputs; 0s is unlimited. For codex and claude, call_timeout replaces it while a tool works.", setting.Duration(&a.IdleTimeout, 0, most)),
 			setting.New("total_timeout", "Maximum total time; 0s means only deadline applies.", setting.Duration(&a.TotalTimeout, 0, most)),
 			setting.New("attempts", "Number of failed attempts after which a run fails for good, unless its submit says.", setting.Int(&a.Attempts, 1, 100)),
 			setting.New("retry_pause", "Minimum time from a failed attempt to the next one, which grows from 0.25s by itself.", setting.Duration(&a.RetryPause, 0, most)),
@@ -322,11 +323,13 @@ func (a *Agent) settings() []setting.Setting {
 	return all
 }
 
-// outcomeSettings returns the keys for the options that a program gets and for the meaning of its end. They are
+// outcomeSettings returns the keys for the options that a program gets and for its end. They are
 // not part of the definition: older versions of the agent have the current values.
 func (a *Agent) outcomeSettings(profile *program.Profile) []setting.Setting {
 	if profile != nil {
+		const most = 365 * 24 * time.Hour
 		return []setting.Setting{
+			setting.New("call_timeout", "Maximum time between two outputs while a tool call is open or the program's processes work; 0s is unlimited.", setting.Duration(&a.CallTimeout, 0, most)),
 			setting.New("options", "Options of a submit that replace settings: model; empty refuses a submit with options.", setting.Each(&a.Options, "the name of an option; use model", func(s string) bool { return s == exec.OptionModel })),
 		}
 	}

@@ -182,6 +182,7 @@ func programOptions(p *program.Profile, a *config.Agent, mark string, around lau
 		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow), Mark: mark,
 		Isolation: around.isolation, Files: around.files, Source: around.source, TakesOptions: a.Options,
 		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout), TotalTimeout: noneIfZero(a.TotalTimeout),
+		CallTimeout: noneIfZero(a.CallTimeout),
 	}
 }
 

@@ -30,12 +30,13 @@ func newSilence(limits Limits, used func() time.Duration) *silence {
 	return s
 }
 
-// wait is the time to the first look at a child that writes nothing.
+// wait is the time to the first look at a child that writes nothing, 0 for none.
 func (s *silence) wait() time.Duration {
-	if s.limits.Working == nil {
-		return s.limits.Idle
+	idle, busy := s.limits.Idle, s.limits.Busy
+	if s.limits.Working == nil || idle > 0 && (busy == 0 || busy > idle) {
+		return idle
 	}
-	return cmp.Or(s.limits.Idle, s.limits.Busy)
+	return busy
 }
 
 // end is called for each output that counts.
@@ -51,13 +52,14 @@ func (s *silence) end() {
 // stopped, or nil if it works, and then looks again later.
 func (s *silence) judge() error {
 	s.expired = false
+	quiet := time.Since(s.since)
 	switch {
 	case s.late != ErrIdle, s.limits.Working == nil:
 		return s.late
 	case s.limits.Working():
 		s.looked = false
-	case s.limits.Idle == 0:
-		s.timer.Reset(s.limits.Busy)
+	case s.limits.Idle == 0 || quiet < s.limits.Idle: // it may call something yet
+		s.timer.Reset(cmp.Or(max(s.limits.Idle-quiet, 0), s.limits.Busy))
 		return nil
 	case !s.looked:
 		s.looked, s.sample = true, s.used()
@@ -70,11 +72,10 @@ func (s *silence) judge() error {
 	}
 	next := s.wait()
 	if s.limits.Busy > 0 {
-		left := s.limits.Busy - time.Since(s.since)
-		if left <= 0 {
+		if quiet >= s.limits.Busy {
 			return ErrBusy
 		}
-		next = min(next, left)
+		next = min(next, s.limits.Busy-quiet)
 	}
 	s.timer.Reset(next)
 	return nil

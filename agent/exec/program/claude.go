@@ -3,9 +3,12 @@ package program
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"mailroom"
+	"mailroom/internal/lazyregexp"
 )
 
 // claude is the profile of Anthropic's Claude Code, with JSON lines in both directions. It accepts
@@ -126,7 +129,15 @@ type claudeLine struct {
 	Error      any    `json:"error"`
 	Tool       string `json:"tool_name"`
 
+	Limit claudeLimit `json:"rate_limit_info"`
+
 	claudeResult
+}
+
+// claudeLimit is the state of a window of use. ResetsAt is in seconds since 1970.
+type claudeLimit struct {
+	Status   string  `json:"status"`
+	ResetsAt float64 `json:"resetsAt"`
 }
 
 func decodeClaude(raw []byte) ([]Event, error) {
@@ -144,6 +155,10 @@ func decodeClaude(raw []byte) ([]Event, error) {
 		return claudeEvent(l.Event), nil
 	case "assistant", "user":
 		return claudeBlocks(l.Message, l.Parent != nil), nil
+	case "rate_limit_event":
+		if l.Limit.Status == "rejected" && l.Limit.ResetsAt > 0 && l.Limit.ResetsAt < 1e11 {
+			return []Event{Limit{End: time.Unix(int64(l.Limit.ResetsAt), 0)}}, nil
+		}
 	case "control_request":
 		return claudeRequest(l.ID, l.Request), nil
 	case "result":
@@ -220,7 +235,10 @@ func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 	var events []Event
 	for _, b := range blocks {
 		switch {
-		case b.Type == "text" && m.Role == "assistant" && !helper && m.Model != "<synthetic>":
+		case b.Type == "text" && m.Role == "assistant" && helper:
+		case b.Type == "text" && m.Role == "assistant" && m.Model == "<synthetic>":
+			events = append(events, Notice{Text: b.Text})
+		case b.Type == "text" && m.Role == "assistant":
 			events = append(events, Passage{Message: m.ID, Text: b.Text})
 		case b.Type == "tool_use":
 			events = append(events, ToolStarted{Call: b.ID, Name: b.Name, Arguments: b.Input})
@@ -307,23 +325,36 @@ func (r *claudeResult) end(subtype string) End {
 	if why == "" {
 		why = strings.Join(r.Errors, "; ")
 	}
-	failed := End{Class: mailroom.ClassTransient, Message: why, RetryAfter: parseRetryAfter(why)}
+	failed := End{Message: why}
 	switch {
 	case strings.HasPrefix(r.Reason, "aborted"):
 		return End{Aborted: true, Class: mailroom.ClassTransient, Message: "the turn was interrupted"}
 	case subtype == "success" && !r.IsError: // both are needed
 		return End{OK: true, Text: r.Result}
 	case r.APIStatus != nil:
-		failed.Class = classOf(*r.APIStatus)
+		failed.Status = *r.APIStatus
 	case r.APIError == "connection_failed":
 		failed.Class = mailroom.ClassUnavailable
-	case strings.Contains(why, "/login"):
-		failed.Class = mailroom.ClassPermanent
 	case strings.HasPrefix(subtype, "error_max"):
 		failed.Class = mailroom.ClassPermanent
+	default:
+		failed.Status = claudeStatus(why)
 	}
 	if failed.Message == "" {
 		failed.Message = "the turn ended with " + subtype
 	}
 	return failed
+}
+
+// apiError matches the beginning of what claude makes of an error of the API: "API Error: 400 …".
+var apiError = lazyregexp.New(`^API Error(?: \()?:? ?([0-9]{3})\b`)
+
+// claudeStatus returns the HTTP status that a message of claude names, 0 for none.
+func claudeStatus(message string) int {
+	m := apiError().FindStringSubmatch(message)
+	if m == nil {
+		return 0
+	}
+	status, _ := strconv.Atoi(m[1]) // three digits
+	return status
 }

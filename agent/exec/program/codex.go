@@ -76,8 +76,7 @@ func decodeCodex(line []byte) ([]Event, error) {
 	case "error":
 		return []Event{Warning{Text: l.Message}}, nil
 	case "turn.failed":
-		class, after := codexFailure(l.Error.Message)
-		return []Event{End{Class: class, Message: l.Error.Message, RetryAfter: after}}, nil
+		return []Event{End{Status: codexStatus(l.Error.Message), Message: l.Error.Message}}, nil
 	case "turn.completed":
 		var events []Event
 		if l.Usage != nil {
@@ -164,19 +163,13 @@ func codexArguments(raw json.RawMessage) json.RawMessage {
 
 var httpStatus = lazyregexp.New(`\bstatus:? (\d{3})\b`)
 
-// codexFailure classifies a failure by its message, which is all that the line contains.
-func codexFailure(message string) (mailroom.Class, retryAfter) {
-	after := parseRetryAfter(message)
-	if m := httpStatus().FindStringSubmatch(message); m != nil {
-		if status, err := strconv.Atoi(m[1]); err == nil {
-			return classOf(status), after
-		}
+// codexStatus returns the HTTP status that a message of codex names, 0 for none. The message is all that the line
+// contains.
+func codexStatus(message string) int {
+	m := httpStatus().FindStringSubmatch(message)
+	if m == nil {
+		return 0
 	}
-	switch {
-	case containsAny(message, []string{"high demand", "overloaded", "rate limit", "usage limit", "connection failed", "error sending request", "lookup address"}):
-		return mailroom.ClassUnavailable, after
-	case containsAny(message, []string{"missing environment variable"}):
-		return mailroom.ClassPermanent, after
-	}
-	return mailroom.ClassTransient, after
+	status, _ := strconv.Atoi(m[1]) // three digits
+	return status
 }

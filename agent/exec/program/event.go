@@ -53,14 +53,19 @@ type (
 	// Request is a request of a kind that is not supported.
 	Request struct{ ID, Kind string }
 
+	// Notice is text that the program wrote in place of the model, such as an error of the API.
+	Notice struct{ Text string }
+	// Limit is a limit of use that was reached, and its end.
+	Limit struct{ End time.Time }
+
 	// End is the end of a turn. Text is its result, used if the turn produced no other text.
 	End struct {
-		OK         bool
-		Aborted    bool // stopped in mid-turn
-		Class      mailroom.Class
-		Message    string // error message, if not OK
-		RetryAfter time.Duration
-		Text       string
+		OK      bool
+		Aborted bool           // stopped in mid-turn
+		Class   mailroom.Class // "" if the message and the status decide
+		Status  int            // HTTP status of the model's API; 0 if unknown
+		Message string         // error message, if not OK
+		Text    string
 	}
 )
 
@@ -73,9 +78,24 @@ func (ToolStarted) isEvent()    {}
 func (ToolFinished) isEvent()   {}
 func (Usage) isEvent()          {}
 func (Warning) isEvent()        {}
+func (Notice) isEvent()         {}
+func (Limit) isEvent()          {}
 func (Question) isEvent()       {}
 func (Request) isEvent()        {}
 func (End) isEvent()            {}
+
+// Works reports whether an event shows that the model answered: it wrote, thought, or called a tool.
+func Works(event Event) bool {
+	switch e := event.(type) {
+	case Text:
+		return e.Text != ""
+	case Passage:
+		return e.Text != ""
+	case Thinking, ToolStarted, ToolFinished, Question:
+		return true
+	}
+	return false
+}
 
 // ShowsProgress reports whether a line with these events shows that the program is making progress:
 // it contains anything but warnings.

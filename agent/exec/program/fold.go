@@ -75,7 +75,8 @@ func (f *Fold) Apply(event Event) []Write {
 		f.addUsage(x)
 	case End:
 		f.turnEnded = true
-		if spoke := f.produced; !spoke && x.OK && x.Text != "" {
+		refusal := f.usage.OutputTokens == 0 && isFailure(x.Text) // see Judge
+		if spoke := f.produced; !spoke && x.OK && x.Text != "" && !refusal {
 			f.produced = false
 			return f.onPassage(Passage{Message: "result", Text: x.Text})
 		}

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -10,18 +11,28 @@ import (
 
 // Ending describes the exit of a process that ran one turn.
 type Ending struct {
-	End      *End   // final line; nil if absent
-	Resumed  bool   // it was started to resume a session
-	SawLine  bool   // it wrote a line that could be decoded
-	Code     int    // exit status; -1 for a signal
-	Signal   string // "" if none
-	Lingered bool   // it was stopped because it kept running after its turn
-	Stderr   string // the end of it
+	End      *End      // final line; nil if absent
+	Resumed  bool      // it was started to resume a session
+	SawLine  bool      // it wrote a line that could be decoded
+	Worked   bool      // the turn wrote text, thought, called a tool or used the model's output
+	Notice   string    // the last text that the program wrote in place of the model
+	Limit    time.Time // when a limit ends that the program reported apart from its final line
+	Code     int       // exit status; -1 for a signal
+	Signal   string    // "" if none
+	Lingered bool      // it was stopped because it kept running after its turn
+	Stderr   string    // the end of it
+	Now      time.Time // in the zone of the server
 }
 
 // Verdict is the result of a turn. The turn succeeded if Gone is false and Class is empty.
 type Verdict struct {
-	Gone       bool // the session does not exist; nothing was done
+	// Gone means that the program's own words rule out that the session goes on, and that the turn did nothing.
+	Gone bool
+	// Stuck is Gone for a turn that did something: the next attempt needs another session.
+	Stuck bool
+	// Doubtful means that a resumed turn did nothing, and that its session may be the cause.
+	Doubtful   bool
+	Fault      Fault // of the agent; "" if it has none
 	Class      mailroom.Class
 	Message    string
 	RetryAfter time.Duration
@@ -30,39 +41,100 @@ type Verdict struct {
 // Judge combines the final line and the exit status, because neither is reliable alone. The first
 // matching case decides.
 func (p *Profile) Judge(e Ending) Verdict {
-	exit := fmt.Sprintf("exit status %d", e.Code)
-	if e.Signal != "" {
-		exit = "signal: " + e.Signal
-	}
-	is := func(class mailroom.Class, format string, args ...any) Verdict {
-		return Verdict{Class: class, Message: fmt.Sprintf(format, args...)}
-	}
 	switch {
-	// No final line.
-	case e.End == nil && containsAny(e.Stderr, p.SessionBusy):
-		return is(mailroom.ClassUnavailable, "found its session in use by another process") // perhaps a person, for any length of time
-	case e.End == nil && e.Resumed && !e.SawLine && containsAny(e.Stderr, p.SessionGone):
-		return Verdict{Gone: true, Message: "the program does not know the session"}
-	case e.End == nil && !e.SawLine && containsAny(e.Stderr, p.StartRefused):
-		return is(mailroom.ClassPermanent, "rejected its arguments or environment")
-	case e.End == nil && e.Resumed && !e.SawLine && e.Signal == "" && e.Code != 0:
-		return Verdict{Gone: true, Message: "the program ended with " + exit + " before any output"}
 	case e.End == nil:
-		return is(mailroom.ClassTransient, "was interrupted: it ended with %s before the end of its turn", exit)
-
-	// It reported a failure.
+		return p.judgeExit(e)
 	case e.End.Aborted:
-		return is(mailroom.ClassTransient, "was interrupted")
-	case !e.End.OK && e.Resumed && containsAny(e.End.Message, p.SessionGone):
-		return Verdict{Gone: true, Message: "the program does not know the session"}
+		return Verdict{Class: mailroom.ClassTransient, Message: "was interrupted"}
 	case !e.End.OK:
-		return Verdict{Class: e.End.Class, Message: "failed: " + e.End.Message, RetryAfter: e.End.RetryAfter}
-
-	// It reported success.
+		return p.judgeFailure(e, e.End.Message, e.End.Status)
+	case !e.Worked && isFailure(cmp.Or(e.Notice, e.End.Text)):
+		// Some versions report a refusal of the model's API as a success, with the refusal as the reply.
+		why := cmp.Or(e.Notice, e.End.Text)
+		return p.judgeFailure(e, why, claudeStatus(why))
+	case !e.Worked && e.End.Text == "" && e.Notice == "":
+		return Verdict{Class: mailroom.ClassTransient, Message: "reported success without any work: no text, no call and no tokens", Doubtful: e.Resumed}
 	case e.Lingered, e.Code == 0 && e.Signal == "":
 		return Verdict{}
 	}
-	return is(mailroom.ClassTransient, "reported success, but ended with %s", exit)
+	return Verdict{Class: mailroom.ClassTransient, Message: "reported success, but ended with " + e.exit()}
+}
+
+func (e Ending) exit() string {
+	if e.Signal != "" {
+		return "signal: " + e.Signal
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}
+
+// judgeExit judges a process without a final line.
+func (p *Profile) judgeExit(e Ending) Verdict {
+	silent := !e.SawLine
+	fault := faultOf(e.Stderr, 0)
+	switch {
+	case containsAny(e.Stderr, p.SessionBusy):
+		return Verdict{Class: mailroom.ClassUnavailable, Message: "found its session in use by another process"} // perhaps a person, for any length of time
+	case silent && e.Resumed && containsAny(e.Stderr, p.SessionGone):
+		return Verdict{Gone: true, Message: "the program does not know the session"}
+	case silent && containsAny(e.Stderr, p.StartRefused):
+		return Verdict{Class: mailroom.ClassPermanent, Message: "rejected its arguments or environment", Fault: FaultProgram}
+	case silent && (containsAny(e.Stderr, programWords()) || e.Code == 126 || e.Code == 127):
+		return Verdict{Class: mailroom.ClassPermanent, Message: "could not start: something that it needs is missing", Fault: FaultProgram}
+	case !e.Worked && e.Code != 0 && fault != "":
+		return Verdict{Class: mailroom.ClassPermanent, Message: "cannot work for now (" + string(fault) + ")", Fault: fault}
+	case !e.Worked && containsAny(e.Stderr, busyMachineWords()):
+		return Verdict{Class: mailroom.ClassTransient, Message: "did not begin its turn: the machine or its own files were busy"}
+	}
+	return Verdict{
+		Class: mailroom.ClassTransient, Doubtful: e.Resumed && !e.Worked,
+		Message: fmt.Sprintf("was interrupted: it ended with %s before the end of its turn", e.exit()),
+	}
+}
+
+// judgeFailure judges a failure that the program reported.
+func (p *Profile) judgeFailure(e Ending, message string, status int) Verdict {
+	v := Verdict{Message: "failed: " + message, Class: failureClass(message, status)}
+	if e.End.Class != "" { // the program knows more than an HTTP status
+		v.Class = e.End.Class
+	}
+	end := limitEnd(message, e.Now)
+	if end.IsZero() && status != 529 && v.Class == mailroom.ClassUnavailable {
+		end = e.Limit
+	}
+	if end.After(e.Now) {
+		v.RetryAfter = min(end.Sub(e.Now), maxRetryAfter)
+	}
+	switch {
+	case e.Resumed && containsAny(message, p.SessionGone):
+		return Verdict{Gone: true, Message: "the program does not know the session"}
+	case v.RetryAfter > 0 && (status == 429 || containsAny(message, limitWords())):
+		v.Class = mailroom.ClassUnavailable
+	case faultOf(message, status) != "":
+		v.Fault, v.Class = faultOf(message, status), mailroom.ClassPermanent
+	case containsAny(message, stuckWords()), status == 413:
+		return stuck(e, v)
+	case (status == 400 || status == 422) && e.Resumed && !e.Worked:
+		v.Class, v.Doubtful = mailroom.ClassTransient, true
+	}
+	return v
+}
+
+// stuck is the verdict on a turn whose conversation is refused.
+func stuck(e Ending, v Verdict) Verdict {
+	switch {
+	case e.Worked:
+		v.Class, v.Stuck = mailroom.ClassTransient, true
+	case e.Resumed:
+		return Verdict{Gone: true, Message: v.Message}
+	default: // the message alone is refused
+		v.Class = mailroom.ClassPermanent
+	}
+	return v
+}
+
+// isFailure reports whether a text that a program wrote in place of the model is a refusal.
+func isFailure(notice string) bool {
+	return strings.HasPrefix(notice, "API Error") || faultOf(notice, 0) != "" || containsAny(notice, limitWords()) || containsAny(notice, stuckWords())
 }
 
 // containsAny reports whether text contains one of words, which are in lower case.

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -189,20 +188,30 @@ func TestTheLastEventAndTheExitStatusDecideTheOutcome(t *testing.T) {
 	cases := []struct {
 		name  string
 		e     Ending
-		class mailroom.Class // "" means success, "gone" a lost session
+		class mailroom.Class // "" means success, "gone" a lost session, "doubtful" one that may be lost
 	}{
-		{"a success", Ending{End: ok}, ""},
-		{"a success with another exit", Ending{End: ok, Code: 3}, mailroom.ClassTransient},
-		{"a success, then killed", Ending{End: ok, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
-		{"a success, stopped by us", Ending{End: ok, Code: -1, Signal: "killed", Lingered: true}, ""},
+		{"a success", Ending{End: ok, Worked: true}, ""},
+		{"a success without work", Ending{End: ok}, mailroom.ClassTransient},
+		{"a success with a notice in place of the model's words", Ending{End: ok, Notice: "No response requested."}, ""},
+		{"a success that is a refusal", Ending{End: ok, Notice: "Claude AI usage limit reached"}, mailroom.ClassUnavailable},
+		{"a success whose result is a refusal", Ending{End: &End{OK: true, Text: "Credit balance is too low"}}, mailroom.ClassPermanent},
+		{"a success about refusals", Ending{End: &End{OK: true, Text: "Credit balance is too low"}, Worked: true}, ""},
+		{"a success with another exit", Ending{End: ok, Worked: true, Code: 3}, mailroom.ClassTransient},
+		{"a success, then killed", Ending{End: ok, Worked: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
+		{"a success, stopped by us", Ending{End: ok, Worked: true, Code: -1, Signal: "killed", Lingered: true}, ""},
 		{"an abort with exit 0", Ending{End: aborted}, mailroom.ClassTransient},
 		{"a failure", Ending{End: failed, Code: 1}, mailroom.ClassUnavailable},
 		{"a failure with exit 0", Ending{End: failed}, mailroom.ClassUnavailable},
 		{"no end, exit 0", Ending{SawLine: true}, mailroom.ClassTransient},
 		{"no end, killed", Ending{SawLine: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
-		{"resumed, silent, exit 1", Ending{Resumed: true, Code: 1}, "gone"},
-		{"resumed, silent, killed", Ending{Resumed: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
-		{"resumed, silent, exit 0", Ending{Resumed: true}, mailroom.ClassTransient},
+		{"resumed, silent, exit 1", Ending{Resumed: true, Code: 1}, "doubtful"},
+		{"resumed, silent, killed", Ending{Resumed: true, Code: -1, Signal: "killed"}, "doubtful"},
+		{"resumed, silent, exit 0", Ending{Resumed: true}, "doubtful"},
+		{"resumed, at work, killed", Ending{Resumed: true, Worked: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
+		{"resumed, a busy file", Ending{Resumed: true, Code: 1, Stderr: "Error: EBUSY: resource busy or locked, open settings.json"}, mailroom.ClassTransient},
+		{"resumed, an unknown refusal", Ending{Resumed: true, SawLine: true, Code: 1, End: &End{Status: 400, Message: "API Error: 400 new words"}}, "doubtful"},
+		{"resumed, at work, an unknown refusal", Ending{Resumed: true, Worked: true, Code: 1, End: &End{Status: 400, Message: "API Error: 400 new words"}}, mailroom.ClassPermanent},
+		{"new, an unknown refusal", Ending{SawLine: true, Code: 1, End: &End{Status: 400, Message: "API Error: 400 new words"}}, mailroom.ClassPermanent},
 		{"new, silent, exit 1", Ending{Code: 1}, mailroom.ClassTransient},
 		{"resumed and not there", Ending{Resumed: true, SawLine: true, Code: 1, End: gone}, "gone"},
 		{"in use", Ending{Resumed: true, Code: 1, Stderr: "Error: Session ID x is already in use."}, mailroom.ClassUnavailable},
@@ -211,27 +220,14 @@ func TestTheLastEventAndTheExitStatusDecideTheOutcome(t *testing.T) {
 	for _, c := range cases {
 		v := p.Judge(c.e)
 		got := v.Class
-		if v.Gone {
+		switch {
+		case v.Gone:
 			got = "gone"
+		case v.Doubtful:
+			got = "doubtful"
 		}
 		if got != c.class {
 			t.Errorf("%s: %q (%s), want %q", c.name, got, v.Message, c.class)
-		}
-	}
-}
-
-func TestRetryDelayOfAProvider(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"Rate limit reached. Please try again in 11.054s.":              11054 * time.Millisecond,
-		"You've hit your usage limit. Try again in 3 hours 20 minutes.": 3*time.Hour + 20*time.Minute,
-		"try again in 2 days, 3 hours":                                  24 * time.Hour,
-		"retry after 250ms":                                             250 * time.Millisecond,
-		"usually temporary — try again in a moment":                     0,
-		"try again in 99999999999999999999999999 hours":                 0,
-		"it failed 3 s ago":                                             0,
-	} {
-		if got := parseRetryAfter(text); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
 }

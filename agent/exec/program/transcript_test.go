@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -102,6 +103,7 @@ func replay(t *testing.T, p *Profile, file string) string {
 			}
 			e.SawLine = true
 			for _, event := range events {
+				e.Worked = e.Worked || Works(event)
 				if end, ok := event.(End); ok {
 					e.End = &end
 				}
@@ -116,10 +118,13 @@ func replay(t *testing.T, p *Profile, file string) string {
 		fmt.Fprintf(&out, "last %s %s\n", n.Kind, n.Body)
 	}
 	used, totals := f.UsageSince(mailroom.Usage{})
+	e.Worked, e.Now = e.Worked || used.OutputTokens > 0, time.Date(2026, time.November, 27, 12, 0, 0, 0, time.UTC)
 	fmt.Fprintf(&out, "used %+v of %+v\n", used, totals)
 	switch v := p.Judge(e); {
 	case v.Gone:
 		fmt.Fprintf(&out, "gone: %s\n", v.Message)
+	case v.Fault != "":
+		fmt.Fprintf(&out, "%s: %s (fault of the agent: %s)\n", v.Class, v.Message, v.Fault)
 	case v.Class == "":
 		fmt.Fprintln(&out, "done")
 	default:

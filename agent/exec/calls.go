@@ -1,0 +1,43 @@
+package exec
+
+import (
+	"slices"
+
+	"mailroom/agent/exec/program"
+)
+
+// calls are the calls of tools that have no result yet, in the order in which they began. A program that waits for
+// one is silent without hanging.
+type calls []openCall
+
+type openCall struct{ id, name string }
+
+func (c *calls) apply(event program.Event) {
+	switch e := event.(type) {
+	case program.ToolStarted:
+		if !slices.ContainsFunc(*c, func(o openCall) bool { return o.id == e.Call }) {
+			*c = append(*c, openCall{e.Call, e.Name})
+		}
+	case program.ToolFinished:
+		*c = slices.DeleteFunc(*c, func(o openCall) bool { return o.id == e.Call })
+	case program.MessageStarted, program.End:
+		// The model has got the results, also of a call whose result was not reported.
+		*c = nil
+	}
+}
+
+// except returns the name of the oldest call but that with an id, "" if there is none.
+func (c calls) except(id string) string {
+	for _, o := range c {
+		if o.id != id {
+			return o.name
+		}
+	}
+	return ""
+}
+
+// working reports whether the program waits for a call. A call that waits for a person's approval does not count: the
+// program was told to end its turn.
+func (t *attempt) working() bool {
+	return t.turn != nil && t.turn.calls.except(t.turn.parkedCall) != ""
+}

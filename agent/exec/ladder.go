@@ -1,0 +1,123 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"mailroom/internal/proc"
+)
+
+// The ladder decides what the next turn of a run does after one that failed: the same session once more, a new session
+// with the thread's transcript, or nothing. It is a rule on the trials of a run, which the checkpoint keeps.
+
+// trials count what earlier turns of a run tried in vain.
+type trials struct {
+	// Doubts is the number of consecutive turns that did nothing and may have failed for their session.
+	Doubts int `json:"doubts,omitempty"`
+	// Silent is the number of turns that did nothing until a time limit, and Cut that of calls that wrote nothing
+	// until theirs. Call is the tool of the last one.
+	Silent int    `json:"silent,omitempty"`
+	Cut    int    `json:"cut,omitempty"`
+	Call   string `json:"call,omitempty"`
+	// Replaced is how many sessions of the run were replaced, and Lost the last one that the next turn has to replace,
+	// with the reason.
+	Replaced int    `json:"replaced,omitempty"`
+	Lost     string `json:"lost,omitempty"`
+	Why      string `json:"why,omitempty"`
+}
+
+const (
+	// maxDoubts is after how many doubtful turns a session counts as lost: a cause that passes costs one repeat, and
+	// a session that can never answer costs no more than that.
+	maxDoubts = 2
+	// maxSilent is how many silent turns, and calls cut off, a run may have. Each of them takes a whole limit.
+	maxSilent = 3
+	maxCut    = 2
+	// maxReplaced bounds the sessions of a run that are replaced. A conversation that fills each of them with its own
+	// work would never end.
+	maxReplaced = 2
+)
+
+// climb notes how a turn ended, and returns why its session has to be replaced in the same attempt, "" if it has not.
+func (t *attempt) climb(l *runningTurn) string {
+	c, v := &t.saved.Trials, l.verdict
+	silent := (errors.Is(l.ending.why, proc.ErrIdle) || errors.Is(l.ending.why, proc.ErrStart)) && !l.onlyWarnings
+	switch {
+	case errors.Is(l.ending.why, proc.ErrBusy):
+		c.Doubts, c.Cut, c.Call = 0, c.Cut+1, l.fold.Sanitize(l.calls.except(l.parkedCall))
+		return ""
+	case l.worked:
+		c.Doubts, c.Silent = 0, 0
+		if v.Stuck {
+			c.Replaced, c.Lost, c.Why = c.Replaced+1, t.state.Session, v.Message
+			t.state = state{Program: t.agent.profile.Name}
+		}
+		return ""
+	case v.Gone:
+		c.Doubts = 0
+		return v.Message
+	case v.Doubtful, silent:
+		c.Doubts++
+		if silent {
+			c.Silent++
+		}
+	}
+	if c.Doubts < maxDoubts || !l.plan.resume {
+		return ""
+	}
+	c.Doubts = 0
+	if silent {
+		return fmt.Sprintf("it did not answer in %d turns: %v", maxDoubts, l.ending.why)
+	}
+	return fmt.Sprintf("it failed %d times without doing anything: %s", maxDoubts, l.fold.Sanitize(v.Message))
+}
+
+// repeats runs the turn of a plan, and once more with a new session if the first one cannot answer.
+func (t *attempt) repeats(ctx context.Context, p plan) (*runningTurn, error) {
+	l, err := t.runTurn(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	why := t.climb(l)
+	if why == "" || ctx.Err() != nil {
+		return l, nil
+	}
+	known := l.verdict.Gone // by the program's own words
+	if p, err = t.replaceSession(ctx, p, why); err != nil {
+		return nil, err
+	}
+	old := t.state
+	if l, err = t.runTurn(ctx, p); err != nil {
+		return nil, err
+	}
+	t.climb(l)
+	if !known && !l.worked && l.verdict.Class != "" {
+		// The new session fares no better: the cause is elsewhere, and the old one has the memory.
+		t.state, t.restored = old, true
+	}
+	return l, nil
+}
+
+// hopeless returns why a turn that failed is not repeated, or nil.
+func (t *attempt) hopeless(l *runningTurn) error {
+	c, name := t.saved.Trials, t.agent.name
+	switch {
+	case errors.Is(l.ending.why, proc.ErrBusy) && c.Cut >= maxCut:
+		return fmt.Errorf("%s was stopped %d times, because a call of %s wrote nothing for %v (call_timeout); raise call_timeout, or make the tool write something", name, c.Cut, c.Call, t.agent.callTimeout)
+	case c.Silent >= maxSilent && !l.worked:
+		return fmt.Errorf("%s did not answer in %d turns, also in a new session: %w", name, c.Silent, l.ending.why)
+	case l.verdict.Stuck && c.Replaced > maxReplaced:
+		return fmt.Errorf("%s filled %d sessions with this request: %s", name, c.Replaced, l.fold.Sanitize(l.verdict.Message))
+	}
+	return nil
+}
+
+// cutNote tells the program about a call that was cut off, so that it does not repeat it unchanged.
+func (c trials) cutNote() string {
+	if c.Call == "" {
+		return ""
+	}
+	return fmt.Sprintf("Your last call of %s was stopped, because it wrote nothing for too long. Do not repeat it unchanged: "+
+		"split it, limit its time, or let it write its progress.", c.Call)
+}
