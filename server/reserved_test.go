@@ -91,19 +91,20 @@ func TestADeliveryIsSetOnlyWhereItArrives(t *testing.T) {
 		status int
 		code   mailroom.Code
 	}{
-		"a target that does not name the token":  {bob, "his", "alert:phone", 403, mailroom.CodeForbidden},
-		"the place of another token":             {bob, "his", "alert:phone:ann", 403, mailroom.CodeForbidden},
-		"the place of another, of one who may":   {ann, "hers", "alert:phone:bob", 403, mailroom.CodeForbidden},
-		"no target":                              {ann, "hers", "alert:tablet", 403, mailroom.CodeForbidden},
-		"no target, of the operator":             {f, "ours", "alert:tablet", 422, mailroom.CodeInvalid},
-		"a target of the operator":               {ann, "hers", "alert:wall", 403, mailroom.CodeForbidden},
-		"a limited token of the operator":        {f.limited(`"submit"`), "ours", "alert:phone", 403, mailroom.CodeForbidden},
-		"the operator, a thread of another":      {f, "hers", "alert:phone", 403, mailroom.CodeForbidden},
-		"a subscriber":                           {f, "ours", "alert:phone:push:0f", 403, mailroom.CodeForbidden},
-		"a chat that does not exist":             {ann, "hers", "out:shop:webhook:3", 403, mailroom.CodeForbidden},
-		"the states of a channel":                {f, "ours", "channel:shop", 403, mailroom.CodeForbidden},
-		"a project that does not exist":          {ann, "hers", "project:p", 404, mailroom.CodeNotFound},
-		"a target in notify, of a limited token": {f.limited(`"submit"`), "", "phone", 403, mailroom.CodeForbidden},
+		"a target that does not name the token":      {bob, "his", "alert:phone", 403, mailroom.CodeForbidden},
+		"the place of another token":                 {bob, "his", "alert:phone:ann", 403, mailroom.CodeForbidden},
+		"the place of another, of one who may":       {ann, "hers", "alert:phone:bob", 403, mailroom.CodeForbidden},
+		"no target":                                  {ann, "hers", "alert:tablet", 403, mailroom.CodeForbidden},
+		"no target, of the operator":                 {f, "ours", "alert:tablet", 422, mailroom.CodeInvalid},
+		"a target of the operator":                   {ann, "hers", "alert:wall", 403, mailroom.CodeForbidden},
+		"a limited token of the operator":            {f.limited(`"submit"`), "ours", "alert:phone", 403, mailroom.CodeForbidden},
+		"a chat, of a limited token of the operator": {f.limited(`"submit"`), "ours", "out:shop:webhook:3", 403, mailroom.CodeForbidden},
+		"the operator, a thread of another":          {f, "hers", "alert:phone", 403, mailroom.CodeForbidden},
+		"a subscriber":                               {f, "ours", "alert:phone:push:0f", 403, mailroom.CodeForbidden},
+		"a chat that does not exist":                 {ann, "hers", "out:shop:webhook:3", 403, mailroom.CodeForbidden},
+		"the states of a channel":                    {f, "ours", "channel:shop", 403, mailroom.CodeForbidden},
+		"a project that does not exist":              {ann, "hers", "project:p", 404, mailroom.CodeNotFound},
+		"a target in notify, of a limited token":     {f.limited(`"submit"`), "", "phone", 403, mailroom.CodeForbidden},
 	} {
 		got := patch(test.who, test.id, test.to)
 		if test.id == "" {
@@ -117,6 +118,8 @@ func TestADeliveryIsSetOnlyWhereItArrives(t *testing.T) {
 	}{
 		{ann, "hers", " alert:phone ", "alert:phone:ann~"},
 		{f, "ours", "alert:wall", "alert:wall"},
+		{f.limited(`"admin"`), "ours", "out:shop:webhook:3", "out:shop:webhook:3"},
+		{f, "ours", "out:shop:webhook:4", "out:shop:webhook:4"},
 	} {
 		got := patch(test.who, test.id, test.to)
 		var row api.Thread

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/internal/digest"
 )
 
 // Dialer connects to a platform for [channel.Connect]: it returns soon after ctx ends, closes
@@ -75,8 +76,11 @@ var (
 
 // Capabilities describe a connection's features, limits and guarantees.
 type Capabilities struct {
-	Platform      string // "telegram"
-	BotID         string // the bot's account: saved positions belong to it
+	Platform string // "telegram"
+	BotID    string // the bot's account: saved positions belong to it
+	// Directory is what the ids of the platform are unique in, if that is not the platform: an IRC server, a program.
+	// With the bot it is the account to which pairings belong.
+	Directory     string
 	BotName       string // how users address the bot in groups, without a prefix such as @
 	MaxUnits      int    // size limit of a message, in Units
 	Units         func(text string) int
@@ -100,6 +104,11 @@ type Capabilities struct {
 	// DedupWindow is how long the platform recognises the key of a message, so that a resend is
 	// harmless; 0 means it does not.
 	DedupWindow time.Duration
+}
+
+// Account identifies the bot's account at the platform, however the channel is named. It contains no address.
+func (c *Capabilities) Account() string {
+	return digest.Short([]string{c.Platform, c.Directory, c.BotID})
 }
 
 // Room is a chat, or a topic in a chat.

@@ -247,6 +247,7 @@ func (c *connection) capabilities() chat.Capabilities {
 	t := capabilities()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t.Directory = c.options.Server
 	t.BotID, t.BotName = fold(c.options.Nick, c.server.caseMapping), c.self.nick
 	t.MaxUnits, t.RoomInterval = c.maxText(c.server.longestTarget()), c.options.Gap
 	return t

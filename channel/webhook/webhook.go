@@ -164,6 +164,7 @@ func (c *connection) capabilities() chat.Capabilities {
 	t := capabilities()
 	t.Edits, t.RoomInterval, t.EditInterval = c.options.Edits, c.options.Gap, cmp.Or(c.options.EditGap, time.Second)
 	t.RefusalGrace = cmp.Or(c.options.RetryRefusedFor, defaultRetryRefusedFor)
+	t.Directory = c.options.URL
 	if c.address == nil {
 		t.SendDisabled = "the channel has no url"
 	}

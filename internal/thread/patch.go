@@ -81,6 +81,11 @@ func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
 		e := check.Invalid("deliver_to", fmt.Sprintf("is a thread of the server that gets nothing from threads of %s", owner), to)
 		e.Code = mailroom.CodeForbidden
 		return e
+	case reserved.ForServer(to) && reserved.Owner(to) == auth.Operator && p.By != nil && !p.By.Has(auth.PermissionAdmin):
+		// The owner's name is no right: the operator's limited tokens have it, and act in no chat.
+		e := check.Invalid("deliver_to", "is a chat or a target of the server: this requires a token with the scope admin", to)
+		e.Code = mailroom.CodeForbidden
+		return e
 	case p.Foreign, missing && reserved.Prefix(to) != "" && !reserved.ForServer(to): // deliveries would be dropped
 		return errNoThread(to)
 	case to == t.ID:

@@ -4,6 +4,7 @@ package main
 func sourceMutants() []mutant {
 	const operator, browser = "^TestASubscriptionOfTheOperatorEndsWithItsToken$", "^TestABrowserOfTheOperatorEndsWithItsToken$"
 	const place, link = "^TestATargetThatSendsElsewhereIsAnotherPlace$", "^TestALinkEndsWithWhatItWasSentTo$"
+	const account = "^TestPairingsEndWithTheAccountOfTheBot$"
 	return []mutant{
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
 			"!operator.IsOperator(s.Token)", "false", "alert", operator},
@@ -27,5 +28,19 @@ func sourceMutants() []mutant {
 			"	case len(threads) == 0 && k.Thread == ThreadID(k.Target()):", "	case len(threads) == 0:", "server", link},
 		{"a decision by a link overtakes the revocation of its token", "server/questions.go",
 			"	if opened.holder != nil {", "	if false {", "server", "^TestALinkDecidesNothingOnceItsTokenIsRevoked$"},
+		{"users who were paired with another bot stay paired", "channel/chat/pairing/state.go",
+			"	if p.Account != \"\" {\n		ended", "	if false {\n		ended", "channel/chat/adapter", account},
+		{"a connection of another account asks no account", "channel/chat/pairing/state.go",
+			"p.Account != \"\" && p.Account != account:", "false:", "channel/chat/pairing", "^TestPairingsBelongToAnAccount$"},
+		{"pairings are not bound when the channel connects", "channel/chat/inbound/inbound.go",
+			"changed, ended = p.Bind(d.account)", "", "channel/chat/adapter", account},
+		{"a request names no account", "channel/chat/pairing/state.go",
+			"	p.Account = account\n	p.dropExpired", "	p.dropExpired", "channel/chat/adapter", account},
+		{"an account of an IRC server is one of every server", "channel/irc/irc.go",
+			"	t.Directory = c.options.Server\n", "", "channel/irc", "^TestTheAccountNamesTheServer$"},
+		{"an account of a program is one of every program", "channel/webhook/webhook.go",
+			"	t.Directory = c.options.URL\n", "", "channel/webhook", "^TestTheAccountNamesTheProgram$"},
+		{"a limited token of the operator delivers to a chat", "internal/thread/patch.go",
+			" && p.By != nil && !p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
 	}
 }

@@ -1,6 +1,7 @@
 package adapter_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/pairing"
@@ -431,6 +433,61 @@ func TestAStrangerIsPairedWithTheirCode(t *testing.T) {
 		last := code("z", 8)
 		<-time.After(pairing.CodeLifetime) // in the bubble
 		approve(last, mailroom.CodeNotFound)
+		w.stop()
+	})
+}
+
+// TestPairingsEndWithTheAccountOfTheBot gives a channel another bot, and then the first one again. What an older version
+// stored belongs to the account that connects next.
+func TestPairingsEndWithTheAccountOfTheBot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.poll = time.Minute
+		w.start()
+		heard := 0
+		says := func(what string, want bool) {
+			t.Helper()
+			w.platform.SendPrivate("a", what)
+			synctest.Wait()
+			if want {
+				heard++
+			}
+			if got := w.awaitHeard(0); len(got) != heard {
+				t.Errorf("%s: the agent heard %q, want %d messages", what, got, heard)
+			}
+		}
+		connect := func(bot string) {
+			w.stop()
+			w.platform.Capabilities.BotID = bot
+			w.start()
+		}
+		says("let me in", false)
+		sent := w.platform.Sent()
+		if _, err := (pairing.Operator{Ledger: w.ledger, Channel: "tg"}).Approve(t.Context(), codeIn(sent[len(sent)-1].Message.Text), false, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		says("paired", true)
+		connect(chattest.BotID)
+		says("after a restart", true)
+		err := channel.UpdateValue(t.Context(), w.ledger, "tg", "people", func(kept json.RawMessage, _ time.Time) (json.RawMessage, error) {
+			fields := map[string]any{}
+			if err := json.Unmarshal(kept, &fields); err != nil || fields["account"] == nil {
+				t.Errorf("the state names no account: %v, %s", err, kept)
+			}
+			delete(fields, "account")
+			return json.Marshal(fields)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		says("of an older version", true)
+		connect(chattest.BotID)
+		says("adopted", true)
+		connect("bot-2")
+		says("at another bot", false)
+		connect(chattest.BotID)
+		says("at the first bot again", false)
 		w.stop()
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"mailroom/channel"
@@ -40,6 +41,9 @@ func Receive(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := d.bindPairings(ctx); err != nil {
+		return work.close(err)
+	}
 	if err := d.backlog.resume(); err != nil {
 		return work.close(err)
 	}
@@ -61,6 +65,7 @@ type dispatcher struct {
 	// Set by newDispatcher.
 	host          *channel.Host
 	botName       string // how users address the bot
+	account       string // of the bot, see [chat.Capabilities.Account]
 	access        *chat.AccessPolicy
 	answers       *answers
 	conversations *conversations
@@ -81,12 +86,25 @@ func newDispatcher(o Options, work *background) *dispatcher {
 	}
 	ds := &decisions{host: o.Host, caps: o.Caps, answers: as, conversations: cs, acks: acks, watch: o.Watch}
 	d := &dispatcher{
-		host: o.Host, botName: o.Caps.BotName, access: access, answers: as, conversations: cs, messages: ms, decisions: ds,
+		host: o.Host, botName: o.Caps.BotName, account: o.Caps.Account(), access: access, answers: as, conversations: cs, messages: ms, decisions: ds,
 		commands:  &commands{host: o.Host, caps: o.Caps, agent: o.Chat.Agent, answers: as, conversations: cs, messages: ms, decisions: ds},
 		strangers: &strangers{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, pairing: access.Pairing, command: o.Chat.Command, answers: as, acks: acks, work: work},
 	}
 	d.backlog = newBacklog(o.Host, o.Platform, o.Caps.BotID, cs, work, d.handleWaiting)
 	return d
+}
+
+// bindPairings ends pairings of another account: the channel was given another bot or platform since.
+func (d *dispatcher) bindPairings(ctx context.Context) error {
+	ended := 0
+	err := pairing.Update(ctx, d.host.UpdateValue, func(p *pairing.State, _ time.Time) (changed bool) {
+		changed, ended = p.Bind(d.account)
+		return changed
+	})
+	if err == nil && ended > 0 {
+		d.host.Log().Warn("pairings ended: the channel connected as another account", "users", ended)
+	}
+	return err
 }
 
 const maxID = 300 // bytes of a platform's id
@@ -130,7 +148,7 @@ func (d *dispatcher) load(ctx context.Context, e chat.Event) (*event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &event{Event: e, sender: d.host.Name() + ":" + e.User.ID, tier: paired.Tier(d.access, e.User.ID, e.Room)}, nil
+	return &event{Event: e, sender: d.host.Name() + ":" + e.User.ID, tier: paired.Tier(d.access, d.account, e.User.ID, e.Room)}, nil
 }
 
 // handle dispatches an event by its kind and the user's tier.

@@ -40,7 +40,7 @@ func (s *strangers) handle(ctx context.Context, e *event) error {
 	}.WithCode()
 	made := false
 	err := pairing.Update(ctx, s.host.UpdateValue, func(p *pairing.State, now time.Time) bool {
-		made = p.AddRequest(request, now)
+		made = p.AddRequest(request, s.caps.Account(), now)
 		return made
 	})
 	if err != nil {

@@ -46,6 +46,24 @@ type State struct {
 	Requests []Request `json:"requests,omitempty"`
 	Bad      int       `json:"bad,omitempty"` // wrong codes in a row
 	Locked   time.Time `json:"locked,omitzero"`
+	// Account is the bot's account to which the users and requests belong, see [chat.Capabilities.Account]. "": none,
+	// or a version that did not know it wrote them.
+	Account string `json:"account,omitempty"`
+}
+
+// Bind makes the state one of an account: ids of users mean nothing at another platform, and another bot was not asked
+// to let them in, so users and requests of another account are dropped. Those without an account are of an older
+// version, and adopted. It reports whether it changed the state, and how many users lost access.
+func (p *State) Bind(account string) (changed bool, ended int) {
+	if p.Account == account || len(p.Paired)+len(p.Requests) == 0 { // an empty state is bound with its first request
+		return false, 0
+	}
+	if p.Account != "" {
+		ended = len(p.Paired)
+		p.Paired, p.Requests = nil, nil
+	}
+	p.Account = account
+	return true, ended
 }
 
 // User is a user with an approved code.
@@ -122,11 +140,11 @@ func decode(kept json.RawMessage) (*State, error) {
 	return p, nil
 }
 
-// Tier returns the tier of a user in a room, by a policy and by pairing.
-func (p *State) Tier(policy *chat.AccessPolicy, user string, room chat.Room) chat.Tier {
+// Tier returns the tier of a user of an account in a room, by a policy and by pairing.
+func (p *State) Tier(policy *chat.AccessPolicy, account, user string, room chat.Room) chat.Tier {
 	best := policy.Tier(user, room)
 	switch one := p.findUser(user); {
-	case user == "", one == nil:
+	case user == "", one == nil, p.Account != "" && p.Account != account: // "": a server of an older version wrote it last
 		return best
 	case one.Admin:
 		return chat.TierAdmin
@@ -150,8 +168,10 @@ func (p *State) dropExpired(now time.Time) {
 
 // AddRequest adds a request and reports whether its code should be sent. If the event of an open
 // request comes again, its code was not sent and is replaced. So is a code that may not have been
-// sent, see Request.RetryAt.
-func (p *State) AddRequest(r Request, now time.Time) bool {
+// sent, see Request.RetryAt. account is the bot's.
+func (p *State) AddRequest(r Request, account string, now time.Time) bool {
+	p.Bind(account)
+	p.Account = account
 	p.dropExpired(now)
 	if now.Before(p.Locked) {
 		return false

@@ -54,7 +54,7 @@ func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
 			p := &State{}
 			for _, s := range steps {
 				r := requestFor(s.user, s.event)
-				if sent := p.AddRequest(r, start.Add(s.after)); sent != s.sent {
+				if sent := p.AddRequest(r, "bot", start.Add(s.after)); sent != s.sent {
 					t.Errorf("%s after %s: sent %v, want %v", s.user, s.after, sent, s.sent)
 				}
 				p.RecordSent(s.user, r.Salt, true, start.Add(s.after))
@@ -69,7 +69,7 @@ func TestARequestGetsACodeWithinTheLimits(t *testing.T) {
 func TestACodeThatWasNotSentCanBeAskedForAgain(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	ask := func(p *State, event string, after time.Duration) bool {
-		return p.AddRequest(requestFor("a", event), start.Add(after))
+		return p.AddRequest(requestFor("a", event), "bot", start.Add(after))
 	}
 	p := &State{}
 	if !ask(p, "1", 0) || ask(p, "2", SendTimeout-1) || !ask(p, "3", SendTimeout) {
@@ -88,8 +88,8 @@ func TestACodeThatWasNotSentCanBeAskedForAgain(t *testing.T) {
 func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	p := &State{}
-	p.AddRequest(requestFor("a", "1"), now)
-	p.AddRequest(requestFor("a", "2"), now.Add(RequestInterval))
+	p.AddRequest(requestFor("a", "1"), "bot", now)
+	p.AddRequest(requestFor("a", "2"), "bot", now.Add(RequestInterval))
 	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(RequestInterval)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("approve a replaced code: %v", err)
 	}
@@ -102,7 +102,7 @@ func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("approve the same code again: %v", err)
 	}
-	p.AddRequest(requestFor("b", "3"), now.Add(2*time.Hour))
+	p.AddRequest(requestFor("b", "3"), "bot", now.Add(2*time.Hour))
 	if _, err := p.approve(codeOf("b", "3"), false, "ann", now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("approve an expired code: %v", err)
 	}
@@ -114,7 +114,7 @@ func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 func TestFiveWrongCodesLockThePairing(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	p := &State{}
-	p.AddRequest(requestFor("a", "1"), now)
+	p.AddRequest(requestFor("a", "1"), "bot", now)
 	for i := range MaxBadCodes {
 		if _, err := p.approve(fmt.Sprint("WRONG", i), false, "x", now); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("attempt %d: %v", i, err)
@@ -125,10 +125,10 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 	if e := err.(*mailroom.Error); e.Code != mailroom.CodeRateLimited || e.RetryAfter != 1 {
 		t.Errorf("approve the right code during the lockout: %v", err)
 	}
-	if p.AddRequest(requestFor("b", "2"), late) {
+	if p.AddRequest(requestFor("b", "2"), "bot", late) {
 		t.Error("a code was made during the lockout")
 	}
-	if !p.AddRequest(requestFor("b", "2"), now.Add(LockoutDuration)) {
+	if !p.AddRequest(requestFor("b", "2"), "bot", now.Add(LockoutDuration)) {
 		t.Error("no code was made after the lockout")
 	}
 	if _, err := p.approve(codeOf("b", "2"), false, "x", now.Add(LockoutDuration)); err != nil {
@@ -138,7 +138,7 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 
 func TestOnlyTheHashOfACodeIsStored(t *testing.T) {
 	p := &State{}
-	p.AddRequest(requestFor("a", "1"), time.Now())
+	p.AddRequest(requestFor("a", "1"), "bot", time.Now())
 	raw, err := json.Marshal(p)
 	if err != nil || bytes.Contains(raw, []byte(codeOf("a", "1"))) {
 		t.Errorf("%s, %v", raw, err)
@@ -162,11 +162,46 @@ func TestTiers(t *testing.T) {
 		{"unknown", private, chat.TierStranger}, {"unknown", group, chat.TierGuest}, {"unknown", other, chat.TierStranger}, {"", group, chat.TierStranger}, {"", private, chat.TierStranger},
 		{"Admin", private, chat.TierStranger}, {"admin ", private, chat.TierStranger}, {"p", private, chat.TierStranger},
 	} {
-		if got := let.Tier(&talk, tc.user, tc.room); got != tc.want {
+		if got := let.Tier(&talk, "bot", tc.user, tc.room); got != tc.want {
 			t.Errorf("%q in %+v is %s, want %s", tc.user, tc.room, got, tc.want)
 		}
 	}
-	if got := (&State{}).Tier(&chat.AccessPolicy{}, "admin", private); got != chat.TierStranger {
+	if got := (&State{}).Tier(&chat.AccessPolicy{}, "bot", "admin", private); got != chat.TierStranger {
 		t.Errorf("the zero policy gives tier %s", got)
+	}
+}
+
+// TestPairingsBelongToAnAccount has users that were paired with one bot, and then another bot under the channel's name.
+// Those of an older version belong to the first account that connects.
+func TestPairingsBelongToAnAccount(t *testing.T) {
+	policy, private := &chat.AccessPolicy{}, chat.Room{Chat: "p"}
+	paired := func(account string) *State {
+		return &State{Account: account, Paired: []User{{User: "a"}, {User: "b", Admin: true}}, Requests: []Request{requestFor("c", "1")}}
+	}
+	for name, tc := range map[string]struct {
+		was     string
+		changed bool
+		ended   int
+	}{"the same account": {"bot", false, 0}, "an older version": {"", true, 0}, "another account": {"other", true, 2}} {
+		p := paired(tc.was)
+		before := p.Tier(policy, "bot", "b", private)
+		changed, ended := p.Bind("bot")
+		if changed != tc.changed || ended != tc.ended || p.Account != "bot" || len(p.Paired) != 2-tc.ended || len(p.Requests) == 0 != (tc.ended > 0) {
+			t.Errorf("%s: changed %v, %d ended: %+v", name, changed, ended, p)
+		}
+		want := chat.TierAdmin
+		if tc.ended > 0 {
+			want = chat.TierStranger
+		}
+		if after := p.Tier(policy, "bot", "b", private); before != want || after != want {
+			t.Errorf("%s: the user is %s, then %s, want %s", name, before, after, want)
+		}
+	}
+	p := paired("other")
+	if p.AddRequest(requestFor("d", "2"), "bot", time.Now()); len(p.Paired) != 0 || len(p.Requests) != 1 || p.Account != "bot" {
+		t.Errorf("with a request at another account: %+v", p)
+	}
+	if changed, _ := (&State{}).Bind("bot"); changed {
+		t.Error("an empty state was written")
 	}
 }
