@@ -90,37 +90,6 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 	})
 }
 
-// RevokeToken revokes a token, drops what was derived from it, and ends the leases of its workers, which are bound to
-// its name: the next token of the name must not get their claims. Its name keeps its threads and reservations. A token
-// that acts for another one is dropped.
-func (as Accounts) RevokeToken(ctx context.Context, name string) error {
-	o := op{name: "revoke token", rank: rankPlain, topics: []string{topicTokens}}
-	hadWorkers, err := run(ctx, as.ledger, o, func(b *batch) (had bool, err error) {
-		there, err := b.rows.token(name)
-		switch {
-		case err != nil:
-			return false, err
-		case there == nil:
-			return false, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
-		}
-		if err := dropDerived(b, there); err != nil {
-			return false, err
-		}
-		switch {
-		case there.Terms.Kind != auth.KindToken:
-			b.dropToken(name)
-		case there.RevokedAt.IsZero():
-			there.RevokedAt = b.rows.now
-			b.saveToken(there)
-		}
-		return there.Terms.Kind == auth.KindToken && there.Has(auth.PermissionWork), nil
-	})
-	if err != nil || !hadWorkers {
-		return err
-	}
-	return as.ledger.Workers().endOf(WithCaller(context.WithoutCancel(ctx), nil), name)
-}
-
 // RecordTokenUse records when secrets were last used, keyed by their SHA-256. Secrets of revoked or
 // replaced tokens are ignored.
 func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {

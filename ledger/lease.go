@@ -276,28 +276,6 @@ func (ws Workers) endWorkers(ctx context.Context, uncharged bool, ended func(*st
 	return nil
 }
 
-// endOf ends the leases of the workers of a token that was revoked, and takes away their claims. None can register or
-// renew any more, so after a crash in between the leases expire. The runs are not to blame.
-func (ws Workers) endOf(ctx context.Context, owner string) error {
-	workers, _, err := ws.workers(ctx)
-	if err != nil {
-		return err
-	}
-	for _, w := range workers {
-		if w.Owner != owner || w.Dead {
-			continue
-		}
-		if err := ws.endWorker(ctx, w.ID, true, func(*store.Worker, time.Time) bool { return true }); err != nil {
-			return err
-		}
-		w.Dead, w.Uncharged = true, true
-		if err := ws.freeClaims(ctx, w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // endWorker marks one worker as dead before its claims are freed, so that it cannot renew in
 // between.
 func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
@@ -305,17 +283,22 @@ func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool, ende
 	_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
 		w := b.rows.workers[id]
 		if w != nil && !w.Dead && ended(w, b.rows.now) {
-			b.checkClock(w)
-			w.Dead, w.Uncharged = true, uncharged
-			b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Minus(auth.Use{Workers: 1})
-			if w.LeaseUntil.After(b.rows.now) {
-				w.LeaseUntil = b.rows.now
-			}
-			b.saveWorker(w)
+			endLease(b, w, uncharged)
 		}
 		return struct{}{}, nil
 	})
 	return err
+}
+
+// endLease marks a live worker as dead: what it writes with a claim is refused from now on.
+func endLease(b *batch, w *store.Worker, uncharged bool) {
+	b.checkClock(w)
+	w.Dead, w.Uncharged = true, uncharged
+	b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Minus(auth.Use{Workers: 1})
+	if w.LeaseUntil.After(b.rows.now) {
+		w.LeaseUntil = b.rows.now
+	}
+	b.saveWorker(w)
 }
 
 // freeClaims takes away a dead worker's claims, expireBatch at a time.
