@@ -89,6 +89,7 @@ type Ledger interface {
 	MoveCursor(ctx context.Context, c store.Cursor) error
 	Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error)
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
+	// Edit returns the present content of the message, also with a conflict: the agent has read it.
 	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
 	Retract(ctx context.Context, thread, message string) error
 	AppendEntry(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error)

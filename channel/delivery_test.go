@@ -248,11 +248,11 @@ func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 			if text != "" {
 				e.Parts = mailroom.Text(text)
 			}
-			changed, err := o.host().Edit(o.t.Context(), e)
+			out, err := o.host().Edit(o.t.Context(), e)
 			if got := o.position("bot"); err != nil || got != position {
 				t.Errorf("%s: %v; the position is %s", key, err, got)
 			}
-			return changed
+			return out.Changed
 		}
 		for i, c := range []struct {
 			key, text string

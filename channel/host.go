@@ -98,13 +98,18 @@ func (h *Host) Submit(ctx context.Context, a Inbound) (store.Submitted, error) {
 	return out, err
 }
 
-// Edit changes or deletes a message that no run has read yet, and then moves the cursor. It
-// reports whether the message changed: one that was read, deleted or never submitted stays as it
-// is.
-func (h *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
+// Edited is the result of [Host.Edit].
+type Edited struct {
+	Changed bool             // the message was changed or deleted
+	Now     mailroom.Message // its content; zero for one that was deleted or never submitted
+}
+
+// Edit changes or deletes a message that no run has read yet, and then moves the cursor. A message that was
+// read, deleted or never submitted stays as it is.
+func (h *Host) Edit(ctx context.Context, e Edit) (out Edited, err error) {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {
-		return false, err
+		return out, err
 	}
 	defer done()
 	thread := ThreadID(h.Name(), e.Chat...)
@@ -114,23 +119,23 @@ func (h *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 		return err
 	})
 	if err != nil {
-		return false, err
+		return out, err
 	}
 	if len(known) > 0 {
 		if len(e.Parts) > 0 {
-			_, err = h.runner.options.Ledger.Edit(ctx, thread, known[0].Result.Message, e.Parts)
+			out.Now, err = h.runner.options.Ledger.Edit(ctx, thread, known[0].Result.Message, e.Parts)
 		} else {
 			err = h.runner.options.Ledger.Retract(ctx, thread, known[0].Result.Message)
 		}
 		switch mailroom.CodeOf(err) {
 		case "":
-			changed = true
+			out.Changed = true
 		case mailroom.CodeConflict, mailroom.CodeNotFound, mailroom.CodeGone:
 		default:
-			return false, err
+			return out, err
 		}
 	}
-	return changed, h.moveCursor(ctx, e.Cursor)
+	return out, h.moveCursor(ctx, e.Cursor)
 }
 
 // MoveCursor moves the cursor past an event that submits nothing.

@@ -87,10 +87,11 @@ func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mai
 		}
 		return t.Edit(message, parts, b.rows.now)
 	})
-	if err != nil {
+	if err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
 		return mailroom.Message{}, err
 	}
-	return l.Message(ctx, threadID, message)
+	now, found := l.Message(ctx, threadID, message)
+	return now, cmp.Or(err, found)
 }
 
 // Retract withdraws an unread message.

@@ -287,6 +287,10 @@ func peopleBecomeEvents(r *Recorder) {
 		if e.Key == "" || w.Key != "" && e.Key != w.Key || r.p.Events.History && r.connects() && r.p.Events.Positions && e.Position == "" {
 			r.t.Errorf("key %q at %q, want %q", e.Key, e.Position, w.Key)
 		}
+		if said := (chat.Context{Kind: chat.ContextReply, ByBot: true, Text: "Go on?"}); len(e.Context) == 1 && w.Text == "yes" {
+			said.Author = e.Context[0].Author // the bot
+			w.Context = []chat.Context{said}
+		}
 		e.Room.Topic = "" // of the platform
 		if e.Kind == chat.EventDeleted {
 			e.User, e.Addressed = chat.User{}, false // as far as the platform knows

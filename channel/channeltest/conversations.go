@@ -33,6 +33,8 @@ func RunChat(t *testing.T, make func(t *testing.T) *Platform) {
 		"a preview becomes the reply":                       previewBecomesReply,
 		"messages to a busy agent":                          busyAgent,
 		"hostile names and texts":                           hostileTexts,
+		"the words of others decide nothing":                wordsOfOthers,
+		"a message without a text":                          wordless,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // the cases mostly wait
@@ -348,8 +350,8 @@ func groupNamesBot(s *Server) {
 	}
 }
 
-// unreadMessageChanges edits and deletes messages that wait for a busy agent. A message that the
-// agent has read stays as it was.
+// unreadMessageChanges edits and deletes messages that wait for a busy agent. The edit of a message that
+// the agent has read is a new message.
 func unreadMessageChanges(s *Server) {
 	gate := make(chan struct{})
 	s.hold = gate
@@ -376,10 +378,19 @@ func unreadMessageChanges(s *Server) {
 	s.Await("the status", func() bool { return len(s.p.texts(Ann)) > 0 })
 	close(gate)
 	s.awaitText(Ann, "four")
+	if s.p.People.Edit != nil {
+		s.awaitText(Ann, "edited: one, changed too late")
+	}
 	s.AwaitSettled()
 	got := slices.DeleteFunc(s.p.texts(Ann), func(text string) bool {
 		return !slices.Contains(want, text) && !strings.Contains(text, "three") && !strings.Contains(text, "late")
 	})
+	if s.p.People.Edit != nil {
+		if len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "edited: one, changed too late") {
+			s.t.Fatalf("replies %q, want one to the late edit", s.p.texts(Ann))
+		}
+		got = got[:len(got)-1]
+	}
 	if !slices.Equal(got, want) {
 		s.t.Errorf("replies %q, want %q", s.p.texts(Ann), want)
 	}

@@ -151,8 +151,17 @@ type People struct {
 
 	// Upload sends a message with a text file.
 	Upload func(person, place, name string, content []byte)
-	Edit   func(person, place, id, text string)
-	Delete func(person, place, id string)
+	// Forward passes a message of Mallory on.
+	Forward func(person, place, text string)
+	// Quote sends a text below a quotation in which another person addresses the bot.
+	Quote func(person, place, text string)
+	// Wordless sends a message without a text, such as a sticker. The agent hears about it in words that contain
+	// the returned ones.
+	Wordless func(person, place string) (about string)
+	// Unknown sends a message of a kind that the adapter does not know.
+	Unknown func(person, place string)
+	Edit    func(person, place, id, text string)
+	Delete  func(person, place, id string)
 	// Press presses a button that carries data. answers returns the results that the person was
 	// shown.
 	Press func(person, place, id, data string) (answers func() []string)

@@ -120,8 +120,8 @@ type Room struct {
 
 // User is the author of an event. ID is the platform's stable id; Name is the display name.
 type User struct {
-	ID   string
-	Name string
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
 }
 
 // EventKind is the kind of an event.
@@ -146,7 +146,7 @@ type Event struct {
 	Key   string
 	Room  Room
 	User  User
-	Text  string
+	Text  string // the author's own words
 	Files []File
 	// Addressed means that a group message is for the bot, because it names the bot or replies to
 	// it. Every private message is. Text may begin with the bot's name. The platform decides
@@ -165,6 +165,8 @@ type Event struct {
 	// [Platform].AckButton is called instead.
 	AckInline func(text string)
 	Position  string // resume after it
+	// Context are texts of others in a message or an edit, such as the message that it answers.
+	Context []Context
 }
 
 // File is an attachment.

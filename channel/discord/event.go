@@ -123,7 +123,9 @@ type message struct {
 	ReplyTo   *message        `json:"referenced_message"`
 	Files     []attachment    `json:"attachments"`
 	Forwarded []snapshot      `json:"message_snapshots"` // forwarded messages
-	Nonce     json.RawMessage `json:"nonce"`             // a string or a number
+	Stickers  []sticker       `json:"sticker_items"`
+	Poll      *poll           `json:"poll"`
+	Nonce     json.RawMessage `json:"nonce"` // a string or a number
 }
 
 type snapshot struct {
@@ -158,32 +160,29 @@ func (c *connection) messageEvent(m *message) (e chat.Event, ok bool) {
 		return e, false
 	}
 	e.Room, e.User = c.room(m.Server, m.Channel, ""), m.Author.user(m.Member)
-	text := ""
-	if m.Content != nil {
-		text = *m.Content
+	text := m.content()
+	if text == "" {
+		text = m.describe()
 	}
 	e.Files = c.files(m.Files)
-	for _, p := range m.Forwarded {
-		if p.Message.Content != nil {
-			text = strings.TrimSpace(text + "\n" + *p.Message.Content)
-		}
-		e.Files = append(e.Files, c.files(p.Message.Files)...)
-	}
 	role := c.shared.role(m.Server)
 	e.Text = stripMention(text, c.bot, role)
 	e.Addressed = !e.Room.Group || m.addresses(c.bot, role)
-	return e, e.Text != "" || len(e.Files) > 0 || m.Content != nil && text != ""
+	c.readContext(&e, m)
+	return e, text != "" || len(e.Files) > 0 || len(m.Forwarded) > 0
 }
 
-// addresses reports whether a message mentions the bot or its role, or replies to the bot.
+// addresses reports whether a message mentions the bot or its role, or replies to the bot. Discord lists mentions
+// in quotations too, which address nothing.
 func (m *message) addresses(bot account, role string) bool {
+	own := withoutQuotes(m.content())
 	for _, u := range m.Mentions {
-		if u.ID == bot.ID {
+		if u.ID == bot.ID && (strings.Contains(own, "<@"+bot.ID+">") || strings.Contains(own, "<@!"+bot.ID+">")) {
 			return true
 		}
 	}
 	for _, r := range m.Roles {
-		if r == role {
+		if r == role && strings.Contains(own, "<@&"+role+">") {
 			return true
 		}
 	}

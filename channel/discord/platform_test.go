@@ -166,6 +166,17 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 		Upload: func(person, place, name string, content []byte) {
 			who[person].Sends(at(place), "", discordtest.MessageOptions{File: name, Content: content})
 		},
+		Forward: func(person, place, text string) {
+			who[person].Sends(at(place), "", discordtest.MessageOptions{Forwarded: text})
+		},
+		Quote: func(person, place, text string) { who[person].Sends(at(place), "> "+bot+" do it\n"+text) },
+		Wordless: func(person, place string) string {
+			who[person].Sends(at(place), "", discordtest.MessageOptions{Fields: map[string]any{"sticker_items": []any{map[string]any{"id": "7", "name": "Wave"}}}})
+			return "(sent a sticker: Wave)"
+		},
+		Unknown: func(person, place string) {
+			who[person].Sends(at(place), "", discordtest.MessageOptions{Fields: map[string]any{"hologram": 1}})
+		},
 		Edit:   func(person, place, id, text string) { who[person].Edits(at(place), id, text) },
 		Delete: func(person, place, id string) { who[person].Deletes(at(place), id) },
 		Press: func(person, place, id, data string) func() []string {

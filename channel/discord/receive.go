@@ -249,10 +249,11 @@ func (c *connection) onMessage(ctx context.Context, m *message, handle chat.Even
 		return nil
 	}
 	e, ok := c.messageEvent(m)
-	if !ok {
-		return nil
+	if e.Kind, e.Key = chat.EventMessage, m.ID; !ok {
+		if e, ok = c.unreadable(m); !ok {
+			return nil
+		}
 	}
-	e.Kind, e.Key = chat.EventMessage, m.ID
 	if !e.Room.Group {
 		c.cursor.touchPrivate(e.Room.Chat)
 	}

@@ -63,12 +63,12 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	sends(dev, " "+role+": "+bot+", !stop", addressed("!stop"))
 	sends(dev, "ask "+bot+" or <@17> "+role, addressed("ask @mailroom or <@17> @mailroom"))
 	sends(dev, "mail@mailroom or @everyone is no name", text("mail@mailroom or @everyone is no name"))
-	sends(dev, "yes", addressed("yes"), discordtest.MessageOptions{ReplyTo: sent})
-	sends(dev, "no", text("no"), discordtest.MessageOptions{ReplyTo: want[3].Key})
+	sends(dev, "yes", answering(addressed("yes"), botUser(), "Go on?"), discordtest.MessageOptions{ReplyTo: sent})
+	sends(dev, "no", answering(text("no"), user, "just talking"), discordtest.MessageOptions{ReplyTo: want[3].Key})
 	sends(thread, "in a thread", text("in a thread"))
 	sends(quiet, "in one that is not known", text("in one that is not known"))
 	sends(dev, "see", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain; charset=utf-8", Size: 7}}}, discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
-	sends(dev, "", text("what was said elsewhere"), discordtest.MessageOptions{Forwarded: "what was said elsewhere"})
+	sends(dev, "", chat.Event{Context: []chat.Context{{Kind: chat.ContextForward, Text: "what was said elsewhere"}}}, discordtest.MessageOptions{Forwarded: "what was said elsewhere"})
 	for _, how := range []discordtest.MessageOptions{{Bot: true}, {Webhook: true}, {Type: 7}} {
 		ann.Sends(dev, bot+" not from a person", how)
 	}
@@ -244,4 +244,12 @@ func TestButtonPressBehindASlowEventIsAnswered(t *testing.T) {
 	if times := len(other.Answers()); times != 0 {
 		t.Errorf("the other press was answered %d times", times)
 	}
+}
+
+func botUser() chat.User { return chat.User{ID: discordtest.BotID, Name: discordtest.Username} }
+
+// answering returns an event that answers a message.
+func answering(e chat.Event, author chat.User, said string) chat.Event {
+	e.Context = []chat.Context{{Kind: chat.ContextReply, Author: author, ByBot: author == botUser(), Text: said}}
+	return e
 }

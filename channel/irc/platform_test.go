@@ -175,6 +175,11 @@ func (s *faultyServer) people(t *testing.T) channeltest.People {
 			s.send(t, line)
 			return "msgid:" + id
 		},
+		Quote: func(person, _, text string) {
+			line := ":" + nick(person) + "!~x@home PRIVMSG #dev :"
+			s.send(t, line+"> bot: do it")
+			s.send(t, line+text)
+		},
 		Shown: func(place string) (shown []channeltest.Shown) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

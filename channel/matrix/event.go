@@ -77,6 +77,7 @@ type content struct {
 	URL        string          `json:"url,omitempty"`
 	Info       json.RawMessage `json:"info,omitempty"`
 	Redacts    string          `json:"redacts,omitempty"`
+	GeoURI     string          `json:"geo_uri,omitempty"` // of a location
 	// Key is the delivery key that Mailroom adds to messages it sends.
 	Key string `json:"org.mailroom.key,omitempty"`
 }
@@ -136,6 +137,12 @@ func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inbound
 	switch e.Type {
 	case typeMessage:
 		ok, err = r.readMessage(ctx, &t.Event, msg)
+	case typeSticker, typePoll, typeOldPoll:
+		if rel := msg.RelatesTo; rel != nil && rel.isThread() {
+			t.Room.Topic = rel.Event
+			r.recordThread(t.Key, rel.Event)
+		}
+		t.Text, t.Addressed, ok = describeEvent(&e), !t.Room.Group, true
 	case typeEncrypted:
 		t.Kind, t.Key, t.Text = chat.EventUnreadable, "encrypted", encryptedNotice
 		ok = true
@@ -176,20 +183,24 @@ func (r *receiver) readMessage(ctx context.Context, e *chat.Event, msg content) 
 	case "m.image", "m.file", "m.audio", "m.video":
 		e.Text = msg.caption()
 		e.Files = r.attachments(msg)
+	case "m.location":
+		e.Text = msg.location()
 	case "m.emote":
 		e.Text = fmt.Sprintf("* %s %s", e.User.Name, msg.Body)
 	default: // unknown types carry a readable body as a fallback
 		e.Text = msg.bodyWithoutQuote()
 	}
-	e.Addressed = !e.Room.Group || r.mention.matches(msg)
-	if of := msg.replyTo(); !e.Addressed && of != "" {
+	e.Addressed = !e.Room.Group || r.mention.names(msg) || r.mention.lists(msg)
+	if of := msg.replyTo(); of != "" {
 		answered, found, err := r.fetchEvent(ctx, e.Room.Chat, of)
 		if err != nil {
 			return false, err
 		}
-		e.Addressed = found && answered.Sender == r.bot.ID
+		if found {
+			r.readReply(ctx, e, msg, answered)
+		}
 	}
-	e.Text = r.mention.strip(e.Text, msg.HTML)
+	e.Text = r.mention.strip(e.Text, withoutQuotes(msg.HTML))
 	return strings.TrimSpace(e.Text) != "" || len(e.Files) > 0, nil
 }
 

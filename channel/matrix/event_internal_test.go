@@ -43,7 +43,8 @@ func FuzzEvent(f *testing.F) {
 			if text := n.strip(plain, s.HTML); !strings.HasSuffix(s.Body, text) {
 				t.Errorf("%q is read as %q", s.Body, text)
 			}
-			n.matches(*s)
+			n.names(*s)
+			n.lists(*s)
 			s.caption()
 			for _, file := range r.attachments(*s) {
 				if file.Size < -1 || !strings.HasPrefix(file.URI, "mxc://") {

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"mailroom/internal/lazyregexp"
 )
 
 // mentionMatcher recognizes mentions of the bot.
@@ -35,12 +37,49 @@ func newMentionMatcher(bot account) mentionMatcher {
 	}
 }
 
-// matches reports whether a message mentions the bot.
-func (n mentionMatcher) matches(s content) bool {
-	if s.Mentions != nil && slices.Contains(s.Mentions.Users, n.id) {
-		return true
+// names reports whether the author's own words name the bot: not what they quote.
+func (n mentionMatcher) names(s content) bool {
+	return n.inHTML.MatchString(withoutQuotes(s.HTML)) || n.inText.MatchString(withoutQuotedLines(s.Body))
+}
+
+// lists reports whether the list of mentions in a message has the bot.
+func (n mentionMatcher) lists(s content) bool {
+	return s.Mentions != nil && slices.Contains(s.Mentions.Users, n.id)
+}
+
+// quotePattern matches the tags of quotations: of a reply's fallback and of what an author quotes.
+var quotePattern = lazyregexp.New(`(?i)<(/?)(?:mx-reply|blockquote)(?:\s[^>]*)?>`)
+
+// withoutQuotes returns HTML without its quotations. One that is not closed lasts to the end.
+func withoutQuotes(markup string) string {
+	var own strings.Builder
+	depth, at := 0, 0
+	for _, m := range quotePattern().FindAllStringSubmatchIndex(markup, -1) {
+		if depth == 0 {
+			own.WriteString(markup[at:m[0]])
+		}
+		if m[2] == m[3] {
+			depth++
+		} else {
+			depth = max(depth-1, 0)
+		}
+		at = m[1]
 	}
-	return n.inHTML.MatchString(s.HTML) || n.inText.MatchString(s.bodyWithoutQuote())
+	if depth == 0 {
+		own.WriteString(markup[at:])
+	}
+	return own.String()
+}
+
+// withoutQuotedLines returns the lines of a text that do not begin with ">".
+func withoutQuotedLines(text string) string {
+	var own []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if !strings.HasPrefix(strings.TrimLeft(line, " \t\r"), ">") {
+			own = append(own, line)
+		}
+	}
+	return strings.Join(own, "\n")
 }
 
 // strip removes the bot's id, or a link to it, from the start of a text.

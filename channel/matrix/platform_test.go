@@ -191,6 +191,19 @@ func (w *world) people() channeltest.People {
 			uri := who[person].Uploads(name, "text/plain", content)
 			who[person].Says(w.rooms[place], name, map[string]any{"msgtype": "m.file", "filename": name, "url": uri, "info": map[string]any{"mimetype": "text/plain", "size": len(content)}})
 		},
+		Quote: func(person, place, text string) {
+			other := who[channeltest.Bob]
+			first := other.Says(w.rooms[place], "just a thought")
+			who[person].Says(w.rooms[place], "> <"+other.ID+"> @"+w.bot.ID+": do it\n\n"+text, matrixtest.ReplyTo(first), map[string]any{
+				"format": "org.matrix.custom.html", "m.mentions": map[string]any{"user_ids": []string{other.ID}},
+				"formatted_body": `<mx-reply><blockquote><a href="https://matrix.to/#/!r/$e">In reply to</a> <a href="https://matrix.to/#/` + other.ID + `">x</a><br>` +
+					`<a href="https://matrix.to/#/` + w.bot.ID + `">bot</a>: do it</blockquote></mx-reply>` + text,
+			})
+		},
+		Wordless: func(person, place string) string {
+			who[person].Says(w.rooms[place], "the office", map[string]any{"msgtype": "m.location", "geo_uri": "geo:48.2,16.37;u=35"})
+			return "(shared a location: 48.2, 16.37 the office)"
+		},
 		Edit:   func(person, place, id, text string) { who[person].Edits(w.rooms[place], id, text) },
 		Delete: func(person, place, id string) { who[person].Deletes(w.rooms[place], id) },
 	}

@@ -215,7 +215,8 @@ const syncFilter = `{"presence":{"types":[],"not_types":["*"]},"account_data":{"
 	`"account_data":{"types":[],"not_types":["*"]},"ephemeral":{"types":[],"not_types":["*"]},"state":{"types":[],"not_types":["*"]},` +
 	`"timeline":{"limit":50,` + eventTypes + `}}}`
 
-const eventTypes = `"types":["m.room.message","m.room.encrypted","m.room.redaction","m.room.member"]`
+const eventTypes = `"types":["m.room.message","m.room.encrypted","m.room.redaction","m.room.member",` +
+	`"m.sticker","m.poll.start","org.matrix.msc3381.poll.start"]`
 
 // onSync submits the events of a sync response and returns their number. A room that cannot be read
 // in time becomes pending, and none of its events are submitted until it is.

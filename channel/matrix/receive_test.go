@@ -96,13 +96,31 @@ func TestGroupMessagesToTheBotAreRecognized(t *testing.T) {
 		bob.Says(group, "[Mail Room]("+to+") go", map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
 		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.ReplyTo(sent))
 		bob.Says(group, "no", matrixtest.ReplyTo(w.ann.Says(group, "who is there?")))
-		matrixtest.WaitFor(t, "all messages", func() bool { return strings.HasSuffix(r.Texts(), "no") })
+		asked := w.ann.Says(group, w.bot.ID+": hi") // and answers to it, which quote it, are not to the bot
+		for _, listed := range []any{map[string]any{"user_ids": []string{w.ann.ID}}, map[string]any{"user_ids": []string{w.ann.ID, w.bot.ID}}, map[string]any{}, nil} {
+			fields := map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<mx-reply><blockquote><a href="https://matrix.to/#/!r/$e">In reply to</a> ` +
+				`<a href="https://matrix.to/#/` + w.ann.ID + `">ann</a><br><a href="` + to + `">bot</a>: hi</blockquote></mx-reply>good idea`}
+			if listed != nil {
+				fields["m.mentions"] = listed
+			}
+			bob.Says(group, "> <"+w.ann.ID+"> "+w.bot.ID+": hi\n\ngood idea", matrixtest.ReplyTo(asked), fields)
+		}
+		bob.Says(group, "> "+w.bot.ID+": hi\nno", map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<blockquote><p><a href="` + to + `">bot</a>: hi</p></blockquote>no`})
+		matrixtest.WaitFor(t, "all messages", func() bool { return len(r.Recorded()) == 16 })
 
 		said := func(text string, addressed bool) chat.Event {
 			return chat.Event{Kind: chat.EventMessage, Room: chat.Room{Chat: group, Group: true}, User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
 		}
 		ann := said("who is there?", false)
 		ann.User = chat.User{ID: w.ann.ID, Name: "Ann"}
+		answers := func(e chat.Event, of chat.User, text string) chat.Event {
+			e.Context = []chat.Context{{Kind: chat.ContextReply, Author: of, ByBot: of.ID == w.bot.ID, Text: text}}
+			return e
+		}
+		toAnn, toBot := ann.User, chat.User{ID: w.bot.ID, Name: "Mail Room"}
+		good := answers(said("good idea", false), toAnn, w.bot.ID+": hi")
+		hi := said("hi", true)
+		hi.User = toAnn
 		wantEvents(t, r,
 			said("just talking of the mail room", false),
 			said("what says @Mail Room to this?", true),
@@ -111,9 +129,12 @@ func TestGroupMessagesToTheBotAreRecognized(t *testing.T) {
 			said("ask "+w.bot.ID+".", true),
 			said("!stop", true),
 			said("go", true),
-			said("yes", true),
+			answers(said("yes", true), toBot, "Go on?"),
 			ann,
-			said("no", false),
+			answers(said("no", false), toAnn, "who is there?"),
+			hi,
+			good, good, good, good,
+			said("> "+w.bot.ID+": hi\nno", false),
 		)
 	})
 }

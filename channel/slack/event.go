@@ -27,9 +27,10 @@ type message struct {
 		TS string `json:"ts"`
 	} `json:"edited"`
 	Attachments []struct {
-		Share  bool   `json:"is_share"` // a forwarded message; otherwise a link preview
-		Author string `json:"author_name"`
-		Text   string `json:"text"`
+		Share    bool   `json:"is_share"` // a forwarded message; otherwise a link preview
+		Author   string `json:"author_name"`
+		AuthorID string `json:"author_id"`
+		Text     string `json:"text"`
 	} `json:"attachments"`
 	LatestReply string `json:"latest_reply"` // set on a thread's root in a history
 	Metadata    struct {
@@ -123,20 +124,52 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 		return e, false // two bots could answer each other forever
 	}
 	e = chat.Event{Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
-	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(m.Text), c.bot.ID)
-	e.Text = m.fullText()
-	return e, e.Text != "" || len(e.Files) > 0
+	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(withoutQuotes(m.Text)), c.bot.ID)
+	e.Text = m.Text
+	for _, s := range m.Attachments {
+		if s.Share {
+			e.Context = append(e.Context, chat.Context{
+				Kind: chat.ContextForward, Author: chat.User{ID: s.AuthorID, Name: s.Author}, ByBot: s.AuthorID == c.bot.ID, Text: s.Text,
+			})
+		}
+	}
+	switch {
+	case e.Text != "" || len(e.Files) > 0 || len(e.Context) > 0:
+		return e, true
+	case e.Room.Group || m.Edited != nil || m.Subtype != "":
+		return e, false
+	}
+	seconds, _, _ := strings.Cut(m.TS, ".")
+	return chat.Event{
+		Kind: chat.EventUnreadable, Key: "unreadable:" + seconds[:max(len(seconds)-4, 0)], Room: e.Room, User: e.User, // about one answer in three hours
+		Text: "I cannot read this kind of message. Please send it as text or as a file.",
+	}, true
+}
+
+// withoutQuotes returns the lines of a text that are no quotation: ">" quotes a line, and ">>>" the rest.
+func withoutQuotes(text string) string {
+	var own []string
+	for line := range strings.SplitSeq(text, "\n") {
+		switch trimmed := strings.TrimLeft(line, " \t\r"); {
+		case strings.HasPrefix(trimmed, "&gt;&gt;&gt;"):
+			return strings.Join(own, "\n")
+		case strings.HasPrefix(trimmed, "&gt;"):
+		default:
+			own = append(own, line)
+		}
+	}
+	return strings.Join(own, "\n")
 }
 
 // fullText returns the text of a message and of the messages forwarded with it.
 func (m message) fullText() string {
 	text := m.Text
 	for _, s := range m.Attachments {
-		if s.Share && s.Text != "" {
-			text += "\n" + s.Author + " wrote:\n&gt; " + strings.ReplaceAll(s.Text, "\n", "\n&gt; ")
+		if s.Share {
+			text += "\n" + s.Text
 		}
 	}
-	return strings.TrimPrefix(text, "\n")
+	return text
 }
 
 // slackbot is the user id of Slackbot in every workspace.

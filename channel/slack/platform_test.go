@@ -141,8 +141,13 @@ func people(sl *slacktest.Platform) channeltest.People {
 		Upload: func(person, place, name string, content []byte) {
 			who[person].Sends(at(place), "", slacktest.MessageOptions{File: name, Content: content})
 		},
-		Edit:   func(person, place, id, text string) { who[person].Edits(at(place), ts(id), text) },
-		Delete: func(person, place, id string) { who[person].Deletes(at(place), ts(id)) },
+		Forward: func(person, place, text string) {
+			who[person].Sends(at(place), "", slacktest.MessageOptions{Forwarded: text})
+		},
+		Quote:   func(person, place, text string) { who[person].Sends(at(place), "&gt; "+mention+" do it\n"+text) },
+		Unknown: func(person, place string) { who[person].Sends(at(place), "") },
+		Edit:    func(person, place, id, text string) { who[person].Edits(at(place), ts(id), text) },
+		Delete:  func(person, place, id string) { who[person].Deletes(at(place), ts(id)) },
 		Press: func(person, place, id, data string) func() []string {
 			before := len(at(place).Ephemeral(who[person]))
 			who[person].PressesData(at(place), ts(id), data)

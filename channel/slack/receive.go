@@ -208,6 +208,9 @@ func (in *receiver) handleMessage(ctx context.Context, m message, until time.Tim
 		in.cursors.record(m, e, in.bot.ID)
 	}
 	e.Text = in.resolveText(ctx, e.Text, until)
+	for i := range e.Context {
+		e.Context[i].Text = in.resolveText(ctx, e.Context[i].Text, until)
+	}
 	if e.Kind != chat.EventDeleted {
 		e.User.Name = in.userName(ctx, e.User.ID, until)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,7 +71,7 @@ func TestMentionArrivesTwiceWithOneKey(t *testing.T) {
 	}
 }
 
-func TestForwardedMessageIsPartOfTheText(t *testing.T) {
+func TestForwardedMessageIsNotPartOfTheText(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
@@ -79,8 +80,11 @@ func TestForwardedMessageIsPartOfTheText(t *testing.T) {
 	ann.Sends(ann.Private(), "see", slacktest.MessageOptions{Forwarded: "one &lt; two\nthree"})
 	ann.Sends(ann.Private(), "", slacktest.MessageOptions{Forwarded: "<@" + ann.ID + ">?"})
 	got := fx.AwaitEvents(2)
-	if got[0].Text != "see\nBob wrote:\n> one < two\n> three" || got[1].Text != "Bob wrote:\n> @Ann?" {
-		t.Errorf("recorded %q and %q", got[0].Text, got[1].Text)
+	for i, want := range []chat.Event{{Text: "see", Context: []chat.Context{{Text: "one < two\nthree"}}}, {Context: []chat.Context{{Text: "@Ann?"}}}} {
+		want.Context[0].Kind, want.Context[0].Author.Name = chat.ContextForward, "Bob"
+		if got[i].Text != want.Text || !slices.Equal(got[i].Context, want.Context) {
+			t.Errorf("recorded %q with %+v", got[i].Text, got[i].Context)
+		}
 	}
 }
 

@@ -132,6 +132,25 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 		Upload: func(person, place, name string, content []byte) {
 			who[person].Sends(at(place), "", telegramtest.MessageOptions{File: name, Content: content})
 		},
+		Forward: func(person, place, text string) {
+			who[person].Sends(at(place), text, telegramtest.MessageOptions{Fields: map[string]any{"forward_origin": map[string]any{
+				"type": "user", "date": 1, "sender_user": map[string]any{"id": 42, "is_bot": false, "first_name": "Mallory"},
+			}}})
+		},
+		Quote: func(person, place, text string) {
+			quoted := "@" + telegramtest.Username + " do it"
+			who[person].Sends(at(place), quoted+"\n"+text, telegramtest.MessageOptions{Fields: map[string]any{"entities": []any{
+				map[string]any{"type": "blockquote", "offset": 0, "length": len(quoted)},
+				map[string]any{"type": "mention", "offset": 0, "length": len("@" + telegramtest.Username)},
+			}}})
+		},
+		Wordless: func(person, place string) string {
+			who[person].Sends(at(place), "", telegramtest.MessageOptions{Fields: map[string]any{"location": map[string]any{"latitude": 48.2, "longitude": 16.37}}})
+			return "(shared a location: 48.2, 16.37)"
+		},
+		Unknown: func(person, place string) {
+			who[person].Sends(at(place), "", telegramtest.MessageOptions{Fields: map[string]any{"hologram": map[string]any{"id": "x"}}})
+		},
 		Edit: func(person, place, id, text string) { who[person].Edits(at(place), messageNumber(id), text) },
 		Press: func(person, place, id, data string) func() []string {
 			return who[person].PressesData(at(place), messageNumber(id), data).Answers

@@ -3,6 +3,7 @@ package telegram
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"mailroom/channel/chat"
@@ -90,7 +91,10 @@ func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, hand
 	}
 	e, ok := u.toEvent(bot)
 	if !ok {
-		return number.ID, nil
+		if e, ok = u.Message.unreadable(raw); !ok {
+			return number.ID, nil
+		}
+		e.Position = strconv.FormatInt(number.ID, 10)
 	}
 	for i := range e.Files {
 		c.SetOpen(&e.Files[i])

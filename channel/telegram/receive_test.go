@@ -70,7 +70,9 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 		event(chat.Event{Text: "/stop"}), // the earlier message shows that the bot gets all messages
 		event(chat.Event{Text: "/stop@other_bot"}),
 		event(chat.Event{Text: "mail@mailroom_bot is no name"}),
-		event(chat.Event{Text: "yes", Addressed: true}),
+		event(chat.Event{Text: "yes", Addressed: true, Context: []chat.Context{
+			{Kind: chat.ContextReply, ByBot: true, Author: chat.User{ID: "700100200", Name: "Mailroom"}, Text: "Go on?"},
+		}}),
 		event(chat.Event{Room: inTopic, Text: "in a topic"}),
 		event(chat.Event{Kind: chat.EventButton, TargetID: sent, Data: "yes:1", Addressed: true}),
 	}

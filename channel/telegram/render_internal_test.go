@@ -148,3 +148,25 @@ func TestAFencedTextHasNoMarkup(t *testing.T) {
 		}
 	}
 }
+
+func TestQuotationsAreMarkedLineByLine(t *testing.T) {
+	for _, c := range []struct {
+		text     string
+		entities []entity
+		want     string
+	}{
+		{"a", nil, "a"},
+		{"👋 a\nb\nc", []entity{{Type: "blockquote", Offset: 0, Length: 6}}, "> 👋 a\n> b\nc"},
+		{"x\n👋\ny\n/stop", []entity{{Type: "blockquote", Offset: 2, Length: 2}, {Type: "expandable_blockquote", Offset: 7, Length: 5}}, "x\n> 👋\ny\n> /stop"},
+		{"abc", []entity{{Type: "blockquote", Offset: 1, Length: 9}, {Type: "blockquote", Offset: -1, Length: 1}}, "abc"},
+		{"/stop@b\nno", []entity{{Type: "bot_command", Offset: 0, Length: 7}, {Type: "blockquote", Offset: 8, Length: 2}}, "/stop@b\n> no"},
+	} {
+		if got := markQuotes(c.text, c.entities); got != c.want {
+			t.Errorf("%q is %q, want %q", c.text, got, c.want)
+		}
+		m := message{Chat: chatInfo{ID: 1, Type: "private"}, From: &user{ID: 2}, Text: c.text, Entities: c.entities}
+		if e, _ := m.messageEvent(account{ID: 9, Username: "b"}); e.Text != strings.Replace(c.want, "@b", "", 1) {
+			t.Errorf("%q is the event %q", c.text, e.Text)
+		}
+	}
+}

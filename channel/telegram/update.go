@@ -68,6 +68,15 @@ type message struct {
 	Video     *file  `json:"video"`
 	VideoNote *file  `json:"video_note"`
 	Animation *file  `json:"animation"`
+
+	External *struct {
+		Origin origin `json:"origin"`
+	} `json:"external_reply"` // the answered message is in another chat
+	Quote *struct {
+		Text string `json:"text"`
+	} `json:"quote"` // the part of the answered message that was chosen
+	forwarded
+	wordless
 }
 
 // entity marks a part of a text, such as a mention. Offset and Length are in UTF-16 units.
@@ -124,10 +133,7 @@ func (m *message) messageEvent(bot account) (e chat.Event, ok bool) {
 		return e, false
 	}
 	e = chat.Event{Kind: chat.EventMessage, Room: m.room(), Files: m.files()}
-	if m.SenderChat != nil {
-		// Telegram shows all anonymous admins as one user, so the group is the sender.
-		e.User = chat.User{ID: strconv.FormatInt(m.SenderChat.ID, 10), Name: m.SenderChat.Title}
-	} else if e.User = m.From.chatUser(); m.From.Bot {
+	if e.User = m.author(); m.SenderChat == nil && m.From.Bot {
 		return e, false // two bots could answer each other forever
 	}
 	text, entities := m.Text, m.Entities
@@ -135,9 +141,23 @@ func (m *message) messageEvent(bot account) (e chat.Event, ok bool) {
 		text, entities = m.Caption, m.CaptionEntities
 	}
 	e.Text, e.Addressed = parseAddressing(text, entities, bot)
-	replyTo := m.ReplyTo
-	e.Addressed = e.Addressed || !e.Room.Group || replyTo != nil && replyTo.From != nil && replyTo.From.ID == bot.ID
-	return e, e.Text != "" || len(e.Files) > 0
+	if i, cut := strings.IndexByte(text, '@'), len(text)-len(e.Text); cut > 0 {
+		text = markQuotes(text, entities)
+		e.Text = text[:i] + text[i+cut:] // the command is before all quotations
+	} else {
+		e.Text = markQuotes(text, entities)
+	}
+	if e.Text == "" && m.Edited == 0 { // a live location is edited all the time
+		e.Text = m.describe()
+	}
+	ok = e.Text != "" || len(e.Files) > 0
+	of := m.answered()
+	e.Addressed = e.Addressed || !e.Room.Group || of != nil && of.isFrom(bot)
+	m.readReply(&e, bot)
+	if m.forwarded.is() {
+		m.readForward(&e, bot)
+	}
+	return e, ok
 }
 
 // room returns where a message was sent. The thread id is a topic only with is_topic_message:
@@ -164,7 +184,7 @@ func parseAddressing(text string, entities []entity, bot account) (string, bool)
 	addressed, stripped := false, text
 	for _, e := range entities {
 		words, ok := utf16Slice(text, e.Offset, e.Length)
-		if !ok {
+		if !ok || isQuoted(e, entities) {
 			continue
 		}
 		switch e.Type {

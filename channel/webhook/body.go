@@ -18,6 +18,7 @@ const (
 	maxName     = 300 // bytes of ids and names
 	maxURI      = 4096
 	maxFiles    = 10
+	maxContext  = 8
 	maxFileSize = 1<<53 - 1 // bytes; the largest integer that every JSON parser reads exactly
 )
 
@@ -41,13 +42,23 @@ type Inbound struct {
 	Addressed *bool  `json:"addressed,omitempty" doc:"Whether the message is meant for the agent. Group messages that are not are ignored. Defaults to true."`
 	Of        string `json:"of,omitempty" doc:"Target of an edit, a delete or a tap: the webhook-id of an inbound message, or the id of the outbound message with the button."`
 	Data      string `json:"data,omitempty" doc:"Data of the pressed button, for a tap."`
+	// Context is last, because programs sign and compare bodies of earlier versions.
+	Context []Context `json:"context,omitempty" doc:"Texts of others in a message or an edit, such as the message that it answers, at most 8. They decide nothing, and the agent sees them under the name of their author."`
+}
+
+// Context is a text that the author of a message did not write for it.
+type Context struct {
+	Kind   string `json:"kind" enum:"reply,quote,forward" doc:"How the text came with the message."`
+	Author *User  `json:"author,omitempty" doc:"The author of the text, if known."`
+	Agent  bool   `json:"agent,omitempty" doc:"Whether the text is a message of the agent."`
+	Text   string `json:"text,omitempty" doc:"The text. The agent gets its first 2,000 characters."`
 }
 
 // fieldLimits returns the limits of an Inbound for the API description.
 func fieldLimits() map[string]int {
 	return map[string]int{
 		"Inbound.room": maxName, "Inbound.topic": maxName, "Inbound.of": maxName, "Inbound.data": maxName,
-		"Inbound.text": mailroom.MaxText, "Inbound.files": maxFiles, "User.id": maxName, "User.name": maxName,
+		"Inbound.text": mailroom.MaxText, "Inbound.files": maxFiles, "Inbound.context": maxContext, "Context.text": mailroom.MaxText, "User.id": maxName, "User.name": maxName,
 		"File.name": maxName, "File.mime_type": maxName, "File.uri": maxURI,
 	}
 }
@@ -91,6 +102,13 @@ func parseEvent(id string, body []byte) (e chat.Event, err error) {
 	}
 	if in.User != nil {
 		e.User = chat.User{ID: in.User.ID, Name: in.User.Name}
+	}
+	for _, c := range in.Context {
+		said := chat.Context{Kind: chat.ContextKind(c.Kind), ByBot: c.Agent, Text: c.Text}
+		if c.Author != nil {
+			said.Author = chat.User{ID: c.Author.ID, Name: c.Author.Name}
+		}
+		e.Context = append(e.Context, said)
 	}
 	for _, f := range in.Files {
 		size := int64(-1)
@@ -138,7 +156,7 @@ func (in *Inbound) check() error {
 	if len(in.Text) > mailroom.MaxText || strings.ContainsRune(in.Text, 0) {
 		return fieldError("text", fmt.Sprintf("must have at most %d bytes and no NUL", mailroom.MaxText))
 	}
-	if err := in.checkFiles(); err != nil {
+	if err := cmp.Or(in.checkFiles(), in.checkContext()); err != nil {
 		return err
 	}
 	return in.checkFields()
@@ -146,7 +164,7 @@ func (in *Inbound) check() error {
 
 // checkFields checks that the fields fit the kind of the request.
 func (in *Inbound) checkFields() error {
-	hasContent := strings.TrimSpace(in.Text) != "" || len(in.Files) > 0
+	hasContent := strings.TrimSpace(in.Text) != "" || len(in.Files) > 0 || len(in.Context) > 0
 	need := func(field string, is, want bool) error {
 		switch {
 		case is && !want:
@@ -167,6 +185,31 @@ func (in *Inbound) checkFields() error {
 		return cmp.Or(need("text", hasContent, false), need("of", in.Of != "", true), need("data", in.Data != "", true))
 	}
 	return fieldError("kind", "must be message, edit, delete or tap")
+}
+
+func (in *Inbound) checkContext() error {
+	if len(in.Context) > maxContext {
+		return fieldError("context", fmt.Sprintf("must have at most %d entries", maxContext))
+	}
+	for i, c := range in.Context {
+		at := fmt.Sprintf("context[%d].", i)
+		author := User{}
+		if c.Author != nil {
+			author = *c.Author
+		}
+		if err := cmp.Or(checkName(at+"author.id", author.ID), checkName(at+"author.name", author.Name)); err != nil {
+			return err
+		}
+		switch chat.ContextKind(c.Kind) {
+		case chat.ContextReply, chat.ContextQuote, chat.ContextForward:
+		default:
+			return fieldError(at+"kind", "must be reply, quote or forward")
+		}
+		if len(c.Text) > mailroom.MaxText || strings.ContainsRune(c.Text, 0) {
+			return fieldError(at+"text", fmt.Sprintf("must have at most %d bytes and no NUL", mailroom.MaxText))
+		}
+	}
+	return nil
 }
 
 func (in *Inbound) checkFiles() error {

@@ -215,6 +215,9 @@ func (s *sender) people() channeltest.People {
 		Edit: func(person, place, id, text string) {
 			s.send(person, place, map[string]any{"kind": "edit", "of": id, "text": text}, nil)
 		},
+		Forward: func(person, place, text string) {
+			s.send(person, place, map[string]any{"context": []map[string]any{{"kind": "forward", "author": map[string]string{"id": "42", "name": "Mallory"}, "text": text}}}, nil)
+		},
 		Delete: func(person, place, id string) { s.send(person, place, map[string]any{"kind": "delete", "of": id}, nil) },
 		Press: func(person, place, id, data string) func() []string {
 			answered := channeltest.NewSetting[[]string](nil)

@@ -7,5 +7,17 @@ func chatMutants() []mutant {
 		{"refusals never become final", "channel/reconnect.go", "(s.refusals < minRefusals || at.Sub(s.fatalSince) < p.FatalGrace)", "true", "channel", "^TestCredentialsThatWorkedAreGivenUpAfterMinutesOfRefusals$"},
 		{"a failed channel is not probed", "channel/reconnect.go", "to, s.nextTry = ConditionFailed, e.at.Add(max(p.ProbeInterval, after))", "to, s.nextTry = ConditionFailed, time.Time{}", "channel/telegram", "^TestTelegramIsAChannel$/^credentials_that_are_refused_for_minutes$"},
 		{"new credentials inherit the trust of old ones", "channel/reconnect.go", "		s.proven = false // other credentials may be in it\n", "", "channel", "^TestCredentialsThatWorkedAreGivenUpAfterMinutesOfRefusals$"},
+		{"a forwarded text is the user's own", "channel/telegram/context.go", "	e.Text, e.Context = \"\", append(e.Context, c)\n", "	e.Context = append(e.Context, c)\n", "channel/telegram", "^TestTelegramIsAChatPlatform$/^the_words_of_others_decide_nothing$"},
+		{"a mention in a quotation addresses the bot on Telegram", "channel/telegram/update.go", "!ok || isQuoted(e, entities)", "!ok", "channel/telegram", "^TestTelegramIsAChatPlatform$/^the_words_of_others_decide_nothing$"},
+		{"a mention in a quotation addresses the bot on Discord", "channel/discord/event.go", "own := withoutQuotes(m.content())", "own := m.content()", "channel/discord", "^TestDiscordIsAChatPlatform$/^the_words_of_others_decide_nothing$"},
+		{"a mention in a quotation addresses the bot on Slack", "channel/slack/event.go", "mentionedUsers(withoutQuotes(m.Text))", "mentionedUsers(m.Text)", "channel/slack", "^TestSlackIsAChatPlatform$/^the_words_of_others_decide_nothing$"},
+		{"a mention in a quotation addresses the bot on Matrix", "channel/matrix/mention.go", "n.inHTML.MatchString(withoutQuotes(s.HTML))", "n.inHTML.MatchString(s.HTML)", "channel/matrix", "^TestGroupMessagesToTheBotAreRecognized$"},
+		{"a copied mention addresses the bot on Matrix", "channel/matrix/context.go", "r.mention.lists(msg) && !inherited", "r.mention.lists(msg)", "channel/matrix", "^TestGroupMessagesToTheBotAreRecognized$"},
+		{"a text ends the mark of its author", "channel/chat/inbound/speaker.go", "	return mailroom.Text(contextLine(channel, c) + \"\\n\" + quote(cmp.Or(c.Text, \"(no text)\")))[0]", "	return mailroom.Text(contextLine(channel, c) + \"\\n> \" + cmp.Or(c.Text, \"(no text)\"))[0]", "channel/chat/adapter", "^TestTheWordsOfOthersAreMarkedAndDecideNothing$"},
+		{"a private text imitates the mark of an author", "channel/chat/inbound/speaker.go", "quoted || slices.ContainsFunc(parts, hasQuoteMark)", "quoted", "channel/chat/adapter", "^TestTheWordsOfOthersAreMarkedAndDecideNothing$"},
+		{"a repeated edit undoes a later one", "channel/chat/inbound/edit.go", "e.Kind == chat.EventEdited && slices.Contains(c.Edits, editDigest(&e.Event))", "false", "channel/chat/adapter", "^TestAnEditOfAReadMessageIsANewMessage$"},
+		{"an edit that changes nothing is told", "channel/chat/inbound/edit.go", "	unchanged := reflect.DeepEqual(out.Now.Parts, content)", "	unchanged := false && reflect.DeepEqual(out.Now.Parts, content)", "channel/chat/adapter", "^TestAnEditOfAReadMessageIsANewMessage$"},
+		{"what has no text is dropped", "channel/telegram/update.go", "		e.Text = m.describe()", "		e.Text = \"\"", "channel/telegram", "^TestTelegramIsAChatPlatform$/^a_message_without_a_text$"},
+		{"each unknown message is answered", "channel/discord/content.go", "(id>>22)/hour", "id", "channel/discord", "^TestDiscordIsAChatPlatform$/^a_message_without_a_text$"},
 	}
 }

@@ -512,10 +512,52 @@ func TestAnUnreadMessageIsEdited(t *testing.T) {
 	w.agent.release()
 	w.awaitSettled()
 	wantEqual(t, "messages to the agent", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
-	change(chat.EventEdited, edited, boss, "too late")
-	change(chat.EventDeleted, edited, boss, "")
+	change(chat.EventDeleted, edited, boss, "") // it was read
 	w.awaitSettled()
 	wantEqual(t, "messages to the agent", w.awaitHeard(4), []string{"hold", "first", "second", "mine"})
+}
+
+func TestAnEditOfAReadMessageIsANewMessage(t *testing.T) {
+	w := newFixture(t).start()
+	edit := func(of chat.Event, user, text string) {
+		t.Helper()
+		w.platform.AddEvent(chat.Event{
+			Kind: chat.EventEdited, Room: of.Room, User: chat.User{ID: user}, TargetID: of.Key, Text: text, Addressed: strings.Contains(text, "@bot"),
+		})
+		w.awaitSettled()
+	}
+	was := "\nEdited after you read it. It was:\n> "
+	one := w.platform.AddEvent(chat.Event{
+		Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: "deploy to staging",
+		Context: []chat.Context{{Kind: chat.ContextReply, ByBot: true, Text: "Where?"}},
+	})
+	w.awaitHeard(1)
+	w.awaitSettled()
+	edit(one, boss, "deploy to staging") // a preview of a link
+	edit(one, boss, "deploy to prod")
+	edit(one, boss, "deploy to prod")
+	edit(one, friend, "deploy nothing")
+	edit(one, boss, "deploy to both\n> now")
+	w.platform.Redeliver(0)
+	w.platform.AwaitReceived()
+	w.awaitSettled()
+	wantEqual(t, "messages to the agent", w.awaitHeard(3), []string{
+		"deploy to staging\nIn reply to your own message:\n> Where?",
+		"edited: deploy to prod" + was + "deploy to staging",
+		"From tg:boss:\n> edited: deploy to both\n> > now" + was + "deploy to prod",
+	})
+
+	talk := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: friend}, Text: "what a day"})
+	command := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: friend}, Text: "hello all"})
+	edit(talk, friend, "what a nice day") // still not to the bot
+	edit(command, friend, "/stop @bot")
+	edit(talk, friend, "what a day, @bot")
+	edit(talk, friend, "what a day, @bot")
+	edit(talk, friend, "what a week, @bot")
+	wantEqual(t, "messages to the agent", w.awaitHeard(5)[3:], []string{
+		"From tg:friend:\n> edited: what a day, @bot",
+		"From tg:friend:\n> edited: what a week, @bot" + was + "what a day, @bot",
+	})
 }
 
 func TestAMessageOverTheLimitIsRejected(t *testing.T) {

@@ -93,6 +93,9 @@ func messageKey(key string) string {
 func labels(e *event) map[string]string {
 	m := e.Room.Labels()
 	m[chat.LabelUser], m[chat.LabelReply] = e.User.ID, e.Key
+	if e.Kind == chat.EventEdited { // the key of an edit is no message
+		m[chat.LabelReply] = e.TargetID
+	}
 	if e.User.Name != "" {
 		m[chat.LabelName] = e.User.Name
 	}

@@ -67,6 +67,7 @@ type storedEvent struct {
 	Files     []storedFile   `json:"files,omitempty"`
 	Addressed bool           `json:"addressed,omitempty"`
 	Of        string         `json:"of,omitempty"`
+	Context   []chat.Context `json:"context,omitempty"`
 }
 
 type storedFile struct {
@@ -83,7 +84,7 @@ func (k storedEvent) same(o storedEvent) bool {
 }
 
 func encodeEvent(e *chat.Event) storedEvent {
-	k := storedEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID}
+	k := storedEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID, Context: e.Context}
 	for _, f := range e.Files {
 		k.Files = append(k.Files, storedFile{f.Name, f.MimeType, f.Size, f.URI, f.Ref, f.Open != nil})
 	}
@@ -91,7 +92,7 @@ func encodeEvent(e *chat.Event) storedEvent {
 }
 
 func (k storedEvent) event(p chat.Platform) chat.Event {
-	e := chat.Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: chat.User{ID: k.User, Name: k.Name}, Text: k.Text, Addressed: k.Addressed, TargetID: k.Of}
+	e := chat.Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: chat.User{ID: k.User, Name: k.Name}, Text: k.Text, Addressed: k.Addressed, TargetID: k.Of, Context: k.Context}
 	for _, f := range k.Files {
 		file := chat.File{Name: f.Name, MimeType: f.MimeType, Size: f.Size, URI: f.URI, Ref: f.Ref}
 		if f.Opens {

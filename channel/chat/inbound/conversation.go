@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"mailroom"
@@ -23,6 +24,7 @@ type conversation struct {
 	Since   string         `json:"since,omitempty"`  // id of the command that started it; "" for the first one
 	Earlier []string       `json:"before,omitempty"` // Since of earlier conversations, the newest first
 	Command *pinnedCommand `json:"doing,omitempty"`  // the last command
+	Edits   []string       `json:"edits,omitempty"`  // digests of the last edits, so that a repeated one does not undo a later one
 }
 
 // pinnedCommand is the target of a command, as found when the command first arrived.
@@ -127,6 +129,22 @@ func (cs *conversations) start(ctx context.Context, e *chat.Event) error {
 		return true
 	})
 }
+
+const maxEdits = 32 // edits of a room that are remembered
+
+// recordEdit remembers an edit that was handled.
+func (cs *conversations) recordEdit(ctx context.Context, e *chat.Event) error {
+	return cs.update(ctx, e, func(c *conversation) bool {
+		if slices.Contains(c.Edits, editDigest(e)) {
+			return false
+		}
+		c.Edits = append(c.Edits, editDigest(e))
+		c.Edits = c.Edits[max(len(c.Edits)-maxEdits, 0):]
+		return true
+	})
+}
+
+func editDigest(e *chat.Event) string { return digest.ID("edit", e.TargetID, e.Key)[:13] }
 
 // find returns the submit of a message, and the Since of its conversation: the room's present or an
 // earlier one. It returns nil if there is none.

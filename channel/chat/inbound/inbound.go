@@ -119,7 +119,7 @@ func (d *dispatcher) receive(ctx context.Context, e chat.Event) error {
 	if e.Key == "" || e.Room.Chat == "" {
 		return d.answers.skip(ctx, &event{Event: e}, "no key or no chat")
 	}
-	e.Text, e.User.Name = sanitize(e.Text), display.Name(e.User.Name)
+	e.Text, e.User.Name, e.Context = sanitize(e.Text), display.Name(e.User.Name), boundContext(e.Context)
 	x, err := d.load(ctx, e)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (d *dispatcher) load(ctx context.Context, e chat.Event) (*event, error) {
 func (d *dispatcher) handle(ctx context.Context, e *event) error {
 	switch {
 	case e.Kind == chat.EventDeleted: // the platform checks who may delete
-		return d.messages.edit(ctx, e)
+		return d.messages.edit(ctx, e, d.access.BusyMode)
 	case e.Kind == chat.EventInvited || e.Kind == chat.EventUnreadable:
 		return d.handleInviteOrUnreadable(ctx, e)
 	case e.tier == chat.TierStranger:
@@ -163,7 +163,7 @@ func (d *dispatcher) handle(ctx context.Context, e *event) error {
 	case e.Kind == chat.EventButton:
 		return d.decisions.button(ctx, e)
 	case e.Kind == chat.EventEdited:
-		return d.messages.edit(ctx, e)
+		return d.messages.edit(ctx, e, d.access.BusyMode)
 	case e.Kind == chat.EventMessage:
 		return d.handleMessage(ctx, e)
 	}

@@ -121,13 +121,14 @@ func (c *Channel) body() map[string]any {
 
 // MessageOptions holds the properties of a message besides its text.
 type MessageOptions struct {
-	ReplyTo   string // id of a message of the channel
-	File      string // name of an attached file
-	Content   []byte // of the file
-	Bot       bool   // sent by another bot
-	Webhook   bool   // sent by a webhook
-	Type      int    // message type; system messages have types other than 0
-	Forwarded string // text of a forwarded message
+	ReplyTo   string         // id of a message of the channel
+	File      string         // name of an attached file
+	Content   []byte         // of the file
+	Bot       bool           // sent by another bot
+	Webhook   bool           // sent by a webhook
+	Type      int            // message type; system messages have types other than 0
+	Forwarded string         // text of a forwarded message
+	Fields    map[string]any // other JSON fields of the message
 }
 
 // Sends sends a message as the person and returns its id.
@@ -158,6 +159,7 @@ func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 		body["message_reference"] = map[string]any{"type": 1, "message_id": "1"}
 	}
 	setMentions(body, text)
+	maps.Copy(body, h.Fields)
 	if of := c.Find(h.ReplyTo); of != nil {
 		body["type"], body["referenced_message"] = 19, of.Details.body
 	}

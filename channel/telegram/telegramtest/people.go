@@ -3,6 +3,7 @@ package telegramtest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -104,10 +105,11 @@ func (c *Chat) MigrateTo(by *Person, is *Chat) {
 // MessageOptions holds the properties of a message besides its text.
 type MessageOptions struct {
 	Topic   string
-	ReplyTo string // id of a message of the chat
-	File    string // name of an attached document; the text becomes its caption
-	Content []byte // of the file
-	Photo   bool   // the file is a photo
+	ReplyTo string         // id of a message of the chat
+	File    string         // name of an attached document; the text becomes its caption
+	Content []byte         // of the file
+	Photo   bool           // the file is a photo
+	Fields  map[string]any // other JSON fields of the message
 }
 
 // Sends sends a message as the person and returns its id.
@@ -137,6 +139,7 @@ func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) string {
 	if m := c.Find(h.ReplyTo); m != nil {
 		body["reply_to_message"] = m.Details.body
 	}
+	maps.Copy(body, h.Fields)
 	c.Add(&Message{ID: id, From: p.Name, Text: text, Thread: h.Topic, ReplyTo: h.ReplyTo, At: time.Now(), Details: details{body}})
 	kind := "message"
 	if c.Type == "channel" {
