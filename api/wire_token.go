@@ -52,6 +52,17 @@ type NewToken struct {
 	Via       string            `json:"via,omitempty" example:"gateway" doc:"Labels the runs that it creates, in origin.via: 1 to 64 lower-case letters, digits or any of . _ -. Names that the server uses itself, such as user, run or mcp, are refused. Tokens and sessions that act for it have its label."`
 }
 
+// RevokeToken says what ends with a token.
+type RevokeToken struct {
+	Cancel bool `json:"cancel,omitempty" doc:"Cancel the open runs of the threads of its name that were created before the revocation, in its transaction; beyond 500 runs in further ones. Only for a token with a name of its own."`
+}
+
+// RevokedToken is what a revocation ended.
+type RevokedToken struct {
+	Cancelled int `json:"cancelled" doc:"Runs that were cancelled or asked to stop."`
+	OpenRuns  int `json:"open_runs" doc:"Runs of the threads of its name that go on. Those that were asked to stop may be counted."`
+}
+
 // TokenPatch changes a token.
 type TokenPatch struct {
 	Quotas auth.Quotas `json:"quotas" doc:"Limits of threads, bytes, notifications, workers and streams; one that is left out is the server's."`

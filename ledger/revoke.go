@@ -23,7 +23,7 @@ type Revocation struct {
 // Revoked is what a revocation ended.
 type Revoked struct {
 	Cancelled int // runs, including those that were asked to stop
-	Open      int // runs of the name's threads that go on; those that were asked to stop are not counted
+	Open      int // runs of the name's threads that have not ended, without Cancel
 }
 
 const (

@@ -67,6 +67,37 @@ func TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation(t *testing.T) {
 	})
 }
 
+// TestARevocationCancelsInItsTransaction looks at the rows right after the transaction, as after a crash.
+func TestARevocationCancelsInItsTransaction(t *testing.T) {
+	var left []string
+	observe := func(other *fixture) ledger.Observe {
+		return ledger.Observe{Operation: func(name string, _ error, _ time.Duration) {
+			if name == "revoke token" {
+				other.view(func(r store.Reader) error {
+					rows, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued}})
+					left = nil
+					for _, run := range rows {
+						left = append(left, run.Thread)
+					}
+					return err
+				})
+			}
+		}}
+	}
+	onStores(t, observe, func(t *testing.T, here, there *fixture) {
+		must(here.Accounts().CreateToken(here.ctx, auth.Token{Name: "ann", Sum: "1", Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
+		for _, owner := range []string{"ann", "ann", "bob"} {
+			in := submitAs(owner, "of "+owner, "x")
+			in.NotBefore = time.Now().Add(time.Hour)
+			there.submit(in)
+		}
+		must(here.Accounts().Revoke(here.ctx, ledger.Revocation{Name: "ann", Cancel: true, By: "admin"}))(t)
+		if len(left) != 1 || left[0] != "of bob" {
+			t.Errorf("runs in %q are left with the revocation, want one of bob", left)
+		}
+	})
+}
+
 // TestARevocationCancelsWhatTheTokenQueued revokes a token whose threads have a running, a queued and a scheduled run,
 // without and with cancelling. The run of another token goes on, and so do those of the next token of the name.
 func TestARevocationCancelsWhatTheTokenQueued(t *testing.T) {

@@ -127,8 +127,8 @@ func accessRules() map[string]accessRule {
 
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
 		"GET /v1/tokens":           {token: true},
-		"DELETE /v1/tokens/{name}": {token: true},
-		"PATCH /v1/tokens/{name}":  {need: admin},
+		"DELETE /v1/tokens/{name}": {token: true}, "POST /v1/tokens/{name}/revoke": {token: true},
+		"PATCH /v1/tokens/{name}": {need: admin},
 	}
 	maps.Copy(rules, alertRules())
 	return rules

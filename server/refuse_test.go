@@ -572,7 +572,7 @@ func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"DELETE /v1/threads/{thread}", "DELETE /v1/threads/{thread}/messages/{message}", "DELETE /v1/tokens/{name}",
+		"DELETE /v1/threads/{thread}", "DELETE /v1/threads/{thread}/messages/{message}", "DELETE /v1/tokens/{name}", "POST /v1/tokens/{name}/revoke",
 		"GET /healthz", "GET /metrics", "GET /readyz", "GET /v1/agents", "GET /v1/channels",
 		"GET /v1/runs", "GET /v1/runs/{run}", "GET /v1/runs/{run}/stream", "GET /v1/runs/{run}/wait",
 		"GET /v1/stats", "GET /v1/issues", "GET /v1/search", "GET /v1/stats/series", "GET /v1/stream", "GET /v1/threads", "GET /v1/threads/{thread}", "GET /v1/threads/{thread}/entries", "GET /v1/threads/{thread}/messages",

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"mailroom"
 	"mailroom/api"
+	"mailroom/auth"
 	"mailroom/store"
 )
 
@@ -206,4 +208,30 @@ func TestAUserSeesAndEndsHerOwnSessions(t *testing.T) {
 			t.Errorf("%s: status %d, want 200", what, got.status)
 		}
 	}
+}
+
+// TestARevocationSaysWhichRunsGoOn revokes a token with a scheduled run, first without cancelling it.
+func TestARevocationSaysWhichRunsGoOn(t *testing.T) {
+	f := start(t)
+	ann := f.withToken(f.createToken("ann", "", auth.PermissionSubmit))
+	run := mustCall[api.Submitted](ann, "POST /v1/messages", `{"thread":"hers","text":"x","not_before":"`+in(2)+`"}`).Run
+	session := ann.signIn()
+	for _, test := range []struct {
+		body string
+		want api.RevokedToken
+	}{{"", api.RevokedToken{OpenRuns: 1}}, {`{"cancel":true}`, api.RevokedToken{Cancelled: 1}}, {`{}`, api.RevokedToken{}}} {
+		if got := answered[api.RevokedToken](t, f.call("POST /v1/tokens/ann/revoke", test.body)); got != test.want {
+			t.Errorf("revoke with %q: got %+v, want %+v", test.body, got, test.want)
+		}
+	}
+	if r := mustCall[api.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusCancelled {
+		t.Errorf("the run is %s", r.Status)
+	}
+	if got := session.call("GET /v1/session", ""); got.status != http.StatusUnauthorized {
+		t.Errorf("the session of the token: status %d", got.status)
+	}
+	bob := f.withToken(f.createToken("bob", "", auth.PermissionSubmit))
+	limited := mustCall[api.CreatedToken](bob, "POST /v1/tokens/limited", `{"scopes":["submit"],"expires_at":"`+in(2)+`"}`)
+	f.wantCode("runs of a limited token", bob.call("POST /v1/tokens/"+limited.Name+"/revoke", `{"cancel":true}`), 422, mailroom.CodeInvalid)
+	f.wantCode("another token", bob.call("POST /v1/tokens/ann/revoke", `{"cancel":true}`), 404, mailroom.CodeNotFound)
 }

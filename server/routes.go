@@ -146,6 +146,7 @@ func (rt router) tokens(h *tokenHandlers) {
 	route(rt, accessAnyToken, "GET /v1/tokens", "list-tokens", "List tokens, by name, without their secrets: an admin's list has all, that of another token its own sessions, links and limited tokens", h.listTokens)
 	route(rt, auth.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Set the quotas of a token", h.setQuotas)
 	route(rt, accessAnyToken, "DELETE /v1/tokens/{name}", "revoke-token", "Revoke a token, and all that was made with it: an admin any, another token its own sessions, links and limited tokens", h.revokeToken)
+	route(rt, accessAnyToken, "POST /v1/tokens/{name}/revoke", "end-token", "Revoke a token as revoke-token does, and cancel the open runs of its threads or say how many go on", h.revokeAndCancel)
 }
 
 // sessions registers how browsers sign in, and tokens that act for others.

@@ -22,7 +22,7 @@ import (
 type Accounts interface {
 	Tokens(ctx context.Context) ([]*auth.Token, error)
 	CreateToken(ctx context.Context, t auth.Token) (*auth.Token, error)
-	RevokeToken(ctx context.Context, name string) error
+	Revoke(ctx context.Context, in ledger.Revocation) (ledger.Revoked, error)
 	// SetQuotas replaces the quotas that a token has in place of the defaults.
 	SetQuotas(ctx context.Context, name string, q auth.Quotas) (*auth.Token, error)
 	RecordTokenUse(ctx context.Context, used map[string]time.Time) error
@@ -125,21 +125,38 @@ type revokeTokenInput struct {
 	Name string `path:"name" doc:"Name of a token."`
 }
 
-// revokeToken revokes a token. Its streams, waits and sockets have been cancelled when it returns.
 func (h *tokenHandlers) revokeToken(ctx context.Context, in *revokeTokenInput) (*empty, error) {
+	_, err := h.revoke(ctx, ledger.Revocation{Name: in.Name})
+	return nil, err
+}
+
+type revokeInput struct {
+	Name string `path:"name" doc:"Name of a token."`
+	Body *api.RevokeToken
+}
+
+// revokeAndCancel revokes a token as revokeToken does, and says what becomes of its runs.
+func (h *tokenHandlers) revokeAndCancel(ctx context.Context, in *revokeInput) (*body[api.RevokedToken], error) {
+	r := ledger.Revocation{Name: in.Name, By: requestOf(ctx).who.Name, Cancel: in.Body != nil && in.Body.Cancel}
+	out, err := h.revoke(ctx, r)
+	return &body[api.RevokedToken]{api.RevokedToken{Cancelled: out.Cancelled, OpenRuns: out.Open}}, err
+}
+
+// revoke revokes a token. Its streams, waits and sockets have been cancelled when it returns.
+func (h *tokenHandlers) revoke(ctx context.Context, in ledger.Revocation) (out ledger.Revoked, err error) {
 	if who := requestOf(ctx).who; !who.Has(auth.PermissionAdmin) {
 		if err := h.checkEnds(ctx, who, in.Name); err != nil {
-			return nil, err
+			return out, err
 		}
 	}
-	if err := h.ledger.RevokeToken(ctx, in.Name); err != nil {
+	if out, err = h.ledger.Revoke(ctx, in); err != nil {
 		_ = h.refreshTokens(ctx) // its row may have ended, and only what follows from that failed
-		return nil, err
+		return out, err
 	}
 	_ = h.refreshTokens(ctx)                                                   // it logs its error; the rows that it could not read admit no request
 	h.push.dropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), in.Name) // of the server: the caller may have ended itself
 	h.cache.waitForOthers(ctx)
-	return nil, nil
+	return out, nil
 }
 
 // checkEnds refuses the revocation of a row that who may not end: for who, the rows of others do not exist.

@@ -485,6 +485,7 @@ export class Mailroom {
   tokens(query?: Abortable & { cursor?: string }): Promise<Page<Token>>;
   createToken(token: Abortable & { name: string; scopes: string[]; namespace?: string; expires_at?: string }): Promise<Token & { token: string }>;
   revokeToken(name: string, options?: Abortable): Promise<void>;
+  endToken(name: string, options?: Abortable & { cancel?: boolean }): Promise<{ cancelled: number; open_runs: number }>;
   session(options?: Abortable): Promise<Session>;
   showLink(secret: string, options?: Abortable): Promise<ShownLink>;
   signIn(secret: string, options?: Abortable): Promise<Session & { half: string }>;

@@ -274,6 +274,11 @@ export class Mailroom {
     return this.#call('DELETE', at('v1', 'tokens', name), { signal });
   }
 
+  /** Revokes a token, cancels the open runs of its threads with `cancel`, and says what became of them. */
+  endToken(name, { cancel = false, signal } = {}) {
+    return this.#call('POST', at('v1', 'tokens', name, 'revoke'), { body: { cancel }, signal });
+  }
+
   /** The rights of the caller: `{ token, kind, scopes, … }`. */
   session({ signal } = {}) {
     return this.#call('GET', 'v1/session', { signal });

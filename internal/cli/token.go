@@ -97,16 +97,26 @@ func tokenRevokeCommand(con *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Revoke a token",
-		Long: `Revoke a token at once and close its open connections. The threads of its name remain,
-for admins and for the next token of that name.`,
-		Example: `  mailroom token revoke laptop`,
+		Long: `Revoke a token at once, close its open connections, and end what was made with it. The
+threads of its name remain, for admins and for the next token of that name. Their open
+runs go on, unless --cancel ends them too, also those that others submitted there. Run
+it again with --cancel to cancel what is left.`,
+		Example: "  mailroom token revoke laptop\n  mailroom token revoke laptop --cancel",
 		Args:    cobra.ExactArgs(1),
 	}
+	cancel := cmd.Flags().Bool("cancel", false, "cancel the open runs of the threads of its name")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
-		if err := c.Accounts().RevokeToken(cmd.Context(), args[0]); err != nil {
+		out, err := c.Accounts().EndToken(cmd.Context(), args[0], *cancel)
+		if err != nil {
 			return err
 		}
 		con.Infof("revoked token %s", args[0])
+		switch {
+		case *cancel:
+			con.Infof("cancelled %d runs", out.Cancelled)
+		case out.OpenRuns > 0:
+			con.Infof("%d runs of its threads go on: cancel them with --cancel", out.OpenRuns)
+		}
 		return nil
 	})
 }

@@ -82,6 +82,9 @@ func (f *fixture) makeObjects(operation string, n int) map[string]string {
 	case "revoke-token":
 		w["name"] = "phone"
 		f.call("POST /v1/tokens", `{"name":"phone","scopes":["read"]}`)
+	case "end-token":
+		w["name"] = "watch"
+		f.call("POST /v1/tokens", `{"name":"watch","scopes":["read"]}`)
 	case "set-quotas":
 		w["name"] = "tablet"
 		f.call("POST /v1/tokens", `{"name":"tablet","scopes":["submit"]}`)

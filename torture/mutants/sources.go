@@ -5,6 +5,7 @@ func sourceMutants() []mutant {
 	const operator, browser = "^TestASubscriptionOfTheOperatorEndsWithItsToken$", "^TestABrowserOfTheOperatorEndsWithItsToken$"
 	const place, link = "^TestATargetThatSendsElsewhereIsAnotherPlace$", "^TestALinkEndsWithWhatItWasSentTo$"
 	const account = "^TestPairingsEndWithTheAccountOfTheBot$"
+	const cancelled = "^TestARevocationCancelsWhatTheTokenQueued$"
 	return []mutant{
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
 			"!operator.IsOperator(s.Token)", "false", "alert", operator},
@@ -42,5 +43,13 @@ func sourceMutants() []mutant {
 			"	t.Directory = c.options.URL\n", "", "channel/webhook", "^TestTheAccountNamesTheProgram$"},
 		{"a limited token of the operator delivers to a chat", "internal/thread/patch.go",
 			" && p.By != nil && !p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
+		{"the leases of a token's workers outlive its revocation", "ledger/revoke.go",
+			"			endLease(b, w, true) // the runs are not to blame\n", "", "ledger", "^TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation$"},
+		{"a revocation cancels runs of others", "ledger/revoke.go",
+			"owned[t.ID] = t.Owner == p.in.Name", "owned[t.ID] = true", "ledger", cancelled},
+		{"a revocation leaves what it was asked to cancel", "ledger/revoke.go",
+			"end.cancelled, err = plan.cancel(b, end.at)", "err = nil", "ledger", "^TestARevocationCancelsInItsTransaction$"},
+		{"a revocation cancels one transaction only", "ledger/revoke.go",
+			"	for in.Cancel {", "	for false {", "ledger", "^TestARevocationCancelsMoreThanOneTransactionTakes$"},
 	}
 }
