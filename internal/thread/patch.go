@@ -14,6 +14,7 @@ import (
 // Patch changes settings of a thread. A nil field keeps its value.
 type Patch struct {
 	By        *auth.Token // caller, who must see the thread; nil: the server itself
+	ByServer  bool        // a channel acts, with the rights of By on threads; see Submit
 	Agent     *string
 	DeliverTo *string         // "" removes it
 	Metadata  json.RawMessage // a JSON object
@@ -81,7 +82,7 @@ func (p *Patch) checkDelivery(t *mailroom.Thread, owner string) error {
 		e := check.Invalid("deliver_to", fmt.Sprintf("is a thread of the server that gets nothing from threads of %s", owner), to)
 		e.Code = mailroom.CodeForbidden
 		return e
-	case reserved.ForServer(to) && reserved.Owner(to) == auth.Operator && p.By != nil && !p.By.Has(auth.PermissionAdmin):
+	case reserved.ForServer(to) && reserved.Owner(to) == auth.Operator && p.By != nil && !p.ByServer && !p.By.Has(auth.PermissionAdmin):
 		// The owner's name is no right: the operator's limited tokens have it, and act in no chat.
 		e := check.Invalid("deliver_to", "is a chat or a target of the server: this requires a token with the scope admin", to)
 		e.Code = mailroom.CodeForbidden

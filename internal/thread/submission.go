@@ -44,7 +44,7 @@ func (s *submission) check() error {
 		if err := s.checkMustDeliver(); err != nil {
 			return err
 		}
-		p := Patch{By: s.in.By, DeliverTo: &s.in.DeliverTo, Target: s.found.DeliverTo}
+		p := Patch{By: s.in.By, ByServer: s.in.ByServer, DeliverTo: &s.in.DeliverTo, Target: s.found.DeliverTo}
 		if err := p.checkDelivery(&t.Thread, cmp.Or(t.Owner, s.in.Owner)); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func sourceMutants() []mutant {
 		{"an account of a program is one of every program", "channel/webhook/webhook.go",
 			"	t.Directory = c.options.URL\n", "", "channel/webhook", "^TestTheAccountNamesTheProgram$"},
 		{"a limited token of the operator delivers to a chat", "internal/thread/patch.go",
-			" && p.By != nil && !p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
+			" && p.By != nil && !p.ByServer && !p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
 		{"the leases of a token's workers outlive its revocation", "ledger/revoke.go",
 			"			endLease(b, w, true) // the runs are not to blame\n", "", "ledger", "^TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation$"},
 		{"a revocation cancels runs of others", "ledger/revoke.go",
