@@ -31,8 +31,9 @@ RACE = -race '-gcflags=all=-dwarf=false -d=checkptr=0' -gcflags=mailroom/...=-dw
 # goroutines that still run. Ours have ended by then.
 export GORACE = atexit_sleep_ms=0
 
-# Packages spend much time waiting, so more run in parallel than there are processors.
-PARALLEL := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# Tests spend a third of their time waiting, for leases that end and programs that start. So twice as many packages run at
+# once as there are processors, and twice as many tests of each.
+PARALLEL := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 # Go compiles packages, and starts their tests, in this order. Some that need little begin, so that results come early.
 # Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger come before
@@ -61,7 +62,7 @@ test: programs ## everything: format, vet, staticcheck, build, tests with the ra
 		mkdir -p bin && $(GO) build -o bin/suite ./internal/suite && exec bin/suite
 
 racing: # make test sets JSON; vet is a step of its own
-	CGO_ENABLED=1 $(GO) test $(RACE) $(JSON) -p $(PARALLEL) -vet=off -timeout 40m $(QUICK) $(LONGEST) ./...
+	CGO_ENABLED=1 $(GO) test $(RACE) $(JSON) -p $(PARALLEL) -parallel $(PARALLEL) -vet=off -timeout 40m $(QUICK) $(LONGEST) ./...
 
 modules:
 	@for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -vet=off .) || exit 1; done
