@@ -92,7 +92,9 @@ func (d *duty) do(ctx, lease context.Context, worker string, job func(context.Co
 	})()
 	job(life)
 	if lease.Err() != nil {
-		d.log.Warn("duty ended with the lease", "duty", d.name)
+		if ctx.Err() == nil { // a server that stops gives its lease back, sooner or later than the job ends
+			d.log.Warn("duty ended with the lease", "duty", d.name)
+		}
 		return
 	}
 	if !d.shared { // no other server waits for it, and replies in progress may finish
