@@ -83,10 +83,14 @@ func (c *Copy) Finish(ctx context.Context) error {
 func (s *Store) lockCopy(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, copyWait, ErrCopying)
 	defer cancel()
-	if s.lock, err = s.lockTable(ctx, copyTable); err != nil {
-		return err
+	if s.lock, err = s.lockTable(ctx, copyTable); err == nil {
+		err = lockAdvisory(ctx, s.writer.conn, copyLock, s.options.Schema)
 	}
-	return lockAdvisory(ctx, s.writer.conn, copyLock, s.options.Schema)
+	// The time can end between two tries or in the middle of one, which then reports a timeout.
+	if err != nil && !errors.Is(err, ErrCopying) && errors.Is(context.Cause(ctx), ErrCopying) {
+		err = fmt.Errorf("%w: %w", ErrCopying, err)
+	}
+	return err
 }
 
 // prepareCopy marks the store and leaves its tables without rows.
