@@ -84,7 +84,7 @@ func (s *mailServer) wantHolders(t *testing.T, want map[string]string) {
 func TestReservedIssueIsNotStartedByAnotherAgent(t *testing.T) {
 	s, ann, bob := newAgents(t)
 	ann.must("ann", "update", "x-1", "--claim")
-	ann.must("ann", "update", "x-1", "--claim") // a repeat
+	ann.must("ann", "update", "x-1", "--claim", "--force") // a repeat
 	const held = "x-1 is reserved by ann until 2031-02-03T04:05:06Z"
 	bob.refused(held, "bob", "update", "x-1", "--claim")
 	bob.refused(held, "bob", "update", "1", "--status", "in_progress")
@@ -163,7 +163,7 @@ func TestFailedCommandReleasesItsReservations(t *testing.T) {
 		eve.must("eve", "update", "x-1", "--claim")
 		s.again(w, r)
 	})
-	if got := ann.do("ann", "update", "x-2", "x-1", "--claim"); got.code != 1 || !strings.Contains(got.errors, "claimed by eve") {
+	if got := ann.do("ann", "update", "x-2", "x-1", "--claim", "--force"); got.code != 1 || !strings.Contains(got.errors, "claimed by eve") {
 		t.Errorf("exit %d, %q, want 1 and the holder", got.code, got.errors)
 	}
 	// x-2 was reserved before, by a command that did not fail.
@@ -234,7 +234,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 			answer(w, http.StatusTooManyRequests, "{}")
 		})
 		ann.write("mail.json", `{"servers":{}}`)
-		ann.do("ann", "update", "x-1", "--claim")
+		ann.do("ann", "update", "x-1", "--claim", "--force")
 		ann.warned(header, ann.do("ann", "close", "x-2"), ".*retrying in "+want)
 		ann.env = map[string]string{"AGENT_MAIL_URL": ""}
 		ann.must("ann", "reopen", "x-2")

@@ -33,8 +33,8 @@ to an agent, "mailroom issue show" also shows the run.`,
 				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "mailroom issue", Version: console.ReadVersion().Version,
 				RunOf: func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
 			}
-			if t.Run(cmd.Context(), args) != console.ExitDone {
-				return &console.PrintedError{Code: console.ExitFailed, Reason: "the command failed"}
+			if code := t.Run(cmd.Context(), args); code != console.ExitDone {
+				return &console.PrintedError{Code: code, Reason: "the command failed"}
 			}
 			return nil
 		},

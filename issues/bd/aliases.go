@@ -1,6 +1,9 @@
 package bd
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -59,7 +62,77 @@ func ignoredCommands(m *Main) []*cobra.Command {
 	return []*cobra.Command{
 		ignoredCommand(m, "daemon", "there is no daemon; each command reads and writes the file itself"),
 		ignoredCommand(m, "daemons", "there is no daemon; each command reads and writes the file itself"),
-		ignoredCommand(m, "hooks", "no git hooks are needed; the file in the work tree is the only copy"),
+		ignoredCommand(m, "hooks", noHooks),
+		ignoredCommand(m, "hook", noHooks), // the word in hooks of early 2026
+		ignoredCommand(m, "setup", "nothing needs to be set up; let agents run bd prime at the start of a session"),
+		ignoredCommand(m, "dolt", "there is no database; the file is the only copy"),
 		ignoredCommand(m, "migrate", "there is no database to migrate; files of older versions are read as they are"),
 	}
+}
+
+const noHooks = "no git hooks are needed; the file in the work tree is the only copy"
+
+// gitHooks are the hooks that versions of bd installed.
+func gitHooks() []string {
+	return []string{"pre-commit", "post-commit", "prepare-commit-msg", "commit-msg", "post-merge", "pre-push", "post-checkout", "post-rewrite"}
+}
+
+// calledByHook reports whether a git hook that a version of bd left in the repository calls an unknown command. Git
+// refuses the commit, merge or push if such a call fails, for a person who never typed it. Not every call from git may
+// pass: a merge driver that does nothing and reports success loses one side.
+func calledByHook(env func(string) string, args []string) bool {
+	if env("BD_GIT_HOOK") != "" { // set by the hooks of 2026
+		return true
+	}
+	return slices.ContainsFunc(gitHooks(), func(hook string) bool { return slices.Contains(args, hook) })
+}
+
+// unknownWord returns the first word of a command line if it is no command, or "".
+func unknownWord(root *cobra.Command, args []string) string {
+	at := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	if at < 0 || slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[at] || c.HasAlias(args[at]) }) {
+		return ""
+	}
+	return args[at]
+}
+
+// instead returns what to use for a command that this program does not have, or "". These are commands of other
+// implementations, and words that agents guess.
+func instead(word string) string {
+	return map[string]string{
+		"cleanup":           "closed issues stay in the file; what can be removed: bd delete ID, bd compact",
+		"validate":          "to check the file: bd doctor",
+		"lint":              "to check the file: bd doctor",
+		"check":             "to check the file: bd doctor",
+		"repair":            "to check the file: bd doctor",
+		"restore":           "git has the former versions of an issue: git log -p .beads/issues.jsonl",
+		"history":           "git has the former versions of an issue: git log -p .beads/issues.jsonl",
+		"remember":          "memories are kept in the file but not written; write a note: bd comments add ID TEXT, or into AGENTS.md",
+		"memories":          "memories are kept in the file but not shown; search it: grep memory .beads/issues.jsonl",
+		"recall":            "memories are kept in the file but not shown; search it: grep memory .beads/issues.jsonl",
+		"forget":            "memories are kept in the file; remove the line there",
+		"onboard":           "instructions for agents are printed by: bd prime",
+		"link":              "to make A depend on B: bd dep add A B; other relations: bd dep add A B --type related",
+		"relation":          "to make A depend on B: bd dep add A B; other relations: bd dep add A B --type related",
+		"depend":            "to make A depend on B: bd dep add A B",
+		"block":             "to let A wait for B: bd dep add A B",
+		"unblock":           "to end that A waits for B: bd dep remove A B",
+		"start":             "to begin work: bd update ID --claim",
+		"claim":             "to begin work: bd update ID --claim",
+		"assign":            "to assign an issue: bd update ID --assignee NAME",
+		"finish":            "to close an issue: bd close ID --reason WHY",
+		"complete":          "to close an issue: bd close ID --reason WHY",
+		"resolve":           "to close an issue: bd close ID --reason WHY",
+		"add":               "to create an issue: bd create TITLE",
+		"new":               "to create an issue: bd create TITLE",
+		"note":              "to add a note: bd comments add ID TEXT",
+		"get":               "to show an issue: bd show ID",
+		"view":              "to show an issue: bd show ID",
+		"next":              "for what can be worked on: bd ready",
+		"worktree":          "make one with: git worktree add; it uses the tracker that git carries, or that of the main worktree",
+		"backup":            "the file is the only copy, and git keeps it; a copy: bd export -o FILE",
+		"branch":            "use git for branches; the file is part of the work tree",
+		"admin":             "see: bd doctor, bd compact, bd rename-prefix",
+		"resolve-conflicts": "conflicts in the file are resolved by: bd sync",
+	}[word]
 }

@@ -24,12 +24,24 @@ func initCommand(m *Main) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&prefix, "prefix", "p", "", "prefix of ids (default: the folder's name)")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		path := filepath.Join(m.Dir, folderName)
-		switch {
-		case m.database != "":
-			path = filepath.Dir(m.absPath(m.database))
-		case m.Env("BEADS_DIR") != "":
-			path = m.absPath(m.Env("BEADS_DIR"))
+		path := m.named()
+		if path == "" {
+			path = filepath.Join(m.Dir, folderName)
+		}
+		// A second tracker beside one that is used from here would hide it.
+		used, err := m.finder().follow(path)
+		if err == nil && m.named() == "" {
+			used, err = m.finder().inFolder(m.Dir)
+		}
+		if err != nil {
+			return err
+		}
+		if used.via != "" {
+			return mailroom.Errorf(mailroom.CodeConflict, "a tracker is used from here already, in %s: %s; for another one: BEADS_DIR=%s bd init", used.Path(), used.via, path)
+		}
+		dir := tracker.FolderAt(path)
+		if prefix == "" && dir.Exists() { // its issues have a prefix
+			return m.reportExisting(dir)
 		}
 		if prefix == "" {
 			prefix = prefixFrom(filepath.Base(filepath.Dir(path)))
@@ -37,21 +49,13 @@ func initCommand(m *Main) *cobra.Command {
 		if err := tracker.CheckPrefix(prefix); err != nil {
 			return err
 		}
-		dir := tracker.FolderAt(path)
 		if err := dir.Init(); err != nil {
 			return err
 		}
-		err := dir.CreateFile(settingsFile, fmt.Sprintf("prefix = %q\n", prefix))
+		err = dir.CreateFile(settingsFile, fmt.Sprintf("prefix = %q\n", prefix))
 		switch {
 		case errors.Is(err, fs.ErrExist):
-			if m.out.json {
-				set, err := readSettings(dir)
-				if err != nil {
-					return err
-				}
-				return m.out.printJSON(map[string]string{"path": path, "prefix": set.Prefix})
-			}
-			return m.out.report("A tracker already exists in %s.", path)
+			return m.reportExisting(dir)
 		case err != nil:
 			return fmt.Errorf("create the tracker: %w", err)
 		}
@@ -61,6 +65,26 @@ func initCommand(m *Main) *cobra.Command {
 		return m.out.report("Created a tracker in %s; ids begin with %s-.", path, prefix)
 	}
 	return cmd
+}
+
+// reportExisting says that init has nothing to do.
+func (m *Main) reportExisting(dir tracker.Folder) error {
+	set, err := readSettings(dir)
+	if err != nil {
+		return err
+	}
+	t, _, err := dir.Read()
+	if err != nil {
+		return err
+	}
+	prefix := cmp.Or(set.Prefix, t.Prefix())
+	if m.out.json {
+		return m.out.printJSON(map[string]string{"path": dir.Path(), "prefix": prefix})
+	}
+	if prefix == "" {
+		return m.out.report("A tracker already exists in %s.", dir.Path())
+	}
+	return m.out.report("A tracker already exists in %s; ids begin with %s-.", dir.Path(), prefix)
 }
 
 // prefixFrom derives a prefix from a folder's name.

@@ -45,12 +45,22 @@ type dependencyJSON struct {
 
 func depAddCommand(m *Main) *cobra.Command {
 	var kind, other, alike string
-	cmd := &cobra.Command{Use: "add ISSUE OTHER", Short: "Make an issue depend on another", Args: cobra.RangeArgs(1, 2)}
+	cmd := &cobra.Command{Use: "add ISSUE OTHER", Short: "Make an issue depend on another", Args: cobra.RangeArgs(1, 3)}
 	cmd.Flags().StringVarP(&kind, "type", "t", tracker.DependencyBlocks, "blocks, related, parent-child, discovered-from, or another word")
 	cmd.Flags().StringVar(&other, "blocked-by", "", "the other issue, instead of the argument")
 	cmd.Flags().StringVar(&alike, "depends-on", "", "the same as --blocked-by")
 	_ = cmd.Flags().MarkHidden("depends-on") // the flag is there
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		if len(ids) == 3 { // a sentence: A blocks B, A depends-on B
+			switch strings.ReplaceAll(ids[1], "_", "-") {
+			case "blocks":
+				ids = []string{ids[2], ids[0]}
+			case "depends-on", "blocked-by", "needs", "on":
+				ids = []string{ids[0], ids[2]}
+			default:
+				return usage("%q is not one of blocks, depends-on; for other relations: %s %s %s --type related", ids[1], cmd.CommandPath(), ids[0], ids[2])
+			}
+		}
 		on := trimAll(append(append([]string{}, ids[1:]...), other, alike))
 		if len(on) != 1 {
 			return usage("name one issue that %s depends on; see: %s --help", ids[0], cmd.CommandPath())

@@ -193,7 +193,10 @@ func whereCommand(m *Main) *cobra.Command {
 			return err
 		}
 		if m.out.json {
-			return m.out.printJSON(map[string]string{"path": dir.Path(), "file": dir.File(), "prefix": m.settings(dir).Prefix})
+			return m.out.printJSON(map[string]string{"path": dir.Path(), "file": dir.File(), "prefix": m.settings(dir).Prefix, "via": m.found.via})
+		}
+		if m.found.via != "" {
+			return m.out.print(line(dir.Path()), line("  ("+m.found.via+")"))
 		}
 		return m.out.print(line(dir.Path()))
 	}}

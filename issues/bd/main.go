@@ -3,16 +3,13 @@
 package bd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,6 +44,7 @@ type Main struct {
 	// State of the command.
 	locked         bool         // it holds the tracker's lock
 	changed        bool         // it changed the file
+	found          *place       // the tracker, once it was looked for
 	settingsWarned bool         // it warned about invalid settings
 	mailClient     *mail.Client // nil until opened, or without a server
 	mailOpened     bool         // mailClient was opened, or found to be absent
@@ -57,6 +55,7 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2 // invalid command line; nothing was done
+	exitHeld   = 3 // the caller has claimed the issue already; nothing was done
 )
 
 // Run executes the command in args and returns its exit code.
@@ -72,6 +71,14 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	m.sendMail(ctx)
 	if err == nil {
 		return exitDone
+	}
+	if word := unknownWord(root, args); word != "" && calledByHook(m.Env, args) {
+		m.out.logf("Warning: unknown command %q, which a git hook calls, is ignored; remove it from the hook", word)
+		return exitDone
+	}
+	if held, ok := errors.AsType[heldError](err); ok {
+		m.out.printError(held.error, "")
+		return exitHeld
 	}
 	if wrong, ok := errors.AsType[usageError](err); ok {
 		m.out.printError(wrong.error, "")
@@ -108,10 +115,11 @@ cache: each command reads the file and replaces it atomically.`,
 	if m.Name != "" {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: m.Name}
 	}
+	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("bd version {{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.BoolVar(&m.out.json, "json", false, "print JSON only")
-	flags.StringVar(&m.actor, "actor", "", "name for changes (default $BD_ACTOR, $BEADS_ACTOR, git's user.name, $USER)")
+	flags.StringVar(&m.actor, "actor", "", "name for changes (default $BD_ACTOR, $BEADS_ACTOR, or git's user.name with the session of codex or claude, or the worktree)")
 	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder (default: search upwards for .beads)")
 	flags.BoolVarP(&m.out.quiet, "quiet", "q", false, "print errors and warnings only")
 	flags.DurationVar(&m.lockWait, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
@@ -145,57 +153,11 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-const folderName = ".beads"
-
-// folder returns the tracker's folder: the one that --db or BEADS_DIR name, or the nearest .beads
-// in the parent directories.
-func (m *Main) folder() (tracker.Folder, error) {
-	switch {
-	case m.database != "":
-		return tracker.FolderAt(filepath.Dir(m.absPath(m.database))), nil
-	case m.Env("BEADS_DIR") != "":
-		return tracker.FolderAt(m.absPath(m.Env("BEADS_DIR"))), nil
-	}
-	for dir := m.Dir; ; dir = filepath.Dir(dir) {
-		if f := tracker.FolderAt(filepath.Join(dir, folderName)); f.Exists() {
-			return f, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return tracker.Folder{}, mailroom.Errorf(mailroom.CodeNotFound, "no tracker here; create one with: %s init", cmp.Or(m.Name, "bd"))
-		}
-	}
-}
-
 func (m *Main) absPath(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(m.Dir, path)
-}
-
-// signature returns the actor and the current time. It may run git, so it must not be called under
-// the tracker's lock; see [Main.anonymousSignature].
-func (m *Main) signature(ctx context.Context) tracker.Signature {
-	return tracker.Signature{Actor: m.actorName(ctx), At: time.Now()}
-}
-
-func (m *Main) anonymousSignature() tracker.Signature { return tracker.Signature{At: time.Now()} }
-
-func (m *Main) actorName(ctx context.Context) string {
-	for _, name := range []string{m.actor, m.Env("BD_ACTOR"), m.Env("BEADS_ACTOR")} {
-		if name != "" {
-			return name
-		}
-	}
-	git := exec.CommandContext(ctx, "git", "config", "user.name")
-	git.Dir = m.Dir
-	if out, err := git.Output(); err == nil && len(strings.TrimSpace(string(out))) > 0 {
-		return strings.TrimSpace(string(out))
-	}
-	if name := m.Env("USER"); name != "" {
-		return name
-	}
-	return "unknown"
 }
 
 // read calls f with the current issues.
@@ -249,6 +211,9 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	})
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok {
 		return mailroom.Errorf(mailroom.CodeConflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
+	}
+	if err == nil && !m.changed && m.found.via != "" && !m.out.quiet {
+		m.out.logf("Changed the tracker in %s: %s", dir.Path(), m.found.via)
 	}
 	m.changed = m.changed || err == nil
 	if err == nil && len(invalid) > 0 {

@@ -63,7 +63,8 @@ const primer = `# Issues of this repository
 They are in .beads/issues.jsonl. Use bd to read and change them; add --json for machine-readable output.
 
 1. bd ready --json             issues that are ready to work on
-2. bd update ID --claim --json claim one; exit 1 names the holder if it is taken
+2. bd update ID --claim --json claim one; exit 1 names the holder if it is taken, exit 3 says that you (or another agent
+                               under your name) hold it already: set BD_ACTOR to a name that no other agent has
 3. bd show ID --json           show all fields
 4. bd create "TITLE" --deps discovered-from:ID --json   record further work
 5. bd comments add ID "TEXT"   leave notes for the next agent

@@ -92,7 +92,7 @@ func (m *Main) writeSettings(ctx context.Context, dir tracker.Folder, set settin
 		err = m.waiting(dir).WriteFile(ctx, settingsFile, raw)
 	}
 	if err == nil && trust {
-		err = m.trust(ctx, dir, digestOf(raw))
+		err = m.trust(ctx, realPath(dir.Path()), digestOf(raw))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)

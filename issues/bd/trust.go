@@ -63,6 +63,11 @@ func readTrusted(dir *projectdir.Dir) (trustList, error) {
 
 // trusts reports whether the user trusts these settings of a tracker.
 func (m *Main) trusts(tr tracker.Folder, set settings) bool {
+	return m.trusted(realPath(tr.Path()), set.digest)
+}
+
+// trusted reports whether the user trusts a file's content, or a tracker's settings.
+func (m *Main) trusted(name, digest string) bool {
 	path, err := m.trustDir()
 	if err != nil {
 		return false
@@ -73,14 +78,14 @@ func (m *Main) trusts(tr tracker.Folder, set settings) bool {
 	}
 	defer dir.Close() // read only: nothing can be lost
 	list, err := readTrusted(dir)
-	return err == nil && set.digest != "" && list[realPath(tr)] == set.digest
+	return err == nil && digest != "" && list[name] == digest
 }
 
-// realPath returns the path of a tracker with links resolved, so that a folder has one name.
-func realPath(tr tracker.Folder) string {
-	path, err := filepath.Abs(tr.Path())
+// realPath returns a path with links resolved, so that a folder has one name.
+func realPath(of string) string {
+	path, err := filepath.Abs(of)
 	if err != nil {
-		path = tr.Path()
+		path = of
 	}
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		path = resolved
@@ -88,8 +93,8 @@ func realPath(tr tracker.Folder) string {
 	return path
 }
 
-// trust stores the digest of trusted settings of a tracker; "" revokes the trust.
-func (m *Main) trust(ctx context.Context, tr tracker.Folder, digest string) (err error) {
+// trust stores the digest of what is trusted under a path; "" revokes the trust.
+func (m *Main) trust(ctx context.Context, name, digest string) (err error) {
 	path, err := m.trustDir()
 	if err != nil {
 		return err
@@ -108,8 +113,8 @@ func (m *Main) trust(ctx context.Context, tr tracker.Folder, digest string) (err
 	if err != nil {
 		return err
 	}
-	if list[realPath(tr)] = digest; digest == "" {
-		delete(list, realPath(tr))
+	if list[name] = digest; digest == "" {
+		delete(list, name)
 	}
 	return lock.Replace(trustFile, 0o600, func(to io.Writer) error {
 		e := json.NewEncoder(to)
@@ -135,13 +140,17 @@ func (m *Main) trustedMail(dir tracker.Folder) mailSettings {
 func trustCommand(m *Main) *cobra.Command {
 	var show, revoke bool
 	cmd := &cobra.Command{
-		Use: "trust", Short: "Trust the mail settings of this repository", Args: noArgs,
-		Long: `Trust the mail settings of this repository.
+		Use: "trust", Short: "Trust the mail settings or the redirect of this repository", Args: noArgs,
+		Long: `Trust the mail settings or the redirect of this repository.
 
 .beads/config.toml can name a server that commands notify of their work. It receives
 AGENT_MAIL_TOKEN if it is on this machine. The author of the repository chose that server,
 so the settings are ignored until you trust them. Trust applies to this folder and this
-content of the file: after a change, trust it again. Trust is stored in $XDG_CONFIG_HOME/bd.`,
+content of the file: after a change, trust it again. Trust is stored in $XDG_CONFIG_HOME/bd.
+
+.beads/redirect can name the tracker of another project. If git carries that file, its author
+chose where your issues are written, so it is refused until you trust it. Trust the redirect
+first; a second call trusts the mail settings of the tracker that it leads to.`,
 		Example: "  bd trust --show\n  bd trust",
 	}
 	cmd.Flags().BoolVar(&show, "show", false, "show the settings and whether they are trusted")
@@ -149,6 +158,9 @@ content of the file: after a change, trust it again. Trust is stored in $XDG_CON
 	cmd.MarkFlagsMutuallyExclusive("show", "revoke")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := m.folder()
+		if to, ok := errors.AsType[untrustedRedirect](err); ok {
+			return m.trustRedirect(cmd.Context(), to, show || revoke)
+		}
 		if err != nil {
 			return err
 		}
@@ -164,13 +176,38 @@ content of the file: after a change, trust it again. Trust is stored in $XDG_CON
 			if revoke {
 				digest = ""
 			}
-			if err := m.trust(cmd.Context(), dir, digest); err != nil {
+			if err := m.trust(cmd.Context(), realPath(dir.Path()), digest); err != nil {
 				return err
+			}
+			if revoke && m.found.redirect != nil {
+				if err := m.trust(cmd.Context(), realPath(m.found.redirect.file), ""); err != nil {
+					return err
+				}
 			}
 		}
 		return m.printTrust(dir, set)
 	}
 	return cmd
+}
+
+// trustRedirect stores that the user trusts a redirect. With show, it only says what the redirect names.
+func (m *Main) trustRedirect(ctx context.Context, to untrustedRedirect, show bool) error {
+	if !show {
+		if m.readonly {
+			return errReadonly()
+		}
+		if err := m.trust(ctx, realPath(to.file), to.digest); err != nil {
+			return err
+		}
+	}
+	if m.out.json {
+		return m.out.printJSON(map[string]any{"redirect": to.file, "folder": to.target, "trusted": !show})
+	}
+	state := "trusted"
+	if show {
+		state = "not trusted: commands refuse it"
+	}
+	return m.out.printRows([][]safeText{cells("redirect", to.file), cells("folder", to.target), cells("state", state)})
 }
 
 func (m *Main) printTrust(dir tracker.Folder, set settings) error {
@@ -179,7 +216,7 @@ func (m *Main) printTrust(dir tracker.Folder, set settings) error {
 		named = *set.Mail
 	}
 	if m.out.json {
-		return m.out.printJSON(map[string]any{"folder": realPath(dir), "trusted": is, "url": named.URL, "project": named.Project})
+		return m.out.printJSON(map[string]any{"folder": realPath(dir.Path()), "trusted": is, "url": named.URL, "project": named.Project})
 	}
 	state := "not trusted: its mail settings are ignored"
 	if is {
@@ -188,5 +225,5 @@ func (m *Main) printTrust(dir tracker.Folder, set settings) error {
 	if named == (mailSettings{}) {
 		state = strings.TrimSuffix(state, ": its mail settings are ignored") + "; no server is configured"
 	}
-	return m.out.printRows([][]safeText{cells("folder", realPath(dir)), cells("server", named.URL), cells("project", named.Project), cells("state", state)})
+	return m.out.printRows([][]safeText{cells("folder", realPath(dir.Path())), cells("server", named.URL), cells("project", named.Project), cells("state", state)})
 }

@@ -16,7 +16,7 @@ import (
 func updateCommand(m *Main) *cobra.Command {
 	var f fields
 	var add, remove, set []string
-	var claim bool
+	var claim, force bool
 	var parent string
 	cmd := &cobra.Command{Use: "update ID…", Short: "Change issues, or claim them", Args: cobra.MinimumNArgs(1)}
 	f.bind(cmd)
@@ -28,6 +28,7 @@ func updateCommand(m *Main) *cobra.Command {
 	flags.StringSliceVar(&set, "set-labels", nil, "labels to replace the existing ones")
 	flags.StringVar(&parent, "parent", "", "id of the new parent; empty removes the parent")
 	flags.BoolVar(&claim, "claim", false, "assign it to you and mark it in progress, unless it is assigned to another")
+	flags.BoolVar(&force, "force", false, "with --claim: also if you have claimed it already")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if cmd.Flags().NFlag() == 0 || !anySet(cmd) {
 			return mailroom.Errorf(mailroom.CodeInvalid, "nothing to update: pass a flag such as --status in_progress")
@@ -42,7 +43,14 @@ func updateCommand(m *Main) *cobra.Command {
 		starts := claim || flags.Changed("status") && tracker.Status(f.status) == tracker.StatusInProgress
 		return m.updateEach(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string, by tracker.Signature) (*tracker.Issue, error) {
 			if claim {
-				if _, err := t.Claim(id, by); err != nil {
+				it, err := t.Find(id)
+				if err == nil && !force {
+					err = held(it, by)
+				}
+				if err == nil {
+					_, err = t.Claim(it.ID, by)
+				}
+				if err != nil {
 					return nil, err
 				}
 			}

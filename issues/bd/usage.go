@@ -58,6 +58,9 @@ func needsCommand(group *cobra.Command) error {
 
 func unknownCommand(group *cobra.Command, word string) error {
 	names := commandNames(group)
+	if words := instead(word); words != "" && !group.HasParent() {
+		return usage("unknown command %q for %q; %s", word, group.CommandPath(), words)
+	}
 	if near := suggest.Word(word, names); near != "" {
 		return usage("unknown command %q for %q; did you mean %q?", word, group.CommandPath(), near)
 	}
@@ -72,6 +75,16 @@ func commandNames(group *cobra.Command) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// flagError adds to the error about an unknown flag what to use instead, where people and agents guess.
+func flagError(_ *cobra.Command, err error) error {
+	for _, guess := range []string{"--block", "--depend", "--dep "} {
+		if strings.Contains(err.Error()+" ", "unknown flag: "+guess) {
+			return usage("%w; to let A wait for B: bd dep add A B", err)
+		}
+	}
+	return err
 }
 
 // helpCommand returns the command that prints help.
