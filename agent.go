@@ -134,7 +134,7 @@ const (
 
 // Failure is an agent's error with its class. RetryAfter is the least delay before a retry, as a
 // provider asked for it. Agent says that the fault is the agent's own, such as an expired login: each
-// of its runs fails alike until a person mends it.
+// of its runs fails alike until a person mends it. The run stays queued, and the agent is paused.
 type Failure struct {
 	Class      Class // ClassTransient, ClassUnavailable or ClassPermanent
 	RetryAfter time.Duration

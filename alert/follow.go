@@ -250,6 +250,8 @@ func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time
 	if !found {
 		paused = nil
 	}
+	// The pause says why the runs of the agent wait. Its outage would be a second alert for the same fault.
+	events = slices.DeleteFunc(events, func(e Event) bool { return e.Kind == KindOutage && !e.Ended && at.Paused[e.Agent] })
 	return append(events, paused...), more, err
 }
 
@@ -262,7 +264,7 @@ func pauses(r store.Reader, at *position) (events []Event, err error) {
 	now := map[string]bool{}
 	for _, p := range rows.Pauses {
 		if now[p.Agent] = true; !at.Paused[p.Agent] && !IsAgent(p.Agent) {
-			words := "by " + p.By
+			words := "by " + p.Pauser()
 			if p.Reason != "" {
 				words += ": " + p.Reason
 			}

@@ -140,7 +140,7 @@ func FormatFailure(f *mailroom.Failure) *Failure {
 	if f == nil {
 		return nil
 	}
-	out := &Failure{Class: f.Class, Message: strings.ToValidUTF8(fmt.Sprint(f.Err), "\uFFFD")}
+	out := &Failure{Class: f.Class, Agent: f.Agent, Message: strings.ToValidUTF8(fmt.Sprint(f.Err), "\uFFFD")}
 	if f.Class != mailroom.ClassUnavailable && f.Class != mailroom.ClassPermanent {
 		out.Class = mailroom.ClassTransient // the default of the rules
 	}
@@ -155,7 +155,7 @@ func (f *Failure) Read(at string) (*mailroom.Failure, error) {
 	if f == nil {
 		return nil, nil
 	}
-	out := &mailroom.Failure{Class: f.Class, Err: errors.New(f.Message)}
+	out := &mailroom.Failure{Class: f.Class, Agent: f.Agent, Err: errors.New(f.Message)}
 	if out.Class == "" {
 		out.Class = mailroom.ClassTransient
 	}

@@ -150,9 +150,10 @@ type Agent struct {
 
 // Pause says who paused an agent. No run of the agent starts until it is resumed; running ones go on.
 type Pause struct {
-	By     string    `json:"by"`
-	At     time.Time `json:"at"`
-	Reason string    `json:"reason"`
+	By     string     `json:"by" doc:"Name of a token; \"the server\" if the agent cannot work for any message, such as without a login."`
+	At     time.Time  `json:"at"`
+	Reason string     `json:"reason"`
+	Probe  *time.Time `json:"probe,omitempty" doc:"Set for a pause by the server: one run starts then to find out whether the agent works again, which ends the pause."`
 }
 
 // PauseAgent pauses an agent.

@@ -191,6 +191,7 @@ type Failure struct {
 	Class      mailroom.Class `json:"class,omitempty" enum:"transient,unavailable,permanent" doc:"transient (the default) is retried and counts as a failure; unavailable is retried for a day; permanent is not retried."`
 	Message    string         `json:"message"`
 	RetryAfter string         `json:"retry_after,omitempty" doc:"No retry before: a duration such as 30s."`
+	Agent      bool           `json:"agent,omitempty" doc:"The fault is the agent's own, such as an expired login, and each of its runs would fail alike: the run stays queued whatever the class, and the server pauses the agent and probes it."`
 }
 
 // HandOver fetches the messages that were steered into a run and marks them as read.

@@ -137,6 +137,7 @@ func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 			return nil, err
 		}
 	}
+	b.noteProbes(r.work)
 	return r.work, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"mailroom"
 	"mailroom/dispatch"
@@ -56,11 +57,8 @@ func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (st
 			}
 		}
 		row := p
-		row.At = b.rows.now
-		b.rows.pauses[p.Agent] = true
-		b.changes.DropPauses = slices.DeleteFunc(b.changes.DropPauses, func(agent string) bool { return agent == p.Agent })
-		b.changes.Pauses = slices.DeleteFunc(b.changes.Pauses, func(x store.Pause) bool { return x.Agent == p.Agent })
-		b.changes.Pauses = append(b.changes.Pauses, row)
+		row.At, row.Probe = b.rows.now, time.Time{}
+		b.putPause(row)
 		return row, nil
 	})
 }
@@ -84,19 +82,36 @@ func (l *Ledger) liveWorkers(ctx context.Context) (ids []string, err error) {
 func (l *Ledger) ResumeAgent(ctx context.Context, agent string) error {
 	o := op{name: "resume", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		if !b.rows.pauses[agent] {
+		if _, paused := b.rows.pauses[agent]; !paused {
 			return struct{}{}, mailroom.Errorf(mailroom.CodeConflict, "agent %q is not paused", agent)
 		}
-		delete(b.rows.pauses, agent)
-		b.changes.Pauses = slices.DeleteFunc(b.changes.Pauses, func(p store.Pause) bool { return p.Agent == agent })
-		b.changes.DropPauses = append(b.changes.DropPauses, agent)
+		b.dropPause(agent)
 		return struct{}{}, nil
 	})
 	if err == nil {
-		l.Nudge("") // the runs of sticky agents have names of their own
-		l.options.Due(agent)
+		l.onResumed(agent)
 	}
 	return err
+}
+
+// onResumed wakes the claims after the end of a pause.
+func (l *Ledger) onResumed(agent string) {
+	l.Nudge("") // the runs of sticky agents have names of their own
+	l.options.Due(agent)
+}
+
+// putPause writes a pause, instead of what the batch did to it before.
+func (b *batch) putPause(row store.Pause) {
+	b.rows.pauses[row.Agent] = row
+	b.changes.DropPauses = slices.DeleteFunc(b.changes.DropPauses, func(agent string) bool { return agent == row.Agent })
+	b.changes.Pauses = append(slices.DeleteFunc(b.changes.Pauses, func(x store.Pause) bool { return x.Agent == row.Agent }), row)
+}
+
+// dropPause ends a pause.
+func (b *batch) dropPause(agent string) {
+	delete(b.rows.pauses, agent)
+	b.changes.Pauses = slices.DeleteFunc(b.changes.Pauses, func(p store.Pause) bool { return p.Agent == agent })
+	b.changes.DropPauses = append(b.changes.DropPauses, agent)
 }
 
 // Pauses returns the pauses of agents, ordered by agent.
@@ -110,7 +125,7 @@ func (l *Ledger) Pauses(ctx context.Context) (pauses []store.Pause, err error) {
 }
 
 // withoutPaused returns a request without the paused agents, whose due runs the claims look for again with
-// the next poll or when the pause ends.
+// the next poll or when the pause ends. An agent whose probe is due may start one run.
 func (b *batch) withoutPaused(c *dispatch.ClaimRequest) *dispatch.ClaimRequest {
 	if len(b.rows.pauses) == 0 {
 		return c
@@ -118,10 +133,14 @@ func (b *batch) withoutPaused(c *dispatch.ClaimRequest) *dispatch.ClaimRequest {
 	open, paused := *c, *c
 	open.Agents, paused.Agents = map[string]int{}, map[string]int{}
 	for agent, most := range c.Agents {
-		if b.rows.pauses[agent] {
-			paused.Agents[agent] = most
-		} else {
+		p, ok := b.rows.pauses[agent]
+		switch {
+		case !ok:
 			open.Agents[agent] = most
+		case mayProbe(p, b.rows.now):
+			open.Agents[agent] = min(most, 1)
+		default:
+			paused.Agents[agent] = most
 		}
 	}
 	for _, w := range b.c.options.capacities(&paused) {

@@ -21,10 +21,10 @@ type rows struct {
 	order    []*thread.State // in which they were locked
 	before   map[string]lockedRow
 	workers  map[string]*store.Worker
-	keys     map[store.KeyRef]bool // submit keys that were loaded
-	threadOf map[string]string     // of loaded runs, which may belong to threads that are not locked
-	pauses   map[string]bool       // paused agents, if an operation reads them
-	tokens   []*auth.Token         // all rows, once an operation needed them
+	keys     map[store.KeyRef]bool  // submit keys that were loaded
+	threadOf map[string]string      // of loaded runs, which may belong to threads that are not locked
+	pauses   map[string]store.Pause // by agent, if an operation reads them
+	tokens   []*auth.Token          // all rows, once an operation needed them
 	// tokensByName are the rows loaded by name; nil: no such token.
 	tokensByName map[string]*auth.Token
 }
@@ -38,7 +38,7 @@ type lockedRow struct {
 func newRows(tx store.Tx, cache *threadCache) rows {
 	return rows{
 		tx: tx, cache: cache, threads: map[string]*thread.State{}, before: map[string]lockedRow{},
-		workers: map[string]*store.Worker{}, pauses: map[string]bool{}, keys: map[store.KeyRef]bool{}, threadOf: map[string]string{},
+		workers: map[string]*store.Worker{}, pauses: map[string]store.Pause{}, keys: map[store.KeyRef]bool{}, threadOf: map[string]string{},
 		tokensByName: map[string]*auth.Token{},
 	}
 }
@@ -110,7 +110,7 @@ func (r *rows) load(n store.Need) error {
 		r.keys[k] = true
 	}
 	for _, p := range l.Pauses {
-		r.pauses[p.Agent] = true
+		r.pauses[p.Agent] = p
 	}
 	r.addTokens(n.Tokens, l.Tokens)
 	r.add(l)

@@ -320,8 +320,13 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "settle", rank: rankPlain, size: s.Size(), onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}}
-	return run(ctx, ws.ledger, o, func(b *batch) (*mailroom.Run, error) {
+	o := op{name: "settle", rank: rankPlain, size: s.Size(), onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}, pauses: true}
+	if s.Failure != nil && s.Failure.Agent {
+		o.topics = []string{topicAgents} // it may pause the agent
+	}
+	resumed := "" // agent that works again
+	r, err := run(ctx, ws.ledger, o, func(b *batch) (*mailroom.Run, error) {
+		resumed = ""
 		t := b.rows.thread(s.Thread)
 		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
@@ -335,8 +340,15 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 			in.Message = t.Partials.Text(s.Run, stored) // flushed text always ends in an entry
 		}
 		r, err := t.Settle(&in, b.rows.now)
+		if err == nil && b.afterAttempt(r.Agent, &in) {
+			resumed = r.Agent
+		}
 		return copyRun(r), err
 	})
+	if err == nil && resumed != "" {
+		ws.ledger.endProbe(ctx, resumed)
+	}
+	return r, err
 }
 
 // copyRun returns a copy of r that later operations of the batch cannot change.

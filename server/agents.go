@@ -131,7 +131,7 @@ func addStored(rd store.Reader, who *auth.Token, agents map[string]*api.Agent) e
 		if agents[p.Agent] == nil {
 			agents[p.Agent] = &api.Agent{Name: p.Agent}
 		}
-		agents[p.Agent].Paused = &api.Pause{By: p.By, At: p.At, Reason: p.Reason}
+		agents[p.Agent].Paused = describePause(p)
 	}
 	q := store.CountQuery{ByAgent: true}
 	if !who.SeesAll() {
@@ -144,6 +144,14 @@ func addStored(rd store.Reader, who *auth.Token, agents map[string]*api.Agent) e
 		}
 	}
 	return err
+}
+
+func describePause(p store.Pause) *api.Pause {
+	out := &api.Pause{By: p.Pauser(), At: p.At, Reason: p.Reason}
+	if !p.Probe.IsZero() {
+		out.Probe = &p.Probe
+	}
+	return out
 }
 
 type pauseAgentInput struct {
@@ -170,7 +178,7 @@ func (h *agentHandlers) pauseAgent(ctx context.Context, in *pauseAgentInput) (*b
 		return nil, invalid.At("body.", err)
 	}
 	h.log.InfoContext(ctx, "agent paused", "agent", row.Agent, "by", row.By)
-	return &body[api.Pause]{api.Pause{By: row.By, At: row.At, Reason: row.Reason}}, nil
+	return &body[api.Pause]{*describePause(row)}, nil
 }
 
 type resumeAgentInput struct {

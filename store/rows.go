@@ -116,6 +116,17 @@ type Pause struct {
 	By     string // name of the token that paused it
 	Reason string
 	At     time.Time
+	// Probe is when one run may start to find out whether the agent works again. Only a pause of the server
+	// itself has it, whose By is "".
+	Probe time.Time
+}
+
+// Pauser returns who paused the agent, for people.
+func (p Pause) Pauser() string {
+	if p.By == "" {
+		return "the server" // no token has such a name
+	}
+	return p.By
 }
 
 // AgentRows are the rows about agents: definitions ordered by Agent and Version, pauses by Agent.

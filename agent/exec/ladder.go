@@ -8,13 +8,12 @@ import (
 	"mailroom/internal/proc"
 )
 
-// The ladder decides what the next turn of a run does after one that failed: the same session once more, a new session
-// with the thread's transcript, or nothing. It is a rule on the trials of a run, which the checkpoint keeps.
+// The ladder decides what the next turn does after one that failed: the same session once more, a new session with the
+// thread's transcript, or nothing. It is a rule on the doubts about a session, which the state of the thread keeps because
+// the next turn may be one of another run, and on the trials of the run, which the checkpoint keeps.
 
 // trials count what earlier turns of a run tried in vain.
 type trials struct {
-	// Doubts is the number of consecutive turns that did nothing and may have failed for their session.
-	Doubts int `json:"doubts,omitempty"`
 	// Silent is the number of turns that did nothing until a time limit, and Cut that of calls that wrote nothing
 	// until theirs. Call is the tool of the last one.
 	Silent int    `json:"silent,omitempty"`
@@ -45,28 +44,28 @@ func (t *attempt) climb(l *runningTurn) string {
 	silent := (errors.Is(l.ending.why, proc.ErrIdle) || errors.Is(l.ending.why, proc.ErrStart)) && !l.onlyWarnings
 	switch {
 	case errors.Is(l.ending.why, proc.ErrBusy):
-		c.Doubts, c.Cut, c.Call = 0, c.Cut+1, l.fold.Sanitize(l.calls.except(l.parkedCall))
+		t.state.Doubts, c.Cut, c.Call = 0, c.Cut+1, l.fold.Sanitize(l.calls.except(l.parkedCall))
 		return ""
 	case l.worked:
-		c.Doubts, c.Silent = 0, 0
+		t.state.Doubts, c.Silent = 0, 0
 		if v.Stuck {
 			c.Replaced, c.Lost, c.Why = c.Replaced+1, t.state.Session, v.Message
 			t.state = state{Program: t.agent.profile.Name}
 		}
 		return ""
 	case v.Gone:
-		c.Doubts = 0
+		t.state.Doubts = 0
 		return v.Message
 	case v.Doubtful, silent:
-		c.Doubts++
+		t.state.Doubts++
 		if silent {
 			c.Silent++
 		}
 	}
-	if c.Doubts < maxDoubts || !l.plan.resume {
+	if t.state.Doubts < maxDoubts || !l.plan.resume {
 		return ""
 	}
-	c.Doubts = 0
+	t.state.Doubts = 0
 	if silent {
 		return fmt.Sprintf("it did not answer in %d turns: %v", maxDoubts, l.ending.why)
 	}

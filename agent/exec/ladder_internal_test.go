@@ -47,8 +47,8 @@ func TestOtherEndsDoNotClimbTheLadder(t *testing.T) {
 		a := &attempt{agent: &programAgent{agent: &agent{name: "claude"}, profile: program.Find("claude")}, run: &mailroom.Run{}}
 		for range 3 {
 			l.t, l.plan = a, plan{session: "s", resume: true}
-			if why := a.climb(l); why != "" || a.saved.Trials.Doubts != 0 {
-				t.Errorf("%s: %q with %d doubts, want the same session", name, why, a.saved.Trials.Doubts)
+			if why := a.climb(l); why != "" || a.state.Doubts != 0 {
+				t.Errorf("%s: %q with %d doubts, want the same session", name, why, a.state.Doubts)
 			}
 		}
 	}

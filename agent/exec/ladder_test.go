@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/entry"
+	"mailroom/internal/thread"
 )
 
 // TestASessionThatCannotAnswerIsReplaced has a conversation that the model refuses for ever. The program's own words
@@ -138,5 +139,19 @@ func TestACallThatIsStoppedIsNotRepeated(t *testing.T) {
 	}
 	if x := bodies[exec.Exited](h, "t", exec.KindExited)[0]; x.Limit != "call_timeout" || x.LimitMS != 100 {
 		t.Errorf("stopped by %s of %d ms", x.Limit, x.LimitMS)
+	}
+}
+
+// TestASessionThatFailsWithoutRepeatsIsReplaced has runs that are never repeated, as those of a bridge: the doubt about
+// the session outlives the run.
+func TestASessionThatFailsWithoutRepeatsIsReplaced(t *testing.T) {
+	h := newFixture(t, "")
+	h.reply("t", h.send("t", "!poison something new"))
+	once := func(in *thread.Submit) { in.MaxAttempts = 1 }
+	if r := h.ended("t", h.send("t", "are you there?", once)); r.Status != mailroom.StatusFailed {
+		t.Fatalf("the first message is %s, want failed", r.Status)
+	}
+	if got := h.reply("t", h.send("t", "and now?", once)); !strings.Contains(got, exec.Continued) {
+		t.Errorf("the reply is %q, want one of a new session", got)
 	}
 }

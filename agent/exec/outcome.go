@@ -53,6 +53,8 @@ type Exited struct {
 	Stderr     string         `json:"stderr,omitempty"`  // the last 4 KiB
 	Left       []int          `json:"left,omitempty"`    // processes that could not be killed
 	Skipped    int            `json:"skipped,omitempty"` // unreadable lines of a program
+	// Fault is what is wrong with the agent itself: login, quota or program; "" for nothing.
+	Fault string `json:"fault,omitempty"`
 }
 
 const (
@@ -130,6 +132,7 @@ type ending struct {
 	stderr  string
 	limits  limits
 	skipped int
+	fault   string
 }
 
 // limits are the time limits of an attempt; 0 means no limit.
@@ -204,7 +207,7 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 }
 
 func (e ending) exited() Exited {
-	x := Exited{Signal: e.exit.Signal, DurationMS: e.exit.Duration.Milliseconds(), Stderr: e.stderr, Skipped: e.skipped}
+	x := Exited{Signal: e.exit.Signal, DurationMS: e.exit.Duration.Milliseconds(), Stderr: e.stderr, Skipped: e.skipped, Fault: e.fault}
 	if e.exit.Code >= 0 {
 		x.ExitCode = &e.exit.Code
 	}
@@ -314,14 +317,14 @@ func (e ending) withStderr(err error) error {
 // startFailure classifies an error of a start. Problems with the command are permanent; exhausted
 // resources of the machine are transient.
 func startFailure(err error) error {
-	class := mailroom.ClassTransient
+	class, own := mailroom.ClassTransient, false
 	for _, wrong := range []error{
 		osexec.ErrNotFound, osexec.ErrDot, fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.ENOEXEC,
 		syscall.E2BIG, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EISDIR, syscall.EINVAL,
 	} {
 		if errors.Is(err, wrong) {
-			class = mailroom.ClassPermanent
+			class, own = mailroom.ClassPermanent, wrong != error(syscall.E2BIG) && wrong != error(syscall.EINVAL) // these may be of the message
 		}
 	}
-	return &mailroom.Failure{Class: class, Err: fmt.Errorf("start the command: %w", err)}
+	return &mailroom.Failure{Class: class, Agent: own, Err: fmt.Errorf("start the command: %w", err)}
 }

@@ -143,6 +143,7 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	if t.state, err = readState(s.State(), a.profile.Name); err != nil {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
+	t.doubts = t.state.Doubts
 	if err := t.readDecisions(ctx); err != nil {
 		return contextCause(ctx, err)
 	}
@@ -208,6 +209,7 @@ type attempt struct {
 	killed     int  // processes of earlier attempts that were killed
 	starts     int  // processes that were started
 	restored   bool // state is that of before the attempt
+	doubts     int  // about the session, in the stored state
 
 	turn  *runningTurn // the latest
 	saved checkpoint
@@ -395,7 +397,7 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	if !t.restored && t.state.Session != "" && (l.sessionKnown || totals != t.state.Totals) { // the state says where the session is
 		t.state.Totals = totals
 	}
-	if l.verdict.Stuck || t.restored || t.state.Session != "" && (l.sessionKnown || totals != before) {
+	if l.verdict.Stuck || t.restored || t.state.Doubts != t.doubts || t.state.Session != "" && (l.sessionKnown || totals != before) {
 		if more.State, err = encode("state", t.state); err != nil {
 			return err
 		}
@@ -403,6 +405,7 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	// A turn that the program refused before the model answered has not begun: the next one gets the plain message.
 	t.saved.NotBegun = !t.inputGiven && !l.worked && l.ending.why == nil
 	verdict := t.verdict(l)
+	l.ending.fault = string(l.verdict.Fault)
 	if more.Checkpoint, err = encode("checkpoint", t.saved); err != nil {
 		return err
 	}
@@ -411,6 +414,9 @@ func (t *attempt) conclude(ctx context.Context, l *runningTurn) error {
 	}
 	return conclude(ctx, t.session, l.ending, verdict, more)
 }
+
+// optional reports whether the sender chose the model: a refusal may then be about the choice, not about the agent.
+func (t *attempt) optional() bool { return t.model != "" }
 
 func unfinishedReason(asked []question) string {
 	if len(asked) > 0 {
@@ -468,5 +474,5 @@ func (t *attempt) verdict(l *runningTurn) error {
 			err = fmt.Errorf("%w (last warning: %s)", err, l.fold.Sanitize(warned))
 		}
 	}
-	return &mailroom.Failure{Class: v.Class, RetryAfter: v.RetryAfter, Agent: v.Fault != "", Err: errors.Join(left, err)}
+	return &mailroom.Failure{Class: v.Class, RetryAfter: v.RetryAfter, Agent: v.Fault != "" && !t.optional(), Err: errors.Join(left, err)}
 }

@@ -32,6 +32,8 @@ type state struct {
 	Program string         `json:"program"`
 	Session string         `json:"session"`
 	Totals  mailroom.Usage `json:"totals"`
+	// Doubts is the number of consecutive turns that did nothing and may have failed for this session.
+	Doubts int `json:"doubts,omitempty"`
 }
 
 // readState returns the state of a session of this program. The state of another program is

@@ -148,6 +148,10 @@ func (s *stub) turn(text string) int {
 			<-time.After(5 * time.Millisecond)
 		}
 		s.writef(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"build-%d","content":"ok","is_error":false}]}}`, n)
+	case strings.HasSuffix(text, "!logged out"):
+		s.writef(`{"type":"assistant","message":{"id":"m","role":"assistant","model":"<synthetic>","content":[{"type":"text","text":"Not logged in · Please run /login"}]}}`)
+		s.writef(`{"is_error":true,"subtype":"success","api_error_status":null,"result":"Not logged in · Please run /login","type":"result"}`)
+		return 1
 	case strings.Contains(text, "!overload"):
 		s.writef(`{"is_error":true,"subtype":"success","api_error_status":529,"result":"Overloaded, try again in 2 seconds","type":"result"}`)
 		return 1
@@ -255,6 +259,14 @@ func (s *stub) misbehaviour() func() {
 			fmt.Println(strings.Repeat("x", 9<<20))
 			half()
 			s.done()
+		},
+		"has no node": func() {
+			fmt.Fprintln(os.Stderr, "env: ‘node’: No such file or directory")
+			os.Exit(127)
+		},
+		"rejects its arguments": func() {
+			fmt.Fprintln(os.Stderr, "error: unknown option '--verbose'")
+			os.Exit(1)
 		},
 		"is killed": func() {
 			half()

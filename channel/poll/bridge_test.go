@@ -142,7 +142,7 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 		}, "(codex exit=-1)"},
 		"exit code":   {exitingAgent(`{"exit_code":3,"duration_ms":5}`), "(codex exit=3)"},
 		"no model":    {exitingAgent(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its model, or another service that it needs, is unavailable or rate limited; try again later)\n(codex exit=1)"},
-		"not set up":  {exitingAgent(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: it is not set up for this, for example not signed in; the same message will fail again)\n(codex exit=1)"},
+		"not set up":  {exitingAgent(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program refused this message; the same message will fail again)\n(codex exit=1)"},
 		"an error":    {exitingAgent(`{"exit_code":2,"class":"transient","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program ended with an error; another try may succeed)\n(codex exit=2)"},
 		"signal":      {exitingAgent(`{"signal":"killed","duration_ms":5}`), "(codex exit=-1)"},
 		"timed out":   {exitingAgent(`{"exit_code":0,"stopped":"too long","limit":"total_timeout","limit_ms":600000,"duration_ms":5}`), "(codex timed out after 600s)\n(codex exit=-1)"},

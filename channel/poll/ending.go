@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
 	"mailroom/channel"
 	"mailroom/entry"
 	"mailroom/store"
@@ -92,6 +93,9 @@ func (e *runEnding) add(item mailroom.Entry) error {
 	if x.Class != "" {
 		e.reason = explainClass(x.Class)
 	}
+	if why := explainFault(x.Fault); why != "" {
+		e.reason = why
+	}
 	if x.ExitCode != nil && x.Stopped == "" {
 		e.exit = *x.ExitCode
 	}
@@ -108,11 +112,24 @@ func explainClass(c mailroom.Class) string {
 	case mailroom.ClassUnavailable:
 		return "its model, or another service that it needs, is unavailable or rate limited; try again later"
 	case mailroom.ClassPermanent:
-		return "it is not set up for this, for example not signed in; the same message will fail again"
+		return "its program refused this message; the same message will fail again"
 	case mailroom.ClassTransient:
 		return "its program ended with an error; another try may succeed"
 	case mailroom.ClassCrashed:
 		return "its server crashed several times during the run"
+	}
+	return ""
+}
+
+// explainFault explains a fault of the agent itself, "" for none.
+func explainFault(fault string) string {
+	switch program.Fault(fault) {
+	case program.FaultLogin:
+		return "it is not signed in"
+	case program.FaultQuota:
+		return "its account has no credit left"
+	case program.FaultProgram:
+		return "its program is missing or rejects its settings"
 	}
 	return ""
 }

@@ -242,7 +242,8 @@ export interface Agent {
   running: number;
   queued: number;
   waiting: number;
-  paused: { by: string; at: string; reason: string } | null;
+  /** probe is set if the server paused it: one run starts then, and its success ends the pause. */
+  paused: { by: string; at: string; reason: string; probe?: string } | null;
 }
 
 export interface Failure {

@@ -60,6 +60,9 @@ func printAgents(con *console.Console, agents []api.Agent, output console.Format
 		}
 		if a.Paused != nil {
 			available = "paused by " + a.Paused.By + ", " + con.When(&a.Paused.At)
+			if a.Paused.Probe != nil {
+				available += ", probes " + con.When(a.Paused.Probe)
+			}
 			if a.Paused.Reason != "" {
 				available += ": " + console.Shorten(a.Paused.Reason, 60)
 			}

@@ -165,6 +165,56 @@ func TestTimeWithoutAClaimDoesNotCountAsOutage(t *testing.T) {
 	}
 }
 
+// TestALimitThatEndsLaterThanARunGivesUpIsWaitedFor has a limit of a week. The outage is counted from its end, and a
+// provider that names a further time for ever is not believed for ever.
+func TestALimitThatEndsLaterThanARunGivesUpIsWaitedFor(t *testing.T) {
+	const week = 7 * 24 * time.Hour
+	w := newFixture(t)
+	w.must(in("", "a"))
+	begin := w.now
+	limited := failed(mailroom.ClassUnavailable)
+	limited.Failure.RetryAfter = week
+	w.mustStart("a")
+	w.end(limited)
+	wantNext(w, week)
+	w.mustStart("a")
+	w.end(failed(mailroom.ClassUnavailable))
+	wantEqual(t, "status after the limit", w.runs["a"].Status, mailroom.StatusQueued)
+	w.now = w.row.Due.At
+	for w.runs["a"].Status == mailroom.StatusQueued {
+		w.mustStart("a")
+		w.end(limited)
+		if w.runs["a"].Status == mailroom.StatusQueued {
+			w.now = w.row.Due.At
+		}
+	}
+	if waited := w.now.Sub(begin); waited < 5*week || waited > 9*week {
+		t.Errorf("gave up after %v, want about 45 days", waited)
+	}
+}
+
+// TestAFaultOfTheAgentKeepsTheRun fails for the agent for weeks. A run that must not be repeated ends at once.
+func TestAFaultOfTheAgentKeepsTheRun(t *testing.T) {
+	w := newFixture(t)
+	w.must(in("", "a"))
+	own := failed(mailroom.ClassPermanent)
+	own.Failure.Agent = true
+	for range 50 {
+		w.mustStart("a")
+		w.end(own)
+		wantEqual(t, "status", w.runs["a"].Status, mailroom.StatusQueued)
+		wantEqual(t, "failures and outages", w.runs["a"].Failures+w.runs["a"].Outages, 0)
+		w.now = w.now.Add(24 * time.Hour)
+	}
+	s := in("", "b")
+	s.NoRetry = true
+	other := newFixture(t)
+	other.must(s)
+	other.mustStart("b")
+	other.end(own)
+	wantEqual(t, "status of a run without repeats", other.runs["b"].Status, mailroom.StatusFailed)
+}
+
 func TestAnOutageEndsWithAStepOrAnotherError(t *testing.T) {
 	for name, between := range map[string]func(w *fixture){
 		"a step":            func(w *fixture) { w.step(thread.StepCommit{Step: mailroom.Step{Name: "one"}}); w.end(released()) },

@@ -49,6 +49,12 @@ func afterRelease(r *mailroom.Run, entered bool, now time.Time) followUp {
 func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time.Time) followUp {
 	message := truncate(validText(fmt.Sprint(f.Err)), maxErrorLen)
 	switch {
+	case f.Agent && !r.NoRetry && r.Stop == "":
+		// The message is not at fault: it waits for the end of the agent's pause, for any length of time.
+		return followUp{
+			reason: "retry", at: now.Add(retryDelay(1, retryCap, f.RetryAfter, jitter)),
+			err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message},
+		}
 	case f.Class == mailroom.ClassPermanent:
 		return deadLetter(f.Class, message)
 	case r.NoRetry:
@@ -78,10 +84,11 @@ func afterOutage(r *mailroom.Run, message string, after time.Duration, jitter fl
 	if now.Sub(r.OutageSince) >= giveUpAfter {
 		return deadLetter(mailroom.ClassExhausted, message)
 	}
-	return followUp{
-		reason: "retry", at: now.Add(retryDelay(r.Outages, outageCap, after, jitter)),
-		err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message},
+	at := now.Add(retryDelay(r.Outages, outageCap, after, jitter))
+	if after > longNamed && at.Sub(r.OutageSince) >= giveUpAfter && now.Sub(r.StartedAt) < maxNamed {
+		r.OutageSince = at // a limit that the provider ends later than a run gives up is no outage until then
 	}
+	return followUp{reason: "retry", at: at, err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message}}
 }
 
 // afterLostClaim counts a lost claim in r, and a crash if charged.

@@ -335,11 +335,11 @@ func (r reader) Agents() (rows store.AgentRows, err error) {
 	return rows, r.send("read agents", t)
 }
 
-const readPauses = "SELECT agent, by, reason, at FROM pause ORDER BY agent"
+const readPauses = "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent"
 
 func scanPauses(into *[]store.Pause) func(c *columns) error {
 	return func(c *columns) error {
-		*into = append(*into, store.Pause{Agent: c.text(), By: c.text(), Reason: c.text(), At: c.time()})
+		*into = append(*into, store.Pause{Agent: c.text(), By: c.text(), Reason: c.text(), At: c.time(), Probe: c.time()})
 		return nil
 	}
 }

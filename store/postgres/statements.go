@@ -84,9 +84,9 @@ const (
 
 	putDefinitions = `INSERT INTO definition (agent, version, body) SELECT agent, version, nullif(body, ''::bytea)
 		FROM unnest($1::text[], $2::text[], $3::bytea[]) u (agent, version, body) ORDER BY agent, version ON CONFLICT (agent, version) DO NOTHING`
-	putPauses = `INSERT INTO pause (agent, by, reason, at) SELECT agent, by, reason, at
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) u (agent, by, reason, at) ORDER BY agent
-		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at`
+	putPauses = `INSERT INTO pause (agent, by, reason, at, probe) SELECT agent, by, reason, at, nullif(probe, 0)
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) u (agent, by, reason, at, probe) ORDER BY agent
+		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at, probe = excluded.probe`
 	dropPauses = "DELETE FROM pause WHERE agent = ANY ($1::text[])"
 	putCursors = `INSERT INTO cursor (channel, identity, position, moved_at) SELECT channel, identity, nullif(position, ''::bytea), nullif(moved_at, 0)
 		FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[]) u (channel, identity, position, moved_at) ORDER BY channel, identity

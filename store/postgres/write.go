@@ -505,11 +505,12 @@ func (w *writing) writeOthers(c *store.Changes) {
 	}
 	if rows := lastOfEach(c.Pauses, func(p store.Pause) string { return p.Agent }); len(rows) > 0 {
 		var agents, by, reasons []string
-		var at []int64
+		var at, probes []int64
 		for _, p := range rows {
-			agents, by, reasons, at = append(agents, p.Agent), append(by, p.By), append(reasons, p.Reason), append(at, p.At.UnixMicro())
+			agents, by, reasons = append(agents, p.Agent), append(by, p.By), append(reasons, p.Reason)
+			at, probes = append(at, p.At.UnixMicro()), append(probes, micros(p.Probe))
 		}
-		w.trip.add(nil, putPauses, agents, by, reasons, at)
+		w.trip.add(nil, putPauses, agents, by, reasons, at, probes)
 	}
 	type account struct{ channel, identity string }
 	if rows := lastOfEach(c.Cursors, func(r store.Cursor) account { return account{r.Channel, r.Identity} }); len(rows) > 0 {

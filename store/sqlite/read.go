@@ -274,9 +274,9 @@ func (r reader) Agents() (rows store.AgentRows, err error) {
 }
 
 func readPauses(r reader) (found []store.Pause, err error) {
-	err = r.query("read pauses", "SELECT agent, by, reason, at FROM pause ORDER BY agent", nil, func(row []driver.Value) (bool, error) {
+	err = r.query("read pauses", "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		found = append(found, store.Pause{Agent: c.text(), By: c.text(), Reason: c.text(), At: c.time()})
+		found = append(found, store.Pause{Agent: c.text(), By: c.text(), Reason: c.text(), At: c.time(), Probe: c.time()})
 		return true, c.err
 	})
 	return found, err

@@ -23,8 +23,8 @@ const (
 		ON CONFLICT (agent, version) DO NOTHING`
 	dropDefinition = "DELETE FROM definition WHERE agent = ? AND version = ?"
 
-	putPause = `INSERT INTO pause (agent, by, reason, at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at`
+	putPause = `INSERT INTO pause (agent, by, reason, at, probe) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at, probe = excluded.probe`
 	dropPause = "DELETE FROM pause WHERE agent = ?"
 
 	dropThreadPartials = `DELETE FROM partial WHERE run IN
@@ -131,7 +131,7 @@ func writeSettings(t *tx, c *store.Changes) error {
 	}
 	for _, p := range c.Pauses {
 		t.store.memo.paused = false
-		if _, err := t.exec(putPause, p.Agent, p.By, p.Reason, p.At.UnixMicro()); err != nil {
+		if _, err := t.exec(putPause, p.Agent, p.By, p.Reason, p.At.UnixMicro(), micros(p.Probe)); err != nil {
 			return err
 		}
 	}

@@ -351,6 +351,9 @@ func digestOthers(r store.Reader) (map[string][sha256.Size]byte, error) {
 			pauses.add([]byte(text))
 		}
 		pauses.add(binary.BigEndian.AppendUint64(nil, uint64(p.At.UnixMicro())))
+		if !p.Probe.IsZero() {
+			pauses.add(binary.BigEndian.AppendUint64(nil, uint64(p.Probe.UnixMicro())))
+		}
 	}
 	for _, t := range rows.tokens {
 		t.Key = 0

@@ -22,7 +22,7 @@ export function Agents() {
       <thead><tr><th>Agent</th><th>State</th><th><span class="unseen">Actions</span></th><th>Running</th><th>Queued</th><th>Waiting</th><th>Workers</th></tr></thead>
       <tbody>${data?.agents.map((agent) => html`<tr key=${agent.name}>
         <th scope="row"><a href=${link('runs', '', { q: term('agent', agent.name) })}><${Line} text=${agent.name} /></a> <span class="hint">${agent.kind ?? ''}</span></th>
-        <td>${agent.paused ? html`<${Status} of="paused" /> <span class="hint">by <${Line} text=${agent.paused.by} />, <${Time} at=${agent.paused.at} /> <${Line} text=${agent.paused.reason} /></span>` : html`<${Status} of=${agent.available ? 'available' : 'unavailable'} /> <span class="hint"><${Line} text=${agent.reason ?? ''} /></span>`}</td>
+        <td>${agent.paused ? html`<${Status} of="paused" /> <span class="hint">by <${Line} text=${agent.paused.by} />, <${Time} at=${agent.paused.at} />${agent.paused.probe && html`, one run probes it <${Time} at=${agent.paused.probe} />`} <${Line} text=${agent.paused.reason} /></span>` : html`<${Status} of=${agent.available ? 'available' : 'unavailable'} /> <span class="hint"><${Line} text=${agent.reason ?? ''} /></span>`}</td>
         <td>${may('admin') && (agent.paused ? html`<${Action} label=${`Resume ${agent.name}`} run=${async () => { await client.resumeAgent(agent.name); await reload(); }}>Resume<//>` : html`<button type="button" class="quiet" aria-label=${`Pause ${agent.name}`} onClick=${() => setPausing(agent.name)}>Pause…</button>`)}</td>
         <td>${number(agent.running)}</td><td>${number(agent.queued)}</td><td>${number(agent.waiting)}</td><td>${number(agent.workers)}</td>
       </tr>`)}</tbody>

@@ -97,6 +97,10 @@ func (p *Profile) judgeFailure(e Ending, message string, status int) Verdict {
 	if e.End.Class != "" { // the program knows more than an HTTP status
 		v.Class = e.End.Class
 	}
+	fault := faultOf(message, status)
+	if e.Worked && status == 0 {
+		fault = "" // perhaps words of the model
+	}
 	end := limitEnd(message, e.Now)
 	if end.IsZero() && status != 529 && v.Class == mailroom.ClassUnavailable {
 		end = e.Limit
@@ -109,8 +113,8 @@ func (p *Profile) judgeFailure(e Ending, message string, status int) Verdict {
 		return Verdict{Gone: true, Message: "the program does not know the session"}
 	case v.RetryAfter > 0 && (status == 429 || containsAny(message, limitWords())):
 		v.Class = mailroom.ClassUnavailable
-	case faultOf(message, status) != "":
-		v.Fault, v.Class = faultOf(message, status), mailroom.ClassPermanent
+	case fault != "":
+		v.Fault, v.Class = fault, mailroom.ClassPermanent
 	case containsAny(message, stuckWords()), status == 413:
 		return stuck(e, v)
 	case (status == 400 || status == 422) && e.Resumed && !e.Worked:
