@@ -137,7 +137,7 @@ func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
 			return nil, err
 		}
 	}
-	b.noteProbes(r.work)
+	noteProbes(b, r.work)
 	return r.work, nil
 }
 

@@ -58,7 +58,7 @@ func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (st
 		}
 		row := p
 		row.At, row.Probe = b.rows.now, time.Time{}
-		b.putPause(row)
+		putPause(b, row)
 		return row, nil
 	})
 }
@@ -85,7 +85,7 @@ func (l *Ledger) ResumeAgent(ctx context.Context, agent string) error {
 		if _, paused := b.rows.pauses[agent]; !paused {
 			return struct{}{}, mailroom.Errorf(mailroom.CodeConflict, "agent %q is not paused", agent)
 		}
-		b.dropPause(agent)
+		dropPause(b, agent)
 		return struct{}{}, nil
 	})
 	if err == nil {
@@ -101,14 +101,14 @@ func (l *Ledger) onResumed(agent string) {
 }
 
 // putPause writes a pause, instead of what the batch did to it before.
-func (b *batch) putPause(row store.Pause) {
+func putPause(b *batch, row store.Pause) {
 	b.rows.pauses[row.Agent] = row
 	b.changes.DropPauses = slices.DeleteFunc(b.changes.DropPauses, func(agent string) bool { return agent == row.Agent })
 	b.changes.Pauses = append(slices.DeleteFunc(b.changes.Pauses, func(x store.Pause) bool { return x.Agent == row.Agent }), row)
 }
 
 // dropPause ends a pause.
-func (b *batch) dropPause(agent string) {
+func dropPause(b *batch, agent string) {
 	delete(b.rows.pauses, agent)
 	b.changes.Pauses = slices.DeleteFunc(b.changes.Pauses, func(p store.Pause) bool { return p.Agent == agent })
 	b.changes.DropPauses = append(b.changes.DropPauses, agent)

@@ -36,29 +36,29 @@ func nextProbe(p store.Pause, now time.Time) time.Time {
 }
 
 // noteProbes puts off the next probe of agents of which a run has started although they are paused.
-func (b *batch) noteProbes(work []dispatch.Assignment) {
+func noteProbes(b *batch, work []dispatch.Assignment) {
 	for _, w := range work {
 		if p, paused := b.rows.pauses[w.Run.Agent]; paused && mayProbe(p, b.rows.now) {
 			p.Probe = b.rows.now.Add(probeTime)
-			b.putPause(p)
+			putPause(b, p)
 		}
 	}
 }
 
 // afterAttempt pauses an agent whose own fault ended an attempt. It reports whether an attempt went well although the
 // agent is paused, so that the pause can end. What a person has paused stays as it is.
-func (b *batch) afterAttempt(agent string, s *thread.Settle) (works bool) {
+func afterAttempt(b *batch, agent string, s *thread.Settle) (works bool) {
 	p, paused := b.rows.pauses[agent]
 	own := s.Failure != nil && s.Failure.Agent
 	switch {
 	case paused && p.Probe.IsZero():
 	case own && paused:
 		p.Probe = nextProbe(p, b.rows.now)
-		b.putPause(p)
+		putPause(b, p)
 	case own:
 		row := store.Pause{Agent: agent, Reason: faultReason(s.Failure), At: b.rows.now}
 		row.Probe = nextProbe(row, b.rows.now)
-		b.putPause(row)
+		putPause(b, row)
 	case paused:
 		return proves(s)
 	}
@@ -73,7 +73,7 @@ func (l *Ledger) endProbe(ctx context.Context, agent string) {
 		if p, paused := b.rows.pauses[agent]; !paused || p.Probe.IsZero() {
 			return false, nil
 		}
-		b.dropPause(agent)
+		dropPause(b, agent)
 		return true, nil
 	})
 	if err == nil && ended {

@@ -340,7 +340,7 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 			in.Message = t.Partials.Text(s.Run, stored) // flushed text always ends in an entry
 		}
 		r, err := t.Settle(&in, b.rows.now)
-		if err == nil && b.afterAttempt(r.Agent, &in) {
+		if err == nil && afterAttempt(b, r.Agent, &in) {
 			resumed = r.Agent
 		}
 		return copyRun(r), err

@@ -148,6 +148,7 @@ func (t *tx) Write(c *store.Changes) error {
 	}
 	for _, p := range c.Pauses {
 		cut(&p.At)
+		cut(&p.Probe)
 		t.pauses.put(p.Agent, p)
 	}
 	for _, row := range c.Cursors {
