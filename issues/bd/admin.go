@@ -20,22 +20,24 @@ import (
 )
 
 func exportCommand(m *Main) *cobra.Command {
-	var to, status string
+	var to string
+	var e export
 	cmd := &cobra.Command{Use: "export", Short: "Write the issues as JSON lines", Args: noArgs}
 	cmd.Flags().StringVarP(&to, "output", "o", "", "file to write (default stdout)")
-	cmd.Flags().StringVarP(&status, "status", "s", "", "only this status")
+	cmd.Flags().StringVarP((*string)(&e.status), "status", "s", "", "only this status, and only issues")
+	cmd.Flags().BoolVar(&e.noRecords, "no-memories", false, "only issues, without memories and other records")
 	cmd.Flags().StringP("format", "f", "jsonl", "accepted; only jsonl is supported")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			if to == "" || to == "-" || to == "/dev/stdout" {
-				_, err := writeIssues(m.Stdout, t, tracker.Status(status))
+				_, err := e.write(m.Stdout, t)
 				return err
 			}
 			own, err := m.isOwn(m.absPath(to))
 			if err != nil || own {
 				return err // it is there already
 			}
-			n, err := m.exportFile(cmd.Context(), m.absPath(to), t, tracker.Status(status))
+			n, err := m.exportFile(cmd.Context(), m.absPath(to), t, e)
 			if err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
@@ -47,14 +49,14 @@ func exportCommand(m *Main) *cobra.Command {
 
 // exportFile writes the issues to a file that the user named. It does not follow a link, which may
 // have come with the project.
-func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, status tracker.Status) (n int, err error) {
+func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, e export) (n int, err error) {
 	dir, err := m.folder()
 	if err != nil {
 		return 0, err
 	}
 	if isInFolder(dir, path) {
 		var text bytes.Buffer
-		if n, err = writeIssues(&text, t, status); err == nil {
+		if n, err = e.write(&text, t); err == nil {
 			err = m.waiting(dir).WriteFile(ctx, filepath.Base(path), text.Bytes())
 		}
 		return n, err
@@ -66,7 +68,7 @@ func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, 
 	if err != nil {
 		return 0, err
 	}
-	n, err = writeIssues(file, t, status)
+	n, err = e.write(file, t)
 	return n, errors.Join(err, file.Close())
 }
 
@@ -94,16 +96,29 @@ func (m *Main) isOwn(path string) (bool, error) {
 	return err == nil && os.SameFile(ours, other), nil
 }
 
-// writeIssues writes the issues with a status, "" for all, and returns their number.
-func writeIssues(to io.Writer, t *tracker.Tracker, status tracker.Status) (n int, err error) {
+// export selects what is exported.
+type export struct {
+	status    tracker.Status // "" for all
+	noRecords bool
+}
+
+// write writes the lines in the order of the file, and returns the number of issues.
+func (e export) write(to io.Writer, t *tracker.Tracker) (n int, err error) {
 	out := bufio.NewWriterSize(to, flushSize)
-	for _, it := range t.All() {
-		if it.Status != tracker.StatusTombstone && (status == "" || it.Status == status) {
-			_, _ = out.WriteString(t.Line(it)) // Flush returns the error
-			_ = out.WriteByte('\n')
+	line := func(text string) {
+		_, _ = out.WriteString(text) // Flush returns the error
+		_ = out.WriteByte('\n')
+	}
+	t.Each(func(it *tracker.Issue) {
+		if it.Status != tracker.StatusTombstone && (e.status == "" || it.Status == e.status) {
+			line(t.Line(it))
 			n++
 		}
-	}
+	}, func(record string) {
+		if !e.noRecords && e.status == "" {
+			line(record)
+		}
+	})
 	return n, out.Flush()
 }
 
@@ -134,11 +149,13 @@ func importCommand(m *Main) *cobra.Command {
 		}
 		other, invalid := tracker.Parse(raw)
 		if len(invalid) > 0 {
-			return mailroom.Errorf(mailroom.CodeInvalid, "the input has %s, the first: %v; nothing was imported", count(len(invalid), "invalid line"), invalid[0].Err)
+			return mailroom.Errorf(mailroom.CodeInvalid, "the input has %s, the first: %v; nothing was imported", count(len(invalid), "invalid line"), invalid[0])
 		}
 		var came tracker.ImportResult
+		var splits []tracker.Split
 		do := func(t *tracker.Tracker) error {
 			came = t.Import(other, keep)
+			splits = t.Splits()
 			return nil
 		}
 		if dry {
@@ -150,7 +167,10 @@ func importCommand(m *Main) *cobra.Command {
 			return err
 		}
 		if m.out.json {
-			return m.out.printJSON(map[string]int{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped})
+			return m.out.printJSON(map[string]any{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped, "records": came.Records, "renamed": renamed(splits)})
+		}
+		if came.Records > 0 {
+			return m.out.report("%d new, %d changed, %d unchanged, %d skipped, %s new", came.New, came.Changed, came.Same, came.Skipped, count(came.Records, "other record"))
 		}
 		return m.out.report("%d new, %d changed, %d unchanged, %d skipped", came.New, came.Changed, came.Same, came.Skipped)
 	}
@@ -169,19 +189,20 @@ To have no marks at all:
   git config merge.bd.driver "bd merge %A %O %A %B"
   echo ".beads/issues.jsonl merge=bd" >> .gitattributes`,
 		RunE: func(_ *cobra.Command, files []string) error {
-			base, err := m.readSide(files[1], true)
+			base, err := m.readSide(files[1])
 			if err != nil {
 				return err
 			}
-			ours, err := m.readSide(files[2], false)
+			ours, err := m.readSide(files[2])
 			if err != nil {
 				return err
 			}
-			theirs, err := m.readSide(files[3], false)
+			theirs, err := m.readSide(files[3])
 			if err != nil {
 				return err
 			}
 			ours.MergeWith(theirs, base)
+			m.warn(ours, nil)
 			if err := os.WriteFile(m.absPath(files[0]), []byte(ours.Text()), 0o644); err != nil {
 				return fmt.Errorf("merge: %w", err)
 			}
@@ -190,9 +211,8 @@ To have no marks at all:
 	}
 }
 
-// readSide reads one file of a merge. Invalid lines are an error, because the merge would lose
-// them, except in the base.
-func (m *Main) readSide(name string, base bool) (*tracker.Tracker, error) {
+// readSide reads one file of a merge. The merge keeps lines that cannot be read.
+func (m *Main) readSide(name string) (*tracker.Tracker, error) {
 	file, err := os.Open(m.absPath(name))
 	if err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
@@ -202,10 +222,7 @@ func (m *Main) readSide(name string, base bool) (*tracker.Tracker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge: read %s: %w", name, err)
 	}
-	t, invalid := tracker.Parse(text)
-	if len(invalid) > 0 && !base {
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s has %s, the first: %v", name, count(len(invalid), "invalid line"), invalid[0].Err)
-	}
+	t, _ := tracker.Parse(text)
 	return t, nil
 }
 
@@ -322,32 +339,6 @@ func (m *Main) rename(ctx context.Context, to string, dry bool) (from string, n 
 	trusted := m.trusts(dir, set)
 	set.Prefix = to
 	return from, n, m.writeSettings(ctx, dir, set, trusted)
-}
-
-func doctorCommand(m *Main) *cobra.Command {
-	return &cobra.Command{Use: "doctor", Short: "Check the file for problems", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		dir, err := m.folder()
-		if err != nil {
-			return err
-		}
-		t, invalid, err := dir.Read()
-		if err != nil {
-			return err
-		}
-		found := t.Check()
-		for _, s := range invalid {
-			found = append(found, fmt.Sprintf("invalid line: %v", s.Err))
-		}
-		if m.out.json {
-			err = m.out.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...)})
-		} else if err = m.out.print(cells(found...)...); err == nil && len(found) == 0 {
-			err = m.out.report("%s, no problems.", count(len(t.All()), "issue"))
-		}
-		if err == nil && len(found) > 0 {
-			err = errors.New("the file has problems")
-		}
-		return err
-	}}
 }
 
 func infoCommand(m *Main) *cobra.Command {

@@ -370,7 +370,7 @@ func labelListAllCommand(m *Main) *cobra.Command {
 
 // commentJSON is a comment in JSON output.
 type commentJSON struct {
-	ID        int64  `json:"id"`
+	ID        any    `json:"id"`
 	Issue     string `json:"issue_id"`
 	Author    string `json:"author"`
 	Text      string `json:"text"`
@@ -378,7 +378,11 @@ type commentJSON struct {
 }
 
 func newCommentJSON(issue string, c tracker.Comment) commentJSON {
-	return commentJSON{c.ID, issue, c.Author, c.Text, c.CreatedAt.Format("2006-01-02T15:04:05.999999999Z07:00")}
+	id := any(c.ID)
+	if c.TextID != "" {
+		id = c.TextID
+	}
+	return commentJSON{id, issue, c.Author, c.Text, c.CreatedAt.Format("2006-01-02T15:04:05.999999999Z07:00")}
 }
 
 func commentsCommand(m *Main) *cobra.Command {

@@ -3,6 +3,7 @@
 package bd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -170,9 +171,7 @@ func (m *Main) read(f func(t *tracker.Tracker) error) error {
 	if err != nil {
 		return err
 	}
-	if len(invalid) > 0 {
-		m.out.logf("Warning: the file has %s; the next change moves invalid lines to quarantine.jsonl: %v", count(len(invalid), "invalid line"), invalid[0].Err)
-	}
+	m.warn(t, invalid)
 	return f(t)
 }
 
@@ -204,9 +203,11 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	if err != nil {
 		return err
 	}
+	var changed *tracker.Tracker
 	invalid, err := update(m.waiting(dir), ctx, func(t *tracker.Tracker) error {
 		m.locked = true
 		defer func() { m.locked = false }()
+		changed = t
 		return f(t)
 	})
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok {
@@ -216,10 +217,21 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 		m.out.logf("Changed the tracker in %s: %s", dir.Path(), m.found.via)
 	}
 	m.changed = m.changed || err == nil
-	if err == nil && len(invalid) > 0 {
-		m.out.logf("Warning: moved %s of the file to quarantine.jsonl: %v", count(len(invalid), "invalid line"), invalid[0].Err)
+	if err == nil {
+		m.warn(changed, invalid)
 	}
 	return err
+}
+
+// warn reports what reading or merging the file found. Other programs and people decide what to do
+// about it, so nothing of it is an error.
+func (m *Main) warn(t *tracker.Tracker, invalid []tracker.InvalidLine) {
+	if len(invalid) > 0 {
+		m.out.logf("Warning: left in place: %s of the file; see %s doctor; %v", count(len(invalid), "invalid line"), cmp.Or(m.Name, "bd"), invalid[0])
+	}
+	for _, s := range t.Splits() {
+		m.out.logf("Warning: %v", s)
+	}
 }
 
 // lockTimeout returns the default wait for the lock.

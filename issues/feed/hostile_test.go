@@ -14,7 +14,7 @@ import (
 // pipes. The server changes nothing outside, reports the problem, and handles the issue once the
 // file is restored.
 func TestTrackerFilesCannotLeadOutside(t *testing.T) {
-	for _, name := range []string{"issues.jsonl", "issues.lock", "quarantine.jsonl", "issues.jsonl.tmp"} {
+	for _, name := range []string{"issues.jsonl", "issues.lock", "issues.jsonl.tmp"} {
 		for kind, set := range map[string]func(at, outside string) error{
 			"is a link": func(at, outside string) error { return os.Symlink(outside, at) },
 			"is a pipe": func(at, _ string) error { return syscall.Mkfifo(at, 0o644) },

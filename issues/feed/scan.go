@@ -58,7 +58,7 @@ func (r *receiver) refresh() (t *tracker.Tracker, changed bool, err error) {
 		return nil, false, err
 	}
 	if len(strays) > 0 {
-		r.host.ReportError(fmt.Errorf("%d invalid lines in %s; the next write moves them to quarantine: %w", len(strays), file, strays[0].Err))
+		r.host.ReportError(fmt.Errorf("%d lines of %s cannot be read: line %d: %w", len(strays), file, strays[0].Number, strays[0].Err))
 	}
 	r.tracker, r.claims = t, ownClaims(t, r.server)
 	r.info, r.recent = info, time.Since(info.ModTime()) < mtimeResolution

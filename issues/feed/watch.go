@@ -172,10 +172,7 @@ func cursor(server string) channel.Cursor {
 func (w *Watcher) update(ctx context.Context, l *channel.Host, change func(*tracker.Tracker) error) error {
 	waiting, cancel := context.WithTimeout(ctx, w.options.LockTimeout)
 	defer cancel()
-	strays, err := w.options.Folder.Update(waiting, change)
-	if len(strays) > 0 {
-		l.ReportError(fmt.Errorf("%d invalid lines of %s moved to quarantine: %w", len(strays), w.options.Folder.File(), strays[0].Err))
-	}
+	_, err := w.options.Folder.Update(waiting, change) // the next read reports lines that cannot be read
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok && ctx.Err() == nil {
 		return fmt.Errorf("%s is locked by another process (waited %s): %s", w.options.Folder.File(), w.options.LockTimeout, locked.Holder)
 	}

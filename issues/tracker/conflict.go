@@ -4,10 +4,11 @@ import "strings"
 
 // conflicts are the lines of a file, separated by git's conflict markers.
 type conflicts struct {
-	both               []string // outside of conflicts
-	ours, theirs, base []string // inside
-	marked             bool     // the file has conflict markers
-	hasBase            bool     // every conflict contains its base, as in the styles diff3 and zdiff3
+	both               []rawLine // outside of conflicts
+	ours, theirs, base []rawLine // inside
+	marked             bool      // the file has conflict markers
+	hasBase            bool      // every conflict contains its base, as in the styles diff3 and zdiff3
+	layout             layout
 }
 
 // markLength is the length of git's markers. The base of a conflict can contain nested conflicts,
@@ -25,26 +26,27 @@ func isMark(line string, character byte) bool {
 // parseConflicts splits the text of a file.
 func parseConflicts(text string) conflicts {
 	const outside, first, base, second = 0, 1, 2, 3
-	c := conflicts{both: make([]string, 0, strings.Count(text, "\n")+1), hasBase: true}
+	c := conflicts{both: make([]rawLine, 0, strings.Count(text, "\n")+1), hasBase: true}
 	at, bases, all := outside, 0, 0
-	for text != "" {
-		var line string
-		line, text, _ = strings.Cut(text, "\n")
-		line = strings.TrimRight(line, "\r")
+	text, c.layout.utf16 = decodeUTF16(text)
+	for number := 1; text != ""; number++ {
+		line := rawLine{number: number}
+		line.text, text, _ = strings.Cut(text, "\n")
+		c.layout.read(&line)
 		switch {
-		case isMark(line, '<'):
+		case isMark(line.text, '<'):
 			at, c.marked = first, true
 			all++
-		case at == first && isMark(line, '|'):
+		case at == first && isMark(line.text, '|'):
 			at = base
 			bases++
-		case (at == first || at == base) && isMark(line, '='):
+		case (at == first || at == base) && isMark(line.text, '='):
 			at = second
-		case at == second && isMark(line, '>'):
+		case at == second && isMark(line.text, '>'):
 			at = outside
-		case strings.TrimSpace(line) == "":
+		case at != outside && strings.TrimSpace(line.text) == "":
 		case at == base:
-			if strings.HasPrefix(line, "<<<<<<<") { // a nested conflict in the base
+			if strings.HasPrefix(line.text, "<<<<<<<") { // a nested conflict in the base
 				c.hasBase = false
 			}
 			c.base = append(c.base, line)

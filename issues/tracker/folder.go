@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 	"unsafe"
 
 	"mailroom"
@@ -22,13 +20,13 @@ import (
 // Names of files in a tracker's folder. Only the issue file is shared; the others are local.
 const (
 	fileIssues     = "issues.jsonl"
-	fileQuarantine = "quarantine.jsonl" // invalid lines, with the reason
+	fileQuarantine = "quarantine.jsonl" // invalidLines lines that versions before this one moved out of the issue file
 	fileLock       = "issues.lock"
 )
 
 // ignored returns patterns for .gitignore, including those of tracker/mail.
 func ignored() []string {
-	return []string{fileLock, fileQuarantine, "mail.json", "mail.lock", "*.tmp"}
+	return []string{fileLock, "mail.json", "mail.lock", "*.tmp"}
 }
 
 // Limits of files. A folder comes with a project, so the project's author controls the size of its
@@ -132,19 +130,20 @@ func (f Folder) Read() (*Tracker, []InvalidLine, error) {
 }
 
 // Update changes the issues under the tracker's lock. If change fails, nothing is written and its
-// error is returned unwrapped. On success the issues are on disk. Invalid lines are moved to the
-// quarantine file and returned.
+// error is returned unwrapped. On success the issues are on disk. Invalid lines stay in the file and
+// are returned. A file of which most lines are invalid is not written.
 func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (invalid []InvalidLine, err error) {
-	return f.update(ctx, change, true)
+	return f.update(ctx, change, true, false)
 }
 
 // UpdateAll is Update for a change that reads all issues. It is faster than Update for such a
 // change and slower for any other.
 func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (invalid []InvalidLine, err error) {
-	return f.update(ctx, change, false)
+	return f.update(ctx, change, false, false)
 }
 
-func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy bool) (invalid []InvalidLine, err error) {
+// update implements Update. With repair set it also writes a file that Update refuses.
+func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, repair bool) (invalid []InvalidLine, err error) {
 	dir, err := f.open()
 	if err != nil {
 		return nil, err
@@ -161,6 +160,11 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy bo
 			return nil, err
 		}
 		t, invalid := parse(text, lazy, f.baseOf(ctx))
+		if !repair {
+			if err := f.checkReadable(t, invalid); err != nil {
+				return nil, err
+			}
+		}
 		if err := change(t); err != nil {
 			return nil, err
 		}
@@ -172,14 +176,24 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy bo
 			return nil, err
 		}
 		_ = dir.Ignore(ignored()...) // a failure only makes git list more files
-		if err := quarantine(dir, invalid); err != nil {
-			return nil, err
-		}
 		err = f.replace(dir, lock, lines, seen)
 		if !errors.Is(err, errReplaced) {
 			return invalid, err
 		}
 	}
+}
+
+// checkReadable refuses to write a file that is probably not what it should be: a change would be the
+// last one for which the file could be told from one that was damaged.
+func (f Folder) checkReadable(t *Tracker, invalid []InvalidLine) error {
+	if t.layout.utf16 {
+		return mailroom.Errorf(mailroom.CodeInvalid, "%s is UTF-16 text; convert it to UTF-8 with: bd doctor --restore", f.File())
+	}
+	if all := len(t.issues.order) + len(t.others); len(invalid)*2 > all {
+		return mailroom.Errorf(mailroom.CodeInvalid, "%d of %d lines of %s cannot be read, the first: %v; nothing was written: "+
+			"repair it with bd doctor --restore, or get an older copy from git", len(invalid), all, f.File(), invalid[0])
+	}
+	return nil
 }
 
 func noTracker(path string) error {
@@ -211,17 +225,17 @@ func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err er
 func equalText(lines []string, text string) bool {
 	for _, line := range lines {
 		rest, same := strings.CutPrefix(text, line)
-		if !same || !strings.HasPrefix(rest, "\n") {
+		if !same {
 			return false
 		}
-		text = rest[1:]
+		text = rest
 	}
 	return text == ""
 }
 
 // checkSize refuses a file that could not be read back.
 func checkSize(lines []string, name string) error {
-	size := len(lines)
+	size := 0
 	for _, line := range lines {
 		size += len(line)
 	}
@@ -257,7 +271,6 @@ func write(file io.Writer, lines []string) error {
 	out := bufio.NewWriterSize(file, size)
 	for _, line := range lines {
 		_, _ = out.WriteString(line) // Flush returns the error
-		_ = out.WriteByte('\n')
 	}
 	return out.Flush()
 }
@@ -309,28 +322,4 @@ func (f Folder) WriteFile(ctx context.Context, name string, text []byte) (err er
 		_, err := to.Write(text)
 		return err
 	}, nil)
-}
-
-// quarantine appends invalid lines to the quarantine file before they are removed from the issue
-// file.
-func quarantine(dir *projectdir.Dir, invalid []InvalidLine) error {
-	if len(invalid) == 0 {
-		return nil
-	}
-	var out bytes.Buffer
-	for _, s := range invalid {
-		line, err := json.Marshal(struct {
-			At     time.Time `json:"at"`
-			Reason string    `json:"reason"`
-			Line   string    `json:"line"`
-		}{time.Now().UTC(), s.Err.Error(), s.Line})
-		if err != nil {
-			return fmt.Errorf("quarantine a line: %w", err)
-		}
-		out.Write(append(line, '\n'))
-	}
-	if err := dir.Append(fileQuarantine, out.Bytes(), maxQuarantine); err != nil {
-		return fmt.Errorf("quarantine lines: %w", err)
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 )
 
@@ -11,23 +12,39 @@ import (
 const gitTimeout = 5 * time.Second
 
 // baseOf returns a function that reads the common ancestor of a conflict from git's index, where it
-// is during a merge. It is unknown without git, and after "git add".
+// is during a merge. It is unknown without git, and after "git add". For lines that a union merge left
+// behind, git's index has none, but the merge's parents have one.
 func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	return func() (string, bool) {
 		ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 		defer cancel()
-		// cat-file runs no filter or hook of the repository and fetches nothing from the network.
-		git := exec.CommandContext(ctx, "git", "cat-file", "blob", ":1:./"+fileIssues)
-		git.Dir = f.path
-		git.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
-		git.WaitDelay = time.Second
-		out := &limitedBuffer{left: MaxFile}
-		git.Stdout = out
-		if err := git.Run(); err != nil {
-			return "", false
+		if text, err := f.git(ctx, "cat-file", "blob", ":1:./"+fileIssues); err == nil {
+			return text, true
 		}
-		return string(out.text), true
+		for _, sides := range [][2]string{{"HEAD", "MERGE_HEAD"}, {"HEAD^1", "HEAD^2"}} {
+			base, err := f.git(ctx, "merge-base", sides[0], sides[1])
+			if err != nil {
+				continue
+			}
+			if text, err := f.git(ctx, "cat-file", "blob", strings.TrimSpace(base)+":./"+fileIssues); err == nil {
+				return text, true
+			}
+		}
+		return "", false
 	}
+}
+
+// git runs a command that runs no filter or hook of the repository and fetches nothing from the
+// network.
+func (f Folder) git(ctx context.Context, args ...string) (string, error) {
+	git := exec.CommandContext(ctx, "git", args...)
+	git.Dir = f.path
+	git.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
+	git.WaitDelay = time.Second
+	out := &limitedBuffer{left: MaxFile}
+	git.Stdout = out
+	err := git.Run()
+	return string(out.text), err
 }
 
 // limitedBuffer collects what is written. A write beyond the limit fails.

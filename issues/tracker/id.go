@@ -62,11 +62,19 @@ func (t *Tracker) childID(parent string) (string, error) {
 	if strings.Count(parent, ".") >= maxNesting {
 		return "", mailroom.Errorf(mailroom.CodeInvalid, "%s is nested %d levels deep and cannot have children", parent, maxNesting)
 	}
-	for n := 1; ; n++ {
-		if id := parent + "." + strconv.Itoa(n); !t.issues.has(id) {
-			return id, nil
+	most := 0 // a number that was used before a gap is not used again
+	first, _ := t.issues.search(parent + ".")
+	for _, it := range t.issues.order[first:] {
+		rest, is := strings.CutPrefix(it.ID, parent+".")
+		if !is {
+			break
+		}
+		number, _, _ := strings.Cut(rest, ".")
+		if n, err := strconv.Atoi(number); err == nil {
+			most = max(most, n)
 		}
 	}
+	return parent + "." + strconv.Itoa(most+1), nil
 }
 
 // CheckPrefix returns an error if ids cannot begin with prefix.

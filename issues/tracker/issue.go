@@ -59,6 +59,8 @@ type Issue struct {
 	Comments                  []Comment
 
 	line      string // as it was read; "" for a new issue
+	number    int    // of the line in the file, from 1; 0 for a new line
+	cr        bool   // the line ends with a carriage return
 	unchanged bool   // nothing was changed since the line was read
 	lazy      bool   // only the id was read
 	foreign   bool   // the line has members that are not listed here
@@ -85,6 +87,7 @@ const (
 // Comment is a remark on an issue.
 type Comment struct {
 	ID        int64
+	TextID    string // the id of a program that does not number comments; ID is 0 then
 	Author    string
 	Text      string
 	CreatedAt time.Time

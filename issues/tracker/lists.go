@@ -74,7 +74,11 @@ func (c *Comment) read(s *scanner) (wrong error) {
 		var err error
 		switch s.json.Name() {
 		case "id":
-			err = readNumber(s, &c.ID)
+			if s.json.Peek() == '"' {
+				err = readText(s, &c.TextID)
+			} else {
+				err = readNumber(s, &c.ID)
+			}
 		case "author":
 			err = readText(s, &c.Author)
 		case "text":

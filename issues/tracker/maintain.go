@@ -2,16 +2,20 @@ package tracker
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
 
 // ImportResult counts what an import did.
-type ImportResult struct{ New, Changed, Same, Skipped int }
+type ImportResult struct{ New, Changed, Same, Skipped, Records int }
 
 // Import merges the issues of other into t. With keep, existing issues are left unchanged.
 func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 	t.issues.index()
+	other.issues.index()
+	separate(t, other, nil)
 	for _, theirs := range other.All() {
 		ours := t.issues.get(theirs.ID)
 		switch {
@@ -26,7 +30,10 @@ func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 			result.Changed++
 		}
 	}
-	t.Merge(other)
+	before := len(t.Records())
+	t.splits = append(t.splits, other.splits...)
+	t.unite(other, nil)
+	result.Records = len(t.Records()) - before
 	return result
 }
 
@@ -114,6 +121,34 @@ func (t *Tracker) Check() (found []string) {
 			ids = append(ids, it.ID)
 		}
 		found = append(found, "dependency cycle: "+strings.Join(ids, ", "))
+	}
+	return found
+}
+
+// Notes returns what is unusual in the file but no contradiction: ids that belonged to two issues,
+// and records of types that this package does not interpret.
+func (t *Tracker) Notes() (found []string) {
+	for _, s := range t.splits {
+		found = append(found, s.String())
+	}
+	for _, it := range t.issues.all() {
+		from := it.MovedFrom()
+		if from != "" && !slices.ContainsFunc(t.splits, func(s Split) bool { return s.Moved.ID == it.ID }) {
+			found = append(found, fmt.Sprintf("%s (%s) was %s in the clone that created it; that id belongs to another issue", it.ID, it.Title, from))
+		}
+	}
+	counts := map[string]int{}
+	for _, r := range t.Records() {
+		key, _ := recordKey(r.Line)
+		kind, _, _ := strings.Cut(key, "\x00")
+		counts[kind]++
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		plural := "s"
+		if counts[kind] == 1 {
+			plural = ""
+		}
+		found = append(found, fmt.Sprintf("%d record%s of type %s, kept without change", counts[kind], plural, kind))
 	}
 	return found
 }

@@ -10,19 +10,55 @@ import (
 // plus an hour for clock skew.
 const tombstoneTTL = 30*24*time.Hour + time.Hour
 
-// Merge merges another copy of the file into t. Issues are identified by id alone. The result does
-// not depend on the order in which copies are merged.
-func (t *Tracker) Merge(other *Tracker) {
+// Merge merges another copy of the file into t. The result does not depend on the order in which
+// copies are merged. Two issues that share an id both stay; see [Tracker.Splits].
+func (t *Tracker) Merge(other *Tracker) { t.mergeWith(other, nil) }
+
+// MergeWith performs a three-way merge: other and t were both changed from base. For each value,
+// the side that changed wins; [Tracker.Merge] decides if both did. Issues are merged member by
+// member; labels, dependencies and comments element by element. An issue that one side removed
+// stays removed unless the other side changed it.
+func (t *Tracker) MergeWith(other, base *Tracker) { t.mergeWith(other, base) }
+
+// mergeWith implements all merges. Without a base it is nil.
+func (t *Tracker) mergeWith(other, base *Tracker) {
 	t.issues.index()
-	for _, theirs := range other.issues.all() {
-		ours := t.issues.get(theirs.ID)
+	other.issues.index()
+	if base != nil {
+		base.issues.index()
+	}
+	separate(t, other, base)
+	t.splits = append(t.splits, other.splits...)
+	t.unite(other, base)
+}
+
+// unite merges the issues of other, whose ids are those of t by now, and its other lines.
+func (t *Tracker) unite(other, base *Tracker) {
+	for _, theirs := range other.inFileOrder() {
+		ours, was := t.issues.get(theirs.ID), base.ancestor(theirs)
+		if ours != nil && was != nil && !sameOrigin(ours, was) {
+			was = nil
+		}
 		switch {
+		case ours == nil && was != nil && other.Line(theirs) == base.Line(was):
 		case ours == nil:
-			t.issues.put(theirs)
-		case t.Line(ours) != other.Line(theirs):
-			t.put(t.codec.merge(ours, theirs))
+			t.issues.put(newLine(theirs))
+		case t.Line(ours) == other.Line(theirs):
+		case was == nil:
+			t.issues.put(t.codec.merge(ours, theirs).in(ours))
+		default:
+			t.issues.put(t.codec.mergeWithBase(was, ours, theirs).in(ours))
 		}
 	}
+	if base != nil {
+		for _, ours := range slices.Clone(t.issues.all()) {
+			was := base.ancestor(ours)
+			if was != nil && !other.issues.has(ours.ID) && t.Line(ours) == base.Line(was) {
+				t.issues.drop(ours.ID)
+			}
+		}
+	}
+	uniteOthers(t, other, base)
 }
 
 // Line returns the JSON line of an issue.
@@ -53,6 +89,7 @@ func (c *codec) combine(a, b *Issue) *Issue {
 	if older.UpdatedAt.Equal(newer.UpdatedAt) {
 		out = *c.mergeTied(a, b)
 	}
+	out.unchanged = false
 	out.line, out.foreign = c.mergeUnknown(newer, older), newer.foreign || older.foreign
 	// Empty text in the newer copy does not erase text of the older one.
 	for _, text := range []struct{ newer, older *string }{

@@ -5,35 +5,6 @@ import (
 	"slices"
 )
 
-// MergeWith performs a three-way merge: other and t were both changed from base. For each value,
-// the side that changed wins; [Tracker.Merge] decides if both did. Issues are merged member by
-// member; labels, dependencies and comments element by element. An issue that one side removed
-// stays removed unless the other side changed it.
-func (t *Tracker) MergeWith(other, base *Tracker) {
-	t.issues.index()
-	other.issues.index()
-	base.issues.index()
-	for _, theirs := range other.issues.all() {
-		ours, was := t.issues.get(theirs.ID), base.issues.get(theirs.ID)
-		switch {
-		case ours == nil && was != nil && other.Line(theirs) == base.Line(was):
-		case ours == nil:
-			t.issues.put(theirs)
-		case t.Line(ours) == other.Line(theirs):
-		case was == nil:
-			t.put(t.codec.merge(ours, theirs))
-		default:
-			t.issues.put(t.codec.mergeWithBase(was, ours, theirs))
-		}
-	}
-	for _, ours := range slices.Clone(t.issues.all()) {
-		was := base.issues.get(ours.ID)
-		if was != nil && !other.issues.has(ours.ID) && t.Line(ours) == base.Line(was) {
-			t.issues.drop(ours.ID)
-		}
-	}
-}
-
 // The members that describe the status change together: an open issue must not get a closing time.
 const (
 	memberStatus  = "status"
@@ -81,15 +52,8 @@ func (c *codec) mergeWithBase(base, ours, theirs *Issue) *Issue {
 		}
 		return ours
 	}
-	m := threeWay{codec: c, base: b, ours: o, theirs: t, both: c.version(markChanged(c.combine(ours, theirs)))}
+	m := threeWay{codec: c, base: b, ours: o, theirs: t, both: c.version(c.combine(ours, theirs))}
 	return m.issue()
-}
-
-// markChanged returns a copy of an issue that will be encoded again.
-func markChanged(it *Issue) *Issue {
-	out := *it
-	out.unchanged = false
-	return &out
 }
 
 // threeWay merges one issue that both sides changed.

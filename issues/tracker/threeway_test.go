@@ -78,6 +78,7 @@ func TestEachElementOfAListIsMergedWithItsBase(t *testing.T) {
 			if issues[i].Status == StatusTombstone {
 				issues[i].Status = StatusOpen
 			}
+			issues[i].CreatedAt = ann().At // of one issue
 		}
 		merged, err := parsed(mergedOf(copyOfFile(issues[0]).Text(), copyOfFile(issues[1]).Text(), copyOfFile(issues[2]).Text())).Find("x-1")
 		if err != nil {
@@ -115,23 +116,31 @@ func TestEachElementOfAListIsMergedWithItsBase(t *testing.T) {
 }
 
 func TestConflictsAreParsed(t *testing.T) {
+	type sides struct {
+		both, ours, theirs, base []string
+		marked, hasBase          bool
+	}
+	texts := func(lines []rawLine) (found []string) {
+		for _, l := range lines {
+			found = append(found, l.text)
+		}
+		return found
+	}
 	for _, c := range []struct {
 		what, text string
-		want       conflicts
+		want       sides
 	}{
-		{"none", "a\nb\n", conflicts{both: []string{"a", "b"}, hasBase: true}},
-		{"without a base", "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> x\nd\n", conflicts{both: []string{"a", "d"}, ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
-		{"with a base", "<<<<<<< HEAD\r\nb\r\n||||||| 123\r\no\r\n=======\r\nc\r\n>>>>>>> x\r\n", conflicts{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"o"}, marked: true, hasBase: true}},
-		{"one of two with a base", "<<<<<<<\nb\n|||||||\n=======\n>>>>>>>\n<<<<<<<\n=======\nc\n>>>>>>>\n", conflicts{ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
+		{"none", "a\nb\n", sides{both: []string{"a", "b"}, hasBase: true}},
+		{"without a base", "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> x\nd\n", sides{both: []string{"a", "d"}, ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
+		{"with a base", "<<<<<<< HEAD\r\nb\r\n||||||| 123\r\no\r\n=======\r\nc\r\n>>>>>>> x\r\n", sides{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"o"}, marked: true, hasBase: true}},
+		{"one of two with a base", "<<<<<<<\nb\n|||||||\n=======\n>>>>>>>\n<<<<<<<\n=======\nc\n>>>>>>>\n", sides{ours: []string{"b"}, theirs: []string{"c"}, marked: true}},
 		{"a base with conflict markers", "<<<<<<< a\nb\n||||||| m\n<<<<<<<<< Temporary merge branch 1\no\n=========\np\n>>>>>>>>> Temporary merge branch 2\n=======\nc\n>>>>>>> x\n",
-			conflicts{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"<<<<<<<<< Temporary merge branch 1", "o", "=========", "p", ">>>>>>>>> Temporary merge branch 2"}, marked: true}},
-		{"cut off", "<<<<<<< a\nb\n||||||| m\no\n", conflicts{ours: []string{"b"}, base: []string{"o"}, marked: true}},
+			sides{ours: []string{"b"}, theirs: []string{"c"}, base: []string{"<<<<<<<<< Temporary merge branch 1", "o", "=========", "p", ">>>>>>>>> Temporary merge branch 2"}, marked: true}},
+		{"cut off", "<<<<<<< a\nb\n||||||| m\no\n", sides{ours: []string{"b"}, base: []string{"o"}, marked: true}},
 	} {
-		got := parseConflicts(c.text)
-		if len(got.both) == 0 {
-			got.both = nil
-		}
-		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(conflicts{})); diff != "" {
+		read := parseConflicts(c.text)
+		got := sides{texts(read.both), texts(read.ours), texts(read.theirs), texts(read.base), read.marked, read.hasBase}
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(sides{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.what, diff)
 		}
 	}

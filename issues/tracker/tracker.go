@@ -1,6 +1,6 @@
-// Package tracker keeps issues in a text file that git can carry: one JSON object per line, sorted
-// by id. The file is the only copy. Except for [Folder] the package is pure: operations change a
-// Tracker that was parsed from the file and is written back as a whole.
+// Package tracker keeps issues in a text file that git can carry: one JSON object per line. The file
+// is the only copy. Except for [Folder] the package is pure: operations change a Tracker that was
+// parsed from the file and is written back as a whole.
 package tracker
 
 import (
@@ -18,6 +18,14 @@ import (
 type Tracker struct {
 	codec  *codec
 	issues issueSet
+
+	// What else is in the file.
+	layout layout
+	others []otherLine
+
+	// What reading and merging found.
+	splits []Split
+	copied map[string]bool // ids that several lines had
 }
 
 // New returns an empty tracker.
@@ -25,55 +33,57 @@ func New() *Tracker { return newTracker(0) }
 
 func newTracker(room int) *Tracker {
 	c := newCodec()
-	return &Tracker{codec: c, issues: newIssueSet(c, room)}
+	return &Tracker{codec: c, issues: newIssueSet(c, room), copied: map[string]bool{}}
 }
 
-// InvalidLine is a line that is not an issue. Err says why.
-type InvalidLine struct {
-	Line string
-	Err  error
-}
-
-// Parse reads a file. Lines with the same id are merged. So are the two sides of a conflict that
-// git has marked, using the base that markers in diff3 style contain; see [Tracker.MergeWith].
-// Lines that are not issues are returned as invalid.
+// Parse reads a file. Lines with the same id are merged, or kept as two issues if they are not copies
+// of one; see [Tracker.Splits]. So are the two sides of a conflict that git has marked, using the base
+// that markers in diff3 style contain; see [Tracker.MergeWith]. Lines that cannot be read are returned,
+// and stay in the file.
 func Parse(text string) (*Tracker, []InvalidLine) { return parse(text, false, nil) }
 
 // parse implements Parse. With lazy set it reads only the ids, which makes a change to one of
-// thousands of issues three times as fast. baseOf, if not nil, returns the common ancestor of a
-// conflict whose markers do not contain it.
+// thousands of issues three times as fast. baseOf, if not nil, returns the common ancestor of copies
+// if the file does not contain it.
 func parse(text string, lazy bool, baseOf func() (text string, known bool)) (*Tracker, []InvalidLine) {
 	c := parseConflicts(text)
-	t, invalid := readLines(c.both, lazy)
+	asked := sync.OnceValue(func() *Tracker {
+		base, known := c.base, c.hasBase && c.marked
+		if !known && baseOf != nil {
+			var file string
+			if file, known = baseOf(); known {
+				base = parseConflicts(file).both
+			}
+		}
+		if !known {
+			return nil
+		}
+		t, _ := readLines(base, false, func() *Tracker { return nil })
+		return t
+	})
+	t, invalid := readLines(c.both, lazy, asked)
+	t.layout = c.layout
 	if !c.marked {
 		return t, invalid
 	}
-	ours, more := readLines(c.ours, false)
-	theirs, others := readLines(c.theirs, false)
+	ours, more := readLines(c.ours, false, asked)
+	theirs, others := readLines(c.theirs, false, asked)
 	for _, s := range slices.Concat(more, others) { // both sides may have the same line
 		if !slices.ContainsFunc(invalid, func(x InvalidLine) bool { return x.Line == s.Line }) {
 			invalid = append(invalid, s)
 		}
 	}
-	base, known := c.base, c.hasBase
-	if !known && baseOf != nil {
-		var file string
-		if file, known = baseOf(); known {
-			base = parseConflicts(file).both
-		}
-	}
-	if was, _ := readLines(base, false); known {
-		ours.MergeWith(theirs, was)
-	} else {
-		ours.Merge(theirs)
-	}
-	t.Merge(ours)
+	ours.mergeWith(theirs, asked())
+	t.issues.index()
+	redirectByTime(t, ours.splits)
+	t.splits = append(t.splits, ours.splits...)
+	t.unite(ours, nil)
 	return t, invalid
 }
 
 // readLines builds a tracker from lines. It uses all processors, because most commands spend most
 // of their time here.
-func readLines(lines []string, lazy bool) (t *Tracker, invalid []InvalidLine) {
+func readLines(lines []rawLine, lazy bool, baseOf func() *Tracker) (t *Tracker, invalid []InvalidLine) {
 	t = newTracker(len(lines))
 	read := t.codec.read
 	if lazy {
@@ -83,19 +93,26 @@ func readLines(lines []string, lazy bool) (t *Tracker, invalid []InvalidLine) {
 	InParts(len(lines), func(from, to int) {
 		var s scanner
 		for i := from; i < to; i++ {
-			errs[i] = read(&s, lines[i], &issues[i])
+			if errs[i] = otherRecord(lines[i].text); errs[i] == nil {
+				errs[i] = read(&s, lines[i].text, &issues[i])
+			}
+			issues[i].number, issues[i].cr = lines[i].number, lines[i].cr
 		}
 	})
+	var copies []*Issue
 	for i := range issues {
 		it := &issues[i]
 		if errs[i] != nil {
-			invalid = append(invalid, InvalidLine{lines[i], errs[i]})
-		} else if old := t.issues.order[t.issues.add(it)]; old != it {
-			t.codec.complete(&scanner{}, old)
-			t.codec.complete(&scanner{}, it)
-			t.put(t.codec.merge(old, it))
+			t.others = append(t.others, otherLine{lines[i], errs[i]})
+			if errs[i] != errRecord && errs[i] != errBlank {
+				invalid = append(invalid, invalidLine(t.codec, lines[i], errs[i]))
+			}
+		} else if t.issues.order[t.issues.add(it)] != it {
+			copies = append(copies, it)
+			t.copied[it.ID] = true
 		}
 	}
+	addCopies(t, copies, baseOf)
 	return t, invalid
 }
 
@@ -121,21 +138,6 @@ func InParts(n int, work func(from, to int)) {
 		}
 	}()
 	work(0, n/parts)
-}
-
-// Text returns the contents of the file: one line per issue, sorted by id.
-func (t *Tracker) Text() string {
-	return strings.Join(append(t.lines(), ""), "\n")
-}
-
-func (t *Tracker) lines() []string {
-	lines := make([]string, len(t.issues.order))
-	InParts(len(lines), func(from, to int) {
-		for i := from; i < to; i++ {
-			lines[i] = t.Line(t.issues.order[i])
-		}
-	})
-	return lines
 }
 
 // All returns the issues sorted by id, including tombstones. The caller must not change them.

@@ -1,0 +1,145 @@
+package tracker
+
+import (
+	"maps"
+	"slices"
+)
+
+// addCopies adds further lines with the ids of issues that the file has, as a union merge leaves
+// them. Copies of an issue are merged, with the issue of baseOf if git knows it; an issue of another
+// origin gets an id of its own.
+func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
+	if len(copies) == 0 {
+		return
+	}
+	t.issues.index()
+	var base *Tracker
+	asked := false
+	others := map[string][]*Issue{} // issues of other origin, by id
+	for _, it := range copies {
+		t.codec.complete(&scanner{}, it)
+		group := append([]*Issue{t.issues.get(it.ID)}, others[it.ID]...)
+		i := slices.IndexFunc(group, func(other *Issue) bool { return sameOrigin(other, it) })
+		if i >= 0 && t.Line(group[i]) == t.Line(it) {
+			continue
+		}
+		if i >= 0 && !asked {
+			base, asked = baseOf(), true
+		}
+		switch {
+		case i < 0:
+			others[it.ID] = append(others[it.ID], it)
+		case i == 0:
+			t.issues.put(mergeCopies(t, base, group[i], it))
+		default:
+			others[it.ID][i-1] = mergeCopies(t, base, group[i], it)
+		}
+	}
+	splitCopies(t, others)
+}
+
+// mergeCopies merges two lines of one issue. An issue of the base counts only if the base has one
+// line of it: of several, any may be an old one.
+func mergeCopies(t *Tracker, base *Tracker, first, second *Issue) *Issue {
+	var out *Issue
+	if was := base.ancestor(first); was != nil && !base.copied[first.ID] {
+		out = t.codec.mergeWithBase(was, first, second)
+	} else {
+		out = t.codec.merge(first, second)
+	}
+	return out.in(first)
+}
+
+// ancestor returns the issue of the base that an issue was made from, or nil. The base may be nil.
+func (t *Tracker) ancestor(it *Issue) *Issue {
+	if t == nil {
+		return nil
+	}
+	if was := t.issues.get(it.ID); was != nil && sameOrigin(was, it) {
+		return was
+	}
+	return nil
+}
+
+// in returns the issue as a new version of the line of another one.
+func (it *Issue) in(line *Issue) *Issue {
+	out := *it
+	out.number, out.cr = line.number, line.cr
+	return &out
+}
+
+// splitCopies gives issues of other origin than that of their id ids of their own.
+func splitCopies(t *Tracker, others map[string][]*Issue) {
+	var splits []Split
+	for _, id := range slices.Sorted(maps.Keys(others)) {
+		group := append([]*Issue{t.issues.get(id)}, others[id]...)
+		slices.SortStableFunc(group, compareOrigins)
+		t.issues.put(group[0])
+		for _, it := range group[1:] {
+			name := freeID(it, []*Tracker{t})
+			moved := t.codec.redirect(it, name, func(on string, _ reference) string { return on })
+			if there := t.issues.get(name); there != nil {
+				moved = t.codec.merge(there, moved).in(there)
+			}
+			t.issues.put(moved)
+			splits = append(splits, Split{ID: id, Kept: group[0], Moved: moved})
+		}
+	}
+	redirectByTime(t, splits)
+	t.splits = append(t.splits, splits...)
+}
+
+// redirectByTime changes references in lines whose side of the merge is unknown. A reference means
+// the only issue that existed when it was made. Otherwise it probably means the one that its author
+// created, and else the one that keeps the id; its issue is then noted in the split.
+func redirectByTime(t *Tracker, splits []Split) {
+	byID := map[string][]int{}
+	for i, s := range splits {
+		byID[s.ID] = append(byID[s.ID], i)
+	}
+	for _, it := range issuesMentioning(t, slices.Collect(maps.Keys(byID))) {
+		unsure := map[string]bool{}
+		changed := t.codec.redirect(it, it.ID, func(on string, ref reference) string {
+			found := byID[on]
+			if len(found) == 0 {
+				return on
+			}
+			candidates := []*Issue{splits[found[0]].Kept}
+			for _, i := range found {
+				candidates = append(candidates, splits[i].Moved)
+			}
+			one, sure := meant(candidates, ref)
+			if !sure {
+				unsure[on] = true
+			}
+			return one.ID
+		})
+		for _, id := range slices.Sorted(maps.Keys(unsure)) {
+			s := &splits[byID[id][0]]
+			s.Unsure = append(s.Unsure, it.ID)
+		}
+		if t.Line(changed) != t.Line(it) {
+			changed.unchanged = false
+			t.issues.put(changed)
+		}
+	}
+}
+
+// meant returns the issue that a reference means, and whether that is sure.
+func meant(candidates []*Issue, ref reference) (one *Issue, sure bool) {
+	only := func(of func(*Issue) bool) *Issue {
+		i := slices.IndexFunc(candidates, of)
+		if i < 0 || slices.ContainsFunc(candidates[i+1:], of) {
+			return nil
+		}
+		return candidates[i]
+	}
+	existed := func(it *Issue) bool { return it.CreatedAt.Truncate(precision(ref.at)).Compare(ref.at) <= 0 }
+	if one = only(existed); one != nil && !ref.at.IsZero() {
+		return one, true
+	}
+	if one = only(func(it *Issue) bool { return it.CreatedBy == ref.by && ref.by != "" }); one != nil {
+		return one, false
+	}
+	return candidates[0], false
+}

@@ -1,0 +1,94 @@
+package tracker
+
+import (
+	"testing"
+	"time"
+)
+
+func TestCopiesOfOneIssueHaveOneOrigin(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 600_700_800, time.UTC)
+	issue := func(change func(*Issue)) *Issue {
+		it := &Issue{ID: "x-1", Title: "a", Description: "text", CreatedAt: at, UpdatedAt: at, CreatedBy: "ann"}
+		change(it)
+		return it
+	}
+	created := func(at time.Time, by, title string) func(*Issue) {
+		return func(it *Issue) { it.CreatedAt, it.UpdatedAt, it.CreatedBy, it.Title = at, at, by, title }
+	}
+	second := at.Truncate(time.Second)
+	for _, c := range []struct {
+		what string
+		a, b func(*Issue)
+		same bool
+	}{
+		{"edited", created(at, "ann", "a"), func(it *Issue) { it.Title, it.UpdatedAt = "b", at.Add(time.Hour) }, true},
+		{"another zone", created(at, "ann", "a"), created(at.In(time.FixedZone("", 3600)), "ann", "b"), true},
+		{"cut to seconds, and edited", created(at, "ann", "a"), func(it *Issue) { it.CreatedAt, it.Title = second, "b" }, true},
+		{"rounded to seconds", created(at, "ann", "a"), created(second.Add(time.Second), "ann", "a"), true},
+		{"cut to microseconds", created(at, "ann", "a"), created(at.Truncate(time.Microsecond), "ann", "a"), true},
+		{"the actor is not known", created(second, "ann", "a"), created(second, "", "a"), true},
+		{"the time is not known", created(at, "ann", "a"), created(time.Time{}, "ann", "b"), true},
+		{"the time was set by an import", created(at, "ann", "a"), created(at.Add(time.Hour), "ann", "a"), true},
+		{"a tombstone without its issue", created(at, "ann", "a"), func(it *Issue) {
+			it.CreatedAt = at.Add(time.Hour)
+			it.Title, it.Status, it.DeletedAt = "(deleted)", StatusTombstone, it.CreatedAt
+		}, true},
+		{"another time, actor and title", created(at, "ann", "a"), created(at.Add(time.Hour), "bob", "b"), false},
+		{"the same second, two actors", created(at, "ann", "a"), created(at.Add(time.Nanosecond), "bob", "b"), false},
+		{"the same second of a program without fractions, two actors", created(second, "ann", "a"), created(second, "bob", "a"), false},
+		{"the same second, none edited, two titles", created(second, "ann", "a"), created(second, "ann", "b"), false},
+		{"the same title of two actors", created(at, "ann", "a"), created(at.Add(time.Hour), "bob", "a"), false},
+		{"the same title and another text", created(at, "ann", "a"), func(it *Issue) { it.CreatedAt, it.Description = at.Add(time.Hour), "b" }, false},
+		{"one actor, another time and title", created(at, "ann", "a"), created(at.Add(time.Hour), "ann", "b"), false},
+		{"a tombstone of another issue", created(at, "ann", "a"), func(it *Issue) {
+			created(at.Add(time.Hour), "bob", "b")(it)
+			it.Status, it.DeletedAt = StatusTombstone, at.Add(2*time.Hour)
+		}, false},
+	} {
+		a, b := issue(c.a), issue(c.b)
+		if sameOrigin(a, b) != c.same || sameOrigin(b, a) != c.same {
+			t.Errorf("%s: one issue: %v and %v, want %v", c.what, sameOrigin(a, b), sameOrigin(b, a), c.same)
+		}
+	}
+}
+
+// TestAnIDThatIsUsedAgainIsAnotherIssue covers a child whose tombstone was dropped in one clone, which
+// then gave its number again.
+func TestAnIDThatIsUsedAgainIsAnotherIssue(t *testing.T) {
+	const base = `{"id":"x-1.1","title":"old","status":"open","priority":2,"issue_type":"task","created_at":"2026-01-01T00:00:00.1Z","updated_at":"2026-01-01T00:00:00.1Z"}` + "\n"
+	const again = `{"id":"x-1.1","title":"new","status":"open","priority":2,"issue_type":"task","created_at":"2026-02-01T00:00:00.1Z","updated_at":"2026-02-01T00:00:00.1Z"}` + "\n"
+	const edited = `{"id":"x-1.1","title":"old","status":"open","priority":0,"issue_type":"task","created_at":"2026-01-01T00:00:00.1Z","updated_at":"2026-03-01T00:00:00.1Z"}` + "\n"
+	const child = `{"id":"x-2","title":"child of old","status":"open","priority":2,"issue_type":"task","created_at":"2026-01-02T00:00:00Z","updated_at":"2026-01-02T00:00:00Z","dependencies":[{"issue_id":"x-2","depends_on_id":"x-1.1","type":"parent-child","created_at":"2026-01-02T00:00:00Z","created_by":"ann"}]}` + "\n"
+	for what, c := range map[string]struct{ ours, theirs, want string }{
+		"unchanged in the other clone": {base, again, again},
+		"changed in the other clone":   {edited, again, ""},
+		"with a new child there":       {base + child, again, again},
+	} {
+		for _, swapped := range []bool{false, true} {
+			ours, theirs := c.ours, c.theirs
+			if swapped {
+				ours, theirs = theirs, ours
+			}
+			tr := parsed(ours)
+			tr.MergeWith(parsed(theirs), parsed(base))
+			kept := must(tr.Find("x-1.1"))(t)
+			if c.want != "" && tr.Line(kept)+"\n" != c.want || c.want == "" && (kept.Title != "old" || len(tr.All()) != 2) {
+				t.Errorf("%s (swapped %v):\n%s", what, swapped, tr.Text())
+			}
+			if made := tr.issues.get("x-2"); made != nil && len(made.Dependencies) > 0 {
+				t.Errorf("%s (swapped %v): the child of the old issue has the new one as parent", what, swapped)
+			}
+		}
+	}
+}
+
+func TestANumberOfAChildIsNotUsedAgainBeforeAGap(t *testing.T) {
+	tr := made(t, "epic")
+	for range 3 {
+		must(tr.Create(NewIssue{Parent: "x-a", Issue: Issue{Title: "child"}}, ann()))(t)
+	}
+	tr.issues.drop("x-a.1")
+	if it := must(tr.Create(NewIssue{Parent: "x-a", Issue: Issue{Title: "child"}}, ann()))(t); it.ID != "x-a.4" {
+		t.Errorf("the next child is %s", it.ID)
+	}
+}

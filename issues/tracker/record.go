@@ -1,0 +1,154 @@
+package tracker
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Newer programs keep records of other types in the file, such as memories, each with its type in
+// the member _type. This package does not interpret them: it keeps them in their places, and merges
+// them by type and key.
+
+// memberType names the type of a record. An issue may have it too.
+const memberType = "_type"
+
+// otherRecord returns errRecord for an object of another type than issue, and errBlank for a blank
+// line.
+func otherRecord(line string) error {
+	if strings.Contains(line, `"`+memberType+`"`) {
+		if _, is := recordKey(line); is {
+			return errRecord
+		}
+	}
+	if strings.TrimSpace(line) == "" {
+		return errBlank
+	}
+	return nil
+}
+
+// recordKey returns what identifies a record of another type than issue: its type and its key or id,
+// or else its text.
+func recordKey(line string) (key string, is bool) {
+	parts, err := fields(line)
+	if err != nil {
+		return "", false
+	}
+	text := func(name string) (found string) {
+		for _, f := range parts {
+			if f.name == name && readJSON(f.raw, &found) == nil && found != "" {
+				return found
+			}
+		}
+		return ""
+	}
+	kind := text(memberType)
+	return kind + "\x00" + cmp.Or(text("key"), text("id"), line), kind != "" && kind != "issue"
+}
+
+// Record is a line of another type than issue.
+type Record struct {
+	Number int // of its line; 0 if it is new
+	Line   string
+}
+
+// Records returns the lines that are records of other types, in the order of the file.
+func (t *Tracker) Records() (found []Record) {
+	for _, o := range t.others {
+		if o.err == errRecord {
+			found = append(found, Record{o.number, o.text})
+		}
+	}
+	return found
+}
+
+// Each calls issue for all issues and record for all records of other types, in the order of the
+// file.
+func (t *Tracker) Each(issue func(*Issue), record func(line string)) {
+	t.issues.all()
+	rest := t.Records()
+	for _, it := range t.inFileOrder() {
+		for len(rest) > 0 && rest[0].Number > 0 && rest[0].Number < it.number {
+			record(rest[0].Line)
+			rest = rest[1:]
+		}
+		issue(it)
+	}
+	for _, r := range rest {
+		record(r.Line)
+	}
+}
+
+// uniteOthers merges the records of other: as with issues, a side that is equal to the base loses.
+// Of two that both sides changed the newer one wins, or the one with the greater text. Lines that
+// cannot be read are all kept.
+func uniteOthers(t *Tracker, other, base *Tracker) {
+	ours := indexOthers(t)
+	their := indexOthers(other)
+	was := map[string]otherLine{}
+	if base != nil {
+		was = indexOthers(base)
+	}
+	for _, o := range other.others {
+		if o.err == errBlank {
+			continue
+		}
+		key := o.key()
+		mine, has := ours[key]
+		old, hadBefore := was[key]
+		switch {
+		case !has && hadBefore && old.text == o.text: // removed in ours
+		case !has:
+			ours[key] = o
+			o.number, o.cr = 0, false
+			t.others = append(t.others, o)
+		case mine.text == o.text || hadBefore && old.text == o.text:
+		case hadBefore && old.text == mine.text || newerRecord(o.text, mine.text):
+			i := slices.IndexFunc(t.others, func(x otherLine) bool { return x.err != errBlank && x.key() == key })
+			t.others[i].text = o.text
+		}
+	}
+	if base == nil {
+		return
+	}
+	t.others = slices.DeleteFunc(t.others, func(o otherLine) bool {
+		if o.err == errBlank {
+			return false
+		}
+		old, hadBefore := was[o.key()]
+		_, stays := their[o.key()]
+		return hadBefore && !stays && old.text == o.text
+	})
+}
+
+func (o *otherLine) key() string {
+	if o.err == errRecord {
+		key, _ := recordKey(o.text)
+		return key
+	}
+	return "\x00" + o.text
+}
+
+func indexOthers(t *Tracker) map[string]otherLine {
+	found := map[string]otherLine{}
+	for _, o := range t.others {
+		if o.err != errBlank {
+			found[o.key()] = o
+		}
+	}
+	return found
+}
+
+// newerRecord reports whether a record wins over another one.
+func newerRecord(a, b string) bool {
+	at := func(line string) string {
+		parts, _ := fields(line) // read before
+		for _, f := range parts {
+			if f.name == "updated_at" {
+				return f.raw
+			}
+		}
+		return ""
+	}
+	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a, b)) > 0
+}

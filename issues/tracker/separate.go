@@ -1,0 +1,309 @@
+package tracker
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Split tells that two issues had one id, and that one of them got a new id.
+type Split struct {
+	ID    string
+	Kept  *Issue // keeps the id
+	Moved *Issue // has the new id
+	// Unsure are the issues that refer to ID, and nothing tells which of the two they mean.
+	Unsure []string
+}
+
+// String describes the split for the user.
+func (s Split) String() string {
+	text := fmt.Sprintf("%s was given to two issues: %s keeps it, %s is now %s", s.ID, s.Kept.described(), s.Moved.described(), s.Moved.ID)
+	if len(s.Unsure) > 0 {
+		text += fmt.Sprintf("; check which of the two is meant in %s", strings.Join(s.Unsure, ", "))
+	}
+	return text
+}
+
+func (it *Issue) described() string {
+	by := it.CreatedBy
+	if by != "" {
+		by = " of " + by
+	}
+	return fmt.Sprintf("%q%s", it.Title, by)
+}
+
+// Splits returns the ids that belonged to two issues when the file was read or merged.
+func (t *Tracker) Splits() []Split { return t.splits }
+
+// separate gives one issue of each pair that shares an id but not its origin a new id, in its side of
+// the merge and in the base. All references in a side mean the issue of that side, so they follow it.
+// base may be nil. Together with [addCopies], which does this for the lines of one file, this
+// is the only place that decides who keeps an id.
+func separate(t *Tracker, theirs, base *Tracker) {
+	sides := []*Tracker{t, theirs}
+	if base != nil {
+		sides = append(sides, base)
+	}
+	followMoves(sides)
+	moves := noMoves(sides)
+	var kept []*Issue
+	for _, their := range slices.Clone(theirs.issues.all()) {
+		our := t.issues.get(their.ID)
+		if our == nil || sameOrigin(our, their) || base != nil && usedAgain(sides[:2], base, their.ID) {
+			continue
+		}
+		if compareOrigins(our, their) <= 0 {
+			moves[1][our.ID] = freeID(their, sides)
+			kept = append(kept, our)
+		} else {
+			moves[0][our.ID] = freeID(our, sides)
+			kept = append(kept, their)
+		}
+	}
+	if base != nil {
+		for i, side := range sides[:2] {
+			for old, name := range moves[i] {
+				if was := base.issues.get(old); was != nil && sameOrigin(was, side.issues.get(old)) {
+					moves[2][old] = name
+				}
+			}
+		}
+	}
+	moveAll(sides, moves)
+	for _, it := range kept {
+		for i, side := range sides[:2] {
+			if name, moved := moves[i][it.ID]; moved {
+				t.splits = append(t.splits, Split{ID: it.ID, Kept: it, Moved: side.issues.get(name)})
+			}
+		}
+	}
+}
+
+// noMoves returns an empty map of new ids by old ones for each side.
+func noMoves(sides []*Tracker) []map[string]string {
+	moves := make([]map[string]string, len(sides))
+	for i := range moves {
+		moves[i] = map[string]string{}
+	}
+	return moves
+}
+
+func moveAll(sides []*Tracker, moves []map[string]string) {
+	for i, side := range sides {
+		moveIssues(side, moves[i])
+	}
+}
+
+// usedAgain handles an id that one side has used again after it removed the issue of the base: the
+// removed issue is dropped from the other side with the dependencies on it, unless it was changed
+// there.
+func usedAgain(sides []*Tracker, base *Tracker, id string) bool {
+	was := base.issues.get(id)
+	if was == nil {
+		return false
+	}
+	for _, side := range sides {
+		if it := side.issues.get(id); sameOrigin(was, it) && side.Line(it) == base.Line(was) {
+			side.issues.drop(id)
+			unlinkIssue(side, id)
+			unlinkIssue(base, id) // so that this is no change
+			return true
+		}
+	}
+	return false
+}
+
+// followMoves renames copies that still have the id which their issue lost in an earlier merge, also
+// if the id is free by now.
+func followMoves(sides []*Tracker) {
+	moves := noMoves(sides)
+	for j, other := range sides[:2] {
+		for _, moved := range slices.Clone(other.issues.all()) {
+			old := moved.MovedFrom()
+			if old == "" {
+				continue
+			}
+			for i, side := range sides {
+				it, kept := side.issues.get(old), other.issues.get(old)
+				if i != j && it != nil && !side.issues.has(moved.ID) && sameOrigin(it, moved) && (kept == nil || !sameOrigin(it, kept)) {
+					moves[i][old] = moved.ID
+				}
+			}
+		}
+	}
+	moveAll(sides, moves)
+}
+
+// freeID returns the new id of an issue: the one that an earlier merge gave to a copy of it, also if
+// another program has cut the times since, or a free one.
+func freeID(it *Issue, in []*Tracker) string {
+	for _, t := range in {
+		first, _ := t.issues.search(it.ID + movedMark)
+		for _, at := range t.issues.order[first:] {
+			if !strings.HasPrefix(at.ID, it.ID+movedMark) {
+				break
+			}
+			if len(at.ID) == len(it.ID)+len(movedMark)+movedLength && sameOrigin(t.issues.get(at.ID), it) {
+				return at.ID
+			}
+		}
+	}
+	id := movedID(it.ID, it)
+	for slices.ContainsFunc(in, func(t *Tracker) bool { return t.issues.has(id) }) {
+		id = movedID(id, it)
+	}
+	return id
+}
+
+// moveIssues renames issues and the references to them.
+func moveIssues(t *Tracker, ids map[string]string) {
+	if len(ids) == 0 {
+		return
+	}
+	to := func(on string, _ reference) string {
+		if name, moved := ids[on]; moved {
+			return name
+		}
+		return on
+	}
+	for _, it := range issuesMentioning(t, slices.Collect(maps.Keys(ids))) {
+		replaceIssue(t, it, t.codec.redirect(it, to(it.ID, reference{}), to))
+	}
+}
+
+// unlinkIssue removes the dependencies on an issue.
+func unlinkIssue(t *Tracker, id string) {
+	for _, it := range issuesMentioning(t, []string{id}) {
+		replaceIssue(t, it, t.codec.redirect(it, it.ID, func(on string, _ reference) string {
+			if on == id {
+				return ""
+			}
+			return on
+		}))
+	}
+}
+
+// replaceIssue puts an issue in the place of another one, or unites it with a copy that has its new id.
+func replaceIssue(t *Tracker, old, it *Issue) {
+	if it.ID != old.ID {
+		t.issues.drop(old.ID)
+		if there := t.issues.get(it.ID); there != nil {
+			it = t.codec.merge(there, it)
+		}
+	}
+	t.issues.put(it)
+}
+
+// issuesMentioning returns the issues whose lines contain one of the ids.
+func issuesMentioning(t *Tracker, ids []string) (found []*Issue) {
+	quoted := make([]string, len(ids))
+	for i, id := range ids {
+		quoted[i] = encodeText(id)
+	}
+	for _, it := range t.issues.order {
+		if it.lazy || it.unchanged {
+			if !slices.ContainsFunc(quoted, func(q string) bool { return strings.Contains(it.line, q) }) {
+				continue
+			}
+		}
+		found = append(found, t.issues.get(it.ID))
+	}
+	return found
+}
+
+// reference is what is known about a reference to another issue.
+type reference struct {
+	at time.Time
+	by string
+}
+
+// redirect returns an issue with a new id, and with its references changed by to; a dependency on ""
+// is removed. The time of its last change stays: another clone that renames it must write the same line.
+func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference) string) *Issue {
+	out := *it
+	out.ID = id
+	out.Dependencies, out.Comments = nil, slices.Clone(it.Comments)
+	for _, d := range it.Dependencies {
+		if on := to(d.On, reference{d.CreatedAt, d.CreatedBy}); on != d.On {
+			if on == "" {
+				continue
+			}
+			d.On = on
+			d.raw = replaceText(d.raw, "depends_on_id", on)
+		}
+		if id != it.ID {
+			d.raw = replaceText(d.raw, "issue_id", id)
+		}
+		if !slices.ContainsFunc(out.Dependencies, func(x Dependency) bool { return dependencyKey(x) == dependencyKey(d) }) || d.On == "" {
+			out.Dependencies = append(out.Dependencies, d)
+		}
+	}
+	for i := range out.Comments {
+		if id != it.ID {
+			out.Comments[i].raw = replaceText(out.Comments[i].raw, "issue_id", id)
+		}
+	}
+	if it.foreign {
+		out.line = c.redirectForeign(it.line, to)
+	}
+	moved := &Issue{}
+	if err := c.read(&scanner{}, c.write(&out), moved); err != nil {
+		return it // cannot happen: the line is an object with an id
+	}
+	if moved.cr, moved.number = it.cr, it.number; id != it.ID {
+		moved.number = 0 // a new line
+	}
+	return moved
+}
+
+// redirectForeign changes the references in members that this package does not interpret.
+func (c *codec) redirectForeign(line string, to func(on string, ref reference) string) string {
+	parts, err := fields(line)
+	if err != nil {
+		return line
+	}
+	changed := false
+	for i, f := range parts {
+		if !slices.Contains([]string{"replies_to", "relates_to", "duplicate_of", "superseded_by", "parent", "parent_id"}, f.name) {
+			continue
+		}
+		var one string
+		var list []string
+		switch {
+		case readJSON(f.raw, &one) == nil && one != "":
+			if on := to(one, reference{}); on != one && on != "" {
+				parts[i].raw, changed = encodeText(on), true
+			}
+		case readJSON(f.raw, &list) == nil:
+			was := slices.Clone(list)
+			for k, on := range list {
+				list[k] = cmp.Or(to(on, reference{}), on)
+			}
+			if !slices.Equal(was, list) {
+				parts[i].raw, changed = encode(list), true
+			}
+		}
+	}
+	if !changed {
+		return line
+	}
+	return encodeObject(parts)
+}
+
+// replaceText changes a text member that an object has.
+func replaceText(object, name, text string) string {
+	parts, err := fields(object)
+	if object == "" || err != nil {
+		return object
+	}
+	for i, f := range parts {
+		if f.name == name && strings.HasPrefix(f.raw, `"`) {
+			parts[i].raw = encodeText(text)
+			return encodeObject(parts)
+		}
+	}
+	return object
+}
