@@ -37,7 +37,8 @@ type connection struct {
 	pings       atomic.Int64  // counter for PING tokens
 
 	// Owned by the reader.
-	received int // number of messages so far
+	received int      // number of messages so far
+	playback playback // what a bouncer repeats
 
 	// Owned by mu.
 	mu      sync.Mutex
@@ -86,9 +87,10 @@ func (c *connection) fold(name string) string { return fold(name, c.server.caseM
 const maxBuffered = 1000
 
 // Receive implements [chat.Platform]. IRC has no history, so messages sent since the position are
-// lost. It keeps reading while the handler runs, because the handler may send and wait for the
+// lost unless a bouncer repeats them. It keeps reading while the handler runs, because the handler may send and wait for the
 // receipt.
-func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandler) error {
+func (c *connection) Receive(ctx context.Context, position string, take chat.EventHandler) error {
+	c.playback.resume(position)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		defer recovery.Log(c.host.Log(), "irc connection shutdown")
@@ -153,6 +155,7 @@ func (c *connection) handleMessage(m *message, now time.Time) (*chat.Event, erro
 	case "465":
 		return nil, loginError(m)
 	}
+	c.playback.syncClock(m, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own := m.from.Name != "" && c.fold(m.from.Name) == c.fold(c.self.nick)
@@ -172,6 +175,8 @@ func (c *connection) handleMessage(m *message, now time.Time) (*chat.Event, erro
 		c.onNick(m, own)
 	case "396": // the bot's visible host has changed
 		c.self.host = m.param(1)[strings.IndexByte(m.param(1), '@')+1:]
+	case "BATCH":
+		c.playback.onBatch(m)
 	case "JOIN", "PART", "KICK":
 		return nil, c.onMembership(m, own, now)
 	case "QUIT":

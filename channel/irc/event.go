@@ -16,11 +16,15 @@ func (c *connection) messageEvent(m *message, now time.Time) *chat.Event {
 	if len(m.Params) < 2 || m.from.User == "" || isCTCP(raw) {
 		return nil // sent by a server, or a CTCP request
 	}
+	if c.playback.isRepeated(m, c.connectedAt) {
+		c.host.Log().Debug("message skipped: it was played back", "target", target, "time", m.tag("time"))
+		return nil
+	}
 	c.received++
 	text := plainText(raw)
 	e := &chat.Event{
 		Kind: chat.EventMessage, Key: c.messageKey(m, now), User: c.messageUser(m), Text: text,
-		Position: messageTime(m, now).UTC().Format(time.RFC3339Nano),
+		Position: c.playback.position(messageTime(m, now), c.connectedAt),
 	}
 	c.recordPerson(e.User.ID, m.from.Name, now)
 	switch {
@@ -56,9 +60,9 @@ func (c *connection) messageUser(m *message) chat.User {
 	return u
 }
 
-// messageKey returns the key of a message: the server's message id, or else a hash of the
-// connection, the time and the message's number on the connection. Such a key would not recognize a
-// repeated message, but servers do not repeat messages.
+// messageKey returns the key of a message: the server's message id, or its time with its author and text. Without
+// both it is a hash of the connection and the message's number on it, which recognizes no repeated message:
+// servers repeat none, and bouncers without time tags must be told not to.
 func (c *connection) messageKey(m *message, now time.Time) string {
 	const most = 200
 	if id := m.tag("msgid"); id != "" && c.server.hasCap("message-tags") {
@@ -67,13 +71,16 @@ func (c *connection) messageKey(m *message, now time.Time) string {
 		}
 		return digest.ID("irc", "msgid", id)
 	}
+	if t, ok := taggedTime(m); ok {
+		return c.playback.taggedKey(m, t, c.fold(m.from.Canonical()), c.fold(m.param(0)))
+	}
 	return digest.ID("irc", c.connectedAt.Format(time.RFC3339Nano), strconv.Itoa(c.received),
 		now.Format(time.RFC3339Nano), m.from.Canonical(), m.param(0), m.trailing())
 }
 
 // messageTime returns the server's time of a message, or now.
 func messageTime(m *message, now time.Time) time.Time {
-	if t, err := time.Parse(time.RFC3339Nano, m.tag("time")); err == nil {
+	if t, ok := taggedTime(m); ok {
 		return t
 	}
 	return now

@@ -15,9 +15,9 @@ import (
 )
 
 // wantedCaps returns the capabilities to request if offered: message ids, message times, echoes of
-// own messages and account names.
+// own messages, account names, and marks of what is played back.
 func wantedCaps() []string {
-	return []string{"message-tags", "server-time", "echo-message", "account-tag"}
+	return []string{"message-tags", "server-time", "echo-message", "account-tag", "batch"}
 }
 
 // serverInfo describes the server's parameters.

@@ -84,9 +84,11 @@ func TestTheBotRegisters(t *testing.T) {
 			> CAP REQ :account-tag
 			< :s CAP * LS :server-time batch
 			> CAP REQ :server-time
+			> CAP REQ :batch
 			> CAP REQ :sasl
 			< :s CAP * ACK :account-tag
 			< :s CAP * NAK :server-time
+			< :s CAP * NAK :batch
 			< :s CAP * ACK :sasl
 			> AUTHENTICATE PLAIN
 			< AUTHENTICATE +

@@ -19,5 +19,8 @@ func chatMutants() []mutant {
 		{"an edit that changes nothing is told", "channel/chat/inbound/edit.go", "	unchanged := reflect.DeepEqual(out.Now.Parts, content)", "	unchanged := false && reflect.DeepEqual(out.Now.Parts, content)", "channel/chat/adapter", "^TestAnEditOfAReadMessageIsANewMessage$"},
 		{"what has no text is dropped", "channel/telegram/update.go", "		e.Text = m.describe()", "		e.Text = \"\"", "channel/telegram", "^TestTelegramIsAChatPlatform$/^a_message_without_a_text$"},
 		{"each unknown message is answered", "channel/discord/content.go", "(id>>22)/hour", "id", "channel/discord", "^TestDiscordIsAChatPlatform$/^a_message_without_a_text$"},
+		{"a bouncer's buffer is done again", "channel/irc/event.go", "	if c.playback.isRepeated(m, c.connectedAt) {", "	if false {", "channel/irc", "^TestABouncerRepeatsNothing$"},
+		{"a line's key is that of its connection", "channel/irc/event.go", "	if t, ok := taggedTime(m); ok {\n		return c.playback", "	if t, ok := taggedTime(m); ok && false {\n		return c.playback", "channel/irc", "^TestWhatABouncerPlaysBackIsRecognized$"},
+		{"a batch of the history is new", "channel/irc/playback.go", "	if p.batches[m.tag(\"batch\")] {", "	if false {", "channel/irc", "^TestABouncerRepeatsNothing$"},
 	}
 }
