@@ -12,7 +12,9 @@ func wordsOfOthers(s *Server) {
 			prefix = "/"
 		}
 		s.p.People.Forward(Ann, Ann, prefix+"status")
-		s.awaitTexts(Ann, "an answer", func(all string) bool { return strings.Contains(all, "Forwarded from") || strings.Contains(all, Agent+" is ") })
+		s.awaitTexts(Ann, "an answer", func(all string) bool {
+			return strings.Contains(all, "Forwarded from") || strings.Contains(all, Agent+" is ")
+		})
 		if all := s.texts(Ann); !strings.Contains(all, prefix+"status") || strings.Contains(all, Agent+" is ") {
 			s.t.Errorf("the forwarded command is answered %q", all)
 		}
