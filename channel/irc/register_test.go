@@ -82,13 +82,11 @@ func TestTheBotRegisters(t *testing.T) {
 			> USER bot 0 * :
 			< :s CAP * LS * :sasl=EXTERNAL,PLAIN account-tag
 			> CAP REQ :account-tag
-			< :s CAP * LS :server-time batch
+			< :s CAP * LS :server-time away-notify
 			> CAP REQ :server-time
-			> CAP REQ :batch
 			> CAP REQ :sasl
 			< :s CAP * ACK :account-tag
 			< :s CAP * NAK :server-time
-			< :s CAP * NAK :batch
 			< :s CAP * ACK :sasl
 			> AUTHENTICATE PLAIN
 			< AUTHENTICATE +
