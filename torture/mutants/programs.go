@@ -5,8 +5,8 @@ func programMutants() []mutant {
 	const isolation = "^TestHiddenFilesCannotBeAccessed$"
 	return []mutant{
 		{"secrets stay in the environment of the server", "internal/node/secrets.go", "	if con.Unsetenv == nil {", "	if true {", "cmd/mailroom", "^TestSecretsLeaveTheEnvironmentOfTheServer$"},
-		{"programs can read the memory of the server", "internal/node/secrets.go", "errors.Join(proc.HideSelf(), proc.HideDescriptors())", "errors.Join(proc.HideDescriptors())", "cmd/mailroom", "^TestSecretsLeaveTheEnvironmentOfTheServer$|^TestAnAgentIsNotTheOperator$"},
-		{"programs without isolation inherit descriptors", "internal/node/secrets.go", "errors.Join(proc.HideSelf(), proc.HideDescriptors())", "errors.Join(proc.HideSelf())", "cmd/mailroom", "^TestSecretsLeaveTheEnvironmentOfTheServer$|^TestAnAgentIsNotTheOperator$"},
+		{"programs can read the memory of the server", "internal/node/secrets.go", "errors.Join(proc.HideSelf(), proc.HideDescriptors())", "errors.Join(proc.HideDescriptors())", "internal/node", "^TestASecretOfTheServerIsInNoReachOfItsPrograms$"},
+		{"programs without isolation inherit descriptors", "internal/node/secrets.go", "errors.Join(proc.HideSelf(), proc.HideDescriptors())", "errors.Join(proc.HideSelf())", "internal/node", "^TestASecretOfTheServerIsInNoReachOfItsPrograms$"},
 		{"an isolated program inherits descriptors of the server", "internal/proc/shim_linux.go", "if HideDescriptors() != nil {", "if false {", "internal/proc", "^TestAnIsolatedChildInheritsNoDescriptor$"},
 		{"an isolated program has the terminal of the server", "internal/proc/shim_linux.go", "Sys: &syscall.SysProcAttr{Setsid: true, ", "Sys: &syscall.SysProcAttr{", "internal/proc", "^TestAChildHasNoTerminalOfItsParent$"},
 		{"a hidden file that can be read is no reason to refuse the isolation", "internal/proc/shim_linux.go", "os.ReadFile(p.Probe); err == nil {", "os.ReadFile(p.Probe); err == nil && false {", "internal/proc", "^TestAnIsolationThatHidesNothingIsRefused$"},
