@@ -64,7 +64,7 @@ type Run struct {
 	Origin       Origin
 	Options      json.RawMessage // passed to the agent as they are, at most MaxOptions
 	Metadata     map[string]string
-	MaxAttempts  int   // bounds Failures
+	MaxAttempts  int   // bounds Failures; see AgentAttempts
 	NoRetry      bool  `json:"Once,omitempty"` // any error of its agent fails it, outages included
 	FirstSeq     int64 // seq of its first message
 
@@ -134,6 +134,13 @@ type Run struct {
 	// Deadline is when the run ends, whatever its state. It is not started then; a worker that holds it is asked to
 	// stop. Zero: never.
 	Deadline time.Time `json:",omitzero"`
+	// AgentAttempts reports that the submit gave no MaxAttempts: each claim sets it, from the policy of the worker
+	// or the agent. A run of an older version keeps its number, because its row does not say who gave it.
+	AgentAttempts bool `json:",omitempty"`
+	// RetryFirst and RetryMost are the first and the longest delay of its retries, as of its last claim. Zero: the
+	// defaults.
+	RetryFirst time.Duration `json:",omitzero"`
+	RetryMost  time.Duration `json:",omitzero"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/retry"
 )
 
 // Claimer is a worker that is subscribed to due runs. The committer calls its methods, without
@@ -34,6 +35,8 @@ type ClaimRequest struct {
 	// Node is the worker's server, among others on the store, whose sessions it can continue; "" for
 	// none.
 	Node string
+	// Retry is how the worker wants failures of its runs to be retried; a zero field: as the ledger says.
+	Retry retry.Policy
 }
 
 // Assignment is one claimed run.

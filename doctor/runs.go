@@ -5,6 +5,7 @@ import (
 
 	"mailroom"
 	"mailroom/doctor/fold"
+	"mailroom/internal/retry"
 	"mailroom/store"
 )
 
@@ -87,6 +88,9 @@ func (p *checker) limits(r *mailroom.Run) {
 		if x.is < x.lo || x.is > x.hi {
 			p.badRun(Limit, r.ID, "run %s: the %s is %d, which should be between %d and %d", r.ID, x.of, x.is, x.lo, x.hi)
 		}
+	}
+	if r.RetryFirst < 0 || r.RetryFirst > r.RetryMost || r.RetryMost > retry.MaxDelay || (r.RetryFirst == 0) != (r.RetryMost == 0) {
+		p.badRun(Limit, r.ID, "run %s: its retries are delayed by %v to %v, which should be both zero, or at most %v and grow", r.ID, r.RetryFirst, r.RetryMost, retry.MaxDelay)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"mailroom/doctor"
 	"mailroom/entry"
 	"mailroom/internal/digest"
+	"mailroom/internal/retry"
 	"mailroom/internal/thread"
 )
 
@@ -119,6 +120,9 @@ func runViolations() []violation {
 		{"the length of messages forgotten", func(r *rows) { r.run("q1").InputBytes = 7 }, doctor.Use, "of run q1 have"},
 		{"a use forgotten", func(r *rows) { r.Tokens = []*auth.Token{{Name: "admin"}} }, doctor.Use, "its row says 0 threads of 0 bytes, 0 unread notifications"},
 		{"a priority beyond the last", func(r *rows) { r.run("off").Priority = 256 }, doctor.Limit, "the priority is 256, which should be between 0 and 255"},
+		{"a first delay without a longest", func(r *rows) { r.run("off").RetryFirst = time.Second }, doctor.Limit, "its retries are delayed by 1s to 0s"},
+		{"delays that shrink", func(r *rows) { r.run("off").RetryFirst, r.run("off").RetryMost = time.Minute, time.Second }, doctor.Limit, "its retries are delayed by 1m0s to 1s"},
+		{"a delay beyond the longest", func(r *rows) { r.run("off").RetryFirst, r.run("off").RetryMost = time.Second, retry.MaxDelay+1 }, doctor.Limit, "its retries are delayed by 1s to 8760h0m0"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},
 	}
 }

@@ -25,8 +25,6 @@ type Agent struct {
 	Version  string
 	Limit    int           // maximum concurrent runs; 0: as many as the engine has slots
 	Deadline time.Duration // per attempt; 0: Options.Deadline
-	// RetryPause is the least time from a failed attempt to the next one.
-	RetryPause time.Duration
 	// Sticky reports that the agent's state of a thread is of use only on the server that wrote it. The
 	// thread's next run starts there while that server runs, see [ledger.Options].
 	Sticky bool
@@ -74,6 +72,7 @@ type Options struct {
 	StopGrace     time.Duration // for an agent to return after it was stopped [10s]
 	ShutdownGrace time.Duration // for runs to finish after Run's context ended [30s]
 	AgentGrace    time.Duration // until runs of an agent that no worker serves fail [60s]
+	Elsewhere     []string      // agents whose runs wait for a worker of another process for any time
 	Host          string        // name shown for this worker [the machine's name]
 	Node          string        // id of the server; "" for a remote worker
 	Program       string        // version of this program, shown for this worker

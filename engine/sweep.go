@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"mailroom/internal/recovery"
@@ -20,7 +21,7 @@ func (e *Engine) sweep(ctx context.Context) {
 	}
 	e.lease.sweeping = true
 	orphans := e.orphansDue()
-	worker, agents, grace := e.lease.worker, e.agentNames(), e.options.AgentGrace
+	worker, agents, grace := e.lease.worker, slices.Concat(e.agentNames(), e.options.Elsewhere), e.options.AgentGrace
 	e.wg.Go(func() {
 		defer recovery.Handle(e.options.Log, "a sweep", func(p *recovery.Panic) { e.swept <- p })
 		err := e.ledger.Sweep(ctx, worker)

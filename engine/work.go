@@ -245,26 +245,16 @@ func (s *session) settleAs(in thread.Settle, cause error, begin time.Time) {
 	if !in.Forced {
 		defer s.free() // also if no batch contained it
 	}
-	s.pause(&in)
 	run, err := s.end(in)
 	if refused(err) {
 		refusal := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("settle refused: %w", err)}
 		in.Outcome, in.Failure, in.Asks, in.Wait = thread.OutcomeFail, refusal, nil, nil
-		s.pause(&in)
 		if run, err = s.end(in); refused(err) {
 			in.Message = nil // it is probably the partial text; the flushed part is kept
 			run, err = s.end(in)
 		}
 	}
 	s.report(in, run, cause, err, time.Since(begin))
-}
-
-// pause makes a retry wait for the pause of the agent.
-func (s *session) pause(in *thread.Settle) {
-	if least := s.engine.options.Agents[s.agent].RetryPause; in.Failure != nil && in.Failure.RetryAfter < least {
-		later := *in.Failure
-		later.RetryAfter, in.Failure = least, &later
-	}
 }
 
 // report logs the end of an attempt. err is the error of its settle.

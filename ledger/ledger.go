@@ -21,6 +21,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/check"
 	"mailroom/internal/recovery"
+	"mailroom/internal/retry"
 	"mailroom/store"
 )
 
@@ -47,9 +48,9 @@ type Options struct {
 	// that late.
 	Deadline  func(agent string) time.Duration
 	StopGrace time.Duration
-	// Attempts is after how many failures a run of an agent fails for good, unless its submit says; 0 and a
-	// nil function mean mailroom.DefaultAttempts.
-	Attempts func(agent string) int
+	// Retry is how failures of an agent's runs are retried, unless the worker or, for the number, the submit says; a
+	// zero field and a nil function mean the default.
+	Retry func(agent string) retry.Policy
 	// CheckOptions returns why an agent does not take the options of a submit, which is then refused. A nil
 	// function takes all options. It must not block.
 	CheckOptions func(agent string, options json.RawMessage) error
@@ -124,8 +125,8 @@ func New(st store.Store, o Options) *Ledger {
 	if o.Deadline == nil {
 		o.Deadline = func(string) time.Duration { return 0 }
 	}
-	if o.Attempts == nil {
-		o.Attempts = func(string) int { return 0 }
+	if o.Retry == nil {
+		o.Retry = func(string) retry.Policy { return retry.Policy{} }
 	}
 	if o.StopGrace == 0 {
 		o.StopGrace = 10 * time.Second

@@ -16,6 +16,7 @@ func (c *committer) claimant(r *dispatch.ClaimRequest, agent string) thread.Clai
 	return thread.Claimant{
 		Worker: r.Worker, Round: r.Round,
 		Limit: cmp.Or(c.options.Deadline(agent), time.Hour) + grace, StopGrace: grace,
+		Retry: r.Retry.Over(c.options.Retry(agent)),
 	}
 }
 

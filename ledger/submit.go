@@ -119,7 +119,7 @@ func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found
 		AgentVersion: in.AgentVersion,
 		Reserved:     b.c.options.Reserved,
 	}
-	found.MaxAttempts = b.c.options.Attempts(found.Agent)
+	found.MaxAttempts = b.c.options.Retry(found.Agent).Attempts
 	if found.AgentVersion == "" {
 		found.AgentVersion = b.c.options.Version(found.Agent)
 	}

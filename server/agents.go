@@ -66,6 +66,8 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 		for _, name := range h.missing() {
 			if agents[name] == nil { // no remote worker serves it
 				agents[name] = h.agentOf(name)
+			} else if d := h.describe(name); d.Problem == "" {
+				agents[name].Kind = view.Given(d.Kind) // configured as an agent of such workers
 			}
 		}
 		if err := countRunning(rd, requestOf(ctx).who, workers, agents); err != nil {

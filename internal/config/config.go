@@ -17,6 +17,7 @@ import (
 	"mailroom/agent/tour"
 	"mailroom/alert/target"
 	"mailroom/internal/proc"
+	"mailroom/internal/retry"
 	"mailroom/internal/setting"
 	"mailroom/internal/suggest"
 )
@@ -53,6 +54,7 @@ type Config struct {
 	Retention     time.Duration // of entries; 0: forever
 	Search        bool          // messages are indexed and can be found
 	Isolation     string        // of agents that set none
+	Retry         retry.Policy  // of agents that set none; see Agent.Retry
 
 	Agents   map[string]*Agent
 	Channels map[string]*Channel
@@ -89,6 +91,7 @@ type Agent struct {
 	Kind     string        // one of the kinds below, or the name of a program's profile
 	Limit    int           // concurrent runs in this process
 	Deadline time.Duration // of one attempt
+	Retry    retry.Policy  // of failed attempts; a worker or a submit may say otherwise
 
 	// For echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
@@ -110,10 +113,6 @@ type Agent struct {
 	IdleTimeout  time.Duration // between two outputs; 0: none
 	TotalTimeout time.Duration // 0: none but the deadline
 	CallTimeout  time.Duration // between two outputs while a tool works, for programs with a profile; 0: none
-	// Attempts is after how many failures a run fails for good, unless the submit says; RetryPause is the
-	// least time from a failure to the next attempt.
-	Attempts   int
-	RetryPause time.Duration
 	// Options names the options of a submit that the agent takes; exec.AnyOption is all.
 	Options []string
 	// For exec: exit statuses of a failure that a repeat does not mend, and of an outage.
@@ -165,6 +164,8 @@ const (
 	KindExec  = "exec"
 	KindInbox = "inbox"
 	KindTour  = "tour"
+	// KindRemote is an agent that only workers elsewhere serve.
+	KindRemote = "remote"
 )
 
 // newAgent returns an agent with the defaults of its kind.
@@ -184,7 +185,7 @@ func newAgent(kind string) *Agent {
 		a.StartTimeout, a.IdleTimeout, a.CallTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout, exec.DefaultCallTimeout
 	}
 	if a.IsProgram() {
-		a.Isolation, a.Attempts = IsolationAuto, mailroom.DefaultAttempts
+		a.Isolation = IsolationAuto
 	}
 	return a
 }
@@ -196,7 +197,7 @@ func (a *Agent) IsProgram() bool { return a.Kind == KindExec || program.Find(a.K
 // is not configured.
 func (c *Config) ProgramAgent(p *program.Profile) *Agent {
 	a := newAgent(p.Name)
-	a.Limit, a.Deadline, a.Isolation = c.Runs, c.deadlineOf(p.Name), c.Isolation
+	a.Limit, a.Deadline, a.Isolation, a.Retry = c.Runs, c.deadlineOf(p.Name), c.Isolation, c.Retry
 	return a
 }
 
@@ -214,7 +215,7 @@ func (c *Config) deadlineOf(kind string) time.Duration {
 
 // kinds returns all kinds of agents.
 func kinds() []string {
-	all := []string{KindEcho, KindExec, KindInbox, KindTour}
+	all := []string{KindEcho, KindExec, KindInbox, KindTour, KindRemote}
 	for _, p := range program.All() {
 		all = append(all, p.Name)
 	}
@@ -287,10 +288,16 @@ func (c *Config) settings() []setting.Setting {
 func (a *Agent) settings() []setting.Setting {
 	const most = 365 * 24 * time.Hour
 	all := []setting.Setting{
-		setting.New("kind", "echo repeats its input; exec runs a command; inbox stores messages for readers that use tool calls; tour demonstrates runs; codex and claude run those programs.", setting.OneOf(&a.Kind, kinds()...)),
+		setting.New("kind", "echo repeats its input; exec runs a command; inbox stores messages for readers that use tool calls; tour demonstrates runs; codex and claude run those programs; remote is served by workers elsewhere only.", setting.OneOf(&a.Kind, kinds()...)),
+	}
+	if a.Kind == KindRemote { // its workers know the rest
+		return append(all, agentRetrySettings(&a.Retry)...)
+	}
+	all = append(all,
 		setting.New("limit", "Maximum number of concurrent runs of this agent in this process.", setting.Int(&a.Limit, 1, 100_000)),
 		setting.New("deadline", "Maximum time of one attempt.", setting.Duration(&a.Deadline, 10*time.Millisecond, most)),
-	}
+	)
+	all = append(all, agentRetrySettings(&a.Retry)...)
 	profile := program.Find(a.Kind)
 	if profile != nil {
 		all = append(all,
@@ -314,8 +321,7 @@ func (a *Agent) settings() []setting.Setting {
 			setting.New("start_timeout", "Maximum time to the first output; 0s is unlimited.", setting.Duration(&a.StartTimeout, 0, most)),
 			setting.New("idle_timeout", "Maximum time between two outputs; 0s is unlimited. For codex and claude, call_timeout replaces it while a tool works.", setting.Duration(&a.IdleTimeout, 0, most)),
 			setting.New("total_timeout", "Maximum total time; 0s means only deadline applies.", setting.Duration(&a.TotalTimeout, 0, most)),
-			setting.New("attempts", "Number of failed attempts after which a run fails for good, unless its submit says.", setting.Int(&a.Attempts, 1, 100)),
-			setting.New("retry_pause", "Minimum time from a failed attempt to the next one, which grows from 0.25s by itself.", setting.Duration(&a.RetryPause, 0, most)),
+			setting.New("retry_pause", "Older name of retry_first.", setting.Duration(&a.Retry.First, 0, retry.MaxDelay)),
 		)
 		all = append(all, a.outcomeSettings(profile)...)
 		all = append(all, a.Confinement.settings()...)

@@ -12,6 +12,7 @@ import (
 	"mailroom/agent/echo"
 	"mailroom/agent/tour"
 	"mailroom/internal/platforms"
+	"mailroom/internal/retry"
 )
 
 func TestEmptyFileIsAValidConfiguration(t *testing.T) {
@@ -22,7 +23,7 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 	if got.Lease != 15*time.Second || got.Renew != 5*time.Second || got.Runs != 64 || got.Listen != "127.0.0.1:8420" {
 		t.Errorf("unexpected defaults: %+v", got)
 	}
-	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Pace: echo.DefaultPace}
+	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Retry: retry.Default(), Pace: echo.DefaultPace}
 	if diff := cmp.Diff(want, got.Agents["echo"]); diff != "" {
 		t.Errorf("the echo agent (-want +got):\n%s", diff)
 	}
@@ -57,14 +58,15 @@ func TestAgentsHaveDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	retries := retry.Default()
 	want := map[string]*Agent{
-		"echo":  {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Pace: 10 * time.Millisecond},
-		"inbox": {Kind: KindInbox, Limit: 8, Deadline: 2 * time.Minute},
-		"tour":  {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Pace: tour.DefaultPace},
+		"echo":  {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Pace: 10 * time.Millisecond},
+		"inbox": {Kind: KindInbox, Limit: 8, Deadline: 2 * time.Minute, Retry: retries},
+		"tour":  {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Pace: tour.DefaultPace},
 		"coder": {
-			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Command: []string{"cat", "-u"}, Dir: "/tmp",
+			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Retry: retries, Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
-			Attempts: 5, Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75}, Confinement: Confinement{Isolation: IsolationAuto},
+			Options: []string{"*"}, PermanentExits: []int{78}, UnavailableExits: []int{75}, Confinement: Confinement{Isolation: IsolationAuto},
 		},
 	}
 	if diff := cmp.Diff(want, got.Agents); diff != "" {
@@ -78,10 +80,10 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 			"runs = 3\nleese = \"15s\"", `f.toml:2: leese: unknown key (did you mean "lease"?)`,
 		},
 		"unknown key with nothing near": {
-			"[agents.echo]\ncolour = 1", `f.toml:2: agents.echo.colour: unknown key; known keys: kind, limit, deadline, pace`,
+			"[agents.echo]\ncolour = 1", `f.toml:2: agents.echo.colour: unknown key; known keys: kind, limit, deadline, attempts, retry_first, retry_most, pace`,
 		},
 		"key of another kind": {
-			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]", `f.toml:3: agents.x.command: unknown key; known keys: kind, limit, deadline, pace`,
+			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]", `f.toml:3: agents.x.command: unknown key; known keys: kind, limit, deadline, attempts, retry_first, retry_most, pace`,
 		},
 		"table with a typing error": {
 			"[agent.x]\nkind = \"echo\"", `f.toml:1: agent: unknown key (did you mean "agents"?)`,
@@ -108,10 +110,10 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 			"default_agent = \"ekho\"", `f.toml:1: default_agent: unknown agent "ekho" (did you mean "echo"?)`,
 		},
 		"unknown kind": {
-			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour, claude, codex`,
+			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour, remote, claude, codex`,
 		},
 		"no kind": {
-			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: missing kind; use one of echo, exec, inbox, tour, claude, codex`,
+			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: missing kind; use one of echo, exec, inbox, tour, remote, claude, codex`,
 		},
 		"exec without a command": {
 			"[agents.x]\nkind = \"exec\"", `f.toml:1: agents.x: missing command; set one such as command = ["cat"]`,
@@ -261,7 +263,8 @@ func TestVersionChangesWithTheBehaviourOfAnAgent(t *testing.T) {
 	for same, file := range map[string]string{
 		"other order and spelling":   "total_timeout = \"0m\"\ncommand = ['cat']",
 		"empty list":                 "command = [\"cat\"]\nenv = {}",
-		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"\nattempts = 9\nretry_pause = \"3m\"",
+		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"\nattempts = 9\nretry_first = \"3m\"\nretry_most = \"4m\"",
+		"the older name of a delay":  "command = [\"cat\"]\nretry_pause = \"3m\"",
 	} {
 		if got := version(file); got != first {
 			t.Errorf("%s: version is %s, want %s as before", same, got, first)

@@ -70,7 +70,7 @@ func TestAddressThatCommandsUse(t *testing.T) {
 	}
 }
 
-const topLevel = "store, postgres, bus, node, server, token, limits, agents, channels, tracker, targets, rules, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, origins, runs, lease, renew, sweep, " +
+const topLevel = "store, postgres, bus, node, server, token, retry, limits, agents, channels, tracker, targets, rules, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, origins, runs, lease, renew, sweep, " +
 	"stop_grace, shutdown_grace, run_deadline, agent_grace, max_queued, isolation, retention, search"
 
 func TestErrorsOfALimitNameTheKey(t *testing.T) {

@@ -166,6 +166,10 @@ func (r *reader) top(doc map[string]any) {
 		{"node", "[node]", func(table map[string]any) { r.table("node.", table, r.config.Node.settings()) }},
 		{"server", "[server]", func(table map[string]any) { r.table("server.", table, r.config.Server.settings()) }},
 		{"token", "[token]", func(table map[string]any) { r.table("token.", table, r.config.Token.settings()) }},
+		{"retry", "[retry]", func(table map[string]any) {
+			r.table("retry.", table, retrySettings(&r.config.Retry))
+			r.checkRetry("retry.first", "retry.most", r.config.Retry)
+		}},
 		{"limits", "[limits]", func(table map[string]any) { r.table("limits.", table, r.config.Limits.settings()) }},
 		{"agents", "[agents.NAME]", r.agents},
 		{"channels", "[channels.NAME]", r.channels},
@@ -220,7 +224,7 @@ func (r *reader) agent(key, name string, table map[string]any) {
 			r.report(key+".kind", err.Error())
 			return
 		}
-	} else if name != KindExec && slices.Contains(kinds(), name) {
+	} else if name != KindExec && name != KindRemote && slices.Contains(kinds(), name) {
 		a.Kind = name
 	} else {
 		what := "missing kind; use one of " + strings.Join(kinds(), ", ")
@@ -232,6 +236,7 @@ func (r *reader) agent(key, name string, table map[string]any) {
 	}
 	a = newAgent(a.Kind)
 	r.table(key+".", table, a.settings())
+	r.agentRetry(key, a)
 	r.config.Agents[name] = a
 }
 
@@ -264,6 +269,7 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting.S
 
 // inherit sets the values that agents inherit from the top level.
 func (c *Config) inherit() {
+	c.inheritRetry()
 	for name, a := range c.Agents {
 		if !c.set["agents."+name+".limit"] {
 			a.Limit = c.Runs

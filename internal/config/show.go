@@ -34,6 +34,9 @@ func (c *Config) TOML(reveal bool) string {
 			fmt.Fprintf(&b, "\n[%s]\n", strings.Join(section.path, "."))
 		}
 		for _, s := range section.settings {
+			if isOldName(prefix + s.Key) {
+				continue
+			}
 			from := "default"
 			if variable := c.variables[prefix+s.Key]; variable != "" {
 				from = "from " + variable
@@ -69,7 +72,7 @@ func (c *Config) allSections() []section {
 		{nil, c.settings()}, {[]string{"store"}, c.Store.settings()},
 		{[]string{"postgres"}, c.Postgres.settings()}, {[]string{"bus"}, c.Bus.settings()}, {[]string{"node"}, c.Node.settings()},
 	}
-	all = append(all, section{[]string{"server"}, c.Server.settings()}, section{[]string{"token"}, c.Token.settings()}, section{[]string{"limits"}, c.Limits.settings()})
+	all = append(all, section{[]string{"server"}, c.Server.settings()}, section{[]string{"token"}, c.Token.settings()}, section{[]string{"retry"}, retrySettings(&c.Retry)}, section{[]string{"limits"}, c.Limits.settings()})
 	for _, name := range sorted(c.Agents) {
 		all = append(all, section{[]string{"agents", name}, c.Agents[name].settings()})
 	}
@@ -107,6 +110,9 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 			table = inner
 		}
 		for _, s := range section.settings {
+			if isOldName(strings.Join(append(section.path, s.Key), ".")) {
+				continue
+			}
 			table[s.Key] = displayValue(s.Value, reveal)
 		}
 	}

@@ -6,19 +6,20 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"mailroom/internal/setting"
 )
 
 // Definition returns the settings that decide what a run of the agent does, as JSON with
-// sorted keys for [Rebuild]. It omits limit, deadline, attempts, retry_pause, call_timeout, options, the exits
-// and Confinement, which decide only when, how long, how often and how isolated a run is. For env it has digests instead of the values,
+// sorted keys for [Rebuild]. It omits limit, deadline, the retries, call_timeout, options, the exits and
+// Confinement, which decide only when, how long, how often and how isolated a run is. For env it has digests instead of the values,
 // because they can be secrets. Pass a secret that changes often through env_allow, which
 // is included by name only.
 func (a *Agent) Definition() (json.RawMessage, error) {
 	definition := map[string]any{}
-	outside := map[string]bool{"limit": true, "deadline": true, "attempts": true, "retry_pause": true, "call_timeout": true}
-	for _, s := range append(a.outcomeSettings(nil), a.Confinement.settings()...) {
+	outside := map[string]bool{"limit": true, "deadline": true, oldRetryFirst: true, "call_timeout": true}
+	for _, s := range slices.Concat(agentRetrySettings(&a.Retry), a.outcomeSettings(nil), a.Confinement.settings()) {
 		outside[s.Key] = true
 	}
 	for _, s := range a.settings() {
@@ -72,10 +73,9 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 		return nil, fmt.Errorf("the definition has no kind")
 	}
 	a := newAgent(kind)
-	a.Limit, a.Deadline = present.Limit, present.Deadline
+	a.Limit, a.Deadline, a.Retry = present.Limit, present.Deadline, present.Retry
 	if a.IsProgram() && present.IsProgram() {
-		a.Confinement, a.Attempts, a.RetryPause = present.Confinement, present.Attempts, present.RetryPause
-		a.CallTimeout = present.CallTimeout
+		a.Confinement, a.CallTimeout = present.Confinement, present.CallTimeout
 		a.Options, a.PermanentExits, a.UnavailableExits = present.Options, present.PermanentExits, present.UnavailableExits
 	}
 	known := map[string]setting.Setting{}

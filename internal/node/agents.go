@@ -17,6 +17,8 @@ import (
 	"mailroom/agent/tour"
 	"mailroom/engine"
 	"mailroom/internal/config"
+	"mailroom/internal/reserved"
+	"mailroom/internal/retry"
 	"mailroom/store"
 	"mailroom/store/postgres"
 )
@@ -26,8 +28,9 @@ import (
 type agentSet struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
-	attempts map[string]int      // see [ledger.Options]
-	options  map[string][]string // that agents take of a submit; an agent that is missing here takes all
+	retries  map[string]retry.Policy // of the configured agents
+	remote   []string                // agents that only workers elsewhere serve
+	options  map[string][]string     // that agents take of a submit; an agent that is missing here takes all
 	programs *programs
 	sandbox  *sandbox
 	versions *versions
@@ -39,7 +42,7 @@ type agentSet struct {
 // cannot be rebuilt is left out: the runs pinned to it fail permanently and name it. Programs get files
 // of messages from shared too, unless it is nil.
 func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Files, log *slog.Logger) (*agentSet, error) {
-	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, attempts: map[string]int{}, options: map[string][]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
+	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, retries: map[string]retry.Policy{}, options: map[string][]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	r.sandbox.shareFiles(shared)
 	configured := maps.Clone(c.Agents)
 	r.versions = &versions{
@@ -57,6 +60,11 @@ func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Fil
 	}
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		a := configured[name]
+		r.kinds[name], r.retries[name] = a.Kind, a.Retry
+		if a.Kind == config.KindRemote {
+			r.remote = append(r.remote, name)
+			continue
+		}
 		body, err := a.Definition()
 		if err != nil {
 			return nil, err
@@ -114,17 +122,32 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		r.programs.addCommand(name, a)
 	}
 	r.agents[name] = engine.Agent{
-		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, RetryPause: a.RetryPause, Sticky: program.Find(a.Kind) != nil,
+		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Sticky: program.Find(a.Kind) != nil,
 		OldVersion: func(ctx context.Context, version string) (mailroom.Agent, error) {
 			return r.versions.find(ctx, agentVersion{name, version})
 		},
 	}
-	r.kinds[name], r.attempts[name] = a.Kind, a.Attempts
 	if a.Kind != config.KindInbox { // its readers see the run with its options
 		r.options[name] = append([]string{}, a.Options...)
 	}
 	return nil
 }
+
+// retryOf returns how failures of an agent are retried, given the policy of agents that are not configured. The server
+// sends replies and alerts by the default, whatever is configured: [retry] is about agents, and one attempt for those
+// must not lose a reply to a short outage of a chat.
+func (r *agentSet) retryOf(agent string, others retry.Policy) retry.Policy {
+	if p, ok := r.retries[agent]; ok {
+		return p
+	}
+	if reserved.IsAgent(agent) {
+		return retry.Default()
+	}
+	return others
+}
+
+// missing returns the agents that this process knows but does not run.
+func (r *agentSet) missing() []string { return append(r.programs.missing(), r.remote...) }
 
 // checkOptions returns why an agent does not take the options of a submit. The agents of remote workers check
 // them when they run.

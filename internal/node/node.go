@@ -27,6 +27,7 @@ import (
 	"mailroom/internal/datadir"
 	"mailroom/internal/metrics"
 	"mailroom/internal/recovery"
+	"mailroom/internal/retry"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store"
@@ -122,7 +123,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		Due:       n.announceDue,
 		Lease:     c.Lease,
 		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
-		Attempts:  func(agent string) int { return roster.attempts[agent] },
+		Retry:     func(agent string) retry.Policy { return roster.retryOf(agent, c.Retry) },
 		StopGrace: c.StopGrace, CheckOptions: roster.checkOptions, KnowsVersion: roster.knowsVersion,
 		Sticky: func(agent string) bool { return agents[agent].Sticky }, StickyGrace: c.Node.StickyGrace,
 		Quotas:    defaultQuotas(c),
@@ -168,7 +169,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	n.server = server.New(server.Options{
 		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Shared: o.Shared, Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
 		Agents:        func() []string { return names },
-		MissingAgents: roster.programs.missing,
+		MissingAgents: roster.missing,
 		DescribeAgent: func(name string) server.AgentInfo {
 			return roster.programs.describe(name, server.AgentInfo{
 				Kind: roster.kinds[name], Version: agents[name].Version, Isolation: roster.sandbox.isolationOf(name),
@@ -204,7 +205,7 @@ func (n *Node) deliveries(c *config.Config, links *alert.Links, operator *auth.T
 func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics) engine.Options {
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
-		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Node: c.Mark, Program: console.ReadVersion().Version, Tables: n.tables,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Elsewhere: n.agents.remote, Node: c.Mark, Program: console.ReadVersion().Version, Tables: n.tables,
 		Local: !n.shared, Log: n.log,
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { numbers.Entered(s.Claimed, s.Entered) },

@@ -5,6 +5,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
+	"mailroom/internal/retry"
 )
 
 // Claimant identifies the worker and round of a claim and bounds how long the ledger lets the claim
@@ -14,6 +15,7 @@ type Claimant struct {
 	Round     int64
 	Limit     time.Duration // of one claim; 0: no limit
 	StopGrace time.Duration // time left after a stop; 0: unchanged
+	Retry     retry.Policy  // of the attempt; a zero field: the default
 }
 
 // Claim starts the next attempt of the due run, for a worker that starts runs with this Due.Agent.
@@ -48,6 +50,7 @@ func (t *State) Claim(by Claimant, due string, alone bool, now time.Time) *mailr
 		r.ClaimEnds = now.Add(by.Limit.Truncate(time.Microsecond))
 	}
 	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
+	setRetry(r, by.Retry.Over(retry.Default()))
 	t.Current, t.Worker, t.Round = r.ID, by.Worker, by.Round
 	t.known.takeInputText(r)
 	t.touchRun(r)

@@ -14,6 +14,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"mailroom"
+	"mailroom/internal/retry"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -34,6 +35,7 @@ type fixture struct {
 	ends []thread.ChildEnd // told to other threads
 
 	limit, grace time.Duration // of claims
+	retries      retry.Policy  // of claims
 
 	// What the ledger resolves for a submit.
 	queued, maxQueued int
@@ -248,7 +250,7 @@ func (w *fixture) start() *mailroom.Run {
 	var r *mailroom.Run
 	err := w.do(thread.ScopeHead, nil, func(l *thread.State) error {
 		if d := l.Due; !d.At.IsZero() && !d.At.After(w.now) {
-			r = l.Claim(thread.Claimant{Worker: "w1", Round: 1, Limit: w.limit, StopGrace: w.grace}, d.Agent, d.LastAttempt, w.now)
+			r = l.Claim(thread.Claimant{Worker: "w1", Round: 1, Limit: w.limit, StopGrace: w.grace, Retry: w.retries}, d.Agent, d.LastAttempt, w.now)
 		}
 		return nil
 	})

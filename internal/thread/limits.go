@@ -19,9 +19,6 @@ const (
 	partSize   = 64
 	threadSize = 2 << 10
 
-	retryBase = 250 * time.Millisecond
-	retryCap  = 30 * time.Second
-	outageCap = 5 * time.Minute
 	// longNamed is the least delay that only a provider names, and maxNamed how long a run may wait for such times.
 	longNamed   = time.Hour
 	maxNamed    = 45 * 24 * time.Hour

@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
+	"mailroom/internal/retry"
 )
 
 // followUp is what follows an attempt that did not end its run otherwise: another attempt, or a
@@ -50,9 +51,10 @@ func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time
 	message := truncate(validText(fmt.Sprint(f.Err)), maxErrorLen)
 	switch {
 	case f.Agent && !r.NoRetry && r.Stop == "":
-		// The message is not at fault: it waits for the end of the agent's pause, for any length of time.
+		// The message is not at fault: it waits for the end of the agent's pause, for any length of time. The probes of
+		// the pause set the pace: a policy with long delays would leave it without a run to probe with.
 		return followUp{
-			reason: "retry", at: now.Add(retryDelay(1, retryCap, f.RetryAfter, jitter)),
+			reason: "retry", at: now.Add(notBefore(f.RetryAfter, retry.Default().Delay(1, jitter))),
 			err: &mailroom.RunError{Class: mailroom.ClassUnavailable, Message: message},
 		}
 	case f.Class == mailroom.ClassPermanent:
@@ -68,7 +70,7 @@ func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time
 		return deadLetter(mailroom.ClassExhausted, message)
 	}
 	return followUp{
-		reason: "retry", at: now.Add(retryDelay(r.Failures, retryCap, f.RetryAfter, jitter)),
+		reason: "retry", at: now.Add(notBefore(f.RetryAfter, retryOf(r).Delay(r.Failures, jitter))),
 		err: &mailroom.RunError{Class: mailroom.ClassTransient, Message: message},
 	}
 }
@@ -84,7 +86,7 @@ func afterOutage(r *mailroom.Run, message string, after time.Duration, jitter fl
 	if now.Sub(r.OutageSince) >= giveUpAfter {
 		return deadLetter(mailroom.ClassExhausted, message)
 	}
-	at := now.Add(retryDelay(r.Outages, outageCap, after, jitter))
+	at := now.Add(notBefore(after, retryOf(r).InOutage().Delay(r.Outages, jitter)))
 	if after > longNamed && at.Sub(r.OutageSince) >= giveUpAfter && now.Sub(r.StartedAt) < maxNamed {
 		r.OutageSince = at // a limit that the provider ends later than a run gives up is no outage until then
 	}
@@ -107,15 +109,28 @@ func afterLostClaim(r *mailroom.Run, charged bool, now time.Time) followUp {
 	return followUp{reason: "lease_lost", at: at}
 }
 
-// retryDelay returns the delay before retry n = 1, 2, 3, …: it doubles from retryBase up to limit,
-// plus up to a fifth, and is never less than after.
-func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration {
-	d := limit
-	if shift := n - 1; shift < 20 {
-		d = min(retryBase<<shift, limit)
+// setRetry sets how failures of the attempt that begins are retried. The claim decides it, so that the worker has a
+// say, and any end of the attempt finds it: its settle, or the end of a claim that its worker does not settle. A
+// number below the failures that the run already has still allows this attempt.
+func setRetry(r *mailroom.Run, p retry.Policy) {
+	if r.AgentAttempts {
+		r.MaxAttempts = max(p.Attempts, r.Failures+1)
 	}
-	d += time.Duration(float64(d) * 0.2 * jitter)
-	return (max(d, after) + time.Microsecond - 1).Truncate(time.Microsecond)
+	r.RetryFirst, r.RetryMost = 0, 0 // the defaults, which then take no room in the row
+	if d := retry.Default(); p.First != d.First || p.Most != d.Most {
+		r.RetryFirst, r.RetryMost = p.First, p.Most
+	}
+}
+
+// retryOf returns the policy of the last attempt.
+func retryOf(r *mailroom.Run) retry.Policy {
+	return retry.Policy{Attempts: r.MaxAttempts, First: r.RetryFirst, Most: r.RetryMost}.Over(retry.Default())
+}
+
+// notBefore returns the delay, or the one that a provider or the agent named if that is longer, in microseconds as
+// stores keep it.
+func notBefore(named, delay time.Duration) time.Duration {
+	return (max(delay, named) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // validText replaces bytes that are not text: a program's last output may contain any.

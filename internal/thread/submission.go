@@ -191,7 +191,7 @@ func (s *submission) newRun() *mailroom.Run {
 		ID: in.Run, Thread: t.ID, Agent: s.found.Agent, AgentVersion: s.found.AgentVersion,
 		Mode: in.Mode, Priority: in.priority(), Place: takePlace(&t.Thread), SubmitKey: in.Key,
 		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
-		MaxAttempts: cmp.Or(in.MaxAttempts, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry, CrashLimit: in.MaxCrashes,
+		MaxAttempts: cmp.Or(in.MaxAttempts, s.found.MaxAttempts, mailroom.DefaultAttempts), NoRetry: in.NoRetry, CrashLimit: in.MaxCrashes, AgentAttempts: in.MaxAttempts == 0,
 		Status: mailroom.StatusQueued, AvailableAt: s.now, CreatedAt: s.now, FirstSeq: t.LastSeq + 1,
 	}
 	r.Deadline, _ = s.deadline() // checked before

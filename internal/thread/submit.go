@@ -34,7 +34,7 @@ type Submit struct {
 	Priority     *int          // nil is DefaultPriority
 	NotBefore    time.Time
 	ExpectRun    string // with ModeSteer: the run that must be current
-	MaxAttempts  int    // 0 is that of the agent
+	MaxAttempts  int    // 0 is that of the worker or the agent, see Run.AgentAttempts
 	MaxCrashes   *int   // see Run.CrashLimit
 	// Deadline and Timeout, from the acceptance of the submit, are when the run ends; see Run.Deadline. At most one
 	// is set. They are those of the run that the submit creates, if it creates one.

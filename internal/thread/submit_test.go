@@ -28,7 +28,7 @@ func TestASubmitMakesItsThread(t *testing.T) {
 	r := *w.runs["a"]
 	wantEqual(t, "run", r, mailroom.Run{
 		Key: 1, ID: "a", Thread: "t", Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, Place: 1,
-		Origin: s.Origin, MaxAttempts: 5, FirstSeq: 1, Status: mailroom.StatusQueued, AvailableAt: w.now,
+		Origin: s.Origin, MaxAttempts: 5, AgentAttempts: true, FirstSeq: 1, Status: mailroom.StatusQueued, AvailableAt: w.now,
 		Inputs: []mailroom.Input{{Message: "a.1", Seq: 1}}, InputBytes: int64(len(w.log[0].Raw)), InputText: "say a", CreatedAt: w.now,
 	})
 	wantEqual(t, "queued", body[entry.RunQueued](t, w.last()), entry.RunQueued{

@@ -128,6 +128,9 @@ func drawWaits(t *rapid.T, r *mailroom.Run) {
 	if rapid.Bool().Draw(t, "plain") {
 		return
 	}
+	r.AgentAttempts = rapid.Bool().Draw(t, "attempts of the agent")
+	r.RetryFirst = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "first delay"))
+	r.RetryMost = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "longest delay"))
 	r.Resumes, r.Asked = rapid.Bool().Draw(t, "resumes"), rapid.IntRange(0, 3).Draw(t, "asked")
 	r.Lineage = rapid.SliceOfN(word(), 0, 2).Draw(t, "lineage")
 	if rapid.Bool().Draw(t, "joined") {

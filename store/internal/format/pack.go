@@ -164,6 +164,9 @@ func (p *packer) run(r *mailroom.Run) {
 	p.lastError(r)
 	optional(p, &r.CrashLimit, number[int])
 	p.deadline(r)
+	p.flag(&r.AgentAttempts)
+	number(p, &r.RetryFirst)
+	number(p, &r.RetryMost)
 	p.newer(&r.Newer)
 }
 

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"mailroom/internal/retry"
+	"mailroom/internal/setting"
+)
+
+// retrySettings returns the keys of [retry].
+func retrySettings(p *retry.Policy) []setting.Setting {
+	return []setting.Setting{
+		setting.New("attempts", "Number of failed attempts after which a run fails for good, unless its agent, its worker or its submit says otherwise.", setting.Int(&p.Attempts, 1, retry.MaxAttempts)),
+		setting.New("first", "Time from a failed attempt to the first retry, doubled with each further failure.", setting.Duration(&p.First, retry.MinDelay, retry.MaxDelay)),
+		setting.New("most", "Maximum time from a failed attempt to the next one, plus up to a fifth. A delay that the agent or its provider names may be longer.", setting.Duration(&p.Most, retry.MinDelay, retry.MaxDelay)),
+	}
+}
+
+// agentRetrySettings returns the same keys in the table of an agent.
+func agentRetrySettings(p *retry.Policy) []setting.Setting {
+	return []setting.Setting{
+		setting.New("attempts", "Number of failed attempts after which a run fails for good, unless its worker or its submit says otherwise; 0 is that of [retry].", setting.Int(&p.Attempts, 0, retry.MaxAttempts)),
+		setting.New("retry_first", "Time from a failed attempt to the first retry, doubled with each further failure; default: first of [retry].", setting.Duration(&p.First, retry.MinDelay, retry.MaxDelay)),
+		setting.New("retry_most", "Maximum time from a failed attempt to the next one; default: most of [retry].", setting.Duration(&p.Most, retry.MinDelay, retry.MaxDelay)),
+	}
+}
+
+const oldRetryFirst = "retry_pause" // of programs, until there was retry_first
+
+// isOldName reports whether a key is an older name of another one. It is read and never shown: two names for one
+// value could contradict each other in the printed file.
+func isOldName(key string) bool {
+	return strings.HasPrefix(key, "agents.") && strings.HasSuffix(key, "."+oldRetryFirst)
+}
+
+// checkRetry reports delays of one table that cross. If other tables set them, see [retry.Policy.Over].
+func (r *reader) checkRetry(first, most string, p retry.Policy) {
+	if set := r.config.set; set[first] && set[most] && p.First > p.Most {
+		name := first[strings.LastIndexByte(first, '.')+1:]
+		r.report(most, fmt.Sprintf("%s is shorter than %s, %s; use at least that", setting.FormatDuration(p.Most), name, setting.FormatDuration(p.First)))
+	}
+}
+
+// agentRetry completes what the table of an agent says about retries.
+func (r *reader) agentRetry(key string, a *Agent) {
+	first, old, set := key+".retry_first", key+"."+oldRetryFirst, r.config.set
+	switch {
+	case set[old] && set[first]:
+		r.report(old, "is the older name of retry_first; remove it")
+	case set[old]:
+		if set[first] = a.Retry.First != 0; set[first] { // 0 was no pause
+			a.Retry.First = max(a.Retry.First, retry.MinDelay)
+		}
+	}
+	r.checkRetry(first, key+".retry_most", a.Retry)
+}
+
+// inheritRetry sets what no table says about retries.
+func (c *Config) inheritRetry() {
+	given := func(p retry.Policy, attempts, first, most string) retry.Policy {
+		if !c.set[attempts] {
+			p.Attempts = 0
+		}
+		if !c.set[first] {
+			p.First = 0
+		}
+		if !c.set[most] {
+			p.Most = 0
+		}
+		return p
+	}
+	c.Retry = given(c.Retry, "retry.attempts", "retry.first", "retry.most").Over(retry.Default())
+	for name, a := range c.Agents {
+		key := "agents." + name
+		a.Retry = given(a.Retry, key+".attempts", key+".retry_first", key+".retry_most").Over(c.Retry)
+	}
+}
