@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/retry"
 	"mailroom/internal/thread"
 )
 
@@ -162,6 +163,49 @@ func (f *Failure) Read(at string) (*mailroom.Failure, error) {
 	var err error
 	out.RetryAfter, err = ReadDuration(at+".retry_after", f.RetryAfter)
 	return out, err
+}
+
+// FormatRetryPolicy converts a policy to its wire type, nil if it says nothing.
+func FormatRetryPolicy(p retry.Policy) *RetryPolicy {
+	if p == (retry.Policy{}) {
+		return nil
+	}
+	out := &RetryPolicy{Attempts: p.Attempts}
+	if p.First != 0 {
+		out.First = p.First.String()
+	}
+	if p.Most != 0 {
+		out.Most = p.Most.String()
+	}
+	return out
+}
+
+// Read returns the policy. at is its place in the request, for errors.
+func (p *RetryPolicy) Read(at string) (retry.Policy, error) {
+	if p == nil {
+		return retry.Policy{}, nil
+	}
+	out := retry.Policy{Attempts: p.Attempts}
+	for _, x := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"first", p.First, &out.First}, {"most", p.Most, &out.Most}} {
+		if x.text == "" {
+			continue
+		}
+		d, err := time.ParseDuration(x.text)
+		if err != nil || d < retry.MinDelay || d > retry.MaxDelay {
+			return out, invalid(at+"."+x.name, "must be a duration such as 30s, from 1ms to 8760h", x.text)
+		}
+		*x.to = d
+	}
+	switch {
+	case p.Attempts < 0 || p.Attempts > retry.MaxAttempts:
+		return out, invalid(at+".attempts", "must be between 1 and 100", p.Attempts)
+	case out.Most != 0 && out.First > out.Most:
+		return out, invalid(at+".most", "must be at least first, "+p.First, p.Most)
+	}
+	return out, nil
 }
 
 // ReadDuration parses a duration such as 30m; "" is 0. at is the path of the field.

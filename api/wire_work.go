@@ -19,6 +19,14 @@ type ClaimRequest struct {
 	LastAttempt *bool           `json:"alone,omitempty" doc:"Also claims a run on its last attempt; true by default. Set it to false while you have one."`
 	Host        string          `json:"host,omitempty" maxLength:"255" doc:"Name of the worker's machine, for display."`
 	PID         int             `json:"pid,omitempty" minimum:"0" doc:"Process id of the worker, for display."`
+	Retry       *RetryPolicy    `json:"retry,omitempty" doc:"How failures of the runs claimed by this request are retried. Absent, and what it leaves out: as the server's configuration says."`
+}
+
+// RetryPolicy is how failures of a run are retried.
+type RetryPolicy struct {
+	Attempts int    `json:"attempts,omitempty" minimum:"1" maximum:"100" doc:"Failures after which the run fails for good, unless its submit said so. A run that has failed as often already gets one attempt."`
+	First    string `json:"first,omitempty" doc:"Delay of the first retry, which doubles with each further one: a duration such as 2s, from 1ms to 8760h. If it is longer than the server's longest delay, it is the longest one too."`
+	Most     string `json:"most,omitempty" doc:"Longest delay of a retry, plus up to a fifth: a duration such as 5m, from 1ms to 8760h. If it is shorter than the server's first delay, it is the first one too."`
 }
 
 // Claims is the answer to a ClaimRequest. Because clocks differ, count LeaseMS from the

@@ -16,6 +16,7 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/entry"
+	"mailroom/internal/retry"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -94,23 +95,63 @@ func TestRetryHonoursTheProvidersRetryAfter(t *testing.T) {
 	})
 }
 
-func TestARetryWaitsForThePauseOfItsAgent(t *testing.T) {
+func TestRetriesAreAsTheServerSaysForTheAgent(t *testing.T) {
 	everywhere(t, func(h *fixture) {
+		h.process.retries = retry.Policy{Attempts: 4, First: 10 * time.Second, Most: 15 * time.Second}
 		var starts seen[time.Time]
-		fails := mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			starts.add(time.Now())
 			if s.Run().Attempt == 2 {
 				return &mailroom.Failure{Class: mailroom.ClassTransient, RetryAfter: time.Minute, Err: errors.New("later")}
 			}
 			return errors.New("who knows")
 		})
-		h.start(engine.Options{Agents: map[string]engine.Agent{"a": {Agent: fails, RetryPause: 10 * time.Second}}})
-		out := h.send("t", "hello", func(in *thread.Submit) { in.MaxAttempts = 3 })
+		out := h.send("t", "hello")
 		h.wait(3 * time.Minute)
-		h.status(out.Run, mailroom.StatusFailed)
-		if at := starts.all(); len(at) != 3 || at[1].Sub(at[0]) != 10*time.Second || at[2].Sub(at[1]) != time.Minute {
-			t.Errorf("got starts at %v, want them 10 s and a minute apart", at)
+		if r := h.status(out.Run, mailroom.StatusFailed); r.MaxAttempts != 4 {
+			t.Errorf("max_attempts %d, want 4", r.MaxAttempts)
 		}
+		wantPauses(t, starts.all(), 10*time.Second, time.Minute, 15*time.Second)
+	})
+}
+
+// wantPauses compares the times between attempts, which jitter makes longer by up to a fifth.
+func wantPauses(t *testing.T, at []time.Time, want ...time.Duration) {
+	t.Helper()
+	if len(at) != len(want)+1 {
+		t.Fatalf("%d attempts, want %d", len(at), len(want)+1)
+	}
+	for i, least := range want {
+		if got := at[i+1].Sub(at[i]); got < least || got > least+least/5 {
+			t.Errorf("pause %d is %v, want %v and up to a fifth more", i+1, got, least)
+		}
+	}
+}
+
+func TestAWorkerSaysHowItsRunsAreRetried(t *testing.T) {
+	everywhere(t, func(h *fixture) {
+		if !h.process.remote {
+			h.process.retries = retry.Policy{Attempts: 3, First: 20 * time.Second, Most: 20 * time.Second}
+		} else { // over what the server says
+			h.process.retries = retry.Policy{Attempts: 9, First: time.Millisecond, Most: time.Second}
+			h.process.workerRetries = retry.Policy{Attempts: 3, First: 20 * time.Second}
+		}
+		var starts seen[time.Time]
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			starts.add(time.Now())
+			return errors.New("who knows")
+		})
+		out := h.send("t", "hello")
+		own := h.send("own", "hello", func(in *thread.Submit) { in.MaxAttempts = 1 })
+		h.wait(3 * time.Minute)
+		if r := h.status(out.Run, mailroom.StatusFailed); r.Failures != 3 || r.MaxAttempts != 3 {
+			t.Errorf("%d of %d failures, want 3 of 3", r.Failures, r.MaxAttempts)
+		}
+		if r := h.status(own.Run, mailroom.StatusFailed); r.Attempt != 1 || r.MaxAttempts != 1 {
+			t.Errorf("the submit's own max_attempts 1: %d attempts of %d", r.Attempt, r.MaxAttempts)
+		}
+		at := starts.all()
+		wantPauses(t, append(at[:1:1], at[2:]...), 20*time.Second, 20*time.Second)
 	})
 }
 
@@ -247,6 +288,19 @@ func TestEngineThatJustStartedFailsNoOrphans(t *testing.T) {
 		h.status(out.Run, mailroom.StatusQueued)
 		h.wait(20 * time.Second)
 		h.status(out.Run, mailroom.StatusFailed)
+	})
+}
+
+func TestRunsOfAnAgentThatIsServedElsewhereWaitForAWorker(t *testing.T) {
+	localOnly(t, func(h *fixture) {
+		o := serving(streaming("hi"))
+		o.Elsewhere = []string{"b"}
+		h.start(o)
+		out := h.send("t", "hello", func(in *thread.Submit) { in.Agent = "b" })
+		other := h.send("u", "hello", func(in *thread.Submit) { in.Agent = "c" })
+		h.wait(20 * time.Minute)
+		h.status(out.Run, mailroom.StatusQueued)
+		h.status(other.Run, mailroom.StatusFailed)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/engine"
+	"mailroom/internal/retry"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -27,6 +28,9 @@ type process struct {
 	ended   chan struct{}
 	err     error // of the ledger, after its end
 
+	retries       retry.Policy // of the ledger
+	workerRetries retry.Policy // of its remote engines
+
 	remote   bool      // its engines are remote
 	endpoint *endpoint // for remote engines; nil: not started
 }
@@ -35,7 +39,7 @@ func (h *fixture) newProcess() *process {
 	p := &process{t: h.t, line: &line{Store: h.store}, bus: bus.New(), ended: make(chan struct{})}
 	p.ledger = ledger.New(p.line, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		p.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
-	}, Log: p.log()})
+	}, Retry: func(string) retry.Policy { return p.retries }, Log: p.log()})
 	ctx, end := context.WithCancel(context.Background())
 	p.end = end
 	go func() {

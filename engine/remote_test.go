@@ -75,7 +75,7 @@ func (p *process) startRemote(o engine.Options) *worker {
 	lane := &remoteConn{wire: f.wire}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return lane.dial(ctx) }}
 	c := client.New("http://localhost", secret, client.WithHTTPClient(&http.Client{Transport: transport}))
-	l, err := remote.Dial(context.Background(), c, b, remote.Options{Agents: agents, Log: o.Log})
+	l, err := remote.Dial(context.Background(), c, b, remote.Options{Agents: agents, Retry: p.workerRetries, Log: o.Log})
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ func (l *Ledger) register(ctx context.Context) (api.Claims, error) {
 	none := 0
 	out, err := l.client.Work.Claim(ctx, api.ClaimRequest{
 		Agents: l.agents, Max: &none, Host: l.options.Host, PID: l.options.PID,
+		Retry: api.FormatRetryPolicy(l.options.Retry), // a server that refuses it does so before the first claim
 	}, 0)
 	if err != nil && retryable(err) {
 		err = l.onAnswer(err)

@@ -21,6 +21,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/internal/retry"
 	"mailroom/store"
 )
 
@@ -29,6 +30,8 @@ type Options struct {
 	Agents []string // names of the agents that the worker serves
 	Host   string   // for display
 	PID    int      // for display
+	// Retry is how failures of the runs are retried; a zero field: as the server says.
+	Retry retry.Policy
 	// Wait bounds one long poll for claims; 0 is 20 s. Proxies close connections
 	// that are idle for a minute.
 	Wait time.Duration

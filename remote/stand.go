@@ -111,7 +111,7 @@ func (l *Ledger) claim(ctx context.Context, t dispatch.Claimer, round dispatch.C
 	go func() { // ends with ctx; waited for below
 		defer recovery.Handle(l.options.Log, "a claim", func(p *recovery.Panic) { answered <- answer{err: p} })
 		out, err := l.client.Work.Claim(ctx, api.ClaimRequest{
-			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, LastAttempt: &round.LastAttempt,
+			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, LastAttempt: &round.LastAttempt, Retry: api.FormatRetryPolicy(l.options.Retry),
 		}, l.options.Wait)
 		answered <- answer{out, err}
 	}()

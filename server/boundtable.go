@@ -49,6 +49,7 @@ func boundsOfSubmits() boundTable {
 func boundsOfWork() boundTable {
 	return boundTable{
 		"ClaimRequest.agents": {items: workers.MaxAgents, byRule: true}, "ClaimRequest.worker": maxChars(maxID), "ClaimRequest.wait": maxChars(maxDuration),
+		"RetryPolicy.first": maxChars(maxDuration), "RetryPolicy.most": maxChars(maxDuration),
 		"Renewal.held[]": maxChars(maxID),
 		"Text.message":   maxChars(maxID), "Text.text": maxJSON(mailroom.MaxText),
 		"AgentEntry.kind": maxChars(mailroom.MaxLabel), "AgentEntry.body": maxJSON(mailroom.MaxAgentEntry),

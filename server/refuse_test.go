@@ -192,7 +192,7 @@ func badQueries(run string) []badInput {
 func TestBadInputIsRefusedWithItsLocation(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "hello")
-	for _, tc := range slices.Concat(badSubmits(), badChanges(sent.Run, sent.Message), badQueries(sent.Run), badProjects(), badTokens()) {
+	for _, tc := range slices.Concat(badSubmits(), badPolicies(), badChanges(sent.Run, sent.Message), badQueries(sent.Run), badProjects(), badTokens()) {
 		before := f.snapshot()
 		var headers []string
 		if tc.header != "" {

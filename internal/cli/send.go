@@ -66,7 +66,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	flags.StringVar(&at, "at", "", "start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a duration from now such as 2h")
 	flags.StringVar(&deadline, "deadline", "", "end the run then if it has not ended before: a time or a duration from now, as for --at")
 	flags.IntVar(&priority, "priority", mailroom.DefaultPriority, "priority of the run, 0 to 255, lower first")
-	flags.IntVar(&attempts, "max-attempts", 0, "failures after which the run fails for good, 1 to 100 (default: that of the agent)")
+	flags.IntVar(&attempts, "max-attempts", 0, "failures after which the run fails for good, 1 to 100 (default: that of the worker, the agent or [retry])")
 	flags.IntVar(&crashes, "max-crashes", mailroom.MaxCrashes, "lost claims in a row after which the run fails for good, 0 to 3; 0: a run whose worker is lost is never started again")
 	flags.StringArrayVar(&metadata, "metadata", nil, "label of the run, as NAME=VALUE; may be repeated")
 	flags.StringVar(&in.Notify, "notify", "", "target of alerts that gets the replies, questions and failures of the thread, see mailroom notify")

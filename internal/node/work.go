@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,8 @@ import (
 	"mailroom/internal/console"
 	"mailroom/internal/endpoint"
 	"mailroom/internal/recovery"
+	"mailroom/internal/retry"
+	"mailroom/internal/setting"
 	"mailroom/remote"
 )
 
@@ -44,6 +47,7 @@ type workOptions struct {
 	runs           int
 	name           string
 	env            []string
+	attempts       string   // N[,first=DURATION][,most=DURATION]
 	profile        string   // PROGRAM[,permissions=MODE]
 	permissions    string   // the deprecated flag
 	isolation      string   // KIND[,user=NAME]
@@ -69,11 +73,14 @@ arguments after -- are passed on to it.
 The token needs the scope work and is read from --token-file or MAILROOM_TOKEN. Without
 --url the server is found in the same way as by the other commands.
 
+A failed run is retried as the server says for the agent, or as --attempts says; a submit's own
+number of attempts counts more.
+
 If the server is unreachable, the worker keeps retrying, and continues its runs if the
 outage was shorter than the lease. At SIGINT or SIGTERM, runs have 30 s to finish and the
 rest are released; a second signal exits at once.`,
 		Example: `  mailroom work --url https://mail.example.org --agent coder --profile codex,permissions=edit
-  mailroom work --agent coder --isolation required,user=coder --profile claude
+  mailroom work --agent coder --isolation required,user=coder --attempts 3,first=10s --profile claude
   MAILROOM_TOKEN=… mailroom work --url http://127.0.0.1:8420 --agent shout -- tr a-z A-Z`,
 	}
 	flags := cmd.Flags()
@@ -86,6 +93,7 @@ rest are released; a second signal exits at once.`,
 	flags.StringVar(&w.permissions, "permissions", "", "use --profile PROGRAM,permissions=MODE")
 	_ = flags.MarkHidden("permissions") // fails only for an unknown flag
 	flags.StringVar(&w.isolation, "isolation", config.IsolationAuto, "isolation of the command from the token and the local data folder: auto, required, namespace, landlock or none; add ,user=NAME to run as another user")
+	flags.StringVar(&w.attempts, "attempts", "", "failures after which a run fails for good, 1 to 100, with ,first=DURATION and ,most=DURATION for the first and the longest time to a retry (default: those of the server; 0 is its number)")
 	flags.StringSliceVar(&w.env, "env", nil, "pass this environment variable on to the command; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w.command = args
@@ -124,6 +132,36 @@ func (w workOptions) program() (name, permissions string, err error) {
 		return "", "", fmt.Errorf("--profile %q: set permissions once, as ,permissions=MODE", w.profile)
 	}
 	return name, permissions, nil
+}
+
+// retries parses --attempts.
+func (w workOptions) retries() (p retry.Policy, err error) {
+	if w.attempts == "" {
+		return p, nil
+	}
+	number, rest, more := strings.Cut(w.attempts, ",")
+	if p.Attempts, err = strconv.Atoi(number); err != nil || p.Attempts < 0 || p.Attempts > retry.MaxAttempts {
+		return p, fmt.Errorf("--attempts %q does not begin with a number from 0 to %d", w.attempts, retry.MaxAttempts)
+	}
+	for more {
+		var pair string
+		pair, rest, more = strings.Cut(rest, ",")
+		name, text, _ := strings.Cut(pair, "=")
+		to := map[string]*time.Duration{"first": &p.First, "most": &p.Most}[name]
+		switch {
+		case to == nil:
+			return p, fmt.Errorf("--attempts %q has the unknown part %q; use first=DURATION and most=DURATION", w.attempts, pair)
+		case *to != 0:
+			return p, fmt.Errorf("--attempts %q has %s twice", w.attempts, name)
+		}
+		if err := setting.Duration(to, retry.MinDelay, retry.MaxDelay).Set(text); err != nil {
+			return p, fmt.Errorf("--attempts: %s: %w", name, err)
+		}
+	}
+	if p.Most != 0 && p.First > p.Most {
+		return p, fmt.Errorf("--attempts %q has a first, %s, that is longer than most, %s", w.attempts, setting.FormatDuration(p.First), setting.FormatDuration(p.Most))
+	}
+	return p, nil
 }
 
 // build builds the agent.
@@ -172,6 +210,10 @@ func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
 	if err != nil {
 		return console.Errorf(console.ExitUsage, "", "%w", err)
 	}
+	policy, err := w.retries()
+	if err != nil {
+		return console.Errorf(console.ExitUsage, "use --attempts 5, or --attempts 5,first=2s,most=1m", "%w", err)
+	}
 	d, err := findWorkEndpoint(con, w)
 	if err != nil {
 		return err
@@ -187,7 +229,7 @@ func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
 	}
 	b := bus.New()
 	l, err := remote.Dial(ctx, d.Client(client.WithHTTPClient(workClient(d.HTTP)), client.WithTimeout(workCallTimeout)), b, remote.Options{
-		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Log: log,
+		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Retry: policy, Log: log,
 		OnOutage: func(err error) { con.Infof("no server at %s yet, retrying: %v", d.URL, err) },
 	})
 	if err != nil {

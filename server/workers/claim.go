@@ -16,6 +16,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/dispatch"
+	"mailroom/internal/retry"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
@@ -34,6 +35,7 @@ type claimParams struct {
 	slots       map[string]int // per agent; nil: max for each agent the worker was registered with
 	wait        time.Duration
 	lastAttempt bool
+	retry       retry.Policy
 	api.ClaimRequest
 }
 
@@ -76,6 +78,9 @@ func readClaimRequest(in api.ClaimRequest) (q claimParams, err error) {
 	}
 	if q.max > 0 && in.Round < 1 {
 		return q, invalid.Field("body.round", "must number the worker's claims, starting at 1", in.Round)
+	}
+	if q.retry, err = in.Retry.Read("body.retry"); err != nil {
+		return q, err
 	}
 	q.slots, err = readSlots(in.Agents, q.max)
 	return q, err
@@ -151,7 +156,7 @@ func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimP
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
-	c := dispatch.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0, Held: owners}
+	c := dispatch.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0, Held: owners, Retry: q.retry}
 	if c.Agents == nil {
 		c.Agents = map[string]int{}
 		for _, name := range w.Agents {
