@@ -35,6 +35,7 @@ func RunChat(t *testing.T, make func(t *testing.T) *Platform) {
 		"hostile names and texts":                           hostileTexts,
 		"the words of others decide nothing":                wordsOfOthers,
 		"a message without a text":                          wordless,
+		"a deleted topic":                                   topicDeleted,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // the cases mostly wait

@@ -158,6 +158,8 @@ type People struct {
 	// Wordless sends a message without a text, such as a sticker. The agent hears about it in words that contain
 	// the returned ones.
 	Wordless func(person, place string) (about string)
+	// Topic makes a topic of Dev. say sends a message to the bot there, and destroy deletes the topic.
+	Topic func(person string) (say func(text string), destroy func())
 	// Unknown sends a message of a kind that the adapter does not know.
 	Unknown func(person, place string)
 	Edit    func(person, place, id, text string)

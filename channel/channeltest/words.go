@@ -1,6 +1,11 @@
 package channeltest
 
-import "strings"
+import (
+	"strings"
+
+	"mailroom"
+	"mailroom/store"
+)
 
 // wordsOfOthers has Ann pass on a command of Mallory, and answer a message that addresses the bot without
 // addressing it herself.
@@ -50,5 +55,36 @@ func wordless(s *Server) {
 	s.AwaitSettled()
 	if n := strings.Count(s.texts(Ann), "I cannot read"); n > 1 {
 		s.t.Errorf("%d answers to unknown messages", n)
+	}
+}
+
+// topicDeleted deletes a topic while the agent works on its message. The group gets the answer, once.
+func topicDeleted(s *Server) {
+	if s.p.People.Topic == nil {
+		s.startConnected()
+		return
+	}
+	gate := make(chan struct{})
+	s.hold = gate
+	s.startConnected()
+	say, destroy := s.p.People.Topic(Ann)
+	say("what now?")
+	s.Await("the run", func() bool {
+		return s.runs(store.RunQuery{Agent: Agent, Statuses: []mailroom.Status{mailroom.StatusRunning}}) == 1
+	})
+	destroy()
+	close(gate)
+	s.Await("the end of the delivery", func() bool {
+		return strings.Contains(s.texts(Dev), "The answer of a deleted topic") || s.runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}}) > 0
+	})
+	s.say(Ann, Dev, "the end")
+	s.awaitText(Dev, "the end")
+	s.AwaitSettled()
+	all := s.texts(Dev)
+	if strings.Count(all, "The answer of a deleted topic") != 1 || strings.Count(all, "what now?") != 1 {
+		s.t.Errorf("the group has %q, want the answer once", all)
+	}
+	if now := s.State(); !strings.Contains(now.LastError, "gone") {
+		s.t.Errorf("the last error is %q", now.LastError)
 	}
 }

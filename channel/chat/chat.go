@@ -24,7 +24,7 @@ type Dialer func(ctx context.Context, l *channel.Host) (Platform, Capabilities, 
 //
 // Errors of Send, Edit and Typing carry their class: ClassPermanent if the platform will never
 // accept the call, ClassUnavailable if it accepts none now, ErrGone if the room accepts nothing
-// any more, and [mailroom.ErrUnknown] in the tree if the outcome is unknown.
+// any more, ErrTopicGone in the tree if only its topic does, and [mailroom.ErrUnknown] in the tree if the outcome is unknown.
 type Platform interface {
 	// Receive passes each event to handle, in the platform's order, until ctx ends. It starts after
 	// position, which is "" at first, and catches up where the platform has a history. It
@@ -68,6 +68,9 @@ var (
 	// ErrGone means that a room accepts nothing any more: the user blocked the bot, or the chat
 	// was deleted.
 	ErrGone = errors.New("the recipient is gone")
+	// ErrTopicGone means that the topic of a room is gone: it was deleted. The chat itself may live, and everyone
+	// who could read the topic can read the chat.
+	ErrTopicGone = errors.New("the topic is gone")
 	// ErrEverywhere means that the RetryAfter of the same error applies to all rooms.
 	ErrEverywhere = errors.New("the platform limits all messages of this bot")
 	// ErrNoHistory means that a platform cannot tell what was sent.

@@ -223,7 +223,7 @@ func (c *connection) room(server, channel, parent string) chat.Room {
 func (c *connection) recordThreads(all ...room) {
 	for _, r := range all {
 		if r.thread() && r.Parent != "" {
-			c.shared.setThreadParent(r.ID, r.Parent)
+			c.shared.setThread(r.ID, r.Parent, r.Type == roomPrivateThread)
 		}
 	}
 }

@@ -174,6 +174,10 @@ func newPeople(dc *discordtest.Platform) (people channeltest.People, at func(pla
 			who[person].Sends(at(place), "", discordtest.MessageOptions{Fields: map[string]any{"sticker_items": []any{map[string]any{"id": "7", "name": "Wave"}}}})
 			return "(sent a sticker: Wave)"
 		},
+		Topic: func(person string) (func(string), func()) {
+			thread := dev.Thread("plans", false)
+			return func(text string) { who[person].Sends(thread, bot+" "+text) }, thread.Destroy
+		},
 		Unknown: func(person, place string) {
 			who[person].Sends(at(place), "", discordtest.MessageOptions{Fields: map[string]any{"hologram": 1}})
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"unicode/utf8"
@@ -46,9 +47,20 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	}
 	err = c.client.call(ctx, request{op: "send message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", body: in, result: &sent})
 	if err != nil {
-		return "", sendError(c.verifyToken(ctx, err))
+		return "", c.topicError(to, sendError(c.verifyToken(ctx, err)))
 	}
 	return sent.ID, nil
+}
+
+// topicError marks an error of a write that is about a deleted thread alone. A thread that may have been private is
+// left out: its channel has other readers.
+func (c *connection) topicError(to chat.Room, err error) error {
+	const unknownChannel = "10003"
+	e, ok := errors.AsType[*httpcall.Refusal](err)
+	if ok && to.Topic != "" && e.Code == unknownChannel && c.shared.isPublic(to.Topic) {
+		return fmt.Errorf("%w: %w", chat.ErrTopicGone, err)
+	}
+	return err
 }
 
 // Edit implements [chat.Platform].
@@ -61,7 +73,7 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 		return httpcall.Permanent(fmt.Errorf("invalid Discord message id %q", id))
 	}
 	err = c.client.call(ctx, request{op: "edit message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, body: in})
-	return sendError(c.verifyToken(ctx, err))
+	return c.topicError(to, sendError(c.verifyToken(ctx, err)))
 }
 
 // Typing implements [chat.Platform].

@@ -48,6 +48,7 @@ type sharedState struct {
 	resumeFailures int               // failed resumes in a row
 	identifyAfter  time.Time         // no session may start before
 	threads        map[string]string // channel of each thread, by thread id
+	private        map[string]bool   // threads that only those see who were added
 	roles          map[string]string // the bot's own role, by server
 	sent           map[string]string // ids of the bot's messages, by nonce
 	nonces         []string          // keys of sent, oldest first
@@ -60,7 +61,7 @@ const (
 )
 
 func newSharedState() *sharedState {
-	return &sharedState{threads: map[string]string{}, roles: map[string]string{}, sent: map[string]string{}}
+	return &sharedState{threads: map[string]string{}, private: map[string]bool{}, roles: map[string]string{}, sent: map[string]string{}}
 }
 
 // markStart records the time of the first connection attempt.
@@ -148,14 +149,25 @@ func (m *sharedState) awaitIdentify(ctx context.Context) error {
 	}
 }
 
-// setThreadParent records the channel of a thread.
-func (m *sharedState) setThreadParent(thread, parent string) {
+// setThread records the channel of a thread.
+func (m *sharedState) setThread(thread, parent string, private bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.threads) >= maxThreads {
 		clear(m.threads) // each is looked up again when needed
+		clear(m.private)
 	}
 	m.threads[thread] = parent
+	if private {
+		m.private[thread] = true
+	}
+}
+
+// isPublic reports whether a thread is known, and visible to all who see its channel.
+func (m *sharedState) isPublic(thread string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.threads[thread] != "" && !m.private[thread]
 }
 
 // parent returns the channel of a thread, "" if the thread is unknown.

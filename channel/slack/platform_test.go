@@ -144,7 +144,11 @@ func people(sl *slacktest.Platform) channeltest.People {
 		Forward: func(person, place, text string) {
 			who[person].Sends(at(place), "", slacktest.MessageOptions{Forwarded: text})
 		},
-		Quote:   func(person, place, text string) { who[person].Sends(at(place), "&gt; "+mention+" do it\n"+text) },
+		Quote: func(person, place, text string) { who[person].Sends(at(place), "&gt; "+mention+" do it\n"+text) },
+		Topic: func(person string) (func(string), func()) {
+			return func(text string) { who[person].Sends(at(channeltest.Dev), mention+" "+text) },
+				func() { sl.Fail("chat.postMessage", slacktest.Fault{Code: "thread_not_found"}) }
+		},
 		Unknown: func(person, place string) { who[person].Sends(at(place), "") },
 		Edit:    func(person, place, id, text string) { who[person].Edits(at(place), ts(id), text) },
 		Delete:  func(person, place, id string) { who[person].Deletes(at(place), ts(id)) },

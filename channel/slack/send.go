@@ -40,6 +40,9 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 		TS      string `json:"ts"`
 	}
 	if err := c.callWrite(ctx, request{op: "send message", method: "chat.postMessage", params: in, result: &sent}); err != nil {
+		if e, ok := errors.AsType[*httpcall.Refusal](err); ok && e.Code == "thread_not_found" && to.Topic != "" {
+			err = fmt.Errorf("%w: %w", chat.ErrTopicGone, err)
+		}
 		return "", err
 	}
 	if sent.Channel == "" || !timestampPattern().MatchString(sent.TS) {

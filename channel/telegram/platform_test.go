@@ -148,6 +148,12 @@ func newPeople(tg *telegramtest.Platform) (people channeltest.People, at func(pl
 			who[person].Sends(at(place), "", telegramtest.MessageOptions{Fields: map[string]any{"location": map[string]any{"latitude": 48.2, "longitude": 16.37}}})
 			return "(shared a location: 48.2, 16.37)"
 		},
+		Topic: func(person string) (func(string), func()) {
+			topic := group.Topic()
+			return func(text string) {
+				who[person].Sends(group, "@"+telegramtest.Username+" "+text, telegramtest.MessageOptions{Topic: topic})
+			}, func() { group.DeleteTopic(topic) }
+		},
 		Unknown: func(person, place string) {
 			who[person].Sends(at(place), "", telegramtest.MessageOptions{Fields: map[string]any{"hologram": map[string]any{"id": "x"}}})
 		},

@@ -27,7 +27,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ s
 	}
 	var sent message
 	if err := c.writeMessage(ctx, "send message", "sendMessage", to, m.Text, in, &sent); err != nil {
-		return "", sendError(err)
+		return "", topicError(to, sendError(err))
 	}
 	return messageID(sent.Chat.ID, sent.ID), nil
 }
@@ -48,7 +48,7 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 	if e, ok := errors.AsType[*httpcall.Refusal](err); ok && describes(e, "message is not modified") {
 		return nil // the message already has this text
 	}
-	return sendError(err)
+	return topicError(to, sendError(err))
 }
 
 // Find implements [chat.Platform].
@@ -185,6 +185,15 @@ func sendError(err error) error {
 	})
 }
 
+// topicError marks an error of a write that is about the topic alone. All members of a group read its topics.
+func topicError(to chat.Room, err error) error {
+	e, ok := errors.AsType[*httpcall.Refusal](err)
+	if ok && to.Topic != "" && e.Status == http.StatusBadRequest && describes(e, "message thread not found", "topic_deleted", "topic_id_invalid") {
+		return fmt.Errorf("%w: %w", chat.ErrTopicGone, err)
+	}
+	return err
+}
+
 // isGone reports whether the chat no longer accepts anything. A missing permission does not
 // count: an admin can grant it.
 func isGone(e *httpcall.Refusal) bool {
@@ -193,7 +202,7 @@ func isGone(e *httpcall.Refusal) bool {
 		return describes(e, "bot was blocked", "user is deactivated", "bot was kicked", "bot is not a member", "chat was deleted",
 			"initiate conversation", "group chat was deactivated")
 	case http.StatusBadRequest:
-		return describes(e, "chat not found", "user not found", "group chat was deactivated", "chat was deleted", "message thread not found",
+		return describes(e, "chat not found", "user not found", "group chat was deactivated", "chat was deleted", "message thread not found", "topic_deleted", "topic_id_invalid",
 			"peer_id_invalid", "user_deactivated", "input_user_deactivated")
 	}
 	return false

@@ -22,5 +22,8 @@ func chatMutants() []mutant {
 		{"a bouncer's buffer is done again", "channel/irc/event.go", "	if c.playback.isRepeated(m, c.connectedAt) {", "	if false {", "channel/irc", "^TestABouncerRepeatsNothing$"},
 		{"a line's key is that of its connection", "channel/irc/event.go", "	if t, ok := taggedTime(m); ok {\n		return c.playback", "	if t, ok := taggedTime(m); ok && false {\n		return c.playback", "channel/irc", "^TestWhatABouncerPlaysBackIsRecognized$"},
 		{"a batch of the history is new", "channel/irc/playback.go", "	if p.batches[m.tag(\"batch\")] {", "	if false {", "channel/irc", "^TestABouncerRepeatsNothing$"},
+		{"the answer of a deleted topic reaches no chat", "channel/chat/outbound/send.go", "x.room.Topic == \"\" || !errors.Is(err, chat.ErrTopicGone)", "true", "channel/telegram", "^TestTelegramIsAChatPlatform$/^a_deleted_topic$"},
+		{"a retry of a gone recipient makes no call", "channel/chat/outbound/delivery.go", "err != nil || len(retried) > 0", "err != nil", "channel/chat/adapter", "^TestARetryOfAGoneRecipientAlwaysTries$"},
+		{"a question of a topic is asked in its chat", "channel/chat/outbound/send.go", "x.sendText(ctx, x.movedText(text), nil)", "x.sendText(ctx, x.movedText(text), buttons)", "channel/chat/adapter", "^TestAQuestionOfADeletedTopicIsToldInTheChat$"},
 	}
 }

@@ -43,6 +43,7 @@ type attempt struct {
 	delivery channel.Delivery
 	room     chat.Room
 	replyTo  string // id of the message that it replies to
+	moved    bool   // to the chat, because its topic is gone
 
 	saved    room.Saved         // the room's state
 	stored   string             // the same as it is stored
@@ -94,7 +95,7 @@ func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	case why != "":
 		err = x.endUnsent(ctx, why)
 	default:
-		err = x.sendText(ctx, text, buttons)
+		err = x.sendInPlace(ctx, text, buttons)
 	}
 	if errors.Is(err, chat.ErrGone) {
 		return x.markGone(ctx, err)
@@ -114,7 +115,7 @@ func (x *attempt) finish(ctx context.Context) error {
 	if err := x.saveState(ctx); err != nil {
 		return err
 	}
-	if k := x.delivery.Ticket; k != nil && x.conn.caps.Edits {
+	if k := x.delivery.Ticket; k != nil && x.conn.caps.Edits && !x.moved {
 		x.conn.rooms.ask(x.room, k.ID, k.Thread)
 	}
 	return later
@@ -138,7 +139,13 @@ func (c *connection) destination(d channel.Delivery, thread string) (at chat.Roo
 	return at, "", ok
 }
 
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
+// permanent makes an error permanent, unless it is.
+func permanent(err error) error {
+	if f, ok := errors.AsType[*mailroom.Failure](err); ok && f.Class == mailroom.ClassPermanent {
+		return err
+	}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
+}
 
 // compose returns the text to send, or the reason why there is nothing to send.
 func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Button, why string, err error) {
@@ -216,6 +223,11 @@ func (x *attempt) isRoomGone(ctx context.Context) (bool, error) {
 	if x.saved.Gone == nil {
 		return false, nil
 	}
+	retried, err := x.entries(ctx, entry.KindRetried)
+	if err != nil || len(retried) > 0 { // an operator wants to know
+		x.saved.Gone = nil
+		return false, err
+	}
 	since := func(r *mailroom.Run) bool {
 		return r != nil && r.Key > x.saved.Gone.Key && r.Origin.Via == channel.Via(x.conn.host.Name())
 	}
@@ -255,7 +267,7 @@ func (x *attempt) markGone(ctx context.Context, cause error) error {
 	if err != nil {
 		return err // the next attempt gets the same answer
 	}
-	x.conn.host.Log().Warn("recipient gone; sending paused until the next inbound message", "chat", x.room.Chat)
+	x.conn.host.ReportError(fmt.Errorf("reply not sent, and none until the next message of the chat %s or a retry: %w", x.room.Chat, cause))
 	return permanent(cause)
 }
 

@@ -175,7 +175,7 @@ func (f *follower) edit(ctx context.Context, at chat.Room, a room.Action) error 
 		switch {
 		case err == nil:
 			s.Edited(a.Run, a.ID, a.Text)
-		case isRefused(err), errors.Is(err, chat.ErrGone):
+		case isRefused(err), errors.Is(err, chat.ErrGone), errors.Is(err, chat.ErrTopicGone):
 			s.DropPreview(a.Run)
 		}
 	})

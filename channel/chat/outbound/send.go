@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chunk"
 	"mailroom/channel/chat/limiter"
+	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/room"
 	"mailroom/entry"
 	"mailroom/store"
@@ -55,7 +57,7 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 		if err != nil {
 			return err
 		}
-		if last && x.delivery.Ticket != nil && x.conn.caps.Edits && got.ID != "" {
+		if last && x.delivery.Ticket != nil && !x.moved && x.conn.caps.Edits && got.ID != "" {
 			x.saved.AddQuestion(room.Asked{Ticket: x.delivery.Ticket.ID, ID: got.ID})
 		}
 		if rest = rest[1:]; got.End != m.chunk.End {
@@ -72,7 +74,7 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 // preview of its run, or the message whose button was pressed.
 func (x *attempt) replacedMessage() string {
 	switch {
-	case !x.conn.caps.Edits:
+	case !x.conn.caps.Edits || x.moved:
 	case x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run && x.delivery.Run.Metadata[chat.LabelRedraw] != "":
 		return x.delivery.Run.Metadata[chat.LabelRedraw]
 	default:
@@ -90,22 +92,61 @@ type outgoing struct {
 	replaces string // id of the message that it replaces
 }
 
-func (m outgoing) name() string { return fmt.Sprintf("send:%d", m.n) }
+// name returns the name of a message's effect. A text that moves to the chat is sent anew there.
+func (x *attempt) name(m outgoing) string {
+	if x.moved {
+		return fmt.Sprintf("%s%d", movedEffect, m.n)
+	}
+	return fmt.Sprintf("send:%d", m.n)
+}
+
+const movedEffect = "send-moved:"
+
+// sendInPlace sends a text to its room, or to the chat if the topic is gone: a deleted topic is one place in a
+// living chat, and what was asked there has an answer. Later texts try the topic first, which may be back.
+func (x *attempt) sendInPlace(ctx context.Context, text string, buttons []chat.Button) error {
+	at := x.room
+	defer func() { x.room = at }() // whose state is saved
+	move := func() error {
+		x.moved, x.replyTo, x.room.Topic = true, "", ""
+		return x.sendText(ctx, x.movedText(text), nil)
+	}
+	for name := range x.receipts {
+		if strings.HasPrefix(name, movedEffect) { // an earlier attempt has begun there
+			return move()
+		}
+	}
+	err := x.sendText(ctx, text, buttons)
+	if x.room.Topic == "" || !errors.Is(err, chat.ErrTopicGone) {
+		return err
+	}
+	x.conn.host.ReportError(fmt.Errorf("topic %s is gone; its answer goes to the chat: %w", x.room.Topic, err))
+	return move()
+}
+
+// movedText returns the text of a deleted topic as the chat gets it. A question cannot be answered there: its
+// answer must come from the room that was asked.
+func (x *attempt) movedText(text string) string {
+	if k := x.delivery.Ticket; k != nil {
+		return "The agent asked something in a topic that was deleted. Only the server's operator can answer it now: " + question.Summary(k)
+	}
+	return "The answer of a deleted topic:\n" + text
+}
 
 // sendMessage sends a message once. It waits for the limiter before the effect begins, so that a
 // wait leaves no unknown outcome behind.
 func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err error) {
-	if got, sent := x.receipts[m.name()]; sent {
+	if got, sent := x.receipts[x.name(m)]; sent {
 		return got, nil
 	}
 	marked := false
-	effect := mailroom.Effect{Name: m.name()}
+	effect := mailroom.Effect{Name: x.name(m)}
 	effect.Reconcile = func(ctx context.Context, key string) (json.RawMessage, bool, error) {
 		id, known, err := x.findSent(ctx, m, key)
 		if err != nil || known {
 			return x.receipt(id, m), id != "", err
 		}
-		marked, err = x.mayRepeat(ctx, m.name())
+		marked, err = x.mayRepeat(ctx, x.name(m))
 		if err == nil && marked && m.replaces == "" {
 			err = x.recordRepeat(ctx, m)
 		}
@@ -192,7 +233,7 @@ func (x *attempt) entries(ctx context.Context, kinds ...string) (found []mailroo
 // isRefused reports whether the platform refuses an edit for good, so that a new message can
 // replace it.
 func isRefused(err error) bool {
-	if err == nil || errors.Is(err, chat.ErrGone) || errors.Is(err, mailroom.ErrUnknown) {
+	if err == nil || errors.Is(err, chat.ErrGone) || errors.Is(err, chat.ErrTopicGone) || errors.Is(err, mailroom.ErrUnknown) {
 		return false
 	}
 	return mailroom.AsFailure(err).Class == mailroom.ClassPermanent
@@ -205,7 +246,7 @@ func sendFailure(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, chat.ErrGone):
+	case errors.Is(err, chat.ErrGone), errors.Is(err, chat.ErrTopicGone):
 		return permanent(err)
 	case classed:
 		return err
@@ -283,5 +324,5 @@ func firstUnknown(entries []mailroom.Entry, name string) (first time.Time, err e
 func (x *attempt) recordRepeat(ctx context.Context, m outgoing) error {
 	const why = "an earlier attempt was interrupted with unknown outcome"
 	x.conn.host.Log().Warn("message sent again; it may appear twice", "run", x.delivery.Run.ID, "message", m.n)
-	return x.appendNote(ctx, KindRepeated, DeliveryNote{Effect: m.name(), Reason: why})
+	return x.appendNote(ctx, KindRepeated, DeliveryNote{Effect: x.name(m), Reason: why})
 }

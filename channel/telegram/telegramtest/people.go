@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,6 +85,11 @@ func (c *Chat) Topic() string {
 	id := c.nextID()
 	c.topics = append(c.topics, id)
 	return id
+}
+
+// DeleteTopic deletes a topic.
+func (c *Chat) DeleteTopic(id string) {
+	c.platform.Update(func() { c.topics = slices.DeleteFunc(c.topics, func(t string) bool { return t == id }) })
 }
 
 // nextID returns the id of the next message. mu must be held.
