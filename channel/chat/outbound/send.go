@@ -92,7 +92,7 @@ type outgoing struct {
 	replaces string // id of the message that it replaces
 }
 
-// name returns the name of a message's effect. A text that moves to the chat is sent anew there.
+// name returns the name of a message's effect. A text that moves to the chat begins again there.
 func (x *attempt) name(m outgoing) string {
 	if x.moved {
 		return fmt.Sprintf("%s%d", movedEffect, m.n)
