@@ -138,6 +138,8 @@ type ThreadPatch struct {
 	Agent     *string         `json:"agent,omitempty"`
 	DeliverTo *string         `json:"deliver_to,omitempty" doc:"A thread without a deliver_to of its own; blank for none."`
 	Metadata  json.RawMessage `json:"metadata,omitempty" doc:"A JSON object; replaces what is there."`
+	// DropSession is false to keep the sessions.
+	DropSession bool `json:"drop_session,omitempty" doc:"Drop the sessions of codex, claude and other agents: the next run begins a new one with the thread's messages. Refused while a run is at work."`
 }
 
 // Interrupted is the answer to an interrupt: the queued runs that were cancelled, and

@@ -162,7 +162,7 @@ func (h *threadHandlers) patchThread(ctx context.Context, in *patchThreadInput) 
 	if m := in.Body.Metadata; m != nil && m[0] != '{' {
 		return nil, invalid.Field("body.metadata", "must be a JSON object", string(m))
 	}
-	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata}
+	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata, DropSession: in.Body.DropSession}
 	if to := in.Body.DeliverTo; to != nil {
 		place, err := h.alerts.deliverTo(ctx, h.find, strings.TrimSpace(*to))
 		if err != nil {

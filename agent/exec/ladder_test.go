@@ -155,3 +155,24 @@ func TestASessionThatFailsWithoutRepeatsIsReplaced(t *testing.T) {
 		t.Errorf("the reply is %q, want one of a new session", got)
 	}
 }
+
+// TestADroppedSessionIsReplaced drops the session by hand, which is refused while a turn works in it.
+func TestADroppedSessionIsReplaced(t *testing.T) {
+	h := newFixture(t, "")
+	h.reply("t", h.send("t", "first"))
+	if _, err := h.PatchThread(t.Context(), "t", thread.Patch{DropSession: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.reply("t", h.send("t", "second")); !strings.Contains(got, exec.Continued) || !strings.HasPrefix(got, "1: ") {
+		t.Errorf("the reply is %q, want one of a new session with the transcript", got)
+	}
+	run := h.send("t", "!build")
+	h.await("t", run, entry.KindToolStarted)
+	if _, err := h.PatchThread(t.Context(), "t", thread.Patch{DropSession: true}); mailroom.CodeOf(err) != mailroom.CodeConflict {
+		t.Errorf("during a turn: %v, want a conflict", err)
+	}
+	if err := os.WriteFile(filepath.Join(h.home, "built"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.reply("t", run)
+}

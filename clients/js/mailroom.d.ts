@@ -454,7 +454,7 @@ export class Mailroom {
   decide(ticket: string, decision: Decision & Abortable): Promise<Ticket>;
   run(id: string, options?: Abortable): Promise<Run>;
   thread(id: string, options?: Abortable): Promise<Thread>;
-  patchThread(id: string, patch: { agent?: string; metadata?: Record<string, unknown> } & Abortable): Promise<Thread>;
+  patchThread(id: string, patch: { agent?: string; metadata?: Record<string, unknown>; dropSession?: boolean } & Abortable): Promise<Thread>;
   threads(query?: ListQuery): Promise<Page<Thread>>;
   entries(thread: string, query?: Abortable & { after?: number | string; before?: number | string; limit?: number; run?: string; kind?: string | string[] }): Promise<Page<Entry>>;
   messages(thread: string, query?: Abortable & { before?: string; limit?: number; visibility?: 'all' | 'internal'; all?: boolean }): Promise<Page<Message>>;

@@ -23,7 +23,7 @@ func threadsCommand(con *console.Console) *cobra.Command {
   mailroom threads show notes`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(threadsShowCommand(con), threadsDeleteCommand(con))
+	cmd.AddCommand(threadsShowCommand(con), threadsDeleteCommand(con), threadsDropSessionCommand(con))
 	return list[api.Thread]{
 		fetch:  (*client.Client).Threads,
 		header: []string{"THREAD", "AGENT", "STATUS", "QUEUED", "ENTRIES", "UPDATED"},
@@ -80,6 +80,28 @@ func threadsDeleteCommand(con *console.Console) *cobra.Command {
 				return err
 			}
 			return con.Printf("deleted thread %s\n", args[0])
+		},
+	}
+}
+
+func threadsDropSessionCommand(con *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "drop-session THREAD",
+		Short: "Drop the session of a thread's agent",
+		Long: `Drop the session of a thread's agent, such as a codex or claude session that answers no more. The next run begins a
+new one, with the last messages of the thread. The thread keeps its messages. It is refused while a run is at work.`,
+		Example: `  mailroom threads drop-session notes`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := connect(con)
+			if err != nil {
+				return err
+			}
+			t, err := c.PatchThread(cmd.Context(), args[0], api.ThreadPatch{DropSession: true})
+			if err != nil {
+				return err
+			}
+			return con.Printf("dropped the session of thread %s\n", t.ID)
 		},
 	}
 }

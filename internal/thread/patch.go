@@ -18,6 +18,8 @@ type Patch struct {
 	Agent     *string
 	DeliverTo *string         // "" removes it
 	Metadata  json.RawMessage // a JSON object
+	// DropSession drops the agents' state, so that the next run of each begins a new session.
+	DropSession bool
 
 	// Rows that the check of DeliverTo needs.
 	Target *mailroom.Thread // row of DeliverTo, which may not exist
@@ -26,7 +28,7 @@ type Patch struct {
 	Foreign bool
 }
 
-// Patch changes the agent, the metadata or the delivery target of the thread.
+// Patch changes the agent, the metadata or the delivery target of the thread, and drops its sessions.
 func (t *State) Patch(p Patch, now time.Time) error {
 	if err := t.CheckVisibleTo(p.By); err != nil {
 		return err
@@ -36,6 +38,12 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	}
 	if err := p.checkDelivery(&t.Thread, t.Owner); err != nil {
 		return err
+	}
+	if p.DropSession && t.Worker != "" {
+		return mailroom.Errorf(mailroom.CodeConflict, "a run of thread %q is at work in its session; interrupt it first", t.ID)
+	}
+	if p.DropSession {
+		t.dropSessions()
 	}
 	if p.Metadata != nil {
 		t.Metadata = p.Metadata
@@ -49,6 +57,15 @@ func (t *State) Patch(p Patch, now time.Time) error {
 	t.UpdatedAt = now
 	t.Touch()
 	return nil
+}
+
+// dropSessions forgets the agents' sessions. While work is queued, it stays bound to the server of its session: the
+// queue was planned for it.
+func (t *State) dropSessions() {
+	t.State = nil
+	if isIdle(&t.Thread) {
+		t.Nodes = nil
+	}
 }
 
 // Check validates the agent and the metadata.
