@@ -197,13 +197,27 @@ func (a *Agent) IsProgram() bool { return a.Kind == KindExec || program.Find(a.K
 // is not configured.
 func (c *Config) ProgramAgent(p *program.Profile) *Agent {
 	a := newAgent(p.Name)
-	a.Limit, a.Deadline, a.Isolation, a.Retry = c.Runs, c.deadlineOf(p.Name), c.Isolation, c.Retry
+	a.Limit, a.Deadline, a.Isolation, a.Retry = c.limitOf(a), c.deadlineOf(p.Name), c.Isolation, c.Retry
 	return a
 }
 
 // programDeadline is the default deadline of codex and claude: their tasks may take hours, and a stuck
 // program ends by its idle_timeout.
 const programDeadline = 24 * time.Hour
+
+// limitOf returns the limit of an agent that sets none. Programs that change files work in one folder, where
+// several at once meet: on git's index, on a build, on each other's half of a change.
+func (c *Config) limitOf(a *Agent) int {
+	if a.Edits() {
+		return 1
+	}
+	return c.Runs
+}
+
+// Edits reports whether the agent is a program with a profile that changes files without asking.
+func (a *Agent) Edits() bool {
+	return program.Find(a.Kind) != nil && (a.Permissions == string(program.ModeEdit) || a.Permissions == string(program.ModeAll))
+}
 
 // deadlineOf returns the deadline of an agent that sets none.
 func (c *Config) deadlineOf(kind string) time.Duration {
@@ -294,7 +308,7 @@ func (a *Agent) settings() []setting.Setting {
 		return append(all, agentRetrySettings(&a.Retry)...)
 	}
 	all = append(all,
-		setting.New("limit", "Maximum number of concurrent runs of this agent in this process.", setting.Int(&a.Limit, 1, 100_000)),
+		setting.New("limit", "Maximum number of concurrent runs of this agent in this process. Its default is runs, and 1 for codex and claude with the permissions edit or all, which change files in one folder.", setting.Int(&a.Limit, 1, 100_000)),
 		setting.New("deadline", "Maximum time of one attempt.", setting.Duration(&a.Deadline, 10*time.Millisecond, most)),
 	)
 	all = append(all, agentRetrySettings(&a.Retry)...)

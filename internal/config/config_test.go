@@ -29,6 +29,33 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 	}
 }
 
+// TestProgramsThatChangeFilesRunOneAtATime unless their limit says otherwise.
+func TestProgramsThatChangeFilesRunOneAtATime(t *testing.T) {
+	got, err := parse("mailroom.toml", []byte(`
+		[agents.codex]
+		permissions = "edit"
+		dir = "/tmp"
+		[agents.claude]
+		permissions = "all"
+		[agents.asks]
+		kind = "claude"
+		[agents.reads]
+		kind = "codex"
+		[agents.many]
+		kind = "codex"
+		permissions = "edit"
+		limit = 5
+	`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"codex": 1, "claude": 1, "asks": 64, "reads": 64, "many": 5} {
+		if got := got.Agents[name].Limit; got != want {
+			t.Errorf("the limit of %s is %d, want %d", name, got, want)
+		}
+	}
+}
+
 func TestMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mailroom.toml")
 	if c, err := Load(path, false, nil, nil); err != nil || c.File() != "" {

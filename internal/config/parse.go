@@ -272,7 +272,7 @@ func (c *Config) inherit() {
 	c.inheritRetry()
 	for name, a := range c.Agents {
 		if !c.set["agents."+name+".limit"] {
-			a.Limit = c.Runs
+			a.Limit = c.limitOf(a)
 		}
 		if !c.set["agents."+name+".deadline"] {
 			a.Deadline = c.deadlineOf(a.Kind)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -73,12 +74,18 @@ func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Fil
 		if err != nil {
 			return nil, err
 		}
-		if err := r.build(name, a, c.Mark, version); err != nil {
+		if err := r.build(name, a, c.Mark, version); err != nil && c.Agents[name] == nil {
+			log.Warn("installed program is not offered as an agent", "agent", name, "reason", err)
+			continue
+		} else if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", name, err)
 		}
 		r.present = append(r.present, store.Definition{Agent: name, Version: version, Body: body})
 	}
 	r.sandbox.warnUnisolated()
+	for _, names := range sharedFolders(c.Agents) {
+		log.Warn("agents change files in one folder, and their limits do not keep them apart; give each a folder of its own", "agents", names)
+	}
 	for _, d := range kept {
 		a, present := r.agents[d.Agent]
 		if present && a.Version == d.Version {
@@ -93,6 +100,23 @@ func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Fil
 		}
 	}
 	return r, nil
+}
+
+// sharedFolders returns the names of agents that may change files in the same folder, one text per folder.
+func sharedFolders(agents map[string]*config.Agent) (shared []string) {
+	in := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		if a := agents[name]; a.Edits() {
+			dir := resolvePath(a.Dir)
+			in[dir] = append(in[dir], name)
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(in)) {
+		if len(in[dir]) > 1 {
+			shared = append(shared, strings.Join(in[dir], ", "))
+		}
+	}
+	return shared
 }
 
 // knowsVersion reports whether an agent has this version, or had it when the server started. It knows nothing of

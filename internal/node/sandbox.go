@@ -145,6 +145,12 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	default:
 		return c, fmt.Errorf("isolation %q is unavailable: %w", a.Isolation, why)
 	}
+	if why := landlockRefusal(kind, a); why != "" && name != "" {
+		return c, errors.New(why)
+	}
+	if kind == proc.KindLandlock {
+		s.makeProfile(name, a, home, c.isolation.User)
+	}
 	c.isolation.Kind = kind
 	s.record(name, a, kind, private, why)
 	if why := landlockProblem(kind, a, home); why != "" && name != "" {
@@ -156,13 +162,59 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	return c, nil
 }
 
+// landlockRefusal returns why a program cannot work at all under Landlock, and what to do, or "".
+func landlockRefusal(kind proc.Kind, a *config.Agent) string {
+	if kind == proc.KindLandlock && a.Kind == "codex" && a.Permissions != string(program.ModeAll) {
+		return `codex can run no command under Landlock with permissions = "` + a.Permissions + `", because its own sandbox needs mounts; ` +
+			`allow user namespaces and set isolation = "namespace", or set permissions = "all", or isolation = "none"`
+	}
+	return ""
+}
+
+// makeProfile makes the folder in which a program keeps its login and its sessions. Under Landlock the program cannot
+// make it itself if the data folder is below the same home. An error is left to the warning of landlockProblem.
+func (s *sandbox) makeProfile(name string, a *config.Agent, home string, owner *proc.User) {
+	set := func(variable string) bool { return a.Env[variable] != "" || os.Getenv(variable) != "" }
+	var folder, file string
+	switch {
+	case a.Kind == "claude" && !set("CLAUDE_CONFIG_DIR"):
+		folder, file = filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json")
+	case a.Kind == "codex" && !set("CODEX_HOME"):
+		folder = filepath.Join(home, ".codex")
+	default:
+		return
+	}
+	var made []string
+	err := os.Mkdir(folder, 0o700)
+	if err == nil {
+		made = append(made, folder)
+	}
+	if file != "" {
+		f, failed := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if failed == nil {
+			made = append(made, file)
+			_, failed = f.WriteString("{}\n")
+			failed = errors.Join(failed, f.Close())
+		}
+		err = errors.Join(err, failed)
+	}
+	if owner != nil {
+		for _, path := range made {
+			err = errors.Join(err, os.Chown(path, int(owner.UID), int(owner.GID)))
+		}
+	}
+	if len(made) > 0 {
+		s.log.Info("profile of a program created, which it cannot create under Landlock", "agent", name, "paths", strings.Join(made, " "))
+	} else if err != nil && !errors.Is(err, fs.ErrExist) {
+		s.log.Debug("profile of a program not created", "agent", name, "error", err)
+	}
+}
+
 // landlockProblem returns what a program cannot do under Landlock, and what to do, or "".
 func landlockProblem(kind proc.Kind, a *config.Agent, home string) string {
 	switch {
 	case kind != proc.KindLandlock:
 		return ""
-	case a.Kind == "codex" && a.Permissions != string(program.ModeAll):
-		return `codex can run no commands, because its own sandbox needs mounts; use namespaces, or permissions = "all"`
 	case a.Kind == "claude" && a.Env["CLAUDE_CONFIG_DIR"] == "" && os.Getenv("CLAUDE_CONFIG_DIR") == "":
 		if _, err := os.Stat(filepath.Join(home, ".claude")); errors.Is(err, fs.ErrNotExist) {
 			return "claude may be unable to keep its sessions; run mkdir ~/.claude and write {} to ~/.claude.json"

@@ -127,9 +127,6 @@ func TestProgramsThatLandlockHindersAreNamed(t *testing.T) {
 		home  string
 		want  string
 	}{
-		{proc.KindLandlock, config.Agent{Kind: "codex", Permissions: "read"}, ready, "codex can run no commands"},
-		{proc.KindLandlock, config.Agent{Kind: "codex", Permissions: "all"}, ready, ""},
-		{proc.KindNamespace, config.Agent{Kind: "codex", Permissions: "read"}, ready, ""},
 		{proc.KindLandlock, config.Agent{Kind: "claude"}, empty, "claude may be unable to keep its sessions"},
 		{proc.KindLandlock, config.Agent{Kind: "claude"}, ready, ""},
 		{proc.KindLandlock, config.Agent{Kind: "exec"}, empty, ""},
@@ -137,6 +134,76 @@ func TestProgramsThatLandlockHindersAreNamed(t *testing.T) {
 		got := landlockProblem(c.kind, &c.agent, c.home)
 		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s of %s: %q, want %q", c.agent.Kind, c.kind, got, c.want)
+		}
+	}
+}
+
+// TestWhatCannotWorkUnderLandlockIsRefused lists the combinations. The words say the ways out.
+func TestWhatCannotWorkUnderLandlockIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		kind    proc.Kind
+		agent   config.Agent
+		refused bool
+	}{
+		{proc.KindLandlock, config.Agent{Kind: "codex", Permissions: "read"}, true},
+		{proc.KindLandlock, config.Agent{Kind: "codex", Permissions: "edit"}, true},
+		{proc.KindLandlock, config.Agent{Kind: "codex", Permissions: "all"}, false},
+		{proc.KindNamespace, config.Agent{Kind: "codex", Permissions: "read"}, false},
+		{proc.KindNone, config.Agent{Kind: "codex", Permissions: "read"}, false},
+		{proc.KindLandlock, config.Agent{Kind: "claude", Permissions: "edit"}, false},
+	} {
+		got := landlockRefusal(c.kind, &c.agent)
+		if (got != "") != c.refused || c.refused && (!strings.Contains(got, `permissions = "all"`) || !strings.Contains(got, `isolation = "namespace"`)) {
+			t.Errorf("%s with %s under %s: %q", c.agent.Kind, c.agent.Permissions, c.kind, got)
+		}
+	}
+}
+
+// TestTheProfileOfAProgramIsMadeBeforehand makes what a program cannot make under Landlock, and changes nothing that
+// is there.
+func TestTheProfileOfAProgramIsMadeBeforehand(t *testing.T) {
+	t.Setenv("CLAUDE_CONFIG_DIR", "")
+	t.Setenv("CODEX_HOME", "")
+	s := &sandbox{log: slog.New(slog.DiscardHandler)}
+	home := t.TempDir()
+	for range 2 {
+		s.makeProfile("a", &config.Agent{Kind: "claude"}, home, nil)
+		s.makeProfile("b", &config.Agent{Kind: "codex"}, home, nil)
+		if why := landlockProblem(proc.KindLandlock, &config.Agent{Kind: "claude"}, home); why != "" {
+			t.Errorf("claude: %s", why)
+		}
+		if info, err := os.Stat(filepath.Join(home, ".codex")); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("the folder of codex: %v, %v", info, err)
+		}
+		want := "{}\n"
+		if got, err := os.ReadFile(filepath.Join(home, ".claude.json")); err != nil || string(got) != want {
+			t.Errorf(".claude.json is %q, %v; want %q", got, err, want)
+		}
+	}
+	own := filepath.Join(home, ".claude.json")
+	if err := os.WriteFile(own, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.makeProfile("a", &config.Agent{Kind: "claude"}, home, nil)
+	if got, err := os.ReadFile(own); err != nil || string(got) != "mine" {
+		t.Errorf("a file of the user became %q, %v", got, err)
+	}
+	elsewhere := t.TempDir()
+	s.makeProfile("a", &config.Agent{Kind: "claude", Env: map[string]string{"CLAUDE_CONFIG_DIR": "/x"}}, elsewhere, nil)
+	if left, err := os.ReadDir(elsewhere); err != nil || len(left) > 0 {
+		t.Errorf("made %v, %v, although the folder is set", left, err)
+	}
+}
+
+// TestAgentsThatChangeOneFolderAreNamed warns of two agents whose limits do not keep them apart.
+func TestAgentsThatChangeOneFolderAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	agents := func(second string) map[string]*config.Agent {
+		return map[string]*config.Agent{"a": {Kind: "codex", Permissions: "edit", Dir: dir}, "b": {Kind: "claude", Permissions: second, Dir: dir + "/."}}
+	}
+	for second, want := range map[string][]string{"all": {"a, b"}, "read": nil} {
+		if got := sharedFolders(agents(second)); !slices.Equal(got, want) {
+			t.Errorf("with %s: %q, want %q", second, got, want)
 		}
 	}
 }

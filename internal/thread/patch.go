@@ -43,7 +43,7 @@ func (t *State) Patch(p Patch, now time.Time) error {
 		return mailroom.Errorf(mailroom.CodeConflict, "a run of thread %q is at work in its session; interrupt it first", t.ID)
 	}
 	if p.DropSession {
-		t.dropSessions()
+		dropSessions(&t.Thread)
 	}
 	if p.Metadata != nil {
 		t.Metadata = p.Metadata
@@ -61,10 +61,10 @@ func (t *State) Patch(p Patch, now time.Time) error {
 
 // dropSessions forgets the agents' sessions. While work is queued, it stays bound to the server of its session: the
 // queue was planned for it.
-func (t *State) dropSessions() {
-	t.State = nil
-	if isIdle(&t.Thread) {
-		t.Nodes = nil
+func dropSessions(row *mailroom.Thread) {
+	row.State = nil
+	if isIdle(row) {
+		row.Nodes = nil
 	}
 }
 

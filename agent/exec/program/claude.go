@@ -241,7 +241,7 @@ func claudeBlocks(raw json.RawMessage, helper bool) []Event {
 		case b.Type == "text" && m.Role == "assistant":
 			events = append(events, Passage{Message: m.ID, Text: b.Text})
 		case b.Type == "tool_use":
-			events = append(events, ToolStarted{Call: b.ID, Name: b.Name, Arguments: b.Input})
+			events = append(events, ToolStarted{Call: b.ID, Name: b.Name, Arguments: b.Input, Helper: helper})
 		case b.Type == "tool_result":
 			events = append(events, ToolFinished{Call: b.Call, OK: !b.IsError, Summary: claudeText(b.Content)})
 		}

@@ -22,9 +22,11 @@ type (
 	// Passage is a complete passage of a message, which may repeat earlier chunks.
 	Passage struct{ Message, Text string }
 
+	// Helper marks a call of a subagent. It says nothing about the message that the program writes.
 	ToolStarted struct {
 		Call, Name string
 		Arguments  json.RawMessage
+		Helper     bool
 	}
 	// ToolFinished repeats Name and Arguments if the line has them, because a program may report a
 	// call only when it ends.

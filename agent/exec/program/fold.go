@@ -66,7 +66,11 @@ func (f *Fold) Apply(event Event) []Write {
 		if _, known := f.calls[x.Call]; known {
 			return nil
 		}
-		return f.internalStep(f.toolStarted(x.Call, x.Name, x.Arguments))
+		started := f.toolStarted(x.Call, x.Name, x.Arguments)
+		if x.Helper { // the message that the program writes goes on
+			return sideStep(started)
+		}
+		return f.internalStep(started)
 	case ToolFinished:
 		return f.onToolFinished(x)
 	case Warning:

@@ -77,6 +77,7 @@ func TestFoldedText(t *testing.T) {
 		{"a tool between", []Event{Passage{"m", "a"}, start, Passage{"n", "b"}}, `a|b`},
 		{"a tool, and more of the same message", []Event{Passage{"m", "a"}, start, Passage{"m", "b"}}, `a|b`},
 		{"a tool that ends in mid-message", []Event{start, MessageStarted{"m"}, Text{"a"}, ToolFinished{Call: "1"}, Text{"b"}, Passage{"m", "ab"}}, `ab`},
+		{"a subagent's tool in mid-message", []Event{start, MessageStarted{"m"}, Text{"Final "}, ToolStarted{Call: "2", Name: "tool", Helper: true}, ToolFinished{Call: "2"}, Text{"words."}, Passage{"m", "Final words."}}, `Final words.`},
 		{"a message that was broken off", []Event{MessageStarted{"m"}, Text{"a"}, MessageStarted{"n"}, Text{"ab"}, Passage{"n", "ab"}}, `a|ab`},
 		{"two turns", []Event{Passage{"m", "a"}, End{OK: true, Text: "a"}, Passage{"m", "b"}, End{OK: true, Text: "b"}}, `a|b`},
 		{"two turns in pieces", []Event{Text{"a"}, End{OK: true}, Text{"b"}, End{OK: true}}, `a|b`},
