@@ -239,13 +239,25 @@ func syncCommand(m *Main) *cobra.Command {
 		if status || cmd.Flags().Changed("dry-run") {
 			return m.syncStatus()
 		}
-		if err := m.change(cmd.Context(), func(*tracker.Tracker) error { return nil }); err != nil {
+		dir, err := m.folder()
+		if err != nil {
+			return err
+		}
+		marked, err := dir.Conflicted()
+		if err == nil {
+			err = m.change(cmd.Context(), func(*tracker.Tracker) error { return nil })
+		}
+		if err != nil {
 			return err
 		}
 		if m.out.json {
-			return m.out.printJSON(map[string]string{"status": "synced"})
+			return m.out.printJSON(map[string]any{"status": "synced", "merged": marked})
 		}
-		return m.out.report("The file has no conflicts. Commit it with git.")
+		state := "The file has no conflicts."
+		if marked {
+			state = "Merged the conflicts of the file."
+		}
+		return m.out.report("%s To commit it: git add %s && git commit", state, dir.File())
 	}
 	return cmd
 }
