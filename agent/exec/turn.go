@@ -39,6 +39,7 @@ type runningTurn struct {
 	parkedCall   string // call that waits for a person's approval
 	calls        calls  // those without a result
 	worked       bool   // the model answered
+	elsewhere    bool   // the program is in another session
 	notice       string // the last text that the program wrote in place of the model
 	limitEnd     time.Time
 	end          *program.End
@@ -122,6 +123,9 @@ func (l *runningTurn) onOutput(ctx context.Context, piece []byte) error {
 
 // onLine handles one line. It returns ErrNoActivity for a line that shows no progress.
 func (l *runningTurn) onLine(ctx context.Context, line []byte) error {
+	if l.elsewhere { // until it is stopped, it works in a session that nothing of this thread is in
+		return errSessionGone
+	}
 	if len(strings.TrimSpace(string(line))) == 0 {
 		return proc.ErrNoActivity
 	}
@@ -215,6 +219,7 @@ func (l *runningTurn) checkSession(ctx context.Context, id string) error {
 	case l.sessionKnown: // the program started another session
 		p = plan{lost: l.t.state.Session, why: "the program went on in another session"}
 	case p.session != "" && id != p.session, id == "":
+		l.elsewhere = true
 		return errSessionGone
 	}
 	l.sessionKnown = true
