@@ -80,6 +80,8 @@ type Alert struct {
 	Words string `json:"words,omitempty"`
 	// Owner is the owner of the threads of events that are told together; "": of any.
 	Owner string `json:"owner,omitempty"`
+	// RuleOf is the owner of Rule if it is stored. "": it is of the configuration, or an older version made the alert.
+	RuleOf string `json:"rule_of,omitempty"`
 	// Delivery is the run that tells the event by itself, because its thread delivers to the target. The alert is
 	// sent only if that run did not.
 	Delivery string `json:"delivery,omitempty"`

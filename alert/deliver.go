@@ -40,6 +40,8 @@ type Options struct {
 	Zone     *time.Location
 	// Tokens are the names of the tokens whose threads may deliver to the target, beside those of admins.
 	Tokens []string
+	// Rules are those of the configuration. nil: they are not known, because other servers may have others.
+	Rules []Rule
 	// Operator is the operator's present token. nil: it is not known, and stands for all that the operator had.
 	Operator *auth.Token
 	// Targets are the names of all targets. An alert is passed on to no other one: it may name targets that were
@@ -159,6 +161,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 		return err
 	}
 	m := a.composer.compose(what, about)
+	m.Labels = labelsOf(what, &about, &a.options)
 	m.Key, m.Repeated, m.To = digest.ID("alert message", s.Run().ID), what.Repeated, about.to
 	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if it is told again
 		m.Key = digest.ID("alert message", what.Ticket)
@@ -374,6 +377,9 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 					return err
 				}
 			}
+		}
+		if over, err = a.options.ended(r, what, threadID, now); err != nil || over != "" {
+			return err
 		}
 		if what.Delivery != "" {
 			rows, err := runsByID(r, []string{what.Delivery})

@@ -73,6 +73,8 @@ const (
 	labelUntil  = "alert_until"
 	labelThread = "alert_thread"
 	labelPlace  = "alert_place"
+	labelRule   = "alert_rule"
+	labelRuleOf = "alert_rule_of"
 )
 
 // Labels returns a link as labels of a run. They are no secret: only who has the key can sign the link.

@@ -34,8 +34,10 @@ type Message struct {
 	Buttons []Button
 	// Decides is the link in URL, for a target that signs it later; nil: URL has none.
 	Decides *Link
-	Urgent  bool // a run waits for a decision
-	At      time.Time
+	// Labels say why it is sent, for a target that asks again before it sends it later, see [Sender].
+	Labels map[string]string
+	Urgent bool // a run waits for a decision
+	At     time.Time
 	// To is the metadata of the subscriber's thread, for a target that is a [Spreader].
 	To json.RawMessage
 }

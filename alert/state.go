@@ -168,6 +168,7 @@ func cutWords(text string) string {
 
 // tell adds an alert. what names it among those of the rule.
 func (s *ruleStep) tell(a Alert, notBefore time.Time, what ...string) {
+	a.RuleOf = s.rule.Owner
 	s.out = append(s.out, Told{
 		Alert: a, To: s.rule.To[0], Place: s.rule.Place, NotBefore: notBefore,
 		Key: digest.ID(append([]string{"alert", s.rule.id(), string(a.Kind)}, what...)...),

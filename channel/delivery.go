@@ -46,6 +46,15 @@ func (r *Runner) readDelivery(ctx context.Context, s mailroom.Session) (d Delive
 				}
 			}
 		}
+		if r.options.Ended != nil {
+			why, err := r.options.Ended(ctx, run.Metadata)
+			switch {
+			case err != nil:
+				return d, err
+			case why != "":
+				return d, permanent("not sent: %s", why)
+			}
+		}
 		if r.options.Link != nil {
 			d.Text += r.options.Link(run.Metadata)
 		}

@@ -28,6 +28,7 @@ type serverFixture struct {
 	ledger *ledger.Ledger
 	store  store.Store
 	p      *platform
+	ended  func(context.Context, map[string]string) (string, error) // see channel.Options
 
 	mu   sync.Mutex
 	sent []string
@@ -47,7 +48,7 @@ func withServer(t *testing.T, agent mailroom.Agent, prepare func(o *serverFixtur
 			Lease: lease, Poll: sweep,
 			Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 		})
-		o.Runner = channel.New(channel.Options{Name: "c", Connect: o.p.Connect, Ledger: o.ledger, Jitter: func() float64 { return 0 }})
+		o.Runner = channel.New(channel.Options{Name: "c", Connect: o.p.Connect, Ledger: o.ledger, Ended: o.ended, Jitter: func() float64 { return 0 }})
 		e := engine.New(o.ledger.Workers(), b, engine.Options{
 			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent(), Ready: o.Connected}},
 			Local:  true, Lease: lease, Sweep: sweep,
@@ -265,6 +266,45 @@ func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 		close(gate)
 		if diff := cmp.Diff([]string{"one", "zwei"}, slices.DeleteFunc(o.advance(time.Second).delivered(), func(s string) bool { return s == "" })); diff != "" {
 			t.Errorf("delivered %s", diff)
+		}
+	})
+}
+
+// TestAMessageOfTheChannelThatHasEndedIsNotSent has two messages of the channel itself, one of which need not be sent any
+// more when its turn comes.
+func TestAMessageOfTheChannelThatHasEndedIsNotSent(t *testing.T) {
+	var up atomic.Bool
+	up.Store(true)
+	withServer(t, echo, func(o *serverFixture) {
+		o.ended = func(_ context.Context, labels map[string]string) (string, error) { return labels["why"], nil }
+		o.p.receive = pollWhile(&up)
+		o.onDeliver(nil)
+	}, func(o *serverFixture) {
+		for key, why := range map[string]string{"one": "", "two": "its rule was removed"} {
+			err := channel.SendAnswer(o.t.Context(), o.ledger, "c", channel.Answer{Room: []string{"r"}, Key: key, Text: key, Metadata: map[string]string{"why": why}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		sent := o.advance(time.Minute).delivered()
+		var failed []string
+		err := o.ledger.View(o.t.Context(), func(r store.Reader) error {
+			runs, err := r.Runs(store.RunQuery{Thread: channel.DeliveryThreadID(channel.ThreadID("c", "r"))})
+			for _, run := range runs {
+				if run.Error != nil {
+					failed = append(failed, run.Error.Message)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"one"}, sent); diff != "" {
+			t.Errorf("sent (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"not sent: its rule was removed"}, failed); diff != "" {
+			t.Errorf("errors (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -34,7 +34,10 @@ type Options struct {
 	// delivery; "" is none. It is made when the message is sent, because it may decide something: the log of the
 	// delivery's thread, and the index of words, must not have it. The same labels give the same address. nil: none.
 	Link func(labels map[string]string) string
-	Log  *slog.Logger
+	// Ended returns why a message of the channel itself need not be sent any more, by its labels; "": it must be. It is
+	// asked when the message is sent, because it may have waited for the connection. nil: all are sent.
+	Ended func(ctx context.Context, labels map[string]string) (why string, err error)
+	Log   *slog.Logger
 }
 
 // Runner runs one channel: it connects, reconnects and reports the channel's state. Channels do

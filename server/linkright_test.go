@@ -74,7 +74,7 @@ func TestALinkEndsWithWhatItWasSentTo(t *testing.T) {
 
 		session.call("DELETE /v1/session", "")
 		for _, name := range []string{"ann", "ops"} {
-			if err := f.client.Accounts().RevokeToken(t.Context(), name); err != nil {
+			if err := f.ledger.Accounts().RevokeToken(t.Context(), name); err != nil { // by another server, which leaves its subscription
 				t.Fatal(err)
 			}
 			f.createToken(name, "", auth.PermissionAdmin)

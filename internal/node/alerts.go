@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 	_ "time/tzdata" // rules name time zones, which the machine may not have
 
@@ -26,13 +27,13 @@ import (
 const maxAlerts = 16
 
 // alertAgents returns the internal agents that send alerts, one for each target. They are not listed.
-func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links *alert.Links, operator *auth.Token, log *slog.Logger) map[string]engine.Agent {
+func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links *alert.Links, operator *auth.Token, rules []alert.Rule, log *slog.Logger) map[string]engine.Agent {
 	all := map[string]engine.Agent{}
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]
 		o := alert.Options{
 			Name: name, Ledger: l, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
-			Tokens: t.Tokens, Operator: operator, Place: t.Place(),
+			Tokens: t.Tokens, Operator: operator, Place: t.Place(), Rules: rules,
 			Targets: c.TargetNames(),
 		}
 		if t.Decide {
@@ -46,6 +47,37 @@ func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links 
 		all[alert.AgentName(name)] = engine.Agent{Agent: alert.New(o), Deadline: deliveryDeadline, Limit: maxAlerts}
 	}
 	return all
+}
+
+// knownRules returns the rules of the configuration, nil if other servers may have others.
+func knownRules(c *config.Config, shared bool) []alert.Rule {
+	if shared {
+		return nil
+	}
+	return append([]alert.Rule{}, c.AlertRules()...)
+}
+
+// newSender returns what decides about alerts that wait for the channel of a chat.
+func newSender(c *config.Config, shared bool) alert.Sender {
+	s := alert.Sender{Targets: alert.Allowed{}, Places: map[string]string{}, Rules: knownRules(c, shared)}
+	for _, t := range describeTargets(c) {
+		s.Targets[t.Name], s.Places[t.Name] = t.Tokens, t.Place
+	}
+	return s
+}
+
+// alertEnded asks a sender about the messages of a channel.
+func alertEnded(l channel.Viewer, s alert.Sender) func(context.Context, map[string]string) (string, error) {
+	return func(ctx context.Context, labels map[string]string) (why string, err error) {
+		if labels[alert.LabelAlert] == "" {
+			return "", nil
+		}
+		err = l.View(ctx, func(r store.Reader) (err error) {
+			why, err = s.Ended(r, labels, time.Now())
+			return err
+		})
+		return why, err
+	}
 }
 
 func openTarget(c *config.Config, target string, l *ledger.Ledger, channels channelSet) (alert.Target, error) {
@@ -91,9 +123,13 @@ func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
 		words += "\n" + m.Body
 	}
 	// What decides is signed when the channel sends it: a token that reads the log must not get it.
-	link, labels := m.URL, map[string]string{alert.LabelAlert: t.target}
+	link, labels := m.URL, maps.Clone(m.Labels)
+	if labels == nil {
+		labels = map[string]string{alert.LabelAlert: t.target}
+	}
 	if m.Decides != nil {
-		link, labels = "", m.Decides.Labels()
+		link = ""
+		maps.Copy(labels, m.Decides.Labels())
 	}
 	// The words of agents stand in both. The key recognizes a repeat, so that it is sent once.
 	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{

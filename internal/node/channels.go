@@ -57,7 +57,7 @@ func reservedPrefixes(c *config.Config) (beginnings []string) {
 }
 
 // newChannels returns the runners of the configured channels. ledger returns the ledger of a channel.
-func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(channel string) *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, links *alert.Links, log *slog.Logger) channelSet {
+func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(channel string) *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, links *alert.Links, sender alert.Sender, log *slog.Logger) channelSet {
 	var runners channelSet
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
@@ -69,6 +69,7 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(c
 		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, files, streams, b
 		o.Connect = ch.Settings.Connect(in)
 		o.Link = func(labels map[string]string) string { return links.SignLabels(c.Server.URL, labels) }
+		o.Ended = alertEnded(o.Ledger, sender)
 		runners = append(runners, channel.New(o))
 	}
 	if c.Tracker != nil {

@@ -142,7 +142,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		files = &sharedFiles{folder: o.Files, database: o.SharedFiles, log: log}
 	}
 	links := alert.NewLinks(o.Token)
-	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, files, streams, b, links, log)
+	n.channels = newChannels(c, agents, func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }, files, streams, b, links, newSender(c, n.shared), log)
 	if n.shared {
 		n.receivers = newReceivers(c, n.ledger, log)
 	}
@@ -193,7 +193,7 @@ func assemble(o Options, roster *agentSet) *Node {
 // an engine of its own, so that long agent runs cannot delay them.
 func (n *Node) deliveries(c *config.Config, links *alert.Links, operator *auth.Token, numbers *metrics.Metrics) *engine.Options {
 	agents := deliveryAgents(n.channels)
-	maps.Copy(agents, alertAgents(c, n.ledger, n.channels, links, operator, n.log))
+	maps.Copy(agents, alertAgents(c, n.ledger, n.channels, links, operator, knownRules(c, n.shared), n.log))
 	if len(agents) == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ func sourceMutants() []mutant {
 	const place, link = "^TestATargetThatSendsElsewhereIsAnotherPlace$", "^TestALinkEndsWithWhatItWasSentTo$"
 	const account = "^TestPairingsEndWithTheAccountOfTheBot$"
 	const cancelled = "^TestARevocationCancelsWhatTheTokenQueued$"
+	const rule, queue = "^TestAWaitingAlertEndsWithItsRule$", "^TestAnAlertInTheQueueOfAChatIsAskedAgain$"
 	return []mutant{
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
 			"!operator.IsOperator(s.Token)", "false", "alert", operator},
@@ -44,12 +45,26 @@ func sourceMutants() []mutant {
 		{"a limited token of the operator delivers to a chat", "internal/thread/patch.go",
 			" && p.By != nil && !p.ByServer && !p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
 		{"the leases of a token's workers outlive its revocation", "ledger/revoke.go",
-			"			endLease(b, w, true) // the runs are not to blame\n", "", "ledger", "^TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation$"},
+			"endLease(b, w, true)", "_ = w", "ledger", "^TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation$"},
 		{"a revocation cancels runs of others", "ledger/revoke.go",
 			"owned[t.ID] = t.Owner == p.in.Name", "owned[t.ID] = true", "ledger", cancelled},
 		{"a revocation leaves what it was asked to cancel", "ledger/revoke.go",
 			"end.cancelled, err = plan.cancel(b, end.at)", "err = nil", "ledger", "^TestARevocationCancelsInItsTransaction$"},
 		{"a revocation cancels one transaction only", "ledger/revoke.go",
 			"	for in.Cancel {", "	for false {", "ledger", "^TestARevocationCancelsMoreThanOneTransactionTakes$"},
+		{"an alert outlives its rule", "alert/deliver.go",
+			"if over, err = a.options.ended(r, what, threadID, now); err != nil || over != \"\" {", "if false {", "alert", rule},
+		{"an alert outlives the target in its rule", "alert/sender.go",
+			"		if slices.Contains(to, asked.target) {", "		if true {", "alert", rule},
+		{"an alert of a rule of another server is not sent", "alert/sender.go",
+			"	if asked.of == \"\" && fixed == nil {", "	if false {", "alert", rule},
+		{"an alert in the queue of a chat goes to another place", "alert/sender.go",
+			"!ok || place != labels[labelPlace] {", "!ok {", "alert", queue},
+		{"an alert in the queue of a chat outlives the right of its token", "alert/sender.go",
+			"		if !rights.Open(t.ID, t.CreatedAt) {", "		if false {", "alert", queue},
+		{"an alert in the queue of a chat outlives its question", "alert/sender.go",
+			"	return questionEnded(r, labels[labelTicket], now)", "	return \"\", nil", "alert", queue},
+		{"a channel sends a message that has ended", "channel/delivery.go",
+			"			case why != \"\":", "			case false:", "channel", "^TestAMessageOfTheChannelThatHasEndedIsNotSent$"},
 	}
 }

@@ -1,0 +1,141 @@
+package alert
+
+import (
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/internal/reserved"
+	"mailroom/store"
+)
+
+// An alert may wait for its target for a day, and what it was told for may end in that time. So whether it is still to
+// be sent is asked when it is sent: its rule, the right of its owner to deliver to the target, and its question. A chat
+// has a second queue, that of its channel, and asks again at its end.
+
+// ended returns why an alert need not be sent any more, "" if it must be: its rule was removed, or names the target
+// no longer.
+func (o *Options) ended(r store.Reader, what *Alert, threadID string, now time.Time) (why string, err error) {
+	if what.Rule == "" { // a reply or a test
+		return "", nil
+	}
+	_, owner, _ := reserved.AlertPlace(threadID)
+	return ruleEnded(r, o.Rules, askedRule{what.Rule, what.RuleOf, owner, o.Name}, Allowed{o.Name: o.Tokens}, now)
+}
+
+// askedRule is a rule for which an alert waits.
+type askedRule struct {
+	name   string
+	of     string // see Alert.RuleOf
+	owner  string // of the thread in which the alert waits
+	target string
+}
+
+// ruleEnded is Options.ended. fixed are the rules of the configuration, nil if they are not known. A rule has no row of
+// its own: one that was removed and made again under its name by the same token is the same.
+func ruleEnded(r store.Reader, fixed []Rule, asked askedRule, targets Allowed, now time.Time) (why string, err error) {
+	if asked.of == "" && fixed == nil {
+		return "", nil
+	}
+	names := func(to []string) string {
+		if slices.Contains(to, asked.target) {
+			return ""
+		}
+		return "rule " + asked.name + " does not name target " + asked.target + " any more"
+	}
+	for i := range fixed {
+		if asked.of == "" && fixed[i].Name == asked.name {
+			return names(fixed[i].To), nil
+		}
+	}
+	at := RulesCursor(asked.owner)
+	rows, err := r.Cursors(store.CursorQuery{Channel: at.Channel, Identities: []string{at.Identity}})
+	if err != nil {
+		return "", err
+	}
+	rights, err := ReadRights(r, targets, now, asked.owner)
+	if err != nil {
+		return "", err
+	}
+	for _, row := range rows {
+		all, err := ReadRules(row.Position)
+		if err != nil {
+			return "", err
+		}
+		for _, rule := range rights.Keep(all, asked.owner, row.MovedAt) {
+			if rule.Name == asked.name {
+				return names(rule.To), nil
+			}
+		}
+	}
+	return "rule " + asked.name + " was removed", nil
+}
+
+// labelsOf returns the labels of an alert that is sent, see Message.
+func labelsOf(what *Alert, about *subject, o *Options) map[string]string {
+	labels := map[string]string{LabelAlert: o.Name, labelThread: about.thread, labelPlace: o.Place}
+	if what.Rule != "" {
+		labels[labelRule], labels[labelRuleOf] = what.Rule, what.RuleOf
+	}
+	if about.ticket != nil {
+		labels[labelTicket] = about.ticket.ID
+	}
+	return labels
+}
+
+// Sender decides about alerts that a target sends later, by the labels of its messages.
+type Sender struct {
+	Targets Allowed
+	Places  map[string]string // of the targets, see Options
+	Rules   []Rule            // see Options
+}
+
+// Ended returns why a message with labels need not be sent any more, "" if it must be. Labels of older versions say
+// less, and what they do not say is not asked.
+func (s *Sender) Ended(r store.Reader, labels map[string]string, now time.Time) (why string, err error) {
+	target, threadID := labels[LabelAlert], labels[labelThread]
+	if target == "" || threadID == "" {
+		return "", nil
+	}
+	if place, ok := s.Places[target]; !ok || place != labels[labelPlace] {
+		return "target " + target + " was removed, or is another one than the alert was sent to", nil
+	}
+	threads, err := r.Threads(store.ThreadQuery{IDs: []string{threadID}})
+	if err != nil {
+		return "", err
+	}
+	for _, t := range threads {
+		rights, err := ReadRights(r, s.Targets, now, t.Owner)
+		if err != nil {
+			return "", err
+		}
+		if !rights.Open(t.ID, t.CreatedAt) {
+			return "token " + t.Owner + " may not deliver to target " + target + " any more", nil
+		}
+	}
+	if rule := labels[labelRule]; rule != "" {
+		_, owner, _ := reserved.AlertPlace(threadID)
+		if why, err := ruleEnded(r, s.Rules, askedRule{rule, labels[labelRuleOf], owner, target}, s.Targets, now); err != nil || why != "" {
+			return why, err
+		}
+	}
+	return questionEnded(r, labels[labelTicket], now)
+}
+
+// questionEnded returns why a question need not be told any more. "" is no question.
+func questionEnded(r store.Reader, ticket string, now time.Time) (why string, err error) {
+	if ticket == "" {
+		return "", nil
+	}
+	rows, err := r.Tickets(store.TicketQuery{IDs: []string{ticket}})
+	switch {
+	case err != nil:
+		return "", err
+	case len(rows) == 0:
+		return "the question no longer exists", nil
+	}
+	if state := rows[0].StateAt(now); state != mailroom.TicketOpen {
+		return "the question is " + string(state), nil
+	}
+	return "", nil
+}
