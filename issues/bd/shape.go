@@ -241,4 +241,9 @@ func textLen(raw []byte) int {
 	}
 }
 
-func day(at time.Time) string { return at.Local().Format("2006-01-02 15:04") }
+func day(at time.Time) string {
+	if at.IsZero() {
+		return "at an unknown time" // written by a program, or a person, that left it out
+	}
+	return at.Local().Format("2006-01-02 15:04")
+}

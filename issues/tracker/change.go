@@ -368,7 +368,7 @@ func (t *Tracker) reaches(from, to, kind string) bool {
 		if it := t.issues.get(id); it != nil && !seen[id] {
 			seen[id] = true
 			for _, d := range it.Dependencies {
-				if d.Type == kind {
+				if d.Type == kind || kind == DependencyBlocks && d.Blocks() {
 					todo = append(todo, d.On)
 				}
 			}

@@ -84,6 +84,13 @@ const (
 	DependencyParentChild = "parent-child" // the other issue is the parent
 )
 
+// Blocks reports whether the issue is not ready until the other one is closed. Other programs write further types for
+// this: "waits-for" and "conditional-blocks" of beads also say when the other issue counts as done, which only its
+// program knows; that the issue waits is the safe reading. Type is also left out.
+func (d Dependency) Blocks() bool {
+	return slices.Contains([]string{DependencyBlocks, "", "blocked-by", "depends-on", "waits-for", "conditional-blocks"}, d.Type)
+}
+
 // Comment is a remark on an issue.
 type Comment struct {
 	ID        int64

@@ -19,11 +19,16 @@ func (d *Dependency) read(s *scanner) (wrong error) {
 		return errNotA("object", d.raw)
 	}
 	s.json.Open('{')
+	other := "" // the name of the member in files of minibeads
 	for s.json.More('}') {
 		var err error
 		switch s.json.Name() {
 		case "depends_on_id":
 			err = readText(s, &d.On)
+		case "id":
+			if err = readText(s, &other); err != nil {
+				err = nil // a number of a row, for example
+			}
 		case "type":
 			err = readText(s, &d.Type)
 		case "created_at":
@@ -37,7 +42,9 @@ func (d *Dependency) read(s *scanner) (wrong error) {
 			wrong = err
 		}
 	}
-	d.raw = s.json.Since(begin)
+	if d.raw = s.json.Since(begin); d.On == "" {
+		d.On = other
+	}
 	return wrong
 }
 

@@ -132,6 +132,7 @@ func (t *Tracker) Notes() (found []string) {
 		found = append(found, s.String())
 	}
 	for _, it := range t.issues.all() {
+		found = append(found, unreadMembers(it)...)
 		from := it.MovedFrom()
 		if from != "" && !slices.ContainsFunc(t.splits, func(s Split) bool { return s.Moved.ID == it.ID }) {
 			found = append(found, fmt.Sprintf("%s (%s) was %s in the clone that created it; that id belongs to another issue", it.ID, it.Title, from))
@@ -149,6 +150,26 @@ func (t *Tracker) Notes() (found []string) {
 			plural = ""
 		}
 		found = append(found, fmt.Sprintf("%d record%s of type %s, kept without change", counts[kind], plural, kind))
+	}
+	return found
+}
+
+// unreadMembers describes members of an issue that a person or a program wrote by hand under another name: they are kept,
+// but have no effect.
+func unreadMembers(it *Issue) (found []string) {
+	if !it.foreign {
+		return nil
+	}
+	parts, err := fields(it.line)
+	if err != nil {
+		return nil // it is reported as invalid
+	}
+	for _, f := range parts {
+		name := map[string]string{"type": "issue_type", "deps": "dependencies", "depends_on": "dependencies", "blocked_by": "dependencies"}[f.name]
+		if name == "" || name == "issue_type" && it.Type != "" {
+			continue
+		}
+		found = append(found, fmt.Sprintf("%s: the member %q has no effect; its name is %q", it.ID, f.name, name))
 	}
 	return found
 }

@@ -176,7 +176,7 @@ func (t *Tracker) blockers(it *Issue) iter.Seq[*Issue] {
 	return func(yield func(*Issue) bool) {
 		for it := range t.lineage(it) {
 			for _, d := range it.Dependencies {
-				if d.Type != DependencyBlocks {
+				if !d.Blocks() {
 					continue
 				}
 				if on := t.issues.get(d.On); isBlocking(on) && !yield(on) {
@@ -361,7 +361,7 @@ func (t *Tracker) Cycles() [][]*Issue {
 		path = append(path, it)
 		for _, d := range it.Dependencies {
 			on := t.issues.get(d.On)
-			if d.Type != DependencyBlocks || on == nil {
+			if !d.Blocks() || on == nil {
 				continue
 			}
 			switch state[on.ID] {

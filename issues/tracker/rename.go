@@ -116,14 +116,14 @@ func (r *renamer) appendList(out []byte, raw, issue string) []byte {
 		s.Open('{')
 		for s.More('}') {
 			name := s.Name()
-			if s.Peek() != '"' || name != "issue_id" && name != "depends_on_id" {
+			if s.Peek() != '"' || name != "issue_id" && name != "depends_on_id" && name != "id" {
 				s.Value(maxDepth)
 				continue
 			}
 			begin, id := s.Offset(), issue
 			old := s.ReadString()
-			if name == "depends_on_id" {
-				id = r.id(old)
+			if name != "issue_id" {
+				id = r.id(old) // the same if it is no issue's, as that of a comment
 			}
 			if id != old {
 				out = append(append(out, raw[kept:begin]...), encodeText(id)...)

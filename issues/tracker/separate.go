@@ -232,7 +232,10 @@ func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference)
 				continue
 			}
 			d.On = on
-			d.raw = replaceText(d.raw, "depends_on_id", on)
+			was := d.raw
+			if d.raw = replaceText(was, "depends_on_id", on); d.raw == was {
+				d.raw = replaceText(was, "id", on) // see [Dependency.read]
+			}
 		}
 		if id != it.ID {
 			d.raw = replaceText(d.raw, "issue_id", id)
