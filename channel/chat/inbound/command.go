@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"mailroom"
@@ -10,6 +11,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/command"
 	"mailroom/channel/chat/question"
+	"mailroom/internal/thread"
 	"mailroom/store"
 )
 
@@ -83,9 +85,23 @@ func (c *commands) stop(ctx context.Context, e *event) error {
 			found.Stop = append(found.Stop, *s)
 		}
 	}
+	var threads []string
+	for _, since := range t.all() {
+		threads = append(threads, c.conversations.thread(&e.Event, since))
+	}
+	if found.Sending, err = c.findSending(ctx, c.answers.room(e), threads); err != nil {
+		return err
+	}
 	d, err := c.conversations.pin(ctx, &e.Event, found)
 	if err != nil {
 		return err
+	}
+	if d.Sending != "" {
+		switch err := c.host.Cancel(ctx, d.Sending); mailroom.CodeOf(err) {
+		case "", mailroom.CodeConflict, mailroom.CodeNotFound, mailroom.CodeGone: // it has ended
+		default:
+			return err
+		}
 	}
 	active, queued := 0, 0
 	for _, s := range d.Stop {
@@ -99,6 +115,8 @@ func (c *commands) stop(ctx context.Context, e *event) error {
 	}
 	words := "Nothing is running."
 	switch {
+	case active == 0 && queued == 0 && d.Sending != "":
+		words = "The rest of the reply is not sent."
 	case active > 0 && queued > 0:
 		words = fmt.Sprintf("Stopping. Discarded from the queue: %s.", countMessages(queued))
 	case active > 0:
@@ -107,6 +125,25 @@ func (c *commands) stop(ctx context.Context, e *event) error {
 		words = fmt.Sprintf("Nothing is running. Discarded from the queue: %s.", countMessages(queued))
 	}
 	return c.answers.send(ctx, e, words, nil)
+}
+
+// findSending returns the delivery that a room's delivery thread is sending, if it is of one of these
+// conversations, "" if there is none.
+func (c *commands) findSending(ctx context.Context, room string, conversations []string) (id string, err error) {
+	err = c.host.View(ctx, func(r store.Reader) error {
+		rows, err := r.Threads(store.ThreadQuery{IDs: []string{room}})
+		if err != nil || len(rows) == 0 || rows[0].Current == "" {
+			return err
+		}
+		runs, err := r.Runs(store.RunQuery{IDs: []string{rows[0].Current}})
+		for _, run := range runs {
+			if n := len(run.Lineage); thread.IsDelivery(run) && n > 0 && slices.Contains(conversations, run.Lineage[n-1]) {
+				id = run.ID
+			}
+		}
+		return err
+	})
+	return id, err
 }
 
 func countMessages(n int) string {

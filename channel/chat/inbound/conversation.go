@@ -31,6 +31,7 @@ type conversation struct {
 type pinnedCommand struct {
 	Event   string           `json:"event"`
 	Stop    []stopTarget     `json:"stop,omitempty"`
+	Sending string           `json:"sending,omitempty"` // id of the delivery that /stop ends
 	Ticket  *mailroom.Ticket `json:"ticket,omitempty"`
 	Verdict mailroom.Verdict `json:"verdict,omitempty"`
 	Reason  string           `json:"reason,omitempty"`

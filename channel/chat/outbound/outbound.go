@@ -28,6 +28,7 @@ type Options struct {
 // Outbound is the sending half of one connection.
 type Outbound struct {
 	command string // how the operator calls this program
+	parts   int    // most messages of a reply; 0: no limit
 	conn    *connection
 	follows *follower
 	redraws *redrawer
@@ -36,8 +37,12 @@ type Outbound struct {
 // New returns the sending half of a connection.
 func New(o Options) *Outbound {
 	c := &connection{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, rooms: o.Rooms}
+	parts := o.Chat.MaxParts
+	if o.Caps.SingleLine {
+		parts *= 10
+	}
 	return &Outbound{
-		command: o.Chat.Command, conn: c,
+		command: o.Chat.Command, parts: parts, conn: c,
 		follows: &follower{conn: c, streams: o.Chat.Follow, previews: o.Chat.Previews && o.Caps.Edits, watches: make(chan watch, maxWatches)},
 		redraws: &redrawer{conn: c, commits: o.Chat.Commits},
 	}

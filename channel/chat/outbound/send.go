@@ -41,6 +41,9 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 		if time.Since(began) > maxSendTime {
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay, Err: errors.New("the rest of a long text follows")}
 		}
+		if x.parts > 0 && n >= x.parts && len(rest) > 1 && x.delivery.Ticket == nil {
+			rest = []chunk.Chunk{{Text: x.restText(len(rest)), End: rest[len(rest)-1].End}}
+		}
 		m := outgoing{n: n, chunk: rest[0], priority: limiter.PriorityMessage}
 		m.Text, m.Notice = rest[0].Text, x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run
 		if n == 1 {
@@ -68,6 +71,12 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 		x.saved.DropMessage(id)
 	}
 	return nil
+}
+
+// restText stands for the messages of a reply that is too long for a chat: it would hold the chat for minutes, and
+// hide what was said before.
+func (x *attempt) restText(messages int) string {
+	return fmt.Sprintf("(This reply is too long for the chat: it has %d more messages. The whole reply is on the server: %s run show %s)", messages, x.command, x.delivery.Run.ID)
 }
 
 // replacedMessage returns the id of the message that this delivery replaces, "" for none: the
