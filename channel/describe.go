@@ -16,7 +16,7 @@ func Descriptions() []Description {
 		{ConditionQueued, "an attempt failed; the next one is scheduled", "wait, or read LAST ERROR"},
 		{ConditionParked, "many attempts failed; it retries every probe_every", "fix LAST ERROR, then resume"},
 		{ConditionGaveUp, "give_up_after attempts failed; no retry", "fix LAST ERROR, then resume"},
-		{ConditionFailed, "refused, such as for a bad token; it retries every probe_every", "fix LAST ERROR, then resume"},
+		{ConditionFailed, "refused (bad token); it retries every probe_every", "fix LAST ERROR, then resume"},
 		{ConditionStandby, "another server runs it, this one if it fails", "nothing"},
 	}
 }
