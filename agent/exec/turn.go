@@ -329,7 +329,6 @@ func (l *runningTurn) sendSteered(ctx context.Context) error {
 // setVerdict classifies the end of a program that ended by itself.
 func (l *runningTurn) setVerdict() {
 	used, _ := l.fold.UsageSince(l.t.state.Totals)
-	l.worked = l.worked || used.OutputTokens > 0
 	why := l.ending.why
 	switch {
 	case errors.Is(why, errSessionGone):
@@ -337,7 +336,7 @@ func (l *runningTurn) setVerdict() {
 	case why == nil, errors.Is(why, errLingered):
 		l.verdict = l.t.agent.profile.Judge(program.Ending{
 			End: l.end, Resumed: l.plan.resume, SawLine: l.sawLine, Code: l.ending.exit.Code, Signal: l.ending.exit.Signal,
-			Lingered: why != nil, Stderr: l.ending.stderr, Worked: l.worked, Notice: l.notice, Limit: l.limitEnd, Now: time.Now(),
+			Lingered: why != nil, Stderr: l.ending.stderr, Worked: l.worked, Used: used.OutputTokens > 0, Notice: l.notice, Limit: l.limitEnd, Now: time.Now(),
 		})
 	}
 }

@@ -141,7 +141,7 @@ func TestALimitIsWaitedFor(t *testing.T) {
 		want    time.Duration
 	}{
 		{429, "You've hit your session limit · resets 4pm (UTC)", time.Time{}, 4 * time.Hour},
-		{429, "You've hit your session limit · resets 4pm (UTC)", now.Add(90 * time.Minute), 4 * time.Hour},
+		{429, "You've hit your session limit · resets 4pm (UTC)", now.Add(90 * time.Minute), 90 * time.Minute},
 		{429, "You've hit your session limit", now.Add(90 * time.Minute), 90 * time.Minute},
 		{529, "Overloaded", now.Add(90 * time.Minute), 0},
 		{429, "You've hit your session limit", now.Add(-time.Minute), 0},

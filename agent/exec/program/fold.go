@@ -48,6 +48,7 @@ type Fold struct {
 
 	warnings int
 	warned   string // the last warning
+	notice   string // the last one
 
 	usage Usage
 	total Usage // latest totals of the session
@@ -77,9 +78,11 @@ func (f *Fold) Apply(event Event) []Write {
 		return f.onWarning(x.Text)
 	case Usage:
 		f.addUsage(x)
+	case Notice:
+		f.notice = x.Text
 	case End:
 		f.turnEnded = true
-		refusal := f.usage.OutputTokens == 0 && isFailure(x.Text) // see Judge
+		refusal := isFailure(x.Text) && (f.usage.OutputTokens == 0 || x.Text == f.notice) // see Judge
 		if spoke := f.produced; !spoke && x.OK && x.Text != "" && !refusal {
 			f.produced = false
 			return f.onPassage(Passage{Message: "result", Text: x.Text})

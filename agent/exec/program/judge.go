@@ -14,7 +14,8 @@ type Ending struct {
 	End      *End      // final line; nil if absent
 	Resumed  bool      // it was started to resume a session
 	SawLine  bool      // it wrote a line that could be decoded
-	Worked   bool      // the turn wrote text, thought, called a tool or used the model's output
+	Worked   bool      // the turn wrote text, thought or called a tool
+	Used     bool      // the turn used output of the model, as its count of tokens says
 	Notice   string    // the last text that the program wrote in place of the model
 	Limit    time.Time // when a limit ends that the program reported apart from its final line
 	Code     int       // exit status; -1 for a signal
@@ -48,11 +49,11 @@ func (p *Profile) Judge(e Ending) Verdict {
 		return Verdict{Class: mailroom.ClassTransient, Message: "was interrupted"}
 	case !e.End.OK:
 		return p.judgeFailure(e, e.End.Message, e.End.Status)
-	case !e.Worked && isFailure(cmp.Or(e.Notice, e.End.Text)):
+	case !e.Worked && isFailure(e.Notice), !e.Worked && !e.Used && isFailure(e.End.Text):
 		// Some versions report a refusal of the model's API as a success, with the refusal as the reply.
 		why := cmp.Or(e.Notice, e.End.Text)
 		return p.judgeFailure(e, why, claudeStatus(why))
-	case !e.Worked && e.End.Text == "" && e.Notice == "":
+	case !e.Worked && !e.Used && e.End.Text == "" && e.Notice == "":
 		return Verdict{Class: mailroom.ClassTransient, Message: "reported success without any work: no text, no call and no tokens", Doubtful: e.Resumed}
 	case e.Lingered, e.Code == 0 && e.Signal == "":
 		return Verdict{}
@@ -102,8 +103,8 @@ func (p *Profile) judgeFailure(e Ending, message string, status int) Verdict {
 		fault = "" // perhaps words of the model
 	}
 	end := limitEnd(message, e.Now)
-	if end.IsZero() && status != 529 && v.Class == mailroom.ClassUnavailable {
-		end = e.Limit
+	if e.Limit.After(e.Now) && status != 529 && v.Class == mailroom.ClassUnavailable {
+		end = e.Limit // exact, where the words leave the day open
 	}
 	if end.After(e.Now) {
 		v.RetryAfter = min(end.Sub(e.Now), maxRetryAfter)

@@ -118,7 +118,7 @@ func replay(t *testing.T, p *Profile, file string) string {
 		fmt.Fprintf(&out, "last %s %s\n", n.Kind, n.Body)
 	}
 	used, totals := f.UsageSince(mailroom.Usage{})
-	e.Worked, e.Now = e.Worked || used.OutputTokens > 0, time.Date(2026, time.November, 27, 12, 0, 0, 0, time.UTC)
+	e.Used, e.Now = used.OutputTokens > 0, time.Date(2026, time.November, 27, 12, 0, 0, 0, time.UTC)
 	fmt.Fprintf(&out, "used %+v of %+v\n", used, totals)
 	switch v := p.Judge(e); {
 	case v.Gone:
