@@ -87,3 +87,19 @@ func TestAForwardDecidesNoRequest(t *testing.T) {
 	w.platform.SendPrivate(boss, "/deny")
 	w.awaitText("rm: " + string(mailroom.VerdictDeny))
 }
+
+// TestAnEditThatGivesAFileAnotherAddressIsNone has a platform that names one file by another address with each event.
+func TestAnEditThatGivesAFileAnotherAddressIsNone(t *testing.T) {
+	w := newFixture(t).start()
+	e := chat.Event{Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: "look", Files: []chat.File{{Name: "a.png", URI: "test:1", Size: -1}}}
+	sent := w.platform.AddEvent(e)
+	w.awaitHeard(1)
+	w.awaitSettled()
+	e.Kind, e.TargetID, e.Files = chat.EventEdited, sent.Key, []chat.File{{Name: "a.png", URI: "test:2", Size: -1}}
+	w.platform.AddEvent(e)
+	w.platform.AwaitReceived()
+	w.platform.SendPrivate(boss, "the end")
+	if got := w.awaitHeard(2); got[1] != "the end" {
+		t.Errorf("messages to the agent: %q", got)
+	}
+}
