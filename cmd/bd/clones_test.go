@@ -146,3 +146,42 @@ func (p *place) changedLines(text string) (changed []string) {
 	}
 	return changed
 }
+
+// TestAnOldCopyIsNotAnEdit imports what a clone exported before it changed its mind, and lets a union
+// merge bring the old line back.
+func TestAnOldCopyIsNotAnEdit(t *testing.T) {
+	for name, c := range map[string]struct{ before, after []string }{
+		"reopened":              {[]string{"close x-1 -r done"}, []string{"reopen x-1"}},
+		"less urgent":           {nil, []string{"update x-1 -p 4"}},
+		"a label removed":       {[]string{"label add x-1 base"}, []string{"label remove x-1 base"}},
+		"a dependency removed":  {[]string{"dep add x-1 x-2"}, []string{"dep remove x-1 x-2"}},
+		"a text removed":        {[]string{"update x-1 --notes base"}, []string{"update x-1 --notes="}},
+		"deleted":               {nil, []string{"delete x-1 --force"}},
+		"changed several times": {[]string{"label add x-1 base"}, []string{"label remove x-1 base", "update x-1 -p 4", "update x-1 --title other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.must("ann", "create", "the issue", "--id", "x-1", "-p", "1")
+			p.must("ann", "create", "another", "--id", "x-2")
+			p.do(c.before)
+			p.must("ann", "export", "-o", "old.jsonl")
+			old, err := os.ReadFile(filepath.Join(p.dir, "old.jsonl"))
+			check(t, err)
+			p.do(c.after)
+			want := p.raw()
+			for range 2 {
+				p.must("ann", "import", "old.jsonl")
+				if diff := cmp.Diff(want, p.raw()); diff != "" {
+					t.Fatalf("the import of the old copy changed (-before +after):\n%s", diff)
+				}
+			}
+			first, _, _ := strings.Cut(string(old), "\n")
+			check(t, os.WriteFile(p.file(), []byte(want+first+"\n"), 0o644))
+			p.must("ann", "sync")
+			if diff := cmp.Diff(want, p.raw()); diff != "" {
+				t.Errorf("a union merge with the old copy changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}

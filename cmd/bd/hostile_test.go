@@ -104,7 +104,7 @@ func hostileCommands() [][]string {
 
 func TestLinksOutOfTheFolderAreRefused(t *testing.T) {
 	names := []string{
-		"issues.jsonl", "issues.jsonl.tmp", "quarantine.jsonl", "issues.lock", "mail.json", "mail.json.tmp", "mail.lock",
+		"issues.jsonl", "issues.jsonl.tmp", "quarantine.jsonl", "replaced.log", "issues.lock", "mail.json", "mail.json.tmp", "mail.lock",
 		"config.toml", ".gitignore", "PRIME.md", "out.jsonl",
 	}
 	// Files that every command needs.

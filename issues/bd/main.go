@@ -229,8 +229,13 @@ func (m *Main) warn(t *tracker.Tracker, invalid []tracker.InvalidLine) {
 	if len(invalid) > 0 {
 		m.out.logf("Warning: left in place: %s of the file; see %s doctor; %v", count(len(invalid), "invalid line"), cmp.Or(m.Name, "bd"), invalid[0])
 	}
-	for _, s := range t.Splits() {
+	const most = 20
+	splits := t.Splits()
+	for _, s := range splits[:min(len(splits), most)] {
 		m.out.logf("Warning: %v", s)
+	}
+	if more := len(splits) - most; more > 0 {
+		m.out.logf("Warning: %s more ids were given to two issues; see %s doctor", number(more), cmp.Or(m.Name, "bd"))
 	}
 }
 

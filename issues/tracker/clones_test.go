@@ -29,6 +29,26 @@ type clone struct {
 	file  string
 	known knowledge
 	head  int
+	files []string        // all earlier ones
+	old   map[string]bool // lines of these and of merged files that are not in the file
+}
+
+// parse reads the file as the clone does, which knows what it replaced.
+func (c *clone) parse(text string, base func() (string, bool)) *Tracker {
+	t, _ := parse(text, false, past{base, func(line string) bool { return c.old[line] }})
+	return t
+}
+
+// save replaces the file.
+func (c *clone) save(t *Tracker, merged string) {
+	text := t.Text()
+	for line := range strings.Lines(c.file + merged) {
+		c.old[strings.TrimSuffix(line, "\n")] = true
+	}
+	for line := range strings.Lines(text) {
+		delete(c.old, strings.TrimSuffix(line, "\n"))
+	}
+	c.files, c.file = append(c.files, c.file), text
 }
 
 // commit is a commit with the numbers of its parents.
@@ -114,7 +134,7 @@ func (w *world) change(c *clone, do func(t *Tracker, by Signature)) {
 		w.Fatalf("invalid lines: %v", invalid)
 	}
 	do(t, w.signature(c))
-	c.file = t.Text()
+	c.save(t, "")
 }
 
 // wordOf returns the word of an issue.
@@ -240,6 +260,18 @@ func (w *world) ancestors(head int) map[int]bool {
 	return found
 }
 
+// meetOld imports an earlier file of a clone, which must change nothing.
+func (w *world) meetOld(c *clone) {
+	if len(c.files) == 0 {
+		return
+	}
+	t := c.parse(c.file, nil)
+	t.Import(parsed(rapid.SampledFrom(c.files).Draw(w.T, "earlier file")), false)
+	if diff := cmp.Diff(c.file, t.Text()); diff != "" {
+		w.Fatalf("%s: an earlier file of its own is an edit (-before +after):\n%s", c.name, diff)
+	}
+}
+
 // base returns the common ancestor of two commits. Several ones are merged, as git does it.
 func (w *world) base(a, b int) int {
 	ours, theirs, base := w.ancestors(a), w.ancestors(b), -1
@@ -273,21 +305,20 @@ func (w *world) join(c, from *clone, ways []string) {
 	var t *Tracker
 	switch way := rapid.SampledFrom(ways).Draw(w.T, "way"); way {
 	case "driver":
-		t, _ = Parse(merged3(base, c.file, from.file))
+		t = c.parse(merged3(base, c.file, from.file), nil)
 	case "marks with a base":
-		t, _ = Parse(strings.Replace(marks, "=======\n", "||||||| base\n"+base+"=======\n", 1))
+		t = c.parse(strings.Replace(marks, "=======\n", "||||||| base\n"+base+"=======\n", 1), nil)
 	case "marks":
-		t, _ = Parse(marks)
+		t = c.parse(marks, nil)
 	case "index":
-		t, _ = parse(marks, false, func() (string, bool) { return base, true })
+		t = c.parse(marks, func() (string, bool) { return base, true })
 	case "union":
-		t, _ = Parse(union3(c.file, from.file))
+		t = c.parse(union3(c.file, from.file), nil)
 	case "import":
-		t, _ = Parse(c.file)
-		theirs, _ := Parse(from.file)
-		t.Import(theirs, false)
+		t = c.parse(c.file, nil)
+		t.Import(parsed(from.file), false)
 	}
-	c.file = t.Text()
+	c.save(t, from.file)
 	for _, s := range t.Splits() {
 		for _, id := range s.Unsure {
 			w.unsure[wordOf(t.issues.get(id))] = true
@@ -426,7 +457,7 @@ func randomClones(t *testing.T, ways []string, bases bool) {
 		w := &world{T: rt, unsure: map[string]bool{}, now: time.Date(2026, 1, 1, 0, 0, 0, 1, time.UTC)}
 		w.commit("")
 		for _, name := range []string{"ann", "bob", "cleo"} {
-			w.clones = append(w.clones, &clone{name: name, known: knowledge{}})
+			w.clones = append(w.clones, &clone{name: name, known: knowledge{}, old: map[string]bool{}})
 		}
 		steps := rapid.IntRange(5, 40).Draw(rt, "steps")
 		for range steps {
@@ -434,8 +465,10 @@ func randomClones(t *testing.T, ways []string, bases bool) {
 			switch step := rapid.IntRange(0, 9).Draw(rt, "step"); {
 			case step < 4:
 				w.create(c)
-			case step < 8:
+			case step < 7:
 				w.edit(c, bases)
+			case step < 8:
+				w.meetOld(c)
 			default:
 				if from := rapid.SampledFrom(w.clones).Draw(rt, "from"); from != c {
 					w.join(c, from, ways)

@@ -1,9 +1,18 @@
 package tracker
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 )
+
+// maxOrigins bounds the issues that one id is split into. Two or three clones can choose one id; a file
+// that has many more issues with one id is damaged, or hostile.
+const maxOrigins = 50
+
+// errCrowded marks an issue whose id too many others have. Its line stays.
+var errCrowded = fmt.Errorf("more than %d issues have its id; give it another one", maxOrigins)
 
 // addCopies adds further lines with the ids of issues that the file has, as a union merge leaves
 // them. Copies of an issue are merged, with the issue of baseOf if git knows it; an issue of another
@@ -20,13 +29,15 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 		t.codec.complete(&scanner{}, it)
 		group := append([]*Issue{t.issues.get(it.ID)}, others[it.ID]...)
 		i := slices.IndexFunc(group, func(other *Issue) bool { return sameOrigin(other, it) })
-		if i >= 0 && t.Line(group[i]) == t.Line(it) {
+		if i >= 0 && t.Line(group[i]) == t.Line(it) || i < 0 && t.isOld(t.Line(it)) && movedCopy(t, it) == nil {
 			continue
 		}
 		if i >= 0 && !asked {
 			base, asked = baseOf(), true
 		}
 		switch {
+		case i < 0 && len(group) > maxOrigins:
+			t.others = append(t.others, otherLine{rawLine{it.line, it.number, it.cr}, errCrowded})
 		case i < 0:
 			others[it.ID] = append(others[it.ID], it)
 		case i == 0:
@@ -36,6 +47,7 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 		}
 	}
 	splitCopies(t, others)
+	slices.SortStableFunc(t.others, func(a, b otherLine) int { return cmp.Compare(a.number, b.number) })
 }
 
 // mergeCopies merges two lines of one issue. An issue of the base counts only if the base has one
@@ -45,7 +57,7 @@ func mergeCopies(t *Tracker, base *Tracker, first, second *Issue) *Issue {
 	if was := base.ancestor(first); was != nil && !base.copied[first.ID] {
 		out = t.codec.mergeWithBase(was, first, second)
 	} else {
-		out = t.codec.merge(first, second)
+		out = mergeTwo(t, first, second)
 	}
 	return out.in(first)
 }
@@ -79,7 +91,7 @@ func splitCopies(t *Tracker, others map[string][]*Issue) {
 			name := freeID(it, []*Tracker{t})
 			moved := t.codec.redirect(it, name, func(on string, _ reference) string { return on })
 			if there := t.issues.get(name); there != nil {
-				moved = t.codec.merge(there, moved).in(there)
+				moved = mergeTwo(t, there, moved).in(there)
 			}
 			t.issues.put(moved)
 			splits = append(splits, Split{ID: id, Kept: group[0], Moved: moved})

@@ -26,7 +26,7 @@ const (
 
 // ignored returns patterns for .gitignore, including those of tracker/mail.
 func ignored() []string {
-	return []string{fileLock, "mail.json", "mail.lock", "*.tmp"}
+	return []string{fileLock, fileReplaced, "mail.json", "mail.lock", "*.tmp"}
 }
 
 // Limits of files. A folder comes with a project, so the project's author controls the size of its
@@ -125,7 +125,7 @@ func (f Folder) Read() (*Tracker, []InvalidLine, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t, invalid := parse(text, false, f.baseOf(context.Background()))
+	t, invalid := parse(text, false, f.past(f.baseOf(context.Background())))
 	return t, invalid, nil
 }
 
@@ -159,7 +159,7 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, r
 		if err != nil {
 			return nil, err
 		}
-		t, invalid := parse(text, lazy, f.baseOf(ctx))
+		t, invalid := parse(text, lazy, f.past(f.baseOf(ctx)))
 		if !repair {
 			if err := f.checkReadable(t, invalid); err != nil {
 				return nil, err
@@ -176,6 +176,7 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, r
 			return nil, err
 		}
 		_ = dir.Ignore(ignored()...) // a failure only makes git list more files
+		remember(dir, lock, t)
 		err = f.replace(dir, lock, lines, seen)
 		if !errors.Is(err, errReplaced) {
 			return invalid, err

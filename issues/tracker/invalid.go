@@ -97,7 +97,7 @@ func restoreLine(t *Tracker, line rawLine) (r Restored, restored bool) {
 	for _, text := range whole {
 		lines = append(lines, rawLine{text, line.number, line.cr})
 	}
-	back, invalid := readLines(lines, false, func() *Tracker { return nil })
+	back, invalid := readLines(lines, false, past{}, noBase)
 	if len(whole) == 0 || len(invalid) > 0 {
 		return r, false
 	}

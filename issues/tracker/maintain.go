@@ -15,7 +15,10 @@ type ImportResult struct{ New, Changed, Same, Skipped, Records int }
 func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 	t.issues.index()
 	other.issues.index()
+	result.Same, result.Skipped = dropOld(t, other, nil) // the same or older; and deleted here
 	separate(t, other, nil)
+	same, skipped := dropOld(t, other, nil) // with their new ids
+	result.Same, result.Skipped = result.Same+same, result.Skipped+skipped
 	for _, theirs := range other.All() {
 		ours := t.issues.get(theirs.ID)
 		switch {
@@ -42,6 +45,7 @@ func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 func (t *Tracker) DropTombstones(since time.Time) (n int) {
 	for _, it := range t.All() {
 		if it.Status == StatusTombstone && it.DeletedAt.Before(since) {
+			t.met = append(t.met, t.Line(it))
 			t.issues.drop(it.ID)
 			n++
 		}

@@ -27,7 +27,9 @@ func (t *Tracker) mergeWith(other, base *Tracker) {
 	if base != nil {
 		base.issues.index()
 	}
+	dropOld(t, other, base)
 	separate(t, other, base)
+	dropOld(t, other, base) // with their new ids
 	t.splits = append(t.splits, other.splits...)
 	t.unite(other, base)
 }
@@ -45,7 +47,7 @@ func (t *Tracker) unite(other, base *Tracker) {
 			t.issues.put(newLine(theirs))
 		case t.Line(ours) == other.Line(theirs):
 		case was == nil:
-			t.issues.put(t.codec.merge(ours, theirs).in(ours))
+			t.issues.put(mergeTwo(t, ours, theirs).in(ours))
 		default:
 			t.issues.put(t.codec.mergeWithBase(was, ours, theirs).in(ours))
 		}

@@ -85,6 +85,10 @@ func (t *Tracker) Each(issue func(*Issue), record func(line string)) {
 func uniteOthers(t *Tracker, other, base *Tracker) {
 	ours := indexOthers(t)
 	their := indexOthers(other)
+	at := map[string]int{}
+	for i := range t.others {
+		at[t.others[i].key()] = i
+	}
 	was := map[string]otherLine{}
 	if base != nil {
 		was = indexOthers(base)
@@ -101,11 +105,11 @@ func uniteOthers(t *Tracker, other, base *Tracker) {
 		case !has:
 			ours[key] = o
 			o.number, o.cr = 0, false
+			at[key] = len(t.others)
 			t.others = append(t.others, o)
 		case mine.text == o.text || hadBefore && old.text == o.text:
 		case hadBefore && old.text == mine.text || newerRecord(o.text, mine.text):
-			i := slices.IndexFunc(t.others, func(x otherLine) bool { return x.err != errBlank && x.key() == key })
-			t.others[i].text = o.text
+			t.others[at[key]].text = o.text
 		}
 	}
 	if base == nil {

@@ -141,14 +141,8 @@ func followMoves(sides []*Tracker) {
 // another program has cut the times since, or a free one.
 func freeID(it *Issue, in []*Tracker) string {
 	for _, t := range in {
-		first, _ := t.issues.search(it.ID + movedMark)
-		for _, at := range t.issues.order[first:] {
-			if !strings.HasPrefix(at.ID, it.ID+movedMark) {
-				break
-			}
-			if len(at.ID) == len(it.ID)+len(movedMark)+movedLength && sameOrigin(t.issues.get(at.ID), it) {
-				return at.ID
-			}
+		if at := movedCopy(t, it); at != nil {
+			return at.ID
 		}
 	}
 	id := movedID(it.ID, it)
@@ -158,11 +152,22 @@ func freeID(it *Issue, in []*Tracker) string {
 	return id
 }
 
+// movedCopy returns the copy of an issue that has lost its id, or nil.
+func movedCopy(t *Tracker, it *Issue) *Issue {
+	first, _ := t.issues.search(it.ID + movedMark)
+	for _, at := range t.issues.order[first:] {
+		if !strings.HasPrefix(at.ID, it.ID+movedMark) {
+			break
+		}
+		if len(at.ID) == len(it.ID)+len(movedMark)+movedLength && sameOrigin(t.issues.get(at.ID), it) {
+			return at
+		}
+	}
+	return nil
+}
+
 // moveIssues renames issues and the references to them.
 func moveIssues(t *Tracker, ids map[string]string) {
-	if len(ids) == 0 {
-		return
-	}
 	to := func(on string, _ reference) string {
 		if name, moved := ids[on]; moved {
 			return name
@@ -191,25 +196,27 @@ func replaceIssue(t *Tracker, old, it *Issue) {
 	if it.ID != old.ID {
 		t.issues.drop(old.ID)
 		if there := t.issues.get(it.ID); there != nil {
-			it = t.codec.merge(there, it)
+			it = mergeTwo(t, there, it)
 		}
 	}
 	t.issues.put(it)
 }
 
-// issuesMentioning returns the issues whose lines contain one of the ids.
+// issuesMentioning returns the issues whose lines may contain one of the ids.
 func issuesMentioning(t *Tracker, ids []string) (found []*Issue) {
-	quoted := make([]string, len(ids))
-	for i, id := range ids {
-		quoted[i] = encodeText(id)
+	if len(ids) == 0 {
+		return nil
+	}
+	const few = 16 // a search for more costs more than it saves
+	quoted := make([]string, 0, few)
+	for _, id := range ids[:min(len(ids), few)] {
+		quoted = append(quoted, encodeText(id))
 	}
 	for _, it := range t.issues.order {
-		if it.lazy || it.unchanged {
-			if !slices.ContainsFunc(quoted, func(q string) bool { return strings.Contains(it.line, q) }) {
-				continue
-			}
+		has := func(q string) bool { return strings.Contains(it.line, q) }
+		if len(ids) > few || !it.lazy && !it.unchanged || slices.ContainsFunc(quoted, has) {
+			found = append(found, t.issues.get(it.ID))
 		}
-		found = append(found, t.issues.get(it.ID))
 	}
 	return found
 }

@@ -26,6 +26,8 @@ type Tracker struct {
 	// What reading and merging found.
 	splits []Split
 	copied map[string]bool // ids that several lines had
+	past   past
+	met    []string // lines of merged copies
 }
 
 // New returns an empty tracker.
@@ -40,34 +42,33 @@ func newTracker(room int) *Tracker {
 // of one; see [Tracker.Splits]. So are the two sides of a conflict that git has marked, using the base
 // that markers in diff3 style contain; see [Tracker.MergeWith]. Lines that cannot be read are returned,
 // and stay in the file.
-func Parse(text string) (*Tracker, []InvalidLine) { return parse(text, false, nil) }
+func Parse(text string) (*Tracker, []InvalidLine) { return parse(text, false, past{}) }
 
 // parse implements Parse. With lazy set it reads only the ids, which makes a change to one of
-// thousands of issues three times as fast. baseOf, if not nil, returns the common ancestor of copies
-// if the file does not contain it.
-func parse(text string, lazy bool, baseOf func() (text string, known bool)) (*Tracker, []InvalidLine) {
+// thousands of issues three times as fast.
+func parse(text string, lazy bool, p past) (*Tracker, []InvalidLine) {
 	c := parseConflicts(text)
 	asked := sync.OnceValue(func() *Tracker {
 		base, known := c.base, c.hasBase && c.marked
-		if !known && baseOf != nil {
+		if !known && p.base != nil {
 			var file string
-			if file, known = baseOf(); known {
+			if file, known = p.base(); known {
 				base = parseConflicts(file).both
 			}
 		}
 		if !known {
 			return nil
 		}
-		t, _ := readLines(base, false, func() *Tracker { return nil })
+		t, _ := readLines(base, false, past{}, noBase)
 		return t
 	})
-	t, invalid := readLines(c.both, lazy, asked)
+	t, invalid := readLines(c.both, lazy, p, asked)
 	t.layout = c.layout
 	if !c.marked {
 		return t, invalid
 	}
-	ours, more := readLines(c.ours, false, asked)
-	theirs, others := readLines(c.theirs, false, asked)
+	ours, more := readLines(c.ours, false, p, asked)
+	theirs, others := readLines(c.theirs, false, p, asked)
 	for _, s := range slices.Concat(more, others) { // both sides may have the same line
 		if !slices.ContainsFunc(invalid, func(x InvalidLine) bool { return x.Line == s.Line }) {
 			invalid = append(invalid, s)
@@ -77,14 +78,16 @@ func parse(text string, lazy bool, baseOf func() (text string, known bool)) (*Tr
 	t.issues.index()
 	redirectByTime(t, ours.splits)
 	t.splits = append(t.splits, ours.splits...)
+	t.met = append(t.met, ours.met...)
 	t.unite(ours, nil)
 	return t, invalid
 }
 
 // readLines builds a tracker from lines. It uses all processors, because most commands spend most
 // of their time here.
-func readLines(lines []rawLine, lazy bool, baseOf func() *Tracker) (t *Tracker, invalid []InvalidLine) {
+func readLines(lines []rawLine, lazy bool, p past, baseOf func() *Tracker) (t *Tracker, invalid []InvalidLine) {
 	t = newTracker(len(lines))
+	t.past = p
 	read := t.codec.read
 	if lazy {
 		read = t.codec.readID
@@ -104,17 +107,17 @@ func readLines(lines []rawLine, lazy bool, baseOf func() *Tracker) (t *Tracker, 
 		it := &issues[i]
 		if errs[i] != nil {
 			t.others = append(t.others, otherLine{lines[i], errs[i]})
-			if errs[i] != errRecord && errs[i] != errBlank {
-				invalid = append(invalid, invalidLine(t.codec, lines[i], errs[i]))
-			}
 		} else if t.issues.order[t.issues.add(it)] != it {
 			copies = append(copies, it)
 			t.copied[it.ID] = true
 		}
 	}
 	addCopies(t, copies, baseOf)
-	return t, invalid
+	return t, invalidLines(t)
 }
+
+// noBase is for lines of which no base is known.
+func noBase() *Tracker { return nil }
 
 // InParts runs work on the range 0 to n, split over all processors. A small range runs on the
 // caller's goroutine.

@@ -1,0 +1,141 @@
+package tracker
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"slices"
+	"sync"
+
+	"mailroom/internal/projectdir"
+)
+
+// past is what is known about earlier states of a file. The zero value knows nothing.
+type past struct {
+	// base returns the common ancestor of copies.
+	base func() (text string, known bool)
+	// replaced reports whether this clone had this line once and replaced it, or merged it. Such a
+	// copy is old: it says nothing that is not known. Without a base, nothing else tells an
+	// old copy from an edit in another clone.
+	replaced func(line string) bool
+}
+
+// isOld reports whether a line is one that was replaced.
+func (t *Tracker) isOld(line string) bool { return t.past.replaced != nil && t.past.replaced(line) }
+
+// mergeTwo merges two versions of an issue of which no ancestor is known, unless one of them is old.
+func mergeTwo(t *Tracker, first, second *Issue) *Issue {
+	lines := []string{t.Line(first), t.Line(second)}
+	one, two := t.isOld(lines[0]), t.isOld(lines[1])
+	var out *Issue
+	switch {
+	case one && !two:
+		out = second
+	case two && !one:
+		out = first
+	default:
+		out = t.codec.merge(first, second)
+	}
+	for _, line := range lines {
+		if t.Line(out) != line {
+			t.met = append(t.met, line)
+		}
+	}
+	return out
+}
+
+// dropOld drops old copies without a base from other: of issues that t has in a newer version, and of
+// issues that t has no more, with the dependencies on them. It returns how many.
+func dropOld(t, other, base *Tracker) (older, gone int) {
+	if t.past.replaced == nil {
+		return 0, 0
+	}
+	var same, unknown []string
+	for _, theirs := range other.issues.all() {
+		if !t.isOld(other.Line(theirs)) || base.ancestor(theirs) != nil {
+			continue
+		}
+		switch ours := t.issues.get(theirs.ID); {
+		case ours != nil && sameOrigin(ours, theirs):
+			if !t.isOld(t.Line(ours)) && t.Line(ours) != other.Line(theirs) {
+				same = append(same, theirs.ID)
+			}
+		case movedCopy(t, theirs) == nil:
+			unknown = append(unknown, theirs.ID)
+		}
+	}
+	for _, id := range slices.Concat(same, unknown) {
+		other.issues.drop(id)
+	}
+	for _, id := range unknown {
+		unlinkIssue(other, id)
+	}
+	return len(same), len(unknown)
+}
+
+// fileReplaced has hashes of the lines that this clone replaced. It is local: git ignores it, and
+// without it only old copies are not recognized.
+const (
+	fileReplaced = "replaced.log"
+	hashSize     = 8       // bytes
+	maxReplaced  = 1 << 20 // bytes of the file
+)
+
+func hashLine(line string) string {
+	sum := sha256.Sum256([]byte(line))
+	return hex.EncodeToString(sum[:hashSize])
+}
+
+// past returns what the folder and git know.
+func (f Folder) past(baseOf func() (string, bool)) past {
+	hashes := sync.OnceValue(func() map[string]bool {
+		found := map[string]bool{}
+		text, _ := f.ReadFile(fileReplaced, 2*maxReplaced) // without it old copies are not recognized
+		for line := range bytes.Lines(text) {
+			found[string(bytes.TrimSpace(line))] = true
+		}
+		return found
+	})
+	return past{base: baseOf, replaced: func(line string) bool { return hashes()[hashLine(line)] }}
+}
+
+// remember records the lines that a change replaces. A failure is ignored: it loses only the
+// knowledge that they are old.
+func remember(dir *projectdir.Dir, lock *projectdir.Lock, t *Tracker) {
+	var out bytes.Buffer
+	add := func(line string) {
+		out.WriteString(hashLine(line))
+		out.WriteByte('\n')
+	}
+	for _, it := range t.issues.order {
+		if !it.unchanged && it.line != "" && it.number > 0 {
+			add(it.line)
+		}
+	}
+	for _, line := range t.met {
+		add(line)
+	}
+	if out.Len() == 0 {
+		return
+	}
+	if long := out.Len() - maxReplaced/2; long > 0 {
+		out.Next(long) // the rest of a hash matches nothing
+	}
+	file, info, err := dir.OpenFile(fileReplaced, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return
+	}
+	_, err = file.Write(out.Bytes())
+	if file.Close() != nil || err != nil || info.Size()+int64(out.Len()) <= maxReplaced {
+		return
+	}
+	if text, err := dir.Read(fileReplaced, 2*maxReplaced); err == nil {
+		text = text[len(text)-maxReplaced/2:]
+		_ = lock.Replace(fileReplaced, 0o644, func(to io.Writer) error {
+			_, err := to.Write(text[bytes.IndexByte(text, '\n')+1:])
+			return err
+		}, nil)
+	}
+}
