@@ -7,6 +7,7 @@ func sourceMutants() []mutant {
 	const account = "^TestPairingsEndWithTheAccountOfTheBot$"
 	const cancelled = "^TestARevocationCancelsWhatTheTokenQueued$"
 	const rule, queue = "^TestAWaitingAlertEndsWithItsRule$", "^TestAnAlertInTheQueueOfAChatIsAskedAgain$"
+	const barred = "^TestAnUnpairedUserIsBarred$"
 	return []mutant{
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
 			"!operator.IsOperator(s.Token)", "false", "alert", operator},
@@ -66,5 +67,11 @@ func sourceMutants() []mutant {
 			"	return questionEnded(r, labels[labelTicket], now)", "	return \"\", nil", "alert", queue},
 		{"a channel sends a message that has ended", "channel/delivery.go",
 			"			case why != \"\":", "			case false:", "channel", "^TestAMessageOfTheChannelThatHasEndedIsNotSent$"},
+		{"a user who was unpaired gets what the agent writes", "channel/chat/outbound/delivery.go",
+			"		} else if barred {", "		} else if false {", "channel/chat/adapter", "^TestAnUnpairedUserGetsNothing$"},
+		{"a user of the configuration is barred", "channel/chat/pairing/state.go",
+			"e.Chat == room.Chat && p.Tier(policy, account, e.User, room) == chat.TierStranger", "e.Chat == room.Chat", "channel/chat/pairing", barred},
+		{"a user who is paired again stays barred", "channel/chat/pairing/state.go",
+			"	p.Ended = slices.DeleteFunc(p.Ended, func(e Ended) bool { return e.User == r.User })\n", "", "channel/chat/pairing", barred},
 	}
 }

@@ -437,6 +437,46 @@ func TestAStrangerIsPairedWithTheirCode(t *testing.T) {
 	})
 }
 
+// TestAnUnpairedUserGetsNothing revokes a pairing while the agent works for the user, and pairs the user again.
+func TestAnUnpairedUserGetsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.poll = time.Minute
+		w.start()
+		operator := pairing.Operator{Ledger: w.ledger, Channel: "tg"}
+		pair := func() {
+			t.Helper()
+			<-time.After(pairing.RequestInterval) // in the bubble
+			w.platform.SendPrivate("a", "let me in")
+			synctest.Wait()
+			sent := w.platform.Sent()
+			if _, err := operator.Approve(t.Context(), codeIn(sent[len(sent)-1].Message.Text), false, "ann"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		pair()
+		w.platform.SendPrivate("a", "hold")
+		synctest.Wait()
+		if err := operator.Revoke(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		before := len(w.platform.Sent())
+		w.agent.release()
+		<-time.After(time.Minute) // in the bubble
+		if got := texts(w.platform.Sent()[before:]); len(got) != 0 {
+			t.Errorf("sent to the chat of an unpaired user: %q", got)
+		}
+		pair()
+		w.platform.SendPrivate("a", "hello")
+		<-time.After(time.Minute) // in the bubble
+		if got := texts(w.platform.Sent()); got[len(got)-1] != "hello!" {
+			t.Errorf("sent in the end: %q, want the answer to a user who was paired again", got)
+		}
+		w.stop()
+	})
+}
+
 // TestPairingsEndWithTheAccountOfTheBot gives a channel another bot, and then the first one again. What an older version
 // stored belongs to the account that connects next.
 func TestPairingsEndWithTheAccountOfTheBot(t *testing.T) {

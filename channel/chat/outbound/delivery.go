@@ -73,6 +73,13 @@ func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if x.room, x.replyTo, known = o.conn.destination(d, s.Run().Thread); !known {
 		return x.endUnsent(ctx, "no chat is known for it")
 	}
+	if d.Run.ID != s.Run().ID || d.Run.Metadata[labelAlert] == "" { // of a target, whose chat the operator chose
+		if barred, err := x.conn.barred(ctx, x.room); err != nil {
+			return err
+		} else if barred {
+			return x.endUnsent(ctx, "the user of this chat was unpaired")
+		}
+	}
 	if d.Origin != nil && d.Origin.Metadata[labelPreview] != "" {
 		return x.sendPreview(ctx, d.Origin.Metadata[labelPreview])
 	}

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ const maxWatches = 256
 const (
 	labelPreview        = "preview" // the run
 	labelPreviewMessage = "writes"  // the message
+	labelAlert          = "alert"   // of the request of a target of alerts, see alert.LabelAlert
 )
 
 // follower follows the streams of conversations and carries out what their rooms' views decide.
@@ -165,6 +167,9 @@ func (f *follower) tick(ctx context.Context, w watch) (err error) {
 // edit edits a preview, unless its message was replaced before the edit's turn.
 func (f *follower) edit(ctx context.Context, at chat.Room, a room.Action) error {
 	err := f.conn.do(ctx, at, limiter.PriorityEdit, func(ctx context.Context) error {
+		if barred, err := f.conn.barred(ctx, at); err != nil || barred {
+			return cmp.Or(err, limiter.ErrNotNow)
+		}
 		may := false
 		if f.conn.rooms.update(at, func(s *room.State) { may = s.MayEdit(a.Run, a.ID) }); !may {
 			return limiter.ErrNotNow

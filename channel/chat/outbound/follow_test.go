@@ -31,7 +31,7 @@ func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	e := &editor{}
 	caps := chat.Capabilities{MaxUnits: 100, Units: utf8.RuneCountInString, Edits: true}
 	f := &follower{conn: &connection{platform: e, caps: caps, limiter: limiter.New(), rooms: NewRooms()}, previews: true}
-	w := watch{thread: "t", room: chat.Room{Chat: "1"}}
+	w := watch{thread: "t", room: chat.Room{Chat: "1", Group: true}} // no pairing is asked for in a group
 	view := func(change func(s *room.State)) { f.conn.rooms.update(w.room, change) }
 	show := func(text string) {
 		t.Helper()

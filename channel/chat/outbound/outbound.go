@@ -10,6 +10,7 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/limiter"
+	"mailroom/channel/chat/pairing"
 	"mailroom/channel/chat/room"
 	"mailroom/internal/recovery"
 	"mailroom/store"
@@ -36,7 +37,7 @@ type Outbound struct {
 
 // New returns the sending half of a connection.
 func New(o Options) *Outbound {
-	c := &connection{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, rooms: o.Rooms}
+	c := &connection{host: o.Host, access: &o.Chat.Access, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, rooms: o.Rooms}
 	parts := o.Chat.MaxParts
 	if o.Caps.SingleLine {
 		parts *= 10
@@ -73,10 +74,20 @@ func (o *Outbound) Maintain(ctx context.Context) error {
 type connection struct {
 	// Set by New.
 	host     *channel.Host
+	access   *chat.AccessPolicy
 	platform chat.Platform
 	caps     chat.Capabilities
 	limiter  *limiter.Limiter
 	rooms    *Rooms
+}
+
+// barred reports whether a room is the private chat of a user who was unpaired.
+func (c *connection) barred(ctx context.Context, at chat.Room) (bool, error) {
+	if at.Group {
+		return false, nil
+	}
+	paired, err := pairing.Load(ctx, c.host, c.host.Name())
+	return err == nil && paired.Barred(c.access, c.caps.Account(), at), err
 }
 
 // do calls the platform for a room as soon as the limits allow it, see [limiter.Limiter.Do].

@@ -49,18 +49,27 @@ type State struct {
 	// Account is the bot's account to which the users and requests belong, see [chat.Capabilities.Account]. "": none,
 	// or a version that did not know it wrote them.
 	Account string `json:"account,omitempty"`
+	// Ended are the private chats of users whose pairing was revoked, at most MaxPaired: what their conversations write
+	// is not sent there any more.
+	Ended []Ended `json:"ended,omitempty"`
+}
+
+// Ended is the private chat of a user who was unpaired.
+type Ended struct {
+	User string `json:"user"`
+	Chat string `json:"chat"`
 }
 
 // Bind makes the state one of an account: ids of users mean nothing at another platform, and another bot was not asked
 // to let them in, so users and requests of another account are dropped. Those without an account are of an older
 // version, and adopted. It reports whether it changed the state, and how many users lost access.
 func (p *State) Bind(account string) (changed bool, ended int) {
-	if p.Account == account || len(p.Paired)+len(p.Requests) == 0 { // an empty state is bound with its first request
+	if p.Account == account || len(p.Paired)+len(p.Requests)+len(p.Ended) == 0 { // an empty state is bound with its first request
 		return false, 0
 	}
 	if p.Account != "" {
 		ended = len(p.Paired)
-		p.Paired, p.Requests = nil, nil
+		p.Paired, p.Requests, p.Ended = nil, nil, nil
 	}
 	p.Account = account
 	return true, ended
@@ -73,6 +82,7 @@ type User struct {
 	Admin bool      `json:"admin,omitempty"`
 	By    string    `json:"by"`
 	At    time.Time `json:"at"`
+	Chat  string    `json:"chat,omitempty"` // private, in which the code was given; "": an older version approved it
 }
 
 // Request is an open request for access. It stores only a salted hash of the code.
@@ -150,6 +160,14 @@ func (p *State) Tier(policy *chat.AccessPolicy, account, user string, room chat.
 		return chat.TierAdmin
 	}
 	return max(best, chat.TierGuest)
+}
+
+// Barred reports whether a room is the private chat of a user who was unpaired, and whom a policy does not let in
+// either.
+func (p *State) Barred(policy *chat.AccessPolicy, account string, room chat.Room) bool {
+	return !room.Group && slices.ContainsFunc(p.Ended, func(e Ended) bool {
+		return e.Chat == room.Chat && p.Tier(policy, account, e.User, room) == chat.TierStranger
+	})
 }
 
 // findUser returns a paired user, nil if there is none.
@@ -242,13 +260,18 @@ func (p *State) approve(code string, admin bool, by string, now time.Time) (*Req
 	p.Requests = slices.Delete(p.Requests, found, found+1)
 	p.Bad = 0
 	p.Paired = slices.DeleteFunc(p.Paired, func(one User) bool { return one.User == r.User })
-	p.Paired = append(p.Paired, User{User: r.User, Name: r.Name, Admin: admin, By: by, At: now})
+	p.Paired = append(p.Paired, User{User: r.User, Name: r.Name, Admin: admin, By: by, At: now, Chat: r.Room.Chat})
+	p.Ended = slices.DeleteFunc(p.Ended, func(e Ended) bool { return e.User == r.User })
 	return &r, nil
 }
 
 // revoke removes a user's access or open request. It reports whether there was one.
 func (p *State) revoke(user string) bool {
 	n := len(p.Paired) + len(p.Requests)
+	if one := p.findUser(user); one != nil && one.Chat != "" {
+		p.Ended = append(p.Ended, Ended{one.User, one.Chat})
+		p.Ended = p.Ended[max(0, len(p.Ended)-MaxPaired):]
+	}
 	p.Paired = slices.DeleteFunc(p.Paired, func(one User) bool { return one.User == user })
 	p.Requests = slices.DeleteFunc(p.Requests, func(r Request) bool { return r.User == user })
 	return len(p.Paired)+len(p.Requests) < n

@@ -205,3 +205,40 @@ func TestPairingsBelongToAnAccount(t *testing.T) {
 		t.Error("an empty state was written")
 	}
 }
+
+// TestAnUnpairedUserIsBarred: from the private chat in which the code was given, unless a policy lets the user in, the
+// user is paired again, or the channel has another account.
+func TestAnUnpairedUserIsBarred(t *testing.T) {
+	now, private := time.Now(), chat.Room{Chat: "p"}
+	request := requestFor("a", "1")
+	request.Room = private
+	p := &State{}
+	p.AddRequest(request, "bot", now)
+	approve := func() {
+		if _, err := p.approve(codeOf("a", "1"), false, "ann", now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, policy chat.AccessPolicy, room chat.Room, want bool) {
+		t.Helper()
+		if got := p.Barred(&policy, "bot", room); got != want {
+			t.Errorf("%s: barred %v, want %v", what, got, want)
+		}
+	}
+	approve()
+	want("paired", chat.AccessPolicy{}, private, false)
+	p.revoke("a")
+	want("unpaired", chat.AccessPolicy{}, private, true)
+	want("another chat", chat.AccessPolicy{}, chat.Room{Chat: "q"}, false)
+	want("a group of this id", chat.AccessPolicy{}, chat.Room{Chat: "p", Group: true}, false)
+	want("a user of the configuration", chat.AccessPolicy{Users: []string{"a"}}, private, false)
+	p.AddRequest(request, "bot", now)
+	approve()
+	want("paired again", chat.AccessPolicy{}, private, false)
+	p.revoke("a")
+	p.Bind("other")
+	want("another account", chat.AccessPolicy{}, private, false)
+	p = &State{Paired: []User{{User: "b"}}}
+	p.revoke("b")
+	want("of an older version", chat.AccessPolicy{}, private, false)
+}
