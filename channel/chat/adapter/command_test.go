@@ -1,7 +1,6 @@
 package adapter_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/pairing"
@@ -433,101 +431,6 @@ func TestAStrangerIsPairedWithTheirCode(t *testing.T) {
 		last := code("z", 8)
 		<-time.After(pairing.CodeLifetime) // in the bubble
 		approve(last, mailroom.CodeNotFound)
-		w.stop()
-	})
-}
-
-// TestAnUnpairedUserGetsNothing revokes a pairing while the agent works for the user, and pairs the user again.
-func TestAnUnpairedUserGetsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		w.poll = time.Minute
-		w.start()
-		operator := pairing.Operator{Ledger: w.ledger, Channel: "tg"}
-		pair := func() {
-			t.Helper()
-			<-time.After(pairing.RequestInterval) // in the bubble
-			w.platform.SendPrivate("a", "let me in")
-			synctest.Wait()
-			sent := w.platform.Sent()
-			if _, err := operator.Approve(t.Context(), codeIn(sent[len(sent)-1].Message.Text), false, "ann"); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		pair()
-		w.platform.SendPrivate("a", "hold")
-		synctest.Wait()
-		if err := operator.Revoke(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-		before := len(w.platform.Sent())
-		w.agent.release()
-		<-time.After(time.Minute) // in the bubble
-		if got := texts(w.platform.Sent()[before:]); len(got) != 0 {
-			t.Errorf("sent to the chat of an unpaired user: %q", got)
-		}
-		pair()
-		w.platform.SendPrivate("a", "hello")
-		<-time.After(time.Minute) // in the bubble
-		if got := texts(w.platform.Sent()); got[len(got)-1] != "hello!" {
-			t.Errorf("sent in the end: %q, want the answer to a user who was paired again", got)
-		}
-		w.stop()
-	})
-}
-
-// TestPairingsEndWithTheAccountOfTheBot gives a channel another bot, and then the first one again. What an older version
-// stored belongs to the account that connects next.
-func TestPairingsEndWithTheAccountOfTheBot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newFixture(t)
-		w.poll = time.Minute
-		w.start()
-		heard := 0
-		says := func(what string, want bool) {
-			t.Helper()
-			w.platform.SendPrivate("a", what)
-			synctest.Wait()
-			if want {
-				heard++
-			}
-			if got := w.awaitHeard(0); len(got) != heard {
-				t.Errorf("%s: the agent heard %q, want %d messages", what, got, heard)
-			}
-		}
-		connect := func(bot string) {
-			w.stop()
-			w.platform.Capabilities.BotID = bot
-			w.start()
-		}
-		says("let me in", false)
-		sent := w.platform.Sent()
-		if _, err := (pairing.Operator{Ledger: w.ledger, Channel: "tg"}).Approve(t.Context(), codeIn(sent[len(sent)-1].Message.Text), false, "ann"); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		says("paired", true)
-		connect(chattest.BotID)
-		says("after a restart", true)
-		err := channel.UpdateValue(t.Context(), w.ledger, "tg", "people", func(kept json.RawMessage, _ time.Time) (json.RawMessage, error) {
-			fields := map[string]any{}
-			if err := json.Unmarshal(kept, &fields); err != nil || fields["account"] == nil {
-				t.Errorf("the state names no account: %v, %s", err, kept)
-			}
-			delete(fields, "account")
-			return json.Marshal(fields)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		says("of an older version", true)
-		connect(chattest.BotID)
-		says("adopted", true)
-		connect("bot-2")
-		says("at another bot", false)
-		connect(chattest.BotID)
-		says("at the first bot again", false)
 		w.stop()
 	})
 }
