@@ -93,34 +93,6 @@ limited tokens, which act for the token in their name.`,
 	})
 }
 
-func tokenRevokeCommand(con *console.Console) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "revoke NAME",
-		Short: "Revoke a token",
-		Long: `Revoke a token at once, close its open connections, and end what was made with it. The
-threads of its name remain, for admins and for the next token of that name. Their open
-runs go on, unless --cancel ends them too, also those that others submitted there. Run
-it again with --cancel to cancel what is left.`,
-		Example: "  mailroom token revoke laptop\n  mailroom token revoke laptop --cancel",
-		Args:    cobra.ExactArgs(1),
-	}
-	cancel := cmd.Flags().Bool("cancel", false, "cancel the open runs of the threads of its name")
-	return withClient(con, cmd, func(c *client.Client, args []string) error {
-		out, err := c.Accounts().EndToken(cmd.Context(), args[0], *cancel)
-		if err != nil {
-			return err
-		}
-		con.Infof("revoked token %s", args[0])
-		switch {
-		case *cancel:
-			con.Infof("cancelled %d runs", out.Cancelled)
-		case out.OpenRuns > 0:
-			con.Infof("%d runs of its threads go on: cancel them with --cancel", out.OpenRuns)
-		}
-		return nil
-	})
-}
-
 // printCreatedToken prints only the secret on Stdout, so that a shell can capture it.
 func printCreatedToken(con *console.Console, t api.CreatedToken, f console.Format) error {
 	if f == console.FormatJSON {
