@@ -1,0 +1,24 @@
+package main
+
+// ladderMutants break conditions of the watch over programs: silence, sessions, limits and faults of an agent.
+func ladderMutants() []mutant {
+	return []mutant{
+		{"an open call is idle", "internal/proc/silence.go", "	case s.limits.Working():\n", "	case s.limits.Working() && false:\n", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
+		{"a silent tree counts as working", "internal/proc/silence.go", "case s.used()-s.sample < s.window()/workingShare:", "case s.used()-s.sample < 0:", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
+		{"a call has no limit", "internal/proc/silence.go", "		if quiet >= s.limits.Busy {", "		if quiet >= 100*s.limits.Busy {", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
+		{"a failed start costs the session", "agent/exec/ladder.go", "	if t.state.Doubts < maxDoubts || !l.plan.resume {", "	if t.state.Doubts == 0 || !l.plan.resume {", "agent/exec", "^TestAFailedStartDoesNotCostTheSession$"},
+		{"a doubt ends with its run", "agent/exec/program.go", " || t.state.Doubts != t.doubts || ", " || ", "agent/exec", "^TestASessionThatFailsWithoutRepeatsIsReplaced$"},
+		{"a busy file is a doubt", "agent/exec/program/judge.go", "	case !e.Worked && containsAny(e.Stderr, busyMachineWords()):", "	case !e.Worked && false:", "agent/exec", "^TestAFailedStartDoesNotCostTheSession$"},
+		{"a turn that was refused counts as begun", "agent/exec/program.go", "last.Session != \"\" && !last.NotBegun", "last.Session != \"\"", "agent/exec", "^TestAMessageThatNoTurnBeganIsSentPlainly$"},
+		{"a conversation fills sessions for ever", "agent/exec/ladder.go", "	case l.verdict.Stuck && c.Replaced > maxReplaced:", "	case l.verdict.Stuck && c.Replaced > 2*maxReplaced:", "agent/exec", "^TestAConversationThatIsFullContinuesInAnother$"},
+		{"an overload waits for a limit of use", "agent/exec/program/judge.go", " && status != 529 && ", " && ", "agent/exec/program", "^TestALimitIsWaitedFor$"},
+		{"a limit of use that is not reached is waited for", "agent/exec/program/claude.go", "if l.Limit.Status == \"rejected\" && ", "if ", "agent/exec/program", "^TestALimitIsWaitedFor$"},
+		{"a session is dropped under a turn", "internal/thread/patch.go", "	if p.DropSession && t.Worker != \"\" {", "	if p.DropSession && false {", "agent/exec", "^TestADroppedSessionIsReplaced$"},
+		{"a fault of the agent overrides the pause of a person", "ledger/probe.go", "	case paused && p.Probe.IsZero():\n", "	case false:\n", "ledger", "^TestAPersonDecidesAboutThePauseOfAnAgent$"},
+		{"all runs of a paused agent probe it", "ledger/pause.go", "open.Agents[agent] = min(most, 1)", "open.Agents[agent] = most", "ledger", "^TestAFaultOfTheAgentPausesItOnce$"},
+		{"a probe follows at once on another", "ledger/probe.go", "p.Probe = b.rows.now.Add(probeTime)", "p.Probe = b.rows.now", "ledger", "^TestAProbeThatWorksForLongLetsOthersFollow$"},
+		{"a run that must not be repeated waits for its agent", "internal/thread/retry.go", "	case f.Agent && !r.NoRetry && ", "	case f.Agent && ", "internal/thread", "^TestAFaultOfTheAgentKeepsTheRun$"},
+		{"a run waits for ever for the times of a provider", "internal/thread/retry.go", " && now.Sub(r.StartedAt) < maxNamed {", " {", "internal/thread", "^TestALimitThatEndsLaterThanARunGivesUpIsWaitedFor$"},
+		{"programs that change one folder run at once", "internal/config/config.go", "	if a.Edits() {\n		return 1", "	if a.Edits() {\n		return c.Runs", "internal/config", "^TestProgramsThatChangeFilesRunOneAtATime$"},
+	}
+}
