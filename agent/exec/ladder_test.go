@@ -143,16 +143,25 @@ func TestACallThatIsStoppedIsNotRepeated(t *testing.T) {
 }
 
 // TestASessionThatFailsWithoutRepeatsIsReplaced has runs that are never repeated, as those of a bridge: the doubt about
-// the session outlives the run.
+// the session outlives the run, whether or not the program came as far as naming its session.
 func TestASessionThatFailsWithoutRepeatsIsReplaced(t *testing.T) {
-	h := newFixture(t, "")
-	h.reply("t", h.send("t", "!poison something new"))
 	once := func(in *thread.Submit) { in.MaxAttempts = 1 }
-	if r := h.ended("t", h.send("t", "are you there?", once)); r.Status != mailroom.StatusFailed {
-		t.Fatalf("the first message is %s, want failed", r.Status)
-	}
-	if got := h.reply("t", h.send("t", "and now?", once)); !strings.Contains(got, exec.Continued) {
-		t.Errorf("the reply is %q, want one of a new session", got)
+	for name, first := range map[string]string{"a refusal": "!poison something new", "a failed start": "first"} {
+		t.Run(name, func(t *testing.T) {
+			h := newFixture(t, "")
+			h.reply("t", h.send("t", first))
+			if name == "a failed start" {
+				if err := os.WriteFile(filepath.Join(h.home, "flaky"), []byte("Error: one\nError: two\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := h.ended("t", h.send("t", "are you there?", once)); r.Status != mailroom.StatusFailed {
+				t.Fatalf("the first message is %s, want failed", r.Status)
+			}
+			if got := h.reply("t", h.send("t", "and now?", once)); !strings.Contains(got, exec.Continued) {
+				t.Errorf("the reply is %q, want one of a new session", got)
+			}
+		})
 	}
 }
 

@@ -5,7 +5,7 @@ func ladderMutants() []mutant {
 	return []mutant{
 		{"an open call is idle", "internal/proc/silence.go", "	case s.limits.Working():\n", "	case s.limits.Working() && false:\n", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
 		{"a silent tree counts as working", "internal/proc/silence.go", "case s.used()-s.sample < s.window()/workingShare:", "case s.used()-s.sample < 0:", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
-		{"a call has no limit", "internal/proc/silence.go", "		if quiet >= s.limits.Busy {", "		if quiet >= 100*s.limits.Busy {", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
+		{"a call that reached its limit counts as silence", "internal/proc/silence.go", "			return ErrBusy", "			return ErrIdle", "internal/proc", "^TestAChildThatWaitsOrWorksIsNotIdle$"},
 		{"a failed start costs the session", "agent/exec/ladder.go", "	if t.state.Doubts < maxDoubts || !l.plan.resume {", "	if t.state.Doubts == 0 || !l.plan.resume {", "agent/exec", "^TestAFailedStartDoesNotCostTheSession$"},
 		{"a doubt ends with its run", "agent/exec/program.go", " || t.state.Doubts != t.doubts || ", " || ", "agent/exec", "^TestASessionThatFailsWithoutRepeatsIsReplaced$"},
 		{"a busy file is a doubt", "agent/exec/program/judge.go", "	case !e.Worked && containsAny(e.Stderr, busyMachineWords()):", "	case !e.Worked && false:", "agent/exec", "^TestAFailedStartDoesNotCostTheSession$"},
