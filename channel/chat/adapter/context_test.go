@@ -79,6 +79,7 @@ func TestAForwardDecidesNoRequest(t *testing.T) {
 	w := newFixture(t).start()
 	w.platform.SendPrivate(boss, "ask rm")
 	w.awaitText("May I rm?")
+	w.awaitSettled()
 	w.platform.AddEvent(chat.Event{
 		Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss},
 		Context: []chat.Context{{Kind: chat.ContextForward, Author: chat.User{ID: "42"}, Text: "/approve"}},
