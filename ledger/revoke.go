@@ -74,6 +74,9 @@ func (as Accounts) Revoke(ctx context.Context, in Revocation) (out Revoked, err 
 		if out.Cancelled += n; err != nil {
 			return out, err
 		}
+		if n == 0 { // all of them ended by themselves since the look
+			break
+		}
 	}
 	for _, w := range ended.workers {
 		if err := as.ledger.Workers().freeClaims(ctx, w); err != nil {

@@ -24,9 +24,12 @@ type right struct {
 	kind     auth.Kind
 	scopes   []auth.Permission
 	source   *right // nil: a token
-	end      int    // hours from the begin of the history; 0: never
-	ended    bool
-	token    *auth.Token // as a server has it since the right was made, also once it has ended
+	// namespace is that of a token, and threads are the only ones that a limited token may use; nil: no limit.
+	namespace string
+	threads   []string
+	end       int // hours from the begin of the history; 0: never
+	ended     bool
+	token     *auth.Token // as a server has it since the right was made, also once it has ended
 }
 
 // isOperator reports whether the right is the operator's token, which has no row.
@@ -92,7 +95,10 @@ func (h *history) holder(name string) *right {
 
 func (h *history) create() {
 	r := &right{sum: h.secret(), name: h.prefix + rapid.SampledFrom([]string{"ann", "bob"}).Draw(h.T, "name"), scopes: h.someScopes(), end: rapid.SampledFrom([]int{0, 0, 2, 4}).Draw(h.T, "end")}
-	row := auth.Token{Name: r.name, Sum: r.sum, Scopes: r.scopes}
+	if !slices.Contains(r.scopes, auth.PermissionAdmin) { // an admin has none
+		r.namespace = rapid.SampledFrom([]string{"", h.prefix + "shared-"}).Draw(h.T, "namespace")
+	}
+	row := auth.Token{Name: r.name, Sum: r.sum, Scopes: r.scopes, Namespace: r.namespace}
 	if r.end != 0 {
 		row.Terms.ExpiresAt = h.at(r.end)
 	}
@@ -113,13 +119,16 @@ func (h *history) derive(kind auth.Kind) {
 		return
 	}
 	r := &right{sum: h.secret(), name: by.name, kind: kind, scopes: h.someScopes(), source: by, end: rapid.IntRange(1, 5).Draw(h.T, "end")}
-	in := auth.Token{Sum: r.sum, Terms: auth.Terms{Kind: kind, Scopes: r.scopes, ExpiresAt: h.at(r.end)}}
+	if kind == auth.KindLimited {
+		r.threads = rapid.SampledFrom([][]string{nil, {h.prefix + "thread of " + by.name}, {h.prefix + "shared-x", h.prefix + "foreign"}}).Draw(h.T, "threads")
+	}
+	in := auth.Token{Sum: r.sum, Terms: auth.Terms{Kind: kind, Scopes: r.scopes, Threads: r.threads, ExpiresAt: h.at(r.end)}}
 	end := by.lastEnd()
 	code := mailroom.Code("")
 	switch {
 	case by.kind == auth.KindLink || by.kind == auth.KindLimited:
 		code = mailroom.CodeForbidden
-	case kind == auth.KindLimited && end != 0 && end < r.end, slices.ContainsFunc(r.scopes, func(s auth.Permission) bool { return !by.token.Has(s) }):
+	case kind == auth.KindLimited && end != 0 && end < r.end, len(r.threads) > 0 && slices.Contains(r.scopes, auth.PermissionAdmin), slices.ContainsFunc(r.scopes, func(s auth.Permission) bool { return !by.token.Has(s) }):
 		code = mailroom.CodeInvalid
 	case !by.valid(0):
 		code = mailroom.CodeUnauthenticated
@@ -129,6 +138,30 @@ func (h *history) derive(kind auth.Kind) {
 		r.row = made.Name
 		h.rights = append(h.rights, r)
 	}
+}
+
+// sees reports whether the model lets a right see a thread: within its own limit, an admin and what acts for one any,
+// others those of their name and of the namespace of their token.
+func (r *right) sees(t *mailroom.Thread) bool {
+	if len(r.threads) > 0 && !slices.Contains(r.threads, t.ID) {
+		return false
+	}
+	base := r
+	for base.source != nil {
+		base = base.source
+	}
+	return slices.Contains(base.scopes, auth.PermissionAdmin) || t.Owner == r.name || base.namespace != "" && strings.HasPrefix(t.ID, base.namespace)
+}
+
+// seen returns which of some threads a right sees.
+func (h *history) seen(name string, sees func(*mailroom.Thread) bool) (ids []string) {
+	for id, owner := range map[string]string{"thread of " + name: name, "shared-x": h.prefix + "zoe", "foreign": h.prefix + "zoe"} {
+		if sees(&mailroom.Thread{ID: h.prefix + id, Owner: owner}) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // lastEnd returns the first end of a right and what it was derived from.
@@ -231,7 +264,7 @@ func (h *history) check() {
 		for _, hour := range []int{0, 1, 2, 3, 4, 5, 6} {
 			got, want := map[string]string{}, map[string]string{}
 			for _, t := range auth.NewChains(rows, h.operator, h.at(hour)).Valid() {
-				got[t.Sum] = fmt.Sprint(t.Name, t.Has(auth.PermissionRead), t.Has(auth.PermissionSubmit), t.Has(auth.PermissionDecide), t.Has(auth.PermissionAdmin))
+				got[t.Sum] = fmt.Sprint(t.Name, t.Has(auth.PermissionRead), t.Has(auth.PermissionSubmit), t.Has(auth.PermissionDecide), t.Has(auth.PermissionAdmin), h.seen(t.Name, t.CanSee))
 				for _, r := range h.rights {
 					if r.sum == t.Sum && r.token == nil {
 						r.token = t
@@ -241,7 +274,7 @@ func (h *history) check() {
 			for _, r := range h.rights {
 				if r.valid(hour) && !r.isOperator() {
 					has := (&auth.Token{Scopes: r.scopes}).Has
-					want[r.sum] = fmt.Sprint(r.name, has(auth.PermissionRead), has(auth.PermissionSubmit), has(auth.PermissionDecide), has(auth.PermissionAdmin))
+					want[r.sum] = fmt.Sprint(r.name, has(auth.PermissionRead), has(auth.PermissionSubmit), has(auth.PermissionDecide), has(auth.PermissionAdmin), h.seen(r.name, r.sees))
 				}
 			}
 			if !maps.Equal(got, want) {
