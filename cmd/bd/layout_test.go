@@ -51,6 +51,9 @@ func TestAChangeOfOneIssueChangesOneLine(t *testing.T) {
 			if diff := cmp.Diff(text, p.raw()); diff != "" {
 				t.Fatalf("bd sync changed the file (-before +after):\n%s", diff)
 			}
+			if listed := p.must("ann", "list", "--all"); strings.Contains(listed, "x-z") {
+				t.Errorf("a record of another type is listed: %s", listed)
+			}
 			p.must("ann", "comments", "add", "x-a", "a note")
 			if changed := p.changedLines(text); len(changed) != 1 || !strings.Contains(changed[0], `"a note"`) {
 				t.Errorf("lines changed:\n%s", changed)

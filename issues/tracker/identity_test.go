@@ -3,6 +3,8 @@ package tracker
 import (
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestCopiesOfOneIssueHaveOneOrigin(t *testing.T) {
@@ -90,5 +92,48 @@ func TestANumberOfAChildIsNotUsedAgainBeforeAGap(t *testing.T) {
 	tr.issues.drop("x-a.1")
 	if it := must(tr.Create(NewIssue{Parent: "x-a", Issue: Issue{Title: "child"}}, ann()))(t); it.ID != "x-a.4" {
 		t.Errorf("the next child is %s", it.ID)
+	}
+}
+
+func TestAnIDIsSplitIntoABoundedNumberOfIssues(t *testing.T) {
+	text := ""
+	for i := range 200 {
+		at := time.Date(2026, 1, 1, 0, 0, 0, i+1, time.UTC)
+		text += (&Tracker{codec: newCodec()}).Line(&Issue{ID: "x-1", Title: at.String(), Status: StatusOpen, CreatedAt: at, UpdatedAt: at}) + "\n"
+	}
+	tr, invalid := Parse(text)
+	if got := len(tr.All()); got != maxOrigins+1 || got+len(invalid) != 200 {
+		t.Errorf("%d issues and %d lines left, want %d and the rest", got, len(invalid), maxOrigins+1)
+	}
+	if again, rest := Parse(tr.Text()); len(again.All())+len(rest) != 200 {
+		t.Errorf("written and read: %d issues and %d lines left", len(again.All()), len(rest))
+	}
+}
+
+// TestAReferenceThatMayMeanTwoIssuesIsSaid reads a union merge, which does not tell the sides.
+func TestAReferenceThatMayMeanTwoIssuesIsSaid(t *testing.T) {
+	issue := func(id, by, at, dependencies string) string {
+		return `{"id":"` + id + `","title":"` + id + by + `","status":"open","created_at":"2026-01-0` + at + `Z","created_by":"` + by + `","updated_at":"2026-01-0` + at + `Z"` + dependencies + "}\n"
+	}
+	on := func(by, at string) string {
+		return `,"dependencies":[{"depends_on_id":"x-1","type":"blocks","created_at":"2026-01-0` + at + `Z","created_by":"` + by + `"}]`
+	}
+	tr, invalid := Parse(issue("x-1", "ann", "1T00:00:00.1", "") + issue("x-1", "bob", "3T00:00:00.1", "") +
+		issue("x-2", "cleo", "2T00:00:00", on("cleo", "2T00:00:00")) + // before bob's
+		issue("x-3", "bob", "4T00:00:00", on("bob", "4T00:00:00")) +
+		issue("x-4", "cleo", "4T00:00:00", on("cleo", "4T00:00:00")))
+	if len(invalid) > 0 || len(tr.Splits()) != 1 {
+		t.Fatalf("invalid %v, splits %v", invalid, tr.Splits())
+	}
+	s := tr.Splits()[0]
+	if diff := cmp.Diff([]string{"x-3", "x-4"}, s.Unsure); diff != "" || s.Kept.CreatedBy != "ann" {
+		t.Errorf("%v: unsure (-want +got):\n%s", s, diff)
+	}
+	got := map[string]string{}
+	for _, id := range []string{"x-2", "x-3", "x-4"} {
+		got[id] = must(tr.Find(id))(t).Dependencies[0].On
+	}
+	if diff := cmp.Diff(map[string]string{"x-2": "x-1", "x-3": s.Moved.ID, "x-4": "x-1"}, got); diff != "" {
+		t.Errorf("dependencies (-want +got):\n%s", diff)
 	}
 }
