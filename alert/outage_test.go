@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,31 @@ import (
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 )
+
+// TestAFaultOfAnAgentIsToldOnce lets an agent lose its login for hours, with probes that fail: one alert says so, and
+// none of an outage of the runs that wait for it.
+func TestAFaultOfAnAgentIsToldOnce(t *testing.T) {
+	provider := mailroom.AgentFunc(func(context.Context, mailroom.Session) error {
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true, Err: errors.New("not logged in")}
+	})
+	more := func(*ledger.Ledger) map[string]mailroom.Agent { return map[string]mailroom.Agent{"provider": provider} }
+	inBubbleWith(t, []alert.Rule{rule(alert.KindPaused, alert.KindOutage, alert.KindFailed)}, []string{"phone", "mail"}, more, func(h *fixture) {
+		for n := range 3 {
+			_, err := h.ledger.Submit(h.t.Context(), thread.Submit{
+				Thread: fmt.Sprint("t", n), Agent: "provider", Messages: []thread.NewMessage{{Parts: mailroom.Text("hello")}},
+			})
+			h.must(err)
+		}
+		h.after(6 * time.Hour)
+		var got []string
+		for _, m := range h.targets["phone"].messages() {
+			got = append(got, m.Title+"|"+m.Body)
+		}
+		if len(got) != 1 || !strings.Contains(got[0], "by the server: not logged in") {
+			t.Errorf("told %q, want one alert of the pause", got)
+		}
+	})
+}
 
 func TestAnOutageOfAnAgentIsToldAndItsEnd(t *testing.T) {
 	var down atomic.Bool
