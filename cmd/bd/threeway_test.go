@@ -12,7 +12,7 @@ import (
 
 // TestUndoInOneCloneSurvivesTheMerge removes values in one clone that the base has, while the other
 // clone edits the title of the same issues, so that git cannot merge the lines. The base comes from
-// git's merge driver, from conflict markers in diff3 style, and from git's index.
+// git's merge driver, from conflict markers in diff3 style, from git's index, and after a union merge from the parents of the merge.
 func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 	undo := []struct {
 		id, member   string
@@ -32,6 +32,7 @@ func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 		"index":  {{"merge.conflictStyle", "merge"}},
 		"marks":  {{"merge.conflictStyle", "diff3"}},
 		"driver": {{"merge.bd.driver", bd + " merge %A %O %A %B"}},
+		"union":  nil, // git leaves the lines of both sides, and the parents of the merge have the base
 	} {
 		for _, undoer := range []string{"ours", "theirs"} {
 			t.Run(how+"/"+undoer, func(t *testing.T) {
@@ -44,8 +45,8 @@ func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 					one.do(u.before)
 				}
 				one.mustGit("init", "-q", "-b", "main")
-				if how == "driver" {
-					check(t, os.WriteFile(filepath.Join(one.dir, ".gitattributes"), []byte(".beads/issues.jsonl merge=bd\n"), 0o644))
+				if driver := map[string]string{"driver": "bd", "union": "union"}[how]; driver != "" {
+					check(t, os.WriteFile(filepath.Join(one.dir, ".gitattributes"), []byte(".beads/issues.jsonl merge="+driver+"\n"), 0o644))
 				}
 				one.mustGit("add", ".")
 				one.mustGit("commit", "-qm", "begin")
@@ -65,7 +66,7 @@ func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 					two.mustGit("config", s[0], s[1])
 				}
 				two.mustGit("fetch", "-q", "origin")
-				if out, err := two.git("merge", "origin/main"); (err == nil) != (how == "driver") {
+				if out, err := two.git("merge", "origin/main"); (err == nil) != (how == "driver" || how == "union") {
 					t.Fatalf("git merge: %v: %s", err, out)
 				}
 				if how == "marks" { // only the markers have the base
