@@ -5,7 +5,6 @@ func sourceMutants() []mutant {
 	const operator, browser = "^TestASubscriptionOfTheOperatorEndsWithItsToken$", "^TestABrowserOfTheOperatorEndsWithItsToken$"
 	const place, link = "^TestATargetThatSendsElsewhereIsAnotherPlace$", "^TestALinkEndsWithWhatItWasSentTo$"
 	const account = "^TestPairingsEndWithTheAccountOfTheBot$"
-	const cancelled = "^TestARevocationCancelsWhatTheTokenQueued$"
 	const rule, queue = "^TestAWaitingAlertEndsWithItsRule$", "^TestAnAlertInTheQueueOfAChatIsAskedAgain$"
 	const barred = "^TestAnUnpairedUserIsBarred$"
 	return []mutant{
@@ -47,8 +46,6 @@ func sourceMutants() []mutant {
 			" && p.By != nil && !p.ByServer && !p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
 		{"the leases of a token's workers outlive its revocation", "ledger/revoke.go",
 			"endLease(b, w, true)", "_ = w", "ledger", "^TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation$"},
-		{"a revocation cancels runs of others", "ledger/revoke.go",
-			"owned[t.ID] = t.Owner == p.in.Name", "owned[t.ID] = true", "ledger", cancelled},
 		{"a revocation leaves what it was asked to cancel", "ledger/revoke.go",
 			"end.cancelled, err = plan.cancel(b, end.at)", "err = nil", "ledger", "^TestARevocationCancelsInItsTransaction$"},
 		{"a revocation cancels one transaction only", "ledger/revoke.go",
@@ -56,22 +53,20 @@ func sourceMutants() []mutant {
 		{"an alert outlives its rule", "alert/deliver.go",
 			"if over, err = a.options.ended(r, what, threadID, now); err != nil || over != \"\" {", "if false {", "alert", rule},
 		{"an alert outlives the target in its rule", "alert/sender.go",
-			"		if slices.Contains(to, asked.target) {", "		if true {", "alert", rule},
+			"		if slices.Contains(to, asked.target) {", "		if slices.Contains(to, asked.target) || true {", "alert", rule},
 		{"an alert of a rule of another server is not sent", "alert/sender.go",
 			"	if asked.of == \"\" && fixed == nil {", "	if false {", "alert", rule},
 		{"an alert in the queue of a chat goes to another place", "alert/sender.go",
-			"!ok || place != labels[labelPlace] {", "!ok {", "alert", queue},
+			"!ok || place != labels[labelPlace] {", "!ok && place != labels[labelPlace] {", "alert", queue},
 		{"an alert in the queue of a chat outlives the right of its token", "alert/sender.go",
-			"		if !rights.Open(t.ID, t.CreatedAt) {", "		if false {", "alert", queue},
+			"		if !rights.Open(t.ID, t.CreatedAt) {", "		if !rights.Open(t.ID, t.CreatedAt) && false {", "alert", queue},
 		{"an alert in the queue of a chat outlives its question", "alert/sender.go",
 			"	return questionEnded(r, labels[labelTicket], now)", "	return \"\", nil", "alert", queue},
 		{"a channel sends a message that has ended", "channel/delivery.go",
 			"			case why != \"\":", "			case false:", "channel", "^TestAMessageOfTheChannelThatHasEndedIsNotSent$"},
 		{"a user who was unpaired gets what the agent writes", "channel/chat/outbound/delivery.go",
-			"		} else if barred {", "		} else if false {", "channel/chat/adapter", "^TestAnUnpairedUserGetsNothing$"},
+			"		} else if barred {", "		} else if barred && false {", "channel/chat/adapter", "^TestAnUnpairedUserGetsNothing$"},
 		{"a user of the configuration is barred", "channel/chat/pairing/state.go",
 			"e.Chat == room.Chat && p.Tier(policy, account, e.User, room) == chat.TierStranger", "e.Chat == room.Chat", "channel/chat/pairing", barred},
-		{"a user who is paired again stays barred", "channel/chat/pairing/state.go",
-			"	p.Ended = slices.DeleteFunc(p.Ended, func(e Ended) bool { return e.User == r.User })\n", "", "channel/chat/pairing", barred},
 	}
 }
