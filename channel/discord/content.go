@@ -104,7 +104,7 @@ func withoutQuotes(text string) string {
 // unreadable returns the event for a private message of a kind that this version does not know. The key lets an
 // answer through once an hour.
 func (c *connection) unreadable(m *message) (e chat.Event, ok bool) {
-	if !m.isFromPerson() || m.Edited != "" || m.content() != "" {
+	if !m.isFromPerson() || m.Edited != "" || m.Content == nil || *m.Content != "" { // each message has a content
 		return e, false
 	}
 	id, err := strconv.ParseUint(m.ID, 10, 64)
