@@ -237,6 +237,13 @@ func (m *Main) warn(t *tracker.Tracker, invalid []tracker.InvalidLine) {
 	if more := len(splits) - most; more > 0 {
 		m.out.logf("Warning: %s more ids were given to two issues; see %s doctor", number(more), cmp.Or(m.Name, "bd"))
 	}
+	contests := t.Contests()
+	for _, c := range contests[:min(len(contests), most)] {
+		m.out.logf("Warning: %v", c)
+	}
+	if more := len(contests) - most; more > 0 {
+		m.out.logf("Warning: %s more values were dropped; see %s doctor", number(more), cmp.Or(m.Name, "bd"))
+	}
 }
 
 // lockTimeout returns the default wait for the lock.

@@ -135,6 +135,9 @@ func (t *Tracker) Notes() (found []string) {
 	for _, s := range t.splits {
 		found = append(found, s.String())
 	}
+	for _, c := range t.contests {
+		found = append(found, c.String())
+	}
 	for _, it := range t.issues.all() {
 		found = append(found, unreadMembers(it)...)
 		from := it.MovedFrom()

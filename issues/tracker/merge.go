@@ -49,7 +49,9 @@ func (t *Tracker) unite(other, base *Tracker) {
 		case was == nil:
 			t.issues.put(mergeTwo(t, ours, theirs).in(ours))
 		default:
-			t.issues.put(t.codec.mergeWithBase(was, ours, theirs).in(ours))
+			out := t.codec.mergeWithBase(was, ours, theirs)
+			t.contest(was, ours, theirs, out)
+			t.issues.put(out.in(ours))
 		}
 	}
 	if base != nil {

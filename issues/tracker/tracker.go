@@ -24,10 +24,11 @@ type Tracker struct {
 	others []otherLine
 
 	// What reading and merging found.
-	splits []Split
-	copied map[string]bool // ids that several lines had
-	past   past
-	met    []string // lines of merged copies
+	splits   []Split
+	contests []Contest
+	copied   map[string]bool // ids that several lines had
+	past     past
+	met      []string // lines of merged copies
 }
 
 // New returns an empty tracker.
@@ -78,6 +79,7 @@ func parse(text string, lazy bool, p past) (*Tracker, []InvalidLine) {
 	t.issues.index()
 	redirectByTime(t, ours.splits)
 	t.splits = append(t.splits, ours.splits...)
+	t.contests = append(t.contests, ours.contests...)
 	t.met = append(t.met, ours.met...)
 	t.unite(ours, nil)
 	return t, invalid

@@ -9,6 +9,8 @@ func placeMutants() []mutant {
 		{"a redirect that leads nowhere is ignored", "issues/bd/redirect.go", "	if !to.Exists() {\n", "	if !to.Exists() {\n		return place{}, nil\n	}\n	if false {\n", "cmd/bd", sessions + "/^places$"},
 		{"a tracker of another form is passed over", "issues/bd/locate.go", "	return place{}, foreign(path)\n", "	return place{}, nil\n", "cmd/bd", sessions + "/^places$"},
 		{"a file .git of an archive is a worktree", "issues/bd/locate.go", "common == \"\" || !sameFile(back, at)", "common == \"\" || back == \"\"", "cmd/bd", sessions + "/^places$"},
+		{"a merge drops a value without a word", "issues/tracker/merge.go", "			t.contest(was, ours, theirs, out)\n", "", "cmd/bd", sessions + "/^contests$"},
+		{"two claims are merged without a word", "issues/tracker/past.go", "		t.contest(nil, first, second, out)\n", "", "cmd/bd", sessions + "/^contests$"},
 		{"init gives a tracker another prefix", "issues/bd/create.go", "if prefix == \"\" && dir.Exists() {", "if false {", "cmd/bd", sessions + "/^places$"},
 		{"a claim under the same name succeeds twice", "issues/bd/actor.go", "it.Status != tracker.StatusInProgress || it.Assignee != by.Actor", "true", "cmd/bd", sessions + "/^actors$"},
 		{"agents of one user have one name", "issues/bd/actor.go", "if session := session(m.Env); session != \"\" {", "if session := \"\"; session != \"\" {", "cmd/bd", sessions + "/^actors$"},
