@@ -101,7 +101,8 @@ type state struct {
 	attempts   int       // failed attempts in a row
 	fatalSince time.Time // first fatal failure since the last connection; zero: none
 	refusals   int       // fatal failures since then
-	proven     bool      // this configuration was connected, and no refusal outlasted FatalGrace
+	proven     bool      // these credentials were connected, and no refusal outlasted FatalGrace
+	stale      int       // number of a connected adapter whose credentials have been replaced since; 0: none
 	nextTry    time.Time // time of the next attempt; zero: none planned
 	deadline   time.Time // of the adapter's phase; zero: none
 
@@ -125,6 +126,7 @@ const (
 	eventTick                    // time has passed
 	eventResume                  // an operator asks for a retry now
 	eventConfigChanged           // the channel's configuration changed
+	eventSecretChanged           // a file with its credentials changed
 	eventCrashed                 // the supervisor panicked
 )
 
@@ -181,6 +183,13 @@ func (p ReconnectPolicy) next(s state, e event) (state, action) {
 		return p.onExit(s, e)
 	case eventTick:
 		return p.onTick(s, e)
+	case eventSecretChanged:
+		if s.condition == ConditionConnected { // a connection outlives its credentials; what it proves is of the former ones
+			s.proven, s.stale = false, s.adapter
+			return s, actionNone
+		}
+		e.kind = eventConfigChanged
+		return p.onResume(s, e)
 	case eventResume, eventConfigChanged:
 		return p.onResume(s, e)
 	case eventCrashed:
@@ -238,7 +247,7 @@ func (p ReconnectPolicy) onHeartbeat(s state, at time.Time) state {
 		s.downtime += at.Sub(s.downSince)
 		s.downSince = time.Time{}
 	}
-	s.proven = true
+	s.proven = s.stale != s.adapter
 	s = s.withoutRefusals()
 	if at.Sub(s.connectedSince) >= p.InitialDelay {
 		s.attempts = 0

@@ -336,6 +336,19 @@ func TestCredentialsThatWorkedAreGivenUpAfterMinutesOfRefusals(t *testing.T) {
 		x.fail(event{fatal: true})
 		x.expectState(ConditionFailed, 1, 15*time.Minute)
 	})
+	t.Run("other credentials while it is connected", func(t *testing.T) {
+		x := newPolicyFixture(t, ReconnectPolicy{})
+		connect(x)
+		x.expect(eventSecretChanged, actionNone)
+		x.expect(eventHeartbeat, actionNone) // with the former ones
+		x.expectState(ConditionConnected, 0, 0)
+		x.fail(event{fatal: true})
+		x.expectState(ConditionFailed, 0, 15*time.Minute)
+		x.expect(eventSecretChanged, actionStart)
+		connect(x)
+		x.fail(event{fatal: true})
+		x.expectState(ConditionQueued, 1, 30*time.Second) // the new ones have worked
+	})
 }
 
 func TestAResumedChannelRetriesAtOnce(t *testing.T) {

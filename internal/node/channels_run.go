@@ -81,8 +81,7 @@ func (all channelSet) allDown() error {
 	return console.Errorf(code, hint, "all channels are down and none will reconnect: %s", strings.Join(why, "; "))
 }
 
-// secretFile watches a file with a channel's token. A change reconnects the channel
-// unless it is connected.
+// secretFile watches a file with a channel's token and tells the channel of changes.
 type secretFile struct {
 	channel *channel.Runner
 	file    string
@@ -102,8 +101,8 @@ func (s *secretFile) watch(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		}
-		if s.changed() && s.channel.State().Condition != channel.ConditionConnected {
-			s.channel.ConfigChanged()
+		if s.changed() {
+			s.channel.SecretChanged()
 		}
 	}
 }

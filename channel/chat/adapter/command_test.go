@@ -148,6 +148,10 @@ func TestEachUserOfAGroupCanHaveAConversation(t *testing.T) {
 	w.awaitHeard(1)
 	w.platform.SendGroup(room, "y", "hello")
 	w.awaitText("hello!")
+	w.await("the delivery to end, which /stop would end", func(r store.Reader) bool {
+		counts, err := r.Count(store.CountQuery{Agent: "channel:tg", Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
+		return err == nil && counts.Sum() == 0
+	})
 	w.platform.SendGroup(room, "y", "/stop")
 	w.awaitText("Nothing is running.")
 	w.platform.SendGroup(room, "x", "/stop")
