@@ -45,9 +45,9 @@ func contested() []string {
 
 const memberAssignee = "assignee"
 
-// contest notes what the merge of two versions dropped. Without a base it is unknown who changed what, because a copy may
+// contest notes in t what the merge of two versions dropped. Without a base it is unknown who changed what, because a copy may
 // just be old: then only two claims of one issue are noted. Either may be at work on it.
-func (t *Tracker) contest(base, ours, theirs, merged *Issue) {
+func contest(t *Tracker, base, ours, theirs, merged *Issue) {
 	names, b := contested(), version{}
 	if base != nil {
 		b = t.codec.version(base)

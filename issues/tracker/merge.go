@@ -50,7 +50,7 @@ func (t *Tracker) unite(other, base *Tracker) {
 			t.issues.put(mergeTwo(t, ours, theirs).in(ours))
 		default:
 			out := t.codec.mergeWithBase(was, ours, theirs)
-			t.contest(was, ours, theirs, out)
+			contest(t, was, ours, theirs, out)
 			t.issues.put(out.in(ours))
 		}
 	}

@@ -37,7 +37,7 @@ func mergeTwo(t *Tracker, first, second *Issue) *Issue {
 		out = first
 	default:
 		out = t.codec.merge(first, second)
-		t.contest(nil, first, second, out)
+		contest(t, nil, first, second, out)
 	}
 	for _, line := range lines {
 		if t.Line(out) != line {
