@@ -50,8 +50,8 @@ func (m *Main) userName(ctx context.Context) string {
 	return "unknown"
 }
 
-// sessionVariables are set by agents for the commands that they run, to an id of the conversation: the programs, and
-// the public threads that introduced them.
+// session returns a name for the conversation of the agent that runs this command, "" for a person. Agents set a variable
+// with its id for the commands that they run; the public threads that introduced them:
 //
 //   - codex: openai/codex, pull request 10096
 //   - claude: anthropics/claude-code, issues 25642 and 39553

@@ -2,7 +2,6 @@ package bd
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,23 +76,14 @@ func gitHooks() []string {
 	return []string{"pre-commit", "post-commit", "prepare-commit-msg", "commit-msg", "post-merge", "pre-push", "post-checkout", "post-rewrite"}
 }
 
-// calledByHook reports whether a git hook that a version of bd left in the repository calls an unknown command. Git
-// refuses the commit, merge or push if such a call fails, for a person who never typed it. Not every call from git may
-// pass: a merge driver that does nothing and reports success loses one side.
+// calledByHook reports whether a command line that names no command comes from a git hook that a version of bd left in the
+// repository. Git refuses the commit, merge or push if such a call fails, for a person who never typed it. Not every call
+// from git may pass: a merge driver that does nothing and reports success loses one side.
 func calledByHook(env func(string) string, args []string) bool {
 	if env("BD_GIT_HOOK") != "" { // set by the hooks of 2026
 		return true
 	}
 	return slices.ContainsFunc(gitHooks(), func(hook string) bool { return slices.Contains(args, hook) })
-}
-
-// unknownWord returns the first word of a command line if it is no command, or "".
-func unknownWord(root *cobra.Command, args []string) string {
-	at := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
-	if at < 0 || slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == args[at] || c.HasAlias(args[at]) }) {
-		return ""
-	}
-	return args[at]
 }
 
 // instead returns what to use for a command that this program does not have, or "". These are commands of other

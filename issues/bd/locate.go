@@ -125,9 +125,9 @@ func foreign(path string) error {
 	slices.Sort(names)
 	for _, name := range names {
 		switch {
-		case name == "beads.jsonl" || name == "beads.base.jsonl":
+		case name == "beads.jsonl":
 			return mailroom.Errorf(mailroom.CodeInvalid, "the issues of %s are in %s, the name of an older version; rename it: git mv %s %s",
-				path, name, filepath.Join(path, "beads.jsonl"), filepath.Join(path, "issues.jsonl"))
+				path, name, filepath.Join(path, name), filepath.Join(path, "issues.jsonl"))
 		case strings.HasSuffix(name, ".db"), name == "dolt", name == "embeddeddolt":
 			return mailroom.Errorf(mailroom.CodeInvalid, "the issues of %s are in a database, %s, of another version of bd; write them to a file with that version: bd export -o %s",
 				path, name, filepath.Join(path, "issues.jsonl"))
@@ -151,11 +151,11 @@ func mainWorktree(dir string) string {
 func commonGit(top string) string {
 	at := filepath.Join(top, ".git")
 	info, err := os.Lstat(at)
-	if err != nil || info.IsDir() {
-		if err == nil {
-			return at
-		}
+	switch {
+	case err != nil:
 		return ""
+	case info.IsDir():
+		return at
 	}
 	git := oneLine(top, ".git")
 	git, is := strings.CutPrefix(git, "gitdir:")

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,8 +74,8 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitDone
 	}
-	if word := unknownWord(root, args); word != "" && calledByHook(m.Env, args) {
-		m.out.logf("Warning: unknown command %q, which a git hook calls, is ignored; remove it from the hook", word)
+	if cmd == root && calledByHook(m.Env, args) {
+		m.out.logf("Warning: ignored a call by a git hook: %s %s (%v); remove it from the hook", cmd.CommandPath(), strings.Join(args, " "), err)
 		return exitDone
 	}
 	if held, ok := errors.AsType[heldError](err); ok {

@@ -116,10 +116,14 @@ func ownRedirect(path string, r *redirection) bool {
 }
 
 // repository returns the worktree that contains a path, and the folder with its repository; both are "" outside of any.
+// A submodule is a repository of its own, with another author, and its file .git stands for its folder.
 func repository(path string) (top, common string) {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		if common := commonGit(dir); common != "" {
 			return dir, common
+		}
+		if at := filepath.Join(dir, ".git"); exists(at) {
+			return dir, at
 		}
 		if dir == filepath.Dir(dir) {
 			return "", ""
@@ -139,6 +143,11 @@ func sameOwner(paths ...string) bool {
 		}
 	}
 	return true
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func isFolder(path string) bool {
