@@ -153,7 +153,7 @@ func (k *Link) Holder(r store.Reader, targets Allowed, operator *auth.Token, now
 	if !rights.Open(t.ID, t.CreatedAt) {
 		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: token %s may not deliver to target %s any more", t.Owner, k.Target())
 	}
-	if len(strings.Split(t.ID, ":")) <= 3 { // no subscriber has it
+	if !reserved.IsSubscriber(t.ID) {
 		return rights.tokens[t.Owner], nil
 	}
 	return subscriberRow(r, t, operator, now)

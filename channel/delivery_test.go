@@ -270,7 +270,7 @@ func TestAnUnreadMessageCanBeEdited(t *testing.T) {
 	})
 }
 
-// TestAMessageOfTheChannelThatHasEndedIsNotSent has two messages of the channel itself, one of which need not be sent any
+// TestAMessageOfTheChannelThatHasEndedIsNotSent has two messages of the channel itself; one need not be sent any
 // more when its turn comes.
 func TestAMessageOfTheChannelThatHasEndedIsNotSent(t *testing.T) {
 	var up atomic.Bool

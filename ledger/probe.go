@@ -35,7 +35,7 @@ func nextProbe(p store.Pause, now time.Time) time.Time {
 	return now.Add(min(max(now.Sub(p.At), firstProbe), lastProbe))
 }
 
-// noteProbes puts off the next probe of agents of which a run has started although they are paused.
+// noteProbes puts off the next probe of paused agents that have started a run.
 func noteProbes(b *batch, work []dispatch.Assignment) {
 	for _, w := range work {
 		if p, paused := b.rows.pauses[w.Run.Agent]; paused && mayProbe(p, b.rows.now) {

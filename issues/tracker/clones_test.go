@@ -18,7 +18,7 @@ type world struct {
 	*rapid.T
 	clones  []*clone
 	commits []commit
-	unsure  map[string]bool // words of issues of which a merge said that a reference may be wrong
+	unsure  map[string]bool // words of issues with a reference that may be wrong, as a merge said
 	made    int             // words made up so far
 	now     time.Time       // advances with each step
 }
@@ -486,7 +486,7 @@ func TestRandomClonesLoseNothing(t *testing.T) {
 	randomClones(t, []string{"driver", "marks with a base", "index"}, true)
 }
 
-// TestRandomClonesLoseNothingWithoutABase merges copies of which nothing else is known.
+// TestRandomClonesLoseNothingWithoutABase merges copies without knowing anything else.
 func TestRandomClonesLoseNothingWithoutABase(t *testing.T) {
 	randomClones(t, []string{"import", "union", "marks"}, false)
 }

@@ -37,7 +37,7 @@ func shortened(raw string) string {
 // Contests returns the values that were dropped when the file was read or merged.
 func (t *Tracker) Contests() []Contest { return t.contests }
 
-// contested are the members of which a merge can keep only one value that a person wrote. Status, priority and lists have
+// contested are the members that a person writes as a whole: a merge can keep only one value. Status, priority and lists have
 // rules that lose nothing.
 func contested() []string {
 	return []string{"title", "description", "design", "acceptance_criteria", "notes", memberAssignee, "external_ref"}

@@ -131,7 +131,7 @@ func (f Folder) Read() (*Tracker, []InvalidLine, error) {
 
 // Update changes the issues under the tracker's lock. If change fails, nothing is written and its
 // error is returned unwrapped. On success the issues are on disk. Invalid lines stay in the file and
-// are returned. A file of which most lines are invalid is not written.
+// are returned. A file whose lines are mostly invalid is not written.
 func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (invalid []InvalidLine, err error) {
 	return f.update(ctx, change, true, false)
 }

@@ -25,7 +25,7 @@ type past struct {
 // isOld reports whether a line is one that was replaced.
 func (t *Tracker) isOld(line string) bool { return t.past.replaced != nil && t.past.replaced(line) }
 
-// mergeTwo merges two versions of an issue of which no ancestor is known, unless one of them is old.
+// mergeTwo merges two versions of an issue without a known ancestor, unless one of them is old.
 func mergeTwo(t *Tracker, first, second *Issue) *Issue {
 	lines := []string{t.Line(first), t.Line(second)}
 	one, two := t.isOld(lines[0]), t.isOld(lines[1])

@@ -118,7 +118,7 @@ func readLines(lines []rawLine, lazy bool, p past, baseOf func() *Tracker) (t *T
 	return t, invalidLines(t)
 }
 
-// noBase is for lines of which no base is known.
+// noBase is for lines without a known base.
 func noBase() *Tracker { return nil }
 
 // InParts runs work on the range 0 to n, split over all processors. A small range runs on the

@@ -221,7 +221,7 @@ func dateTime(day string, hour, minute int, zone *time.Location, now time.Time) 
 	return at
 }
 
-// zoneAfter returns the zone that stands at the beginning of text, or that of now if there is none that is known.
+// zoneAfter returns the zone at the beginning of text, or that of now if text begins with no known zone.
 func zoneAfter(text string, now time.Time) *time.Location {
 	m := zoneForm().FindStringSubmatch(text)
 	if m == nil {

@@ -27,7 +27,7 @@ func TestAHugeReplyHasAFewParts(t *testing.T) {
 	})
 }
 
-// TestAStopEndsADelivery stops a reply of which three messages were sent.
+// TestAStopEndsADelivery stops a reply after three of its messages were sent.
 func TestAStopEndsADelivery(t *testing.T) {
 	withServer(t, dump, func(o *serverFixture) {
 		o.platform.Capabilities.RoomInterval = time.Second
