@@ -29,8 +29,10 @@ operator's own, such as after a restore, which brings back what was revoked sinc
 	all := cmd.Flags().Bool("all", false, "revoke every token but the operator's")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		switch {
-		case *all == (len(args) == 1):
-			return console.Errorf(console.ExitUsage, "give either a name or --all", "%d names and --all=%v", len(args), *all)
+		case *all && len(args) > 0:
+			return console.Errorf(console.ExitUsage, "give one of them", "a name and --all exclude each other")
+		case !*all && len(args) == 0:
+			return console.Errorf(console.ExitUsage, "give a name, or --all", "no token is named")
 		case *all:
 			return revokeAll(cmd.Context(), con, c, *cancel)
 		}
