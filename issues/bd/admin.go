@@ -155,7 +155,9 @@ func importCommand(m *Main) *cobra.Command {
 		var splits []tracker.Split
 		do := func(t *tracker.Tracker) error {
 			came = t.Import(other, keep)
-			splits = t.Splits()
+			if splits = t.Splits(); dry {
+				m.warn(t, nil)
+			}
 			return nil
 		}
 		if dry {
@@ -189,20 +191,20 @@ To have no marks at all:
   git config merge.bd.driver "bd merge %A %O %A %B"
   echo ".beads/issues.jsonl merge=bd" >> .gitattributes`,
 		RunE: func(_ *cobra.Command, files []string) error {
-			base, err := m.readSide(files[1])
+			base, _, err := m.readSide(files[1])
 			if err != nil {
 				return err
 			}
-			ours, err := m.readSide(files[2])
+			ours, invalid, err := readCopy(m, files[2])
 			if err != nil {
 				return err
 			}
-			theirs, err := m.readSide(files[3])
+			theirs, more, err := readCopy(m, files[3])
 			if err != nil {
 				return err
 			}
 			ours.MergeWith(theirs, base)
-			m.warn(ours, nil)
+			m.warn(ours, append(invalid, more...))
 			if err := os.WriteFile(m.absPath(files[0]), []byte(ours.Text()), 0o644); err != nil {
 				return fmt.Errorf("merge: %w", err)
 			}
@@ -211,19 +213,29 @@ To have no marks at all:
 	}
 }
 
-// readSide reads one file of a merge. The merge keeps lines that cannot be read.
-func (m *Main) readSide(name string) (*tracker.Tracker, error) {
+// readCopy reads one of the two copies of a merge. The merge keeps lines that cannot be read. It refuses a copy that is
+// damaged as a whole: what is missing there would count as removed.
+func readCopy(m *Main, name string) (*tracker.Tracker, []tracker.InvalidLine, error) {
+	t, invalid, err := m.readSide(name)
+	if err == nil {
+		err = tracker.CheckReadable(t, invalid, name)
+	}
+	return t, invalid, err
+}
+
+// readSide reads one file of a merge.
+func (m *Main) readSide(name string) (*tracker.Tracker, []tracker.InvalidLine, error) {
 	file, err := os.Open(m.absPath(name))
 	if err != nil {
-		return nil, fmt.Errorf("merge: %w", err)
+		return nil, nil, fmt.Errorf("merge: %w", err)
 	}
 	defer file.Close() // read only: nothing can be lost
 	text, err := m.readAll(file, tracker.MaxFile)
 	if err != nil {
-		return nil, fmt.Errorf("merge: read %s: %w", name, err)
+		return nil, nil, fmt.Errorf("merge: read %s: %w", name, err)
 	}
-	t, _ := tracker.Parse(text)
-	return t, nil
+	t, invalid := tracker.Parse(text)
+	return t, invalid, nil
 }
 
 // syncCommand merges conflicts. It exists because scripts call it; the file needs no other

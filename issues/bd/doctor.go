@@ -71,7 +71,7 @@ func checkFile(m *Main) error {
 	if err != nil {
 		return err
 	}
-	aside, err := dir.Quarantined()
+	aside, lost, err := dir.Quarantined()
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,10 @@ func checkFile(m *Main) error {
 		found = append(found, finding)
 	}
 	if aside > 0 {
-		found = append(found, fmt.Sprintf("%s has %s of the file; bring them back with: %s doctor --restore", "quarantine.jsonl", count(aside, "line"), name))
+		found = append(found, fmt.Sprintf("quarantine.jsonl has %s of the file; bring them back with: %s doctor --restore", count(aside, "line"), name))
+	}
+	if lost > 0 {
+		notes = append(notes, fmt.Sprintf("quarantine.jsonl has %s that nothing can read; delete the file once you need none of it", count(lost, "line")))
 	}
 	if m.out.json {
 		err = m.out.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...), "notes": append([]string{}, notes...)})

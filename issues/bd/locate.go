@@ -165,10 +165,10 @@ func commonGit(top string) string {
 	git = absolute(top, strings.TrimSpace(git))
 	back := absolute(git, oneLine(git, "gitdir"))
 	common := oneLine(git, "commondir")
-	if common == "" || !sameFile(back, at) {
-		return "" // a submodule, or a file that only claims to be a worktree
+	if common = absolute(git, common); git == common || !sameFile(back, at) || !sameFile(filepath.Dir(git), filepath.Join(common, "worktrees")) {
+		return "" // a submodule, or a file that only claims to be a worktree: the folder of one is in its repository
 	}
-	return absolute(git, common)
+	return common
 }
 
 // oneLine returns the first line of a file, or "".

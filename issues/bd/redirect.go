@@ -1,6 +1,7 @@
 package bd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -108,9 +109,14 @@ func ownRedirect(path string, r *redirection) bool {
 	if _, other := repository(r.target); other != "" && sameFile(common, other) {
 		return true
 	}
-	git := exec.Command("git", "ls-files", "--error-unmatch", "--", filepath.Join(filepath.Base(path), redirectFile))
-	git.Dir = filepath.Dir(path)
-	git.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") }) // a hook's name its own index
+	ctx, cancel := context.WithTimeout(context.Background(), projectdir.GitTimeout)
+	defer cancel()
+	// Some file systems open .beads/Redirect under this name too.
+	name := ":(icase)" + filepath.Base(path) + "/" + redirectFile
+	git := projectdir.Git(ctx, filepath.Dir(path), "ls-files", "--error-unmatch", "--", name)
+	git.Env = slices.DeleteFunc(git.Env, func(v string) bool {
+		return strings.HasPrefix(v, "GIT_INDEX_FILE=") || strings.HasPrefix(v, "GIT_DIR=") || strings.HasPrefix(v, "GIT_WORK_TREE=")
+	}) // those of a hook
 	exit, ok := errors.AsType[*exec.ExitError](git.Run())
 	return ok && exit.ExitCode() == 1 // it is not in git's index; any other answer says nothing
 }

@@ -45,6 +45,9 @@ func (c *clone) save(t *Tracker, merged string) {
 	for line := range strings.Lines(c.file + merged) {
 		c.old[strings.TrimSuffix(line, "\n")] = true
 	}
+	for _, line := range t.met {
+		c.old[line] = true
+	}
 	for line := range strings.Lines(text) {
 		delete(c.old, strings.TrimSuffix(line, "\n"))
 	}

@@ -29,7 +29,7 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 		t.codec.complete(&scanner{}, it)
 		group := append([]*Issue{t.issues.get(it.ID)}, others[it.ID]...)
 		i := slices.IndexFunc(group, func(other *Issue) bool { return sameOrigin(other, it) })
-		if i >= 0 && t.Line(group[i]) == t.Line(it) || i < 0 && t.isOld(t.Line(it)) && movedCopy(t, it) == nil {
+		if i >= 0 && t.Line(group[i]) == t.Line(it) || i < 0 && t.isOld(t.Line(it)) && wasRemoved(t, it) && movedCopy(t, it) == nil {
 			continue
 		}
 		if i >= 0 && !asked {
@@ -53,13 +53,11 @@ func addCopies(t *Tracker, copies []*Issue, baseOf func() *Tracker) {
 // mergeCopies merges two lines of one issue. An issue of the base counts only if the base has one
 // line of it: of several, any may be an old one.
 func mergeCopies(t *Tracker, base *Tracker, first, second *Issue) *Issue {
-	var out *Issue
-	if was := base.ancestor(first); was != nil && !base.copied[first.ID] {
-		out = t.codec.mergeWithBase(was, first, second)
-	} else {
-		out = mergeTwo(t, first, second)
+	was := base.ancestor(first)
+	if was != nil && base.copied[first.ID] {
+		was = nil
 	}
-	return out.in(first)
+	return mergeTwo(t, was, first, second).in(first)
 }
 
 // ancestor returns the issue of the base that an issue was made from, or nil. The base may be nil.
@@ -91,7 +89,7 @@ func splitCopies(t *Tracker, others map[string][]*Issue) {
 			name := freeID(it, []*Tracker{t})
 			moved := t.codec.redirect(it, name, func(on string, _ reference) string { return on })
 			if there := t.issues.get(name); there != nil {
-				moved = mergeTwo(t, there, moved).in(there)
+				moved = mergeTwo(t, nil, there, moved).in(there)
 			}
 			t.issues.put(moved)
 			splits = append(splits, Split{ID: id, Kept: group[0], Moved: moved})

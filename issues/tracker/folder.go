@@ -20,7 +20,7 @@ import (
 // Names of files in a tracker's folder. Only the issue file is shared; the others are local.
 const (
 	fileIssues     = "issues.jsonl"
-	fileQuarantine = "quarantine.jsonl" // invalidLines lines that versions before this one moved out of the issue file
+	fileQuarantine = "quarantine.jsonl" // invalid lines that versions before this one moved out of the issue file
 	fileLock       = "issues.lock"
 )
 
@@ -161,7 +161,7 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, r
 		}
 		t, invalid := parse(text, lazy, f.past(f.baseOf(ctx)))
 		if !repair {
-			if err := f.checkReadable(t, invalid); err != nil {
+			if err := CheckReadable(t, invalid, f.File()); err != nil {
 				return nil, err
 			}
 		}
@@ -176,23 +176,25 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, r
 			return nil, err
 		}
 		_ = dir.Ignore(ignored()...) // a failure only makes git list more files
-		remember(dir, lock, t)
 		err = f.replace(dir, lock, lines, seen)
+		if err == nil { // not before: the lines of a file that stays are no old ones
+			remember(dir, lock, t)
+		}
 		if !errors.Is(err, errReplaced) {
 			return invalid, err
 		}
 	}
 }
 
-// checkReadable refuses to write a file that is probably not what it should be: a change would be the
-// last one for which the file could be told from one that was damaged.
-func (f Folder) checkReadable(t *Tracker, invalid []InvalidLine) error {
+// CheckReadable refuses a file, of this name, that is probably not what it should be: its change, or its merge with
+// another copy, would be the last one for which it could be told from one that was damaged.
+func CheckReadable(t *Tracker, invalid []InvalidLine, name string) error {
 	if t.layout.utf16 {
-		return mailroom.Errorf(mailroom.CodeInvalid, "%s is UTF-16 text; convert it to UTF-8 with: bd doctor --restore", f.File())
+		return mailroom.Errorf(mailroom.CodeInvalid, "%s is UTF-16 text; convert it to UTF-8 with: bd doctor --restore", name)
 	}
 	if all := len(t.issues.order) + len(t.others); len(invalid)*2 > all {
 		return mailroom.Errorf(mailroom.CodeInvalid, "%d of %d lines of %s cannot be read, the first: %v; nothing was written: "+
-			"repair it with bd doctor --restore, or get an older copy from git", len(invalid), all, f.File(), invalid[0])
+			"repair it with bd doctor --restore, or get an older copy from git", len(invalid), all, name, invalid[0])
 	}
 	return nil
 }

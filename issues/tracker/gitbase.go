@@ -2,21 +2,17 @@ package tracker
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"strings"
-	"time"
-)
 
-// gitTimeout bounds a read of git's index.
-const gitTimeout = 5 * time.Second
+	"mailroom/internal/projectdir"
+)
 
 // baseOf returns a function that reads the common ancestor of a conflict from git's index, where it
 // is during a merge. It is unknown without git, and after "git add". For lines that a union merge left
 // behind, git's index has none, but the merge's parents have one.
 func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	return func() (string, bool) {
-		ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+		ctx, cancel := context.WithTimeout(ctx, projectdir.GitTimeout)
 		defer cancel()
 		if text, err := f.git(ctx, "cat-file", "blob", ":1:./"+fileIssues); err == nil {
 			return text, true
@@ -34,13 +30,9 @@ func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	}
 }
 
-// git runs a command that runs no filter or hook of the repository and fetches nothing from the
-// network.
+// git reads the repository of the folder.
 func (f Folder) git(ctx context.Context, args ...string) (string, error) {
-	git := exec.CommandContext(ctx, "git", args...)
-	git.Dir = f.path
-	git.Env = append(os.Environ(), "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0")
-	git.WaitDelay = time.Second
+	git := projectdir.Git(ctx, f.path, args...)
 	out := &limitedBuffer{left: MaxFile}
 	git.Stdout = out
 	err := git.Run()

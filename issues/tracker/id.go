@@ -70,9 +70,13 @@ func (t *Tracker) childID(parent string) (string, error) {
 			break
 		}
 		number, _, _ := strings.Cut(rest, ".")
-		if n, err := strconv.Atoi(number); err == nil {
+		const digits = 9 // a longer number is not one that this function made, and the next one could overflow
+		if n, err := strconv.Atoi(number); err == nil && n > 0 && len(number) <= digits {
 			most = max(most, n)
 		}
+	}
+	for t.issues.has(parent + "." + strconv.Itoa(most+1)) {
+		most++
 	}
 	return parent + "." + strconv.Itoa(most+1), nil
 }

@@ -76,38 +76,62 @@ type Restored struct {
 // Restore reads the whole objects with which invalid lines begin, and removes what follows them on
 // these lines. Lines without a whole object stay.
 func (t *Tracker) Restore() (done []Restored) {
+	var lines []rawLine
+	for _, o := range t.others {
+		if isInvalid(o) {
+			lines = append(lines, o.rawLine)
+		}
+	}
+	done, restored := restoreLines(t, lines)
+	at := -1
 	t.others = slices.DeleteFunc(t.others, func(o otherLine) bool {
-		if o.err == errRecord || o.err == errBlank {
+		if !isInvalid(o) || at+1 == len(lines) || o.rawLine != lines[at+1] {
 			return false
 		}
-		r, restored := restoreLine(t, o.rawLine)
-		if restored {
-			done = append(done, r)
-		}
-		return restored
+		at++
+		return restored[at]
 	})
 	return done
 }
 
-// restoreLine adds the objects with which a line begins, in its place.
-func restoreLine(t *Tracker, line rawLine) (r Restored, restored bool) {
-	whole, rest := splitObjects(line.text)
-	r = Restored{Number: line.number, Removed: rest}
-	var lines []rawLine
-	for _, text := range whole {
-		lines = append(lines, rawLine{text, line.number, line.cr})
+// isInvalid reports whether a line is neither a record nor blank.
+func isInvalid(o otherLine) bool { return o.err != errRecord && o.err != errBlank }
+
+// restoreLines adds the objects with which lines begin, each in the place of its line, and reports which lines it read.
+// What this clone knows about old copies does not count: a person asks for these.
+func restoreLines(t *Tracker, lines []rawLine) (done []Restored, restored []bool) {
+	restored = make([]bool, len(lines))
+	var all []rawLine
+	for i, line := range lines {
+		whole, rest := splitObjects(line.text)
+		r := Restored{Number: line.number, Removed: rest}
+		var objects []rawLine
+		for _, text := range whole {
+			objects = append(objects, rawLine{text, line.number, line.cr})
+		}
+		back, invalid := readLines(objects, false, past{}, noBase)
+		if len(whole) == 0 || len(invalid) > 0 {
+			continue
+		}
+		for _, it := range back.issues.all() {
+			r.IDs = append(r.IDs, it.ID)
+		}
+		r.Records = len(back.others)
+		done, restored[i], all = append(done, r), true, append(all, objects...)
 	}
-	back, invalid := readLines(lines, false, past{}, noBase)
-	if len(whole) == 0 || len(invalid) > 0 {
-		return r, false
-	}
-	t.Merge(back)
+	back, _ := readLines(all, false, past{}, noBase) // each line was read before
+	numbers := map[string]rawLine{}
 	for _, it := range back.issues.all() {
-		r.IDs = append(r.IDs, it.ID)
-		if there := t.issues.get(it.ID); there.number == 0 {
-			there.number, there.cr = it.number, it.cr
+		numbers[it.ID] = rawLine{number: it.number, cr: it.cr}
+	}
+	knows := t.past
+	t.past = past{}
+	t.Merge(back)
+	t.past = knows
+	for id, line := range numbers {
+		if there := t.issues.get(id); there != nil && there.number == 0 {
+			there.number, there.cr = line.number, line.cr
 		}
 	}
-	r.Records = len(back.others)
-	return r, true
+	return done, restored
 }

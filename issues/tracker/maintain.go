@@ -34,7 +34,7 @@ func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 		}
 	}
 	before := len(t.Records())
-	t.splits = append(t.splits, other.splits...)
+	absorb(t, other)
 	t.unite(other, nil)
 	result.Records = len(t.Records()) - before
 	return result
@@ -45,7 +45,7 @@ func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 func (t *Tracker) DropTombstones(since time.Time) (n int) {
 	for _, it := range t.All() {
 		if it.Status == StatusTombstone && it.DeletedAt.Before(since) {
-			t.met = append(t.met, t.Line(it))
+			t.met = append(t.met, t.Line(it), goneMark(it))
 			t.issues.drop(it.ID)
 			n++
 		}
@@ -138,10 +138,13 @@ func (t *Tracker) Notes() (found []string) {
 	for _, c := range t.contests {
 		found = append(found, c.String())
 	}
+	told := map[string]bool{}
+	for _, s := range t.splits {
+		told[s.Moved.ID] = true
+	}
 	for _, it := range t.issues.all() {
 		found = append(found, unreadMembers(it)...)
-		from := it.MovedFrom()
-		if from != "" && !slices.ContainsFunc(t.splits, func(s Split) bool { return s.Moved.ID == it.ID }) {
+		if from := it.MovedFrom(); from != "" && !told[it.ID] {
 			found = append(found, fmt.Sprintf("%s (%s) was %s in the clone that created it; that id belongs to another issue", it.ID, it.Title, from))
 		}
 	}

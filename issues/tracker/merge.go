@@ -30,8 +30,21 @@ func (t *Tracker) mergeWith(other, base *Tracker) {
 	dropOld(t, other, base)
 	separate(t, other, base)
 	dropOld(t, other, base) // with their new ids
-	t.splits = append(t.splits, other.splits...)
+	absorb(t, other)
 	t.unite(other, base)
+}
+
+// absorb takes over what reading another copy found.
+func absorb(t, other *Tracker) {
+	t.splits = append(t.splits, other.splits...)
+	t.contests = append(t.contests, other.contests...)
+	t.met = append(t.met, other.met...)
+}
+
+// damaged reports whether a copy has lines that cannot be read. An issue that is missing there may be in one of them, so
+// it was not removed.
+func damaged(t *Tracker) bool {
+	return slices.ContainsFunc(t.others, isInvalid)
 }
 
 // unite merges the issues of other, whose ids are those of t by now, and its other lines.
@@ -42,23 +55,20 @@ func (t *Tracker) unite(other, base *Tracker) {
 			was = nil
 		}
 		switch {
-		case ours == nil && was != nil && other.Line(theirs) == base.Line(was):
+		case ours == nil && was != nil && other.Line(theirs) == base.Line(was) && !damaged(t):
 		case ours == nil:
 			t.issues.put(newLine(theirs))
 		case t.Line(ours) == other.Line(theirs):
-		case was == nil:
-			t.issues.put(mergeTwo(t, ours, theirs).in(ours))
 		default:
-			out := t.codec.mergeWithBase(was, ours, theirs)
-			contest(t, was, ours, theirs, out)
-			t.issues.put(out.in(ours))
+			t.issues.put(mergeTwo(t, was, ours, theirs).in(ours))
 		}
 	}
-	if base != nil {
+	if base != nil && !damaged(other) {
 		for _, ours := range slices.Clone(t.issues.all()) {
 			was := base.ancestor(ours)
 			if was != nil && !other.issues.has(ours.ID) && t.Line(ours) == base.Line(was) {
 				t.issues.drop(ours.ID)
+				t.met = append(t.met, goneMark(ours))
 			}
 		}
 	}

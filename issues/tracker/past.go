@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"mailroom/internal/projectdir"
 )
@@ -25,12 +26,24 @@ type past struct {
 // isOld reports whether a line is one that was replaced.
 func (t *Tracker) isOld(line string) bool { return t.past.replaced != nil && t.past.replaced(line) }
 
-// mergeTwo merges two versions of an issue without a known ancestor, unless one of them is old.
-func mergeTwo(t *Tracker, first, second *Issue) *Issue {
+// goneMark stands for the line of an issue that the file lost: it was deleted, and nothing says so any more.
+func goneMark(it *Issue) string {
+	return "gone " + it.ID + " " + it.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + it.CreatedBy
+}
+
+// wasRemoved reports whether an issue that the file lacks was removed from it, by this clone. That its line was replaced is
+// no evidence: the file may be another one since, from a backup, a branch or an editor.
+func wasRemoved(t *Tracker, it *Issue) bool { return t.isOld(goneMark(it)) }
+
+// mergeTwo merges two versions of an issue, which were made from base. Without a base, one that is old loses.
+func mergeTwo(t *Tracker, base, first, second *Issue) *Issue {
 	lines := []string{t.Line(first), t.Line(second)}
 	one, two := t.isOld(lines[0]), t.isOld(lines[1])
 	var out *Issue
 	switch {
+	case base != nil:
+		out = t.codec.mergeWithBase(base, first, second)
+		contest(t, base, first, second, out)
 	case one && !two:
 		out = second
 	case two && !one:
@@ -63,16 +76,14 @@ func dropOld(t, other, base *Tracker) (older, gone int) {
 			if !t.isOld(t.Line(ours)) && t.Line(ours) != other.Line(theirs) {
 				same = append(same, theirs.ID)
 			}
-		case movedCopy(t, theirs) == nil:
+		case ours == nil && wasRemoved(t, theirs) && movedCopy(t, theirs) == nil:
 			unknown = append(unknown, theirs.ID)
 		}
 	}
 	for _, id := range slices.Concat(same, unknown) {
 		other.issues.drop(id)
 	}
-	for _, id := range unknown {
-		unlinkIssue(other, id)
-	}
+	unlinkIssues(other, unknown)
 	return len(same), len(unknown)
 }
 
@@ -132,8 +143,9 @@ func remember(dir *projectdir.Dir, lock *projectdir.Lock, t *Tracker) {
 	if file.Close() != nil || err != nil || info.Size()+int64(out.Len()) <= maxReplaced {
 		return
 	}
-	if text, err := dir.Read(fileReplaced, 2*maxReplaced); err == nil {
-		text = text[len(text)-maxReplaced/2:]
+	// A file that is longer than this function lets it grow was not written by it, and is dropped.
+	if text, err := dir.Read(fileReplaced, 2*maxReplaced); err == nil || info.Size() > 2*maxReplaced {
+		text = text[max(len(text)-maxReplaced/2, 0):]
 		_ = lock.Replace(fileReplaced, 0o644, func(to io.Writer) error {
 			_, err := to.Write(text[bytes.IndexByte(text, '\n')+1:])
 			return err

@@ -21,12 +21,16 @@ func (f Folder) Restore(ctx context.Context) (done []Restored, invalid []Invalid
 		if aside, err = f.quarantine(); err != nil {
 			return err
 		}
-		done, left, found = t.Restore(), nil, false
-		for _, q := range aside {
-			line := rawLine{text: strings.TrimPrefix(q.Line, byteOrderMark)}
-			if r, restored := restoreLine(t, line); restored {
-				done, found = append(done, r), true
-			} else {
+		done, left, found = nil, nil, false
+		lines := make([]rawLine, len(aside))
+		for i, q := range aside {
+			lines[i] = rawLine{text: strings.TrimPrefix(q.Line, byteOrderMark)}
+		}
+		here := t.Restore() // first: what stands in the file is newer
+		moved, restored := restoreLines(t, lines)
+		done = append(here, moved...)
+		for i, q := range aside {
+			if found = found || restored[i]; !restored[i] {
 				left = append(append(left, q.raw...), '\n')
 			}
 		}
@@ -42,7 +46,7 @@ func (f Folder) Restore(ctx context.Context) (done []Restored, invalid []Invalid
 // invalidLines returns the lines that cannot be read.
 func invalidLines(t *Tracker) (found []InvalidLine) {
 	for _, o := range t.others {
-		if o.err != errRecord && o.err != errBlank {
+		if isInvalid(o) {
 			found = append(found, invalidLine(t.codec, o.rawLine, o.err))
 		}
 	}
@@ -55,15 +59,22 @@ type quarantined struct {
 	raw  []byte
 }
 
-// Quarantined returns how many lines earlier versions moved out of the issue file.
-func (f Folder) Quarantined() (int, error) {
+// Quarantined returns how many lines that earlier versions moved out of the issue file Restore brings back, and how many
+// nothing can read.
+func (f Folder) Quarantined() (restorable, lost int, err error) {
 	found, err := f.quarantine()
-	return len(found), err
+	for _, q := range found {
+		if whole, _ := splitObjects(strings.TrimPrefix(q.Line, byteOrderMark)); len(whole) > 0 {
+			restorable++
+		} else {
+			lost++
+		}
+	}
+	return restorable, lost, err
 }
 
 func (f Folder) quarantine() (found []quarantined, err error) {
-	const most = 256 << 20
-	text, err := f.ReadFile(fileQuarantine, most)
+	text, err := f.ReadFile(fileQuarantine, maxQuarantine)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -50,9 +50,15 @@ func separate(t *Tracker, theirs, base *Tracker) {
 	followMoves(sides)
 	moves := noMoves(sides)
 	var kept []*Issue
+	again := make([][]string, len(sides)) // ids of issues that were removed and used again, by the side that had not
 	for _, their := range slices.Clone(theirs.issues.all()) {
 		our := t.issues.get(their.ID)
-		if our == nil || sameOrigin(our, their) || base != nil && usedAgain(sides[:2], base, their.ID) {
+		if our == nil || sameOrigin(our, their) {
+			continue
+		}
+		if side := usedAgain(sides[:2], base, their.ID); side >= 0 {
+			again[side] = append(again[side], their.ID)
+			again[2] = append(again[2], their.ID) // of the base, so that this is no change
 			continue
 		}
 		if compareOrigins(our, their) <= 0 {
@@ -62,6 +68,9 @@ func separate(t *Tracker, theirs, base *Tracker) {
 			moves[0][our.ID] = freeID(our, sides)
 			kept = append(kept, their)
 		}
+	}
+	for i, side := range sides {
+		unlinkIssues(side, again[i])
 	}
 	if base != nil {
 		for i, side := range sides[:2] {
@@ -98,22 +107,20 @@ func moveAll(sides []*Tracker, moves []map[string]string) {
 }
 
 // usedAgain handles an id that one side has used again after it removed the issue of the base: the
-// removed issue is dropped from the other side with the dependencies on it, unless it was changed
-// there.
-func usedAgain(sides []*Tracker, base *Tracker, id string) bool {
-	was := base.issues.get(id)
-	if was == nil {
-		return false
+// removed issue is dropped from the other side, unless it was changed there. It returns the index of that
+// side, whose dependencies on the issue go too, or -1.
+func usedAgain(sides []*Tracker, base *Tracker, id string) int {
+	if base == nil || base.issues.get(id) == nil {
+		return -1
 	}
-	for _, side := range sides {
+	was := base.issues.get(id)
+	for i, side := range sides {
 		if it := side.issues.get(id); sameOrigin(was, it) && side.Line(it) == base.Line(was) {
 			side.issues.drop(id)
-			unlinkIssue(side, id)
-			unlinkIssue(base, id) // so that this is no change
-			return true
+			return i
 		}
 	}
-	return false
+	return -1
 }
 
 // followMoves renames copies that still have the id which their issue lost in an earlier merge, also
@@ -175,15 +182,21 @@ func moveIssues(t *Tracker, ids map[string]string) {
 		return on
 	}
 	for _, it := range issuesMentioning(t, slices.Collect(maps.Keys(ids))) {
-		replaceIssue(t, it, t.codec.redirect(it, to(it.ID, reference{}), to))
+		if it = t.issues.get(it.ID); it != nil { // as it is now: it may have been united with another one
+			replaceIssue(t, it, t.codec.redirect(it, to(it.ID, reference{}), to))
+		}
 	}
 }
 
-// unlinkIssue removes the dependencies on an issue.
-func unlinkIssue(t *Tracker, id string) {
-	for _, it := range issuesMentioning(t, []string{id}) {
+// unlinkIssues removes the dependencies on issues.
+func unlinkIssues(t *Tracker, ids []string) {
+	gone := map[string]bool{}
+	for _, id := range ids {
+		gone[id] = true
+	}
+	for _, it := range issuesMentioning(t, ids) {
 		replaceIssue(t, it, t.codec.redirect(it, it.ID, func(on string, _ reference) string {
-			if on == id {
+			if gone[on] {
 				return ""
 			}
 			return on
@@ -196,7 +209,7 @@ func replaceIssue(t *Tracker, old, it *Issue) {
 	if it.ID != old.ID {
 		t.issues.drop(old.ID)
 		if there := t.issues.get(it.ID); there != nil {
-			it = mergeTwo(t, there, it)
+			it = mergeTwo(t, nil, there, it)
 		}
 	}
 	t.issues.put(it)
@@ -237,6 +250,9 @@ func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference)
 		if on := to(d.On, reference{d.CreatedAt, d.CreatedBy}); on != d.On {
 			if on == "" {
 				continue
+			}
+			if on == id && d.On != it.ID {
+				continue // of the two issues that this one unites, one depended on the other
 			}
 			d.On = on
 			was := d.raw

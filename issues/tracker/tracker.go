@@ -68,21 +68,14 @@ func parse(text string, lazy bool, p past) (*Tracker, []InvalidLine) {
 	if !c.marked {
 		return t, invalid
 	}
-	ours, more := readLines(c.ours, false, p, asked)
-	theirs, others := readLines(c.theirs, false, p, asked)
-	for _, s := range slices.Concat(more, others) { // both sides may have the same line
-		if !slices.ContainsFunc(invalid, func(x InvalidLine) bool { return x.Line == s.Line }) {
-			invalid = append(invalid, s)
-		}
-	}
+	ours, _ := readLines(c.ours, false, p, asked)
+	theirs, _ := readLines(c.theirs, false, p, asked)
 	ours.mergeWith(theirs, asked())
 	t.issues.index()
 	redirectByTime(t, ours.splits)
-	t.splits = append(t.splits, ours.splits...)
-	t.contests = append(t.contests, ours.contests...)
-	t.met = append(t.met, ours.met...)
+	absorb(t, ours)
 	t.unite(ours, nil)
-	return t, invalid
+	return t, invalidLines(t) // both sides may have the same line
 }
 
 // readLines builds a tracker from lines. It uses all processors, because most commands spend most
