@@ -56,3 +56,29 @@ func TestCopiesUnderTwoIDsAreUnited(t *testing.T) {
 		t.Errorf("united: %s", tr.Line(it))
 	}
 }
+
+// An id may be given again once its issue is gone. What depended on the old issue does not depend on the new one.
+func TestADependencyOnARemovedIssueGoesWithIt(t *testing.T) {
+	line := func(id, on string) string {
+		depends := ""
+		if on != "" {
+			depends = `,"dependencies":[{"issue_id":"` + id + `","depends_on_id":"` + on + `","type":"blocks"}]`
+		}
+		return `{"id":"` + id + `","title":"` + id + `","status":"open","priority":2,"issue_type":"task","created_at":"2026-01-02T03:04:05Z",` +
+			`"updated_at":"2026-01-02T03:04:05Z"` + depends + "}\n"
+	}
+	base := line("x-1", "")
+	removed, depends := "", base+line("x-2", "x-1")
+	for _, sides := range [][2]string{{removed, depends}, {depends, removed}} {
+		if got := mergedOf(base, sides[0], sides[1]); got != line("x-2", "") {
+			t.Errorf("merged: %s", got)
+		}
+	}
+	// A side without a change gives the other one, also if that has a dependency without its issue.
+	dangling := line("x-2", "x-1")
+	for _, sides := range [][2]string{{depends, dangling}, {dangling, depends}} {
+		if got := mergedOf(depends, sides[0], sides[1]); got != dangling {
+			t.Errorf("merged with an unchanged side: %s", got)
+		}
+	}
+}

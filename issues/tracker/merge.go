@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,13 +50,15 @@ func damaged(t *Tracker) bool {
 
 // unite merges the issues of other, whose ids are those of t by now, and its other lines.
 func (t *Tracker) unite(other, base *Tracker) {
+	gone := removed(t, other, base)
+	dangled := dangling(gone, t, other)
 	for _, theirs := range other.inFileOrder() {
 		ours, was := t.issues.get(theirs.ID), base.ancestor(theirs)
 		if ours != nil && was != nil && !sameOrigin(ours, was) {
 			was = nil
 		}
 		switch {
-		case ours == nil && was != nil && other.Line(theirs) == base.Line(was) && !damaged(t):
+		case gone[theirs.ID]:
 		case ours == nil:
 			t.issues.put(newLine(theirs))
 		case t.Line(ours) == other.Line(theirs):
@@ -63,16 +66,52 @@ func (t *Tracker) unite(other, base *Tracker) {
 			t.issues.put(mergeTwo(t, was, ours, theirs).in(ours))
 		}
 	}
-	if base != nil && !damaged(other) {
-		for _, ours := range slices.Clone(t.issues.all()) {
-			was := base.ancestor(ours)
-			if was != nil && !other.issues.has(ours.ID) && t.Line(ours) == base.Line(was) {
-				t.issues.drop(ours.ID)
-				t.met = append(t.met, goneMark(ours))
+	for _, ours := range slices.Clone(t.issues.all()) {
+		if gone[ours.ID] {
+			t.issues.drop(ours.ID)
+			t.met = append(t.met, goneMark(ours))
+		}
+	}
+	// What depended on a removed issue would depend on the next one that gets its id. A dependency that one side kept without
+	// its issue stays, so that a merge with an unchanged side changes nothing.
+	unlink(t, slices.Collect(maps.Keys(gone)), func(it *Issue, on string) bool { return dangled[[2]string{it.ID, on}] })
+	uniteOthers(t, other, base)
+}
+
+// removed returns the issues that one side removed, and the other left as they were.
+func removed(t, other, base *Tracker) map[string]bool {
+	gone := map[string]bool{}
+	if base == nil {
+		return gone
+	}
+	for _, sides := range [][2]*Tracker{{t, other}, {other, t}} {
+		has, lacks := sides[0], sides[1]
+		if damaged(lacks) {
+			continue
+		}
+		for _, it := range has.issues.all() {
+			was := base.ancestor(it)
+			if was != nil && !lacks.issues.has(it.ID) && has.Line(it) == base.Line(was) {
+				gone[it.ID] = true
 			}
 		}
 	}
-	uniteOthers(t, other, base)
+	return gone
+}
+
+// dangling returns the dependencies of the sides on issues that a side itself lacks: pairs of an issue and what it depends on.
+func dangling(gone map[string]bool, sides ...*Tracker) map[[2]string]bool {
+	found := map[[2]string]bool{}
+	for _, side := range sides {
+		for _, it := range issuesMentioning(side, slices.Collect(maps.Keys(gone))) {
+			for _, d := range it.Dependencies {
+				if gone[d.On] && !side.issues.has(d.On) {
+					found[[2]string{it.ID, d.On}] = true
+				}
+			}
+		}
+	}
+	return found
 }
 
 // Line returns the JSON line of an issue.

@@ -76,7 +76,7 @@ func dropOld(t, other, base *Tracker) (older, gone int) {
 			if !t.isOld(t.Line(ours)) && t.Line(ours) != other.Line(theirs) {
 				same = append(same, theirs.ID)
 			}
-		case ours == nil && wasRemoved(t, theirs) && movedCopy(t, theirs) == nil:
+		case wasRemoved(t, theirs) && movedCopy(t, theirs) == nil:
 			unknown = append(unknown, theirs.ID)
 		}
 	}

@@ -190,17 +190,25 @@ func moveIssues(t *Tracker, ids map[string]string) {
 
 // unlinkIssues removes the dependencies on issues.
 func unlinkIssues(t *Tracker, ids []string) {
+	unlink(t, ids, func(*Issue, string) bool { return false })
+}
+
+// unlink removes the dependencies on issues, but those that keep names.
+func unlink(t *Tracker, ids []string, keep func(it *Issue, on string) bool) {
 	gone := map[string]bool{}
 	for _, id := range ids {
 		gone[id] = true
 	}
 	for _, it := range issuesMentioning(t, ids) {
-		replaceIssue(t, it, t.codec.redirect(it, it.ID, func(on string, _ reference) string {
-			if gone[on] {
-				return ""
-			}
-			return on
-		}))
+		removed := func(on string) bool { return gone[on] && !keep(it, on) }
+		if slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return removed(d.On) }) {
+			replaceIssue(t, it, t.codec.redirect(it, it.ID, func(on string, _ reference) string {
+				if removed(on) {
+					return ""
+				}
+				return on
+			}))
+		}
 	}
 }
 

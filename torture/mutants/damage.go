@@ -5,9 +5,10 @@ func damageMutants() []mutant {
 	const pkg, session = "cmd/bd", "^TestSessions$/^damage$"
 	return []mutant{
 		{"a damaged copy removes all issues", "issues/bd/admin.go", "		err = tracker.CheckReadable(t, invalid, name)\n", "", pkg, session},
-		{"an issue in a damaged line of theirs is removed", "issues/tracker/merge.go", "base != nil && !damaged(other)", "base != nil", pkg, session},
-		{"an issue in a damaged line of ours is removed", "issues/tracker/merge.go", " && !damaged(t):", ":", pkg, session},
-		{"a backup with replaced lines is deleted", "issues/tracker/past.go", "ours == nil && wasRemoved(t, theirs)", "ours == nil", pkg, session},
+		{"an issue in a damaged line is removed", "issues/tracker/merge.go", "if damaged(lacks) {", "if false {", pkg, session},
+		{"a dependency on a removed issue goes to the next one with its id", "issues/tracker/merge.go", "return dangled[[2]string{it.ID, on}] })", "return len(dangled) >= 0 })", "issues/tracker", "^TestADependencyOnARemovedIssueGoesWithIt$"},
+		{"a merge with an unchanged side changes something", "issues/tracker/merge.go", "return dangled[[2]string{it.ID, on}] })", "return len(dangled) < 0 })", "issues/tracker", "^TestADependencyOnARemovedIssueGoesWithIt$"},
+		{"a backup with replaced lines is deleted", "issues/tracker/past.go", "case wasRemoved(t, theirs) && movedCopy(t, theirs) == nil:", "case movedCopy(t, theirs) == nil:", pkg, session},
 		{"a child gets an id that overflowed", "issues/tracker/id.go", " && len(number) <= digits", "", pkg, session},
 		{"a line that stays is old", "issues/tracker/folder.go", "		if err == nil { // not before", "		if err == nil || true { // not before", "issues/tracker", "^TestAChangeThatIsNotWrittenMakesNoLineOld$"},
 		{"an issue that was united is written back", "issues/tracker/separate.go", "if it = t.issues.get(it.ID); it != nil {", "if it != nil {", "issues/tracker", "^TestCopiesUnderTwoIDsAreUnited$"},
