@@ -26,9 +26,14 @@ type past struct {
 // isOld reports whether a line is one that was replaced.
 func (t *Tracker) isOld(line string) bool { return t.past.replaced != nil && t.past.replaced(line) }
 
-// goneMark stands for the line of an issue that the file lost: it was deleted, and nothing says so any more.
+// goneMark stands for the line of an issue that the file lost: it was deleted, and nothing says so any more. It is the same
+// for an issue that was given another id since.
 func goneMark(it *Issue) string {
-	return "gone " + it.ID + " " + it.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + it.CreatedBy
+	first := *it
+	for id := first.MovedFrom(); id != ""; id = first.MovedFrom() {
+		first.ID = id
+	}
+	return "gone " + first.ID + " " + it.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + it.CreatedBy
 }
 
 // wasRemoved reports whether an issue that the file lacks was removed from it, by this clone. That its line was replaced is
