@@ -38,9 +38,9 @@ func (t *State) Cancel(run, by string, now time.Time) (*mailroom.Run, error) {
 // Interrupt supersedes the queue and stops the current run. A place above 0 limits it to runs with
 // a lower place, so that a repeated call does not affect later runs.
 func (t *State) Interrupt(place int64, by string, now time.Time) Interrupted {
-	t.promote(now)
 	old := func(r *mailroom.Run) bool { return place <= 0 || r.Place < place }
 	out := Interrupted{Superseded: append(t.supersede(old, by, now), t.supersedeSteers(old, by, now)...)}
+	t.promote(now) // afterwards: a scheduled run that is due takes a new place
 	if c := t.current(); c != nil && old(c) {
 		out.Stopping = t.stopCurrent(mailroom.ReasonInterrupted, by, now)
 	}

@@ -157,6 +157,21 @@ func TestAnInterruptUpToAPlaceLeavesWhatCameLater(t *testing.T) {
 	wantEqual(t, "queue", w.queue(), "after")
 }
 
+// The run takes a place beyond the named one when it enters the queue. It was there before the interrupt.
+func TestAnInterruptReachesAScheduledRunThatIsJustDue(t *testing.T) {
+	w := newFixture(t)
+	w.must(delayed(w, "a", time.Second))
+	place := w.row.NextPlace
+	w.wait(time.Second)
+	if err := w.do(thread.ScopeAll, nil, func(l *thread.State) error {
+		l.Interrupt(place, "bob", w.now)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "run", w.state("a"), "cancelled/superseded")
+}
+
 func TestAnInterruptSupersedesUnreadSteers(t *testing.T) {
 	for _, state := range []string{"running", "backoff"} {
 		t.Run(state, func(t *testing.T) {

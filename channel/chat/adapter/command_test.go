@@ -12,6 +12,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/pairing"
+	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/sqlite"
 )
@@ -513,4 +514,27 @@ func TestAMessageOverTheLimitIsRejected(t *testing.T) {
 	w.awaitText("Message not accepted: ")
 	w.platform.SendPrivate(boss, "hello")
 	w.awaitText("hello!")
+}
+
+// A message that waits for a time is in no queue yet, and is a message of the conversation all the same.
+func TestScheduledMessagesAreShownAndDiscarded(t *testing.T) {
+	w := newFixture(t).start()
+	w.platform.SendPrivate(boss, "hello")
+	w.awaitText("hello!")
+	w.agent.mu.Lock()
+	conversation := w.agent.threads[0]
+	w.agent.mu.Unlock()
+	later := thread.Submit{
+		Thread: conversation, Run: "later", Messages: []thread.NewMessage{{Parts: mailroom.Text("later")}, {Parts: mailroom.Text("and this")}},
+		NotBefore: time.Now().Add(time.Hour), Origin: mailroom.Origin{Via: "user", Sender: "operator"},
+	}
+	if _, err := w.ledger.Submit(t.Context(), later); err != nil {
+		t.Fatal(err)
+	}
+	w.platform.SendPrivate(boss, "/status")
+	w.awaitText("2 messages waiting.")
+	w.platform.SendPrivate(boss, "/stop")
+	w.awaitText("Discarded from the queue: 2 messages.")
+	w.awaitSettled()
+	wantEqual(t, "messages to the agent", w.awaitHeard(1), []string{"hello"})
 }

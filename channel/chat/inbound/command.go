@@ -153,6 +153,31 @@ func countMessages(n int) string {
 	return fmt.Sprintf("%d messages", n)
 }
 
+// countWaiting returns the number of messages that no run has read: of runs in the queue, and of runs that wait for
+// a time, which /stop discards too. Of a long queue, all but the first runs count as one message each.
+func countWaiting(r store.Reader, thread string) (n int, err error) {
+	const most = 100
+	for _, set := range []store.RunSet{store.RunsQueued, store.RunsScheduled} {
+		counts, err := r.Count(store.CountQuery{Thread: thread, Set: set})
+		if err != nil {
+			return 0, err
+		}
+		runs, err := r.Runs(store.RunQuery{Thread: thread, Set: set, Limit: most})
+		if err != nil {
+			return 0, err
+		}
+		n += counts.Sum() - len(runs)
+		for _, run := range runs {
+			for _, in := range run.Inputs {
+				if !in.Retracted {
+					n++
+				}
+			}
+		}
+	}
+	return n, nil
+}
+
 // findStopTarget returns what /stop would stop in a thread, nil if there is nothing.
 func (c *commands) findStopTarget(ctx context.Context, thread string) (s *stopTarget, err error) {
 	err = c.host.View(ctx, func(r store.Reader) error {
@@ -160,8 +185,7 @@ func (c *commands) findStopTarget(ctx context.Context, thread string) (s *stopTa
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		counts, err := r.Count(store.CountQuery{Thread: thread, Set: store.RunsQueued})
-		queued := counts.Sum()
+		queued, err := countWaiting(r, thread)
 		if rows[0].Current != "" || queued > 0 {
 			s = &stopTarget{Thread: thread, Place: rows[0].NextPlace, Active: rows[0].Current != "", Queued: queued}
 		}
@@ -195,8 +219,7 @@ func (c *commands) statusText(ctx context.Context, thread string) (string, error
 			}
 		}
 		lines = append(lines, state)
-		counts, err := r.Count(store.CountQuery{Thread: thread, Set: store.RunsQueued})
-		queued := counts.Sum()
+		queued, err := countWaiting(r, thread)
 		if err != nil {
 			return err
 		}
