@@ -13,8 +13,8 @@ import (
 // notifications.
 type Projects struct{ c *Client }
 
-// Reserve reserves names in a project. A conflict wraps a [mailroom.ReservedError],
-// which lists their holders.
+// Reserve reserves names in a project. A conflict has the code [mailroom.CodeConflict] and
+// lists their holders in its message.
 func (p Projects) Reserve(ctx context.Context, in api.Reserve) (api.Reserved, error) {
 	return ask[api.Reserved](ctx, p.c, request{method: http.MethodPost, path: "/v1/reservations", body: in})
 }

@@ -313,9 +313,9 @@ func (ws Workers) Settle(ctx context.Context, s thread.Settle) (*mailroom.Run, e
 	return ws.SettleWith(ctx, s, nil)
 }
 
-// SettleWith is Settle for a [Claimer]. It calls onBatch when the settle enters a batch, before the
+// SettleWith is Settle for an engine. It calls begun when the settle enters a batch, before the
 // claimers are asked for capacity, so that the freed slot is filled by the commit that settles, and
-// not before the thread itself can be due again. onBatch must be fast and must not call the ledger.
+// not before the thread itself can be due again. begun must be fast and must not call the ledger.
 func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func()) (*mailroom.Run, error) {
 	if err := s.Check(); err != nil {
 		return nil, err

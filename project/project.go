@@ -22,9 +22,9 @@ import (
 // notifications; its owner and the namespaces of tokens decide who has access.
 
 const (
-	// ProjectPrefix is the prefix of the ids of project threads.
+	// Prefix is the prefix of the ids of project threads.
 	Prefix = reserved.Project
-	// DefaultProject is the project used when none is named.
+	// Default is the project used when none is named.
 	Default = "default"
 
 	MaxProject = 100 // characters of a project's name

@@ -26,7 +26,7 @@ func (h *channelHandlers) listChannels(ctx context.Context, _ *empty) (*body[api
 }
 
 // channelsFor returns the channels as a token may see them. Errors, cursors and counts reveal rooms
-// and users of others, so they need [mailroom.PermissionMeasure]; other tokens see the state only.
+// and users of others, so they need [auth.PermissionMeasure]; other tokens see the state only.
 func (h *channelHandlers) channelsFor(who *auth.Token) []api.Channel {
 	all := append([]api.Channel{}, h.allChannels()...)
 	if who.Has(auth.PermissionMeasure) {

@@ -58,7 +58,7 @@ func PartsOf(l *ledger.Ledger) Ledger {
 type Options struct {
 	Ledger  Ledger // see PartsOf
 	Streams Streams
-	// Token is the operator's secret: its bearer acts as [mailroom.Operator]. With "" only the
+	// Token is the operator's secret: its bearer acts as [auth.Operator]. With "" only the
 	// tokens of accounts work.
 	Token string
 	// Shared: other servers may use the store at the same time.

@@ -17,7 +17,7 @@ type ThreadQuery struct {
 	Agent  string
 	Owner  string
 	// Deleted selects the threads that are being deleted, which no other query returns; see
-	// [Thread.DeletedAt].
+	// [mailroom.Thread.DeletedAt].
 	Deleted   bool
 	DeliverTo string // with this DeliverTo
 	// Prefix selects the threads whose ID has this prefix, ordered by ID, after the ID After. It

@@ -138,8 +138,8 @@ func (a *Address) Client(service string, secrets ...string) *httpcall.Client {
 
 const maxResponse = 64 << 10 // bytes read of an answer
 
-// Post makes a call that sends a message, and classifies its failure. A message that may have arrived is a
-// [mailroom.ErrUnknown]. Refused credentials are an outage, because an operator can correct them; any other
+// Post makes a call that sends a message, and classifies its failure. A message that may have arrived is
+// mailroom.ErrUnknown. Refused credentials are an outage, because an operator can correct them; any other
 // refusal is permanent, unless it asks to come back. hide are secrets that the error must not quote.
 func Post(ctx context.Context, client *httpcall.Client, r httpcall.Request, hide ...string) (httpcall.Response, error) {
 	r.Method = http.MethodPost

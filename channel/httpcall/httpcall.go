@@ -42,7 +42,7 @@ type Options struct {
 	Platform string
 	// API names the API in errors, such as "the Web API".
 	API string
-	// Base is the base URL. [setting.ParseBaseURL] parses it.
+	// Base is the base URL. setting.ParseBaseURL parses it.
 	Base *url.URL
 	// UserAgent defaults to "mailroom".
 	UserAgent string

@@ -47,7 +47,7 @@ at /mcp.`,
 	return cmd
 }
 
-// mcp serves the tools until standard input ends or ctx is done.
+// serveMCP serves the tools until standard input ends or ctx is done.
 func serveMCP(ctx context.Context, con *console.Console, thread string) error {
 	own := *con // the dialer changes it
 	if err := endpoint.Fix(&own); err != nil {

@@ -44,7 +44,7 @@ type Answer struct {
 	Cut bool
 }
 
-// Text is the answer with this text.
+// Reply is the answer with this text.
 func Reply(pieces ...string) Answer { return Answer{Text: pieces} }
 
 // Call is a tool call.

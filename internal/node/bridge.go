@@ -79,7 +79,7 @@ work with --data too.`,
 	return cmd
 }
 
-// bridge serves one channel until ctx is done.
+// runBridge serves one channel until ctx is done.
 func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error {
 	if err := b.applyEnv(con.Env); err != nil {
 		return err

@@ -203,7 +203,7 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 	return exec.NewProgram(o)
 }
 
-// work runs an agent for the server until ctx is done.
+// runWorker runs an agent for the server until ctx is done.
 func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
 	log := slog.New(slog.NewTextHandler(con.Stderr, nil))
 	agent, err := w.build(newWorkSandbox(con, w.tokenFile, log))

@@ -106,7 +106,7 @@ func IsAgent(agent string) bool {
 }
 
 // IsVia reports whether a name says how the server itself, or a protocol that it speaks or may speak, created a run,
-// see [mailroom.Origin]. A token cannot label its runs so: rules depend on some of these names, and people on all.
+// see mailroom.Origin. A token cannot label its runs so: rules depend on some of these names, and people on all.
 func IsVia(name string) bool {
 	switch name {
 	case "user", "run", "wake", "alert", "channel", "mcp", "agentmail",

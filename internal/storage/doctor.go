@@ -176,7 +176,7 @@ func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 	return err
 }
 
-// backup writes a copy of the store, checks it and then renames it to target, also if
+// backupStore writes a copy of the store, checks it and then renames it to target, also if
 // there are findings.
 func backupStore(ctx context.Context, con *console.Console, dir datadir.Dir, target string, d *diagnosis) error {
 	to, err := filepath.Abs(target)

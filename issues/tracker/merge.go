@@ -170,7 +170,7 @@ func (c *codec) combine(a, b *Issue) *Issue {
 	return &out
 }
 
-// Keys that identify equal elements in two copies.
+// labelKey and the functions below identify equal elements in two copies.
 func labelKey(l string) string          { return l }
 func dependencyKey(d Dependency) string { return d.On + "\x00" + d.Type }
 func commentKey(c Comment) string {

@@ -14,7 +14,7 @@ import (
 	"mailroom/store"
 )
 
-// Store is a [mailroom.Store] without persistence. Its zero value is not usable.
+// Store is a [store.Store] without persistence. Its zero value is not usable.
 type Store struct {
 	// The committed rows, immutable once stored here.
 	now atomic.Pointer[state]
@@ -108,7 +108,7 @@ func (st *state) share() *state {
 	}
 }
 
-// Update implements [mailroom.Store]. If the context ends before f has returned, nothing is
+// Update implements [store.Store]. If the context ends before f has returned, nothing is
 // written.
 func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	select {
@@ -138,7 +138,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	return nil
 }
 
-// View implements [mailroom.Store].
+// View implements [store.Store].
 func (s *Store) View(ctx context.Context, f func(store.Reader) error) error {
 	if s.closed.Load() {
 		return errClosed()

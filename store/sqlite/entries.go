@@ -25,7 +25,7 @@ const (
 		ORDER BY last_seq DESC`
 )
 
-// Entries implements [mailroom.Reader]. A row holds several entries.
+// Entries implements [store.Reader]. A row holds several entries.
 func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	if len(q.At) > 0 {
 		return q.EachAt(r)

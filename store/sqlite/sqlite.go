@@ -36,7 +36,7 @@ type Options struct {
 	Driver Driver
 }
 
-// Store is a [mailroom.Store] in a SQLite file.
+// Store is a [store.Store] in a SQLite file.
 type Store struct {
 	driver  Driver
 	readers driver.Connector
@@ -161,7 +161,7 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 	return nil
 }
 
-// Update implements [mailroom.Store]. After an I/O error this Update and all later ones of the
+// Update implements [store.Store]. After an I/O error this Update and all later ones of the
 // handle fail with Unavailable. If the context ends before f has returned, nothing is written; it
 // does not interrupt the commit.
 func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
@@ -256,7 +256,7 @@ func (s *Store) rollback() {
 	_, _ = s.writer.exec(context.Background(), "ROLLBACK")
 }
 
-// View implements [mailroom.Store]. Beyond Options.Readers, Views wait.
+// View implements [store.Store]. Beyond Options.Readers, Views wait.
 func (s *Store) View(ctx context.Context, f func(store.Reader) error) (err error) {
 	session, err := s.takeReader(ctx)
 	if err != nil {

@@ -64,7 +64,7 @@ func (t *tx) writeTicket(k *mailroom.Ticket) error {
 	return err
 }
 
-// Tickets implements [mailroom.Reader]: by ids or runs if q names any, otherwise by its other
+// Tickets implements [store.Reader]: by ids or runs if q names any, otherwise by its other
 // conditions.
 func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	switch {

@@ -1,4 +1,4 @@
-// Package storetest has the conformance suite for every [mailroom.Store]: one subtest per
+// Package storetest has the conformance suite for every [store.Store]: one subtest per
 // obligation in the interface's comments.
 package storetest
 

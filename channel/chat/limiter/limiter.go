@@ -34,7 +34,7 @@ const (
 	slowThreshold = 5 * time.Second
 	slowDuration  = 10 * time.Minute
 	// maxSlowDeliveries bounds the deliveries to slow rooms at once, so that other rooms keep the
-	// rest of [channel.MaxDeliveries]. A delivery over the bound is retried after slowRetry.
+	// rest of channel.MaxDeliveries. A delivery over the bound is retried after slowRetry.
 	maxSlowDeliveries = 16
 	slowRetry         = 5 * time.Second
 )

@@ -28,7 +28,7 @@ type Server struct {
 }
 
 // Start starts a server that stops when the test ends. The further lines are added to its
-// configuration, such as "[Global]" and "Password = secret".
+// configuration, such as `Password = secret` after the line of a section.
 func Start(t testing.TB, further ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
