@@ -69,7 +69,7 @@ modules:
 
 # Code with dependencies that nothing else needs is a separate module. bench/peers has
 # its own target, because it takes minutes to build.
-MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo bench/bd
+MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo
 
 PROGRAMS = agent/exec/testdata/programs
 
@@ -138,7 +138,6 @@ staticcheck:
 	CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) $(RACE)" GOGC=400 bin/staticcheck -tags $(TAGS) $(TAGGED)
 	CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) $(RACE)" GOGC=400 bin/staticcheck -tags nextversion $(NEXT)
 	cd server/openapi && $(CURDIR)/bin/staticcheck .
-	cd bench && $(CURDIR)/bin/staticcheck ./bd
 
 torture: build ## random histories, faults, power cuts, then repeated kill -9; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n NODES=3 OLD=program
 	$(GO) build -tags torture -o bin/mailroom-torture ./cmd/mailroom
@@ -163,16 +162,17 @@ chaos: ## clients on a bad network while the server is killed; KILLS=10 WORDS=30
 fuzz: ## run every fuzz target, also after one that fails; TIME=10s for each, FUZZ=name for one
 	@mkdir -p bin && $(GO) build -o bin/fuzz ./torture/fuzz && exec bin/fuzz -time $(or $(TIME),10s) $(if $(FUZZ),-only "$$FUZZ")
 
-bench: build ## measure this machine; PARTS="runs latency" FOR=60s DATA=folder, see docs/benchmarks.md
-	@exec bin/mailroom bench $(PARTS) --for $(or $(FOR),10s) $(if $(DATA),--data "$$DATA")
+bench: ## measure this machine; PARTS="runs latency" FOR=60s DATA=folder, see docs/benchmarks.md
+	$(GO) build -ldflags="-s -w" -o bin/mailroom-bench ./bench/mailroom
+	@exec bin/mailroom-bench $(PARTS) --for $(or $(FOR),10s) $(if $(DATA),--data "$$DATA")
 
 bench-bd: build ## measure the tracker's command on this machine; ROUNDS=15 DATA=folder BD="bin/mailroom issue"
-	cd bench && $(GO) build -o ../bin/bench-bd ./bd
+	$(GO) build -o bin/bench-bd ./bench/bd
 	@exec bin/bench-bd -rounds $(or $(ROUNDS),15) $(if $(DATA),-data "$(abspath $(DATA))") $(or $(BD),bin/bd)
 
 peers: build ## compare with other queues under the same load; ROUNDS=3 FOR=60s ONLY=asynq,jetstream RATE=100 DATA=folder
-	cd bench && $(GO) vet ./peers && $(GO) test ./peers && $(GO) build -o ../bin/peers ./peers
-	@cd bench && exec ../bin/peers -mailroom ../bin/mailroom -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
+	cd bench/peers && $(GO) vet . && $(GO) test . && $(GO) build -o ../../bin/peers .
+	@cd bench/peers && exec ../../bin/peers -mailroom ../../bin/mailroom -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
 		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$(abspath $(DATA))")
 
 cover: ## measure test coverage; details in bin/cover.html

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/bench"
 	"mailroom/internal/cli"
 	"mailroom/internal/console"
 	"mailroom/internal/endpoint"
@@ -92,7 +91,7 @@ func checkContext(con *console.Console, cmd *cobra.Command) error {
 	if con.Context == "" || con.Context == endpoint.Local || len(words) == 0 {
 		return nil
 	}
-	if slices.Contains([]string{"bench", "bridge", "config", "context", "doctor", "issue", "migrate", "restore", "serve", "store"}, words[0]) ||
+	if slices.Contains([]string{"bridge", "config", "context", "doctor", "issue", "migrate", "restore", "serve", "store"}, words[0]) ||
 		len(words) > 1 && (words[0] == "channels" || words[0] == "notify") && words[1] == "add" {
 		return console.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s", strings.Join(words, " "))
 	}
@@ -116,7 +115,7 @@ func rootCommand(con *console.Console) *cobra.Command {
 	channels.AddCommand(addChannelCommand(con))
 	notify := cli.Notify(con)
 	notify.AddCommand(addTargetCommand(con))
-	root.AddCommand(channels, notify, bench.Command(con), issueCommand(con))
+	root.AddCommand(channels, notify, issueCommand(con))
 	root.AddCommand(cli.Commands(con)...)
 	root.AddCommand(node.Commands(con)...)
 	root.AddCommand(storage.Commands(con)...)

@@ -13,7 +13,7 @@ var guards = []string{"recovery.Log", "recovery.Error", "recovery.Handle"}
 
 // unguarded are folders outside the product: test drivers, fakes and benchmarks. A panic there must end the
 // process.
-var unguarded = []string{"torture", "bench", "internal/fakemodel", "internal/bench", "internal/suite"}
+var unguarded = []string{"torture", "bench", "internal/fakemodel", "internal/suite"}
 
 // checkGoroutines finds goroutines whose panic would end the process: what a go statement, a Go method or an AfterFunc
 // starts begins with a deferred guard.

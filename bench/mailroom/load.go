@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mailroom/store/postgres"
+	"mailroom/store/sqlite"
+)
+
+// load describes how runs are submitted and measured.
+type load struct {
+	rate    int  // submits per second; 0: full load
+	backlog int  // runs that are queued at the start and stay queued
+	urgent  int  // submits per second at the highest priority, each on its own thread
+	apart   bool // of several nodes, the first submits and the others run
+}
+
+// maxOutstanding limits the outstanding runs, so that the result is the sustainable rate even if
+// submits are faster than runs. It is small enough to be reached during the warm-up.
+const maxOutstanding = 1_000
+
+// Load is the result of a load of complete runs. A run includes a submit, a claim, the start
+// of the agent, its reply and its completion.
+type Load struct {
+	Rate          int     `json:"rate"` // requested; 0: full load
+	Seconds       float64 `json:"seconds"`
+	Runs          int64   `json:"runs"` // that ended during the measurement
+	RunsPerSecond float64 `json:"runs_per_second"`
+	SlowestSecond float64 `json:"slowest_second"` // runs per second in the slowest second (or half, if the measurement was short)
+	// FirstHalf and SecondHalf are runs per second. They are equal for a sustainable rate.
+	FirstHalf  float64 `json:"first_half"`
+	SecondHalf float64 `json:"second_half"`
+
+	Submit Times `json:"submit"`
+	Start  Times `json:"start"`
+	Done   Times `json:"done"`
+	Urgent Times `json:"urgent_start"` // of urgent runs, if there are any
+
+	// CPUPerRun is the CPU time of the whole process, producers included, in milliseconds.
+	CPUPerRun float64 `json:"cpu_ms_per_run"`
+	Cores     float64 `json:"cores_used"`
+
+	CommitsPerSecond    float64 `json:"commits_per_second"`
+	OperationsPerCommit float64 `json:"operations_per_commit"`
+	CommitMean          float64 `json:"commit_mean_ms"`
+	// On PostgreSQL: round trips of each transaction, and the share of transactions that ran again after
+	// a conflict.
+	TripsPerCommit float64 `json:"trips_per_commit,omitempty"`
+	RanAgain       float64 `json:"ran_again,omitempty"`
+
+	// CommitsPerRun is also the number of syncs, without those of checkpoints. The next two are of SQLite.
+	CommitsPerRun    float64 `json:"commits_per_run"`
+	StatementsPerRun float64 `json:"statements_per_run,omitempty"`
+	PagesPerRun      float64 `json:"pages_per_run,omitempty"` // written to the log
+
+	Queued      int64   `json:"queued_at_end"` // at the end of the measurement
+	FileBytes   int64   `json:"file_bytes"`    // after closing
+	BytesPerRun float64 `json:"bytes_per_run"` // FileBytes per run in the file
+}
+
+// measureLoad measures one load on a new store.
+func (b *bench) measureLoad(ctx context.Context, dir string, l load) (result *Load, err error) {
+	if b.Nodes > 1 {
+		return b.measureNodes(ctx, l)
+	}
+	d, err := b.newDriver(ctx, dir, l)
+	if err != nil {
+		return nil, err
+	}
+	if result, err = b.runLoad(ctx, d); err != nil {
+		return nil, errors.Join(err, d.fixture.close())
+	}
+	if err := d.fixture.close(); err != nil {
+		return nil, err
+	}
+	size, err := diskUsage(dir)
+	result.FileBytes = size
+	result.BytesPerRun = float64(size) / float64(d.submitted.Load())
+	return result, err
+}
+
+// runLoad measures a load and, without a backlog, checks that all its runs have completed.
+func (b *bench) runLoad(ctx context.Context, d *driver) (*Load, error) {
+	if d.backlog > 0 {
+		b.Progress("  queueing %d runs", d.backlog)
+		if err := d.fill(ctx, d.backlog); err != nil {
+			return nil, err
+		}
+	}
+	d.fixture.startEngine(newTimedAgent(d.onAgentStart), b.Slots)
+	var result *Load
+	err := d.produceWhile(ctx, func(ctx context.Context) (err error) {
+		result, err = b.record(ctx, d, d.rate)
+		return err
+	})
+	if err != nil || d.backlog > 0 {
+		return result, err
+	}
+	return result, d.drain(ctx)
+}
+
+// produceWhile runs the producers until f returns. It returns when all producers have stopped.
+func (d *driver) produceWhile(ctx context.Context, f func(ctx context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	producing, stop := context.WithCancelCause(ctx)
+	began := time.Now()
+	plain, urgent := &schedule{rate: d.rate, began: began}, &schedule{rate: d.urgent, began: began}
+	producers := d.producers
+	if d.backlog > 0 {
+		producers *= 4 // otherwise runs end faster than they are submitted, and the queue shrinks
+	}
+	for range producers {
+		group.Go(func() error { return d.produce(producing, plain, false) })
+	}
+	if d.urgent > 0 {
+		for range urgentProducers {
+			group.Go(func() error { return d.produce(producing, urgent, true) })
+		}
+	}
+	group.Go(func() error {
+		defer stop(errMeasured)
+		return f(ctx)
+	})
+	return group.Wait()
+}
+
+// system is what a load is measured on: this process, or several nodes.
+type system interface {
+	// started waits until the first run has ended.
+	started(ctx context.Context) error
+	// setRecording starts and stops the recording of times.
+	setRecording(ctx context.Context, on bool) error
+	// wait waits until a time.
+	wait(ctx context.Context, at time.Time) error
+	snapshot(ctx context.Context) (snapshot, error)
+	// times returns what was recorded.
+	times(ctx context.Context) (*recorded, error)
+}
+
+// snapshot holds the counters of a load at one time.
+type snapshot struct {
+	At         time.Time
+	Submitted  int64
+	Ended      int64
+	CPU        time.Duration
+	Commits    int64
+	Operations int64
+	Committing int64 // ns
+	Traffic    postgres.Traffic
+	SQLite     sqlite.Traffic // not of nodes, which share a PostgreSQL
+}
+
+// add sums up the counters of two nodes.
+func (s *snapshot) add(o snapshot) {
+	s.Submitted += o.Submitted
+	s.Ended += o.Ended
+	s.CPU += o.CPU
+	s.Commits += o.Commits
+	s.Operations += o.Operations
+	s.Committing += o.Committing
+	s.Traffic = s.Traffic.Plus(o.Traffic)
+}
+
+// recorded are the times of a load.
+type recorded struct{ Submits, Starts, Dones, Urgents histogram }
+
+func (d *driver) snapshot(context.Context) (snapshot, error) {
+	h := d.fixture
+	sum := snapshot{
+		At: time.Now(), Submitted: d.submitted.Load(), Ended: d.ended.Load(), CPU: cpuTime(),
+		Commits: h.commits.Load(), Operations: h.operations.Load(), Committing: h.commitNanos.Load(), Traffic: h.traffic(),
+	}
+	if s, ok := h.store.(*sqlite.Store); ok {
+		sum.SQLite = s.Traffic()
+	}
+	return sum, nil
+}
+
+func (d *driver) started(ctx context.Context) error {
+	select {
+	case <-d.first:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *driver) setRecording(_ context.Context, on bool) error {
+	d.recording.Store(on)
+	return nil
+}
+
+func (d *driver) wait(ctx context.Context, at time.Time) error { return sleepUntil(ctx, at) }
+
+func (d *driver) times(context.Context) (*recorded, error) { return &d.recorded, nil }
+
+// record measures the load while the producers run.
+func (b *bench) record(ctx context.Context, s system, perSecond int) (*Load, error) {
+	if err := s.started(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.wait(ctx, time.Now().Add(b.warmup())); err != nil {
+		return nil, err
+	}
+	if err := s.setRecording(ctx, true); err != nil {
+		return nil, err
+	}
+	// Slices of about a second, the same number in each half.
+	slices := 2 * max(1, int(b.For/(2*time.Second)))
+	first, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	readings := []snapshot{first}
+	for i := range slices {
+		if err := s.wait(ctx, first.At.Add(b.For*time.Duration(i+1)/time.Duration(slices))); err != nil {
+			return nil, err
+		}
+		now, err := s.snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		readings = append(readings, now)
+		b.Progress("  %s of %s: %.0f runs/s", now.At.Sub(first.At).Round(time.Second/10), b.For, rate(readings[i], now))
+	}
+	if err := s.setRecording(ctx, false); err != nil {
+		return nil, err
+	}
+	times, err := s.times(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return summarize(readings, times, perSecond), nil
+}
+
+// summarize returns the result of a load from its snapshots, whose number is odd.
+func summarize(readings []snapshot, times *recorded, perSecond int) *Load {
+	slices := len(readings) - 1
+	first, half, last := readings[0], readings[slices/2], readings[slices]
+	r := &Load{
+		Rate: perSecond, Seconds: last.At.Sub(first.At).Seconds(), Runs: last.Ended - first.Ended,
+		RunsPerSecond: rate(first, last), FirstHalf: rate(first, half), SecondHalf: rate(half, last),
+		SlowestSecond: rate(first, readings[1]),
+		Submit:        times.Submits.times(), Start: times.Starts.times(), Done: times.Dones.times(), Urgent: times.Urgents.times(),
+		Cores:  (last.CPU - first.CPU).Seconds() / last.At.Sub(first.At).Seconds(),
+		Queued: max(0, last.Submitted-last.Ended),
+	}
+	for i := range slices {
+		r.SlowestSecond = min(r.SlowestSecond, rate(readings[i], readings[i+1]))
+	}
+	commits := float64(max(1, last.Commits-first.Commits))
+	r.CPUPerRun = ratio(milliseconds(int64(last.CPU-first.CPU)), float64(r.Runs))
+	r.CommitsPerSecond = commits / r.Seconds
+	r.OperationsPerCommit = float64(last.Operations-first.Operations) / commits
+	r.CommitsPerRun = ratio(commits, float64(r.Runs))
+	r.StatementsPerRun = ratio(float64(last.SQLite.Statements-first.SQLite.Statements), float64(r.Runs))
+	r.PagesPerRun = ratio(float64(last.SQLite.Pages-first.SQLite.Pages), float64(r.Runs))
+	r.CommitMean = milliseconds(last.Committing-first.Committing) / commits
+	updates := float64(last.Traffic.Updates - first.Traffic.Updates)
+	r.TripsPerCommit = ratio(float64(last.Traffic.Trips-first.Traffic.Trips), updates)
+	r.RanAgain = ratio(float64(last.Traffic.Tries-first.Traffic.Tries)-updates, updates)
+	return r
+}
+
+// rate returns the runs per second between two snapshots.
+func rate(from, to snapshot) float64 {
+	return float64(to.Ended-from.Ended) / to.At.Sub(from.At).Seconds()
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/store"
+)
+
+// Queries are times of requests that count or filter, on a small store and on a large one.
+type Queries struct {
+	Small QueryTimes `json:"small"`
+	Large QueryTimes `json:"large"`
+}
+
+// QueryTimes are the times of the requests on one store.
+type QueryTimes struct {
+	Runs     int64         `json:"runs"`
+	Threads  int           `json:"threads"`
+	Requests []RequestTime `json:"requests"`
+}
+
+// RequestTime is the time of one request, from its call until its body was read.
+type RequestTime struct {
+	Name string `json:"name"`
+	Times
+}
+
+const (
+	// DefaultQueryRuns is the number of runs in the large store. The small one has a hundredth.
+	DefaultQueryRuns = 600_000
+	runsPerThread    = 6
+	queryTries       = 200
+	// Of failEvery runs one fails, with an error of one of two groups. So both stores have more failures than a
+	// request reads, if the small one has at least 20,000 runs.
+	failEvery = 2
+)
+
+// queryRequests returns the requests by name, for a number of runs, of which half were created before middle.
+func queryRequests(runs int, middle time.Time) []struct{ name, path string } {
+	filtered := func(list, q string) string { return "/v1/" + list + "?" + url.Values{"q": {q}}.Encode() }
+	return []struct{ name, path string }{
+		{"/v1/stats", "/v1/stats"},
+		{"/metrics", "/metrics"},
+		{"/v1/agents", "/v1/agents"},
+		{"runs of a day by minute", "/v1/stats/series"},
+		{"runs of a year by day", "/v1/stats/series?step=day"},
+		{"newest runs", "/v1/runs"},
+		{"status:completed", filtered("runs", "status:completed")},
+		{"status:running", filtered("runs", "status:running")},
+		{"status:queued", filtered("runs", "status:queued")},
+		{"status:failed", filtered("runs", "status:failed")},
+		{"agent:echo", filtered("runs", "agent:echo")},
+		{"agent:echo status:failed", filtered("runs", "agent:echo status:failed")},
+		{"agent of no run", filtered("runs", "agent:none")},
+		{"error of no run", filtered("runs", `error:"no such text"`)},
+		{"created on a day without runs", filtered("runs", "created:2020-01-01")},
+		{"created in a second", filtered("runs", "created:"+middle.UTC().Format(time.RFC3339))},
+		{"newest threads", "/v1/threads"},
+		{"open tickets", filtered("tickets", "state:open")},
+		{"word of all messages", "/v1/search?q=answer"},
+		{"words of the oldest message", "/v1/search?q=question+1"},
+		{"words of a message between", "/v1/search?q=question+" + strconv.Itoa(runs/2)},
+		{"word of no message", "/v1/search?q=nowhere"},
+		{"failures", "/v1/failures"},
+		{"failures of an agent", filtered("failures", "agent:echo")},
+		{"count status:failed", filtered("runs/count", "status:failed")},
+		{"count of other filters", filtered("runs/count", "mode:queue delivery:no")},
+	}
+}
+
+// queries measures requests to a real server on stores of two sizes.
+func (b *bench) queries(ctx context.Context, dir string) error {
+	q := &Queries{}
+	for _, size := range []struct {
+		runs  int
+		times *QueryTimes
+	}{{b.scaled(b.QueryRuns/100, 60), &q.Small}, {b.scaled(b.QueryRuns, 120), &q.Large}} {
+		err := b.inTempDir(filepath.Join(filepath.Base(dir), strconv.Itoa(size.runs)), func(dir string) error {
+			return b.measureQueries(ctx, dir, size.runs, size.times)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	b.result.Queries = q
+	return nil
+}
+
+func (b *bench) measureQueries(ctx context.Context, dir string, runs int, out *QueryTimes) error {
+	b.Progress("queries: running %d runs", runs)
+	d, err := b.newDriver(ctx, dir, load{})
+	if err != nil {
+		return err
+	}
+	d.threads = runs / runsPerThread
+	d.fixture.startEngine(&failingAgent{Agent: newTimedAgent(d.onAgentStart), every: failEvery}, b.Slots)
+	schema, remove := d.fixture.schema, d.fixture.remove
+	d.fixture.remove = func() error { return nil } // the server needs the store
+	began := time.Now()
+	if err := errors.Join(d.fixture.addYear(ctx, began), d.fill(ctx, runs), d.room.waitEmpty(ctx), d.fixture.close()); err != nil {
+		return errors.Join(err, remove())
+	}
+	middle := began.Add(time.Since(began) / 2)
+	out.Runs, out.Threads = d.submitted.Load(), d.threads
+	err = b.withServer(ctx, dir, b.storeConfig(schema), func(s *served) error {
+		b.Progress("queries: indexing messages")
+		if err := s.waitIndexed(ctx); err != nil {
+			return err
+		}
+		for _, r := range queryRequests(runs, middle) {
+			b.Progress("queries: %s", r.name)
+			times, err := s.measure(ctx, r.path, b.scaled(queryTries, 5))
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			out.Requests = append(out.Requests, RequestTime{r.name, times})
+		}
+		return nil
+	})
+	return errors.Join(err, remove())
+}
+
+// addYear adds ends of runs to the sums of each minute of the last day, and of each day of the last year, so
+// that a series of them is as long in each store.
+func (h *fixture) addYear(ctx context.Context, now time.Time) error {
+	var ends []store.Summary
+	end := func(at time.Time) {
+		for _, status := range []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed} {
+			key := store.SummaryKey{Step: store.StepMinute, At: at.UTC().Truncate(store.StepMinute), Agent: agentName, Status: status}
+			ends = append(ends, store.Summary{Key: key, Sums: store.Sums{Runs: 1, Ran: time.Second.Microseconds()}})
+		}
+	}
+	for ago := store.StepMinute; ago <= store.StepDay; ago += store.StepMinute {
+		end(now.Add(-ago))
+	}
+	for ago := 2 * store.StepDay; ago <= 366*store.StepDay; ago += store.StepDay {
+		end(now.Add(-ago))
+	}
+	return h.store.Update(ctx, func(tx store.Tx) error { return tx.Write(&store.Changes{Summaries: store.SumUp(ends)}) })
+}
+
+// storeConfig returns the tables of a server's configuration that name its store; schema is that of the
+// tables in the database, if it is one.
+func (b *bench) storeConfig(schema string) string {
+	if schema == "" {
+		return ""
+	}
+	return fmt.Sprintf("[store]\nkind = \"postgres\"\n[postgres]\nurl = %q\nschema = %q\n", b.Store, schema)
+}
+
+// failingAgent fails one of every so many runs.
+type failingAgent struct {
+	mailroom.Agent
+	every int64
+	runs  atomic.Int64
+}
+
+func (a *failingAgent) Run(ctx context.Context, s mailroom.Session) error {
+	switch n := a.runs.Add(1); {
+	case n%(2*a.every) == 0:
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no route to host 10.0.%d.%d", n%250, n%240)}
+	case n%a.every == 0:
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the model refused request %d", n)}
+	}
+	return a.Agent.Run(ctx, s)
+}
+
+// served is a real server in a process of its own.
+type served struct {
+	url, token string
+	listening  time.Time // when it reported that it listens
+}
+
+// withServer calls f with a server on the folder's store, or on the one of the further configuration, and
+// kills the server.
+func (b *bench) withServer(ctx context.Context, dir, config string, f func(*served) error) (err error) {
+	if err := os.WriteFile(filepath.Join(dir, "mailroom.toml"), []byte(b.Config+config), 0o600); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	s, err := b.startChild(ctx, nil, true, "serve", "--data", dir, "--listen", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	discarded := make(chan struct{})
+	defer func() {
+		err = errors.Join(err, s.kill())
+		<-discarded
+	}()
+	line, err := s.waitLine("listening on ")
+	if err != nil {
+		close(discarded)
+		return fmt.Errorf("start a server: %w", err)
+	}
+	out := &served{listening: time.Now()}
+	out.url, _, _ = strings.Cut(strings.TrimPrefix(line, "listening on "), ",")
+	go func() {
+		defer close(discarded)
+		// Until the process is killed, which is also the error.
+		_, _ = io.Copy(io.Discard, s.lines)
+	}()
+	token, err := os.ReadFile(filepath.Join(dir, "token"))
+	if err != nil {
+		return fmt.Errorf("read the token: %w", err)
+	}
+	out.token = strings.TrimSpace(string(token))
+	return f(out)
+}
+
+// measure repeats a request.
+func (s *served) measure(ctx context.Context, path string, tries int) (Times, error) {
+	times := &histogram{}
+	for i := range tries + 1 {
+		began := time.Now()
+		if err := s.get(ctx, path); err != nil {
+			return Times{}, err
+		}
+		if i > 0 { // the first one prepares statements
+			times.add(time.Since(began))
+		}
+	}
+	return times.times(), nil
+}
+
+// waitIndexed waits until all messages can be found.
+func (s *served) waitIndexed(ctx context.Context) error {
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for {
+		found, err := client.New(s.url, s.token).Search(ctx, client.SearchQuery{Q: "nowhere"})
+		if err != nil || found.Complete {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *served) get(ctx context.Context, path string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s: %.200s", path, resp.Status, body)
+	}
+	return nil
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package bench
-
-// resident is not known: each system tells it in another way.
-func resident() int64 { return 0 }
-
-func cpuModel() string { return "" }
