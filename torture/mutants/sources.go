@@ -8,6 +8,8 @@ func sourceMutants() []mutant {
 	const rule, queue = "^TestAWaitingAlertEndsWithItsRule$", "^TestAnAlertInTheQueueOfAChatIsAskedAgain$"
 	const barred = "^TestAnUnpairedUserIsBarred$"
 	return []mutant{
+		{"a channel asks nothing about the alerts in its queue", "internal/node/channels.go",
+			"		o.Ended = alertEnded(o.Ledger, sender)\n", "", "internal/node", "^TestWhatEndsAtAnotherServerIsSentByNone$/^memory$"},
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
 			"!operator.IsOperator(s.Token)", "false", "alert", operator},
 		{"a browser of a session of the former operator's token gets alerts", "alert/allow.go",
