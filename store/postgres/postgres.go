@@ -222,7 +222,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		if t.failed == nil {
 			return err
 		}
-		if t.waited {
+		if t.waited || t.ending && outcomeOf(t.failed) == conflict {
 			if locked := s.lockedThreads(t.waitedFor); len(locked) > 0 {
 				return &store.LockedError{Threads: locked}
 			}

@@ -75,7 +75,22 @@ func (t *tx) Write(c *store.Changes) error {
 		return t.fail("write", err)
 	}
 	t.pending = w.trip
+	if names := endedTokens(c); len(names) > 0 {
+		t.ending = true
+		t.pending.add(nil, endTokens, names)
+	}
 	return nil
+}
+
+// endedTokens returns the names of the tokens that a transaction changes or drops.
+func endedTokens(c *store.Changes) []string {
+	names := slices.Clone(c.DropTokens)
+	for _, row := range c.Tokens {
+		if row.Key != 0 {
+			names = append(names, row.Name)
+		}
+	}
+	return names
 }
 
 // writing collects the statements of one Changes.
