@@ -34,7 +34,7 @@ func hostileTexts() []string {
 		long[i] = 0x10000 + rune(dice.IntN(0xf0000))
 	}
 	return []string{
-		"\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", string(long), "9223372036854775808", "-9223372036854775809", "1e400", "NaN",
+		".", "..", "a/../b", "%2e%2e", "\x00", "a\x00b", "\xff", "\xed\xa0\x80", "\ufffe", string(long), "9223372036854775808", "-9223372036854775809", "1e400", "NaN",
 		"0000-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "294277-01-01T00:00:00Z", "2026-02-30T00:00:00Z", "thread:\x00", "status:\x00",
 	}
 }
@@ -88,9 +88,7 @@ type schema struct {
 
 // sample returns JSON that a schema accepts, probably. change replaces the fields that it has.
 func (d *openAPI) sample(s *schema, change map[string]string, depth int) string {
-	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
-		s = d.Components.Schemas[name]
-	}
+	s = d.schemaOf(s)
 	kind := fmt.Sprint(s.Type)
 	switch {
 	case len(s.Enum) > 0:
@@ -178,17 +176,18 @@ func (d *openAPI) attempts(method, path string, o operation) (all []attempt) {
 	if o.RequestBody == nil {
 		return all
 	}
-	s := o.RequestBody.Content["application/json"].Schema
+	s := d.schemaOf(o.RequestBody.Content["application/json"].Schema)
 	if s == nil {
 		return all
 	}
-	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
-		s = d.Components.Schemas[name]
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+	for _, field := range d.fields(s, 3) {
 		for _, value := range hostileValues() {
-			all = append(all, attempt{fmt.Sprintf("%s %s with %s %s", method, path, name, value[:min(len(value), 30)]), method, target("", ""), body(map[string]string{name: value})})
+			sent := d.sample(s, map[string]string{field[0]: d.within(s.Properties[field[0]], field[1:], value)}, 4)
+			all = append(all, attempt{fmt.Sprintf("%s %s with %s %s", method, path, strings.Join(field, "."), value[:min(len(value), 30)]), method, target("", ""), sent})
 		}
+	}
+	for _, raw := range hostileBodies() {
+		all = append(all, attempt{fmt.Sprintf("%s %s with the body %.40q", method, path, raw), method, target("", ""), raw})
 	}
 	return all
 }
@@ -228,9 +227,15 @@ func (in inProcess) answerOf(t *testing.T, a attempt) string {
 	return fmt.Sprint(out.Code, " ", p.Code)
 }
 
-// TestNoValueOfARequestIsAnInternalError sends each hostile value as each parameter and each field of a body of each
-// route of the API, to servers on three stores: none answers with a 5xx, and all answer the same.
-func TestNoValueOfARequestIsAnInternalError(t *testing.T) {
+// hostileServer is a server with all parts, and what its store has.
+type hostileServer struct {
+	inProcess
+	*fuzzFixture
+}
+
+// hostileServers returns a server on each of the three stores, and the description of their API.
+func hostileServers(t *testing.T) (map[string]*hostileServer, *openAPI) {
+	t.Helper()
 	cluster, err := pgtest.Start(t.Context(), pgtest.Options{Settings: []string{"fsync=off"}})
 	if err != nil {
 		t.Fatal(err)
@@ -248,41 +253,88 @@ func TestNoValueOfARequestIsAnInternalError(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	servers := map[string]inProcess{"memory": newInProcess(), "SQLite": newInProcess(), "PostgreSQL": newInProcess()}
+	servers := map[string]*hostileServer{}
 	for name, s := range map[string]store.Store{"memory": memory.New(), "SQLite": file, "PostgreSQL": database} {
-		in := servers[name]
+		in := newInProcess()
 		f := in.newFixtureOn(t, s)
 		in.handler = server.New(server.Options{ // with all parts
 			Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, bus.New()), Token: token, Submits: -1,
 			Agents: func() []string { return []string{"echo", "codex"} }, Alerts: &server.Alerts{Links: alert.NewLinks(token)},
 		})
-		servers[name] = in
+		f.http = in
+		servers[name] = &hostileServer{in, f}
 	}
 	out := httptest.NewRecorder()
 	servers["memory"].handler.ServeHTTP(out, httptest.NewRequest("GET", "http://localhost/openapi.json", nil))
-	var d openAPI
-	if err := json.Unmarshal(out.Body.Bytes(), &d); err != nil {
+	d := &openAPI{}
+	if err := json.Unmarshal(out.Body.Bytes(), d); err != nil {
 		t.Fatal(err)
 	}
+	return servers, d
+}
+
+// wantAlike checks that all servers give the same answer, which is no fault of theirs.
+func wantAlike(t *testing.T, what string, servers map[string]*hostileServer, ask func(*hostileServer) string) {
+	t.Helper()
+	got := map[string]string{}
+	for name, in := range servers {
+		got[name] = ask(in)
+		if strings.HasPrefix(got[name], "5") || strings.Contains(got[name], "internal") {
+			t.Errorf("%s on %s: %s", what, name, got[name])
+		}
+	}
+	if got["memory"] != got["PostgreSQL"] || got["memory"] != got["SQLite"] {
+		t.Errorf("%s: %v, want the same", what, got)
+	}
+}
+
+// wantSameRows checks that all stores have as many threads, runs and entries of each kind: that of what was refused, none has
+// written a part.
+func wantSameRows(t *testing.T, servers map[string]*hostileServer) {
+	t.Helper()
+	wantAlike(t, "the rows", servers, func(s *hostileServer) string {
+		counts := map[string]int{}
+		err := s.ledger.View(t.Context(), func(r store.Reader) error {
+			threads, err := r.Threads(store.ThreadQuery{})
+			if err != nil {
+				return err
+			}
+			for _, row := range threads {
+				counts["thread"]++
+				entries, err := r.Entries(store.EntryQuery{Thread: row.ID})
+				if err != nil {
+					return err
+				}
+				for _, e := range entries {
+					counts[e.Kind]++
+				}
+			}
+			workers, err := r.Workers()
+			counts["worker"] = len(workers)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return fmt.Sprint(counts)
+	})
+}
+
+// TestNoValueOfARequestIsAnInternalError sends each hostile value as each parameter and each field of a body, at any depth,
+// of each route of the API, to servers on three stores: none answers with a 5xx, and all answer the same.
+func TestNoValueOfARequestIsAnInternalError(t *testing.T) {
+	servers, d := hostileServers(t)
 	n := 0
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {
 		for _, method := range slices.Sorted(maps.Keys(d.Paths[path])) {
 			for _, a := range d.attempts(strings.ToUpper(method), path, d.Paths[path][method]) {
 				n++
-				got := map[string]string{}
-				for name, in := range servers {
-					got[name] = in.answerOf(t, a)
-					if strings.HasPrefix(got[name], "5") {
-						t.Errorf("%s on %s: %s", a.what, name, got[name])
-					}
-				}
-				if got["memory"] != got["PostgreSQL"] || got["memory"] != got["SQLite"] {
-					t.Errorf("%s: %v, want the same", a.what, got)
-				}
+				wantAlike(t, a.what, servers, func(s *hostileServer) string { return s.answerOf(t, a) })
 			}
 		}
 	}
-	if n < 3000 {
+	if n < 5000 {
 		t.Errorf("sent %d requests, want those of all routes", n)
 	}
+	wantSameRows(t, servers)
 }

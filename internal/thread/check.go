@@ -45,6 +45,11 @@ func (in *Submit) checkNames() error {
 			return check.Invalid(n.location, "must be valid UTF-8 without NUL", n.name)
 		}
 	}
+	for i, d := range in.Decisions { // their tickets are looked up before the transaction, where no operation checks names
+		if !check.IsClean(d.Ticket) {
+			return check.Invalid(fmt.Sprintf("decisions[%d].ticket", i), "must be valid UTF-8 without NUL", strings.ToValidUTF8(d.Ticket, "\ufffd"))
+		}
+	}
 	return nil
 }
 
