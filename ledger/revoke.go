@@ -126,9 +126,15 @@ func (as Accounts) read(ctx context.Context, plan *revocation, until time.Time) 
 	})
 }
 
+// readRuns reads the open runs of all owners, the newest first, until it has seen as many of the token as the store counts:
+// none for a token without open runs. An index of the open runs by owner would cost each run two writes.
 func (p *revocation) readRuns(r store.Reader, until time.Time) error {
-	owned := map[string]bool{}
-	for from, found := int64(0), 0; found < maxRevokedRuns; {
+	counts, err := r.Count(store.CountQuery{Owner: &p.in.Name, Statuses: openStatuses()})
+	if err != nil {
+		return err
+	}
+	owned, left := map[string]bool{}, counts.Sum()
+	for from, found := int64(0), 0; left > 0 && found < maxRevokedRuns; {
 		rows, err := r.Runs(store.RunQuery{Statuses: openStatuses(), From: from, Limit: revokeScan})
 		if err != nil || len(rows) == 0 {
 			return err
@@ -138,6 +144,9 @@ func (p *revocation) readRuns(r store.Reader, until time.Time) error {
 		}
 		for _, row := range rows {
 			from = row.Key
+			if owned[row.Thread] {
+				left--
+			}
 			if !owned[row.Thread] || row.Stop != "" || !until.IsZero() && row.CreatedAt.After(until) || found >= maxRevokedRuns {
 				continue
 			}

@@ -9,6 +9,7 @@ import (
 	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/store/memory"
 )
 
 // onStores runs a test with two servers on each kind of store.
@@ -177,4 +178,33 @@ func TestARevocationCancelsMoreThanOneTransactionTakes(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestARevocationReadsNoMoreRunsThanItMust has 3,000 open runs of another token, older than those of the revoked one. A
+// token without open runs reads none.
+func TestARevocationReadsNoMoreRunsThanItMust(t *testing.T) {
+	rows := &counting{Store: memory.New()}
+	d := open(t, rows, ledger.Options{})
+	for _, name := range []string{"ann", "bob", "idle"} {
+		must(d.Accounts().CreateToken(d.ctx, auth.Token{Name: name, Sum: name, Scopes: []auth.Permission{auth.PermissionSubmit}}))(t)
+	}
+	submit := func(owner string, n int) {
+		for i := range n {
+			in := submitAs(owner, fmt.Sprint(owner, i%10), "x")
+			in.Agent, in.NotBefore = "echo", time.Now().Add(time.Hour)
+			d.submit(in)
+		}
+	}
+	submit("bob", 3000)
+	submit("ann", 5)
+	for name, most := range map[string]int{"idle": 50, "ann": 1200} {
+		rows.reset()
+		out := must(d.Accounts().Revoke(d.ctx, ledger.Revocation{Name: name, Cancel: true, By: "admin"}))(t)
+		if want := map[string]int{"ann": 5}[name]; out.Cancelled != want {
+			t.Errorf("%s: cancelled %d runs, want %d", name, out.Cancelled, want)
+		}
+		if n := rows.reset().Rows; n > most {
+			t.Errorf("%s: read %d rows, want at most %d", name, n, most)
+		}
+	}
 }
