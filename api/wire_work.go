@@ -50,6 +50,7 @@ type Claim struct {
 	Tickets    []Ticket           `json:"tickets" doc:"The run's tickets so far."`
 	Steers     []Steer            `json:"steers" doc:"Steered messages that no step covers; fetch them with steered."`
 	Lost       int                `json:"lost" doc:"How many claims of the run were lost with their worker."`
+	DeadlineMS int64              `json:"deadline_ms,omitempty" doc:"How long the attempt may take from now on, in milliseconds: end it and settle a failure then. The server ends the claim a grace later. Absent: the server is of an older version."`
 }
 
 // Steer is a message that was steered into a current run.
@@ -198,7 +199,7 @@ type WaitFor struct {
 type Failure struct {
 	Class      mailroom.Class `json:"class,omitempty" enum:"transient,unavailable,permanent" doc:"transient (the default) is retried and counts as a failure; unavailable is retried for a day; permanent is not retried."`
 	Message    string         `json:"message"`
-	RetryAfter string         `json:"retry_after,omitempty" doc:"No retry before: a duration such as 30s."`
+	RetryAfter string         `json:"retry_after,omitempty" doc:"No retry before: a duration such as 30s. More than 840h (35 days) counts as that."`
 	Agent      bool           `json:"agent,omitempty" doc:"The fault is the agent's own, such as an expired login, and each of its runs would fail alike: the run stays queued whatever the class, and the server pauses the agent and probes it."`
 }
 

@@ -47,6 +47,7 @@ type Assignment struct {
 	Input  []mailroom.Message // nil: read it from the log
 	Due    time.Time          // when the run became due
 	At     time.Time          // when it was claimed
+	Limit  time.Duration      // how long the attempt may take, as the server says; 0: it says nothing
 }
 
 // Renewal is a worker's heartbeat.

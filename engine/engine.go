@@ -68,7 +68,7 @@ type Options struct {
 	Renew         time.Duration // interval of renewals [a third of Lease]
 	Sweep         time.Duration // interval of checks for expired leases of other workers [1s]
 	Flush         time.Duration // interval of flushes: the streamed text that a crash may lose [1s]
-	Deadline      time.Duration // of one attempt [1h]
+	Deadline      time.Duration // of one attempt [that of the server, for a remote worker, or 1h]
 	StopGrace     time.Duration // for an agent to return after it was stopped [10s]
 	ShutdownGrace time.Duration // for runs to finish after Run's context ended [30s]
 	AgentGrace    time.Duration // until runs of an agent that no worker serves fail [60s]
@@ -95,7 +95,6 @@ func (o Options) withDefaults() Options {
 	set(&o.Renew, o.Lease/3)
 	set(&o.Sweep, time.Second)
 	set(&o.Flush, time.Second)
-	set(&o.Deadline, time.Hour)
 	set(&o.StopGrace, 10*time.Second)
 	set(&o.ShutdownGrace, 30*time.Second)
 	set(&o.AgentGrace, time.Minute)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/bus"
@@ -31,6 +32,8 @@ type process struct {
 	retries       retry.Policy // of the ledger
 	workerRetries retry.Policy // of its remote engines
 
+	deadline time.Duration // of the ledger's claims; 0: its default
+
 	remote   bool      // its engines are remote
 	endpoint *endpoint // for remote engines; nil: not started
 }
@@ -39,7 +42,7 @@ func (h *fixture) newProcess() *process {
 	p := &process{t: h.t, line: &line{Store: h.store}, bus: bus.New(), ended: make(chan struct{})}
 	p.ledger = ledger.New(p.line, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		p.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
-	}, Retry: func(string) retry.Policy { return p.retries }, Log: p.log()})
+	}, Retry: func(string) retry.Policy { return p.retries }, Deadline: func(string) time.Duration { return p.deadline }, Log: p.log()})
 	ctx, end := context.WithCancel(context.Background())
 	p.end = end
 	go func() {

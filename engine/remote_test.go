@@ -291,3 +291,40 @@ func (w *wire) Close() error {
 }
 
 func (w *wire) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// TestARemoteWorkerEndsAnAttemptAtTheServersDeadline has a server with a short deadline and one with a long one: the
+// worker, which sets none, ends the attempt itself, before the server takes the claim away.
+func TestARemoteWorkerEndsAnAttemptAtTheServersDeadline(t *testing.T) {
+	for _, deadline := range []time.Duration{10 * time.Second, 3 * time.Hour} {
+		for _, of := range []struct{ engine, agent, want time.Duration }{{0, 0, deadline}, {time.Second, 0, time.Second}, {time.Hour, 5 * time.Second, 5 * time.Second}} {
+			remoteOnly(t, func(h *fixture) {
+				h.process.deadline = deadline
+				causes := make(chan error, 5)
+				begin := time.Now()
+				o := serving(func(ctx context.Context, s mailroom.Session) error {
+					if s.Run().Attempt > 1 {
+						return nil
+					}
+					begin = time.Now()
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+					return ctx.Err()
+				})
+				o.Deadline = of.engine
+				a := o.Agents["a"]
+				a.Deadline = of.agent
+				o.Agents["a"] = a
+				h.start(o)
+				out := h.send("t", "hello")
+				cause := <-causes
+				if took := time.Since(begin); cause != mailroom.ErrDeadline || took < of.want-time.Second || took > of.want {
+					t.Errorf("server %v, worker %v, agent %v: got cause %v after %v, want %v", deadline, of.engine, of.agent, cause, took, of.want)
+				}
+				h.wait(2 * time.Second)
+				if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 1 || r.Attempt != 2 || r.Lost != 0 {
+					t.Errorf("got %d failures, %d attempts, %d lost claims, want 1, 2 and 0", r.Failures, r.Attempt, r.Lost)
+				}
+			})
+		}
+	}
+}

@@ -44,10 +44,7 @@ func (s *session) work() {
 	begin := time.Now()
 	defer s.hints.Close()
 	agent, unkept := s.engine.options.Agents[s.agent].pinned(s.ctx, s.Run())
-	limit := agent.Deadline
-	if limit == 0 {
-		limit = s.engine.options.Deadline
-	}
+	limit := cmp.Or(agent.Deadline, s.engine.options.Deadline, s.assignment.Limit, time.Hour)
 	unsure := s.drainHints()
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()

@@ -159,7 +159,7 @@ func (l *Ledger) assignments(out api.Claims) []dispatch.Assignment {
 		}
 		work = append(work, dispatch.Assignment{
 			Claim: claim, Run: run, Thread: thread, Due: run.AvailableAt, At: now,
-			Input: append([]mailroom.Message{}, c.Messages...),
+			Input: append([]mailroom.Message{}, c.Messages...), Limit: time.Duration(c.DeadlineMS) * time.Millisecond,
 		})
 	}
 	return work

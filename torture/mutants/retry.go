@@ -4,6 +4,8 @@ package main
 func retryMutants() []mutant {
 	const pkg = "internal/thread"
 	return []mutant{
+		{"a worker ignores the deadline of the server", "engine/work.go", "s.engine.options.Deadline, s.assignment.Limit, time.Hour", "s.engine.options.Deadline, time.Hour", "engine", "^TestARemoteWorkerEndsAnAttemptAtTheServersDeadline$"},
+		{"a worker stops a run for any time", "internal/thread/retry.go", "max(delay, min(named, retry.MaxNamed))", "max(delay, named)", "internal/thread", "^TestATimeThatAFailureNamesIsBounded$"},
 		{"a claim does not say how its attempt is retried", "internal/thread/claim.go", "	setRetry(r, by.Retry.Over(retry.Default()))\n", "	_ = retry.Default\n", pkg, "^TestAnOverdueClaimIsRetriedAsItSaid$"},
 		{"a claim replaces the number of the submit", "internal/thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestAFailureIsRetriedAsItsClaimSaid$"},
 		{"a claim replaces the number of a run of an older version", "internal/thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestARunOfAnOlderVersionKeepsItsNumberOfAttempts$"},
