@@ -15,6 +15,10 @@ const (
 	MaxDelay    = 365 * 24 * time.Hour
 )
 
+// MaxNamed bounds the delay that a failure names itself, such as the end of a provider's limit: longer than any window
+// of a provider, a month. A longer one counts as this.
+const MaxNamed = 35 * 24 * time.Hour
+
 const (
 	defaultFirst = 250 * time.Millisecond
 	defaultMost  = 30 * time.Second

@@ -128,9 +128,9 @@ func retryOf(r *mailroom.Run) retry.Policy {
 }
 
 // notBefore returns the delay, or the one that a provider or the agent named if that is longer, in microseconds as
-// stores keep it.
+// stores keep it. A worker that names more than retry.MaxNamed is not refused: its result would be lost.
 func notBefore(named, delay time.Duration) time.Duration {
-	return (max(delay, named) + time.Microsecond - 1).Truncate(time.Microsecond)
+	return (max(delay, min(named, retry.MaxNamed)) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // validText replaces bytes that are not text: a program's last output may contain any.

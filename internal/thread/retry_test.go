@@ -2,6 +2,7 @@ package thread_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -167,5 +168,28 @@ func TestAFaultOfTheAgentIsPacedByItsPause(t *testing.T) {
 		w.mustStart("a")
 		w.end(own)
 		wantNext(w, 250*time.Millisecond)
+	}
+}
+
+// A worker may name any time, and its failure is not refused.
+func TestATimeThatAFailureNamesIsBounded(t *testing.T) {
+	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassUnavailable} {
+		for _, agent := range []bool{false, true} {
+			for named, want := range map[time.Duration]time.Duration{
+				retry.MaxNamed: retry.MaxNamed, retry.MaxNamed + 1: retry.MaxNamed, math.MaxInt64: retry.MaxNamed, 36 * time.Hour: 36 * time.Hour,
+			} {
+				w := newFixture(t)
+				w.must(in("", "a"))
+				w.mustStart("a")
+				end := failed(class)
+				end.Failure.RetryAfter, end.Failure.Agent = named, agent
+				w.end(end)
+				if r := w.runs["a"]; r.Status != mailroom.StatusQueued {
+					t.Errorf("%s after %v: the run is %s", class, named, r.Status)
+					continue
+				}
+				wantNext(w, want)
+			}
+		}
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"mailroom/internal/lazyregexp"
+	"mailroom/internal/retry"
 )
 
-// maxRetryAfter bounds how far ahead a limit's end may be: longer than any window of a provider, a month.
-const maxRetryAfter = 35 * 24 * time.Hour
+// maxRetryAfter bounds how far ahead a limit's end may be.
+const maxRetryAfter = retry.MaxNamed
 
 // justPassed is how long ago a time of day without a date may be before it means tomorrow, and recheck is the delay
 // after such a time: providers round the end of a limit, and lift it a moment later.
