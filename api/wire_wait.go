@@ -134,18 +134,29 @@ type FailureGroup struct {
 
 // Agent is a handler of runs, as the server and the live workers know it.
 type Agent struct {
-	Name      string  `json:"name"`
-	Kind      *string `json:"kind" doc:"null if it is served elsewhere only."`
-	Version   *string `json:"version" doc:"Version of its current definition, if known."`
-	Program   *string `json:"program" doc:"Version that the agent's program reports."`
-	Isolation *string `json:"isolation" doc:"How its program is kept from the server's data: namespace, landlock, a user, or none; null if this server runs no program for it."`
-	Available bool    `json:"available" doc:"Its runs are started."`
-	Reason    *string `json:"reason" doc:"Why it is not available."`
-	Workers   int     `json:"workers" doc:"Live workers that serve it."`
-	Running   int     `json:"running" doc:"Runs of it that are running."`
-	Queued    int     `json:"queued" doc:"Runs of it that are queued, of your threads; an admin's are all."`
-	Waiting   int     `json:"waiting" doc:"Runs of it that wait, for example for a decision."`
-	Paused    *Pause  `json:"paused" doc:"Set while it is paused: its due runs wait."`
+	Name      string      `json:"name"`
+	Kind      *string     `json:"kind" doc:"null if it is served elsewhere only."`
+	Version   *string     `json:"version" doc:"Version of its current definition, if known."`
+	Program   *string     `json:"program" doc:"Version that the agent's program reports."`
+	Isolation *string     `json:"isolation" doc:"How its program is kept from the server's data: namespace, landlock, a user, or none; null if this server runs no program for it."`
+	Available bool        `json:"available" doc:"Its runs are started."`
+	Reason    *string     `json:"reason" doc:"Why it is not available."`
+	Workers   int         `json:"workers" doc:"Live workers that serve it."`
+	Running   int         `json:"running" doc:"Runs of it that are running."`
+	Queued    int         `json:"queued" doc:"Runs of it that are queued, of your threads; an admin's are all."`
+	Waiting   int         `json:"waiting" doc:"Runs of it that wait, for example for a decision."`
+	Paused    *Pause      `json:"paused" doc:"Set while it is paused: its due runs wait."`
+	Retry     *AgentRetry `json:"retry" doc:"How its failures are retried; null if this server does not know the agent."`
+}
+
+// AgentRetry is how a server retries the runs of an agent. A worker and, for the numbers, a submit may say otherwise.
+type AgentRetry struct {
+	Attempts         int    `json:"attempts" doc:"Failures after which a run fails for good, unless its submit or its worker says otherwise."`
+	First            string `json:"first" example:"250ms" doc:"Delay of the first retry, doubled with each further one."`
+	Most             string `json:"most" example:"30s" doc:"Longest delay of a retry, plus up to a fifth."`
+	MaxCrashes       int    `json:"max_crashes" doc:"Lost claims in a row after which a run fails for good, unless its submit says fewer."`
+	PermanentExits   []int  `json:"permanent_exits" nullable:"false" doc:"Exit statuses of its command that are a failure of the class permanent: no retry."`
+	UnavailableExits []int  `json:"unavailable_exits" nullable:"false" doc:"Those of the class unavailable: retried for 24 hours, and no failure is counted. All others are transient."`
 }
 
 // Pause says who paused an agent. No run of the agent starts until it is resumed; running ones go on.

@@ -58,7 +58,7 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 		for _, w := range workers {
 			for _, name := range w.Agents {
 				if agents[name] == nil {
-					agents[name] = &api.Agent{Name: name}
+					agents[name] = &api.Agent{Name: name, Retry: h.describe(name).Retry}
 				}
 				agents[name].Workers++
 			}
@@ -212,7 +212,7 @@ func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 func (h *agentHandlers) agentOf(name string) *api.Agent {
 	d := h.describe(name)
 	return &api.Agent{
-		Name: name, Kind: view.Given(d.Kind), Version: view.Given(d.Version), Program: view.Given(d.Program), Reason: view.Given(d.Problem),
+		Name: name, Kind: view.Given(d.Kind), Version: view.Given(d.Version), Program: view.Given(d.Program), Reason: view.Given(d.Problem), Retry: d.Retry,
 		Isolation: view.Given(d.Isolation),
 	}
 }

@@ -137,6 +137,7 @@ type AgentInfo struct {
 	Program  string // version that the agent's program reports
 	Problem  string // why the agent cannot run now
 	Disabled bool   // submits to the agent are refused with Problem
+	Retry    *api.AgentRetry
 	// Isolation names the mechanism that keeps the agent's program from the data of this process.
 	Isolation string
 }

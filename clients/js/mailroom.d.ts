@@ -244,6 +244,8 @@ export interface Agent {
   waiting: number;
   /** probe is set if the server paused it: one run starts then, and its success ends the pause. */
   paused: { by: string; at: string; reason: string; probe?: string } | null;
+  /** How the server retries its runs. null: it does not know the agent; absent: a server of an older version. */
+  retry?: { attempts: number; first: string; most: string; max_crashes: number; permanent_exits: number[]; unavailable_exits: number[] } | null;
 }
 
 export interface Failure {

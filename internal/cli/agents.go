@@ -52,7 +52,7 @@ func printAgents(con *console.Console, agents []api.Agent, output console.Format
 	if output == console.FormatJSON {
 		return con.PrintJSON(api.Page[api.Agent]{Items: agents})
 	}
-	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "QUEUED", "WAITING", "ISOLATION"}}
+	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "QUEUED", "WAITING", "ISOLATION", "RETRIES"}}
 	for _, a := range agents {
 		available := "yes"
 		if !a.Available {
@@ -67,9 +67,27 @@ func printAgents(con *console.Console, agents []api.Agent, output console.Format
 				available += ": " + console.Shorten(a.Paused.Reason, 60)
 			}
 		}
-		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), fmt.Sprint(a.Queued), fmt.Sprint(a.Waiting), orDash(a.Isolation)})
+		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), fmt.Sprint(a.Queued), fmt.Sprint(a.Waiting), orDash(a.Isolation), retries(a.Retry)})
 	}
 	return con.PrintList(rows, nil, "no agents")
+}
+
+// retries describes how the runs of an agent are retried, such as "5 attempts, 250ms to 30s, 3 crashes". A server of an
+// older version says nothing.
+func retries(r *api.AgentRetry) string {
+	if r == nil {
+		return "-"
+	}
+	text := fmt.Sprintf("%d attempts, %s to %s, %d crashes", r.Attempts, r.First, r.Most, r.MaxCrashes)
+	for _, of := range []struct {
+		class string
+		exits []int
+	}{{"permanent", r.PermanentExits}, {"unavailable", r.UnavailableExits}} {
+		if len(of.exits) > 0 {
+			text += fmt.Sprintf(", %s: exit %s", of.class, strings.Trim(fmt.Sprint(of.exits), "[]"))
+		}
+	}
+	return text
 }
 
 func printWorkers(con *console.Console, workers []api.Worker, output console.Format) error {

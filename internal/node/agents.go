@@ -16,10 +16,13 @@ import (
 	"mailroom/agent/exec/program"
 	"mailroom/agent/inbox"
 	"mailroom/agent/tour"
+	"mailroom/api"
 	"mailroom/engine"
 	"mailroom/internal/config"
 	"mailroom/internal/reserved"
 	"mailroom/internal/retry"
+	"mailroom/internal/setting"
+	"mailroom/server"
 	"mailroom/store"
 	"mailroom/store/postgres"
 )
@@ -30,6 +33,7 @@ type agentSet struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
 	retries  map[string]retry.Policy // of the configured agents
+	exits    map[string]exitClasses  // of the commands among them
 	remote   []string                // agents that only workers elsewhere serve
 	options  map[string][]string     // that agents take of a submit; an agent that is missing here takes all
 	programs *programs
@@ -43,7 +47,7 @@ type agentSet struct {
 // cannot be rebuilt is left out: the runs pinned to it fail permanently and name it. Programs get files
 // of messages from shared too, unless it is nil.
 func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Files, log *slog.Logger) (*agentSet, error) {
-	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, retries: map[string]retry.Policy{}, options: map[string][]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
+	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, retries: map[string]retry.Policy{}, exits: map[string]exitClasses{}, options: map[string][]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	r.sandbox.shareFiles(shared)
 	configured := maps.Clone(c.Agents)
 	r.versions = &versions{
@@ -143,6 +147,7 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		r.programs.add(name, programOptions(p, a, mark, around))
 	}
 	if a.Kind == config.KindExec {
+		r.exits[name] = exitClasses{a.PermanentExits, a.UnavailableExits}
 		r.programs.addCommand(name, a)
 	}
 	r.agents[name] = engine.Agent{
@@ -155,6 +160,25 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 		r.options[name] = append([]string{}, a.Options...)
 	}
 	return nil
+}
+
+// describe returns what this process knows of an agent, given the policy of agents that are not configured.
+func (r *agentSet) describe(name string, others retry.Policy) server.AgentInfo {
+	return r.programs.describe(name, server.AgentInfo{
+		Kind: r.kinds[name], Version: r.agents[name].Version, Isolation: r.sandbox.isolationOf(name), Retry: r.describeRetry(name, others),
+	})
+}
+
+// exitClasses are the exit statuses of a command that classify its failures.
+type exitClasses struct{ permanent, unavailable []int }
+
+// describeRetry returns what retryOf says about an agent, for people.
+func (r *agentSet) describeRetry(agent string, others retry.Policy) *api.AgentRetry {
+	p, exits := r.retryOf(agent, others).Over(retry.Default()), r.exits[agent]
+	return &api.AgentRetry{
+		Attempts: p.Attempts, First: setting.FormatDuration(p.First), Most: setting.FormatDuration(p.Most), MaxCrashes: mailroom.MaxCrashes,
+		PermanentExits: append([]int{}, exits.permanent...), UnavailableExits: append([]int{}, exits.unavailable...),
+	}
 }
 
 // retryOf returns how failures of an agent are retried, given the policy of agents that are not configured. The server

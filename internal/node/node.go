@@ -170,13 +170,9 @@ func assemble(o Options, roster *agentSet) *Node {
 		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Shared: o.Shared, Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
 		Agents:        func() []string { return names },
 		MissingAgents: roster.missing,
-		DescribeAgent: func(name string) server.AgentInfo {
-			return roster.programs.describe(name, server.AgentInfo{
-				Kind: roster.kinds[name], Version: agents[name].Version, Isolation: roster.sandbox.isolationOf(name),
-			})
-		},
-		Protocols: protocols(hooks, log),
-		Channels:  n.channels, Pairings: newPairings(c, n.ledger), Alerts: alerts,
+		DescribeAgent: func(name string) server.AgentInfo { return roster.describe(name, c.Retry) },
+		Protocols:     protocols(hooks, log),
+		Channels:      n.channels, Pairings: newPairings(c, n.ledger), Alerts: alerts,
 		Pages: web.Pages(), NoSearch: !c.Search, Issues: issueBoard(c), Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
 		TLS: o.TLS, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mailroom/api"
 	"mailroom/internal/retry"
 )
 
@@ -38,5 +39,21 @@ func TestAnAgentOfKindRemoteIsKnownAndNotRunHere(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"claude", "codex", "far"}, r.missing()); diff != "" { // claude: not found
 		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnAgentIsDescribedWithItsRetries(t *testing.T) {
+	c, r, _, err := newTestAgents(t, t.TempDir(), "[retry]\nattempts = 3\n[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]\nretry_first = \"1h\"\npermanent_exits = [3, 4]\nisolation = \"none\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for agent, want := range map[string]*api.AgentRetry{
+		"a":          {Attempts: 3, First: "1h", Most: "1h", MaxCrashes: 3, PermanentExits: []int{3, 4}, UnavailableExits: []int{75}},
+		"echo":       {Attempts: 3, First: "250ms", Most: "30s", MaxCrashes: 3, PermanentExits: []int{}, UnavailableExits: []int{}},
+		"unheard of": {Attempts: 3, First: "250ms", Most: "30s", MaxCrashes: 3, PermanentExits: []int{}, UnavailableExits: []int{}},
+	} {
+		if diff := cmp.Diff(want, r.describeRetry(agent, c.Retry)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", agent, diff)
+		}
 	}
 }

@@ -19,12 +19,12 @@ export function Agents() {
     <h1>Agents</h1>
     <${Problem} error=${error} retry=${reload} />
     <div class="table" tabindex="0" role="region" aria-label="Agents"><table>
-      <thead><tr><th>Agent</th><th>State</th><th><span class="unseen">Actions</span></th><th>Running</th><th>Queued</th><th>Waiting</th><th>Workers</th></tr></thead>
+      <thead><tr><th>Agent</th><th>State</th><th><span class="unseen">Actions</span></th><th>Running</th><th>Queued</th><th>Waiting</th><th>Workers</th><th>Retries</th></tr></thead>
       <tbody>${data?.agents.map((agent) => html`<tr key=${agent.name}>
         <th scope="row"><a href=${link('runs', '', { q: term('agent', agent.name) })}><${Line} text=${agent.name} /></a> <span class="hint">${agent.kind ?? ''}</span></th>
         <td>${agent.paused ? html`<${Status} of="paused" /> <span class="hint">by <${Line} text=${agent.paused.by} />, <${Time} at=${agent.paused.at} />${agent.paused.probe && html`, one run probes it <${Time} at=${agent.paused.probe} />`} <${Line} text=${agent.paused.reason} /></span>` : html`<${Status} of=${agent.available ? 'available' : 'unavailable'} /> <span class="hint"><${Line} text=${agent.reason ?? ''} /></span>`}</td>
         <td>${may('admin') && (agent.paused ? html`<${Action} label=${`Resume ${agent.name}`} run=${async () => { await client.resumeAgent(agent.name); await reload(); }}>Resume<//>` : html`<button type="button" class="quiet" aria-label=${`Pause ${agent.name}`} onClick=${() => setPausing(agent.name)}>Pause…</button>`)}</td>
-        <td>${number(agent.running)}</td><td>${number(agent.queued)}</td><td>${number(agent.waiting)}</td><td>${number(agent.workers)}</td>
+        <td>${number(agent.running)}</td><td>${number(agent.queued)}</td><td>${number(agent.waiting)}</td><td>${number(agent.workers)}</td><td class="hint">${retries(agent.retry)}</td>
       </tr>`)}</tbody>
     </table></div>
     <h2>Workers</h2>
@@ -35,6 +35,14 @@ export function Agents() {
     </table></div>`}
     ${pausing && html`<${Pause} name=${pausing} close=${() => { setPausing(null); reload(); }} />`}
   </section>`;
+}
+
+// retries describes how the runs of an agent are retried. A server of an older version says nothing.
+function retries(retry) {
+  if (!retry) return '';
+  const exits = (of, list) => (list.length > 0 ? [`${of}: exit ${list.join(' ')}`] : []);
+  return [`${retry.attempts} attempts`, `${retry.first} to ${retry.most}`, `${retry.max_crashes} crashes`,
+    ...exits('permanent', retry.permanent_exits), ...exits('unavailable', retry.unavailable_exits)].join(', ');
 }
 
 function Pause({ name, close }) {

@@ -310,7 +310,10 @@ describe('the console', () => {
     await client.send({ thread: 'paused', text: 'x' });
     await operator.button('Resume echo').click();
     await operator.page.locator('tr', { hasText: 'echo' }).getByText('available').waitFor();
-    assert.equal((await client.agents()).find(({ name }) => name === 'echo').paused, null);
+    const echo = (await client.agents()).find(({ name }) => name === 'echo');
+    assert.equal(echo.paused, null);
+    assert.deepEqual(echo.retry, { attempts: 5, first: '250ms', most: '30s', max_crashes: 3, permanent_exits: [], unavailable_exits: [] });
+    await operator.page.locator('tr', { hasText: 'echo' }).getByText('5 attempts, 250ms to 30s, 3 crashes').waitFor();
   });
 
   test('hostile content stays text', async (t) => {
