@@ -191,10 +191,13 @@ func outcome(ctx context.Context, err error, limit time.Duration, forced bool) t
 	out := thread.Settle{Outcome: thread.OutcomeFail, Jitter: rand.Float64(), Forced: forced}
 	cause := context.Cause(ctx)
 	stopped := errors.Is(cause, mailroom.ErrStopped)
+	way, passes := errors.AsType[*thread.GiveWay](err)
 	taken := errors.Is(cause, mailroom.ErrReleased) || errors.Is(cause, mailroom.ErrLeaseLost)
 	switch {
 	case err == nil:
 		out.Outcome = thread.OutcomeComplete
+	case cause == nil && passes:
+		out.Outcome, out.GiveWay = thread.OutcomeRelease, way.To
 	case stopped, taken && !forced:
 		out.Outcome = thread.OutcomeRelease
 	case forced, errors.Is(cause, mailroom.ErrDeadline):

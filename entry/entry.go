@@ -101,10 +101,13 @@ type (
 		DecidedBy string           `json:"decided_by"`
 	}
 	RunRescheduled struct {
-		Reason      string             `json:"reason"` // retry, lease_lost or released
+		Reason      string             `json:"reason"` // retry, lease_lost, released or gave_way
 		Attempt     int                `json:"attempt"`
 		AvailableAt time.Time          `json:"available_at"`
 		Error       *mailroom.RunError `json:"error,omitempty"`
+		// Behind is the run that starts before this one, which gave way: this one has its place in the queue again, and
+		// that one a higher priority.
+		Behind string `json:"behind,omitempty"`
 	}
 	RunStop struct {
 		Reason mailroom.Reason `json:"reason"`

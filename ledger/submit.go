@@ -321,6 +321,9 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 		return nil, err
 	}
 	o := op{name: "settle", rank: rankPlain, size: s.Size(), onBatch: begun, threads: []string{s.Thread}, queues: true, runs: []string{s.Run}, pauses: true}
+	if s.GiveWay != "" {
+		o.runs = append(o.runs, s.GiveWay)
+	}
 	if s.Failure != nil && s.Failure.Agent {
 		o.topics = []string{topicAgents} // it may pause the agent
 	}

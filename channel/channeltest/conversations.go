@@ -26,6 +26,7 @@ func RunChat(t *testing.T, make func(t *testing.T) *Platform) {
 		"a button decides once and the question is redrawn": buttonDecides,
 		"a command decides the question that it names":      commandDecides,
 		"a long reply arrives whole":                        longReply,
+		"a command is answered between the parts":           answeredBetween,
 		"a reply whose receipt is lost":                     lostReceipt,
 		"a stranger is paired":                              strangerIsPaired,
 		"a group is answered when it names the bot":         groupNamesBot,

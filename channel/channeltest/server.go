@@ -36,6 +36,7 @@ type Server struct {
 	hold   chan struct{}                       // delays the echo until closed; nil: no delay
 	wrap   func(channel.Ledger) channel.Ledger // the channel's ledger; may be nil
 	posted map[string]bool                     // ids of posted messages
+	onSend func(m chat.Message)                // is called before each message of the channel; may be nil
 
 	// Set by Start.
 	runner   *channel.Runner
@@ -191,8 +192,22 @@ func (s *Server) keepCapabilities(dial chat.Dialer) chat.Dialer {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.caps = caps
+		if err == nil && s.onSend != nil {
+			p = watchedPlatform{p, s.onSend}
+		}
 		return p, caps, err
 	}
+}
+
+// watchedPlatform tells of each message before it is sent.
+type watchedPlatform struct {
+	chat.Platform
+	onSend func(m chat.Message)
+}
+
+func (p watchedPlatform) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (string, error) {
+	p.onSend(m)
+	return p.Platform.Send(ctx, to, m, key)
 }
 
 // AwaitSettled waits until no run is queued, running or waiting.

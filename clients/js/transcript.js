@@ -200,7 +200,7 @@ export class Transcript {
       case 'rescheduled':
         Object.assign(run, { status: 'queued', until: body.available_at });
         this.#again(run);
-        if (body.reason !== 'released') {
+        if (body.reason !== 'released' && body.reason !== 'gave_way') {
           this.#put(this.read, { kind: 'retry', key: `retry:${seq}`, run: run.id, at, attempt: body.attempt, reason: body.reason, error: body.error ?? null, until: body.available_at });
         }
         return;

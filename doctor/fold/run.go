@@ -185,6 +185,10 @@ func (l *Log) rescheduled(e mailroom.Entry, r *Run) {
 	if r.Stop != "" {
 		l.bad(RuleTransition, e.Run, "entry %d reschedules run %s, which was asked to stop", e.Seq, e.Run)
 	}
+	if body.Behind != "" {
+		l.gaveWay(e, r, body.Behind)
+		return
+	}
 	l.transition(e, r, StateRescheduled, StateRunning)
 	r.Available, r.LastError = Micros(body.AvailableAt), 0
 	if body.Error != nil {
@@ -195,6 +199,26 @@ func (l *Log) rescheduled(e mailroom.Entry, r *Run) {
 		r.Lost++
 	case body.Error != nil && body.Error.Class == mailroom.ClassTransient:
 		r.Failures++
+	}
+}
+
+// gaveWay folds the return of a run to its place in the queue, behind another one, whose priority grows for that.
+func (l *Log) gaveWay(e mailroom.Entry, r *Run, behind string) {
+	l.transition(e, r, StateQueued, StateRunning)
+	if r.State != StateQueued { // it began before the log
+		r.Whole, r.State = false, StateQueued
+	}
+	l.Current, r.Started, r.LastError = "", 0, 0
+	r.ordered = r.listed
+	l.enqueue(r)
+	other := l.Runs[behind]
+	switch {
+	case other == nil || other.State == StatePurged:
+	case other.State != StateQueued:
+		l.bad(RuleTransition, e.Run, "entry %d lets run %s pass, which is %s", e.Seq, behind, other.State)
+	case r.listed:
+		other.Priority = min(other.Priority, r.Priority-1)
+		l.enqueue(other)
 	}
 }
 

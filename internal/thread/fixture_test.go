@@ -284,7 +284,7 @@ func (w *fixture) settle(s thread.Settle) (r *mailroom.Run, err error) {
 	if s.Number == 0 && w.runs[s.Run] != nil {
 		s.Number = w.runs[s.Run].Step + 1
 	}
-	err = w.do(thread.ScopeHead, []string{s.Run}, func(l *thread.State) error {
+	err = w.do(thread.ScopeHead, []string{s.Run, s.GiveWay}, func(l *thread.State) error {
 		r, err = l.Settle(&s, w.now)
 		return err
 	})

@@ -30,6 +30,7 @@ type Settle struct {
 	Jitter  float64           // 0 to 1; adds up to a fifth to the delay of a retry
 	Forced  bool              // the agent did not stop in time
 	Entered bool              // with OutcomeRelease: the agent has begun to work
+	GiveWay string            // with OutcomeRelease: the queued run to start before it, see [GiveWay]
 
 	sum string // digest, set by Check
 	// legacySum is the digest of older versions, which did not cover Asks. It is accepted for a
@@ -135,6 +136,8 @@ func (t *State) Settle(s *Settle, now time.Time) (*mailroom.Run, error) {
 		t.finish(r, stopped(r, s.Forced), now)
 	case s.Outcome == OutcomePark:
 		t.park(r, s, now)
+	case s.Outcome == OutcomeRelease && mayPass(t, r, s.GiveWay):
+		giveWay(t, r, s.GiveWay, now)
 	case s.Outcome == OutcomeRelease:
 		t.follow(r, afterRelease(r, s.Entered, now), now)
 	default:

@@ -27,6 +27,12 @@ func chatMutants() []mutant {
 		{"a retry of a gone recipient makes no call", "channel/chat/outbound/delivery.go", "err != nil || len(retried) > 0", "err != nil || len(retried) < 0", "channel/chat/adapter", "^TestARetryOfAGoneRecipientAlwaysTries$"},
 		{"a question of a topic is asked in its chat", "channel/chat/outbound/send.go", "x.sendText(ctx, x.movedText(text), nil)", "x.sendText(ctx, x.movedText(text), buttons)", "channel/chat/adapter", "^TestAQuestionOfADeletedTopicIsToldInTheChat$"},
 		{"a huge reply holds the chat", "channel/chat/outbound/send.go", "x.parts > 0 && n >= x.parts", "false && n >= x.parts", "channel/chat/adapter", "^TestAHugeReplyHasAFewParts$"},
+		{"a command waits behind a long reply", "channel/chat/outbound/pass.go", "			case q.Priority < own.Priority:\n", "			case q.Priority < -own.Priority:\n", "channel/telegram", "^TestTelegramIsAChatPlatform$/^a_command_is_answered_between_the_parts$"},
+		{"a question waits behind a long reply", "channel/chat/outbound/pass.go", "thread.IsDelivery(q) && asks[q.Parent]", "thread.IsDelivery(q) && !asks[q.Parent] && asks[q.Parent]", "channel/chat/adapter", "^TestAnswersAndQuestionsPassBetweenThePartsOfAReply$"},
+		{"a question passes the text of its own run", "channel/chat/outbound/pass.go", "		asks[own.Parent] = false\n", "", "channel/chat/adapter", "^TestAQuestionDoesNotPassTheTextOfItsOwnRun$"},
+		{"a stop misses a reply that let a message pass", "channel/chat/inbound/command.go", "run.Status != mailroom.StatusQueued || run.Attempt > 0", "run.Status != mailroom.StatusQueued", "channel/chat/adapter", "^TestAStopEndsAReplyThatLetsAnotherMessagePass$"},
+		{"a run that gives way loses its place", "internal/thread/giveway.go", "	r.StartedAt, r.StartDelay = time.Time{}, 0\n", "	r.StartedAt, r.StartDelay = time.Time{}, 0\n	r.Place = takePlace(&t.Thread)\n", "internal/thread", "^TestARunThatGivesWayKeepsItsPlace$"},
+		{"a run gives way although a message was steered into it", "internal/thread/giveway.go", " || len(r.Steers) > 0", "", "internal/thread", "^TestGivingWayIsARelease$"},
 		{"a stop does not end a delivery", "channel/chat/inbound/command.go", "	if d.Sending != \"\" {", "	if false {", "channel/chat/adapter", "^TestAStopEndsADelivery$"},
 	}
 }

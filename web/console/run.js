@@ -38,7 +38,7 @@ function attemptsOf(entries) {
   const attempts = [];
   for (const { kind, attempt, at, body } of entries) {
     if (kind === 'run.started' || kind === 'run.resumed') attempts.push({ attempt, from: new Date(at).valueOf(), to: null, outcome: null });
-    else if (ENDS[kind] && attempts.at(-1)?.to === null) Object.assign(attempts.at(-1), { to: new Date(at).valueOf(), outcome: body?.reason === 'lease_lost' ? 'lost' : ENDS[kind] });
+    else if (ENDS[kind] && attempts.at(-1)?.to === null) Object.assign(attempts.at(-1), { to: new Date(at).valueOf(), outcome: ({ lease_lost: 'lost', gave_way: 'waiting' })[body?.reason] ?? ENDS[kind] });
   }
   return attempts;
 }

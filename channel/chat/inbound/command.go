@@ -132,12 +132,19 @@ func (c *commands) stop(ctx context.Context, e *event) error {
 func (c *commands) findSending(ctx context.Context, room string, conversations []string) (id string, err error) {
 	err = c.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{room}})
-		if err != nil || len(rows) == 0 || rows[0].Current == "" {
+		if err != nil || len(rows) == 0 {
 			return err
 		}
-		runs, err := r.Runs(store.RunQuery{IDs: []string{rows[0].Current}})
+		// A reply that let another message pass is the first one in the queue that has begun.
+		runs, err := r.Runs(store.RunQuery{Thread: room, Set: store.RunsQueued, Limit: 50})
+		if err == nil && rows[0].Current != "" {
+			var current []*mailroom.Run
+			current, err = r.Runs(store.RunQuery{IDs: []string{rows[0].Current}})
+			runs = append(current, runs...)
+		}
 		for _, run := range runs {
-			if n := len(run.Lineage); thread.IsDelivery(run) && n > 0 && slices.Contains(conversations, run.Lineage[n-1]) {
+			begun := run.Status != mailroom.StatusQueued || run.Attempt > 0
+			if n := len(run.Lineage); id == "" && begun && thread.IsDelivery(run) && n > 0 && slices.Contains(conversations, run.Lineage[n-1]) {
 				id = run.ID
 			}
 		}

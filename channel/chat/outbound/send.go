@@ -44,6 +44,11 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 		if x.parts > 0 && n >= x.parts && len(rest) > 1 && x.delivery.Ticket == nil {
 			rest = []chunk.Chunk{{Text: x.restText(len(rest)), End: rest[len(rest)-1].End}}
 		}
+		if n > 1 || x.session.Run().Attempt > 1 {
+			if err := x.letPass(ctx, n); err != nil {
+				return err
+			}
+		}
 		m := outgoing{n: n, chunk: rest[0], priority: limiter.PriorityMessage}
 		m.Text, m.Notice = rest[0].Text, x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run
 		if n == 1 {
