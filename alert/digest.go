@@ -20,6 +20,7 @@ type Summary struct {
 	Waiting  int   // open questions, at most maxWaiting + 1
 	Oldest   time.Time
 	Failures []Failure // the groups with the most failures of the period, at most maxFailures
+	Counted  int       // of the period's failed runs, those that Failures counts, if it may have more; 0: it counts all
 }
 
 // Failure is a group of failures of an agent.
@@ -63,9 +64,20 @@ func readSummary(r store.Reader, from, until, now time.Time) (*Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Failures = groupFailures(slices.DeleteFunc(failed, func(run *mailroom.Run) bool {
+	more := false
+	if n := len(failed); n > 0 && !failed[n-1].CreatedAt.Before(s.From) { // the others may be of the period too
+		rest, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}, From: failed[n-1].Key, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		more = len(rest) > 0
+	}
+	failed = slices.DeleteFunc(failed, func(run *mailroom.Run) bool {
 		return run.FinishedAt.Before(s.From) || !run.FinishedAt.Before(s.Until)
-	}))
+	})
+	if s.Failures = groupFailures(failed); more {
+		s.Counted = len(failed)
+	}
 	return s, nil
 }
 
@@ -123,6 +135,9 @@ func (s *Summary) Body(a *Alert) string {
 	}
 	if !s.Oldest.IsZero() {
 		lines = append(lines, "the oldest since "+inZone(s.Oldest, a.Zone))
+	}
+	if s.Counted > 0 {
+		lines = append(lines, fmt.Sprintf("of the newest %d failed runs:", s.Counted))
 	}
 	for _, f := range s.Failures {
 		line := fmt.Sprintf("%s failed %d times", f.Agent, f.Count)
