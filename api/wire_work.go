@@ -166,7 +166,7 @@ type Text struct {
 	Offset  int    `json:"offset" minimum:"0" example:"0" doc:"In bytes of the message's UTF-8 text; 0 begins a new message."`
 	Text    string `json:"text"`
 	Live    bool   `json:"live,omitempty" doc:"Show it to readers without storing it; the worker sends it again to store it."`
-	Channel string `json:"channel,omitempty" enum:"text,thinking" doc:"thinking: what the agent thinks, with offsets of its own. It is shown live and never stored. Absent: text."`
+	Channel string `json:"channel,omitempty" enum:"text,thinking" doc:"thinking: what the agent thinks, with offsets of its own. It is shown live, to readers of the server that receives it, and never stored. Absent: text."`
 }
 
 // TextTaken is the answer to a Text.

@@ -401,7 +401,7 @@ export interface Delta {
   message: string;
   /** Bytes (UTF-8) of the message, or of its thinking, before this text. */
   offset: number;
-  /** thinking is live only and no part of the message. */
+  /** thinking is live only and no part of the message. Of several servers, only that of the run shows it. */
   channel: 'text' | 'thinking';
   text: string;
 }
