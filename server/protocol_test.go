@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"reflect"
@@ -192,4 +193,50 @@ func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 	f.wantCode("too deep", anybody.call("POST /length/it", strings.Repeat("[", 65)+strings.Repeat("]", 65)), 400, mailroom.CodeInvalid)
 	f.wantCode("an unknown parameter", anybody.call("POST /length/it?if=x", `{}`), 422, mailroom.CodeInvalid)
 	f.wantCode("another origin", anybody.call("POST /length/it", `{}`, "Origin: https://evil.example.org"), 403, mailroom.CodeForbidden)
+}
+
+// TestAProtocolActsForTheTokenAsItIsAtEachRequest revokes the token, and makes another one of its name, between the
+// admission of a protocol's request and what the protocol asks the server for.
+func TestAProtocolActsForTheTokenAsItIsAtEachRequest(t *testing.T) {
+	var between func()
+	f := start(t, func(o *server.Options) {
+		o.Protocols = map[string]server.Protocol{"POST /late": {Via: "late", Summary: "Makes a request late", Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
+			between()
+			line, err := repeat(r, inside)
+			_, _ = io.WriteString(w, fmt.Sprint(line, err)) // the client may have gone
+		}}}
+	})
+	f.submit("private", "hello")
+	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))
+	ann.submit("hers", "hello")
+	for _, ask := range []string{
+		"GET /v1/threads/hers", "GET /v1/threads/hers/stream", "POST /v1/messages with {'thread':'hers','text':'late'}", "POST /v1/tokens/limited with {'scopes':['read'],'expires_at':'" + inAnHour() + "'}",
+	} {
+		between = func() {
+			if err := f.client.Accounts().RevokeToken(t.Context(), "ann"); err != nil {
+				t.Error(err)
+			}
+			f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit)
+		}
+		if got := ann.call("POST /late", `"`+ask+`"`); !strings.Contains(got.body, `"code":"unauthenticated"`) {
+			t.Errorf("%s: %d %s, want unauthenticated", ask, got.status, got.body)
+		}
+		between = func() {}
+		ann = f.withToken(f.rotate("ann"))
+		if got := ann.call("POST /late", `"`+ask+`"`); strings.Contains(got.body, `"code":"unauthenticated"`) {
+			t.Errorf("%s with the next token: %d %s", ask, got.status, got.body)
+		}
+	}
+	if got := f.texts("hers"); slices.Contains(got[:len(got)-1], "late") {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+// rotate replaces the token of a name.
+func (f *fixture) rotate(name string) (secret string) {
+	f.t.Helper()
+	if err := f.client.Accounts().RevokeToken(f.t.Context(), name); err != nil {
+		f.t.Fatal(err)
+	}
+	return f.createToken(name, "", auth.PermissionRead, auth.PermissionSubmit)
 }

@@ -127,3 +127,39 @@ func runLedger(t *testing.T, l *ledger.Ledger) {
 		}
 	})
 }
+
+// TestAButtonOfAnUnpairedAdminDecidesNothing has a question in the chat of an admin, whose pairing another server revokes
+// before the admin presses its button, and types the command.
+func TestAButtonOfAnUnpairedAdminDecidesNothing(t *testing.T) {
+	twoOnOneStore(t, func(t *testing.T, one, other store.Store) {
+		w := newFixture(t)
+		w.store = one
+		w.start()
+		there := ledger.New(other, ledger.Options{})
+		runLedger(t, there)
+		admin := pairing.Operator{Ledger: there, Channel: "tg"}
+		w.platform.SendPrivate("a", "let me in")
+		code := codeIn(w.awaitText("pair approve ").Versions[0].Text)
+		if _, err := admin.Approve(t.Context(), code, true, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		w.awaitText("You have access now.")
+		w.platform.SendPrivate("a", "ask deploy")
+		question := w.awaitText("May I deploy?")
+		id := w.ticket().ID
+		if err := admin.Revoke(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		w.platform.PressButton("a", question, "Approve")
+		w.platform.SendPrivate("a", "/approve "+id)
+		w.platform.AwaitReceived()
+		if k := w.ticket(); k.State != mailroom.TicketOpen {
+			t.Errorf("the question is %s, decided by %q", k.State, k.DecidedBy)
+		}
+		w.platform.PressButton(boss, question, "Approve") // an admin of the configuration
+		w.await("the decision of an admin", func(r store.Reader) bool {
+			rows, err := r.Tickets(store.TicketQuery{IDs: []string{id}})
+			return err == nil && rows[0].State == mailroom.TicketDecided && rows[0].DecidedBy == "tg:"+boss
+		})
+	})
+}
