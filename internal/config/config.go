@@ -152,7 +152,7 @@ func (c *Confinement) settings() []setting.Setting {
 	return []setting.Setting{
 		setting.New("isolation", "Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
 		setting.New("user", "System user to run as, if the server runs as root; empty is the server's own.", setting.Text(&c.User)),
-		setting.New("max_processes", "Maximum number of processes of its user; 0 is the system's limit.", setting.Int(&c.MaxProcesses, 0, 10_000_000)),
+		setting.New("max_processes", "Maximum number of processes of its user, and for root, if the server's cgroup is delegated, of one run; 0 is the system's limit.", setting.Int(&c.MaxProcesses, 0, 10_000_000)),
 		setting.New("max_open_files", "Maximum number of open files per process; 0 is the system's limit.", setting.Int(&c.MaxOpenFiles, 0, 10_000_000)),
 		setting.New("max_file_size", "Maximum size of a file it writes; 0B is unlimited.", setting.Size(&c.MaxFileSize, 0, 1<<30)),
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
@@ -31,6 +32,7 @@ type sandbox struct {
 	secrets  []string        // environment variables that programs do not get
 	source   exec.FileSource // of files that the data folder may not have yet, or nil
 	log      *slog.Logger
+	cgroup   func() (*proc.Cgroup, error) // of the server, prepared when it is first asked for
 
 	// Set while agents are built.
 	tried      map[proc.Kind]error
@@ -56,7 +58,7 @@ func (l launchOptions) allowed(names []string) []string {
 
 // newSandbox collects the paths to hide. It does not test the mechanisms yet.
 func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
-	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: append(c.SecretVariables(), c.DatabaseVariables()...)}
+	s := &sandbox{log: log, cgroup: sync.OnceValues(proc.OpenCgroup), tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: append(c.SecretVariables(), c.DatabaseVariables()...)}
 	if c.Data == "" { // no server runs on it
 		s.disabled = true
 		return s
@@ -156,10 +158,24 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	if why := landlockProblem(kind, a, home); why != "" && name != "" {
 		s.log.Warn("agent does not work well under Landlock", "agent", name, "reason", why)
 	}
-	if limits, why := c.isolation.Ineffective(); len(limits) > 0 && name != "" {
+	s.limitProcesses(name, c.isolation)
+	return c, nil
+}
+
+// limitProcesses takes a cgroup for a limit of processes that has no effect otherwise, and warns of the limits without any.
+func (s *sandbox) limitProcesses(name string, i *proc.Isolation) {
+	limits, why := i.Ineffective()
+	if slices.Contains(limits, "max_processes") && s.cgroup != nil {
+		group, err := s.cgroup()
+		if i.Cgroup = group; err != nil {
+			why += fmt.Sprintf(" (%v)", err)
+		} else {
+			limits, why = i.Ineffective()
+		}
+	}
+	if len(limits) > 0 && name != "" {
 		s.log.Warn("limits of an agent have no effect", "agent", name, "settings", strings.Join(limits, ", "), "reason", why)
 	}
-	return c, nil
 }
 
 // landlockRefusal returns why a program cannot work at all under Landlock, and what to do, or "".

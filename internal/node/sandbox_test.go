@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -214,8 +215,33 @@ func TestALimitWithoutEffectIsAWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `msg="limits of an agent have no effect" agent=a settings=max_processes reason="Linux does not limit the processes of root; set user`
-	if warned := strings.Contains(log, want); runtime.GOOS == "linux" && warned != (os.Geteuid() == 0) {
+	// A machine whose cgroup is delegated has no reason to warn; TestALimitOfRootIsThatOfItsCgroup has none.
+	_, refused := proc.OpenCgroup()
+	if warned := strings.Contains(log, want); runtime.GOOS == "linux" && warned != (os.Geteuid() == 0 && refused != nil) {
 		t.Errorf("log: %s", log)
+	}
+}
+
+// TestALimitOfRootIsThatOfItsCgroup has a machine that delegates a cgroup, and one that does not.
+func TestALimitOfRootIsThatOfItsCgroup(t *testing.T) {
+	for name, refused := range map[string]error{"delegated": nil, "not delegated": errors.New("cgroup /a is not delegated to the server")} {
+		var log bytes.Buffer
+		group := &proc.Cgroup{}
+		s := &sandbox{log: slog.New(slog.NewTextHandler(&log, nil)), cgroup: func() (*proc.Cgroup, error) {
+			if refused != nil {
+				return nil, refused
+			}
+			return group, nil
+		}}
+		i := &proc.Isolation{Resources: proc.Resources{Processes: 60}}
+		s.limitProcesses("a", i)
+		root := runtime.GOOS == "linux" && os.Geteuid() == 0 // for others setrlimit(2) is enough
+		if taken := i.Cgroup == group; taken != (root && refused == nil) {
+			t.Errorf("%s: cgroup %v", name, i.Cgroup)
+		}
+		if warned := strings.Contains(log.String(), "(cgroup /a is not delegated to the server)"); warned != (root && refused != nil) {
+			t.Errorf("%s: log: %s", name, log.String())
+		}
 	}
 }
 

@@ -40,6 +40,8 @@ type Isolation struct {
 	User *User `json:"user,omitempty"`
 
 	Resources Resources `json:"resources"`
+	// Cgroup limits the processes of the child instead of setrlimit(2), for root. nil: none.
+	Cgroup *Cgroup `json:"-"`
 }
 
 // Ineffective returns the limits that this system would not enforce for a child, by the names of their
@@ -57,8 +59,8 @@ func (i Isolation) Ineffective() (limits []string, why string) {
 			}
 		}
 		return limits, "they need Linux"
-	case root && r.Processes > 0: // RLIMIT_NPROC, see setrlimit(2); a user namespace changes nothing
-		return []string{"max_processes"}, "Linux does not limit the processes of root; set user, or TasksMax in the unit of the server"
+	case root && r.Processes > 0 && i.Cgroup == nil: // RLIMIT_NPROC, see setrlimit(2); a user namespace changes nothing
+		return []string{"max_processes"}, "Linux does not limit the processes of root; set user, or Delegate=pids in the unit of the server"
 	}
 	return nil, ""
 }

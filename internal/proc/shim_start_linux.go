@@ -53,7 +53,8 @@ func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 type startedShim struct {
 	cmd     *exec.Cmd
 	reports *json.Decoder
-	pipes   []*os.File // this process's ends
+	pipes   []*os.File   // this process's ends
+	group   *childCgroup // nil: that of this process
 }
 
 // startShim starts a shim and returns once the shim has started cmd, or with the
@@ -93,10 +94,12 @@ func startShim(cmd *exec.Cmd, i Isolation, probe string) (*startedShim, error) {
 	}
 	s := &startedShim{cmd: shim, reports: json.NewDecoder(reports), pipes: []*os.File{orders, reports}}
 	shim.ExtraFiles = []*os.File{ordersIn, reportsIn}
-	err = shim.Start()
+	if err = s.limitProcesses(i); err == nil {
+		err = shim.Start()
+	}
 	closeAll(shim.ExtraFiles)
 	if err != nil {
-		closeAll(s.pipes)
+		s.release()
 		return nil, fmt.Errorf("isolate the program: %w", err)
 	}
 	var first report
@@ -137,8 +140,26 @@ func (s *startedShim) wait() error {
 		return nil
 	}
 	err := s.cmd.Wait()
-	closeAll(s.pipes)
+	s.release()
 	return err
+}
+
+// limitProcesses makes a cgroup for the shim and the child, if the isolation has one and a limit.
+func (s *startedShim) limitProcesses(i Isolation) (err error) {
+	if i.Cgroup == nil || i.Resources.Processes == 0 {
+		return nil
+	}
+	if s.group, err = i.Cgroup.create(i.Resources.Processes); err == nil {
+		s.group.startIn(s.cmd.SysProcAttr)
+	}
+	return err
+}
+
+func (s *startedShim) release() {
+	closeAll(s.pipes)
+	if s.group != nil {
+		s.group.remove()
+	}
 }
 
 func ignoreExit(err error) error {

@@ -4,6 +4,9 @@ package main
 func programMutants() []mutant {
 	const isolation = "^TestHiddenFilesCannotBeAccessed$"
 	return []mutant{
+		{"root divides a cgroup that was not delegated", "internal/proc/cgroup_linux.go", "case marked(dir), root(dir):", "case marked(dir), root(dir), true:", "internal/proc", "^TestACgroupIsDividedOnlyIfItIsDelegated$"},
+		{"a child of root has no limit of processes", "internal/proc/cgroup_linux.go", "attr.UseCgroupFD, attr.CgroupFD = true, int(c.open.Fd())", "", "internal/proc", "^TestAChildStartsInACgroupWithItsLimit$"},
+		{"a server removes the cgroups of another one", "internal/proc/cgroup_linux.go", "errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)", "pid > 0", "internal/proc", "^TestAChildStartsInACgroupWithItsLimit$"},
 		{"secrets stay in the environment of the server", "internal/node/secrets.go", "	if con.Unsetenv == nil {", "	if true {", "cmd/mailroom", "^TestSecretsLeaveTheEnvironmentOfTheServer$"},
 		{"programs can read the memory of the server", "internal/node/secrets.go", "errors.Join(proc.HideSelf(), proc.HideDescriptors())", "errors.Join(proc.HideDescriptors())", "internal/node", "^TestASecretOfTheServerIsInNoReachOfItsPrograms$"},
 		{"programs without isolation inherit descriptors", "internal/node/secrets.go", "errors.Join(proc.HideSelf(), proc.HideDescriptors())", "errors.Join(proc.HideSelf())", "internal/node", "^TestASecretOfTheServerIsInNoReachOfItsPrograms$"},
