@@ -286,9 +286,19 @@ func (c *tokenCache) run(ctx context.Context) {
 		}
 		if err := recovery.Call(c.log, "token cache", func() error { return c.refresh(ctx) }); err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "cannot refresh tokens", "error", err)
+			c.endExpired(time.Now())
 		}
 		if err := recovery.Call(c.log, "token cache", func() error { return c.flushUses(ctx) }); err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "cannot write last use of tokens", "error", err)
+		}
+	}
+}
+
+// endExpired revokes the grants whose end has passed, which a refresh does too, if it can read the rows.
+func (c *tokenCache) endExpired(now time.Time) {
+	for _, g := range *c.byHash.Load() {
+		if g.token.Expired(now) {
+			g.revoke(errRevoked())
 		}
 	}
 }

@@ -146,6 +146,47 @@ func TestTokensAreRefreshedAndKeptAfterAnError(t *testing.T) {
 	})
 }
 
+// TestAGrantEndsAtItsEnd has a token with an end, and a session of it with a later one, while the rows can be read and while
+// they cannot.
+func TestAGrantEndsAtItsEnd(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			end := time.Now().Add(time.Hour)
+			ann, session := tokenRow("ann", "hers", auth.PermissionRead), tokenRow("ann~1", "session")
+			ann.Terms.ExpiresAt = end
+			session.Key, session.Terms = 2, auth.Terms{Kind: auth.KindSession, For: "ann", Source: ann.ID(), ExpiresAt: end.Add(24 * time.Hour)}
+			r := &fakeAccounts{list: []*auth.Token{ann, session}}
+			k := r.newCache(t)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				k.run(ctx)
+			}()
+			r.set(r.list, fails)
+			for _, secret := range []string{"hers", "session"} {
+				g := k.lookup(secret)
+				if g == nil {
+					t.Fatalf("no grant of %q", secret)
+				}
+				<-time.After(time.Until(end) - time.Second)
+				if g.ctx.Err() != nil {
+					t.Errorf("%s, reads fail %t: ended before its end", secret, fails)
+				}
+				defer func() {
+					if g.ctx.Err() == nil {
+						t.Errorf("%s, reads fail %t: open streams go on after its end", secret, fails)
+					}
+				}()
+			}
+			<-time.After(time.Second + 2*refreshInterval)
+			synctest.Wait()
+			stop()
+			<-ended
+		})
+	}
+}
+
 func TestAUseIsWrittenOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &fakeAccounts{list: []*auth.Token{tokenRow("ann", "hers", auth.PermissionRead), tokenRow("bob", "his", auth.PermissionRead)}}

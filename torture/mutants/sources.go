@@ -8,6 +8,8 @@ func sourceMutants() []mutant {
 	const rule, queue = "^TestAWaitingAlertEndsWithItsRule$", "^TestAnAlertInTheQueueOfAChatIsAskedAgain$"
 	const barred = "^TestAnUnpairedUserIsBarred$"
 	return []mutant{
+		{"an open stream outlives its token while the rows cannot be read", "server/tokencache.go",
+			"			c.endExpired(time.Now())\n", "", "server", "^TestAGrantEndsAtItsEnd$"},
 		{"a channel asks nothing about the alerts in its queue", "internal/node/channels.go",
 			"		o.Ended = alertEnded(o.Ledger, sender)\n", "", "internal/node", "^TestWhatEndsAtAnotherServerIsSentByNone$/^memory$"},
 		{"a browser gets alerts after the operator's token was replaced", "alert/allow.go",
