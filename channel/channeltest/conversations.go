@@ -27,6 +27,8 @@ func RunChat(t *testing.T, make func(t *testing.T) *Platform) {
 		"a command decides the question that it names":      commandDecides,
 		"a long reply arrives whole":                        longReply,
 		"a command is answered between the parts":           answeredBetween,
+		"the rest of a huge reply is a file":                restAsFile,
+		"a huge reply whose file is refused":                restAsLink,
 		"a reply whose receipt is lost":                     lostReceipt,
 		"a stranger is paired":                              strangerIsPaired,
 		"a group is answered when it names the bot":         groupNamesBot,

@@ -64,3 +64,66 @@ func answeredBetween(s *Server) {
 		s.t.Errorf("%d bytes of the reply, want %d", len(got), len(want))
 	}
 }
+
+// startHuge starts a server whose agent replies with more than the three messages that a reply may take, and has Ann ask
+// for it. parts is the number of messages that it would take.
+func (s *Server) startHuge() (text string, parts int) {
+	s.t.Helper()
+	var all strings.Builder
+	for i := 0; all.Len() < 4*s.p.Calls.LongReply; i++ {
+		fmt.Fprintf(&all, "line %d of many\n", i)
+	}
+	text = strings.TrimSuffix(all.String(), "\n")
+	s.Agent = func(ctx context.Context, run mailroom.Session) error { return run.Stream(ctx, text) }
+	s.Options.Previews, s.Options.MaxParts, s.Options.URL = false, 3, "https://mailroom.example.org"
+	s.startConnected()
+	s.say(Ann, Ann, "go on")
+	return text, len(chunk.Split(text, s.Capabilities(), 0))
+}
+
+// restAsFile has a reply that is too long for the chat. Its last message has all of it in a file, or a link where the
+// platform takes no file.
+func restAsFile(s *Server) {
+	text, parts := s.startHuge()
+	if parts == 1 {
+		s.awaitText(Ann, "line 0 of many")
+		return
+	}
+	if s.Capabilities().MaxUpload == 0 {
+		s.awaitText(Ann, "https://mailroom.example.org/#/run/")
+		return
+	}
+	s.Await("the file", func() bool {
+		return slices.ContainsFunc(s.p.People.Shown(Ann), func(m Shown) bool { return m.File != "" })
+	})
+	s.AwaitSettled()
+	shown := s.p.People.Shown(Ann)
+	last := shown[len(shown)-1]
+	if len(shown) != 3 || !strings.HasPrefix(last.File, "reply-") || !strings.HasSuffix(last.File, ".md") || last.Content != text+"\n" {
+		s.t.Errorf("%d messages, the last one has the file %q of %d bytes, want 3 and %d bytes", len(shown), last.File, len(last.Content), len(text)+1)
+	}
+	if !strings.Contains(last.Text, "too long for the chat") || strings.Contains(last.Text, "https://") {
+		s.t.Errorf("the file has the caption %q", last.Text)
+	}
+}
+
+// restAsLink has a platform that refuses the file.
+func restAsLink(s *Server) {
+	if s.p.Calls.RefuseFiles != nil {
+		s.p.Calls.RefuseFiles()
+	}
+	if _, parts := s.startHuge(); parts == 1 {
+		s.awaitText(Ann, "line 0 of many")
+		return
+	}
+	if takes := s.Capabilities().MaxUpload > 0; takes != (s.p.Calls.RefuseFiles != nil) {
+		s.t.Fatal("a platform that takes files must be able to refuse them")
+	}
+	s.awaitText(Ann, "https://mailroom.example.org/#/run/")
+	s.AwaitSettled()
+	for _, m := range s.p.People.Shown(Ann) {
+		if m.File != "" {
+			s.t.Errorf("a file %q", m.File)
+		}
+	}
+}

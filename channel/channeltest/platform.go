@@ -129,11 +129,13 @@ type Calls struct {
 	// Limits are the kinds of rate limits: each refuses calls about a place for a while and says
 	// so. Made returns the calls that send, edit or show typing. Both are nil if the platform has
 	// no rate limits.
-	Limits    map[string]func(place string, d time.Duration)
-	Made      func() []Call
-	Addr      string   // of the fake, if each call may have a connection of its own
-	NoRoom    []string // ids of rooms that do not exist
-	LongReply int      // size of a reply that takes several messages, in bytes
+	Limits map[string]func(place string, d time.Duration)
+	Made   func() []Call
+	Addr   string   // of the fake, if each call may have a connection of its own
+	NoRoom []string // ids of rooms that do not exist
+	// RefuseFiles makes the platform refuse all files of the bot. nil: it takes none.
+	RefuseFiles func()
+	LongReply   int // size of a reply that takes several messages, in bytes
 }
 
 // People are the users of a chat platform. The place of a message is a person's name for their
@@ -181,6 +183,8 @@ type Shown struct {
 	ID      string // as in [chat.Platform].Send
 	Text    string // without markup
 	Buttons []chat.Button
+	File    string // name of its file; "" for none
+	Content string // of its file
 }
 
 // Login is a way in which credentials are wrong.
@@ -306,7 +310,7 @@ func SendsOf(s Fake, names ...string) func() []Call {
 // ShownIn returns the bot's messages in a fake's room. id completes the id of a message.
 func ShownIn[D any](r *platformtest.Room[D], id func(string) string) (shown []Shown) {
 	for _, m := range r.Replies() {
-		s := Shown{ID: id(m.ID), Text: m.Text}
+		s := Shown{ID: id(m.ID), Text: m.Text, File: m.File, Content: m.Content}
 		for _, b := range m.Buttons {
 			s.Buttons = append(s.Buttons, chat.Button{Label: b.Label, Data: b.Data})
 		}

@@ -87,6 +87,7 @@ type Capabilities struct {
 	BotName       string // how users address the bot in groups, without a prefix such as @
 	MaxUnits      int    // size limit of a message, in Units
 	Units         func(text string) int
+	MaxUpload     int           // most bytes of a file of a message; 0: the bot sends no files
 	SingleLine    bool          // a message is one line; a text is sent line by line
 	Edits         bool          // messages can be edited
 	Buttons       bool          // messages can have buttons
@@ -193,7 +194,17 @@ type Message struct {
 	Notice  bool     // sent by the bot itself, such as the answer to a command: it calls for no notification
 	Buttons []Button // in one row
 	ReplyTo string   // id of the message that it replies to, "" for none
+	File    *Upload  // nil for none; only with Capabilities.MaxUpload, and never in an edit
 }
+
+// Upload is a text file under a message. Its name is unique in the room, so that Find can recognize the message by it.
+type Upload struct {
+	Name    string
+	Content []byte
+}
+
+// UploadType is the MIME type of an [Upload].
+const UploadType = "text/markdown; charset=utf-8"
 
 // Button is a button under a message.
 type Button struct {

@@ -22,7 +22,9 @@ type Options struct {
 	// Commits announces new entries, so that a question decided elsewhere is redrawn at once. If it
 	// is nil, open questions are checked once a minute.
 	Commits *bus.Bus
-	// MaxParts is the number of messages that one reply may take; the last one then says where the rest is. On a
+	// URL is the address of the server's pages, for a link to a run that shows nothing without a sign-in. "" is unknown.
+	URL string
+	// MaxParts is the number of messages that one reply may take; the last one then has the whole reply as a file. On a
 	// platform whose messages are lines it is ten times as many. 0 means no limit.
 	MaxParts int
 	// Previews shows a text while the agent writes it, in a message that is edited.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
 	"mailroom/internal/setting"
 )
@@ -75,12 +76,13 @@ func newClient(o Options, l *rateLimits) (*client, error) {
 
 // request is one call of the HTTP API.
 type request struct {
-	op     string // names the operation in errors
-	method string // "" is GET
-	path   string // with the query
-	body   any    // sent as JSON; nil sends no body
-	result any    // receives the decoded response; nil discards it
-	noAuth bool   // the URL authenticates the call: no token, and no rate limit
+	op     string       // names the operation in errors
+	method string       // "" is GET
+	path   string       // with the query
+	body   any          // sent as JSON; nil sends no body
+	result any          // receives the decoded response; nil discards it
+	file   *chat.Upload // nil for none; the body is then a part of a form
+	noAuth bool         // the URL authenticates the call: no token, and no rate limit
 }
 
 // errorBody is the body of an error response.
@@ -112,6 +114,14 @@ func (c *client) call(ctx context.Context, r request) error {
 		body = raw
 	}
 	header := http.Header{}
+	if r.file != nil { // API reference, "Uploading Files"
+		kind, form, err := httpcall.Form(map[string]string{"payload_json": string(body)}, httpcall.FormFile{Field: "files[0]", Name: r.file.Name, Type: chat.UploadType, Content: r.file.Content})
+		if err != nil {
+			return &httpcall.TransportError{Op: r.op, Reason: err.Error()}
+		}
+		body = form
+		header.Set("Content-Type", kind)
+	}
 	if !r.noAuth {
 		header.Set("Authorization", "Bot "+c.token)
 	}

@@ -39,6 +39,7 @@ const (
 	MaxMessage = 2000
 
 	maxButtons    = 5                // in a row
+	maxUpload     = 10 << 20         // bytes of a file (API reference, "Uploading Files")
 	maxLabel      = 80               // characters of a button's label
 	maxButtonData = 100              // characters of a button's custom id
 	ackGrace      = 15 * time.Second // how late a heartbeat may be acknowledged
@@ -187,7 +188,7 @@ func (o Options) Dialer() chat.Dialer {
 // capabilities are those of every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",
+		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, MaxUpload: maxUpload, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",
 		DedupWindow: nonceTTL,
 	}
 }

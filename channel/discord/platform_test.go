@@ -135,6 +135,7 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 				"the bot":   func(_ string, d time.Duration) { dc.LimitAll(d) },
 			},
 			Made:        channeltest.SendsOf(dc.Server, discordtest.Send, discordtest.Edit, discordtest.Typing),
+			RefuseFiles: dc.ForbidFiles,
 			LongReply:   20_000,
 			ExactlyOnce: true,
 		},

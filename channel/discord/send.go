@@ -45,7 +45,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	var sent struct {
 		ID string `json:"id"`
 	}
-	err = c.client.call(ctx, request{op: "send message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", body: in, result: &sent})
+	err = c.client.call(ctx, request{op: "send message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", body: in, file: m.File, result: &sent})
 	if err != nil {
 		return "", c.topicError(to, sendError(c.verifyToken(ctx, err)))
 	}

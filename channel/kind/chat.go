@@ -22,7 +22,7 @@ func Chat(o *chat.Options) []setting.Setting {
 		setting.New("busy", "How to handle a message while the agent works: queue, steer, interrupt or collect.", setting.OneOf(&p.BusyMode, chat.BusyModes()...)),
 		setting.New("groups", "Which messages in groups are processed: addressed (to the bot) or everything.", setting.Either(&p.AllGroupMessages, "addressed", "everything")),
 		setting.New("previews", "Show the agent's text while it is written, on platforms with edits.", setting.Bool(&o.Previews)),
-		setting.New("max_parts", "Maximum number of messages of one reply; the last one says where the rest is. On IRC it is ten times as many lines; 0 is no limit.", setting.Int(&o.MaxParts, 0, 10_000)),
+		setting.New("max_parts", "Maximum number of messages of one reply, at least 2; the last one has the whole reply as a file. On IRC it is ten times as many lines, and a link; 0 is no limit.", setting.Int(&o.MaxParts, 0, 10_000)),
 		setting.New("per_user", "Each user in a group has a separate conversation.", setting.Bool(&p.PerUser)),
 		setting.New("max_file", "Maximum size of an attachment that is stored for the agent, in the folder files of the data folder.", setting.Size(&p.MaxFileSize, 1<<10, 1<<30)),
 	}

@@ -153,7 +153,7 @@ type connection struct {
 
 // capabilities are those of every connection.
 func capabilities() chat.Capabilities {
-	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: jsonBytes, Edits: true, Typing: true, CommandPrefix: "!"}
+	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: jsonBytes, MaxUpload: maxUpload, Edits: true, Typing: true, CommandPrefix: "!"}
 }
 
 func (c *connection) capabilities() chat.Capabilities {

@@ -157,8 +157,11 @@ func newPlatform(t *testing.T, w *world, change ...func(*matrix.Options)) *chann
 			Finds:         true,
 			Limits:        map[string]func(string, time.Duration){"the account": func(_ string, d time.Duration) { w.proxy.Limit(d) }},
 			Made:          channeltest.SendsOf(w.proxy.Server, "send", "typing"),
-			LongReply:     90_000,
-			ExactlyOnce:   true,
+			RefuseFiles: func() {
+				w.proxy.Fail("upload", matrixtest.Fault{Status: 403, Code: "M_FORBIDDEN", Message: "You may not upload"})
+			},
+			LongReply:   90_000,
+			ExactlyOnce: true,
 		},
 	}
 }
@@ -183,7 +186,8 @@ func (w *world) people() channeltest.People {
 				reader = w.bob
 			}
 			for _, m := range reader.Messages(w.rooms[place], w.bot) {
-				shown = append(shown, channeltest.Shown{ID: m.ID, Text: m.Body()})
+				file, content := reader.Downloads(m)
+				shown = append(shown, channeltest.Shown{ID: m.ID, Text: m.Body(), File: file, Content: content})
 			}
 			return shown
 		},

@@ -16,6 +16,11 @@ import (
 // Send implements [chat.Platform].
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
 	msg := messageContent(m)
+	if m.File != nil {
+		if msg, err = c.upload(ctx, to, m); err != nil {
+			return "", err
+		}
+	}
 	msg.Key = key
 	msg.RelatesTo = relationTo(to, m.ReplyTo)
 	return c.sendEvent(ctx, "send message", to, msg, digest.ID(Kind, key))

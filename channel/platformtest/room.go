@@ -24,7 +24,9 @@ type Message[D any] struct {
 	ReplyTo string // id of the message it replies to
 	Buttons []Button
 	Edits   int
-	Bot     bool // sent by the bot
+	Bot     bool   // sent by the bot
+	File    string // name of the file of a message of the bot; "" for none
+	Content string // of the file
 	At      time.Time
 	Details D
 }

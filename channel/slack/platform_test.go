@@ -110,6 +110,7 @@ func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Opt
 				sl.Limit("chat.postMessage", d)
 			}},
 			Made:        channeltest.SendsOf(sl.Server, "chat.postMessage", "chat.update"),
+			RefuseFiles: func() { sl.RemoveScopes("files:write") },
 			LongReply:   20_000,
 			ExactlyOnce: true,
 		},

@@ -18,6 +18,9 @@ const metadataType = "mailroom_message"
 
 // Send implements [chat.Platform]. It ignores ReplyTo: Slack shows replies by their thread alone.
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (string, error) {
+	if m.File != nil {
+		return "", c.sendFile(ctx, to, m)
+	}
 	in, err := messageParams(m)
 	if err != nil {
 		return "", err
@@ -74,7 +77,7 @@ func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Me
 }
 
 // Find implements [chat.Platform]. It searches the latest messages of the room for the key.
-func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.Message) (string, bool, error) {
+func (c *connection) Find(ctx context.Context, at chat.Room, key string, sought chat.Message) (string, bool, error) {
 	if slices.Contains(c.bot.MissingScopes, scopeMetadata) {
 		c.historyWarning.Do(func() {
 			c.host.ReportError(errors.New("cannot check whether a message was sent: the token lacks the scope " + scopeMetadata))
@@ -95,7 +98,7 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.
 			return "", false, c.checkedSendError(ctx, err)
 		}
 		for _, m := range page {
-			if m.Metadata.Type == metadataType && m.Metadata.Payload.Key == key {
+			if m.Metadata.Type == metadataType && m.Metadata.Payload.Key == key || sought.File != nil && m.User == c.bot.ID && hasFile(m, sought.File.Name) {
 				return messageID(at.Chat, m.TS), true, nil
 			}
 		}

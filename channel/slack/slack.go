@@ -109,7 +109,7 @@ const scopeMetadata = "metadata.message:read"
 // scopes returns the scopes that a bot's token should have.
 func scopes() []string {
 	return []string{
-		"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", scopeMetadata,
+		"app_mentions:read", "channels:history", "chat:write", "files:read", scopeFiles, "groups:history", "im:history", scopeMetadata,
 		"mpim:history", "users:read",
 	}
 }
@@ -242,7 +242,7 @@ type connection struct {
 
 // capabilities are those of every connection.
 func capabilities() chat.Capabilities {
-	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: escapedUnits, Edits: true, Buttons: true, CommandPrefix: "!"}
+	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: escapedUnits, MaxUpload: maxUpload, Edits: true, Buttons: true, CommandPrefix: "!"}
 }
 
 func (c *connection) capabilities() chat.Capabilities {

@@ -62,7 +62,14 @@ func (c *client) call(ctx context.Context, op, method string, in map[string]any,
 	if in == nil {
 		body = []byte("{}")
 	}
-	a, err := c.http.Do(ctx, httpcall.Request{Op: op, Method: http.MethodPost, URL: "/bot" + c.token + "/" + method, Body: body, Timeout: within})
+	return c.post(ctx, httpcall.Request{Op: op, URL: method, Body: body, Timeout: within}, out)
+}
+
+// post makes a call whose URL is the method.
+func (c *client) post(ctx context.Context, request httpcall.Request, out any) error {
+	op := request.Op
+	request.Method, request.URL = http.MethodPost, "/bot"+c.token+"/"+request.URL
+	a, err := c.http.Do(ctx, request)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,10 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 			NoRoom:        []string{"5"},
 			Limits:        map[string]func(string, time.Duration){"a chat": func(place string, d time.Duration) { tg.Limit(at(place), d) }},
 			Made:          channeltest.SendsOf(tg.Server, "sendMessage", "editMessageText", "sendChatAction"),
-			LongReply:     20_000,
+			RefuseFiles: func() {
+				tg.Fail("sendDocument", telegramtest.Fault{Status: 400, Message: "Bad Request: not enough rights to send documents to the chat"})
+			},
+			LongReply: 20_000,
 		},
 	}
 }

@@ -26,6 +26,12 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ s
 		in["reply_parameters"] = map[string]any{"message_id": numericID(at), "allow_sending_without_reply": true}
 	}
 	var sent message
+	if m.File != nil {
+		if err := c.sendFile(ctx, to, m, in, &sent); err != nil {
+			return "", topicError(to, sendError(err))
+		}
+		return messageID(sent.Chat.ID, sent.ID), nil
+	}
 	if err := c.writeMessage(ctx, "send message", "sendMessage", to, m.Text, in, &sent); err != nil {
 		return "", topicError(to, sendError(err))
 	}
@@ -112,6 +118,24 @@ func (c *connection) writeMessage(ctx context.Context, op, method string, to cha
 		case ok && e.Detail != "" && c.followMigration(to.Chat, e.Detail):
 		case ok && !plain && e.Status == http.StatusBadRequest && describes(e, "can't parse"):
 			plain = true
+		case ok && e.Status == http.StatusTooManyRequests && c.recordFlood(to.Chat, e.RetryAfter, time.Now()):
+			return fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
+		default:
+			return err
+		}
+	}
+}
+
+// sendFile sends a file with a caption, which is plain text (Bot API, "sendDocument").
+func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message, in map[string]any, out any) error {
+	delete(in, "link_preview_options")
+	in["caption"] = truncate(m.Text, maxCaption)
+	for {
+		in["chat_id"] = numericID(c.currentChat(to.Chat))
+		err := c.client.upload(ctx, "send file", "sendDocument", in, m.File, out)
+		e, ok := errors.AsType[*httpcall.Refusal](err)
+		switch {
+		case ok && e.Detail != "" && c.followMigration(to.Chat, e.Detail):
 		case ok && e.Status == http.StatusTooManyRequests && c.recordFlood(to.Chat, e.RetryAfter, time.Now()):
 			return fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
 		default:

@@ -181,7 +181,7 @@ type connection struct {
 // capabilities are those of every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true,
+		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, MaxUpload: maxUpload, Edits: true, Buttons: true, Typing: true,
 		BotInterval: globalGap, GroupPerMinute: groupPerMinute,
 	}
 }

@@ -67,6 +67,7 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(c
 		o := channelOptions(ch, name, ledger(name), log)
 		in := ch.Chat
 		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, files, streams, b
+		in.URL = c.Server.URL
 		o.Connect = ch.Settings.Connect(in)
 		o.Link = func(labels map[string]string) string { return links.SignLabels(c.Server.URL, labels) }
 		o.Ended = alertEnded(o.Ledger, sender)

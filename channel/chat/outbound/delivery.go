@@ -39,6 +39,7 @@ type attempt struct {
 	// Set by Deliver.
 	conn     *connection
 	command  string // how the operator calls this program
+	url      string // of the server's pages; "": unknown
 	parts    int    // most messages; 0: no limit
 	session  mailroom.Session
 	delivery channel.Delivery
@@ -61,7 +62,7 @@ var errGone = fmt.Errorf("not sent: %w", chat.ErrGone)
 // that a sent message is not sent again. If the outcome of a send is unknown, Deliver looks for
 // the message at the platform or sends it again with the same key.
 func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
-	x := &attempt{conn: o.conn, command: o.command, parts: o.parts, session: s, delivery: d, stored: string(s.State())}
+	x := &attempt{conn: o.conn, command: o.command, url: o.url, parts: o.parts, session: s, delivery: d, stored: string(s.State())}
 	var err error
 	if x.saved, err = room.Decode(s.State()); err != nil {
 		return permanent(err)

@@ -29,6 +29,7 @@ type Options struct {
 // Outbound is the sending half of one connection.
 type Outbound struct {
 	command string // how the operator calls this program
+	url     string // of the server's pages; "": unknown
 	parts   int    // most messages of a reply; 0: no limit
 	conn    *connection
 	follows *follower
@@ -43,7 +44,7 @@ func New(o Options) *Outbound {
 		parts *= 10
 	}
 	return &Outbound{
-		command: o.Chat.Command, parts: parts, conn: c,
+		command: o.Chat.Command, url: o.Chat.URL, parts: parts, conn: c,
 		follows: &follower{conn: c, streams: o.Chat.Follow, previews: o.Chat.Previews && o.Caps.Edits, watches: make(chan watch, maxWatches)},
 		redraws: &redrawer{conn: c, commits: o.Chat.Commits},
 	}

@@ -41,7 +41,8 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 		if time.Since(began) > maxSendTime {
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay, Err: errors.New("the rest of a long text follows")}
 		}
-		if x.parts > 0 && n >= x.parts && len(rest) > 1 && x.delivery.Ticket == nil {
+		cut := x.parts > 0 && n >= max(x.parts, 2) && len(rest) > 1 && x.delivery.Ticket == nil
+		if cut {
 			rest = []chunk.Chunk{{Text: x.restText(len(rest)), End: rest[len(rest)-1].End}}
 		}
 		if n > 1 || x.session.Run().Attempt > 1 {
@@ -56,6 +57,9 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 		}
 		if x.delivery.Ticket != nil {
 			m.priority = limiter.PriorityQuestion
+		}
+		if cut {
+			m.inFile = x.asFile(text)
 		}
 		last := len(rest) == 1
 		if last {
@@ -78,12 +82,6 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 	return nil
 }
 
-// restText stands for the messages of a reply that is too long for a chat: it would hold the chat for minutes, and
-// hide what was said before.
-func (x *attempt) restText(messages int) string {
-	return fmt.Sprintf("(This reply is too long for the chat: it has %d more messages. The whole reply is on the server: %s run show %s)", messages, x.command, x.delivery.Run.ID)
-}
-
 // replacedMessage returns the id of the message that this delivery replaces, "" for none: the
 // preview of its run, or the message whose button was pressed.
 func (x *attempt) replacedMessage() string {
@@ -103,7 +101,8 @@ type outgoing struct {
 	n        int
 	chunk    chunk.Chunk
 	priority limiter.Priority
-	replaces string // id of the message that it replaces
+	replaces string        // id of the message that it replaces
+	inFile   *chat.Message // what is sent instead, unless the platform refuses it; nil: nothing
 }
 
 // name returns the name of a message's effect. A text that moves to the chat begins again there.
@@ -182,7 +181,7 @@ func (x *attempt) sendMessage(ctx context.Context, m outgoing) (got receipt, err
 					}
 				}
 			}
-			id, err := x.conn.platform.Send(ctx, x.room, m.Message, key)
+			id, err := x.sendFirst(ctx, m, key)
 			return x.receipt(id, m), sendFailure(err)
 		})
 		return err
@@ -273,7 +272,11 @@ func sendFailure(err error) error {
 // findSent looks for a message that may have been sent. known reports whether the platform can
 // tell; then an empty id means that it was not sent.
 func (x *attempt) findSent(ctx context.Context, m outgoing, key string) (id string, known bool, err error) {
-	id, found, err := x.conn.platform.Find(ctx, x.room, key, m.Message)
+	sought := m.Message
+	if m.inFile != nil {
+		sought = *m.inFile
+	}
+	id, found, err := x.conn.platform.Find(ctx, x.room, key, sought)
 	switch {
 	case errors.Is(err, chat.ErrNoHistory):
 		return "", false, nil

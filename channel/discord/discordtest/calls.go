@@ -35,6 +35,14 @@ func (p *Platform) send(a *request) (any, *apiError) {
 	if flags, ok := a.params["flags"].(float64); ok {
 		m.Details.Flags = int(flags)
 	}
+	m.File, _ = a.params["file"].(string)
+	m.Content, _ = a.params["file_content"].(string)
+	if m.File != "" && p.noFiles {
+		return nil, newAPIError(403, 50013, "Missing Permissions")
+	}
+	if len(m.Content) > 10<<20 {
+		return nil, newAPIError(413, 40005, "Request entity too large")
+	}
 	p.recordPing(a.params, m.Text)
 	buildBody(m, a.channel)
 	p.nonces[nonce] = m
@@ -42,6 +50,13 @@ func (p *Platform) send(a *request) (any, *apiError) {
 	body := maps.Clone(m.Details.body)
 	body["nonce"] = nonce
 	return body, nil
+}
+
+// ForbidFiles takes the permission to attach files from the bot.
+func (p *Platform) ForbidFiles() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noFiles = true
 }
 
 // edit carries out the call that edits a message. mu must be held.

@@ -66,6 +66,7 @@ type Platform struct {
 	globalUntil time.Time                // all calls are rejected until then
 	presses     map[string]*ButtonPress
 	nonces      map[string]*Message
+	noFiles     bool     // the bot may not attach files
 	showNonces  bool     // histories include nonces
 	pinged      []string // texts with effective mentions
 	lastMessage map[string]any

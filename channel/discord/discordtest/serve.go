@@ -87,8 +87,13 @@ func callName(method string, w []string) string {
 // serve answers a call.
 func (p *Platform) serve(w http.ResponseWriter, r *http.Request, words []string) {
 	in := map[string]any{}
-	raw, err := io.ReadAll(r.Body)
-	if err == nil && len(raw) > 0 {
+	var raw []byte
+	var err error
+	fields, file, content, isForm := platformtest.Form(r, "files[0]")
+	if isForm {
+		err = json.Unmarshal([]byte(fields["payload_json"]), &in)
+		in["file"], in["file_content"] = file, content
+	} else if raw, err = io.ReadAll(r.Body); err == nil && len(raw) > 0 {
 		err = json.Unmarshal(raw, &in)
 	}
 	a := request{name: callName(r.Method, words), host: r.Host, path: words, query: r.URL.Query(), params: in}

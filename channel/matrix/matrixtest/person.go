@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -233,6 +234,22 @@ func (p *Person) Uploads(name, kind string, content []byte) string {
 		p.t.Fatalf("upload: status %d %s", code, raw)
 	}
 	return got.URI
+}
+
+// Downloads returns the name and the content of the file of a message; the name is "" if it has none.
+func (p *Person) Downloads(of Event) (name, content string) {
+	p.t.Helper()
+	uri, _ := of.Content["url"].(string)
+	at, ok := strings.CutPrefix(uri, "mxc://")
+	if !ok {
+		return "", ""
+	}
+	name, _ = of.Content["filename"].(string)
+	code, raw := p.send("GET", "/_matrix/client/v1/media/download/"+at, "application/json", nil, nil)
+	if code != http.StatusOK {
+		p.t.Fatalf("download: status %d %s", code, raw)
+	}
+	return name, raw
 }
 
 // Event is an event of a room's history.

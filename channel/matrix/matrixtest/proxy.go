@@ -61,7 +61,7 @@ func callName(path string) string {
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	for i := len(words) - 1; i >= 0; i-- {
 		switch w := words[i]; w {
-		case "sync", "send", "whoami", "messages", "event", "joined_members", "join", "typing", "state", "redact", "download", "displayname", "login", "logout", "client":
+		case "sync", "send", "whoami", "messages", "event", "joined_members", "join", "typing", "state", "redact", "download", "upload", "displayname", "login", "logout", "client":
 			return w
 		}
 	}

@@ -192,6 +192,9 @@ func messageBody(m *Message, metadata bool) map[string]any {
 	if m.Thread != "" {
 		b["thread_ts"] = m.Thread
 	}
+	if m.File != "" {
+		b["subtype"], b["files"] = "file_share", []any{map[string]any{"id": "F" + m.ID, "name": m.File}}
+	}
 	if metadata && m.Details.metadata != nil {
 		b["metadata"] = m.Details.metadata
 	}

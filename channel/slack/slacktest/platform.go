@@ -53,6 +53,7 @@ type Platform struct {
 	channels     map[string]*Channel
 	people       map[string]*Person
 	files        map[string]storedFile // by id
+	uploads      map[string]*upload    // of the bot, by id
 	limits       map[string]time.Time
 	otherSockets int // sockets of other processes
 
@@ -85,10 +86,10 @@ func NewDown(t testing.TB) *Platform {
 	t.Helper()
 	p := &Platform{
 		token: Token, appToken: AppToken, botApp: AppID, revoked: map[string]bool{},
-		channels: map[string]*Channel{}, people: map[string]*Person{}, files: map[string]storedFile{},
+		channels: map[string]*Channel{}, people: map[string]*Person{}, files: map[string]storedFile{}, uploads: map[string]*upload{},
 		limits: map[string]time.Time{}, tickets: map[string]bool{}, sockets: map[*socket]bool{},
 		scopes: []string{
-			"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", "metadata.message:read",
+			"app_mentions:read", "channels:history", "chat:write", "files:read", "files:write", "groups:history", "im:history", "metadata.message:read",
 			"mpim:history", "users:read",
 		},
 	}

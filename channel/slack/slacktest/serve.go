@@ -28,6 +28,10 @@ func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.download(w, r, id)
 		return
 	}
+	if id, ok := strings.CutPrefix(r.URL.Path, "/upload/"); ok {
+		p.upload(w, r, id)
+		return
+	}
 	if _, ok := strings.CutPrefix(r.URL.Path, "/link/"); ok {
 		p.serveSocket(w, r)
 		return
@@ -124,6 +128,10 @@ func (p *Platform) call(host, token, method string, in url.Values) (any, *apiErr
 			return nil, newAPIError("file_not_found")
 		}
 		return p.requireScope("files:read", map[string]any{"file": p.fileBody(in.Get("file"), f)})
+	case "files.getUploadURLExternal":
+		return p.uploadAddress(host, in)
+	case "files.completeUploadExternal":
+		return p.completeUpload(in)
 	case "chat.postMessage":
 		return p.postMessage(in)
 	case "chat.update":

@@ -36,6 +36,14 @@ func (p *Platform) call(b *bot, method string, in map[string]any) (any, *apiErro
 		return true, nil
 	case "sendMessage":
 		return p.sendMessage(in)
+	case "sendDocument":
+		if text, _ := in["text"].(string); len(utf16.Encode([]rune(text))) > 1024 {
+			return nil, newAPIError(400, "Bad Request: message caption is too long")
+		}
+		if in["file_name"] == "" || in["link_preview_options"] != nil {
+			return nil, newAPIError(400, "Bad Request: there is no document in the request")
+		}
+		return p.sendMessage(in)
 	case "editMessageText":
 		return p.editMessageText(in)
 	case "sendChatAction":
@@ -106,6 +114,8 @@ func (p *Platform) sendMessage(in map[string]any) (any, *apiError) {
 		}
 	}
 	m.ID = c.nextID()
+	m.File, _ = in["file_name"].(string)
+	m.Content, _ = in["file_content"].(string)
 	c.Add(m)
 	return buildBody(m, c), nil
 }

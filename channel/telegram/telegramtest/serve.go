@@ -88,6 +88,16 @@ func parseParams(r *http.Request) (map[string]any, error) {
 		}
 	}
 	add(r.URL.Query())
+	if fields, name, content, ok := platformtest.Form(r, "document"); ok {
+		for k, v := range fields {
+			var decoded any
+			if in[k] = v; json.Unmarshal([]byte(v), &decoded) == nil && k != "caption" {
+				in[k] = decoded
+			}
+		}
+		in["text"], in["file_name"], in["file_content"] = in["caption"], name, content
+		return in, nil
+	}
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
