@@ -25,7 +25,8 @@ type Need struct {
 	Runs []string
 	// Keys are submit keys to read, of Threads.
 	Keys []KeyRef
-	// Tokens are names of tokens to read, without a lock.
+	// Tokens are names of tokens to read. Other transactions may read and change them, but a transaction that revokes or
+	// drops a token commits either before they are read or after this transaction has ended.
 	Tokens []string
 	// Pauses asks for the pauses of all agents. They are read after Workers are locked, so a transaction
 	// that locks all workers and writes a pause is seen by every later one that locks a worker.

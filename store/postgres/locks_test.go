@@ -98,7 +98,8 @@ func TestARoleThatMayOnlyConnectStopsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeStore(t, c.Store)
-	for _, text := range []string{"SELECT FROM " + schema + ".topic FOR UPDATE", "LOCK TABLE " + schema + "." + migrationTable + " IN ACCESS SHARE MODE"} {
+	for _, text := range []string{"SELECT FROM " + schema + ".topic FOR UPDATE", "LOCK TABLE " + schema + "." + migrationTable + " IN ACCESS SHARE MODE",
+		"LOCK TABLE " + schema + ".token IN ACCESS SHARE MODE", "LOCK TABLE " + schema + ".token IN ROW SHARE MODE"} {
 		if _, err := low.Exec(t.Context(), text); err == nil {
 			t.Errorf("the role may run %s", text)
 		}

@@ -62,7 +62,7 @@ func TestWhatReadATokenCommitsBeforeItsEndOrNotAtAll(t *testing.T) {
 			write(t, other, &store.Changes{Tokens: []*auth.Token{{Name: "ann", Sum: "x"}}})
 			var seen []bool
 			err = paused.Update(t.Context(), func(tx store.Tx) error {
-				rows, token, err := loadToken(tx, "t")
+				_, token, err := loadToken(tx, "t")
 				if err != nil {
 					return err
 				}
@@ -72,8 +72,7 @@ func TestWhatReadATokenCommitsBeforeItsEndOrNotAtAll(t *testing.T) {
 				if err := endToken(t, other, change); err != nil { // while this one is silent
 					t.Errorf("end: %v", err)
 				}
-				rows = []*mailroom.Thread{{ID: "t"}}
-				return tx.Write(&store.Changes{Threads: rows})
+				return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
 			})
 			if err != nil || fmt.Sprint(seen) != "[true false]" {
 				t.Errorf("got error %v, and the token was valid in the tries %v; want a second try without it", err, seen)

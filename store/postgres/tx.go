@@ -27,7 +27,7 @@ type tx struct {
 	waited     bool            // a first Load was refused a lock
 	waitedFor  []string        // threads of that Load
 	lateFor    []string        // threads of a later Load that was refused a lock
-	ending     bool            // it changes or drops tokens, so it waits for the transactions that have read them
+	ending     bool            // it ends tokens, so it waits for the transactions that have read them
 	given      map[string]bool // threads that Load or Due has returned, and written ones
 	ahead      *dueRows        // due threads that a Load has locked; nil after a Write
 	pending    trip            // of a Write
@@ -131,21 +131,20 @@ const (
 
 	lockNoWait = "SELECT t.key FROM thread t WHERE t.id = ANY ($1::text[]) ORDER BY t.key FOR NO KEY UPDATE NOWAIT"
 
-	// What a transaction writes for a token is committed before the token ends, or not at all: it shares a lock of the
-	// token's name from before it reads the row until its end, and a transaction that changes or drops the row waits for
-	// this lock alone. A paused server loses it with its session. FOR SHARE would do the same, and write the row with
-	// each commit; these locks are in the memory of the database.
-	holdTokens = "SELECT pg_advisory_xact_lock_shared(key)" + keysOfTokens
-	endTokens  = "SELECT pg_advisory_xact_lock(key)" + keysOfTokens
-	// In one order, so that transactions wait for each other and do not deadlock.
-	keysOfTokens = " FROM (SELECT hashtextextended(current_schema() || ' token ' || name, 0) AS key FROM unnest($1::text[]) name ORDER BY 1) k"
+	// What a transaction writes for a token is committed before the token ends, or not at all: it locks the table of the
+	// tokens in a weak mode from before it reads the row until its end, and a transaction that ends a token waits for a
+	// mode that excludes this one. A paused server loses it with its session. FOR SHARE on the row would do the same and
+	// write the row with each commit; a lock of a table is in the memory of the database. Not an advisory lock, which
+	// each role that may connect can hold. Neither mode excludes what only reads, such as a backup.
+	holdTokens = "LOCK TABLE token IN ROW SHARE MODE"
+	endTokens  = "LOCK TABLE token IN EXCLUSIVE MODE"
 
 	// A server that is paused or cut off in the middle of a trip, which needs several writes, sends no
 	// more of it. idle_in_transaction_session_timeout counts between trips only, so another server
 	// that needs the locks ends the session. The rows of these views are of sessions of this role
-	// that have locked threads of this schema, or read its tokens.
+	// that have locked threads or tokens of this schema.
 	endStalled = `SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-		WHERE l.locktype = 'relation' AND (l.relation = 'thread'::regclass AND l.mode = 'RowShareLock' OR l.relation = 'token'::regclass) AND a.datname = current_database()
+		WHERE l.locktype = 'relation' AND l.relation IN ('thread'::regclass, 'token'::regclass) AND l.mode = 'RowShareLock' AND a.datname = current_database()
 		AND a.usename = current_user AND a.state = 'active' AND a.wait_event = 'ClientRead'
 		AND a.query_start < clock_timestamp() - $1::bigint * interval '1 millisecond' AND a.pid <> pg_backend_pid()`
 
@@ -350,7 +349,7 @@ func (l *loading) addDependents(q *trip, n store.Need) {
 		q.add(scanPauses(&l.Pauses), readPauses)
 	}
 	if len(n.Tokens) > 0 {
-		q.add(nil, holdTokens, n.Tokens) // a statement of its own: the next one reads what was committed while it waited
+		q.add(nil, holdTokens) // a statement of its own: the next one reads what was committed while it waited
 		q.add(func(c *columns) error {
 			row, err := scanToken(c)
 			l.Tokens = append(l.Tokens, row)

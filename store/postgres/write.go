@@ -75,22 +75,16 @@ func (t *tx) Write(c *store.Changes) error {
 		return t.fail("write", err)
 	}
 	t.pending = w.trip
-	if names := endedTokens(c); len(names) > 0 {
+	if endsTokens(c) {
 		t.ending = true
-		t.pending.add(nil, endTokens, names)
+		t.pending.add(nil, endTokens)
 	}
 	return nil
 }
 
-// endedTokens returns the names of the tokens that a transaction changes or drops.
-func endedTokens(c *store.Changes) []string {
-	names := slices.Clone(c.DropTokens)
-	for _, row := range c.Tokens {
-		if row.Key != 0 {
-			names = append(names, row.Name)
-		}
-	}
-	return names
+// endsTokens reports whether a transaction revokes or drops a token. A token that ends by its time was read with it.
+func endsTokens(c *store.Changes) bool {
+	return len(c.DropTokens) > 0 || slices.ContainsFunc(c.Tokens, func(row *auth.Token) bool { return !row.RevokedAt.IsZero() })
 }
 
 // writing collects the statements of one Changes.
