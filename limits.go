@@ -1,5 +1,7 @@
 package mailroom
 
+import "time"
+
 // Limits of the system. Sizes are in bytes.
 const (
 	MaxThreadID   = 200  // characters
@@ -17,10 +19,11 @@ const (
 	MaxSends      = 100 // in one step
 	MaxHops       = 16  // threads that a run was sent through, one after the other
 	MaxState      = 16 << 10
-	MaxPosition   = 1 << 20  // of a channel's cursor
-	MaxEffect     = 1 << 20  // stored value of an effect
-	MaxQueued     = 1000     // runs in one thread's queue, by default
-	MaxAnswer     = 64 << 10 // of a ticket
+	MaxPosition   = 1 << 20          // of a channel's cursor
+	MaxEffect     = 1 << 20          // stored value of an effect
+	MaxQueued     = 1000             // runs in one thread's queue, by default
+	MaxAnswer     = 64 << 10         // of a ticket
+	MaxJoin       = 10 * time.Second // that messages delay their run, to be joined by more of their sender
 
 	DefaultPriority = 128
 	DefaultAttempts = 5

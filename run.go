@@ -141,6 +141,9 @@ type Run struct {
 	// defaults.
 	RetryFirst time.Duration `json:",omitzero"`
 	RetryMost  time.Duration `json:",omitzero"`
+	// Joins reports that the run waits for more messages of its sender, until NotBefore. It is the newest run of
+	// its thread, and Scheduled.
+	Joins bool `json:",omitempty"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the

@@ -98,6 +98,10 @@ func runViolations() []violation {
 		{"a step of the future", func(r *rows) { r.run("now").LastStep.Attempt = 9 }, doctor.Attempt, "has last step 1 of attempt 9"},
 		{"a place twice", func(r *rows) { r.run("q1").Place = r.run("q2").Place }, doctor.Order, "have the same place"},
 		{"a place of the future", func(r *rows) { r.run("q1").Place = 99 }, doctor.Order, "run q1 has place 99, the next one of the thread is"},
+		{"a wait without end", func(r *rows) {
+			q := r.run("q1")
+			q.Scheduled, q.Joins, q.NotBefore = true, true, q.CreatedAt.Add(11*time.Second)
+		}, doctor.Limit, "for more messages, which should be at most 10s"},
 		{"put off and running", func(r *rows) { r.run("now").Scheduled = true }, doctor.Order, "run now is scheduled for no time but is running"},
 		{"another's message", func(r *rows) { r.run("q1").Inputs[0].Seq = 1 }, doctor.Message, "at entry 1, which has a different message"},
 		{"started for another message", func(r *rows) { r.run("done").Inputs = r.run("q1").Inputs }, doctor.Message, "was started with messages other than"},

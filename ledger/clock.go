@@ -81,7 +81,7 @@ func (l *Ledger) replanThreads(ctx context.Context, now time.Time) error {
 		if len(ids) == 0 {
 			continue
 		}
-		o := op{name: "clock", rank: rankPlain, threads: ids}
+		o := op{name: "clock", rank: rankPlain, threads: ids, queues: true}
 		if _, err := run(ctx, l, o, func(*batch) (struct{}, error) { return struct{}{}, nil }); err != nil {
 			return err
 		}

@@ -242,6 +242,9 @@ func (m *model) submit(t *rapid.T) {
 	if chance(t, 25, "delayed") {
 		in.NotBefore = m.clock.read().Add(time.Duration(number(t, -1, 20, "seconds")) * time.Second)
 	}
+	if in.NotBefore.IsZero() && in.Timeout == 0 && in.Mode != mailroom.ModeLatest && in.Mode != mailroom.ModeReject && chance(t, 40, "join") {
+		in.Join, in.Origin.Via = time.Duration(number(t, 1, 10, "join seconds"))*time.Second, "channel:tg"
+	}
 	if chance(t, 15, "child") {
 		in.Parent = "elsewhere"
 	}

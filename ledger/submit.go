@@ -41,7 +41,7 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	if err := in.Check(); err != nil {
 		return store.Submitted{}, err
 	}
-	o := op{name: "submit", rank: rankPlain, size: in.Cost(), threads: []string{in.Thread}, queues: in.Mode != mailroom.ModeQueue}
+	o := op{name: "submit", rank: rankPlain, size: in.Cost(), threads: []string{in.Thread}, queues: in.Mode != mailroom.ModeQueue || in.Join > 0}
 	if limitsApply(in.Owner) {
 		o.tokens = []string{in.Owner}
 	}
@@ -92,7 +92,7 @@ func (b *batch) submit(in thread.Submit, limited bool) (store.Submitted, error) 
 			return store.Submitted{}, err
 		}
 	}
-	if err := b.rows.ensure(t, in.Scope(&t.Thread)); err != nil {
+	if err := b.rows.ensure(t, in.Scope(&t.Thread, b.rows.now)); err != nil {
 		return store.Submitted{}, err
 	}
 	found, err := b.resolve(t, &in, limited)

@@ -21,9 +21,10 @@ func (in *Submit) Check() error {
 		in.Mode = mailroom.ModeQueue
 	}
 	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
+	in.Join = in.Join.Truncate(time.Microsecond)
 	in.Deadline = in.Deadline.UTC().Truncate(time.Microsecond)
 	in.Messages = slices.Clone(in.Messages) // do not change the caller's slice
-	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkMessages, in.checkChannel} {
+	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkJoin, in.checkMessages, in.checkChannel} {
 		if err := check(); err != nil {
 			return err
 		}

@@ -177,7 +177,7 @@ func TestASubmitBehindAQueueNeedsNoneOfIt(t *testing.T) {
 	}{{"b", 128, 100}, {"c", 100, 100}, {"d", 50, 50}, {"e", 60, 50}, {"f", 50, 50}} {
 		w.now = w.now.Add(time.Second)
 		s := urgent(c.run, c.priority)
-		if got := s.Scope(&w.row); got != thread.ScopeRow {
+		if got := s.Scope(&w.row, w.now); got != thread.ScopeRow {
 			t.Errorf("submit of %s looks at %v, want the row", c.run, got)
 		}
 		w.must(s)

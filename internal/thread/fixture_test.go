@@ -225,7 +225,7 @@ func in(mode mailroom.Mode, run string) thread.Submit {
 
 func (w *fixture) submit(in thread.Submit) (out store.Submitted, err error) {
 	w.t.Helper()
-	scope := in.Scope(&w.row)
+	scope := in.Scope(&w.row, w.now)
 	err = w.apply(w.load(scope, in.Key), w.load(scope, in.Key), func(l *thread.State) error {
 		found := thread.Resolved{Agent: cmp.Or(in.Agent, w.row.Agent, "echo"), AgentVersion: in.AgentVersion, Queued: w.queued, MaxQueued: w.maxQueued, DeliverTo: &w.target}
 		w.target.ID = in.DeliverTo

@@ -13,6 +13,7 @@ type Scope int
 const (
 	ScopeRow  Scope = iota // the row and the current run
 	ScopeHead              // and the next run
+	ScopeJoin              // and the run that waits for more messages, if there is one
 	ScopeAll               // and every run that never started
 )
 
@@ -51,8 +52,10 @@ func (q *queue) rowsNeeded(s Scope, heldAt, now time.Time) (ready, scheduled int
 		}
 	} else if n := len(q.scheduled.runs); !q.scheduled.whole && !q.scheduled.runs[n-1].NotBefore.After(now) {
 		scheduled = q.scheduled.nextPage(s)
+	} else if s == ScopeJoin && !q.hasJoin(now) {
+		scheduled = q.scheduled.nextPage(s)
 	}
-	if s == ScopeAll && !q.ready.whole || s == ScopeHead && !q.ready.loaded(2) {
+	if s == ScopeAll && !q.ready.whole || (s == ScopeHead || s == ScopeJoin) && !q.ready.loaded(2) {
 		ready = q.ready.nextPage(s)
 	}
 	return ready, scheduled
@@ -98,6 +101,25 @@ func (q *queue) heldAt() time.Time {
 		return r.NotBefore
 	}
 	return time.Time{}
+}
+
+// joining returns the loaded run that waits for more messages, or nil. A thread has at most one.
+func (q *queue) joining() *mailroom.Run {
+	if i := slices.IndexFunc(q.scheduled.runs, func(r *mailroom.Run) bool { return r.Joins }); i >= 0 {
+		return q.scheduled.runs[i]
+	}
+	return nil
+}
+
+// hasJoin reports whether the run that waits for more messages is loaded, with one behind it, or certainly none. It
+// waits no longer than mailroom.MaxJoin, so few runs are before it.
+func (q *queue) hasJoin(now time.Time) bool {
+	w := &q.scheduled
+	if w.whole || len(w.runs) == 0 {
+		return w.whole
+	}
+	last, r := w.runs[len(w.runs)-1], q.joining()
+	return last.NotBefore.After(now.Add(mailroom.MaxJoin)) || r != nil && r != last
 }
 
 // newest returns the loaded run with the highest place that match accepts, or nil.

@@ -175,7 +175,7 @@ func (t *State) Retry(in Retry, now time.Time) (*mailroom.Run, error) {
 	r.Failures, r.Crashes, r.Lost, r.Outages, r.OutageSince = 0, 0, 0, 0, time.Time{}
 	r.Stop, r.StopBy, r.Reason, r.Error, r.ErrorGroup, r.Reply = "", "", "", nil, "", nil
 	r.StartedAt, r.FinishedAt, r.StartDelay = time.Time{}, time.Time{}, 0
-	r.Scheduled, r.NotBefore, r.AvailableAt = false, time.Time{}, now
+	r.Scheduled, r.Joins, r.NotBefore, r.AvailableAt = false, false, time.Time{}, now
 	r.RemoveDeadline()
 	r.Wait, r.Resumes = nil, false
 	if in.Fresh {

@@ -9,7 +9,8 @@ type route int
 
 const (
 	routeQueue   route = iota // to a run of their own, in the queue
-	routeCollect              // to the newest run of the queue
+	routeJoin                 // to the newest run of the queue, which waits for them
+	routeCollect              // to the newest run of the queue that fits
 	routeSteer                // to the current run, which reads them at its next step
 	routeAnswer               // to the parked current run, as the answer to its first open question
 	routeResume               // to the parked current run, whose wait messages end without an answer
@@ -25,12 +26,13 @@ func (s *submission) route() (route, *mailroom.Run) {
 	if to := s.routeToParked(c); to != routeQueue {
 		return to, c
 	}
-	switch s.in.Mode {
-	case mailroom.ModeSteer:
-		if s.canSteer(c) {
-			return routeSteer, c
-		}
-	case mailroom.ModeCollect:
+	if s.in.Mode == mailroom.ModeSteer && s.canSteer(c) {
+		return routeSteer, c
+	}
+	if r := s.joinable(); r != nil {
+		return routeJoin, r
+	}
+	if s.in.Mode == mailroom.ModeCollect {
 		if r := s.collectable(); r != nil {
 			return routeCollect, r
 		}
@@ -76,8 +78,13 @@ func (s *submission) collectable() *mailroom.Run {
 	newest := s.t.Runs.queue.newest(func(r *mailroom.Run) bool {
 		return !r.Started && r.Agent == s.found.Agent && r.Origin.Sender == s.in.Origin.Sender && r.Parent == ""
 	})
-	if newest == nil || len(newest.Inputs)+len(s.in.Messages) > mailroom.MaxMessages || newest.InputBytes+2*int64(s.in.Size()) > maxCollected {
+	if newest == nil || !s.fits(newest) {
 		return nil
 	}
 	return newest
+}
+
+// fits reports whether r has room for the messages.
+func (s *submission) fits(r *mailroom.Run) bool {
+	return len(r.Inputs)+len(s.in.Messages) <= mailroom.MaxMessages && r.InputBytes+2*int64(s.in.Size()) <= maxCollected
 }

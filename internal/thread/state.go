@@ -144,7 +144,8 @@ func (t *State) AppendEntry(agent, owner, kind string, body any, now time.Time) 
 	return t.append(kind, &mailroom.Run{}, now, body)
 }
 
-// promote moves the scheduled runs that are due to the end of the queue.
+// promote moves the scheduled runs that are due to the end of the queue. A run that waited for more messages keeps
+// its place: the messages have been there.
 func (t *State) promote(now time.Time) {
 	for {
 		r := t.Runs.queue.scheduled.first()
@@ -152,7 +153,10 @@ func (t *State) promote(now time.Time) {
 			return
 		}
 		r.Scheduled = false
-		r.Place = takePlace(&t.Thread)
+		if !r.Joins {
+			r.Place = takePlace(&t.Thread)
+		}
+		r.Joins = false
 		t.touchRun(r)
 	}
 }

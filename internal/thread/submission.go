@@ -131,16 +131,24 @@ func (s *submission) apply() store.Submitted {
 			return submittedTo(r, mailroom.Input{}, store.DispositionResumed)
 		}
 	}
-	switch to, r := s.route(); to {
+	to, r := s.route()
+	disposition := store.DispositionQueued
+	switch to {
 	case routeAnswer, routeResume:
 		return s.resume(r, to)
 	case routeSteer:
+		s.t.endJoin(s.now)
 		return s.steer(r)
 	case routeCollect:
 		return s.collect(r)
+	case routeJoin:
+		s.join(r)
+		disposition = store.DispositionCollected
+	default:
+		s.t.endJoin(s.now)
+		r = s.enqueue()
 	}
-	r := s.enqueue()
-	out := submittedTo(r, r.Inputs[len(r.Inputs)-1], store.DispositionQueued)
+	out := submittedTo(r, r.Inputs[len(r.Inputs)-1], disposition)
 	others := func(o *mailroom.Run) bool { return o != r }
 	switch s.in.Mode {
 	case mailroom.ModeInterrupt:
@@ -178,6 +186,10 @@ func (s *submission) decideAll() *mailroom.Run {
 // enqueue creates a run for the messages.
 func (s *submission) enqueue() *mailroom.Run {
 	r := s.newRun()
+	if s.in.Join > 0 {
+		r.Joins = true
+		s.t.hold(r, s.now.Add(s.in.Join))
+	}
 	s.appendMessages(r, r.ID)
 	r.InputText = s.in.inputText()
 	s.t.touchRun(r)
@@ -199,12 +211,17 @@ func (s *submission) newRun() *mailroom.Run {
 		r.Caller, r.Lineage = in.From.Caller, in.From.Lineage
 	}
 	if in.NotBefore.After(s.now) {
-		r.Scheduled, r.NotBefore, r.AvailableAt = true, in.NotBefore, in.NotBefore
-		if t.HeldAt.IsZero() || r.NotBefore.Before(t.HeldAt) {
-			t.HeldAt = r.NotBefore
-		}
+		t.hold(r, in.NotBefore)
 	}
 	return r
+}
+
+// hold keeps a new run out of the queue until at.
+func (t *State) hold(r *mailroom.Run, at time.Time) {
+	r.Scheduled, r.NotBefore, r.AvailableAt = true, at, at
+	if t.HeldAt.IsZero() || at.Before(t.HeldAt) {
+		t.HeldAt = at
+	}
 }
 
 // appendMessages appends the messages and makes them inputs of r. run is the run that reads them: r
@@ -237,22 +254,22 @@ func queuedBody(r *mailroom.Run) entry.RunQueued {
 	return b
 }
 
-// maxCollectDelay bounds how long collected messages can delay a run.
-const maxCollectDelay = 10 * time.Second
-
-// collect adds the messages to r. NotBefore delays a scheduled run, up to maxCollectDelay after its
+// collect adds the messages to r. NotBefore delays a scheduled run, up to MaxJoin after its
 // creation.
 func (s *submission) collect(r *mailroom.Run) store.Submitted {
 	s.appendMessages(r, r.ID)
 	r.InputText = "" // it has several inputs
-	if at := s.in.NotBefore; r.Scheduled && at.After(r.NotBefore) {
-		if limit := r.CreatedAt.Add(maxCollectDelay); at.After(limit) {
-			at = limit
-		}
-		if at.After(r.NotBefore) {
-			r.NotBefore, r.AvailableAt = at, at
-		}
-	}
+	postpone(r, s.in.NotBefore)
 	s.t.touchRun(r)
 	return submittedTo(r, r.Inputs[len(r.Inputs)-1], store.DispositionCollected)
+}
+
+// postpone delays a scheduled run until at, up to MaxJoin after its creation.
+func postpone(r *mailroom.Run, at time.Time) {
+	if limit := r.CreatedAt.Add(mailroom.MaxJoin); at.After(limit) {
+		at = limit
+	}
+	if r.Scheduled && at.After(r.NotBefore) {
+		r.NotBefore, r.AvailableAt = at, at
+	}
 }

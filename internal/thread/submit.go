@@ -33,9 +33,12 @@ type Submit struct {
 	Key          string        // idempotency key; "" is none
 	Priority     *int          // nil is DefaultPriority
 	NotBefore    time.Time
-	ExpectRun    string // with ModeSteer: the run that must be current
-	MaxAttempts  int    // 0 is that of the worker or the agent, see Run.AgentAttempts
-	MaxCrashes   *int   // see Run.CrashLimit
+	// Join is how long a new run waits for more messages of its sender, which then become messages of that run. At
+	// most mailroom.MaxJoin, for channels only.
+	Join        time.Duration
+	ExpectRun   string // with ModeSteer: the run that must be current
+	MaxAttempts int    // 0 is that of the worker or the agent, see Run.AgentAttempts
+	MaxCrashes  *int   // see Run.CrashLimit
 	// Deadline and Timeout, from the acceptance of the submit, are when the run ends; see Run.Deadline. At most one
 	// is set. They are those of the run that the submit creates, if it creates one.
 	Deadline time.Time
@@ -118,12 +121,15 @@ func PartsSize(parts []mailroom.Part) (n int) {
 }
 
 // Scope returns how much of the queue of t Submit reads.
-func (in *Submit) Scope(t *mailroom.Thread) Scope {
+func (in *Submit) Scope(t *mailroom.Thread, now time.Time) Scope {
 	switch in.Mode {
 	case mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect:
 		return ScopeAll
 	}
-	if t.Current != "" || !t.Due.At.IsZero() && t.HeldAt.IsZero() && in.NotBefore.IsZero() {
+	if !t.HeldAt.IsZero() && !t.HeldAt.After(now.Add(mailroom.MaxJoin)) {
+		return ScopeJoin
+	}
+	if t.Current != "" || !t.Due.At.IsZero() && t.HeldAt.IsZero() && in.NotBefore.IsZero() && in.Join == 0 {
 		return ScopeRow // the row has the head of the queue
 	}
 	return ScopeHead

@@ -128,6 +128,7 @@ func drawWaits(t *rapid.T, r *mailroom.Run) {
 	if rapid.Bool().Draw(t, "plain") {
 		return
 	}
+	r.Joins = rapid.Bool().Draw(t, "joins")
 	r.AgentAttempts = rapid.Bool().Draw(t, "attempts of the agent")
 	r.RetryFirst = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "first delay"))
 	r.RetryMost = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "longest delay"))

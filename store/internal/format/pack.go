@@ -167,6 +167,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.flag(&r.AgentAttempts)
 	number(p, &r.RetryFirst)
 	number(p, &r.RetryMost)
+	p.flag(&r.Joins)
 	p.newer(&r.Newer)
 }
 
