@@ -89,7 +89,7 @@ func (h *Host) Submit(ctx context.Context, a Inbound) (store.Submitted, error) {
 		By: operatorToken(), ByServer: true,
 		Thread: threadID, Key: a.Key, Messages: []thread.NewMessage{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
-		Agent:  a.Agent, Mode: a.Mode, NoRetry: a.NoRetry, Metadata: a.Metadata,
+		Agent:  a.Agent, Mode: a.Mode, Join: a.Join, NoRetry: a.NoRetry, Metadata: a.Metadata,
 		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: h.cursorRow(a.Cursor),
 	})
 	if err == nil && out.Disposition != store.DispositionDuplicate {

@@ -35,6 +35,7 @@ func RunChat(t *testing.T, make func(t *testing.T) *Platform) {
 		"an unread message is edited and deleted":           unreadMessageChanges,
 		"a preview becomes the reply":                       previewBecomesReply,
 		"messages to a busy agent":                          busyAgent,
+		"a burst is one run":                                burst,
 		"hostile names and texts":                           hostileTexts,
 		"the words of others decide nothing":                wordsOfOthers,
 		"a message without a text":                          wordless,

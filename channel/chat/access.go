@@ -3,6 +3,7 @@ package chat
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"mailroom"
 )
@@ -21,6 +22,8 @@ type AccessPolicy struct {
 	// BusyMode is the mode of a message to a busy agent: ModeQueue by default, ModeSteer,
 	// ModeInterrupt or ModeCollect.
 	BusyMode mailroom.Mode
+	// Join is how long a message waits for more messages of its user, which become one run with it. 0 is not at all.
+	Join time.Duration
 	// AllGroupMessages also handles group messages that are not addressed to the bot.
 	AllGroupMessages bool
 	// PerUser gives each user of a group a conversation of their own.
@@ -32,6 +35,12 @@ type AccessPolicy struct {
 // DefaultMaxFileSize is the default of AccessPolicy.MaxFileSize, in bytes.
 const DefaultMaxFileSize = 20 << 20
 
+// DefaultJoin is the default of AccessPolicy.Join for platforms on which people talk, and MaxJoin its maximum.
+const (
+	DefaultJoin = time.Second
+	MaxJoin     = 5 * time.Second
+)
+
 // BusyModes returns the valid values of BusyMode, the default first.
 func BusyModes() []mailroom.Mode {
 	return []mailroom.Mode{mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeCollect}
@@ -41,6 +50,9 @@ func BusyModes() []mailroom.Mode {
 func (t *AccessPolicy) Validate() error {
 	if t.BusyMode != "" && !slices.Contains(BusyModes(), t.BusyMode) {
 		return fmt.Errorf("unknown busy mode %q; use one of %v", t.BusyMode, BusyModes())
+	}
+	if t.Join < 0 || t.Join > MaxJoin {
+		return fmt.Errorf("join_within of %s; use 0s to %s", t.Join, MaxJoin)
 	}
 	if t.MaxFileSize < 0 {
 		return fmt.Errorf("negative maximum file size %d", t.MaxFileSize)

@@ -19,7 +19,7 @@ import (
 // NewKind returns the platform of programs that send and receive webhooks.
 func NewKind() kind.Kind {
 	return kind.Kind{
-		Name: Kind, Chat: true, New: newSettings,
+		Name: Kind, Chat: true, Programs: true, New: newSettings,
 		Connection: "signed requests in both directions", AfterCrash: "once for a receiver that deduplicates by id", Capabilities: capabilities(),
 	}
 }

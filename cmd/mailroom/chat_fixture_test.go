@@ -144,6 +144,9 @@ func newChatFixture(t *testing.T, channel, kind, more string, secrets map[string
 		c.secrets = append(c.secrets, secret)
 		settings += fmt.Sprintf("%s_file = %q\n", strings.ReplaceAll(name, "-", "_"), c.dir.ChannelSecret(channel, name))
 	}
+	if !strings.Contains(settings, "join_within") {
+		settings += "join_within = \"0s\"\n" // each message is a run
+	}
 	c.configure(fmt.Sprintf("[agents.shout]\nkind = \"exec\"\ncommand = %s\n[channels.%s]\nkind = %q\nagent = \"shout\"\n%s", command, channel, kind, settings))
 	return c
 }

@@ -45,6 +45,7 @@ server = %q
 tls = false
 nick = "bot"
 join = ["#dev"]
+join_within = "0s"
 gap = "10ms"
 users = ["al!~al@127.0.0.1"]
 admins = ["root!~root@127.0.0.1"]

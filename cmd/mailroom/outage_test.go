@@ -53,6 +53,7 @@ server = %q
 tls = false
 nick = "bot"
 join = ["#dev"]
+join_within = "0s"
 gap = "10ms"
 per_user = true
 users = ["al!~al@127.0.0.1"]

@@ -87,7 +87,9 @@ func (c *Config) DefaultWhenAllDown(what string) {
 func (c *Config) NewChannel(k kind.Kind) *Channel {
 	ch := &Channel{Kind: k, Settings: k.New(), ReconnectSettings: c.ReconnectSettings}
 	if k.Chat {
-		ch.Chat = kind.NewChat()
+		if ch.Chat = kind.NewChat(); k.Programs {
+			ch.Chat.Access.Join = 0
+		}
 	}
 	policy := ch.Settings.ReconnectPolicy()
 	if policy.InitialDelay > 0 && !c.set["channels.retry_first"] {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,7 +19,7 @@ nick = "bot"
 
 func TestAccessIsReadFromTheTable(t *testing.T) {
 	for file, want := range map[string]chat.AccessPolicy{
-		chatting: {Pairing: true, BusyMode: mailroom.ModeQueue, MaxFileSize: 20 << 20},
+		chatting: {Pairing: true, BusyMode: mailroom.ModeQueue, Join: time.Second, MaxFileSize: 20 << 20},
 		chatting + `admins = ["a"]
 users = ["b", "c"]
 chats = ["#d"]
@@ -26,7 +27,8 @@ pairing = false
 busy = "steer"
 groups = "everything"
 per_user = true
-max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, BusyMode: mailroom.ModeSteer, AllGroupMessages: true, PerUser: true, MaxFileSize: 1 << 20},
+join_within = "2s"
+max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, BusyMode: mailroom.ModeSteer, Join: 2 * time.Second, AllGroupMessages: true, PerUser: true, MaxFileSize: 1 << 20},
 	} {
 		c, err := parse("f.toml", []byte(file))
 		if err != nil {
@@ -37,6 +39,7 @@ max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []
 		}
 	}
 	refused(t, chatting+`busy = "reject"`, `f.toml:6: channels.net.busy: "reject" is not one of queue, steer, interrupt, collect`)
+	refused(t, chatting+`join_within = "6s"`, `f.toml:6: channels.net.join_within: "6s" is not a duration from 0s to 5s, such as "1m30s"`)
 	refused(t, chatting+`groups = "some"`, `f.toml:6: channels.net.groups: "some" is not one of addressed, everything`)
 }
 
@@ -48,4 +51,18 @@ func TestATargetNamesAChatOfAChannel(t *testing.T) {
 	refused(t, target, "f.toml:6: targets.ops: missing thread; set the id of a conversation of a channel, as `mailroom threads` shows it")
 	refused(t, target+`thread = "demo"`, `f.toml:6: targets.ops: thread "demo" is not a conversation of a channel, whose id has the channel, the bot and the chat`)
 	refused(t, target+`thread = "other:bot:ann"`, `f.toml:8: targets.ops.thread: "other:bot:ann" is of the channel "other", which is not a chat channel of this server`)
+}
+
+// Each request of a program is a run, unless its table says that people are behind it.
+func TestAWebhookJoinsNothingByDefault(t *testing.T) {
+	const hook = "[channels.net]\nkind = \"webhook\"\nagent = \"echo\"\ntoken_env = \"SECRET\"\n"
+	for table, want := range map[string]time.Duration{hook: 0, hook + "join_within = \"1s\"\n": time.Second} {
+		c, err := parse("f.toml", []byte(table))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Channels["net"].Chat.Access.Join; got != want {
+			t.Errorf("join_within of %s is %s, want %s", table, got, want)
+		}
+	}
 }

@@ -22,9 +22,9 @@ func replan(at, last, now time.Time) time.Time {
 // ReplanAfterClockStep reschedules the thread's next work if the clock stepped back since the row
 // was written: a retry, the end of a claim, or the next run of the queue. The current run must be
 // loaded. Times that a caller gave stay: NotBefore and the expiry of a ticket. A loaded run that waits for more
-// messages then waits no longer, see [State.endFutureJoin].
+// messages then waits no longer, see endFutureJoin.
 func (t *State) ReplanAfterClockStep(now time.Time) {
-	t.endFutureJoin(now)
+	endFutureJoin(t, now)
 	last := t.UpdatedAt
 	if t.Due.At.IsZero() || !last.After(now.Add(ClockSlack)) {
 		return

@@ -57,7 +57,7 @@ func (s *submission) join(r *mailroom.Run) {
 
 // endJoin moves the run that waits for more messages to the queue, at the place that it has had. A submit that takes a place
 // calls it first: nothing can join the run any more, and its message may not overtake those of the run.
-func (t *State) endJoin(now time.Time) {
+func endJoin(t *State, now time.Time) {
 	r := t.Runs.queue.joining()
 	if r == nil {
 		return
@@ -67,7 +67,7 @@ func (t *State) endJoin(now time.Time) {
 }
 
 // endFutureJoin ends the wait of a run that would wait longer than mailroom.MaxJoin: the clock has stepped back.
-func (t *State) endFutureJoin(now time.Time) {
+func endFutureJoin(t *State, now time.Time) {
 	r := t.Runs.queue.joining()
 	if r == nil || !r.NotBefore.After(now.Add(mailroom.MaxJoin+ClockSlack)) {
 		return

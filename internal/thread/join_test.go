@@ -117,6 +117,39 @@ func TestWhatIsQueuedInBetweenEndsABurst(t *testing.T) {
 	}
 }
 
+// A run of before, which an operator retries, is behind the burst.
+func TestWhatIsRetriedInBetweenEndsABurst(t *testing.T) {
+	w := newFixture(t)
+	w.must(in("", "x"))
+	if _, err := w.cancel("x"); err != nil {
+		t.Fatal(err)
+	}
+	w.must(piece("a", "ann"))
+	if _, err := w.retry(thread.Retry{Run: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "run", w.must(piece("n", "ann")).Run, "n")
+	wantEqual(t, "queue", w.queue(), "a x")
+}
+
+// Its messages have been there before those of a run that is retried while it waits.
+func TestABurstKeepsItsPlaceWhenItIsDue(t *testing.T) {
+	w := newFixture(t)
+	w.must(in("", "x"))
+	w.must(in("", "y"))
+	if _, err := w.cancel("y"); err != nil {
+		t.Fatal(err)
+	}
+	w.mustStart("x")
+	w.must(piece("a", "ann"))
+	if _, err := w.retry(thread.Retry{Run: "y"}); err != nil {
+		t.Fatal(err)
+	}
+	w.wait(time.Second)
+	w.end(completed("ok"))
+	w.mustStart("a")
+}
+
 // The run is found among many that a client has scheduled.
 func TestABurstIsFoundBehindScheduledRuns(t *testing.T) {
 	w := newFixture(t)
@@ -245,7 +278,7 @@ type history struct {
 	last   burst
 	number int
 	sender map[string]string // by message
-	in     map[string]string // run that a message is to be in, by message
+	in     map[string]string // run that must have a message, by message
 	sent   []string          // messages, in order
 	read   []string          // messages, in the order in which runs began with them
 	done   []thread.Submit   // with keys, to repeat

@@ -137,7 +137,7 @@ func (s *submission) apply() store.Submitted {
 	case routeAnswer, routeResume:
 		return s.resume(r, to)
 	case routeSteer:
-		s.t.endJoin(s.now)
+		endJoin(s.t, s.now)
 		return s.steer(r)
 	case routeCollect:
 		return s.collect(r)
@@ -145,7 +145,7 @@ func (s *submission) apply() store.Submitted {
 		s.join(r)
 		disposition = store.DispositionCollected
 	default:
-		s.t.endJoin(s.now)
+		endJoin(s.t, s.now)
 		r = s.enqueue()
 	}
 	out := submittedTo(r, r.Inputs[len(r.Inputs)-1], disposition)
@@ -188,7 +188,7 @@ func (s *submission) enqueue() *mailroom.Run {
 	r := s.newRun()
 	if s.in.Join > 0 {
 		r.Joins = true
-		s.t.hold(r, s.now.Add(s.in.Join))
+		hold(s.t, r, s.now.Add(s.in.Join))
 	}
 	s.appendMessages(r, r.ID)
 	r.InputText = s.in.inputText()
@@ -211,13 +211,13 @@ func (s *submission) newRun() *mailroom.Run {
 		r.Caller, r.Lineage = in.From.Caller, in.From.Lineage
 	}
 	if in.NotBefore.After(s.now) {
-		t.hold(r, in.NotBefore)
+		hold(t, r, in.NotBefore)
 	}
 	return r
 }
 
 // hold keeps a new run out of the queue until at.
-func (t *State) hold(r *mailroom.Run, at time.Time) {
+func hold(t *State, r *mailroom.Run, at time.Time) {
 	r.Scheduled, r.NotBefore, r.AvailableAt = true, at, at
 	if t.HeldAt.IsZero() || at.Before(t.HeldAt) {
 		t.HeldAt = at

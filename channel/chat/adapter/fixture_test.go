@@ -158,8 +158,13 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	if err != nil {
 		return err
 	}
-	text := input[0].Text
-	a.record(s.Run(), input[0])
+	all := input[0]
+	for _, m := range input[1:] {
+		all.Text += "\n" + m.Text
+		all.Parts = append(all.Parts, m.Parts...)
+	}
+	text := all.Text
+	a.record(s.Run(), all)
 	if what, ok := strings.CutPrefix(text, "ask "); ok {
 		k, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "May I " + what + "?", Action: what})
 		if err != nil {

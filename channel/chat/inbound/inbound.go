@@ -58,6 +58,7 @@ type event struct {
 	// fetching is set for an event of the backlog, and ends when its files are abandoned. The cursor
 	// of such an event moved when it entered the backlog.
 	fetching context.Context
+	join     time.Duration // how long its message waits for more of the user
 }
 
 // dispatcher passes each event to its handler.
@@ -67,6 +68,7 @@ type dispatcher struct {
 	botName       string // how users address the bot
 	account       string // of the bot, see [chat.Capabilities.Account]
 	access        *chat.AccessPolicy
+	join          join
 	answers       *answers
 	conversations *conversations
 	backlog       *backlog
@@ -86,7 +88,7 @@ func newDispatcher(o Options, work *background) *dispatcher {
 	}
 	ds := &decisions{host: o.Host, caps: o.Caps, answers: as, conversations: cs, acks: acks, watch: o.Watch}
 	d := &dispatcher{
-		host: o.Host, botName: o.Caps.BotName, account: o.Caps.Account(), access: access, answers: as, conversations: cs, messages: ms, decisions: ds,
+		host: o.Host, botName: o.Caps.BotName, account: o.Caps.Account(), access: access, join: join{access.Join, o.Caps}, answers: as, conversations: cs, messages: ms, decisions: ds,
 		commands:  &commands{host: o.Host, caps: o.Caps, agent: o.Chat.Agent, answers: as, conversations: cs, messages: ms, decisions: ds},
 		strangers: &strangers{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, pairing: access.Pairing, command: o.Chat.Command, answers: as, acks: acks, work: work},
 	}
@@ -207,6 +209,7 @@ func (d *dispatcher) handleMessage(ctx context.Context, e *event) error {
 		meant, queue := d.commands.text(p.Suggestion), d.commands.text(command.Queue)
 		return d.answers.send(ctx, e, fmt.Sprintf("Unknown command; did you mean %s? To send the text to the agent, start it with %s.", meant, queue), nil)
 	case p.Command == "":
+		e.join = d.join.of(p.Text)
 		return d.messages.submit(ctx, e, p.Text, d.access.BusyMode)
 	}
 	return d.commands.handle(ctx, e, p)

@@ -46,7 +46,7 @@ func (m *messages) submitParts(ctx context.Context, e *event, since, key string,
 	}
 	taken, err := m.host.Submit(ctx, channel.Inbound{
 		Chat: m.conversations.words(&e.Event, since), Room: e.Room.Words(m.answers.bot), Key: key, Parts: content,
-		Sender: e.sender, Agent: m.agent, Mode: mode, Metadata: labels(e), NoRetry: true, Cursor: m.answers.cursor(e),
+		Sender: e.sender, Agent: m.agent, Mode: mode, Join: e.join, Metadata: labels(e), NoRetry: true, Cursor: m.answers.cursor(e),
 	})
 	switch mailroom.CodeOf(err) {
 	case "":

@@ -1,0 +1,32 @@
+package main
+
+// joinMutants break what holds for the messages of a chat that are joined to one run.
+func joinMutants() []mutant {
+	const file, pkg = "internal/thread/join.go", "internal/thread"
+	return []mutant{
+		{"a message of another sender joins", file, " && r.Origin.Sender == in.Origin.Sender &&", " &&", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
+		{"a message of another channel joins", file, "r.Origin.Via == in.Origin.Via && ", "", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
+		{"a message for another agent joins", file, "r.Agent == s.found.Agent && ", "", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
+		{"a message with other options joins", file, " && bytes.Equal(r.Options, in.Options)", " && (true || bytes.Equal(nil, nil))", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
+		{"a message without join joins", file, "in.Join == 0 || r == nil", "r == nil", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
+		{"a message joins over another one", file, " || r.Place != t.NextPlace-1", "", pkg, "^TestWhatIsRetriedInBetweenEndsABurst$"},
+		{"a full run is joined", file, " || !s.fits(r)", "", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
+		{"a burst delays its run without end", "internal/thread/submission.go", "at.After(limit)", "at.IsZero() && at.After(limit)", pkg, "^TestABurstDelaysItsFirstMessageNoLongerThanTheBound$"},
+		{"a queued message overtakes a burst", "internal/thread/submission.go", "		endJoin(s.t, s.now)\n		r = s.enqueue()", "		r = s.enqueue()", pkg, "^TestRandomBursts$"},
+		{"a steered message overtakes a burst", "internal/thread/submission.go", "		endJoin(s.t, s.now)\n		return s.steer(r)", "		return s.steer(r)", pkg, "^TestWhatIsQueuedInBetweenEndsABurst$"},
+		{"a burst is not found behind scheduled runs", "internal/thread/queue.go", "s == ScopeJoin && !q.hasJoin(now)", "false && !q.hasJoin(now)", pkg, "^TestABurstIsFoundBehindScheduledRuns$"},
+		{"a burst takes a new place when it is due", "internal/thread/state.go", "		if !r.Joins {\n", "		if true {\n", pkg, "^TestABurstKeepsItsPlaceWhenItIsDue$"},
+		{"a clock that goes back keeps a burst waiting", "internal/thread/clock.go", "	endFutureJoin(t, now)\n", "", pkg, "^TestABurstWaitsNoLongerAfterTheClockWentBack$"},
+		{"any client delays its messages", file, "!strings.HasPrefix(in.Origin.Via, channelPrefix)", "!strings.HasPrefix(in.Origin.Via, \"\")", pkg, "^TestJoinIsForMessagesOfAChannel$"},
+		{"a cut text waits no longer than others", "channel/chat/inbound/join.go", "max(j.usual, cutJoin)", "j.usual", "channel/chat/adapter", "^TestATextThatTheClientHasCutIsOneRun$"},
+		{"a command waits", "channel/chat/inbound/inbound.go", "	case p.Command == \"\":\n		e.join = d.join.of(p.Text)", "	case p.Command == \"\" || func() bool { e.join = d.join.of(p.Text); return false }():", "channel/chat/adapter", "^TestCommandsDoNotWaitForABurst$"},
+		{"a status does not see what waits", "channel/chat/inbound/command.go", "[]store.RunSet{store.RunsQueued, store.RunsScheduled}", "[]store.RunSet{store.RunsQueued}", "channel/chat/adapter", "^TestScheduledMessagesAreShownAndDiscarded$"},
+		{"a webhook joins by default", "internal/config/channel.go", "; k.Programs {", "; false {", "internal/config", "^TestAWebhookJoinsNothingByDefault$"},
+		{"bursts are not joined on Telegram", "channel/host.go", "Join: a.Join, ", "", "channel/telegram", "^TestTelegramIsAChatPlatform$/^a_burst_is_one_run$"},
+		{"bursts are not joined on Slack", "channel/host.go", "Join: a.Join, ", "", "channel/slack", "^TestSlackIsAChatPlatform$/^a_burst_is_one_run$"},
+		{"bursts are not joined on Discord", "channel/host.go", "Join: a.Join, ", "", "channel/discord", "^TestDiscordIsAChatPlatform$/^a_burst_is_one_run$"},
+		{"bursts are not joined on Matrix", "channel/host.go", "Join: a.Join, ", "", "channel/matrix", "^TestMatrixIsAChatPlatform$/^a_burst_is_one_run$"},
+		{"bursts are not joined on IRC", "channel/host.go", "Join: a.Join, ", "", "channel/irc", "^TestIRCIsAChatPlatform$/^a_burst_is_one_run$"},
+		{"bursts are not joined on webhooks", "channel/host.go", "Join: a.Join, ", "", "channel/webhook", "^TestAWebhookIsAChatPlatform$/^a_burst_is_one_run$"},
+	}
+}
