@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"mailroom/internal/buildtest"
 	"mailroom/internal/nextversion"
 )
 
@@ -46,11 +46,8 @@ func build(t *testing.T) (plain, tagged string) {
 	plain, tagged = filepath.Join(servers.dir, "mailroom"), filepath.Join(servers.dir, "mailroom-torture")
 	servers.once.Do(func() {
 		for binary, tags := range map[string]string{plain: "", tagged: "torture"} {
-			cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-o", binary, "mailroom/cmd/mailroom")
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // the build settings of make, so that the build cache is shared
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				servers.built = fmt.Errorf("build with tags %q: %w\n%s", tags, err, out)
+			if err := buildtest.Build(binary, tags, "mailroom/cmd/mailroom"); err != nil {
+				servers.built = err
 			}
 		}
 	})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"mailroom"
 	"mailroom/client"
 	"mailroom/entry"
+	"mailroom/internal/buildtest"
 	"mailroom/internal/nextversion"
 	"mailroom/store"
 	"mailroom/store/postgres"
@@ -25,10 +24,8 @@ import (
 func buildNext(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "mailroom-next")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags", "nextversion", "-o", binary, "mailroom/cmd/mailroom")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the next version: %v\n%s", err, out)
+	if err := buildtest.Build(binary, "nextversion", "mailroom/cmd/mailroom"); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

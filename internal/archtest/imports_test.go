@@ -17,6 +17,7 @@ var floors = map[string]int{
 	"internal/jsontext":   ground, // scans and appends JSON
 	"internal/lazyregexp": ground, // compiles regular expressions when they are needed
 	"internal/porttest":   ground, // for tests: reserves ports
+	"internal/buildtest":  ground, // for tests: builds the programs that they start
 	".":                   1,      // standard library only
 	// leaf: the folders in internal that are not listed here
 	"entry":                   3, // bodies of entries, and their encoding
