@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/mattn/go-isatty"
@@ -80,12 +82,17 @@ func (c *Console) server() (flags []string) {
 	return flags
 }
 
-// Program returns the name of this program for hints.
+// Program returns the name of this program for hints: its path, if it was started by a path and a shell would find
+// another program or none under its name.
 func (c *Console) Program() string {
-	if strings.ContainsRune(c.Name, os.PathSeparator) {
-		return Quote(c.Name) // started by path, so it may not be in PATH
+	if !strings.ContainsRune(c.Name, os.PathSeparator) {
+		return "mailroom"
 	}
-	return "mailroom"
+	name := filepath.Base(c.Name)
+	if found, err := exec.LookPath(name); err == nil && found == c.Name {
+		return Quote(name)
+	}
+	return Quote(c.Name)
 }
 
 // Quote quotes word for a shell.
