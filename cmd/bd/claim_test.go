@@ -47,7 +47,7 @@ func (p *place) claim(id string, agents int) (winners, losers []string) {
 	for i := range agents {
 		group.Go(func() {
 			name := fmt.Sprint("agent-", i)
-			out, stderr, err := p.run(name, "update", id, "--claim", "--json")
+			out, stderr, err := p.runProcess(name, "update", id, "--claim", "--json")
 			mu.Lock()
 			defer mu.Unlock()
 			switch exit, failed := errors.AsType[*exec.ExitError](err); {

@@ -12,22 +12,27 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"mailroom/internal/buildtest"
+	"mailroom/issues/bd"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"bd": main}) }
+func TestMain(m *testing.M) {
+	testscript.Main(buildtest.Main{M: m, Packages: []string{"mailroom/cmd/bd"}}, map[string]func(){"bd": main})
+}
 
 // TestSessions runs each file of testdata as a session of a user.
 func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", Setup: func(env *testscript.Env) error {
+		env.Setenv("PATH", buildtest.Path())
 		env.Setenv("HOME", env.WorkDir)
 		env.Setenv("BD_ACTOR", "ann")
 		env.Setenv("TZ", "UTC")
-		env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second to exit under -race
 		return nil
 	}})
 }
 
-// place is a folder with a tracker, on which bd runs in child processes.
+// place is a folder with a tracker, on which bd runs in this process or in others.
 type place struct {
 	t   *testing.T
 	dir string
@@ -41,17 +46,38 @@ func newPlace(t *testing.T) *place {
 }
 
 func (p *place) command(actor string, args ...string) *exec.Cmd {
-	bd, err := exec.LookPath("bd") // testscript puts it on the PATH
+	program, err := buildtest.Program("bd")
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	cmd := exec.Command(bd, args...)
+	cmd := exec.Command(program, args...)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "BD_ACTOR="+actor, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "BD_ACTOR="+actor)
 	return cmd
 }
 
+// run runs bd in this process, which the race detector watches.
 func (p *place) run(actor string, args ...string) (string, string, error) {
+	var out, stderr bytes.Buffer
+	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Dir: p.dir, Version: version(), Env: func(name string) string {
+		if name == "BD_ACTOR" {
+			return actor
+		}
+		return os.Getenv(name)
+	}}
+	if code := m.Run(p.t.Context(), args); code != 0 {
+		return out.String(), stderr.String(), exitError(code)
+	}
+	return out.String(), stderr.String(), nil
+}
+
+// exitError is the exit code of bd, if it is not 0.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// runProcess runs bd in a process of its own, as agents do.
+func (p *place) runProcess(actor string, args ...string) (string, string, error) {
 	var out, stderr bytes.Buffer
 	cmd := p.command(actor, args...)
 	cmd.Stdout, cmd.Stderr = &out, &stderr
@@ -97,7 +123,7 @@ func TestParallelChangesAreAllKept(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range n {
 			group.Go(func() {
-				if _, stderr, err := p.run("ann", f(i)...); err != nil {
+				if _, stderr, err := p.runProcess("ann", f(i)...); err != nil {
 					t.Errorf("%v: %s", err, stderr)
 				}
 			})

@@ -2,12 +2,13 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mailroom/internal/buildtest"
 )
 
 // TestUndoInOneCloneSurvivesTheMerge removes values in one clone that the base has, while the other
@@ -26,7 +27,7 @@ func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 		{"x-text", "notes", []string{"update x-text --notes base"}, []string{"update x-text --notes="}, nil},
 		{"x-late", "assignee", []string{"update x-late -a bob"}, []string{"update x-late --assignee="}, nil},
 	}
-	bd, err := exec.LookPath("bd")
+	bd, err := buildtest.Program("bd")
 	check(t, err)
 	for how, settings := range map[string][][]string{
 		"index":  {{"merge.conflictStyle", "merge"}},
