@@ -19,13 +19,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mailroom/client"
+	"mailroom/internal/buildtest"
 	"mailroom/internal/datadir"
 	"mailroom/internal/porttest"
 	"mailroom/issues/bd"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mailroom": crashingChild, "bd": func() { os.Exit(bd.RunProcess(context.Background(), "bd", "")) }})
+	commands := buildtest.Main{M: m, Packages: []string{"mailroom/cmd/mailroom", "mailroom/cmd/bd"}}
+	testscript.Main(commands, map[string]func(){"mailroom": crashingChild, "bd": func() { os.Exit(bd.RunProcess(context.Background(), "bd", "")) }})
 }
 
 // TestSessions runs each file of testdata as a session of a user. In addition to the commands of
@@ -47,10 +49,12 @@ func TestMain(m *testing.M) {
 //	becomes ID STATUS   until an issue of the tracker here has a status
 //	open TEXT           write into the pipe named gate when it has a reader
 //	field NAME PATH     set variable NAME to a field of the JSON in stdout's first line
+//	watched             from here on, exec runs the test program, which the race detector watches, as server always does
 func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", buildtest.Path())
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("MAILROOM_DATA", env.WorkDir+"/data")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes a second to exit under -race
@@ -81,6 +85,7 @@ func TestSessions(t *testing.T) {
 			"await":     scriptAwait,
 			"becomes":   scriptBecomes,
 			"field":     scriptField,
+			"watched":   func(ts *testscript.TestScript, _ bool, _ []string) { ts.Setenv("PATH", os.Getenv("PATH")) },
 			"open": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(openGate(ts.MkAbs("gate"), strings.Join(args, " ")))
 			},
