@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/store"
 )
 
 // hostileBodies are bodies that are no JSON, or JSON that readers read differently.
@@ -92,12 +93,25 @@ func (h *heldRun) hold() {
 	h.claim = claims[0]
 }
 
-// written is what a request can change of the run.
-func (h *heldRun) written() string {
+// written is what a request can change of the run: each change of a thread changes its revision.
+func (h *heldRun) written() (what string) {
 	h.fixture.t.Helper()
-	run := mustCall[api.Run](h.fixture, "GET /v1/runs/"+h.claim.Run.ID, "")
-	entries := mustCall[api.Page[json.RawMessage]](h.fixture, "GET /v1/threads/"+run.Thread+"/entries?limit=500", "")
-	return fmt.Sprint(run.Status, run.Steps, len(entries.Items))
+	err := h.ledger.View(h.fixture.t.Context(), func(r store.Reader) error {
+		rows, err := r.Runs(store.RunQuery{IDs: []string{h.claim.Run.ID}})
+		if err != nil || len(rows) != 1 {
+			return fmt.Errorf("%d runs, %w", len(rows), err)
+		}
+		threads, err := r.Threads(store.ThreadQuery{IDs: []string{rows[0].Thread}})
+		if err != nil || len(threads) != 1 {
+			return fmt.Errorf("%d threads, %w", len(threads), err)
+		}
+		what = fmt.Sprint(rows[0].Status, rows[0].Step, threads[0].Revision)
+		return nil
+	})
+	if err != nil {
+		h.fixture.t.Fatal(err)
+	}
+	return what
 }
 
 // TestNoValueOfAWorkerIsAnInternalError sends each hostile value as each field of what a worker sends for a run that it has.
