@@ -45,7 +45,6 @@ const (
 
 // refresh returns the issues. changed is false if the file has not changed since the last call.
 func (r *receiver) refresh() (t *tracker.Tracker, changed bool, err error) {
-	file := r.options.Folder.File()
 	info, err := r.options.Folder.Stat()
 	if err != nil {
 		return nil, false, fmt.Errorf("stat tracker: %w", err)
@@ -53,13 +52,11 @@ func (r *receiver) refresh() (t *tracker.Tracker, changed bool, err error) {
 	if r.info != nil && !r.recent && os.SameFile(info, r.info) && info.Size() == r.info.Size() && info.ModTime().Equal(r.info.ModTime()) {
 		return r.tracker, false, nil
 	}
-	t, strays, err := r.options.Folder.Read()
+	t, invalid, err := r.options.Folder.Read()
 	if err != nil {
 		return nil, false, err
 	}
-	if len(strays) > 0 {
-		r.host.ReportError(fmt.Errorf("%d lines of %s cannot be read: line %d: %w", len(strays), file, strays[0].Number, strays[0].Err))
-	}
+	r.findings.report(r.host, findingsOf(r.options.Folder.File(), t, invalid), true)
 	r.tracker, r.claims = t, ownClaims(t, r.server)
 	r.info, r.recent = info, time.Since(info.ModTime()) < mtimeResolution
 	return t, true, nil

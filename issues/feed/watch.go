@@ -52,8 +52,9 @@ const busyFactor = 4
 
 // Watcher assigns the issues of one tracker. A tracker is a file, so there is no connection.
 type Watcher struct {
-	options Options
-	wake    chan struct{} // buffered for one signal; triggers a scan
+	options  Options
+	wake     chan struct{} // buffered for one signal; triggers a scan
+	findings findings
 }
 
 // New returns a watcher. It does not read the tracker yet.
@@ -172,7 +173,12 @@ func cursor(server string) channel.Cursor {
 func (w *Watcher) update(ctx context.Context, l *channel.Host, change func(*tracker.Tracker) error) error {
 	waiting, cancel := context.WithTimeout(ctx, w.options.LockTimeout)
 	defer cancel()
-	_, err := w.options.Folder.Update(waiting, change) // the next read reports lines that cannot be read
+	var found []string
+	_, err := w.options.Folder.Update(waiting, func(t *tracker.Tracker) error {
+		found = findingsOf(w.options.Folder.File(), t, nil) // the next read reports lines that cannot be read
+		return change(t)
+	})
+	w.findings.report(l, found, false)
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok && ctx.Err() == nil {
 		return fmt.Errorf("%s is locked by another process (waited %s): %s", w.options.Folder.File(), w.options.LockTimeout, locked.Holder)
 	}
