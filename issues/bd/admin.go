@@ -153,9 +153,10 @@ func importCommand(m *Main) *cobra.Command {
 		}
 		var came tracker.ImportResult
 		var splits []tracker.Split
+		var contests []tracker.Contest
 		do := func(t *tracker.Tracker) error {
 			came = t.Import(other, keep)
-			if splits = t.Splits(); dry {
+			if splits, contests = t.Splits(), t.Contests(); dry {
 				m.warn(t, nil)
 			}
 			return nil
@@ -169,7 +170,7 @@ func importCommand(m *Main) *cobra.Command {
 			return err
 		}
 		if m.out.json {
-			return m.out.printJSON(map[string]any{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped, "records": came.Records, "renamed": renamed(splits)})
+			return m.out.printJSON(map[string]any{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped, "records": came.Records, "renamed": renamed(splits), "dropped": dropped(contests)})
 		}
 		if came.Records > 0 {
 			return m.out.report("%d new, %d changed, %d unchanged, %d skipped, %s new", came.New, came.Changed, came.Same, came.Skipped, count(came.Records, "other record"))

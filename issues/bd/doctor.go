@@ -115,3 +115,12 @@ func renamed(splits []tracker.Split) []map[string]any {
 	}
 	return found
 }
+
+// dropped describes the values that a merge did not keep, for JSON.
+func dropped(contests []tracker.Contest) []map[string]any {
+	found := []map[string]any{}
+	for _, c := range contests {
+		found = append(found, map[string]any{"id": c.ID, "member": c.Member, "kept": c.Kept, "dropped": c.Dropped})
+	}
+	return found
+}

@@ -19,23 +19,28 @@ func (t *Tracker) Import(other *Tracker, keep bool) (result ImportResult) {
 	separate(t, other, nil)
 	same, skipped := dropOld(t, other, nil) // with their new ids
 	result.Same, result.Skipped = result.Same+same, result.Skipped+skipped
+	was := map[string]string{} // lines by id
 	for _, theirs := range other.All() {
-		ours := t.issues.get(theirs.ID)
-		switch {
+		switch ours := t.issues.get(theirs.ID); {
 		case ours == nil:
 			result.New++
 		case keep:
 			result.Skipped++
 			other.issues.drop(theirs.ID)
-		case t.Line(ours) == other.Line(theirs):
-			result.Same++
 		default:
-			result.Changed++
+			was[theirs.ID] = t.Line(ours)
 		}
 	}
 	before := len(t.Records())
 	absorb(t, other)
 	t.unite(other, nil)
+	for id, line := range was {
+		if t.Line(t.issues.get(id)) == line {
+			result.Same++
+		} else {
+			result.Changed++
+		}
+	}
 	result.Records = len(t.Records()) - before
 	return result
 }

@@ -44,6 +44,11 @@ func wasRemoved(t *Tracker, it *Issue) bool { return t.isOld(goneMark(it)) }
 func mergeTwo(t *Tracker, base, first, second *Issue) *Issue {
 	lines := []string{t.Line(first), t.Line(second)}
 	one, two := t.isOld(lines[0]), t.isOld(lines[1])
+	if first.UpdatedAt.After(second.UpdatedAt) { // the second was not made from it: the file is another one since
+		one = false
+	} else if second.UpdatedAt.After(first.UpdatedAt) {
+		two = false
+	}
 	var out *Issue
 	switch {
 	case base != nil:

@@ -13,5 +13,9 @@ func damageMutants() []mutant {
 		{"a line that stays is old", "issues/tracker/folder.go", "		if err == nil { // not before", "		if err == nil || true { // not before", "issues/tracker", "^TestAChangeThatIsNotWrittenMakesNoLineOld$"},
 		{"an issue that was united is written back", "issues/tracker/separate.go", "if it = t.issues.get(it.ID); it != nil {", "if it != nil {", "issues/tracker", "^TestCopiesUnderTwoIDsAreUnited$"},
 		{"an archive is a worktree of the user's repository", "issues/bd/locate.go", " || !sameFile(filepath.Dir(git), filepath.Join(common, \"worktrees\"))", "", pkg, "^TestSessions$/^places$"},
+		{"a merge without a base drops a value without a word", "issues/tracker/contest.go", "base == nil && !(ours.wasEdited() && theirs.wasEdited())", "base == nil", pkg, "^TestSessions$/^contests$"},
+		{"a copy that was never edited is a contest", "issues/tracker/contest.go", " || base == nil && !(ours.wasEdited() && theirs.wasEdited())", "", pkg, "^TestSessions$/^contests$"},
+		{"a file from a backup goes back to an older copy", "issues/tracker/past.go", "		one = false\n", "", pkg, "^TestSessions$/^contests$"},
+		{"a finding is reported at every poll", "issues/feed/report.go", "f.told[text] = true; known[text]", "f.told[text] = true; false", "issues/feed", "^TestWhatAMergeFoundIsReportedOnce$"},
 	}
 }
