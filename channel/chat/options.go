@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"io"
+	"time"
 
 	"mailroom/bus"
 	"mailroom/stream"
@@ -27,9 +28,15 @@ type Options struct {
 	// MaxParts is the number of messages that one reply may take; the last one then has the whole reply as a file. On a
 	// platform whose messages are lines it is ten times as many. 0 means no limit.
 	MaxParts int
+	// AnswerWithin is the time after which a room is told, once, what a run that has not answered does. A room is also
+	// told then of a pause of the agent, at once. 0 means that it is told nothing.
+	AnswerWithin time.Duration
 	// Previews shows a text while the agent writes it, in a message that is edited.
 	Previews bool
 }
+
+// DefaultAnswerWithin is the default of a channel's AnswerWithin.
+const DefaultAnswerWithin = 10 * time.Minute
 
 // DefaultMaxParts is the default of a channel's MaxParts.
 const DefaultMaxParts = 10

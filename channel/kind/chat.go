@@ -1,6 +1,8 @@
 package kind
 
 import (
+	"time"
+
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/internal/setting"
@@ -8,7 +10,10 @@ import (
 
 // NewChat returns the default options of a chat channel.
 func NewChat() chat.Options {
-	return chat.Options{Previews: true, MaxParts: chat.DefaultMaxParts, Access: chat.AccessPolicy{Pairing: true, BusyMode: mailroom.ModeQueue, Join: chat.DefaultJoin, MaxFileSize: chat.DefaultMaxFileSize}}
+	return chat.Options{
+		Previews: true, MaxParts: chat.DefaultMaxParts, AnswerWithin: chat.DefaultAnswerWithin,
+		Access: chat.AccessPolicy{Pairing: true, BusyMode: mailroom.ModeQueue, Join: chat.DefaultJoin, MaxFileSize: chat.DefaultMaxFileSize},
+	}
 }
 
 // Chat returns the keys that every chat channel has, bound to its options.
@@ -24,6 +29,7 @@ func Chat(o *chat.Options) []setting.Setting {
 		setting.New("groups", "Which messages in groups are processed: addressed (to the bot) or everything.", setting.Either(&p.AllGroupMessages, "addressed", "everything")),
 		setting.New("previews", "Show the agent's text while it is written, on platforms with edits.", setting.Bool(&o.Previews)),
 		setting.New("max_parts", "Maximum number of messages of one reply, at least 2; the last one has the whole reply as a file. On IRC it is ten times as many lines, and a link; 0 is no limit.", setting.Int(&o.MaxParts, 0, 10_000)),
+		setting.New("answer_within", "Time after which a chat is told once what the agent does or waits for; a pause of the agent is told at once. 0s tells nothing.", setting.Duration(&o.AnswerWithin, 0, 7*24*time.Hour)),
 		setting.New("per_user", "Each user in a group has a separate conversation.", setting.Bool(&p.PerUser)),
 		setting.New("max_file", "Maximum size of an attachment that is stored for the agent, in the folder files of the data folder.", setting.Size(&p.MaxFileSize, 1<<10, 1<<30)),
 	}

@@ -71,6 +71,7 @@ var floors = map[string]int{
 	"server":                  11,
 	"alert/target":            12, // a kind of target as one value
 	"internal/cli":            11, // the commands that talk to a server
+	"channel/chat/waiting":    12, // what a run does, for a chat
 	"channel/chat/question":   12, // how a ticket looks in a chat
 	"channel/chat/room":       12, // what a room shows, as a pure state machine
 	"internal/config":         13, // the settings of a server

@@ -36,6 +36,11 @@ func chatMutants() []mutant {
 		{"the rest of a huge reply is lost", "channel/chat/outbound/rest.go", "	if m.inFile != nil {\n", "	if false {\n", "channel/discord", "^TestDiscordIsAChatPlatform$/^the_rest_of_a_huge_reply_is_a_file$"},
 		{"a refused file ends a reply", "channel/chat/outbound/rest.go", "*m.inFile, key); !isRefused(err) {", "*m.inFile, key); isRefused(err) || !isRefused(err) {", "channel/telegram", "^TestTelegramIsAChatPlatform$/^a_huge_reply_whose_file_is_refused$"},
 		{"a file on Slack may be sent twice", "channel/slack/send.go", "sought.File != nil && m.User", "sought.File == nil && m.User", "channel/slack", "^TestAFileOfUnknownOutcomeIsFoundByItsName$"},
+		{"a chat is told of a late run again after a restart", "channel/chat/outbound/late.go", "key: \"late/\" + run.ID}", "key: \"late/\" + now.String()}", "channel/chat/adapter", "^TestAChatIsToldOnceWhatALateRunDoes$"},
+		{"what is told of a late run stays in the chat", "channel/chat/outbound/late.go", "		x.saved.AddPreview(room.Preview{Run: id, ID: got.ID})\n", "", "channel/chat/adapter", "^TestAChatIsToldOnceWhatALateRunDoes$"},
+		{"a chat is told of a late run while it is asked", "channel/chat/outbound/late.go", "			u.since = now\n			return due{}, err", "			return due{label: labelLate, key: \"late/\" + run.ID}, err", "channel/chat/adapter", "^TestNothingIsToldWhileThePersonIsToAnswer$"},
+		{"a group that only listens is told of late runs", "channel/chat/outbound/late.go", " && !(at.Group && l.conn.access.AllGroupMessages)", "", "channel/chat/adapter", "^TestNothingIsToldWhileThePersonIsToAnswer$"},
+		{"a chat is told twice of a pause", "channel/chat/outbound/late.go", "			x.saved.Told = waiting.PauseKey(*p)\n", "", "channel/chat/adapter", "^TestAChatIsToldOnceOfAPauseOfItsAgent$"},
 		{"a stop does not end a delivery", "channel/chat/inbound/command.go", "	if d.Sending != \"\" {", "	if false {", "channel/chat/adapter", "^TestAStopEndsADelivery$"},
 	}
 }

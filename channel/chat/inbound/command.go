@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/command"
 	"mailroom/channel/chat/question"
+	"mailroom/channel/chat/waiting"
 	"mailroom/internal/thread"
 	"mailroom/store"
 )
@@ -222,8 +224,16 @@ func (c *commands) statusText(ctx context.Context, thread string) (string, error
 				return err
 			}
 			for _, run := range runs {
-				state = row.Agent + " " + runStatus(run)
+				what, err := waiting.Describe(r, run, time.Now())
+				if err != nil {
+					return err
+				}
+				state = row.Agent + " " + what
 			}
+		} else if paused, err := waiting.PauseOf(r, row.Agent); err != nil {
+			return err
+		} else if paused != nil {
+			state = row.Agent + " " + waiting.DescribePause(*paused)
 		}
 		lines = append(lines, state)
 		queued, err := countWaiting(r, thread)
@@ -245,18 +255,4 @@ func (c *commands) statusText(ctx context.Context, thread string) (string, error
 		return err
 	})
 	return strings.Join(lines, "\n"), err
-}
-
-// runStatus describes the current run of an agent.
-func runStatus(run *mailroom.Run) string {
-	since := "since " + run.StartedAt.UTC().Format("15:04:05 MST")
-	switch {
-	case run.Stop != "":
-		return "is stopping."
-	case run.Status == mailroom.StatusRunning:
-		return "is running, " + since + "."
-	case run.Status == mailroom.StatusWaiting:
-		return "waits for an answer, running " + since + "."
-	}
-	return "will resume, running " + since + "."
 }

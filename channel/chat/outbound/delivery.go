@@ -97,15 +97,7 @@ func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if err := x.loadReceipts(ctx); err != nil {
 		return err
 	}
-	text, buttons, why, err := x.compose(ctx)
-	switch {
-	case err != nil:
-		return err
-	case why != "":
-		err = x.endUnsent(ctx, why)
-	default:
-		err = x.sendInPlace(ctx, text, buttons)
-	}
+	err = x.send(ctx)
 	if errors.Is(err, chat.ErrGone) {
 		return x.markGone(ctx, err)
 	}
@@ -116,6 +108,23 @@ func (o *Outbound) Deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 		return err
 	}
 	return x.finish(ctx)
+}
+
+// send sends the content of the delivery.
+func (x *attempt) send(ctx context.Context) error {
+	for _, label := range []string{labelLate, labelPaused} {
+		if x.delivery.Run.ID == x.session.Run().ID && x.delivery.Run.Metadata[label] != "" {
+			return x.sendLate(ctx, label)
+		}
+	}
+	text, buttons, why, err := x.compose(ctx)
+	switch {
+	case err != nil:
+		return err
+	case why != "":
+		return x.endUnsent(ctx, why)
+	}
+	return x.sendInPlace(ctx, text, buttons)
 }
 
 // finish redraws decided questions of the room and saves the room's state.
@@ -162,7 +171,11 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Butt
 	switch {
 	case d.Ended:
 		partial, err := x.partialText(ctx)
-		return display.Text(renderEnding(d.Run, partial, x.command)), nil, "", err
+		if err != nil {
+			return "", nil, "", err
+		}
+		paused, err := x.untoldPause(ctx)
+		return display.Text(renderEnding(d.Run, partial, x.command)) + paused, nil, "", err
 	case d.Ticket == nil:
 		return textOf(d, x.conn.caps), nil, "", nil
 	case d.Ticket.Kind != mailroom.TicketApproval && d.Ticket.Kind != mailroom.TicketInput:

@@ -34,6 +34,7 @@ type Outbound struct {
 	conn    *connection
 	follows *follower
 	redraws *redrawer
+	late    *lateness
 }
 
 // New returns the sending half of a connection.
@@ -47,6 +48,7 @@ func New(o Options) *Outbound {
 		command: o.Chat.Command, url: o.Chat.URL, parts: parts, conn: c,
 		follows: &follower{conn: c, streams: o.Chat.Follow, previews: o.Chat.Previews && o.Caps.Edits, watches: make(chan watch, maxWatches)},
 		redraws: &redrawer{conn: c, commits: o.Chat.Commits},
+		late:    &lateness{conn: c, within: o.Chat.AnswerWithin, added: make(chan watch, maxLate)},
 	}
 }
 
@@ -55,6 +57,7 @@ func New(o Options) *Outbound {
 // reply is delivered in any case.
 func (o *Outbound) Watch(thread string, at chat.Room, after int64) {
 	o.follows.watch(thread, at, after)
+	o.late.add(thread, at)
 }
 
 // Maintain follows the watched conversations and redraws decided questions, until ctx ends.
@@ -66,6 +69,10 @@ func (o *Outbound) Maintain(ctx context.Context) error {
 	all.Go(func() {
 		defer recovery.Log(o.conn.host.Log(), "question redraw")
 		o.redraws.run(ctx)
+	})
+	all.Go(func() {
+		defer recovery.Log(o.conn.host.Log(), "late answers")
+		o.late.run(ctx)
 	})
 	o.follows.run(ctx)
 	return nil

@@ -1,0 +1,312 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chunk"
+	"mailroom/channel/chat/limiter"
+	"mailroom/channel/chat/room"
+	"mailroom/channel/chat/waiting"
+	"mailroom/store"
+)
+
+// Labels of the channel's own request to say what a run waits for.
+const (
+	labelLate   = "late"   // the run, which has not answered in time
+	labelPaused = "paused" // the run, whose agent is paused
+)
+
+const (
+	// maxLate bounds the unanswered conversations that are looked at, and the runs that are read to find them.
+	maxLate     = 256
+	maxLateRead = 1024
+	// lateLoad is how often unanswered conversations are read from the store. Those of a restart, and those that
+	// another server received, are found by it.
+	lateLoad = time.Minute
+	// leastLook and mostLook bound how often unanswered conversations are looked at.
+	leastLook, mostLook = time.Second, 10 * time.Second
+)
+
+// lateness tells a room once that a run has not answered in time, or that its agent is paused. What is told has the run or
+// the pause as its key, so a restart or another server tells nothing twice.
+type lateness struct {
+	// Set by New.
+	conn   *connection
+	within time.Duration // 0: nothing is told
+	added  chan watch
+
+	// Owned by run.
+	open map[string]*unanswered // by conversation thread
+}
+
+// unanswered is a conversation in which a run has not ended.
+type unanswered struct {
+	at    chat.Room
+	run   string
+	since time.Time // of the message, or of the last answer of a person
+	told  map[string]bool
+}
+
+// add looks at a conversation in which a user wrote.
+func (l *lateness) add(thread string, at chat.Room) {
+	if l.within == 0 {
+		return
+	}
+	select {
+	case l.added <- watch{thread: thread, room: at}:
+	default: // the next load finds it
+	}
+}
+
+// run looks at the unanswered conversations until ctx ends.
+func (l *lateness) run(ctx context.Context) {
+	if l.within == 0 {
+		return
+	}
+	l.open = map[string]*unanswered{}
+	load := time.NewTimer(0)
+	defer load.Stop()
+	look := time.NewTicker(min(max(l.within/10, leastLook), mostLook))
+	defer look.Stop()
+	for {
+		var err error
+		select {
+		case w := <-l.added:
+			l.track(w.thread, w.room)
+		case <-load.C:
+			err = l.load(ctx)
+			load.Reset(lateLoad)
+		case <-look.C:
+			err = l.look(ctx)
+		case <-ctx.Done():
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			l.conn.host.Log().Debug("cannot look at unanswered messages; trying again", "error", err)
+		}
+	}
+}
+
+// track adds a conversation. Where the agent hears everything that is said in a group, most messages expect no answer.
+func (l *lateness) track(thread string, at chat.Room) {
+	if l.open[thread] == nil && len(l.open) < maxLate && !(at.Group && l.conn.access.AllGroupMessages) {
+		l.open[thread] = &unanswered{at: at, told: map[string]bool{}}
+	}
+}
+
+// load tracks the conversations of the channel whose runs are open.
+func (l *lateness) load(ctx context.Context) error {
+	via, own := channel.Via(l.conn.host.Name()), channel.AgentName(l.conn.host.Name())
+	return l.conn.host.View(ctx, func(r store.Reader) error {
+		rows, err := r.Runs(store.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: maxLateRead})
+		for _, run := range rows {
+			if at, ok := chat.RoomOf(run.Metadata); ok && run.Origin.Via == via && run.Agent != own {
+				l.track(run.Thread, at)
+			}
+		}
+		return err
+	})
+}
+
+// look requests what is due to be told.
+func (l *lateness) look(ctx context.Context) error {
+	if len(l.open) == 0 {
+		return nil
+	}
+	var due []due
+	err := l.conn.host.View(ctx, func(r store.Reader) (err error) {
+		due, err = l.find(r, time.Now())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range due {
+		labels := d.at.Labels()
+		labels[d.label] = d.run
+		err := l.conn.host.Answer(ctx, channel.Answer{Room: d.at.Words(l.conn.caps.BotID), Key: d.key, Text: room.UnfinishedMark, Metadata: labels})
+		if err != nil {
+			return err
+		}
+		if u := l.open[d.thread]; u != nil {
+			u.told[d.key] = true
+		}
+	}
+	return nil
+}
+
+// due is something to tell.
+type due struct {
+	at                      chat.Room
+	thread, run, label, key string
+}
+
+// find returns what is due, and forgets the conversations in which nothing is open.
+func (l *lateness) find(r store.Reader, now time.Time) (found []due, err error) {
+	var ids []string
+	for id := range l.open {
+		ids = append(ids, id)
+	}
+	threads, err := r.Threads(store.ThreadQuery{IDs: ids})
+	if err != nil {
+		return nil, err
+	}
+	open := map[string]*mailroom.Run{}
+	for _, t := range threads {
+		run, err := firstOpen(r, t)
+		if err != nil {
+			return nil, err
+		}
+		open[t.ID] = run
+	}
+	for id, u := range l.open {
+		run := open[id]
+		if run == nil {
+			delete(l.open, id)
+			continue
+		}
+		what, err := u.due(r, run, l.within, now)
+		if err != nil {
+			return nil, err
+		}
+		if what.key != "" && !u.told[what.key] {
+			what.at, what.thread, what.run = u.at, id, run.ID
+			found = append(found, what)
+		}
+	}
+	return found, nil
+}
+
+// firstOpen returns the current run of a thread, or else the next one, nil if there is none.
+func firstOpen(r store.Reader, t *mailroom.Thread) (*mailroom.Run, error) {
+	queries := []store.RunQuery{{Thread: t.ID, Set: store.RunsQueued, Limit: 1}, {Thread: t.ID, Set: store.RunsScheduled, Limit: 1}}
+	if t.Current != "" {
+		queries = []store.RunQuery{{IDs: []string{t.Current}}}
+	}
+	for _, q := range queries {
+		rows, err := r.Runs(q)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) > 0 {
+			return rows[0], nil
+		}
+	}
+	return nil, nil
+}
+
+// due returns what is told of a run now, without a key if nothing is.
+func (u *unanswered) due(r store.Reader, run *mailroom.Run, within time.Duration, now time.Time) (due, error) {
+	if u.run != run.ID {
+		u.run, u.since = run.ID, run.CreatedAt
+	}
+	if run.Status == mailroom.StatusWaiting {
+		open, err := r.Tickets(store.TicketQuery{
+			Runs: []string{run.ID}, States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput},
+		})
+		if err != nil || len(open) > 0 { // the chat shows the question, and it is the user's turn
+			u.since = now
+			return due{}, err
+		}
+	}
+	if run.Status == mailroom.StatusQueued {
+		paused, err := waiting.PauseOf(r, run.Agent)
+		if err != nil {
+			return due{}, err
+		}
+		if paused != nil {
+			return due{label: labelPaused, key: "paused/" + waiting.PauseKey(*paused)}, nil
+		}
+	}
+	if now.Sub(u.since) < within {
+		return due{}, nil
+	}
+	return due{label: labelLate, key: "late/" + run.ID}, nil
+}
+
+// sendLate says what a run does or waits for, unless it has ended by now. The message becomes the preview of the run:
+// the text of the agent replaces it, so that nothing of it stays in the chat.
+func (x *attempt) sendLate(ctx context.Context, label string) error {
+	id := x.delivery.Run.Metadata[label]
+	var text, why, told string
+	err := x.conn.host.View(ctx, func(r store.Reader) (err error) {
+		text, told, why, err = x.lateText(r, label, id)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case why != "" && len(x.receipts) == 0:
+		return x.endUnsent(ctx, why)
+	}
+	m := outgoing{n: 1, chunk: chunk.Chunk{Text: text}, priority: limiter.PriorityMessage}
+	m.Text, m.Notice = text, true
+	got, err := x.sendMessage(ctx, m)
+	if err != nil {
+		return err
+	}
+	if told != "" {
+		x.saved.Told = told
+	}
+	if got.ID != "" && x.conn.caps.Edits && why == "" {
+		x.saved.AddPreview(room.Preview{Run: id, ID: got.ID})
+		x.view(func(v *room.State) { v.PreviewSent(id, got.ID, text) })
+	}
+	return nil
+}
+
+// untoldPause is the sentence about the pause of an agent that a failed run has led to, "" if the room knows of it.
+func (x *attempt) untoldPause(ctx context.Context) (text string, err error) {
+	run := x.delivery.Run
+	if run.Status != mailroom.StatusFailed {
+		return "", nil
+	}
+	err = x.conn.host.View(ctx, func(r store.Reader) error {
+		p, err := waiting.PauseOf(r, run.Agent)
+		if err == nil && p != nil && !p.Probe.IsZero() && x.saved.Told != waiting.PauseKey(*p) {
+			x.saved.Told = waiting.PauseKey(*p)
+			text = "\n(Further messages to " + run.Agent + " wait: it cannot work at present. The next try is at " + waiting.Clock(p.Probe) + ".)"
+		}
+		return err
+	})
+	return text, err
+}
+
+// lateText returns the text of a message about a run, the pause that it tells of, or why there is none.
+func (x *attempt) lateText(r store.Reader, label, id string) (text, told, why string, err error) {
+	rows, err := r.Runs(store.RunQuery{IDs: []string{id}})
+	switch {
+	case err != nil:
+		return "", "", "", err
+	case len(rows) == 0 || rows[0].Status.Finished():
+		return "", "", "the run has ended by now", nil
+	case x.saved.PreviewMessage(id) != "":
+		return "", "", "the chat shows what the run does", nil
+	}
+	run := rows[0]
+	if label == labelPaused {
+		paused, err := waiting.PauseOf(r, run.Agent)
+		switch {
+		case err != nil:
+			return "", "", "", err
+		case paused == nil:
+			return "", "", "the agent works again", nil
+		case x.saved.Told == waiting.PauseKey(*paused):
+			return "", "", "the chat was told of the pause", nil
+		}
+		return "(" + run.Agent + " " + waiting.DescribePause(*paused) + ")", waiting.PauseKey(*paused), "", nil
+	}
+	if text, err = waiting.Describe(r, run, time.Now()); err != nil {
+		return "", "", "", err
+	}
+	behind, err := r.Count(store.CountQuery{Thread: run.Thread, Set: store.RunsQueued, Most: maxLate})
+	if n := behind.Sum(); n > 0 && !run.NeverStarted() {
+		text += fmt.Sprintf(" Behind it in the queue: %d.", n)
+	}
+	return "(No answer yet: " + run.Agent + " " + text + ")", "", "", err
+}
