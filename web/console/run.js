@@ -72,11 +72,17 @@ export function RunPage({ id }) {
 }
 
 function Actions({ run, reload }) {
-  if (!may('submit')) return null;
+  return may('submit') ? html`<${Buttons} key=${run.id} run=${run} reload=${reload} />` : null;
+}
+
+function Buttons({ run, reload }) {
   const over = ['completed', 'failed', 'cancelled'].includes(run.status);
+  const [dropped, setDropped] = useState(false);
   return html`<p class="tools">
     ${!over && html`<${Action} disabled=${run.stopping} run=${async () => { await client.cancel(run.id); reload(); }}>Cancel<//>`}
     ${(run.status === 'failed' || run.status === 'cancelled') && html`<${Action} run=${async () => { await client.retry(run.id); reload(); }}>Retry<//>`}
+    ${over && html`<${Action} disabled=${dropped} label="Drop the session that the agent keeps for this conversation" run=${async () => { await client.patchThread(run.thread, { dropSession: true }); setDropped(true); }}>Drop the session<//>`}
+    ${dropped && html`<span class="hint" role="status">The next run of the conversation begins a new session, with its messages.</span>`}
     <a class="button quiet" href=${`chat#${encodeURIComponent(run.thread)}`}>Open the conversation</a>
   </p>`;
 }

@@ -368,6 +368,21 @@ describe('the console', () => {
     await operator.page.locator('main h1').waitFor();
   });
 
+  test('the session of a conversation is dropped on the page of its run', async (t) => {
+    const { operator, client } = await arrive(t);
+    const { failed } = await populate(client);
+    const { page } = operator;
+    await operator.enter(`run/${failed.run}`);
+    const [request] = await Promise.all([
+      page.waitForRequest((sent) => sent.method() === 'PATCH'),
+      page.getByRole('button', { name: /^Drop the session/ }).click(),
+    ]);
+    assert.deepEqual(request.postDataJSON(), { drop_session: true });
+    assert.equal((await request.response()).status(), 200);
+    await page.getByText('The next run of the conversation begins a new session').waitFor();
+    assert.equal(await page.getByRole('button', { name: /^Drop the session/ }).isDisabled(), true);
+  });
+
   test('a page offers only what its user may do', async (t) => {
     const { server, operator, client } = await arrive(t);
     const { failed } = await populate(client);

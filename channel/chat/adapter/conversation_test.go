@@ -1,8 +1,11 @@
 package adapter_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
+	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
@@ -66,4 +69,29 @@ func TestInAGroupOnlyAddressedMessagesAreRead(t *testing.T) {
 	w.awaitSettled()
 	wantEqual(t, "messages to the agent", w.awaitHeard(3), []string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
 	wantEqual(t, "sent", len(w.platform.Sent()), 4)
+}
+
+// TestANewConversationHasANewSession has an agent that keeps a session in its state, as programs do.
+func TestANewConversationHasANewSession(t *testing.T) {
+	began := 0
+	agent := func(ctx context.Context, s mailroom.Session) error {
+		session := string(s.State())
+		if session == "" {
+			began++
+			session = fmt.Sprintf(`"session %d"`, began)
+			if err := s.Append(ctx, mailroom.Step{State: []byte(session)}); err != nil {
+				return err
+			}
+		}
+		return s.Stream(ctx, session)
+	}
+	withServer(t, agent, func(o *serverFixture) {
+		o.start()
+		for i, text := range []string{"one", "two", "/new", "three", "four"} {
+			o.platform.SendPrivate("ann", text)
+			o.platform.AwaitSent(i + 1)
+			o.awaitSettled(i + 1)
+		}
+		o.expectSent(`"session 1"`, `"session 1"`, "A new conversation begins. Replies of the old one still arrive here.", `"session 2"`, `"session 2"`)
+	})
 }
