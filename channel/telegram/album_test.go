@@ -63,3 +63,42 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 		t.Errorf("%d downloads of 2 files:\n%s", n, tg)
 	}
 }
+
+// TestAnAlbumIsOneRunWithAllItsFiles sends an album, whose pieces Telegram delivers as messages of their own.
+func TestAnAlbumIsOneRunWithAllItsFiles(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	release := tg.HoldFiles()
+	server := channeltest.NewServer(t, newPlatform(t, tg))
+	server.Options.Access, server.Options.Files = chat.AccessPolicy{AllowAll: true}, discardFiles{}
+	server.Agent = func(ctx context.Context, s mailroom.Session) error {
+		input, err := s.Input(ctx)
+		if err != nil {
+			return err
+		}
+		files := 0
+		for _, m := range input {
+			for _, p := range m.Parts {
+				if p.Type == "file" {
+					files++
+				}
+			}
+		}
+		return s.Stream(ctx, fmt.Sprintf("You said: %s, with %d files", input[0].Text, files))
+	}
+	server.Start()
+	ann := tg.Person("Ann")
+	for i, text := range []string{"look", "", ""} {
+		ann.Sends(ann.Private(), text, telegramtest.MessageOptions{
+			File: fmt.Sprint(i, ".bin"), Content: []byte("content"), Fields: map[string]any{"media_group_id": "13"},
+		})
+	}
+	tg.WaitFor(t, "the first download", func() bool { return tg.Downloads() > 0 })
+	tg.WaitFor(t, "the confirmation of all", func() bool { return tg.Pending() == 0 })
+	release()
+	tg.WaitFor(t, "the reply", func() bool { return len(ann.Private().Replies()) > 0 })
+	server.AwaitSettled()
+	if got := ann.Private().Texts(); !slices.Contains(got, "You said: look, with 3 files") || len(ann.Private().Replies()) != 1 {
+		t.Errorf("replies %q, want one to the album", got)
+	}
+}

@@ -60,6 +60,7 @@ type message struct {
 	Caption         string    `json:"caption"`
 	CaptionEntities []entity  `json:"caption_entities"`
 	MigratedTo      int64     `json:"migrate_to_chat_id"`
+	Album           string    `json:"media_group_id"`
 
 	Document  *file  `json:"document"`
 	Photo     []file `json:"photo"` // one photo in several sizes
@@ -132,7 +133,7 @@ func (m *message) messageEvent(bot account) (e chat.Event, ok bool) {
 	if m.Chat.Type == "channel" || m.AutoForwarded || m.From == nil && m.SenderChat == nil {
 		return e, false
 	}
-	e = chat.Event{Kind: chat.EventMessage, Room: m.room(), Files: m.files()}
+	e = chat.Event{Kind: chat.EventMessage, Room: m.room(), Files: m.files(), Album: m.Album}
 	if e.User = m.author(); m.SenderChat == nil && m.From.Bot {
 		return e, false // two bots could answer each other forever
 	}

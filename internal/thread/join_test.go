@@ -117,6 +117,19 @@ func TestWhatIsQueuedInBetweenEndsABurst(t *testing.T) {
 	}
 }
 
+// A steered message that no run has read is a run behind the burst.
+func TestASteeredMessageEndsABurst(t *testing.T) {
+	w := newFixture(t)
+	w.must(in("", "x"))
+	w.mustStart("x")
+	w.must(piece("a", "ann"))
+	w.must(in(mailroom.ModeSteer, "b"))
+	for _, want := range []string{"a", "b"} {
+		w.end(completed("ok"))
+		w.mustStart(want)
+	}
+}
+
 // A run of before, which an operator retries, is behind the burst.
 func TestWhatIsRetriedInBetweenEndsABurst(t *testing.T) {
 	w := newFixture(t)

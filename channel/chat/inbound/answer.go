@@ -37,10 +37,10 @@ func (a *answers) position(ctx context.Context) (string, error) {
 	return at.At, nil
 }
 
-// cursor returns the cursor of an event. For a backlog event it has no position, because the
-// position moved when the event entered the backlog.
+// cursor returns the cursor of an event. For an event of the backlog or of [albums] it has no position, because the
+// position moved when the event was put there.
 func (a *answers) cursor(e *event) channel.Cursor {
-	if e.fetching != nil {
+	if e.fetching != nil || e.passed {
 		return channel.Cursor{}
 	}
 	raw, err := json.Marshal(position{At: e.Position})

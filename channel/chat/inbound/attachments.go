@@ -43,6 +43,11 @@ func (a attachments) parts(ctx context.Context, text string, files []chat.File) 
 	if strings.TrimSpace(text) != "" {
 		all = mailroom.Text(text)
 	}
+	return append(all, a.fetch(ctx, files)...)
+}
+
+// fetch returns the parts of the files of a message.
+func (a attachments) fetch(ctx context.Context, files []chat.File) (all []mailroom.Part) {
 	ctx, cancel := context.WithTimeout(ctx, filesTimeout)
 	defer cancel()
 	for i, f := range files {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 )
@@ -15,7 +16,9 @@ import (
 // backlog holds events that wait for the download of their files. A download can take minutes and
 // must not delay other conversations. So an event with files is first stored durably, which moves
 // the cursor. Then a goroutine of its conversation downloads the files and handles the event.
-// Later events of the same conversation queue behind it; others are not affected.
+// Later events of the same conversation queue behind it; others are not affected. Messages that belong together, such as
+// the pieces of an album, are handled one right after the other once the files of all are there: a run would
+// otherwise begin with the piece whose download was the fastest.
 //
 // The next connection resumes the stored backlog. An event that was handled but not yet removed
 // is handled again, which its key makes harmless.
@@ -26,7 +29,7 @@ type backlog struct {
 	key      string // of the stored value
 	lane     func(e *chat.Event) string
 	work     *background
-	handle   func(ctx, fetching context.Context, e chat.Event) error
+	handler  waitingHandler
 	slots    chan struct{} // holds a value for each event with a download in progress
 
 	// Owned by mu.
@@ -37,20 +40,34 @@ type backlog struct {
 	changed chan struct{} // closed and replaced when an event leaves
 }
 
+// waitingHandler handles the events of a backlog.
+type waitingHandler interface {
+	isPlain(w *waitingEvent) bool
+	quiet(w *waitingEvent) time.Duration
+	belongs(before, next *waitingEvent) bool
+	fetchWaiting(ctx context.Context, w *waitingEvent) error
+	handleWaiting(ctx context.Context, w *waitingEvent) error
+}
+
 // waitingEvent is an event of the backlog.
 type waitingEvent struct {
 	event       chat.Event
 	stored      storedEvent
 	bytes       int
+	arrived     time.Time       // at this connection
 	fetching    context.Context // ends when its files are abandoned
 	cancelFetch context.CancelFunc
+
+	// Owned by the goroutine of its lane.
+	tried   bool            // its files were downloaded, or need not be
+	fetched []mailroom.Part // of its files
 }
 
 // Bounds of a backlog.
 const (
 	maxFetching  = 4         // events with downloads in progress
 	maxWaiting   = 64        // events
-	maxLane      = 8         // events of one conversation
+	maxLane      = 12        // events of one conversation: an album has up to ten
 	maxWaitBytes = 512 << 10 // of all stored events
 	maxWaitEvent = 128 << 10 // of one stored event
 	backlogKey   = "backlog:"
@@ -68,6 +85,7 @@ type storedEvent struct {
 	Addressed bool           `json:"addressed,omitempty"`
 	Of        string         `json:"of,omitempty"`
 	Context   []chat.Context `json:"context,omitempty"`
+	Album     string         `json:"album,omitempty"`
 }
 
 type storedFile struct {
@@ -84,7 +102,7 @@ func (k storedEvent) same(o storedEvent) bool {
 }
 
 func encodeEvent(e *chat.Event) storedEvent {
-	k := storedEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID, Context: e.Context}
+	k := storedEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID, Context: e.Context, Album: e.Album}
 	for _, f := range e.Files {
 		k.Files = append(k.Files, storedFile{f.Name, f.MimeType, f.Size, f.URI, f.Ref, f.Open != nil})
 	}
@@ -92,7 +110,7 @@ func encodeEvent(e *chat.Event) storedEvent {
 }
 
 func (k storedEvent) event(p chat.Platform) chat.Event {
-	e := chat.Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: chat.User{ID: k.User, Name: k.Name}, Text: k.Text, Addressed: k.Addressed, TargetID: k.Of, Context: k.Context}
+	e := chat.Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: chat.User{ID: k.User, Name: k.Name}, Text: k.Text, Addressed: k.Addressed, TargetID: k.Of, Context: k.Context, Album: k.Album}
 	for _, f := range k.Files {
 		file := chat.File{Name: f.Name, MimeType: f.MimeType, Size: f.Size, URI: f.URI, Ref: f.Ref}
 		if f.Opens {
@@ -103,9 +121,9 @@ func (k storedEvent) event(p chat.Platform) chat.Event {
 	return e
 }
 
-func newBacklog(h *channel.Host, p chat.Platform, bot string, cs *conversations, work *background, handle func(ctx, fetching context.Context, e chat.Event) error) *backlog {
+func newBacklog(h *channel.Host, p chat.Platform, bot string, cs *conversations, work *background, handler waitingHandler) *backlog {
 	return &backlog{
-		host: h, platform: p, key: backlogKey + bot, lane: func(e *chat.Event) string { return cs.thread(e, "") }, work: work, handle: handle,
+		host: h, platform: p, key: backlogKey + bot, lane: func(e *chat.Event) string { return cs.thread(e, "") }, work: work, handler: handler,
 		slots: make(chan struct{}, maxFetching), lanes: map[string][]*waitingEvent{}, changed: make(chan struct{}),
 	}
 }
@@ -147,7 +165,7 @@ func (b *backlog) add(ctx context.Context, lane string, e chat.Event) (bool, err
 
 // start appends a stored event to its lane and starts the lane's goroutine if none runs.
 func (b *backlog) start(lane string, k storedEvent, e chat.Event, bytes int) {
-	w := &waitingEvent{event: e, stored: k, bytes: bytes}
+	w := &waitingEvent{event: e, stored: k, bytes: bytes, arrived: time.Now()}
 	w.fetching, w.cancelFetch = context.WithCancel(b.work.ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,9 +180,10 @@ func (b *backlog) start(lane string, k storedEvent, e chat.Event, bytes int) {
 // runLane handles the events of a lane in order until it is empty.
 func (b *backlog) runLane(lane string) error {
 	for {
-		b.mu.Lock()
-		w := b.lanes[lane][0]
-		b.mu.Unlock()
+		if err := b.fetchTogether(lane); err != nil {
+			return err
+		}
+		w := b.waiting(lane, 0)
 		if err := b.handleWaiting(w); err != nil {
 			return err
 		}
@@ -188,16 +207,82 @@ func (b *backlog) runLane(lane string) error {
 	}
 }
 
-// handleWaiting handles one event. Its files are downloaded once a slot is free.
-func (b *backlog) handleWaiting(w *waitingEvent) error {
-	if len(w.event.Files) > 0 {
+// waiting returns the i-th event of a lane, or nil.
+func (b *backlog) waiting(lane string, i int) *waitingEvent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i >= len(b.lanes[lane]) {
+		return nil
+	}
+	return b.lanes[lane][i]
+}
+
+// fetchTogether downloads the files of the first message of a lane, and of those that belong to it, which may arrive
+// during the downloads or soon after them.
+func (b *backlog) fetchTogether(lane string) error {
+	w := b.waiting(lane, 0)
+	if !b.handler.isPlain(w) || w.tried {
+		return nil
+	}
+	until := w.arrived.Add(mailroom.MaxJoin)
+	for i := 1; w != nil; i++ {
+		if len(w.event.Files) > 0 {
+			if err := b.withSlot(w, func() error { return b.handler.fetchWaiting(b.work.ctx, w) }); err != nil {
+				return err
+			}
+		}
+		w.tried = true
+		next, err := b.awaitNext(lane, i, w, until)
+		if err != nil {
+			return err
+		}
+		w = next
+	}
+	return nil
+}
+
+// awaitNext returns the i-th event of a lane if it belongs to the one before it, nil if there is none. It waits for it as
+// long as a message waits for more, after its files as much as for them, but not beyond until.
+func (b *backlog) awaitNext(lane string, i int, before *waitingEvent, until time.Time) (*waitingEvent, error) {
+	latest := before.arrived.Add(b.handler.quiet(before))
+	if latest.After(until) {
+		latest = until
+	}
+	for {
+		next := b.waiting(lane, i)
+		if next != nil && b.handler.belongs(before, next) {
+			return next, nil
+		}
+		wait := time.Until(latest)
+		if next != nil || wait <= 0 || before.fetching.Err() != nil {
+			return nil, nil
+		}
 		select {
-		case b.slots <- struct{}{}:
-			defer func() { <-b.slots }()
-		case <-w.fetching.Done():
+		case <-time.After(wait):
+		case <-before.fetching.Done():
+		case <-b.work.ctx.Done():
+			return nil, context.Cause(b.work.ctx)
 		}
 	}
-	return b.handle(b.work.ctx, w.fetching, w.event)
+}
+
+// handleWaiting handles one event. The files of one that is no plain message are downloaded now.
+func (b *backlog) handleWaiting(w *waitingEvent) error {
+	handle := func() error { return b.handler.handleWaiting(b.work.ctx, w) }
+	if w.tried || len(w.event.Files) == 0 {
+		return handle()
+	}
+	return b.withSlot(w, handle)
+}
+
+// withSlot calls f once a slot is free.
+func (b *backlog) withSlot(w *waitingEvent, f func() error) error {
+	select {
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
+	case <-w.fetching.Done():
+	}
+	return f()
 }
 
 // abandonFiles cancels the downloads of a conversation.

@@ -24,6 +24,7 @@ type conversation struct {
 	Since   string         `json:"since,omitempty"`  // id of the command that started it; "" for the first one
 	Earlier []string       `json:"before,omitempty"` // Since of earlier conversations, the newest first
 	Command *pinnedCommand `json:"doing,omitempty"`  // the last command
+	Album   string         `json:"album,omitempty"`  // digest of the last album with a piece that addressed the bot
 	Edits   []string       `json:"edits,omitempty"`  // digests of the last edits, so that a repeated one does not undo a later one
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/command"
@@ -58,7 +59,9 @@ type event struct {
 	// fetching is set for an event of the backlog, and ends when its files are abandoned. The cursor
 	// of such an event moved when it entered the backlog.
 	fetching context.Context
-	join     time.Duration // how long its message waits for more of the user
+	fetched  []mailroom.Part // parts of its files, if they were downloaded before
+	passed   bool            // the cursor has moved past it
+	join     time.Duration   // how long its message waits for more of the user
 }
 
 // dispatcher passes each event to its handler.
@@ -72,6 +75,7 @@ type dispatcher struct {
 	answers       *answers
 	conversations *conversations
 	backlog       *backlog
+	albums        *albums
 	messages      *messages
 	commands      *commands
 	decisions     *decisions
@@ -92,7 +96,8 @@ func newDispatcher(o Options, work *background) *dispatcher {
 		commands:  &commands{host: o.Host, caps: o.Caps, agent: o.Chat.Agent, answers: as, conversations: cs, messages: ms, decisions: ds},
 		strangers: &strangers{host: o.Host, platform: o.Platform, caps: o.Caps, limiter: o.Limiter, pairing: access.Pairing, command: o.Chat.Command, answers: as, acks: acks, work: work},
 	}
-	d.backlog = newBacklog(o.Host, o.Platform, o.Caps.BotID, cs, work, d.handleWaiting)
+	d.albums = &albums{conversations: cs}
+	d.backlog = newBacklog(o.Host, o.Platform, o.Caps.BotID, cs, work, d)
 	return d
 }
 
@@ -126,6 +131,23 @@ func (d *dispatcher) receive(ctx context.Context, e chat.Event) error {
 	if err != nil {
 		return err
 	}
+	if x.Album != "" && x.Room.Group && x.tier != chat.TierStranger && !d.access.AllGroupMessages {
+		_, why := d.parse(x)
+		earlier, err := d.albums.address(ctx, x, why == "")
+		if err != nil {
+			return err
+		}
+		for _, y := range earlier {
+			if err := d.accept(ctx, y); err != nil {
+				return err
+			}
+		}
+	}
+	return d.accept(ctx, x)
+}
+
+// accept handles an event, or puts it into the backlog.
+func (d *dispatcher) accept(ctx context.Context, x *event) error {
 	if waits, err := d.enqueue(ctx, x); err != nil {
 		return err
 	} else if waits {
@@ -135,13 +157,46 @@ func (d *dispatcher) receive(ctx context.Context, e chat.Event) error {
 }
 
 // handleWaiting handles an event of the backlog.
-func (d *dispatcher) handleWaiting(ctx, fetching context.Context, e chat.Event) error {
-	x, err := d.load(ctx, e)
+func (d *dispatcher) handleWaiting(ctx context.Context, w *waitingEvent) error {
+	x, err := d.load(ctx, w.event)
 	if err != nil {
 		return err
 	}
-	x.fetching = fetching
+	x.fetching, x.fetched = w.fetching, w.fetched
 	return d.handle(ctx, x)
+}
+
+// fetchWaiting downloads the files of a message of the backlog, before it is handled.
+func (d *dispatcher) fetchWaiting(ctx context.Context, w *waitingEvent) error {
+	x, err := d.load(ctx, w.event)
+	if err != nil || x.tier == chat.TierStranger {
+		return err
+	}
+	if fetch, err := d.needsFetch(ctx, x); err != nil || !fetch {
+		return err
+	}
+	w.fetched = d.messages.files.fetch(w.fetching, x.Files)
+	return ctx.Err()
+}
+
+// isPlain reports whether an event of the backlog is a message to the agent that is no command.
+func (d *dispatcher) isPlain(w *waitingEvent) bool {
+	p, why := d.parse(&event{Event: w.event})
+	return w.event.Kind == chat.EventMessage && why == "" && p.Suggestion == "" && p.Command == ""
+}
+
+// quiet returns how long a message of the backlog waits there for more of its user: not at all without files, because its
+// run waits then.
+func (d *dispatcher) quiet(w *waitingEvent) time.Duration {
+	if len(w.event.Files) == 0 {
+		return 0
+	}
+	return d.join.of(&event{Event: w.event}, w.event.Text)
+}
+
+// belongs reports whether two messages of the backlog, one behind the other, belong together.
+func (d *dispatcher) belongs(before, next *waitingEvent) bool {
+	return d.isPlain(before) && d.isPlain(next) && d.join.belongs(before, next)
 }
 
 // load adds to an event what the server knows about its user.
@@ -209,7 +264,7 @@ func (d *dispatcher) handleMessage(ctx context.Context, e *event) error {
 		meant, queue := d.commands.text(p.Suggestion), d.commands.text(command.Queue)
 		return d.answers.send(ctx, e, fmt.Sprintf("Unknown command; did you mean %s? To send the text to the agent, start it with %s.", meant, queue), nil)
 	case p.Command == "":
-		e.join = d.join.of(p.Text)
+		e.join = d.join.of(e, p.Text)
 		return d.messages.submit(ctx, e, p.Text, d.access.BusyMode)
 	}
 	return d.commands.handle(ctx, e, p)

@@ -13,14 +13,27 @@ type join struct {
 	caps  chat.Capabilities
 }
 
+// belongs reports whether a message that waits for its files belongs to the one before it: they are pieces of an album,
+// or came at the pace of a burst.
+func (j join) belongs(before, next *waitingEvent) bool {
+	a, b := &before.event, &next.event
+	if a.User.ID != b.User.ID || a.Room != b.Room {
+		return false
+	}
+	return a.Album != "" && a.Album == b.Album || j.usual > 0 && next.arrived.Sub(before.arrived) <= j.usual
+}
+
 // cutJoin is how long a text waits that the client has probably cut: the rest takes longer than the next line of a
 // burst, because it is as long.
 const cutJoin = 3 * time.Second
 
-// of returns how long a message with a text waits. A text is probably cut if it is nearly as long as a message of the
+// of returns how long a message with a text waits. A piece of an album waits for the others even if nothing else waits. A text is probably cut if it is nearly as long as a message of the
 // platform can be; clients cut before the last word. The limit is that of the bot's messages, which is that of people
 // or below it: to wait in vain costs two seconds.
-func (j join) of(text string) time.Duration {
+func (j join) of(e *event, text string) time.Duration {
+	if e.Album != "" {
+		return max(j.usual, chat.DefaultJoin)
+	}
 	most := j.caps.MaxUnits
 	if j.usual == 0 || most == 0 || j.caps.Units(text) < most-most/16 {
 		return j.usual

@@ -70,6 +70,10 @@ func reason(err error) string {
 
 // parts returns the parts of a message. Files are downloaded only for backlog events.
 func (m *messages) parts(ctx context.Context, e *event, text string) []mailroom.Part {
+	if e.fetched != nil {
+		own := m.files.parts(ctx, text, nil)
+		return withContext(m.host.Name(), e, m.isShared(e.Room), append(own, e.fetched...))
+	}
 	files := e.Files
 	if e.fetching != nil {
 		ctx = e.fetching
