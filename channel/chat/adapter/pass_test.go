@@ -72,6 +72,9 @@ func TestAnswersAndQuestionsPassBetweenThePartsOfAReply(t *testing.T) {
 			return slices.IndexFunc(got, func(text string) bool { return strings.HasPrefix(text, start) })
 		}
 		status, text, question, next, last := at("codex is "), at("I need a decision."), at("codex asks: May I pay?"), at("echo hello"), at("part 20")
+		if !strings.HasSuffix(got[status], "\nA reply is being sent. /stop ends it.") {
+			o.t.Errorf("the status is %q", got[status])
+		}
 		if status < 3 || status > 5 {
 			t.Errorf("the answer to the command is message %d", status+1)
 		}

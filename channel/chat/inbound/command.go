@@ -63,6 +63,13 @@ func (c *commands) handle(ctx context.Context, e *event, p command.Parsed) error
 		if err != nil {
 			return err
 		}
+		sending, err := c.findSending(ctx, c.answers.room(e), c.threads(e, t))
+		if err != nil {
+			return err
+		}
+		if sending != "" {
+			words += "\nA reply is being sent. " + c.text(command.Stop) + " ends it."
+		}
 		return c.answers.send(ctx, e, words, nil)
 	case command.Approve:
 		return c.decisions.command(ctx, e, mailroom.VerdictApprove, p.Rest)
@@ -87,11 +94,7 @@ func (c *commands) stop(ctx context.Context, e *event) error {
 			found.Stop = append(found.Stop, *s)
 		}
 	}
-	var threads []string
-	for _, since := range t.all() {
-		threads = append(threads, c.conversations.thread(&e.Event, since))
-	}
-	if found.Sending, err = c.findSending(ctx, c.answers.room(e), threads); err != nil {
+	if found.Sending, err = c.findSending(ctx, c.answers.room(e), c.threads(e, t)); err != nil {
 		return err
 	}
 	d, err := c.conversations.pin(ctx, &e.Event, found)
@@ -127,6 +130,14 @@ func (c *commands) stop(ctx context.Context, e *event) error {
 		words = fmt.Sprintf("Nothing is running. Discarded from the queue: %s.", countMessages(queued))
 	}
 	return c.answers.send(ctx, e, words, nil)
+}
+
+// threads returns the threads of a room's conversations.
+func (c *commands) threads(e *event, t conversation) (all []string) {
+	for _, since := range t.all() {
+		all = append(all, c.conversations.thread(&e.Event, since))
+	}
+	return all
 }
 
 // findSending returns the delivery that a room's delivery thread is sending, if it is of one of these

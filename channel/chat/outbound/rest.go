@@ -3,7 +3,7 @@ package outbound
 import (
 	"context"
 	"fmt"
-	"unicode/utf8"
+	"strings"
 
 	"mailroom/channel/chat"
 )
@@ -26,9 +26,10 @@ func (x *attempt) asFile(text string) *chat.Message {
 	if len(content) > x.conn.caps.MaxUpload {
 		return nil
 	}
+	id := x.delivery.Run.ID
 	return &chat.Message{
-		Text: fmt.Sprintf("This reply is too long for the chat. The file has all of it, %d characters.", utf8.RuneCountInString(text)),
-		File: &chat.Upload{Name: "reply-" + x.delivery.Run.ID + ".md", Content: content},
+		Text: fmt.Sprintf("This reply is too long for the chat. The file has all of it: %d KB.", max(len(content)/1000, 1)),
+		File: &chat.Upload{Name: "reply-" + id[strings.LastIndex(id, "-")+1:] + ".md", Content: content}, // the random part of the id
 	}
 }
 
