@@ -364,15 +364,39 @@ func TestARenameChangesIDsAndNothingElse(t *testing.T) {
 	}
 	at := encode(ann().At)
 	want := strings.Join([]string{
-		`{"id":"y-1","title":"x-1 stays","weight":2.50,"dependencies":[{"issue_id":"y-1","depends_on_id":"z-9","type":"blocks","n":[1, 2]}, 7, {"issue_id":5}],"comments":[{"id":1,"issue_id":"y-1","text":"x-1"}],"updated_at":` + at + `}`,
+		`{"id":"y-1","title":"y-1 stays","weight":2.50,"dependencies":[{"issue_id":"y-1","depends_on_id":"z-9","type":"blocks","n":[1, 2]}, 7, {"issue_id":5}],"comments":[{"id":1,"issue_id":"y-1","text":"y-1"}],"updated_at":` + at + `}`,
 		`{"id":"y-2","comments":{"issue_id":"x-2"},"updated_at":` + at + `,"dependencies":null}`,
 		`{"id":"z-9","updated_at":"2020-01-01T00:00:00Z","dependencies":[{"issue_id":"z-9","depends_on_id":"y-1"},{"depends_on_id":"z-1"}]}`,
 	}, "\n") + "\n"
 	if diff := cmp.Diff(want, tr.Text()); diff != "" {
 		t.Errorf("the file (-want +got):\n%s", diff)
 	}
-	if it := must(tr.Find("y-1"))(t); it.Title != "x-1 stays" || !it.UpdatedAt.Equal(ann().At) {
+	if it := must(tr.Find("y-1"))(t); it.Title != "y-1 stays" || !it.UpdatedAt.Equal(ann().At) {
 		t.Errorf("renamed issue is %v, updated at %v", it, it.UpdatedAt)
+	}
+}
+
+// TestARenameFollowsEachMentionOfAnIssue has every place that names an issue, in an issue of another prefix, and words that
+// only look like ids.
+func TestARenameFollowsEachMentionOfAnIssue(t *testing.T) {
+	line := `{"id":"z-1","updated_at":"2020-01-01T00:00:00Z"`
+	for _, name := range references() {
+		line += `,"` + name + `":"x-1"`
+	}
+	line += `,"relates_to":["x-1","z-1","x-9"]`
+	for _, name := range texts() {
+		line += `,"` + name + `":"see x-1.\nx-1.2, (x-1) and x-1: but pre-x-1, x-1/a, a/x-1, x-12 and x-1-fix stay <ü>"`
+	}
+	line += `,"dependencies":[{"depends_on_id":"x-1.2","thread_id":"x-1"}],"comments":[{"text":"as in x-1.","id":"x-1"}],"note":"x-1"}`
+	tr, invalid := Parse(`{"id":"x-1"}` + "\n" + `{"id":"x-1.2"}` + "\n" + line + "\n")
+	if n := must(tr.Rename("x", "yy", ann()))(t); n != 2 || len(invalid) > 0 {
+		t.Fatalf("%d were renamed, want 2; invalid: %v", n, invalid)
+	}
+	want := strings.NewReplacer(`"x-1"`, `"yy-1"`, `"x-1.2"`, `"yy-1.2"`, "see x-1.", "see yy-1.", `\nx-1.2`, `\nyy-1.2`, "(x-1)", "(yy-1)", "and x-1:", "and yy-1:",
+		"in x-1.", "in yy-1.", `"note":"x-1"`, `"note":"x-1"`, `{"id":"x-1"}`, `{"id":"x-1"}`).Replace(line)
+	got := tr.Line(tr.issues.get("z-1"))
+	if diff := cmp.Diff(strings.Split(want, `,"`), strings.Split(got, `,"`)); diff != "" {
+		t.Errorf("the line (-want +got):\n%s", diff)
 	}
 }
 

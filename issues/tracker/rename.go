@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -8,14 +9,14 @@ import (
 	"mailroom/internal/jsontext"
 )
 
-// Rename replaces the prefix of all ids that begin with from, including those in dependencies and
-// comments. It returns the number of renamed issues.
+// Rename replaces the prefix of all ids that begin with from, wherever an issue names one: in dependencies, comments and
+// the members of [references], and as a whole word in texts. It returns the number of renamed issues.
 func (t *Tracker) Rename(from, to string, by Signature) (int, error) {
 	if err := CheckPrefix(to); err != nil {
 		return 0, err
 	}
 	t.issues.index()
-	r := renamer{ids: make(map[string]string, len(t.issues.order)), at: encode(by.At)}
+	r := renamer{ids: make(map[string]string, len(t.issues.order)), prefix: from + "-", at: encode(by.At)}
 	for _, it := range t.issues.order {
 		if rest, ok := strings.CutPrefix(it.ID, from+"-"); ok {
 			r.ids[it.ID] = to + "-" + rest
@@ -39,8 +40,9 @@ func (t *Tracker) Rename(from, to string, by Signature) (int, error) {
 
 // renamer replaces ids in lines and leaves everything else unchanged.
 type renamer struct {
-	ids map[string]string // new id by old id
-	at  string            // time of the change, as JSON
+	ids    map[string]string // new id by old id
+	prefix string            // with which all old ids begin
+	at     string            // time of the change, as JSON
 }
 
 func (r *renamer) id(old string) string {
@@ -93,6 +95,10 @@ func (r *renamer) appendLine(out []byte, id string, parts []field) []byte {
 		case f.name == "dependencies", f.name == "comments":
 			add(f.key, "")
 			out = r.appendList(out, f.raw, name)
+		case slices.Contains(references(), f.name):
+			add(f.key, redirectMember(f.raw, r.id))
+		case slices.Contains(texts(), f.name):
+			add(f.key, r.text(f.raw))
 		default:
 			add(f.key, f.raw)
 		}
@@ -116,14 +122,18 @@ func (r *renamer) appendList(out []byte, raw, issue string) []byte {
 		s.Open('{')
 		for s.More('}') {
 			name := s.Name()
-			if s.Peek() != '"' || name != "issue_id" && name != "depends_on_id" && name != "id" {
+			if s.Peek() != '"' || !slices.Contains([]string{"issue_id", "depends_on_id", "id", "thread_id", "text"}, name) {
 				s.Value(maxDepth)
 				continue
 			}
-			begin, id := s.Offset(), issue
+			begin := s.Offset()
 			old := s.ReadString()
-			if name != "issue_id" {
-				id = r.id(old) // the same if it is no issue's, as that of a comment
+			id := r.id(old) // the same if it is no issue's, as that of a comment
+			switch name {
+			case "issue_id":
+				id = issue
+			case "text":
+				id = r.words(old)
 			}
 			if id != old {
 				out = append(append(out, raw[kept:begin]...), encodeText(id)...)
@@ -132,4 +142,58 @@ func (r *renamer) appendList(out []byte, raw, issue string) []byte {
 		}
 	}
 	return append(out, raw[kept:]...)
+}
+
+// texts are the members in which people mention issues.
+func texts() []string {
+	return []string{"title", "description", "design", "acceptance_criteria", "notes", "close_reason", "delete_reason"}
+}
+
+// text returns a text member with the ids in it replaced.
+func (r *renamer) text(raw string) string {
+	if !strings.HasPrefix(raw, `"`) {
+		return raw // not a text
+	}
+	old := jsontext.Scan(raw)
+	was := old.ReadString()
+	if text := r.words(was); text != was {
+		return encodeText(text)
+	}
+	return raw
+}
+
+// words replaces the ids that stand in a text as whole words. Part of a longer word, such as the name of a branch or a path,
+// is no mention of an issue.
+func (r *renamer) words(text string) string {
+	var out strings.Builder
+	kept, at := 0, 0
+	for {
+		i := strings.Index(text[at:], r.prefix)
+		if i < 0 {
+			break
+		}
+		begin := at + i
+		end := begin + len(r.prefix)
+		for end < len(text) && (isWord(text[end]) || text[end] == '.') {
+			end++
+		}
+		at = end
+		if begin > 0 && (isWord(text[begin-1]) || text[begin-1] == '/' || text[begin-1] == '.') {
+			continue
+		}
+		word := strings.TrimRight(text[begin:end], ".") // the end of a sentence
+		if name, renamed := r.ids[word]; renamed && !strings.HasPrefix(text[begin+len(word):], "/") {
+			out.WriteString(text[kept:begin] + name)
+			kept = begin + len(word)
+		}
+	}
+	if kept == 0 {
+		return text
+	}
+	return out.String() + text[kept:]
+}
+
+// isWord reports whether a character can be part of an id. Bytes of other alphabets can.
+func isWord(c byte) bool {
+	return c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }

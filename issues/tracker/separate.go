@@ -293,6 +293,36 @@ func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference)
 	return moved
 }
 
+// references are the members beside dependencies that name issues, one or a list. This package does not interpret them, but
+// they follow their issue when its id changes.
+func references() []string {
+	return []string{
+		"replies_to", "relates_to", "duplicate_of", "superseded_by", "parent", "parent_id", "epic_id", "thread_id", "hook_bead", "role_bead",
+		"depends_on", "blocked_by", "blocks", "related", "children", "deps", "discovered_from",
+	}
+}
+
+// redirectMember returns such a member with its ids changed by to.
+func redirectMember(raw string, to func(on string) string) string {
+	var one string
+	var list []string
+	switch {
+	case readJSON(raw, &one) == nil && one != "":
+		if on := to(one); on != one && on != "" {
+			return encodeText(on)
+		}
+	case readJSON(raw, &list) == nil:
+		was := slices.Clone(list)
+		for k, on := range list {
+			list[k] = cmp.Or(to(on), on)
+		}
+		if !slices.Equal(was, list) {
+			return encode(list)
+		}
+	}
+	return raw
+}
+
 // redirectForeign changes the references in members that this package does not interpret.
 func (c *codec) redirectForeign(line string, to func(on string, ref reference) string) string {
 	parts, err := fields(line)
@@ -301,25 +331,11 @@ func (c *codec) redirectForeign(line string, to func(on string, ref reference) s
 	}
 	changed := false
 	for i, f := range parts {
-		if !slices.Contains([]string{"replies_to", "relates_to", "duplicate_of", "superseded_by", "parent", "parent_id"}, f.name) {
+		if !slices.Contains(references(), f.name) {
 			continue
 		}
-		var one string
-		var list []string
-		switch {
-		case readJSON(f.raw, &one) == nil && one != "":
-			if on := to(one, reference{}); on != one && on != "" {
-				parts[i].raw, changed = encodeText(on), true
-			}
-		case readJSON(f.raw, &list) == nil:
-			was := slices.Clone(list)
-			for k, on := range list {
-				list[k] = cmp.Or(to(on, reference{}), on)
-			}
-			if !slices.Equal(was, list) {
-				parts[i].raw, changed = encode(list), true
-			}
-		}
+		parts[i].raw = redirectMember(f.raw, func(on string) string { return to(on, reference{}) })
+		changed = changed || parts[i].raw != f.raw
 	}
 	if !changed {
 		return line
