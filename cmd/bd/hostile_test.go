@@ -76,10 +76,16 @@ func snapshot(t *testing.T, dir string) map[string]string {
 // runHostile runs a command in a folder that may contain traps. It must exit within a timeout.
 func (p *place) runHostile(args ...string) (string, error) {
 	p.t.Helper()
+	return p.runHostileAs("ann", args...)
+}
+
+// runHostileAs is runHostile for an actor, or one that is asked of git.
+func (p *place) runHostileAs(actor string, args ...string) (string, error) {
+	p.t.Helper()
 	const enough = time.Minute
 	ctx, cancel := context.WithTimeout(p.t.Context(), enough)
 	defer cancel()
-	made := p.command("ann", args...)
+	made := p.command(actor, args...)
 	cmd := exec.CommandContext(ctx, made.Path, args...)
 	cmd.Dir, cmd.Env = made.Dir, append(made.Env, "AGENT_MAIL_URL=http://127.0.0.1:1", "AGENT_MAIL_TIMEOUT=1", "HOME="+p.t.TempDir())
 	var out, stderr bytes.Buffer

@@ -2,12 +2,12 @@ package bd
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 
@@ -39,9 +39,9 @@ func (m *Main) actorName(ctx context.Context) string {
 }
 
 func (m *Main) userName(ctx context.Context) string {
-	git := exec.CommandContext(ctx, "git", "config", "user.name")
-	git.Dir = m.Dir
-	if out, err := git.Output(); err == nil && len(strings.TrimSpace(string(out))) > 0 {
+	ctx, cancel := context.WithTimeout(ctx, projectdir.GitTimeout)
+	defer cancel()
+	if out, err := projectdir.Git(ctx, m.Dir, "config", "user.name").Output(); err == nil && len(strings.TrimSpace(string(out))) > 0 {
 		return strings.TrimSpace(string(out))
 	}
 	if name := m.Env("USER"); name != "" {
