@@ -125,25 +125,26 @@ func (e export) write(to io.Writer, t *tracker.Tracker) (n int, err error) {
 func importCommand(m *Main) *cobra.Command {
 	var from string
 	var dry, keep bool
-	cmd := &cobra.Command{Use: "import [FILE]", Short: "Import issues from JSON lines, merging existing ones", Args: cobra.MaximumNArgs(1)}
+	cmd := &cobra.Command{Use: "import [FILE]", Short: "Import issues from JSON lines, merging existing ones", Args: cobra.MaximumNArgs(1),
+		Long: `Import issues from JSON lines, merging existing ones.
+
+FILE can be the backup of a database, such as .beads/backup: a folder with issues.jsonl and the
+files dependencies.jsonl, labels.jsonl and comments.jsonl, which belong to it.`,
+	}
 	flags := cmd.Flags()
 	flags.StringVarP(&from, "input", "i", "", "file to read (default stdin)")
 	flags.BoolVar(&dry, "dry-run", false, "only show what would change")
 	flags.BoolVarP(&keep, "skip-existing", "s", false, "leave existing issues unchanged")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		in := m.Stdin
 		if from, err = either(args, from, "--input"); err != nil {
 			return err
 		}
+		var raw string
 		if from != "" {
-			file, err := os.Open(m.absPath(from))
-			if err != nil {
-				return fmt.Errorf("import: %w", err)
-			}
-			defer file.Close() // read only: nothing can be lost
-			in = file
+			raw, err = readImport(m, m.absPath(from))
+		} else {
+			raw, err = m.readAll(m.Stdin, tracker.MaxFile)
 		}
-		raw, err := m.readAll(in, tracker.MaxFile)
 		if err != nil {
 			return fmt.Errorf("import: %w", err)
 		}

@@ -20,5 +20,7 @@ func damageMutants() []mutant {
 		{"git runs a program of a hostile repository", "internal/projectdir/git.go", "\"-c\", \"core.fsmonitor=false\", ", "", pkg, "^TestNoCommandRunsWhatARepositoryConfigures$"},
 		{"a rename leaves references behind", "issues/tracker/rename.go", "redirectMember(f.raw, r.id)", "f.raw", "issues/tracker", "^TestARenameFollowsEachMentionOfAnIssue$"},
 		{"a rename changes words that are no ids", "issues/tracker/rename.go", "begin > 0 && (isWord(text[begin-1]) || text[begin-1] == '/' || text[begin-1] == '.')", "false", "issues/tracker", "^TestARenameFollowsEachMentionOfAnIssue$"},
+		{"a backup loses its tables", "issues/bd/backup.go", "err != nil || !found", "true", pkg, "^TestSessions$/^backup$"},
+		{"a row of a backup is left out without a word", "issues/bd/backup.go", "		m.out.logf(\"Warning: left out: %s\", row)\n", "_ = row\n", pkg, "^TestSessions$/^backup$"},
 	}
 }
