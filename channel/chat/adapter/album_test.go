@@ -66,13 +66,13 @@ func TestAnAlbumOfAGroupIsForTheBotAsAWhole(t *testing.T) {
 		at := chattest.GroupRoom(room)
 		w.picture(at, boss, "g1", "@bot look", "a.txt", released())
 		w.picture(at, boss, "g1", "", "b.txt", released())
+		w.picture(at, friend, "g1", "", "g.txt", released()) // of another user
 		w.later(2 * time.Second)
 		w.picture(at, boss, "g2", "", "c.txt", released())
 		w.picture(at, boss, "g2", "@bot look", "d.txt", released())
 		w.later(2 * time.Second)
 		w.picture(at, boss, "g3", "between us", "e.txt", released())
 		w.picture(at, boss, "g3", "", "f.txt", released())
-		w.picture(at, friend, "g1", "", "g.txt", released()) // of another user
 		w.later(2 * time.Second)
 		var names []string
 		for _, text := range w.heard() {
