@@ -64,6 +64,7 @@ test: programs ## everything: format, vet, staticcheck, build, tests with the ra
 racing: # make test sets JSON; vet is a step of its own
 	CGO_ENABLED=1 $(GO) test $(RACE) $(JSON) -p $(PARALLEL) -parallel $(PARALLEL) -vet=off -timeout 40m $(QUICK) $(LONGEST) ./...
 
+modules: export GOWORK = $(CURDIR)/modules.work
 modules:
 	@for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test $(JSON) -vet=off .) || exit 1; done
 
