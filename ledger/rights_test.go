@@ -286,6 +286,7 @@ func (h *history) check() {
 
 // TestRandomHistoriesOfRights creates, derives, spends, ends and replaces tokens, with names that are used again, at two
 // servers on one store. The model says who has which rights: each ends with what it was derived from, and none comes back.
+// The rules are the same on each store, and a database takes six times as long: it gets a part of the histories.
 func TestRandomHistoriesOfRights(t *testing.T) {
 	for _, s := range []*side{onMemory(), onFile(t.TempDir()), onPostgres(t)} {
 		t.Run(s.name, func(t *testing.T) {
@@ -301,6 +302,9 @@ func TestRandomHistoriesOfRights(t *testing.T) {
 			}
 			n := 0
 			rapid.Check(t, func(t *rapid.T) {
+				if s.name != "memory" && rapid.Uint32().Draw(t, "left out unless 0")%4 > 0 { // drawn, so that a failure shrinks
+					return
+				}
 				n++
 				h := &history{T: t, servers: servers, prefix: fmt.Sprintf("h%d-", n), begin: time.Now().Truncate(time.Microsecond)}
 				h.replaceOperator()
