@@ -76,6 +76,7 @@ type heldRun struct {
 	worker string
 	round  int
 	claim  api.Claim // "": none
+	before string    // what is written of it
 }
 
 // hold claims a new run unless the worker has one.
@@ -91,6 +92,7 @@ func (h *heldRun) hold() {
 		h.fixture.t.Fatalf("claimed %d runs", len(claims))
 	}
 	h.claim = claims[0]
+	h.before = h.written()
 }
 
 // written is what a request can change of the run: each change of a thread changes its revision.
@@ -137,14 +139,14 @@ func TestNoValueOfAWorkerIsAnInternalError(t *testing.T) {
 			wantAlike(t, a.what, servers, func(s *hostileServer) string {
 				h := held[s]
 				h.hold()
-				before := h.written()
 				own := a
 				own.target = "/v1/claims/" + h.claim.Claim + "/" + what
 				got := s.answerOf(t, own)
 				if !strings.HasPrefix(got, "4") {
 					h.complete() // what was accepted would be repeated by the next request
-				} else if after := h.written(); after != before {
-					t.Errorf("%s: refused with %s, and the run is %s, was %s", a.what, got, after, before)
+				} else if after := h.written(); after != h.before {
+					t.Errorf("%s: refused with %s, and the run is %s, was %s", a.what, got, after, h.before)
+					h.before = after
 				}
 				return got
 			})
