@@ -335,7 +335,8 @@ func renameCommand(m *Main) *cobra.Command {
 		if dry {
 			return m.out.report("Would rename %s from prefix %s- to %s-.", count(n, "issue"), from, to)
 		}
-		return m.out.report("Renamed %s to prefix %s-.", count(n, "issue"), to)
+		return m.out.report("Renamed %s to prefix %s-. Branches and clones that still have the old ids bring them back when they are merged: rename there too.",
+			count(n, "issue"), to)
 	}
 	return cmd
 }

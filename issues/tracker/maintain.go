@@ -153,6 +153,7 @@ func (t *Tracker) Notes() (found []string) {
 			found = append(found, fmt.Sprintf("%s (%s) was %s in the clone that created it; that id belongs to another issue", it.ID, it.Title, from))
 		}
 	}
+	found = append(found, renamedCopies(t)...)
 	counts := map[string]int{}
 	for _, r := range t.Records() {
 		key, _ := recordKey(r.Line)
@@ -185,6 +186,26 @@ func unreadMembers(it *Issue) (found []string) {
 			continue
 		}
 		found = append(found, fmt.Sprintf("%s: the member %q has no effect; its name is %q", it.ID, f.name, name))
+	}
+	return found
+}
+
+// renamedCopies describes issues that the file has twice, with ids that differ only in their prefix: a change of the prefix
+// was merged with a branch or a clone that had the old ids, or such a copy was imported. Which of two is right cannot be known.
+func renamedCopies(t *Tracker) (found []string) {
+	type origin struct{ at, by, rest string }
+	first := map[origin]*Issue{}
+	for _, it := range t.issues.all() {
+		at := strings.LastIndexByte(it.ID, '-')
+		if at < 0 || it.CreatedAt.IsZero() || precision(it.CreatedAt) >= time.Second || it.Status == StatusTombstone {
+			continue
+		}
+		key := origin{it.CreatedAt.UTC().Format(time.RFC3339Nano), it.CreatedBy, it.ID[at:]}
+		if other := first[key]; other != nil {
+			found = append(found, fmt.Sprintf("%s and %s are one issue, %q: its prefix was changed in one copy; delete the one that you do not use", other.ID, it.ID, it.Title))
+			continue
+		}
+		first[key] = it
 	}
 	return found
 }
