@@ -216,6 +216,9 @@ func depRemoveCommand(m *Main) *cobra.Command {
 	return cmd
 }
 
+// deepestTree bounds the levels of a tree: each line is as long as it is deep, so a chain of all issues would be gigabytes.
+const deepestTree = 1000
+
 func depTreeCommand(m *Main) *cobra.Command {
 	var depth int
 	var up bool
@@ -229,6 +232,9 @@ func depTreeCommand(m *Main) *cobra.Command {
 		upward, err := direction(way)
 		if err != nil {
 			return err
+		}
+		if depth > deepestTree {
+			return mailroom.Errorf(mailroom.CodeInvalid, "invalid --max-depth %d; use at most %d", depth, deepestTree)
 		}
 		up = up || upward
 		return m.read(func(t *tracker.Tracker) error {

@@ -19,6 +19,10 @@ func number(n int) string { return strconv.Itoa(n) }
 // flushSize is the buffer size for output, in bytes.
 const flushSize = 64 << 10
 
+// widest is the width up to which a cell widens its column, in characters. One long id in a file of many issues would fill
+// the disk with spaces.
+const widest = 60
+
 // printRows prints aligned columns.
 func (o *output) printRows(rows [][]safeText) error {
 	size := 0
@@ -33,7 +37,9 @@ func (o *output) printRows(rows [][]safeText) error {
 				wide = append(wide, 0)
 			}
 			n := width(cell)
-			wide[i] = max(wide[i], n)
+			if n <= widest {
+				wide[i] = max(wide[i], n)
+			}
 			widths = append(widths, n)
 		}
 	}
@@ -48,7 +54,7 @@ func (o *output) printRows(rows [][]safeText) error {
 				out = append(out, cell...)
 				gap = 0
 			}
-			gap += wide[i] - widths[i] + len("  ")
+			gap += max(wide[i]-widths[i], 0) + len("  ")
 		}
 		widths = widths[len(row):]
 		if out = append(out, '\n'); len(out) >= flushSize {

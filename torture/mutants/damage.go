@@ -22,5 +22,7 @@ func damageMutants() []mutant {
 		{"a rename changes words that are no ids", "issues/tracker/rename.go", "begin > 0 && (isWord(text[begin-1]) || text[begin-1] == '/' || text[begin-1] == '.')", "false", "issues/tracker", "^TestARenameFollowsEachMentionOfAnIssue$"},
 		{"a backup loses its tables", "issues/bd/backup.go", "err != nil || !found", "true", pkg, "^TestSessions$/^backup$"},
 		{"a row of a backup is left out without a word", "issues/bd/backup.go", "		m.out.logf(\"Warning: left out: %s\", row)\n", "_ = row\n", pkg, "^TestSessions$/^backup$"},
+		{"a long id fills the disk with spaces", "issues/bd/table.go", "n <= widest", "true", "issues/bd", "^TestALongCellWidensNoColumn$"},
+		{"two prefixes of one issue are not named", "issues/tracker/maintain.go", "	found = append(found, renamedCopies(t)...)\n", "", pkg, session},
 	}
 }
