@@ -46,6 +46,21 @@ func TestAnAlbumIsOneRun(t *testing.T) {
 	})
 }
 
+// The pieces are in the backlog, and the next connection reads them as the last one would have.
+func TestAnAlbumOfTheBacklogIsOneRunAfterAReconnect(t *testing.T) {
+	inBubble(t, 0, func(w *fixture) {
+		slow, at := newSlowFile(), chattest.PrivateRoom(boss)
+		w.picture(at, boss, "g", "look", "a.txt", slow)
+		w.picture(at, boss, "g", "", "b.txt", released())
+		w.platform.AwaitReceived()
+		w.stop()
+		slow.release()
+		w.start()
+		w.later(3 * time.Second)
+		wantEqual(t, "messages", w.heard(), []string{"look\nFile a.txt:\ncontent\nFile b.txt:\ncontent"})
+	})
+}
+
 // Files that a user sends one after the other, and what is said about them.
 func TestFilesThatComeTogetherAreOneRun(t *testing.T) {
 	inBubble(t, time.Second, func(w *fixture) {

@@ -118,7 +118,7 @@ const maxID = 300 // bytes of a platform's id
 
 // receive is the connection's [chat.EventHandler].
 func (d *dispatcher) receive(ctx context.Context, e chat.Event) error {
-	for _, id := range []string{e.Key, e.Room.Chat, e.Room.Topic, e.User.ID, e.TargetID} {
+	for _, id := range []string{e.Key, e.Room.Chat, e.Room.Topic, e.User.ID, e.TargetID, e.Album} {
 		if len(id) > maxID || strings.ContainsRune(id, 0) || !utf8.ValidString(id) {
 			return d.answers.skip(ctx, &event{Event: e}, "an id is too long or invalid")
 		}
