@@ -39,7 +39,9 @@ PARALLEL := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger come before
 # those of the command, which need everything compiled: they run while the rest is compiled.
 QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat/chunk ./channel/chat/room ./internal/jsontext ./internal/filter ./internal/thread
-LONGEST = ./ledger ./cmd/mailroom ./server ./engine ./alert ./torture ./bench/mailroom ./agent/exec ./channel/matrix ./channel/slack
+LONGEST = ./ledger ./cmd/mailroom ./server ./engine ./torture ./store/postgres ./internal/proc ./channel/slack ./channel/matrix ./alert \
+	./channel/poll ./store/transfer ./store/sqlite ./channel/webhook ./internal/archtest ./channel/discord ./agent/exec ./bench/mailroom \
+	./store/storetest ./channel/chat/adapter ./protocol/mcp ./stream
 
 .DEFAULT_GOAL := help
 .PHONY: help build fakes run test racing modules test-real-agents test-real-channels lint format vet staticcheck pages npm web js vendor torture attack mutants chaos fuzz bench bench-bd peers cover programs compiler clean
