@@ -94,9 +94,7 @@ func restAsFile(s *Server) {
 		s.awaitText(Ann, "https://mailroom.example.org/#/run/")
 		return
 	}
-	s.Await("the file", func() bool {
-		return slices.ContainsFunc(s.p.People.Shown(Ann), func(m Shown) bool { return m.File != "" })
-	})
+	s.awaitText(Ann, "too long for the chat") // with or without a file
 	s.AwaitSettled()
 	shown := s.p.People.Shown(Ann)
 	last := shown[len(shown)-1]

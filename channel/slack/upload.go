@@ -36,8 +36,8 @@ func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message)
 	if err := c.callWrite(ctx, request{op: "get upload address", method: "files.getUploadURLExternal", params: in, result: &at}); err != nil {
 		return fileError(err)
 	}
-	to2, err := url.Parse(at.URL)
-	if err != nil || to2.Host == "" || to2.Scheme != "https" && to2.Host != c.client.base.Host || at.File == "" {
+	address, err := url.Parse(at.URL)
+	if err != nil || address.Host == "" || address.Scheme != "https" && address.Host != c.client.base.Host || at.File == "" {
 		return httpcall.Unavailable(errors.New("Slack named no address for the upload of a file"))
 	}
 	a, err := c.client.http.Do(ctx, httpcall.Request{
