@@ -118,8 +118,11 @@ func restAsLink(s *Server) {
 	if takes := s.Capabilities().MaxUpload > 0; takes != (s.p.Calls.RefuseFiles != nil) {
 		s.t.Fatal("a platform that takes files must be able to refuse them")
 	}
-	s.awaitText(Ann, "https://mailroom.example.org/#/run/")
+	s.awaitText(Ann, "line 0 of many")
 	s.AwaitSettled()
+	if all := s.texts(Ann); !strings.Contains(all, "https://mailroom.example.org/#/run/") {
+		s.t.Error("the reply ends without a link")
+	}
 	for _, m := range s.p.People.Shown(Ann) {
 		if m.File != "" {
 			s.t.Errorf("a file %q", m.File)
