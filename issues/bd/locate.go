@@ -63,6 +63,11 @@ func (m *Main) locate() (place, error) {
 	}
 	for dir := m.Dir; ; dir = filepath.Dir(dir) {
 		at, err := find.inFolder(dir)
+		if err == nil && at.Path() != "" && at.via == "" && dir != m.Dir && !knowsOwner(m, at.Path()) {
+			return place{}, mailroom.Errorf(mailroom.CodeForbidden,
+				"%s, above this folder, belongs to another user; if you want to work with it, name it: BEADS_DIR=%[1]s; or create a tracker here: %[2]s init",
+				at.Path(), cmp.Or(m.Name, "bd"))
+		}
 		if err != nil || at.Path() != "" {
 			return at, err
 		}
@@ -70,6 +75,28 @@ func (m *Main) locate() (place, error) {
 			return place{}, mailroom.Errorf(mailroom.CodeNotFound, "no tracker here; create one with: %s init", cmp.Or(m.Name, "bd"))
 		}
 	}
+}
+
+// knowsOwner reports whether a folder belongs to this user, to the administrator, or to the owner of the working folder. Any
+// user can put a folder into one that all may write, such as /tmp, to be found from there: its issues are instructions to
+// agents.
+func knowsOwner(m *Main, path string) bool {
+	owner, ok := ownerOf(path)
+	here, known := ownerOf(m.Dir)
+	return ok && (owner == 0 || owner == os.Geteuid() || known && owner == here)
+}
+
+// ownerOf returns the user id of a file's owner.
+func ownerOf(path string) (uid int, ok bool) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0, false
+	}
+	sys, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(sys.Uid), true
 }
 
 // inFolder returns the tracker of the project in dir. The result has no path if it has none.

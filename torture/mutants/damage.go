@@ -24,5 +24,6 @@ func damageMutants() []mutant {
 		{"a row of a backup is left out without a word", "issues/bd/backup.go", "		m.out.logf(\"Warning: left out: %s\", row)\n", "_ = row\n", pkg, "^TestSessions$/^backup$"},
 		{"a long id fills the disk with spaces", "issues/bd/table.go", "n <= widest", "true", "issues/bd", "^TestALongCellWidensNoColumn$"},
 		{"two prefixes of one issue are not named", "issues/tracker/maintain.go", "	found = append(found, renamedCopies(t)...)\n", "", pkg, session},
+		{"a tracker of another user is used", "issues/bd/locate.go", "ok && (owner == 0 || owner == os.Geteuid() || known && owner == here)", "true", pkg, "^TestATrackerOfAnotherUserAboveIsNotUsed$"},
 	}
 }
