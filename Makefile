@@ -127,7 +127,7 @@ format:
 		echo "over 256 KiB, too large for the repository:" >&2; echo "$$large" >&2; exit 1; fi
 
 # Packages with files of these tags, and the tags.
-TAGGED = ./cmd/mailroom ./internal/node ./agent/exec ./channel/matrix
+TAGGED = ./cmd/mailroom ./app/node ./agent/exec ./channel/matrix
 TAGS   = torture,realagents,realchannels
 NEXT   = ./internal/thread ./store/postgres
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/config"
+	"mailroom/app/config"
+	"mailroom/app/node"
 	"mailroom/internal/console"
-	"mailroom/internal/node"
 )
 
 // command returns the program's command.

@@ -7,8 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"mailroom/app/node"
 	"mailroom/internal/console"
-	"mailroom/internal/node"
 )
 
 func main() { os.Exit(run()) }

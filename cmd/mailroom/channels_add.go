@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/node"
+	"mailroom/app/setup"
 	"mailroom/internal/console"
-	"mailroom/internal/node"
 	"mailroom/internal/platforms"
-	"mailroom/internal/setup"
 )
 
 func addChannelCommand(con *console.Console) *cobra.Command {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"mailroom/app/node"
 	"mailroom/channel"
-	"mailroom/internal/node"
 )
 
 func TestTheStatesOfChannelsAreExplainedInTheHelpAndTheManual(t *testing.T) {

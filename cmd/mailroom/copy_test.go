@@ -14,8 +14,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/datadir"
 	"mailroom/entry"
-	"mailroom/internal/datadir"
 	"mailroom/internal/pgtest"
 	"mailroom/internal/thread"
 	"mailroom/store"

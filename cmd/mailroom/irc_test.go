@@ -9,13 +9,13 @@ import (
 	"testing"
 	"text/tabwriter"
 
+	"mailroom/app/config"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat/outbound"
 	"mailroom/channel/irc"
 	"mailroom/channel/irc/irctest"
 	"mailroom/channel/platformtest"
 	"mailroom/entry"
-	"mailroom/internal/config"
 	"mailroom/internal/platforms"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/cli"
-	"mailroom/internal/config"
+	"mailroom/app/cli"
+	"mailroom/app/config"
 	"mailroom/internal/console"
 	"mailroom/issues/bd"
 	"mailroom/issues/feed"

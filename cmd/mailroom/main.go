@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/cli"
+	"mailroom/app/cli"
+	"mailroom/app/endpoint"
+	"mailroom/app/node"
+	"mailroom/app/storage"
 	"mailroom/internal/console"
-	"mailroom/internal/endpoint"
-	"mailroom/internal/node"
 	"mailroom/internal/recovery"
-	"mailroom/internal/storage"
 )
 
 func main() { os.Exit(run()) }

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"mailroom/app/datadir"
 	"mailroom/internal/console"
-	"mailroom/internal/datadir"
 	"mailroom/internal/porttest"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/datadir"
 	"mailroom/channel/platformtest"
 	"mailroom/doctor"
 	"mailroom/entry"
-	"mailroom/internal/datadir"
 	"mailroom/internal/pgtest"
 	"mailroom/store/postgres"
 )

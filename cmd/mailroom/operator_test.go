@@ -19,8 +19,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/datadir"
 	"mailroom/client"
-	"mailroom/internal/datadir"
 	"mailroom/internal/proc"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"mailroom/app/datadir"
 	"mailroom/client"
 	"mailroom/internal/buildtest"
-	"mailroom/internal/datadir"
 	"mailroom/internal/porttest"
 	"mailroom/issues/bd"
 )

@@ -12,8 +12,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/datadir"
 	"mailroom/channel/platformtest"
-	"mailroom/internal/datadir"
 	"mailroom/internal/pgtest"
 	"mailroom/internal/porttest"
 )

@@ -29,9 +29,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/endpoint"
 	"mailroom/client"
 	"mailroom/internal/console"
-	"mailroom/internal/endpoint"
 )
 
 // writeCertificate writes a self-signed certificate and its key into the data folder.

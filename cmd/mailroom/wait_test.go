@@ -13,9 +13,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/config"
+	"mailroom/app/node"
 	"mailroom/engine"
-	"mailroom/internal/config"
-	"mailroom/internal/node"
 	"mailroom/store/memory"
 )
 

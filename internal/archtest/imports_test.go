@@ -48,7 +48,7 @@ var floors = map[string]int{
 	"client":                  9,  // the Go client
 	"clients/js":              9,  // the modules of the JavaScript client, embedded
 	"server/internal":         9,  // refusals and wire objects, for the packages of the server
-	"internal/datadir":        9,  // the data folder of a server
+	"app/datadir":             9,  // the data folder of a server
 	"alert/webpush":           8,  // the requests of Web Push
 	"alert":                   10, // what is told to people, and the links that decide
 	"channel/chat":            10, // the interface of chat platforms
@@ -61,7 +61,7 @@ var floors = map[string]int{
 	"server/workers":          10, // the operations of workers in other processes
 	"protocol":                10, // protocols over the client; cmd passes them to the server
 	"internal/killpoint":      10, // for torture: kills the process at a chosen point
-	"internal/endpoint":       10, // finds the server that a command talks to
+	"app/endpoint":            10, // finds the server that a command talks to
 	"channel/chat/limiter":    11, // rate limits of a platform
 	"channel/chat/chunk":      11, // splits texts
 	"channel/chat/command":    11, // what users type
@@ -70,11 +70,11 @@ var floors = map[string]int{
 	"channel/httpcall":        11, // HTTP calls to a platform
 	"server":                  11,
 	"alert/target":            12, // a kind of target as one value
-	"internal/cli":            11, // the commands that talk to a server
+	"app/cli":                 11, // the commands that talk to a server
 	"channel/chat/waiting":    12, // what a run does, for a chat
 	"channel/chat/question":   12, // how a ticket looks in a chat
 	"channel/chat/room":       12, // what a room shows, as a pure state machine
-	"internal/config":         13, // the settings of a server
+	"app/config":              13, // the settings of a server
 	"channel/chat/inbound":    13, // handles events
 	"channel/chat/outbound":   13, // sends deliveries
 	"channel/chat/adapter":    14, // what chat platforms share
@@ -91,9 +91,9 @@ var floors = map[string]int{
 	"channel/telegram":        15,
 	"channel/webhook":         15,
 	"internal/platforms":      16, // the list of the platforms
-	"internal/setup":          16, // adds a channel to the configuration
-	"internal/storage":        17, // opens, checks, copies and replaces a store
-	"internal/node":           18, // builds a server from its parts
+	"app/setup":               16, // adds a channel to the configuration
+	"app/storage":             17, // opens, checks, copies and replaces a store
+	"app/node":                18, // builds a server from its parts
 	"cmd/mailroom":            19,
 	"cmd/bd":                  19,
 	"bench":                   19, // measures a server, bd, and other queues
@@ -111,27 +111,27 @@ const (
 )
 
 // users of issues are these folders and tests only.
-var users = []string{"issues", "cmd", "bench", "internal/node"}
+var users = []string{"issues", "cmd", "bench", "app/node"}
 
 // concrete stores are named by these folders and tests only.
 var (
 	concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
-	wiring   = []string{"cmd", "internal/node", "internal/storage", "bench"}
+	wiring   = []string{"cmd", "app/node", "app/storage", "bench"}
 )
 
 // closed are folders that only these folders may import.
 //
 // archtest: a table, never written.
 var closed = map[string][]string{
-	"internal/node": {"cmd", "bench"},
-	"doctor/fold":   {"doctor", "torture"},
+	"app/node":    {"cmd", "bench"},
+	"doctor/fold": {"doctor", "torture"},
 }
 
 // apart are folders that these folders must not import, though they are below them.
 //
 // archtest: a table, never written.
 var apart = map[string][]string{
-	"internal/cli": {"ledger", "store", "engine", "server", "channel"}, // it knows a server only by its API
+	"app/cli": {"ledger", "store", "engine", "server", "channel"}, // it knows a server only by its API
 }
 
 func floor(folder string) (int, bool) {
@@ -251,20 +251,20 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"internal uses its own inner package", "internal/filter/x.go", imports("mailroom/internal/filter/inner"), 1},
 		{"the first floor above internal", "entry/x.go", imports("mailroom/internal/check"), 0},
 		{"internal uses the ground", "internal/filter/x.go", imports("mailroom/internal/recovery"), 0},
-		{"a server's parts in a command", "internal/cli/x.go", imports("mailroom/ledger"), 1},
-		{"a concrete channel in a command", "internal/cli/x.go", imports("mailroom/channel/irc"), 1},
-		{"the client in a command", "internal/cli/x.go", imports("mailroom/client"), 0},
-		{"the wiring of a server", "cmd/mailroom/x.go", imports("mailroom/internal/node"), 0},
+		{"a server's parts in a command", "app/cli/x.go", imports("mailroom/ledger"), 1},
+		{"a concrete channel in a command", "app/cli/x.go", imports("mailroom/channel/irc"), 1},
+		{"the client in a command", "app/cli/x.go", imports("mailroom/client"), 0},
+		{"the wiring of a server", "cmd/mailroom/x.go", imports("mailroom/app/node"), 0},
 		{"the fold, in a random model", "ledger/x_test.go", imports("mailroom/doctor/fold"), 1},
 		{"the fold, in its own judge", "torture/x_test.go", imports("mailroom/doctor/fold"), 0},
-		{"the wiring of a server, elsewhere", "torture/x.go", imports("mailroom/internal/node"), 1},
-		{"internal with a floor", "internal/config/x.go", imports("mailroom/channel/kind"), 0},
-		{"internal with a floor, from below", "server/x.go", imports("mailroom/internal/config"), 1},
-		{"internal uses internal with a floor", "internal/filter/x.go", imports("mailroom/internal/config"), 1},
+		{"the wiring of a server, elsewhere", "torture/x.go", imports("mailroom/app/node"), 1},
+		{"internal with a floor", "app/config/x.go", imports("mailroom/channel/kind"), 0},
+		{"internal with a floor, from below", "server/x.go", imports("mailroom/app/config"), 1},
+		{"internal uses internal with a floor", "internal/filter/x.go", imports("mailroom/app/config"), 1},
 		{"the ground uses the root", "internal/recovery/x.go", imports("mailroom"), 1},
 		{"the ground uses internal", "internal/recovery/x.go", imports("mailroom/internal/check"), 1},
 		{"the ground uses the ground", "internal/recovery/x.go", imports("mailroom/internal/jsontext"), 1},
-		{"issues, configuration", "internal/config/x.go", imports("mailroom/issues/feed"), 1},
+		{"issues, configuration", "app/config/x.go", imports("mailroom/issues/feed"), 1},
 		{"issues", "server/x.go", imports("mailroom/issues/tracker"), 1},
 		{"issues, command", "cmd/mailroom/x.go", imports("mailroom/issues/bd"), 0},
 		{"within issues", "issues/bd/x.go", imports("mailroom/issues/mail"), 0},

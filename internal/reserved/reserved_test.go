@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"mailroom/alert"
+	"mailroom/app/config"
 	"mailroom/auth"
 	"mailroom/channel"
-	"mailroom/internal/config"
 	"mailroom/internal/reserved"
 	"mailroom/issues/feed"
 	"mailroom/project"

@@ -39,7 +39,7 @@ func alertMutants() []mutant {
 			"case s.ofServer() && reserved.ForServer(id) && s.in.Owner == reserved.Owner(id):", "case s.ofServer() && reserved.ForServer(id):", "ledger", "^TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns$"},
 		{"alerts go to a thread of a token", "internal/thread/token.go",
 			"reserved.ForServer(t.ID) && t.Owner != reserved.Owner(t.ID) {", "false {", "ledger", "^TestTheServerSendsNothingToAThreadOfItsOwnThatATokenOwns$"},
-		{"the log of a chat has the link", "internal/node/alerts.go",
-			"		link = \"\"\n", "", "internal/node", "^TestTheLogOfAChatHasNoLinkThatDecides$"},
+		{"the log of a chat has the link", "app/node/alerts.go",
+			"		link = \"\"\n", "", "app/node", "^TestTheLogOfAChatHasNoLinkThatDecides$"},
 	}
 }

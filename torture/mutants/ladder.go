@@ -20,6 +20,6 @@ func ladderMutants() []mutant {
 		{"a pause is told as an outage too", "alert/follow.go", "e.Kind == KindOutage && !e.Ended && at.Paused[e.Agent]", "false && at.Paused[e.Agent]", "alert", "^TestAFaultOfAnAgentIsToldOnce$"},
 		{"a run that must not be repeated waits for its agent", "internal/thread/retry.go", "	case f.Agent && !r.NoRetry && ", "	case f.Agent && ", "internal/thread", "^TestAFaultOfTheAgentKeepsTheRun$"},
 		{"a run waits for ever for the times of a provider", "internal/thread/retry.go", " && now.Sub(r.StartedAt) < maxNamed {", " {", "internal/thread", "^TestALimitThatEndsLaterThanARunGivesUpIsWaitedFor$"},
-		{"programs that change one folder run at once", "internal/config/config.go", "	if a.Edits() {\n		return 1", "	if a.Edits() {\n		return c.Runs", "internal/config", "^TestProgramsThatChangeFilesRunOneAtATime$"},
+		{"programs that change one folder run at once", "app/config/config.go", "	if a.Edits() {\n		return 1", "	if a.Edits() {\n		return c.Runs", "app/config", "^TestProgramsThatChangeFilesRunOneAtATime$"},
 	}
 }

@@ -13,7 +13,7 @@ type mutant struct {
 
 func mutants() []mutant {
 	return append(slices.Concat(fileMutants(), accountMutants(), rightsMutants(), sourceMutants(), storeMutants(), alertMutants(), coreMutants(), accessMutants(), flowMutants(), programMutants(), postgresMutants(), chatMutants(), placeMutants(), damageMutants(), retryMutants(), ladderMutants(), trackerMutants(), joinMutants()), []mutant{
-		{"a restart waits for the leases of the previous process", "internal/node/node.go",
+		{"a restart waits for the leases of the previous process", "app/node/node.go",
 			"return n.ledger.Workers().EndLocalWorkers(ctx, uncharged)", "return nil",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
 		{"text that is flushed after its message is stored", "internal/thread/partials.go",
@@ -79,11 +79,11 @@ func mutants() []mutant {
 			"store/sqlite", "^TestAStoreWhoseFilesAreGoneAcknowledgesNothing$"},
 		{"a damaged file is not checked", "store/sqlite/sqlite.go",
 			"	if unclean {", "	if false && unclean {", "store/sqlite", "^TestADamagedFileIsRefusedUnlessItWasClosedCleanly$"},
-		{"an emptied store is accepted as a new one", "internal/datadir/lock.go",
-			"if err != nil || info.Size() == 0 {", "if false && (err != nil || info.Size() == 0) {", "internal/datadir", "^TestAFolderThatHasLostItsStoreIsRefused$"},
-		{"a second server starts where the lock file was removed", "internal/datadir/lock.go",
+		{"an emptied store is accepted as a new one", "app/datadir/lock.go",
+			"if err != nil || info.Size() == 0 {", "if false && (err != nil || info.Size() == 0) {", "app/datadir", "^TestAFolderThatHasLostItsStoreIsRefused$"},
+		{"a second server starts where the lock file was removed", "app/datadir/lock.go",
 			"		flock.New(string(f), flock.SetFlag(os.O_RDONLY)), // the lock file may be removed by hand\n", "",
-			"internal/datadir", "^TestAFolderWhoseLockFileWasRemovedIsStillLocked$"},
+			"app/datadir", "^TestAFolderWhoseLockFileWasRemovedIsStillLocked$"},
 	}...)
 }
 

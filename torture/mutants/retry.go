@@ -14,8 +14,8 @@ func retryMutants() []mutant {
 		{"an outage is retried no slower than a failure", "internal/thread/retry.go", "retryOf(r).InOutage().Delay", "retryOf(r).Delay", pkg, "^TestAnOutageBeginsWithTheFirstDelayAndEndsAfterADay$"},
 		{"a worker has no say", "ledger/overrun.go", "r.Retry.Over(c.options.Retry(agent))", "c.options.Retry(agent)", "ledger", "^TestTheNearestLevelSaysHowARunIsRetried$"},
 		{"a delay of one level crosses that of another", "internal/retry/retry.go", "	case out.First <= out.Most:\n", "	case true:\n", "internal/retry", "^TestLevelsNeverCross$"},
-		{"replies are retried as agents are", "internal/node/agents.go", "	if reserved.IsAgent(agent) {", "	if false && reserved.IsAgent(agent) {", "internal/node", "^TestTheRetriesOfAgentsAreNotThoseOfRepliesAndAlerts$"},
-		{"delays of one table cross", "internal/config/retry.go", "set[first] && set[most] && p.First > p.Most", "set[first] && set[most] && false", "internal/config", "^TestBadRetriesAreRefused$"},
+		{"replies are retried as agents are", "app/node/agents.go", "	if reserved.IsAgent(agent) {", "	if false && reserved.IsAgent(agent) {", "app/node", "^TestTheRetriesOfAgentsAreNotThoseOfRepliesAndAlerts$"},
+		{"delays of one table cross", "app/config/retry.go", "set[first] && set[most] && p.First > p.Most", "set[first] && set[most] && false", "app/config", "^TestBadRetriesAreRefused$"},
 		{"runs of an agent that is served elsewhere fail", "engine/sweep.go", "slices.Concat(e.agentNames(), e.options.Elsewhere)", "slices.Concat(e.agentNames())", "engine", "^TestRunsOfAnAgentThatIsServedElsewhereWaitForAWorker$"},
 	}
 }

@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"mailroom/app/endpoint"
+	"mailroom/client"
+	"mailroom/internal/console"
+)
+
+// connect returns a client for the server.
+func connect(con *console.Console) (*client.Client, error) {
+	server, err := endpoint.Find(con)
+	if err != nil {
+		return nil, err
+	}
+	return server.Client(client.WithOutage(func(err error) { printConnectionState(con, err) })), nil
+}
+
+// withClient sets run as the action of cmd and passes it a client of the server.
+func withClient(con *console.Console, cmd *cobra.Command, run func(c *client.Client, args []string) error) *cobra.Command {
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		c, err := connect(con)
+		if err != nil {
+			return err
+		}
+		return run(c, args)
+	}
+	return cmd
+}
+
+// printConnectionState reports that the server became unreachable (err is set) or reachable again.
+// A partially printed line continues on the next line.
+func printConnectionState(con *console.Console, err error) {
+	if con.MidLine && console.IsTerminal(con.Stdout) && console.IsTerminal(con.Stderr) {
+		con.Infof("")
+		con.MidLine = false
+	}
+	if err != nil {
+		con.Infof("server unreachable; retrying (Ctrl-C detaches and cancels nothing)")
+		return
+	}
+	con.Infof("server reachable again")
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"mailroom/app/endpoint"
+	"mailroom/client"
+	"mailroom/internal/check"
+	"mailroom/internal/console"
+	"mailroom/protocol/mcp"
+)
+
+func mcpCommand(con *console.Console) *cobra.Command {
+	var thread string
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve an agent's inbox as MCP tools",
+		Long: `Serve an agent's inbox as tools of the Model Context Protocol (MCP): the agent reads
+its messages and writes to other threads with tool calls.
+
+The command speaks MCP over standard input and output. Add it to the configuration of
+the agent's program, which starts it. The tools read one thread, the inbox, which is
+created at the first use.
+
+It needs a running server, found in the same way as by the other commands. While the
+server is unreachable, the tools return an error. The server offers the same tools
+at /mcp.`,
+		Example: `  codex mcp add mailroom -- mailroom mcp --thread inbox-of-codex
+  claude mcp add mailroom -- mailroom mcp --thread inbox-of-claude`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&thread, "thread", mcp.DefaultThread, "thread that is the inbox")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		id, err := check.ThreadID(thread)
+		if err != nil {
+			return console.Errorf(console.ExitUsage, "", "--thread: %w", err)
+		}
+		return serveMCP(cmd.Context(), con, id)
+	}
+	return cmd
+}
+
+// serveMCP serves the tools until standard input ends or ctx is done.
+func serveMCP(ctx context.Context, con *console.Console, thread string) error {
+	own := *con // the dialer changes it
+	if err := endpoint.Fix(&own); err != nil {
+		return console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	o := clientDialer{con: &own}
+	s := mcp.New(mcp.Options{
+		Thread: thread, Version: console.ReadVersion().Version, Dial: o.dial, RetryUnavailable: true,
+		Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
+	})
+	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})
+	if ctx.Err() != nil || errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// clientDialer finds the server for each call, because it may have started or moved since the
+// last call.
+type clientDialer struct {
+	mu     sync.Mutex
+	con    *console.Console  // owned by mu
+	found  endpoint.Endpoint // owned by mu; endpoint of the last call
+	client *client.Client    // owned by mu; client of found, nil before the first call
+}
+
+func (o *clientDialer) dial() (*client.Client, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d, err := endpoint.Find(o.con)
+	if e, ok := errors.AsType[*console.Error](err); ok && e.Hint != "" {
+		return nil, errors.New(e.Error() + ": " + e.Hint)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.client == nil || d.URL != o.found.URL || d.Token != o.found.Token {
+		o.found, o.client = d, d.Client()
+	}
+	return o.client, nil
+}
+
+// nopCloser is a writer whose Close does nothing.
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }

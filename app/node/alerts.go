@@ -1,0 +1,205 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+	_ "time/tzdata" // rules name time zones, which the machine may not have
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/app/config"
+	"mailroom/auth"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/httpcall"
+	"mailroom/engine"
+	"mailroom/internal/thread"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/store"
+)
+
+// maxAlerts is the number of alerts of one target that are sent at once, to different subscribers.
+const maxAlerts = 16
+
+// alertAgents returns the internal agents that send alerts, one for each target. They are not listed.
+func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links *alert.Links, operator *auth.Token, rules []alert.Rule, log *slog.Logger) map[string]engine.Agent {
+	all := map[string]engine.Agent{}
+	for _, name := range c.TargetNames() {
+		t := c.Targets[name]
+		o := alert.Options{
+			Name: name, Ledger: l, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
+			Tokens: t.Tokens, Operator: operator, Place: t.Place(), Rules: rules,
+			Targets: c.TargetNames(),
+		}
+		if t.Decide {
+			o.Links = links
+		}
+		var err error
+		if o.Target, err = openTarget(c, name, l, channels); err != nil {
+			log.Error("alerts of a target wait until its configuration is corrected", "target", name, "error", err)
+			o.Target = brokenTarget{err}
+		}
+		all[alert.AgentName(name)] = engine.Agent{Agent: alert.New(o), Deadline: deliveryDeadline, Limit: maxAlerts}
+	}
+	return all
+}
+
+// knownRules returns the rules of the configuration, nil if other servers may have others.
+func knownRules(c *config.Config, shared bool) []alert.Rule {
+	if shared {
+		return nil
+	}
+	return append([]alert.Rule{}, c.AlertRules()...)
+}
+
+// newSender returns what decides about alerts that wait for the channel of a chat.
+func newSender(c *config.Config, shared bool) alert.Sender {
+	s := alert.Sender{Targets: alert.Allowed{}, Places: map[string]string{}, Rules: knownRules(c, shared)}
+	for _, t := range describeTargets(c) {
+		s.Targets[t.Name], s.Places[t.Name] = t.Tokens, t.Place
+	}
+	return s
+}
+
+// alertEnded asks a sender about the messages of a channel.
+func alertEnded(l channel.Viewer, s alert.Sender) func(context.Context, map[string]string) (string, error) {
+	return func(ctx context.Context, labels map[string]string) (why string, err error) {
+		if labels[alert.LabelAlert] == "" {
+			return "", nil
+		}
+		err = l.View(ctx, func(r store.Reader) (err error) {
+			why, err = s.Ended(r, labels, time.Now())
+			return err
+		})
+		return why, err
+	}
+}
+
+func openTarget(c *config.Config, target string, l *ledger.Ledger, channels channelSet) (alert.Target, error) {
+	t := c.Targets[target]
+	if t.Settings.Chat == nil {
+		return t.Settings.Open(target)
+	}
+	name, words, err := chat.RoomOfConversation(*t.Settings.Chat)
+	if err != nil {
+		return nil, err
+	}
+	return chatTarget{target: target, ledger: l, channel: name, room: words, condition: channels.condition}, nil
+}
+
+// brokenTarget is a target that cannot be opened. Its alerts are tried again, so that they are sent if the
+// server is restarted with a correct configuration within a day.
+type brokenTarget struct{ err error }
+
+func (t brokenTarget) Send(context.Context, alert.Message) (string, error) {
+	return "", httpcall.Unavailable(t.err)
+}
+
+// chatTarget is a chat of a channel. An alert is a message of the channel itself, which its delivery thread
+// sends.
+type chatTarget struct {
+	target    string
+	ledger    channel.Ledger
+	channel   string
+	room      []string
+	condition func(channel string) channel.Condition
+}
+
+// errNotConnected says that a chat cannot be reached now.
+var errNotConnected = errors.New("the channel is not connected")
+
+// Send implements [alert.Target]. While the channel is down, another target may take over.
+func (t chatTarget) Send(ctx context.Context, m alert.Message) (string, error) {
+	if is := t.condition(t.channel); is != channel.ConditionConnected && is != channel.ConditionStandby {
+		return "", httpcall.Unavailable(fmt.Errorf("%w: %s is %s", errNotConnected, t.channel, is))
+	}
+	words := m.Title
+	if m.Body != "" {
+		words += "\n" + m.Body
+	}
+	// What decides is signed when the channel sends it: a token that reads the log must not get it.
+	link, labels := m.URL, maps.Clone(m.Labels)
+	if labels == nil {
+		labels = map[string]string{alert.LabelAlert: t.target}
+	}
+	if m.Decides != nil {
+		link = ""
+		maps.Copy(labels, m.Decides.Labels())
+	}
+	// The words of agents stand in both. The key recognizes a repeat, so that it is sent once.
+	err := channel.SendAnswer(ctx, t.ledger, t.channel, channel.Answer{
+		Room: t.room, Key: m.Key, Verbatim: words, Text: link, Later: true, Metadata: labels,
+	})
+	if err != nil && mailroom.CodeOf(err) == mailroom.CodeInvalid {
+		return "", httpcall.Permanent(err)
+	}
+	return "", err
+}
+
+// condition returns the state of a channel.
+func (all channelSet) condition(name string) channel.Condition {
+	for _, c := range all {
+		if c.Name() == name {
+			return c.State().Condition
+		}
+	}
+	return ""
+}
+
+// alertLedger is the ledger of a follower.
+type alertLedger struct{ all *ledger.Ledger }
+
+func (l alertLedger) View(ctx context.Context, f func(store.Reader) error) error {
+	return l.all.View(ctx, f)
+}
+
+func (l alertLedger) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
+	return l.all.Duties().SubmitAll(ctx, all, c)
+}
+
+// newFollower returns what tells the alerts of the rules, nil without targets.
+func newFollower(c *config.Config, l *ledger.Ledger, all *server.Alerts, log *slog.Logger) *alert.Follower {
+	if len(c.Targets) == 0 {
+		return nil
+	}
+	channels := c.ChannelNames()
+	if c.Tracker != nil {
+		channels = append(channels, config.TrackerChannel)
+	}
+	return &alert.Follower{Ledger: alertLedger{l}, Rules: c.AlertRules(), Targets: all.Allowed(), Channels: channels, Log: log}
+}
+
+// testAlert asks the agent of a target to send a test message, and returns the run.
+func (n *Node) testAlert(ctx context.Context, target string) (run string, err error) {
+	return alert.Test(ctx, n.ledger, target, time.Now())
+}
+
+// describeTargets returns the targets for the API, sorted by name.
+func describeTargets(c *config.Config) (all []server.Target) {
+	for _, name := range c.TargetNames() {
+		t := c.Targets[name]
+		all = append(all, server.Target{Name: name, Kind: t.Kind.Name, Decide: t.Decide, Tokens: t.Tokens, Place: t.Place()})
+	}
+	return all
+}
+
+// pushTarget returns the target that browsers can subscribe to, nil if there is none. The configuration allows
+// one.
+func pushTarget(c *config.Config) server.PushTarget {
+	for _, name := range c.TargetNames() {
+		t := c.Targets[name]
+		if t.Settings.Open == nil {
+			continue
+		}
+		opened, err := t.Settings.Open(name)
+		if p, ok := opened.(server.PushTarget); ok && err == nil { // alertAgents reports the error
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"mailroom/alert"
+	"mailroom/api"
+	"mailroom/app/config"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/engine"
+	"mailroom/internal/metrics"
+	"mailroom/ledger"
+	"mailroom/stream"
+)
+
+// ChannelStates formats the states of a channel as a table.
+func ChannelStates() string {
+	rows := append([]channel.Description{{Condition: "STATE", Meaning: "MEANING", Action: "WHAT TO DO"}}, channel.Descriptions()...)
+	state, meaning := 0, 0
+	for _, d := range rows {
+		state, meaning = max(state, len(d.Condition)), max(meaning, len(d.Meaning))
+	}
+	var b strings.Builder
+	for _, d := range rows {
+		b.WriteString(fmt.Sprintf("%-*s  %-*s  %s\n", state, d.Condition, meaning, d.Meaning, d.Action))
+	}
+	return b.String()
+}
+
+// secretFiles returns the files that hold the secrets of the channels.
+func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
+	for _, r := range all {
+		ch := c.Channels[r.Name()]
+		if ch == nil {
+			continue
+		}
+		for _, s := range ch.Secrets() {
+			if s.File != "" {
+				files = append(files, &secretFile{channel: r, file: s.File})
+			}
+		}
+	}
+	return files
+}
+
+// reservedPrefixes returns the prefixes of the ids of conversations, whose threads only channels may create.
+func reservedPrefixes(c *config.Config) (beginnings []string) {
+	for _, name := range c.ChannelNames() {
+		beginnings = append(beginnings, channel.Reserved(name))
+	}
+	return beginnings
+}
+
+// newChannels returns the runners of the configured channels. ledger returns the ledger of a channel.
+func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(channel string) *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, links *alert.Links, sender alert.Sender, log *slog.Logger) channelSet {
+	var runners channelSet
+	for _, name := range c.ChannelNames() {
+		ch := c.Channels[name]
+		if agents[ch.Agent].Agent == nil {
+			log.Warn("agent of channel is not run by this server; its messages wait for a remote worker", "channel", name, "agent", ch.Agent)
+		}
+		o := channelOptions(ch, name, ledger(name), log)
+		in := ch.Chat
+		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, files, streams, b
+		in.URL = c.Server.URL
+		o.Connect = ch.Settings.Connect(in)
+		o.Link = func(labels map[string]string) string { return links.SignLabels(c.Server.URL, labels) }
+		o.Ended = alertEnded(o.Ledger, sender)
+		runners = append(runners, channel.New(o))
+	}
+	if c.Tracker != nil {
+		runners = append(runners, newTrackerChannel(c, agents, ledger(config.TrackerChannel), log))
+	}
+	return runners
+}
+
+// newReceivers returns the runners that receive the events of channels on every server. Deliveries and
+// what else belongs to a channel are with the server that has its duty.
+func newReceivers(c *config.Config, l *ledger.Ledger, log *slog.Logger) (receivers channelSet) {
+	for _, name := range c.ChannelNames() {
+		ch := c.Channels[name]
+		if ch.Settings.Receive == nil {
+			continue
+		}
+		o := channelOptions(ch, name, l, log.With("part", "receiver"))
+		in := ch.Chat
+		in.Agent, in.Command = ch.Agent, c.Command
+		o.Connect, o.Unrecorded = ch.Settings.Receive(in), true
+		receivers = append(receivers, channel.New(o))
+	}
+	return receivers
+}
+
+// channelOptions returns the options of a runner without those of its connection.
+func channelOptions(ch *config.Channel, name string, l *ledger.Ledger, log *slog.Logger) channel.Options {
+	o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: l, Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
+	o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
+	o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = unlimitedIfZero(ch.Attempts), ch.GiveUpAfter
+	return o
+}
+
+// deliveryAgents returns the internal agents that deliver replies, one for each channel.
+// They are not listed. Each has its own limit, so that a slow platform does not delay
+// the others.
+func deliveryAgents(channels channelSet) map[string]engine.Agent {
+	all := map[string]engine.Agent{}
+	for _, c := range channels {
+		all[channel.AgentName(c.Name())] = engine.Agent{Agent: c.Agent(), Ready: c.Connected, Deadline: deliveryDeadline, Limit: channel.MaxDeliveries}
+	}
+	return all
+}
+
+// deliveryDeadline limits one attempt of a delivery. Its calls have shorter timeouts.
+const deliveryDeadline = 5 * time.Minute
+
+// channelSet are the channels of a server, sorted by name.
+type channelSet []*channel.Runner
+
+// All implements [server.Channels].
+func (all channelSet) All() []api.Channel {
+	var out []api.Channel
+	for _, c := range all {
+		s := c.State()
+		out = append(out, api.Channel{
+			Name: s.Name, Kind: s.Kind, State: string(s.Condition), Since: timeOrNil(s.Since), Reason: stringOrNil(s.Reason),
+			Attempts: s.Attempts, NextTry: timeOrNil(s.NextTry), Adapter: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
+			ConnectedSince: timeOrNil(s.ConnectedSince), DowntimeMS: s.Downtime.Milliseconds(),
+			LastSuccess: timeOrNil(s.LastSuccess), LastError: stringOrNil(s.LastError), LastErrorAt: timeOrNil(s.LastErrorAt),
+			LastInbound: timeOrNil(s.LastInbound), LastOutbound: timeOrNil(s.LastOutbound),
+			Cursor: stringOrNil(s.Cursor), CursorLag: s.Lag, Unhandled: s.Unacked,
+		})
+	}
+	return out
+}
+
+// Resume implements [server.Channels].
+func (all channelSet) Resume(name string) bool {
+	for _, c := range all {
+		if c.Name() == name {
+			c.Resume()
+			return true
+		}
+	}
+	return false
+}
+
+// metrics returns the metrics of the channels.
+func (all channelSet) metrics() []metrics.Channel {
+	var out []metrics.Channel
+	for _, c := range all {
+		s := c.State()
+		out = append(out, metrics.Channel{
+			Name: s.Name, State: string(s.Condition), Adapters: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
+			Attempts: s.Attempts, Downtime: s.Downtime, LastSuccess: s.LastSuccess, Unhandled: s.Unacked,
+		})
+	}
+	return out
+}
+
+// conditionNames returns the names of all channel states, for metrics.
+func conditionNames() (names []string) {
+	for _, c := range channel.Conditions() {
+		names = append(names, string(c))
+	}
+	return names
+}
+
+func stringOrNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

@@ -1,0 +1,92 @@
+package node
+
+import (
+	"context"
+	"slices"
+
+	"mailroom"
+	"mailroom/api"
+	"mailroom/app/config"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/pairing"
+	"mailroom/ledger"
+)
+
+// pairings are the paired users of the chat channels, sorted by channel. The type
+// implements [server.Pairings].
+type pairings []pairing.Operator
+
+func newPairings(c *config.Config, l *ledger.Ledger) (all pairings) {
+	for _, name := range c.ChannelNames() {
+		if c.Channels[name].Kind.Chat {
+			all = append(all, pairing.Operator{Ledger: l, Channel: name})
+		}
+	}
+	return all
+}
+
+// All implements [server.Pairings].
+func (d pairings) All(ctx context.Context) ([]api.Pairing, error) {
+	var out []api.Pairing
+	for _, door := range d {
+		people, err := door.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range people {
+			out = append(out, showPairing(p))
+		}
+	}
+	return out, nil
+}
+
+// Approve implements [server.Pairings]. An unknown code counts as a wrong attempt in
+// each channel that it may belong to.
+func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string) (api.Pairing, error) {
+	err := error(mailroom.Errorf(mailroom.CodeNotFound, "no chat channel %q", in.Channel))
+	if in.Channel == "" {
+		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no chat channel")
+	}
+	asked := slices.DeleteFunc(slices.Clone(d), func(door pairing.Operator) bool { return in.Channel != "" && in.Channel != door.Channel })
+	for _, door := range asked {
+		has, err := door.HasCode(ctx, in.Code)
+		if err != nil {
+			return api.Pairing{}, err
+		}
+		if has {
+			asked = pairings{door}
+			break
+		}
+	}
+	for _, door := range asked {
+		var p pairing.Person
+		if p, err = door.Approve(ctx, in.Code, in.Admin, by); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+			return showPairing(p), err
+		}
+	}
+	return api.Pairing{}, err
+}
+
+// Revoke implements [server.Pairings].
+func (d pairings) Revoke(ctx context.Context, channel, user string) error {
+	for _, door := range d {
+		if door.Channel == channel {
+			return door.Revoke(ctx, user)
+		}
+	}
+	return mailroom.Errorf(mailroom.CodeNotFound, "no chat channel %q", channel)
+}
+
+func showPairing(p pairing.Person) api.Pairing {
+	out := api.Pairing{
+		Channel: p.Channel, User: p.User, Name: p.Name, State: api.Paired, Tier: chat.TierGuest.String(),
+		Since: p.Since, Until: timeOrNil(p.Until), By: stringOrNil(p.By),
+	}
+	if p.Admin {
+		out.Tier = chat.TierAdmin.String()
+	}
+	if p.Waits {
+		out.State, out.Tier = api.PairingWaits, chat.TierStranger.String()
+	}
+	return out
+}

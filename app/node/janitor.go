@@ -1,0 +1,227 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"mailroom"
+	"mailroom/app/datadir"
+	"mailroom/internal/recovery"
+	"mailroom/ledger"
+	"mailroom/project"
+	"mailroom/store"
+	"mailroom/store/postgres"
+)
+
+// janitor removes obsolete data: once at the start, agent definitions that no open run is
+// pinned to; then periodically, expired unread notifications, old minutes and hours of the summary of
+// ended runs, and entries and attachments that are older than the retention. The attachments are in the data folder of each server and, if
+// servers share a store, in its database; the rest is in the store.
+type janitor struct {
+	ledger         *ledger.Ledger
+	files          datadir.Files
+	shared         *postgres.Files    // nil: none
+	oldDefinitions []store.Definition // not current
+	retention      time.Duration      // 0: entries are kept forever
+	log            *slog.Logger
+}
+
+// janitorPageSize is how many rows are read at a time.
+const janitorPageSize = 500
+
+// cleanStore works until ctx is done. It retries failed work at the next interval.
+func (k *janitor) cleanStore(ctx context.Context) {
+	k.try(ctx, "obsolete agent versions not removed; retrying at the next start", func() error { return k.dropUnusedDefinitions(ctx) })
+	k.repeat(ctx, func() {
+		k.try(ctx, "expired notifications not removed", func() error { return k.expireNotifications(ctx) })
+		k.try(ctx, "old summaries of ended runs not removed", func() error {
+			return k.ledger.DropOldSummaries(ctx, time.Now())
+		})
+		if k.retention == 0 {
+			return
+		}
+		k.try(ctx, "old entries not purged", func() error { return k.purgeEntries(ctx) })
+		if k.shared == nil {
+			return
+		}
+		k.try(ctx, "old files not removed from the database", func() error { return k.removeFiles(ctx, k.shared) })
+	})
+}
+
+// try does one job. A failure, or a panic, is logged and ends neither the janitor nor its other jobs.
+func (k *janitor) try(ctx context.Context, failure string, job func() error) {
+	if err := recovery.Call(k.log, "janitor", job); err != nil && ctx.Err() == nil {
+		k.log.Warn(failure, "error", err)
+	}
+}
+
+// maintain is the job of the maintenance duty: it works until ctx is done.
+func (n *Node) maintain(ctx context.Context) {
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		defer recovery.Log(n.log, "janitor") // the next start repeats its work
+		n.janitor.cleanStore(ctx)
+	})
+	parts.Go(func() {
+		defer recovery.Log(n.log, "index of messages")
+		n.indexer.follow(ctx, n.ledger)
+	})
+	if n.follower != nil {
+		parts.Go(func() {
+			defer recovery.Log(n.log, "alerts")
+			n.follower.Follow(ctx)
+		})
+	}
+	parts.Wait()
+}
+
+// cleanFiles removes attachments until ctx is done.
+func (k *janitor) cleanFiles(ctx context.Context) {
+	if k.retention == 0 {
+		return
+	}
+	k.repeat(ctx, func() {
+		k.try(ctx, "old files not removed", func() error { return k.removeFiles(ctx, k.files) })
+	})
+}
+
+// repeat calls work now and then at the interval of the janitor, until ctx is done.
+func (k *janitor) repeat(ctx context.Context, work func()) {
+	turn := time.NewTicker(k.interval())
+	defer turn.Stop()
+	for {
+		work()
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// interval returns the time between two turns.
+func (k *janitor) interval() time.Duration {
+	if k.retention > 0 {
+		return min(max(k.retention/10, time.Second), time.Hour)
+	}
+	return time.Hour
+}
+
+// expireNotifications expires unread notifications in all projects. One that fails does not keep the others.
+func (k *janitor) expireNotifications(ctx context.Context) error {
+	q := store.ThreadQuery{Prefix: project.Prefix, Limit: janitorPageSize}
+	var failed []error
+	for {
+		var page []*mailroom.Thread
+		err := k.ledger.View(ctx, func(r store.Reader) (err error) {
+			page, err = r.Threads(q)
+			return err
+		})
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		for _, t := range page {
+			q.After = t.ID
+			if len(t.Unread) == 0 {
+				continue
+			}
+			err := recovery.Call(k.log, "janitor", func() error {
+				return k.ledger.Projects().ExpireNotifications(ctx, t.ID, project.LapseAfter)
+			})
+			if err == nil {
+				continue
+			}
+			failed = append(failed, fmt.Errorf("thread %s: %w", t.ID, err))
+			if endsJanitor(ctx, err) || len(failed) >= maxJanitorErrors {
+				return errors.Join(failed...)
+			}
+		}
+		if len(page) < janitorPageSize {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+// dropUnusedDefinitions removes the older definitions that no open run is pinned to.
+func (k *janitor) dropUnusedDefinitions(ctx context.Context) error {
+	if len(k.oldDefinitions) == 0 {
+		return nil
+	}
+	used, err := pinnedVersions(ctx, k.ledger)
+	if err != nil {
+		return fmt.Errorf("find the agent versions in use: %w", err)
+	}
+	unused := slices.DeleteFunc(slices.Clone(k.oldDefinitions), func(d store.Definition) bool {
+		return used[agentVersion{d.Agent, d.Version}]
+	})
+	if len(unused) == 0 {
+		return nil
+	}
+	return k.ledger.DropDefinitions(ctx, unused)
+}
+
+// agentVersion is one version of an agent.
+type agentVersion struct{ agent, version string }
+
+// pinnedVersions returns the agent versions that open runs are pinned to.
+func pinnedVersions(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
+	used := map[agentVersion]bool{}
+	err := eachOpenRun(ctx, l, func(_ store.Reader, runs []*mailroom.Run) (func() error, error) {
+		for _, r := range runs {
+			used[agentVersion{r.Agent, r.AgentVersion}] = true
+		}
+		return nil, nil
+	})
+	return used, err
+}
+
+// purgeEntries purges the threads that are older than the retention, oldest first. The ledger runs purges at
+// the lowest priority. A thread that cannot be purged does not keep the later ones.
+func (k *janitor) purgeEntries(ctx context.Context) error {
+	q := store.ThreadQuery{Oldest: true, Limit: janitorPageSize}
+	var failed []error
+	for {
+		var page []*mailroom.Thread
+		var before time.Time
+		err := k.ledger.View(ctx, func(r store.Reader) (err error) {
+			before = r.Now().Add(-k.retention)
+			page, err = r.Threads(q)
+			return err
+		})
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		var threads []string
+		for _, t := range page {
+			q.From = t.Key
+			if t.CreatedAt.After(before) { // so are all later threads
+				page = nil
+				break
+			}
+			if t.FirstSeq <= t.LastSeq { // its log is not empty
+				threads = append(threads, t.ID)
+			}
+		}
+		if err := k.ledger.PurgeEach(ctx, threads, k.retention); err != nil {
+			if failed = append(failed, err); endsJanitor(ctx, err) || len(failed) >= maxJanitorErrors {
+				return errors.Join(failed...)
+			}
+		}
+		if len(page) < janitorPageSize {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+// maxJanitorErrors is the number of failed pages after which the janitor waits for its next turn.
+const maxJanitorErrors = 10
+
+// endsJanitor reports whether a failure is not one of a single row.
+func endsJanitor(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable
+}

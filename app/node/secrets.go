@@ -1,0 +1,63 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"mailroom/app/config"
+	"mailroom/app/endpoint"
+	"mailroom/internal/console"
+	"mailroom/internal/proc"
+)
+
+// hideSecrets hides the secrets of this process from child processes: it makes the process's
+// memory and environment unreadable for them, keeps the descriptors that it was started with from
+// them, and removes variables from its environment.
+// Linux shows the initial environment in /proc for the life of the process, so removing
+// the variables alone is not enough.
+func hideSecrets(con *console.Console, variables []string) error {
+	if err := errors.Join(proc.HideSelf(), proc.HideDescriptors()); err != nil {
+		return err
+	}
+	if con.Unsetenv == nil {
+		return nil
+	}
+	for _, name := range variables {
+		if err := con.Unsetenv(name); err != nil {
+			return fmt.Errorf("remove %s from the environment: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// privatePaths returns paths with secrets of this process that no setting names.
+func privatePaths(con *console.Console, c *config.Config) []string {
+	return append(c.DatabaseFiles(con.Env), contextsFolder(con), credentials(con))
+}
+
+// credentials returns the folder with the secrets that the service manager passes to this process, or "".
+// Programs of the same user could read all of them, also those that no setting names.
+// https://systemd.io/CREDENTIALS/
+func credentials(con *console.Console) string {
+	folder := con.Env("CREDENTIALS_DIRECTORY")
+	if !filepath.IsAbs(folder) {
+		return ""
+	}
+	return folder
+}
+
+// contextsFolder returns the folder of the file of contexts, or "" if there is none. The file itself cannot
+// be hidden: a new one replaces it.
+func contextsFolder(con *console.Console) string {
+	path, err := endpoint.ContextsFile(con.Env)
+	if err == nil {
+		path = filepath.Dir(path)
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return ""
+	}
+	return path
+}

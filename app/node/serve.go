@@ -1,0 +1,252 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/agent/exec"
+	"mailroom/app/config"
+	"mailroom/app/datadir"
+	"mailroom/app/storage"
+	"mailroom/client"
+	"mailroom/internal/console"
+	"mailroom/internal/display"
+	"mailroom/internal/recovery"
+	"mailroom/store/sqlite"
+)
+
+func serveCommand(con *console.Console) *cobra.Command {
+	var listen, file string
+	cmd := &cobra.Command{
+		Use:        "serve",
+		SuggestFor: []string{"start", "server"},
+		Short:      "Run the server",
+		Long: `Run the server. All its data is in the data folder, which one server can use at a
+time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
+		Example: `  mailroom serve
+  mailroom serve --data ./mail --listen 127.0.0.1:0`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on; port 0 picks a free port (default 127.0.0.1:8420)")
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := datadir.Find(con.Data, con.Env)
+		if err != nil {
+			return console.Errorf(console.ExitUsage, "", "%w", err)
+		}
+		c, err := loadConfig(con, dir, file)
+		if err != nil {
+			return err
+		}
+		if listen != "" {
+			if err := c.SetListen(listen); err != nil {
+				return console.Errorf(console.ExitUsage, "", "%w", err)
+			}
+		}
+		if err := serve(cmd.Context(), con, dir, c); err != nil {
+			return explainServeError(con, err)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// probeTimeout limits the question to the program that uses the server's address.
+const probeTimeout = 2 * time.Second
+
+// explainListenError says who uses the address, if another Mailroom does.
+func explainListenError(ctx context.Context, address string, err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return console.Errorf(console.ExitFailed, "choose another address with --listen", "%w", err)
+	}
+	by := "another program"
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if health, err := client.New("http://"+address, "", client.WithMaxAttempts(1)).Health(ctx); err == nil && health.Version != "" {
+		by = "another Mailroom server, of version " + display.Line(console.Shorten(health.Version, 40))
+	}
+	return console.Errorf(console.ExitFailed, "stop it, or choose another address with --listen", "%s is in use by %s", address, by)
+}
+
+// explainServeError turns an error of the server into an exit error with a hint. The result
+// counts as a failure even if the context was cancelled.
+func explainServeError(con *console.Console, err error) error {
+	if used, ok := errors.AsType[*datadir.InUseError](err); ok {
+		return console.Errorf(console.ExitFailed, used.Hint(), "%w", err)
+	}
+	if _, ok := errors.AsType[*console.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*datadir.LostStoreError](err); ok {
+		return console.Errorf(console.ExitFailed, "restore a backup with `mailroom restore FILE`, or remove that file to start with an empty store", "%w", err)
+	}
+	if _, ok := errors.AsType[*sqlite.LostCommitsError](err); ok {
+		return console.Errorf(console.ExitFailed, "restore a newer backup with `mailroom restore FILE`, or continue without them with `mailroom restore --accept-loss`", "%w", err)
+	}
+	return console.Errorf(console.ExitFailed, "", "%w", err)
+}
+
+// serve locks the folder and runs a node on it until ctx is done.
+func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config.Config) (err error) {
+	log := slog.New(slog.NewTextHandler(con.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	cert, secure, err := loadTLS(c, log)
+	if err != nil {
+		return err
+	}
+	bridge := c.Command != ""
+	if err := readEnvironment(con, dir, c, log); err != nil {
+		return err
+	}
+	held, err := dir.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Release()) }()
+	if err := held.MarkServer(ctx); err != nil {
+		return err
+	}
+	if c.Mark, err = held.EnsureProcessMark(); err != nil {
+		return err
+	}
+	c.Data, c.Private = string(dir), privatePaths(con, c)
+	if err := killOrphans(ctx, c.Mark, log); err != nil {
+		return err
+	}
+	if c.WhenAllDown == config.AllDownExit { // a service manager restarts it
+		if err := waitRestartBackoff(ctx, con, held); err != nil || ctx.Err() != nil {
+			return err
+		}
+		defer func() {
+			if ctx.Err() != nil {
+				err = errors.Join(err, held.ClearStarts())
+			}
+		}()
+	}
+	w := &waiting{config: c, secure: secure, log: log}
+	defer func() { err = errors.Join(err, w.close()) }()
+	handles, err := w.open(ctx, func() (*storage.Handles, error) { return storage.Open(ctx, held, c, log) })
+	if err != nil && ctx.Err() != nil {
+		return nil // stopped before it served anything
+	} else if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, handles.Close()) }()
+	// After the store: a token without a store means that the store was lost.
+	token, err := ensureToken(held, c)
+	if err != nil {
+		return err
+	}
+	wire, err := storage.OpenWire(c, log)
+	if err != nil {
+		return err
+	}
+	n, err := New(ctx, Options{Store: handles.Store, Lanes: handles.Lanes, Shared: c.Store.Kind == config.StorePostgres, Tables: handles.Tables, Wire: wire, Config: c, Token: token, Files: dir.Files(), SharedFiles: handles.Files, TLS: secure, Log: log, Lock: held})
+	if err != nil {
+		return err
+	}
+	ln, err := w.take(ctx)
+	if err != nil {
+		return err
+	}
+	url := c.URL(ln.Addr().String())
+	if err := held.WriteAddress(url, cert); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	printStarted(con, url, dir, c, bridge)
+	defer context.AfterFunc(ctx, func() {
+		defer recovery.Log(log, "shutdown message")
+		con.Stopping()
+	})()
+	return n.Run(ctx, ln, handles.Lost)
+}
+
+// readEnvironment reads what the configuration takes from the environment, and hides its secrets.
+func readEnvironment(con *console.Console, dir datadir.Dir, c *config.Config, log *slog.Logger) error {
+	for _, warning := range c.ReadTokens(con.Env) {
+		log.Warn(warning)
+	}
+	if err := c.CheckTokens(); err != nil {
+		return console.Errorf(console.ExitConfig, "", "%w", err)
+	}
+	if err := hideSecrets(con, c.SecretVariables()); err != nil {
+		return err
+	}
+	// A hint is copied to another shell, where the variables of this process are not set. It names every
+	// folder but the default one.
+	if usual, err := datadir.Default(con.Env); err != nil || usual != dir {
+		con.Data = string(dir)
+	}
+	c.Command = con.CommandPrefix()
+	return nil
+}
+
+// ensureToken returns the operator's token. A token from a file of its own is copied to the data
+// folder, where commands on this machine find it.
+func ensureToken(held *datadir.Lock, c *config.Config) (string, error) {
+	if c.Token.OperatorFile != "" {
+		return held.CopyToken(c.Token.OperatorFile)
+	}
+	return held.EnsureToken()
+}
+
+// printStarted prints the server's address, and a warning if other machines can reach it
+// without TLS.
+func printStarted(con *console.Console, url string, dir datadir.Dir, c *config.Config, bridge bool) {
+	if bridge {
+		printBridging(con, url, dir)
+	} else {
+		printListening(con, url, dir)
+	}
+	if c.Exposed() && !c.TLS() {
+		printExposed(con)
+	}
+}
+
+// waitRestartBackoff pauses the start if the folder's servers have ended too often recently.
+func waitRestartBackoff(ctx context.Context, con *console.Console, held *datadir.Lock) error {
+	pause, err := held.RecordStart(time.Now())
+	if err != nil || pause == 0 {
+		return err
+	}
+	con.Infof("too many restarts within two minutes; starting in %s", pause)
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return held.ClearStarts()
+	}
+}
+
+// killOrphans kills agent processes that a killed server of the same folder left running.
+// Their output is lost and their runs start again.
+func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
+	n, err := exec.Reap(ctx, mark)
+	if n > 0 {
+		log.Warn("killed orphaned agent processes of the previous server", "processes", n)
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Warn("could not kill all orphaned agent processes of the previous server", "error", err)
+		return nil
+	}
+	return err
+}
+
+// printListening prints the server's address and the next commands.
+func printListening(con *console.Console, url string, dir datadir.Dir) {
+	con.Infof("listening on %s, data folder %s\nnext, in another terminal:\n  %s", url, dir, con.CommandLine("send", "hello"))
+	con.Infof("or `%s` for the console in a browser, at %s", con.CommandLine("open"), url)
+}
+
+// printBridging prints the bridge's address and how to show its state.
+func printBridging(con *console.Console, url string, dir datadir.Dir) {
+	con.Infof("listening on %s, data folder %s\nto show its state, in another terminal:\n  %s", url, dir, con.CommandLine("channels"))
+}
+
+func printExposed(con *console.Console) {
+	con.Infof("warning: this address is reachable from other machines without encryption: restrict access to the proxy")
+}

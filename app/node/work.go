@@ -1,0 +1,321 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
+	"mailroom/app/config"
+	"mailroom/app/endpoint"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/engine"
+	"mailroom/internal/console"
+	"mailroom/internal/recovery"
+	"mailroom/internal/retry"
+	"mailroom/internal/setting"
+	"mailroom/remote"
+)
+
+const (
+	// workCallTimeout limits one call of a worker, so that a retry fits into the lease.
+	workCallTimeout = 10 * time.Second
+	// workRenewInterval is the interval of renewals, which also deliver stop requests to a
+	// silent command.
+	workRenewInterval = 2 * time.Second
+	// workMaxIdleConns limits the idle connections to the server.
+	workMaxIdleConns = 32
+)
+
+// workOptions are the options of mailroom work.
+type workOptions struct {
+	url, tokenFile string
+	agent          string
+	runs           int
+	name           string
+	env            []string
+	attempts       string   // N[,first=DURATION][,most=DURATION]
+	profile        string   // PROGRAM[,permissions=MODE]
+	permissions    string   // the deprecated flag
+	isolation      string   // KIND[,user=NAME]
+	command        []string // with a profile, further arguments
+}
+
+func workCommand(con *console.Console) *cobra.Command {
+	var w workOptions
+	cmd := &cobra.Command{
+		Use:   "work --agent NAME [flags] [--profile PROGRAM] -- COMMAND [ARG…]",
+		Short: "Run an agent of a remote server on this machine",
+		Long: `Run an agent of a remote server with a command on this machine.
+
+Each run starts the command with the message text on standard input. Its standard output
+is the reply, streamed as it is written. The command's environment has MAILROOM_RUN,
+MAILROOM_THREAD, MAILROOM_ATTEMPT and MAILROOM_IDEMPOTENCY_KEY, basic variables of this
+process such as PATH, HOME and the locale, and those that --env names.
+
+With --profile codex or claude, that program is the command. Each thread is one session of
+the program; its actions are shown, and its requests for approval become tickets. The
+arguments after -- are passed on to it.
+
+The token needs the scope work and is read from --token-file or MAILROOM_TOKEN. Without
+--url the server is found in the same way as by the other commands.
+
+A failed run is retried as the server says for the agent, or as --attempts says; a submit's own
+number of attempts counts more.
+
+If the server is unreachable, the worker keeps retrying, and continues its runs if the
+outage was shorter than the lease. At SIGINT or SIGTERM, runs have 30 s to finish and the
+rest are released; a second signal exits at once.`,
+		Example: `  mailroom work --url https://mail.example.org --agent coder --profile codex,permissions=edit
+  mailroom work --agent coder --isolation required,user=coder --attempts 3,first=10s --profile claude
+  MAILROOM_TOKEN=… mailroom work --url http://127.0.0.1:8420 --agent shout -- tr a-z A-Z`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&w.url, "url", "", "server URL (default: that of --context, $MAILROOM_CONTEXT or $MAILROOM_URL, else the server of the data folder)")
+	flags.StringVar(&w.tokenFile, "token-file", "", "file with the token (default $MAILROOM_TOKEN)")
+	flags.StringVar(&w.agent, "agent", "", "name of the agent; the server must not run it itself")
+	flags.IntVar(&w.runs, "runs", 1, "maximum number of concurrent runs")
+	flags.StringVar(&w.name, "name", "", "name of this machine in the list of workers (default: its host name)")
+	flags.StringVar(&w.profile, "profile", "", "run this program instead of a command: codex or claude, with ,permissions=MODE (ask, read, edit or all)")
+	flags.StringVar(&w.permissions, "permissions", "", "use --profile PROGRAM,permissions=MODE")
+	_ = flags.MarkHidden("permissions") // fails only for an unknown flag
+	flags.StringVar(&w.isolation, "isolation", config.IsolationAuto, "isolation of the command from the token and the local data folder: auto, required, namespace, landlock or none; add ,user=NAME to run as another user")
+	flags.StringVar(&w.attempts, "attempts", "", "failures after which a run fails for good, 1 to 100, with ,first=DURATION and ,most=DURATION for the first and the longest time to a retry (default: those of the server; 0 is its number)")
+	flags.StringSliceVar(&w.env, "env", nil, "pass this environment variable on to the command; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		w.command = args
+		switch {
+		case w.agent == "":
+			return console.Errorf(console.ExitUsage, "set --agent", "missing agent")
+		case w.runs < 1:
+			return console.Errorf(console.ExitUsage, "use 1 or more", "invalid --runs %d", w.runs)
+		case w.profile == "" && len(args) == 0:
+			return console.Errorf(console.ExitUsage, "write it after --, or set --profile", "missing command")
+		case w.profile == "" && w.permissions != "":
+			return console.Errorf(console.ExitUsage, "use --profile PROGRAM,permissions=MODE", "--permissions needs --profile")
+		}
+		return runWorker(cmd.Context(), con, w)
+	}
+	return cmd
+}
+
+// confinement parses --isolation into the settings of a server's agent.
+func (w workOptions) confinement() (config.Confinement, error) {
+	kind, name, user := strings.Cut(w.isolation, ",user=")
+	c := config.Confinement{Isolation: kind, User: name}
+	if user && name == "" {
+		return c, fmt.Errorf("--isolation %q has an empty user; use ,user=NAME or leave it out", w.isolation)
+	}
+	return c, config.CheckIsolation(kind)
+}
+
+// program parses --profile into the name of a program and its permissions.
+func (w workOptions) program() (name, permissions string, err error) {
+	name, permissions, set := strings.Cut(w.profile, ",permissions=")
+	switch {
+	case !set:
+		return name, w.permissions, nil
+	case permissions == "" || w.permissions != "":
+		return "", "", fmt.Errorf("--profile %q: set permissions once, as ,permissions=MODE", w.profile)
+	}
+	return name, permissions, nil
+}
+
+// retries parses --attempts.
+func (w workOptions) retries() (p retry.Policy, err error) {
+	if w.attempts == "" {
+		return p, nil
+	}
+	number, rest, more := strings.Cut(w.attempts, ",")
+	if p.Attempts, err = strconv.Atoi(number); err != nil || p.Attempts < 0 || p.Attempts > retry.MaxAttempts {
+		return p, fmt.Errorf("--attempts %q does not begin with a number from 0 to %d", w.attempts, retry.MaxAttempts)
+	}
+	for more {
+		var pair string
+		pair, rest, more = strings.Cut(rest, ",")
+		name, text, _ := strings.Cut(pair, "=")
+		to := map[string]*time.Duration{"first": &p.First, "most": &p.Most}[name]
+		switch {
+		case to == nil:
+			return p, fmt.Errorf("--attempts %q has the unknown part %q; use first=DURATION and most=DURATION", w.attempts, pair)
+		case *to != 0:
+			return p, fmt.Errorf("--attempts %q has %s twice", w.attempts, name)
+		}
+		if err := setting.Duration(to, retry.MinDelay, retry.MaxDelay).Set(text); err != nil {
+			return p, fmt.Errorf("--attempts: %s: %w", name, err)
+		}
+	}
+	if p.Most != 0 && p.First > p.Most {
+		return p, fmt.Errorf("--attempts %q has a first, %s, that is longer than most, %s", w.attempts, setting.FormatDuration(p.First), setting.FormatDuration(p.Most))
+	}
+	return p, nil
+}
+
+// build builds the agent.
+func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
+	how, err := w.confinement()
+	if err != nil {
+		return nil, err
+	}
+	around, err := s.confine(w.agent, &config.Agent{EnvAllow: w.env, Confinement: how})
+	if err != nil {
+		return nil, err
+	}
+	s.warnUnisolated()
+	if w.profile == "" {
+		return exec.New(exec.Options{
+			Command: w.command, EnvAllow: around.allowed(append(exec.DefaultEnvAllow(), w.env...)), Isolation: around.isolation, Files: around.files,
+			Env: around.env, Dir: around.dir,
+		})
+	}
+	profile, permissions, err := w.program()
+	if err != nil {
+		return nil, err
+	}
+	p := program.Find(profile)
+	if p == nil {
+		var known []string
+		for _, p := range program.All() {
+			known = append(known, p.Name)
+		}
+		return nil, fmt.Errorf("unknown program %q; use %s", profile, strings.Join(known, ", "))
+	}
+	o := exec.ProgramOptions{
+		Profile: p, Args: w.command, Permissions: program.Mode(permissions), EnvAllow: around.allowed(append(exec.EnvAllow(p), w.env...)),
+		Isolation: around.isolation, Files: around.files, Env: around.env, Dir: around.dir,
+	}
+	if err := exec.Usable(o); err != nil {
+		return nil, err
+	}
+	return exec.NewProgram(o)
+}
+
+// runWorker runs an agent for the server until ctx is done.
+func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
+	log := slog.New(slog.NewTextHandler(con.Stderr, nil))
+	agent, err := w.build(newWorkSandbox(con, w.tokenFile, log))
+	if err != nil {
+		return console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	policy, err := w.retries()
+	if err != nil {
+		return console.Errorf(console.ExitUsage, "use --attempts 5, or --attempts 5,first=2s,most=1m", "%w", err)
+	}
+	d, err := findWorkEndpoint(con, w)
+	if err != nil {
+		return err
+	}
+	if err := hideSecrets(con, []string{"MAILROOM_TOKEN"}); err != nil {
+		return console.Errorf(console.ExitFailed, "", "%w", err)
+	}
+	if w.name == "" {
+		w.name, _ = os.Hostname() // only for display; may be ""
+	}
+	if u, err := url.Parse(d.URL); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", d.URL)
+	}
+	b := bus.New()
+	l, err := remote.Dial(ctx, d.Client(client.WithHTTPClient(workClient(d.HTTP)), client.WithTimeout(workCallTimeout)), b, remote.Options{
+		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Retry: policy, Log: log,
+		OnOutage: func(err error) { con.Infof("no server at %s yet, retrying: %v", d.URL, err) },
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // interrupted before it connected
+		}
+		return explainWorkError(err)
+	}
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{w.agent: {Agent: agent}}, Runs: w.runs, Host: w.name, Log: log,
+		Lease: l.LeaseTime(), Renew: min(workRenewInterval, l.LeaseTime()/3),
+	})
+	defer context.AfterFunc(ctx, func() {
+		defer recovery.Log(log, "shutdown message")
+		con.Stopping()
+	})()
+	con.Infof("running agent %s for %s", w.agent, d.URL)
+	live, quit := context.WithCancel(context.WithoutCancel(ctx))
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		defer recovery.Log(log, "live text sender")
+		l.Run(live)
+	})
+	err = e.Run(ctx)
+	quit()
+	showing.Wait()
+	if why := l.Refused(); why != nil {
+		return explainWorkError(why)
+	}
+	if err != nil {
+		return console.Errorf(console.ExitFailed, "", "%w", err)
+	}
+	return nil
+}
+
+// findWorkEndpoint finds the server and the token, which is never a command line argument.
+func findWorkEndpoint(con *console.Console, w workOptions) (d endpoint.Endpoint, err error) {
+	if w.url == "" {
+		d, err = endpoint.FindNamed(con)
+	} else {
+		if err := endpoint.CheckURL(w.url); err != nil {
+			return d, console.Errorf(console.ExitUsage, "use a URL such as https://mail.example.org", "--url %w", err)
+		}
+		d, err = endpoint.At(con, w.url)
+	}
+	if err != nil {
+		return d, err
+	}
+	if w.tokenFile != "" {
+		raw, err := os.ReadFile(w.tokenFile)
+		if err != nil {
+			return d, console.Errorf(console.ExitUsage, "", "read the token: %w", err)
+		}
+		d.Token = strings.TrimSpace(string(raw))
+	}
+	if d.Token == "" {
+		return d, console.Errorf(console.ExitServer, "set MAILROOM_TOKEN or --token-file", "missing token for %s", d.URL)
+	}
+	return d, nil
+}
+
+// explainWorkError turns the server's refusal of this worker into an exit error with a hint.
+func explainWorkError(err error) error {
+	switch mailroom.CodeOf(err) {
+	case mailroom.CodeForbidden:
+		return console.Errorf(console.ExitServer, "the token needs the scope work and must allow the agent", "not authorized: %w", err)
+	case mailroom.CodeConflict, mailroom.CodeInvalid:
+		return console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	return err
+}
+
+// workClient returns an HTTP/1 client that keeps one connection for each concurrent call, so that
+// a dead connection affects one call only.
+func workClient(web *http.Client) *http.Client {
+	transport, ok := web.Transport.(*http.Transport)
+	if !ok {
+		transport = http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
+	}
+	transport.MaxIdleConnsPerHost = workMaxIdleConns
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP1(true)
+	return &http.Client{Transport: transport}
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

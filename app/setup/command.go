@@ -1,0 +1,184 @@
+// Package setup adds a channel, or a target of alerts, to the configuration of a data folder. Every kind is
+// added in the same way: flags give the values or a person types them, the platform is probed, and
+// then the secrets and the configuration are written.
+package setup
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/alert"
+	"mailroom/alert/target"
+	"mailroom/app/config"
+	"mailroom/app/datadir"
+	"mailroom/channel/kind"
+	"mailroom/internal/console"
+	"mailroom/internal/setting"
+)
+
+// Options configure the commands of this package. All are required.
+type Options struct {
+	Console *console.Console
+	Kinds   *target.Kinds
+	// CheckAgent returns an error if the agent cannot run with a configuration.
+	CheckAgent func(c *config.Config, agent string) error
+}
+
+// Channels returns one command for each kind of channel that a command can add.
+func Channels(o Options) (all []*cobra.Command) {
+	for _, k := range o.Kinds.Channels {
+		if s := k.New(); s.Setup != nil {
+			w := &wizard{options: o, thing: thing{
+				table: "channels", what: "channel", kind: k.Name, keys: s.Keys, defaults: k.New().Keys, setup: s.Setup,
+				exists: func(c *config.Config, name string) bool { return c.Channels[name] != nil },
+				secret: datadir.Dir.ChannelSecret,
+			}}
+			all = append(all, w.channelCommand())
+		}
+	}
+	return all
+}
+
+// Targets returns one command for each kind of target that a command can add.
+func Targets(o Options) (all []*cobra.Command) {
+	for _, k := range o.Kinds.Targets {
+		if s := k.New(); s.Setup != nil {
+			w := &wizard{options: o, thing: thing{
+				table: "targets", what: "target", kind: k.Name, keys: s.Keys, defaults: k.New().Keys, setup: s.Setup,
+				exists: func(c *config.Config, name string) bool { return c.Targets[name] != nil },
+				secret: datadir.Dir.TargetSecret, check: s.Check, leaves: k.Leaves, own: k.Own,
+			}}
+			all = append(all, w.targetCommand())
+		}
+	}
+	return all
+}
+
+// thing is what a wizard adds.
+type thing struct {
+	table    string // of the configuration
+	what     string // in messages
+	kind     string
+	keys     []setting.Setting // of the table, with their defaults, and the same again
+	defaults []setting.Setting
+	setup    *kind.Setup
+	exists   func(c *config.Config, name string) bool
+	secret   func(d datadir.Dir, name, of string) string // path of a secret's file
+	check    func() error                                // of the settings of a target; nil accepts all
+
+	// Of a target.
+	leaves string // what leaves the machine, and to whom
+	own    bool   // see [target.Kind]
+}
+
+const (
+	longText = `
+
+The command asks for missing values, tests them, stores secrets in files of the data
+folder that only the owner can read, and adds a table [channels.NAME] to mailroom.toml
+there. Restart a running server to load the channel.
+
+Access: `
+	targetText = `
+
+The command asks for missing values, tests them, stores secrets in files of
+the data folder that only the owner can read, and adds the tables [targets.NAME] and
+[rules.NAME] to mailroom.toml there. Restart a running server to load them.`
+	pairingText = `a new user who writes to the bot gets a pairing code. Approve it with "mailroom
+pair approve CODE".`
+)
+
+func (w *wizard) channelCommand() *cobra.Command {
+	access := w.setup.Access
+	if access == "" {
+		access = pairingText
+	}
+	cmd := w.command("mailroom channels add", longText+access)
+	w.asksAgent = true
+	cmd.Flags().StringVar(&w.agent, "agent", "", "agent that handles the messages")
+	return cmd
+}
+
+func (w *wizard) targetCommand() *cobra.Command {
+	cmd := w.command("mailroom notify add", targetText)
+	cmd.Flags().StringArrayVar(&w.when, "when", []string{string(alert.KindTicket), string(alert.KindFailed), string(alert.KindChannel)},
+		"what is told to the target: ticket, failed, channel, paused or digest; may be repeated; empty adds no rule")
+	text := alert.TextTitle
+	if w.own {
+		text = alert.TextFull
+	}
+	cmd.Flags().StringVar(&w.text, "text", string(text),
+		"how much of what agents and users wrote leaves the machine: none, title (the first line) or full. An alert approves only what it shows")
+	return cmd
+}
+
+func (w *wizard) command(line, text string) *cobra.Command {
+	s := w.setup
+	line = "  " + line + " " + w.kind
+	cmd := &cobra.Command{
+		Use:     w.kind,
+		Short:   s.Short,
+		Long:    s.Short + ".\n\n" + s.About + text,
+		Example: line + "\n" + line + " " + s.Example,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return w.run(cmd.Context()) },
+	}
+	cmd.Flags().StringVar(&w.name, "name", w.kind, "name of the "+w.what)
+	for _, q := range s.Questions {
+		w.answers = append(w.answers, w.addFlag(cmd, q))
+	}
+	return cmd
+}
+
+// answer is the answer to a question.
+type answer struct {
+	kind.Question
+	value  setting.Value
+	secret *setting.Secret // in the file that value names, or nil
+	// given returns the value of the flag, or nil if it is not set.
+	given func() any
+}
+
+// addFlag adds the flag of a question. Its type is that of the value.
+func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
+	a := answer{Question: q, value: q.Value}
+	for _, s := range w.keys {
+		if s.Key == q.Key {
+			a.value, a.secret = s.Value, s.Secret
+		}
+	}
+	if a.Flag == "" {
+		a.Flag = strings.ReplaceAll(q.Key, "_", "-")
+	}
+	flags := cmd.Flags()
+	switch before := a.value.Get().(type) {
+	case bool:
+		change := flags.Bool(a.Flag, false, q.Usage)
+		a.given = func() any {
+			if !*change {
+				return nil
+			}
+			return !before
+		}
+	case []string:
+		list := flags.StringArray(a.Flag, nil, q.Usage)
+		console.AllowEmpty(flags, a.Flag) // as below
+		a.given = func() any {
+			if len(*list) == 0 {
+				return nil
+			}
+			return *list
+		}
+	case string:
+		text := flags.String(a.Flag, before, q.Usage)
+		console.AllowEmpty(flags, a.Flag) // none, where the setting may be missing
+		a.given = func() any {
+			if !flags.Changed(a.Flag) || *text == "" && (a.secret != nil || a.Resolve != nil) {
+				return nil
+			}
+			return *text
+		}
+	}
+	return a
+}

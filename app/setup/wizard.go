@@ -1,0 +1,290 @@
+package setup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/alert/target"
+	"mailroom/app/config"
+	"mailroom/app/datadir"
+	"mailroom/channel/kind"
+	"mailroom/internal/console"
+	"mailroom/internal/setting"
+)
+
+// wizard adds one channel or target.
+type wizard struct {
+	options Options
+	thing
+	asksAgent bool // it is a channel, whose messages an agent handles
+
+	// Set by the flags.
+	name, agent string
+	when        []string // what a target is told
+	text        string   // how much of it
+	answers     []answer
+
+	// Set by run.
+	dir datadir.Dir
+	in  *bufio.Reader
+}
+
+// nothingWritten is the hint of an error before the first file is written.
+const nothingWritten = "nothing was written"
+
+// run asks for the missing values, probes the platform and writes the files.
+func (w *wizard) run(ctx context.Context) (err error) {
+	con := w.options.Console
+	if w.dir, err = datadir.Find(con.Data, con.Env); err != nil {
+		return console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	w.in = bufio.NewReader(con.Stdin)
+	before, err := os.ReadFile(w.dir.Config())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	now, err := w.parse(before)
+	if err != nil {
+		return err
+	}
+	if w.exists(now, w.name) {
+		return console.Errorf(console.ExitUsage, "choose another name with --name, or edit "+w.dir.Config(), "%s %s already exists", w.what, w.name)
+	}
+	if err := w.chooseAgent(now); err != nil {
+		return err
+	}
+	if err := w.collect(ctx); err != nil {
+		return err
+	}
+	if err := w.checkTarget(); err != nil {
+		return err
+	}
+	after := w.extend(before, now)
+	c, err := w.parse(after) // before a secret is sent anywhere
+	if err != nil {
+		return err
+	}
+	place := kind.Place{
+		Channel: w.name, Agent: w.agent, URL: c.URL(c.Listen),
+		Approve: con.CommandLine("pair", "approve", "--admin", "CODE"), Test: con.CommandLine("notify", "test", w.name),
+	}
+	running, notRunning := w.dir.Address()
+	if notRunning == nil {
+		place.URL = running.URL
+	}
+	found, err := w.setup.Probe(ctx, place)
+	if err != nil {
+		if f, ok := errors.AsType[*mailroom.Failure](err); ok { // its class is for runs
+			err = f.Err
+		}
+		return console.Errorf(console.ExitFailed, nothingWritten, "%w", err)
+	}
+	if err := w.write(after); err != nil {
+		if found.Undo != nil {
+			err = errors.Join(err, found.Undo(context.WithoutCancel(ctx)))
+		}
+		return err
+	}
+	w.print(c, found, notRunning == nil)
+	return nil
+}
+
+// checkTarget checks the settings of a target before they are written, so that an error names flags and not the line
+// of a file.
+func (w *wizard) checkTarget() error {
+	if w.table != "targets" {
+		return nil
+	}
+	if !slices.Contains(alert.Texts(), alert.Text(w.text)) {
+		return console.Errorf(console.ExitUsage, nothingWritten, "--text: %q is not none, title or full", w.text)
+	}
+	if w.check == nil || setting.CheckRequired(w.keys) != nil { // the configuration reports what is missing
+		return nil
+	}
+	err := w.check()
+	if words, ok := strings.CutSuffix(fmt.Sprint(err), "; "+target.ErrNotAllowed.Error()); ok {
+		return console.Errorf(console.ExitUsage, nothingWritten, "%s; to allow it, add --allow with the address or its network", words)
+	}
+	return nil
+}
+
+func (w *wizard) parse(file []byte) (*config.Config, error) {
+	c, err := config.Parse(w.dir.Config(), file, w.options.Kinds, nil)
+	if err != nil {
+		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+	}
+	return c, nil
+}
+
+// chooseAgent asks for the agent unless a flag names it.
+func (w *wizard) chooseAgent(now *config.Config) (err error) {
+	if !w.asksAgent {
+		return nil
+	}
+	if w.agent == "" {
+		if w.agent, err = w.options.Console.Prompt(w.in, fmt.Sprintf("Agent that handles the messages [%s]: ", now.DefaultAgent)); err != nil {
+			return err
+		}
+	}
+	if w.agent == "" {
+		w.agent = now.DefaultAgent
+	}
+	return w.options.CheckAgent(now, w.agent)
+}
+
+// collect sets the settings: first those of flags, because they decide what is asked for.
+func (w *wizard) collect(ctx context.Context) error {
+	for _, a := range w.answers {
+		if given := a.given(); given != nil {
+			if err := w.set(ctx, a, given); err != nil {
+				return err
+			}
+		}
+	}
+	for _, a := range w.answers {
+		if a.given() != nil {
+			continue
+		}
+		if err := w.ask(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask generates an answer or asks for it, if the question has a prompt.
+func (w *wizard) ask(ctx context.Context, a answer) error {
+	if a.Generate != nil {
+		return w.set(ctx, a, a.Generate())
+	}
+	if a.Prompt == nil {
+		return nil
+	}
+	words := a.Prompt()
+	if words == "" {
+		return nil
+	}
+	typed, err := w.options.Console.Prompt(w.in, words)
+	if err != nil {
+		return err
+	}
+	return w.set(ctx, a, typed)
+}
+
+// set sets an answer to the value of its flag, or to what a person typed.
+func (w *wizard) set(ctx context.Context, a answer, value any) (err error) {
+	if a.secret != nil {
+		return w.setSecret(a, value.(string))
+	}
+	if a.Resolve != nil {
+		if value, err = a.Resolve(ctx, value.(string)); err != nil {
+			return console.Errorf(console.ExitFailed, nothingWritten, "%w", err)
+		}
+	}
+	if err := a.value.Set(value); err != nil {
+		return console.Errorf(console.ExitUsage, "", "--%s: %w", a.Flag, err)
+	}
+	return nil
+}
+
+// setSecret sets a secret to the content of the file that a flag names, or to what a person typed.
+func (w *wizard) setSecret(a answer, text string) (err error) {
+	a.secret.File = w.secret(w.dir, w.name, strings.TrimSuffix(a.Flag, "-file"))
+	if a.given() != nil {
+		if a.secret.File, err = filepath.Abs(text); err != nil {
+			return fmt.Errorf("resolve the path of --%s: %w", a.Flag, err)
+		}
+		raw, err := os.ReadFile(a.secret.File)
+		if err != nil {
+			return console.Errorf(console.ExitUsage, "", "read the %s: %w", a.Secret, err)
+		}
+		text = strings.TrimSpace(string(raw))
+	}
+	a.secret.Hold(text)
+	if a.Check == nil {
+		return nil
+	}
+	if err := a.Check(text); err != nil {
+		return console.Errorf(console.ExitUsage, nothingWritten, "%w", err)
+	}
+	return nil
+}
+
+// extend returns the configuration with the table, which has the settings that differ from their defaults,
+// and with a rule for a target, unless there is one of its name.
+func (w *wizard) extend(before []byte, now *config.Config) []byte {
+	var b bytes.Buffer
+	if len(before) > 0 {
+		fmt.Fprintf(&b, "%s\n\n", bytes.TrimRight(before, "\n"))
+	}
+	fmt.Fprintf(&b, "[%s.%q]\nkind = %q\n", w.table, w.name, w.kind)
+	if w.asksAgent {
+		fmt.Fprintf(&b, "agent = %q\n", w.agent)
+	}
+	for i, s := range w.keys {
+		if text := setting.TOML(s.Value.Get()); text != setting.TOML(w.defaults[i].Value.Get()) {
+			fmt.Fprintf(&b, "%s = %s\n", s.Key, text)
+		}
+	}
+	if when := slices.DeleteFunc(slices.Clone(w.when), func(s string) bool { return s == "" }); len(when) > 0 && now.Rules[w.name] == nil {
+		fmt.Fprintf(&b, "\n[rules.%q]\nwhen = %s\nto = [%q]\n", w.name, setting.TOML(when), w.name)
+		if w.text != string(alert.TextTitle) {
+			fmt.Fprintf(&b, "text = %q\n", w.text)
+		}
+	}
+	return b.Bytes()
+}
+
+// write writes the secrets that no file of the user contains, and the configuration.
+func (w *wizard) write(file []byte) error {
+	for _, a := range w.answers {
+		if a.secret == nil || a.secret.File == "" || a.given() != nil {
+			continue
+		}
+		text, err := a.secret.Get()
+		if err == nil {
+			err = w.dir.WriteFile(a.secret.File, []byte(text+"\n"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	at := w.dir.Config()
+	if real, err := filepath.EvalSymlinks(at); err == nil {
+		at = real // keep a symbolic link
+	}
+	return w.dir.WriteFile(at, file)
+}
+
+// print prints what was found, where the channel was added, and what to do next.
+func (w *wizard) print(c *config.Config, found kind.Found, running bool) {
+	con := w.options.Console
+	for _, line := range found.Account {
+		con.Infof("%s", line)
+	}
+	con.Infof("added %s %s to %s", w.what, w.name, w.dir.Config())
+	if rule := c.Rules[w.name]; w.table == "targets" && rule != nil {
+		con.Infof("its rule has text = %q, so what leaves the machine is %s; --text, and the setting in the file, change that", rule.Text, w.leaves)
+	}
+	next := "start the server with `%s`"
+	if running {
+		next = "restart the server to load the " + w.what + ": stop it, then `%s`"
+	}
+	con.Infof(next, con.CommandLine("serve"))
+	if w.table == "targets" && c.Server.URL == "" {
+		con.Infof("alerts have no links and buttons until [server] url in %s names an address that the phone reaches", w.dir.Config())
+	}
+	for _, line := range found.Next {
+		con.Infof("%s", line)
+	}
+}
