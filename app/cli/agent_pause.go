@@ -7,24 +7,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func agentCommand(con *console.Console) *cobra.Command {
+func agentCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Pause, resume or drain an agent",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return console.UsageErrorf(cmd, "missing subcommand: pause, resume or drain")
+			return command.UsageErrorf(cmd, "missing subcommand: pause, resume or drain")
 		},
 	}
 	cmd.AddCommand(agentPauseCommand(con), agentResumeCommand(con), agentDrainCommand(con))
 	return cmd
 }
 
-func agentPauseCommand(con *console.Console) *cobra.Command {
+func agentPauseCommand(con *command.Console) *cobra.Command {
 	reason := ""
 	cmd := &cobra.Command{
 		Use:   "pause AGENT",
@@ -45,7 +45,7 @@ them.`,
 	})
 }
 
-func agentResumeCommand(con *console.Console) *cobra.Command {
+func agentResumeCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "resume AGENT",
 		Short:   "Start the waiting runs of a paused agent",
@@ -61,7 +61,7 @@ func agentResumeCommand(con *console.Console) *cobra.Command {
 	})
 }
 
-func agentDrainCommand(con *console.Console) *cobra.Command {
+func agentDrainCommand(con *command.Console) *cobra.Command {
 	reason := ""
 	cmd := &cobra.Command{
 		Use:   "drain AGENT",
@@ -83,7 +83,7 @@ program is replaced. Ctrl-C ends the wait; the agent stays paused.`,
 // drainPoll is how often drain asks for the number of running runs.
 const drainPoll = time.Second
 
-func waitDrained(ctx context.Context, con *console.Console, c *client.Client, name string) error {
+func waitDrained(ctx context.Context, con *command.Console, c *client.Client, name string) error {
 	for said := -1; ; {
 		agents, err := c.Agents(ctx)
 		if err != nil {

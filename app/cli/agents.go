@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func agentsCommand(con *console.Console) *cobra.Command {
+func agentsCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "List the agents that messages can be sent to",
@@ -20,7 +20,7 @@ func agentsCommand(con *console.Console) *cobra.Command {
   mailroom agents -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		agents, err := c.Agents(cmd.Context())
 		if err != nil {
@@ -30,7 +30,7 @@ func agentsCommand(con *console.Console) *cobra.Command {
 	})
 }
 
-func workersCommand(con *console.Console) *cobra.Command {
+func workersCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workers",
 		Short: "List the processes that run agents",
@@ -38,7 +38,7 @@ func workersCommand(con *console.Console) *cobra.Command {
   mailroom workers -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		workers, err := c.Workers(cmd.Context())
 		if err != nil {
@@ -48,8 +48,8 @@ func workersCommand(con *console.Console) *cobra.Command {
 	})
 }
 
-func printAgents(con *console.Console, agents []api.Agent, output console.Format) error {
-	if output == console.FormatJSON {
+func printAgents(con *command.Console, agents []api.Agent, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Agent]{Items: agents})
 	}
 	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "QUEUED", "WAITING", "ISOLATION", "RETRIES"}}
@@ -64,7 +64,7 @@ func printAgents(con *console.Console, agents []api.Agent, output console.Format
 				available += ", probes " + con.When(a.Paused.Probe)
 			}
 			if a.Paused.Reason != "" {
-				available += ": " + console.Shorten(a.Paused.Reason, 60)
+				available += ": " + command.Shorten(a.Paused.Reason, 60)
 			}
 		}
 		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), fmt.Sprint(a.Queued), fmt.Sprint(a.Waiting), orDash(a.Isolation), retries(a.Retry)})
@@ -90,8 +90,8 @@ func retries(r *api.AgentRetry) string {
 	return text
 }
 
-func printWorkers(con *console.Console, workers []api.Worker, output console.Format) error {
-	if output == console.FormatJSON {
+func printWorkers(con *command.Console, workers []api.Worker, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Worker]{Items: workers})
 	}
 	rows := [][]string{{"WORKER", "HOST", "PID", "RUNNING", "LEASE UNTIL", "DUTIES", "AGENTS"}}

@@ -9,12 +9,12 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
 )
 
-func attachCommand(con *console.Console) *cobra.Command {
+func attachCommand(con *command.Console) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
 		Use:        "attach THREAD|RUN",
@@ -29,11 +29,11 @@ for a decision, the commands that decide are shown and the exit code is 3.`,
   mailroom attach notes --after 12`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().Int64Var(&after, "after", 0, "show entries after this sequence number")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("after") && after < 0 {
-			return console.Errorf(console.ExitUsage, "", "invalid --after %d: sequence numbers start at 1", after)
+			return command.Errorf(command.ExitUsage, "", "invalid --after %d: sequence numbers start at 1", after)
 		}
 		from := strconv.FormatInt(after, 10)
 		if !cmd.Flags().Changed("after") {
@@ -46,7 +46,7 @@ for a decision, the commands that decide are shown and the exit code is 3.`,
 
 // attach follows the thread or run id. With an empty after it starts at the
 // beginning of the run.
-func attach(ctx context.Context, con *console.Console, id, after string, output console.Format) error {
+func attach(ctx context.Context, con *command.Console, id, after string, output command.Format) error {
 	c, err := connect(con)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func findTarget(ctx context.Context, c *client.Client, id, after string) (client
 		}
 		r, err := c.Run(ctx, run)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-			return q, console.Errorf(console.ExitFailed, "", "no thread or run %q", id)
+			return q, command.Errorf(command.ExitFailed, "", "no thread or run %q", id)
 		}
 		q.Run = r.ID
 		return q, err

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // Channels returns the command that lists channels and its command resume. states is a table of
 // their states for the help.
-func Channels(con *console.Console, states string) *cobra.Command {
+func Channels(con *command.Console, states string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "channels",
 		Short: "List channels and their state",
@@ -31,7 +31,7 @@ reply is in progress. Each state change is an entry in the thread channel:NAME.`
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(resumeChannelCommand(con))
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		channels, err := c.Channels(cmd.Context())
 		if err != nil {
@@ -41,7 +41,7 @@ reply is in progress. Each state change is an entry in the thread channel:NAME.`
 	})
 }
 
-func resumeChannelCommand(con *console.Console) *cobra.Command {
+func resumeChannelCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume NAME",
 		Short: "Reconnect a channel now",
@@ -51,13 +51,13 @@ affected.`,
 		Example: `  mailroom channels resume mol`,
 		Args:    cobra.ExactArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		ch, err := c.ResumeChannel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(ch)
 		}
 		con.Infof("channel %s is %s; show its state with `%s`", ch.Name, ch.State, con.CommandLine("channels"))
@@ -65,15 +65,15 @@ affected.`,
 	})
 }
 
-func printChannels(con *console.Console, channels []api.Channel, output console.Format) error {
-	if output == console.FormatJSON {
+func printChannels(con *command.Console, channels []api.Channel, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Channel]{Items: channels})
 	}
 	rows := [][]string{{"CHANNEL", "KIND", "STATE", "LAST SUCCESS", "LAST IN", "LAST OUT", "CURSOR", "UNHANDLED", "DOWN", "LAST ERROR"}}
 	for _, c := range channels {
 		trouble := "-"
 		if c.LastError != nil {
-			trouble = con.When(c.LastErrorAt) + " " + console.Shorten(*c.LastError, 100)
+			trouble = con.When(c.LastErrorAt) + " " + command.Shorten(*c.LastError, 100)
 		}
 		rows = append(rows, []string{
 			c.Name, c.Kind, stateOf(con, c), con.When(c.LastSuccess), con.When(c.LastInbound), con.When(c.LastOutbound), cursorOf(c), fmt.Sprint(c.Unhandled),
@@ -92,7 +92,7 @@ func printChannels(con *console.Console, channels []api.Channel, output console.
 	return nil
 }
 
-func stateOf(con *console.Console, c api.Channel) string {
+func stateOf(con *command.Console, c api.Channel) string {
 	state := c.State
 	if c.State == api.ChannelConnected {
 		if c.Reason != nil {

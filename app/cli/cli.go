@@ -4,11 +4,11 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/console"
+	"mailroom/app/command"
 )
 
 // Commands returns the commands that talk to a server, except [Channels].
-func Commands(con *console.Console) []*cobra.Command {
+func Commands(con *command.Console) []*cobra.Command {
 	return []*cobra.Command{
 		agentCommand(con), agentsCommand(con), answerCommand(con), approveCommand(con), attachCommand(con), contextCommand(con), denyCommand(con), failuresCommand(con), interruptCommand(con),
 		mcpCommand(con), nodesCommand(con), openCommand(con), pairCommand(con), projectCommand(con), runCommand(con), runsCommand(con), searchCommand(con), sendCommand(con), statusCommand(con),

@@ -9,9 +9,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/auth"
 	"mailroom/client"
-	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
 
@@ -26,7 +26,7 @@ type source func(ctx context.Context, c *client.Client) ([]cobra.Completion, err
 
 // AddCompletions makes a shell complete arguments and flags of the commands below root: with names and
 // ids that the server knows, or with fixed words. Without a server there are no names.
-func AddCompletions(con *console.Console, root *cobra.Command) {
+func AddCompletions(con *command.Console, root *cobra.Command) {
 	first := map[string][]source{ // of the first argument, by command
 		"attach": {threadNames, runIDs("")}, "interrupt": {threadNames}, "threads show": {threadNames}, "threads delete": {threadNames},
 		"run show": {runIDs("")}, "run retry": {runIDs("-status:completed")},
@@ -73,7 +73,7 @@ func fixed[S ~string](words ...S) cobra.CompletionFunc {
 }
 
 // completeFrom completes a flag or a first argument with what the sources have.
-func completeFrom(con *console.Console, sources ...source) cobra.CompletionFunc {
+func completeFrom(con *command.Console, sources ...source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		c, err := connect(con)
 		if err != nil {
@@ -98,7 +98,7 @@ func completeFrom(con *console.Console, sources ...source) cobra.CompletionFunc 
 
 // described returns a completion with a description of one line.
 func described(value, description string) cobra.Completion {
-	return cobra.CompletionWithDesc(value, console.Shorten(display.Line(description), 60))
+	return cobra.CompletionWithDesc(value, command.Shorten(display.Line(description), 60))
 }
 
 func threadNames(ctx context.Context, c *client.Client) ([]cobra.Completion, error) {

@@ -3,13 +3,13 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/endpoint"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // connect returns a client for the server.
-func connect(con *console.Console) (*client.Client, error) {
+func connect(con *command.Console) (*client.Client, error) {
 	server, err := endpoint.Find(con)
 	if err != nil {
 		return nil, err
@@ -18,7 +18,7 @@ func connect(con *console.Console) (*client.Client, error) {
 }
 
 // withClient sets run as the action of cmd and passes it a client of the server.
-func withClient(con *console.Console, cmd *cobra.Command, run func(c *client.Client, args []string) error) *cobra.Command {
+func withClient(con *command.Console, cmd *cobra.Command, run func(c *client.Client, args []string) error) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := connect(con)
 		if err != nil {
@@ -31,8 +31,8 @@ func withClient(con *console.Console, cmd *cobra.Command, run func(c *client.Cli
 
 // printConnectionState reports that the server became unreachable (err is set) or reachable again.
 // A partially printed line continues on the next line.
-func printConnectionState(con *console.Console, err error) {
-	if con.MidLine && console.IsTerminal(con.Stdout) && console.IsTerminal(con.Stderr) {
+func printConnectionState(con *command.Console, err error) {
+	if con.MidLine && command.IsTerminal(con.Stdout) && command.IsTerminal(con.Stderr) {
 		con.Infof("")
 		con.MidLine = false
 	}

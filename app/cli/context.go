@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/app/command"
 	"mailroom/app/endpoint"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func contextCommand(con *console.Console) *cobra.Command {
+func contextCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "List, add and choose servers by name",
@@ -34,7 +34,7 @@ their tokens. Only its owner may read it.`,
   mailroom runs --context local`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		all, err := readContexts(con)
 		if err != nil {
@@ -53,12 +53,12 @@ type contextItem struct {
 	Current bool   `json:"current"`
 }
 
-func printContexts(con *console.Console, all endpoint.Contexts, output console.Format) error {
+func printContexts(con *command.Console, all endpoint.Contexts, output command.Format) error {
 	items := []contextItem{{Name: endpoint.Local, Current: all.Current == ""}}
 	for _, name := range slices.Sorted(maps.Keys(all.Contexts)) {
 		items = append(items, contextItem{name, all.Contexts[name].URL, name == all.Current})
 	}
-	if output == console.FormatJSON {
+	if output == command.FormatJSON {
 		return con.PrintJSON(map[string]any{"items": items})
 	}
 	rows := [][]string{{"CURRENT", "NAME", "SERVER"}}
@@ -75,7 +75,7 @@ func printContexts(con *console.Console, all endpoint.Contexts, output console.F
 	return con.PrintTable(rows)
 }
 
-func contextAddCommand(con *console.Console) *cobra.Command {
+func contextAddCommand(con *command.Console) *cobra.Command {
 	var added endpoint.Context
 	tokenFile := ""
 	cmd := &cobra.Command{
@@ -93,7 +93,7 @@ asked for, never from an argument. A server that refuses the token is not added.
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name := args[0]
 		if err := errors.Join(endpoint.CheckContextName(name), endpoint.CheckURL(added.URL)); err != nil {
-			return console.UsageErrorf(cmd, "%w", err)
+			return command.UsageErrorf(cmd, "%w", err)
 		}
 		if added.CA != "" {
 			abs, err := filepath.Abs(added.CA)
@@ -116,7 +116,7 @@ asked for, never from an argument. A server that refuses the token is not added.
 		case mailroom.CodeUnavailable:
 			con.Infof("%s does not answer now, so the token is not checked", added.URL)
 		default:
-			return console.Errorf(console.ExitServer, "", "%s refuses the token: %w", added.URL, err)
+			return command.Errorf(command.ExitServer, "", "%s refuses the token: %w", added.URL, err)
 		}
 		return changeContexts(cmd.Context(), con, func(all *endpoint.Contexts) error {
 			if all.Contexts == nil {
@@ -131,12 +131,12 @@ asked for, never from an argument. A server that refuses the token is not added.
 }
 
 // askToken reads a token from a file, or from standard input.
-func askToken(con *console.Console, file string) (string, error) {
+func askToken(con *command.Console, file string) (string, error) {
 	token := ""
 	if file != "" {
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			return "", console.Errorf(console.ExitUsage, "", "read the token: %w", err)
+			return "", command.Errorf(command.ExitUsage, "", "read the token: %w", err)
 		}
 		token = string(raw)
 	} else {
@@ -147,12 +147,12 @@ func askToken(con *console.Console, file string) (string, error) {
 		token = line
 	}
 	if token = strings.TrimSpace(token); token == "" || strings.ContainsAny(token, " \t\r\n") {
-		return "", console.Errorf(console.ExitUsage, "", "this is not a token")
+		return "", command.Errorf(command.ExitUsage, "", "this is not a token")
 	}
 	return token, nil
 }
 
-func contextUseCommand(con *console.Console) *cobra.Command {
+func contextUseCommand(con *command.Console) *cobra.Command {
 	return contextChange(con, &cobra.Command{
 		Use:   "use NAME",
 		Short: "Choose the server of the next commands",
@@ -170,7 +170,7 @@ func contextUseCommand(con *console.Console) *cobra.Command {
 	})
 }
 
-func contextRemoveCommand(con *console.Console) *cobra.Command {
+func contextRemoveCommand(con *command.Console) *cobra.Command {
 	return contextChange(con, &cobra.Command{
 		Use:     "remove NAME",
 		Short:   "Remove a server and its token from the file",
@@ -186,14 +186,14 @@ func contextRemoveCommand(con *console.Console) *cobra.Command {
 }
 
 // contextChange is a command that changes the file for one context that exists.
-func contextChange(con *console.Console, cmd *cobra.Command, change func(all *endpoint.Contexts, name string)) *cobra.Command {
+func contextChange(con *command.Console, cmd *cobra.Command, change func(all *endpoint.Contexts, name string)) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = completeContexts(con)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return changeContexts(cmd.Context(), con, func(all *endpoint.Contexts) error {
 			_, ok := all.Contexts[args[0]]
 			if !ok && (args[0] != endpoint.Local || cmd.Name() == "remove") {
-				return console.Errorf(console.ExitUsage, "see `mailroom context`", "no context %q", args[0])
+				return command.Errorf(command.ExitUsage, "see `mailroom context`", "no context %q", args[0])
 			}
 			change(all, args[0])
 			return nil
@@ -202,23 +202,23 @@ func contextChange(con *console.Console, cmd *cobra.Command, change func(all *en
 	return cmd
 }
 
-func changeContexts(ctx context.Context, con *console.Console, change func(*endpoint.Contexts) error) error {
+func changeContexts(ctx context.Context, con *command.Console, change func(*endpoint.Contexts) error) error {
 	err := endpoint.ChangeContexts(ctx, con.Env, change)
-	if _, ok := errors.AsType[*console.Error](err); err == nil || ok {
+	if _, ok := errors.AsType[*command.Error](err); err == nil || ok {
 		return err
 	}
-	return console.Errorf(console.ExitUsage, "", "change the contexts: %w", err)
+	return command.Errorf(command.ExitUsage, "", "change the contexts: %w", err)
 }
 
-func readContexts(con *console.Console) (endpoint.Contexts, error) {
+func readContexts(con *command.Console) (endpoint.Contexts, error) {
 	all, err := endpoint.ReadContexts(con.Env)
 	if err != nil {
-		err = console.Errorf(console.ExitUsage, "", "%w", err)
+		err = command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	return all, err
 }
 
-func completeContexts(con *console.Console) cobra.CompletionFunc {
+func completeContexts(con *command.Console) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		all, err := endpoint.ReadContexts(con.Env)
 		if err != nil {

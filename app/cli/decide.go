@@ -7,12 +7,12 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // decide decides the ticket id, or the open ticket of the run or thread id.
-func decide(ctx context.Context, con *console.Console, c *client.Client, id string, d api.Decision, output console.Format) error {
+func decide(ctx context.Context, con *command.Console, c *client.Client, id string, d api.Decision, output command.Format) error {
 	k, err := findTicket(ctx, con, c, id, d.Decision)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func decide(ctx context.Context, con *console.Console, c *client.Client, id stri
 
 // findTicket finds a ticket by its id, or as the only ticket of a run or thread that is
 // open for this decision.
-func findTicket(ctx context.Context, con *console.Console, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
+func findTicket(ctx context.Context, con *command.Console, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
 	k, err := c.Ticket(ctx, id)
 	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		return k, err
@@ -53,13 +53,13 @@ func findTicket(ctx context.Context, con *console.Console, c *client.Client, id 
 			for _, k := range open {
 				printTicketPrompt(con, k)
 			}
-			return k, console.Errorf(console.ExitUsage, "name one of these tickets", "%s %s has %d open tickets to %s", key, id, len(open), v)
+			return k, command.Errorf(command.ExitUsage, "name one of these tickets", "%s %s has %d open tickets to %s", key, id, len(open), v)
 		}
 	}
 	if _, err := findTarget(ctx, c, id, "0"); err != nil {
 		return k, err
 	}
-	return k, console.Errorf(console.ExitFailed, "", "%s has no open ticket to %s", id, v)
+	return k, command.Errorf(command.ExitFailed, "", "%s has no open ticket to %s", id, v)
 }
 
 // acceptsVerdict reports whether a person can decide ticket k with v.
@@ -79,8 +79,8 @@ func acceptedVerdicts(k api.Ticket) []mailroom.Verdict {
 }
 
 // reportWaiting prints how to decide what run, or a child that it waits for, waits for, and
-// returns an error with [console.ExitWaiting]. It returns nil if no decision of a person is open.
-func reportWaiting(ctx context.Context, con *console.Console, c *client.Client, run string) error {
+// returns an error with [command.ExitWaiting]. It returns nil if no decision of a person is open.
+func reportWaiting(ctx context.Context, con *command.Console, c *client.Client, run string) error {
 	open, err := client.Collect(ctx, c.Tickets, client.ListQuery{Q: "state:open run:" + client.Quote(run), Limit: 500})
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func reportWaiting(ctx context.Context, con *console.Console, c *client.Client, 
 		for _, k := range mine {
 			printDecisionCommands(con, k)
 		}
-		return &console.PrintedError{Code: console.ExitWaiting, Reason: "run " + run + " waits for a decision"}
+		return &command.PrintedError{Code: command.ExitWaiting, Reason: "run " + run + " waits for a decision"}
 	}
 	if !slices.ContainsFunc(open, func(k api.Ticket) bool { return k.Kind == mailroom.TicketChildren }) {
 		return nil
@@ -108,7 +108,7 @@ func reportWaiting(ctx context.Context, con *console.Console, c *client.Client, 
 }
 
 // printDecisionCommands prints a ticket and the commands that decide it.
-func printDecisionCommands(con *console.Console, k api.Ticket) {
+func printDecisionCommands(con *command.Console, k api.Ticket) {
 	printTicketPrompt(con, k)
 	for _, v := range acceptedVerdicts(k) {
 		words := []string{string(v), k.ID, "--digest", k.Digest[:min(16, len(k.Digest))]}

@@ -9,8 +9,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/entry"
-	"mailroom/internal/console"
 	"mailroom/project"
 )
 
@@ -227,11 +227,11 @@ func (t entryFormatter) ticketLine(e mailroom.Entry) (string, error) {
 func (t entryFormatter) decisionLine(b entry.TicketDecision) string {
 	var child struct{ Run, Status, Reply string }
 	if json.Unmarshal(b.Answer, &child) == nil && child.Run != "" && b.DecidedBy == "run:"+child.Run {
-		return fmt.Sprintf("child run %s %s: %s", child.Run, child.Status, console.Shorten(child.Reply, 120))
+		return fmt.Sprintf("child run %s %s: %s", child.Run, child.Status, command.Shorten(child.Reply, 120))
 	}
 	line := fmt.Sprintf("%s: %s by %s", t.name(b.Ticket), verdictText(b.Decision), b.DecidedBy)
 	if b.Decision == mailroom.VerdictAnswer {
-		line += ": " + console.Shorten(string(b.Answer), 120)
+		line += ": " + command.Shorten(string(b.Answer), 120)
 	}
 	if b.Reason != "" {
 		line += fmt.Sprintf(" (%s)", b.Reason)

@@ -12,10 +12,10 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
+	"mailroom/app/command"
 	"mailroom/channel"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
 )
 
 func TestEachActionOfARunIsPrintedOnALine(t *testing.T) {
@@ -27,7 +27,7 @@ func TestEachActionOfARunIsPrintedOnALine(t *testing.T) {
 		return entry.TicketDecision{Ticket: id, Decision: v, Answer: json.RawMessage(answer), Reason: reason, DecidedBy: by}
 	}
 	var talked bytes.Buffer
-	p := newReplyPrinter(&console.Console{Stdout: io.Discard, Stderr: &talked}, console.FormatText)
+	p := newReplyPrinter(&command.Console{Stdout: io.Discard, Stderr: &talked}, command.FormatText)
 	// The order matters: later entries refer to the calls of earlier ones.
 	for _, test := range []struct {
 		kind string
@@ -78,7 +78,7 @@ func TestEachActionOfARunIsPrintedOnALine(t *testing.T) {
 
 func TestAStepIsPrintedAfterItsMessage(t *testing.T) {
 	var screen bytes.Buffer // stdout and stderr of a terminal
-	p := newReplyPrinter(&console.Console{Stdout: &screen, Stderr: &screen}, console.FormatText)
+	p := newReplyPrinter(&command.Console{Stdout: &screen, Stderr: &screen}, command.FormatText)
 	for _, ev := range []client.Event{
 		delta(1, "m", 0, "hel"),
 		event(t, 1, entry.KindStep, 1, entry.StepNamed{Name: "greet"}),

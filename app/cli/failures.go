@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func failuresCommand(con *console.Console) *cobra.Command {
+func failuresCommand(con *command.Console) *cobra.Command {
 	q, limit := "", 0
 	cmd := &cobra.Command{
 		Use:   "failures",
@@ -24,7 +24,7 @@ mailroom runs.`,
   mailroom run retry --filter group:1f0c86a2d3b94e57`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().StringVar(&q, "filter", "", "only runs that match")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of groups")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
@@ -32,12 +32,12 @@ mailroom runs.`,
 		if err != nil {
 			return err
 		}
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(found)
 		}
 		rows := [][]string{{"GROUP", "RUNS", "FIRST", "LAST", "AGENTS", "ERROR"}}
 		for _, g := range found.Items {
-			rows = append(rows, []string{g.Group, fmt.Sprint(g.Runs), con.When(&g.FirstAt), con.When(&g.LastAt), strings.Join(g.Agents, ", "), console.Shorten(g.Message, 80)})
+			rows = append(rows, []string{g.Group, fmt.Sprint(g.Runs), con.When(&g.FirstAt), con.When(&g.LastAt), strings.Join(g.Agents, ", "), command.Shorten(g.Message, 80)})
 		}
 		if err := con.PrintList(rows, nil, noFailures(q)); err != nil {
 			return err

@@ -7,14 +7,14 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
 )
 
 // follow prints the events of q until all its runs have ended or one waits for a
 // decision. again is the command that resumes the output after Ctrl-C.
-func follow(ctx context.Context, con *console.Console, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
+func follow(ctx context.Context, con *command.Console, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
 	err := followUntilDone(ctx, con, c, q, p)
 	if err != nil && (ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable) {
 		printDetached(con, again)
@@ -22,7 +22,7 @@ func follow(ctx context.Context, con *console.Console, c *client.Client, q clien
 	return err
 }
 
-func followUntilDone(ctx context.Context, con *console.Console, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
+func followUntilDone(ctx context.Context, con *command.Console, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
 	q.Until = client.UntilWaiting
 	look := time.Second
 	for {
@@ -138,11 +138,11 @@ func (p *replyPrinter) result(last mailroom.Status) error {
 		last = p.last
 	}
 	if last == mailroom.StatusFailed || last == mailroom.StatusCancelled {
-		return &console.PrintedError{Code: console.ExitFailed, Reason: "the run is " + string(last)}
+		return &command.PrintedError{Code: command.ExitFailed, Reason: "the run is " + string(last)}
 	}
 	return nil
 }
 
-func printDetached(con *console.Console, again string) {
+func printDetached(con *command.Console, again string) {
 	con.Infof("detached; nothing was cancelled. To show it again:\n  %s", again)
 }

@@ -11,9 +11,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"mailroom/app/command"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
 )
 
 // FuzzEntryLine checks that any entry is printed in at most one line without control characters, and
@@ -41,7 +41,7 @@ func FuzzEntryLine(f *testing.F) {
 			t.Fatal(err)
 		}
 		var out, stderr bytes.Buffer
-		p := newReplyPrinter(&console.Console{Stdout: &out, Stderr: &stderr}, console.FormatText)
+		p := newReplyPrinter(&command.Console{Stdout: &out, Stderr: &stderr}, command.FormatText)
 		err = p.printEvent(client.Event{Entry: &e})
 		if err != nil && slices.Contains(kinds[:3], kind) {
 			t.Errorf("printEvent(%s %s): %v", kind, body, err)
@@ -63,10 +63,10 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, a, b, wild int) {
 		a, b = min(max(a, 0), len(text)), min(max(b, 0), len(text))
 		pieces := []client.Event{delta(1, "m", 0, text[:a]), delta(1, "m", min(a, b), text[min(a, b):]), reply(t, 1, 1, "m", text, false)}
-		if got, _, _ := printEvents(t, console.FormatText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
+		if got, _, _ := printEvents(t, command.FormatText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
 			t.Errorf("%q with deltas cut at %d and %d is printed as %q", text, a, b, got)
 		}
 		// An invalid offset must not panic.
-		printEvents(t, console.FormatText, delta(1, "m", wild, "x"), delta(1, "m", a, text), reply(t, 1, 1, "m", text, false))
+		printEvents(t, command.FormatText, delta(1, "m", wild, "x"), delta(1, "m", a, text), reply(t, 1, 1, "m", text, false))
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // list is a command that lists items of the server, newest first.
@@ -20,24 +20,24 @@ type list[T any] struct {
 }
 
 // command sets the flags and the action of cmd. usual is the default of --filter.
-func (l list[T]) command(con *console.Console, cmd *cobra.Command, usual string) *cobra.Command {
+func (l list[T]) command(con *command.Console, cmd *cobra.Command, usual string) *cobra.Command {
 	q, all := client.ListQuery{}, false
-	output := console.ListFormatFlag(cmd)
+	output := command.ListFormatFlag(cmd)
 	cmd.Flags().StringVar(&q.Q, "filter", usual, "only items that match, such as 'agent:echo -thread:\"old*\"'")
-	console.AllowEmpty(cmd.Flags(), "filter") // all items
+	command.AllowEmpty(cmd.Flags(), "filter") // all items
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum number of items, at most 500; with --all, of a request")
 	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "continue after an earlier page")
 	cmd.Flags().BoolVar(&all, "all", false, "list all items, not only a page")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		if all && *output == console.FormatJSON {
-			return console.UsageErrorf(cmd, "--all goes with -o text and -o jsonl")
+		if all && *output == command.FormatJSON {
+			return command.UsageErrorf(cmd, "--all goes with -o text and -o jsonl")
 		}
 		return l.print(cmd.Context(), con, c, q, all, *output)
 	})
 }
 
 // print prints a page, or one page after the other: all items together may not fit into memory.
-func (l list[T]) print(ctx context.Context, con *console.Console, c *client.Client, q client.ListQuery, all bool, output console.Format) error {
+func (l list[T]) print(ctx context.Context, con *command.Console, c *client.Client, q client.ListQuery, all bool, output command.Format) error {
 	header := [][]string{l.header} // not printed yet
 	for {
 		page, err := l.fetch(c, ctx, q)
@@ -45,9 +45,9 @@ func (l list[T]) print(ctx context.Context, con *console.Console, c *client.Clie
 			return err
 		}
 		switch output {
-		case console.FormatJSON:
+		case command.FormatJSON:
 			return con.PrintJSON(page)
-		case console.FormatJSONLines:
+		case command.FormatJSONLines:
 			for _, item := range page.Items {
 				if err := con.PrintJSON(item); err != nil {
 					return err
@@ -69,11 +69,11 @@ func (l list[T]) print(ctx context.Context, con *console.Console, c *client.Clie
 			q.Cursor = *page.Next
 			continue
 		}
-		if header != nil && output == console.FormatText {
+		if header != nil && output == command.FormatText {
 			con.Infof("%s", l.empty(q, page.Next))
 		}
 		if page.LookedTo != nil && page.Next != nil {
-			con.Infof("looked at %s created since %s; continue with --cursor %s", l.what, con.When(page.LookedTo), console.Quote(*page.Next))
+			con.Infof("looked at %s created since %s; continue with --cursor %s", l.what, con.When(page.LookedTo), command.Quote(*page.Next))
 			return nil
 		}
 		con.MoreResults(page.Next)

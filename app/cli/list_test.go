@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 func TestAListSaysHowFarItLooked(t *testing.T) {
@@ -29,8 +29,8 @@ func TestAListSaysHowFarItLooked(t *testing.T) {
 			what:  "runs",
 		}
 		var out, hints bytes.Buffer
-		con := &console.Console{Stdout: &out, Stderr: &hints}
-		if err := l.print(t.Context(), con, nil, client.ListQuery{}, false, console.FormatText); err != nil {
+		con := &command.Console{Stdout: &out, Stderr: &hints}
+		if err := l.print(t.Context(), con, nil, client.ListQuery{}, false, command.FormatText); err != nil {
 			t.Fatal(err)
 		}
 		if got := hints.String(); got != c.want || strings.Contains(out.String(), "looked") {

@@ -10,14 +10,14 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/endpoint"
 	"mailroom/client"
 	"mailroom/internal/check"
-	"mailroom/internal/console"
 	"mailroom/protocol/mcp"
 )
 
-func mcpCommand(con *console.Console) *cobra.Command {
+func mcpCommand(con *command.Console) *cobra.Command {
 	var thread string
 	cmd := &cobra.Command{
 		Use:   "mcp",
@@ -40,7 +40,7 @@ at /mcp.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		id, err := check.ThreadID(thread)
 		if err != nil {
-			return console.Errorf(console.ExitUsage, "", "--thread: %w", err)
+			return command.Errorf(command.ExitUsage, "", "--thread: %w", err)
 		}
 		return serveMCP(cmd.Context(), con, id)
 	}
@@ -48,14 +48,14 @@ at /mcp.`,
 }
 
 // serveMCP serves the tools until standard input ends or ctx is done.
-func serveMCP(ctx context.Context, con *console.Console, thread string) error {
+func serveMCP(ctx context.Context, con *command.Console, thread string) error {
 	own := *con // the dialer changes it
 	if err := endpoint.Fix(&own); err != nil {
-		return console.Errorf(console.ExitUsage, "", "%w", err)
+		return command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	o := clientDialer{con: &own}
 	s := mcp.New(mcp.Options{
-		Thread: thread, Version: console.ReadVersion().Version, Dial: o.dial, RetryUnavailable: true,
+		Thread: thread, Version: command.ReadVersion().Version, Dial: o.dial, RetryUnavailable: true,
 		Log: slog.New(slog.NewTextHandler(con.Stderr, nil)),
 	})
 	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(con.Stdin), Writer: nopCloser{con.Stdout}})
@@ -69,7 +69,7 @@ func serveMCP(ctx context.Context, con *console.Console, thread string) error {
 // last call.
 type clientDialer struct {
 	mu     sync.Mutex
-	con    *console.Console  // owned by mu
+	con    *command.Console  // owned by mu
 	found  endpoint.Endpoint // owned by mu; endpoint of the last call
 	client *client.Client    // owned by mu; client of found, nil before the first call
 }
@@ -78,7 +78,7 @@ func (o *clientDialer) dial() (*client.Client, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d, err := endpoint.Find(o.con)
-	if e, ok := errors.AsType[*console.Error](err); ok && e.Hint != "" {
+	if e, ok := errors.AsType[*command.Error](err); ok && e.Hint != "" {
 		return nil, errors.New(e.Error() + ": " + e.Hint)
 	}
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // node is a server, as its workers show it.
@@ -25,7 +25,7 @@ type node struct {
 	Duties     []string  `json:"duties"`
 }
 
-func nodesCommand(con *console.Console) *cobra.Command {
+func nodesCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "List the servers that share the store",
@@ -36,7 +36,7 @@ its lease ends. The id of a server is kept in its data folder.`,
   mailroom nodes -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		workers, err := c.Workers(cmd.Context())
 		if err != nil {
@@ -74,8 +74,8 @@ func nodesOf(workers []api.Worker) []node {
 	return nodes
 }
 
-func printNodes(con *console.Console, nodes []node, output console.Format) error {
-	if output == console.FormatJSON {
+func printNodes(con *command.Console, nodes []node, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(api.Page[node]{Items: nodes})
 	}
 	rows := [][]string{{"NODE", "HOST", "PID", "VERSION", "RUNNING", "LEASE UNTIL", "DUTIES"}}

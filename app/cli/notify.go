@@ -10,12 +10,12 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // Notify returns the command that lists the targets and rules of alerts, and its commands.
-func Notify(con *console.Console) *cobra.Command {
+func Notify(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "notify",
 		Short: "List where alerts go and what is told, test and pause targets",
@@ -32,7 +32,7 @@ alert:NAME; those that failed can be retried there.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(testTargetCommand(con), pauseTargetCommand(con), resumeTargetCommand(con))
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		alerts, err := c.Accounts().Alerts(cmd.Context())
 		if err != nil {
@@ -42,8 +42,8 @@ alert:NAME; those that failed can be retried there.`,
 	})
 }
 
-func printAlerts(con *console.Console, alerts api.Alerts, output console.Format) error {
-	if output == console.FormatJSON {
+func printAlerts(con *command.Console, alerts api.Alerts, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(alerts)
 	}
 	rows := [][]string{{"TARGET", "KIND", "STATE", "DECIDES", "WAITING", "AGE", "LAST ERROR"}}
@@ -56,7 +56,7 @@ func printAlerts(con *console.Console, alerts api.Alerts, output console.Format)
 			age = time.Since(*t.Oldest).Round(time.Second).String()
 		}
 		if t.LastError != nil {
-			trouble = console.Shorten(*t.LastError, 100)
+			trouble = command.Shorten(*t.LastError, 100)
 		}
 		decides := "no"
 		if t.Decide {
@@ -88,7 +88,7 @@ func dashIfEmpty(s string) string {
 // testTimeout is how long a test waits for the target.
 const testTimeout = time.Minute
 
-func testTargetCommand(con *console.Console) *cobra.Command {
+func testTargetCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "test TARGET",
 		Short:   "Send a test message, and say whether the target took it",
@@ -104,7 +104,7 @@ func testTargetCommand(con *console.Console) *cobra.Command {
 	})
 }
 
-func waitTested(ctx context.Context, con *console.Console, c *client.Client, target, id string) error {
+func waitTested(ctx context.Context, con *command.Console, c *client.Client, target, id string) error {
 	run, err := c.WaitRun(ctx, id, testTimeout)
 	switch {
 	case err != nil:
@@ -117,12 +117,12 @@ func waitTested(ctx context.Context, con *console.Console, c *client.Client, tar
 		if run.Error != nil {
 			why = run.Error.Message
 		}
-		return console.Errorf(console.ExitFailed, "correct its table in mailroom.toml, and restart the server", "target %s did not take the message: %s", target, why)
+		return command.Errorf(command.ExitFailed, "correct its table in mailroom.toml, and restart the server", "target %s did not take the message: %s", target, why)
 	}
-	return console.Errorf(console.ExitFailed, con.CommandLine("notify")+" shows what waits", "target %s has not taken the message yet", target)
+	return command.Errorf(command.ExitFailed, con.CommandLine("notify")+" shows what waits", "target %s has not taken the message yet", target)
 }
 
-func pauseTargetCommand(con *console.Console) *cobra.Command {
+func pauseTargetCommand(con *command.Console) *cobra.Command {
 	reason := ""
 	cmd := &cobra.Command{
 		Use:     "pause TARGET",
@@ -143,7 +143,7 @@ func pauseTargetCommand(con *console.Console) *cobra.Command {
 // alertAgent begins the name of the agent that sends the alerts of a target.
 const alertAgent = "alert:"
 
-func resumeTargetCommand(con *console.Console) *cobra.Command {
+func resumeTargetCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "resume TARGET",
 		Short:   "Send the waiting alerts of a paused target",

@@ -15,11 +15,11 @@ import (
 	"rsc.io/qr"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func openCommand(con *console.Console) *cobra.Command {
+func openCommand(con *command.Console) *cobra.Command {
 	var scopes []string
 	noBrowser := false
 	cmd := &cobra.Command{
@@ -35,7 +35,7 @@ shows it, mailroom token revoke ends it.`,
   mailroom open --no-browser --scope read,decide`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "scopes of the session (default: those of your token)")
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "only print the link")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
@@ -48,7 +48,7 @@ shows it, mailroom token revoke ends it.`,
 			base = *made.URL
 		}
 		link := signInLink(base, made.Secret)
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(map[string]any{"url": link, "expires_at": made.ExpiresAt})
 		}
 		return showLink(con, base, link, made.ExpiresAt, !noBrowser)
@@ -61,9 +61,9 @@ func signInLink(base, secret string) string {
 	return strings.TrimSuffix(base, "/") + "/#sign-in=" + secret
 }
 
-func showLink(con *console.Console, base, link string, expires time.Time, browse bool) error {
+func showLink(con *command.Console, base, link string, expires time.Time, browse bool) error {
 	con.Infof("signs a browser in, once, until %s:", con.When(&expires))
-	if err := con.Printf("%s\n", link); err != nil || !console.IsTerminal(con.Stdout) {
+	if err := con.Printf("%s\n", link); err != nil || !command.IsTerminal(con.Stdout) {
 		return err
 	}
 	if isLoopback(base) {
@@ -117,7 +117,7 @@ func drawCode(code *qr.Code) string {
 
 // openBrowser opens a link. Other users of the machine can read the arguments of a process, so the
 // browser gets a file, which only this user can read, that leads to the link.
-func openBrowser(con *console.Console, link string, expires time.Time) error {
+func openBrowser(con *command.Console, link string, expires time.Time) error {
 	words := browserCommand(runtime.GOOS, con.Env)
 	if words == nil {
 		return fmt.Errorf("no desktop")

@@ -6,12 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // pairCommand manages which users of chat platforms may use the agents of this server.
-func pairCommand(con *console.Console) *cobra.Command {
+func pairCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pair",
 		Short: "List, approve and revoke users of chat channels",
@@ -28,13 +28,13 @@ the code proves that the request comes from the person who gave it to you.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(pairApproveCommand(con), pairRevokeCommand(con))
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		all, err := c.Accounts().Pairings(cmd.Context())
 		if err != nil {
 			return err
 		}
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(api.Page[api.Pairing]{Items: all})
 		}
 		rows := [][]string{{"CHANNEL", "USER", "NAME", "STATE", "MAY", "SINCE", "UNTIL", "BY"}}
@@ -52,7 +52,7 @@ the code proves that the request comes from the person who gave it to you.`,
 	})
 }
 
-func pairApproveCommand(con *console.Console) *cobra.Command {
+func pairApproveCommand(con *command.Console) *cobra.Command {
 	var in api.ApprovePairing
 	cmd := &cobra.Command{
 		Use:   "approve CODE",
@@ -65,7 +65,7 @@ After %d wrong codes in a row the channel stops pairing for %s.`, 5, "an hour"),
   mailroom pair approve k7qm2wxa --admin --channel tg`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&in.Admin, "admin", false, "the user may also approve or deny the agent's requests")
 	cmd.Flags().StringVar(&in.Channel, "channel", "", "channel that issued the code (default: any)")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
@@ -74,7 +74,7 @@ After %d wrong codes in a row the channel stops pairing for %s.`, 5, "an hour"),
 		if err != nil {
 			return err
 		}
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(p)
 		}
 		con.Infof("paired %s (%s) on channel %s as %s; to revoke: %s", p.User, orDash(&p.Name), p.Channel, p.Tier, con.CommandLine("pair", "revoke", p.Channel, p.User))
@@ -82,7 +82,7 @@ After %d wrong codes in a row the channel stops pairing for %s.`, 5, "an hour"),
 	})
 }
 
-func pairRevokeCommand(con *console.Console) *cobra.Command {
+func pairRevokeCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke CHANNEL USER",
 		Short: "Revoke a user's access",

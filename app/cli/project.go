@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // projectCommand lets agents that share resources coordinate.
-func projectCommand(con *console.Console) *cobra.Command {
+func projectCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",
 		Short: "Reserve names and notify other agents of a project",
@@ -29,7 +29,7 @@ agree on. The thread project:NAME logs its events.`,
   mailroom project inbox`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return console.UsageErrorf(cmd, "missing subcommand: reserve, reservations, release, notify or inbox")
+			return command.UsageErrorf(cmd, "missing subcommand: reserve, reservations, release, notify or inbox")
 		},
 	}
 	cmd.AddCommand(reserveCommand(con), reservationsCommand(con), releaseCommand(con), notifyCommand(con), inboxCommand(con))
@@ -37,7 +37,7 @@ agree on. The thread project:NAME logs its events.`,
 }
 
 // agentFlag adds --as, the agent's name in a project.
-func agentFlag(con *console.Console, cmd *cobra.Command) *string {
+func agentFlag(con *command.Console, cmd *cobra.Command) *string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = ""
@@ -49,7 +49,7 @@ func projectFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("project", "", "project (default: default)")
 }
 
-func reserveCommand(con *console.Console) *cobra.Command {
+func reserveCommand(con *command.Console) *cobra.Command {
 	in := api.Reserve{}
 	cmd := &cobra.Command{
 		Use:   "reserve NAME…",
@@ -64,7 +64,7 @@ the exit code is 1, and the holder and expiry time are shown.`,
   mailroom project reserve docs/design.md --shared --as ann`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	output, agent, project := console.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
+	output, agent, project := command.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
 	cmd.Flags().StringVar(&in.TTL, "ttl", "", "duration, 1s to 168h (default 1h)")
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "reason, shown to other agents")
 	cmd.Flags().BoolVar(&in.Shared, "shared", false, "allow other shared reservations of the same names")
@@ -78,14 +78,14 @@ the exit code is 1, and the holder and expiry time are shown.`,
 		for _, r := range out.Conflicts {
 			con.Infof("%s is reserved by %s until %s", r.Name, r.Holder, con.When(&r.ExpiresAt))
 		}
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(out)
 		}
 		return printReservations(con, out.Granted, *output)
 	})
 }
 
-func reservationsCommand(con *console.Console) *cobra.Command {
+func reservationsCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reservations",
 		Short: "List reservations",
@@ -93,7 +93,7 @@ func reservationsCommand(con *console.Console) *cobra.Command {
   mailroom project reservations --project shop -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	project := cmd.Flags().String("project", "", "only this project (default: all visible projects)")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		rows, err := c.Projects.Reservations(cmd.Context(), *project)
@@ -104,7 +104,7 @@ func reservationsCommand(con *console.Console) *cobra.Command {
 	})
 }
 
-func releaseCommand(con *console.Console) *cobra.Command {
+func releaseCommand(con *command.Console) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "release ID|NAME…",
@@ -150,8 +150,8 @@ func withoutNames(args []string, ended []api.Reservation) (rest []string) {
 	return rest
 }
 
-func printReservations(con *console.Console, rows []api.Reservation, f console.Format) error {
-	if f == console.FormatJSON {
+func printReservations(con *command.Console, rows []api.Reservation, f command.Format) error {
+	if f == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Reservation]{Items: rows})
 	}
 	table := [][]string{{"NAME", "HOLDER", "PROJECT", "KIND", "UNTIL", "FENCE", "REASON", "ID"}}
@@ -170,7 +170,7 @@ func printReservations(con *console.Console, rows []api.Reservation, f console.F
 	return con.PrintList(table, nil, "no reservations")
 }
 
-func notifyCommand(con *console.Console) *cobra.Command {
+func notifyCommand(con *command.Console) *cobra.Command {
 	in := api.Notify{}
 	var data string
 	cmd := &cobra.Command{
@@ -182,7 +182,7 @@ agents that reserved names, sent notifications or read their inbox in it.`,
   mailroom project notify review --to bob,carol --as ann`,
 		Args: cobra.ExactArgs(1),
 	}
-	output, agent, project := console.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
+	output, agent, project := command.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
 	cmd.Flags().StringSliceVar(&in.To, "to", nil, "only these agents")
 	cmd.Flags().StringVar(&data, "data", "", "JSON payload")
 	cmd.Flags().StringVar(&in.Key, "key", "", "idempotency key: the same notification with the same key is sent once")
@@ -190,14 +190,14 @@ agents that reserved names, sent notifications or read their inbox in it.`,
 		in.Event, in.From, in.Project = args[0], *agent, *project
 		if data != "" {
 			if in.Data = json.RawMessage(data); !json.Valid(in.Data) {
-				return console.Errorf(console.ExitUsage, `use JSON such as --data '{"commit":"3f1c"}'`, "invalid --data")
+				return command.Errorf(command.ExitUsage, `use JSON such as --data '{"commit":"3f1c"}'`, "invalid --data")
 			}
 		}
 		out, err := c.Projects.Notify(cmd.Context(), in)
 		switch {
 		case err != nil:
 			return err
-		case *output == console.FormatJSON:
+		case *output == command.FormatJSON:
 			return con.PrintJSON(out)
 		case len(out.To) == 0:
 			con.Infof("no other agents in project %s yet", out.Project)
@@ -208,7 +208,7 @@ agents that reserved names, sent notifications or read their inbox in it.`,
 	})
 }
 
-func inboxCommand(con *console.Console) *cobra.Command {
+func inboxCommand(con *command.Console) *cobra.Command {
 	var keep bool
 	var limit int
 	cmd := &cobra.Command{
@@ -221,7 +221,7 @@ reserves a name or sends a notification.`,
   mailroom project inbox --keep -o json`,
 		Args: cobra.NoArgs,
 	}
-	output, agent, project := console.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
+	output, agent, project := command.FormatFlag(cmd), agentFlag(con, cmd), projectFlag(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the notifications unread")
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of notifications, at most 500")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
@@ -237,12 +237,12 @@ reserves a name or sends a notification.`,
 		if err != nil {
 			return err
 		}
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(api.Page[api.Notification]{Items: found})
 		}
 		rows := [][]string{{"SEQ", "AT", "FROM", "EVENT", "DATA"}}
 		for _, n := range found {
-			rows = append(rows, []string{fmt.Sprint(n.Seq), con.When(&n.At), n.From, n.Event, console.Shorten(string(n.Data), 100)})
+			rows = append(rows, []string{fmt.Sprint(n.Seq), con.When(&n.At), n.From, n.Event, command.Shorten(string(n.Data), 100)})
 		}
 		return con.PrintList(rows, nil, "no new notifications for "+*agent)
 	})

@@ -5,9 +5,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
 
@@ -15,8 +15,8 @@ import (
 // streamed and everything else to Stderr; as JSON, each entry is a line on Stdout. It
 // belongs to the goroutine that follows the stream.
 type replyPrinter struct {
-	con       *console.Console
-	output    console.Format
+	con       *command.Console
+	output    command.Format
 	last      mailroom.Status // of the run that ended last, or ""
 	cursor    string          // of the last printed event
 	formatter entryFormatter
@@ -29,13 +29,13 @@ type replyPrinter struct {
 	shown   display.Stream
 }
 
-func newReplyPrinter(con *console.Console, output console.Format) *replyPrinter {
+func newReplyPrinter(con *command.Console, output command.Format) *replyPrinter {
 	return &replyPrinter{con: con, output: output, formatter: entryFormatter{names: map[string]string{}}}
 }
 
 // printSubmitted prints the result of a submit. asked is the requested thread, which may be empty.
 func (p *replyPrinter) printSubmitted(asked string, s api.Submitted) error {
-	if p.output == console.FormatJSON {
+	if p.output == command.FormatJSON {
 		return p.con.PrintJSON(s)
 	}
 	if strings.TrimSpace(asked) == "" {
@@ -68,7 +68,7 @@ func (p *replyPrinter) printEvent(ev client.Event) error {
 	switch {
 	case ev.Gap != nil:
 		p.con.Infof("entries after %d are missing; continuing with %d to %d", ev.Gap.After, ev.Gap.Oldest, ev.Gap.Last)
-	case ev.Delta != nil && p.output == console.FormatText && ev.Delta.Channel == "text":
+	case ev.Delta != nil && p.output == command.FormatText && ev.Delta.Channel == "text":
 		return p.printDelta(ev.Delta)
 	case ev.Entry != nil:
 		if err := p.printEntry(*ev.Entry); err != nil || ev.Entry.Kind == entry.KindStep {
@@ -104,7 +104,7 @@ func (p *replyPrinter) write(text string) error {
 		return nil
 	}
 	p.con.MidLine = !strings.HasSuffix(text, "\n")
-	if console.IsTerminal(p.con.Stdout) {
+	if command.IsTerminal(p.con.Stdout) {
 		text = p.shown.Add(text)
 	}
 	return p.con.Printf("%s", text)
@@ -142,7 +142,7 @@ func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 	case entry.KindCancelled:
 		p.last = mailroom.StatusCancelled
 	}
-	if p.output == console.FormatJSON {
+	if p.output == command.FormatJSON {
 		return p.con.PrintJSON(e)
 	}
 	if e.Kind == entry.KindMessage {
@@ -152,7 +152,7 @@ func (p *replyPrinter) printEntry(e mailroom.Entry) error {
 	if line == "" {
 		return err
 	}
-	line = console.Shorten(display.Line(line), 300) // an error can bring a whole stack
+	line = command.Shorten(display.Line(line), 300) // an error can bring a whole stack
 	if e.Kind == entry.KindStep && p.con.MidLine {
 		p.pending = append(p.pending, line) // the message of the step comes after it
 		return err
@@ -173,7 +173,7 @@ func (p *replyPrinter) printMessage(e mailroom.Entry) error {
 		if msg.Visibility == mailroom.VisibleInternal {
 			return nil
 		}
-		p.con.Infof("%s", console.Shorten(display.Line(string(msg.Role)+": "+content(msg)), 200))
+		p.con.Infof("%s", command.Shorten(display.Line(string(msg.Role)+": "+content(msg)), 200))
 		return nil
 	}
 	text := content(msg)

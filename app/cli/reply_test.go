@@ -11,17 +11,17 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
 
 // printEvents prints events and returns the output.
-func printEvents(t *testing.T, output console.Format, events ...client.Event) (stdout, stderr string, p *replyPrinter) {
+func printEvents(t *testing.T, output command.Format, events ...client.Event) (stdout, stderr string, p *replyPrinter) {
 	t.Helper()
 	var out, talk bytes.Buffer
-	p = newReplyPrinter(&console.Console{Stdout: &out, Stderr: &talk}, output)
+	p = newReplyPrinter(&command.Console{Stdout: &out, Stderr: &talk}, output)
 	for _, ev := range events {
 		if err := p.printEvent(ev); err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestReplyIsPrintedOnceForAnyOrderOfEvents(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, _ := printEvents(t, console.FormatText, test.events...)
+			got, _, _ := printEvents(t, command.FormatText, test.events...)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("stdout (-want +got):\n%s", diff)
 			}
@@ -112,7 +112,7 @@ func TestReplyIsPrintedOnceForAnyOrderOfEvents(t *testing.T) {
 func TestOtherEventsArePrintedToStderr(t *testing.T) {
 	question := mailroom.Message{ID: "u", Role: mailroom.RoleUser, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
 	hidden := mailroom.Message{ID: "i", Role: mailroom.RoleUser, Text: "not for you", Visibility: mailroom.VisibleInternal}
-	stdout, stderr, p := printEvents(t, console.FormatText,
+	stdout, stderr, p := printEvents(t, command.FormatText,
 		event(t, 1, entry.KindMessage, 0, question),
 		event(t, 2, entry.KindMessage, 1, hidden),
 		event(t, 3, entry.KindRescheduled, 1, entry.RunRescheduled{
@@ -143,7 +143,7 @@ entries after 1 are missing; continuing with 3 to 9
 
 func TestEntriesAsJSONAreTheBytesOfTheLog(t *testing.T) {
 	ev := reply(t, 1, 1, "m", "a < b", false)
-	stdout, stderr, _ := printEvents(t, console.FormatJSON, delta(1, "m", 0, "a"), ev)
+	stdout, stderr, _ := printEvents(t, command.FormatJSON, delta(1, "m", 0, "a"), ev)
 	if want := fmt.Sprintf("%s\n", ev.Entry.Raw); stdout != want || stderr != "" {
 		t.Errorf("stdout %q, stderr %q, want %q and \"\"", stdout, stderr, want)
 	}
@@ -159,14 +159,14 @@ func TestStderrShowsInvisibleCharacters(t *testing.T) {
 			t.Errorf("%q is in a line as %q, want %q", text, got, want)
 		}
 		var stderr strings.Builder
-		(&console.Console{Stderr: &stderr}).Infof("it asks: %s", text)
+		(&command.Console{Stderr: &stderr}).Infof("it asks: %s", text)
 		if got := stderr.String(); got != "it asks: "+want+"\n" {
 			t.Errorf("%q is talk as %q, want %q", text, got, want)
 		}
 	}
 	// Stdout has exactly the text of the message.
 	said := "a\u202eb\x1b[1m"
-	if got, _, _ := printEvents(t, console.FormatText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
+	if got, _, _ := printEvents(t, command.FormatText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
 		t.Errorf("output to a pipe %q, want %q", got, said)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/app/command"
 	"mailroom/auth"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func tokenRevokeCommand(con *console.Console) *cobra.Command {
+func tokenRevokeCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME | --all",
 		Short: "Revoke a token",
@@ -30,9 +30,9 @@ operator's own, such as after a restore, which brings back what was revoked sinc
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		switch {
 		case *all && len(args) > 0:
-			return console.Errorf(console.ExitUsage, "give one of them", "a name and --all exclude each other")
+			return command.Errorf(command.ExitUsage, "give one of them", "a name and --all exclude each other")
 		case !*all && len(args) == 0:
-			return console.Errorf(console.ExitUsage, "give a name, or --all", "no token is named")
+			return command.Errorf(command.ExitUsage, "give a name, or --all", "no token is named")
 		case *all:
 			return revokeAll(cmd.Context(), con, c, *cancel)
 		}
@@ -52,13 +52,13 @@ operator's own, such as after a restore, which brings back what was revoked sinc
 }
 
 // revokeAll revokes all rows of tokens: those with a name first, because what acts for them goes with them.
-func revokeAll(ctx context.Context, con *console.Console, c *client.Client, cancel bool) error {
+func revokeAll(ctx context.Context, con *command.Console, c *client.Client, cancel bool) error {
 	me, err := c.Accounts().Session(ctx)
 	if err != nil {
 		return err
 	}
 	if me.Token != auth.Operator || me.Kind != "token" {
-		return console.Errorf(console.ExitUsage, "use the operator's token, which has no row and goes on", "this token would revoke itself before the others")
+		return command.Errorf(command.ExitUsage, "use the operator's token, which has no row and goes on", "this token would revoke itself before the others")
 	}
 	tokens, others, cancelled := 0, 0, 0
 	for _, named := range []bool{true, false} {

@@ -9,9 +9,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/app/endpoint"
 	"mailroom/client"
-	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
 
@@ -21,7 +21,7 @@ const runByKeyTimeout = time.Second
 
 // RunByKey returns the run that the submit with this key made in a thread: lines for a person,
 // and the run as JSON. The run is optional output of a command, so any error means nil.
-func RunByKey(ctx context.Context, con *console.Console, thread, key string) (lines []string, raw json.RawMessage) {
+func RunByKey(ctx context.Context, con *command.Console, thread, key string) (lines []string, raw json.RawMessage) {
 	server, err := endpoint.Find(con)
 	if err != nil {
 		return nil, nil
@@ -41,10 +41,10 @@ func RunByKey(ctx context.Context, con *console.Console, thread, key string) (li
 }
 
 // runLines formats a run, with commands that show more.
-func runLines(con *console.Console, run api.Run) []string {
+func runLines(con *command.Console, run api.Run) []string {
 	lines := []string{fmt.Sprintf("Run %s of %s: %s, attempt %d", run.ID, run.Agent, run.Status, run.Attempt)}
 	if first, _, _ := strings.Cut(strings.TrimSpace(deref(run.Reply)), "\n"); first != "" {
-		lines = append(lines, "  reply: "+console.Shorten(first, 100))
+		lines = append(lines, "  reply: "+command.Shorten(first, 100))
 	}
 	if run.Error != nil {
 		lines = append(lines, fmt.Sprintf("  %s: %s", run.Error.Class, display.Line(run.Error.Message)))

@@ -12,9 +12,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
 )
 
 // Bounds of what run show asks for and shows.
@@ -46,14 +46,14 @@ type attempt struct {
 	Error   *mailroom.RunError `json:"error"`
 }
 
-func runShowCommand(con *console.Console) *cobra.Command {
+func runShowCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show RUN|THREAD",
 		Short:   "Show a run with its message, attempts and child runs",
 		Example: `  mailroom run show 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b`,
 		Args:    cobra.ExactArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		id, err := resolveRunOf(cmd.Context(), c, args[0], currentOrLatestRun)
 		if err != nil {
@@ -63,7 +63,7 @@ func runShowCommand(con *console.Console) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(d)
 		}
 		return printRun(con, d)
@@ -161,11 +161,11 @@ func crashes(r api.Run) string {
 	return fmt.Sprintf("%d of %d", r.Crashes, limit)
 }
 
-func printRun(con *console.Console, d runDetails) error {
+func printRun(con *command.Console, d runDetails) error {
 	r := d.Run
 	rows := [][]string{{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)}, {"status", status(r)}}
 	for _, m := range d.Input {
-		rows = append(rows, []string{"message", console.Shorten(m.Text, 200)})
+		rows = append(rows, []string{"message", command.Shorten(m.Text, 200)})
 	}
 	if more := len(r.Messages) - shownInputs; more > 0 {
 		rows = append(rows, []string{"", fmt.Sprintf("and %d more", more)})
@@ -206,13 +206,13 @@ func printRun(con *console.Console, d runDetails) error {
 	}
 	rows = [][]string{{"CHILD", "THREAD", "AGENT", "STATUS", "DETAIL"}}
 	for _, r := range d.Children {
-		rows = append(rows, []string{r.ID, r.Thread, r.Agent, status(r), console.Shorten(detail(con, r), 60)})
+		rows = append(rows, []string{r.ID, r.Thread, r.Agent, status(r), command.Shorten(detail(con, r), 60)})
 	}
 	return printSection(con, rows)
 }
 
 // printSection prints a further table below another one.
-func printSection(con *console.Console, rows [][]string) error {
+func printSection(con *command.Console, rows [][]string) error {
 	if err := con.Printf("\n"); err != nil {
 		return err
 	}

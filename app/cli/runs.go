@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func runsCommand(con *console.Console) *cobra.Command {
+func runsCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "runs",
 		SuggestFor: []string{"ps", "jobs"},
@@ -48,7 +48,7 @@ delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:que
 		header: []string{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"},
 		row: func(r api.Run) []string {
 			return []string{
-				r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt), console.Shorten(detail(con, r), 60),
+				r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt), command.Shorten(detail(con, r), 60),
 			}
 		},
 		what: "runs", none: `no runs yet; start one with: mailroom send "hello"`,
@@ -57,9 +57,9 @@ delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:que
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		switch {
 		case watch && count:
-			return console.UsageErrorf(cmd, "--watch lists, --count counts: use one of them")
+			return command.UsageErrorf(cmd, "--watch lists, --count counts: use one of them")
 		case watch:
-			return watchList(cmd.Context(), con, console.IsTerminal(con.Stdout), func() error { return show(cmd, args) })
+			return watchList(cmd.Context(), con, command.IsTerminal(con.Stdout), func() error { return show(cmd, args) })
 		case !count:
 			return show(cmd, args)
 		}
@@ -75,7 +75,7 @@ delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:que
 const watchPause = 2 * time.Second
 
 // watchList lists again and again until ctx ends. On a screen each list replaces the one before.
-func watchList(ctx context.Context, con *console.Console, screen bool, list func() error) error {
+func watchList(ctx context.Context, con *command.Console, screen bool, list func() error) error {
 	const clear = "\x1b[H\x1b[2J" // ECMA-48: cursor to the top, erase the screen
 	for {
 		if screen {
@@ -97,7 +97,7 @@ func watchList(ctx context.Context, con *console.Console, screen bool, list func
 // maxCounted is how many runs mailroom runs --count counts.
 const maxCounted = 10_000
 
-func printCount(cmd *cobra.Command, con *console.Console, c *client.Client, q string) error {
+func printCount(cmd *cobra.Command, con *command.Console, c *client.Client, q string) error {
 	n, more, err := c.CountRuns(cmd.Context(), q, maxCounted)
 	switch {
 	case err != nil:
@@ -108,20 +108,20 @@ func printCount(cmd *cobra.Command, con *console.Console, c *client.Client, q st
 	return con.Printf("%d\n", n)
 }
 
-func runCommand(con *console.Console) *cobra.Command {
+func runCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Show, cancel or retry a run",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return console.UsageErrorf(cmd, "missing subcommand: show, cancel or retry")
+			return command.UsageErrorf(cmd, "missing subcommand: show, cancel or retry")
 		},
 	}
 	cmd.AddCommand(runShowCommand(con), runCancelCommand(con), runRetryCommand(con))
 	return cmd
 }
 
-func runCancelCommand(con *console.Console) *cobra.Command {
+func runCancelCommand(con *command.Console) *cobra.Command {
 	var children, dry bool
 	var q string
 	cmd := &cobra.Command{
@@ -135,7 +135,7 @@ thread, without the runs in its queue; or all open runs that match a filter. Chi
   mailroom run cancel --filter 'agent:coder created:<2026-11-01' --dry-run`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&children, "children", false, "also cancel its open descendants")
 	cmd.Flags().StringVar(&q, "filter", "", "cancel all open runs that match")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --filter: only count the matching runs")
@@ -143,9 +143,9 @@ thread, without the runs in its queue; or all open runs that match a filter. Chi
 		many := cmd.Flags().Changed("filter")
 		switch {
 		case many == (len(args) == 1):
-			return console.UsageErrorf(cmd, "name a run or set --filter, not both")
+			return command.UsageErrorf(cmd, "name a run or set --filter, not both")
 		case many && children, !many && dry:
-			return console.UsageErrorf(cmd, "--dry-run goes with --filter, --children with one run")
+			return command.UsageErrorf(cmd, "--dry-run goes with --filter, --children with one run")
 		case many:
 			return cancelMany(cmd.Context(), con, c, api.CancelMany{Q: q, DryRun: dry}, *output)
 		}
@@ -166,7 +166,7 @@ thread, without the runs in its queue; or all open runs that match a filter. Chi
 }
 
 // cancelMany repeats the request until all runs are processed, as retryMany does.
-func cancelMany(ctx context.Context, con *console.Console, c *client.Client, in api.CancelMany, output console.Format) error {
+func cancelMany(ctx context.Context, con *command.Console, c *client.Client, in api.CancelMany, output command.Format) error {
 	var all api.CancelledMany
 	for {
 		part, err := c.CancelRuns(ctx, in)
@@ -180,7 +180,7 @@ func cancelMany(ctx context.Context, con *console.Console, c *client.Client, in 
 		}
 		in.Cursor = *part.Next
 	}
-	if output == console.FormatJSON {
+	if output == command.FormatJSON {
 		return con.PrintJSON(all)
 	}
 	if in.DryRun {
@@ -189,7 +189,7 @@ func cancelMany(ctx context.Context, con *console.Console, c *client.Client, in 
 	return con.PrintTable([][]string{{"matched", fmt.Sprint(all.Matched)}, {"cancelled", fmt.Sprint(all.Cancelled)}})
 }
 
-func runRetryCommand(con *console.Console) *cobra.Command {
+func runRetryCommand(con *command.Console) *cobra.Command {
 	var fresh, same, dry bool
 	var q string
 	cmd := &cobra.Command{
@@ -203,7 +203,7 @@ lists the filter fields.`,
   mailroom run retry --filter 'status:failed error:"*rate limit*"'`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&fresh, "fresh", false, "discard the run's progress and start over")
 	cmd.Flags().BoolVar(&same, "same-version", false, "keep the run's agent version (default: the current version)")
 	cmd.Flags().StringVar(&q, "filter", "", "retry all failed or cancelled runs that match")
@@ -212,9 +212,9 @@ lists the filter fields.`,
 		many := cmd.Flags().Changed("filter")
 		switch {
 		case many == (len(args) == 1):
-			return console.UsageErrorf(cmd, "name a run or set --filter, not both")
+			return command.UsageErrorf(cmd, "name a run or set --filter, not both")
 		case many && (fresh || same), !many && dry:
-			return console.UsageErrorf(cmd, "--dry-run goes with --filter, --fresh and --same-version with one run")
+			return command.UsageErrorf(cmd, "--dry-run goes with --filter, --fresh and --same-version with one run")
 		case many:
 			return retryMany(cmd.Context(), con, c, api.RetryMany{Q: q, DryRun: dry}, *output)
 		}
@@ -236,7 +236,7 @@ lists the filter fields.`,
 
 // retryMany repeats the request until all runs are processed, because the server
 // processes a limited number of runs per request.
-func retryMany(ctx context.Context, con *console.Console, c *client.Client, in api.RetryMany, output console.Format) error {
+func retryMany(ctx context.Context, con *command.Console, c *client.Client, in api.RetryMany, output command.Format) error {
 	var all api.Retried
 	for {
 		part, err := c.RetryRuns(ctx, in)
@@ -253,8 +253,8 @@ func retryMany(ctx context.Context, con *console.Console, c *client.Client, in a
 }
 
 // printChanged prints a run that was cancelled or queued again.
-func printChanged(con *console.Console, r api.Run, output console.Format) error {
-	if output == console.FormatJSON {
+func printChanged(con *command.Console, r api.Run, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(r)
 	}
 	return con.PrintTable([][]string{{r.ID, status(r)}})
@@ -268,7 +268,7 @@ func status(r api.Run) string {
 }
 
 // detail returns the most useful fact about a run beside its status.
-func detail(con *console.Console, r api.Run) string {
+func detail(con *command.Console, r api.Run) string {
 	switch {
 	case r.Error != nil:
 		return fmt.Sprintf("%s: %s", r.Error.Class, r.Error.Message)
@@ -308,8 +308,8 @@ func agentLabel(agent string, version *string) string {
 	return agent + " " + *version
 }
 
-func printRetried(con *console.Console, r api.Retried, dry bool, output console.Format) error {
-	if output == console.FormatJSON {
+func printRetried(con *command.Console, r api.Retried, dry bool, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(r)
 	}
 	rows := [][]string{{"matched", fmt.Sprint(r.Matched)}, {"retried", fmt.Sprint(r.Retried)}}

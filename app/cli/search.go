@@ -7,11 +7,11 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func searchCommand(con *console.Console) *cobra.Command {
+func searchCommand(con *command.Console) *cobra.Command {
 	q := client.SearchQuery{}
 	limit := 0
 	cmd := &cobra.Command{
@@ -24,7 +24,7 @@ in upper or lower case and in any order. The index follows the log within second
   mailroom attach support-17    # the conversation of a message`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().StringVar(&q.Thread, "thread", "", "only messages of this thread")
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of messages")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
@@ -45,7 +45,7 @@ in upper or lower case and in any order. The index follows the log within second
 			}
 			q.Cursor = *found.Next
 		}
-		if *output == console.FormatJSON {
+		if *output == command.FormatJSON {
 			return con.PrintJSON(found)
 		}
 		rows := [][]string{{"CREATED", "THREAD", "FROM", "MESSAGE"}}
@@ -54,7 +54,7 @@ in upper or lower case and in any order. The index follows the log within second
 			if m.Role == mailroom.RoleAssistant {
 				from = "agent"
 			}
-			rows = append(rows, []string{con.When(&m.CreatedAt), m.Thread, from, console.Shorten(m.Excerpt, 160)})
+			rows = append(rows, []string{con.When(&m.CreatedAt), m.Thread, from, command.Shorten(m.Excerpt, 160)})
 		}
 		if err := con.PrintList(rows, nil, "no message has all of these words"); err != nil {
 			return err

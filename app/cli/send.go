@@ -18,14 +18,14 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // maxStdin limits the text on standard input. The server's limit is lower.
 const maxStdin = 8 << 20
 
-func sendCommand(con *console.Console) *cobra.Command {
+func sendCommand(con *command.Console) *cobra.Command {
 	var in api.Submit
 	var mode, at, deadline string
 	var metadata, files []string
@@ -56,7 +56,7 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 			return cobra.MinimumNArgs(1)(cmd, args)
 		},
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&files, "file", nil, "text file to send behind the text; may be repeated")
 	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new thread)")
@@ -77,17 +77,17 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 			return err
 		}
 		if err := addFiles(&in, files); err != nil {
-			return console.UsageErrorf(cmd, "%w", err)
+			return command.UsageErrorf(cmd, "%w", err)
 		}
 		in.Mode = mailroom.Mode(mode)
 		if in.NotBefore, err = parseTime("at", at, time.Now()); err != nil {
-			return console.UsageErrorf(cmd, "%w", err)
+			return command.UsageErrorf(cmd, "%w", err)
 		}
 		if in.Deadline, err = parseDeadline(deadline, time.Now()); err != nil {
-			return console.UsageErrorf(cmd, "%w", err)
+			return command.UsageErrorf(cmd, "%w", err)
 		}
 		if in.Metadata, err = parseMetadata(metadata); err != nil {
-			return console.UsageErrorf(cmd, "%w", err)
+			return command.UsageErrorf(cmd, "%w", err)
 		}
 		if flags.Changed("priority") {
 			in.Priority = &priority
@@ -153,7 +153,7 @@ func parseMetadata(pairs []string) (map[string]string, error) {
 
 // readText joins args to a message. A single "-" reads standard input and drops its final
 // line break.
-func readText(con *console.Console, args []string) (string, error) {
+func readText(con *command.Console, args []string) (string, error) {
 	if len(args) != 1 || args[0] != "-" {
 		return strings.Join(args, " "), nil
 	}
@@ -162,7 +162,7 @@ func readText(con *console.Console, args []string) (string, error) {
 		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	if len(b) > maxStdin {
-		return "", console.Errorf(console.ExitUsage, "", "standard input is larger than %d bytes", maxStdin)
+		return "", command.Errorf(command.ExitUsage, "", "standard input is larger than %d bytes", maxStdin)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
@@ -206,7 +206,7 @@ func readFile(path string) (text string, err error) {
 	return string(b), nil
 }
 
-func send(ctx context.Context, con *console.Console, in api.Submit, detach bool, output console.Format) error {
+func send(ctx context.Context, con *command.Console, in api.Submit, detach bool, output command.Format) error {
 	c, err := connect(con)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func send(ctx context.Context, con *console.Console, in api.Submit, detach bool,
 }
 
 // reportBlocking prints how to decide what an earlier run of the thread waits for, if it does.
-func reportBlocking(ctx context.Context, con *console.Console, c *client.Client, done api.Submitted) error {
+func reportBlocking(ctx context.Context, con *command.Console, c *client.Client, done api.Submitted) error {
 	t, err := c.Thread(ctx, done.Thread)
 	if err != nil || t.WaitingRun == nil || *t.WaitingRun == done.Run {
 		return err
@@ -253,12 +253,12 @@ func reportBlocking(ctx context.Context, con *console.Console, c *client.Client,
 	return reportWaiting(ctx, con, c, *t.WaitingRun)
 }
 
-func printRetryHint(con *console.Console, key string) {
+func printRetryHint(con *command.Console, key string) {
 	con.Infof("the message may have been accepted; retry with --key %s to avoid a duplicate", key)
 }
 
-func printSubmitted(con *console.Console, s api.Submitted, output console.Format) error {
-	if output == console.FormatJSON {
+func printSubmitted(con *command.Console, s api.Submitted, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(s)
 	}
 	rows := [][]string{{"thread", s.Thread}, {"run", s.Run}, {"message", s.Message}, {"status", string(s.Status)}}

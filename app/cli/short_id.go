@@ -7,8 +7,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 	"mailroom/internal/lazyregexp"
 )
 
@@ -45,7 +45,7 @@ func resolveRun(ctx context.Context, c *client.Client, arg string) (string, erro
 	case 1:
 		return found[0], nil
 	}
-	return "", console.Errorf(console.ExitUsage, "", "several runs end in %q: %s", arg, strings.Join(found, ", "))
+	return "", command.Errorf(command.ExitUsage, "", "several runs end in %q: %s", arg, strings.Join(found, ", "))
 }
 
 // resolveRunOf is resolveRun for an argument that may also be a thread, whose run pick returns, nil for
@@ -66,7 +66,7 @@ func resolveRunOf(ctx context.Context, c *client.Client, arg string, pick func(a
 	if run := pick(t); run != nil {
 		return *run, nil
 	}
-	return "", mailroom.Errorf(mailroom.CodeConflict, "thread %q has no such run: list its runs with mailroom runs --filter %s", t.ID, console.Quote("thread:"+client.Quote(t.ID)))
+	return "", mailroom.Errorf(mailroom.CodeConflict, "thread %q has no such run: list its runs with mailroom runs --filter %s", t.ID, command.Quote("thread:"+client.Quote(t.ID)))
 }
 
 // currentRun returns the run of a thread that has started and not finished.

@@ -11,10 +11,10 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/app/datadir"
 	"mailroom/app/endpoint"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // statusTimeout limits the requests of mailroom status.
@@ -35,7 +35,7 @@ type serverStatus struct {
 	Channels  []api.Channel           `json:"channels"`
 }
 
-func statusCommand(con *console.Console) *cobra.Command {
+func statusCommand(con *command.Console) *cobra.Command {
 	pid := false
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -47,7 +47,7 @@ process, version, address, runs, agents and channels. If no server runs, the exi
   kill -9 "$(mailroom status --pid)"`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&pid, "pid", false, "print only the process id, even if the server does not respond")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if pid {
@@ -63,28 +63,28 @@ process, version, address, runs, agents and channels. If no server runs, the exi
 }
 
 // localServer finds the process of the data folder's server.
-func localServer(con *console.Console) (*datadir.Process, datadir.Dir, error) {
+func localServer(con *command.Console) (*datadir.Process, datadir.Dir, error) {
 	switch remote, err := endpoint.IsRemote(con); {
 	case err != nil:
 		return nil, "", err
 	case remote:
-		return nil, "", console.Errorf(console.ExitUsage, "use --data on the server's machine", "cannot find the process of a server named by MAILROOM_URL or by a context")
+		return nil, "", command.Errorf(command.ExitUsage, "use --data on the server's machine", "cannot find the process of a server named by MAILROOM_URL or by a context")
 	}
 	dir, err := datadir.Find(con.Data, con.Env)
 	if err != nil {
-		return nil, "", console.Errorf(console.ExitUsage, "", "%w", err)
+		return nil, "", command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	p, err := dir.Process()
 	switch {
 	case err != nil:
-		return nil, dir, console.Errorf(console.ExitServer, "", "%w", err)
+		return nil, dir, command.Errorf(command.ExitServer, "", "%w", err)
 	case p == nil:
-		return nil, dir, console.Errorf(console.ExitServer, "start one with `"+con.CommandLine("serve")+"`", "no server on %s", dir)
+		return nil, dir, command.Errorf(command.ExitServer, "start one with `"+con.CommandLine("serve")+"`", "no server on %s", dir)
 	}
 	return p, dir, nil
 }
 
-func printPID(con *console.Console) error {
+func printPID(con *command.Console) error {
 	p, _, err := localServer(con)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func printPID(con *console.Console) error {
 
 // fetchServerStatus queries the server. For a data folder it first checks that the server's process runs, because another program may use
 // the address of a killed server.
-func fetchServerStatus(ctx context.Context, con *console.Console) (s serverStatus, err error) {
+func fetchServerStatus(ctx context.Context, con *command.Console) (s serverStatus, err error) {
 	remote, err := endpoint.IsRemote(con)
 	if err != nil {
 		return s, err
@@ -110,7 +110,7 @@ func fetchServerStatus(ctx context.Context, con *console.Console) (s serverStatu
 			return s, err
 		}
 		if _, err := dir.Address(); err != nil {
-			return s, console.Errorf(console.ExitServer, "try again in a moment", "server with process id %d is starting or stopping on %s", pid, dir)
+			return s, command.Errorf(command.ExitServer, "try again in a moment", "server with process id %d is starting or stopping on %s", pid, dir)
 		}
 	}
 	c, err := connect(con)
@@ -146,8 +146,8 @@ func (s *serverStatus) fetch(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-func printStatus(con *console.Console, s serverStatus, output console.Format) error {
-	if output == console.FormatJSON {
+func printStatus(con *command.Console, s serverStatus, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(s)
 	}
 	state := "ready"

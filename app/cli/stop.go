@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/app/command"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 	stopReportInterval = 5 * time.Second
 )
 
-func stopCommand(con *console.Console) *cobra.Command {
+func stopCommand(con *command.Console) *cobra.Command {
 	var now bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -39,7 +39,7 @@ Only the process that holds the folder's lock gets a signal.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "maximum time to wait")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if timeout <= 0 {
-			return console.Errorf(console.ExitUsage, "use a duration such as 1m", "invalid --timeout %s", timeout)
+			return command.Errorf(command.ExitUsage, "use a duration such as 1m", "invalid --timeout %s", timeout)
 		}
 		p, dir, err := localServer(con)
 		if err != nil {
@@ -51,7 +51,7 @@ Only the process that holds the folder's lock gets a signal.`,
 	return cmd
 }
 
-func stopServer(ctx context.Context, con *console.Console, p *datadir.Process, dir datadir.Dir, now bool, timeout time.Duration) error {
+func stopServer(ctx context.Context, con *command.Console, p *datadir.Process, dir datadir.Dir, now bool, timeout time.Duration) error {
 	var sig os.Signal = syscall.SIGTERM
 	if now {
 		sig = os.Kill
@@ -61,7 +61,7 @@ func stopServer(ctx context.Context, con *console.Console, p *datadir.Process, d
 		printRunning(ctx, con)
 	}
 	if err := p.Signal(sig); err != nil {
-		return console.Errorf(console.ExitFailed, "", "%w", err)
+		return command.Errorf(command.ExitFailed, "", "%w", err)
 	}
 	if err := waitEnded(ctx, con, p, timeout); err != nil {
 		return err
@@ -71,7 +71,7 @@ func stopServer(ctx context.Context, con *console.Console, p *datadir.Process, d
 }
 
 // printRunning prints how many runs the server waits for. A server that does not respond is stopped without this message.
-func printRunning(ctx context.Context, con *console.Console) {
+func printRunning(ctx context.Context, con *command.Console) {
 	c, err := connect(con)
 	if err != nil {
 		return
@@ -85,7 +85,7 @@ func printRunning(ctx context.Context, con *console.Console) {
 }
 
 // waitEnded waits until the server has ended, for timeout at most.
-func waitEnded(ctx context.Context, con *console.Console, p *datadir.Process, timeout time.Duration) error {
+func waitEnded(ctx context.Context, con *command.Console, p *datadir.Process, timeout time.Duration) error {
 	begin := time.Now()
 	look, say := time.NewTicker(stopPollInterval), time.NewTicker(stopReportInterval)
 	defer look.Stop()
@@ -101,7 +101,7 @@ func waitEnded(ctx context.Context, con *console.Console, p *datadir.Process, ti
 		case <-say.C:
 			con.Infof("still waiting after %s", time.Since(begin).Round(time.Second))
 		case <-late.C:
-			return console.Errorf(console.ExitFailed, "wait longer with --timeout, or kill the server with `"+con.CommandLine("stop", "--now")+"`",
+			return command.Errorf(command.ExitFailed, "wait longer with --timeout, or kill the server with `"+con.CommandLine("stop", "--now")+"`",
 				"server with process id %d did not stop within %s", p.PID, timeout)
 		case <-ctx.Done():
 			con.Infof("server with process id %d is still shutting down", p.PID)

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/app/command"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
 
@@ -22,7 +22,7 @@ type tailQuery struct {
 	kinds []string // prefixes of kinds; none: all
 }
 
-func tailCommand(con *console.Console) *cobra.Command {
+func tailCommand(con *command.Console) *cobra.Command {
 	q := tailQuery{}
 	cmd := &cobra.Command{
 		Use:        "tail",
@@ -36,18 +36,18 @@ was. Ctrl-C ends it and prints the command that continues there.`,
   mailroom tail -o jsonl`,
 		Args: cobra.NoArgs,
 	}
-	output := console.ListFormatFlag(cmd)
+	output := command.ListFormatFlag(cmd)
 	cmd.Flags().StringVar(&q.after, "after", "", "continue after this event id")
 	cmd.Flags().StringArrayVar(&q.kinds, "kind", nil, "only entries whose kind starts with this, such as run.failed, ticket. or message; may be repeated")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
-		if *output == console.FormatJSON {
-			return console.UsageErrorf(cmd, "a stream has no end: use -o text or -o jsonl")
+		if *output == command.FormatJSON {
+			return command.UsageErrorf(cmd, "a stream has no end: use -o text or -o jsonl")
 		}
 		return tail(cmd.Context(), con, c, q, *output)
 	})
 }
 
-func tail(ctx context.Context, con *console.Console, c *client.Client, q tailQuery, output console.Format) error {
+func tail(ctx context.Context, con *command.Console, c *client.Client, q tailQuery, output command.Format) error {
 	f := entryFormatter{names: map[string]string{}}
 	last := q.after
 	for ev, err := range c.Stream(ctx, q.after) {
@@ -76,8 +76,8 @@ func (q tailQuery) wants(kind string) bool {
 	return len(q.kinds) == 0 || slices.ContainsFunc(q.kinds, func(p string) bool { return strings.HasPrefix(kind, p) })
 }
 
-func printTailed(con *console.Console, f entryFormatter, e mailroom.Entry, output console.Format) error {
-	if output == console.FormatJSONLines {
+func printTailed(con *command.Console, f entryFormatter, e mailroom.Entry, output command.Format) error {
+	if output == command.FormatJSONLines {
 		return con.PrintJSON(e)
 	}
 	if len(f.names) > maxTailNames {
@@ -105,7 +105,7 @@ func (f entryFormatter) tailLine(e mailroom.Entry) (string, error) {
 	case entry.KindMessage:
 		var m mailroom.Message
 		err := e.Decode(&m)
-		return m.Sender + ": " + console.Shorten(display.Line(m.Text), maxTailed), err
+		return m.Sender + ": " + command.Shorten(display.Line(m.Text), maxTailed), err
 	case entry.KindQueued:
 		var b entry.RunQueued
 		err := e.Decode(&b)
@@ -119,5 +119,5 @@ func (f entryFormatter) tailLine(e mailroom.Entry) (string, error) {
 	if line == "" && e.Run != "" {
 		line = "run " + e.Run
 	}
-	return console.Shorten(display.Line(line), maxTailed), err
+	return command.Shorten(display.Line(line), maxTailed), err
 }

@@ -8,11 +8,11 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func threadsCommand(con *console.Console) *cobra.Command {
+func threadsCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "threads",
 		SuggestFor: []string{"ls", "list"},
@@ -34,7 +34,7 @@ func threadsCommand(con *console.Console) *cobra.Command {
 	}.command(con, cmd, "")
 }
 
-func threadsShowCommand(con *console.Console) *cobra.Command {
+func threadsShowCommand(con *command.Console) *cobra.Command {
 	q := client.MessagesQuery{}
 	cmd := &cobra.Command{
 		Use:   "show THREAD",
@@ -43,7 +43,7 @@ func threadsShowCommand(con *console.Console) *cobra.Command {
   mailroom threads show notes --all -o json`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().IntVar(&q.Limit, "limit", 20, "maximum number of messages")
 	cmd.Flags().BoolVar(&q.All, "all", false, "include superseded, retracted and unread messages")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -64,7 +64,7 @@ func threadsShowCommand(con *console.Console) *cobra.Command {
 	return cmd
 }
 
-func threadsDeleteCommand(con *console.Console) *cobra.Command {
+func threadsDeleteCommand(con *command.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:     "delete THREAD",
 		Short:   "Delete an idle thread with all its messages and runs",
@@ -84,7 +84,7 @@ func threadsDeleteCommand(con *console.Console) *cobra.Command {
 	}
 }
 
-func threadsDropSessionCommand(con *console.Console) *cobra.Command {
+func threadsDropSessionCommand(con *command.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "drop-session THREAD",
 		Short: "Drop the session of a thread's agent",
@@ -106,7 +106,7 @@ new one, with the last messages of the thread. The thread keeps its messages. It
 	}
 }
 
-func interruptCommand(con *console.Console) *cobra.Command {
+func interruptCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "interrupt THREAD",
 		SuggestFor: []string{"cancel", "abort"},
@@ -114,7 +114,7 @@ func interruptCommand(con *console.Console) *cobra.Command {
 		Example:    `  mailroom interrupt notes`,
 		Args:       cobra.ExactArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := connect(con)
 		if err != nil {
@@ -136,8 +136,8 @@ type threadView struct {
 	Messages []mailroom.Message `json:"messages"`
 }
 
-func printThread(con *console.Console, t threadView, output console.Format) error {
-	if output == console.FormatJSON {
+func printThread(con *command.Console, t threadView, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(t)
 	}
 	rows := [][]string{
@@ -164,8 +164,8 @@ func printThread(con *console.Console, t threadView, output console.Format) erro
 	return nil
 }
 
-func printInterrupted(con *console.Console, i api.Interrupted, output console.Format) error {
-	if output == console.FormatJSON {
+func printInterrupted(con *command.Console, i api.Interrupted, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(i)
 	}
 	var rows [][]string

@@ -8,12 +8,12 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/client"
-	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
 
-func ticketsCommand(con *console.Console) *cobra.Command {
+func ticketsCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tickets",
 		Short: "List tickets, newest first",
@@ -28,13 +28,13 @@ event, a timer or child runs. Filter fields: state, kind, thread and run.`,
 		fetch:  (*client.Client).Tickets,
 		header: []string{"TICKET", "THREAD", "KIND", "STATE", "OPENED", "EXPIRES", "ASKS"},
 		row: func(k api.Ticket) []string {
-			return []string{k.ID, k.Thread, string(k.Kind), ticketState(k), con.When(k.OpenedAt), con.When(k.ExpiresAt), console.Shorten(ticketSummary(k), 60)}
+			return []string{k.ID, k.Thread, string(k.Kind), ticketState(k), con.When(k.OpenedAt), con.When(k.ExpiresAt), command.Shorten(ticketSummary(k), 60)}
 		},
 		what: "tickets", none: "no tickets yet",
 	}.command(con, cmd, "state:open")
 }
 
-func approveCommand(con *console.Console) *cobra.Command {
+func approveCommand(con *command.Console) *cobra.Command {
 	return decideCommand(con, &cobra.Command{
 		Use:   "approve TICKET|RUN|THREAD",
 		Short: "Approve an action that a run requests",
@@ -44,7 +44,7 @@ func approveCommand(con *console.Console) *cobra.Command {
 	}, mailroom.VerdictApprove)
 }
 
-func denyCommand(con *console.Console) *cobra.Command {
+func denyCommand(con *command.Console) *cobra.Command {
 	return decideCommand(con, &cobra.Command{
 		Use:     "deny TICKET|RUN|THREAD",
 		Short:   "Deny an action that a run requests",
@@ -59,10 +59,10 @@ A run or thread stands for its only open ticket of this kind. The command shows 
 ticket and sends its digest with the decision, so that the server refuses the decision
 if the ticket has changed. Use --digest to decide only what you reviewed before.`
 
-func decideCommand(con *console.Console, cmd *cobra.Command, v mailroom.Verdict) *cobra.Command {
+func decideCommand(con *command.Console, cmd *cobra.Command, v mailroom.Verdict) *cobra.Command {
 	cmd.Long = cmd.Short + "." + decideHelp
 	d := api.Decision{Decision: v}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	decideFlags(cmd, &d)
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		return decide(cmd.Context(), con, c, args[0], d, *output)
@@ -74,7 +74,7 @@ func decideFlags(cmd *cobra.Command, d *api.Decision) {
 	cmd.Flags().StringVar(&d.Digest, "digest", "", "digest of the reviewed ticket, at least its first 16 characters")
 }
 
-func answerCommand(con *console.Console) *cobra.Command {
+func answerCommand(con *command.Console) *cobra.Command {
 	d := api.Decision{Decision: mailroom.VerdictAnswer}
 	raw := false
 	cmd := &cobra.Command{
@@ -86,7 +86,7 @@ With --json the text is a JSON value.` + decideHelp,
   mailroom answer notes --json '{"amount": 42}'`,
 		Args: cobra.MinimumNArgs(2),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	decideFlags(cmd, &d)
 	cmd.Flags().BoolVar(&raw, "json", false, "parse the answer as JSON")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
@@ -106,13 +106,13 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 		return json.Marshal(text)
 	}
 	if !json.Valid([]byte(text)) {
-		return nil, console.Errorf(console.ExitUsage, "", "invalid JSON: %s", console.Shorten(display.Line(text), 60))
+		return nil, command.Errorf(command.ExitUsage, "", "invalid JSON: %s", command.Shorten(display.Line(text), 60))
 	}
 	return json.RawMessage(strings.TrimSpace(text)), nil
 }
 
 // printTicketPrompt prints a ticket's question to Stderr. Stdout is for the decision.
-func printTicketPrompt(con *console.Console, k api.Ticket) {
+func printTicketPrompt(con *command.Console, k api.Ticket) {
 	con.Infof("%s %s of run %s in thread %s: %s", k.Kind, display.Line(k.Name), k.Run, display.Line(k.Thread), display.Line(deref(k.Prompt)))
 	given := string(k.Arguments)
 	if given == "null" { // none
@@ -126,8 +126,8 @@ func printTicketPrompt(con *console.Console, k api.Ticket) {
 	}
 }
 
-func printTicket(con *console.Console, k api.Ticket, output console.Format) error {
-	if output == console.FormatJSON {
+func printTicket(con *command.Console, k api.Ticket, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(k)
 	}
 	return con.PrintTable([][]string{{k.ID, ticketState(k)}})

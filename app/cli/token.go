@@ -7,25 +7,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/auth"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func tokenCommand(con *console.Console) *cobra.Command {
+func tokenCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens, and set their quotas",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return console.UsageErrorf(cmd, "missing subcommand: create, limited, list, revoke or quota")
+			return command.UsageErrorf(cmd, "missing subcommand: create, limited, list, revoke or quota")
 		},
 	}
 	cmd.AddCommand(tokenCreateCommand(con), tokenLimitedCommand(con), tokenListCommand(con), tokenRevokeCommand(con), tokenQuotaCommand(con))
 	return cmd
 }
 
-func tokenCreateCommand(con *console.Console) *cobra.Command {
+func tokenCreateCommand(con *command.Console) *cobra.Command {
 	in := api.NewToken{}
 	var scopes []string
 	cmd := &cobra.Command{
@@ -44,7 +44,7 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
   MAILROOM_TOKEN=$(mailroom token create ci --scope read,submit) mailroom send "build it"`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "permissions: read, submit, decide, work, metrics, admin")
 	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also give access to threads whose id starts with this")
 	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with scope work: agents that it may run (default: all that the server does not run)")
@@ -63,7 +63,7 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 			in.ExpiresAt = &expires
 		}
 		if len(in.Scopes) == 0 {
-			return console.Errorf(console.ExitUsage, "add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin", "missing scopes")
+			return command.Errorf(command.ExitUsage, "add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin", "missing scopes")
 		}
 		t, err := c.Accounts().CreateToken(cmd.Context(), in)
 		if err != nil {
@@ -73,7 +73,7 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 	})
 }
 
-func tokenListCommand(con *console.Console) *cobra.Command {
+func tokenListCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, by name",
@@ -83,7 +83,7 @@ limited tokens, which act for the token in their name.`,
   mailroom token list -o json`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		tokens, err := c.Accounts().Tokens(cmd.Context())
 		if err != nil {
@@ -94,16 +94,16 @@ limited tokens, which act for the token in their name.`,
 }
 
 // printCreatedToken prints only the secret on Stdout, so that a shell can capture it.
-func printCreatedToken(con *console.Console, t api.CreatedToken, f console.Format) error {
-	if f == console.FormatJSON {
+func printCreatedToken(con *command.Console, t api.CreatedToken, f command.Format) error {
+	if f == command.FormatJSON {
 		return con.PrintJSON(t)
 	}
 	con.Infof("created token %s with scopes %s; the secret is shown once:", t.Name, joinScopes(t.Scopes))
 	return con.Printf("%s\n", t.Secret)
 }
 
-func printTokens(con *console.Console, tokens []api.Token, f console.Format) error {
-	if f == console.FormatJSON {
+func printTokens(con *command.Console, tokens []api.Token, f command.Format) error {
+	if f == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Token]{Items: tokens})
 	}
 	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "VIA", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "ENDS"}}
@@ -118,7 +118,7 @@ func printTokens(con *console.Console, tokens []api.Token, f console.Format) err
 }
 
 // tokenEnd says when a token ends or has ended.
-func tokenEnd(con *console.Console, t api.Token) string {
+func tokenEnd(con *command.Console, t api.Token) string {
 	switch {
 	case t.RevokedAt != nil:
 		return "revoked " + con.When(t.RevokedAt)

@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/auth"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func tokenLimitedCommand(con *console.Console) *cobra.Command {
+func tokenLimitedCommand(con *command.Console) *cobra.Command {
 	in := api.NewLimitedToken{}
 	var scopes []string
 	var life time.Duration
@@ -27,7 +27,7 @@ when your token is revoked.`,
   mailroom token limited --scope read,submit --thread support-17 --expires 24h`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().StringSliceVar(&scopes, "scope", []string{"read"}, "permissions: read, submit, decide, metrics, admin")
 	cmd.Flags().StringSliceVar(&in.Threads, "thread", nil, "only this thread, which may not exist yet; may be repeated")
 	cmd.Flags().StringVar(&in.Run, "run", "", "only this run")

@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/auth"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
-func tokenQuotaCommand(con *console.Console) *cobra.Command {
+func tokenQuotaCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota NAME",
 		Short: "Set the quotas of a token",
@@ -24,7 +24,7 @@ nothing.`,
   mailroom token quota laptop`,
 		Args: cobra.ExactArgs(1),
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	quotas := quotaFlag(cmd)
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		q, err := quotas()
@@ -47,7 +47,7 @@ func quotaFlag(cmd *cobra.Command) func() (auth.Quotas, error) {
 		for name, text := range *given {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return nil, console.Errorf(console.ExitUsage, "use whole numbers, such as --quota threads=500", "invalid quota %s=%q", name, text)
+				return nil, command.Errorf(command.ExitUsage, "use whole numbers, such as --quota threads=500", "invalid quota %s=%q", name, text)
 			}
 			q[auth.Quota(name)] = n
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/pelletier/go-toml/v2"
 
+	"mailroom/app/command"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 	"mailroom/internal/lazyregexp"
 )
 
@@ -27,7 +27,7 @@ type Context struct {
 }
 
 // Endpoint returns the server of the context.
-func (c Context) Endpoint(con *console.Console) (e Endpoint, err error) {
+func (c Context) Endpoint(con *command.Console) (e Endpoint, err error) {
 	con.Server, e.URL, e.Token = c.URL, c.URL, c.Token
 	e.HTTP, err = clientTrusting(c.CA)
 	return e, err
@@ -152,13 +152,13 @@ type choice struct {
 
 // choose returns the server of --context, else of MAILROOM_CONTEXT, else, with current, of the current
 // context. It chooses none for --data, MAILROOM_URL or MAILROOM_DATA, and without a context.
-func choose(con *console.Console, current bool) (choice, error) {
+func choose(con *command.Console, current bool) (choice, error) {
 	name := con.Context
 	if name == "" && con.Data == "" {
 		name = con.Env("MAILROOM_CONTEXT")
 	}
 	if con.Data != "" && con.Context != "" {
-		return choice{}, console.Errorf(console.ExitUsage, "use one of them", "--context and --data name two servers")
+		return choice{}, command.Errorf(command.ExitUsage, "use one of them", "--context and --data name two servers")
 	}
 	if name == Local {
 		return choice{local: true}, nil
@@ -171,7 +171,7 @@ func choose(con *console.Console, current bool) (choice, error) {
 		if name == "" && con.Env("HOME") == "" { // a service without contexts
 			return choice{}, nil
 		}
-		return choice{}, console.Errorf(console.ExitUsage, "", "%w", err)
+		return choice{}, command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	if name == "" {
 		if name = all.Current; name == "" {
@@ -180,10 +180,10 @@ func choose(con *console.Console, current bool) (choice, error) {
 	}
 	c, ok := all.Contexts[name]
 	if !ok {
-		return choice{}, console.Errorf(console.ExitUsage, "see `mailroom context`", "no context %q", name)
+		return choice{}, command.Errorf(command.ExitUsage, "see `mailroom context`", "no context %q", name)
 	}
 	if err := CheckURL(c.URL); err != nil {
-		return choice{}, console.Errorf(console.ExitUsage, "add it again with `mailroom context add "+name+"`", "context %s: %w", name, err)
+		return choice{}, command.Errorf(command.ExitUsage, "add it again with `mailroom context add "+name+"`", "context %s: %w", name, err)
 	}
 	return choice{named: &c}, nil
 }

@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"net/url"
 
+	"mailroom/app/command"
 	"mailroom/app/datadir"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // Endpoint is the address of a server with its credentials.
@@ -29,12 +29,12 @@ func (e Endpoint) Client(options ...client.Option) *client.Client {
 // MAILROOM_DATA, else from the current context, else from the default data folder. Unless --data or a context
 // names the server, MAILROOM_TOKEN replaces the folder's token. The token of a folder or of a context is sent
 // only to its server.
-func Find(con *console.Console) (Endpoint, error) { return find(con, true) }
+func Find(con *command.Console) (Endpoint, error) { return find(con, true) }
 
 // FindNamed is Find without the current context, for a program that brings a token of its own.
-func FindNamed(con *console.Console) (Endpoint, error) { return find(con, false) }
+func FindNamed(con *command.Console) (Endpoint, error) { return find(con, false) }
 
-func find(con *console.Console, current bool) (e Endpoint, err error) {
+func find(con *command.Console, current bool) (e Endpoint, err error) {
 	chosen, err := choose(con, current)
 	switch {
 	case err != nil:
@@ -44,16 +44,16 @@ func find(con *console.Console, current bool) (e Endpoint, err error) {
 	case !chosen.local && isRemote(con):
 		address := con.Env("MAILROOM_URL")
 		if err := CheckURL(address); err != nil {
-			return e, console.Errorf(console.ExitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL %w", err)
+			return e, command.Errorf(command.ExitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL %w", err)
 		}
 		if con.Env("MAILROOM_TOKEN") == "" {
-			return e, console.Errorf(console.ExitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
+			return e, command.Errorf(command.ExitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
 		}
 		return At(con, address)
 	}
 	dir, err := datadir.Find(con.Data, con.Env)
 	if err != nil {
-		return e, console.Errorf(console.ExitUsage, "", "%w", err)
+		return e, command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	address, err := dir.Address()
 	if err != nil {
@@ -64,7 +64,7 @@ func find(con *console.Console, current bool) (e Endpoint, err error) {
 	}
 	if e.Token == "" {
 		if e.Token, err = dir.Token(); err != nil {
-			return e, console.Errorf(console.ExitServer, "", "%w", err)
+			return e, command.Errorf(command.ExitServer, "", "%w", err)
 		}
 	}
 	con.Server, e.URL, e.HTTP = address.URL, address.URL, pinnedClient(address.Cert)
@@ -72,7 +72,7 @@ func find(con *console.Console, current bool) (e Endpoint, err error) {
 }
 
 // Fix makes later calls of Find use the server that is the current one now, for a program that runs for long.
-func Fix(con *console.Console) error {
+func Fix(con *command.Console) error {
 	if con.Context != "" || con.Data != "" || con.Env("MAILROOM_CONTEXT") != "" || con.Env("MAILROOM_URL") != "" || con.Env("MAILROOM_DATA") != "" {
 		return nil
 	}
@@ -84,15 +84,15 @@ func Fix(con *console.Console) error {
 }
 
 // IsRemote reports whether a context or MAILROOM_URL selects the server, so that no data folder is known.
-func IsRemote(con *console.Console) (bool, error) {
+func IsRemote(con *command.Console) (bool, error) {
 	chosen, err := choose(con, true)
 	return chosen.named != nil || !chosen.local && isRemote(con), err
 }
 
-func isRemote(con *console.Console) bool { return con.Data == "" && con.Env("MAILROOM_URL") != "" }
+func isRemote(con *command.Console) bool { return con.Data == "" && con.Env("MAILROOM_URL") != "" }
 
 // At returns the server at address, with the token in MAILROOM_TOKEN, which may be missing.
-func At(con *console.Console, address string) (e Endpoint, err error) {
+func At(con *command.Console, address string) (e Endpoint, err error) {
 	con.Server, e.URL, e.Token = address, address, con.Env("MAILROOM_TOKEN")
 	e.HTTP, err = clientTrusting(con.Env("MAILROOM_CA"))
 	return e, err
@@ -110,7 +110,7 @@ func CheckURL(address string) error {
 func noServer(err error, dir datadir.Dir, start string) error {
 	hint := "start one with `" + start + "`"
 	if errors.Is(err, fs.ErrNotExist) {
-		return console.Errorf(console.ExitServer, hint, "no server on %s", dir)
+		return command.Errorf(command.ExitServer, hint, "no server on %s", dir)
 	}
-	return console.Errorf(console.ExitServer, hint, "%w", err)
+	return command.Errorf(command.ExitServer, hint, "%w", err)
 }

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"os"
 
-	"mailroom/internal/console"
+	"mailroom/app/command"
 	"mailroom/internal/recovery"
 )
 
@@ -48,14 +48,14 @@ func clientTrusting(file string) (*http.Client, error) {
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, console.Errorf(console.ExitUsage, "set MAILROOM_CA to a file with certificates", "%w", err)
+		return nil, command.Errorf(command.ExitUsage, "set MAILROOM_CA to a file with certificates", "%w", err)
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool() // the system has no certificate pool
 	}
 	if !roots.AppendCertsFromPEM(data) {
-		return nil, console.Errorf(console.ExitUsage, "set MAILROOM_CA to a file with certificates in PEM form", "no certificate in %s", file)
+		return nil, command.Errorf(command.ExitUsage, "set MAILROOM_CA to a file with certificates in PEM form", "no certificate in %s", file)
 	}
 	return clientWithTLS(&tls.Config{RootCAs: roots}), nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/app/config"
-	"mailroom/internal/console"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
 )
@@ -117,17 +117,17 @@ func showBoard(t *tracker.Tracker, now time.Time) api.IssueBoard {
 
 func showIssue(t *tracker.Tracker, it *tracker.Issue) api.Issue {
 	out := api.Issue{
-		ID: console.Shorten(it.ID, boardWord), Title: console.Shorten(it.Title, boardTitle), Status: console.Shorten(string(it.Status), boardWord), Type: console.Shorten(it.Type, boardWord),
-		Priority: it.Priority, Assignee: console.Shorten(it.Assignee, boardWord), Labels: []string{}, BlockedBy: []string{}, UpdatedAt: it.UpdatedAt,
+		ID: command.Shorten(it.ID, boardWord), Title: command.Shorten(it.Title, boardTitle), Status: command.Shorten(string(it.Status), boardWord), Type: command.Shorten(it.Type, boardWord),
+		Priority: it.Priority, Assignee: command.Shorten(it.Assignee, boardWord), Labels: []string{}, BlockedBy: []string{}, UpdatedAt: it.UpdatedAt,
 		Thread: feed.Thread(config.TrackerChannel, it.ID),
 	}
 	for _, label := range it.Labels[:min(len(it.Labels), boardLabels)] {
-		out.Labels = append(out.Labels, console.Shorten(label, boardWord))
+		out.Labels = append(out.Labels, command.Shorten(label, boardWord))
 	}
 	by := t.BlockedBy(it)
 	slices.SortFunc(by, func(a, b *tracker.Issue) int { return cmp.Compare(a.ID, b.ID) })
 	for _, on := range by[:min(len(by), boardLabels)] {
-		out.BlockedBy = append(out.BlockedBy, console.Shorten(on.ID, boardWord))
+		out.BlockedBy = append(out.BlockedBy, command.Shorten(on.ID, boardWord))
 	}
 	return out
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/channel/poll"
-	"mailroom/internal/console"
 	"mailroom/internal/setting"
 	"mailroom/server"
 )
@@ -40,7 +40,7 @@ const (
 	envWorkToken = "MOLECULE_WORKSPACE_TOKEN"
 )
 
-func bridgeCommand(con *console.Console) *cobra.Command {
+func bridgeCommand(con *command.Console) *cobra.Command {
 	var b bridgeOptions
 	cmd := &cobra.Command{
 		Use:   "bridge --platform URL --workspace ID --agent NAME [flags] [-- COMMAND [ARG…]]",
@@ -72,7 +72,7 @@ work with --data too.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		b.command = args
 		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-			return console.Errorf(console.ExitUsage, "write the command after --", "unexpected argument %q", args[0])
+			return command.Errorf(command.ExitUsage, "write the command after --", "unexpected argument %q", args[0])
 		}
 		return runBridge(cmd.Context(), con, b)
 	}
@@ -80,7 +80,7 @@ work with --data too.`,
 }
 
 // runBridge serves one channel until ctx is done.
-func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error {
+func runBridge(ctx context.Context, con *command.Console, b bridgeOptions) error {
 	if err := b.applyEnv(con.Env); err != nil {
 		return err
 	}
@@ -95,12 +95,12 @@ func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error
 	c.DefaultListen("127.0.0.1:0")
 	if b.listen != "" {
 		if err := c.SetListen(b.listen); err != nil {
-			return console.Errorf(console.ExitUsage, "", "%w", err)
+			return command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 	}
 	if len(b.command) > 0 {
 		if err := c.AddCommand(b.agent, b.command); err != nil {
-			return console.Errorf(console.ExitUsage, "set a name with --agent", "%w", err)
+			return command.Errorf(command.ExitUsage, "set a name with --agent", "%w", err)
 		}
 	}
 	if err := CheckAgent(c, b.agent); err != nil {
@@ -118,7 +118,7 @@ func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error
 	}
 	c.DefaultWhenAllDown(config.AllDownExit)
 	if _, err := poll.Open(*o, token); err != nil {
-		return console.Errorf(console.ExitUsage, "set "+envWorkToken+" or --token-file", "%w", err)
+		return command.Errorf(command.ExitUsage, "set "+envWorkToken+" or --token-file", "%w", err)
 	}
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", b.platform)
@@ -136,15 +136,15 @@ func runBridge(ctx context.Context, con *console.Console, b bridgeOptions) error
 func CheckAgent(c *config.Config, agent string) error {
 	r, err := newAgentSet(c, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return console.Errorf(console.ExitUsage, "", "%w", err)
+		return command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	d := r.programs.describe(agent, server.AgentInfo{})
 	known := "use " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + ", or a command after --"
 	switch {
 	case d.Disabled:
-		return console.Errorf(console.ExitUsage, known, "agent %s is unavailable: %s", agent, d.Problem)
+		return command.Errorf(command.ExitUsage, known, "agent %s is unavailable: %s", agent, d.Problem)
 	case r.agents[agent].Agent == nil:
-		return console.Errorf(console.ExitUsage, known, "unknown agent %q", agent)
+		return command.Errorf(command.ExitUsage, known, "unknown agent %q", agent)
 	}
 	return nil
 }
@@ -162,37 +162,37 @@ func (b *bridgeOptions) applyEnv(env func(string) string) error {
 			*from.value = strings.TrimSpace(env(from.env))
 		}
 		if *from.value == "" {
-			return console.Errorf(console.ExitUsage, "set "+from.flag+" or "+from.env, "missing %s", strings.TrimPrefix(from.flag, "--"))
+			return command.Errorf(command.ExitUsage, "set "+from.flag+" or "+from.env, "missing %s", strings.TrimPrefix(from.flag, "--"))
 		}
 	}
 	if _, err := setting.ParseBaseURL(b.platform, "https://platform.example.org"); err != nil {
-		return console.Errorf(console.ExitUsage, "", "--platform: %w", err)
+		return command.Errorf(command.ExitUsage, "", "--platform: %w", err)
 	}
 	if b.agent == "" && len(b.command) > 0 {
 		b.agent = filepath.Base(b.command[0])
 	}
 	if b.agent == "" {
-		return console.Errorf(console.ExitUsage, "set --agent, or write a command after --", "missing agent")
+		return command.Errorf(command.ExitUsage, "set --agent, or write a command after --", "missing agent")
 	}
 	if b.interval <= 0 {
-		return console.Errorf(console.ExitUsage, "use a duration such as 2s", "invalid --interval %s", b.interval)
+		return command.Errorf(command.ExitUsage, "use a duration such as 2s", "invalid --interval %s", b.interval)
 	}
 	return nil
 }
 
 // bridgeDir returns the data folder of a bridge: the given one, or a folder for this
 // workspace next to the default data folder.
-func bridgeDir(con *console.Console, workspace string) (datadir.Dir, error) {
+func bridgeDir(con *command.Console, workspace string) (datadir.Dir, error) {
 	if con.Data != "" || con.Env("MAILROOM_DATA") != "" {
 		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return "", console.Errorf(console.ExitUsage, "", "%w", err)
+			return "", command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 		return dir, nil
 	}
 	usual, err := datadir.Default(con.Env)
 	if err != nil {
-		return "", console.Errorf(console.ExitUsage, "", "%w", err)
+		return "", command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	return datadir.Dir(string(usual) + "-bridge-" + url.QueryEscape(workspace)), nil
 }

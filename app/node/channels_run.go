@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"mailroom/app/command"
 	"mailroom/channel"
-	"mailroom/internal/console"
 	"mailroom/internal/recovery"
 )
 
@@ -66,7 +66,7 @@ func (all channelSet) waitAllDown(ctx context.Context) error {
 // a probe of a failed one is no reason to stay.
 // If at least one channel gave up, the exit code asks for a restart.
 func (all channelSet) allDown() error {
-	code, hint := console.ExitConfig, "fix the cause, then restart the server"
+	code, hint := command.ExitConfig, "fix the cause, then restart the server"
 	var why []string
 	for _, c := range all {
 		s := c.State()
@@ -74,11 +74,11 @@ func (all channelSet) allDown() error {
 			return nil
 		}
 		if s.Condition == channel.ConditionGaveUp {
-			code, hint = console.ExitRestart, "restart the server"
+			code, hint = command.ExitRestart, "restart the server"
 		}
 		why = append(why, s.Name+" "+strings.ReplaceAll(string(s.Condition), "_", " ")+": "+s.Reason)
 	}
-	return console.Errorf(code, hint, "all channels are down and none will reconnect: %s", strings.Join(why, "; "))
+	return command.Errorf(code, hint, "all channels are down and none will reconnect: %s", strings.Join(why, "; "))
 }
 
 // secretFile watches a file with a channel's token and tells the channel of changes.

@@ -4,10 +4,10 @@ package node
 import (
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/console"
+	"mailroom/app/command"
 )
 
 // Commands returns the commands of this package.
-func Commands(con *console.Console) []*cobra.Command {
+func Commands(con *command.Console) []*cobra.Command {
 	return append(moreCommands(con), bridgeCommand(con), configCommand(con), serveCommand(con), workCommand(con))
 }

@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 	"mailroom/internal/platforms"
 )
 
-func configCommand(con *console.Console) *cobra.Command {
+func configCommand(con *command.Console) *cobra.Command {
 	var file string
 	var reveal bool
 	cmd := &cobra.Command{
@@ -19,13 +19,13 @@ func configCommand(con *console.Console) *cobra.Command {
 		Short: "Print the effective configuration with comments",
 		Args:  cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
 	cmd.Flags().BoolVar(&reveal, "reveal", false, "show the values of env instead of hiding them")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return console.Errorf(console.ExitUsage, "", "%w", err)
+			return command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 		c, err := loadConfig(con, dir, file)
 		if err != nil {
@@ -38,7 +38,7 @@ func configCommand(con *console.Console) *cobra.Command {
 
 // loadConfig reads file, which must exist, or else the optional configuration file in
 // the data folder. It warns about variables of the environment without an effect.
-func loadConfig(con *console.Console, dir datadir.Dir, file string) (*config.Config, error) {
+func loadConfig(con *command.Console, dir datadir.Dir, file string) (*config.Config, error) {
 	c, err := findConfig(con, dir, file)
 	if err == nil && con.Environ != nil {
 		for _, warning := range c.UnknownVariables(con.Environ()) {
@@ -48,24 +48,24 @@ func loadConfig(con *console.Console, dir datadir.Dir, file string) (*config.Con
 	return c, err
 }
 
-func findConfig(con *console.Console, dir datadir.Dir, file string) (*config.Config, error) {
+func findConfig(con *command.Console, dir datadir.Dir, file string) (*config.Config, error) {
 	if file != "" {
 		c, err := config.Load(file, true, platforms.All(), con.Env)
 		if err != nil {
-			return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+			return nil, command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 		return c, nil
 	}
 	c, err := config.Load(dir.Config(), false, platforms.All(), con.Env)
 	if _, ok := errors.AsType[*config.Error](err); ok {
-		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+		return nil, command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	return c, err
 }
 
-func printConfig(con *console.Console, c *config.Config, reveal bool, output console.Format) error {
+func printConfig(con *command.Console, c *config.Config, reveal bool, output command.Format) error {
 	text := []byte(c.TOML(reveal))
-	if output == console.FormatJSON {
+	if output == command.FormatJSON {
 		var err error
 		if text, err = c.JSON(reveal); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/auth"
@@ -24,7 +25,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/engine"
-	"mailroom/internal/console"
 	"mailroom/internal/metrics"
 	"mailroom/internal/recovery"
 	"mailroom/internal/retry"
@@ -173,7 +173,7 @@ func assemble(o Options, roster *agentSet) *Node {
 		DescribeAgent: func(name string) server.AgentInfo { return roster.describe(name, c.Retry) },
 		Protocols:     protocols(hooks, log),
 		Channels:      n.channels, Pairings: newPairings(c, n.ledger), Alerts: alerts,
-		Pages: web.Pages(), NoSearch: !c.Search, Issues: issueBoard(c), Bus: b, Metrics: numbers, Ready: n.ready, Version: console.ReadVersion().Version, Log: log,
+		Pages: web.Pages(), NoSearch: !c.Search, Issues: issueBoard(c), Bus: b, Metrics: numbers, Ready: n.ready, Version: command.ReadVersion().Version, Log: log,
 		TLS: o.TLS, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
@@ -201,7 +201,7 @@ func (n *Node) deliveries(c *config.Config, links *alert.Links, operator *auth.T
 func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics) engine.Options {
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
-		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Elsewhere: n.agents.remote, Node: c.Mark, Program: console.ReadVersion().Version, Tables: n.tables,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Elsewhere: n.agents.remote, Node: c.Mark, Program: command.ReadVersion().Version, Tables: n.tables,
 		Local: !n.shared, Log: n.log,
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { numbers.Entered(s.Claimed, s.Entered) },

@@ -3,9 +3,9 @@ package node
 import (
 	"log/slog"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/channel/webhook"
-	"mailroom/internal/console"
 	"mailroom/protocol/agentmail"
 	"mailroom/protocol/mcp"
 	"mailroom/server"
@@ -15,7 +15,7 @@ import (
 func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
 	all := map[string]server.Protocol{"POST /mcp": {
 		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
-		Serve: mcp.Handler(console.ReadVersion().Version, log),
+		Serve: mcp.Handler(command.ReadVersion().Version, log),
 	}}
 	for _, r := range agentmail.Routes() {
 		all[r.Pattern] = server.Protocol{

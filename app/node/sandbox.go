@@ -16,9 +16,9 @@ import (
 
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 	"mailroom/internal/proc"
 	"mailroom/store/postgres"
 )
@@ -398,7 +398,7 @@ func (s *sandbox) warnUnisolated() {
 
 // newWorkSandbox returns the sandbox of mailroom work, which hides the token file and, if this machine has a
 // data folder, that folder and the files with secrets of its server.
-func newWorkSandbox(con *console.Console, tokenFile string, log *slog.Logger) *sandbox {
+func newWorkSandbox(con *command.Console, tokenFile string, log *slog.Logger) *sandbox {
 	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: []string{"MAILROOM_TOKEN"}}
 	if dir, err := datadir.Find(con.Data, con.Env); err == nil {
 		if _, err := os.Stat(string(dir)); err == nil {
@@ -412,7 +412,7 @@ func newWorkSandbox(con *console.Console, tokenFile string, log *slog.Logger) *s
 }
 
 // hideServer hides the secrets of a server on this machine that are outside its data folder.
-func (s *sandbox) hideServer(con *console.Console, dir datadir.Dir) {
+func (s *sandbox) hideServer(con *command.Console, dir datadir.Dir) {
 	c, err := loadConfig(con, dir, "")
 	if err != nil {
 		s.log.Warn("files with secrets of this machine's server may be readable for the command: its configuration cannot be read", "error", err)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
-	"mailroom/internal/console"
 	"mailroom/internal/platforms"
 	"mailroom/internal/proc"
 )
@@ -289,7 +289,7 @@ func TestAWorkerHidesTheSecretsOfAServerOnItsMachine(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(data, "mailroom.toml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return newWorkSandbox(&console.Console{Data: data, Env: env}, filepath.Join(base, "token"), slog.New(slog.NewTextHandler(&log, nil)))
+		return newWorkSandbox(&command.Console{Data: data, Env: env}, filepath.Join(base, "token"), slog.New(slog.NewTextHandler(&log, nil)))
 	}
 	s := build(settings)
 	for _, name := range []string{"data", "token", "target", "url", "passwords", "credentials"} {
@@ -315,7 +315,7 @@ func TestARemoteWorkerHasTheIsolationOfAnAgent(t *testing.T) {
 	best, why := proc.Probe(t.Context())
 	build := func(isolation, data string) (shown, log string, err error) {
 		var said bytes.Buffer
-		con := &console.Console{Data: data, Env: func(string) string { return "" }}
+		con := &command.Console{Data: data, Env: func(string) string { return "" }}
 		s := newWorkSandbox(con, token, slog.New(slog.NewTextHandler(&said, nil)))
 		_, err = workOptions{agent: "a", command: []string{"cat"}, isolation: isolation}.build(s)
 		return s.isolationOf("a"), said.String(), err

@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/endpoint"
-	"mailroom/internal/console"
 	"mailroom/internal/proc"
 )
 
@@ -17,7 +17,7 @@ import (
 // them, and removes variables from its environment.
 // Linux shows the initial environment in /proc for the life of the process, so removing
 // the variables alone is not enough.
-func hideSecrets(con *console.Console, variables []string) error {
+func hideSecrets(con *command.Console, variables []string) error {
 	if err := errors.Join(proc.HideSelf(), proc.HideDescriptors()); err != nil {
 		return err
 	}
@@ -33,14 +33,14 @@ func hideSecrets(con *console.Console, variables []string) error {
 }
 
 // privatePaths returns paths with secrets of this process that no setting names.
-func privatePaths(con *console.Console, c *config.Config) []string {
+func privatePaths(con *command.Console, c *config.Config) []string {
 	return append(c.DatabaseFiles(con.Env), contextsFolder(con), credentials(con))
 }
 
 // credentials returns the folder with the secrets that the service manager passes to this process, or "".
 // Programs of the same user could read all of them, also those that no setting names.
 // https://systemd.io/CREDENTIALS/
-func credentials(con *console.Console) string {
+func credentials(con *command.Console) string {
 	folder := con.Env("CREDENTIALS_DIRECTORY")
 	if !filepath.IsAbs(folder) {
 		return ""
@@ -50,7 +50,7 @@ func credentials(con *console.Console) string {
 
 // contextsFolder returns the folder of the file of contexts, or "" if there is none. The file itself cannot
 // be hidden: a new one replaces it.
-func contextsFolder(con *console.Console) string {
+func contextsFolder(con *command.Console) string {
 	path, err := endpoint.ContextsFile(con.Env)
 	if err == nil {
 		path = filepath.Dir(path)

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"mailroom/internal/console"
+	"mailroom/app/command"
 )
 
 // The kernel lets programs of the same user read the memory, the environment and the descriptors of a process that may
@@ -29,7 +29,7 @@ func TestASecretOfTheServerIsInNoReachOfItsPrograms(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := hideSecrets(&console.Console{}, nil); err != nil {
+	if err := hideSecrets(&command.Console{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {

@@ -10,17 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/agent/exec"
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/app/storage"
 	"mailroom/client"
-	"mailroom/internal/console"
 	"mailroom/internal/display"
 	"mailroom/internal/recovery"
 	"mailroom/store/sqlite"
 )
 
-func serveCommand(con *console.Console) *cobra.Command {
+func serveCommand(con *command.Console) *cobra.Command {
 	var listen, file string
 	cmd := &cobra.Command{
 		Use:        "serve",
@@ -37,7 +37,7 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return console.Errorf(console.ExitUsage, "", "%w", err)
+			return command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 		c, err := loadConfig(con, dir, file)
 		if err != nil {
@@ -45,7 +45,7 @@ time. SIGINT and SIGTERM shut it down gracefully, a second signal at once.`,
 		}
 		if listen != "" {
 			if err := c.SetListen(listen); err != nil {
-				return console.Errorf(console.ExitUsage, "", "%w", err)
+				return command.Errorf(command.ExitUsage, "", "%w", err)
 			}
 		}
 		if err := serve(cmd.Context(), con, dir, c); err != nil {
@@ -62,37 +62,37 @@ const probeTimeout = 2 * time.Second
 // explainListenError says who uses the address, if another Mailroom does.
 func explainListenError(ctx context.Context, address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		return console.Errorf(console.ExitFailed, "choose another address with --listen", "%w", err)
+		return command.Errorf(command.ExitFailed, "choose another address with --listen", "%w", err)
 	}
 	by := "another program"
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if health, err := client.New("http://"+address, "", client.WithMaxAttempts(1)).Health(ctx); err == nil && health.Version != "" {
-		by = "another Mailroom server, of version " + display.Line(console.Shorten(health.Version, 40))
+		by = "another Mailroom server, of version " + display.Line(command.Shorten(health.Version, 40))
 	}
-	return console.Errorf(console.ExitFailed, "stop it, or choose another address with --listen", "%s is in use by %s", address, by)
+	return command.Errorf(command.ExitFailed, "stop it, or choose another address with --listen", "%s is in use by %s", address, by)
 }
 
 // explainServeError turns an error of the server into an exit error with a hint. The result
 // counts as a failure even if the context was cancelled.
-func explainServeError(con *console.Console, err error) error {
+func explainServeError(con *command.Console, err error) error {
 	if used, ok := errors.AsType[*datadir.InUseError](err); ok {
-		return console.Errorf(console.ExitFailed, used.Hint(), "%w", err)
+		return command.Errorf(command.ExitFailed, used.Hint(), "%w", err)
 	}
-	if _, ok := errors.AsType[*console.Error](err); ok {
+	if _, ok := errors.AsType[*command.Error](err); ok {
 		return err
 	}
 	if _, ok := errors.AsType[*datadir.LostStoreError](err); ok {
-		return console.Errorf(console.ExitFailed, "restore a backup with `mailroom restore FILE`, or remove that file to start with an empty store", "%w", err)
+		return command.Errorf(command.ExitFailed, "restore a backup with `mailroom restore FILE`, or remove that file to start with an empty store", "%w", err)
 	}
 	if _, ok := errors.AsType[*sqlite.LostCommitsError](err); ok {
-		return console.Errorf(console.ExitFailed, "restore a newer backup with `mailroom restore FILE`, or continue without them with `mailroom restore --accept-loss`", "%w", err)
+		return command.Errorf(command.ExitFailed, "restore a newer backup with `mailroom restore FILE`, or continue without them with `mailroom restore --accept-loss`", "%w", err)
 	}
-	return console.Errorf(console.ExitFailed, "", "%w", err)
+	return command.Errorf(command.ExitFailed, "", "%w", err)
 }
 
 // serve locks the folder and runs a node on it until ctx is done.
-func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config.Config) (err error) {
+func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config.Config) (err error) {
 	log := slog.New(slog.NewTextHandler(con.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	cert, secure, err := loadTLS(c, log)
 	if err != nil {
@@ -166,12 +166,12 @@ func serve(ctx context.Context, con *console.Console, dir datadir.Dir, c *config
 }
 
 // readEnvironment reads what the configuration takes from the environment, and hides its secrets.
-func readEnvironment(con *console.Console, dir datadir.Dir, c *config.Config, log *slog.Logger) error {
+func readEnvironment(con *command.Console, dir datadir.Dir, c *config.Config, log *slog.Logger) error {
 	for _, warning := range c.ReadTokens(con.Env) {
 		log.Warn(warning)
 	}
 	if err := c.CheckTokens(); err != nil {
-		return console.Errorf(console.ExitConfig, "", "%w", err)
+		return command.Errorf(command.ExitConfig, "", "%w", err)
 	}
 	if err := hideSecrets(con, c.SecretVariables()); err != nil {
 		return err
@@ -196,7 +196,7 @@ func ensureToken(held *datadir.Lock, c *config.Config) (string, error) {
 
 // printStarted prints the server's address, and a warning if other machines can reach it
 // without TLS.
-func printStarted(con *console.Console, url string, dir datadir.Dir, c *config.Config, bridge bool) {
+func printStarted(con *command.Console, url string, dir datadir.Dir, c *config.Config, bridge bool) {
 	if bridge {
 		printBridging(con, url, dir)
 	} else {
@@ -208,7 +208,7 @@ func printStarted(con *console.Console, url string, dir datadir.Dir, c *config.C
 }
 
 // waitRestartBackoff pauses the start if the folder's servers have ended too often recently.
-func waitRestartBackoff(ctx context.Context, con *console.Console, held *datadir.Lock) error {
+func waitRestartBackoff(ctx context.Context, con *command.Console, held *datadir.Lock) error {
 	pause, err := held.RecordStart(time.Now())
 	if err != nil || pause == 0 {
 		return err
@@ -237,16 +237,16 @@ func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
 }
 
 // printListening prints the server's address and the next commands.
-func printListening(con *console.Console, url string, dir datadir.Dir) {
+func printListening(con *command.Console, url string, dir datadir.Dir) {
 	con.Infof("listening on %s, data folder %s\nnext, in another terminal:\n  %s", url, dir, con.CommandLine("send", "hello"))
 	con.Infof("or `%s` for the console in a browser, at %s", con.CommandLine("open"), url)
 }
 
 // printBridging prints the bridge's address and how to show its state.
-func printBridging(con *console.Console, url string, dir datadir.Dir) {
+func printBridging(con *command.Console, url string, dir datadir.Dir) {
 	con.Infof("listening on %s, data folder %s\nto show its state, in another terminal:\n  %s", url, dir, con.CommandLine("channels"))
 }
 
-func printExposed(con *console.Console) {
+func printExposed(con *command.Console) {
 	con.Infof("warning: this address is reachable from other machines without encryption: restrict access to the proxy")
 }

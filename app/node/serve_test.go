@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mailroom/app/command"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 )
 
 func TestAServerThatKeepsExitingWaitsBeforeItStarts(t *testing.T) {
@@ -24,7 +24,7 @@ func TestAServerThatKeepsExitingWaitsBeforeItStarts(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var talk bytes.Buffer
-		con := &console.Console{Stderr: &talk}
+		con := &command.Console{Stderr: &talk}
 		for range 5 {
 			if err := waitRestartBackoff(t.Context(), con, held); err != nil {
 				t.Fatal(err)

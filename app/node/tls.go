@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
-	"mailroom/internal/console"
 )
 
 // loadTLS returns the absolute path of the certificate and the TLS configuration, or "" and
@@ -18,7 +18,7 @@ import (
 func loadTLS(c *config.Config, log *slog.Logger) (file string, secure *tls.Config, err error) {
 	if !c.TLS() {
 		if c.Exposed() && !c.BehindProxy {
-			return "", nil, console.Errorf(console.ExitUsage,
+			return "", nil, command.Errorf(command.ExitUsage,
 				"set tls_cert and tls_key in the configuration, or behind_proxy = true if a proxy provides TLS",
 				"refusing to listen on %s without TLS: other machines can reach it", c.Listen)
 		}
@@ -29,7 +29,7 @@ func loadTLS(c *config.Config, log *slog.Logger) (file string, secure *tls.Confi
 	}
 	renewed := &certificate{file: file, key: c.TLSKey, log: log}
 	if err := renewed.reload(); err != nil {
-		return "", nil, console.Errorf(console.ExitUsage, "check tls_cert and tls_key in the configuration", "%w", err)
+		return "", nil, command.Errorf(command.ExitUsage, "check tls_cert and tls_key in the configuration", "%w", err)
 	}
 	return file, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: renewed.getCertificate}, nil
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/bus"
 	"mailroom/engine"
-	"mailroom/internal/console"
 	"mailroom/internal/killpoint"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
@@ -60,7 +60,7 @@ func addTorture(r *agentSet) (wrap func(store.Store) store.Store, err error) {
 
 // moreCommands adds a second worker: an engine in its own process on the store of a
 // running server.
-func moreCommands(con *console.Console) []*cobra.Command {
+func moreCommands(con *command.Console) []*cobra.Command {
 	cmd := &cobra.Command{Use: "torture-worker", Hidden: true, Args: cobra.NoArgs}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := datadir.Find(con.Data, con.Env)
@@ -76,7 +76,7 @@ func moreCommands(con *console.Console) []*cobra.Command {
 	return []*cobra.Command{cmd}
 }
 
-func besideServer(ctx context.Context, con *console.Console, dir datadir.Dir, c *config.Config) (err error) {
+func besideServer(ctx context.Context, con *command.Console, dir datadir.Dir, c *config.Config) (err error) {
 	log := slog.New(slog.NewTextHandler(con.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	file, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
 	if err != nil {

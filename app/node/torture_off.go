@@ -5,7 +5,7 @@ package node
 import (
 	"github.com/spf13/cobra"
 
-	"mailroom/internal/console"
+	"mailroom/app/command"
 	"mailroom/store"
 )
 
@@ -15,4 +15,4 @@ func addTorture(*agentSet) (wrap func(store.Store) store.Store, err error) {
 	return func(st store.Store) store.Store { return st }, nil
 }
 
-func moreCommands(con *console.Console) []*cobra.Command { return nil }
+func moreCommands(con *command.Console) []*cobra.Command { return nil }

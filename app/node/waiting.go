@@ -14,9 +14,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/storage"
-	"mailroom/internal/console"
 	"mailroom/internal/recovery"
 )
 
@@ -158,7 +158,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 // nothing of the database, because anyone may ask.
 func answerWaiting(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		answerJSON(w, http.StatusOK, "application/json", api.Health{Status: "ok", Version: console.ReadVersion().Version})
+		answerJSON(w, http.StatusOK, "application/json", api.Health{Status: "ok", Version: command.ReadVersion().Version})
 		return
 	}
 	p := api.NewProblem(mailroom.Errorf(mailroom.CodeUnavailable, "not ready: the server starts and waits for its database; try again later"))

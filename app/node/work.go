@@ -18,12 +18,12 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/endpoint"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/engine"
-	"mailroom/internal/console"
 	"mailroom/internal/recovery"
 	"mailroom/internal/retry"
 	"mailroom/internal/setting"
@@ -54,7 +54,7 @@ type workOptions struct {
 	command        []string // with a profile, further arguments
 }
 
-func workCommand(con *console.Console) *cobra.Command {
+func workCommand(con *command.Console) *cobra.Command {
 	var w workOptions
 	cmd := &cobra.Command{
 		Use:   "work --agent NAME [flags] [--profile PROGRAM] -- COMMAND [ARG…]",
@@ -99,13 +99,13 @@ rest are released; a second signal exits at once.`,
 		w.command = args
 		switch {
 		case w.agent == "":
-			return console.Errorf(console.ExitUsage, "set --agent", "missing agent")
+			return command.Errorf(command.ExitUsage, "set --agent", "missing agent")
 		case w.runs < 1:
-			return console.Errorf(console.ExitUsage, "use 1 or more", "invalid --runs %d", w.runs)
+			return command.Errorf(command.ExitUsage, "use 1 or more", "invalid --runs %d", w.runs)
 		case w.profile == "" && len(args) == 0:
-			return console.Errorf(console.ExitUsage, "write it after --, or set --profile", "missing command")
+			return command.Errorf(command.ExitUsage, "write it after --, or set --profile", "missing command")
 		case w.profile == "" && w.permissions != "":
-			return console.Errorf(console.ExitUsage, "use --profile PROGRAM,permissions=MODE", "--permissions needs --profile")
+			return command.Errorf(command.ExitUsage, "use --profile PROGRAM,permissions=MODE", "--permissions needs --profile")
 		}
 		return runWorker(cmd.Context(), con, w)
 	}
@@ -204,22 +204,22 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 }
 
 // runWorker runs an agent for the server until ctx is done.
-func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
+func runWorker(ctx context.Context, con *command.Console, w workOptions) error {
 	log := slog.New(slog.NewTextHandler(con.Stderr, nil))
 	agent, err := w.build(newWorkSandbox(con, w.tokenFile, log))
 	if err != nil {
-		return console.Errorf(console.ExitUsage, "", "%w", err)
+		return command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	policy, err := w.retries()
 	if err != nil {
-		return console.Errorf(console.ExitUsage, "use --attempts 5, or --attempts 5,first=2s,most=1m", "%w", err)
+		return command.Errorf(command.ExitUsage, "use --attempts 5, or --attempts 5,first=2s,most=1m", "%w", err)
 	}
 	d, err := findWorkEndpoint(con, w)
 	if err != nil {
 		return err
 	}
 	if err := hideSecrets(con, []string{"MAILROOM_TOKEN"}); err != nil {
-		return console.Errorf(console.ExitFailed, "", "%w", err)
+		return command.Errorf(command.ExitFailed, "", "%w", err)
 	}
 	if w.name == "" {
 		w.name, _ = os.Hostname() // only for display; may be ""
@@ -260,18 +260,18 @@ func runWorker(ctx context.Context, con *console.Console, w workOptions) error {
 		return explainWorkError(why)
 	}
 	if err != nil {
-		return console.Errorf(console.ExitFailed, "", "%w", err)
+		return command.Errorf(command.ExitFailed, "", "%w", err)
 	}
 	return nil
 }
 
 // findWorkEndpoint finds the server and the token, which is never a command line argument.
-func findWorkEndpoint(con *console.Console, w workOptions) (d endpoint.Endpoint, err error) {
+func findWorkEndpoint(con *command.Console, w workOptions) (d endpoint.Endpoint, err error) {
 	if w.url == "" {
 		d, err = endpoint.FindNamed(con)
 	} else {
 		if err := endpoint.CheckURL(w.url); err != nil {
-			return d, console.Errorf(console.ExitUsage, "use a URL such as https://mail.example.org", "--url %w", err)
+			return d, command.Errorf(command.ExitUsage, "use a URL such as https://mail.example.org", "--url %w", err)
 		}
 		d, err = endpoint.At(con, w.url)
 	}
@@ -281,12 +281,12 @@ func findWorkEndpoint(con *console.Console, w workOptions) (d endpoint.Endpoint,
 	if w.tokenFile != "" {
 		raw, err := os.ReadFile(w.tokenFile)
 		if err != nil {
-			return d, console.Errorf(console.ExitUsage, "", "read the token: %w", err)
+			return d, command.Errorf(command.ExitUsage, "", "read the token: %w", err)
 		}
 		d.Token = strings.TrimSpace(string(raw))
 	}
 	if d.Token == "" {
-		return d, console.Errorf(console.ExitServer, "set MAILROOM_TOKEN or --token-file", "missing token for %s", d.URL)
+		return d, command.Errorf(command.ExitServer, "set MAILROOM_TOKEN or --token-file", "missing token for %s", d.URL)
 	}
 	return d, nil
 }
@@ -295,9 +295,9 @@ func findWorkEndpoint(con *console.Console, w workOptions) (d endpoint.Endpoint,
 func explainWorkError(err error) error {
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeForbidden:
-		return console.Errorf(console.ExitServer, "the token needs the scope work and must allow the agent", "not authorized: %w", err)
+		return command.Errorf(command.ExitServer, "the token needs the scope work and must allow the agent", "not authorized: %w", err)
 	case mailroom.CodeConflict, mailroom.CodeInvalid:
-		return console.Errorf(console.ExitUsage, "", "%w", err)
+		return command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	return err
 }

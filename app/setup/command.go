@@ -10,16 +10,16 @@ import (
 
 	"mailroom/alert"
 	"mailroom/alert/target"
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/channel/kind"
-	"mailroom/internal/console"
 	"mailroom/internal/setting"
 )
 
 // Options configure the commands of this package. All are required.
 type Options struct {
-	Console *console.Console
+	Console *command.Console
 	Kinds   *target.Kinds
 	// CheckAgent returns an error if the agent cannot run with a configuration.
 	CheckAgent func(c *config.Config, agent string) error
@@ -163,7 +163,7 @@ func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 		}
 	case []string:
 		list := flags.StringArray(a.Flag, nil, q.Usage)
-		console.AllowEmpty(flags, a.Flag) // as below
+		command.AllowEmpty(flags, a.Flag) // as below
 		a.given = func() any {
 			if len(*list) == 0 {
 				return nil
@@ -172,7 +172,7 @@ func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 		}
 	case string:
 		text := flags.String(a.Flag, before, q.Usage)
-		console.AllowEmpty(flags, a.Flag) // none, where the setting may be missing
+		command.AllowEmpty(flags, a.Flag) // none, where the setting may be missing
 		a.given = func() any {
 			if !flags.Changed(a.Flag) || *text == "" && (a.secret != nil || a.Resolve != nil) {
 				return nil

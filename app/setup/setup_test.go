@@ -14,11 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom/alert/target"
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/channel"
 	"mailroom/channel/kind"
-	"mailroom/internal/console"
 	"mailroom/internal/setting"
 )
 
@@ -81,7 +81,7 @@ func (f *fixture) newSettings() *kind.Settings {
 func (f *fixture) run(t *testing.T, stdin string, flags ...string) error {
 	t.Helper()
 	f.talk.Reset()
-	con := &console.Console{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &f.talk, Env: func(string) string { return "" }, Data: string(f.dir)}
+	con := &command.Console{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &f.talk, Env: func(string) string { return "" }, Data: string(f.dir)}
 	cmd := Channels(Options{
 		Console: con, Kinds: &target.Kinds{Channels: []kind.Kind{{Name: "parrot", New: f.newSettings}, {Name: "fax", New: func() *kind.Settings { return &kind.Settings{} }}}},
 		CheckAgent: func(*config.Config, string) error { return nil },
@@ -139,12 +139,12 @@ func TestRefusedAnswersWriteNothing(t *testing.T) {
 		code  int
 		want  string
 	}{
-		"an invalid value":     {"", []string{"--color", "green"}, nil, console.ExitUsage, `--color: "green" is not one of , red, blue`},
-		"an unresolved answer": {"nowhere\n", nil, nil, console.ExitFailed, "no such room"},
-		"a missing setting":    {"\nann\nsesame\n", nil, nil, console.ExitUsage, "missing room"},
-		"a bad secret":         {"hall\nann\nsez\n", nil, nil, console.ExitUsage, "too short"},
-		"no answer":            {"hall\n", nil, nil, console.ExitUsage, `no answer to "User:"`},
-		"a failed probe":       {"hall\nann\nsesame\n", nil, errors.New("it is gone"), console.ExitFailed, "it is gone"},
+		"an invalid value":     {"", []string{"--color", "green"}, nil, command.ExitUsage, `--color: "green" is not one of , red, blue`},
+		"an unresolved answer": {"nowhere\n", nil, nil, command.ExitFailed, "no such room"},
+		"a missing setting":    {"\nann\nsesame\n", nil, nil, command.ExitUsage, "missing room"},
+		"a bad secret":         {"hall\nann\nsez\n", nil, nil, command.ExitUsage, "too short"},
+		"no answer":            {"hall\n", nil, nil, command.ExitUsage, `no answer to "User:"`},
+		"a failed probe":       {"hall\nann\nsesame\n", nil, errors.New("it is gone"), command.ExitFailed, "it is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fixture{dir: datadir.Dir(t.TempDir())}
@@ -152,7 +152,7 @@ func TestRefusedAnswersWriteNothing(t *testing.T) {
 				f.probe = func(kind.Place) (kind.Found, error) { return kind.Found{}, c.probe }
 			}
 			err := f.run(t, c.stdin, slices.Concat([]string{"--agent", "echo"}, c.flags)...)
-			if e, ok := errors.AsType[*console.Error](err); !ok || e.Code != c.code || !strings.Contains(err.Error(), c.want) {
+			if e, ok := errors.AsType[*command.Error](err); !ok || e.Code != c.code || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %#v, want code %d and %q", err, c.code, c.want)
 			}
 			if files, err := os.ReadDir(string(f.dir)); err != nil || len(files) > 0 {

@@ -15,10 +15,10 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/alert/target"
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/channel/kind"
-	"mailroom/internal/console"
 	"mailroom/internal/setting"
 )
 
@@ -46,7 +46,7 @@ const nothingWritten = "nothing was written"
 func (w *wizard) run(ctx context.Context) (err error) {
 	con := w.options.Console
 	if w.dir, err = datadir.Find(con.Data, con.Env); err != nil {
-		return console.Errorf(console.ExitUsage, "", "%w", err)
+		return command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	w.in = bufio.NewReader(con.Stdin)
 	before, err := os.ReadFile(w.dir.Config())
@@ -58,7 +58,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 		return err
 	}
 	if w.exists(now, w.name) {
-		return console.Errorf(console.ExitUsage, "choose another name with --name, or edit "+w.dir.Config(), "%s %s already exists", w.what, w.name)
+		return command.Errorf(command.ExitUsage, "choose another name with --name, or edit "+w.dir.Config(), "%s %s already exists", w.what, w.name)
 	}
 	if err := w.chooseAgent(now); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (w *wizard) run(ctx context.Context) (err error) {
 		if f, ok := errors.AsType[*mailroom.Failure](err); ok { // its class is for runs
 			err = f.Err
 		}
-		return console.Errorf(console.ExitFailed, nothingWritten, "%w", err)
+		return command.Errorf(command.ExitFailed, nothingWritten, "%w", err)
 	}
 	if err := w.write(after); err != nil {
 		if found.Undo != nil {
@@ -106,14 +106,14 @@ func (w *wizard) checkTarget() error {
 		return nil
 	}
 	if !slices.Contains(alert.Texts(), alert.Text(w.text)) {
-		return console.Errorf(console.ExitUsage, nothingWritten, "--text: %q is not none, title or full", w.text)
+		return command.Errorf(command.ExitUsage, nothingWritten, "--text: %q is not none, title or full", w.text)
 	}
 	if w.check == nil || setting.CheckRequired(w.keys) != nil { // the configuration reports what is missing
 		return nil
 	}
 	err := w.check()
 	if words, ok := strings.CutSuffix(fmt.Sprint(err), "; "+target.ErrNotAllowed.Error()); ok {
-		return console.Errorf(console.ExitUsage, nothingWritten, "%s; to allow it, add --allow with the address or its network", words)
+		return command.Errorf(command.ExitUsage, nothingWritten, "%s; to allow it, add --allow with the address or its network", words)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (w *wizard) checkTarget() error {
 func (w *wizard) parse(file []byte) (*config.Config, error) {
 	c, err := config.Parse(w.dir.Config(), file, w.options.Kinds, nil)
 	if err != nil {
-		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+		return nil, command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	return c, nil
 }
@@ -188,11 +188,11 @@ func (w *wizard) set(ctx context.Context, a answer, value any) (err error) {
 	}
 	if a.Resolve != nil {
 		if value, err = a.Resolve(ctx, value.(string)); err != nil {
-			return console.Errorf(console.ExitFailed, nothingWritten, "%w", err)
+			return command.Errorf(command.ExitFailed, nothingWritten, "%w", err)
 		}
 	}
 	if err := a.value.Set(value); err != nil {
-		return console.Errorf(console.ExitUsage, "", "--%s: %w", a.Flag, err)
+		return command.Errorf(command.ExitUsage, "", "--%s: %w", a.Flag, err)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (w *wizard) setSecret(a answer, text string) (err error) {
 		}
 		raw, err := os.ReadFile(a.secret.File)
 		if err != nil {
-			return console.Errorf(console.ExitUsage, "", "read the %s: %w", a.Secret, err)
+			return command.Errorf(command.ExitUsage, "", "read the %s: %w", a.Secret, err)
 		}
 		text = strings.TrimSpace(string(raw))
 	}
@@ -215,7 +215,7 @@ func (w *wizard) setSecret(a answer, text string) (err error) {
 		return nil
 	}
 	if err := a.Check(text); err != nil {
-		return console.Errorf(console.ExitUsage, nothingWritten, "%w", err)
+		return command.Errorf(command.ExitUsage, nothingWritten, "%w", err)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"mailroom/app/command"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -19,13 +19,13 @@ import (
 	"mailroom/store/transfer"
 )
 
-func storeCommand(con *console.Console) *cobra.Command {
+func storeCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{Use: "store", Short: "Move the store to another database"}
 	cmd.AddCommand(copyCommand(con))
 	return cmd
 }
 
-func copyCommand(con *console.Console) *cobra.Command {
+func copyCommand(con *command.Console) *cobra.Command {
 	var from, to string
 	var verbose bool
 	cmd := &cobra.Command{
@@ -46,7 +46,7 @@ Exit codes: 0 success, 1 a store is in use, has data or differs, 2 invalid usage
   mailroom store copy --from "postgres://mailroom@db.example.org/mailroom" --to /srv/mailroom-new`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "data folder or URL of the store to copy")
 	cmd.Flags().StringVar(&to, "to", "", "data folder or URL of the empty store")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print progress (default on a terminal)")
@@ -60,9 +60,9 @@ Exit codes: 0 success, 1 a store is in use, has data or differs, 2 invalid usage
 			return err
 		}
 		if source.name == target.name {
-			return console.Errorf(console.ExitUsage, "name two stores", "--from and --to are the same store, %s", source.name)
+			return command.Errorf(command.ExitUsage, "name two stores", "--from and --to are the same store, %s", source.name)
 		}
-		r := &copying{con: con, loud: verbose || console.IsTerminal(con.Stderr)}
+		r := &copying{con: con, loud: verbose || command.IsTerminal(con.Stderr)}
 		if err := r.run(cmd.Context(), source, target); err != nil {
 			if cmd.Context().Err() != nil {
 				con.Infof("interrupted: repeat the command, which starts over")
@@ -76,7 +76,7 @@ Exit codes: 0 success, 1 a store is in use, has data or differs, 2 invalid usage
 
 // copying is one run of the command.
 type copying struct {
-	con     *console.Console
+	con     *command.Console
 	loud    bool // prints progress
 	next    time.Time
 	total   store.Counts // of the source
@@ -178,8 +178,8 @@ func (c *copying) progress(important bool, format string, args ...any) {
 	c.con.Infof(format, args...)
 }
 
-func (c *copying) print(output console.Format, from, to *place) error {
-	if output == console.FormatJSON {
+func (c *copying) print(output command.Format, from, to *place) error {
+	if output == command.FormatJSON {
 		return c.con.PrintJSON(struct {
 			From     string        `json:"from"`
 			To       string        `json:"to"`
@@ -194,34 +194,34 @@ func (c *copying) print(output console.Format, from, to *place) error {
 
 // explainCopyError turns an error of the command into an exit error with a hint.
 func explainCopyError(ctx context.Context, err error) error {
-	fail := func(code int, hint string) error { return console.Errorf(code, hint, "%w", err) }
+	fail := func(code int, hint string) error { return command.Errorf(code, hint, "%w", err) }
 	if ctx.Err() != nil {
 		return ctx.Err()
-	} else if _, ok := errors.AsType[*console.PrintedError](err); ok {
+	} else if _, ok := errors.AsType[*command.PrintedError](err); ok {
 		return err
 	} else if used, ok := errors.AsType[*datadir.InUseError](err); ok {
-		return fail(console.ExitFailed, "stop it with `mailroom stop --data "+console.Quote(string(used.Dir))+"`")
+		return fail(command.ExitFailed, "stop it with `mailroom stop --data "+command.Quote(string(used.Dir))+"`")
 	} else if _, ok := errors.AsType[*store.InUseError](err); ok {
-		return fail(console.ExitFailed, "stop all servers of that store, and repeat the command when their leases have ended")
+		return fail(command.ExitFailed, "stop all servers of that store, and repeat the command when their leases have ended")
 	} else if _, ok := errors.AsType[*datadir.StoreExistsError](err); ok {
-		return fail(console.ExitFailed, "name another folder, or move all files mailroom.db* out of this one")
+		return fail(command.ExitFailed, "name another folder, or move all files mailroom.db* out of this one")
 	} else if _, ok := errors.AsType[*transfer.DifferenceError](err); ok {
-		return fail(console.ExitFailed, "keep the source; no server starts on the target")
+		return fail(command.ExitFailed, "keep the source; no server starts on the target")
 	}
 	switch {
 	case errors.Is(err, postgres.ErrHasData):
-		return fail(console.ExitFailed, "name another database or schema, or drop the schema")
+		return fail(command.ExitFailed, "name another database or schema, or drop the schema")
 	case errors.Is(err, postgres.ErrCopying):
-		return fail(console.ExitFailed, "wait for it, or end it")
+		return fail(command.ExitFailed, "wait for it, or end it")
 	case errors.Is(err, postgres.ErrUnfinished):
-		return fail(console.ExitFailed, "")
+		return fail(command.ExitFailed, "")
 	case errors.Is(err, postgres.ErrNoStore), errors.Is(err, sqlite.ErrNoStore):
-		return fail(console.ExitServer, "name the store of a server")
+		return fail(command.ExitServer, "name the store of a server")
 	}
 	if e, ok := errors.AsType[*openError](err); !ok {
-		return fail(console.ExitServer, "no server starts on the target; repeat the command, which starts over")
+		return fail(command.ExitServer, "no server starts on the target; repeat the command, which starts over")
 	} else if e.place.config != nil {
-		return fail(console.ExitServer, "check the address, the user with its password and rights, and that the database runs")
+		return fail(command.ExitServer, "check the address, the user with its password and rights, and that the database runs")
 	}
-	return fail(console.ExitServer, "")
+	return fail(command.ExitServer, "")
 }

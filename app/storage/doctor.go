@@ -11,21 +11,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/doctor"
-	"mailroom/internal/console"
 	"mailroom/internal/platforms"
 	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
 )
 
 // Commands returns the commands of this package.
-func Commands(con *console.Console) []*cobra.Command {
+func Commands(con *command.Console) []*cobra.Command {
 	return []*cobra.Command{doctorCommand(con), migrateCommand(con), restoreCommand(con), storeCommand(con)}
 }
 
-func doctorCommand(con *console.Console) *cobra.Command {
+func doctorCommand(con *command.Console) *cobra.Command {
 	var backup, file, url string
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -44,14 +44,14 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
   mailroom doctor --store "postgres://mailroom@db.example.org/mailroom"`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().StringVar(&backup, "backup", "", "write a copy of the store to this file, which must not exist")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
 	cmd.Flags().StringVar(&url, "store", "", "check the store in this PostgreSQL database instead of the configured one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return console.Errorf(console.ExitUsage, "", "%w", err)
+			return command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 		c, err := selectStore(con.Env, dir, file, url)
 		if err != nil {
@@ -60,7 +60,7 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
 		d := diagnosis{Store: dir.Database()}
 		switch writes := cmd.Flags().Changed("backup"); {
 		case writes && c.Store.Kind == config.StorePostgres:
-			return console.Errorf(console.ExitUsage, "back it up with pg_dump or the tools of its provider, and check a restored copy with --store", "--backup copies a file, and the store is a PostgreSQL database")
+			return command.Errorf(command.ExitUsage, "back it up with pg_dump or the tools of its provider, and check a restored copy with --store", "--backup copies a file, and the store is a PostgreSQL database")
 		case writes:
 			err = backupStore(cmd.Context(), con, dir, backup, &d)
 		case c.Store.Kind == config.StorePostgres:
@@ -92,7 +92,7 @@ type diagnosis struct {
 
 // foundError ends a command that has printed its findings.
 func foundError() error {
-	return &console.PrintedError{Code: console.ExitFailed, Reason: "the store has findings"}
+	return &command.PrintedError{Code: command.ExitFailed, Reason: "the store has findings"}
 }
 
 // selectStore returns the configuration whose store is checked.
@@ -108,7 +108,7 @@ func selectStore(env func(string) string, dir datadir.Dir, file, url string) (*c
 	}
 	c, err := config.Load(file, must, platforms.All(), env)
 	if err != nil {
-		return nil, console.Errorf(console.ExitUsage, "", "%w", err)
+		return nil, command.Errorf(command.ExitUsage, "", "%w", err)
 	}
 	return c, nil
 }
@@ -130,15 +130,15 @@ func examineDatabase(ctx context.Context, c *config.Config, d *diagnosis) error 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, postgres.ErrNoStore):
-		return console.Errorf(console.ExitServer, "check the address and the schema of [postgres]", "%w", err)
+		return command.Errorf(command.ExitServer, "check the address and the schema of [postgres]", "%w", err)
 	case err != nil:
-		return console.Errorf(console.ExitServer, "", "%w", err)
+		return command.Errorf(command.ExitServer, "", "%w", err)
 	}
 	return nil
 }
 
 // examine checks the store in dir.
-func examine(ctx context.Context, con *console.Console, dir datadir.Dir, d *diagnosis) error {
+func examine(ctx context.Context, con *command.Console, dir datadir.Dir, d *diagnosis) error {
 	file, err := sqlite.OpenFile(ctx, d.Store)
 	if err != nil {
 		return explainStoreError(ctx, con, dir, err)
@@ -178,10 +178,10 @@ func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 
 // backupStore writes a copy of the store, checks it and then renames it to target, also if
 // there are findings.
-func backupStore(ctx context.Context, con *console.Console, dir datadir.Dir, target string, d *diagnosis) error {
+func backupStore(ctx context.Context, con *command.Console, dir datadir.Dir, target string, d *diagnosis) error {
 	to, err := filepath.Abs(target)
 	if err != nil {
-		return console.Errorf(console.ExitUsage, "", "--backup: %w", err)
+		return command.Errorf(command.ExitUsage, "", "--backup: %w", err)
 	}
 	d.Backup = to
 	file, err := sqlite.OpenFile(ctx, d.Store)
@@ -199,9 +199,9 @@ func backupStore(ctx context.Context, con *console.Console, dir datadir.Dir, tar
 	err = errors.Join(err, file.Close())
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return console.Errorf(console.ExitUsage, "name a new file", "%s already exists", to)
+		return command.Errorf(command.ExitUsage, "name a new file", "%s already exists", to)
 	case errors.Is(err, fs.ErrNotExist):
-		return console.Errorf(console.ExitUsage, "create it, or name another", "the folder %s does not exist", filepath.Dir(to))
+		return command.Errorf(command.ExitUsage, "create it, or name another", "the folder %s does not exist", filepath.Dir(to))
 	case err != nil:
 		return explainStoreError(ctx, con, dir, err)
 	}
@@ -209,16 +209,16 @@ func backupStore(ctx context.Context, con *console.Console, dir datadir.Dir, tar
 }
 
 // explainStoreError turns an error of reading the store into an exit error.
-func explainStoreError(ctx context.Context, con *console.Console, dir datadir.Dir, err error) error {
+func explainStoreError(ctx context.Context, con *command.Console, dir datadir.Dir, err error) error {
 	const elsewhere = "name the data folder of the server with --data"
 	_, there := os.Stat(string(dir))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(there, fs.ErrNotExist):
-		return console.Errorf(console.ExitServer, elsewhere, "the data folder %s does not exist", dir)
+		return command.Errorf(command.ExitServer, elsewhere, "the data folder %s does not exist", dir)
 	case errors.Is(err, sqlite.ErrNoStore):
-		return console.Errorf(console.ExitServer, elsewhere, "%w", err)
+		return command.Errorf(command.ExitServer, elsewhere, "%w", err)
 	}
-	return console.Errorf(console.ExitServer, "", "%w", err)
+	return command.Errorf(command.ExitServer, "", "%w", err)
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"strings"
 
+	"mailroom/app/command"
 	"mailroom/doctor"
-	"mailroom/internal/console"
 	"mailroom/internal/display"
 )
 
-func printDiagnosis(con *console.Console, d diagnosis, output console.Format) error {
-	if output == console.FormatJSON {
+func printDiagnosis(con *command.Console, d diagnosis, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(d)
 	}
 	if d.Backup != "" {
@@ -29,7 +29,7 @@ func printDiagnosis(con *console.Console, d diagnosis, output console.Format) er
 }
 
 // printReport prints one line for each finding, and what was checked.
-func printReport(con *console.Console, r doctor.Report) error {
+func printReport(con *command.Console, r doctor.Report) error {
 	rows := [][]string{}
 	for _, f := range r.Findings {
 		rows = append(rows, []string{string(f.Invariant), f.String()})
@@ -51,7 +51,7 @@ func printReport(con *console.Console, r doctor.Report) error {
 
 // printFindings prints the findings of an incomplete check to Stderr. The error is the
 // result of the command.
-func printFindings(con *console.Console, r doctor.Report) {
+func printFindings(con *command.Console, r doctor.Report) {
 	for _, f := range r.Findings {
 		con.Infof("%s  %s", f.Invariant, display.Line(f.String()))
 	}

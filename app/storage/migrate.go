@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 	"mailroom/store/postgres"
 )
 
-func migrateCommand(con *console.Console) *cobra.Command {
+func migrateCommand(con *command.Console) *cobra.Command {
 	var contract bool
 	var file, url string
 	cmd := &cobra.Command{
@@ -35,21 +35,21 @@ Exit codes: 0 migrated, 1 older servers run, 2 invalid usage, 4 cannot read or w
   mailroom migrate --store "postgres://mailroom@db.example.org/mailroom"`,
 		Args: cobra.NoArgs,
 	}
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().BoolVar(&contract, "contract", false, "remove what only older versions need")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
 	cmd.Flags().StringVar(&url, "store", "", "migrate the store in this PostgreSQL database instead of the configured one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return console.Errorf(console.ExitUsage, "", "%w", err)
+			return command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 		c, err := selectStore(con.Env, dir, file, url)
 		if err != nil {
 			return err
 		}
 		if c.Store.Kind != config.StorePostgres {
-			return console.Errorf(console.ExitUsage, "start the server", "the store is an SQLite file, which its server migrates at the start")
+			return command.Errorf(command.ExitUsage, "start the server", "the store is an SQLite file, which its server migrates at the start")
 		}
 		m, err := migrate(cmd.Context(), c, contract)
 		if err != nil {
@@ -72,16 +72,16 @@ func migrate(ctx context.Context, c *config.Config, contract bool) (m migrated, 
 	m.Store = "schema " + o.Schema
 	m.Before, m.After, err = postgres.Migrate(ctx, o, contract)
 	if _, ok := errors.AsType[*postgres.OlderServersError](err); ok {
-		return m, console.Errorf(console.ExitFailed, "upgrade or stop them, then run the command again", "%w", err)
+		return m, command.Errorf(command.ExitFailed, "upgrade or stop them, then run the command again", "%w", err)
 	}
 	if err != nil && ctx.Err() == nil {
-		return m, console.Errorf(console.ExitServer, "", "%w", err)
+		return m, command.Errorf(command.ExitServer, "", "%w", err)
 	}
 	return m, err
 }
 
-func printMigrated(con *console.Console, m migrated, contract bool, output console.Format) error {
-	if output == console.FormatJSON {
+func printMigrated(con *command.Console, m migrated, contract bool, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(m)
 	}
 	text := fmt.Sprintf("%s: created the tables in version %d", m.Store, m.After.Version)

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/doctor"
-	"mailroom/internal/console"
 	"mailroom/internal/lazyregexp"
 	"mailroom/store"
 	"mailroom/store/postgres"
@@ -33,7 +33,7 @@ var connectionString = lazyregexp.New(`^(postgres(ql)?://|[a-z_]+=)`)
 // findPlace finds the store that the flag of this name names.
 func findPlace(flag, text string) (*place, error) {
 	if text == "" {
-		return nil, console.Errorf(console.ExitUsage, "name a data folder or the URL of a PostgreSQL database", "--%s is missing", flag)
+		return nil, command.Errorf(command.ExitUsage, "name a data folder or the URL of a PostgreSQL database", "--%s is missing", flag)
 	}
 	p, url := &place{}, ""
 	if connectionString().MatchString(text) {
@@ -41,7 +41,7 @@ func findPlace(flag, text string) (*place, error) {
 	} else {
 		abs, err := filepath.Abs(text)
 		if err != nil {
-			return nil, console.Errorf(console.ExitUsage, "", "--%s: %w", flag, err)
+			return nil, command.Errorf(command.ExitUsage, "", "--%s: %w", flag, err)
 		}
 		if real, err := filepath.EvalSymlinks(abs); err == nil { // a new folder does not exist
 			abs = real
@@ -58,7 +58,7 @@ func findPlace(flag, text string) (*place, error) {
 	}
 	p.config = c
 	if p.name, err = postgresOptions(c).Place(); err != nil {
-		return nil, console.Errorf(console.ExitUsage, "", "--%s: %w", flag, err)
+		return nil, command.Errorf(command.ExitUsage, "", "--%s: %w", flag, err)
 	}
 	return p, nil
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 	"mailroom/store/sqlite"
 )
 
-func restoreCommand(con *console.Console) *cobra.Command {
+func restoreCommand(con *command.Console) *cobra.Command {
 	var accept bool
 	cmd := &cobra.Command{
 		Use:   "restore [FILE]",
@@ -34,18 +34,18 @@ Exit codes: 0 success, 1 the copy has findings or a server runs, 2 invalid usage
 	cmd.Flags().BoolVar(&accept, "accept-loss", false, "keep the current store without its lost commits")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if accept == (len(args) == 1) {
-			return console.Errorf(console.ExitUsage, "", "name a backup file or use --accept-loss, not both")
+			return command.Errorf(command.ExitUsage, "", "name a backup file or use --accept-loss, not both")
 		}
 		dir, err := datadir.Find(con.Data, con.Env)
 		if err != nil {
-			return console.Errorf(console.ExitUsage, "", "%w", err)
+			return command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 		c, err := selectStore(con.Env, dir, "", "")
 		if err != nil {
 			return err
 		}
 		if c.Store.Kind == config.StorePostgres {
-			return console.Errorf(console.ExitUsage, "restore the database with its own tools", "the store is a PostgreSQL database, and this command replaces a file")
+			return command.Errorf(command.ExitUsage, "restore the database with its own tools", "the store is a PostgreSQL database, and this command replaces a file")
 		}
 		held, err := dir.Acquire(cmd.Context())
 		if err != nil {
@@ -66,13 +66,13 @@ func explainLockError(err error) error {
 	if used, ok := errors.AsType[*datadir.InUseError](err); ok {
 		hint = used.Hint()
 	}
-	return console.Errorf(console.ExitFailed, hint, "%w", err)
+	return command.Errorf(command.ExitFailed, hint, "%w", err)
 }
 
 // restoreStore checks the copy and replaces the store with it.
-func restoreStore(ctx context.Context, con *console.Console, held *datadir.Lock, from string) error {
+func restoreStore(ctx context.Context, con *command.Console, held *datadir.Lock, from string) error {
 	if wal, err := os.Stat(from + "-wal"); err == nil && wal.Size() > 0 {
-		return console.Errorf(console.ExitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s is not a backup but the store of a server: it has a WAL file", from)
+		return command.Errorf(command.ExitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s is not a backup but the store of a server: it has a WAL file", from)
 	}
 	commits, _, err := checkCopy(ctx, con, held.Dir, from)
 	if err != nil {
@@ -82,7 +82,7 @@ func restoreStore(ctx context.Context, con *console.Console, held *datadir.Lock,
 		return sqlite.WriteRevision(database, sqlite.Revision{Commits: commits})
 	})
 	if err != nil {
-		return console.Errorf(console.ExitServer, "fix the cause and run the command again; a server refuses the folder until then", "%w", err)
+		return command.Errorf(command.ExitServer, "fix the cause and run the command again; a server refuses the folder until then", "%w", err)
 	}
 	if kept != "" {
 		con.Infof("the replaced files are in %s", kept)
@@ -93,7 +93,7 @@ func restoreStore(ctx context.Context, con *console.Console, held *datadir.Lock,
 
 // checkCopy checks a database and returns its revision, and an error value if commits are lost. Findings are
 // an error. The revision is 0 if the tables are of an older version, which the next server migrates.
-func checkCopy(ctx context.Context, con *console.Console, dir datadir.Dir, path string) (commits int64, lost *sqlite.LostCommitsError, err error) {
+func checkCopy(ctx context.Context, con *command.Console, dir datadir.Dir, path string) (commits int64, lost *sqlite.LostCommitsError, err error) {
 	file, err := sqlite.OpenFile(ctx, path)
 	if version, ok := errors.AsType[*sqlite.VersionError](err); ok && version.CanMigrate() {
 		con.Infof("%s has tables of an older version and was not checked; the next server migrates it", path)
@@ -120,7 +120,7 @@ func checkCopy(ctx context.Context, con *console.Console, dir datadir.Dir, path 
 }
 
 // acceptLoss records the current revision of the store as the latest.
-func acceptLoss(ctx context.Context, con *console.Console, dir datadir.Dir) error {
+func acceptLoss(ctx context.Context, con *command.Console, dir datadir.Dir) error {
 	commits, lost, err := checkCopy(ctx, con, dir, dir.Database())
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func acceptLoss(ctx context.Context, con *console.Console, dir datadir.Dir) erro
 		return nil
 	}
 	if err := sqlite.WriteRevision(dir.Database(), sqlite.Revision{Commits: commits}); err != nil {
-		return console.Errorf(console.ExitServer, "", "%w", err)
+		return command.Errorf(command.ExitServer, "", "%w", err)
 	}
 	if lost.Want == 0 {
 		con.Infof("%s continues at revision %d, without the commits after it if there were any", dir.Database(), commits)

@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/node"
-	"mailroom/internal/console"
 )
 
-// command returns the program's command.
-func command(con *console.Console) *cobra.Command {
+// rootCommand returns the program's command.
+func rootCommand(con *command.Console) *cobra.Command {
 	o := Options{}
 	profile, other, rounds := "", "", 0
 	cmd := &cobra.Command{
@@ -51,11 +51,11 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 		Args:              cobra.ArbitraryArgs, // the parts
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		Version:           console.ReadVersion().String(),
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return console.CheckEmptyFlags(cmd) },
+		Version:           command.ReadVersion().String(),
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return command.CheckEmptyFlags(cmd) },
 	}
 	prepareRoot(con, cmd)
-	output := console.FormatFlag(cmd)
+	output := command.FormatFlag(cmd)
 	cmd.Flags().DurationVar(&o.For, "for", 10*time.Second, "duration of each measurement, after a warm-up of a fifth of it (at most 3s)")
 	cmd.Flags().Float64Var(&o.Scale, "scale", 1, "fraction of the full sizes, for a quick trial")
 	cmd.Flags().IntVar(&o.Producers, "producers", 64, "concurrent submits")
@@ -72,10 +72,10 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 	cmd.RunE = func(cmd *cobra.Command, parts []string) error {
 		parts, err := o.selectParts(parts)
 		if err != nil {
-			return console.UsageErrorf(cmd, "%w", err)
+			return command.UsageErrorf(cmd, "%w", err)
 		}
 		if err := o.Check(); err != nil {
-			return console.UsageErrorf(cmd, "%w", err)
+			return command.UsageErrorf(cmd, "%w", err)
 		}
 		if err := prepare(con, &o); err != nil {
 			return err
@@ -100,12 +100,12 @@ and removes it at the end. Choose a folder on the disk to measure. Parts (defaul
 }
 
 // prepareRoot makes the command that of a program: with a version, and with errors as the commands of mailroom report them.
-func prepareRoot(con *console.Console, cmd *cobra.Command) {
-	cmd.SilenceErrors, cmd.SilenceUsage, cmd.Version = true, true, console.ReadVersion().String()
-	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return console.CheckEmptyFlags(cmd) }
+func prepareRoot(con *command.Console, cmd *cobra.Command) {
+	cmd.SilenceErrors, cmd.SilenceUsage, cmd.Version = true, true, command.ReadVersion().String()
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return command.CheckEmptyFlags(cmd) }
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return console.UsageErrorf(cmd, "%w", console.ExplainUsage(cmd, err))
+		return command.UsageErrorf(cmd, "%w", command.ExplainUsage(cmd, err))
 	})
 	cmd.SetIn(con.Stdin)
 	cmd.SetOut(con.Stdout)
@@ -147,8 +147,8 @@ func onPostgres(nodes int) []string {
 const serverConfig = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
 
 // prepare sets the options that describe this program.
-func prepare(con *console.Console, o *Options) error {
-	o.Dir, o.Version, o.Progress, o.Config = con.Data, console.ReadVersion().Version, con.Infof, serverConfig
+func prepare(con *command.Console, o *Options) error {
+	o.Dir, o.Version, o.Progress, o.Config = con.Data, command.ReadVersion().Version, con.Infof, serverConfig
 	c, err := config.Parse("bench.toml", []byte(serverConfig), nil, nil)
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func prepare(con *console.Console, o *Options) error {
 
 // readersCommand runs the readers of a measurement in a process of their own.
 // Only bench starts it.
-func readersCommand(con *console.Console) *cobra.Command {
+func readersCommand(con *command.Console) *cobra.Command {
 	reading := ReaderOptions{}
 	cmd := &cobra.Command{
 		Use:    "readers COUNT THREAD",
@@ -174,7 +174,7 @@ func readersCommand(con *console.Console) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[0])
 			if err != nil {
-				return console.UsageErrorf(cmd, "invalid number of readers %q", args[0])
+				return command.UsageErrorf(cmd, "invalid number of readers %q", args[0])
 			}
 			reading.URL, reading.Token = con.Env("MAILROOM_URL"), con.Env("MAILROOM_TOKEN")
 			reading.Readers, reading.Thread = n, args[1]
@@ -187,7 +187,7 @@ func readersCommand(con *console.Console) *cobra.Command {
 }
 
 // childNode runs one node of a measurement in a process of its own. Only bench starts it.
-func childNode(con *console.Console) *cobra.Command {
+func childNode(con *command.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:    "node",
 		Short:  "Run one of several servers (used by bench itself)",
@@ -200,7 +200,7 @@ func childNode(con *console.Console) *cobra.Command {
 }
 
 // serveCommand runs the server that this program contains. Only bench starts it.
-func serveCommand(con *console.Console) *cobra.Command {
+func serveCommand(con *command.Console) *cobra.Command {
 	all := node.Commands(con)
 	serve := all[slices.IndexFunc(all, func(c *cobra.Command) bool { return c.Name() == "serve" })]
 	serve.Hidden = true
@@ -214,7 +214,7 @@ func withProfile(ctx context.Context, file string, measure func(context.Context)
 	}
 	f, err := os.Create(file)
 	if err != nil {
-		return nil, console.Errorf(console.ExitUsage, "", "write the profile: %w", err)
+		return nil, command.Errorf(command.ExitUsage, "", "write the profile: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := pprof.StartCPUProfile(f); err != nil {

@@ -7,8 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"mailroom/app/command"
 	"mailroom/app/node"
-	"mailroom/internal/console"
 )
 
 func main() { os.Exit(run()) }
@@ -22,9 +22,9 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	con := &console.Console{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ, Unsetenv: os.Unsetenv, Name: os.Args[0]}
-	if err := command(con).ExecuteContext(ctx); err != nil {
+	con := &command.Console{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Environ: os.Environ, Unsetenv: os.Unsetenv, Name: os.Args[0]}
+	if err := rootCommand(con).ExecuteContext(ctx); err != nil {
 		return con.ReportError(ctx, err)
 	}
-	return console.ExitDone
+	return command.ExitDone
 }

@@ -6,12 +6,12 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"mailroom/internal/console"
+	"mailroom/app/command"
 )
 
 // printResult prints the result, one table for each part.
-func printResult(con *console.Console, r *Result, output console.Format) error {
-	if output == console.FormatJSON {
+func printResult(con *command.Console, r *Result, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(r)
 	}
 	tables := [][][]string{machineRows(r)}
@@ -122,8 +122,8 @@ func perRun(l *Load) string {
 }
 
 // printComparison prints the figures of both programs and their ratios.
-func printComparison(con *console.Console, c *Comparison, output console.Format) error {
-	if output == console.FormatJSON {
+func printComparison(con *command.Console, c *Comparison, output command.Format) error {
+	if output == command.FormatJSON {
 		return con.PrintJSON(c)
 	}
 	rows := [][]string{{fmt.Sprintf("MEDIAN OF %d (min to max)", c.Rounds), "THIS", "OTHER", "RATIO"}}

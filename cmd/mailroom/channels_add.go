@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/app/command"
 	"mailroom/app/node"
 	"mailroom/app/setup"
-	"mailroom/internal/console"
 	"mailroom/internal/platforms"
 )
 
-func addChannelCommand(con *console.Console) *cobra.Command {
+func addChannelCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Add a channel to the configuration and test it",
@@ -21,14 +21,14 @@ func addChannelCommand(con *console.Console) *cobra.Command {
 			for _, c := range cmd.Commands() {
 				kinds = append(kinds, c.Name())
 			}
-			return console.Errorf(console.ExitUsage, con.CommandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "missing kind of channel")
+			return command.Errorf(command.ExitUsage, con.CommandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "missing kind of channel")
 		},
 	}
 	cmd.AddCommand(setup.Channels(setup.Options{Console: con, Kinds: platforms.All(), CheckAgent: node.CheckAgent})...)
 	return cmd
 }
 
-func addTargetCommand(con *console.Console) *cobra.Command {
+func addTargetCommand(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Add a target of alerts to the configuration and test it",
@@ -38,7 +38,7 @@ func addTargetCommand(con *console.Console) *cobra.Command {
 			for _, c := range cmd.Commands() {
 				kinds = append(kinds, c.Name())
 			}
-			return console.Errorf(console.ExitUsage, con.CommandLine("notify", "add")+" "+strings.Join(kinds, ", or "), "missing kind of target")
+			return command.Errorf(command.ExitUsage, con.CommandLine("notify", "add")+" "+strings.Join(kinds, ", or "), "missing kind of target")
 		},
 	}
 	cmd.AddCommand(setup.Targets(setup.Options{Console: con, Kinds: platforms.All(), CheckAgent: node.CheckAgent})...)

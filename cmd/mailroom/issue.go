@@ -7,15 +7,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/app/cli"
+	"mailroom/app/command"
 	"mailroom/app/config"
-	"mailroom/internal/console"
 	"mailroom/issues/bd"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
 )
 
 // issueCommand runs the tracker. bd parses its arguments.
-func issueCommand(con *console.Console) *cobra.Command {
+func issueCommand(con *command.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "issue …",
 		Short: "Manage issues in a file (same as bd)",
@@ -30,11 +30,11 @@ to an agent, "mailroom issue show" also shows the run.`,
 				return err
 			}
 			t := bd.Main{
-				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "mailroom issue", Version: console.ReadVersion().Version,
+				Stdin: con.Stdin, Stdout: con.Stdout, Stderr: con.Stderr, Env: con.Env, Dir: dir, Name: "mailroom issue", Version: command.ReadVersion().Version,
 				RunOf: func(ctx context.Context, it *tracker.Issue) *bd.Run { return runOfIssue(ctx, con, it) },
 			}
-			if code := t.Run(cmd.Context(), args); code != console.ExitDone {
-				return &console.PrintedError{Code: code, Reason: "the command failed"}
+			if code := t.Run(cmd.Context(), args); code != command.ExitDone {
+				return &command.PrintedError{Code: code, Reason: "the command failed"}
 			}
 			return nil
 		},
@@ -42,7 +42,7 @@ to an agent, "mailroom issue show" also shows the run.`,
 }
 
 // runOfIssue returns the run of an issue that was given to an agent, or nil.
-func runOfIssue(ctx context.Context, con *console.Console, it *tracker.Issue) *bd.Run {
+func runOfIssue(ctx context.Context, con *command.Console, it *tracker.Issue) *bd.Run {
 	thread, key := feed.LastSubmit(config.TrackerChannel, it)
 	if key == "" {
 		return nil

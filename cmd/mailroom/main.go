@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/app/cli"
+	"mailroom/app/command"
 	"mailroom/app/endpoint"
 	"mailroom/app/node"
 	"mailroom/app/storage"
-	"mailroom/internal/console"
 	"mailroom/internal/recovery"
 )
 
@@ -61,12 +61,12 @@ type Main struct {
 // Run runs the command in args and returns its exit code. Cancelling ctx
 // means Ctrl-C.
 func (m *Main) Run(ctx context.Context, args []string) int {
-	con := &console.Console{Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Environ: m.Environ, Unsetenv: m.Unsetenv, Name: m.Name}
+	con := &command.Console{Stdin: m.Stdin, Stdout: m.Stdout, Stderr: m.Stderr, Env: m.Env, Environ: m.Environ, Unsetenv: m.Unsetenv, Name: m.Name}
 	parsed := false // the command line is valid
 	root := rootCommand(con)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		parsed = true
-		if err := console.CheckEmptyFlags(cmd); err != nil {
+		if err := command.CheckEmptyFlags(cmd); err != nil {
 			return err
 		}
 		return checkContext(con, cmd)
@@ -77,35 +77,35 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	root.SetErr(m.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !parsed {
-		err = console.UsageErrorf(cmd, "%w", console.ExplainUsage(cmd, err))
+		err = command.UsageErrorf(cmd, "%w", command.ExplainUsage(cmd, err))
 	}
 	if err != nil {
 		return con.ReportError(ctx, err)
 	}
-	return console.ExitDone
+	return command.ExitDone
 }
 
 // checkContext refuses --context for a command that talks to no server.
-func checkContext(con *console.Console, cmd *cobra.Command) error {
+func checkContext(con *command.Console, cmd *cobra.Command) error {
 	words := strings.Fields(cmd.CommandPath())[1:]
 	if con.Context == "" || con.Context == endpoint.Local || len(words) == 0 {
 		return nil
 	}
 	if slices.Contains([]string{"bridge", "config", "context", "doctor", "issue", "migrate", "restore", "serve", "store"}, words[0]) ||
 		len(words) > 1 && (words[0] == "channels" || words[0] == "notify") && words[1] == "add" {
-		return console.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s", strings.Join(words, " "))
+		return command.UsageErrorf(cmd, "--context is for commands that talk to a server, not for %s", strings.Join(words, " "))
 	}
 	return nil
 }
 
-func rootCommand(con *console.Console) *cobra.Command {
+func rootCommand(con *command.Console) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "mailroom",
 		Short:         "A durable mailbox for agents",
 		Long:          rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       console.ReadVersion().String(),
+		Version:       command.ReadVersion().String(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().BoolP("version", "v", false, "print the version")
@@ -123,7 +123,7 @@ func rootCommand(con *console.Console) *cobra.Command {
 	root.InitDefaultCompletionCmd("completion")
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
 		c.RunE = func(cmd *cobra.Command, args []string) error { // cobra's own shows the help for an unknown shell, and succeeds
-			return console.UsageErrorf(cmd, "missing subcommand: bash, fish, powershell or zsh")
+			return command.UsageErrorf(cmd, "missing subcommand: bash, fish, powershell or zsh")
 		}
 	}
 	return root

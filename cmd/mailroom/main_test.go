@@ -15,16 +15,16 @@ import (
 	"syscall"
 	"testing"
 
+	"mailroom/app/command"
 	"mailroom/app/datadir"
-	"mailroom/internal/console"
 	"mailroom/internal/porttest"
 )
 
 // Exit codes of commands.
 const (
-	exitDone   = console.ExitDone
-	exitFailed = console.ExitFailed
-	exitUsage  = console.ExitUsage
+	exitDone   = command.ExitDone
+	exitFailed = command.ExitFailed
+	exitUsage  = command.ExitUsage
 )
 
 // fixture is a data folder with a configuration and a named pipe "gate".
@@ -66,11 +66,11 @@ func (h *fixture) run(ctx context.Context, stdout io.Writer, args ...string) (co
 
 // Exit codes.
 const (
-	exitWaiting     = console.ExitWaiting
-	exitServer      = console.ExitServer
-	exitRestart     = console.ExitRestart
-	exitConfig      = console.ExitConfig
-	exitInterrupted = console.ExitInterrupted
+	exitWaiting     = command.ExitWaiting
+	exitServer      = command.ExitServer
+	exitRestart     = command.ExitRestart
+	exitConfig      = command.ExitConfig
+	exitInterrupted = command.ExitInterrupted
 )
 
 // process starts a server in its own process. Its port is reserved until the test ends: what talks to it after a kill

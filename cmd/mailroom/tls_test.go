@@ -29,9 +29,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
+	"mailroom/app/command"
 	"mailroom/app/endpoint"
 	"mailroom/client"
-	"mailroom/internal/console"
 )
 
 // writeCertificate writes a self-signed certificate and its key into the data folder.
@@ -148,7 +148,7 @@ func (s *stallingReader) Close() error {
 func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
 	h, p := newTLSFixture(t, "log_level = \"debug\"\ndefault_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
-	server, err := endpoint.Find(&console.Console{Data: string(h.dir)})
+	server, err := endpoint.Find(&command.Console{Data: string(h.dir)})
 	h.must(err)
 	c := server.Client()
 	for range 4 { // more than the buffers of a connection hold

@@ -38,7 +38,7 @@ var floors = map[string]int{
 	"issues/tracker":          8, // issues in a file
 	"api":                     8, // the wire types, for server and client
 	"server/internal/invalid": 8, // refusals of requests
-	"internal/console":        8, // streams, output and exit codes of the commands
+	"app/command":             8, // streams, output and exit codes of the commands
 	"store/storetest":         9, // for tests; it runs the doctor
 	"engine":                  9,
 	"stream":                  9,

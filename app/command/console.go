@@ -1,7 +1,7 @@
-// Package console is what the commands of mailroom share: streams, output formats, hints and exit codes.
+// Package command is what the commands of mailroom share: streams, output formats, hints and exit codes.
 //
 // Data goes to standard output and everything else to standard error. What comes from outside is escaped on a terminal.
-package console
+package command
 
 import (
 	"bufio"
