@@ -11,7 +11,6 @@ import (
 
 	"mailroom/agent/echo"
 	"mailroom/agent/tour"
-	"mailroom/internal/platforms"
 	"mailroom/internal/retry"
 )
 
@@ -166,7 +165,7 @@ func TestErrorsNameKeyValueAndAllowedValues(t *testing.T) {
 }
 
 // parse parses a file whose channels may be of any platform.
-func parse(file string, data []byte) (*Config, error) { return Parse(file, data, platforms.All(), nil) }
+func parse(file string, data []byte) (*Config, error) { return Parse(file, data, Kinds(), nil) }
 
 // refused checks the error of Parse for a file named f.toml.
 func refused(t *testing.T, file, want string) {

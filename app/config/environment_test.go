@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"mailroom/internal/platforms"
 )
 
 // variables is an environment.
@@ -22,7 +20,7 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 		"MAILROOM_DEFAULT_AGENT": "my-tool",
 	}
 	file := "runs = 3\nretention = \"1h\"\n[agents.my-tool]\nkind = \"exec\"\ncommand = [\"cat\"]\n[channels.hook]\nkind = \"webhook\"\ntoken_env = \"S\"\nagent = \"echo\"\n"
-	c, err := Parse("a.toml", []byte(file), platforms.All(), env.get)
+	c, err := Parse("a.toml", []byte(file), Kinds(), env.get)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +43,7 @@ func TestVariablesOverrideTheFile(t *testing.T) {
 
 func TestVariablesAreEnoughWithoutAFile(t *testing.T) {
 	env := variables{"MAILROOM_STORE_KIND": "postgres", "MAILROOM_POSTGRES_URL": "postgres://db.example/mail"}
-	c, err := Load(t.TempDir()+"/mailroom.toml", false, platforms.All(), env.get)
+	c, err := Load(t.TempDir()+"/mailroom.toml", false, Kinds(), env.get)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +78,7 @@ func TestAnInvalidVariableIsNamed(t *testing.T) {
 func TestAVariableWithoutEffectIsNamed(t *testing.T) {
 	file := "[agents.my-tool]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv_allow = [\"MAILROOM_PASSED_ON\"]\n" +
 		"[channels.hook]\nkind = \"webhook\"\ntoken_env = \"MAILROOM_HOOK_SECRET\"\nagent = \"echo\"\n"
-	c, err := Parse("a.toml", []byte(file), platforms.All(), nil)
+	c, err := Parse("a.toml", []byte(file), Kinds(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +97,7 @@ func TestAVariableWithoutEffectIsNamed(t *testing.T) {
 
 // Other variables have a meaning of their own, for the commands and for agents.
 func TestNoSettingHasTheVariableOfSomethingElse(t *testing.T) {
-	c := Default(platforms.All())
+	c := Default(Kinds())
 	seen := map[string]string{}
 	for _, section := range c.allSections() {
 		for _, s := range section.settings {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom/agent/exec/program"
-	"mailroom/internal/platforms"
 	"mailroom/internal/retry"
 )
 
@@ -104,7 +103,7 @@ func TestTheOlderNameOfTheFirstDelayIsRead(t *testing.T) {
 	env := func(name string) string {
 		return map[string]string{"MAILROOM_AGENTS_X_RETRY_PAUSE": "4s", "MAILROOM_RETRY_ATTEMPTS": "7"}[name]
 	}
-	c, err := Parse("f.toml", []byte(agent), platforms.All(), env)
+	c, err := Parse("f.toml", []byte(agent), Kinds(), env)
 	if err != nil {
 		t.Fatal(err)
 	}

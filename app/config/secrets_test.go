@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"mailroom/internal/platforms"
 )
 
 // publicSettings accept a path, and what they name is no secret. A new setting that accepts any text must
@@ -24,7 +22,7 @@ func publicSettings() []string {
 // everyKind returns a configuration with all kinds of agents, channels and targets.
 func everyKind(t *testing.T) *Config {
 	t.Helper()
-	c := Default(platforms.All())
+	c := Default(Kinds())
 	for _, kind := range kinds() {
 		c.Agents["agent-"+kind] = newAgent(kind)
 	}
@@ -83,7 +81,7 @@ func TestFilesOfTheDatabaseConnectionAreSecrets(t *testing.T) {
 		{Postgres{URL: "host=db.example.org servicefile=/s service=x"}, []string{"/s"}},
 		{Postgres{URLFile: filepath.Join(folder, "none")}, []string{filepath.Join(folder, "none")}},
 	} {
-		all := Default(platforms.All())
+		all := Default(Kinds())
 		all.Postgres = c.set
 		if got := all.SecretFiles(); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.set, got, c.want)
@@ -97,7 +95,7 @@ func TestFilesThatTheDatabaseLibraryReadsUnaskedAreSecrets(t *testing.T) {
 	if err := os.WriteFile(service, []byte("[x]\nhost=db.example.org\nsslkey=/from/service\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := Default(platforms.All())
+	c := Default(Kinds())
 	env := func(name string) string {
 		return map[string]string{"HOME": home, "PGPASSFILE": "/from/variable", "PGSERVICEFILE": service}[name]
 	}

@@ -8,7 +8,6 @@ import (
 	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/datadir"
-	"mailroom/internal/platforms"
 )
 
 func configCommand(con *command.Console) *cobra.Command {
@@ -50,13 +49,13 @@ func loadConfig(con *command.Console, dir datadir.Dir, file string) (*config.Con
 
 func findConfig(con *command.Console, dir datadir.Dir, file string) (*config.Config, error) {
 	if file != "" {
-		c, err := config.Load(file, true, platforms.All(), con.Env)
+		c, err := config.Load(file, true, config.Kinds(), con.Env)
 		if err != nil {
 			return nil, command.Errorf(command.ExitUsage, "", "%w", err)
 		}
 		return c, nil
 	}
-	c, err := config.Load(dir.Config(), false, platforms.All(), con.Env)
+	c, err := config.Load(dir.Config(), false, config.Kinds(), con.Env)
 	if _, ok := errors.AsType[*config.Error](err); ok {
 		return nil, command.Errorf(command.ExitUsage, "", "%w", err)
 	}

@@ -26,7 +26,6 @@ import (
 	"mailroom/channel"
 	"mailroom/engine"
 	"mailroom/internal/pgtest"
-	"mailroom/internal/platforms"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
@@ -279,7 +278,7 @@ token_file = %[4]q
 url = %[2]q
 allow = ["127.0.0.1"]
 %[3]s
-`, urls[0], urls[1], names, secret), platforms.All(), nil)
+`, urls[0], urls[1], names, secret), config.Kinds(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/auth"
-	"mailroom/internal/platforms"
 	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/project"
@@ -307,7 +306,7 @@ func TestDefinitionsInUseAreKept(t *testing.T) {
 
 func TestAgentSetHasTheKeptVersions(t *testing.T) {
 	configured := func(text string) *config.Config {
-		c, err := config.Parse("f.toml", []byte(text), platforms.All(), nil)
+		c, err := config.Parse("f.toml", []byte(text), config.Kinds(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

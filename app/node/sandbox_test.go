@@ -13,14 +13,13 @@ import (
 
 	"mailroom/app/command"
 	"mailroom/app/config"
-	"mailroom/internal/platforms"
 	"mailroom/internal/proc"
 )
 
 // newTestAgents parses settings of a server with the data folder data.
 func newTestAgents(t *testing.T, data, settings string) (*config.Config, *agentSet, string, error) {
 	t.Helper()
-	c, err := config.Parse("mailroom.toml", []byte(settings), platforms.All(), nil)
+	c, err := config.Parse("mailroom.toml", []byte(settings), config.Kinds(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/doctor"
-	"mailroom/internal/platforms"
 	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
 )
@@ -106,7 +105,7 @@ func selectStore(env func(string) string, dir datadir.Dir, file, url string) (*c
 	if !must {
 		file = dir.Config()
 	}
-	c, err := config.Load(file, must, platforms.All(), env)
+	c, err := config.Load(file, must, config.Kinds(), env)
 	if err != nil {
 		return nil, command.Errorf(command.ExitUsage, "", "%w", err)
 	}

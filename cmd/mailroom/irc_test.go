@@ -16,7 +16,6 @@ import (
 	"mailroom/channel/irc/irctest"
 	"mailroom/channel/platformtest"
 	"mailroom/entry"
-	"mailroom/internal/platforms"
 )
 
 // ircFixture is a real IRC server and a Mailroom server in its own process. The user al talks with
@@ -233,7 +232,7 @@ func TestAnIRCNetworkIsAddedAfterItsTest(t *testing.T) {
 	if code != exitDone || !strings.Contains(output, "as bot") || !strings.Contains(output, "pair approve --admin CODE") {
 		t.Errorf("channels add with the right password: exit code %d, %s", code, output)
 	}
-	c, err := config.Load(h.dir.Config(), true, platforms.All(), nil)
+	c, err := config.Load(h.dir.Config(), true, config.Kinds(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ var floors = map[string]int{
 	"channel/slack":           15,
 	"channel/telegram":        15,
 	"channel/webhook":         15,
-	"internal/platforms":      16, // the list of the platforms
+	"app/config":              16, // the list of the platforms
 	"app/setup":               16, // adds a channel to the configuration
 	"app/storage":             17, // opens, checks, copies and replaces a store
 	"app/node":                18, // builds a server from its parts

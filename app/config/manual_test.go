@@ -1,4 +1,4 @@
-package platforms
+package config
 
 import (
 	"flag"
@@ -20,9 +20,9 @@ const (
 )
 
 func TestTheTablesOfTheManualFollowTheKinds(t *testing.T) {
-	connections := table{"| kind | connection | a reply after a crash |"}
-	features := table{"| kind | shows text while the agent writes | buttons | typing | commands begin with |"}
-	for _, k := range Channels() {
+	connections := manualTable{"| kind | connection | a reply after a crash |"}
+	features := manualTable{"| kind | shows text while the agent writes | buttons | typing | commands begin with |"}
+	for _, k := range channelKinds() {
 		if !k.Chat {
 			continue
 		}
@@ -37,9 +37,9 @@ func TestTheTablesOfTheManualFollowTheKinds(t *testing.T) {
 
 func TestTheTablesOfTheManualFollowTheTargets(t *testing.T) {
 	const file = "../../docs/notifications.md"
-	kinds := table{"| kind | after a crash in the middle of a send | what leaves the machine |"}
-	all := []table{}
-	for _, k := range Targets() {
+	kinds := manualTable{"| kind | after a crash in the middle of a send | what leaves the machine |"}
+	all := []manualTable{}
+	for _, k := range targetKinds() {
 		kinds.add("[`"+k.Name+"`](#"+k.Name+")", k.AfterCrash, k.Leaves)
 		settings := settingsTable(k.New().Keys)
 		settings[0] = "| setting of " + k.Name + " | default | meaning |"
@@ -48,10 +48,10 @@ func TestTheTablesOfTheManualFollowTheTargets(t *testing.T) {
 	check(t, file, append(all, kinds)...)
 }
 
-// table is the lines of a table, the header first.
-type table []string
+// manualTable is the lines of a table, the header first.
+type manualTable []string
 
-func (l *table) add(cells ...string) {
+func (l *manualTable) add(cells ...string) {
 	if len(*l) == 1 {
 		*l = append(*l, "|"+strings.Repeat(" --- |", len(cells)))
 	}
@@ -62,8 +62,8 @@ func (l *table) add(cells ...string) {
 	*l = append(*l, strings.ReplaceAll(line, "|  |", "| |"))
 }
 
-func settingsTable(settings []setting.Setting) table {
-	out := table{settingsHeader}
+func settingsTable(settings []setting.Setting) manualTable {
+	out := manualTable{settingsHeader}
 	for i := 0; i < len(settings); i++ {
 		s := settings[i]
 		names, doc, standard := "`"+s.Key+"`", s.Doc, value(s)
@@ -118,7 +118,7 @@ func prefix(k kind.Kind) string {
 }
 
 // check compares the tables of a file, or writes them.
-func check(t *testing.T, file string, tables ...table) {
+func check(t *testing.T, file string, tables ...manualTable) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -148,6 +148,6 @@ func check(t *testing.T, file string, tables ...table) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s differs from the kinds; run go test ./internal/platforms -update", file)
+		t.Errorf("%s differs from the kinds; run go test ./app/config -update", file)
 	}
 }

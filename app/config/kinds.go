@@ -1,5 +1,4 @@
-// Package platforms lists the platforms that channels can connect to, and the kinds of targets of alerts.
-package platforms
+package config
 
 import (
 	"mailroom/alert/hook"
@@ -17,16 +16,14 @@ import (
 	"mailroom/channel/webhook"
 )
 
-// All returns all kinds, each list sorted by name.
-func All() *target.Kinds { return &target.Kinds{Channels: Channels(), Targets: Targets()} }
+// Kinds returns the platforms that channels can connect to and the kinds of targets of alerts, each list sorted by name.
+func Kinds() *target.Kinds { return &target.Kinds{Channels: channelKinds(), Targets: targetKinds()} }
 
-// Targets returns the kinds of targets, sorted by name.
-func Targets() []target.Kind {
+func targetKinds() []target.Kind {
 	return []target.Kind{target.NewChat(), mail.NewKind(), ntfy.NewKind(), push.NewKind(), hook.NewKind()}
 }
 
-// Channels returns the kinds of channels, sorted by name.
-func Channels() []kind.Kind {
+func channelKinds() []kind.Kind {
 	return []kind.Kind{
 		discord.NewKind(), irc.NewKind(), matrix.NewKind(), poll.NewKind(), slack.NewKind(), telegram.NewKind(), webhook.NewKind(),
 	}
