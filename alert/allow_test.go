@@ -12,9 +12,9 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // deliver submits to a thread of an owner that delivers to the target phone since an earlier submit.

@@ -14,8 +14,8 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/digest"
 	"mailroom/internal/display"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Viewer is the part of a ledger that an agent of alerts uses.

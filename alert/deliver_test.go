@@ -19,11 +19,11 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // place is a target that records messages. Its fault, if set, says what becomes of the next ones.

@@ -9,7 +9,7 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/auth"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // TestATokenGetsABoundedNumberOfMessages has a thread of a token that answers 200 times, while another token's threads fail.

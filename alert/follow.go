@@ -15,8 +15,8 @@ import (
 	"mailroom/internal/digest"
 	"mailroom/internal/recovery"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Ledger is the part of a ledger that a follower uses.

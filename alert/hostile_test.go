@@ -14,9 +14,9 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/channel"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // storeRules stores the rules of an owner, as the API does.

@@ -9,8 +9,8 @@ import (
 	"mailroom/channel"
 	"mailroom/entry"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // logged are the rows that say what entries mean for rules, in the snapshot of the entries.

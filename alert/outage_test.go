@@ -12,8 +12,8 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/thread"
 )
 
 // TestAFaultOfAnAgentIsToldOnce lets an agent lose its login for hours, with probes that fail: one alert says so, and

@@ -14,8 +14,8 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 var toldSeed = flag.Uint64("told-seed", 0, "of the one history of TestEachEventIsToldToOneWhoMay; 0: some")

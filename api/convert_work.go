@@ -9,7 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/retry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // ClaimID formats the id of a claim, RUN:ATTEMPT.

@@ -6,7 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // ClaimRequest claims due runs for a remote worker.

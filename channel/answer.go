@@ -8,8 +8,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Answer is a message that the channel itself sends to a chat, such as the reply to a command.

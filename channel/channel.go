@@ -24,8 +24,8 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/digest"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // MaxDeliveries is the number of deliveries that one channel runs at once. It is higher than a

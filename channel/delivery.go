@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Delivery is the content of a delivery run: a reply, a ticket, or a run that ended without a

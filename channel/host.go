@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Host gives an adapter access to the ledger and to the channel's reported state. It is closed

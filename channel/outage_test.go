@@ -15,8 +15,8 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // submitTo submits a message of a chat directly to the ledger, as if it had arrived before a

@@ -13,9 +13,9 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/doctor"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 func TestASoundStoreHasNoFindings(t *testing.T) {

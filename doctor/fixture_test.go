@@ -11,14 +11,13 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
 	"mailroom/doctor"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/project"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // fixture is a store with rows of every kind, written by the ledger:
@@ -97,7 +96,7 @@ func (w *fixture) backlog(threadID string, n int) {
 func (w *fixture) claim(run string) mailroom.Claim {
 	w.t.Helper()
 	w.round++
-	work, err := w.Claim(w.t.Context(), dispatch.ClaimRequest{Worker: w.worker, Round: w.round, Slots: 1, Agents: map[string]int{"a": 1}})
+	work, err := w.Claim(w.t.Context(), thread.ClaimRequest{Worker: w.worker, Round: w.round, Slots: 1, Agents: map[string]int{"a": 1}})
 	w.must(err)
 	if len(work) != 1 || work[0].Claim.Run != run {
 		w.t.Fatalf("claimed %+v, want run %s", work, run)

@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/doctor"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/sqlite"
+	"mailroom/thread"
 )
 
 // Every transaction keeps the invariants, so every view satisfies them, also while many goroutines
@@ -116,7 +115,7 @@ func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
 
 // runSomething claims due runs and ends them in a random way.
 func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
-	work, err := l.Workers().Claim(ctx, dispatch.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
+	work, err := l.Workers().Claim(ctx, thread.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
 	for _, w := range work {
 		_, e := l.Workers().MarkSteersRead(ctx, w.Claim)
 		_, e2 := l.Workers().Append(ctx, thread.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{

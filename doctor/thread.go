@@ -6,8 +6,8 @@ import (
 
 	"mailroom"
 	"mailroom/internal/check"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // overdue is how long claims may outlive a worker's lease while another worker sweeps. A sweep runs

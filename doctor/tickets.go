@@ -5,8 +5,8 @@ import (
 
 	"mailroom"
 	"mailroom/doctor/fold"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // tickets compares the next page of ticket rows with their runs and with the log.

@@ -11,7 +11,7 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/digest"
 	"mailroom/internal/retry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func logViolations() []violation {

@@ -15,11 +15,11 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
+	"mailroom/thread"
 )
 
 // BenchmarkRuns measures complete runs: a message is submitted, claimed, passed to an agent that

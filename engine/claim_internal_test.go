@@ -8,9 +8,9 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
-	"mailroom/dispatch"
 	"mailroom/ledger"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // holding returns an engine that is not running and has the lease of a worker.
@@ -25,10 +25,10 @@ func holding(t *testing.T, worker string) *Engine {
 }
 
 // assignment is a claim of a run in a thread.
-func assignment(thread string) dispatch.Assignment {
-	return dispatch.Assignment{
-		Claim: mailroom.Claim{Thread: thread, Run: thread, Attempt: 1}, Run: &mailroom.Run{ID: thread, Agent: "echo", Attempt: 1},
-		Thread: &mailroom.Thread{ID: thread}, Input: []mailroom.Message{},
+func assignment(id string) thread.Assignment {
+	return thread.Assignment{
+		Claim: mailroom.Claim{Thread: id, Run: id, Attempt: 1}, Run: &mailroom.Run{ID: id, Agent: "echo", Attempt: 1},
+		Thread: &mailroom.Thread{ID: id}, Input: []mailroom.Message{},
 	}
 }
 
@@ -38,7 +38,7 @@ func TestAClaimOfAFormerWorkerDoesNotStart(t *testing.T) {
 	e := holding(t, "new")
 	life, end := context.WithCancel(t.Context())
 	defer end()
-	e.slots.Assign(dispatch.ClaimRequest{Worker: "old", Round: 1}, []dispatch.Assignment{assignment("t")}, nil)
+	e.slots.Assign(thread.ClaimRequest{Worker: "old", Round: 1}, []thread.Assignment{assignment("t")}, nil)
 	e.startAll(life)
 	s := e.active[assignment("t").Claim]
 	if cause := context.Cause(s.ctx); !errors.Is(cause, mailroom.ErrLeaseLost) {
@@ -54,7 +54,7 @@ func TestARenewalEndsTheRunsOfLostClaimsOnly(t *testing.T) {
 		w := assignment(thread)
 		e.active[w.Claim] = e.newSession(t.Context(), "w", w, e.bus.SubscribeEntries(thread, 4))
 	}
-	e.obey(dispatch.Renewed{Lost: []mailroom.Claim{assignment("lost").Claim, assignment("unknown").Claim}})
+	e.obey(thread.Renewed{Lost: []mailroom.Claim{assignment("lost").Claim, assignment("unknown").Claim}})
 	for thread, want := range map[string]error{"lost": mailroom.ErrLeaseLost, "held": nil} {
 		s := e.active[assignment(thread).Claim]
 		if got := context.Cause(s.ctx); !errors.Is(got, want) {

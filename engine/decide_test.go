@@ -12,8 +12,8 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // asker returns an agent that waits for the asks and streams the decisions.

@@ -7,7 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // A run that needs an approval parks: it holds no worker while it waits, and resumes with the

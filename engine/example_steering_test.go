@@ -7,7 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // A message with mode steer reaches the running run. The agent reads it between its steps; a

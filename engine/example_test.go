@@ -8,9 +8,9 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // An agent is a function that handles one run: it reads the run's messages, and the text that it

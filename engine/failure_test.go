@@ -17,8 +17,8 @@ import (
 	"mailroom/engine"
 	"mailroom/entry"
 	"mailroom/internal/retry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // seen collects what agents report from their goroutines.

@@ -9,10 +9,10 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // fixture is a store with a ledger without faults, and processes that tests stop, kill or cut off.

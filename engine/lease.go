@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/internal/recovery"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // lease is the engine's own view of its lease. It ends earlier than the other workers' view of it.
@@ -61,7 +61,7 @@ func (l *lease) stop() {
 type renewal struct {
 	worker string
 	sent   time.Time
-	out    dispatch.Renewed
+	out    thread.Renewed
 	err    error
 }
 
@@ -101,7 +101,7 @@ func (e *Engine) registration() func(context.Context) renewal {
 }
 
 func (e *Engine) renewal() func(context.Context) renewal {
-	in := dispatch.Renewal{Worker: e.lease.worker, Round: e.answered}
+	in := thread.Renewal{Worker: e.lease.worker, Round: e.answered}
 	for _, s := range e.active {
 		if s.worker == in.Worker {
 			in.Held = append(in.Held, s.claim)
@@ -142,7 +142,7 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 }
 
 // obey applies what a renewal returned: lost claims, stops and steers.
-func (e *Engine) obey(out dispatch.Renewed) {
+func (e *Engine) obey(out thread.Renewed) {
 	for _, c := range out.Lost {
 		if s := e.active[c]; s != nil {
 			s.cancel(mailroom.ErrLeaseLost)

@@ -5,10 +5,9 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Ledger is what an engine works on: the ledger of its own process, or that of a remote server. Its
@@ -28,7 +27,7 @@ type Leases interface {
 	Register(ctx context.Context, w store.Worker) (until time.Time, err error)
 	// Renew extends the lease. It also releases claims that the ledger made for the worker up to
 	// the named round and that the worker does not hold.
-	Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error)
+	Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error)
 	// Deregister ends the lease.
 	Deregister(ctx context.Context, worker string) error
 	// Sweep frees the claims of lost workers, except self.
@@ -36,7 +35,7 @@ type Leases interface {
 	// FailOrphans fails due runs of agents that no worker has served for grace.
 	FailOrphans(ctx context.Context, configured []string, grace time.Duration) error
 	// Subscribe serves t until ctx ends. It returns after the last Assign.
-	Subscribe(ctx context.Context, t dispatch.Claimer) error
+	Subscribe(ctx context.Context, t thread.Claimer) error
 	// Wake makes the ledger ask its claimers for their capacity again.
 	Wake()
 }

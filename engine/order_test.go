@@ -11,8 +11,8 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // gauge counts concurrent runs.

@@ -10,7 +10,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/engine"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // rigged is an error whose chain panics when the engine reads its class.

@@ -12,9 +12,9 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/internal/retry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // process has a ledger with its connection to the store, a bus, and the engines over them, which

@@ -9,8 +9,8 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // when returns options with agent "a", which is ready while open is true, and "b", which is always

@@ -11,9 +11,8 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
-	"mailroom/dispatch"
 	"mailroom/internal/recovery"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // session is one attempt of one run. It implements [mailroom.Session] for the agent.
@@ -23,9 +22,9 @@ type session struct {
 	worker     string // id of the worker that claimed it
 	claim      mailroom.Claim
 	agent      string
-	assignment dispatch.Assignment // as it was claimed
-	life       context.Context     // ends with the engine; commits are retried until then
-	ctx        context.Context     // the attempt's, with its pprof label; cancelled with the reason
+	assignment thread.Assignment // as it was claimed
+	life       context.Context   // ends with the engine; commits are retried until then
+	ctx        context.Context   // the attempt's, with its pprof label; cancelled with the reason
 	cancel     context.CancelCauseFunc
 	hints      *bus.Subscription // notices of its thread, from right behind the claim
 
@@ -58,7 +57,7 @@ type session struct {
 
 var _ mailroom.Session = (*session)(nil)
 
-func (e *Engine) newSession(life context.Context, worker string, w dispatch.Assignment, hints *bus.Subscription) *session {
+func (e *Engine) newSession(life context.Context, worker string, w thread.Assignment, hints *bus.Subscription) *session {
 	s := &session{
 		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, assignment: w,
 		life: life, step: w.Run.Step,

@@ -15,8 +15,8 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func TestCheckpointSurvivesIntoTheNextAttempt(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 
 	"mailroom"
 	"mailroom/engine"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func owned(by string) func(*thread.Submit) {

@@ -11,8 +11,8 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func TestShutdownReleasesSoThatTheWorkIsClaimableAtOnce(t *testing.T) {

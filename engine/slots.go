@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"mailroom/bus"
-	"mailroom/dispatch"
+	"mailroom/thread"
 )
 
 // slots tracks the engine's capacity. The committer asks for it at each batch and assigns runs,
@@ -36,7 +36,7 @@ type slots struct {
 type claimed struct {
 	worker string
 	round  int64
-	work   []dispatch.Assignment
+	work   []thread.Assignment
 	hints  []*bus.Subscription // notices of the threads of work, from right behind the claim
 	err    error
 }
@@ -59,19 +59,19 @@ func newSlots(o Options, b *bus.Bus) *slots {
 	return s
 }
 
-var _ dispatch.Claimer = (*slots)(nil)
+var _ thread.Claimer = (*slots)(nil)
 
-// Capacity implements [dispatch.Claimer].
-func (s *slots) Capacity() dispatch.ClaimRequest {
+// Capacity implements [thread.Claimer].
+func (s *slots) Capacity() thread.ClaimRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := max(s.free, 0)
 	guests := s.free + s.runs - free // running guests use up as many guest slots
 	if !s.open || free+guests <= 0 {
-		return dispatch.ClaimRequest{}
+		return thread.ClaimRequest{}
 	}
 	s.round++
-	c := dispatch.ClaimRequest{
+	c := thread.ClaimRequest{
 		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.lastAttempts == 0 && !s.noLastAttempts, Agents: make(map[string]int, len(s.agents)),
 		Held: maps.Clone(s.held), FairSlots: guests, Node: s.node,
 	}
@@ -81,13 +81,13 @@ func (s *slots) Capacity() dispatch.ClaimRequest {
 		}
 	}
 	if len(c.Agents) == 0 {
-		return dispatch.ClaimRequest{}
+		return thread.ClaimRequest{}
 	}
 	return c
 }
 
-// Assign implements [dispatch.Claimer]. After an error the slots claim nothing until allow is called.
-func (s *slots) Assign(asked dispatch.ClaimRequest, work []dispatch.Assignment, err error) {
+// Assign implements [thread.Claimer]. After an error the slots claim nothing until allow is called.
+func (s *slots) Assign(asked thread.ClaimRequest, work []thread.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := claimed{worker: asked.Worker, round: asked.Round, work: work, err: err}
@@ -106,7 +106,7 @@ func (s *slots) Assign(asked dispatch.ClaimRequest, work []dispatch.Assignment, 
 }
 
 // use adds by to the free counts that a claimed run affects. The caller holds mu.
-func (s *slots) use(w dispatch.Assignment, by int) {
+func (s *slots) use(w thread.Assignment, by int) {
 	s.free += by
 	s.agents[w.Run.Agent] += by
 	owner := w.Thread.Owner
@@ -119,7 +119,7 @@ func (s *slots) use(w dispatch.Assignment, by int) {
 }
 
 // release frees the slot of a run whose agent has returned.
-func (s *slots) release(w dispatch.Assignment) {
+func (s *slots) release(w thread.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.use(w, 1)

@@ -13,8 +13,8 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // texts returns the texts of messages.

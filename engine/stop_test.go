@@ -11,8 +11,8 @@ import (
 	"mailroom"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // only returns the body of a thread's only entry of a kind.

@@ -8,8 +8,8 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // message is the text that a run is streaming. Its id "<run>.<attempt>-<n>" is known before its

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Wait returns the tickets if the wait is over. Otherwise it parks the run: the settle after the

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func (h *fixture) ticket(run, name string) *mailroom.Ticket {

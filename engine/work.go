@@ -13,8 +13,8 @@ import (
 	"mailroom/bus"
 	"mailroom/entry"
 	"mailroom/internal/recovery"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // attempt runs work. A panic outside the agent settles as a failure, so that it counts as an

@@ -6,11 +6,10 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // serveInputs claims and completes the runs of w one after the other, at most n, and returns their ids. Each
@@ -19,8 +18,8 @@ func (d *fixture) serveInputs(worker string, n int) (order []string) {
 	d.t.Helper()
 	for len(order) < n {
 		d.round++
-		ask := dispatch.ClaimRequest{Worker: worker, Round: d.round, Slots: 1, Agents: map[string]int{"echo": 1}}
-		work := retryBusy(d.t, func() ([]dispatch.Assignment, error) { return d.Claim(d.ctx, ask) })
+		ask := thread.ClaimRequest{Worker: worker, Round: d.round, Slots: 1, Agents: map[string]int{"echo": 1}}
+		work := retryBusy(d.t, func() ([]thread.Assignment, error) { return d.Claim(d.ctx, ask) })
 		if len(work) == 0 {
 			return order
 		}

@@ -12,9 +12,9 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/recovery"
-	"mailroom/internal/thread"
 	"mailroom/project"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 const (

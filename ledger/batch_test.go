@@ -10,12 +10,11 @@ import (
 	"testing/synctest"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // controlledStore is a store whose Updates a test controls: the next one waits for the channel of
@@ -262,7 +261,7 @@ func TestAStoreThatClosesEndsTheLedgerAndFailsQueuedOperations(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Go(func() {
-			_, errs[3] = d.Claim(d.ctx, dispatch.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			_, errs[3] = d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
 		})
 		synctest.Wait()
 		release()
@@ -286,7 +285,7 @@ func TestAStoreThatClosesDuringSingleCommitsAnswersAllWaitingClaims(t *testing.T
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
-				_, errs[i] = d.Claim(d.ctx, dispatch.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"codex": 1}, Wait: true})
+				_, errs[i] = d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"codex": 1}, Wait: true})
 			})
 		}
 		synctest.Wait()

@@ -2,9 +2,9 @@ package ledger
 
 import (
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/project"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // threadCache keeps the state of threads with a current run or a queue after a transaction, to save

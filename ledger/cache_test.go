@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // longQueue returns the state of a thread that has read ahead, as it is after a transaction.

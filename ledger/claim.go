@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // capacities returns the store's queries for a request, one per agent and kind. A sticky agent has
 // further ones for the threads with a session on the worker's server.
-func (o *Options) capacities(c *dispatch.ClaimRequest) []store.Capacity {
+func (o *Options) capacities(c *thread.ClaimRequest) []store.Capacity {
 	var wants []store.Capacity
 	add := func(agent string) {
 		wants = append(wants, store.Capacity{Agent: agent})
@@ -83,9 +82,9 @@ func addSlots(wants []store.Capacity, w store.Capacity) []store.Capacity {
 // Claim starts due runs for a worker, at most as many as requested. With Wait it waits until a run
 // is due and is served by the commit that makes it due. When ctx ends during that commit, Claim
 // returns the claimed runs: a claim is never lost.
-func (ws Workers) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
+func (ws Workers) Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.Assignment, error) {
 	o := op{name: "claim", rank: rankClaim, workers: []string{c.Worker}, claim: &c}
-	var work []dispatch.Assignment
+	var work []thread.Assignment
 	o.apply = func(b *batch) (err error) {
 		work, err = b.claim(&c)
 		o.found = len(work)
@@ -101,7 +100,7 @@ func (ws Workers) Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatc
 	return work, nil
 }
 
-func (b *batch) claim(c *dispatch.ClaimRequest) ([]dispatch.Assignment, error) {
+func (b *batch) claim(c *thread.ClaimRequest) ([]thread.Assignment, error) {
 	if _, err := b.rows.worker(c.Worker); err != nil {
 		return nil, err
 	}
@@ -155,12 +154,12 @@ func (b *batch) claimFairSlots(r *round) error {
 
 // round is the state of one claim.
 type round struct {
-	*dispatch.ClaimRequest
+	*thread.ClaimRequest
 	slots       int            // free slots left
 	lastAttempt bool           // a run on its last attempt may still be started
 	agents      map[string]int // started runs, by agent
 	shares      *shares
-	work        []dispatch.Assignment
+	work        []thread.Assignment
 }
 
 // start starts due runs while slots are free. It returns the threads it skipped because over
@@ -191,7 +190,7 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 		r.lastAttempt = r.lastAttempt && !d.LastAttempt
 		r.shares.add(t.Owner)
 		row := t.Thread
-		r.work = append(r.work, dispatch.Assignment{
+		r.work = append(r.work, thread.Assignment{
 			Claim:  mailroom.Claim{Thread: t.ID, Run: run.ID, Attempt: run.Attempt},
 			Run:    copyRun(run),
 			Thread: &row,

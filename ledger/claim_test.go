@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
@@ -21,13 +21,13 @@ func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
 	d.submit(text("t", "a"))
 	d.submit(text("t", "b"))
 	var mu sync.Mutex
-	var won []dispatch.Assignment
+	var won []thread.Assignment
 	concurrently(32, func(i int) {
 		w := fmt.Sprint("w", i)
 		if _, err := d.Register(t.Context(), store.Worker{ID: w}); err != nil {
 			t.Error(err)
 		}
-		work, err := d.Claim(t.Context(), dispatch.ClaimRequest{Worker: w, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
+		work, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: w, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -60,7 +60,7 @@ func TestAClaimTakesAtMostWhatItAsksFor(t *testing.T) {
 		{5, map[string]int{"a": 1}, map[string]int{"a": 1}},
 	} {
 		got := map[string]int{}
-		for _, w := range must(d.Claim(t.Context(), dispatch.ClaimRequest{Worker: "w", Round: 1, Slots: c.slots, Agents: c.per}))(t) {
+		for _, w := range must(d.Claim(t.Context(), thread.ClaimRequest{Worker: "w", Round: 1, Slots: c.slots, Agents: c.per}))(t) {
 			got[w.Run.Agent]++
 		}
 		wantEqual(t, "claimed", got, c.want)
@@ -75,7 +75,7 @@ func TestAClaimNeedsALiveWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, worker := range []string{"w", "unknown"} {
-		_, err := d.Claim(t.Context(), dispatch.ClaimRequest{Worker: worker, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
+		_, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
 		wantCode(t, err, mailroom.CodeLeaseLost)
 	}
 }
@@ -202,8 +202,8 @@ func TestARunOnItsLastAttemptStartsAlone(t *testing.T) {
 		}
 		d.register("w")
 		d.submit(text("c", "harmless"))
-		ask := dispatch.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 10}, LastAttempt: true}
-		threads := func(work []dispatch.Assignment) (ids []string) {
+		ask := thread.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 10}, LastAttempt: true}
+		threads := func(work []thread.Assignment) (ids []string) {
 			for _, w := range work {
 				ids = append(ids, w.Claim.Thread)
 			}
@@ -231,7 +231,7 @@ func TestRunsOnTheirLastAttemptTakeTheSlotsOfTheirAgent(t *testing.T) {
 		}
 		d.register("w")
 		d.submit(text("c", "harmless"))
-		ask := dispatch.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 1}, LastAttempt: true}
+		ask := thread.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 1}, LastAttempt: true}
 		wantEqual(t, "claims for one slot of the agent", len(must(d.Claim(d.ctx, ask))(t)), 1)
 	})
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"time"
 
-	"mailroom/dispatch"
+	"mailroom/thread"
 )
 
 // Subscribe serves t at the end of every batch, including what that batch made due, until ctx ends.
 // It returns after the last Assign, with the error that closed the ledger if there was one.
-func (ws Workers) Subscribe(ctx context.Context, t dispatch.Claimer) error {
+func (ws Workers) Subscribe(ctx context.Context, t thread.Claimer) error {
 	s := &subscription{Claimer: t, observe: ws.ledger.options.Observe.Operation}
-	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &dispatch.ClaimRequest{Wait: true}, done: make(chan error, 1)}
+	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &thread.ClaimRequest{Wait: true}, done: make(chan error, 1)}
 	o.apply = func(b *batch) (err error) {
 		s.work, err = b.claim(o.claim)
 		return err
@@ -40,9 +40,9 @@ func (l *Ledger) Wake() {
 
 // subscription is a claimer with its waiting claim.
 type subscription struct {
-	dispatch.Claimer
+	thread.Claimer
 	observe func(name string, err error, took time.Duration)
-	work    []dispatch.Assignment // owned by the goroutine of run
+	work    []thread.Assignment // owned by the goroutine of run
 }
 
 func (s *subscription) assign(o *op) {

@@ -9,12 +9,11 @@ import (
 	"testing/synctest"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // testClaimer is a worker that records its assignments.
@@ -22,18 +21,18 @@ type testClaimer struct {
 	mu    sync.Mutex
 	free  int
 	round int64
-	work  []dispatch.Assignment
+	work  []thread.Assignment
 	errs  []error
 }
 
-func (k *testClaimer) Capacity() dispatch.ClaimRequest {
+func (k *testClaimer) Capacity() thread.ClaimRequest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.round++
-	return dispatch.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, LastAttempt: true}
+	return thread.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, LastAttempt: true}
 }
 
-func (k *testClaimer) Assign(asked dispatch.ClaimRequest, work []dispatch.Assignment, err error) {
+func (k *testClaimer) Assign(asked thread.ClaimRequest, work []thread.Assignment, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free -= len(work)
@@ -131,7 +130,7 @@ type slowClaimer struct {
 	asked, answer chan struct{}
 }
 
-func (k *slowClaimer) Capacity() dispatch.ClaimRequest {
+func (k *slowClaimer) Capacity() thread.ClaimRequest {
 	k.asked <- struct{}{}
 	<-k.answer
 	return k.testClaimer.Capacity()

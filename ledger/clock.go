@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // fromFuture reports whether the worker's row was written by a clock ahead of now: a live lease

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // writeAhead writes rows with times of a clock that is ahead of the current one.

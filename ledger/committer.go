@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/internal/recovery"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // op is one operation.
@@ -29,7 +29,7 @@ type op struct {
 	tokens  []string // names
 	due     []store.Capacity
 	pauses  bool // it reads the pauses of agents; claims always do
-	claim   *dispatch.ClaimRequest
+	claim   *thread.ClaimRequest
 	found   int           // runs claimed; owned by the goroutine of run
 	claimer *subscription // owner of a waiting claim; nil: a caller waits for done
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // MoveCursor moves a cursor without a submit.

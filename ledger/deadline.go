@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // endDeadlines ends the runs whose deadline has passed, expireBatch at a time. The store finds them by their

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func TestRunsThatNoWorkerTakesEndAtTheirDeadline(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/project"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // dropStep is how many entries of a deleted thread one transaction drops, with their runs. A thread

@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // countingDrops checks how many entries an Update drops. While broken is set, Updates that drop fail.

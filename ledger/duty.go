@@ -8,8 +8,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // A duty is a job that one server at a time does, such as running a channel. It is held by a worker

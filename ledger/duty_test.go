@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // TestADutyHasOneHolder lets workers of two servers race for duties on every store.

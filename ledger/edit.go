@@ -10,8 +10,8 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Cancel ends a run, or asks it to stop if a worker holds it.

@@ -9,9 +9,9 @@ import (
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/digest"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // lateWrites makes every write that a run can make, under claim c, and returns their errors.

@@ -12,12 +12,11 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // fixture is a running ledger over a store.
@@ -107,16 +106,16 @@ func (d *fixture) register(ids ...string) {
 }
 
 // claim claims up to n due runs of the agent echo for worker, in a new round.
-func (d *fixture) claim(worker string, n int) []dispatch.Assignment {
+func (d *fixture) claim(worker string, n int) []thread.Assignment {
 	d.t.Helper()
 	d.round++
-	return must(d.Claim(d.ctx, dispatch.ClaimRequest{
+	return must(d.Claim(d.ctx, thread.ClaimRequest{
 		Worker: worker, Round: d.round, Slots: n, Agents: map[string]int{"echo": n}, LastAttempt: true,
 	}))(d.t)
 }
 
 // claimOne claims the one due run.
-func (d *fixture) claimOne(worker string) dispatch.Assignment {
+func (d *fixture) claimOne(worker string) thread.Assignment {
 	d.t.Helper()
 	work := d.claim(worker, 2)
 	if len(work) != 1 {

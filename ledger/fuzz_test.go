@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/thread"
 )
 
 // FuzzMessageID checks that an id names its message or none, for any other entries in the log.

@@ -8,9 +8,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // deadRetention is how long the row of a dead worker records which agents it served. A remote
@@ -75,10 +74,10 @@ func (ws Workers) Register(ctx context.Context, w store.Worker) (time.Time, erro
 // Renew extends a worker's lease, for all of its claims. A claim of the given round, or an earlier
 // one, that the worker does not hold is released in the same transaction: the answer to that claim
 // request was lost.
-func (ws Workers) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error) {
+func (ws Workers) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error) {
 	threads, err := ws.claimedThreads(ctx, in.Worker, 0)
 	if err != nil {
-		return dispatch.Renewed{}, err
+		return thread.Renewed{}, err
 	}
 	held := map[string]mailroom.Claim{}
 	for _, c := range in.Held {
@@ -86,18 +85,18 @@ func (ws Workers) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Rene
 		threads = append(threads, c.Thread)
 	}
 	o := op{name: "renew", rank: rankRenew, workers: []string{in.Worker}, threads: threads}
-	return run(ctx, ws.ledger, o, func(b *batch) (dispatch.Renewed, error) { return b.renew(in, threads, held) })
+	return run(ctx, ws.ledger, o, func(b *batch) (thread.Renewed, error) { return b.renew(in, threads, held) })
 }
 
-func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mailroom.Claim) (dispatch.Renewed, error) {
+func (b *batch) renew(in thread.Renewal, threads []string, held map[string]mailroom.Claim) (thread.Renewed, error) {
 	w, err := b.rows.worker(in.Worker)
 	if err != nil {
-		return dispatch.Renewed{}, err
+		return thread.Renewed{}, err
 	}
 	b.checkClock(w)
 	w.LeaseUntil = b.rows.now.Add(b.c.options.Lease)
 	b.saveWorker(w)
-	out := dispatch.Renewed{Until: w.LeaseUntil}
+	out := thread.Renewed{Until: w.LeaseUntil}
 	for _, id := range threads {
 		t := b.rows.thread(id)
 		c, holds := held[t.Current]
@@ -105,7 +104,7 @@ func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mai
 			continue
 		}
 		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
-			return dispatch.Renewed{}, err
+			return thread.Renewed{}, err
 		}
 		t.Revoke(thread.Revoke{Cause: thread.RevokeUnheld, Worker: in.Worker, Round: in.Round}, b.rows.now)
 	}
@@ -117,7 +116,7 @@ func (b *batch) renew(in dispatch.Renewal, threads []string, held map[string]mai
 		}
 		r := t.Run(c.Run)
 		if r.Stop != "" {
-			out.Stops = append(out.Stops, dispatch.Stop{Run: c.Run, Reason: r.Stop})
+			out.Stops = append(out.Stops, thread.Stop{Run: c.Run, Reason: r.Stop})
 		}
 		if len(r.Steers) > 0 {
 			out.Steer = append(out.Steer, r.ID)

@@ -10,10 +10,10 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 func (d *fixture) sweep() {
@@ -23,9 +23,9 @@ func (d *fixture) sweep() {
 	}
 }
 
-func (d *fixture) renew(worker string, round int64, held ...mailroom.Claim) dispatch.Renewed {
+func (d *fixture) renew(worker string, round int64, held ...mailroom.Claim) thread.Renewed {
 	d.t.Helper()
-	return must(d.Renew(d.ctx, dispatch.Renewal{Worker: worker, Round: round, Held: held}))(d.t)
+	return must(d.Renew(d.ctx, thread.Renewal{Worker: worker, Round: round, Held: held}))(d.t)
 }
 
 func (d *fixture) deregister(worker string) {
@@ -149,9 +149,9 @@ func TestADeadWorkerCannotRenewOrClaimOrComeBack(t *testing.T) {
 	d.register("w")
 	d.submit(text("t", "hello"))
 	d.deregister("w")
-	_, err := d.Renew(t.Context(), dispatch.Renewal{Worker: "w"})
+	_, err := d.Renew(t.Context(), thread.Renewal{Worker: "w"})
 	wantCode(t, err, mailroom.CodeLeaseLost)
-	_, err = d.Claim(t.Context(), dispatch.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}})
+	_, err = d.Claim(t.Context(), thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}})
 	wantCode(t, err, mailroom.CodeLeaseLost)
 	_, err = d.Register(t.Context(), store.Worker{ID: "w"})
 	wantCode(t, err, mailroom.CodeConflict)
@@ -168,7 +168,7 @@ func TestAClaimWhoseResponseWasLostIsReleasedByTheNextRenewal(t *testing.T) {
 	next := d.claim("w", 1)[0] // round 3, whose response is in flight
 	d.renew("w", 2, held.Claim)
 	for _, c := range []struct {
-		work dispatch.Assignment
+		work thread.Assignment
 		want mailroom.Status
 	}{{held, mailroom.StatusRunning}, {lost, mailroom.StatusQueued}, {next, mailroom.StatusRunning}} {
 		wantEqual(t, "thread "+c.work.Claim.Thread, d.run(c.work.Run.ID).Status, c.want)
@@ -207,7 +207,7 @@ func TestARenewalReportsTheStateOfItsClaims(t *testing.T) {
 	must(d.Cancel(t.Context(), claims["stopped"].Run, "ann"))(t)
 	out := d.renew("w", 1, held...)
 	wantEqual(t, "lost", out.Lost, []mailroom.Claim{claims["gone"]})
-	wantEqual(t, "stops", out.Stops, []dispatch.Stop{{Run: claims["stopped"].Run, Reason: mailroom.ReasonCancelled}})
+	wantEqual(t, "stops", out.Stops, []thread.Stop{{Run: claims["stopped"].Run, Reason: mailroom.ReasonCancelled}})
 	wantEqual(t, "steer", out.Steer, []string{claims["steered"].Run})
 	for _, c := range []string{"fine", "steered", "stopped"} {
 		d.settle(complete(claims[c], "ok"))
@@ -267,9 +267,9 @@ func TestARunThatKillsThreeWorkersIsADeadLetterAndTheOthersAreNot(t *testing.T) 
 			worker := fmt.Sprint("w", n)
 			d.register(worker)
 			died := false
-			var held []dispatch.Assignment
+			var held []thread.Assignment
 			d.round++
-			for _, w := range must(d.Claim(d.ctx, dispatch.ClaimRequest{
+			for _, w := range must(d.Claim(d.ctx, thread.ClaimRequest{
 				Worker: worker, Round: d.round, Slots: 300, Agents: map[string]int{"echo": 300}, LastAttempt: true,
 			}))(t) {
 				died = died || w.Run.ID == poison
@@ -459,7 +459,7 @@ func TestRedundantRowsOfDeadWorkersAreDeletedSoon(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		d.sweep()
 		wantEqual(t, "rows after a while", rows(), 2)
-		if _, err := d.Renew(d.ctx, dispatch.Renewal{Worker: "w0"}); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+		if _, err := d.Renew(d.ctx, thread.Renewal{Worker: "w0"}); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 			t.Errorf("Renew of a worker without a row: %v", err)
 		}
 	})

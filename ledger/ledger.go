@@ -1,4 +1,4 @@
-// Package ledger runs the transitions of package internal/thread in transactions, many
+// Package ledger runs the transitions of package thread in transactions, many
 // at once: one operation is one transaction over the rows of its threads, and
 // concurrent operations share one commit.
 package ledger

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/thread"
 )
 
 // message tells the text and the present state of a message.

@@ -11,11 +11,10 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // journal records what the ledger has acknowledged, from its results only. It knows no rules: each
@@ -303,8 +302,8 @@ func (m *model) serveAll(t *rapid.T) {
 	}
 	for round, none := int64(1), 0; none < 2; round++ {
 		before, node := m.after, []string{"north", "south"}[round%2]
-		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) {
-			return l.Workers().Claim(m.ctx, dispatch.ClaimRequest{
+		work, err := onBoth(t, m.twin, "last claim", func(l *ledger.Ledger) ([]thread.Assignment, error) {
+			return l.Workers().Claim(m.ctx, thread.ClaimRequest{
 				Worker: id, Round: round, Slots: 10, LastAttempt: true, Agents: map[string]int{"echo": 10, "codex": 10}, Node: node,
 			})
 		})

@@ -12,11 +12,10 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func (m *model) do(t *rapid.T, name string, f func(l *ledger.Ledger) error) error {
@@ -145,8 +144,8 @@ func (m *model) purge(t *rapid.T) {
 func (m *model) renew(t *rapid.T) {
 	id := pick(t, slices.Sorted(maps.Keys(m.workers)), "worker")
 	w := m.workers[id]
-	out, err := onBoth(t, m.twin, "renew", func(l *ledger.Ledger) (dispatch.Renewed, error) {
-		return l.Workers().Renew(m.ctx, dispatch.Renewal{Worker: id, Round: w.asked, Held: w.held})
+	out, err := onBoth(t, m.twin, "renew", func(l *ledger.Ledger) (thread.Renewed, error) {
+		return l.Workers().Renew(m.ctx, thread.Renewal{Worker: id, Round: w.asked, Held: w.held})
 	})
 	if err != nil {
 		delete(m.workers, id)
@@ -281,7 +280,7 @@ func (m *model) advance(t *rapid.T) {
 // checkStarted checks that a claim starts the current run, or the first of the queue by priority and
 // place, that its attempt is one more than the last one, and that no server claims a run whose session
 // another one keeps.
-func (m *model) checkStarted(t *rapid.T, before contents, one dispatch.Assignment, node string) {
+func (m *model) checkStarted(t *rapid.T, before contents, one thread.Assignment, node string) {
 	c := one.Claim
 	switch by := before.Threads[c.Thread].Nodes[one.Run.Agent]; {
 	case by == "":

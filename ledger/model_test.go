@@ -17,11 +17,10 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // TestRandomHistories runs random operations on ledgers over memory, SQLite and PostgreSQL. Their results
@@ -329,12 +328,12 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 	w := m.workers[id]
 	w.asked++
 	n := number(t, 1, 3, "slots")
-	ask := dispatch.ClaimRequest{
+	ask := thread.ClaimRequest{
 		Worker: id, Round: w.asked, Slots: n, LastAttempt: alone,
 		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")}, Node: w.node,
 	}
 	before := m.after
-	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]dispatch.Assignment, error) { return l.Workers().Claim(m.ctx, ask) })
+	work, err := onBoth(t, m.twin, "claim", func(l *ledger.Ledger) ([]thread.Assignment, error) { return l.Workers().Claim(m.ctx, ask) })
 	if err != nil {
 		delete(m.workers, id)
 		return

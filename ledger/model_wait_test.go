@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // asks draws asks. A name may repeat, with the same question or another one.

@@ -4,9 +4,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/errorgroup"
 	"mailroom/internal/recovery"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // Observe holds callbacks for metrics. They must be fast and must not call the ledger. Nil
@@ -69,7 +68,7 @@ func (c *committer) logFailed(r *mailroom.Run) {
 	}
 	args := []any{"run", r.ID, "thread", r.Thread, "agent", r.Agent, "attempt", r.Attempt, "failures", r.Failures}
 	if r.Error != nil {
-		args = append(args, "class", r.Error.Class, "group", r.ErrorGroup, "error", errorgroup.Describe(r.Error.Message))
+		args = append(args, "class", r.Error.Class, "group", r.ErrorGroup, "error", thread.DescribeError(r.Error.Message))
 	}
 	c.options.Log.Warn("run failed for good", args...)
 }

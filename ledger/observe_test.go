@@ -15,12 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/errorgroup"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 func TestAnObserverIsCalledForEveryOperationCommitAndEnd(t *testing.T) {
@@ -54,7 +52,7 @@ func TestAnObserverIsCalledForEveryOperationCommitAndEnd(t *testing.T) {
 	d.settle(complete(d.claimOne("w").Claim, "done"))
 	ctx, cancel := context.WithCancel(d.ctx)
 	cancel()
-	if _, err := d.Claim(ctx, dispatch.ClaimRequest{Worker: "w", Round: 9, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true}); err == nil {
+	if _, err := d.Claim(ctx, thread.ClaimRequest{Worker: "w", Round: 9, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true}); err == nil {
 		t.Fatal("a withdrawn claim was made")
 	}
 	if err := d.close(); err != nil { // waits for observations after the results
@@ -165,7 +163,7 @@ func TestARunThatFailedForGoodIsLoggedOnceWithItsErrorAndNoQuotedText(t *testing
 		t.Fatal(err)
 	}
 	got := strings.TrimSpace(log.text.String())
-	group := errorgroup.Of("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")
+	group := thread.ErrorGroup("HTTP 401: key sk-Ab3dE5fG7hI9kL1m of 'ann smith' in /home/ann/key\x1b[2J was refused")
 	end := ` thread=permanent agent=echo attempt=1 failures=0 class=permanent group=` + group + ` error="HTTP 401: key sk-# of '*' in <path> [2J was refused"`
 	if strings.Count(got, "\n") != 0 || !strings.Contains(got, `level=WARN msg="run failed for good" run=`) || !strings.HasSuffix(got, end) {
 		t.Errorf("log: %s", got)

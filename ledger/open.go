@@ -9,8 +9,8 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // MaxGroup bounds the threads of a group of [Opening].

@@ -7,10 +7,9 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // operation is an operation of the ledger on the rows of [fillDay].
@@ -148,7 +147,7 @@ func runOperations() []operation {
 			name: "claim", claims: true, doubles: true,
 			do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return claimOf(ctx, l, 1) },
 			again: func(ctx context.Context, l *ledger.Ledger) (any, error) { // the response is lost, and with it the claims
-				if _, err := l.Workers().Renew(ctx, dispatch.Renewal{Worker: "idle", Round: 1}); err != nil {
+				if _, err := l.Workers().Renew(ctx, thread.Renewal{Worker: "idle", Round: 1}); err != nil {
 					return nil, err
 				}
 				return claimOf(ctx, l, 2)
@@ -204,7 +203,7 @@ func tokenOperations() []operation {
 }
 
 func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {
-	work, err := l.Workers().Claim(ctx, dispatch.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true})
+	work, err := l.Workers().Claim(ctx, thread.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true})
 	var runs []string
 	for _, w := range work {
 		runs = append(runs, w.Run.ID)
@@ -246,7 +245,7 @@ func threadOperations() []operation {
 			return err
 		})},
 		{name: "renew", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return l.Workers().Renew(ctx, dispatch.Renewal{Worker: "w", Round: 100}) // it names no claims
+			return l.Workers().Renew(ctx, thread.Renewal{Worker: "w", Round: 100}) // it names no claims
 		}},
 		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Workers().Deregister(ctx, "w") })},
 		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Workers().EndLocalWorkers(ctx, false) })},

@@ -5,13 +5,12 @@ import (
 	"context"
 	"time"
 
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // claimant returns the limits of a claim for a run of agent.
-func (c *committer) claimant(r *dispatch.ClaimRequest, agent string) thread.Claimant {
+func (c *committer) claimant(r *thread.ClaimRequest, agent string) thread.Claimant {
 	grace := c.options.StopGrace + c.options.Lease
 	return thread.Claimant{
 		Worker: r.Worker, Round: r.Round,

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
+	"mailroom/thread"
 )
 
 // A worker that renews its lease but never ends a run loses the claim.

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 func TestAPanicFailsItsOperationOnly(t *testing.T) {

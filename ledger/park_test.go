@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // Operations of tickets and children.
@@ -60,20 +59,20 @@ func (d *fixture) mustSend(c mailroom.Claim, s mailroom.Send) {
 }
 
 // claimIn claims due runs and returns the one of the thread.
-func (d *fixture) claimIn(thread string) dispatch.Assignment {
+func (d *fixture) claimIn(id string) thread.Assignment {
 	d.t.Helper()
 	for _, w := range d.claim("w", 1) {
-		if w.Claim.Thread == thread {
+		if w.Claim.Thread == id {
 			return w
 		}
-		d.t.Fatalf("claimed a run of thread %s, want %s", w.Claim.Thread, thread)
+		d.t.Fatalf("claimed a run of thread %s, want %s", w.Claim.Thread, id)
 	}
-	d.t.Fatalf("no due run, want one of thread %s", thread)
-	return dispatch.Assignment{}
+	d.t.Fatalf("no due run, want one of thread %s", id)
+	return thread.Assignment{}
 }
 
 // parent starts a run in thread "p" that has sent to thread "c" and waits for the child.
-func (d *fixture) parent() (run string, child dispatch.Assignment) {
+func (d *fixture) parent() (run string, child thread.Assignment) {
 	d.t.Helper()
 	d.register("w")
 	d.submit(text("p", "go"))
@@ -314,12 +313,12 @@ func (d *fixture) count(thread, kind string) int {
 }
 
 // serveOne claims and completes the due run of a thread.
-func (d *fixture) serveOne(thread string) []dispatch.Assignment {
+func (d *fixture) serveOne(id string) []thread.Assignment {
 	d.t.Helper()
 	work := d.claim("w", 5)
-	var of []dispatch.Assignment
+	var of []thread.Assignment
 	for _, w := range work {
-		if w.Claim.Thread == thread {
+		if w.Claim.Thread == id {
 			of = append(of, w)
 		}
 		d.settle(complete(w.Claim, "shown"))

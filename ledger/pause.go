@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/internal/check"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // topicAgents serializes pauses and the registration of workers.
@@ -126,7 +125,7 @@ func (l *Ledger) Pauses(ctx context.Context) (pauses []store.Pause, err error) {
 
 // withoutPaused returns a request without the paused agents, whose due runs the claims look for again with
 // the next poll or when the pause ends. An agent whose probe is due may start one run.
-func (b *batch) withoutPaused(c *dispatch.ClaimRequest) *dispatch.ClaimRequest {
+func (b *batch) withoutPaused(c *thread.ClaimRequest) *thread.ClaimRequest {
 	if len(b.rows.pauses) == 0 {
 		return c
 	}

@@ -10,12 +10,11 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/internal/pgtest"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/postgres"
+	"mailroom/thread"
 )
 
 func pauseOf(agent string) store.Pause { return store.Pause{Agent: agent, By: "ann", Reason: "costs"} }
@@ -65,9 +64,9 @@ func TestAnAgentIsServedAtOnceAfterItsPause(t *testing.T) {
 		d := open(t, nil, ledger.Options{Poll: time.Hour})
 		d.register("w")
 		must(d.PauseAgent(d.ctx, pauseOf("echo")))(t)
-		got := make(chan []dispatch.Assignment)
+		got := make(chan []thread.Assignment)
 		go func() {
-			work, err := d.Claim(d.ctx, dispatch.ClaimRequest{Worker: "w", Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			work, err := d.Claim(d.ctx, thread.ClaimRequest{Worker: "w", Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
 			if err != nil {
 				t.Error(err)
 			}
@@ -133,7 +132,7 @@ func racePause(t *testing.T, both [2]*fixture, round int) {
 				worker := fmt.Sprintf("w%d-%d-%d", round, i, n)
 				must(d.Register(t.Context(), store.Worker{ID: worker, Agents: []string{"echo"}}))(t)
 				for claim := int64(1); ctx.Err() == nil; claim++ {
-					must(d.Claim(t.Context(), dispatch.ClaimRequest{Worker: worker, Round: claim, Slots: 1, Agents: map[string]int{"echo": 1}}))(t)
+					must(d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: claim, Slots: 1, Agents: map[string]int{"echo": 1}}))(t)
 				}
 			})
 		}

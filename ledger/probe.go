@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // An agent that cannot work for any message, because its program is not logged in, has no credit left or is missing,
@@ -36,7 +35,7 @@ func nextProbe(p store.Pause, now time.Time) time.Time {
 }
 
 // noteProbes puts off the next probe of paused agents that have started a run.
-func noteProbes(b *batch, work []dispatch.Assignment) {
+func noteProbes(b *batch, work []thread.Assignment) {
 	for _, w := range work {
 		if p, paused := b.rows.pauses[w.Run.Agent]; paused && mayProbe(p, b.rows.now) {
 			p.Probe = b.rows.now.Add(probeTime)

@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // loggedOut is the failure of an agent that cannot work for any message.
@@ -19,7 +18,7 @@ func loggedOut() *mailroom.Failure {
 	return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true, Err: errors.New("claude failed: Please run /login")}
 }
 
-func (d *fixture) fail(a dispatch.Assignment, f *mailroom.Failure) {
+func (d *fixture) fail(a thread.Assignment, f *mailroom.Failure) {
 	d.settle(thread.Settle{Claim: a.Claim, Number: 1, Outcome: thread.OutcomeFail, Failure: f})
 }
 

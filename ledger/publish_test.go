@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // TestAPanicWhilePublishingEndsTheLedgerInOrder makes Publish panic. Every operation returns: those of

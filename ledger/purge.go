@@ -11,8 +11,8 @@ import (
 
 	"mailroom"
 	"mailroom/internal/recovery"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // purgeStep is the number of entries that one transaction of a purge drops.

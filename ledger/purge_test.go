@@ -12,11 +12,10 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // completeRuns completes n runs in thread "t".
@@ -105,7 +104,7 @@ func TestAPurgeKeepsARunThatEndedJustNow(t *testing.T) {
 		work := d.claimOne("w")
 		for range 10 { // a lease is shorter
 			<-time.After(5 * time.Second)
-			must(d.Renew(d.ctx, dispatch.Renewal{Worker: "w", Held: []mailroom.Claim{work.Claim}}))(t)
+			must(d.Renew(d.ctx, thread.Renewal{Worker: "w", Held: []mailroom.Claim{work.Claim}}))(t)
 		}
 		d.settle(complete(work.Claim, "re"))
 		must(0, d.Purge(d.ctx, "t", 30*time.Second))(t)

@@ -8,20 +8,19 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/internal/retry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
+	"mailroom/thread"
 )
 
 // claimUnder claims the one due run for a worker that says how it is retried.
-func (d *fixture) claimUnder(p retry.Policy) dispatch.Assignment {
+func (d *fixture) claimUnder(p retry.Policy) thread.Assignment {
 	d.t.Helper()
 	d.round++
-	work := must(d.Claim(d.ctx, dispatch.ClaimRequest{
+	work := must(d.Claim(d.ctx, thread.ClaimRequest{
 		Worker: "w", Round: d.round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true, Retry: p,
 	}))(d.t)
 	if len(work) != 1 {

@@ -8,8 +8,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Revocation ends a token.

@@ -7,8 +7,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // rows are the rows that a transaction has locked and read, as the state of threads.

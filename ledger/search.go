@@ -10,8 +10,8 @@ import (
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // What IndexMessages reads and writes at a time, about. Others wait for its transaction as for any other.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // watch is the time in which a process has swept the store without a long break.

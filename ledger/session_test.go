@@ -8,11 +8,10 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // server is a ledger among others on a store, with one worker at a time.
@@ -45,10 +44,10 @@ func (s *server) join() {
 }
 
 // claims claims due runs of the agents and returns their threads.
-func (s *server) claims(agents map[string]int) (threads []string, work []dispatch.Assignment) {
+func (s *server) claims(agents map[string]int) (threads []string, work []thread.Assignment) {
 	s.t.Helper()
 	s.round++
-	work = must(s.Claim(s.ctx, dispatch.ClaimRequest{Worker: s.worker, Round: s.round, Slots: 9, Agents: agents, LastAttempt: true, Node: s.node}))(s.t)
+	work = must(s.Claim(s.ctx, thread.ClaimRequest{Worker: s.worker, Round: s.round, Slots: 9, Agents: agents, LastAttempt: true, Node: s.node}))(s.t)
 	for _, w := range work {
 		threads = append(threads, w.Claim.Thread)
 	}

@@ -12,8 +12,8 @@ import (
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Submit accepts messages for a thread and creates the thread if there is none, for the operator

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // concurrently calls f n times concurrently.

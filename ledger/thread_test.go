@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 func TestDeletingAThreadDeletesAllItsRows(t *testing.T) {

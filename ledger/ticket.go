@@ -6,8 +6,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Decide decides a ticket, once. Repeating the same decision returns the ticket.

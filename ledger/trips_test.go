@@ -6,10 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"mailroom/dispatch"
 	"mailroom/internal/pgtest"
 	"mailroom/ledger"
 	"mailroom/store/postgres"
+	"mailroom/thread"
 )
 
 // onTrips is a ledger over PostgreSQL whose round trips a test counts.
@@ -33,16 +33,16 @@ func TestAClaimTakesTwoTrips(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		due  []string // one run each
-		ask  dispatch.ClaimRequest
+		ask  thread.ClaimRequest
 		want int // runs
 	}{
-		{"of nothing", nil, dispatch.ClaimRequest{Slots: 2, LastAttempt: true}, 0},
-		{"of all that is due", []string{"a", "b"}, dispatch.ClaimRequest{Slots: 4, LastAttempt: true}, 2},
-		{"of the first of many", []string{"a", "b", "c", "d", "e"}, dispatch.ClaimRequest{Slots: 2, LastAttempt: true}, 2},
+		{"of nothing", nil, thread.ClaimRequest{Slots: 2, LastAttempt: true}, 0},
+		{"of all that is due", []string{"a", "b"}, thread.ClaimRequest{Slots: 4, LastAttempt: true}, 2},
+		{"of the first of many", []string{"a", "b", "c", "d", "e"}, thread.ClaimRequest{Slots: 2, LastAttempt: true}, 2},
 		{"beside runs of the same owner", []string{"a", "b", "c", "d", "e"},
-			dispatch.ClaimRequest{Slots: 2, LastAttempt: true, Held: map[string]int{"ann": 9}, FairSlots: 3}, 2},
-		{"without slots, for other owners", []string{"a", "b"}, dispatch.ClaimRequest{Held: map[string]int{"bob": 1}, FairSlots: 3}, 1},
-		{"of runs on their last attempt", []string{"last"}, dispatch.ClaimRequest{Slots: 2, LastAttempt: true}, 1},
+			thread.ClaimRequest{Slots: 2, LastAttempt: true, Held: map[string]int{"ann": 9}, FairSlots: 3}, 2},
+		{"without slots, for other owners", []string{"a", "b"}, thread.ClaimRequest{Held: map[string]int{"bob": 1}, FairSlots: 3}, 1},
+		{"of runs on their last attempt", []string{"last"}, thread.ClaimRequest{Slots: 2, LastAttempt: true}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, s := onTrips(t)
@@ -108,17 +108,17 @@ type servingClaimer struct {
 	held  int
 }
 
-func (k *servingClaimer) Capacity() dispatch.ClaimRequest {
+func (k *servingClaimer) Capacity() thread.ClaimRequest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.round++
-	return dispatch.ClaimRequest{
+	return thread.ClaimRequest{
 		Worker: k.worker, Round: k.round, Slots: k.slots - k.held, Agents: map[string]int{"echo": 2 * k.slots}, LastAttempt: true,
 		Held: map[string]int{"ann": k.held}, FairSlots: k.slots,
 	}
 }
 
-func (k *servingClaimer) Assign(_ dispatch.ClaimRequest, work []dispatch.Assignment, err error) {
+func (k *servingClaimer) Assign(_ thread.ClaimRequest, work []thread.Assignment, err error) {
 	if err != nil {
 		k.t.Error(err)
 	}

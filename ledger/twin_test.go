@@ -18,7 +18,6 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/dispatch"
 	"mailroom/internal/pgtest"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -26,6 +25,7 @@ import (
 	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // clock is the time of transactions, moved by a test. It starts in the past, so that its times are over
@@ -413,7 +413,7 @@ func sameRows() cmp.Options {
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(mailroom.Thread{}, "Key", "Revision"),
 		cmpopts.IgnoreFields(mailroom.Run{}, "Key", "Stored"),
-		cmpopts.IgnoreFields(dispatch.Assignment{}, "Input"), // set only if the run was submitted in the same batch
+		cmpopts.IgnoreFields(thread.Assignment{}, "Input"), // set only if the run was submitted in the same batch
 		cmpopts.IgnoreFields(mailroom.Ticket{}, "Key"),
 		cmpopts.IgnoreFields(auth.Token{}, "Key"),
 		cmp.FilterValues(

@@ -9,11 +9,10 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/sqlite"
+	"mailroom/thread"
 )
 
 // handle opens another handle on the file, as another process does.
@@ -103,8 +102,8 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 		d, worker := both[i%2], fmt.Sprint("w", i)
 		retryBusy(t, func() (any, error) { return d.Register(t.Context(), store.Worker{ID: worker}) })
 		for round := int64(1); ; round++ {
-			work := retryBusy(t, func() ([]dispatch.Assignment, error) {
-				return d.Claim(t.Context(), dispatch.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
+			work := retryBusy(t, func() ([]thread.Assignment, error) {
+				return d.Claim(t.Context(), thread.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
 			})
 			for _, w := range work {
 				mu.Lock()

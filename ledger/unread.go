@@ -7,9 +7,9 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/project"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // unreadAt returns the notifications at seqs that are unread in an inbox. Consecutive seqs cost one

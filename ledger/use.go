@@ -6,9 +6,9 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/project"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // threadUse is what a thread counted for when the batch locked it.

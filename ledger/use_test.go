@@ -8,10 +8,10 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/project"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // limited starts a ledger with a token ann that has these quotas.

@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/ledger"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // startClaimer starts a waiting claim of worker w and returns a channel with its result.
-func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []dispatch.Assignment {
-	answer := make(chan []dispatch.Assignment, 1)
+func startClaimer(ctx context.Context, d *fixture, agent string, slots int) <-chan []thread.Assignment {
+	answer := make(chan []thread.Assignment, 1)
 	go func() {
-		work, err := d.Claim(ctx, dispatch.ClaimRequest{
+		work, err := d.Claim(ctx, thread.ClaimRequest{
 			Worker: "w", Round: 1, Slots: slots, Agents: map[string]int{agent: slots}, LastAttempt: true, Wait: true,
 		})
 		if err != nil && ctx.Err() == nil {
@@ -147,7 +147,7 @@ func TestAWaitingClaimOfALostWorkerFails(t *testing.T) {
 		d.register("w")
 		refused := make(chan error, 1)
 		go func() {
-			_, err := d.Claim(t.Context(), dispatch.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			_, err := d.Claim(t.Context(), thread.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
 			refused <- err
 		}()
 		synctest.Wait()

@@ -12,8 +12,8 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/digest"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Notification is an event that an agent sends to other agents of its project, and the body of its

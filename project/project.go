@@ -14,8 +14,8 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/check"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // A project is a thread through which agents coordinate. Its log records reservations and

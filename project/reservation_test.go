@@ -10,8 +10,8 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // projectFixture is a project at a settable time.

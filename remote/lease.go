@@ -7,8 +7,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/dispatch"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // register begins a lease for a new worker.
@@ -82,10 +82,10 @@ func (l *Ledger) leaseError(ctx context.Context, err error) error {
 
 // Renew implements engine.Leases. One attempt gets a third of a lease, which leaves time
 // for another one over a new connection.
-func (l *Ledger) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error) {
+func (l *Ledger) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error) {
 	worker, err := l.serverID(in.Worker)
 	if err != nil {
-		return dispatch.Renewed{}, err
+		return thread.Renewed{}, err
 	}
 	ask := api.Renewal{Round: in.Round}
 	of := map[string]mailroom.Claim{}
@@ -98,15 +98,15 @@ func (l *Ledger) Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renew
 	defer cancel()
 	got, err := l.client.Work.Renew(try, worker, ask)
 	if err != nil {
-		return dispatch.Renewed{}, l.leaseError(ctx, err)
+		return thread.Renewed{}, l.leaseError(ctx, err)
 	}
 	_ = l.onAnswer(nil) // resets the count of failures
-	out := dispatch.Renewed{Until: got.LeaseUntil}
+	out := thread.Renewed{Until: got.LeaseUntil}
 	for _, id := range got.Lost {
 		out.Lost = append(out.Lost, of[id])
 	}
 	for _, stop := range got.Stop {
-		out.Stops = append(out.Stops, dispatch.Stop{Run: of[stop.Claim].Run, Reason: stop.Reason})
+		out.Stops = append(out.Stops, thread.Stop{Run: of[stop.Claim].Run, Reason: stop.Reason})
 	}
 	for _, id := range got.Steered {
 		out.Steer = append(out.Steer, of[id].Run)

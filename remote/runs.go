@@ -7,8 +7,8 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Inputs implements engine.Runs.

@@ -9,9 +9,9 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/dispatch"
 	"mailroom/internal/recovery"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // idle is the poll interval for the capacity of a claimer without any, unless it wakes
@@ -28,8 +28,8 @@ func (l *Ledger) Wake() {
 
 // Subscribe implements engine.Leases with one long poll after the other. A round whose
 // answer is lost is repeated under its number: the server returns what it has claimed.
-func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
-	var round dispatch.ClaimRequest // the unanswered one; its Slots are 0 if there is none
+func (l *Ledger) Subscribe(ctx context.Context, t thread.Claimer) error {
+	var round thread.ClaimRequest // the unanswered one; its Slots are 0 if there is none
 	defer func() {
 		if round.Slots > 0 {
 			t.Assign(round, nil, nil) // the next renewal releases what it has claimed
@@ -49,7 +49,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 		switch {
 		case err == nil:
 			done := round
-			round = dispatch.ClaimRequest{}
+			round = thread.ClaimRequest{}
 			if work := l.assignments(out); len(work) > 0 {
 				t.Assign(done, work, nil)
 			}
@@ -62,7 +62,7 @@ func (l *Ledger) Subscribe(ctx context.Context, t dispatch.Claimer) error {
 				continue
 			}
 			done := round
-			round = dispatch.ClaimRequest{}
+			round = thread.ClaimRequest{}
 			t.Assign(done, nil, err)
 			l.waitForCapacity(ctx) // the engine handles the error first
 		}
@@ -85,7 +85,7 @@ var errNewCapacity = errors.New("the capacity of the worker has changed")
 
 // claim sends one round. It cancels the request when the claimer's capacity has changed
 // such that the round no longer fits.
-func (l *Ledger) claim(ctx context.Context, t dispatch.Claimer, round dispatch.ClaimRequest) (api.Claims, error) {
+func (l *Ledger) claim(ctx context.Context, t thread.Claimer, round thread.ClaimRequest) (api.Claims, error) {
 	worker, err := l.serverID(round.Worker)
 	if err != nil {
 		return api.Claims{}, err
@@ -130,7 +130,7 @@ func (l *Ledger) claim(ctx context.Context, t dispatch.Claimer, round dispatch.C
 // outgrown reports whether a round does not fit the current capacity: another worker,
 // no slots, or an agent that it does not ask for. More slots for an agent are no reason
 // to cancel it.
-func outgrown(round, now dispatch.ClaimRequest) bool {
+func outgrown(round, now thread.ClaimRequest) bool {
 	if now.Slots == 0 || now.Worker != round.Worker || now.LastAttempt && !round.LastAttempt {
 		return true
 	}
@@ -143,9 +143,9 @@ func outgrown(round, now dispatch.ClaimRequest) bool {
 }
 
 // assignments converts the server's answer and records the claims as held.
-func (l *Ledger) assignments(out api.Claims) []dispatch.Assignment {
+func (l *Ledger) assignments(out api.Claims) []thread.Assignment {
 	_ = l.onAnswer(nil) // resets the count of failures
-	var work []dispatch.Assignment
+	var work []thread.Assignment
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,12 +153,12 @@ func (l *Ledger) assignments(out api.Claims) []dispatch.Assignment {
 		run := c.Mailroom()
 		claim := mailroom.Claim{Thread: run.Thread, Run: run.ID, Attempt: run.Attempt}
 		l.held[run.ID] = &holding{claim: claim}
-		thread := &mailroom.Thread{ID: run.Thread}
+		of := &mailroom.Thread{ID: run.Thread}
 		if s := c.State; len(s) > 0 && string(s) != "null" {
-			thread.State = map[string]json.RawMessage{run.Agent: s}
+			of.State = map[string]json.RawMessage{run.Agent: s}
 		}
-		work = append(work, dispatch.Assignment{
-			Claim: claim, Run: run, Thread: thread, Due: run.AvailableAt, At: now,
+		work = append(work, thread.Assignment{
+			Claim: claim, Run: run, Thread: of, Due: run.AvailableAt, At: now,
 			Input: append([]mailroom.Message{}, c.Messages...), Limit: time.Duration(c.DeadlineMS) * time.Millisecond,
 		})
 	}

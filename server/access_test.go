@@ -14,9 +14,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // accessRule is how a test calls an operation, and the permission it needs.

@@ -10,9 +10,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {

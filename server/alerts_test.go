@@ -12,9 +12,9 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // withRules gives the server a target that token ann may use too, and a rule of the configuration.

@@ -15,8 +15,8 @@ import (
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // listThreads reads a whole list page by page and returns the threads of its rows.

@@ -10,8 +10,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/recovery"
-	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
+	"mailroom/thread"
 )
 
 const (

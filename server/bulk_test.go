@@ -13,9 +13,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // failRun submits to thread and fails the run for good.

@@ -13,9 +13,8 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/internal/errorgroup"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func TestSubmitReturnsItsDisposition(t *testing.T) {
@@ -215,7 +214,7 @@ func TestRetryQueuesADeadLetterAgain(t *testing.T) {
 	f.settleRun(f.claim(), thread.OutcomeFail, "")
 	failed := mustCall[api.Run](f, "GET /v1/runs/"+sent.Run, "")
 	if failed.Status != mailroom.StatusFailed || failed.Error == nil || failed.Error.Class != mailroom.ClassPermanent ||
-		failed.ErrorGroup == nil || *failed.ErrorGroup != errorgroup.Of(failed.Error.Message) {
+		failed.ErrorGroup == nil || *failed.ErrorGroup != thread.ErrorGroup(failed.Error.Message) {
 		t.Fatalf("failed: %+v", failed)
 	}
 	run := mustCall[api.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)

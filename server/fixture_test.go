@@ -18,14 +18,13 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/client"
-	"mailroom/dispatch"
 	"mailroom/internal/metrics"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 const token = "a-token-hard-to-guess"
@@ -242,7 +241,7 @@ func (f *fixture) submit(thread, text string) store.Submitted {
 }
 
 // claim starts the run that is due next, as worker "w".
-func (f *fixture) claim() dispatch.Assignment {
+func (f *fixture) claim() thread.Assignment {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -252,7 +251,7 @@ func (f *fixture) claim() dispatch.Assignment {
 		}
 	}
 	f.round++
-	work, err := f.ledger.Workers().Claim(ctx, dispatch.ClaimRequest{
+	work, err := f.ledger.Workers().Claim(ctx, thread.ClaimRequest{
 		Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{"echo": 1, "codex": 1}, Wait: true,
 	})
 	if err != nil || len(work) != 1 {
@@ -262,7 +261,7 @@ func (f *fixture) claim() dispatch.Assignment {
 }
 
 // settleRun settles a claimed run, with a reply unless it is "".
-func (f *fixture) settleRun(w dispatch.Assignment, outcome thread.Outcome, reply string) {
+func (f *fixture) settleRun(w thread.Assignment, outcome thread.Outcome, reply string) {
 	f.t.Helper()
 	s := thread.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: outcome}
 	if reply != "" {

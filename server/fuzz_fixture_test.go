@@ -18,12 +18,12 @@ import (
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/internal/check"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 // swappableLedger delegates to the ledger of the current fuzz input.

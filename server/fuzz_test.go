@@ -13,9 +13,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/check"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 // FuzzSubmitBody checks that a submit is stored as sent, once, or refused with a location and

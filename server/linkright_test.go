@@ -13,9 +13,9 @@ import (
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // withLinks is withTargets with a target for browsers, whose alerts decide.

@@ -11,11 +11,11 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Messages is the part of a ledger for messages.

@@ -10,14 +10,13 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // park ends the attempt of a claimed run, which then waits for all of asks. For a child it sends to
 // a thread whose agent has no worker.
-func (f *fixture) park(w dispatch.Assignment, asks ...mailroom.Ask) {
+func (f *fixture) park(w thread.Assignment, asks ...mailroom.Ask) {
 	f.t.Helper()
 	wait := &mailroom.Wait{}
 	var step mailroom.Step
@@ -63,7 +62,7 @@ type threadState struct {
 	f               *fixture
 	thread          string
 	current, queued string
-	held            *dispatch.Assignment // claim of the current run while it runs
+	held            *thread.Assignment // claim of the current run while it runs
 }
 
 // newThreadIn creates a thread in a state, with or without a queued run. No other thread may have

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"mailroom/api"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // agent returns what the list of agents says about one.

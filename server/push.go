@@ -17,11 +17,11 @@ import (
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Bounds of the subscriptions of browsers.

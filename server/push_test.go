@@ -17,10 +17,9 @@ import (
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // The keys of the example of RFC 8291.
@@ -82,7 +81,7 @@ func (f *fixture) markGone(id string) {
 }
 
 // claimOf starts the run of an agent that is due next.
-func (f *fixture) claimOf(agent string) dispatch.Assignment {
+func (f *fixture) claimOf(agent string) thread.Assignment {
 	f.t.Helper()
 	if f.round == 0 {
 		if _, err := f.ledger.Workers().Register(f.t.Context(), store.Worker{ID: "w", Agents: []string{agent}}); err != nil {
@@ -90,7 +89,7 @@ func (f *fixture) claimOf(agent string) dispatch.Assignment {
 		}
 	}
 	f.round++
-	work, err := f.ledger.Workers().Claim(f.t.Context(), dispatch.ClaimRequest{Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{agent: 1}, Wait: true})
+	work, err := f.ledger.Workers().Claim(f.t.Context(), thread.ClaimRequest{Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{agent: 1}, Wait: true})
 	if err != nil || len(work) != 1 {
 		f.t.Fatalf("claim: %d runs, %v", len(work), err)
 	}

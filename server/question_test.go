@@ -11,8 +11,8 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/api"
-	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/thread"
 )
 
 // withTargets gives the server two targets; the second one decides nothing.

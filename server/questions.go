@@ -8,11 +8,11 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // questionHandlers serve the links in alerts. They need no token: a link is one.

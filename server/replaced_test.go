@@ -11,9 +11,9 @@ import (
 	"mailroom/alert/webpush"
 	"mailroom/auth"
 	"mailroom/client"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // TestABrowserOfTheOperatorEndsWithItsToken restarts a server with other tokens. One of the subscriptions is as an older

@@ -11,8 +11,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // limited returns a token that acts for the token of f with some of its scopes.

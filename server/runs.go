@@ -13,11 +13,11 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/filter"
-	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 // Runs is the part of a ledger that changes runs.

@@ -10,8 +10,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/thread"
 )
 
 // index indexes all messages.

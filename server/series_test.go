@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"mailroom/api"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func TestSeriesSumUpEndedRuns(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/bus"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func TestSocketsAreClosedAtShutdown(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/thread"
 )
 
 // stallListener is a listener whose connections delay one write each after stall.

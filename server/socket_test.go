@@ -16,8 +16,8 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // peer is the client's end of a socket.

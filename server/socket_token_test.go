@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"mailroom/api"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // createScopedToken creates a token with scopes, as JSON strings, and returns its secret.

@@ -17,8 +17,8 @@ import (
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/server"
+	"mailroom/thread"
 )
 
 // openAll opens the stream of all threads after a cursor, or now with "".

@@ -20,10 +20,10 @@ import (
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/store"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 // reader reads a stream from the wire.

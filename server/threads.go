@@ -12,10 +12,10 @@ import (
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/filter"
-	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Threads is the part of a ledger that changes threads.

@@ -9,10 +9,10 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/filter"
-	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Tickets is the part of a ledger that decides tickets.

@@ -12,8 +12,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/client"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // waiting parks a run of thread with tickets, and returns the run and the tickets by name.

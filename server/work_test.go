@@ -16,8 +16,8 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // registerRemote registers a remote worker of an agent and claims at most that many due runs.

@@ -10,11 +10,11 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

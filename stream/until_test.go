@@ -7,8 +7,8 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
-	"mailroom/internal/thread"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // effectState is the state of one named effect of a run.

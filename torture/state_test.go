@@ -9,7 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // logLine is one entry of a test's log. Runs are named by a letter, and messages by the run and their

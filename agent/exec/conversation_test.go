@@ -13,7 +13,7 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func TestAThreadIsOneSessionOfTheProgram(t *testing.T) {

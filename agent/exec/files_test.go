@@ -15,7 +15,7 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/entry"
 	"mailroom/internal/proc"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // elsewhere is a source whose files are on another machine until they are fetched. Their URIs begin with

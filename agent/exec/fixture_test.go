@@ -16,10 +16,10 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // fixture is an engine that runs the stub as an agent named claude.

@@ -12,7 +12,7 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // TestASessionThatCannotAnswerIsReplaced has a conversation that the model refuses for ever. The program's own words

@@ -22,11 +22,11 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/internal/fakemodel"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // patience bounds waits; only a failing test reaches it.

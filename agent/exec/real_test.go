@@ -22,8 +22,8 @@ import (
 	"mailroom/agent/exec/program"
 	"mailroom/entry"
 	"mailroom/internal/fakemodel"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // userTexts returns the user messages in a request to a model.

@@ -8,7 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec/program"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func TestRequestText(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func TestClean(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"mailroom"
 	"mailroom/agent/inbox"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func TestAMessageStaysAtTheHeadUntilItIsPopped(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"mailroom/agent/tour"
 	"mailroom/bus"
 	"mailroom/engine"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // fixture is a store with a ledger for the test itself and a sequence of servers.

@@ -11,7 +11,7 @@ import (
 	"mailroom"
 	"mailroom/agent/tour"
 	"mailroom/entry"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // wantEnd checks that the run has completed with a summary that contains all lines.

@@ -17,10 +17,10 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
 	"mailroom/engine"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // maxAlerts is the number of alerts of one target that are sent at once, to different subscribers.

@@ -12,8 +12,8 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/channel"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // submits is a ledger that records submits.

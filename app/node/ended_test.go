@@ -26,7 +26,6 @@ import (
 	"mailroom/channel"
 	"mailroom/engine"
 	"mailroom/internal/pgtest"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store"
@@ -34,6 +33,7 @@ import (
 	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 // twoOnOneStore calls f with the ledgers of two servers on one store, of each kind.

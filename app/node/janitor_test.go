@@ -19,12 +19,12 @@ import (
 	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/auth"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/project"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // janitorFixture is a ledger over a memory store in a synctest bubble.

@@ -10,9 +10,9 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/channel"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // TestAServerSaysAtItsStartWhichOfItsThreadsTokensOwn starts with a chat that a token made before there was a channel.

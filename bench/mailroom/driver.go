@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // driver submits a load and observes its runs. The request id of a submit holds when it was called, so

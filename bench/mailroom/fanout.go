@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/server"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 // Fanout is the result of one run with many readers, which run in another process and

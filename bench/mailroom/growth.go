@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Growth is the cost of a long log and of long queues.

@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 
 	"mailroom"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // Memory is the memory and disk use of idle objects. Each value is the difference between

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"mailroom"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // Stalled is the cost of readers that are connected and read nothing, for a run and its

@@ -15,8 +15,8 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Run runs the suite, with a new platform of make for each case. The platform must end with its

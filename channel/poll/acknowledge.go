@@ -7,8 +7,8 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // viewBatch is the number of rows read in one snapshot.

@@ -11,7 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // FuzzRow checks that every row is skipped with a reason or yields a valid submit.

@@ -10,8 +10,8 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/webhook/webhooktest"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // faultyLedger fails some submits.

@@ -17,9 +17,9 @@ import (
 	"mailroom/app/datadir"
 	"mailroom/entry"
 	"mailroom/internal/pgtest"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/sqlite"
+	"mailroom/thread"
 )
 
 // mover copies stores with the command, and checks what it says.

@@ -24,7 +24,7 @@ var floors = map[string]int{
 	"auth":                    3, // tokens, permissions and quotas
 	"store":                   4, // the seam and its rows
 	"store/internal":          5, // the encoding of rows, for the stores of databases
-	"internal/thread":         5, // the state machine of a thread
+	"thread":                  5, // the state machine of a thread
 	"project":                 6, // reservations and notifications
 	"dispatch":                7, // the hand-over of runs to workers
 	"bus":                     7,

@@ -19,7 +19,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func scrape(t *testing.T, m *Metrics) map[string]string {

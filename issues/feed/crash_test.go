@@ -17,9 +17,9 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
+	"mailroom/thread"
 )
 
 func TestFiftyConcurrentIssuesEachRunOnceDespiteEdits(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/engine"
-	"mailroom/internal/thread"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/sqlite"
+	"mailroom/thread"
 )
 
 // fixture is a tracker and a server that watches it.

@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 func TestAReadyIssueRunsAndIsClosedWithTheReply(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"mailroom"
 	"mailroom/alert"
 	"mailroom/api"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func TestTheDescriptionIsOpenAPI31(t *testing.T) {

@@ -20,13 +20,12 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/channel/webhook"
-	"mailroom/dispatch"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
+	"mailroom/thread"
 )
 
 const token = "a-token-hard-to-guess"
@@ -166,7 +165,7 @@ func (f *fixture) submit(thread, body string) store.Submitted {
 const patience = 5 * time.Minute
 
 // claim starts the next due run, as worker "w".
-func (f *fixture) claim() dispatch.Assignment {
+func (f *fixture) claim() thread.Assignment {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
@@ -176,7 +175,7 @@ func (f *fixture) claim() dispatch.Assignment {
 		}
 	}
 	f.round++
-	work, err := f.ledger.Workers().Claim(ctx, dispatch.ClaimRequest{
+	work, err := f.ledger.Workers().Claim(ctx, thread.ClaimRequest{
 		Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true,
 	})
 	if err != nil || len(work) != 1 {
@@ -186,7 +185,7 @@ func (f *fixture) claim() dispatch.Assignment {
 }
 
 // settle ends the attempt of a claimed run.
-func (f *fixture) settle(w dispatch.Assignment, s thread.Settle) {
+func (f *fixture) settle(w thread.Assignment, s thread.Settle) {
 	f.t.Helper()
 	s.Claim, s.Number = w.Claim, w.Run.Step+1
 	if _, err := f.ledger.Workers().Settle(f.t.Context(), s); err != nil {

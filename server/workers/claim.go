@@ -15,11 +15,11 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/dispatch"
 	"mailroom/internal/retry"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 const maxClaimWait = time.Minute
@@ -49,7 +49,7 @@ func (ops *Operations) Claim(ctx context.Context, in *claimInput) (*Body[api.Cla
 	if err != nil {
 		return nil, err
 	}
-	var work []dispatch.Assignment
+	var work []thread.Assignment
 	if q.max > 0 {
 		if work, err = ops.claimRound(ctx, w, q); err != nil {
 			return nil, err
@@ -141,7 +141,7 @@ func (ops *Operations) claimingWorker(ctx context.Context, q claimParams) (*stor
 
 // claimRound runs one round of a worker's claims. If an earlier round of the worker is still
 // waiting, it ends that round first: its caller has gone.
-func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]dispatch.Assignment, error) {
+func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimParams) ([]thread.Assignment, error) {
 	release, err := ops.options.Hold(ctx)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimP
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
-	c := dispatch.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0, Held: owners, Retry: q.retry}
+	c := thread.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0, Held: owners, Retry: q.retry}
 	if c.Agents == nil {
 		c.Agents = map[string]int{}
 		for _, name := range w.Agents {
@@ -183,7 +183,7 @@ func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimP
 // heldFromRound returns the runs that a worker claimed in this round and still holds: a worker that
 // lost the answer repeats the claim with the same number. A round lower than one with held claims
 // is a conflict. owners counts the held runs per thread owner.
-func (ops *Operations) heldFromRound(ctx context.Context, worker string, round int64) (work []dispatch.Assignment, owners map[string]int, err error) {
+func (ops *Operations) heldFromRound(ctx context.Context, worker string, round int64) (work []thread.Assignment, owners map[string]int, err error) {
 	err = ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		work, owners = nil, map[string]int{}
 		held, err := rd.Threads(store.ThreadQuery{Worker: worker})
@@ -207,16 +207,16 @@ func (ops *Operations) heldFromRound(ctx context.Context, worker string, round i
 		}
 		runs, err := rd.Runs(store.RunQuery{IDs: ids})
 		for _, r := range runs {
-			work = append(work, dispatch.Assignment{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
+			work = append(work, thread.Assignment{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
 		}
 		return err
 	})
-	slices.SortFunc(work, func(a, b dispatch.Assignment) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
+	slices.SortFunc(work, func(a, b thread.Assignment) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
 	return work, owners, err
 }
 
 // showClaims adds what an agent needs to start: input, state, checkpoint, tickets and steers.
-func (ops *Operations) showClaims(ctx context.Context, work []dispatch.Assignment) ([]api.Claim, error) {
+func (ops *Operations) showClaims(ctx context.Context, work []thread.Assignment) ([]api.Claim, error) {
 	out := []api.Claim{}
 	if len(work) == 0 {
 		return out, nil
@@ -263,7 +263,7 @@ func deadlineOf(r *mailroom.Run, now time.Time) int64 {
 
 // inputs returns the input messages of the claimed runs. Most assignments carry them; the others
 // are read.
-func (ops *Operations) inputs(ctx context.Context, work []dispatch.Assignment) ([][]mailroom.Message, error) {
+func (ops *Operations) inputs(ctx context.Context, work []thread.Assignment) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(work))
 	var missing []*mailroom.Run
 	for i, w := range work {

@@ -10,10 +10,10 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Attempts is the part of a ledger for claimed runs.

@@ -14,9 +14,9 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/bus"
-	"mailroom/dispatch"
 	"mailroom/server/internal/invalid"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Leases is the part of a ledger for the leases and claims of remote workers.
@@ -25,8 +25,8 @@ type Leases interface {
 	// LeaseTime is how long a lease lasts without renewal.
 	LeaseTime() time.Duration
 	Register(ctx context.Context, w store.Worker) (until time.Time, err error)
-	Claim(ctx context.Context, c dispatch.ClaimRequest) ([]dispatch.Assignment, error)
-	Renew(ctx context.Context, in dispatch.Renewal) (dispatch.Renewed, error)
+	Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.Assignment, error)
+	Renew(ctx context.Context, in thread.Renewal) (thread.Renewed, error)
 	Deregister(ctx context.Context, worker string) error
 }
 
@@ -154,7 +154,7 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 	if err != nil {
 		return nil, err
 	}
-	q := dispatch.Renewal{Worker: w.ID, Round: in.Body.Round}
+	q := thread.Renewal{Worker: w.ID, Round: in.Body.Round}
 	out := api.Renewed{LeaseMS: ops.options.Leases.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []api.StopOrder{}, Steered: []string{}}
 	if q.Held, out.Lost, err = ops.resolveClaims(ctx, in.Body.Held); err != nil {
 		return nil, err

@@ -2,7 +2,7 @@ package main
 
 // joinMutants break what holds for the messages of a chat that are joined to one run.
 func joinMutants() []mutant {
-	const file, pkg = "internal/thread/join.go", "internal/thread"
+	const file, pkg = "thread/join.go", "thread"
 	return []mutant{
 		{"a message of another sender joins", file, " && r.Origin.Sender == in.Origin.Sender &&", " &&", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
 		{"a message of another channel joins", file, "r.Origin.Via == in.Origin.Via && ", "", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
@@ -11,12 +11,12 @@ func joinMutants() []mutant {
 		{"a message without join joins", file, "in.Join == 0 || r == nil", "r == nil", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
 		{"a message joins over another one", file, " || r.Place != t.NextPlace-1", "", pkg, "^TestWhatIsRetriedInBetweenEndsABurst$"},
 		{"a full run is joined", file, " || !s.fits(r)", "", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
-		{"a burst delays its run without end", "internal/thread/submission.go", "at.After(limit)", "at.IsZero() && at.After(limit)", pkg, "^TestABurstDelaysItsFirstMessageNoLongerThanTheBound$"},
-		{"a queued message overtakes a burst", "internal/thread/submission.go", "		endJoin(s.t, s.now)\n		r = s.enqueue()", "		r = s.enqueue()", pkg, "^TestRandomBursts$"},
-		{"a steered message overtakes a burst", "internal/thread/submission.go", "		endJoin(s.t, s.now)\n		return s.steer(r)", "		return s.steer(r)", pkg, "^TestASteeredMessageEndsABurst$"},
-		{"a burst is not found behind scheduled runs", "internal/thread/queue.go", "s == ScopeJoin && !q.hasJoin(now)", "false && !q.hasJoin(now)", pkg, "^TestABurstIsFoundBehindScheduledRuns$"},
-		{"a burst takes a new place when it is due", "internal/thread/state.go", "		if !r.Joins {\n", "		if true {\n", pkg, "^TestABurstKeepsItsPlaceWhenItIsDue$"},
-		{"a clock that goes back keeps a burst waiting", "internal/thread/clock.go", "	endFutureJoin(t, now)\n", "", pkg, "^TestABurstWaitsNoLongerAfterTheClockWentBack$"},
+		{"a burst delays its run without end", "thread/submission.go", "at.After(limit)", "at.IsZero() && at.After(limit)", pkg, "^TestABurstDelaysItsFirstMessageNoLongerThanTheBound$"},
+		{"a queued message overtakes a burst", "thread/submission.go", "		endJoin(s.t, s.now)\n		r = s.enqueue()", "		r = s.enqueue()", pkg, "^TestRandomBursts$"},
+		{"a steered message overtakes a burst", "thread/submission.go", "		endJoin(s.t, s.now)\n		return s.steer(r)", "		return s.steer(r)", pkg, "^TestASteeredMessageEndsABurst$"},
+		{"a burst is not found behind scheduled runs", "thread/queue.go", "s == ScopeJoin && !q.hasJoin(now)", "false && !q.hasJoin(now)", pkg, "^TestABurstIsFoundBehindScheduledRuns$"},
+		{"a burst takes a new place when it is due", "thread/state.go", "		if !r.Joins {\n", "		if true {\n", pkg, "^TestABurstKeepsItsPlaceWhenItIsDue$"},
+		{"a clock that goes back keeps a burst waiting", "thread/clock.go", "	endFutureJoin(t, now)\n", "", pkg, "^TestABurstWaitsNoLongerAfterTheClockWentBack$"},
 		{"any client delays its messages", file, "!strings.HasPrefix(in.Origin.Via, channelPrefix)", "!strings.HasPrefix(in.Origin.Via, \"\")", pkg, "^TestJoinIsForMessagesOfAChannel$"},
 		{"a cut text waits no longer than others", "channel/chat/inbound/join.go", "max(j.usual, cutJoin)", "j.usual", "channel/chat/adapter", "^TestATextThatTheClientHasCutIsOneRun$"},
 		{"a command waits", "channel/chat/inbound/inbound.go", "	case p.Command == \"\":\n		e.join = d.join.of(e, p.Text)", "	case p.Command == \"\" || func() bool { e.join = d.join.of(e, p.Text); return false }():", "channel/chat/adapter", "^TestCommandsDoNotWaitForABurst$"},

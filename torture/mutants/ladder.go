@@ -13,13 +13,13 @@ func ladderMutants() []mutant {
 		{"a conversation fills sessions for ever", "agent/exec/ladder.go", "	case l.verdict.Stuck && c.Replaced > maxReplaced:", "	case l.verdict.Stuck && c.Replaced > 2*maxReplaced:", "agent/exec", "^TestAConversationThatIsFullContinuesInAnother$"},
 		{"an overload waits for a limit of use", "agent/exec/program/judge.go", " && status != 529 && ", " && ", "agent/exec/program", "^TestALimitIsWaitedFor$"},
 		{"a limit of use that is not reached is waited for", "agent/exec/program/claude.go", "if l.Limit.Status == \"rejected\" && ", "if ", "agent/exec/program", "^TestALimitIsWaitedFor$"},
-		{"a session is dropped under a turn", "internal/thread/patch.go", "	if p.DropSession && t.Worker != \"\" {", "	if p.DropSession && false {", "agent/exec", "^TestADroppedSessionIsReplaced$"},
+		{"a session is dropped under a turn", "thread/patch.go", "	if p.DropSession && t.Worker != \"\" {", "	if p.DropSession && false {", "agent/exec", "^TestADroppedSessionIsReplaced$"},
 		{"a fault of the agent overrides the pause of a person", "ledger/probe.go", "	case paused && p.Probe.IsZero():\n", "	case false:\n", "ledger", "^TestAPersonDecidesAboutThePauseOfAnAgent$"},
 		{"all runs of a paused agent probe it", "ledger/pause.go", "open.Agents[agent] = min(most, 1)", "open.Agents[agent] = most", "ledger", "^TestAFaultOfTheAgentPausesItOnce$"},
 		{"a probe follows at once on another", "ledger/probe.go", "p.Probe = b.rows.now.Add(probeTime)", "p.Probe = b.rows.now", "ledger", "^TestAProbeThatWorksForLongLetsOthersFollow$"},
 		{"a pause is told as an outage too", "alert/follow.go", "e.Kind == KindOutage && !e.Ended && at.Paused[e.Agent]", "false && at.Paused[e.Agent]", "alert", "^TestAFaultOfAnAgentIsToldOnce$"},
-		{"a run that must not be repeated waits for its agent", "internal/thread/retry.go", "	case f.Agent && !r.NoRetry && ", "	case f.Agent && ", "internal/thread", "^TestAFaultOfTheAgentKeepsTheRun$"},
-		{"a run waits for ever for the times of a provider", "internal/thread/retry.go", " && now.Sub(r.StartedAt) < maxNamed {", " {", "internal/thread", "^TestALimitThatEndsLaterThanARunGivesUpIsWaitedFor$"},
+		{"a run that must not be repeated waits for its agent", "thread/retry.go", "	case f.Agent && !r.NoRetry && ", "	case f.Agent && ", "thread", "^TestAFaultOfTheAgentKeepsTheRun$"},
+		{"a run waits for ever for the times of a provider", "thread/retry.go", " && now.Sub(r.StartedAt) < maxNamed {", " {", "thread", "^TestALimitThatEndsLaterThanARunGivesUpIsWaitedFor$"},
 		{"programs that change one folder run at once", "app/config/config.go", "	if a.Edits() {\n		return 1", "	if a.Edits() {\n		return c.Runs", "app/config", "^TestProgramsThatChangeFilesRunOneAtATime$"},
 	}
 }

@@ -2,16 +2,16 @@ package main
 
 // retryMutants break who says how a failed run is retried.
 func retryMutants() []mutant {
-	const pkg = "internal/thread"
+	const pkg = "thread"
 	return []mutant{
 		{"a worker ignores the deadline of the server", "engine/work.go", "s.engine.options.Deadline, s.assignment.Limit, time.Hour", "s.engine.options.Deadline, time.Hour", "engine", "^TestARemoteWorkerEndsAnAttemptAtTheServersDeadline$"},
-		{"a worker stops a run for any time", "internal/thread/retry.go", "max(delay, min(named, retry.MaxNamed))", "max(delay, named)", "internal/thread", "^TestATimeThatAFailureNamesIsBounded$"},
-		{"a claim does not say how its attempt is retried", "internal/thread/claim.go", "	setRetry(r, by.Retry.Over(retry.Default()))\n", "	_ = retry.Default\n", pkg, "^TestAnOverdueClaimIsRetriedAsItSaid$"},
-		{"a claim replaces the number of the submit", "internal/thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestAFailureIsRetriedAsItsClaimSaid$"},
-		{"a claim replaces the number of a run of an older version", "internal/thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestARunOfAnOlderVersionKeepsItsNumberOfAttempts$"},
-		{"a run is claimed beyond its number of failures", "internal/thread/retry.go", "max(p.Attempts, r.Failures+1)", "p.Attempts", pkg, "^TestALowerNumberOfAttemptsStillAllowsTheOneThatBegins$"},
-		{"the delays of an earlier claim stay", "internal/thread/retry.go", "	r.RetryFirst, r.RetryMost = 0, 0 //", "	//", pkg, "^TestAFailureIsRetriedAsItsClaimSaid$"},
-		{"an outage is retried no slower than a failure", "internal/thread/retry.go", "retryOf(r).InOutage().Delay", "retryOf(r).Delay", pkg, "^TestAnOutageBeginsWithTheFirstDelayAndEndsAfterADay$"},
+		{"a worker stops a run for any time", "thread/retry.go", "max(delay, min(named, retry.MaxNamed))", "max(delay, named)", "thread", "^TestATimeThatAFailureNamesIsBounded$"},
+		{"a claim does not say how its attempt is retried", "thread/claim.go", "	setRetry(r, by.Retry.Over(retry.Default()))\n", "	_ = retry.Default\n", pkg, "^TestAnOverdueClaimIsRetriedAsItSaid$"},
+		{"a claim replaces the number of the submit", "thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestAFailureIsRetriedAsItsClaimSaid$"},
+		{"a claim replaces the number of a run of an older version", "thread/retry.go", "	if r.AgentAttempts {", "	if true {", pkg, "^TestARunOfAnOlderVersionKeepsItsNumberOfAttempts$"},
+		{"a run is claimed beyond its number of failures", "thread/retry.go", "max(p.Attempts, r.Failures+1)", "p.Attempts", pkg, "^TestALowerNumberOfAttemptsStillAllowsTheOneThatBegins$"},
+		{"the delays of an earlier claim stay", "thread/retry.go", "	r.RetryFirst, r.RetryMost = 0, 0 //", "	//", pkg, "^TestAFailureIsRetriedAsItsClaimSaid$"},
+		{"an outage is retried no slower than a failure", "thread/retry.go", "retryOf(r).InOutage().Delay", "retryOf(r).Delay", pkg, "^TestAnOutageBeginsWithTheFirstDelayAndEndsAfterADay$"},
 		{"a worker has no say", "ledger/overrun.go", "r.Retry.Over(c.options.Retry(agent))", "c.options.Retry(agent)", "ledger", "^TestTheNearestLevelSaysHowARunIsRetried$"},
 		{"a delay of one level crosses that of another", "internal/retry/retry.go", "	case out.First <= out.Most:\n", "	case true:\n", "internal/retry", "^TestLevelsNeverCross$"},
 		{"replies are retried as agents are", "app/node/agents.go", "	if reserved.IsAgent(agent) {", "	if false && reserved.IsAgent(agent) {", "app/node", "^TestTheRetriesOfAgentsAreNotThoseOfRepliesAndAlerts$"},

@@ -46,7 +46,7 @@ func sourceMutants() []mutant {
 			"	t.Directory = c.options.Server\n", "", "channel/irc", "^TestTheAccountNamesTheServer$"},
 		{"an account of a program is one of every program", "channel/webhook/webhook.go",
 			"	t.Directory = c.options.URL\n", "", "channel/webhook", "^TestTheAccountNamesTheProgram$"},
-		{"a limited token of the operator delivers to a chat", "internal/thread/patch.go",
+		{"a limited token of the operator delivers to a chat", "thread/patch.go",
 			" && p.By != nil && !p.ByServer && !p.By.Has(auth.PermissionAdmin):", " && false:", "server", "^TestADeliveryIsSetOnlyWhereItArrives$"},
 		{"the leases of a token's workers outlive its revocation", "ledger/revoke.go",
 			"endLease(b, w, true)", "_ = w", "ledger", "^TestTheWorkersOfATokenEndInTheTransactionOfItsRevocation$"},

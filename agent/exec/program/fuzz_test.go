@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // FuzzDecode checks that the result of any output can be stored: text without NUL, entries that are

@@ -19,8 +19,8 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/outbound"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // askingAgent waits for a ticket and replies with its decision.

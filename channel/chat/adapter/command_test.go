@@ -12,9 +12,9 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/pairing"
-	"mailroom/internal/thread"
 	"mailroom/store"
 	"mailroom/store/sqlite"
+	"mailroom/thread"
 )
 
 // TestEachTierHasItsCommands runs each command as each kind of user, in private, in an open group and in a

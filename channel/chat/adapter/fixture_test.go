@@ -22,10 +22,10 @@ import (
 	"mailroom/channel/chat/adapter"
 	"mailroom/channel/chat/chattest"
 	"mailroom/engine"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/memory"
+	"mailroom/thread"
 )
 
 // fixture is a server with a channel "tg" and an agent "ann".

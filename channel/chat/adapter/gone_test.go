@@ -10,7 +10,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // TestARetryOfAGoneRecipientAlwaysTries has a chat that is gone for a time. Later replies make no call, but the retry

@@ -10,7 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat/chattest"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // askThenWork asks for approval and then runs for an hour without a reply.

@@ -10,7 +10,7 @@ import (
 	"mailroom"
 	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/outbound"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // TestARefusalIsFinalAfterTheGracePeriod has a platform with a RefusalGrace refuse messages, also over

@@ -13,8 +13,8 @@ import (
 	"mailroom/channel/chat/command"
 	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/waiting"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // commands runs the commands of authorized users.

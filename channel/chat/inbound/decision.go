@@ -15,8 +15,8 @@ import (
 	"mailroom/channel/chat/question"
 	"mailroom/entry"
 	"mailroom/internal/display"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // decisions decides tickets by buttons and by commands.

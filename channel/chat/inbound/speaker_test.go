@@ -11,7 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/display"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func TestTheAuthorLineIsOutsideTheText(t *testing.T) {

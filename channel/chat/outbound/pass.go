@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // maxPassers bounds the queued deliveries of a room among which a long reply looks for those that pass it.

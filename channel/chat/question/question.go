@@ -16,7 +16,7 @@ import (
 	"mailroom/channel/markdown"
 	"mailroom/internal/digest"
 	"mailroom/internal/display"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 // Word returns the short name of a ticket in a chat. It depends on the ticket and on its

@@ -8,7 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/internal/thread"
+	"mailroom/thread"
 )
 
 func newTicket(run, what string) *mailroom.Ticket {

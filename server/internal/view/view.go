@@ -8,8 +8,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/reserved"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // Runs makes the wire objects of runs. Worker and lease come from the rows of the threads and

@@ -12,13 +12,12 @@ import (
 	"sync/atomic"
 
 	"mailroom"
-	"mailroom/dispatch"
 	"mailroom/entry"
-	"mailroom/internal/thread"
 	"mailroom/ledger"
 	"mailroom/store"
 	"mailroom/store/sqlite"
 	"mailroom/store/storetest"
+	"mailroom/thread"
 )
 
 // fixture is a ledger over a store on a disk, with everything that it acknowledged over all boots.
@@ -111,7 +110,7 @@ func (o *fixture) round(ctx context.Context, threadID, worker string, round int6
 	} else if err != nil {
 		return err
 	}
-	work, err := o.ledger.Workers().Claim(ctx, dispatch.ClaimRequest{Worker: worker, Round: round, Slots: 2, LastAttempt: true, Agents: map[string]int{"echo": 2}})
+	work, err := o.ledger.Workers().Claim(ctx, thread.ClaimRequest{Worker: worker, Round: round, Slots: 2, LastAttempt: true, Agents: map[string]int{"echo": 2}})
 	if err != nil {
 		return err
 	}

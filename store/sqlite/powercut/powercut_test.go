@@ -12,8 +12,8 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 
 	"mailroom"
-	"mailroom/internal/thread"
 	"mailroom/store"
+	"mailroom/thread"
 )
 
 // go test . -cuts 1000 runs a long round; -seed N repeats one.
