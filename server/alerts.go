@@ -13,8 +13,8 @@ import (
 	"mailroom/auth"
 	"mailroom/entry"
 	"mailroom/internal/check"
-	"mailroom/internal/metrics"
 	"mailroom/internal/reserved"
+	"mailroom/server/metrics"
 
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"

@@ -5,8 +5,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/filter"
 	"mailroom/project"
+	"mailroom/server/internal/filter"
 	"mailroom/server/workers"
 )
 

@@ -9,7 +9,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/filter"
+	"mailroom/server/internal/filter"
 	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )

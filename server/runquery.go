@@ -8,7 +8,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
-	"mailroom/internal/filter"
+	"mailroom/server/internal/filter"
 	"mailroom/server/internal/invalid"
 	"mailroom/store"
 )

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/filter"
+	"mailroom/server/internal/filter"
 	"mailroom/store"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/internal/filter"
+	"mailroom/server/internal/filter"
 	"mailroom/store"
 )
 

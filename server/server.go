@@ -22,10 +22,10 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/bus"
-	"mailroom/internal/metrics"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/server/internal/limit"
+	"mailroom/server/metrics"
 	"mailroom/server/workers"
 )
 

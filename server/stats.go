@@ -10,8 +10,8 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/internal/metrics"
 	"mailroom/server/internal/limit"
+	"mailroom/server/metrics"
 	"mailroom/store"
 )
 

@@ -11,7 +11,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/entry"
-	"mailroom/internal/filter"
+	"mailroom/server/internal/filter"
 	"mailroom/server/internal/invalid"
 	"mailroom/server/internal/view"
 	"mailroom/store"

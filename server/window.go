@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"mailroom/internal/filter"
+	"mailroom/server/internal/filter"
 	"mailroom/store"
 )
 

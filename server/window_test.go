@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
-	"mailroom/internal/filter"
+	"mailroom/server/internal/filter"
 	"mailroom/store"
 )
 

@@ -13,8 +13,8 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/engine"
-	"mailroom/internal/metrics"
 	"mailroom/ledger"
+	"mailroom/server/metrics"
 	"mailroom/stream"
 )
 

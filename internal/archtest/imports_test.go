@@ -33,7 +33,7 @@ var floors = map[string]int{
 	"store/postgres":          8,
 	"store/sqlite":            8,
 	"store/transfer":          8, // copies and compares stores
-	"internal/metrics":        8, // what a server counts
+	"server/metrics":          8, // what a server counts
 	"doctor":                  8,
 	"issues/tracker":          8, // issues in a file
 	"api":                     8, // the wire types, for server and client
@@ -245,12 +245,12 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"concrete store, test", "server/x_test.go", imports("mailroom/store/sqlite"), 0},
 		{"concrete store, command", "cmd/mailroom/x.go", imports("mailroom/store/sqlite"), 0},
 		{"internal", "agent/exec/x.go", imports("mailroom/internal/proc"), 0},
-		{"internal uses the root", "internal/filter/x.go", imports("mailroom"), 0},
-		{"internal uses more", "internal/filter/x.go", imports("mailroom/bus"), 1},
-		{"internal uses internal", "internal/filter/x.go", imports("mailroom/internal/check"), 1},
-		{"internal uses its own inner package", "internal/filter/x.go", imports("mailroom/internal/filter/inner"), 1},
+		{"internal uses the root", "server/internal/filter/x.go", imports("mailroom"), 0},
+		{"internal uses more", "server/internal/filter/x.go", imports("mailroom/bus"), 1},
+		{"internal uses internal", "server/internal/filter/x.go", imports("mailroom/internal/check"), 1},
+		{"internal uses its own inner package", "server/internal/filter/x.go", imports("mailroom/server/internal/filter/inner"), 1},
 		{"the first floor above internal", "entry/x.go", imports("mailroom/internal/check"), 0},
-		{"internal uses the ground", "internal/filter/x.go", imports("mailroom/internal/recovery"), 0},
+		{"internal uses the ground", "server/internal/filter/x.go", imports("mailroom/internal/recovery"), 0},
 		{"a server's parts in a command", "app/cli/x.go", imports("mailroom/ledger"), 1},
 		{"a concrete channel in a command", "app/cli/x.go", imports("mailroom/channel/irc"), 1},
 		{"the client in a command", "app/cli/x.go", imports("mailroom/client"), 0},
@@ -260,7 +260,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"the wiring of a server, elsewhere", "torture/x.go", imports("mailroom/app/node"), 1},
 		{"internal with a floor", "app/config/x.go", imports("mailroom/channel/kind"), 0},
 		{"internal with a floor, from below", "server/x.go", imports("mailroom/app/config"), 1},
-		{"internal uses internal with a floor", "internal/filter/x.go", imports("mailroom/app/config"), 1},
+		{"internal uses internal with a floor", "server/internal/filter/x.go", imports("mailroom/app/config"), 1},
 		{"the ground uses the root", "internal/recovery/x.go", imports("mailroom"), 1},
 		{"the ground uses internal", "internal/recovery/x.go", imports("mailroom/internal/check"), 1},
 		{"the ground uses the ground", "internal/recovery/x.go", imports("mailroom/internal/jsontext"), 1},

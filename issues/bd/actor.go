@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 

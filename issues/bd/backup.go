@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 

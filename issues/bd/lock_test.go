@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 )
 
 // invoke runs a command in a folder, as ann.

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/mail"
 	"mailroom/issues/tracker"
 )

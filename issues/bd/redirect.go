@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"mailroom"
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 

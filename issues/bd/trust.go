@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 

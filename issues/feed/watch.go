@@ -19,7 +19,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 

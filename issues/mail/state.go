@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 )
 
 // Names of files in the tracker's folder. They are local to this machine.

@@ -14,7 +14,7 @@ import (
 	"unsafe"
 
 	"mailroom"
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 )
 
 // Names of files in a tracker's folder. Only the issue file is shared; the others are local.

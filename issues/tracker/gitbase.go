@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 )
 
 // baseOf returns a function that reads the common ancestor of a conflict from git's index, where it

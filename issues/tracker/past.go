@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"mailroom/internal/projectdir"
+	"mailroom/issues/internal/projectdir"
 )
 
 // past is what is known about earlier states of a file. The zero value knows nothing.
