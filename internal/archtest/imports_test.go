@@ -26,7 +26,6 @@ var floors = map[string]int{
 	"store/internal":          5, // the encoding of rows, for the stores of databases
 	"thread":                  5, // the state machine of a thread
 	"project":                 6, // reservations and notifications
-	"dispatch":                7, // the hand-over of runs to workers
 	"bus":                     7,
 	"ledger":                  8,
 	"store/memory":            8,
@@ -35,6 +34,7 @@ var floors = map[string]int{
 	"store/transfer":          8, // copies and compares stores
 	"server/metrics":          8, // what a server counts
 	"doctor":                  8,
+	"issues/internal":         7, // a locked folder of files
 	"issues/tracker":          8, // issues in a file
 	"api":                     8, // the wire types, for server and client
 	"server/internal/invalid": 8, // refusals of requests
@@ -74,7 +74,7 @@ var floors = map[string]int{
 	"channel/chat/waiting":    12, // what a run does, for a chat
 	"channel/chat/question":   12, // how a ticket looks in a chat
 	"channel/chat/room":       12, // what a room shows, as a pure state machine
-	"app/config":              13, // the settings of a server
+	"app/config":              16, // the settings of a server, and the kinds of channels and targets
 	"channel/chat/inbound":    13, // handles events
 	"channel/chat/outbound":   13, // sends deliveries
 	"channel/chat/adapter":    14, // what chat platforms share
@@ -90,8 +90,7 @@ var floors = map[string]int{
 	"channel/slack":           15,
 	"channel/telegram":        15,
 	"channel/webhook":         15,
-	"app/config":              16, // the list of the platforms
-	"app/setup":               16, // adds a channel to the configuration
+	"app/setup":               17, // adds a channel to the configuration
 	"app/storage":             17, // opens, checks, copies and replaces a store
 	"app/node":                18, // builds a server from its parts
 	"cmd/mailroom":            19,
@@ -245,12 +244,12 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"concrete store, test", "server/x_test.go", imports("mailroom/store/sqlite"), 0},
 		{"concrete store, command", "cmd/mailroom/x.go", imports("mailroom/store/sqlite"), 0},
 		{"internal", "agent/exec/x.go", imports("mailroom/internal/proc"), 0},
-		{"internal uses the root", "server/internal/filter/x.go", imports("mailroom"), 0},
-		{"internal uses more", "server/internal/filter/x.go", imports("mailroom/bus"), 1},
-		{"internal uses internal", "server/internal/filter/x.go", imports("mailroom/internal/check"), 1},
-		{"internal uses its own inner package", "server/internal/filter/x.go", imports("mailroom/server/internal/filter/inner"), 1},
+		{"internal uses the root", "internal/display/x.go", imports("mailroom"), 0},
+		{"internal uses more", "internal/display/x.go", imports("mailroom/bus"), 1},
+		{"internal uses internal", "internal/display/x.go", imports("mailroom/internal/check"), 1},
+		{"internal uses its own inner package", "internal/display/x.go", imports("mailroom/internal/display/inner"), 1},
 		{"the first floor above internal", "entry/x.go", imports("mailroom/internal/check"), 0},
-		{"internal uses the ground", "server/internal/filter/x.go", imports("mailroom/internal/recovery"), 0},
+		{"internal uses the ground", "internal/display/x.go", imports("mailroom/internal/recovery"), 0},
 		{"a server's parts in a command", "app/cli/x.go", imports("mailroom/ledger"), 1},
 		{"a concrete channel in a command", "app/cli/x.go", imports("mailroom/channel/irc"), 1},
 		{"the client in a command", "app/cli/x.go", imports("mailroom/client"), 0},
@@ -258,9 +257,9 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		{"the fold, in a random model", "ledger/x_test.go", imports("mailroom/doctor/fold"), 1},
 		{"the fold, in its own judge", "torture/x_test.go", imports("mailroom/doctor/fold"), 0},
 		{"the wiring of a server, elsewhere", "torture/x.go", imports("mailroom/app/node"), 1},
-		{"internal with a floor", "app/config/x.go", imports("mailroom/channel/kind"), 0},
-		{"internal with a floor, from below", "server/x.go", imports("mailroom/app/config"), 1},
-		{"internal uses internal with a floor", "server/internal/filter/x.go", imports("mailroom/app/config"), 1},
+		{"the roof", "app/config/x.go", imports("mailroom/channel/kind"), 0},
+		{"the roof, from below", "server/x.go", imports("mailroom/app/config"), 1},
+		{"internal uses the roof", "internal/display/x.go", imports("mailroom/app/config"), 1},
 		{"the ground uses the root", "internal/recovery/x.go", imports("mailroom"), 1},
 		{"the ground uses internal", "internal/recovery/x.go", imports("mailroom/internal/check"), 1},
 		{"the ground uses the ground", "internal/recovery/x.go", imports("mailroom/internal/jsontext"), 1},
