@@ -21,7 +21,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/inbound"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/outbound"
 	"mailroom/internal/recovery"
 )
@@ -30,7 +29,7 @@ import (
 // limits and the views of its rooms outlive a connection.
 func Connect(o chat.Options, dial chat.Dialer) channel.Connect {
 	o = withDefaults(o)
-	limits, rooms := limiter.New(), outbound.NewRooms()
+	limits, rooms := chat.NewLimiter(), outbound.NewRooms()
 	return func(ctx context.Context, h *channel.Host) (channel.Adapter, error) {
 		if err := o.Access.Validate(); err != nil {
 			return nil, channel.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/inbound"
-	"mailroom/channel/chat/limiter"
 )
 
 // ConnectReceiver returns the [channel.Connect] of a runner that only receives. It runs beside the
@@ -17,7 +16,7 @@ import (
 // platform's events must not need a position or downloads, which one server at a time keeps.
 func ConnectReceiver(o chat.Options, dial chat.Dialer) channel.Connect {
 	o = withDefaults(o)
-	limits := limiter.New()
+	limits := chat.NewLimiter()
 	return func(ctx context.Context, h *channel.Host) (channel.Adapter, error) {
 		if err := o.Access.Validate(); err != nil {
 			return nil, channel.Fatal(err)

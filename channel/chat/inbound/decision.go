@@ -11,7 +11,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/question"
 	"mailroom/entry"
 	"mailroom/internal/display"
@@ -227,7 +226,7 @@ const ackTimeout = 10 * time.Second
 type buttonAcks struct {
 	platform chat.Platform
 	caps     chat.Capabilities
-	limiter  *limiter.Limiter
+	limiter  *chat.Limiter
 	work     *background
 }
 
@@ -242,7 +241,7 @@ func (a *buttonAcks) show(e *event, words string) {
 	}
 	press := e.Event
 	told := a.work.try(ackTimeout, func(ctx context.Context) {
-		err := a.limiter.Do(ctx, press.Room, a.caps, limiter.PriorityAck, func(ctx context.Context) error { return a.platform.AckButton(ctx, press, display.Line(words)) })
+		err := a.limiter.Do(ctx, press.Room, a.caps, chat.PriorityAck, func(ctx context.Context) error { return a.platform.AckButton(ctx, press, display.Line(words)) })
 		if err != nil {
 			a.work.log.Debug("could not acknowledge button press", "error", err)
 		}

@@ -17,7 +17,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/command"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/pairing"
 	"mailroom/internal/display"
 )
@@ -28,7 +27,7 @@ type Options struct {
 	Host     *channel.Host
 	Platform chat.Platform
 	Caps     chat.Capabilities
-	Limiter  *limiter.Limiter
+	Limiter  *chat.Limiter
 	// Watch is told which conversation a user has addressed in a room, and after which entry its
 	// reply follows; 0 means after its last one.
 	Watch func(thread string, at chat.Room, after int64)

@@ -8,7 +8,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/command"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/pairing"
 	"mailroom/internal/digest"
 )
@@ -18,7 +17,7 @@ type strangers struct {
 	host     *channel.Host
 	platform chat.Platform
 	caps     chat.Capabilities
-	limiter  *limiter.Limiter
+	limiter  *chat.Limiter
 	pairing  bool   // codes are given
 	command  string // how the operator calls this program
 	answers  *answers
@@ -60,7 +59,7 @@ func (s *strangers) handle(ctx context.Context, e *event) error {
 func (s *strangers) sendCode(ctx context.Context, e *event, code string, salt []byte) {
 	text := fmt.Sprintf("I do not know you. To give you access, the operator runs this on the server:\n%s pair approve %s\nThe code is valid for %s.",
 		s.command, pairing.FormatCode(code), "one hour")
-	err := s.limiter.Do(ctx, e.Room, s.caps, limiter.PriorityQuestion, func(ctx context.Context) error {
+	err := s.limiter.Do(ctx, e.Room, s.caps, chat.PriorityQuestion, func(ctx context.Context) error {
 		_, err := s.platform.Send(ctx, e.Room, chat.Message{Text: text, Notice: true}, digest.ID("pair", s.host.Name(), e.Key, code))
 		return err
 	})

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/room"
 	"mailroom/internal/recovery"
 	"mailroom/store"
@@ -135,7 +134,7 @@ func (f *follower) refresh(ctx context.Context, w watch, over <-chan struct{}) {
 	turn := time.NewTicker(room.RefreshInterval(&f.conn.caps))
 	defer turn.Stop()
 	for {
-		if err := f.tick(ctx, w); err != nil && ctx.Err() == nil && !errors.Is(err, limiter.ErrNotNow) {
+		if err := f.tick(ctx, w); err != nil && ctx.Err() == nil && !errors.Is(err, chat.ErrNotNow) {
 			f.conn.host.Log().Debug("could not update the preview of an unfinished reply; retrying", "thread", w.thread, "error", err)
 		}
 		select {
@@ -149,13 +148,13 @@ func (f *follower) refresh(ctx context.Context, w watch, over <-chan struct{}) {
 // tick does what is due for a conversation.
 func (f *follower) tick(ctx context.Context, w watch) (err error) {
 	var due room.Action
-	free := f.conn.limiter.IsFree(w.room, limiter.PriorityEdit)
+	free := f.conn.limiter.IsFree(w.room, chat.PriorityEdit)
 	f.conn.rooms.update(w.room, func(s *room.State) {
 		due = s.Tick(w.thread, room.Tick{Now: time.Now(), Caps: &f.conn.caps, Previews: f.previews, Free: free})
 	})
 	switch due.Kind {
 	case room.ActionTyping:
-		return f.conn.do(ctx, w.room, limiter.PriorityTyping, func(ctx context.Context) error { return f.conn.platform.Typing(ctx, w.room) })
+		return f.conn.do(ctx, w.room, chat.PriorityTyping, func(ctx context.Context) error { return f.conn.platform.Typing(ctx, w.room) })
 	case room.ActionPreview:
 		return f.conn.request(ctx, w.room, fmt.Sprintf("preview/%s/%d", due.Message, due.Try), map[string]string{labelPreview: due.Run, labelPreviewMessage: due.Message})
 	case room.ActionEdit:
@@ -166,13 +165,13 @@ func (f *follower) tick(ctx context.Context, w watch) (err error) {
 
 // edit edits a preview, unless its message was replaced before the edit's turn.
 func (f *follower) edit(ctx context.Context, at chat.Room, a room.Action) error {
-	err := f.conn.do(ctx, at, limiter.PriorityEdit, func(ctx context.Context) error {
+	err := f.conn.do(ctx, at, chat.PriorityEdit, func(ctx context.Context) error {
 		if barred, err := f.conn.barred(ctx, at); err != nil || barred {
-			return cmp.Or(err, limiter.ErrNotNow)
+			return cmp.Or(err, chat.ErrNotNow)
 		}
 		may := false
 		if f.conn.rooms.update(at, func(s *room.State) { may = s.MayEdit(a.Run, a.ID) }); !may {
-			return limiter.ErrNotNow
+			return chat.ErrNotNow
 		}
 		return f.conn.platform.Edit(ctx, at, a.ID, chat.Message{Text: a.Text})
 	})

@@ -10,7 +10,6 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/room"
 	"mailroom/entry"
 	"mailroom/stream"
@@ -30,7 +29,7 @@ func (e *editor) Edit(_ context.Context, _ chat.Room, id string, m chat.Message)
 func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	e := &editor{}
 	caps := chat.Capabilities{MaxUnits: 100, Units: utf8.RuneCountInString, Edits: true}
-	f := &follower{conn: &connection{platform: e, caps: caps, limiter: limiter.New(), rooms: NewRooms()}, previews: true}
+	f := &follower{conn: &connection{platform: e, caps: caps, limiter: chat.NewLimiter(), rooms: NewRooms()}, previews: true}
 	w := watch{thread: "t", room: chat.Room{Chat: "1", Group: true}} // no pairing is asked for in a group
 	view := func(change func(s *room.State)) { f.conn.rooms.update(w.room, change) }
 	show := func(text string) {

@@ -9,7 +9,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chunk"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/room"
 	"mailroom/channel/chat/waiting"
 	"mailroom/store"
@@ -244,7 +243,7 @@ func (x *attempt) sendLate(ctx context.Context, label string) error {
 	case why != "" && len(x.receipts) == 0:
 		return x.endUnsent(ctx, why)
 	}
-	m := outgoing{n: 1, chunk: chunk.Chunk{Text: text}, priority: limiter.PriorityMessage}
+	m := outgoing{n: 1, chunk: chunk.Chunk{Text: text}, priority: chat.PriorityMessage}
 	m.Text, m.Notice = text, true
 	got, err := x.sendMessage(ctx, m)
 	if err != nil {

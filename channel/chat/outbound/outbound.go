@@ -9,7 +9,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/pairing"
 	"mailroom/channel/chat/room"
 	"mailroom/internal/recovery"
@@ -22,7 +21,7 @@ type Options struct {
 	Host     *channel.Host
 	Platform chat.Platform
 	Caps     chat.Capabilities
-	Limiter  *limiter.Limiter
+	Limiter  *chat.Limiter
 	Rooms    *Rooms
 }
 
@@ -85,7 +84,7 @@ type connection struct {
 	access   *chat.AccessPolicy
 	platform chat.Platform
 	caps     chat.Capabilities
-	limiter  *limiter.Limiter
+	limiter  *chat.Limiter
 	rooms    *Rooms
 }
 
@@ -98,8 +97,8 @@ func (c *connection) barred(ctx context.Context, at chat.Room) (bool, error) {
 	return err == nil && paired.Barred(c.access, c.caps.Account(), at), err
 }
 
-// do calls the platform for a room as soon as the limits allow it, see [limiter.Limiter.Do].
-func (c *connection) do(ctx context.Context, at chat.Room, p limiter.Priority, f func(context.Context) error) error {
+// do calls the platform for a room as soon as the limits allow it, see [chat.Limiter.Do].
+func (c *connection) do(ctx context.Context, at chat.Room, p chat.Priority, f func(context.Context) error) error {
 	return c.limiter.Do(ctx, at, c.caps, p, f)
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"mailroom"
-	"mailroom/channel/chat/limiter"
+	"mailroom/channel/chat"
 	"mailroom/channel/chat/room"
 	"mailroom/store"
 )
@@ -27,10 +27,10 @@ func (x *attempt) sendPreview(ctx context.Context, run string) error {
 		x.view(func(v *room.State) { v.PreviewSent(run, id, "") })
 		return nil
 	}
-	m, doubt := outgoing{priority: limiter.PriorityEdit}, false
+	m, doubt := outgoing{priority: chat.PriorityEdit}, false
 	tries := x.session.Run().Attempt
 	if tries > 1 { // it may have been sent
-		m.priority = limiter.PriorityMessage
+		m.priority = chat.PriorityMessage
 	}
 	effect := mailroom.Effect{Name: "preview", Reconcile: func(ctx context.Context, key string) (json.RawMessage, bool, error) {
 		id, known, err := x.findSent(ctx, m, key)

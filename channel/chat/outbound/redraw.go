@@ -13,7 +13,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chunk"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/room"
 	"mailroom/entry"
@@ -45,7 +44,7 @@ func (x *attempt) redraw(ctx context.Context) error {
 		}
 		all := chunk.Split(question.Outcome(k, func(by string) string { return by }), x.conn.caps, 0)
 		if len(all) > 0 {
-			err = x.conn.do(ctx, x.room, limiter.PriorityQuestion, func(ctx context.Context) error {
+			err = x.conn.do(ctx, x.room, chat.PriorityQuestion, func(ctx context.Context) error {
 				return x.conn.platform.Edit(ctx, x.room, shown[k.ID], chat.Message{Text: all[0].Text})
 			})
 		}
@@ -54,7 +53,7 @@ func (x *attempt) redraw(ctx context.Context) error {
 			err = nil
 		}
 	}
-	if errors.Is(err, limiter.ErrPostponed) && mailroom.AsFailure(err).RetryAfter <= maxRedrawWait {
+	if errors.Is(err, chat.ErrPostponed) && mailroom.AsFailure(err).RetryAfter <= maxRedrawWait {
 		return err
 	}
 	if err != nil {

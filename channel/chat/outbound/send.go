@@ -11,7 +11,6 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chunk"
-	"mailroom/channel/chat/limiter"
 	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/room"
 	"mailroom/entry"
@@ -50,13 +49,13 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 				return err
 			}
 		}
-		m := outgoing{n: n, chunk: rest[0], priority: limiter.PriorityMessage}
+		m := outgoing{n: n, chunk: rest[0], priority: chat.PriorityMessage}
 		m.Text, m.Notice = rest[0].Text, x.delivery.Origin != nil && x.delivery.Origin == x.delivery.Run
 		if n == 1 {
 			m.ReplyTo, m.replaces = x.replyTo, x.replacedMessage()
 		}
 		if x.delivery.Ticket != nil {
-			m.priority = limiter.PriorityQuestion
+			m.priority = chat.PriorityQuestion
 		}
 		if cut {
 			m.inFile = x.asFile(text)
@@ -100,7 +99,7 @@ type outgoing struct {
 	chat.Message
 	n        int
 	chunk    chunk.Chunk
-	priority limiter.Priority
+	priority chat.Priority
 	replaces string        // id of the message that it replaces
 	inFile   *chat.Message // what is sent instead, unless the platform refuses it; nil: nothing
 }

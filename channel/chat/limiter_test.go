@@ -1,4 +1,4 @@
-package limiter
+package chat
 
 import (
 	"context"
@@ -13,12 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/channel/chat"
 )
 
 // spacedCaps has a second between messages and two between edits.
-func spacedCaps() chat.Capabilities {
-	return chat.Capabilities{RoomInterval: time.Second, EditInterval: 2 * time.Second}
+func spacedCaps() Capabilities {
+	return Capabilities{RoomInterval: time.Second, EditInterval: 2 * time.Second}
 }
 
 func TestRoomLimits(t *testing.T) {
@@ -97,7 +96,7 @@ func rateLimited(after time.Duration, more ...error) error {
 
 func TestADeliveryWaitsInlineOnlyBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, at, x := New(), chat.Room{Chat: "1"}, &callLog{began: time.Now()}
+		g, at, x := NewLimiter(), Room{Chat: "1"}, &callLog{began: time.Now()}
 		say := func(what string, err error) error {
 			return g.Do(t.Context(), at, spacedCaps(), PriorityMessage, func(context.Context) error { x.note(what); return err })
 		}
@@ -119,9 +118,9 @@ func TestADeliveryWaitsInlineOnlyBriefly(t *testing.T) {
 
 func TestNoCallIsMadeDuringARateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, x := New(), &callLog{began: time.Now()}
+		g, x := NewLimiter(), &callLog{began: time.Now()}
 		try := func(id string, r Priority, err error) error {
-			return g.Do(t.Context(), chat.Room{Chat: id}, spacedCaps(), r, func(context.Context) error { x.note(id); return err })
+			return g.Do(t.Context(), Room{Chat: id}, spacedCaps(), r, func(context.Context) error { x.note(id); return err })
 		}
 		if err := try("1", PriorityEdit, rateLimited(time.Minute)); err == nil {
 			t.Fatal("the platform's error is lost")
@@ -140,7 +139,7 @@ func TestNoCallIsMadeDuringARateLimit(t *testing.T) {
 
 func TestADeliveryGoesBeforeEditsAndAfterTheCallInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, at, x := New(), chat.Room{Chat: "1"}, &callLog{began: time.Now()}
+		g, at, x := NewLimiter(), Room{Chat: "1"}, &callLog{began: time.Now()}
 		caps := spacedCaps()
 		caps.RoomInterval = 500 * time.Millisecond
 		take := func(r Priority, what string, takes time.Duration) error {
@@ -175,9 +174,9 @@ func TestADeliveryGoesBeforeEditsAndAfterTheCallInProgress(t *testing.T) {
 
 func TestIdleRoomsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New()
+		g := NewLimiter()
 		for i := range 10_000 {
-			if err := g.Do(t.Context(), chat.Room{Chat: fmt.Sprint(i)}, spacedCaps(), PriorityMessage, func(context.Context) error { return nil }); err != nil {
+			if err := g.Do(t.Context(), Room{Chat: fmt.Sprint(i)}, spacedCaps(), PriorityMessage, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(100 * time.Millisecond)
@@ -199,7 +198,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 				inside               int
 				sent                 int
 			)
-			g, caps := New(), spacedCaps()
+			g, caps := NewLimiter(), spacedCaps()
 			call := func(r Priority, rng *rand.Rand) error {
 				mu.Lock()
 				now := time.Now()
@@ -239,7 +238,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 					rng := rand.New(rand.NewPCG(seed, who))
 					for range 40 {
 						r := Priority(rng.IntN(4))
-						err := g.Do(t.Context(), chat.Room{Chat: "1"}, caps, r, func(context.Context) error { return call(r, rng) })
+						err := g.Do(t.Context(), Room{Chat: "1"}, caps, r, func(context.Context) error { return call(r, rng) })
 						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
 					}
 				})
@@ -255,7 +254,7 @@ func TestTheLimiterKeepsItsRules(t *testing.T) {
 // TestSlowRoomsLeavePlacesForOthers has more rooms hang than maxSlowDeliveries.
 func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, room := New(), func(n int) chat.Room { return chat.Room{Chat: fmt.Sprint(n)} }
+		g, room := NewLimiter(), func(n int) Room { return Room{Chat: fmt.Sprint(n)} }
 		hang := func(context.Context) error {
 			<-time.After(slowThreshold)
 			return errors.New("no answer")
@@ -266,7 +265,7 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 			var each sync.WaitGroup
 			for n := range rooms {
 				each.Go(func() {
-					err := g.Do(t.Context(), room(n), chat.Capabilities{}, PriorityMessage, hang)
+					err := g.Do(t.Context(), room(n), Capabilities{}, PriorityMessage, hang)
 					mu.Lock()
 					defer mu.Unlock()
 					if errors.Is(err, ErrPostponed) && mailroom.AsFailure(err).RetryAfter == slowRetry {
@@ -287,11 +286,11 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 		}
 		works := func(context.Context) error { return nil }
 		for range 2 { // a success ends the slow state
-			if err := g.Do(t.Context(), room(0), chat.Capabilities{}, PriorityMessage, works); err != nil || g.slowActive != 0 {
+			if err := g.Do(t.Context(), room(0), Capabilities{}, PriorityMessage, works); err != nil || g.slowActive != 0 {
 				t.Errorf("a room that responds again: %v, with %d slow rooms", err, g.slowActive)
 			}
 		}
-		if err := g.Do(t.Context(), room(rooms), chat.Capabilities{}, PriorityMessage, works); err != nil {
+		if err := g.Do(t.Context(), room(rooms), Capabilities{}, PriorityMessage, works); err != nil {
 			t.Errorf("another room: %v", err)
 		}
 	})
@@ -299,11 +298,11 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 
 func TestABotKeepsItsIntervalAcrossRooms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, began := New(), time.Now()
+		g, began := NewLimiter(), time.Now()
 		var each sync.WaitGroup
 		for n := range 31 {
 			each.Go(func() {
-				err := g.Do(t.Context(), chat.Room{Chat: fmt.Sprint(n)}, chat.Capabilities{BotInterval: time.Second / 30}, PriorityMessage, func(context.Context) error { return nil })
+				err := g.Do(t.Context(), Room{Chat: fmt.Sprint(n)}, Capabilities{BotInterval: time.Second / 30}, PriorityMessage, func(context.Context) error { return nil })
 				if err != nil {
 					t.Error(err)
 				}
@@ -319,21 +318,21 @@ func TestABotKeepsItsIntervalAcrossRooms(t *testing.T) {
 // TestAGroupHasALimitPerMinute also checks that other chats do not wait for the group.
 func TestAGroupHasALimitPerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, caps := New(), chat.Capabilities{RoomInterval: time.Second, GroupPerMinute: 20}
+		g, caps := NewLimiter(), Capabilities{RoomInterval: time.Second, GroupPerMinute: 20}
 		sent := map[string][]time.Time{}
-		say := func(at chat.Room, r Priority) error {
+		say := func(at Room, r Priority) error {
 			return g.Do(t.Context(), at, caps, r, func(context.Context) error {
 				sent[at.Chat] = append(sent[at.Chat], time.Now())
 				return nil
 			})
 		}
-		team, other, ann := chat.Room{Chat: "-1", Group: true}, chat.Room{Chat: "-2", Group: true}, chat.Room{Chat: "1"}
+		team, other, ann := Room{Chat: "-1", Group: true}, Room{Chat: "-2", Group: true}, Room{Chat: "1"}
 		var put []time.Duration
 		for range 50 {
 			for say(team, PriorityMessage) != nil {
 				f := mailroom.AsFailure(say(team, PriorityQuestion))
 				put = append(put, f.RetryAfter)
-				for _, at := range []chat.Room{other, ann} {
+				for _, at := range []Room{other, ann} {
 					if err := say(at, PriorityMessage); err != nil {
 						t.Fatalf("chat %s was delayed by another one: %v", at.Chat, err)
 					}

@@ -1,6 +1,4 @@
-// Package limiter limits the calls of a chat channel to its platform: per room, over all rooms, and
-// as the platform asks.
-package limiter
+package chat
 
 import (
 	"context"
@@ -11,7 +9,6 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/channel/chat"
 )
 
 // Priority orders the calls to one room, the most urgent first.
@@ -92,7 +89,7 @@ func (g *roomLimits) postpone(wait time.Duration, now time.Time) {
 
 // record records a call of priority r. after is the delay that the platform asked for, 0 for
 // none.
-func (g *roomLimits) record(r Priority, t chat.Capabilities, after time.Duration, now time.Time) {
+func (g *roomLimits) record(r Priority, t Capabilities, after time.Duration, now time.Time) {
 	switch {
 	case r <= PriorityQuestion:
 		g.reservedUntil = time.Time{}
@@ -138,8 +135,8 @@ func (g *roomLimits) idle(now time.Time) bool {
 	return g.active == 0 && !now.Before(g.slowUntil) && !now.Before(g.nextMessage) && !now.Before(g.nextEdit) && !now.Before(g.reservedUntil)
 }
 
-// Limiter limits the calls of a channel to its rooms. It outlives connections, because a
-// platform's rate limit does too.
+// Limiter limits the calls of a chat channel to its platform: per room, over all rooms, and as the platform asks. It
+// outlives connections, because a platform's rate limit does too.
 type Limiter struct {
 	// Owned by mu.
 	mu           sync.Mutex
@@ -157,13 +154,13 @@ type roomLimiter struct {
 	refs       int       // callers; owned by limiter.mu
 }
 
-func New() *Limiter { return &Limiter{rooms: map[string]*roomLimiter{}, sweepAt: 64} }
+func NewLimiter() *Limiter { return &Limiter{rooms: map[string]*roomLimiter{}, sweepAt: 64} }
 
 // Do calls f, which calls the platform for a room, as soon as the limits allow it. A delivery
 // waits its turn, and up to maxInlineWait for the room's limits; otherwise it fails as
 // ClassUnavailable with a RetryAfter. Other calls return ErrNotNow instead of waiting. Do returns
 // f's error unchanged, and a RetryAfter in it blocks the room.
-func (g *Limiter) Do(ctx context.Context, at chat.Room, t chat.Capabilities, r Priority, f func(context.Context) error) error {
+func (g *Limiter) Do(ctx context.Context, at Room, t Capabilities, r Priority, f func(context.Context) error) error {
 	if !at.Group {
 		t.GroupPerMinute = 0
 	}
@@ -254,7 +251,7 @@ func (g *Limiter) end(p *roomLimiter, slow bool) {
 
 // reserve takes the next slot among the messages to all rooms, or returns the time until one is
 // free.
-func (g *Limiter) reserve(t chat.Capabilities, r Priority) time.Duration {
+func (g *Limiter) reserve(t Capabilities, r Priority) time.Duration {
 	if t.BotInterval == 0 || r > PriorityEdit {
 		return 0
 	}
@@ -269,7 +266,7 @@ func (g *Limiter) reserve(t chat.Capabilities, r Priority) time.Duration {
 }
 
 // call calls f and records the outcome.
-func (g *Limiter) call(ctx context.Context, p *roomLimiter, t chat.Capabilities, r Priority, f func(context.Context) error) error {
+func (g *Limiter) call(ctx context.Context, p *roomLimiter, t Capabilities, r Priority, f func(context.Context) error) error {
 	began := time.Now()
 	err := f(ctx)
 	var after time.Duration
@@ -286,7 +283,7 @@ func (g *Limiter) call(ctx context.Context, p *roomLimiter, t chat.Capabilities,
 	case now.Sub(began) >= slowThreshold:
 		p.slowUntil = now.Add(slowDuration)
 	}
-	if until := now.Add(after); errors.Is(err, chat.ErrEverywhere) && until.After(g.blockedUntil) {
+	if until := now.Add(after); errors.Is(err, ErrEverywhere) && until.After(g.blockedUntil) {
 		g.blockedUntil = until
 	}
 	return err
@@ -299,14 +296,14 @@ func (g *Limiter) check(p *roomLimiter, r Priority) (time.Duration, bool) {
 }
 
 // IsFree reports whether a call of priority r would run now.
-func (g *Limiter) IsFree(at chat.Room, r Priority) bool {
+func (g *Limiter) IsFree(at Room, r Priority) bool {
 	p := g.acquireRoom(at)
 	defer g.releaseRoom(p)
 	wait, ok := g.check(p, r)
 	return ok && wait == 0 && len(p.slot) == 0
 }
 
-func (g *Limiter) acquireRoom(at chat.Room) *roomLimiter {
+func (g *Limiter) acquireRoom(at Room) *roomLimiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := at.Chat // platforms count messages per chat, across topics

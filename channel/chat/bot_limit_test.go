@@ -1,4 +1,4 @@
-package limiter
+package chat
 
 import (
 	"context"
@@ -10,16 +10,15 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/channel/chat"
 )
 
 func TestALimitOfAllRoomsPostponesEveryRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, x := New(), &callLog{began: time.Now()}
+		g, x := NewLimiter(), &callLog{began: time.Now()}
 		try := func(id string, r Priority, err error) error {
-			return g.Do(t.Context(), chat.Room{Chat: id}, spacedCaps(), r, func(context.Context) error { x.note(id); return err })
+			return g.Do(t.Context(), Room{Chat: id}, spacedCaps(), r, func(context.Context) error { x.note(id); return err })
 		}
-		if err := try("1", PriorityEdit, rateLimited(time.Minute, chat.ErrEverywhere)); err == nil {
+		if err := try("1", PriorityEdit, rateLimited(time.Minute, ErrEverywhere)); err == nil {
 			t.Fatal("the platform's error is lost")
 		}
 		for _, chat := range []string{"1", "2"} { // 2 was never used
@@ -56,7 +55,7 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 				rooms = map[string]limit{} // "" means all rooms
 				sent  int
 			)
-			g, caps := New(), spacedCaps()
+			g, caps := NewLimiter(), spacedCaps()
 			call := func(room string, r Priority, rng *rand.Rand) error {
 				mu.Lock()
 				for _, key := range []string{room, ""} { // a call that starts with the response does not know the limit
@@ -80,7 +79,7 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 				case bad == 0:
 					met++
 					longer("")
-					return rateLimited(after, chat.ErrEverywhere)
+					return rateLimited(after, ErrEverywhere)
 				case bad == 1:
 					longer(room)
 					return rateLimited(after)
@@ -96,7 +95,7 @@ func TestNoCallIsMadeDuringALimitOfAllRooms(t *testing.T) {
 					rng, room := rand.New(rand.NewPCG(seed, who)), fmt.Sprint(who%3)
 					for range 40 {
 						r := Priority(rng.IntN(int(PriorityAck) + 1))
-						err := g.Do(t.Context(), chat.Room{Chat: room}, caps, r, func(context.Context) error { return call(room, r, rng) })
+						err := g.Do(t.Context(), Room{Chat: room}, caps, r, func(context.Context) error { return call(room, r, rng) })
 						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
 					}
 				})
