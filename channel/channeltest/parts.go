@@ -10,7 +10,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chunk"
 	"mailroom/store"
 )
 
@@ -35,7 +34,7 @@ func answeredBetween(s *Server) {
 	if s.p.Calls.LongReply == 0 {
 		s.t.Fatal("the platform does not say what a long reply is")
 	}
-	if caps := s.Capabilities(); len(chunk.Split(text.String(), caps, 0)) == 1 { // each reply is one message
+	if caps := s.Capabilities(); len(chat.SplitText(text.String(), caps, 0)) == 1 { // each reply is one message
 		close(goOn)
 		s.say(Ann, Ann, "go on")
 		s.awaitText(Ann, "line 0 of many")
@@ -79,7 +78,7 @@ func (s *Server) startHuge() (text string, parts int) {
 	s.Options.Previews, s.Options.MaxParts, s.Options.URL = false, 3, "https://mailroom.example.org"
 	s.startConnected()
 	s.say(Ann, Ann, "go on")
-	return text, len(chunk.Split(text, s.Capabilities(), 0))
+	return text, len(chat.SplitText(text, s.Capabilities(), 0))
 }
 
 // restAsFile has a reply that is too long for the chat. Its last message has all of it in a file, or a link where the

@@ -6,7 +6,6 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chunk"
 	"mailroom/channel/markdown/markdowntest"
 )
 
@@ -16,7 +15,7 @@ func TestVerbatimTextStaysInItsBlock(t *testing.T) {
 	const link = "https://mail.example.org/decide#a"
 	blocks := chat.Capabilities{MaxUnits: 120, Units: func(s string) int { return len(s) }}
 	for _, text := range markdowntest.HostileTexts() {
-		all := chunk.Split(textOf(channel.Delivery{Verbatim: strings.Repeat(text+"\n\x02\u202e", 4), Text: link}, blocks), blocks, 0)
+		all := chat.SplitText(textOf(channel.Delivery{Verbatim: strings.Repeat(text+"\n\x02\u202e", 4), Text: link}, blocks), blocks, 0)
 		for i, c := range all {
 			words := c.Text
 			if i == len(all)-1 {

@@ -8,7 +8,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chunk"
 	"mailroom/channel/chat/room"
 	"mailroom/channel/chat/waiting"
 	"mailroom/store"
@@ -243,7 +242,7 @@ func (x *attempt) sendLate(ctx context.Context, label string) error {
 	case why != "" && len(x.receipts) == 0:
 		return x.endUnsent(ctx, why)
 	}
-	m := outgoing{n: 1, chunk: chunk.Chunk{Text: text}, priority: chat.PriorityMessage}
+	m := outgoing{n: 1, chunk: chat.Chunk{Text: text}, priority: chat.PriorityMessage}
 	m.Text, m.Notice = text, true
 	got, err := x.sendMessage(ctx, m)
 	if err != nil {

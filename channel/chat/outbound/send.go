@@ -10,7 +10,6 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chunk"
 	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/room"
 	"mailroom/entry"
@@ -35,14 +34,14 @@ type receipt struct {
 // upgrade, is neither repeated nor cut.
 func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Button) error {
 	began := time.Now()
-	rest := chunk.Split(text, x.conn.caps, 0)
+	rest := chat.SplitText(text, x.conn.caps, 0)
 	for n := 1; len(rest) > 0; n++ {
 		if time.Since(began) > maxSendTime {
 			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: continueDelay, Err: errors.New("the rest of a long text follows")}
 		}
 		cut := x.parts > 0 && n >= max(x.parts, 2) && len(rest) > 1 && x.delivery.Ticket == nil
 		if cut {
-			rest = []chunk.Chunk{{Text: x.restText(len(rest)), End: rest[len(rest)-1].End}}
+			rest = []chat.Chunk{{Text: x.restText(len(rest)), End: rest[len(rest)-1].End}}
 		}
 		if n > 1 || x.session.Run().Attempt > 1 {
 			if err := x.letPass(ctx, n); err != nil {
@@ -72,7 +71,7 @@ func (x *attempt) sendText(ctx context.Context, text string, buttons []chat.Butt
 			x.saved.AddQuestion(room.Asked{Ticket: x.delivery.Ticket.ID, ID: got.ID})
 		}
 		if rest = rest[1:]; got.End != m.chunk.End {
-			rest = chunk.Split(text, x.conn.caps, got.End)
+			rest = chat.SplitText(text, x.conn.caps, got.End)
 		}
 	}
 	if id := x.replacedMessage(); id != "" {
@@ -98,7 +97,7 @@ func (x *attempt) replacedMessage() string {
 type outgoing struct {
 	chat.Message
 	n        int
-	chunk    chunk.Chunk
+	chunk    chat.Chunk
 	priority chat.Priority
 	replaces string        // id of the message that it replaces
 	inFile   *chat.Message // what is sent instead, unless the platform refuses it; nil: nothing

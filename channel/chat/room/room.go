@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chunk"
 	"mailroom/entry"
 	"mailroom/internal/display"
 	"mailroom/stream"
@@ -217,7 +216,7 @@ func (s *State) PreviewText(run string, c *chat.Capabilities) string {
 
 // unfinished returns the form in which a text that is still being written is shown, "" for none.
 func unfinished(text string, c *chat.Capabilities) string {
-	return chunk.Head(display.Text(text), *c, UnfinishedMark)
+	return chat.TextHead(display.Text(text), *c, UnfinishedMark)
 }
 
 // PreviewSent records that a preview with a text was sent.

@@ -1,13 +1,10 @@
-// Package chunk splits a text into messages of a platform's size.
-package chunk
+package chat
 
 import (
 	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"mailroom/channel/chat"
 )
 
 // Chunk is the part of a text that one message holds.
@@ -16,10 +13,10 @@ type Chunk struct {
 	End  int    // offset in the whole text, in bytes, at which the chunk ends
 }
 
-// Split splits a text from a byte offset on into messages of the platform's size. It drops
+// SplitText splits a text from a byte offset on into messages of the platform's size. It drops
 // only the white space at a split. If it splits a code fence, it closes the fence and reopens it
 // with its language. A text of white space has no chunks.
-func Split(text string, t chat.Capabilities, from int) []Chunk {
+func SplitText(text string, t Capabilities, from int) []Chunk {
 	c := newSplitter(text, t)
 	var all []Chunk
 	for at := from; at < len(text); {
@@ -34,8 +31,8 @@ func Split(text string, t chat.Capabilities, from int) []Chunk {
 	return all
 }
 
-// Head returns the beginning of an unfinished text in one message that ends with mark.
-func Head(text string, t chat.Capabilities, mark string) string {
+// TextHead returns the beginning of an unfinished text in one message that ends with mark.
+func TextHead(text string, t Capabilities, mark string) string {
 	t.MaxUnits -= t.Units(mark)
 	text = strings.TrimRight(text, " \t\r\n")
 	if t.MaxUnits <= 0 || text == "" {
@@ -96,8 +93,8 @@ func (f fence) next(line string) fence {
 	return fence{mark: mark, line: s}
 }
 
-// line is one line of a text, without its line end.
-type line struct {
+// textLine is one line of a text, without its line end.
+type textLine struct {
 	start, end int   // in bytes
 	fence      fence // open before the line
 }
@@ -105,11 +102,11 @@ type line struct {
 // splitter splits one text.
 type splitter struct {
 	text  string
-	caps  chat.Capabilities
-	lines []line
+	caps  Capabilities
+	lines []textLine
 }
 
-func newSplitter(text string, t chat.Capabilities) *splitter {
+func newSplitter(text string, t Capabilities) *splitter {
 	c := &splitter{text: text, caps: t}
 	var f fence
 	for at := 0; at <= len(text); {
@@ -117,7 +114,7 @@ func newSplitter(text string, t chat.Capabilities) *splitter {
 		if i := strings.IndexByte(text[at:], '\n'); i >= 0 {
 			end = at + i
 		}
-		c.lines = append(c.lines, line{start: at, end: end, fence: f})
+		c.lines = append(c.lines, textLine{start: at, end: end, fence: f})
 		f = f.next(text[at:end])
 		at = end + 1
 	}

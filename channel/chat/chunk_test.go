@@ -1,4 +1,4 @@
-package chunk
+package chat
 
 import (
 	"strings"
@@ -8,8 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-
-	"mailroom/channel/chat"
 )
 
 func runes(text string) int { return utf8.RuneCountInString(text) }
@@ -58,7 +56,7 @@ func TestATextIsSplitAtTheBestPlace(t *testing.T) {
 		"inline code": {"```a``` one two three four", 14, []string{"```a``` one", "two three four"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(Split(c.text, chat.Capabilities{MaxUnits: c.most, Units: runes}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(SplitText(c.text, Capabilities{MaxUnits: c.most, Units: runes}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -84,7 +82,7 @@ func TestAGraphemeIsNotSplit(t *testing.T) {
 		"many marks on one letter":         {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301", "x\u0301"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(Split(c.text, chat.Capabilities{MaxUnits: c.most, Units: c.units}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(SplitText(c.text, Capabilities{MaxUnits: c.most, Units: c.units}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -92,7 +90,7 @@ func TestAGraphemeIsNotSplit(t *testing.T) {
 }
 
 func TestAMessageOfOneLine(t *testing.T) {
-	got := texts(Split("one\r\n\n  two three four\n```go\nx\n```\n", chat.Capabilities{MaxUnits: 8, Units: byteLen, SingleLine: true}, 0))
+	got := texts(SplitText("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{MaxUnits: 8, Units: byteLen, SingleLine: true}, 0))
 	want := []string{"one", "  two", "three", "four", "```go", "x", "```"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -100,14 +98,14 @@ func TestAMessageOfOneLine(t *testing.T) {
 }
 
 func TestTheBeginningOfAnUnfinishedText(t *testing.T) {
-	caps := chat.Capabilities{MaxUnits: 20, Units: runes}
+	caps := Capabilities{MaxUnits: 20, Units: runes}
 	for _, c := range [][2]string{
 		{"", ""}, {" \n", ""}, {"one two ", "one two…"},
 		{"```go\nfunc", "```go\nfunc\n```…"},
 		{"one two three four five", "one two three four…"},
 		{"12345678901234567890", "1234567890123456789…"},
 	} {
-		if got := Head(c[0], caps, "…"); got != c[1] {
+		if got := TextHead(c[0], caps, "…"); got != c[1] {
 			t.Errorf("head of %q: got %q, want %q", c[0], got, c[1])
 		}
 	}
@@ -137,11 +135,11 @@ func FuzzSplitText(f *testing.F) {
 		if !utf8.ValidString(text) || len(text) > 4000 {
 			return
 		}
-		caps := chat.Capabilities{
+		caps := Capabilities{
 			MaxUnits: int(most)%600 + 4, SingleLine: how >= 3,
 			Units: []func(string) int{runes, byteLen, utf16Units}[how%3],
 		}
-		all := Split(text, caps, 0)
+		all := SplitText(text, caps, 0)
 		sent, at := "", 0
 		for i, p := range all {
 			if !utf8.ValidString(p.Text) || strings.TrimSpace(p.Text) == "" {
@@ -164,19 +162,19 @@ func FuzzSplitText(f *testing.F) {
 		}
 		if len(all) > 0 { // a split resumes where it stopped
 			i := int(from) % len(all)
-			if diff := cmp.Diff(texts(all[i+1:]), texts(Split(text, caps, all[i].End))); diff != "" {
+			if diff := cmp.Diff(texts(all[i+1:]), texts(SplitText(text, caps, all[i].End))); diff != "" {
 				t.Fatalf("after chunk %d: %s", i, diff)
 			}
 		}
-		Split(text, caps, min(int(from), len(text)))
-		if h := Head(text, caps, "…"); caps.Units(h) > caps.MaxUnits || !utf8.ValidString(h) {
+		SplitText(text, caps, min(int(from), len(text)))
+		if h := TextHead(text, caps, "…"); caps.Units(h) > caps.MaxUnits || !utf8.ValidString(h) {
 			t.Fatalf("head %q", h)
 		}
 	})
 }
 
 // checkChunk checks that a chunk holds its part of the source and adds only fence markers.
-func checkChunk(t *testing.T, source, sent string, caps chat.Capabilities) {
+func checkChunk(t *testing.T, source, sent string, caps Capabilities) {
 	t.Helper()
 	got := strings.TrimSpace(sent)
 	if strings.Contains(strings.TrimSpace(source), got) {
