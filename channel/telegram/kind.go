@@ -8,7 +8,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
-	"mailroom/channel/chat/command"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 )
@@ -24,7 +23,7 @@ func NewKind() kind.Kind {
 func newSettings() *kind.Settings {
 	token := new(setting.Secret)
 	o := &Options{Token: token.Get, API: DefaultAPI, Poll: DefaultPoll}
-	for _, w := range command.Menu() {
+	for _, w := range chat.CommandMenu() {
 		o.Commands = append(o.Commands, Command{Name: w.Name, Description: w.Words})
 	}
 	return &kind.Settings{

@@ -10,7 +10,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/command"
 	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/waiting"
 	"mailroom/store"
@@ -29,32 +28,32 @@ type commands struct {
 }
 
 // text returns a command as users of the channel type it.
-func (c *commands) text(name string) string { return command.Text(c.caps, name) }
+func (c *commands) text(name string) string { return chat.CommandText(c.caps, name) }
 
 // handle runs a command once.
-func (c *commands) handle(ctx context.Context, e *event, p command.Parsed) error {
+func (c *commands) handle(ctx context.Context, e *event, p chat.ParsedText) error {
 	if done, err := c.answers.skipSent(ctx, e); done || err != nil {
 		return err
 	}
-	if e.tier < command.RequiredTier(p.Command) {
+	if e.tier < chat.RequiredTier(p.Command) {
 		return c.answers.send(ctx, e, fmt.Sprintf("Only an admin may use %s. Ask the server's operator for access.", c.text(p.Command)), nil)
 	}
 	switch p.Command {
-	case command.Queue, command.Steer:
+	case chat.CommandQueue, chat.CommandSteer:
 		if p.Rest == "" && len(e.Files) == 0 {
 			return c.answers.send(ctx, e, "Missing text. Usage: /"+p.Command+" TEXT", nil)
 		}
 		return c.messages.submit(ctx, e, p.Rest, mailroom.Mode(p.Command))
-	case command.Help, command.Start:
-		return c.answers.send(ctx, e, command.HelpText(e.tier, c.caps), nil)
-	case command.New:
+	case chat.CommandHelp, chat.CommandStart:
+		return c.answers.send(ctx, e, chat.HelpText(e.tier, c.caps), nil)
+	case chat.CommandNew:
 		if err := c.conversations.start(ctx, &e.Event); err != nil {
 			return err
 		}
 		return c.answers.send(ctx, e, "A new conversation begins. Replies of the old one still arrive here.", nil)
-	case command.Stop:
+	case chat.CommandStop:
 		return c.stop(ctx, e)
-	case command.Status:
+	case chat.CommandStatus:
 		t, err := c.conversations.load(ctx, &e.Event)
 		if err != nil {
 			return err
@@ -68,10 +67,10 @@ func (c *commands) handle(ctx context.Context, e *event, p command.Parsed) error
 			return err
 		}
 		if sending != "" {
-			words += "\nA reply is being sent. " + c.text(command.Stop) + " ends it."
+			words += "\nA reply is being sent. " + c.text(chat.CommandStop) + " ends it."
 		}
 		return c.answers.send(ctx, e, words, nil)
-	case command.Approve:
+	case chat.CommandApprove:
 		return c.decisions.command(ctx, e, mailroom.VerdictApprove, p.Rest)
 	default:
 		return c.decisions.command(ctx, e, mailroom.VerdictDeny, p.Rest)
@@ -258,7 +257,7 @@ func (c *commands) statusText(ctx context.Context, thread string) (string, error
 		for _, k := range open {
 			switch k.Kind {
 			case mailroom.TicketApproval:
-				lines = append(lines, "It asks: "+question.Summary(k)+" – "+c.text(command.Approve)+" "+question.Word(k)+" or "+c.text(command.Deny)+" "+question.Word(k))
+				lines = append(lines, "It asks: "+question.Summary(k)+" – "+c.text(chat.CommandApprove)+" "+question.Word(k)+" or "+c.text(chat.CommandDeny)+" "+question.Word(k))
 			case mailroom.TicketInput:
 				lines = append(lines, "It asks: "+question.Summary(k)+" – your next message is the answer.")
 			}

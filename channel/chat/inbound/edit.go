@@ -9,7 +9,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/command"
 	"mailroom/entry"
 	"mailroom/store"
 )
@@ -124,7 +123,7 @@ func sameContent(a, b mailroom.Part) bool {
 // editUnknown handles the edit of a message that was not submitted. In a group, an edit that addresses the bot
 // makes the message one to the bot. In private, the message was a command or came before the bot's time.
 func (m *messages) editUnknown(ctx context.Context, e *event, since string, mode mailroom.Mode) error {
-	p := command.Parse(e.Text, m.botName)
+	p := chat.ParseText(e.Text, m.botName)
 	switch {
 	case e.Kind == chat.EventDeleted || !e.Room.Group || !e.Addressed && !p.NamesBot:
 		return m.answers.skip(ctx, e, "the edited message is unknown")
@@ -144,9 +143,9 @@ const editedMark = "edited: "
 // editedParts returns the content of an edited message: as the message, or as the version of one that was read.
 // Its context is not that of the event, which not every platform repeats for an edit.
 func (m *messages) editedParts(ctx context.Context, e *event, number int, in []mailroom.Part) ([]mailroom.Part, error) {
-	p := command.Parse(e.Text, m.botName)
+	p := chat.ParseText(e.Text, m.botName)
 	text := p.Text
-	if p.Command == command.Queue || p.Command == command.Steer {
+	if p.Command == chat.CommandQueue || p.Command == chat.CommandSteer {
 		text = p.Rest
 	}
 	if number > 0 && strings.TrimSpace(text) != "" {

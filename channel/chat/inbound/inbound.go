@@ -16,7 +16,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/command"
 	"mailroom/channel/chat/pairing"
 	"mailroom/internal/display"
 )
@@ -242,8 +241,8 @@ func (d *dispatcher) handleInviteOrUnreadable(ctx context.Context, e *event) err
 }
 
 // parse parses a message. why is the reason why it is not for this bot, "" if it is.
-func (d *dispatcher) parse(e *event) (p command.Parsed, why string) {
-	p = command.Parse(e.Text, d.botName)
+func (d *dispatcher) parse(e *event) (p chat.ParsedText, why string) {
+	p = chat.ParseText(e.Text, d.botName)
 	switch {
 	case p.ForOtherBot:
 		return p, "addressed to another bot"
@@ -260,7 +259,7 @@ func (d *dispatcher) handleMessage(ctx context.Context, e *event) error {
 	case why != "":
 		return d.answers.skip(ctx, e, why)
 	case p.Suggestion != "":
-		meant, queue := d.commands.text(p.Suggestion), d.commands.text(command.Queue)
+		meant, queue := d.commands.text(p.Suggestion), d.commands.text(chat.CommandQueue)
 		return d.answers.send(ctx, e, fmt.Sprintf("Unknown command; did you mean %s? To send the text to the agent, start it with %s.", meant, queue), nil)
 	case p.Command == "":
 		e.join = d.join.of(e, p.Text)
@@ -305,10 +304,10 @@ func (d *dispatcher) ordered(e *event) (stops, ordered bool) {
 	switch {
 	case why != "" || p.Suggestion != "":
 		return false, false
-	case p.Command == "" || p.Command == command.Queue || p.Command == command.Steer || p.Command == command.New:
+	case p.Command == "" || p.Command == chat.CommandQueue || p.Command == chat.CommandSteer || p.Command == chat.CommandNew:
 		return false, true
 	}
-	return p.Command == command.Stop, p.Command == command.Stop
+	return p.Command == chat.CommandStop, p.Command == chat.CommandStop
 }
 
 // needsFetch reports whether files must be downloaded. Those of a message that was submitted

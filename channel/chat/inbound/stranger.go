@@ -7,7 +7,6 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/command"
 	"mailroom/channel/chat/pairing"
 	"mailroom/internal/digest"
 )
@@ -35,7 +34,7 @@ func (s *strangers) handle(ctx context.Context, e *event) error {
 		return s.answers.skip(ctx, e, "unauthorized user")
 	}
 	request, code := pairing.Request{
-		User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: s.caps.BotID, Help: command.Text(s.caps, command.Help), Event: e.Key,
+		User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: s.caps.BotID, Help: chat.CommandText(s.caps, chat.CommandHelp), Event: e.Key,
 	}.WithCode()
 	made := false
 	err := pairing.Update(ctx, s.host.UpdateValue, func(p *pairing.State, now time.Time) bool {

@@ -12,7 +12,6 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/command"
 	"mailroom/channel/markdown"
 	"mailroom/internal/digest"
 	"mailroom/internal/display"
@@ -68,7 +67,7 @@ func Choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on chat.C
 	}
 	lines := []string{"Which one? Nothing was decided yet."}
 	for _, k := range open {
-		lines = append(lines, fmt.Sprintf("%s %s – %s", command.Text(on, string(v)), Word(k), Summary(k)))
+		lines = append(lines, fmt.Sprintf("%s %s – %s", chat.CommandText(on, string(v)), Word(k), Summary(k)))
 	}
 	return nil, "", strings.Join(lines, "\n")
 }
@@ -143,7 +142,7 @@ func (q Question) Render() (string, []chat.Button) {
 	if q.Room.Group && q.Caps.CommandPrefix != "" {
 		to = q.Caps.BotName + ": " // such a platform does not route commands to a bot either
 	}
-	lines = append(lines, fmt.Sprintf("To allow it: %s%s %s\nTo refuse it: %s%s %s", to, command.Text(q.Caps, command.Approve), word, to, command.Text(q.Caps, command.Deny), word))
+	lines = append(lines, fmt.Sprintf("To allow it: %s%s %s\nTo refuse it: %s%s %s", to, chat.CommandText(q.Caps, chat.CommandApprove), word, to, chat.CommandText(q.Caps, chat.CommandDeny), word))
 	var buttons []chat.Button
 	if q.Caps.Buttons {
 		buttons = []chat.Button{

@@ -1,5 +1,4 @@
-// Package command defines the commands that users type in a chat.
-package command
+package chat
 
 import (
 	"cmp"
@@ -8,21 +7,20 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"mailroom/channel/chat"
 	"mailroom/internal/suggest"
 )
 
 // Commands act at once, even while the agent is busy.
 const (
-	Approve = "approve"
-	Deny    = "deny"
-	Help    = "help"
-	New     = "new"
-	Queue   = "queue"
-	Start   = "start" // sent by some platforms for a new user
-	Status  = "status"
-	Steer   = "steer"
-	Stop    = "stop"
+	CommandApprove = "approve"
+	CommandDeny    = "deny"
+	CommandHelp    = "help"
+	CommandNew     = "new"
+	CommandQueue   = "queue"
+	CommandStart   = "start" // sent by some platforms for a new user
+	CommandStatus  = "status"
+	CommandSteer   = "steer"
+	CommandStop    = "stop"
 )
 
 // Command is a command as the menu and the help text show it.
@@ -30,42 +28,42 @@ type Command struct {
 	Name      string // without a prefix
 	Arguments string // such as " TEXT"
 	Words     string // description
-	Tier      chat.Tier
+	Tier      Tier
 }
 
-// Menu returns all commands except start, in the order of the help text.
-func Menu() []Command {
+// CommandMenu returns all commands except start, in the order of the help text.
+func CommandMenu() []Command {
 	return []Command{
-		{Status, "", "show what the agent is doing", chat.TierGuest},
-		{Stop, "", "stop the current run and discard the queue", chat.TierGuest},
-		{New, "", "start a new conversation", chat.TierGuest},
-		{Queue, " TEXT", "send it after the current run", chat.TierGuest},
-		{Steer, " TEXT", "send it to the current run", chat.TierGuest},
-		{Approve, " [WORD]", "approve a request", chat.TierAdmin},
-		{Deny, " [WORD] [REASON]", "deny a request", chat.TierAdmin},
-		{Help, "", "list the commands", chat.TierGuest},
+		{CommandStatus, "", "show what the agent is doing", TierGuest},
+		{CommandStop, "", "stop the current run and discard the queue", TierGuest},
+		{CommandNew, "", "start a new conversation", TierGuest},
+		{CommandQueue, " TEXT", "send it after the current run", TierGuest},
+		{CommandSteer, " TEXT", "send it to the current run", TierGuest},
+		{CommandApprove, " [WORD]", "approve a request", TierAdmin},
+		{CommandDeny, " [WORD] [REASON]", "deny a request", TierAdmin},
+		{CommandHelp, "", "list the commands", TierGuest},
 	}
 }
 
-func names() (all []string) {
-	for _, c := range Menu() {
+func commandNames() (all []string) {
+	for _, c := range CommandMenu() {
 		all = append(all, c.Name)
 	}
 	return all
 }
 
 // RequiredTier returns the tier that a command requires.
-func RequiredTier(name string) chat.Tier {
-	for _, c := range Menu() {
+func RequiredTier(name string) Tier {
+	for _, c := range CommandMenu() {
 		if c.Name == name {
 			return c.Tier
 		}
 	}
-	return chat.TierGuest
+	return TierGuest
 }
 
-// Parsed is a parsed message.
-type Parsed struct {
+// ParsedText is a parsed message.
+type ParsedText struct {
 	Text        string // for the agent, without the bot's name in front
 	Command     string // "" for none
 	Rest        string // arguments of the command
@@ -74,10 +72,10 @@ type Parsed struct {
 	ForOtherBot bool   // the command names another bot
 }
 
-// Parse parses a message to a bot with this name. A command begins with a slash or, because
+// ParseText parses a message to a bot with this name. A command begins with a slash or, because
 // many clients reserve the slash, with an exclamation mark.
-func Parse(text, bot string) Parsed {
-	p := Parsed{}
+func ParseText(text, bot string) ParsedText {
+	p := ParsedText{}
 	p.Text, p.NamesBot = cutBotName(text, bot)
 	trimmed := strings.TrimSpace(p.Text)
 	if trimmed == "" || trimmed[0] != '/' && trimmed[0] != '!' {
@@ -88,7 +86,7 @@ func Parse(text, bot string) Parsed {
 		end = len(trimmed)
 	}
 	word, to, addressed := strings.Cut(strings.ToLower(trimmed[1:end]), "@")
-	known := word == Start || slices.Contains(names(), word)
+	known := word == CommandStart || slices.Contains(commandNames(), word)
 	switch {
 	case addressed && !strings.EqualFold(to, bot):
 		p.ForOtherBot = isCommandName(word)
@@ -96,7 +94,7 @@ func Parse(text, bot string) Parsed {
 		p.Command, p.Rest = word, strings.TrimSpace(trimmed[end:])
 		p.NamesBot = p.NamesBot || addressed
 	case trimmed[0] == '/' && isCommandName(word):
-		p.Suggestion = suggest.Word(word, names())
+		p.Suggestion = suggest.Word(word, commandNames())
 	}
 	return p
 }
@@ -124,15 +122,15 @@ func cutBotName(text, bot string) (rest string, named bool) {
 	return strings.TrimLeftFunc(rest, unicode.IsSpace), true
 }
 
-// Text returns a command as users type it.
-func Text(t chat.Capabilities, name string) string { return cmp.Or(t.CommandPrefix, "/") + name }
+// CommandText returns a command as users type it.
+func CommandText(t Capabilities, name string) string { return cmp.Or(t.CommandPrefix, "/") + name }
 
 // HelpText lists the commands of a tier.
-func HelpText(t chat.Tier, on chat.Capabilities) string {
+func HelpText(t Tier, on Capabilities) string {
 	lines := []string{"Messages go to the agent. These commands act at once, even while it works:"}
-	for _, c := range Menu() {
+	for _, c := range CommandMenu() {
 		if t >= c.Tier {
-			lines = append(lines, Text(on, c.Name)+c.Arguments+" – "+c.Words)
+			lines = append(lines, CommandText(on, c.Name)+c.Arguments+" – "+c.Words)
 		}
 	}
 	if on.CommandPrefix == "" {

@@ -1,4 +1,4 @@
-package command
+package chat
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestParseText(t *testing.T) {
-	for text, want := range map[string]Parsed{
+	for text, want := range map[string]ParsedText{
 		"hello":                 {Text: "hello"},
 		"":                      {},
 		"/":                     {Text: "/"},
@@ -35,11 +35,11 @@ func TestParseText(t *testing.T) {
 		"/approve 1234abcd why": {Text: "/approve 1234abcd why", Command: "approve", Rest: "1234abcd why"},
 		"!important":            {Text: "!important"},
 	} {
-		if diff := cmp.Diff(want, Parse(text, "bot")); diff != "" {
+		if diff := cmp.Diff(want, ParseText(text, "bot")); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
-	if p := Parse("@ hello", ""); p.NamesBot || p.Text != "@ hello" {
+	if p := ParseText("@ hello", ""); p.NamesBot || p.Text != "@ hello" {
 		t.Errorf("for a bot without a name: %+v", p)
 	}
 }
@@ -49,7 +49,7 @@ func FuzzParseText(f *testing.F) {
 		f.Add(text, "bot")
 	}
 	f.Fuzz(func(t *testing.T, text, bot string) {
-		p := Parse(text, bot)
+		p := ParseText(text, bot)
 		if !strings.HasSuffix(text, p.Text) || p.Command != "" && (p.ForOtherBot || p.Suggestion != "") || !strings.Contains(text, p.Rest) {
 			t.Errorf("%q for %q: %+v", text, bot, p)
 		}
