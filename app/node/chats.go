@@ -8,18 +8,17 @@ import (
 	"mailroom/api"
 	"mailroom/app/config"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/pairing"
 	"mailroom/ledger"
 )
 
 // pairings are the paired users of the chat channels, sorted by channel. The type
 // implements [server.Pairings].
-type pairings []pairing.Operator
+type pairings []chat.PairingOperator
 
 func newPairings(c *config.Config, l *ledger.Ledger) (all pairings) {
 	for _, name := range c.ChannelNames() {
 		if c.Channels[name].Kind.Chat {
-			all = append(all, pairing.Operator{Ledger: l, Channel: name})
+			all = append(all, chat.PairingOperator{Ledger: l, Channel: name})
 		}
 	}
 	return all
@@ -47,7 +46,9 @@ func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string)
 	if in.Channel == "" {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no chat channel")
 	}
-	asked := slices.DeleteFunc(slices.Clone(d), func(door pairing.Operator) bool { return in.Channel != "" && in.Channel != door.Channel })
+	asked := slices.DeleteFunc(slices.Clone(d), func(door chat.PairingOperator) bool {
+		return in.Channel != "" && in.Channel != door.Channel
+	})
 	for _, door := range asked {
 		has, err := door.HasCode(ctx, in.Code)
 		if err != nil {
@@ -59,7 +60,7 @@ func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string)
 		}
 	}
 	for _, door := range asked {
-		var p pairing.Person
+		var p chat.PairingPerson
 		if p, err = door.Approve(ctx, in.Code, in.Admin, by); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return showPairing(p), err
 		}
@@ -77,7 +78,7 @@ func (d pairings) Revoke(ctx context.Context, channel, user string) error {
 	return mailroom.Errorf(mailroom.CodeNotFound, "no chat channel %q", channel)
 }
 
-func showPairing(p pairing.Person) api.Pairing {
+func showPairing(p chat.PairingPerson) api.Pairing {
 	out := api.Pairing{
 		Channel: p.Channel, User: p.User, Name: p.Name, State: api.Paired, Tier: chat.TierGuest.String(),
 		Since: p.Since, Until: timeOrNil(p.Until), By: stringOrNil(p.By),

@@ -15,7 +15,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/pairing"
 	"mailroom/store"
 )
 
@@ -324,7 +323,7 @@ func strangerIsPaired(s *Server) {
 	s.say(Bob, Bob, "hello?")
 	s.awaitText(Bob, "The code is valid for") // the last line; IRC sends each as a message of its own
 	code := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(s.texts(Bob))[1]
-	operator := pairing.Operator{Ledger: s.ledger, Channel: "c"}
+	operator := chat.PairingOperator{Ledger: s.ledger, Channel: "c"}
 	paired, err := operator.Approve(s.t.Context(), code, false, "the operator")
 	if err != nil || paired.User != s.p.People.ID(Bob) {
 		s.t.Fatalf("pairing %q: %+v, %v; the bot said %s", code, paired, err, s.texts(Bob))

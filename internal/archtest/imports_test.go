@@ -62,7 +62,6 @@ var floors = map[string]int{
 	"protocol":                10, // protocols over the client; cmd passes them to the server
 	"internal/killpoint":      10, // for torture: kills the process at a chosen point
 	"app/endpoint":            10, // finds the server that a command talks to
-	"channel/chat/pairing":    11, // access by a code
 	"channel/kind":            11, // a platform as one value
 	"channel/httpcall":        11, // HTTP calls to a platform
 	"server":                  11,

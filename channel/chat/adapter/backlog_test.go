@@ -13,7 +13,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
-	"mailroom/channel/chat/pairing"
 	"mailroom/store"
 )
 
@@ -211,7 +210,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	}
 	sent := w.awaitText("mailroom pair approve ").Versions[0].Text
 	_, code, _ := strings.Cut(sent, "mailroom pair approve ")
-	p := pairing.Operator{Ledger: w.ledger, Channel: "tg"}
+	p := chat.PairingOperator{Ledger: w.ledger, Channel: "tg"}
 	if _, err := p.Approve(t.Context(), strings.Fields(code)[0], false, "test"); err != nil {
 		t.Errorf("code of the second attempt: %v", err)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
-	"mailroom/channel/chat/pairing"
 )
 
 // TestAnUnpairedUserGetsNothing revokes a pairing while the agent works for the user, and pairs the user again.
@@ -17,10 +17,10 @@ func TestAnUnpairedUserGetsNothing(t *testing.T) {
 		w := newFixture(t)
 		w.poll = time.Minute
 		w.start()
-		operator := pairing.Operator{Ledger: w.ledger, Channel: "tg"}
+		operator := chat.PairingOperator{Ledger: w.ledger, Channel: "tg"}
 		pair := func() {
 			t.Helper()
-			<-time.After(pairing.RequestInterval) // in the bubble
+			<-time.After(10 * time.Minute) // in the bubble
 			w.platform.SendPrivate("a", "let me in")
 			synctest.Wait()
 			sent := w.platform.Sent()
@@ -77,7 +77,7 @@ func TestPairingsEndWithTheAccountOfTheBot(t *testing.T) {
 		}
 		says("let me in", false)
 		sent := w.platform.Sent()
-		if _, err := (pairing.Operator{Ledger: w.ledger, Channel: "tg"}).Approve(t.Context(), codeIn(sent[len(sent)-1].Message.Text), false, "ann"); err != nil {
+		if _, err := (chat.PairingOperator{Ledger: w.ledger, Channel: "tg"}).Approve(t.Context(), codeIn(sent[len(sent)-1].Message.Text), false, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -8,8 +8,8 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/chat/chattest"
-	"mailroom/channel/chat/pairing"
 	"mailroom/internal/pgtest"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -54,7 +54,7 @@ func TestAPairingEndsAtAnotherServer(t *testing.T) {
 		w.start()
 		there := ledger.New(other, ledger.Options{})
 		runLedger(t, there)
-		admin := pairing.Operator{Ledger: there, Channel: "tg"}
+		admin := chat.PairingOperator{Ledger: there, Channel: "tg"}
 		approve := func(user string) {
 			t.Helper()
 			before := len(w.platform.Sent())
@@ -137,7 +137,7 @@ func TestAButtonOfAnUnpairedAdminDecidesNothing(t *testing.T) {
 		w.start()
 		there := ledger.New(other, ledger.Options{})
 		runLedger(t, there)
-		admin := pairing.Operator{Ledger: there, Channel: "tg"}
+		admin := chat.PairingOperator{Ledger: there, Channel: "tg"}
 		w.platform.SendPrivate("a", "let me in")
 		code := codeIn(w.awaitText("pair approve ").Versions[0].Text)
 		if _, err := admin.Approve(t.Context(), code, true, "ann"); err != nil {

@@ -16,7 +16,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/pairing"
 	"mailroom/internal/display"
 )
 
@@ -102,7 +101,7 @@ func newDispatcher(o Options, work *background) *dispatcher {
 // bindPairings ends pairings of another account: the channel was given another bot or platform since.
 func (d *dispatcher) bindPairings(ctx context.Context) error {
 	ended := 0
-	err := pairing.Update(ctx, d.host.UpdateValue, func(p *pairing.State, _ time.Time) (changed bool) {
+	err := chat.UpdatePairings(ctx, d.host.UpdateValue, func(p *chat.Pairings, _ time.Time) (changed bool) {
 		changed, ended = p.Bind(d.account)
 		return changed
 	})
@@ -199,7 +198,7 @@ func (d *dispatcher) belongs(before, next *waitingEvent) bool {
 
 // load adds to an event what the server knows about its user.
 func (d *dispatcher) load(ctx context.Context, e chat.Event) (*event, error) {
-	paired, err := pairing.Load(ctx, d.host, d.host.Name())
+	paired, err := chat.LoadPairings(ctx, d.host, d.host.Name())
 	if err != nil {
 		return nil, err
 	}

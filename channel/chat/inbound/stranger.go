@@ -7,7 +7,6 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/pairing"
 	"mailroom/internal/digest"
 )
 
@@ -33,11 +32,12 @@ func (s *strangers) handle(ctx context.Context, e *event) error {
 	if e.Kind != chat.EventMessage || e.Room.Group || e.User.ID == "" || !s.pairing {
 		return s.answers.skip(ctx, e, "unauthorized user")
 	}
-	request, code := pairing.Request{
-		User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: s.caps.BotID, Help: chat.CommandText(s.caps, chat.CommandHelp), Event: e.Key,
+	request, code := chat.PairingRequest{
+		User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: s.caps.BotID,
+		Help: chat.CommandText(s.caps, chat.CommandHelp), Event: e.Key,
 	}.WithCode()
 	made := false
-	err := pairing.Update(ctx, s.host.UpdateValue, func(p *pairing.State, now time.Time) bool {
+	err := chat.UpdatePairings(ctx, s.host.UpdateValue, func(p *chat.Pairings, now time.Time) bool {
 		made = p.AddRequest(request, s.caps.Account(), now)
 		return made
 	})
@@ -46,7 +46,7 @@ func (s *strangers) handle(ctx context.Context, e *event) error {
 	}
 	if made {
 		to := *e
-		if !s.work.try(pairing.SendTimeout, func(ctx context.Context) { s.sendCode(ctx, &to, code, request.Salt) }) {
+		if !s.work.try(chat.PairingSendTimeout, func(ctx context.Context) { s.sendCode(ctx, &to, code, request.Salt) }) {
 			s.recordCodeSent(ctx, e, request.Salt, false)
 		}
 	}
@@ -57,7 +57,7 @@ func (s *strangers) handle(ctx context.Context, e *event) error {
 // request another one at once.
 func (s *strangers) sendCode(ctx context.Context, e *event, code string, salt []byte) {
 	text := fmt.Sprintf("I do not know you. To give you access, the operator runs this on the server:\n%s pair approve %s\nThe code is valid for %s.",
-		s.command, pairing.FormatCode(code), "one hour")
+		s.command, chat.FormatPairingCode(code), "one hour")
 	err := s.limiter.Do(ctx, e.Room, s.caps, chat.PriorityQuestion, func(ctx context.Context) error {
 		_, err := s.platform.Send(ctx, e.Room, chat.Message{Text: text, Notice: true}, digest.ID("pair", s.host.Name(), e.Key, code))
 		return err
@@ -72,9 +72,11 @@ func (s *strangers) sendCode(ctx context.Context, e *event, code string, salt []
 
 // recordCodeSent records whether a code was sent. Without the record it counts as not sent.
 func (s *strangers) recordCodeSent(ctx context.Context, e *event, salt []byte, sent bool) {
-	ctx, cancel := context.WithTimeout(ctx, pairing.SendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, chat.PairingSendTimeout)
 	defer cancel()
-	err := pairing.Update(ctx, s.host.UpdateValue, func(p *pairing.State, now time.Time) bool { return p.RecordSent(e.User.ID, salt, sent, now) })
+	err := chat.UpdatePairings(ctx, s.host.UpdateValue, func(p *chat.Pairings, now time.Time) bool {
+		return p.RecordSent(e.User.ID, salt, sent, now)
+	})
 	if err != nil {
 		s.host.Log().Debug("could not record that a pairing code was sent", "key", e.Key, "error", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/pairing"
 	"mailroom/channel/chat/room"
 	"mailroom/internal/recovery"
 	"mailroom/store"
@@ -93,7 +92,7 @@ func (c *connection) barred(ctx context.Context, at chat.Room) (bool, error) {
 	if at.Group {
 		return false, nil
 	}
-	paired, err := pairing.Load(ctx, c.host, c.host.Name())
+	paired, err := chat.LoadPairings(ctx, c.host, c.host.Name())
 	return err == nil && paired.Barred(c.access, c.caps.Account(), at), err
 }
 
