@@ -52,7 +52,6 @@ var floors = map[string]int{
 	"alert/webpush":           8,  // the requests of Web Push
 	"alert":                   10, // what is told to people, and the links that decide
 	"channel/chat":            10, // the interface of chat platforms
-	"channel/markdown":        10, // renders replies
 	"issues/feed":             10, // a channel: gives the issues of a file to agents
 	"issues/bd":               10, // the commands of bd
 	"web":                     10, // the pages; cmd passes them to the server
@@ -68,7 +67,6 @@ var floors = map[string]int{
 	"alert/target":            12, // a kind of target as one value
 	"app/cli":                 11, // the commands that talk to a server
 	"channel/chat/waiting":    12, // what a run does, for a chat
-	"channel/chat/question":   12, // how a ticket looks in a chat
 	"channel/chat/room":       12, // what a room shows, as a pure state machine
 	"app/config":              16, // the settings of a server, and the kinds of channels and targets
 	"channel/chat/inbound":    13, // handles events

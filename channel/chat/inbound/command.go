@@ -10,7 +10,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/waiting"
 	"mailroom/store"
 	"mailroom/thread"
@@ -257,9 +256,11 @@ func (c *commands) statusText(ctx context.Context, thread string) (string, error
 		for _, k := range open {
 			switch k.Kind {
 			case mailroom.TicketApproval:
-				lines = append(lines, "It asks: "+question.Summary(k)+" – "+c.text(chat.CommandApprove)+" "+question.Word(k)+" or "+c.text(chat.CommandDeny)+" "+question.Word(k))
+				word := chat.TicketWord(k)
+				choice := c.text(chat.CommandApprove) + " " + word + " or " + c.text(chat.CommandDeny) + " " + word
+				lines = append(lines, "It asks: "+chat.TicketSummary(k)+" – "+choice)
 			case mailroom.TicketInput:
-				lines = append(lines, "It asks: "+question.Summary(k)+" – your next message is the answer.")
+				lines = append(lines, "It asks: "+chat.TicketSummary(k)+" – your next message is the answer.")
 			}
 		}
 		return err

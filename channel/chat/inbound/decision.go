@@ -11,7 +11,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/question"
 	"mailroom/entry"
 	"mailroom/internal/display"
 	"mailroom/store"
@@ -33,7 +32,7 @@ func (d *decisions) button(ctx context.Context, e *event) error {
 	if done, err := d.answers.skipSent(ctx, e); done || err != nil {
 		return err
 	}
-	decision, ok := question.ParseButton(e.Data)
+	decision, ok := chat.ParseButton(e.Data)
 	var k *mailroom.Ticket
 	if ok {
 		var err error
@@ -55,7 +54,7 @@ func (d *decisions) button(ctx context.Context, e *event) error {
 		return err
 	}
 	d.watch(k.Thread, e.Room, 0)
-	words := question.Outcome(k, deciderName(e))
+	words := chat.TicketOutcome(k, deciderName(e))
 	d.acks.show(e, words)
 	return d.answers.send(ctx, e, words, map[string]string{chat.LabelRedraw: e.TargetID})
 }
@@ -127,7 +126,7 @@ func (d *decisions) command(ctx context.Context, e *event, v mailroom.Verdict, r
 	if err != nil {
 		return err
 	}
-	found.Ticket, found.Reason, found.Words = question.Choose(shown, v, rest, d.caps)
+	found.Ticket, found.Reason, found.Words = chat.ChooseTicket(shown, v, rest, d.caps)
 	pinned, err := d.conversations.pin(ctx, &e.Event, found)
 	if err != nil {
 		return err
@@ -142,7 +141,7 @@ func (d *decisions) command(ctx context.Context, e *event, v mailroom.Verdict, r
 		return err
 	}
 	d.watch(k.Thread, e.Room, 0)
-	return d.answers.send(ctx, e, question.Outcome(k, deciderName(e)), nil)
+	return d.answers.send(ctx, e, chat.TicketOutcome(k, deciderName(e)), nil)
 }
 
 const (
@@ -241,7 +240,9 @@ func (a *buttonAcks) show(e *event, words string) {
 	}
 	press := e.Event
 	told := a.work.try(ackTimeout, func(ctx context.Context) {
-		err := a.limiter.Do(ctx, press.Room, a.caps, chat.PriorityAck, func(ctx context.Context) error { return a.platform.AckButton(ctx, press, display.Line(words)) })
+		err := a.limiter.Do(ctx, press.Room, a.caps, chat.PriorityAck, func(ctx context.Context) error {
+			return a.platform.AckButton(ctx, press, display.Line(words))
+		})
 		if err != nil {
 			a.work.log.Debug("could not acknowledge button press", "error", err)
 		}

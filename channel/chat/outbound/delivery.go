@@ -10,7 +10,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/room"
 	"mailroom/channel/markdown"
 	"mailroom/entry"
@@ -188,7 +187,8 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Butt
 	if len(x.receipts) == 0 && (len(now) == 0 || now[0].State != mailroom.TicketOpen) {
 		return "", nil, "decided before it was asked", nil
 	}
-	text, buttons = question.Question{Ticket: d.Ticket, Agent: d.Run.Agent, Room: x.room, Caps: x.conn.caps, Command: x.command}.Render()
+	q := chat.Question{Ticket: d.Ticket, Agent: d.Run.Agent, Room: x.room, Caps: x.conn.caps, Command: x.command}
+	text, buttons = q.Render()
 	return text, buttons, "", nil
 }
 

@@ -154,7 +154,9 @@ func (f *follower) tick(ctx context.Context, w watch) (err error) {
 	})
 	switch due.Kind {
 	case room.ActionTyping:
-		return f.conn.do(ctx, w.room, chat.PriorityTyping, func(ctx context.Context) error { return f.conn.platform.Typing(ctx, w.room) })
+		return f.conn.do(ctx, w.room, chat.PriorityTyping, func(ctx context.Context) error {
+			return f.conn.platform.Typing(ctx, w.room)
+		})
 	case room.ActionPreview:
 		return f.conn.request(ctx, w.room, fmt.Sprintf("preview/%s/%d", due.Message, due.Try), map[string]string{labelPreview: due.Run, labelPreviewMessage: due.Message})
 	case room.ActionEdit:

@@ -12,7 +12,6 @@ import (
 	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/room"
 	"mailroom/entry"
 	"mailroom/store"
@@ -41,7 +40,7 @@ func (x *attempt) redraw(ctx context.Context) error {
 		if k.State == mailroom.TicketOpen {
 			continue
 		}
-		all := chat.SplitText(question.Outcome(k, func(by string) string { return by }), x.conn.caps, 0)
+		all := chat.SplitText(chat.TicketOutcome(k, func(by string) string { return by }), x.conn.caps, 0)
 		if len(all) > 0 {
 			err = x.conn.do(ctx, x.room, chat.PriorityQuestion, func(ctx context.Context) error {
 				return x.conn.platform.Edit(ctx, x.room, shown[k.ID], chat.Message{Text: all[0].Text})

@@ -10,7 +10,6 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/question"
 	"mailroom/channel/chat/room"
 	"mailroom/entry"
 	"mailroom/store"
@@ -139,7 +138,7 @@ func (x *attempt) sendInPlace(ctx context.Context, text string, buttons []chat.B
 // answer must come from the room that was asked.
 func (x *attempt) movedText(text string) string {
 	if k := x.delivery.Ticket; k != nil {
-		return "The agent asked something in a topic that was deleted. Only the server's operator can answer it now: " + question.Summary(k)
+		return "The agent asked something in a topic that was deleted. Only the server's operator can answer it now: " + chat.TicketSummary(k)
 	}
 	return "The answer of a deleted topic:\n" + text
 }

@@ -1,6 +1,4 @@
-// Package question says how a ticket is asked in a chat, how a user decides it, and how its decision
-// is shown.
-package question
+package chat
 
 import (
 	"bytes"
@@ -11,24 +9,23 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/channel/chat"
 	"mailroom/channel/markdown"
 	"mailroom/internal/digest"
 	"mailroom/internal/display"
 	"mailroom/thread"
 )
 
-// Word returns the short name of a ticket in a chat. It depends on the ticket and on its
+// TicketWord returns the short name of a ticket in a chat. It depends on the ticket and on its
 // digest, so it names exactly what was asked.
-func Word(k *mailroom.Ticket) string {
+func TicketWord(k *mailroom.Ticket) string {
 	return digest.ID("word", k.ID, k.Digest)[:8]
 }
 
 // digestPrefix is the number of digest characters in a decision.
 const digestPrefix = 16
 
-// ButtonData returns the payload of a verdict's button, at most 64 bytes.
-func ButtonData(v mailroom.Verdict, k *mailroom.Ticket) string {
+// buttonData returns the payload of a verdict's button, at most 64 bytes.
+func buttonData(v mailroom.Verdict, k *mailroom.Ticket) string {
 	return string(v) + " " + strings.ReplaceAll(k.ID, "-", "") + " " + k.Digest[:min(digestPrefix, len(k.Digest))]
 }
 
@@ -46,16 +43,16 @@ func ParseButton(data string) (d thread.Decision, ok bool) {
 	return thread.Decision{Ticket: id, Verdict: v, Digest: words[2]}, true
 }
 
-// Choose returns the ticket that a command means, among those shown in the room, the newest
+// ChooseTicket returns the ticket that a command means, among those shown in the room, the newest
 // first. If there is none, answer says why.
-func Choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on chat.Capabilities) (k *mailroom.Ticket, reason, answer string) {
+func ChooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket, reason, answer string) {
 	first, after, _ := strings.Cut(rest, " ")
 	for _, k := range shown {
-		if strings.EqualFold(first, Word(k)) {
+		if strings.EqualFold(first, TicketWord(k)) {
 			return k, strings.TrimSpace(after), ""
 		}
 	}
-	if v == mailroom.VerdictApprove && rest != "" || isWord(first) {
+	if v == mailroom.VerdictApprove && rest != "" || isTicketWord(first) {
 		return nil, "", fmt.Sprintf("No question named %s in this chat. Nothing was decided.", display.Name(first))
 	}
 	open := slices.DeleteFunc(slices.Clone(shown), func(k *mailroom.Ticket) bool { return k.State != mailroom.TicketOpen })
@@ -67,32 +64,32 @@ func Choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on chat.C
 	}
 	lines := []string{"Which one? Nothing was decided yet."}
 	for _, k := range open {
-		lines = append(lines, fmt.Sprintf("%s %s – %s", chat.CommandText(on, string(v)), Word(k), Summary(k)))
+		lines = append(lines, fmt.Sprintf("%s %s – %s", CommandText(on, string(v)), TicketWord(k), TicketSummary(k)))
 	}
 	return nil, "", strings.Join(lines, "\n")
 }
 
-// isWord reports whether a word has the form of a ticket word.
-func isWord(s string) bool {
+// isTicketWord reports whether a word has the form of a ticket word.
+func isTicketWord(s string) bool {
 	return len(s) == len("01234567") && strings.Trim(strings.ToLower(s), "0123456789abcdef") == ""
 }
 
-// maxSummary bounds a ticket's summary, in characters.
-const maxSummary = 200
+// maxTicketSummary bounds a ticket's summary, in characters.
+const maxTicketSummary = 200
 
-// Summary returns a ticket's question in one line.
-func Summary(k *mailroom.Ticket) string {
-	return display.Cut(display.Line(strings.Join(strings.Fields(k.Prompt+" "+k.Action), " ")), maxSummary)
+// TicketSummary returns a ticket's question in one line.
+func TicketSummary(k *mailroom.Ticket) string {
+	return display.Cut(display.Line(strings.Join(strings.Fields(k.Prompt+" "+k.Action), " ")), maxTicketSummary)
 }
 
-// Outcome describes the decision of a ticket, from its row alone.
-func Outcome(k *mailroom.Ticket, who func(by string) string) string {
+// TicketOutcome describes the decision of a ticket, from its row alone.
+func TicketOutcome(k *mailroom.Ticket, who func(by string) string) string {
 	switch k.State {
 	case mailroom.TicketDecided:
 		word := map[mailroom.Verdict]string{mailroom.VerdictApprove: "Approved", mailroom.VerdictDeny: "Denied", mailroom.VerdictAnswer: "Answered"}[k.Decision]
-		words := word + " by " + display.Line(who(k.DecidedBy)) + ": " + Summary(k)
+		words := word + " by " + display.Line(who(k.DecidedBy)) + ": " + TicketSummary(k)
 		if k.Reason != "" {
-			words += "\nReason: " + display.Line(display.Cut(k.Reason, maxShown))
+			words += "\nReason: " + display.Line(display.Cut(k.Reason, maxQuestionText))
 		}
 		return words
 	case mailroom.TicketExpired:
@@ -100,31 +97,32 @@ func Outcome(k *mailroom.Ticket, who func(by string) string) string {
 		if k.ExpiresAt != nil {
 			at = " at " + k.ExpiresAt.UTC().Format(time.DateTime+" MST")
 		}
-		return "Too late: it expired" + at + ", which counts as denied. Nothing was allowed: " + Summary(k)
+		return "Too late: it expired" + at + ", which counts as denied. Nothing was allowed: " + TicketSummary(k)
 	case mailroom.TicketVoid:
-		return "Too late: the run that asked has ended. Nothing was allowed: " + Summary(k)
+		return "Too late: the run that asked has ended. Nothing was allowed: " + TicketSummary(k)
 	}
-	return "Not decided, still open: " + Summary(k)
+	return "Not decided, still open: " + TicketSummary(k)
 }
 
-// maxShown bounds the prompt and the arguments of a question in a message, in characters. The
+// maxQuestionText bounds the prompt and the arguments of a question in a message, in characters. The
 // bound is generous, because an approver has to see what is asked.
-const maxShown = 8000
+const maxQuestionText = 8000
 
 // Question is a ticket to ask in a room.
 type Question struct {
 	Ticket *mailroom.Ticket
 	Agent  string // that asks
-	Room   chat.Room
-	Caps   chat.Capabilities
+	Room   Room
+	Caps   Capabilities
 	// Command is how the operator calls this program.
 	Command string
 }
 
 // Render returns the text and the buttons of a question.
-func (q Question) Render() (string, []chat.Button) {
+func (q Question) Render() (string, []Button) {
 	k := q.Ticket
-	lines := []string{fmt.Sprintf("%s asks: %s", q.Agent, display.Text(display.Cut(strings.TrimSpace(k.Prompt), maxShown)))}
+	prompt := display.Text(display.Cut(strings.TrimSpace(k.Prompt), maxQuestionText))
+	lines := []string{fmt.Sprintf("%s asks: %s", q.Agent, prompt)}
 	if k.Action != "" || hasArguments(k.Arguments) {
 		lines = append(lines, q.details())
 	}
@@ -137,17 +135,18 @@ func (q Question) Render() (string, []chat.Button) {
 		}
 		return strings.Join(append(lines, "Your next message is the answer."), "\n"), nil
 	}
-	word := Word(k)
+	word := TicketWord(k)
 	to := ""
 	if q.Room.Group && q.Caps.CommandPrefix != "" {
 		to = q.Caps.BotName + ": " // such a platform does not route commands to a bot either
 	}
-	lines = append(lines, fmt.Sprintf("To allow it: %s%s %s\nTo refuse it: %s%s %s", to, chat.CommandText(q.Caps, chat.CommandApprove), word, to, chat.CommandText(q.Caps, chat.CommandDeny), word))
-	var buttons []chat.Button
+	approve, deny := CommandText(q.Caps, CommandApprove), CommandText(q.Caps, CommandDeny)
+	lines = append(lines, fmt.Sprintf("To allow it: %s%s %s\nTo refuse it: %s%s %s", to, approve, word, to, deny, word))
+	var buttons []Button
 	if q.Caps.Buttons {
-		buttons = []chat.Button{
-			{Label: "Approve", Data: ButtonData(mailroom.VerdictApprove, k)},
-			{Label: "Deny", Data: ButtonData(mailroom.VerdictDeny, k)},
+		buttons = []Button{
+			{Label: "Approve", Data: buttonData(mailroom.VerdictApprove, k)},
+			{Label: "Deny", Data: buttonData(mailroom.VerdictDeny, k)},
 		}
 	}
 	return strings.Join(lines, "\n"), buttons
@@ -161,14 +160,14 @@ func hasArguments(arguments json.RawMessage) bool {
 // details returns a ticket's action and arguments, and the start of its digest.
 func (q Question) details() string {
 	k := q.Ticket
-	text := display.Text(display.Cut(strings.TrimSpace(k.Action), maxShown))
+	text := display.Text(display.Cut(strings.TrimSpace(k.Action), maxQuestionText))
 	if hasArguments(k.Arguments) {
 		shown := string(k.Arguments)
 		var b bytes.Buffer
 		if !q.Caps.SingleLine && json.Indent(&b, k.Arguments, "", "  ") == nil {
 			shown = b.String()
 		}
-		cut := display.Cut(shown, maxShown)
+		cut := display.Cut(shown, maxQuestionText)
 		if cut != shown {
 			cut += fmt.Sprintf("\nFull text on the server: `%s tickets`", q.Command)
 		}

@@ -1,4 +1,4 @@
-package question
+package chat
 
 import (
 	"strings"
@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/channel/chat"
 	"mailroom/thread"
 )
 
@@ -19,7 +18,7 @@ func newTicket(run, what string) *mailroom.Ticket {
 func TestAButtonCarriesWhatWasShown(t *testing.T) {
 	k := newTicket("r", "rm")
 	for _, v := range []mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny} {
-		data := ButtonData(v, k)
+		data := buttonData(v, k)
 		if len(data) > 64 {
 			t.Errorf("%q has %d bytes", data, len(data))
 		}
@@ -28,7 +27,7 @@ func TestAButtonCarriesWhatWasShown(t *testing.T) {
 			t.Errorf("%q is read as %+v, want %+v", data, got, want)
 		}
 	}
-	for _, data := range []string{"", "approve", "answer " + ButtonData(mailroom.VerdictApprove, k)[8:], ButtonData(mailroom.VerdictApprove, k)[:40], ButtonData(mailroom.VerdictApprove, k) + "0", "approve  "} {
+	for _, data := range []string{"", "approve", "answer " + buttonData(mailroom.VerdictApprove, k)[8:], buttonData(mailroom.VerdictApprove, k)[:40], buttonData(mailroom.VerdictApprove, k) + "0", "approve  "} {
 		if d, ok := ParseButton(data); ok {
 			t.Errorf("%q is read as %+v", data, d)
 		}
@@ -36,14 +35,14 @@ func TestAButtonCarriesWhatWasShown(t *testing.T) {
 }
 
 func FuzzButtons(f *testing.F) {
-	f.Add(ButtonData(mailroom.VerdictApprove, newTicket("r", "rm")))
+	f.Add(buttonData(mailroom.VerdictApprove, newTicket("r", "rm")))
 	f.Fuzz(func(t *testing.T, data string) {
 		d, ok := ParseButton(data)
 		if !ok {
 			return
 		}
 		k := &mailroom.Ticket{ID: d.Ticket, Digest: d.Digest}
-		if again, ok := ParseButton(ButtonData(d.Verdict, k)); d.Verdict != mailroom.VerdictApprove && d.Verdict != mailroom.VerdictDeny || ok && again.Verdict != d.Verdict {
+		if again, ok := ParseButton(buttonData(d.Verdict, k)); d.Verdict != mailroom.VerdictApprove && d.Verdict != mailroom.VerdictDeny || ok && again.Verdict != d.Verdict {
 			t.Errorf("%q is read as %+v, then %+v", data, d, again)
 		}
 	})
@@ -52,7 +51,7 @@ func FuzzButtons(f *testing.F) {
 func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
 	a, b, done := newTicket("r", "a"), newTicket("r", "b"), newTicket("r", "done")
 	done.State = mailroom.TicketDecided
-	word := func(k *mailroom.Ticket) string { return Word(k) }
+	word := func(k *mailroom.Ticket) string { return TicketWord(k) }
 	for _, tc := range []struct {
 		name   string
 		shown  []*mailroom.Ticket
@@ -74,7 +73,7 @@ func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
 		{"denied by word, with a reason", []*mailroom.Ticket{a, b}, mailroom.VerdictDeny, word(a) + " too risky", a, "too risky"},
 		{"denied by a word that was not shown", []*mailroom.Ticket{a}, mailroom.VerdictDeny, word(b), nil, ""},
 	} {
-		got, reason, words := Choose(tc.shown, tc.v, tc.rest, chat.Capabilities{})
+		got, reason, words := ChooseTicket(tc.shown, tc.v, tc.rest, Capabilities{})
 		if got != tc.want || reason != tc.reason || (got == nil) != (words != "") {
 			t.Errorf("%s: %+v, reason %q, %q", tc.name, got, reason, words)
 		}
@@ -87,8 +86,8 @@ func TestOnlyApprovedActionsAreCalledApproved(t *testing.T) {
 		for _, v := range []mailroom.Verdict{"", mailroom.VerdictApprove, mailroom.VerdictDeny} {
 			k := newTicket("r", "rm")
 			k.State, k.Decision = s, v
-			if is := strings.HasPrefix(Outcome(k, who), "Approved"); is != (s == mailroom.TicketDecided && v == mailroom.VerdictApprove) {
-				t.Errorf("%s and %q: %s", s, v, Outcome(k, who))
+			if is := strings.HasPrefix(TicketOutcome(k, who), "Approved"); is != (s == mailroom.TicketDecided && v == mailroom.VerdictApprove) {
+				t.Errorf("%s and %q: %s", s, v, TicketOutcome(k, who))
 			}
 		}
 	}
