@@ -40,7 +40,7 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 	if in.Sum == "" {
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret; set its SHA-256", in.Name)
 	}
-	o := op{name: "create token", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
 		there, err := b.rows.token(in.Name)
 		switch {
@@ -75,7 +75,7 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "set quotas", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "set_quotas", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
 		there, err := b.rows.token(name)
 		switch {
@@ -93,7 +93,7 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 // RecordTokenUse records when secrets were last used, keyed by their SHA-256. Secrets of revoked or
 // replaced tokens are ignored.
 func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
-	o := op{name: "tokens used", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "tokens_used", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
 		rows, err := b.rows.accounts()
 		for _, t := range rows {

@@ -41,7 +41,7 @@ func (ws Workers) replanAfterClockStep(ctx context.Context, workers []*store.Wor
 		return err
 	}
 	for _, w := range late {
-		o := op{name: "clock", rank: rankRenew, workers: []string{w.ID}}
+		o := op{name: "check_clock", rank: rankRenew, workers: []string{w.ID}}
 		_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
 			if row := b.rows.workers[w.ID]; row != nil && ws.ledger.committer().fromFuture(row, b.rows.now) {
 				row.LeaseUntil = b.rows.now
@@ -81,7 +81,7 @@ func (l *Ledger) replanThreads(ctx context.Context, now time.Time) error {
 		if len(ids) == 0 {
 			continue
 		}
-		o := op{name: "clock", rank: rankPlain, threads: ids, queues: true}
+		o := op{name: "replan", rank: rankPlain, threads: ids, queues: true}
 		if _, err := run(ctx, l, o, func(*batch) (struct{}, error) { return struct{}{}, nil }); err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ func (as Accounts) DeriveToken(ctx context.Context, in auth.Token, by *auth.Toke
 	}
 	id, of := NewID(), by.Name
 	in.Terms.Source = by.ID()
-	o := op{name: "create token", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
 		if err := makeRoom(b, of, nil); err != nil {
 			return nil, err
@@ -38,7 +38,7 @@ func (as Accounts) DeriveToken(ctx context.Context, in auth.Token, by *auth.Toke
 // secret. An unknown, expired or spent link is CodeUnauthenticated.
 func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*auth.Token, error) {
 	id := NewID()
-	o := op{name: "sign in", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "sign_in", rank: rankPlain, topics: []string{topicTokens}}
 	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
 		all, err := b.rows.accounts()
 		if err != nil {
@@ -73,7 +73,7 @@ func ErrSpentLink() error {
 // DropSession ends the session whose secret has this SHA-256, and what it made. A session that is gone is no
 // error.
 func (as Accounts) DropSession(ctx context.Context, sum string) error {
-	o := op{name: "sign out", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "sign_out", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
 		all, err := b.rows.accounts()
 		for _, t := range slices.Clone(all) {
@@ -90,7 +90,7 @@ func (as Accounts) DropSession(ctx context.Context, sum string) error {
 // EndReplaced drops what was derived from former tokens of the operator, which are those other than the present
 // one.
 func (as Accounts) EndReplaced(ctx context.Context, operator *auth.Token) error {
-	o := op{name: "end replaced", rank: rankPlain, topics: []string{topicTokens}}
+	o := op{name: "end_replaced", rank: rankPlain, topics: []string{topicTokens}}
 	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
 		all, err := b.rows.accounts()
 		chains := auth.NewChains(all, operator, b.rows.now)

@@ -237,7 +237,7 @@ func (ws Workers) dropWorkers(ctx context.Context, workers []*store.Worker, now 
 		}
 	}
 	for some := range slices.Chunk(old, expireBatch) {
-		o := op{name: "forget", rank: rankRenew, workers: some}
+		o := op{name: "end_workers", rank: rankRenew, workers: some}
 		_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
 			b.changes.DropWorkers = append(b.changes.DropWorkers, some...)
 			return struct{}{}, nil
@@ -278,7 +278,7 @@ func (ws Workers) endWorkers(ctx context.Context, uncharged bool, ended func(*st
 // endWorker marks one worker as dead before its claims are freed, so that it cannot renew in
 // between.
 func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
-	o := op{name: "bury", rank: rankRenew, workers: []string{id}}
+	o := op{name: "end_lease", rank: rankRenew, workers: []string{id}}
 	_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
 		w := b.rows.workers[id]
 		if w != nil && !w.Dead && ended(w, b.rows.now) {
@@ -385,7 +385,7 @@ func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace ti
 		return err
 	}
 	for _, due := range lost {
-		o := op{name: "orphan", rank: rankClaim}
+		o := op{name: "adopt_unclaimed", rank: rankClaim}
 		if _, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) { return struct{}{}, b.failOrphans(due, grace) }); err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func afterAttempt(b *batch, agent string, s *thread.Settle) (works bool) {
 // endProbe ends the pause of an agent that works again, unless a person has paused it by now. It is an operation of its
 // own: the end of each attempt would otherwise have to lock the pauses. If it fails, the next probe ends the pause.
 func (l *Ledger) endProbe(ctx context.Context, agent string) {
-	o := op{name: "end probe", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
+	o := op{name: "end_probe", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
 	ended, err := run(ctx, l, o, func(b *batch) (bool, error) {
 		if p, paused := b.rows.pauses[agent]; !paused || p.Probe.IsZero() {
 			return false, nil

@@ -142,7 +142,7 @@ func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json
 	if thread, err = check.ThreadID(thread); err != nil {
 		return 0, err
 	}
-	o := op{name: "note", rank: rankPlain, size: len(body), threads: []string{thread}}
+	o := op{name: "append_entry", rank: rankPlain, size: len(body), threads: []string{thread}}
 	return run(ctx, l, o, func(b *batch) (int64, error) {
 		return b.rows.thread(thread).AppendEntry(b.c.options.DefaultAgent, auth.Operator, kind, body, b.rows.now), nil
 	})

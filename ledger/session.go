@@ -70,7 +70,7 @@ func (ws Workers) freeSessions(ctx context.Context, self string, workers []*stor
 func (ws Workers) freeDue(ctx context.Context, due string) error {
 	wants := []store.Capacity{{Agent: due, Slots: expireBatch}, {Agent: due, Slots: expireBatch, LastAttempt: true}}
 	for {
-		o := op{name: "free", rank: rankClaim, due: wants}
+		o := op{name: "release_sticky", rank: rankClaim, due: wants}
 		n, err := run(ctx, ws.ledger, o, func(b *batch) (int, error) { return b.freeSessions(wants) })
 		if err != nil || n == 0 {
 			return err

@@ -93,7 +93,7 @@ func (ps Projects) ExpireNotifications(ctx context.Context, thread string, age t
 	}
 	for more := true; more; {
 		var err error
-		o := op{name: "lapse", rank: rankPurge, threads: []string{thread}}
+		o := op{name: "expire_notifications", rank: rankPurge, threads: []string{thread}}
 		more, err = run(ctx, ps.ledger, o, func(b *batch) (bool, error) { return b.expireNotifications(b.rows.thread(thread), age) })
 		if err != nil {
 			return err

@@ -117,10 +117,39 @@ func counters(r *prometheus.Registry, name, help string, labels ...string) *fami
 
 // Operation is for ledger.Observe.
 func (m *Metrics) Operation(name string, err error, took time.Duration) {
+	m.operation(name, err, took)
+	if former := formerName(name); former != "" {
+		m.operation(former, err, took)
+	}
+}
+
+func (m *Metrics) operation(name string, err error, took time.Duration) {
 	m.operations.of(name, result(err), "").Inc()
 	if took > 0 {
 		m.operationSeconds.of(name, "", "").Observe(took.Seconds())
 	}
+}
+
+// formerName returns the name that an operation had in the version before, or "". Queries of dashboards with that name go on
+// for one version; the operation counts under both.
+func formerName(name string) string {
+	switch name {
+	case "end_lease":
+		return "bury"
+	case "adopt_unclaimed":
+		return "orphan"
+	case "expire_notifications":
+		return "lapse"
+	case "append_entry":
+		return "note"
+	case "release_sticky":
+		return "free"
+	case "drop_definitions", "end_workers":
+		return "forget"
+	case "check_clock", "replan":
+		return "clock"
+	}
+	return ""
 }
 
 // result returns "ok", the code of err, or "withdrawn" for an operation that its caller

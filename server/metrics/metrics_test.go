@@ -33,6 +33,7 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	m.Operation("submit", nil, time.Millisecond)
 	m.Operation("submit", mailroom.Errorf(mailroom.CodeBusy, "busy"), time.Millisecond)
 	m.Operation("claim", context.Canceled, 0)
+	m.Operation("end_lease", nil, time.Millisecond) // which was bury
 	m.Commit(3, time.Millisecond)
 	m.AttemptStarted(thread.AttemptStart{Agent: "echo", Attempt: 1, Created: at, Due: at.Add(time.Second), At: at.Add(4 * time.Second)})
 	m.AttemptStarted(thread.AttemptStart{Agent: "echo", Attempt: 2, Created: at, Due: at, At: at.Add(-time.Second)})
@@ -53,6 +54,9 @@ func TestReportedEventsAreCounted(t *testing.T) {
 		`mailroom_operations_total{operation="submit",result="ok"}`:                "1",
 		`mailroom_operations_total{operation="submit",result="busy"}`:              "1",
 		`mailroom_operations_total{operation="claim",result="withdrawn"}`:          "1",
+		`mailroom_operations_total{operation="end_lease",result="ok"}`:             "1",
+		`mailroom_operations_total{operation="bury",result="ok"}`:                  "1",
+		`mailroom_operation_seconds_count{operation="bury"}`:                       "1",
 		`mailroom_operation_seconds_count{operation="submit"}`:                     "2",
 		`mailroom_operation_seconds_count{operation="claim"}`:                      "", // unchanged
 		`mailroom_commit_batch_size_sum`:                                           "3",
