@@ -71,7 +71,9 @@ type Options struct {
 	// could create a thread in advance and receive what is meant for another.
 	Reserved []string
 	// Lanes are further handles of the rows. Each gets a committer of its own, a lane, so that batches
-	// on different threads run at the same time. To each other, lanes are like two servers.
+	// on different threads run at the same time: with a database in another process, one committer waits for
+	// round trips most of the time. To each other, lanes are like two servers, so they need no rules of their own,
+	// unlike goroutines that share one batch. A file has one writer, so there are none.
 	Lanes   []store.Store
 	Observe Observe
 	Log     *slog.Logger
