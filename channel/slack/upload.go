@@ -38,7 +38,7 @@ func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message)
 	}
 	address, err := url.Parse(at.URL)
 	if err != nil || address.Host == "" || address.Scheme != "https" && address.Host != c.client.base.Host || at.File == "" {
-		return httpcall.Unavailable(errors.New("Slack named no address for the upload of a file"))
+		return httpcall.Unavailable(errors.New("no address for the upload of a file in the answer of Slack"))
 	}
 	a, err := c.client.http.Do(ctx, httpcall.Request{
 		Op: "upload file", Method: http.MethodPost, URL: at.URL, Header: http.Header{"Content-Type": {"application/octet-stream"}}, Body: m.File.Content, Timeout: callTimeout,

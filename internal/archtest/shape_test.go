@@ -2,7 +2,6 @@ package archtest
 
 import (
 	"cmp"
-	"fmt"
 	"go/ast"
 	"maps"
 	"os"
@@ -148,6 +147,6 @@ func TestTheTreeGrowsNoMoreRooms(t *testing.T) {
 		byFolder[name[:strings.LastIndexByte(name, '.')]]++
 	}
 	for _, folder := range slices.SortedFunc(maps.Keys(byFolder), func(a, b string) int { return cmp.Compare(byFolder[b], byFolder[a]) })[:min(10, len(byFolder))] {
-		t.Log(fmt.Sprintf("%s exports %d names that no other package uses", folder, byFolder[folder]))
+		t.Logf("%s exports %d names that no other package uses", folder, byFolder[folder])
 	}
 }
