@@ -72,20 +72,38 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	return live, err
 }
 
-// freeze sends STOP until a scan finds no new process. Otherwise a tree that forks
-// fast could outrun KILL.
+// freezeWait bounds the wait for the processes of a tree to stop. One that waits for a disk may take longer.
+const freezeWait = time.Second
+
+// freeze sends STOP until a scan finds that all processes have stopped. Otherwise a tree that forks fast could outrun KILL,
+// and that STOP was sent is not enough: a process in the middle of a fork finishes it before it stops, which takes long on a busy
+// machine. If it is killed only after that, its child may have left the tree by every sign but its parent, which is gone.
 func (t *tree) freeze(found []process) ([]process, error) {
-	const maxRounds = 20 // the next scan goes on where freeze gives up
-	for range maxRounds {
+	until := time.Now().Add(freezeWait)
+	for pause := minPoll / 4; ; pause = min(2*pause, maxPoll) {
 		n, err := t.sendSignal(syscall.SIGSTOP, found)
-		if n == 0 || err != nil {
-			return found, nil // KILL reports the processes that cannot be signalled
+		if err != nil || n == 0 && frozen(found) || time.Now().After(until) {
+			return found, nil // KILL reports the processes that cannot be signalled; the next scan goes on where this one ends
+		}
+		if n == 0 {
+			time.Sleep(pause)
 		}
 		if found, err = t.find(); err != nil {
 			return nil, err
 		}
 	}
-	return found, nil
+}
+
+// frozen reports whether no process of a tree can fork: each one has stopped, or waits in vfork for a child that has.
+func frozen(all []process) bool {
+	stopped := func(p process) bool { return strings.IndexByte("TtZX", p.state) >= 0 }
+	waited := map[int]bool{} // for
+	for _, p := range all {
+		if stopped(p) {
+			waited[p.parent] = true
+		}
+	}
+	return !slices.ContainsFunc(all, func(p process) bool { return !stopped(p) && (p.state != 'D' || !waited[p.pid]) })
 }
 
 // sendSignal sends sig to each process whose last signal was another one, and KILL

@@ -389,3 +389,24 @@ func FuzzTail(f *testing.F) {
 		}
 	})
 }
+
+func TestATreeIsFrozenOnceNothingCanFork(t *testing.T) {
+	shell := func(state byte) process { return process{pid: 10, parent: 1, state: state, threads: 1} }
+	child := func(state byte) process { return process{pid: 11, parent: 10, state: state, threads: 1} }
+	for _, c := range []struct {
+		name string
+		all  []process
+		want bool
+	}{
+		{"all stopped", []process{shell('T'), child('t')}, true},
+		{"one still runs, perhaps in a fork", []process{shell('R'), child('T')}, false},
+		{"one sleeps, and has not seen the signal", []process{shell('S'), child('T')}, false},
+		{"one waits in vfork for a child that has stopped", []process{shell('D'), child('T')}, true},
+		{"one waits for a disk", []process{shell('T'), child('D')}, false},
+		{"one has ended", []process{shell('Z'), child('T')}, true},
+	} {
+		if got := frozen(c.all); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
