@@ -12,7 +12,8 @@ const topicDefinitions = "definitions"
 // DropDefinitions drops stored versions of agents. A run pinned to such a version, or retried with
 // it, fails permanently when it starts.
 func (l *Ledger) DropDefinitions(ctx context.Context, dropped []store.Definition) error {
-	_, err := run(ctx, l, op{name: "drop_definitions", rank: rankPlain, topics: []string{topicDefinitions}}, func(b *batch) (struct{}, error) {
+	o := op{name: "drop_definitions", rank: rankPlain, topics: []string{topicDefinitions}}
+	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		b.changes.DropDefinitions = append(b.changes.DropDefinitions, dropped...)
 		return struct{}{}, nil
 	})

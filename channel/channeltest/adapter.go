@@ -134,13 +134,17 @@ func uncommitted(r *Recorder) {
 	r.FailWith(func(chat.Event) error { return full })
 	r.say(Ann, r.p.home(), "one")
 	if !r.p.Events.History { // nothing can be said to a platform without a history while its connection is being replaced
-		r.AwaitState("another connection", func(s channel.State) bool { return s.Adapter >= 2 && s.Condition == channel.ConditionConnected })
+		r.AwaitState("another connection", func(s channel.State) bool {
+			return s.Adapter >= 2 && s.Condition == channel.ConditionConnected
+		})
 	}
 	r.say(Ann, r.p.home(), "two")
 	if keeps {
 		r.Start()
 	}
-	r.AwaitState("another attempt", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, full.Error()) })
+	r.AwaitState("another attempt", func(s channel.State) bool {
+		return s.Adapter >= 3 && strings.Contains(s.LastError, full.Error())
+	})
 	if r.p.Events.Pending != nil {
 		r.Await("both pending", func() bool { return r.p.Events.Pending() == 2 })
 	}

@@ -75,9 +75,10 @@ func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 // freezeWait bounds the wait for the processes of a tree to stop. One that waits for a disk may take longer.
 const freezeWait = time.Second
 
-// freeze sends STOP until a scan finds that all processes have stopped. Otherwise a tree that forks fast could outrun KILL,
-// and that STOP was sent is not enough: a process in the middle of a fork finishes it before it stops, which takes long on a busy
-// machine. If it is killed only after that, its child may have left the tree by every sign but its parent, which is gone.
+// freeze sends STOP until a scan finds that all processes have stopped. Otherwise a tree that forks fast could outrun
+// KILL. That STOP was sent is not enough: a process in the middle of a fork finishes it before it stops, which takes
+// long on a busy machine. If it is killed after that, its child may have left the tree by every sign but its parent,
+// which is gone.
 func (t *tree) freeze(found []process) ([]process, error) {
 	until := time.Now().Add(freezeWait)
 	for pause := minPoll / 4; ; pause = min(2*pause, maxPoll) {

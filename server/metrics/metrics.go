@@ -130,8 +130,8 @@ func (m *Metrics) operation(name string, err error, took time.Duration) {
 	}
 }
 
-// formerName returns the name that an operation had in the version before, or "". Queries of dashboards with that name go on
-// for one version; the operation counts under both.
+// formerName returns the name that an operation had in the version before, or "". Queries of dashboards with that name
+// go on for one version; the operation counts under both.
 func formerName(name string) string {
 	switch name {
 	case "end_lease":
