@@ -20,6 +20,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/entry"
 )
 
@@ -165,7 +166,7 @@ type fixture struct {
 	t      *testing.T
 	p      *platform
 	ledger *fakeLedger
-	log    *logBuffer
+	log    *channeltest.LogBuffer
 	stop   func()
 }
 
@@ -181,7 +182,7 @@ func withRunner(t *testing.T, pace channel.ReconnectPolicy, look func(b *fixture
 }
 
 func newFixture(t *testing.T, name string, pace channel.ReconnectPolicy, prepare func(p *platform)) *fixture {
-	b := &fixture{t: t, p: &platform{}, ledger: &fakeLedger{}, log: &logBuffer{}}
+	b := &fixture{t: t, p: &platform{}, ledger: &fakeLedger{}, log: &channeltest.LogBuffer{}}
 	prepare(b.p)
 	b.ledger.fail = b.p.appendError
 	b.Runner = channel.New(channel.Options{
@@ -204,24 +205,6 @@ func newFixture(t *testing.T, name string, pace channel.ReconnectPolicy, prepare
 		<-done
 	}
 	return b
-}
-
-// logBuffer collects log output.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // advance lets time pass.

@@ -24,7 +24,7 @@ type Recorder struct {
 
 	t   *testing.T
 	p   *Platform
-	log *logBuffer
+	log *LogBuffer
 
 	// Set by Start.
 	runner *channel.Runner
@@ -43,7 +43,7 @@ type Recorder struct {
 // for a silent platform.
 func NewRecorder(t *testing.T, p *Platform) *Recorder {
 	t.Helper()
-	r := &Recorder{t: t, p: p, log: &logBuffer{}, stop: func() {}}
+	r := &Recorder{t: t, p: p, log: &LogBuffer{}, stop: func() {}}
 	r.Policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute}
 	if !r.connects() {
 		r.Policy.IdleTimeout = -1

@@ -1,7 +1,6 @@
 package channeltest
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
@@ -31,7 +29,7 @@ type Server struct {
 	t      *testing.T
 	p      *Platform
 	store  store.Store
-	log    *logBuffer
+	log    *LogBuffer
 	proxy  *Proxy                              // nil without a proxy
 	hold   chan struct{}                       // delays the echo until closed; nil: no delay
 	wrap   func(channel.Ledger) channel.Ledger // the channel's ledger; may be nil
@@ -53,7 +51,7 @@ type Server struct {
 // NewServer returns a server that has not been started. Ann may use the bot at home.
 func NewServer(t *testing.T, p *Platform) *Server {
 	t.Helper()
-	s := &Server{t: t, p: p, store: memory.New(), log: &logBuffer{}, Policy: p.Reconnect, posted: map[string]bool{}}
+	s := &Server{t: t, p: p, store: memory.New(), log: &LogBuffer{}, Policy: p.Reconnect, posted: map[string]bool{}}
 	if s.Policy.CloseTimeout == 0 {
 		s.Policy.CloseTimeout = 3 * time.Second
 	}
@@ -101,10 +99,7 @@ func checkSecrets(t *testing.T, p *Platform, log string) {
 func (s *Server) Start() *Server {
 	s.t.Helper()
 	log := slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	b := bus.New()
-	l := ledger.New(s.store, ledger.Options{
-		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
-	})
+	l, b := NewLedger(s.store, ledger.Options{})
 	s.ledger = l
 	if s.dial = s.p.Connect; s.p.Dialer != nil {
 		o := s.Options
@@ -124,21 +119,7 @@ func (s *Server) Start() *Server {
 		Agents: map[string]engine.Agent{Agent: {Agent: agent}, channel.AgentName("c"): {Agent: s.runner.Agent(), Ready: s.runner.Connected}},
 		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
-	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // the cases check the results
-	if err := l.Workers().EndLocalWorkers(ctx, false); err != nil {
-		s.t.Fatal(err)
-	}
-	parts.Go(func() { _ = e.Run(ctx) }) // as above
-	parts.Go(func() { s.runner.Run(ctx) })
-	s.shutdown = func() {
-		cancel()
-		parts.Wait()
-		cancelLedger()
-		last.Wait()
-	}
+	_, s.shutdown = StartServer(s.t, l, e, s.runner)
 	return s
 }
 
@@ -269,22 +250,4 @@ type countedAdapter struct {
 func (n countedAdapter) Close() error {
 	defer n.f.countLive(-1)
 	return n.Adapter.Close()
-}
-
-// logBuffer collects log output.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -1,7 +1,6 @@
 package poll_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,8 +10,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/bus"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
 	"mailroom/engine"
@@ -28,7 +27,7 @@ type fixture struct {
 	store    store.Store
 	agent    mailroom.Agent
 	options  poll.Options
-	logs     *logBuffer
+	logs     *channeltest.LogBuffer
 	deadline time.Duration // of an attempt; 0 for the engine's default
 
 	// Set by start.
@@ -39,7 +38,9 @@ type fixture struct {
 
 func newFixture(t *testing.T, agent mailroom.Agent) *fixture {
 	t.Helper()
-	w := &fixture{t: t, platform: polltest.New(t), store: memory.New(), agent: agent, logs: &logBuffer{}, stop: func() {}}
+	w := &fixture{
+		t: t, platform: polltest.New(t), store: memory.New(), agent: agent, logs: &channeltest.LogBuffer{}, stop: func() {},
+	}
 	w.options = poll.Options{
 		URL: w.platform.URL, Workspace: polltest.Workspace, Agent: "codex", Token: polltest.Token,
 		Interval: 5 * time.Millisecond, Timeout: 20 * time.Second,
@@ -61,10 +62,8 @@ func (w *fixture) start() *fixture {
 		w.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	b := bus.New()
-	w.ledger = ledger.New(w.store, ledger.Options{
-		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
-	})
+	l, b := channeltest.NewLedger(w.store, ledger.Options{})
+	w.ledger = l
 	w.runner = channel.New(channel.Options{
 		Name: "b", Kind: poll.Kind, Connect: bridge.Connect, Ledger: w.ledger, Log: log,
 		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, Polled: true, FatalGrace: w.options.ReconnectPolicy().FatalGrace, IdleTimeout: w.options.ReconnectPolicy().IdleTimeout},
@@ -73,41 +72,8 @@ func (w *fixture) start() *fixture {
 		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}},
 		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
-	var parts, last sync.WaitGroup
-	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // returns when its context ends
-	if err := w.ledger.Workers().EndLocalWorkers(ctx, false); err != nil {
-		w.t.Fatal(err)
-	}
-	parts.Go(func() { _ = e.Run(ctx) }) // as above
-	parts.Go(func() { w.runner.Run(ctx) })
-	w.stop = func() {
-		cancel()
-		parts.Wait()
-		cancelLedger()
-		last.Wait()
-		w.stop = func() {}
-	}
+	_, w.stop = channeltest.StartServer(w.t, w.ledger, e, w.runner)
 	return w
-}
-
-// logBuffer collects log output.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // upperAgent replies with its input in upper case and records its inputs.

@@ -1,22 +1,20 @@
 package webhook_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"mailroom"
-	"mailroom/bus"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
 	"mailroom/channel/webhook"
@@ -40,7 +38,7 @@ type fixture struct {
 	access     chat.AccessPolicy
 	agent      mailroom.AgentFunc
 	store      store.Store
-	logs       *logBuffer
+	logs       *channeltest.LogBuffer
 	secret     func() (string, error)
 	wrapLedger func(channel.Ledger) channel.Ledger // wraps the channel's ledger; may be nil
 
@@ -66,7 +64,8 @@ func echo(ctx context.Context, s mailroom.Session) error {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	o := &fixture{
-		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &logBuffer{}, access: chat.AccessPolicy{AllowAll: true},
+		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &channeltest.LogBuffer{},
+		access: chat.AccessPolicy{AllowAll: true},
 		secret: func() (string, error) { return webhooktest.Secret, nil },
 	}
 	o.options = webhook.Options{
@@ -105,10 +104,7 @@ func (o *fixture) start() *fixture {
 func (o *fixture) startServer() {
 	o.t.Helper()
 	log := slog.New(slog.NewTextHandler(o.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	b := bus.New()
-	l := ledger.New(o.store, ledger.Options{
-		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
-	})
+	l, b := channeltest.NewLedger(o.store, ledger.Options{})
 	hooks := webhook.NewHooks()
 	hooks.Expect("ops")
 	hooks.Expect("down")
@@ -131,25 +127,13 @@ func (o *fixture) startServer() {
 	s := httptest.NewServer(server.New(server.Options{
 		Ledger: server.PartsOf(l), Streams: streams, Token: "operator", Log: log, BodyTimeout: 10 * time.Minute, Protocols: map[string]server.Protocol{webhook.Route: hooks.Protocol()},
 	}))
-	ctx, cancel := context.WithCancel(context.Background())
-	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
-	var parts, last sync.WaitGroup
-	last.Go(func() { _ = l.Run(ledgerCtx) }) // returns when its context ends
-	if err := l.Workers().EndLocalWorkers(ctx, false); err != nil {
-		o.t.Fatal(err)
-	}
-	parts.Go(func() { _ = e.Run(ctx) }) // as above
-	parts.Go(func() { o.runner.Run(ctx) })
+	stopChannel, stop := channeltest.StartServer(o.t, l, e, o.runner)
 	o.ledger, o.program = l, webhooktest.Program{URL: s.URL, Key: webhooktest.Key}
-	o.stopChannel = func() {
-		cancel()
-		parts.Wait()
-	}
+	o.stopChannel = stopChannel
 	o.stop = func() {
 		o.stopChannel()
 		s.Close()
-		cancelLedger()
-		last.Wait()
+		stop()
 		o.stop = nil
 	}
 }
@@ -243,22 +227,4 @@ func requestBody(t *testing.T, fields map[string]any) string {
 		t.Fatal(err)
 	}
 	return string(raw)
-}
-
-// logBuffer collects log output.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -133,7 +133,7 @@ func TestTheTreeGrowsNoMoreRooms(t *testing.T) {
 		{"floors", len(floors), 77},
 		{"pairs of top folders that import each other", len(s.pairs), 1},
 		{"exported names that no other package uses", len(s.unused), 185},
-		{"lines over 120 characters", s.long, 5941},
+		{"lines over 120 characters", s.long, 5938},
 	} {
 		t.Logf("%s: %d", m.name, m.got)
 		if m.got > m.most {

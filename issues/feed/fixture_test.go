@@ -1,7 +1,6 @@
 package feed_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,8 +11,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/bus"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/engine"
 	"mailroom/issues/feed"
 	"mailroom/issues/tracker"
@@ -32,7 +31,7 @@ type fixture struct {
 	options     feed.Options
 	ledgerFault func(name string) error // fails operations of the ledger; may be nil
 	limit       int                     // of concurrent runs; 0 for the engine's default
-	logs        *logBuffer
+	logs        *channeltest.LogBuffer
 	store       store.Store
 
 	// Set by start.
@@ -53,7 +52,9 @@ func newFixture(t *testing.T) *fixture {
 // newFixtureOn returns another server on an existing tracker.
 func newFixtureOn(t *testing.T, folder tracker.Folder) *fixture {
 	t.Helper()
-	w := &fixture{t: t, folder: folder, store: memory.New(), agent: &scriptedAgent{}, logs: &logBuffer{}, stop: func() {}}
+	w := &fixture{
+		t: t, folder: folder, store: memory.New(), agent: &scriptedAgent{}, logs: &channeltest.LogBuffer{}, stop: func() {},
+	}
 	w.options = feed.Options{Folder: folder, Agent: "codex", Types: []string{"bug", "feature", "task", "chore"}, Interval: 5 * time.Millisecond}
 	t.Cleanup(func() {
 		w.stop()
@@ -82,10 +83,8 @@ func (w *fixture) withSQLite() *fixture {
 func (w *fixture) start() *fixture {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	b := bus.New()
-	w.ledger = ledger.New(w.store, ledger.Options{
-		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
-	})
+	l, b := channeltest.NewLedger(w.store, ledger.Options{})
+	w.ledger = l
 	w.options.Projects = w.ledger.Projects()
 	watch, err := feed.New(w.options)
 	if err != nil {
@@ -100,22 +99,7 @@ func (w *fixture) start() *fixture {
 		agents[name] = engine.Agent{Agent: w.agent, Limit: w.limit}
 	}
 	e := engine.New(w.ledger.Workers(), b, engine.Options{Agents: agents, Local: true, ShutdownGrace: 50 * time.Millisecond, StopGrace: time.Second, Log: log})
-	ctx, cancel := context.WithCancel(context.Background())
-	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
-	var parts, last sync.WaitGroup
-	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // returns when its context ends
-	if err := w.ledger.Workers().EndLocalWorkers(ctx, false); err != nil {
-		w.t.Fatal(err)
-	}
-	parts.Go(func() { _ = e.Run(ctx) }) // as above
-	parts.Go(func() { w.runner.Run(ctx) })
-	w.stop = func() {
-		cancel()
-		parts.Wait()
-		cancelLedger()
-		last.Wait()
-		w.stop = func() {}
-	}
+	_, w.stop = channeltest.StartServer(w.t, w.ledger, e, w.runner)
 	return w
 }
 
@@ -179,24 +163,6 @@ func (c *scriptedAgent) input(id string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inputs["issue:"+id]
-}
-
-// logBuffer collects log output.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func ann() tracker.Signature { return tracker.Signature{Actor: "ann", At: time.Now()} }

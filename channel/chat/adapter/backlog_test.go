@@ -203,7 +203,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	})
 	w.start()
 	w.platform.SendPrivate(stranger, "hello")
-	w.await("a failed try", func(store.Reader) bool { return strings.Contains(w.logs.all(), "pairing code could not be sent") })
+	w.await("a failed try", func(store.Reader) bool { return strings.Contains(w.logs.String(), "pairing code could not be sent") })
 	for i := 0; len(w.platform.Sent()) == 0; i++ { // until the failure is recorded
 		w.platform.SendPrivate(stranger, fmt.Sprint("hello? ", i))
 		w.platform.AwaitReceived()

@@ -368,8 +368,8 @@ func TestAFloodOfStrangersHasNoEffect(t *testing.T) {
 		wantEqual(t, "the result for a stranger", ack.Text, "You may not decide this.")
 	}
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
-	if strings.Contains(w.logs.all(), secret) || strings.Contains(w.logs.all(), "evil") {
-		t.Errorf("log: %s", w.logs.all())
+	if strings.Contains(w.logs.String(), secret) || strings.Contains(w.logs.String(), "evil") {
+		t.Errorf("log: %s", w.logs.String())
 	}
 	w.view(func(r store.Reader) error {
 		rows, err := r.Cursors(store.CursorQuery{})

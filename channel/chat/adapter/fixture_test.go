@@ -1,7 +1,6 @@
 package adapter_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,8 +15,8 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/bus"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
 	"mailroom/channel/chat/chattest"
@@ -36,7 +35,7 @@ type fixture struct {
 	agent    *agent
 	access   chat.AccessPolicy
 	faults   *faultLedger
-	logs     *logBuffer
+	logs     *channeltest.LogBuffer
 	poll     time.Duration // interval of the ledger
 	slots    int           // of the agent; 0: unlimited
 
@@ -57,14 +56,15 @@ const (
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	w := &fixture{
-		t: t, platform: chattest.New(t), store: memory.New(), agent: newAgent(), faults: &faultLedger{}, logs: &logBuffer{}, poll: 20 * time.Millisecond,
+		t: t, platform: chattest.New(t), store: memory.New(), agent: newAgent(), faults: &faultLedger{},
+		logs: &channeltest.LogBuffer{}, poll: 20 * time.Millisecond,
 		access: chat.AccessPolicy{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
 	}
 	t.Cleanup(func() {
 		w.agent.release()
 		w.stop()
 		if t.Failed() {
-			t.Log(w.logs.all())
+			t.Log(w.logs.String())
 		}
 	})
 	return w
@@ -74,11 +74,8 @@ func newFixture(t *testing.T) *fixture {
 func (w *fixture) start() *fixture {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	b := bus.New()
-	w.ledger = ledger.New(w.store, ledger.Options{
-		Poll:    w.poll,
-		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
-	})
+	l, b := channeltest.NewLedger(w.store, ledger.Options{Poll: w.poll})
+	w.ledger = l
 	w.faults.Ledger = w.ledger
 	w.runner = channel.New(channel.Options{
 		Name: "tg", Kind: "test", Ledger: w.faults, Log: log,
@@ -89,41 +86,8 @@ func (w *fixture) start() *fixture {
 		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots}, channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected, Limit: channel.MaxDeliveries}},
 		Local:  true, ShutdownGrace: 20 * time.Millisecond, Log: log,
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
-	var parts, last sync.WaitGroup
-	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // the tests check its results
-	if err := w.ledger.Workers().EndLocalWorkers(ctx, false); err != nil {
-		w.t.Fatal(err)
-	}
-	parts.Go(func() { _ = e.Run(ctx) }) // as above
-	parts.Go(func() { w.runner.Run(ctx) })
-	w.stop = func() {
-		cancel()
-		parts.Wait()
-		cancelLedger()
-		last.Wait()
-		w.stop = func() {}
-	}
+	_, w.stop = channeltest.StartServer(w.t, w.ledger, e, w.runner)
 	return w
-}
-
-// logBuffer collects log output.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logBuffer) all() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // agent replies "TEXT!" to a message. On "hold" it waits for release or a stop; on "ask X" it

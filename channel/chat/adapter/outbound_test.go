@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/bus"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
 	"mailroom/channel/chat/chattest"
@@ -39,7 +39,7 @@ type serverFixture struct {
 	agent    mailroom.Agent
 	options  chat.Options
 	store    store.Store
-	logs     logBuffer
+	logs     channeltest.LogBuffer
 	deaf     bool                              // the channel gets no notices of commits
 	follow   func(chat.Follower) chat.Follower // replaces the streams of runs
 	views    atomic.Int64                      // views of the store by the channel
@@ -67,7 +67,7 @@ func newServer(t *testing.T, agent mailroom.AgentFunc) *serverFixture {
 	t.Cleanup(func() {
 		o.stop()
 		if t.Failed() {
-			t.Log(o.logs.all())
+			t.Log(o.logs.String())
 		}
 	})
 	return o
@@ -77,10 +77,8 @@ func newServer(t *testing.T, agent mailroom.AgentFunc) *serverFixture {
 func (o *serverFixture) start() *serverFixture {
 	o.t.Helper()
 	log := slog.New(slog.NewTextHandler(&o.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	b := bus.New()
-	o.ledger = ledger.New(o.store, ledger.Options{
-		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
-	})
+	l, b := channeltest.NewLedger(o.store, ledger.Options{})
+	o.ledger = l
 	options := o.options
 	options.Follow = stream.New(o.ledger, b)
 	if o.follow != nil {
@@ -96,22 +94,7 @@ func (o *serverFixture) start() *serverFixture {
 		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("c"): {Agent: runner.Agent(), Ready: runner.Connected}},
 		Local:  true, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond, Log: log,
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
-	var parts, last sync.WaitGroup
-	last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // the tests check the results
-	if err := o.ledger.Workers().EndLocalWorkers(ctx, false); err != nil {
-		o.t.Fatal(err)
-	}
-	parts.Go(func() { _ = e.Run(ctx) }) // as above
-	parts.Go(func() { runner.Run(ctx) })
-	o.stop = func() {
-		cancel()
-		parts.Wait()
-		cancelLedger()
-		last.Wait()
-		o.stop = func() {}
-	}
+	_, o.stop = channeltest.StartServer(o.t, o.ledger, e, runner)
 	return o
 }
 
