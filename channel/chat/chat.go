@@ -1,7 +1,7 @@
 // Package chat is the interface between a chat channel and its platform: a [Platform] sends and
-// receives, and the package adapter does everything else. It also holds the rules that the adapter's
-// packages share: who has access, what a command means, how a question looks, how a text is split, and
-// when a platform may be called.
+// receives, and the package adapter does everything else. The rules that the packages of the adapter
+// share are here too: who has access, what a command means, how a question looks, how a text is split,
+// and when a platform may be called.
 package chat
 
 import (
