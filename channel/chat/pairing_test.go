@@ -200,6 +200,10 @@ func TestPairingsBelongToAnAccount(t *testing.T) {
 	if p.AddRequest(requestFor("d", "2"), "bot", time.Now()); len(p.Paired) != 0 || len(p.Requests) != 1 || p.Account != "bot" {
 		t.Errorf("with a request at another account: %+v", p)
 	}
+	p = &Pairings{}
+	if p.AddRequest(requestFor("a", "1"), "bot", time.Now()); p.Account != "bot" {
+		t.Errorf("the first request belongs to account %q", p.Account)
+	}
 	if changed, _ := (&Pairings{}).Bind("bot"); changed {
 		t.Error("an empty state was written")
 	}

@@ -41,7 +41,7 @@ func sourceMutants() []mutant {
 		{"pairings are not bound when the channel connects", "channel/chat/inbound/inbound.go",
 			"changed, ended = p.Bind(d.account)", "", "channel/chat/adapter", account},
 		{"a request names no account", "channel/chat/pairing.go",
-			"	p.Account = account\n	p.dropExpired", "	p.dropExpired", "channel/chat/adapter", account},
+			"	p.Account = account\n	p.dropExpired", "	p.dropExpired", "channel/chat", "^TestPairingsBelongToAnAccount$"},
 		{"an account of an IRC server is one of every server", "channel/irc/irc.go",
 			"	t.Directory = c.options.Server\n", "", "channel/irc", "^TestTheAccountNamesTheServer$"},
 		{"an account of a program is one of every program", "channel/webhook/webhook.go",
