@@ -122,7 +122,7 @@ func TestABrowserGetsNoAlertsAfterItsSession(t *testing.T) {
 	failures := rule(alert.KindFailed)
 	failures.To = []string{"browsers"}
 	agents := func(l *ledger.Ledger) map[string]mailroom.Agent {
-		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to, Ledger: l, Zone: time.UTC})}
+		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to, Ledger: seam{l}, Zone: time.UTC})}
 	}
 	inBubbleWith(t, []alert.Rule{failures}, nil, agents, func(h *fixture) {
 		admin := []auth.Permission{auth.PermissionAdmin}
@@ -186,7 +186,7 @@ func TestASubscriptionOfTheOperatorEndsWithItsToken(t *testing.T) {
 	failures := rule(alert.KindFailed)
 	failures.To = []string{"browsers"}
 	agents := func(l *ledger.Ledger) map[string]mailroom.Agent {
-		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to, Ledger: l, Operator: now, Zone: time.UTC})}
+		return map[string]mailroom.Agent{alert.AgentName("browsers"): alert.New(alert.Options{Name: "browsers", Target: to, Ledger: seam{l}, Operator: now, Zone: time.UTC})}
 	}
 	inBubbleWith(t, []alert.Rule{failures}, nil, agents, func(h *fixture) {
 		h.operator = now

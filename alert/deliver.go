@@ -18,18 +18,13 @@ import (
 	"mailroom/thread"
 )
 
-// Viewer is the part of a ledger that an agent of alerts uses.
-type Viewer interface {
-	View(ctx context.Context, f func(store.Reader) error) error
-}
-
 // Options configure an Agent.
 type Options struct {
 	Name   string // of the target
 	Target Target
 	// Place is a fingerprint of where Target sends to: another place has another one.
 	Place  string
-	Ledger Viewer
+	Ledger Ledger
 	// URL is the address of the server for people; "" if they cannot reach it.
 	URL string
 	// Links signs what decides tickets. nil: alerts decide nothing.
@@ -72,8 +67,8 @@ const (
 	sendEffect  = "send"
 )
 
-// memory is the agent's state of the target's thread.
-type memory struct {
+// targetState is the agent's state of the target's thread.
+type targetState struct {
 	// Down is set while alerts are passed on: the next one is tried once only.
 	Down bool `json:"down,omitempty"`
 	// Gone is set in the thread of a subscriber that does not exist any more.
@@ -87,7 +82,7 @@ const MaxSubscribers = mailroom.MaxSends
 
 // isGone reports whether the target found that the subscriber of a thread does not exist any more.
 func isGone(t *mailroom.Thread) bool {
-	var m memory
+	var m targetState
 	return json.Unmarshal(t.State[t.Agent], &m) == nil && m.Gone
 }
 
@@ -166,15 +161,15 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if it is told again
 		m.Key = digest.ID("alert message", what.Ticket)
 	}
-	taken, err := a.send(ctx, s, &m)
+	answer, err := a.send(ctx, s, &m)
 	if err != nil {
 		return a.passOn(ctx, s, what, err)
 	}
-	if err := a.remember(ctx, s, after); err != nil {
+	if err := a.saveState(ctx, s, after); err != nil {
 		return err
 	}
 	var receipt string
-	if err := json.Unmarshal(taken, &receipt); err != nil {
+	if err := json.Unmarshal(answer, &receipt); err != nil {
 		return fmt.Errorf("decode the receipt: %w", err)
 	}
 	words := "Sent: " + m.Title
@@ -206,9 +201,9 @@ func (a *Agent) send(ctx context.Context, s mailroom.Session, m *Message) (recei
 	})
 }
 
-// remember stores the agent's state if it changed.
-func (a *Agent) remember(ctx context.Context, s mailroom.Session, now memory) error {
-	if a.memory(s) == now {
+// saveState stores the agent's state if it changed.
+func (a *Agent) saveState(ctx context.Context, s mailroom.Session, now targetState) error {
+	if a.state(s) == now {
 		return nil
 	}
 	state, err := json.Marshal(now)
@@ -218,9 +213,9 @@ func (a *Agent) remember(ctx context.Context, s mailroom.Session, now memory) er
 	return s.Append(ctx, mailroom.Step{State: state, NoProgress: true})
 }
 
-func (a *Agent) memory(s mailroom.Session) (m memory) {
+func (a *Agent) state(s mailroom.Session) (m targetState) {
 	if json.Unmarshal(s.State(), &m) != nil {
-		return memory{} // there is none yet
+		return targetState{} // there is none yet
 	}
 	return m
 }
@@ -267,15 +262,15 @@ func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, fai
 	since := s.Run().OutageSince
 	waited := !since.IsZero() && time.Since(since) >= passOnAfter
 	if len(then) == 0 && errors.Is(failed, ErrGone) {
-		return errors.Join(f, a.remember(ctx, s, memory{Gone: true, Sent: a.memory(s).Sent}))
+		return errors.Join(f, a.saveState(ctx, s, targetState{Gone: true, Sent: a.state(s).Sent}))
 	}
-	if len(then) == 0 || f.Class != mailroom.ClassPermanent && !waited && !a.memory(s).Down {
+	if len(then) == 0 || f.Class != mailroom.ClassPermanent && !waited && !a.state(s).Down {
 		return f
 	}
 	next := *what
 	next.Then = then[1:]
 	next.Repeated = what.Repeated || errors.Is(failed, mailroom.ErrUnknown)
-	state, err := json.Marshal(memory{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone), Sent: a.memory(s).Sent})
+	state, err := json.Marshal(targetState{Down: f.Class != mailroom.ClassPermanent, Gone: errors.Is(failed, ErrGone), Sent: a.state(s).Sent})
 	if err != nil {
 		return fmt.Errorf("encode the state of target %s: %w", a.options.Name, err)
 	}

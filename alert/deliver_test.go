@@ -67,11 +67,11 @@ type fixture struct {
 	operator *auth.Token
 }
 
-// tells implements [alert.Ledger].
-type tells struct{ l *ledger.Ledger }
+// seam implements [alert.Ledger].
+type seam struct{ l *ledger.Ledger }
 
-func (t tells) View(ctx context.Context, f func(store.Reader) error) error { return t.l.View(ctx, f) }
-func (t tells) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
+func (t seam) View(ctx context.Context, f func(store.Reader) error) error { return t.l.View(ctx, f) }
+func (t seam) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
 	return t.l.Duties().SubmitAll(ctx, all, c)
 }
 
@@ -104,7 +104,7 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 		for _, name := range targets {
 			h.targets[name] = &place{}
 			agents[alert.AgentName(name)] = engine.Agent{Agent: alert.New(alert.Options{
-				Name: name, Target: h.targets[name], Ledger: h.ledger, URL: "https://mail.example.org", Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
+				Name: name, Target: h.targets[name], Ledger: seam{h.ledger}, URL: "https://mail.example.org", Links: alert.NewLinks("secret"), LinkLife: time.Hour, Zone: time.UTC,
 				Tokens:  []string{"ann"},
 				Targets: targets,
 			})}
@@ -113,7 +113,7 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 			agents[name] = engine.Agent{Agent: a}
 		}
 		e := engine.New(h.ledger.LaneWorkers(0), notices, engine.Options{Agents: agents, Lease: lease, Sweep: idle, Log: slog.New(slog.DiscardHandler)})
-		follower := &alert.Follower{Ledger: tells{h.ledger}, Rules: rules, Targets: allowed, Log: slog.New(slog.DiscardHandler)}
+		follower := &alert.Follower{Ledger: seam{h.ledger}, Rules: rules, Targets: allowed, Log: slog.New(slog.DiscardHandler)}
 		ctx, stop := context.WithCancel(context.Background())
 		committing, end := context.WithCancel(context.Background())
 		var parts, committer sync.WaitGroup
@@ -284,7 +284,7 @@ func TestWhatMayHaveArrivedIsMarked(t *testing.T) {
 func TestARefusalAndACrashTellAnAlertOnce(t *testing.T) {
 	phone, attempts := &place{}, 0
 	inBubbleWith(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone", "mail"}, func(l *ledger.Ledger) map[string]mailroom.Agent {
-		whole := alert.New(alert.Options{Name: "phone", Target: phone, Ledger: l, Zone: time.UTC, Targets: []string{"phone", "mail"}})
+		whole := alert.New(alert.Options{Name: "phone", Target: phone, Ledger: seam{l}, Zone: time.UTC, Targets: []string{"phone", "mail"}})
 		return map[string]mailroom.Agent{alert.AgentName("phone"): mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 			err := whole.Run(ctx, s)
 			if attempts++; attempts == 1 {

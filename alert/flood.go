@@ -32,9 +32,9 @@ type sent struct {
 type verdict int
 
 const (
-	sendAlone    verdict = iota
-	sendTogether         // with those behind it
-	toldBefore           // an alert before it counted it
+	sendAlone     verdict = iota
+	sendTogether          // with those behind it
+	countedBefore         // an alert before it counted it
 	waitForHour
 )
 
@@ -44,7 +44,7 @@ func (s *sent) next(madeAt, now time.Time, others bool) verdict {
 	full := s.Count >= sendsAnHour
 	switch over := now.Sub(s.Since) >= window; {
 	case !madeAt.After(s.Through):
-		return toldBefore
+		return countedBefore
 	case !over && full:
 		return waitForHour
 	case over:
@@ -61,9 +61,9 @@ func (s *sent) next(madeAt, now time.Time, others bool) verdict {
 
 // bound applies the bound to the alert of a run. It returns the alert to send, and the state after it was sent;
 // done says that the run ends without sending, with err.
-func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, about *subject) (told *Alert, after memory, done bool, err error) {
-	run, m := s.Run(), a.memory(s)
-	after = memory{Sent: m.Sent}
+func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, about *subject) (out *Alert, after targetState, done bool, err error) {
+	run, m := s.Run(), a.state(s)
+	after = targetState{Sent: m.Sent}
 	owner := reserved.Owner(run.Thread)
 	if owner == auth.Operator {
 		return what, after, false, nil
@@ -80,7 +80,7 @@ func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, abou
 		}
 	}
 	switch after.Sent.next(run.CreatedAt, now, waiting > 0) {
-	case toldBefore:
+	case countedBefore:
 		return nil, after, true, s.Stream(ctx, "Told together with others.")
 	case waitForHour:
 		until := m.Sent.Since.Add(window)

@@ -19,7 +19,7 @@ import (
 	"mailroom/thread"
 )
 
-// Ledger is the part of a ledger that a follower uses.
+// Ledger is what agents of alerts and a follower use of a ledger. Agents only read it.
 type Ledger interface {
 	View(ctx context.Context, f func(store.Reader) error) error
 	// SubmitAll submits to several threads and moves a cursor, all in one transaction or nothing.
@@ -139,8 +139,8 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 		at.State = State{}
 	}
 	at.State.forgetChannels(f.Channels)
-	told := at.State.Step(rules, events, now)
-	if told, err = f.reachable(ctx, told); err != nil {
+	notifications := at.State.Step(rules, events, now)
+	if notifications, err = f.reachable(ctx, notifications); err != nil {
 		return false, err
 	}
 	after := &followed{position: at, stored: before.stored, savedAt: before.savedAt}
@@ -148,11 +148,11 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 		return false, fmt.Errorf("encode the state of alerts: %w", err)
 	}
 	same := string(before.remembers) == string(after.remembers) && maps.Equal(before.Paused, at.Paused)
-	if before.stored && len(told) == 0 && same && (at.At == before.At || now.Sub(before.savedAt) < saveEvery) {
+	if before.stored && len(notifications) == 0 && same && (at.At == before.At || now.Sub(before.savedAt) < saveEvery) {
 		f.last = after
 		return more, nil
 	}
-	if err := save(ctx, f.Ledger, told, at); err != nil {
+	if err := save(ctx, f.Ledger, notifications, at); err != nil {
 		return false, err
 	}
 	after.stored, after.savedAt = true, now
@@ -161,12 +161,12 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 }
 
 // save submits alerts and stores the position up to which they were told.
-func save(ctx context.Context, l Ledger, told []Told, at position) (err error) {
+func save(ctx context.Context, l Ledger, notifications []Notification, at position) (err error) {
 	c := store.Cursor{Channel: cursorChannel, Identity: cursorIdentity}
 	if c.Position, err = json.Marshal(at); err != nil {
 		return fmt.Errorf("encode the position of alerts: %w", err)
 	}
-	return l.SubmitAll(ctx, submits(told), c)
+	return l.SubmitAll(ctx, submitsOf(notifications), c)
 }
 
 // followed is where a follower is.
@@ -177,9 +177,9 @@ type followed struct {
 	savedAt   time.Time
 }
 
-// submits returns the submits of alerts.
-func submits(told []Told) (all []thread.Submit) {
-	for _, t := range told {
+// submitsOf returns the submits that start the runs of notifications.
+func submitsOf(notifications []Notification) (all []thread.Submit) {
+	for _, t := range notifications {
 		id := cmp.Or(t.Place, ThreadID(t.To))
 		owner := reserved.Owner(id)
 		all = append(all, thread.Submit{
@@ -200,7 +200,7 @@ type Submitter interface {
 // target took it.
 func Test(ctx context.Context, l Submitter, target string, now time.Time) (run string, err error) {
 	test := Alert{Kind: KindTest, Text: TextNone, At: now.UTC(), Count: 1}
-	in := submits([]Told{{Alert: test, To: target, Key: digest.ID("alert test", rand.Text())}})[0]
+	in := submitsOf([]Notification{{Alert: test, To: target, Key: digest.ID("alert test", rand.Text())}})[0]
 	in.NoRetry = true
 	out, err := l.Submit(ctx, in)
 	return out.Run, err
@@ -277,12 +277,12 @@ func pauses(r store.Reader, at *position) (events []Event, err error) {
 
 // reachable returns what is told with targets whose threads are the server's. A thread that a token owns, from
 // before its id was reserved, is passed over; if there is no other target, it is an error, and nothing is lost.
-func (f *Follower) reachable(ctx context.Context, told []Told) ([]Told, error) {
-	if len(told) == 0 {
+func (f *Follower) reachable(ctx context.Context, notifications []Notification) ([]Notification, error) {
+	if len(notifications) == 0 {
 		return nil, nil
 	}
 	var ids []string
-	for _, t := range told {
+	for _, t := range notifications {
 		for _, to := range append([]string{t.To}, t.Alert.Then...) {
 			ids = append(ids, ThreadID(to))
 		}
@@ -295,8 +295,8 @@ func (f *Follower) reachable(ctx context.Context, told []Told) ([]Told, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range told {
-		t := &told[i]
+	for i := range notifications {
+		t := &notifications[i]
 		if t.Place != "" { // the owner of the rule has it
 			continue
 		}
@@ -307,7 +307,7 @@ func (f *Follower) reachable(ctx context.Context, told []Told) ([]Told, error) {
 		}
 		t.To, t.Alert.Then = own[0], own[1:]
 	}
-	return told, nil
+	return notifications, nil
 }
 
 // isForeign reports whether a thread of the server has another owner; t may be nil.

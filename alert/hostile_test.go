@@ -109,7 +109,7 @@ func TestAFailedAlertOfAChatIsToldByNoAlert(t *testing.T) {
 	sent := 0
 	inBubbleWith(t, []alert.Rule{one}, []string{"team"}, func(l *ledger.Ledger) map[string]mailroom.Agent {
 		return map[string]mailroom.Agent{
-			alert.AgentName("team"): alert.New(alert.Options{Name: "team", Target: chat{l}, Ledger: l, Zone: time.UTC}),
+			alert.AgentName("team"): alert.New(alert.Options{Name: "team", Target: chat{l}, Ledger: seam{l}, Zone: time.UTC}),
 			channel.AgentName("tg"): mailroom.AgentFunc(func(context.Context, mailroom.Session) error {
 				sent++
 				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("bot was kicked from the group")}

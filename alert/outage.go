@@ -20,11 +20,11 @@ const (
 	maxOutageRuns   = 20
 )
 
-// takeOutage remembers that runs of an agent wait because of an outage. It is told once, when it has lasted for
+// acceptOutage remembers that runs of an agent wait because of an outage. It is told once, when it has lasted for
 // the rule's time, and when it is over: an attempt of the agent went well, or none of these runs is open any more.
-func (s *ruleStep) takeOutage(e *Event) {
+func (s *ruleStep) acceptOutage(e *Event) {
 	key := outageKey + e.Subject
-	g := s.memory.Groups[key]
+	g := s.state.Groups[key]
 	switch {
 	case !e.Ended:
 		if g == nil && s.tooManyOutages(e) {
@@ -32,7 +32,7 @@ func (s *ruleStep) takeOutage(e *Event) {
 		}
 		if g == nil {
 			s.gather(key, e, e.At.Add(cmp.Or(s.rule.Outage, DefaultOutage)))
-			g = s.memory.Groups[key]
+			g = s.state.Groups[key]
 			g.By = ownerKey(e)
 		}
 		switch {
@@ -51,16 +51,16 @@ func (s *ruleStep) takeOutage(e *Event) {
 			return
 		}
 	}
-	delete(s.memory.Groups, key)
-	if !g.ToldAt.IsZero() {
-		s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
+	delete(s.state.Groups, key)
+	if !g.NotifiedAt.IsZero() {
+		s.notify(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
 	}
 }
 
 // tooManyOutages reports whether the rule may remember no further outage that runs of an event's owner met.
 func (s *ruleStep) tooManyOutages(e *Event) bool {
 	by, own, all := ownerKey(e), 0, 0
-	for key, g := range s.memory.Groups {
+	for key, g := range s.state.Groups {
 		if strings.HasPrefix(key, outageKey) {
 			if all++; g.By == by {
 				own++

@@ -59,7 +59,7 @@ func TestAWaitingAlertEndsWithItsRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			phone := &place{}
 			inBubbleWith(t, []alert.Rule{rule(alert.KindFailed)}, []string{"phone"}, func(l *ledger.Ledger) map[string]mailroom.Agent {
-				return map[string]mailroom.Agent{alert.AgentName("phone"): alert.New(alert.Options{Name: "phone", Target: phone, Ledger: l, Zone: time.UTC, Rules: rules})}
+				return map[string]mailroom.Agent{alert.AgentName("phone"): alert.New(alert.Options{Name: "phone", Target: phone, Ledger: seam{l}, Zone: time.UTC, Rules: rules})}
 			}, func(h *fixture) {
 				h.targets["phone"] = phone
 				h.submitOf(auth.Operator, "t", "boom")

@@ -66,10 +66,10 @@ type Event struct {
 
 // State is what is remembered between two steps, by the rule. Its size is bounded, see
 // maxAllGroups. It is stored as JSON.
-type State map[string]*Memory
+type State map[string]*RuleState
 
-// Memory is the memory of one rule.
-type Memory struct {
+// RuleState is the state of one rule between two steps.
+type RuleState struct {
 	Groups map[string]*Group `json:"groups,omitempty"`
 	// Singles are how many events of each owner were told one by one since Since.
 	Singles map[string]int `json:"singles,omitempty"`
@@ -81,18 +81,18 @@ type Memory struct {
 
 // Group gathers events that are told together.
 type Group struct {
-	First  Alert     `json:"first"`           // the first event that was not told, without Count
-	Count  int       `json:"count,omitempty"` // of the events that were not told
-	Due    time.Time `json:"due,omitzero"`    // when the events are told; zero: there are none
-	ToldAt time.Time `json:"told_at,omitzero"`
+	First      Alert     `json:"first"`           // the first event that was not told, without Count
+	Count      int       `json:"count,omitempty"` // of the events that were not told
+	Due        time.Time `json:"due,omitzero"`    // when the events are told; zero: there are none
+	NotifiedAt time.Time `json:"told_at,omitzero"`
 	// Runs wait because of the outage that the group is about, at most maxOutageRuns. More says that others may too.
 	Runs []string `json:"runs,omitempty"`
 	More bool     `json:"more,omitempty"`
 	By   string   `json:"by,omitempty"` // the owner of the run that met the outage first, see ownerKey
 }
 
-// Told is an alert with what its run needs.
-type Told struct {
+// Notification is an alert with the target and the time of the run that sends it.
+type Notification struct {
 	Alert     Alert
 	To        string    // target
 	Place     string    // thread of the target; "": its own
@@ -102,23 +102,23 @@ type Told struct {
 
 // Step takes the events since the last step, in order, and returns what to tell now. It changes s.
 // The result depends on nothing else, so a step that was not committed can be made again.
-func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Told) {
-	maps.DeleteFunc(s, func(name string, _ *Memory) bool {
+func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Notification) {
+	maps.DeleteFunc(s, func(name string, _ *RuleState) bool {
 		return !slices.ContainsFunc(rules, func(r Rule) bool { return r.id() == name })
 	})
 	for i := range rules {
 		r := &rules[i]
 		if s[r.id()] == nil {
-			s[r.id()] = &Memory{}
+			s[r.id()] = &RuleState{}
 		}
-		step := ruleStep{rule: r, memory: s[r.id()], all: s, now: now}
+		step := ruleStep{rule: r, state: s[r.id()], all: s, now: now}
 		for j := range events {
 			if e := &events[j]; r.wants(e) && now.Sub(e.At) < tooOld {
-				step.take(e)
+				step.accept(e)
 			}
 		}
-		step.tellDue()
-		step.tellDigest()
+		step.notifyDue()
+		step.notifyDigest()
 		out = append(out, step.out...)
 	}
 	return out
@@ -126,11 +126,11 @@ func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Told) {
 
 // ruleStep is the step of one rule.
 type ruleStep struct {
-	rule   *Rule
-	memory *Memory
-	all    State
-	now    time.Time
-	out    []Told
+	rule  *Rule
+	state *RuleState
+	all   State
+	now   time.Time
+	out   []Notification
 }
 
 func (s *ruleStep) quietEnd() time.Time { return s.rule.Quiet.End(s.now.In(s.rule.Zone)) }
@@ -167,15 +167,15 @@ func cutWords(text string) string {
 }
 
 // tell adds an alert. what names it among those of the rule.
-func (s *ruleStep) tell(a Alert, notBefore time.Time, what ...string) {
+func (s *ruleStep) notify(a Alert, notBefore time.Time, what ...string) {
 	a.RuleOf = s.rule.Owner
-	s.out = append(s.out, Told{
+	s.out = append(s.out, Notification{
 		Alert: a, To: s.rule.To[0], Place: s.rule.Place, NotBefore: notBefore,
 		Key: digest.ID(append([]string{"alert", s.rule.id(), string(a.Kind)}, what...)...),
 	})
 }
 
-func (s *ruleStep) take(e *Event) {
+func (s *ruleStep) accept(e *Event) {
 	switch e.Kind {
 	case KindTicket:
 		switch {
@@ -184,9 +184,9 @@ func (s *ruleStep) take(e *Event) {
 		case s.isQuiet(s.now), s.isQuiet(e.At): // the second one may be read late
 			s.gather("tickets"+ownerKey(e), e, s.now.Add(gather))
 		case s.maySingle(e):
-			s.tell(s.alertOf(e), time.Time{}, e.Subject)
+			s.notify(s.alertOf(e), time.Time{}, e.Subject)
 		default:
-			s.gather("tickets"+ownerKey(e), e, s.memory.Since.Add(singlesIn))
+			s.gather("tickets"+ownerKey(e), e, s.state.Since.Add(singlesIn))
 		}
 	case KindFailed:
 		if s.rule.delivered(e) && s.maySingle(e) {
@@ -195,11 +195,11 @@ func (s *ruleStep) take(e *Event) {
 		}
 		s.gather(failedKey(e, e.Subject), e, s.now.Add(gather))
 	case KindPaused:
-		s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
+		s.notify(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
 	case KindChannel:
-		s.takeChannel(e)
+		s.acceptChannel(e)
 	case KindOutage:
-		s.takeOutage(e)
+		s.acceptOutage(e)
 	}
 }
 
@@ -212,7 +212,7 @@ func (s *ruleStep) guard(e *Event) {
 	if end := s.quietEnd(); end.After(at) {
 		at = end
 	}
-	s.tell(a, at, e.Subject, e.Delivery)
+	s.notify(a, at, e.Subject, e.Delivery)
 }
 
 // ownerKey returns the part of a group's key that names the owner of an event; "" for the operator.
@@ -228,7 +228,7 @@ func failedKey(e *Event, group string) string { return "failed" + ownerKey(e) + 
 
 // maySingle counts an event of an owner, and reports whether it is told by itself.
 func (s *ruleStep) maySingle(e *Event) bool {
-	m := s.memory
+	m := s.state
 	if m.Singles == nil || s.now.Sub(m.Since) >= singlesIn {
 		m.Since, m.Singles = s.now.UTC(), map[string]int{}
 	}
@@ -246,7 +246,7 @@ func (s *ruleStep) maySingle(e *Event) bool {
 // full reports whether the rule may have no further group of failures for the owner of an event.
 func (s *ruleStep) full(e *Event) bool {
 	own, begin := 0, failedKey(e, "")
-	for key := range s.memory.Groups {
+	for key := range s.state.Groups {
 		if strings.HasPrefix(key, begin) {
 			own++
 		}
@@ -258,7 +258,7 @@ func (s *ruleStep) full(e *Event) bool {
 	case ownerKey(e) == "":
 		return own >= maxGroups
 	}
-	switch n := len(s.memory.Groups); {
+	switch n := len(s.state.Groups); {
 	case own >= most || n >= maxAnyGroups:
 		return true
 	case own < groupsEach:
@@ -294,19 +294,19 @@ func (s State) forgetChannels(known []string) {
 // channelKey begins the keys of groups of channels.
 const channelKey = "channel "
 
-// takeChannel remembers that a channel is down, and forgets or tells that it is connected again.
-func (s *ruleStep) takeChannel(e *Event) {
+// acceptChannel remembers that a channel is down, and forgets or tells that it is connected again.
+func (s *ruleStep) acceptChannel(e *Event) {
 	key := channelKey + e.Subject
-	g := s.memory.Groups[key]
+	g := s.state.Groups[key]
 	switch {
 	case !e.Ended:
 		if g == nil {
 			s.gather(key, e, e.At.Add(downGrace))
 		}
 	case g != nil:
-		delete(s.memory.Groups, key)
-		if !g.ToldAt.IsZero() {
-			s.tell(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
+		delete(s.state.Groups, key)
+		if !g.NotifiedAt.IsZero() {
+			s.notify(s.alertOf(e), s.quietEnd(), e.Subject, stamp(e.At))
 		}
 	}
 }
@@ -314,7 +314,7 @@ func (s *ruleStep) takeChannel(e *Event) {
 // gather adds an event to a group, which is due at due. Failures of a group that was told lately are due
 // later.
 func (s *ruleStep) gather(key string, e *Event, due time.Time) {
-	m := s.memory
+	m := s.state
 	g := m.Groups[key]
 	first := s.alertOf(e)
 	if g == nil && e.Kind == KindFailed && s.full(e) { // the configuration bounds the channels, and tickets have one group for an owner
@@ -337,7 +337,7 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	}
 	if g.Count == 0 {
 		g.First, g.Due = first, due.UTC()
-		if next := g.ToldAt.Add(repeat).UTC(); e.Kind == KindFailed && next.After(due) {
+		if next := g.NotifiedAt.Add(repeat).UTC(); e.Kind == KindFailed && next.After(due) {
 			g.Due = next
 		}
 	}
@@ -346,14 +346,14 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	}
 }
 
-// tellDue tells the groups that are due, unless it is quiet, and forgets those that are over.
-func (s *ruleStep) tellDue() {
+// notifyDue tells the groups that are due, unless it is quiet, and forgets those that are over.
+func (s *ruleStep) notifyDue() {
 	quiet := s.isQuiet(s.now)
-	for _, key := range slices.Sorted(maps.Keys(s.memory.Groups)) {
-		g := s.memory.Groups[key]
+	for _, key := range slices.Sorted(maps.Keys(s.state.Groups)) {
+		g := s.state.Groups[key]
 		switch {
-		case g.Count == 0 && g.First.Kind != KindChannel && g.First.Kind != KindOutage && s.now.Sub(g.ToldAt) >= repeat:
-			delete(s.memory.Groups, key)
+		case g.Count == 0 && g.First.Kind != KindChannel && g.First.Kind != KindOutage && s.now.Sub(g.NotifiedAt) >= repeat:
+			delete(s.state.Groups, key)
 		case g.Count > 0 && !quiet && !g.Due.After(s.now):
 			a := g.First
 			a.Text, a.Then, a.Zone = s.rule.Text, s.rule.To[1:], s.rule.Zone.String() // the rule may have changed
@@ -364,20 +364,20 @@ func (s *ruleStep) tellDue() {
 			if g.Count == 1 || g.Count > maxListed {
 				a.Tickets = nil
 			}
-			s.tell(a, time.Time{}, key, stamp(a.At), a.Run, first)
-			g.Count, g.Due, g.ToldAt = 0, time.Time{}, s.now.UTC()
+			s.notify(a, time.Time{}, key, stamp(a.At), a.Run, first)
+			g.Count, g.Due, g.NotifiedAt = 0, time.Time{}, s.now.UTC()
 		}
 	}
 }
 
-// tellDigest tells the digest of the day, once. The first one is due after the rule was made. Its period is
+// notifyDigest tells the digest of the day, once. The first one is due after the rule was made. Its period is
 // whole hours of UTC, from the end of the one before, so that the hours of the summary of ended runs add up to
 // it exactly, however late it is sent.
-func (s *ruleStep) tellDigest() {
+func (s *ruleStep) notifyDigest() {
 	if !slices.Contains(s.rule.When, KindDigest) {
 		return
 	}
-	m, at := s.memory, s.rule.lastDigest(s.now)
+	m, at := s.state, s.rule.lastDigest(s.now)
 	if !at.After(m.Digest) { // for example because the time of the digest was moved to a later one
 		return
 	}
@@ -387,7 +387,7 @@ func (s *ruleStep) tellDigest() {
 		if end := s.quietEnd(); end.After(due) {
 			due = end
 		}
-		s.tell(Alert{
+		s.notify(Alert{
 			Kind: KindDigest, Rule: s.rule.Name, Then: s.rule.To[1:], Text: s.rule.Text, At: from, Until: until, Count: 1, Zone: s.rule.Zone.String(),
 		}, due, stamp(at))
 	}

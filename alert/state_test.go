@@ -27,10 +27,10 @@ type clock struct {
 	at   time.Time
 	kept []byte
 	read State // kept, decoded; nil: it has changed
-	told []Told
+	told []Notification
 }
 
-func (c *clock) step(events ...Event) []Told {
+func (c *clock) step(events ...Event) []Notification {
 	c.t.Helper()
 	if c.read == nil {
 		c.read = State{}
@@ -279,7 +279,7 @@ type history struct {
 
 // check checks the alerts of a step: none is told in quiet hours, each question is told once, and those of the
 // quiet hours are told together.
-func (h *history) check(told []Told, now time.Time) {
+func (h *history) check(told []Notification, now time.Time) {
 	quiet := func(t time.Time) bool { return !h.rule.Quiet.End(t.In(h.rule.Zone)).IsZero() }
 	ofNight := 0
 	for _, each := range told {

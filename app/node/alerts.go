@@ -32,7 +32,7 @@ func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links 
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]
 		o := alert.Options{
-			Name: name, Ledger: l, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
+			Name: name, Ledger: alertLedger{l}, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
 			Tokens: t.Tokens, Operator: operator, Place: t.Place(), Rules: rules,
 			Targets: c.TargetNames(),
 		}
@@ -151,7 +151,7 @@ func (all channelSet) condition(name string) channel.Condition {
 	return ""
 }
 
-// alertLedger is the ledger of a follower.
+// alertLedger is what alerts use of a ledger.
 type alertLedger struct{ all *ledger.Ledger }
 
 func (l alertLedger) View(ctx context.Context, f func(store.Reader) error) error {

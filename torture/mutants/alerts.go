@@ -22,7 +22,7 @@ func alertMutants() []mutant {
 		{"a rule relies on a delivery that failed", "alert/deliver.go",
 			"run != nil && run.Status == mailroom.StatusCompleted {", "run != nil {", "alert", "^TestADeliveryThatMayNotAnyMoreIsToldByTheRule$"},
 		{"a rule relies on a delivery", "alert/state.go",
-			"	s.tell(a, at, e.Subject, e.Delivery)", "	_, _ = a, at", "alert", "^TestADeliveryIsTakenOverByTheOtherTargetsOfTheRule$"},
+			"	s.notify(a, at, e.Subject, e.Delivery)", "	_, _ = a, at", "alert", "^TestADeliveryIsTakenOverByTheOtherTargetsOfTheRule$"},
 		{"a rule tells a delivered event in quiet hours", "alert/state.go",
 			"	if end := s.quietEnd(); end.After(at) {\n		at = end", "	if end := s.quietEnd(); false && end.After(at) {\n		at = end",
 			"alert", "^TestADeliveredEventWaitsForTheEndOfQuietHours$"},
