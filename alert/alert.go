@@ -1,11 +1,11 @@
-// Package alert tells people what happens on a server, wherever they are, and lets them decide.
+// Package alert notifies people of what happens on a server, wherever they are, and lets them decide.
 //
-// A [Rule] says what is told to whom. A [Follower] reads the log of all threads behind the commits and
-// compares it with the rules. What a rule tells becomes a run in the thread of a target, whose agent
-// ([Agent]) sends it: retries, order and dead letters of alerts are those of any run, and there is no
-// second queue. The runs and the follower's position commit together, so each event is told once.
+// A [Rule] names the kinds of events and the targets that get alerts about them. A [Follower] reads the log of all
+// threads after each commit and applies the rules to it. An alert is a run in the thread of a target, and the
+// target's agent ([Agent]) sends it. So alerts have the retries, the order and the dead letters of runs and need no
+// second queue. The runs and the follower's position commit together, so each event causes one alert.
 //
-// What is sent contains links ([Link]) that decide one ticket. They are signed, not stored.
+// An alert about a ticket contains a link ([Link]) that decides this ticket. Links are signed, not stored.
 package alert
 
 import (
@@ -50,18 +50,18 @@ const (
 // Texts returns the values of Text.
 func Texts() []Text { return []Text{TextNone, TextTitle, TextFull} }
 
-// Alert is what a run in the thread of a target tells. It is the data of the run's message. What may
-// change until it is sent, such as whether a ticket is open, is read then.
+// Alert is the content of a run in the thread of a target, stored as the data of the run's message. The agent
+// reads what may change, such as whether a ticket is open, when it sends the alert.
 type Alert struct {
 	Kind Kind   `json:"kind"`
 	Rule string `json:"rule,omitempty"`
-	// Then are the targets that take over, one after the other, when this one is down.
+	// Then are the fallback targets, in order, for when this one is down.
 	Then []string  `json:"then,omitempty"`
 	Text Text      `json:"text"`
 	At   time.Time `json:"at"` // of the event, or of the first one; the start of the period of a digest
 	// Until is the end of the period of a digest, exclusive. Zero: an older version made it.
 	Until time.Time `json:"until,omitzero"`
-	// Count is the number of events that are told together.
+	// Count is the number of events that the alert combines.
 	Count int `json:"count"`
 	// Zone is the time zone of the person, as in the IANA database.
 	Zone string `json:"zone,omitempty"`
@@ -70,20 +70,20 @@ type Alert struct {
 	Thread string `json:"thread,omitempty"`
 	Run    string `json:"run,omitempty"`
 	Ticket string `json:"ticket,omitempty"` // with Count 1
-	// Tickets are those that are told together. Nil: there is one, or more than maxListed.
+	// Tickets are the tickets that the alert combines. Nil: there is one ticket, or there are more than maxListed.
 	Tickets []string `json:"tickets,omitempty"`
 	Channel string   `json:"channel,omitempty"`
 	Ended   bool     `json:"ended,omitempty"` // of KindChannel: it is connected again; of KindOutage: it is over
-	// Repeated says that another target may have told it.
+	// Repeated says that another target may have sent the alert.
 	Repeated bool `json:"repeated,omitempty"`
 	// Words are the error, the reason or the reply, cut to MaxWords bytes.
 	Words string `json:"words,omitempty"`
-	// Owner is the owner of the threads of events that are told together; "": of any.
+	// Owner owns the threads of all combined events; "": the threads may have different owners.
 	Owner string `json:"owner,omitempty"`
 	// RuleOf is the owner of Rule if it is stored. "": it is of the configuration, or an older version made the alert.
 	RuleOf string `json:"rule_of,omitempty"`
-	// Delivery is the run that tells the event by itself, because its thread delivers to the target. The alert is
-	// sent only if that run did not.
+	// Delivery is the run that delivers the event to the target, because the thread of the event delivers there.
+	// The alert is sent only if this run did not complete.
 	Delivery string `json:"delivery,omitempty"`
 }
 

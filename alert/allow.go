@@ -14,8 +14,8 @@ import (
 	"mailroom/store"
 )
 
-// Allowed are the targets of a server. Each has the names of the tokens whose threads and rules may deliver to it,
-// beside those of admins.
+// Allowed are the targets of a server. Each has the names of the tokens whose threads and rules may deliver to it.
+// Tokens with the admin permission may deliver to all.
 type Allowed map[string][]string
 
 // Usable returns the targets that the rules of an owner may name.
@@ -28,14 +28,14 @@ func (a Allowed) Usable(owner string) (targets []string) {
 	return targets
 }
 
-// Rights answer who may deliver to which target, in one snapshot of the store. Everything that tells, or leaves
-// it to something else to tell, asks them.
+// Rights say which owner may deliver to which target, in one snapshot of the store. All code that submits or sends
+// an alert, or relies on a delivery instead, checks them.
 type Rights struct {
 	allowed Allowed
 	tokens  map[string]*auth.Token // valid ones, by name
 }
 
-// ReadRights reads the rights of owners. Others have none.
+// ReadRights reads the rights of owners. The result grants other owners nothing.
 func ReadRights(r store.Reader, allowed Allowed, now time.Time, owners ...string) (Rights, error) {
 	x := Rights{allowed, map[string]*auth.Token{}}
 	slices.Sort(owners)
@@ -62,7 +62,7 @@ func (x Rights) MayDeliver(owner, target string) bool {
 	return t != nil && (t.Has(auth.PermissionAdmin) || slices.Contains(tokens, t.Name))
 }
 
-// Place returns the thread in which what an owner has for a target is sent. That of a token names the row of the
+// Place returns the thread that sends an owner's alerts to a target. The id of a token's thread names the row of the
 // token, so that the deliveries of a revoked token do not come back with its name.
 func (x Rights) Place(owner, target string) (thread string) {
 	t := x.tokens[owner]
@@ -125,7 +125,7 @@ func (a *Agent) refuseOwner(r store.Reader, t *mailroom.Thread, now time.Time) e
 	return permanent("not sent: token %s may not deliver to target %s any more", t.Owner, a.options.Name)
 }
 
-// Subscriber is the part of the metadata of a subscriber's thread that says who subscribed.
+// Subscriber is the part of the metadata of a subscriber's thread that names the subscriber.
 type Subscriber struct {
 	By string `json:"by"` // name of the token that subscribed, which may be the operator's
 	// Token is the name of the row of a token that acts for By, such as the session of a browser, or the ID of the

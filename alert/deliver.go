@@ -33,14 +33,14 @@ type Options struct {
 	MaxBody  int           // characters that the target shows; 0: MaxBody
 	Text     Text          // of replies of subscribed threads
 	Zone     *time.Location
-	// Tokens are the names of the tokens whose threads may deliver to the target, beside those of admins.
+	// Tokens are the names of the tokens, beside those with the admin permission, whose threads may deliver to the target.
 	Tokens []string
-	// Rules are those of the configuration. nil: they are not known, because other servers may have others.
+	// Rules are the rules of the configuration. nil: unknown, because other servers may have other rules.
 	Rules []Rule
 	// Operator is the operator's present token. nil: it is not known, and stands for all that the operator had.
 	Operator *auth.Token
-	// Targets are the names of all targets. An alert is passed on to no other one: it may name targets that were
-	// removed since its rule told it.
+	// Targets are the names of all targets. An alert may name targets that were removed after the follower
+	// submitted it; the agent does not pass it on to them.
 	Targets []string
 }
 
@@ -62,7 +62,7 @@ func New(o Options) *Agent {
 }
 
 const (
-	// passOnAfter is how long a target is tried before the next one takes over.
+	// passOnAfter is how long the agent tries a target before it passes the alert on to the next one.
 	passOnAfter = 30 * time.Second
 	sendEffect  = "send"
 )
@@ -86,8 +86,8 @@ func isGone(t *mailroom.Thread) bool {
 	return json.Unmarshal(t.State[t.Agent], &m) == nil && m.Gone
 }
 
-// spread sends an alert on to the thread of each subscriber. Only the first one passes it on to another
-// target if it is not reached, so that this one tells it once.
+// spread sends an alert on to the thread of each subscriber. Only the first one passes it on to
+// another target if its subscriber is not reachable, so that the other target sends it once.
 func (a *Agent) spread(ctx context.Context, s mailroom.Session, to Spreader, what *Alert) error {
 	var step mailroom.Step
 	err := a.options.Ledger.View(ctx, func(r store.Reader) error {
@@ -158,7 +158,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 	m := a.composer.compose(what, about)
 	m.Labels = labelsOf(what, &about, &a.options)
 	m.Key, m.Repeated, m.To = digest.ID("alert message", s.Run().ID), what.Repeated, about.to
-	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if it is told again
+	if what.Kind == KindTicket && what.Ticket != "" { // the same at all targets, and if a second alert is about the ticket
 		m.Key = digest.ID("alert message", what.Ticket)
 	}
 	answer, err := a.send(ctx, s, &m)
@@ -180,7 +180,7 @@ func (a *Agent) Run(ctx context.Context, s mailroom.Session) error {
 }
 
 // send sends a message, and marks it if an earlier try may have arrived. A later refusal does not make that known,
-// so the outcome stays unknown until the target takes the message.
+// so the outcome stays unknown until the target accepts the message.
 func (a *Agent) send(ctx context.Context, s mailroom.Session, m *Message) (receipt json.RawMessage, err error) {
 	mayHaveArrived := false
 	return s.Do(ctx, mailroom.Effect{
@@ -215,7 +215,7 @@ func (a *Agent) saveState(ctx context.Context, s mailroom.Session, now targetSta
 
 func (a *Agent) state(s mailroom.Session) (m targetState) {
 	if json.Unmarshal(s.State(), &m) != nil {
-		return targetState{} // there is none yet
+		return targetState{} // no state is stored yet
 	}
 	return m
 }
@@ -228,9 +228,9 @@ type handover struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// resume returns what becomes of a run whose earlier attempt passed its alert on: it ends, with the refusal if
-// there was one, and sends nothing, because the next target tells the alert. If the run was retried by hand since,
-// it is sent.
+// resume ends a run whose earlier attempt passed its alert on, with the refusal of this target if there was one. Such
+// a run sends nothing, because the next target sends the alert. retried says that an operator has retried the run
+// since, and then it sends the alert.
 func resume(r *mailroom.Run) (retried bool, refusal error) {
 	var h handover
 	if r.Checkpoint == nil || json.Unmarshal(r.Checkpoint, &h) != nil || h.Refusal == "" { // an older version stored the target only
@@ -246,7 +246,7 @@ func resume(r *mailroom.Run) (retried bool, refusal error) {
 func attemptsSince(r *mailroom.Run) time.Time { return r.StartedAt.UTC().Truncate(time.Microsecond) }
 
 // passOn decides what becomes of an alert that was not sent. A permanent error stays one, so that an
-// operator sees it, but the next target tells the alert. Without another target, the alert stays with this one.
+// operator sees it, but the next target sends the alert. Without another target, the alert stays with this one.
 func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, failed error) error {
 	if ctx.Err() != nil {
 		return failed
@@ -317,7 +317,7 @@ func (a *Agent) read(ctx context.Context, s mailroom.Session) (*Alert, error) {
 			}
 		}
 	}
-	return nil, permanent("the message is no alert")
+	return nil, permanent("the message contains no alert")
 }
 
 // delivered returns the alert of a message of a thread that delivers to the target.
@@ -362,7 +362,7 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 			return err
 		}
 		for _, t := range rows {
-			// A failure, so that a rule that leaves the event to this delivery tells it.
+			// An error fails this run, and then a rule that relies on this delivery sends its own alert.
 			if err := a.refuseOwner(r, t, now); err != nil {
 				return err
 			}
@@ -382,7 +382,7 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 				return err
 			}
 			if run := rows[what.Delivery]; run != nil && run.Status == mailroom.StatusCompleted {
-				over = "the delivery of its thread told it"
+				over = "the thread delivered the event itself"
 				return nil
 			}
 		}
@@ -417,8 +417,8 @@ func (a *Agent) readSubject(ctx context.Context, what *Alert, threadID string) (
 	return about, over, err
 }
 
-// narrow reduces an alert about several questions to those that are open. A single one of those that it lists
-// is told as if it were the only one.
+// narrow reduces an alert about several questions to the open ones. If one listed question is left, the alert
+// becomes an alert about this question alone.
 func narrow(r store.Reader, what *Alert, now time.Time) error {
 	if len(what.Tickets) == 0 { // there are more than are listed
 		open, err := openTickets(r)

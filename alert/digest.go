@@ -11,7 +11,7 @@ import (
 	"mailroom/store"
 )
 
-// Summary is what a digest tells: what ended in a period, and what waits now.
+// Summary is the content of a digest: the runs that ended in a period, and the questions that are open now.
 type Summary struct {
 	From     time.Time // a full hour of UTC
 	Until    time.Time // exclusive

@@ -12,7 +12,7 @@ import (
 )
 
 // A target has limits of its own, such as some hundred messages a day, and all owners share them. So a token gets a
-// number of messages an hour. What comes after that waits until the hour ends, and then one message counts it.
+// number of messages an hour. Further alerts wait until the hour ends, and then one message combines them.
 
 const (
 	// sendsAnHour is how many messages of one token a target gets in an hour. The operator has no bound.
@@ -24,7 +24,7 @@ const (
 type sent struct {
 	Since time.Time `json:"since,omitzero"` // begin of the hour
 	Count int       `json:"count,omitempty"`
-	// Through is when the last message that counts others was sent. What came before then was told by it.
+	// Through is when the last combined message was sent. It covers all alerts that are older.
 	Through time.Time `json:"through,omitzero"`
 }
 
@@ -33,8 +33,8 @@ type verdict int
 
 const (
 	sendAlone     verdict = iota
-	sendTogether          // with those behind it
-	countedBefore         // an alert before it counted it
+	sendTogether          // combined with the alerts that wait behind it
+	countedBefore         // an earlier combined message covers it
 	waitForHour
 )
 
@@ -81,12 +81,12 @@ func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, abou
 	}
 	switch after.Sent.next(run.CreatedAt, now, waiting > 0) {
 	case countedBefore:
-		return nil, after, true, s.Stream(ctx, "Told together with others.")
+		return nil, after, true, s.Stream(ctx, "Combined with other alerts in one message.")
 	case waitForHour:
 		until := m.Sent.Since.Add(window)
 		return nil, after, true, &mailroom.Failure{
 			Class: mailroom.ClassUnavailable, RetryAfter: until.Sub(now),
-			Err: fmt.Errorf("%d alerts of token %s were sent within the hour: the next ones are told together at %s", m.Sent.Count, owner, inZone(until, what.Zone)),
+			Err: fmt.Errorf("%d alerts of token %s were sent within the hour: one message combines the next ones at %s", m.Sent.Count, owner, inZone(until, what.Zone)),
 		}
 	case sendTogether:
 		*about = subject{}
@@ -97,5 +97,5 @@ func (a *Agent) bound(ctx context.Context, s mailroom.Session, what *Alert, abou
 	return what, after, false, nil
 }
 
-// maxTogether is up to how many alerts are counted that are told together.
+// maxTogether limits the count of waiting alerts for a combined message.
 const maxTogether = 100_000

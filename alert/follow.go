@@ -26,13 +26,13 @@ type Ledger interface {
 	SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error
 }
 
-// Follower tells what rules say. Only one follower may work on a store.
+// Follower submits the alerts of rules. Only one follower may work on a store.
 type Follower struct {
 	Ledger Ledger
 	Rules  []Rule // of the configuration; others are stored
 	// Targets are the targets of the server.
 	Targets Allowed
-	// Channels are the channels of the server. What is remembered of others is forgotten. nil: not known.
+	// Channels are the channels of the server. The follower drops the state of other channels. nil: unknown.
 	Channels []string
 	Log      *slog.Logger
 
@@ -47,11 +47,11 @@ const (
 	// followEntries and followBytes bound what is read of the log at a time.
 	followEntries = 1000
 	followBytes   = 1 << 20
-	// saveEvery is how often a position is stored without which nothing would be told twice.
+	// saveEvery is how often the follower stores a position although no alert depends on it.
 	saveEvery = time.Minute
 )
 
-// Cursor of the follower: where it is in the log of all threads, and what it remembers.
+// Cursor of the follower: its position in the log of all threads, and its state.
 const (
 	cursorChannel  = "alert"
 	cursorIdentity = "log"
@@ -61,11 +61,11 @@ const (
 type position struct {
 	Order  string          `json:"order"` // see [store.AllEntries]
 	At     store.Position  `json:"at"`
-	Paused map[string]bool `json:"paused,omitempty"` // agents whose pause was taken
+	Paused map[string]bool `json:"paused,omitempty"` // agents whose pause was handled
 	State  State           `json:"state"`
 }
 
-// Follow tells what happens until ctx is done.
+// Follow submits alerts until ctx is done.
 func (f *Follower) Follow(ctx context.Context) {
 	f.last = nil // another server may have followed
 	for ctx.Err() == nil {
@@ -77,7 +77,7 @@ func (f *Follower) Follow(ctx context.Context) {
 		pause := followInterval
 		switch {
 		case err != nil && ctx.Err() == nil:
-			f.Log.Warn("alerts not told; retrying", "error", err, "after", followRetry)
+			f.Log.Warn("alerts not submitted; retrying", "error", err, "after", followRetry)
 			pause = followRetry
 		case more:
 			pause = 0
@@ -89,9 +89,9 @@ func (f *Follower) Follow(ctx context.Context) {
 	}
 }
 
-// Begin stores the end of the log as the position of a follower without one. A server calls it before it takes
-// requests, so that Follow tells all that happens from then on, however late it is called first. l is not
-// restricted to the server that follows: several servers may begin.
+// Begin stores the end of the log as the position of a follower without one. A server calls it before it accepts
+// requests, so that Follow handles all later events, however late its first call is. Several servers may call Begin,
+// so l need not be fenced to the server that follows.
 func (f *Follower) Begin(ctx context.Context, l Ledger) error {
 	begun := &followed{}
 	err := l.View(ctx, func(r store.Reader) (err error) {
@@ -108,9 +108,9 @@ func (f *Follower) Begin(ctx context.Context, l Ledger) error {
 	return save(ctx, l, nil, begun.position)
 }
 
-// Step reads the next part of the log and tells what is due at now. It reports whether there is more to
-// read. It stores its position if it told something or remembers something else, and once a minute: what it
-// reads again after a restart has no effect.
+// Step reads the next part of the log and submits the alerts that are due at now. It reports whether there is more
+// to read. It stores its position with alerts, with a changed state, and once a minute: entries that it reads again
+// after a restart have no effect.
 func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err error) {
 	before := f.last
 	f.last = nil // until this step is done
@@ -160,7 +160,7 @@ func (f *Follower) Step(ctx context.Context, now time.Time) (more bool, err erro
 	return more, nil
 }
 
-// save submits alerts and stores the position up to which they were told.
+// save submits alerts and stores the position up to which the log is handled.
 func save(ctx context.Context, l Ledger, notifications []Notification, at position) (err error) {
 	c := store.Cursor{Channel: cursorChannel, Identity: cursorIdentity}
 	if c.Position, err = json.Marshal(at); err != nil {
@@ -222,7 +222,7 @@ func readPosition(r store.Reader) (*followed, error) {
 }
 
 // readEvents reads the events behind a position and moves it. A follower without a position, or with one
-// of another store, begins at the end of the log: it does not tell the past.
+// of another store, begins at the end of the log: it sends no alerts about the past.
 func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time.Time) (events []Event, more bool, err error) {
 	all := store.AllEntries{After: at.At, None: !found}
 	entries, err := r.Entries(store.EntryQuery{All: &all, Limit: followEntries, Bytes: followBytes})
@@ -255,7 +255,7 @@ func (f *Follower) readEvents(r store.Reader, at *position, found bool, now time
 	return append(events, paused...), more, err
 }
 
-// pauses returns the pauses that were not taken yet.
+// pauses returns events for the pauses that are new since the last step.
 func pauses(r store.Reader, at *position) (events []Event, err error) {
 	rows, err := r.Agents()
 	if err != nil {
@@ -275,8 +275,8 @@ func pauses(r store.Reader, at *position) (events []Event, err error) {
 	return events, nil
 }
 
-// reachable returns what is told with targets whose threads are the server's. A thread that a token owns, from
-// before its id was reserved, is passed over; if there is no other target, it is an error, and nothing is lost.
+// reachable drops the targets of notifications whose threads the server does not own. Such a thread is a token's, from
+// before its id was reserved. If no target is left, it returns an error; the follower retries and loses no event.
 func (f *Follower) reachable(ctx context.Context, notifications []Notification) ([]Notification, error) {
 	if len(notifications) == 0 {
 		return nil, nil

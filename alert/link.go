@@ -62,7 +62,7 @@ func (l *Links) Sign(k Link) string {
 
 func (l *Links) sum(signed string) string {
 	h := hmac.New(sha256.New, l.key)
-	_, _ = h.Write([]byte(signed)) // a hash takes everything
+	_, _ = h.Write([]byte(signed)) // a hash accepts all bytes
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
@@ -77,7 +77,7 @@ const (
 	labelRuleOf = "alert_rule_of"
 )
 
-// Labels returns a link as labels of a run. They are no secret: only who has the key can sign the link.
+// Labels returns a link as labels of a run. They are no secret: a link needs the server's key to be signed.
 func (k Link) Labels() map[string]string {
 	return map[string]string{
 		LabelAlert: k.Target(), labelTicket: k.Ticket, labelDigest: k.Digest, labelUntil: strconv.FormatInt(k.Expires.Unix(), 10),
@@ -85,8 +85,9 @@ func (k Link) Labels() map[string]string {
 	}
 }
 
-// SignLabels returns the address of the page that decides what labels name, "" if they name no link. url is that of
-// the server. Labels of an older version do not say where the link was sent, so their address is that of the inbox.
+// SignLabels signs the link in labels and returns the address of its page, "" if the labels contain no link. url is the
+// address of the server. Labels of an older version do not say where the link was sent: SignLabels returns the address
+// of the inbox.
 func (l *Links) SignLabels(url string, labels map[string]string) string {
 	seconds, err := strconv.ParseInt(labels[labelUntil], 10, 64)
 	if err != nil || labels[labelTicket] == "" {

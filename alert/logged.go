@@ -56,7 +56,7 @@ func readLogged(r store.Reader, entries []mailroom.Entry, outages bool, targets 
 	return l, err
 }
 
-// events returns the events of entries. Alerts themselves, and what they send to chats, are none.
+// events returns the events of entries. It skips the runs of alerts and the runs that send alerts to chats.
 func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 	for _, e := range entries {
 		if run := l.runs[e.Run]; run != nil && !IsAgent(run.Agent) && !isChatAlert(run) {
@@ -89,7 +89,7 @@ func (l *logged) events(entries []mailroom.Entry) (events []Event, err error) {
 	return events, nil
 }
 
-// deliver sets the owner of an event, and the delivery that tells it if its thread delivers to a target and may.
+// deliver sets the owner of an event, and its delivery if the thread of the event may deliver to a target and does.
 func (l *logged) deliver(e *Event, at mailroom.Entry) {
 	t := l.threads[at.Thread]
 	if t == nil {

@@ -163,7 +163,7 @@ func (c *composer) page(path string) string {
 	return c.url + "/#/" + path
 }
 
-// textOf returns as much of a text as an alert may tell.
+// textOf returns the part of a text that the alert may contain.
 func textOf(a *Alert, text string) string {
 	switch a.Text {
 	case TextFull:
@@ -228,7 +228,7 @@ func (m *Message) showsWhole(k *mailroom.Ticket) bool {
 func arguments(k *mailroom.Ticket) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, k.Arguments, "", "  "); err != nil {
-		return "" // there are none: the store keeps valid JSON only
+		return "" // k has no arguments: the store keeps valid JSON only
 	}
 	if text := b.String(); text != "null" && text != "{}" {
 		return text
@@ -273,7 +273,7 @@ func (c *composer) decide(m *Message, a *Alert, k *mailroom.Ticket, thread strin
 	}
 }
 
-// ofOwner returns the words that name the owner of events that are told together.
+// ofOwner returns the words that name the owner of combined events, "" without one.
 func ofOwner(a *Alert) string {
 	if a.Owner == "" {
 		return ""

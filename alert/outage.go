@@ -12,16 +12,17 @@ import (
 const (
 	// outageKey begins the keys of groups of outages.
 	outageKey = "outage "
-	// maxOutages bounds the agents in an outage that a rule remembers, and maxOutageRuns the runs of each, because they
-	// are stored.
-	// For threads of one token they are fewer, so that an owner of many agents that are down hides no other's.
+	// maxOutages bounds the agents in an outage that a rule remembers, and maxOutageRuns the runs of each, because the
+	// state is stored. maxTokenOutages is the limit for the threads of one token, so that an owner of many agents that
+	// are down does not use up the limit of the others.
 	maxOutages      = 50
 	maxTokenOutages = 5
 	maxOutageRuns   = 20
 )
 
-// acceptOutage remembers that runs of an agent wait because of an outage. It is told once, when it has lasted for
-// the rule's time, and when it is over: an attempt of the agent went well, or none of these runs is open any more.
+// acceptOutage remembers that runs of an agent wait because of an outage. The rule alerts once when the outage
+// has lasted for the rule's time, and once when it is over: an attempt of the agent went well, or none of these runs is
+// open any more.
 func (s *ruleStep) acceptOutage(e *Event) {
 	key := outageKey + e.Subject
 	g := s.state.Groups[key]
@@ -102,8 +103,8 @@ func endsOutage(kind string) bool {
 	return kind == entry.KindCompleted || kind == entry.KindWaiting || kind == entry.KindFailed || kind == entry.KindCancelled
 }
 
-// outageRuns returns the runs that say which agents the entries are about. Without an outage, known or among the
-// entries, there are none, so that ordinary runs are not read.
+// outageRuns returns the runs whose agents the entries may be about. It returns no run without an outage, known or
+// among the entries, so that the follower does not read ordinary runs.
 func outageRuns(entries []mailroom.Entry, known bool) (runs []string) {
 	for _, e := range entries {
 		_, begins := beginsOutage(e)

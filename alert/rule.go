@@ -9,25 +9,25 @@ import (
 	"mailroom/auth"
 )
 
-// Rule says what is told to which targets.
+// Rule selects events and the targets that get alerts about them.
 type Rule struct {
-	// Owner is the owner of the threads that the rule is about; the operator's, and those of the
-	// configuration, for which it is "", are about all.
+	// Owner is the name of the token that owns the rule; the rule applies to its threads only. Rules of the operator,
+	// and rules of the configuration, whose Owner is "", apply to all threads.
 	Owner string
-	Place string // thread in which what the rule tells its first target is sent; "": that of the target
+	Place string // thread that gets the alerts for the first target; "": the target's own thread
 	Name  string // unique for the owner
 	When  []Kind
-	// To are targets. The first one is told; the others take over, in this order, when it is down.
+	// To are targets. Alerts go to the first one; the others are its fallbacks, in this order.
 	To []string
 	// Agents and Threads limit the rule to agents by name, and to threads by a prefix of their id. Empty:
 	// no limit. They do not apply to channels and digests, and threads not to what is about an agent.
 	Agents  []string
 	Threads []string
 	Text    Text
-	// Quiet is when nothing is told. What happens then is told at its end.
+	// Quiet is when the rule sends no alerts. At its end, it sends alerts about what happened in between.
 	Quiet  Quiet
 	Digest Clock // time of the digest
-	// Outage is how long runs of an agent must wait because of an outage before it is told; 0 is DefaultOutage.
+	// Outage is how long runs of an agent must wait because of an outage before the rule alerts; 0: DefaultOutage.
 	Outage time.Duration
 	Zone   *time.Location // of Quiet and Digest
 }
@@ -58,10 +58,10 @@ func (c Clock) on(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), 0, int(c), 0, 0, t.Location())
 }
 
-// Quiet is a part of each day, over midnight if From is after To. If they are equal, there is none.
+// Quiet is a part of each day, over midnight if From is after To. Equal values mean no quiet hours.
 type Quiet struct{ From, To Clock }
 
-// ParseQuiet parses hours such as "22:00-07:00". "" is none.
+// ParseQuiet parses hours such as "22:00-07:00". "" means no quiet hours.
 func ParseQuiet(s string) (Quiet, bool) {
 	if s == "" {
 		return Quiet{}, true
@@ -95,7 +95,7 @@ func (r *Rule) lastDigest(now time.Time) time.Time {
 	return at
 }
 
-// wants reports whether the rule tells an event.
+// wants reports whether the rule applies to an event.
 func (r *Rule) wants(e *Event) bool {
 	if !slices.Contains(r.When, e.Kind) || r.ofToken() && e.Owner != r.Owner {
 		return false

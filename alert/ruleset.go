@@ -82,7 +82,7 @@ func parseRules(owner string, row store.Cursor) (list ownedRules, err error) {
 	return list, nil
 }
 
-// valid returns the rules that hold: those of a valid token, with the targets that it may use.
+// valid returns the rules whose token is valid, each with the targets that the token may use.
 func (l *ownedRules) valid(rights Rights, owner string) (all []Rule) {
 	usable := rights.allowed.Usable(owner)
 	for i, rule := range l.rules {

@@ -9,9 +9,9 @@ import (
 	"mailroom/store"
 )
 
-// An alert may wait for its target for a day, and what it was told for may end in that time. So whether it is still to
-// be sent is asked when it is sent: its rule, the right of its owner to deliver to the target, and its question. A chat
-// has a second queue, that of its channel, and asks again at its end.
+// An alert may wait for its target for a day, and its reason may end in that time. So the agent checks the rule, the
+// right of the owner to deliver to the target, and the question when it sends the alert. The channel of a chat has a
+// second queue, so the channel checks them again at the end of its queue.
 
 // ended returns why an alert need not be sent any more, "" if it must be: its rule was removed, or names the target
 // no longer.
@@ -122,7 +122,7 @@ func (s *Sender) Ended(r store.Reader, labels map[string]string, now time.Time) 
 	return questionEnded(r, labels[labelTicket], now)
 }
 
-// questionEnded returns why a question need not be told any more. "" is no question.
+// questionEnded returns why an alert about a ticket is not needed any more, "" if it is, or if ticket is "".
 func questionEnded(r store.Reader, ticket string, now time.Time) (why string, err error) {
 	if ticket == "" {
 		return "", nil

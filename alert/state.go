@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// gather is how long failures of one error are gathered before the first alert about them, repeat how
-	// long before the next one. An error without a failure for that long is new again.
+	// gather is how long a rule gathers failures with one error before the first alert about them, repeat how
+	// long before the next one. An error without a failure for that long counts as new.
 	gather = 30 * time.Second
 	repeat = time.Hour
-	// downGrace is how long a channel must be down before it is told.
+	// downGrace is how long a channel must be down before a rule alerts.
 	downGrace = 2 * time.Minute
-	// singles is how many tickets a rule tells one by one within singlesIn; further ones are told together.
+	// singles is how many tickets get an alert each within singlesIn; one alert combines further ones.
 	singles   = 10
 	singlesIn = 10 * time.Minute
 	// maxListed bounds Alert.Tickets, because groups are stored.
 	maxListed = 10
-	// maxGroups bounds the groups of failures that a rule has for the operator's threads, maxOwnerGroups those that
-	// it has for the threads of one token, maxTokenGroups those of a token's rule, and maxRuleGroups those of a rule in all, because they are stored
-	// together. Failures of further ones are gathered in one group of their owner, so that an owner with many
-	// different failures hides no other. groupsEach is how many an owner has in any case, up to maxAnyGroups.
+	// These bound the groups of failures of a rule, because they are stored together: maxGroups for the operator's
+	// threads, maxOwnerGroups for the threads of one token, maxTokenGroups in a token's rule, maxRuleGroups in all.
+	// One group of an owner collects the failures over its limit, so that an owner with many different failures
+	// does not hide the failures of others. Each owner may have groupsEach groups in any case, up to maxAnyGroups.
 	maxGroups      = 50
 	maxOwnerGroups = 10
 	maxTokenGroups = 5
@@ -36,18 +36,18 @@ const (
 	maxAnyGroups   = 300
 	// maxStoredGroups bounds the groups of the rules of all tokens.
 	maxStoredGroups = 300
-	// maxCounted bounds the owners whose questions are counted apart.
+	// maxCounted bounds the owners with a count of their own in RuleState.Singles.
 	maxCounted = 100
-	// guardAfter is how long the delivery of a thread has to tell an event before a rule tells it.
+	// guardAfter is how long a rule waits for the delivery of a thread before it sends its own alert.
 	guardAfter = 10 * time.Second
 	// digestDelay is how long after the end of its period a digest is sent at the earliest. Transactions that
 	// began within the period commit within this time.
 	digestDelay = time.Minute
-	// tooOld is the age from which an event is not told any more, for example after the server was off.
+	// tooOld is the age at which rules ignore an event, for example after the server was off.
 	tooOld = 24 * time.Hour
 )
 
-// Event is something that rules may tell.
+// Event is a change of which rules may alert.
 type Event struct {
 	Kind Kind
 	At   time.Time
@@ -58,20 +58,21 @@ type Event struct {
 	Thread  string
 	Owner   string // of the thread
 	Run     string
-	// DeliverTo is the target to which the thread delivers the event by itself, with the run Delivery, and may.
+	// DeliverTo is the target to which the thread itself may deliver the event, with the run Delivery; "": the thread
+	// does not deliver it.
 	DeliverTo string
 	Delivery  string
 	Words     string // as in Alert
 }
 
-// State is what is remembered between two steps, by the rule. Its size is bounded, see
-// maxAllGroups. It is stored as JSON.
+// State is the state between two steps, by the id of the rule. Its size is bounded, see maxStoredGroups. It is stored
+// as JSON.
 type State map[string]*RuleState
 
 // RuleState is the state of one rule between two steps.
 type RuleState struct {
 	Groups map[string]*Group `json:"groups,omitempty"`
-	// Singles are how many events of each owner were told one by one since Since.
+	// Singles are how many events of each owner got an alert each since Since.
 	Singles map[string]int `json:"singles,omitempty"`
 	Since   time.Time      `json:"since,omitzero"`
 	// Digest is the time of the last digest; zero if there was none yet. Its period ended with the last full hour
@@ -79,13 +80,14 @@ type RuleState struct {
 	Digest time.Time `json:"digest,omitzero"`
 }
 
-// Group gathers events that are told together.
+// Group gathers events for one alert.
 type Group struct {
-	First      Alert     `json:"first"`           // the first event that was not told, without Count
-	Count      int       `json:"count,omitempty"` // of the events that were not told
-	Due        time.Time `json:"due,omitzero"`    // when the events are told; zero: there are none
+	First      Alert     `json:"first"`           // of the first event since the last alert, without Count
+	Count      int       `json:"count,omitempty"` // of the events since the last alert
+	Due        time.Time `json:"due,omitzero"`    // when the events cause an alert; zero: the group has no new events
 	NotifiedAt time.Time `json:"told_at,omitzero"`
-	// Runs wait because of the outage that the group is about, at most maxOutageRuns. More says that others may too.
+	// Runs wait because of the outage that the group is about, at most maxOutageRuns. More says that other runs may
+	// wait too.
 	Runs []string `json:"runs,omitempty"`
 	More bool     `json:"more,omitempty"`
 	By   string   `json:"by,omitempty"` // the owner of the run that met the outage first, see ownerKey
@@ -100,7 +102,7 @@ type Notification struct {
 	NotBefore time.Time // zero: now
 }
 
-// Step takes the events since the last step, in order, and returns what to tell now. It changes s.
+// Step takes the events since the last step, in order, and returns the alerts to submit now. It changes s.
 // The result depends on nothing else, so a step that was not committed can be made again.
 func (s State) Step(rules []Rule, events []Event, now time.Time) (out []Notification) {
 	maps.DeleteFunc(s, func(name string, _ *RuleState) bool {
@@ -166,7 +168,7 @@ func cutWords(text string) string {
 	}
 }
 
-// tell adds an alert. what names it among those of the rule.
+// notify adds an alert. what names it among the alerts of the rule.
 func (s *ruleStep) notify(a Alert, notBefore time.Time, what ...string) {
 	a.RuleOf = s.rule.Owner
 	s.out = append(s.out, Notification{
@@ -181,7 +183,7 @@ func (s *ruleStep) accept(e *Event) {
 		switch {
 		case s.rule.delivered(e) && s.maySingle(e):
 			s.guard(e)
-		case s.isQuiet(s.now), s.isQuiet(e.At): // the second one may be read late
+		case s.isQuiet(s.now), s.isQuiet(e.At): // the follower may read e late
 			s.gather("tickets"+ownerKey(e), e, s.now.Add(gather))
 		case s.maySingle(e):
 			s.notify(s.alertOf(e), time.Time{}, e.Subject)
@@ -203,8 +205,8 @@ func (s *ruleStep) accept(e *Event) {
 	}
 }
 
-// guard tells an event that the thread delivers by itself, a little later and only if that did not happen: the
-// right to deliver may end before the delivery is sent, and then nothing else would tell it.
+// guard adds an alert about an event that the thread itself delivers. The alert is due a little later, and its agent
+// sends it only if the delivery did not complete: the right to deliver may end before the delivery is sent.
 func (s *ruleStep) guard(e *Event) {
 	a := s.alertOf(e)
 	a.Delivery = e.Delivery
@@ -226,7 +228,7 @@ func ownerKey(e *Event) string {
 // failedKey returns the key of a group of failures. No owner has a blank in its name.
 func failedKey(e *Event, group string) string { return "failed" + ownerKey(e) + " " + group }
 
-// maySingle counts an event of an owner, and reports whether it is told by itself.
+// maySingle counts an event of an owner, and reports whether it gets an alert of its own.
 func (s *ruleStep) maySingle(e *Event) bool {
 	m := s.state
 	if m.Singles == nil || s.now.Sub(m.Since) >= singlesIn {
@@ -294,7 +296,8 @@ func (s State) forgetChannels(known []string) {
 // channelKey begins the keys of groups of channels.
 const channelKey = "channel "
 
-// acceptChannel remembers that a channel is down, and forgets or tells that it is connected again.
+// acceptChannel stores that a channel is down. When the channel is connected again, it drops this state, and alerts if
+// the rule has alerted about the disconnect.
 func (s *ruleStep) acceptChannel(e *Event) {
 	key := channelKey + e.Subject
 	g := s.state.Groups[key]
@@ -311,8 +314,8 @@ func (s *ruleStep) acceptChannel(e *Event) {
 	}
 }
 
-// gather adds an event to a group, which is due at due. Failures of a group that was told lately are due
-// later.
+// gather adds an event to a group, which is due at due. The failures of a group with a recent
+// alert are due later.
 func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	m := s.state
 	g := m.Groups[key]
@@ -346,7 +349,7 @@ func (s *ruleStep) gather(key string, e *Event, due time.Time) {
 	}
 }
 
-// notifyDue tells the groups that are due, unless it is quiet, and forgets those that are over.
+// notifyDue adds the alerts of the groups that are due, unless it is quiet, and drops groups that have ended.
 func (s *ruleStep) notifyDue() {
 	quiet := s.isQuiet(s.now)
 	for _, key := range slices.Sorted(maps.Keys(s.state.Groups)) {
@@ -370,7 +373,7 @@ func (s *ruleStep) notifyDue() {
 	}
 }
 
-// notifyDigest tells the digest of the day, once. The first one is due after the rule was made. Its period is
+// notifyDigest adds the digest of the day, once. The first one is due after the rule was made. Its period is
 // whole hours of UTC, from the end of the one before, so that the hours of the summary of ended runs add up to
 // it exactly, however late it is sent.
 func (s *ruleStep) notifyDigest() {

@@ -17,8 +17,8 @@ import (
 	"mailroom/store"
 )
 
-// Rules that are made on the page are stored, one list for each owner: the operator's, about all threads, and
-// those of a token, about its own threads. A list is the position of a cursor, so a change of it is one
+// Rules that are made on the page are stored, one list for each owner. Rules of the operator apply to all threads,
+// rules of a token to the threads that it owns. A list is the position of a cursor, so a change of it is one
 // transaction.
 
 const (
@@ -43,7 +43,7 @@ type StoredRule struct {
 	Row string `json:"row,omitempty"`
 }
 
-// ReadRules decodes the position of a cursor of rules; nil has none.
+// ReadRules decodes the position of a cursor of rules. A nil position has no rules.
 func ReadRules(position json.RawMessage) (all []StoredRule, err error) {
 	if position == nil {
 		return nil, nil
@@ -64,7 +64,7 @@ func (x Rights) Keep(all []StoredRule, owner string, changedAt time.Time) []Stor
 	return all
 }
 
-// PutRule adds a rule to those of an owner, or replaces the one of its name. all may change.
+// PutRule adds a rule to the rules of an owner, or replaces the rule with the same name. It may modify all.
 func PutRule(all []StoredRule, rule StoredRule) ([]StoredRule, error) {
 	i := slices.IndexFunc(all, func(r StoredRule) bool { return r.Name == rule.Name })
 	switch {
@@ -78,7 +78,7 @@ func PutRule(all []StoredRule, rule StoredRule) ([]StoredRule, error) {
 	return all, nil
 }
 
-// RemoveRule removes a rule from those of an owner. all may change.
+// RemoveRule removes an owner's rule by name. It may modify all.
 func RemoveRule(all []StoredRule, name string) ([]StoredRule, error) {
 	i := slices.IndexFunc(all, func(r StoredRule) bool { return r.Name == name })
 	if i < 0 {
@@ -151,7 +151,7 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 	case len(in.To) == 0:
 		return check.Invalid("to", "is missing: name a target", nil)
 	case ofToken && len(in.To) > 1:
-		return check.Invalid("to", "must be one target: only rules of the operator have others that take over", in.To)
+		return check.Invalid("to", "must be one target: only rules of the operator may have fallback targets", in.To)
 	case in.Text != "" && !slices.Contains(Texts(), Text(in.Text)):
 		return check.Invalid("text", "must be none, title or full", in.Text)
 	}
@@ -181,7 +181,7 @@ func checkRule(in *api.AlertRule, owner string, targets []string) error {
 	return nil
 }
 
-// validName reports whether a name is that of a stored rule. It is ASCII, because it is a part of an address.
+// validName reports whether a stored rule may have a name. Names are ASCII, because they are a part of an address.
 func validName(s string) bool {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)

@@ -45,7 +45,7 @@ type Options struct {
 	Password func() (string, error) // of User; it is read for each message
 	From     string
 	To       []string
-	// Roots sign the server's certificate; nil: those of the system.
+	// Roots sign the server's certificate; nil: the roots of the system.
 	Roots *x509.CertPool
 }
 

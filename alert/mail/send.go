@@ -59,7 +59,7 @@ func (s *session) submit(raw []byte) (string, error) {
 		return "", s.fail("announce the message", err, byReply)
 	}
 	if _, err := w.Write(raw); err != nil {
-		s.client = nil // without its end, the server does not take the message, and QUIT would write one
+		s.client = nil // without its end, the server does not accept the message, and QUIT would write that end
 		return "", s.fail("send the message", err, byReply)
 	}
 	if err := w.Close(); err != nil {

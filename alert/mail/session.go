@@ -137,7 +137,7 @@ func byReply(e *httpcall.Refusal) httpcall.Class {
 	return httpcall.ClassPermanent
 }
 
-// afterEnd is the class once the server has the whole message: it may have taken it, unless it refused it
+// afterEnd is the class once the server has the whole message: it may have accepted it, unless it refused it
 // (RFC 5321, section 4.3.2).
 func afterEnd(e *httpcall.Refusal) httpcall.Class {
 	if e.Status < 400 {
@@ -161,7 +161,7 @@ func (s *session) fail(op string, err error, class classOf) error {
 	return httpcall.SendError(failed, class)
 }
 
-// replyCode returns the code of the server's reply, 0 if err is none.
+// replyCode returns the code of the server's reply, 0 if err is no reply.
 func replyCode(err error) int {
 	if reply, ok := errors.AsType[*textproto.Error](err); ok {
 		return reply.Code
@@ -198,8 +198,8 @@ func (s *session) quote(text string) string {
 // envelope returns an address as it is in a command, without a name.
 func envelope(a *netmail.Address) string { return (&netmail.Address{Address: a.Address}).String() }
 
-// literal returns the address of this machine as it introduces itself (RFC 5321, section 4.1.3). The name of
-// a machine is often no name that others know.
+// literal returns the address of this machine as it introduces itself (RFC 5321, section 4.1.3). Other
+// machines often cannot resolve this machine's name.
 func literal(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)
 	switch {

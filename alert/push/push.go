@@ -223,7 +223,7 @@ func payloadOf(m alert.Message) ([]byte, error) {
 	for chars := maxBody; ; chars /= 2 {
 		var out bytes.Buffer
 		e := json.NewEncoder(&out)
-		e.SetEscapeHTML(false) // it is not HTML, and escapes take six bytes
+		e.SetEscapeHTML(false) // the text is not HTML, and an escape has six bytes
 		if err := e.Encode(p); err != nil {
 			return nil, fmt.Errorf("encode the message: %w", err)
 		}

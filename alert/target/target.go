@@ -27,9 +27,9 @@ type Kind struct {
 
 	// For the manual.
 	AfterCrash string // what becomes of an alert that was sent before a crash
-	Leaves     string // what leaves the machine, and to whom
-	// Own says that such a target is usually the operator's own, so that a rule which a command adds tells all, and
-	// its alerts can approve.
+	Leaves     string // what leaves the machine, and where it goes
+	// Own says that such a target is usually the operator's own, so a rule that a command adds for it sends the
+	// full text, with buttons that approve.
 	Own bool
 }
 
@@ -46,7 +46,7 @@ type Settings struct {
 	// nil accepts all.
 	Check func() error
 	// Open returns the target with a name. It connects to nothing, and reads secrets with each message, so
-	// that a corrected one takes effect. nil: the target is a part of the server, which makes it.
+	// that a corrected one takes effect. nil: the target is a part of the server, and the server creates it.
 	Open func(name string) (alert.Target, error)
 	// Shared says that the target has subscribers, see [alert.Spreader]. Only the operator's alerts go there.
 	Shared bool
@@ -112,7 +112,7 @@ func Allow(p *netguard.Policy) setting.Setting {
 // Allow adds networks that may be used.
 func (a *Address) Allow(more ...netip.Prefix) { a.policy.Allow = append(a.policy.Allow, more...) }
 
-// Resolve sets the resolver of names; without it, that of the machine resolves them.
+// Resolve sets the resolver of names. The default is the machine's resolver.
 func (a *Address) Resolve(r *net.Resolver) { a.policy.Resolver = r }
 
 // ErrNotAllowed is in the tree of the error of an address that is not public.
@@ -146,7 +146,7 @@ func Post(ctx context.Context, client *httpcall.Client, r httpcall.Request, hide
 	a, err := client.Do(ctx, r)
 	switch {
 	case a.Status >= 200 && a.Status < 300:
-		return a, nil // the status says that it was taken, even if the rest of the answer was cut off
+		return a, nil // the status says that the server accepted it, even if the answer was cut off after it
 	case a.Status != 0:
 		refused := client.Refuse(r.Op, a)
 		refused.Text = http.StatusText(a.Status)

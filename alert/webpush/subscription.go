@@ -25,7 +25,7 @@ const (
 )
 
 // Subscription is a browser that receives messages: a PushSubscription (https://www.w3.org/TR/push-api/,
-// section 8) and where it comes from. The endpoint is a secret: who has it can send to the browser, if the
+// section 8) and where it comes from. The endpoint is a secret: its holder can send to the browser, if the
 // push service does not check keys.
 type Subscription struct {
 	Endpoint string `json:"endpoint"` // https URL at the push service

@@ -19,7 +19,7 @@ const (
 )
 
 // Key is the key pair of an application server (VAPID). A browser subscribes to one public key, and its
-// push service takes messages only from the owner of that key.
+// push service accepts messages only from the owner of that key.
 type Key struct {
 	private *ecdsa.PrivateKey
 	public  []byte // uncompressed point

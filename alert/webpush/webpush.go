@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// MaxPayload bounds a message, in bytes. A push service need not take a body of more than 4,096 bytes
+	// MaxPayload bounds a message, in bytes. A push service need not accept a body of more than 4,096 bytes
 	// (RFC 8291, section 4), and the payload of some is smaller.
 	MaxPayload = 3000
 	// step is the unit of the padding, in bytes, so that a push service learns little from a length.

@@ -162,7 +162,7 @@ func (l alertLedger) SubmitAll(ctx context.Context, all []thread.Submit, c store
 	return l.all.Duties().SubmitAll(ctx, all, c)
 }
 
-// newFollower returns what tells the alerts of the rules, nil without targets.
+// newFollower returns the follower that submits the alerts of the rules, nil without targets.
 func newFollower(c *config.Config, l *ledger.Ledger, all *server.Alerts, log *slog.Logger) *alert.Follower {
 	if len(c.Targets) == 0 {
 		return nil
