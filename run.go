@@ -189,6 +189,10 @@ type Usage struct {
 	CostUSD      float64 `json:"cost_usd,omitempty"`
 }
 
+// AgainAt begins the end of the message of a RunError that has the time at which the agent works again, as
+// " (works again at 2026-11-28T15:04:05Z)".
+const AgainAt = " (works again at "
+
 // RunError is the error of a failed attempt or run.
 type RunError struct {
 	Class   Class  `json:"class"`

@@ -3,6 +3,7 @@ package thread_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -215,6 +216,30 @@ func TestAFaultOfTheAgentKeepsTheRun(t *testing.T) {
 	other.mustStart("b")
 	other.end(own)
 	wantEqual(t, "status of a run without repeats", other.runs["b"].Status, mailroom.StatusFailed)
+}
+
+func TestAFailureWithoutARepeatSaysWhenTheAgentWorksAgain(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		0:                      "",
+		90 * time.Minute:       " (works again at 2026-11-01T13:31:00Z)",
+		1000 * 24 * time.Hour:  " (works again at 2026-12-06T12:01:00Z)", // 35 days
+		-time.Hour:             "",
+		90*time.Minute - 1e9/2: " (works again at 2026-11-01T13:30:00Z)",
+	} {
+		w := newFixture(t)
+		w.now = time.Date(2026, 11, 1, 12, 0, 0, 5e8, time.UTC)
+		s := in("", "a")
+		s.NoRetry = true
+		w.must(s)
+		w.mustStart("a")
+		limit := failed(mailroom.ClassUnavailable)
+		limit.Failure.RetryAfter, limit.Failure.Err = after, errors.New(strings.Repeat("x", 5000))
+		w.end(limit)
+		got := w.runs["a"].Error.Message
+		if !strings.HasSuffix(got, "x"+want) || len(got) != 4096 {
+			t.Errorf("after %s: %d bytes that end with %q, want %q", after, len(got), got[max(0, len(got)-50):], want)
+		}
+	}
 }
 
 func TestAnOutageEndsWithAStepOrAnotherError(t *testing.T) {

@@ -60,6 +60,9 @@ func afterFailure(r *mailroom.Run, f *mailroom.Failure, jitter float64, now time
 	case f.Class == mailroom.ClassPermanent:
 		return deadLetter(f.Class, message)
 	case r.NoRetry:
+		if again := againAt(f.RetryAfter, now); again != "" {
+			message = truncate(message, maxErrorLen-len(again)) + again
+		}
 		return deadLetter(mailroom.ClassExhausted, message)
 	case f.Class == mailroom.ClassUnavailable:
 		return afterOutage(r, message, f.RetryAfter, jitter, now)
@@ -131,6 +134,16 @@ func retryOf(r *mailroom.Run) retry.Policy {
 // stores keep it. A worker that names more than retry.MaxNamed is not refused: its result would be lost.
 func notBefore(named, delay time.Duration) time.Duration {
 	return (max(delay, min(named, retry.MaxNamed)) + time.Microsecond - 1).Truncate(time.Microsecond)
+}
+
+// againAt says when an agent that named a delay works again, "" if it named none. The run has no other attempt, whose
+// time would say it; who reads the failure sends the message again then.
+func againAt(after time.Duration, now time.Time) string {
+	if after <= 0 {
+		return ""
+	}
+	at := now.Add(min(after, retry.MaxNamed) + time.Minute - 1).UTC().Truncate(time.Minute) // not a moment too early
+	return mailroom.AgainAt + at.Format(time.RFC3339) + ")"
 }
 
 // validText replaces bytes that are not text: a program's last output may contain any.

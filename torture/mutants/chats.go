@@ -42,5 +42,8 @@ func chatMutants() []mutant {
 		{"a group that only listens is told of late runs", "channel/chat/outbound/late.go", " && !(at.Group && l.conn.access.AllGroupMessages)", "", "channel/chat/adapter", "^TestNothingIsToldWhileThePersonIsToAnswer$"},
 		{"a chat is told twice of a pause", "channel/chat/outbound/late.go", "			x.saved.Told = waiting.PauseKey(*p)\n", "", "channel/chat/adapter", "^TestAChatIsToldOnceOfAPauseOfItsAgent$"},
 		{"a stop does not end a delivery", "channel/chat/inbound/command.go", "	if d.Sending != \"\" {", "	if false {", "channel/chat/adapter", "^TestAStopEndsADelivery$"},
+		{"a limit of a run that is not repeated loses its end", "thread/retry.go", "message = truncate(message, maxErrorLen-len(again)) + again", "_ = again", "thread", "^TestAFailureWithoutARepeatSaysWhenTheAgentWorksAgain$"},
+		{"a chat is told to try again too early", "thread/retry.go", " + time.Minute - 1)", ")", "thread", "^TestAFailureWithoutARepeatSaysWhenTheAgentWorksAgain$"},
+		{"a chat is not told when a limit ends", "channel/chat/outbound/ending.go", "m := againPattern().FindStringSubmatch(e.Message); m != nil", "m := againPattern().FindStringSubmatch(\"\"); m != nil", "channel/chat/outbound", "^TestAFailureIsDescribedWithoutTheOutputOfItsProgram$"},
 	}
 }

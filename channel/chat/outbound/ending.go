@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"mailroom"
@@ -36,16 +37,23 @@ func renderEnding(run *mailroom.Run, partial, command string) string {
 // exitPattern matches the start of a program's error, before the program's own output.
 var exitPattern = lazyregexp.New(`^\S+(?: \S+)? ended with (exit status [0-9]{1,3}|signal: [a-z ]{1,32})(?::|$)`)
 
-// failureText describes an error to a chat: its class, and how a program exited. The error's
+// againPattern matches the end of an error that says when the agent works again, see [mailroom.AgainAt].
+var againPattern = lazyregexp.New(regexp.QuoteMeta(mailroom.AgainAt) + `([-0-9]{10})T([:0-9]{5}):[0-9]{2}Z\)$`)
+
+// failureText describes an error to a chat: its class, how a program exited, and when it works again. The error's
 // message may quote output with paths and keys of the server. Users with access to the run find
 // it there.
 func failureText(e *mailroom.RunError) string {
 	if e == nil {
 		return "unknown error"
 	}
+	text := string(e.Class)
 	line, _, _ := strings.Cut(e.Message, "\n")
 	if m := exitPattern().FindStringSubmatch(line); m != nil {
-		return string(e.Class) + ", " + m[1]
+		text += ", " + m[1]
 	}
-	return string(e.Class)
+	if m := againPattern().FindStringSubmatch(e.Message); m != nil {
+		text += ", works again on " + m[1] + " at " + m[2] + " UTC"
+	}
+	return text
 }
