@@ -37,8 +37,19 @@ type shape struct {
 	unused            []string // exported names of the product that no other package uses
 }
 
-// maxLine is the number of characters of a line that a reader takes in without moving the head.
-const maxLine = 120
+const (
+	maxLine = 120 // characters that a reader takes in without moving the head
+	maxRow  = 140 // of a row of a table in a test, and of a field with a tag: a second line would hide the columns
+)
+
+// isLong reports whether a line of n characters is too long. Those of the mutants quote lines of other files.
+func isLong(f *file, line string, n int) bool {
+	if f.folder() == "torture/mutants" {
+		return false
+	}
+	row := f.test && strings.HasPrefix(line, "{") || strings.HasSuffix(line, "`") && strings.Contains(line, ":\"")
+	return n > maxRow || n > maxLine && !row
+}
 
 func shapeOf(t *testing.T, files []*file) (s shape) {
 	t.Helper()
@@ -52,7 +63,7 @@ func shapeOf(t *testing.T, files []*file) (s shape) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > maxLine {
+			if isLong(f, strings.TrimSpace(line), utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))) {
 				s.long++
 			}
 		}
@@ -133,7 +144,7 @@ func TestTheTreeGrowsNoMoreRooms(t *testing.T) {
 		{"floors", len(floors), 77},
 		{"pairs of top folders that import each other", len(s.pairs), 1},
 		{"exported names that no other package uses", len(s.unused), 185},
-		{"lines over 120 characters", s.long, 5938},
+		{"lines that are too long", s.long, 5254},
 	} {
 		t.Logf("%s: %d", m.name, m.got)
 		if m.got > m.most {
