@@ -9,7 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
-	"mailroom/alert/push"
+	"mailroom/alert/target"
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/auth"
@@ -22,7 +22,7 @@ import (
 func withLinks(o *server.Options) {
 	withTargets(o)
 	key := webpush.NewKey()
-	to, err := push.New(push.Options{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
 	if err != nil {
 		panic(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
-	"mailroom/alert/push"
+	"mailroom/alert/target"
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/auth"
@@ -35,7 +35,7 @@ func newBrowser(name string) api.NewPushSubscription {
 func startPush(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	key := webpush.NewKey()
-	to, err := push.New(push.Options{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

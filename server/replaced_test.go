@@ -7,7 +7,7 @@ import (
 	"net"
 	"testing"
 
-	"mailroom/alert/push"
+	"mailroom/alert/target"
 	"mailroom/alert/webpush"
 	"mailroom/auth"
 	"mailroom/client"
@@ -40,7 +40,7 @@ func TestABrowserOfTheOperatorEndsWithItsToken(t *testing.T) {
 func startPushOn(t *testing.T, rows store.Store, secret string) *fixture {
 	t.Helper()
 	key := webpush.NewKey()
-	to, err := push.New(push.Options{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	to, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

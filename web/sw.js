@@ -1,7 +1,7 @@
 // The service worker of the pages: shows alerts that come with Web Push, also while no page is open, and keeps
 // the files of the console for times without a network. It never stores what the API answers.
 //
-// A message is the JSON of package alert/push: { title, body, url, tag, urgent, repeated, buttons }. It was
+// A message is the JSON of package alert/target: { title, body, url, tag, urgent, repeated, buttons }. It was
 // encrypted for this browser by the server that the pages come from.
 
 // The pages may be below the path prefix of a proxy.

@@ -28,7 +28,8 @@ func NewChat() Kind {
 				Setup: chatSetup(),
 			}
 		},
-		AfterCrash: "as a reply of the channel", Leaves: "the text that the rule allows, and the link, to the chat platform and everybody in the chat",
+		AfterCrash: "as a reply of the channel",
+		Leaves:     "the text that the rule allows, and the link, to the chat platform and everybody in the chat",
 	}
 }
 

@@ -1,6 +1,9 @@
-// Package target describes a kind of target of alerts as one value: its settings, how to open a target, how
-// to add one, and what the manual says. The configuration and the commands are derived from it, so they know
-// no kind. It also has what the targets that call an HTTP API share.
+// Package target has the kinds of targets of alerts: a chat of a channel, a program ([Webhook]), a topic of an ntfy
+// server ([Ntfy]) and the browsers that subscribed ([Push]). Mail has a package of its own, because it is a client of
+// SMTP, and the others post one HTTP request.
+//
+// A [Kind] describes a kind as one value: its settings, how to open a target, how to add one, and what the manual says.
+// The configuration and the commands are derived from it, so they know no kind.
 package target
 
 import (
@@ -11,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"time"
 
 	"mailroom/alert"
 	"mailroom/channel/httpcall"
@@ -133,10 +137,15 @@ func (a *Address) Check() (*url.URL, error) {
 // Client returns a client that posts to the address and connects to nothing that the policy refuses.
 // service names it in errors.
 func (a *Address) Client(service string, secrets ...string) *httpcall.Client {
-	return httpcall.New(httpcall.Options{Platform: service, API: "its API", Secrets: secrets, MaxResponse: maxResponse, Transport: a.policy.Transport()})
+	return httpcall.New(httpcall.Options{
+		Platform: service, API: "its API", Secrets: secrets, MaxResponse: maxResponse, Transport: a.policy.Transport(),
+	})
 }
 
-const maxResponse = 64 << 10 // bytes read of an answer
+const (
+	maxResponse = 64 << 10 // bytes read of an answer
+	sendTimeout = 20 * time.Second
+)
 
 // Post makes a call that sends a message, and classifies its failure. A message that may have arrived is
 // mailroom.ErrUnknown. Refused credentials are an outage, because an operator can correct them; any other

@@ -1,10 +1,7 @@
 package config
 
 import (
-	"mailroom/alert/hook"
 	"mailroom/alert/mail"
-	"mailroom/alert/ntfy"
-	"mailroom/alert/push"
 	"mailroom/alert/target"
 	"mailroom/channel/discord"
 	"mailroom/channel/irc"
@@ -20,7 +17,7 @@ import (
 func Kinds() *target.Kinds { return &target.Kinds{Channels: channelKinds(), Targets: targetKinds()} }
 
 func targetKinds() []target.Kind {
-	return []target.Kind{target.NewChat(), mail.NewKind(), ntfy.NewKind(), push.NewKind(), hook.NewKind()}
+	return []target.Kind{target.NewChat(), mail.NewKind(), target.NewNtfy(), target.NewPush(), target.NewWebhook()}
 }
 
 func channelKinds() []kind.Kind {

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"testing"
 
-	"mailroom/alert/ntfy/ntfytest"
+	"mailroom/alert/target/ntfytest"
 	"mailroom/api"
 	"mailroom/channel/chat/outbound"
 	"mailroom/channel/platformtest"

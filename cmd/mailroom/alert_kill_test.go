@@ -26,9 +26,8 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/alert/hook"
-	"mailroom/alert/ntfy/ntfytest"
-	"mailroom/alert/push"
+	"mailroom/alert/target"
+	"mailroom/alert/target/ntfytest"
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/channel/platformtest"
@@ -142,7 +141,7 @@ func hookPlace(t *testing.T, h *fixture) place {
 	file := h.dir.TargetSecret("phone", "token")
 	h.must(os.WriteFile(file, []byte(secret), 0o600))
 	s := newFaultyServer(t, func(r *http.Request, raw []byte) (m seenAlert, err error) {
-		var body hook.Body
+		var body target.WebhookBody
 		id, err := keys.Verify(r.Header, raw, time.Now())
 		if err := errors.Join(err, json.Unmarshal(raw, &body)); err != nil || id != body.Key {
 			return m, fmt.Errorf("id %s and key %s: %w", id, body.Key, err)
@@ -195,7 +194,7 @@ func pushPlace(t *testing.T, h *fixture) place {
 				P256DH: base64.RawURLEncoding.EncodeToString(browser.PublicKey().Bytes()), Auth: base64.RawURLEncoding.EncodeToString(auth),
 			}})
 			f.must(err)
-			return push.Prefix("phone") + got.ID
+			return target.PushPrefix("phone") + got.ID
 		},
 	}
 }

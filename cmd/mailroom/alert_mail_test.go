@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"mailroom/alert/mail/smtptest"
-	"mailroom/alert/ntfy/ntfytest"
+	"mailroom/alert/target/ntfytest"
 )
 
 // mailPlace is a mailbox at a real mail server, behind a line that the test cuts.

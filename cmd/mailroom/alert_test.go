@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/alert/ntfy/ntfytest"
+	"mailroom/alert/target/ntfytest"
 	"mailroom/api"
 	"mailroom/client"
 	"mailroom/entry"

@@ -64,7 +64,7 @@ var floors = map[string]int{
 	"channel/kind":            11, // a platform as one value
 	"channel/httpcall":        11, // HTTP calls to a platform
 	"server":                  11,
-	"alert/target":            12, // a kind of target as one value
+	"alert/target":            12, // the kinds of targets
 	"app/cli":                 11, // the commands that talk to a server
 	"channel/chat/waiting":    12, // what a run does, for a chat
 	"channel/chat/room":       12, // what a room shows, as a pure state machine
@@ -72,10 +72,7 @@ var floors = map[string]int{
 	"channel/chat/inbound":    13, // handles events
 	"channel/chat/outbound":   13, // sends deliveries
 	"channel/chat/adapter":    14, // what chat platforms share
-	"alert/ntfy":              15,
-	"alert/hook":              15,
 	"alert/mail":              15,
-	"alert/push":              15,
 	"channel/channeltest":     15, // for tests: the suite of all channels
 	"channel/discord":         15,
 	"channel/irc":             15,

@@ -15,7 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
-	"mailroom/alert/push"
+	"mailroom/alert/target"
 	"mailroom/alert/webpush"
 	"mailroom/api"
 	"mailroom/bus"
@@ -85,7 +85,7 @@ func start(t *testing.T) *fixture {
 func alerts(t *testing.T, l *ledger.Ledger) *server.Alerts {
 	t.Helper()
 	key := webpush.NewKey()
-	browsers, err := push.New(push.Options{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
+	browsers, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

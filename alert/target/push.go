@@ -1,10 +1,4 @@
-// Package push sends alerts to browsers with Web Push (RFC 8030): each browser that subscribed shows a
-// notification, also while no page is open, with buttons that decide where the browser has them.
-//
-// The push service that a browser chose carries the message. It cannot read it, see package webpush. Its
-// address comes from the browser and is not trusted: only public addresses are connected to, unless an operator
-// allows others.
-package push
+package target
 
 import (
 	"bytes"
@@ -23,7 +17,6 @@ import (
 	"time"
 
 	"mailroom/alert"
-	"mailroom/alert/target"
 	"mailroom/alert/webpush"
 	"mailroom/channel/httpcall"
 	"mailroom/channel/kind"
@@ -32,48 +25,47 @@ import (
 )
 
 const (
-	timeout = 20 * time.Second
-	// life is how long a push service keeps a message for a browser that is not reachable (TTL, RFC 8030,
+	// pushTTL is how long a push service keeps a message for a browser that is not reachable (TTL, RFC 8030,
 	// section 5.2), in seconds.
-	life = "86400"
-	// maxBody is what notifications show, in characters.
-	maxBody    = 300
-	maxContact = 200 // characters
-	// maxTopic bounds the header Topic, in characters (RFC 8030, section 5.4).
-	maxTopic = 32
+	pushTTL = "86400"
+	// pushMaxBody is what notifications show, in characters.
+	pushMaxBody    = 300
+	pushMaxContact = 200 // characters
+	// pushMaxTopic bounds the header Topic, in characters (RFC 8030, section 5.4).
+	pushMaxTopic = 32
 )
 
-// Options are the settings of a target.
-type Options struct {
+// PushOptions are the settings of a Push.
+type PushOptions struct {
 	Name    string                 // of the target
-	Address target.Address         // where push services may be; its URL is not used
+	Address Address                // where push services may be; its URL is not used
 	Contact string                 // mailto: or https: URL of the operator, for push services
 	Key     func() (string, error) // private key, see [webpush.ParseKey]
 }
 
-// NewKind returns the kind.
-func NewKind() target.Kind {
-	return target.Kind{
-		Name: "push", New: newSettings, Own: true,
+// NewPush returns the kind of the browsers that subscribe to Web Push.
+func NewPush() Kind {
+	return Kind{
+		Name: "push", New: pushSettings, Own: true,
 		AfterCrash: "sent again: the notification replaces the earlier one",
 		Leaves:     "the text that the rule allows, and the links, encrypted for the browsers; the push service of each browser sees when and how much",
 	}
 }
 
-func newSettings() *target.Settings {
+func pushSettings() *Settings {
 	key := new(setting.Secret)
-	o := &Options{Key: key.Get}
+	o := &PushOptions{Key: key.Get}
 	keys := append(key.Settings("key", "the private key of the subscriptions (VAPID)", "missing private key; set either key_env or key_file (the configuration never contains the key itself)"),
 		setting.New("contact", "Address under which push services reach the operator.",
 			setting.Checked(&o.Contact, `a URL with a public name, such as "mailto:ops@example.org" or "https://example.org/contact"`, func(s string) bool { return s == "" || isContact(s) })).
 			Require("missing contact; some push services refuse messages without one"))
-	return &target.Settings{
+	return &Settings{
 		Shared: true,
-		Keys:   append(keys, o.Address.Networks()...), MaxBody: maxBody,
+		Keys:   append(keys, o.Address.Networks()...), MaxBody: pushMaxBody,
 		Open: func(name string) (alert.Target, error) {
 			named := *o
 			named.Name = name
-			return New(named)
+			return OpenPush(named)
 		},
 		Setup: &kind.Setup{
 			Short: "Alert the browsers that subscribe in the console",
@@ -90,7 +82,7 @@ with another key, all browsers have to subscribe again.`,
 			Probe: func(_ context.Context, at kind.Place) (found kind.Found, err error) {
 				named := *o
 				named.Name = at.Channel
-				t, err := New(named)
+				t, err := OpenPush(named)
 				if err != nil {
 					return found, err
 				}
@@ -110,7 +102,7 @@ with another key, all browsers have to subscribe again.`,
 // service refuses each message if the host can have no address on the internet.
 func isContact(s string) bool {
 	u, err := url.Parse(s)
-	if err != nil || len(s) > maxContact || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || len(s) > pushMaxContact || u.RawQuery != "" || u.Fragment != "" {
 		return false
 	}
 	if u.Scheme == "mailto" {
@@ -131,34 +123,39 @@ func isPublicName(host string) bool {
 	return !slices.Contains([]string{"local", "localhost", "invalid", "test", "internal", "alt", "lan", "home"}, host[at+1:])
 }
 
-// Target sends to the browsers that subscribed. It implements [alert.Spreader].
-type Target struct {
-	options Options
+// Push sends alerts to browsers with Web Push (RFC 8030): each browser that subscribed shows a notification, also while
+// no page is open, with buttons that decide where the browser has them. It implements [alert.Spreader].
+//
+// The push service that a browser chose carries the message. It cannot read it, see package webpush. Its address comes
+// from the browser and is not trusted: only public addresses are connected to, unless an operator allows others.
+type Push struct {
+	options PushOptions
 	client  *httpcall.Client
 }
 
-// New returns a target. It reads no key: a missing one fails the messages until there is one.
-func New(o Options) (*Target, error) {
+// OpenPush returns the target. It reads no key: a missing one fails the messages until there is one.
+func OpenPush(o PushOptions) (*Push, error) {
 	if !isContact(o.Contact) {
-		return nil, fmt.Errorf("contact: %q is not a mailto: or https: URL with a public name", display.Cut(o.Contact, maxContact))
+		return nil, fmt.Errorf("contact: %q is not a mailto: or https: URL with a public name",
+			display.Cut(o.Contact, pushMaxContact))
 	}
-	return &Target{o, o.Address.Client("the push service")}, nil
+	return &Push{o, o.Address.Client("the push service")}, nil
 }
 
 // CloseIdleConnections closes the connections that no message uses.
-func (t *Target) CloseIdleConnections() { t.client.CloseIdleConnections() }
+func (t *Push) CloseIdleConnections() { t.client.CloseIdleConnections() }
 
 // Name returns the name of the target.
-func (t *Target) Name() string { return t.options.Name }
+func (t *Push) Name() string { return t.options.Name }
 
 // Subscribers implements [alert.Spreader].
-func (t *Target) Subscribers() string { return Prefix(t.options.Name) }
+func (t *Push) Subscribers() string { return PushPrefix(t.options.Name) }
 
-// Prefix returns the prefix of the ids of the subscribers' threads of a target.
-func Prefix(name string) string { return alert.ThreadID(name) + ":push:" }
+// PushPrefix returns the prefix of the ids of the subscribers' threads of a target.
+func PushPrefix(name string) string { return alert.ThreadID(name) + ":push:" }
 
 // PublicKey returns the public key for a browser's applicationServerKey, in base64url without padding.
-func (t *Target) PublicKey() (string, error) {
+func (t *Push) PublicKey() (string, error) {
 	key, err := t.key()
 	if err != nil {
 		return "", err
@@ -166,7 +163,7 @@ func (t *Target) PublicKey() (string, error) {
 	return key.Public(), nil
 }
 
-func (t *Target) key() (*webpush.Key, error) {
+func (t *Push) key() (*webpush.Key, error) {
 	text, err := t.options.Key()
 	if err != nil {
 		return nil, err
@@ -176,13 +173,13 @@ func (t *Target) key() (*webpush.Key, error) {
 
 // Check validates a subscription, and the host of its endpoint as far as it is known without resolving it.
 // Errors are of the code invalid or too_large and name the field.
-func (t *Target) Check(s *webpush.Subscription) error {
+func (t *Push) Check(s *webpush.Subscription) error {
 	_, err := t.endpoint(s)
 	return err
 }
 
 // endpoint returns the endpoint of a valid subscription.
-func (t *Target) endpoint(s *webpush.Subscription) (*url.URL, error) {
+func (t *Push) endpoint(s *webpush.Subscription) (*url.URL, error) {
 	at := t.options.Address
 	if err := s.Check(at.Insecure); err != nil {
 		return nil, err
@@ -195,32 +192,32 @@ func (t *Target) endpoint(s *webpush.Subscription) (*url.URL, error) {
 	return u, nil
 }
 
-// payload is what the service worker of the pages gets, as JSON: see web/sw.js.
-type payload struct {
-	Title    string   `json:"title"`
-	Body     string   `json:"body"`
-	URL      string   `json:"url,omitempty"` // page for a person
-	Tag      string   `json:"tag"`           // replaces the notification with the same tag
-	Urgent   bool     `json:"urgent,omitempty"`
-	Repeated bool     `json:"repeated,omitempty"` // it may have been shown before
-	Buttons  []button `json:"buttons,omitempty"`
+// pushPayload is what the service worker of the pages gets, as JSON: see web/sw.js.
+type pushPayload struct {
+	Title    string       `json:"title"`
+	Body     string       `json:"body"`
+	URL      string       `json:"url,omitempty"` // page for a person
+	Tag      string       `json:"tag"`           // replaces the notification with the same tag
+	Urgent   bool         `json:"urgent,omitempty"`
+	Repeated bool         `json:"repeated,omitempty"` // it may have been shown before
+	Buttons  []pushButton `json:"buttons,omitempty"`
 }
 
-// button decides a ticket: post Body to URL as application/json.
-type button struct {
+// pushButton decides a ticket: post Body to URL as application/json.
+type pushButton struct {
 	Label string `json:"label"`
 	URL   string `json:"url"`
 	Body  string `json:"body"`
 }
 
-// payloadOf returns the payload of a message, of at most [webpush.MaxPayload] bytes. A message that is too
+// pushPayloadOf returns the payload of a message, of at most [webpush.MaxPayload] bytes. A message that is too
 // long loses the end of its text and then its buttons: a button must not decide what is not shown.
-func payloadOf(m alert.Message) ([]byte, error) {
-	p := payload{Title: m.Title, Body: m.Body, URL: m.URL, Tag: m.Key, Urgent: m.Urgent, Repeated: m.Repeated}
+func pushPayloadOf(m alert.Message) ([]byte, error) {
+	p := pushPayload{Title: m.Title, Body: m.Body, URL: m.URL, Tag: m.Key, Urgent: m.Urgent, Repeated: m.Repeated}
 	for _, b := range m.Buttons {
-		p.Buttons = append(p.Buttons, button(b))
+		p.Buttons = append(p.Buttons, pushButton(b))
 	}
-	for chars := maxBody; ; chars /= 2 {
+	for chars := pushMaxBody; ; chars /= 2 {
 		var out bytes.Buffer
 		e := json.NewEncoder(&out)
 		e.SetEscapeHTML(false) // the text is not HTML, and an escape has six bytes
@@ -239,15 +236,15 @@ func payloadOf(m alert.Message) ([]byte, error) {
 	}
 }
 
-// topic returns the topic of a message: a push service replaces a message that it has not delivered by one with
+// pushTopic returns the topic of a message: a push service replaces a message that it has not delivered by one with
 // the same topic (RFC 8030, section 5.4).
-func topic(key string) string {
+func pushTopic(key string) string {
 	sum := sha256.Sum256([]byte(key))
-	return base64.RawURLEncoding.EncodeToString(sum[:])[:maxTopic]
+	return base64.RawURLEncoding.EncodeToString(sum[:])[:pushMaxTopic]
 }
 
 // Send implements [alert.Target]. m.To is the subscription.
-func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
+func (t *Push) Send(ctx context.Context, m alert.Message) (string, error) {
 	if len(m.To) == 0 { // the browser was removed while the alert was on its way
 		return "", httpcall.Permanent(fmt.Errorf("%w: no browser is subscribed in the thread", alert.ErrGone))
 	}
@@ -263,7 +260,7 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	if err != nil {
 		return "", httpcall.Unavailable(err)
 	}
-	raw, err := payloadOf(m)
+	raw, err := pushPayloadOf(m)
 	if err != nil {
 		return "", httpcall.Permanent(err)
 	}
@@ -279,23 +276,23 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	header.Set("Authorization", authorization)
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Content-Encoding", "aes128gcm")
-	header.Set("TTL", life)
-	header.Set("Topic", topic(m.Key))
+	header.Set("TTL", pushTTL)
+	header.Set("Topic", pushTopic(m.Key))
 	header.Set("Urgency", "normal")
 	if m.Urgent {
 		header.Set("Urgency", "high")
 	}
-	a, err := target.Post(ctx, t.client, httpcall.Request{
-		Op: "push to " + at.Host, URL: at.String(), Header: header, Body: body, Timeout: timeout, // the path is a secret
+	a, err := Post(ctx, t.client, httpcall.Request{
+		Op: "push to " + at.Host, URL: at.String(), Header: header, Body: body, Timeout: sendTimeout, // the path is a secret
 	}, s.Endpoint, at.EscapedPath(), s.Auth, authorization)
 	if err != nil {
-		return "", refusal(a, err)
+		return "", pushRefusal(a, err)
 	}
 	return "", nil // the address of the message at the push service lets its holder cancel it: no log gets it
 }
 
-// refusal returns what an error means for a subscriber, beside what [target.Post] says.
-func refusal(a httpcall.Response, err error) error {
+// pushRefusal returns what an error means for a subscriber, beside what [Post] says.
+func pushRefusal(a httpcall.Response, err error) error {
 	refused, ok := errors.AsType[*httpcall.Refusal](err)
 	if !ok {
 		return err

@@ -1,4 +1,4 @@
-package push_test
+package target_test
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 
 	"mailroom"
 	"mailroom/alert"
-	"mailroom/alert/push"
 	"mailroom/alert/target"
 	"mailroom/alert/webpush"
 	"mailroom/internal/netguard"
@@ -30,22 +29,22 @@ import (
 	"mailroom/internal/setting"
 )
 
-var _ alert.Spreader = (*push.Target)(nil)
+var _ alert.Spreader = (*target.Push)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func loopback() netip.Prefix { return netip.MustParsePrefix("127.0.0.0/8") }
 
 // newTarget returns a target that may connect to this machine.
-func newTarget(t *testing.T, change ...func(*push.Options)) *push.Target {
+func newTarget(t *testing.T, change ...func(*target.PushOptions)) *target.Push {
 	t.Helper()
 	key := webpush.NewKey()
-	o := push.Options{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }}
+	o := target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }}
 	o.Address.Allow(loopback())
 	for _, c := range change {
 		c(&o)
 	}
-	out, err := push.New(o)
+	out, err := target.OpenPush(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +222,7 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public := func(o *push.Options) { o.Address = target.Address{} }
+	public := func(o *target.PushOptions) { o.Address = target.Address{} }
 	for _, endpoint := range []string{
 		s.URL, "https://127.0.0.1:" + port, "https://localhost:" + port, "https://[::1]:" + port, "https://10.0.0.1/", "https://169.254.169.254/latest/meta-data",
 		"https://192.168.1.1/", "https://100.100.100.200/", "https://[::ffff:127.0.0.1]:" + port, "https://0.0.0.0:" + port,
@@ -238,7 +237,7 @@ func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
 		}
 	}
 	// A name is accepted, and its address is checked when it is connected to.
-	to := newTarget(t, public, func(o *push.Options) { o.Address.Resolve(netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})) })
+	to := newTarget(t, public, func(o *target.PushOptions) { o.Address.Resolve(netguardtest.Resolver(t, [4]byte{127, 0, 0, 1})) })
 	b := subscription(t, "https://push.example.org:"+port+"/")
 	if err := to.Check(&b); err != nil {
 		t.Errorf("a name: %v", err)
@@ -279,7 +278,7 @@ func TestWithoutAKeyAlertsWait(t *testing.T) {
 	for name, key := range map[string]func() (string, error){
 		"none": func() (string, error) { return "", errors.New("missing token") }, "a wrong one": func() (string, error) { return "x", nil },
 	} {
-		to := newTarget(t, func(o *push.Options) { o.Key = key })
+		to := newTarget(t, func(o *target.PushOptions) { o.Key = key })
 		if _, err := to.Send(t.Context(), message(encode(t, subscription(t, "https://push.example.org/")))); mailroom.AsFailure(err).Class != mailroom.ClassUnavailable {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -297,7 +296,7 @@ func TestTheSettingsAreChecked(t *testing.T) {
 		"mailto:Ops <ops@example.org>": false, "http://example.org": false, "https://": false, "https://me:hush@example.org": false, "mailto:ops@example.org?subject=x": false,
 		"mailto:" + strings.Repeat("x", 200) + "@example.org": false,
 	} {
-		s := push.NewKind().New()
+		s := target.NewPush().New()
 		err := set(s.Keys, map[string]any{"contact": contact, "key_env": "KEY"})
 		if err == nil {
 			_, err = s.Open("browsers")
@@ -306,7 +305,7 @@ func TestTheSettingsAreChecked(t *testing.T) {
 			t.Errorf("contact %q: %v", contact, err)
 		}
 	}
-	s := push.NewKind().New()
+	s := target.NewPush().New()
 	if err := set(s.Keys, map[string]any{"contact": "mailto:ops@example.org"}); err == nil || !strings.Contains(err.Error(), "key_env or key_file") {
 		t.Errorf("without a key: %v", err)
 	}
@@ -317,7 +316,7 @@ func TestTheSettingsAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := opened.(*push.Target)
+	to := opened.(*target.Push)
 	b := subscription(t, "http://10.1.2.3/")
 	if err := to.Check(&b); err != nil || to.Name() != "browsers" || to.Subscribers() != "alert:browsers:push:" {
 		t.Errorf("%v, %q, %q", err, to.Name(), to.Subscribers())

@@ -1,9 +1,4 @@
-// Package ntfy sends alerts to a topic of an ntfy server. The app of ntfy shows them on a phone, with
-// buttons that decide.
-//
-// Messages are published as JSON (https://docs.ntfy.sh/publish/#publish-as-json), so no text becomes a
-// header.
-package ntfy
+package target
 
 import (
 	"context"
@@ -15,42 +10,40 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"mailroom"
 	"mailroom/alert"
-	"mailroom/alert/target"
 	"mailroom/channel/httpcall"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 )
 
 const (
-	timeout = 20 * time.Second
-	// maxBytes bounds what is sent as the text of a message: a text of more than 4,096 bytes becomes an
+	// ntfyMaxBytes bounds what is sent as the text of a message: a text of more than 4,096 bytes becomes an
 	// attachment (https://docs.ntfy.sh/publish/#limitations).
-	maxBytes = 4096
-	maxBody  = 1000 // characters, of at most 4 bytes
+	ntfyMaxBytes = 4096
+	ntfyMaxBody  = 1000 // characters, of at most 4 bytes
 )
 
-// Options are the settings of a target.
-type Options struct {
-	Address target.Address // of the server
+// ntfyOptions are the settings of an Ntfy.
+type ntfyOptions struct {
+	Address Address // of the server
 	Topic   string
 	Token   func() (string, error) // "" publishes without one
 }
 
-// NewKind returns the kind.
-func NewKind() target.Kind {
-	return target.Kind{
-		Name: "ntfy", New: newSettings, Own: true,
-		AfterCrash: "sent again and marked as repeated", Leaves: "the text that the rule allows, and the links, to the ntfy server, which can read both",
+// NewNtfy returns the kind of a topic of an ntfy server.
+func NewNtfy() Kind {
+	return Kind{
+		Name: "ntfy", New: ntfySettings, Own: true,
+		AfterCrash: "sent again and marked as repeated",
+		Leaves:     "the text that the rule allows, and the links, to the ntfy server, which can read both",
 	}
 }
 
-func newSettings() *target.Settings {
+func ntfySettings() *Settings {
 	token := new(setting.Secret)
-	o := &Options{Address: target.Address{URL: "https://ntfy.sh"}}
+	o := &ntfyOptions{Address: Address{URL: "https://ntfy.sh"}}
 	o.Token = func() (string, error) {
 		if !token.IsSet() {
 			return "", nil
@@ -59,13 +52,13 @@ func newSettings() *target.Settings {
 	}
 	keys := append(token.Settings("token", "the access token of the ntfy server", ""),
 		setting.New("topic", "Topic to publish to. Who knows it can read the alerts, unless the server requires a token.",
-			setting.Checked(&o.Topic, "1 to 64 letters, digits, dashes and underscores", func(s string) bool { return s == "" || topics().MatchString(s) })).
+			setting.Checked(&o.Topic, "1 to 64 letters, digits, dashes and underscores", func(s string) bool { return s == "" || ntfyTopics().MatchString(s) })).
 			Require(`missing topic; set one that cannot be guessed`))
 	keys = append(keys, o.Address.Settings("url", "Address of the ntfy server.", `"https://ntfy.sh"`)...)
-	return &target.Settings{
-		Keys: keys, MaxBody: maxBody,
+	return &Settings{
+		Keys: keys, MaxBody: ntfyMaxBody,
 		Check: func() error { _, err := o.Address.Check(); return err },
-		Open:  func(string) (alert.Target, error) { return New(*o) },
+		Open:  func(string) (alert.Target, error) { return openNtfy(*o) },
 		Setup: &kind.Setup{
 			Short: "Alert a phone with the app of ntfy",
 			About: `Install the app of ntfy on the phone and subscribe to the topic there. The command
@@ -74,13 +67,13 @@ own is set with --url.`,
 			Example: "--name phone --url https://ntfy.example.org --token-file ntfy.token",
 			Questions: []kind.Question{
 				{Key: "url", Usage: "address of the ntfy server"},
-				{Key: "topic", Usage: "topic to publish to", Generate: newTopic},
+				{Key: "topic", Usage: "topic to publish to", Generate: newNtfyTopic},
 				{Key: "allow", Usage: "private network or address that --url may use; may be repeated"},
 				{Key: "insecure", Usage: "allow http in --url"},
 				{Key: "token_file", Secret: "token", Usage: "use the access token in this file; the file is not copied"},
 			},
 			Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
-				t, err := New(*o)
+				t, err := openNtfy(*o)
 				if err != nil {
 					return found, err
 				}
@@ -96,35 +89,36 @@ own is set with --url.`,
 	}
 }
 
-// Target is a topic.
-type Target struct {
-	options Options
+// Ntfy publishes alerts to a topic of an ntfy server. The app of ntfy shows them on a phone, with buttons that
+// decide. Messages are published as JSON (https://docs.ntfy.sh/publish/#publish-as-json), so no text becomes a header.
+type Ntfy struct {
+	options ntfyOptions
 	base    *url.URL
 	client  *httpcall.Client
 }
 
-// New returns a target.
-func New(o Options) (*Target, error) {
+// openNtfy returns the target. It connects to nothing.
+func openNtfy(o ntfyOptions) (*Ntfy, error) {
 	base, err := o.Address.Check()
 	if err != nil {
 		return nil, fmt.Errorf("url: %w", err)
 	}
-	return &Target{o, base, o.Address.Client("ntfy")}, nil
+	return &Ntfy{o, base, o.Address.Client("ntfy")}, nil
 }
 
-// message is the body of a publication.
-type message struct {
-	Topic    string   `json:"topic"`
-	Title    string   `json:"title"`
-	Message  string   `json:"message"`
-	Tags     []string `json:"tags,omitempty"`
-	Priority int      `json:"priority,omitempty"`
-	Click    string   `json:"click,omitempty"`
-	Actions  []action `json:"actions,omitempty"`
+// ntfyMessage is the body of a publication.
+type ntfyMessage struct {
+	Topic    string       `json:"topic"`
+	Title    string       `json:"title"`
+	Message  string       `json:"message"`
+	Tags     []string     `json:"tags,omitempty"`
+	Priority int          `json:"priority,omitempty"`
+	Click    string       `json:"click,omitempty"`
+	Actions  []ntfyAction `json:"actions,omitempty"`
 }
 
-// action is a button.
-type action struct {
+// ntfyAction is a button.
+type ntfyAction struct {
 	Action  string            `json:"action"`
 	Label   string            `json:"label"`
 	URL     string            `json:"url"`
@@ -135,36 +129,37 @@ type action struct {
 	Clear bool `json:"clear"`
 }
 
-// high is the priority of a question; 3 is the default.
-const high = 4
+// ntfyHigh is the priority of a question; 3 is the default.
+const ntfyHigh = 4
 
 // Send implements [alert.Target]. The receipt is the id that the server gave the message.
-func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
+func (t *Ntfy) Send(ctx context.Context, m alert.Message) (string, error) {
 	token, err := t.options.Token()
 	if err != nil {
 		return "", httpcall.Unavailable(err)
 	}
-	out := message{Topic: t.options.Topic, Title: m.Title, Message: m.Body, Click: m.URL}
+	out := ntfyMessage{Topic: t.options.Topic, Title: m.Title, Message: m.Body, Click: m.URL}
 	if m.Repeated {
 		out.Title = "(repeated) " + m.Title
 	}
 	if out.Message == "" {
 		out.Message = m.Title // an empty text becomes "triggered"
 	}
-	if len(out.Message) > maxBytes {
-		return "", httpcall.Permanent(fmt.Errorf("the message has %d bytes, and %d are allowed", len(out.Message), maxBytes))
+	if len(out.Message) > ntfyMaxBytes {
+		tooLong := fmt.Errorf("the message has %d bytes, and %d are allowed", len(out.Message), ntfyMaxBytes)
+		return "", httpcall.Permanent(tooLong)
 	}
 	if m.Urgent {
-		out.Priority, out.Tags = high, []string{"question"}
+		out.Priority, out.Tags = ntfyHigh, []string{"question"}
 	}
 	for _, b := range m.Buttons {
-		out.Actions = append(out.Actions, action{
+		out.Actions = append(out.Actions, ntfyAction{
 			Action: "http", Label: b.Label, URL: b.URL, Method: http.MethodPost, Body: b.Body, Clear: true,
 			Headers: map[string]string{"Content-Type": "application/json"},
 		})
 	}
 	if m.URL != "" {
-		out.Actions = append(out.Actions, action{Action: "view", Label: "Open", URL: m.URL})
+		out.Actions = append(out.Actions, ntfyAction{Action: "view", Label: "Open", URL: m.URL})
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
@@ -174,8 +169,8 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	a, err := target.Post(ctx, t.client, httpcall.Request{
-		Op: "publish to " + t.base.Host, URL: t.base.String(), Header: header, Body: body, Timeout: timeout,
+	a, err := Post(ctx, t.client, httpcall.Request{
+		Op: "publish to " + t.base.Host, URL: t.base.String(), Header: header, Body: body, Timeout: sendTimeout,
 	}, token, t.options.Topic)
 	if err != nil {
 		return "", err
@@ -190,7 +185,7 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	return answer.ID, nil
 }
 
-func topics() *regexp.Regexp { return regexp.MustCompile(`^[-_A-Za-z0-9]{1,64}$`) }
+func ntfyTopics() *regexp.Regexp { return regexp.MustCompile(`^[-_A-Za-z0-9]{1,64}$`) }
 
-// newTopic returns a topic that cannot be guessed.
-func newTopic() string { return "mailroom-" + strings.ToLower(rand.Text()) }
+// newNtfyTopic returns a topic that cannot be guessed.
+func newNtfyTopic() string { return "mailroom-" + strings.ToLower(rand.Text()) }

@@ -1,6 +1,4 @@
-// Package hook posts alerts to a program, signed as Standard Webhooks specifies
-// (https://github.com/standard-webhooks/standard-webhooks).
-package hook
+package target
 
 import (
 	"context"
@@ -12,39 +10,37 @@ import (
 	"time"
 
 	"mailroom/alert"
-	"mailroom/alert/target"
 	"mailroom/channel/httpcall"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 	"mailroom/internal/webhooksign"
 )
 
-const timeout = 20 * time.Second
-
-// Options are the settings of a target.
-type Options struct {
-	Address target.Address
+// webhookOptions are the settings of a Webhook.
+type webhookOptions struct {
+	Address Address
 	Secret  func() (string, error) // see [webhooksign.Parse]
 }
 
-// NewKind returns the kind.
-func NewKind() target.Kind {
-	return target.Kind{
-		Name: "webhook", New: newSettings,
-		AfterCrash: "sent again with the same id: once for a program that remembers ids", Leaves: "the text that the rule allows, and the links, to the program",
+// NewWebhook returns the kind of a program that gets signed requests.
+func NewWebhook() Kind {
+	return Kind{
+		Name: "webhook", New: webhookSettings,
+		AfterCrash: "sent again with the same id: once for a program that remembers ids",
+		Leaves:     "the text that the rule allows, and the links, to the program",
 	}
 }
 
-func newSettings() *target.Settings {
+func webhookSettings() *Settings {
 	token := new(setting.Secret)
-	o := &Options{Secret: token.Get}
+	o := &webhookOptions{Secret: token.Get}
 	address := o.Address.Settings("url", "HTTPS URL to post alerts to.", `"https://example.org/hook"`)
 	address[0] = address[0].Require("missing url of the program")
-	return &target.Settings{
+	return &Settings{
 		Keys:    append(kind.Token(token), address...),
 		MaxBody: alert.MaxBody,
 		Check:   func() error { _, err := o.Address.Check(); return err },
-		Open:    func(string) (alert.Target, error) { return New(*o) },
+		Open:    func(string) (alert.Target, error) { return openWebhook(*o) },
 		Setup: &kind.Setup{
 			Short: "Alert a program with signed requests",
 			About: `The server posts each alert to --url as JSON. A secret signs the request; the command
@@ -57,7 +53,7 @@ generates one unless --token-file is given.`,
 				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied", Generate: webhooksign.New, Check: webhooksign.Check},
 			},
 			Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
-				t, err := New(*o)
+				t, err := openWebhook(*o)
 				if err != nil {
 					return found, err
 				}
@@ -71,43 +67,44 @@ generates one unless --token-file is given.`,
 	}
 }
 
-// Target is a program.
-type Target struct {
-	options Options
+// Webhook posts alerts to a program, signed as Standard Webhooks specifies
+// (https://github.com/standard-webhooks/standard-webhooks).
+type Webhook struct {
+	options webhookOptions
 	to      *url.URL
 	client  *httpcall.Client
 }
 
-// New returns a target.
-func New(o Options) (*Target, error) {
+// openWebhook returns the target. It connects to nothing.
+func openWebhook(o webhookOptions) (*Webhook, error) {
 	to, err := o.Address.Check()
 	if err != nil {
 		return nil, fmt.Errorf("url: %w", err)
 	}
-	return &Target{o, to, o.Address.Client("the program")}, nil
+	return &Webhook{o, to, o.Address.Client("the program")}, nil
 }
 
-// Body is the body of a request. Its header webhook-id is Key.
-type Body struct {
-	Kind     alert.Kind `json:"kind"`
-	Key      string     `json:"key"`      // the same if the alert is sent again
-	Repeated bool       `json:"repeated"` // it may have been sent before
-	Title    string     `json:"title"`
-	Text     string     `json:"text"`
-	At       time.Time  `json:"at"`
-	URL      string     `json:"url,omitempty"` // page for a person
-	Buttons  []Button   `json:"buttons,omitempty"`
+// WebhookBody is the body of a request. Its header webhook-id is Key.
+type WebhookBody struct {
+	Kind     alert.Kind      `json:"kind"`
+	Key      string          `json:"key"`      // the same if the alert is sent again
+	Repeated bool            `json:"repeated"` // it may have been sent before
+	Title    string          `json:"title"`
+	Text     string          `json:"text"`
+	At       time.Time       `json:"at"`
+	URL      string          `json:"url,omitempty"` // page for a person
+	Buttons  []webhookButton `json:"buttons,omitempty"`
 }
 
-// Button decides a ticket: post Body to URL as application/json.
-type Button struct {
+// webhookButton decides a ticket: post Body to URL as application/json.
+type webhookButton struct {
 	Label string          `json:"label"`
 	URL   string          `json:"url"`
 	Body  json.RawMessage `json:"body"`
 }
 
 // Send implements [alert.Target].
-func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
+func (t *Webhook) Send(ctx context.Context, m alert.Message) (string, error) {
 	text, err := t.options.Secret()
 	if err != nil {
 		return "", httpcall.Unavailable(err)
@@ -116,9 +113,9 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	if err != nil {
 		return "", httpcall.Unavailable(err)
 	}
-	out := Body{Kind: m.Kind, Key: m.Key, Repeated: m.Repeated, Title: m.Title, Text: m.Body, At: m.At, URL: m.URL}
+	out := WebhookBody{Kind: m.Kind, Key: m.Key, Repeated: m.Repeated, Title: m.Title, Text: m.Body, At: m.At, URL: m.URL}
 	for _, b := range m.Buttons {
-		out.Buttons = append(out.Buttons, Button{b.Label, b.URL, json.RawMessage(b.Body)})
+		out.Buttons = append(out.Buttons, webhookButton{b.Label, b.URL, json.RawMessage(b.Body)})
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
@@ -130,8 +127,9 @@ func (t *Target) Send(ctx context.Context, m alert.Message) (string, error) {
 	for _, key := range keys {
 		hide = append(hide, string(key), base64.StdEncoding.EncodeToString(key))
 	}
-	_, err = target.Post(ctx, t.client, httpcall.Request{
-		Op: "post to " + t.to.Host, URL: t.to.String(), Header: header, Body: body, Timeout: timeout, // the path may contain a secret
+	_, err = Post(ctx, t.client, httpcall.Request{
+		Op:  "post to " + t.to.Host, // the path may contain a secret
+		URL: t.to.String(), Header: header, Body: body, Timeout: sendTimeout,
 	}, hide...)
 	return "", err
 }
