@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -68,12 +69,11 @@ func parse(name, source string) (*file, error) {
 	return f, nil
 }
 
-// tree parses every Go file of the module.
-func tree(t *testing.T) []*file {
-	t.Helper()
+// parsed are the Go files of the module. They are parsed once, because that takes longer than any of the checks.
+var parsed = sync.OnceValues(func() ([]*file, error) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var files []*file
 	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -105,11 +105,18 @@ func tree(t *testing.T) []*file {
 		files = append(files, f)
 		return nil
 	})
+	return files, err
+})
+
+// tree returns every Go file of the module.
+func tree(t *testing.T) []*file {
+	t.Helper()
+	files, err := parsed()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(files) < 10 {
-		t.Fatalf("only %d Go files found under %s", len(files), root)
+		t.Fatalf("only %d Go files found", len(files))
 	}
 	return files
 }
