@@ -63,7 +63,8 @@ func draw() string {
 		`aria-label="The floors of the source tree, and the way of one message">`, width, height)
 	line(`<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 } .name { font-weight: 600 }
-.note { fill: #59636e } rect { fill: #f6f8fa; stroke: #d1d9e0 } circle { fill: #0969da } .step { fill: #fff; font-weight: 600; text-anchor: middle }
+.note { fill: #59636e } rect { fill: #f6f8fa; stroke: #d1d9e0 } circle { fill: #0969da } 
+.step { fill: #fff; font-weight: 600; text-anchor: middle }
 @media (prefers-color-scheme: dark) {
 text { fill: #f0f6fc } .note { fill: #9198a1 } rect { fill: #151b23; stroke: #3d444d } circle { fill: #1f6feb }
 .step { fill: #fff }
