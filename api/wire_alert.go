@@ -10,7 +10,7 @@ import (
 // Alerts are the targets and the rules of a server's alerts.
 type Alerts struct {
 	Targets []Target    `json:"targets" doc:"Where alerts go, by name."`
-	Rules   []AlertRule `json:"rules" doc:"What is told to whom, by name."`
+	Rules   []AlertRule `json:"rules" doc:"Rules of alerts, by name."`
 }
 
 // Target is where alerts go.
@@ -24,17 +24,17 @@ type Target struct {
 	LastError *string    `json:"last_error" doc:"Why it is not sent yet, or why the last alert was refused for good."`
 }
 
-// AlertRule says what is told to which targets.
+// AlertRule selects events and the targets that get alerts about them.
 type AlertRule struct {
 	Name    string   `json:"name" example:"night" doc:"1 to 64 letters, digits, dots, dashes and underscores."`
 	When    []string `json:"when" example:"ticket" nullable:"false" doc:"ticket, failed, channel, paused, outage and digest."`
-	To      []string `json:"to" example:"phone" nullable:"false" doc:"Targets: the first one is told, the others take over."`
+	To      []string `json:"to" example:"phone" nullable:"false" doc:"Targets: alerts go to the first one, the others are its fallbacks."`
 	Agents  []string `json:"agents,omitempty" nullable:"false" doc:"Only about these agents; empty: all."`
 	Threads []string `json:"threads,omitempty" nullable:"false" doc:"Only about threads whose ids begin with one of these; empty: all."`
-	Text    string   `json:"text,omitempty" doc:"How much of what agents and users wrote is told: none, title (the default) or full."`
-	Quiet   string   `json:"quiet,omitempty" doc:"Hours in which nothing is told, such as 22:00-07:00."`
+	Text    string   `json:"text,omitempty" doc:"How much of what agents and users wrote is sent: none, title (the default) or full."`
+	Quiet   string   `json:"quiet,omitempty" doc:"Hours without alerts, such as 22:00-07:00."`
 	Digest  string   `json:"digest,omitempty" doc:"Time of the digest, if when has it. Default: 08:00."`
-	Outage  string   `json:"outage,omitempty" example:"" doc:"How long runs of an agent must wait because of an outage before it is told, if when has it. Default: 5m."`
+	Outage  string   `json:"outage,omitempty" example:"" doc:"How long runs of an agent must wait because of an outage before the rule alerts, if when has it. Default: 5m."`
 	Zone    string   `json:"zone,omitempty" doc:"Time zone of quiet and digest. Default: UTC."`
 	Fixed   bool     `json:"fixed,omitempty" doc:"It is in the configuration, and cannot be changed here."`
 }

@@ -87,8 +87,8 @@ func (a *Alerts) subscribe(ctx context.Context, find lookup, target, field strin
 	}); err != nil {
 		return "", err
 	}
-	// The operator's name alone is no right: its limited tokens have it too. Which targets there are is told to those
-	// that may use them only.
+	// The operator's name alone is no right: its limited tokens have it too. The error does not say whether the
+	// target exists, because only tokens that may use a target may know it.
 	if a.find(target) == nil || !rights.MayDeliver(who.Name, target) || who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {
 		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: GET /v1/alerts lists those that it may use; ask the operator to add it to the tokens of another", target)
 	}
@@ -185,7 +185,7 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 
 // ruleOwner returns the owner of the rules that a token sees and makes: admins those of the operator, whatever
 // their name, and others their own. The operator's name alone is no right: a limited token has it too. Nor does a
-// limited token change what its source is told, which is about all threads of the source.
+// limited token change the rules of its source, which apply to all threads of the source.
 func ruleOwner(who *auth.Token, change bool) (owner string, err error) {
 	switch {
 	case change && (who.Limited() || who.Terms.Kind == auth.KindLimited): // also with the scope admin: rules do not end with it

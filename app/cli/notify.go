@@ -18,8 +18,8 @@ import (
 func Notify(con *command.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "notify",
-		Short: "List where alerts go and what is told, test and pause targets",
-		Long: `List the targets of alerts and the rules that say what is told to which of them.
+		Short: "List where alerts go and what causes them, test and pause targets",
+		Long: `List the targets of alerts and the rules that select what each of them gets.
 
 WAITING counts alerts that are not sent yet, also those of single browsers and tokens; AGE
 is the time since the oldest of them.
@@ -75,7 +75,7 @@ func printAlerts(con *command.Console, alerts api.Alerts, output command.Format)
 	if err := con.Printf("\n"); err != nil {
 		return err
 	}
-	return con.PrintList(rows, nil, "no rules: nothing is told by itself; add a table [rules.NAME] to mailroom.toml")
+	return con.PrintList(rows, nil, "no rules: no event causes an alert; add a table [rules.NAME] to mailroom.toml")
 }
 
 func dashIfEmpty(s string) string {

@@ -21,7 +21,7 @@ type Target struct {
 	Settings *target.Settings // of the kind
 	Decide   bool             // alerts have links and buttons that decide
 	LinkLife time.Duration    // of these links
-	// Text is how much of the replies of threads that subscribe is told.
+	// Text is how much of the replies of threads that subscribe is sent.
 	Text alert.Text
 	Zone *time.Location // of times in these replies
 	// Tokens are the names of the tokens whose threads may subscribe, beside the operator's.
@@ -39,7 +39,7 @@ func (t *Target) settings() []setting.Setting {
 	}, t.Settings.Keys, []setting.Setting{
 		setting.New("decide", "Alerts have a link, and buttons where the target has them, with which everybody who gets the alert can decide.", setting.Bool(&t.Decide)),
 		setting.New("link_life", "How long such a link is valid.", setting.Duration(&t.LinkLife, time.Minute, 30*24*time.Hour)),
-		setting.New("text", "How much of the replies of threads that subscribe is told: none, title (the first line) or full.", setting.OneOf(&t.Text, alert.Texts()...)),
+		setting.New("text", "How much of the replies of threads that subscribe is sent: none, title (the first line) or full.", setting.OneOf(&t.Text, alert.Texts()...)),
 		setting.New("zone", "Time zone of these replies.", zone(&t.Zone)),
 		setting.New("tokens", "Names of tokens whose threads may subscribe too.", setting.List(&t.Tokens)),
 	})
@@ -69,7 +69,7 @@ func (t *Target) Secrets() (all []*setting.Secret) {
 	return all
 }
 
-// Rule is one [rules.NAME] table: what is told to which targets.
+// Rule is one [rules.NAME] table: events, and the targets that get alerts about them.
 type Rule struct{ alert.Rule }
 
 // newRule returns a rule with the defaults.
@@ -79,16 +79,16 @@ func newRule(name string) *Rule {
 
 func (r *Rule) settings() []setting.Setting {
 	return []setting.Setting{
-		setting.New("when", "What is told: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), paused (an agent is), outage (runs wait because of one), digest (each day).",
+		setting.New("when", "What causes alerts: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), paused (an agent is), outage (runs wait because of one), digest (each day).",
 			listOf(&r.When, alert.Kinds())).Require(`missing when; set it to one or more of "ticket", "failed", "channel", "paused", "outage", "digest"`),
-		setting.New("to", "Targets. The first one is told; the others take over, in this order, when it is down.", setting.Each(&r.To, "a target name", setting.ValidName)).
+		setting.New("to", "Targets. Alerts go to the first one; the others are its fallbacks, in this order, when it is down.", setting.Each(&r.To, "a target name", setting.ValidName)).
 			Require(`missing to; set the name of a target, such as to = ["phone"]`),
 		setting.New("agents", "Only about these agents; empty is all.", setting.Each(&r.Agents, "an agent name", setting.ValidName)),
 		setting.New("threads", "Only about threads whose ids begin with one of these; empty is all.", setting.List(&r.Threads)),
-		setting.New("text", "How much of what agents and users wrote is told: none, title (the first line) or full.", setting.OneOf(&r.Text, alert.Texts()...)),
-		setting.New("quiet", `Hours in which nothing is told, such as "22:00-07:00"; it is told at their end.`, quiet(&r.Quiet)),
+		setting.New("text", "How much of what agents and users wrote is sent: none, title (the first line) or full.", setting.OneOf(&r.Text, alert.Texts()...)),
+		setting.New("quiet", `Hours without alerts, such as "22:00-07:00"; the alerts follow at their end.`, quiet(&r.Quiet)),
 		setting.New("digest", "Time of the digest.", clock(&r.Digest)),
-		setting.New("outage", "How long runs of an agent must wait because of an outage before it is told.", setting.Duration(&r.Outage, alert.MinOutage, alert.MaxOutage)),
+		setting.New("outage", "How long runs of an agent must wait because of an outage before the rule alerts.", setting.Duration(&r.Outage, alert.MinOutage, alert.MaxOutage)),
 		setting.New("zone", `Time zone of quiet and digest, such as "Europe/Berlin".`, zone(&r.Zone)),
 	}
 }

@@ -19,7 +19,7 @@ export interface AlertTarget {
   last_error: string | null;
 }
 
-/** What is told to which targets. */
+/** Selects events and the targets that get alerts about them. */
 export interface AlertRule {
   name: string;
   when: string[];

@@ -50,7 +50,7 @@ var floors = map[string]int{
 	"server/internal":         9,  // refusals and wire objects, for the packages of the server
 	"app/datadir":             9,  // the data folder of a server
 	"alert/webpush":           8,  // the requests of Web Push
-	"alert":                   10, // what is told to people, and the links that decide
+	"alert":                   10, // notifies people, with links that decide
 	"channel/chat":            10, // the interface of chat platforms
 	"issues/feed":             10, // a channel: gives the issues of a file to agents
 	"issues/bd":               10, // the commands of bd
