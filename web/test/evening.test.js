@@ -105,13 +105,16 @@ class Evening {
   }
 }
 
+// A kill between the intention to send and the send marks the message that arrives first as well: an earlier one may have.
+const first = /^(\(repeated\) )?tour asks for an approval$/;
+
 async function byNtfy(evening) {
   const { phone } = evening;
   const run = await evening.ask('ntfy');
   await phone.next();
   await evening.crashAfterArrival('alert:phone');
   const [told, ...again] = phone.all;
-  assert.equal(told.title, 'tour asks for an approval');
+  assert.match(told.title, first);
   for (const { title } of again) assert.equal(title, '(repeated) tour asks for an approval');
   const button = (message, label) => message.actions.find((action) => action.label === label);
   assert.deepEqual(await evening.press(button(told, 'Approve')), [200, 'approve']);
@@ -155,7 +158,7 @@ async function byMail(t, evening) {
   await mail.wait(1);
   await evening.crashAfterArrival('alert:mailbox');
   const [told, ...again] = await mail.wait(1);
-  assert.equal(told.headers.subject, 'tour asks for an approval');
+  assert.match(told.headers.subject, first);
   for (const { headers } of again) assert.deepEqual([headers.subject, headers['message-id']], ['(repeated) tour asks for an approval', told.headers['message-id']]);
   const page = await openPage(t, evening.context);
   const [link] = /http:\S+\/decide#\S+/.exec(told.parts['text/plain']);
