@@ -47,7 +47,7 @@ const (
 	tooOld = 24 * time.Hour
 )
 
-// Event is a change of which rules may alert.
+// Event is a change that rules may turn into alerts.
 type Event struct {
 	Kind Kind
 	At   time.Time

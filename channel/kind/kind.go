@@ -15,7 +15,7 @@ type Kind struct {
 	// Chat reports whether people talk there: a channel has the settings of [Chat] too, and unknown
 	// users can be paired.
 	Chat bool
-	// Programs reports whether programs send the messages, each of which is a request of its own: the channel joins
+	// Programs reports whether programs send the messages. Each is a request of its own, so the channel joins
 	// none unless its table says so.
 	Programs bool
 	// OwnToken reports whether two channels must not use the same token, because the platform sends

@@ -151,7 +151,7 @@ func TestTheTreeGrowsNoMoreRooms(t *testing.T) {
 			t.Errorf("%s: %d, the budget is %d", m.name, m.got, m.most)
 		}
 	}
-	t.Logf("lines of the product: %d, of which comments: %.1f %%", s.lines, 100*float64(s.comments)/float64(s.lines))
+	t.Logf("lines of the product: %d, comments: %.1f %% of them", s.lines, 100*float64(s.comments)/float64(s.lines))
 	t.Logf("pairs: %s", strings.Join(s.pairs, "; "))
 	byFolder := map[string]int{}
 	for _, name := range s.unused {

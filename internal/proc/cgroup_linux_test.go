@@ -53,7 +53,7 @@ func (f *cgroupFiles) only(path string) func(string) bool {
 func TestACgroupIsDividedOnlyIfItIsDelegated(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, mount  string
-		marked, root string // folder of which that is true
+		marked, root string // folders that are so
 		controllers  string
 		base         string // of the children; "": none
 		want         string // in the error

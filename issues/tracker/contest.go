@@ -46,7 +46,7 @@ func (t *Tracker) Contests() []Contest { return t.contests }
 
 const memberAssignee = "assignee"
 
-// contested are the members of which a merge keeps only one value that a person chose. Priority and lists have rules that
+// contested are the members whose values people choose; a merge keeps one of two. Priority and lists have rules that
 // lose nothing. Times of changes and members of other programs are no choices: those programs compute them.
 func contested() []string {
 	return []string{

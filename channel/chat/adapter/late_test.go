@@ -70,7 +70,7 @@ func TestAChatIsToldOnceWhatALateRunDoes(t *testing.T) {
 	}
 }
 
-// TestEachLateRunIsToldForItself sends two messages, of which the second one is late only behind the first.
+// TestEachLateRunIsToldForItself sends two messages. The second one is late only behind the first.
 func TestEachLateRunIsToldForItself(t *testing.T) {
 	withServer(t, slowly, func(o *serverFixture) {
 		o.options.AnswerWithin = 20 * time.Minute

@@ -12,7 +12,7 @@ type albums struct {
 	// Set by newDispatcher.
 	conversations *conversations
 
-	// Owned by the handler of the connection's events: pieces of the last album, none of which has addressed the bot. They
+	// Owned by the handler of the connection's events: pieces of the last album, as long as none has addressed the bot. They
 	// are in memory only, because nothing of a group is stored that is not for the bot.
 	album string
 	held  []*event

@@ -15,7 +15,7 @@ type Saved struct {
 	Previews []Preview `json:"previews,omitempty"`
 	// Asked are the messages whose questions may still be shown as open, the oldest first.
 	Asked []Asked `json:"asked,omitempty"`
-	// Told is the last pause of the agent of which the room was told.
+	// Told is the last pause of the agent that the room knows.
 	Told string `json:"told,omitempty"`
 }
 
