@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -142,6 +143,55 @@ func TestATokenEndsBesideATripThatArrivedInPart(t *testing.T) {
 		found, err := tx.Threads(store.ThreadQuery{IDs: []string{"thread-3-0000"}})
 		if len(found) != 0 {
 			t.Error("a write was committed after the end of its token")
+		}
+		return err
+	})
+}
+
+// TestServersEndTokensAtOnce has servers that each hold the weak lock, because they have read a token, and want the strong
+// one. The database ends all but one of them, and they try again.
+func TestServersEndTokensAtOnce(t *testing.T) {
+	const servers, each = 3, 20
+	cluster := pgtest.Shared(t)
+	schema := cluster.Schema(t)
+	var all []*Store
+	var rows []*auth.Token
+	for i := range servers {
+		s := openIn(t, schema, fmt.Sprint("n", i))
+		defer closeStore(t, s)
+		all = append(all, s)
+		for k := range each {
+			rows = append(rows, &auth.Token{Name: fmt.Sprint(i, "-", k), Sum: fmt.Sprint(i, "-", k)})
+		}
+	}
+	write(t, all[0], &store.Changes{Tokens: rows})
+	var work sync.WaitGroup
+	for i, s := range all {
+		work.Go(func() {
+			for k := range each {
+				err := s.Update(t.Context(), func(tx store.Tx) error {
+					l, err := tx.Load(store.Need{Tokens: []string{fmt.Sprint(i, "-", k)}})
+					if err != nil {
+						return err
+					}
+					return tx.Write(ends()["revoked"](l.Tokens[0]))
+				})
+				if err != nil {
+					t.Errorf("server %d, token %d: %v", i, k, err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	update(t, all[0], func(tx store.Tx) error {
+		found, err := tx.Tokens()
+		for _, row := range found {
+			if valid(row) {
+				t.Errorf("%s is valid", row.Name)
+			}
+		}
+		if len(found) != servers*each {
+			t.Errorf("%d tokens", len(found))
 		}
 		return err
 	})
