@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"mailroom"
 	"mailroom/store"
@@ -66,12 +67,10 @@ func findAsking(r store.Reader, queued []*mailroom.Run) (map[string]bool, error)
 	found := map[string]bool{}
 	var parents []string
 	for _, q := range queued {
-		if thread.IsDelivery(q) && !found[q.Parent] {
-			found[q.Parent] = true
+		if thread.IsDelivery(q) && !slices.Contains(parents, q.Parent) {
 			parents = append(parents, q.Parent)
 		}
 	}
-	clear(found)
 	if len(parents) == 0 {
 		return found, nil
 	}
