@@ -84,6 +84,7 @@ func TestAnAlbumOfAGroupIsForTheBotAsAWhole(t *testing.T) {
 		w.picture(at, friend, "g1", "", "g.txt", released()) // of another user
 		w.later(2 * time.Second)
 		w.picture(at, boss, "g2", "", "c.txt", released())
+		w.picture(at, friend, "g2", "", "h.txt", released()) // of another user, who sends an album at the same time
 		w.picture(at, boss, "g2", "@bot look", "d.txt", released())
 		w.later(2 * time.Second)
 		w.picture(at, boss, "g3", "between us", "e.txt", released())
@@ -91,7 +92,7 @@ func TestAnAlbumOfAGroupIsForTheBotAsAWhole(t *testing.T) {
 		w.later(2 * time.Second)
 		var names []string
 		for _, text := range w.heard() {
-			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 				if strings.Contains(text, "File "+name+".txt") {
 					names = append(names, name)
 				}

@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"context"
+	"slices"
 
 	"mailroom/internal/digest"
 )
@@ -12,20 +13,26 @@ type albums struct {
 	// Set by newDispatcher.
 	conversations *conversations
 
-	// Owned by the handler of the connection's events: pieces of the last album, as long as none has addressed the bot. They
-	// are in memory only, because nothing of a group is stored that is not for the bot.
-	album string
-	held  []*event
+	// Owned by the handler of the connection's events: pieces of albums that have not addressed the bot yet, the newest
+	// album last. They are in memory only, because nothing of a group is stored that is not for the bot.
+	held []heldAlbum
 }
 
-const maxAlbum = 10 // pieces
+// heldAlbum is an album that may turn out to be for the bot.
+type heldAlbum struct {
+	id     string
+	pieces []*event
+}
+
+const (
+	maxAlbum = 10 // pieces
+	maxHeld  = 32 // albums that people send at the same time, in all groups
+)
 
 // address handles the addressing of a piece. If it makes the album one for the bot, it returns the pieces before it.
 func (a *albums) address(ctx context.Context, e *event, addressed bool) (earlier []*event, err error) {
 	album := digest.ID("album", a.conversations.thread(&e.Event, ""), e.User.ID, e.Album)
-	if a.album != album {
-		a.album, a.held = album, nil
-	}
+	at := slices.IndexFunc(a.held, func(h heldAlbum) bool { return h.id == album })
 	if !addressed {
 		c, err := a.conversations.load(ctx, &e.Event)
 		switch {
@@ -33,10 +40,10 @@ func (a *albums) address(ctx context.Context, e *event, addressed bool) (earlier
 			return nil, err
 		case c.Album == album:
 			e.Addressed = true
-		case len(a.held) < maxAlbum:
+		default:
 			held := *e
 			held.Addressed, held.passed = true, true
-			a.held = append(a.held, &held)
+			a.hold(at, album, &held)
 		}
 		return nil, nil
 	}
@@ -45,6 +52,20 @@ func (a *albums) address(ctx context.Context, e *event, addressed bool) (earlier
 		c.Album = album
 		return changed
 	})
-	earlier, a.held = a.held, nil
+	if at >= 0 {
+		earlier = a.held[at].pieces
+		a.held = slices.Delete(a.held, at, at+1)
+	}
 	return earlier, err
+}
+
+// hold keeps a piece of the album at this index, -1 for a new one.
+func (a *albums) hold(at int, album string, piece *event) {
+	if at < 0 {
+		a.held = append(a.held[max(len(a.held)-maxHeld+1, 0):], heldAlbum{id: album})
+		at = len(a.held) - 1
+	}
+	if h := &a.held[at]; len(h.pieces) < maxAlbum {
+		h.pieces = append(h.pieces, piece)
+	}
 }

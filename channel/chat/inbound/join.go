@@ -27,9 +27,10 @@ func (j join) belongs(before, next *waitingEvent) bool {
 // burst, because it is as long.
 const cutJoin = 3 * time.Second
 
-// of returns how long a message with a text waits. A piece of an album waits for the others even if nothing else waits. A text is probably cut if it is nearly as long as a message of the
-// platform can be; clients cut before the last word. The limit is that of the bot's messages, which is that of people
-// or below it: to wait in vain costs two seconds.
+// of returns how long a message with a text waits. A piece of an album waits for the others even if nothing else waits.
+// The client has probably cut a text that is nearly as long as a message of the platform can be: clients cut before the
+// last word. The limit is that of the bot's messages, which is that of people or below it. To wait in vain costs two
+// seconds.
 func (j join) of(e *event, text string) time.Duration {
 	if e.Album != "" {
 		return max(j.usual, chat.DefaultJoin)
