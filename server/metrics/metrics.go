@@ -148,6 +148,22 @@ func formerName(name string) string {
 		return "forget"
 	case "check_clock", "replan":
 		return "clock"
+	case "create_token":
+		return "create token"
+	case "set_quotas":
+		return "set quotas"
+	case "tokens_used":
+		return "tokens used"
+	case "sign_in":
+		return "sign in"
+	case "sign_out":
+		return "sign out"
+	case "end_replaced":
+		return "end replaced"
+	case "end_probe":
+		return "end probe"
+	case "drop_summaries":
+		return "drop summaries"
 	}
 	return ""
 }

@@ -117,3 +117,26 @@ func TestCountingAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations for one operation and its commit, want none", n)
 	}
 }
+
+// Dashboards that were made for the version before go on: each operation that has two words now had another name then.
+func TestRenamedOperationsCountUnderBothNames(t *testing.T) {
+	m := New()
+	names := []string{
+		"end_lease", "adopt_unclaimed", "expire_notifications", "append_entry", "release_sticky", "drop_definitions",
+		"end_workers", "check_clock", "create_token", "set_quotas", "tokens_used", "sign_in", "sign_out", "end_replaced",
+		"end_probe", "drop_summaries",
+	}
+	for _, name := range names {
+		if formerName(name) == "" {
+			t.Errorf("%s has no former name", name)
+		}
+		m.Operation(name, nil, time.Millisecond)
+	}
+	got := scrape(t, m)
+	if n := got[`mailroom_operations_total{operation="forget",result="ok"}`]; n != "2" {
+		t.Errorf("forget counts %s, want both operations that it named", n)
+	}
+	if n := got[`mailroom_operations_total{operation="sign_in",result="ok"}`]; n != "1" {
+		t.Errorf("sign_in counts %s", n)
+	}
+}
