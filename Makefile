@@ -38,7 +38,7 @@ PARALLEL := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # Go compiles packages, and starts their tests, in this order. Some that need little begin, so that results come early.
 # Then the slowest ones by measured time, so that none of them runs alone in the end. The tests of the ledger come before
 # those of the command, which need everything compiled: they run while the rest is compiled.
-QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat ./channel/chat/room ./internal/jsontext ./server/internal/filter ./thread
+QUICK   = . ./entry ./auth ./bus ./project ./channel/markdown ./channel/chat ./channel/chat/room ./internal/jsontext ./server/internal/request ./thread
 LONGEST = ./ledger ./cmd/mailroom ./server ./engine ./torture ./store/postgres ./internal/proc ./channel/slack ./channel/matrix ./alert \
 	./channel/poll ./store/transfer ./store/sqlite ./channel/webhook ./internal/archtest ./channel/discord ./agent/exec ./bench/mailroom \
 	./store/storetest ./channel/chat/adapter ./protocol/mcp ./stream

@@ -13,8 +13,7 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -67,7 +66,7 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 			if agents[name] == nil { // no remote worker serves it
 				agents[name] = h.agentOf(name)
 			} else if d := h.describe(name); d.Problem == "" {
-				agents[name].Kind = view.Given(d.Kind) // configured as an agent of such workers
+				agents[name].Kind = request.Given(d.Kind) // configured as an agent of such workers
 			}
 		}
 		if err := countRunning(rd, requestOf(ctx).who, workers, agents); err != nil {
@@ -84,7 +83,7 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		a := agents[name]
 		if a.Reason == nil && a.Workers == 0 {
-			a.Reason = view.Given("no live worker serves it")
+			a.Reason = request.Given("no live worker serves it")
 		}
 		a.Available = a.Reason == nil
 		out.Items = append(out.Items, *a)
@@ -177,7 +176,7 @@ func (h *agentHandlers) pauseAgent(ctx context.Context, in *pauseAgentInput) (*b
 	}
 	row, err := h.ledger.PauseAgent(ctx, row)
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	h.log.InfoContext(ctx, "agent paused", "agent", row.Agent, "by", row.By)
 	return &body[api.Pause]{*describePause(row)}, nil
@@ -205,15 +204,15 @@ func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 	case slices.Contains(h.missing(), name), slices.Contains(h.local(), name), h.alerts.sends(name): // submits may not use it now
 		return nil
 	}
-	return mailroom.Errorf(mailroom.CodeNotFound, "unknown agent %q; use one of %s", invalid.Truncate(name), strings.Join(h.local(), ", "))
+	return mailroom.Errorf(mailroom.CodeNotFound, "unknown agent %q; use one of %s", request.Truncate(name), strings.Join(h.local(), ", "))
 }
 
 // agentOf returns what this process knows of an agent.
 func (h *agentHandlers) agentOf(name string) *api.Agent {
 	d := h.describe(name)
 	return &api.Agent{
-		Name: name, Kind: view.Given(d.Kind), Version: view.Given(d.Version), Program: view.Given(d.Program), Reason: view.Given(d.Problem), Retry: d.Retry,
-		Isolation: view.Given(d.Isolation),
+		Name: name, Kind: request.Given(d.Kind), Version: request.Given(d.Version), Program: request.Given(d.Program), Reason: request.Given(d.Problem), Retry: d.Retry,
+		Isolation: request.Given(d.Isolation),
 	}
 }
 
@@ -252,7 +251,7 @@ func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
 	}
 	barred := func() error {
 		if d := h.describe(name); d.Disabled {
-			return invalid.Field("body.agent", fmt.Sprintf("agent %q cannot be used: %s", invalid.Truncate(name), d.Problem), name)
+			return request.Invalid("body.agent", fmt.Sprintf("agent %q cannot be used: %s", request.Truncate(name), d.Problem), name)
 		}
 		return nil
 	}
@@ -267,5 +266,5 @@ func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
 	if slices.Contains(h.missing(), name) {
 		return barred()
 	}
-	return invalid.Field("body.agent", fmt.Sprintf("unknown agent %q; use one of %s", invalid.Truncate(name), strings.Join(known, ", ")), name)
+	return request.Invalid("body.agent", fmt.Sprintf("unknown agent %q; use one of %s", request.Truncate(name), strings.Join(known, ", ")), name)
 }

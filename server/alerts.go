@@ -16,8 +16,7 @@ import (
 	"mailroom/internal/reserved"
 	"mailroom/server/metrics"
 
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -239,7 +238,7 @@ func (h *alertHandlers) putRule(ctx context.Context, in *putRuleInput) (*body[ap
 	}
 	rule, err := alert.ParseRule(in.Body, owner, h.alerts.Allowed().Usable(owner))
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	out := alert.Describe(rule)
 	err = h.changeRules(ctx, owner, func(all []alert.StoredRule, row string) ([]alert.StoredRule, error) {
@@ -347,7 +346,7 @@ func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 	}
 	last, err := rd.Runs(store.RunQuery{Thread: id, Limit: 1})
 	if err == nil && len(last) > 0 && last[0].Status == mailroom.StatusFailed && last[0].Error != nil { // it was refused
-		out.LastError = view.Given(last[0].Error.Message)
+		out.LastError = request.Given(last[0].Error.Message)
 	}
 	return out, err
 }
@@ -373,14 +372,14 @@ func addWaiting(rd store.Reader, row *mailroom.Thread, out *api.Target) error {
 		return err
 	}
 	if at := found[0].CreatedAt; out.Oldest == nil || at.Before(*out.Oldest) {
-		out.Oldest = view.Known(at)
+		out.Oldest = request.Known(at)
 	}
 	if out.LastError != nil {
 		return nil
 	}
 	failed, err := lastTry(rd, found[0])
 	if failed != nil {
-		out.LastError = view.Given(failed.Message)
+		out.LastError = request.Given(failed.Message)
 	}
 	return err
 }
@@ -409,5 +408,5 @@ func (h *alertHandlers) testAlert(ctx context.Context, in *testAlertInput) (*bod
 }
 
 func noTarget(name string) error {
-	return mailroom.Errorf(mailroom.CodeNotFound, "no target %q: add one with `mailroom notify add`", invalid.Truncate(name))
+	return mailroom.Errorf(mailroom.CodeNotFound, "no target %q: add one with `mailroom notify add`", request.Truncate(name))
 }

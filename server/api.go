@@ -17,7 +17,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/internal/check"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/server/workers"
 )
 
@@ -186,7 +186,7 @@ type ThreadPath struct {
 // id returns the normalized thread id, or an error with its location.
 func (p ThreadPath) id() (string, error) {
 	id, err := check.ThreadID(p.Thread)
-	return id, invalid.At("path.", err)
+	return id, request.Locate("path.", err)
 }
 
 // RunPath is the run id in a path.

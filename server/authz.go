@@ -7,8 +7,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -39,7 +38,7 @@ func findRun(rd store.Reader, who *auth.Token, id string) (*mailroom.Run, *mailr
 			return rows[0], t, err
 		}
 	}
-	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", invalid.Truncate(id))
+	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", request.Truncate(id))
 }
 
 // findTicket returns a ticket, or not_found if who may not see its thread.
@@ -54,7 +53,7 @@ func findTicket(rd store.Reader, who *auth.Token, id string) (*mailroom.Ticket, 
 			return rows[0], err
 		}
 	}
-	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", invalid.Truncate(id))
+	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", request.Truncate(id))
 }
 
 // visibleThreads returns, by id, those of the threads that exist and are visible to who.
@@ -131,7 +130,7 @@ func (l lookup) shownRun(ctx context.Context, id string) (out api.Run, thread *m
 			return err
 		}
 		thread = t
-		shown, err := view.Runs(rd, []*mailroom.Run{r})
+		shown, err := request.ShowRuns(rd, []*mailroom.Run{r})
 		if err == nil {
 			out = shown[0]
 		}

@@ -14,9 +14,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/jsonbody"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 )
 
 const (
@@ -28,11 +26,11 @@ const (
 
 // bodyReceiver reads the bodies of requests within their limits.
 type bodyReceiver struct {
-	budget      *limit.Budget // of authenticated requests
-	public      *limit.Budget // of requests to public protocols, by address
-	max         int           // bytes
-	timeout     time.Duration // to receive a body
-	behindProxy bool          // as Options.BehindProxy
+	budget      *request.Budget // of authenticated requests
+	public      *request.Budget // of requests to public protocols, by address
+	max         int             // bytes
+	timeout     time.Duration   // to receive a body
+	behindProxy bool            // as Options.BehindProxy
 }
 
 // readBody reads the whole body within its time limit and checks that it is one JSON value without
@@ -51,7 +49,7 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 		return err
 	}
 	q := requestOf(r.Context())
-	if len(raw) > limit.SmallBody {
+	if len(raw) > request.SmallBody {
 		if err := s.parseSlots.acquire(r.Context(), &q.parsing); err != nil {
 			return err
 		}
@@ -59,7 +57,7 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if need == accessPerRequest { // the requests that the protocol makes pass here too
 		defer q.parsing.release()
 	}
-	return jsonbody.Check(raw, need == accessPerRequest)
+	return request.CheckJSON(raw, need == accessPerRequest)
 }
 
 // bodyLimit returns the size limit, in bytes, of a body sent to path. most is the limit of other
@@ -130,7 +128,7 @@ func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]by
 	}
 	c := &requestOf(r.Context()).body
 	b.assignCharge(c, r)
-	raw, err := limit.ReadAll(r.Context(), http.MaxBytesReader(out, r.Body, most), r.ContentLength, c)
+	raw, err := request.ReadAll(r.Context(), http.MaxBytesReader(out, r.Body, most), r.ContentLength, c)
 	_, refused := errors.AsType[*mailroom.Error](err)
 	switch {
 	case err == nil:
@@ -140,9 +138,9 @@ func (b *bodyReceiver) receive(out *response, r *http.Request, most int64) ([]by
 	case isTooLarge(err):
 		return nil, closeAfter(out, tooLarge(most))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, closeAfter(out, invalid.Malformed("body", fmt.Sprintf("did not arrive within %s", b.timeout)))
+		return nil, closeAfter(out, request.Malformed("body", fmt.Sprintf("did not arrive within %s", b.timeout)))
 	default:
-		return nil, closeAfter(out, invalid.Malformed("body", "ended early: the connection failed"))
+		return nil, closeAfter(out, request.Malformed("body", "ended early: the connection failed"))
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		r.Body = http.NoBody
@@ -158,26 +156,26 @@ func checkContentType(r *http.Request) error {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return invalid.WithStatus(http.StatusUnsupportedMediaType, invalid.Field("header.Content-Encoding", "is not supported: send the body uncompressed", invalid.Truncate(coding)))
+		return request.WithStatus(http.StatusUnsupportedMediaType, request.Invalid("header.Content-Encoding", "is not supported: send the body uncompressed", request.Truncate(coding)))
 	}
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
 		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
-		return invalid.WithStatus(http.StatusUnsupportedMediaType, invalid.Field("header.Content-Type", "must be application/json", invalid.Truncate(kind)))
+		return request.WithStatus(http.StatusUnsupportedMediaType, request.Invalid("header.Content-Type", "must be application/json", request.Truncate(kind)))
 	}
 	return nil
 }
 
 // assignCharge sets whose budget a body counts against: that of the token, or without one that of
 // the client address.
-func (b *bodyReceiver) assignCharge(c *limit.Charge, r *http.Request) {
+func (b *bodyReceiver) assignCharge(c *request.Charge, r *http.Request) {
 	who := requestOf(r.Context()).who.Name
 	switch {
-	case limit.IsCharged(r.Context()): // made from a body that was charged
+	case request.IsCharged(r.Context()): // made from a body that was charged
 	case who != "":
-		*c = limit.NewCharge(b.budget, who)
+		*c = request.NewCharge(b.budget, who)
 	default:
-		*c = limit.NewCharge(b.public, clientAddr(r, b.behindProxy))
+		*c = request.NewCharge(b.public, clientAddr(r, b.behindProxy))
 	}
 }
 
@@ -211,4 +209,4 @@ func tooLarge(limit int64) error {
 // CheckJSON refuses a body that is not one JSON value in UTF-8, has a duplicate field, or exceeds
 // the limits on depth and number of values. A [Protocol] that is Public calls it, because it
 // receives its body unchecked.
-func CheckJSON(raw []byte) error { return jsonbody.Check(raw, true) }
+func CheckJSON(raw []byte) error { return request.CheckJSON(raw, true) }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"mailroom/server/internal/jsonbody"
+	"mailroom/server/internal/request"
 )
 
 // Bounds of fields that occur in requests only.
@@ -88,7 +88,7 @@ func boundBody(op *huma.Operation, o *Options) {
 			limit = min(limit, p.MaxBody)
 		}
 	}
-	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", limit, jsonbody.MaxValues, jsonbody.MaxDepth)
+	op.RequestBody.Description = fmt.Sprintf("At most %d bytes, %d values and %d levels; more is refused.", limit, request.MaxValues, request.MaxDepth)
 	op.RequestBody.Extensions = map[string]any{maxBytes: limit}
 }
 

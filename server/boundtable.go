@@ -6,7 +6,7 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/project"
-	"mailroom/server/internal/filter"
+	"mailroom/server/internal/request"
 	"mailroom/server/workers"
 )
 
@@ -41,8 +41,8 @@ func boundsOfSubmits() boundTable {
 		"AlertRule.agents": maxItems(20), "AlertRule.agents[]": byRule(200), "AlertRule.threads": maxItems(20), "AlertRule.threads[]": byRule(200),
 		"AlertRule.text": byRule(maxKeyword), "AlertRule.quiet": byRule(maxKeyword), "AlertRule.digest": byRule(maxKeyword), "AlertRule.zone": byRule(64), "AlertRule.outage": maxChars(maxDuration),
 		"QuestionDecision.answer": maxJSON(mailroom.MaxAnswer), "QuestionDecision.reason": maxJSON(mailroom.MaxAnswer),
-		"CancelMany.q": byRule(filter.MaxLength),
-		"RetryMany.q":  byRule(filter.MaxLength),
+		"CancelMany.q": byRule(request.MaxFilter),
+		"RetryMany.q":  byRule(request.MaxFilter),
 	}
 }
 
@@ -90,7 +90,7 @@ func boundsOfParameters() boundTable {
 		"path.agent": maxChars(project.MaxName), "path.claim": maxChars(maxID), "path.worker": maxChars(maxID), "path.reservation": maxChars(maxID),
 		"path.name": maxChars(project.MaxName), "path.rule": maxChars(project.MaxName), "path.subscription": maxChars(maxID), "path.channel": maxChars(project.MaxName), "path.user": maxChars(maxSender),
 		"header.Idempotency-Key": byRule(mailroom.MaxSubmitKey), "header.Last-Event-ID": byRule(maxStreamCursor),
-		"query.after": byRule(maxStreamCursor), "query.before": maxChars(maxID), "query.cursor": maxChars(maxPageCursor), "query.q": byRule(filter.MaxLength),
+		"query.after": byRule(maxStreamCursor), "query.before": maxChars(maxID), "query.cursor": maxChars(maxPageCursor), "query.q": byRule(request.MaxFilter),
 		"query.kind": maxItems(maxKinds), "query.kind[]": maxChars(mailroom.MaxLabel), "query.run": maxChars(maxID),
 		"query.project": byRule(project.MaxProject), "query.agent": maxChars(project.MaxName), "query.timeout": maxChars(maxDuration),
 	}

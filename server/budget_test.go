@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"mailroom/auth"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 )
 
 // upload is a request whose body arrives in pieces.
@@ -100,7 +100,7 @@ func TestAWaitingBodyGetsReleasedRoom(t *testing.T) {
 		s, slow := fullServer()
 		waits := startUpload(s, "/v1/messages", operatorSecret, 3<<20)
 		synctest.Wait()
-		<-time.After(limit.BodyWait - time.Millisecond)
+		<-time.After(request.BodyWait - time.Millisecond)
 		slow[0].abort()
 		synctest.Wait()
 		if held, _ := s.bodies.budget.Held(); held != 15<<20 {

@@ -10,7 +10,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/recovery"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/thread"
 )
 
@@ -113,7 +113,7 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	who := requestOf(ctx).who
 	f, conditions, err := parseRunFilter("body.", in.Q, who)
 	if err == nil && f.Empty() {
-		err = invalid.Field("body.q", "is empty: filter the runs to "+b.name+", such as status:"+string(b.statuses[0]), nil)
+		err = request.Invalid("body.q", "is empty: filter the runs to "+b.name+", such as status:"+string(b.statuses[0]), nil)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +121,7 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	cursors := list[*mailroom.Run, api.Run]{name: b.name}
 	from, err := cursors.parseCursor(h.pages, who, in.Cursor)
 	if err != nil {
-		return nil, nil, invalid.Field("body.cursor", "is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
+		return nil, nil, request.Invalid("body.cursor", "is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
 	}
 	if len(conditions.Statuses) == 0 {
 		conditions.Statuses = b.statuses

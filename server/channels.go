@@ -7,7 +7,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 )
 
 // Channels are the connections to platforms.
@@ -52,13 +52,13 @@ type resumeChannelInput struct {
 
 func (h *channelHandlers) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[api.Channel], error) {
 	if h.channels == nil || !h.channels.Resume(in.Name) {
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", invalid.Truncate(in.Name))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", request.Truncate(in.Name))
 	}
 	all := h.allChannels()
 	i := slices.IndexFunc(all, func(c api.Channel) bool { return c.Name == in.Name })
 	switch {
 	case i < 0: // a change of the configuration removed it
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", invalid.Truncate(in.Name))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", request.Truncate(in.Name))
 	case all[i].State == api.ChannelStandby:
 		where := "run by another server"
 		if all[i].Reason != nil {

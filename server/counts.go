@@ -9,8 +9,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/filter"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -37,7 +36,7 @@ func (h *runHandlers) countRuns(ctx context.Context, in *countRunsInput) (*body[
 	cursors := list[*mailroom.Run, api.Run]{name: "count"}
 	from, err := cursors.parseCursor(h.pages, who, in.Cursor)
 	if err != nil {
-		return nil, invalid.Field("query.cursor", "is not a cursor of a count: use next of its previous answer", in.Cursor)
+		return nil, request.Invalid("query.cursor", "is not a cursor of a count: use next of its previous answer", in.Cursor)
 	}
 	var out api.RunCount
 	if q, ok := summedUp(f, who); ok && from == (place{}) {
@@ -58,7 +57,7 @@ func (h *runHandlers) countRuns(ctx context.Context, in *countRunsInput) (*body[
 
 // summedUp returns the query for a filter that the sums of the store answer for this caller: one of
 // statuses, agents and owners by their names.
-func summedUp(f filter.Filter, who *auth.Token) (q store.CountQuery, ok bool) {
+func summedUp(f request.Filter, who *auth.Token) (q store.CountQuery, ok bool) {
 	if !f.Only("status", "agent", "owner") || !who.SeesAll() && who.Namespace != "" {
 		return q, false
 	}
@@ -188,7 +187,7 @@ func (h *runHandlers) sumFailures(ctx context.Context, of store.CountQuery, grou
 }
 
 // scanFailures adds the failed runs that a filter matches, among a bounded number of runs.
-func (h *runHandlers) scanFailures(ctx context.Context, f filter.Filter, conditions store.RunQuery, groups failureGroups) (lookedTo *time.Time, err error) {
+func (h *runHandlers) scanFailures(ctx context.Context, f request.Filter, conditions store.RunQuery, groups failureGroups) (lookedTo *time.Time, err error) {
 	if len(conditions.Statuses) == 0 {
 		conditions.Statuses = []mailroom.Status{mailroom.StatusFailed}
 	}

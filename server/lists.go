@@ -15,7 +15,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -231,7 +231,7 @@ func (l list[R, W]) parseCursor(pages pager, who *auth.Token, cursor string) (at
 		}
 	}
 	if err != nil || at.key < 0 || at == (place{}) {
-		return place{}, invalid.Field("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
+		return place{}, request.Invalid("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
 	}
 	return at, nil
 }
@@ -256,7 +256,7 @@ type pageBound struct{ items, bytes int }
 func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) string) (*body[api.Page[T]], error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
-		return nil, invalid.Field("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
+		return nil, request.Invalid("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
 	}
 	out := api.Page[T]{Items: []T{}}
 	size := 0

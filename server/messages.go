@@ -12,8 +12,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/ledger"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -61,7 +60,7 @@ func (h *messageHandlers) submitTo(ctx context.Context, in *submitToInput) (*bod
 		return nil, err
 	}
 	if other := strings.TrimSpace(in.Body.Thread); other != "" && other != id {
-		return nil, invalid.Field("body.thread", "differs from the thread in the path", other)
+		return nil, request.Invalid("body.thread", "differs from the thread in the path", other)
 	}
 	in.Body.Thread = id
 	return h.submitMessages(ctx, &in.SubmitInput, "body.")
@@ -109,7 +108,7 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 	}
 	if b.Notify != "" {
 		if sub.DeliverTo, err = h.alerts.subscribe(ctx, h.find, b.Notify, "notify"); err != nil {
-			return nil, invalid.At(at, err)
+			return nil, request.Locate(at, err)
 		}
 		sub.DeliverAgent, sub.MustDeliver = alert.AgentName(b.Notify), true
 	}
@@ -124,7 +123,7 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 	}
 	out, err := h.ledger.Submit(ctx, sub)
 	if err != nil {
-		return nil, invalid.At(at, err)
+		return nil, request.Locate(at, err)
 	}
 	if out.Superseded == nil {
 		out.Superseded = []string{}
@@ -142,7 +141,7 @@ func readDeadline(sub *thread.Submit, text string) (err error) {
 	}
 	sub.Timeout = 0
 	if sub.Deadline, err = time.Parse(time.RFC3339, text); err != nil || sub.Deadline.IsZero() {
-		return invalid.Field("body.deadline", "must be a time such as 2030-01-31T18:00:00Z, or a duration such as 30m", text)
+		return request.Invalid("body.deadline", "must be a time such as 2030-01-31T18:00:00Z, or a duration such as 30m", text)
 	}
 	return nil
 }
@@ -150,7 +149,7 @@ func readDeadline(sub *thread.Submit, text string) (err error) {
 // submitKey returns the idempotency key from the header or the field, which must agree.
 func submitKey(header, field string) (string, error) {
 	if header != "" && field != "" && header != field {
-		return "", invalid.Field("body.key", "differs from the header Idempotency-Key", field)
+		return "", request.Invalid("body.key", "differs from the header Idempotency-Key", field)
 	}
 	if header != "" {
 		return header, nil
@@ -168,10 +167,10 @@ func readMessages(b api.Submit) ([]thread.NewMessage, error) {
 		return []thread.NewMessage{{Parts: parts}}, err
 	}
 	if b.Text != "" || b.Parts != nil {
-		return nil, invalid.Field("body.messages", "cannot be combined with text or parts: send one of them", nil)
+		return nil, request.Invalid("body.messages", "cannot be combined with text or parts: send one of them", nil)
 	}
 	if len(b.Messages) == 0 {
-		return nil, invalid.Field("body.messages", "is empty", nil)
+		return nil, request.Invalid("body.messages", "is empty", nil)
 	}
 	var out []thread.NewMessage
 	for i, d := range b.Messages {
@@ -189,7 +188,7 @@ func readParts(at, text string, parts []mailroom.Part) ([]mailroom.Part, error) 
 	case parts == nil:
 		return mailroom.Text(text), nil
 	case text != "":
-		return nil, invalid.Field(at+"parts", "cannot be combined with text: send one of them", nil)
+		return nil, request.Invalid(at+"parts", "cannot be combined with text: send one of them", nil)
 	}
 	return parts, nil
 }
@@ -200,7 +199,7 @@ func (h *messageHandlers) checkParent(ctx context.Context, run string) error {
 	}
 	_, err := h.find.run(ctx, run)
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-		err = invalid.Field("body.parent", "names an unknown run", run)
+		err = request.Invalid("body.parent", "names an unknown run", run)
 	}
 	return err
 }
@@ -226,12 +225,12 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *listMessagesInpu
 		Thread: id, Key: t.Key, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All, Bytes: h.maxPage,
 	})
 	if err != nil {
-		return nil, invalid.At("query.", err)
+		return nil, request.Locate("query.", err)
 	}
 	if items == nil {
 		items = []mailroom.Message{}
 	}
-	return &body[api.Page[mailroom.Message]]{api.Page[mailroom.Message]{Items: items, Next: view.Given(next)}}, nil
+	return &body[api.Page[mailroom.Message]]{api.Page[mailroom.Message]{Items: items, Next: request.Given(next)}}, nil
 }
 
 // MessagePath is the thread and message id in a path.
@@ -275,7 +274,7 @@ func (h *messageHandlers) editMessage(ctx context.Context, in *editMessageInput)
 	// Edit reports conflict, not not_found, for every message that cannot be changed, so
 	// existence is checked before.
 	m, err := h.ledger.Edit(ctx, id, in.Message, parts)
-	return &body[mailroom.Message]{m}, invalid.At("body.", err)
+	return &body[mailroom.Message]{m}, request.Locate("body.", err)
 }
 
 func (h *messageHandlers) retractMessage(ctx context.Context, in *messageInput) (*empty, error) {

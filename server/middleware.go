@@ -13,7 +13,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/check"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 )
 
 // runMiddleware runs the checks that every request passes before its handler.
@@ -32,10 +32,10 @@ func (s *Server) runMiddleware(out *response, r *http.Request) error {
 // is not configured (DNS rebinding).
 func (s *Server) checkHostAndOrigin(_ *response, r *http.Request) error {
 	if !s.hostAllowed(r.Host) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "unknown host %q: use localhost, or add the name to hosts", invalid.Truncate(r.Host))
+		return mailroom.Errorf(mailroom.CodeForbidden, "unknown host %q: use localhost, or add the name to hosts", request.Truncate(r.Host))
 	}
 	if origin := r.Header.Get("Origin"); !s.originAllowed(r.Host, origin) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "unknown origin %q: add it to origins to allow requests from its pages", invalid.Truncate(origin))
+		return mailroom.Errorf(mailroom.CodeForbidden, "unknown origin %q: add it to origins to allow requests from its pages", request.Truncate(origin))
 	}
 	if err := s.origins.Check(r); err != nil {
 		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "cross-origin requests of web pages are refused", Cause: err}
@@ -81,14 +81,14 @@ const unclean = "has a NUL or bytes that are not UTF-8: check its percent-encodi
 func (s *Server) checkPath(_ *response, r *http.Request) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return invalid.Malformed("query", "is malformed: check its percent-encoding")
+		return request.Malformed("query", "is malformed: check its percent-encoding")
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) { // the same answer each time
 		if !check.IsClean(name) {
-			return invalid.Field("query", unclean, nil)
+			return request.Invalid("query", unclean, nil)
 		}
 		if slices.ContainsFunc(query[name], func(v string) bool { return !check.IsClean(v) }) {
-			return invalid.Field("query."+invalid.Truncate(name), unclean, nil)
+			return request.Invalid("query."+request.Truncate(name), unclean, nil)
 		}
 	}
 	if !check.IsClean(r.URL.Path) {
@@ -97,7 +97,7 @@ func (s *Server) checkPath(_ *response, r *http.Request) error {
 		if id, _, _ = strings.Cut(id, "/"); inThreads && !check.IsClean(id) {
 			location = "path.thread"
 		}
-		return invalid.Field(location, unclean, nil)
+		return request.Invalid(location, unclean, nil)
 	}
 	path, inThreads := strings.CutPrefix(r.URL.EscapedPath(), "/v1/threads/")
 	if path == "/" || path == "*" {
@@ -176,7 +176,7 @@ func (s *Server) checkRoute(out *response, r *http.Request) error {
 	}
 	allow := answer.header.Get("Allow")
 	out.Header().Set("Allow", allow)
-	return invalid.WithStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not allowed here: use %s", invalid.Truncate(r.Method), allow))
+	return request.WithStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not allowed here: use %s", request.Truncate(r.Method), allow))
 }
 
 // authorize checks that the token has the permission of the route.
@@ -224,5 +224,5 @@ func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 
 func noRoute(r *http.Request) error {
-	return mailroom.Errorf(mailroom.CodeNotFound, "no route %q: see /openapi.json", invalid.Truncate(r.URL.Path))
+	return mailroom.Errorf(mailroom.CodeNotFound, "no route %q: see /openapi.json", request.Truncate(r.URL.Path))
 }

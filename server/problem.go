@@ -17,7 +17,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/lazyregexp"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 )
 
 // problem is a [api.Problem] about to be sent. Handlers return it to huma, which reads status,
@@ -50,7 +50,7 @@ func problemFor(ctx context.Context, err error) *problem {
 		e = &mailroom.Error{Code: mailroom.CodeInternal, Message: "internal", Cause: err}
 	}
 	p := &problem{Problem: api.NewProblem(e)}
-	if status, ok := invalid.StatusOf(err); ok {
+	if status, ok := request.StatusOf(err); ok {
 		p.Status, p.Title = status, http.StatusText(status)
 	}
 	if p.Code == mailroom.CodeRateLimited || p.Code == mailroom.CodeUnavailable {
@@ -64,7 +64,7 @@ func problemFor(ctx context.Context, err error) *problem {
 
 // redact removes secrets from a problem: the caller's own token, and text that looks like a token
 // of this server.
-func (q *request) redact(p *api.Problem) {
+func (q *requestState) redact(p *api.Problem) {
 	p.Detail = q.hide(p.Detail)
 	for i := range p.Errors {
 		f := &p.Errors[i]
@@ -77,7 +77,7 @@ func (q *request) redact(p *api.Problem) {
 
 // hide removes secrets from a text. An invalid token shorter than minSecretLength stays: hiding
 // every occurrence of a short word would garble the text.
-func (q *request) hide(text string) string {
+func (q *requestState) hide(text string) string {
 	if q.token != "" && (len(q.token) >= minSecretLength || q.who.Name != "") {
 		text = strings.ReplaceAll(text, q.token, "…")
 	}
@@ -145,9 +145,9 @@ func fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
 	}
 	slices.SortFunc(e.Fields, func(a, b mailroom.Field) int { return strings.Compare(a.Location, b.Location) })
 	if len(e.Fields) > 0 {
-		e.Message = fmt.Sprintf("%s: %s", invalid.Truncate(e.Fields[0].Location), invalid.Truncate(e.Fields[0].Message))
+		e.Message = fmt.Sprintf("%s: %s", request.Truncate(e.Fields[0].Location), request.Truncate(e.Fields[0].Message))
 	}
-	return problemFor(ctx, invalid.WithStatus(m.Status, e))
+	return problemFor(ctx, request.WithStatus(m.Status, e))
 }
 
 // rephrase turns a message of huma into a predicate of the field, as all other messages are: "must

@@ -11,7 +11,7 @@ import (
 	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/project"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -49,7 +49,7 @@ func (h *projectHandlers) reserve(ctx context.Context, in *reserveInput) (*body[
 		Shared: b.Shared, Advisory: b.Advisory, Reason: b.Reason, TTL: ttl,
 	})
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	return &body[api.Reserved]{api.Reserved{Granted: showReservations(out.Granted), Conflicts: showReservations(out.Conflicts)}}, nil
 }
@@ -71,7 +71,7 @@ type listReservationsInput struct {
 func (h *projectHandlers) listReservations(ctx context.Context, in *listReservationsInput) (*body[api.Page[api.Reservation]], error) {
 	rows, err := h.ledger.Reservations(ctx, in.Project, requestOf(ctx).who)
 	if err != nil {
-		return nil, invalid.At("query.", err)
+		return nil, request.Locate("query.", err)
 	}
 	items := showReservations(rows)
 	return pageAfter(items, in.Cursor, pageBound{in.Limit, h.maxPage}, func(r api.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
@@ -94,7 +94,7 @@ func (h *projectHandlers) renewReservation(ctx context.Context, in *renewReserva
 	}
 	row, err := h.ledger.RenewReservation(ctx, in.Reservation, requestOf(ctx).who, ttl)
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	return &body[api.Reservation]{api.NewReservation(row)}, nil
 }
@@ -115,7 +115,7 @@ func (h *projectHandlers) releaseNames(ctx context.Context, in *releaseNamesInpu
 	b := in.Body
 	ended, err := h.ledger.ReleaseNames(ctx, projectOr(b.Project), b.Holder, b.Names, requestOf(ctx).who)
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	return &body[api.Released]{api.Released{Released: showReservations(ended)}}, nil
 }
@@ -136,7 +136,7 @@ func (h *projectHandlers) notify(ctx context.Context, in *notifyInput) (*body[ap
 		Notification: project.Notification{From: b.From, To: b.To, Event: b.Event, Data: b.Data},
 	})
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	return &body[api.Notified]{api.Notified{Project: projectOr(b.Project), Seq: out.Seq, To: append([]string{}, out.To...)}}, nil
 }
@@ -150,7 +150,7 @@ type listNotificationsInput struct {
 
 func (h *projectHandlers) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[api.Page[api.Notification]], error) {
 	page, err := h.inbox(ctx, ledger.InboxQuery{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
-	return page, invalid.At("query.", err)
+	return page, request.Locate("query.", err)
 }
 
 type takeNotificationsInput struct{ Body api.Take }
@@ -158,7 +158,7 @@ type takeNotificationsInput struct{ Body api.Take }
 func (h *projectHandlers) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[api.Page[api.Notification]], error) {
 	b := in.Body
 	page, err := h.inbox(ctx, ledger.InboxQuery{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
-	return page, invalid.At("body.", err)
+	return page, request.Locate("body.", err)
 }
 
 func (h *projectHandlers) inbox(ctx context.Context, in ledger.InboxQuery) (*body[api.Page[api.Notification]], error) {
@@ -184,5 +184,5 @@ type acknowledgeInput struct{ Body api.Acknowledge }
 
 func (h *projectHandlers) acknowledge(ctx context.Context, in *acknowledgeInput) (*empty, error) {
 	b := in.Body
-	return nil, invalid.At("body.", h.ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
+	return nil, request.Locate("body.", h.ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom/internal/recovery"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 )
 
 // Protocol mounts another protocol, such as MCP, on a route. It issues internal API requests with
@@ -199,7 +199,7 @@ func protocolOf(ctx context.Context) string {
 // RoundTrip serves r like any other request. It returns once the response has started. Closing the
 // response body cancels the rest and waits for the handler.
 func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(limit.WithCharged(context.WithValue(r.Context(), viaKey{}, i.via)))
+	ctx, cancel := context.WithCancel(request.WithCharged(context.WithValue(r.Context(), viaKey{}, i.via)))
 	stop := context.AfterFunc(i.outer.Context(), cancel)
 	reader, writer := io.Pipe()
 	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), body: writer}

@@ -18,8 +18,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/ledger"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -114,7 +113,7 @@ func (h *pushHandlers) show(ctx context.Context, _ *empty) (*body[api.Push], err
 	out := api.Push{PublicKey: key, Target: h.target.Name(), Subscriptions: []api.PushSubscription{}}
 	for _, s := range found {
 		out.Subscriptions = append(out.Subscriptions, api.PushSubscription{
-			ID: strings.TrimPrefix(s.thread.ID, h.target.Subscribers()), Client: view.Given(s.Client), By: s.By, CreatedAt: s.CreatedAt, Gone: s.gone,
+			ID: strings.TrimPrefix(s.thread.ID, h.target.Subscribers()), Client: request.Given(s.Client), By: s.By, CreatedAt: s.CreatedAt, Gone: s.gone,
 		})
 	}
 	return &body[api.Push]{out}, nil
@@ -142,7 +141,7 @@ func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body
 		Client: browserOf(in.UserAgent), By: who.Name, Token: session, CreatedAt: time.Now().UTC(),
 	}
 	if err := h.target.Check(s); err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	id := subscriptionID(s.Endpoint)
 	if err := h.open(ctx, id, s); err != nil {
@@ -229,7 +228,7 @@ func admitSubscriber(by string, others []*mailroom.Thread) error {
 	}
 	switch {
 	case own >= maxSubscriptionsEach:
-		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "%s has %d subscribed browsers, and no more are allowed: remove one first", invalid.Truncate(by), own)
+		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "%s has %d subscribed browsers, and no more are allowed: remove one first", request.Truncate(by), own)
 	case len(others) >= maxSubscriptions:
 		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "there are %d subscribed browsers, and no more are allowed: remove one first", len(others))
 	}
@@ -285,7 +284,7 @@ func (h *pushHandlers) unsubscribe(ctx context.Context, in *unsubscribeInput) (*
 	}
 	t, err := h.find.thread(ctx, h.target.Subscribers()+in.Subscription)
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q", invalid.Truncate(in.Subscription))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q", request.Truncate(in.Subscription))
 	}
 	if err != nil {
 		return nil, err

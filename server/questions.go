@@ -9,8 +9,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/ledger"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -48,7 +47,7 @@ func (h *questionHandlers) decide(ctx context.Context, in *questionDecisionInput
 	}
 	k, err := h.ledger.Decide(ctx, decisionOf(opened.link, b))
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	return h.show(ctx, k, opened.link)
 }
@@ -97,7 +96,7 @@ func (h *questionHandlers) open(ctx context.Context, text string) (out openedLin
 
 // show returns a ticket as its link shows it.
 func (h *questionHandlers) show(ctx context.Context, k *mailroom.Ticket, link alert.Link) (*body[api.Question], error) {
-	out := api.Question{Ticket: view.Ticket(k), LinkExpiresAt: link.Expires}
+	out := api.Question{Ticket: request.ShowTicket(k), LinkExpiresAt: link.Expires}
 	err := h.find.view(ctx, func(rd store.Reader) error {
 		rows, err := rd.Runs(store.RunQuery{IDs: []string{k.Run}})
 		for _, r := range rows {

@@ -16,19 +16,19 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/ledger"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 )
 
-// request is what the middleware learns about a request. It belongs to the goroutine that serves
+// requestState is what the middleware learns about a request. It belongs to the goroutine that serves
 // it.
-type request struct {
+type requestState struct {
 	id    string
-	via   string       // protocol it came over; user is the API itself
-	route string       // matched pattern; "" for none
-	who   *auth.Token  // the caller; anonymous until its token was checked
-	grant *grant       // validity of who
-	token string       // secret that the request carried, valid or not; never shown
-	body  limit.Charge // budget held for its body
+	via   string         // protocol it came over; user is the API itself
+	route string         // matched pattern; "" for none
+	who   *auth.Token    // the caller; anonymous until its token was checked
+	grant *grant         // validity of who
+	token string         // secret that the request carried, valid or not; never shown
+	body  request.Charge // budget held for its body
 	// parsing is its slot for parsing a large body, released when the handler starts.
 	parsing parseSlot
 	code    mailroom.Code // code of the problem it was answered with
@@ -39,19 +39,19 @@ type request struct {
 func anonymousGrant() *grant { return newGrant(secretHash{}, &auth.Token{}) }
 
 // setGrant sets the caller of the request.
-func (q *request) setGrant(g *grant) { q.who, q.grant = g.token, g }
+func (q *requestState) setGrant(g *grant) { q.who, q.grant = g.token, g }
 
 // caller returns the row of the caller's token for the ledger.
-func (q *request) caller() ledger.Caller { return q.grant.row }
+func (q *requestState) caller() ledger.Caller { return q.grant.row }
 
 type requestKey struct{}
 
 // requestOf returns the request that ctx belongs to.
-func requestOf(ctx context.Context) *request {
-	if q, ok := ctx.Value(requestKey{}).(*request); ok {
+func requestOf(ctx context.Context) *requestState {
+	if q, ok := ctx.Value(requestKey{}).(*requestState); ok {
 		return q
 	}
-	q := &request{} // a context outside of ServeHTTP
+	q := &requestState{} // a context outside of ServeHTTP
 	q.setGrant(anonymousGrant())
 	return q
 }
@@ -59,7 +59,7 @@ func requestOf(ctx context.Context) *request {
 // ServeHTTP assigns a request id, serves the request and writes its log line.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	q := &request{id: requestID(r), via: protocolOf(r.Context())}
+	q := &requestState{id: requestID(r), via: protocolOf(r.Context())}
 	q.setGrant(s.anonymous)
 	r = r.WithContext(ledger.WithCaller(context.WithValue(r.Context(), requestKey{}, q), q.caller))
 	out := newResponse(w, s.options.WriteTimeout)

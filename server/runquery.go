@@ -8,19 +8,18 @@ import (
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/internal/check"
-	"mailroom/server/internal/filter"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
 // parseRunFilter parses a filter of runs. conditions has those that an index of a store answers, and the
 // owner if who sees the threads of one owner only; see narrowest.
-func parseRunFilter(at, text string, who *auth.Token) (f filter.Filter, conditions store.RunQuery, err error) {
+func parseRunFilter(at, text string, who *auth.Token) (f request.Filter, conditions store.RunQuery, err error) {
 	if !check.IsClean(text) { // that of a body, which may have escapes
-		return f, conditions, invalid.Field(at+"q", "has a NUL", nil)
+		return f, conditions, request.Invalid(at+"q", "has a NUL", nil)
 	}
-	if f, err = filter.Parse(text, runKeys()); err != nil {
-		return f, conditions, invalid.At(at, err)
+	if f, err = request.ParseFilter(text, runKeys()); err != nil {
+		return f, conditions, request.Locate(at, err)
 	}
 	conditions.Parent, _ = f.Exact("parent")
 	conditions.Thread, _ = f.Exact("thread")
@@ -40,7 +39,7 @@ func parseRunFilter(at, text string, who *auth.Token) (f filter.Filter, conditio
 }
 
 // statusesOf returns the statuses of which a filter requires one, nil if it allows all.
-func statusesOf(f filter.Filter) (statuses []mailroom.Status) {
+func statusesOf(f request.Filter) (statuses []mailroom.Status) {
 	for _, status := range f.OneOf("status") {
 		statuses = append(statuses, mailroom.Status(status))
 	}

@@ -12,9 +12,7 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/filter"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/stream"
 	"mailroom/thread"
@@ -44,16 +42,16 @@ const (
 	deliveryNo  = "no"
 )
 
-func runKeys() []filter.Key {
-	return []filter.Key{
+func runKeys() []request.FilterKey {
+	return []request.FilterKey{
 		{Name: "id"},
 		{Name: "status", Values: []string{
 			string(mailroom.StatusQueued), string(mailroom.StatusRunning), string(mailroom.StatusWaiting),
 			string(mailroom.StatusCompleted), string(mailroom.StatusFailed), string(mailroom.StatusCancelled),
 		}},
 		{Name: "agent"}, {Name: "owner"}, {Name: "thread"}, {Name: "parent"}, {Name: "class"}, {Name: "reason"},
-		{Name: "error", Kind: filter.KindText}, {Name: "group"}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
-		{Name: "created", Kind: filter.KindTime}, {Name: "finished", Kind: filter.KindTime}, {Name: "metadata.*"},
+		{Name: "error", Kind: request.KindText}, {Name: "group"}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
+		{Name: "created", Kind: request.KindTime}, {Name: "finished", Kind: request.KindTime}, {Name: "metadata.*"},
 		{Name: "delivery", Values: []string{deliveryYes, deliveryNo}},
 	}
 }
@@ -74,7 +72,7 @@ func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[ap
 		return nil, err
 	}
 	l := list[*mailroom.Run, api.Run]{
-		name: "runs", named: !source.scoped, show: view.Runs,
+		name: "runs", named: !source.scoped, show: request.ShowRuns,
 		key:     func(r *mailroom.Run) int64 { return r.Key },
 		thread:  func(r *mailroom.Run) string { return r.Thread },
 		created: func(r *mailroom.Run) time.Time { return r.CreatedAt },
@@ -92,7 +90,7 @@ func (h *runHandlers) listRuns(ctx context.Context, in *listRunsInput) (*body[ap
 }
 
 // filterRow returns the values of a run of a thread for a filter.
-func filterRow(r *mailroom.Run, of *mailroom.Thread) filter.Row {
+func filterRow(r *mailroom.Run, of *mailroom.Thread) request.FilterRow {
 	text := func(key string) string {
 		switch key {
 		case "id":
@@ -141,7 +139,7 @@ func filterRow(r *mailroom.Run, of *mailroom.Thread) filter.Row {
 		}
 		return r.FinishedAt
 	}
-	return filter.Row{Text: text, Time: at}
+	return request.FilterRow{Text: text, Time: at}
 }
 
 type getRunInput struct{ RunPath }
@@ -163,7 +161,7 @@ type waitRunInput struct {
 func (h *runHandlers) waitRun(ctx context.Context, in *waitRunInput) (*body[api.Run], error) {
 	timeout, err := time.ParseDuration(in.Timeout)
 	if err != nil || timeout < 0 || timeout > maxWait {
-		return nil, invalid.Field("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
+		return nil, request.Invalid("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
 	}
 	release, err := h.slots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
@@ -249,7 +247,7 @@ func (h *runHandlers) runOrCurrent(ctx context.Context, id string) (string, erro
 func (h *runHandlers) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
 	var shown []api.Run
 	err := h.find.view(ctx, func(rd store.Reader) (err error) {
-		shown, err = view.Runs(rd, []*mailroom.Run{row})
+		shown, err = request.ShowRuns(rd, []*mailroom.Run{row})
 		return err
 	})
 	if err != nil {
@@ -273,7 +271,7 @@ func (h *runHandlers) retryRun(ctx context.Context, in *retryRunInput) (*body[ap
 	}
 	row, err := h.ledger.Retry(ctx, q)
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	run, err := h.showResult(ctx, row)
 	return &body[api.Run]{run}, err

@@ -5,20 +5,20 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/server/internal/filter"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
 // runScan reads the runs that a filter matches and that the caller may see, from the narrowest index.
 type runScan struct {
-	filter filter.Filter
+	filter request.Filter
 	source runSource
 	window window // of the keys that can match
 	oldest bool   // oldest first, otherwise the newest
 }
 
 // newRunScan returns the scan of a parsed filter.
-func (h *runHandlers) newRunScan(ctx context.Context, f filter.Filter, conditions store.RunQuery, oldest bool) (runScan, error) {
+func (h *runHandlers) newRunScan(ctx context.Context, f request.Filter, conditions store.RunQuery, oldest bool) (runScan, error) {
 	w, err := h.createdWindow(ctx, f)
 	if err != nil {
 		return runScan{}, err

@@ -6,7 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
-	"mailroom/server/internal/filter"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -161,7 +161,7 @@ type ticketSource struct {
 }
 
 // ticketsFrom returns where to read the tickets that a filter matches and the caller sees.
-func (h *ticketHandlers) ticketsFrom(ctx context.Context, f filter.Filter) (s ticketSource, err error) {
+func (h *ticketHandlers) ticketsFrom(ctx context.Context, f request.Filter) (s ticketSource, err error) {
 	s.query = ticketQuery(f)
 	who := requestOf(ctx).who
 	if who.SeesAll() {

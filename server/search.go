@@ -10,8 +10,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/ledger"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -41,7 +40,7 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 	who := requestOf(ctx).who
 	words := store.Words(in.Q)
 	if len(words) == 0 || len(words) > maxSearchWords {
-		return nil, invalid.Field("query.q", "must have 1 to 50 words", in.Q)
+		return nil, request.Invalid("query.q", "must have 1 to 50 words", in.Q)
 	}
 	cursors := list[*mailroom.Message, api.FoundMessage]{name: "search"}
 	from, err := cursors.parseCursor(h.pages, who, in.Cursor)
@@ -62,11 +61,11 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 	if err != nil {
 		return nil, err
 	}
-	out := api.FoundMessages{Items: look.found, Complete: look.now.Complete, IndexedTo: view.Known(look.now.Until)}
+	out := api.FoundMessages{Items: look.found, Complete: look.now.Complete, IndexedTo: request.Known(look.now.Until)}
 	if !who.SeesAll() { // the time of the newest entry of all tells when others wrote it
 		out.IndexedTo = nil
 		if !out.Complete {
-			out.IndexedTo = view.Known(look.now.Until.Truncate(time.Minute))
+			out.IndexedTo = request.Known(look.now.Until.Truncate(time.Minute))
 		}
 	}
 	if next != (place{}) {

@@ -8,7 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/api"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -85,7 +85,7 @@ func (in *seriesInput) query(now time.Time) (q store.SummaryQuery, err error) {
 }
 
 func badFrom(from time.Time, what string) error {
-	return invalid.Field("query.from", what, from.Format(time.RFC3339))
+	return request.Invalid("query.from", what, from.Format(time.RFC3339))
 }
 
 // seriesPoint sums up the rows of one period.

@@ -24,7 +24,7 @@ import (
 	"mailroom/bus"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 	"mailroom/server/metrics"
 	"mailroom/server/workers"
 )
@@ -219,11 +219,11 @@ type Server struct {
 
 	life        *lifecycle
 	bodies      *bodyReceiver
-	parseSlots  parseSlots     // for large bodies
-	backlog     *limit.Backlog // unread bytes of streams and sockets
-	streamSlots *slots         // streams and waits
+	parseSlots  parseSlots       // for large bodies
+	backlog     *request.Backlog // unread bytes of streams and sockets
+	streamSlots *slots           // streams and waits
 	socketSlots *slots
-	writeLimits *limit.Rates
+	writeLimits *request.Rates
 }
 
 // New makes a Server. It starts no goroutine.
@@ -234,11 +234,11 @@ func New(o Options) *Server {
 		mux: newRouteTable(), anonymous: anonymousGrant(), origins: http.NewCrossOriginProtection(), find: lookup{o.Ledger.Viewer},
 		life: newLifecycle(),
 		bodies: &bodyReceiver{
-			budget: limit.NewBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), public: limit.NewBudget(int64(o.Bodies)/8, defaultBody),
+			budget: request.NewBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), public: request.NewBudget(int64(o.Bodies)/8, defaultBody),
 			max: o.MaxBody, timeout: o.BodyTimeout, behindProxy: o.BehindProxy,
 		},
-		parseSlots: newParseSlots(), backlog: limit.NewBacklog(o.Unread, o.TokenUnread),
-		writeLimits: limit.NewRates(rate.Limit(o.Submits), o.SubmitBurst),
+		parseSlots: newParseSlots(), backlog: request.NewBacklog(o.Unread, o.TokenUnread),
+		writeLimits: request.NewRates(rate.Limit(o.Submits), o.SubmitBurst),
 	}
 	s.tokens.shared = o.Shared
 	maxStreams := func(name string) int64 {

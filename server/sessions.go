@@ -13,8 +13,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/ledger"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 )
 
 const (
@@ -134,7 +133,7 @@ func (h *sessionHandlers) createLink(ctx context.Context, in *createLinkInput) (
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Link]{api.Link{Secret: secret, URL: view.Given(h.url), ExpiresAt: row.Terms.ExpiresAt}}, nil
+	return &body[api.Link]{api.Link{Secret: secret, URL: request.Given(h.url), ExpiresAt: row.Terms.ExpiresAt}}, nil
 }
 
 type limitedTokenInput struct{ Body api.NewLimitedToken }
@@ -143,12 +142,12 @@ type limitedTokenInput struct{ Body api.NewLimitedToken }
 func (h *sessionHandlers) createLimited(ctx context.Context, in *limitedTokenInput) (*body[api.CreatedToken], error) {
 	b := in.Body
 	if most := time.Now().Add(maxLimitedLife); b.ExpiresAt.After(most) || !b.ExpiresAt.After(time.Now()) {
-		return nil, invalid.Field("body.expires_at", "must be in the future and at most 366 days away", b.ExpiresAt)
+		return nil, request.Invalid("body.expires_at", "must be in the future and at most 366 days away", b.ExpiresAt)
 	}
 	terms := auth.Terms{Kind: auth.KindLimited, Scopes: b.Scopes, Threads: b.Threads, Run: b.Run, ExpiresAt: b.ExpiresAt}
 	if b.Run != "" {
 		if len(b.Threads) > 0 {
-			return nil, invalid.Field("body.threads", "cannot be combined with run: a run has one thread", nil)
+			return nil, request.Invalid("body.threads", "cannot be combined with run: a run has one thread", nil)
 		}
 		run, err := h.find.run(ctx, b.Run)
 		if err != nil {
@@ -168,7 +167,7 @@ func (h *sessionHandlers) derive(ctx context.Context, terms auth.Terms) (*auth.T
 	secret := newSecret()
 	row, err := h.ledger.DeriveToken(ctx, auth.Token{Sum: sumOf(secret), Terms: terms}, requestOf(ctx).who)
 	if err != nil {
-		return nil, "", invalid.At("body.", err)
+		return nil, "", request.Locate("body.", err)
 	}
 	_ = h.tokens.refreshTokens(ctx) // as above
 	return row, secret, nil
@@ -201,7 +200,7 @@ func (h *sessionHandlers) showLink(ctx context.Context, in *showLinkInput) (*bod
 	}
 	out := api.ShownLink{Token: g.token.Name, Scopes: showSession(g.token).Scopes, MadeBy: "token", ExpiresAt: g.token.Terms.ExpiresAt}
 	if by := cache.sessionWithID(g.token.Terms.Source); by != nil {
-		out.MadeBy, out.Client = "session", view.Given(by.Terms.Client)
+		out.MadeBy, out.Client = "session", request.Given(by.Terms.Client)
 	}
 	return &body[api.ShownLink]{out}, nil
 }
@@ -273,8 +272,8 @@ func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, er
 
 func showSession(t *auth.Token) api.Session {
 	out := api.Session{
-		Token: t.Name, Kind: string(t.Terms.Kind), Scopes: []auth.Permission{}, Namespace: view.Given(t.Namespace), Threads: t.Terms.Threads,
-		Run: view.Given(t.Terms.Run), ExpiresAt: view.Known(t.Terms.ExpiresAt),
+		Token: t.Name, Kind: string(t.Terms.Kind), Scopes: []auth.Permission{}, Namespace: request.Given(t.Namespace), Threads: t.Terms.Threads,
+		Run: request.Given(t.Terms.Run), ExpiresAt: request.Known(t.Terms.ExpiresAt),
 	}
 	for _, s := range auth.Permissions() {
 		if t.Has(s) {

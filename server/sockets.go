@@ -62,8 +62,8 @@ func (h socketHost) Caller(ctx context.Context) *ws.Grant {
 }
 
 // frameRequest is the handshake's request for a frame: it has the same id, and a caller of its own.
-func (h socketHost) frameRequest(upgrade *http.Request) (*http.Request, *request) {
-	q := &request{id: requestOf(upgrade.Context()).id}
+func (h socketHost) frameRequest(upgrade *http.Request) (*http.Request, *requestState) {
+	q := &requestState{id: requestOf(upgrade.Context()).id}
 	q.setGrant(h.server.anonymous)
 	return upgrade.Clone(context.WithValue(upgrade.Context(), requestKey{}, q)), q
 }

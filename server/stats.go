@@ -10,7 +10,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 	"mailroom/server/metrics"
 	"mailroom/store"
 )
@@ -23,7 +23,7 @@ type statsHandlers struct {
 	quotas   quotas
 	metrics  *metrics.Metrics
 	slots    *slots // of streams and waits
-	backlog  *limit.Backlog
+	backlog  *request.Backlog
 	started  time.Time
 }
 

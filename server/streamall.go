@@ -11,7 +11,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/server/ws"
 	"mailroom/stream"
 )
@@ -67,7 +67,7 @@ func (h *streamHandlers) admitStreamAll(r *http.Request, who *auth.Token) (relea
 	}
 	if value != "" {
 		if after, err = stream.ParseAllCursor(value); err != nil {
-			return nil, after, invalid.Field(location, "must be the id of an event of this stream", value)
+			return nil, after, request.Invalid(location, "must be the id of an event of this stream", value)
 		}
 	}
 	release, err = h.slots.acquire(who.Name)

@@ -18,8 +18,7 @@ import (
 	"mailroom/auth"
 	"mailroom/bus"
 	"mailroom/internal/recovery"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 	"mailroom/server/ws"
 	"mailroom/stream"
 )
@@ -38,7 +37,7 @@ type streamHandlers struct {
 	find      lookup
 	slots     *slots
 	life      *lifecycle
-	backlog   *limit.Backlog
+	backlog   *request.Backlog
 	heartbeat time.Duration
 	log       *slog.Logger
 }
@@ -140,14 +139,14 @@ func streamQuery(r *http.Request, target func() (stream.Query, error), params []
 		q.Until = stream.Until(until)
 	}
 	if q.Until != stream.UntilForever && q.Until != stream.UntilSettled && q.Until != stream.UntilWaiting {
-		return q, invalid.Field("query.until", "must be settled or waiting", string(q.Until))
+		return q, request.Invalid("query.until", "must be settled or waiting", string(q.Until))
 	}
 	location, value, err := resumeAfter(r)
 	if err != nil || value == "" {
 		return q, err
 	}
 	if q.After, err = stream.ParseCursor(value); err != nil {
-		return q, invalid.Field(location, "must be SEQ or SEQ:N, as in the id of an event", value)
+		return q, request.Invalid(location, "must be SEQ or SEQ:N, as in the id of an event", value)
 	}
 	return q, nil
 }
@@ -159,7 +158,7 @@ func resumeAfter(r *http.Request) (location, value string, err error) {
 		location, value = "query.after", r.URL.Query().Get("after")
 	}
 	if len(value) > maxStreamCursor {
-		return location, "", invalid.Field(location, fmt.Sprintf("is longer than %d characters", maxStreamCursor), nil)
+		return location, "", request.Invalid(location, fmt.Sprintf("is longer than %d characters", maxStreamCursor), nil)
 	}
 	return location, value, nil
 }
@@ -172,7 +171,7 @@ func checkQuery(given url.Values, params []string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) { // the same answer each time
 		if !known[name] {
-			return invalid.Field("query."+invalid.Truncate(name), "unknown query parameter", nil)
+			return request.Invalid("query."+request.Truncate(name), "unknown query parameter", nil)
 		}
 	}
 	return nil
@@ -200,7 +199,7 @@ func (h *streamHandlers) followStream(out *response, r *http.Request, start ws.S
 	// ends.
 	w := &eventWriter{
 		out: out, slowAfter: out.timeout, who: requestOf(ctx).who.Name, done: ctx.Done(),
-		backlog: h.backlog, pending: &limit.Entry{Cut: out.cutOff},
+		backlog: h.backlog, pending: &request.Unread{Cut: out.cutOff},
 	}
 	out.timeout *= 2
 	if err := w.flush(); err != nil {
@@ -227,8 +226,8 @@ type eventWriter struct {
 	slowAfter time.Duration
 	who       string          // name of the token
 	done      <-chan struct{} // closed when the stream ends
-	backlog   *limit.Backlog
-	pending   *limit.Entry
+	backlog   *request.Backlog
+	pending   *request.Unread
 
 	mu  sync.Mutex
 	out *response    // owned by mu
@@ -282,13 +281,13 @@ func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 		return w.out.failed
 	}
 	if !w.backlog.Acquire(w.pending, w.who, size, w.done) {
-		return limit.ErrReaderGone
+		return request.ErrReaderGone
 	}
 	defer w.backlog.Release(w.pending)
 	w.buf.Reset()
 	w.buf.Grow(size) // a buffer that grows by itself may take twice the size
 	defer func() {
-		if w.buf.Cap() > limit.KeptBuffer {
+		if w.buf.Cap() > request.KeptBuffer {
 			w.buf = bytes.Buffer{}
 		}
 	}()
@@ -299,14 +298,14 @@ func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 	err := w.writeAndFlush(w.buf.Bytes())
 	switch {
 	case err != nil && w.out.cut.Load():
-		w.out.failed = limit.ErrTooSlow
-		return limit.ErrTooSlow
+		w.out.failed = request.ErrTooSlow
+		return request.ErrTooSlow
 	case err != nil || time.Since(start) <= w.slowAfter:
 		return err
 	}
 	err = w.writeAndFlush([]byte(": cut off: reader too slow; reconnect with the last id\n\n"))
-	w.out.failed = limit.ErrTooSlow
-	return cmp.Or(err, limit.ErrTooSlow)
+	w.out.failed = request.ErrTooSlow
+	return cmp.Or(err, request.ErrTooSlow)
 }
 
 func (w *eventWriter) writeAndFlush(b []byte) error {

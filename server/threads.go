@@ -11,9 +11,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/entry"
-	"mailroom/server/internal/filter"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -34,9 +32,9 @@ type threadHandlers struct {
 	alerts *Alerts // nil: none
 }
 
-func threadKeys() []filter.Key {
-	return []filter.Key{
-		{Name: "id"}, {Name: "agent"}, {Name: "owner"}, {Name: "updated", Kind: filter.KindTime},
+func threadKeys() []request.FilterKey {
+	return []request.FilterKey{
+		{Name: "id"}, {Name: "agent"}, {Name: "owner"}, {Name: "updated", Kind: request.KindTime},
 		{Name: "status", Values: []string{api.ThreadIdle, api.ThreadQueued, api.ThreadRunning, api.ThreadWaiting}},
 	}
 }
@@ -44,13 +42,13 @@ func threadKeys() []filter.Key {
 type listThreadsInput struct{ ListParams }
 
 func (h *threadHandlers) listThreads(ctx context.Context, in *listThreadsInput) (*body[api.Page[api.Thread]], error) {
-	f, err := filter.Parse(in.Q, threadKeys())
+	f, err := request.ParseFilter(in.Q, threadKeys())
 	if err != nil {
-		return nil, invalid.At("query.", err)
+		return nil, request.Locate("query.", err)
 	}
 	id, byID := f.Exact("id")
 	l := list[*mailroom.Thread, api.Thread]{
-		name: "threads", named: byID, show: view.Threads,
+		name: "threads", named: byID, show: request.ShowThreads,
 		key:     func(t *mailroom.Thread) int64 { return t.Key },
 		thread:  func(t *mailroom.Thread) string { return t.ID },
 		created: func(t *mailroom.Thread) time.Time { return t.CreatedAt },
@@ -74,7 +72,7 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listThreadsInput) 
 
 // threadsFound returns the query for the condition of a filter that an index of the store answers. The
 // filter checks the others row by row, so that the store skips no rows without counting them.
-func threadsFound(f filter.Filter) store.ThreadQuery {
+func threadsFound(f request.Filter) store.ThreadQuery {
 	if owner, _ := f.Exact("owner"); owner != "" {
 		return store.ThreadQuery{Owner: owner}
 	}
@@ -89,7 +87,7 @@ func threadBelow(rd store.Reader, id string, from int64) ([]*mailroom.Thread, er
 	return slices.DeleteFunc(rows, func(t *mailroom.Thread) bool { return from != 0 && t.Key >= from }), err
 }
 
-func matchThread(rd store.Reader, f filter.Filter, t *mailroom.Thread) (bool, error) {
+func matchThread(rd store.Reader, f request.Filter, t *mailroom.Thread) (bool, error) {
 	var failed error
 	text := func(key string) string {
 		switch key {
@@ -102,20 +100,20 @@ func matchThread(rd store.Reader, f filter.Filter, t *mailroom.Thread) (bool, er
 		}
 		queued, err := 0, error(nil)
 		if t.Current == "" {
-			queued, err = view.CountQueued(rd, t.ID)
+			queued, err = request.CountQueued(rd, t.ID)
 		}
 		if err != nil {
 			failed = err
 			return ""
 		}
-		status, err := view.Status(rd, t, queued)
+		status, err := request.ThreadStatus(rd, t, queued)
 		if err != nil {
 			failed = err
 		}
 		return status
 	}
 	updated := func(string) time.Time { return t.UpdatedAt }
-	good := f.Match(filter.Row{Text: text, Time: updated})
+	good := f.Match(request.FilterRow{Text: text, Time: updated})
 	return good, failed
 }
 
@@ -134,7 +132,7 @@ func (h *threadHandlers) readThread(ctx context.Context, id string) (*body[api.T
 	err := h.find.view(ctx, func(rd store.Reader) error {
 		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
-			out.Body, err = view.Thread(rd, t)
+			out.Body, err = request.ShowThread(rd, t)
 		}
 		return err
 	})
@@ -160,18 +158,18 @@ func (h *threadHandlers) patchThread(ctx context.Context, in *patchThreadInput) 
 		}
 	}
 	if m := in.Body.Metadata; m != nil && m[0] != '{' {
-		return nil, invalid.Field("body.metadata", "must be a JSON object", string(m))
+		return nil, request.Invalid("body.metadata", "must be a JSON object", string(m))
 	}
 	p := thread.Patch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata, DropSession: in.Body.DropSession}
 	if to := in.Body.DeliverTo; to != nil {
 		place, err := h.alerts.deliverTo(ctx, h.find, strings.TrimSpace(*to))
 		if err != nil {
-			return nil, invalid.At("body.", err)
+			return nil, request.Locate("body.", err)
 		}
 		p.DeliverTo = &place
 	}
 	if _, err := h.ledger.PatchThread(ctx, id, p); err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	return h.readThread(ctx, id)
 }

@@ -8,9 +8,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/filter"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -27,8 +25,8 @@ type ticketHandlers struct {
 	pages  pager
 }
 
-func ticketKeys() []filter.Key {
-	return []filter.Key{
+func ticketKeys() []request.FilterKey {
+	return []request.FilterKey{
 		{Name: "state", Values: []string{
 			string(mailroom.TicketOpen), string(mailroom.TicketDecided), string(mailroom.TicketExpired), string(mailroom.TicketVoid),
 		}},
@@ -42,7 +40,7 @@ func ticketKeys() []filter.Key {
 // ticketQuery makes the query for the part of a filter that a store can answer from an index: a run,
 // or a thread and open tickets. The rest is matched row by row, so that a store never skips decided
 // tickets without counting them.
-func ticketQuery(f filter.Filter) store.TicketQuery {
+func ticketQuery(f request.Filter) store.TicketQuery {
 	q := store.TicketQuery{}
 	if run, ok := f.Exact("run"); ok {
 		q.Runs = []string{run}
@@ -62,9 +60,9 @@ func ticketQuery(f filter.Filter) store.TicketQuery {
 type listTicketsInput struct{ ListParams }
 
 func (h *ticketHandlers) listTickets(ctx context.Context, in *listTicketsInput) (*body[api.Page[api.Ticket]], error) {
-	f, err := filter.Parse(in.Q, ticketKeys())
+	f, err := request.ParseFilter(in.Q, ticketKeys())
 	if err != nil {
-		return nil, invalid.At("query.", err)
+		return nil, request.Locate("query.", err)
 	}
 	source, err := h.ticketsFrom(ctx, f)
 	if err != nil {
@@ -78,7 +76,7 @@ func (h *ticketHandlers) listTickets(ctx context.Context, in *listTicketsInput) 
 	}
 	if !f.Empty() {
 		l.match = func(_ store.Reader, k *mailroom.Ticket, _ *mailroom.Thread) (bool, error) {
-			return f.Match(filter.Row{Text: func(key string) string {
+			return f.Match(request.FilterRow{Text: func(key string) string {
 				switch key {
 				case "state":
 					return string(k.State)
@@ -97,7 +95,7 @@ func (h *ticketHandlers) listTickets(ctx context.Context, in *listTicketsInput) 
 func showTickets(_ store.Reader, rows []*mailroom.Ticket) ([]api.Ticket, error) {
 	out := make([]api.Ticket, 0, len(rows))
 	for _, k := range rows {
-		out = append(out, view.Ticket(k))
+		out = append(out, request.ShowTicket(k))
 	}
 	return out, nil
 }
@@ -114,7 +112,7 @@ func (h *ticketHandlers) getTicket(ctx context.Context, in *ticketInput) (*body[
 	if err != nil {
 		return nil, err
 	}
-	return &body[api.Ticket]{view.Ticket(k)}, nil
+	return &body[api.Ticket]{request.ShowTicket(k)}, nil
 }
 
 type decideInput struct {
@@ -138,9 +136,9 @@ func (h *ticketHandlers) decide(ctx context.Context, in *decideInput) (*body[api
 		Ticket: in.Ticket, Verdict: b.Decision, Answer: compactAnswer(b.Answer), Reason: b.Reason, Digest: b.Digest, By: by,
 	})
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
-	return &body[api.Ticket]{view.Ticket(k)}, nil
+	return &body[api.Ticket]{request.ShowTicket(k)}, nil
 }
 
 // readDecisions reads the decisions of a submit, made by its sender.

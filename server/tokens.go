@@ -14,8 +14,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/ledger"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 )
 
 // Accounts is the part of a ledger for tokens.
@@ -62,11 +61,11 @@ func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (
 	var expires time.Time
 	if b.ExpiresAt != nil {
 		if expires = b.ExpiresAt.UTC(); !expires.After(time.Now()) {
-			return nil, invalid.Field("body.expires_at", "must be in the future", b.ExpiresAt)
+			return nil, request.Invalid("body.expires_at", "must be in the future", b.ExpiresAt)
 		}
 	}
 	if err := h.checkMaker(requestOf(ctx).who, expires); err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	secret := newSecret()
 	row, err := h.ledger.CreateToken(ctx, auth.Token{
@@ -74,7 +73,7 @@ func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (
 		Quotas: b.Quotas, Terms: auth.Terms{ExpiresAt: expires, Via: b.Via},
 	})
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	_ = h.refreshTokens(ctx) // as in revokeToken
 	return &body[api.CreatedToken]{api.CreatedToken{Token: h.showToken(row), Secret: secret}}, nil
@@ -172,7 +171,7 @@ func (h *tokenHandlers) checkEnds(ctx context.Context, who *auth.Token, name str
 	case i >= 0 && rows[i].Name == who.Name && who.Terms.Kind == auth.KindToken:
 		return mailroom.Errorf(mailroom.CodeForbidden, "only an admin revokes a token with a name of its own; you may revoke its sessions, links and limited tokens")
 	}
-	return mailroom.Errorf(mailroom.CodeNotFound, "no token %q", invalid.Truncate(name))
+	return mailroom.Errorf(mailroom.CodeNotFound, "no token %q", request.Truncate(name))
 }
 
 // refreshTokens applies a change of tokens at once, even if the caller has gone. After an error, which it logs,
@@ -194,7 +193,7 @@ type setQuotasInput struct {
 func (h *tokenHandlers) setQuotas(ctx context.Context, in *setQuotasInput) (*body[api.Token], error) {
 	row, err := h.ledger.SetQuotas(ctx, in.Name, in.Body.Quotas)
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	_ = h.refreshTokens(ctx) // as in revokeToken
 	return &body[api.Token]{h.showToken(row)}, nil
@@ -206,8 +205,8 @@ func (h *tokenHandlers) showToken(t *auth.Token) api.Token {
 		kind, scopes = string(t.Terms.Kind), append(scopes, t.Terms.Scopes...)
 	}
 	return api.Token{
-		Name: t.Name, Scopes: scopes, Namespace: view.Given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.usage(t), CreatedAt: t.CreatedAt, UsedAt: view.Known(t.UsedAt), RevokedAt: view.Known(t.RevokedAt),
-		Kind: kind, Via: view.Given(t.Terms.Via), Client: view.Given(t.Terms.Client), For: view.Given(t.Terms.For), Threads: t.Terms.Threads, Run: view.Given(t.Terms.Run), ExpiresAt: view.Known(t.Terms.ExpiresAt),
+		Name: t.Name, Scopes: scopes, Namespace: request.Given(t.Namespace),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.usage(t), CreatedAt: t.CreatedAt, UsedAt: request.Known(t.UsedAt), RevokedAt: request.Known(t.RevokedAt),
+		Kind: kind, Via: request.Given(t.Terms.Via), Client: request.Given(t.Terms.Client), For: request.Given(t.Terms.For), Threads: t.Terms.Threads, Run: request.Given(t.Terms.Run), ExpiresAt: request.Known(t.Terms.ExpiresAt),
 	}
 }

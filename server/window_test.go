@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"mailroom"
-	"mailroom/server/internal/filter"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -77,13 +77,13 @@ func TestKeysAtAreAroundATime(t *testing.T) {
 
 // TestAWindowHasEveryRunOfItsTime: keys may differ from the order of creation by createdSlack.
 func TestAWindowHasEveryRunOfItsTime(t *testing.T) {
-	keys := []filter.Key{{Name: "created", Kind: filter.KindTime}}
+	keys := []request.FilterKey{{Name: "created", Kind: request.KindTime}}
 	rapid.Check(t, func(t *rapid.T) {
 		rd := &keyedRuns{t: t, runs: drawRuns(t, createdSlack)}
 		from := time.Unix(int64(rapid.IntRange(0, 3000).Draw(t, "from")), 0).UTC()
 		to := from.Add(time.Duration(rapid.IntRange(0, 600).Draw(t, "length")) * time.Second)
 		text := rapid.SampledFrom([]string{"created:FROM..TO", "created:>=FROM", "created:<TO", "created:FROM", "created:>FROM created:<=TO"}).Draw(t, "q")
-		f, err := filter.Parse(strings.NewReplacer("FROM", from.Format(time.RFC3339), "TO", to.Format(time.RFC3339)).Replace(text), keys)
+		f, err := request.ParseFilter(strings.NewReplacer("FROM", from.Format(time.RFC3339), "TO", to.Format(time.RFC3339)).Replace(text), keys)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestAWindowHasEveryRunOfItsTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, run := range rd.runs {
-			if f.Match(filter.Row{Time: func(string) time.Time { return run.CreatedAt }}) && !w.contains(run.Key) {
+			if f.Match(request.FilterRow{Time: func(string) time.Time { return run.CreatedAt }}) && !w.contains(run.Key) {
 				t.Errorf("%s: the window %+v lacks run %d of %s", f, w, run.Key, run.CreatedAt)
 			}
 		}

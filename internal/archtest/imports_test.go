@@ -37,7 +37,6 @@ var floors = map[string]int{
 	"issues/internal":         7, // a locked folder of files
 	"issues/tracker":          8, // issues in a file
 	"api":                     8, // the wire types, for server and client
-	"server/internal/invalid": 8, // refusals of requests
 	"app/command":             8, // streams, output and exit codes of the commands
 	"store/storetest":         9, // for tests; it runs the doctor
 	"engine":                  9,
@@ -47,7 +46,7 @@ var floors = map[string]int{
 	"issues/mail":             9,  // reserves issues and notifies agents, over HTTP
 	"client":                  9,  // the Go client
 	"clients/js":              9,  // the modules of the JavaScript client, embedded
-	"server/internal":         9,  // refusals and wire objects, for the packages of the server
+	"server/internal/request": 9,  // what the handlers of all requests use
 	"app/datadir":             9,  // the data folder of a server
 	"alert/webpush":           8,  // the requests of Web Push
 	"alert":                   10, // notifies people, with links that decide

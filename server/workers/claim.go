@@ -16,8 +16,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/retry"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -70,14 +69,14 @@ func readClaimRequest(in api.ClaimRequest) (q claimParams, err error) {
 	}
 	if in.Wait != "" {
 		if q.wait, err = time.ParseDuration(in.Wait); err != nil || q.wait < 0 || q.wait > maxClaimWait {
-			return q, invalid.Field("body.wait", "must be a duration such as 20s, from 0s to 60s", in.Wait)
+			return q, request.Invalid("body.wait", "must be a duration such as 20s, from 0s to 60s", in.Wait)
 		}
 	}
 	if strings.ContainsRune(in.Host, 0) {
-		return q, invalid.Field("body.host", "must be text without NUL", in.Host)
+		return q, request.Invalid("body.host", "must be text without NUL", in.Host)
 	}
 	if q.max > 0 && in.Round < 1 {
-		return q, invalid.Field("body.round", "must number the worker's claims, starting at 1", in.Round)
+		return q, request.Invalid("body.round", "must number the worker's claims, starting at 1", in.Round)
 	}
 	if q.retry, err = in.Retry.Read("body.retry"); err != nil {
 		return q, err
@@ -98,14 +97,14 @@ func readSlots(raw json.RawMessage, most int) (map[string]int, error) {
 			slots[name] = most
 		}
 	} else if json.Unmarshal(raw, &slots) != nil {
-		return nil, invalid.Field("body.agents", `must be a list of names, or an object such as {"coder": 2}`, nil)
+		return nil, request.Invalid("body.agents", `must be a list of names, or an object such as {"coder": 2}`, nil)
 	}
 	if len(slots) == 0 || len(slots) > MaxAgents {
-		return nil, invalid.Field("body.agents", "must name 1 to 100 agents", len(slots))
+		return nil, request.Invalid("body.agents", "must name 1 to 100 agents", len(slots))
 	}
 	for name, n := range slots {
 		if n < 0 || n > 1000 {
-			return nil, invalid.Field("body.agents", "must have numbers from 0 to 1000", name)
+			return nil, request.Invalid("body.agents", "must have numbers from 0 to 1000", name)
 		}
 	}
 	return slots, nil
@@ -117,7 +116,7 @@ func (ops *Operations) claimingWorker(ctx context.Context, q claimParams) (*stor
 	names := slices.Sorted(maps.Keys(q.slots))
 	if q.Worker == "" {
 		if names == nil {
-			return nil, invalid.Field("body.agents", "is missing: name the agents that the worker serves", nil)
+			return nil, request.Invalid("body.agents", "is missing: name the agents that the worker serves", nil)
 		}
 		if err := ops.checkServes(who, names); err != nil {
 			return nil, err
@@ -133,7 +132,7 @@ func (ops *Operations) claimingWorker(ctx context.Context, q claimParams) (*stor
 	}
 	for _, name := range names {
 		if !slices.Contains(w.Agents, name) {
-			return nil, invalid.Field("body.agents", "names an agent that the worker was not registered with", name)
+			return nil, request.Invalid("body.agents", "names an agent that the worker was not registered with", name)
 		}
 	}
 	return w, ops.checkServes(who, w.Agents)
@@ -232,7 +231,7 @@ func (ops *Operations) showClaims(ctx context.Context, work []thread.Assignment)
 		for i, w := range work {
 			rows[i] = w.Run
 		}
-		runs, err := view.Runs(rd, rows)
+		runs, err := request.ShowRuns(rd, rows)
 		if err != nil {
 			return err
 		}
@@ -299,7 +298,7 @@ func readTickets(rd store.Reader, runs []*mailroom.Run) (map[string][]api.Ticket
 	rows, err := rd.Tickets(store.TicketQuery{Runs: ids})
 	for _, k := range rows {
 		if k.State != mailroom.TicketVoid {
-			out[k.Run] = append(out[k.Run], view.Ticket(k))
+			out[k.Run] = append(out[k.Run], request.ShowTicket(k))
 		}
 	}
 	return out, err

@@ -10,8 +10,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/entry"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -49,7 +48,7 @@ func (ops *Operations) Append(ctx context.Context, in *appendInput) (*Body[api.A
 	}
 	seq, err := ops.options.Attempts.Append(ctx, a)
 	if err != nil {
-		return nil, invalid.At("body.step.", err)
+		return nil, request.Locate("body.step.", err)
 	}
 	return &Body[api.Appended]{api.Appended{Orders: h.orders(), Seq: seq}}, nil
 }
@@ -72,7 +71,7 @@ func (ops *Operations) readEffects(ctx context.Context, h *claimState, in api.St
 		at := fmt.Sprintf("body.effects[%d]", i)
 		body, err := readEffect(h.Run, n)
 		if err != nil {
-			return nil, invalid.At(at+".", err)
+			return nil, request.Locate(at+".", err)
 		}
 		switch old := known[body.Name]; {
 		case old == nil:
@@ -94,23 +93,23 @@ func readEffect(run string, n api.AgentEntry) (out entry.EffectEntry, err error)
 	switch n.Kind {
 	case entry.KindEffectIntended, entry.KindEffectSettled, entry.KindEffectUnknown:
 	default:
-		return out, invalid.Field("kind", "must be effect.intended, effect.settled or effect.unknown", n.Kind)
+		return out, request.Invalid("kind", "must be effect.intended, effect.settled or effect.unknown", n.Kind)
 	}
 	dec := json.NewDecoder(strings.NewReader(string(n.Body)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&out); err != nil {
-		return out, invalid.Field("body", "must be an object with name, input, result, cut and error: "+invalid.Truncate(err.Error()), nil)
+		return out, request.Invalid("body", "must be an object with name, input, result, cut and error: "+request.Truncate(err.Error()), nil)
 	}
 	own, err := entry.NewEffect(run, mailroom.Effect{Name: out.Name})
 	switch {
 	case err != nil:
-		return out, invalid.At("body.", err)
+		return out, request.Locate("body.", err)
 	case out.Effect != "" && out.Effect != own.Effect, out.Key != "" && out.Key != own.Key:
-		return out, invalid.Field("body.effect", "does not match the name: leave effect and key out", nil)
+		return out, request.Invalid("body.effect", "does not match the name: leave effect and key out", nil)
 	case len(out.Result) > mailroom.MaxEffect:
-		return out, invalid.Field("body.result", fmt.Sprintf("exceeds %d bytes: leave it out and set cut", mailroom.MaxEffect), nil)
+		return out, request.Invalid("body.result", fmt.Sprintf("exceeds %d bytes: leave it out and set cut", mailroom.MaxEffect), nil)
 	case !plainText(out.Input) || !plainText(out.Error):
-		return out, invalid.Field("body", "must have text without NUL", nil)
+		return out, request.Invalid("body", "must have text without NUL", nil)
 	}
 	out.Effect, out.Key = own.Effect, own.Key
 	return out, nil
@@ -133,7 +132,7 @@ func (ops *Operations) Settle(ctx context.Context, in *settleInput) (*Body[api.R
 	var err error
 	switch {
 	case b.Text != "" && b.Message != nil:
-		return nil, invalid.Field("body.text", "cannot be combined with message: send one of them", nil)
+		return nil, request.Invalid("body.text", "cannot be combined with message: send one of them", nil)
 	case b.Text != "":
 		out.Message = &thread.PartialText{Text: b.Text}
 	}
@@ -150,11 +149,11 @@ func (ops *Operations) Settle(ctx context.Context, in *settleInput) (*Body[api.R
 	out.Claim = h.Claim
 	row, err := ops.options.Attempts.Settle(ctx, out)
 	if err != nil {
-		return nil, invalid.At("body.", err)
+		return nil, request.Locate("body.", err)
 	}
 	var shown []api.Run
 	err = ops.options.Leases.View(ctx, func(rd store.Reader) (err error) {
-		shown, err = view.Runs(rd, []*mailroom.Run{row})
+		shown, err = request.ShowRuns(rd, []*mailroom.Run{row})
 		return err
 	})
 	if err != nil {
@@ -191,7 +190,7 @@ type claimedInput struct{ ClaimPath }
 func (ops *Operations) Run(ctx context.Context, in *claimedInput) (*Body[api.ClaimedRun], error) {
 	var out api.ClaimedRun
 	h, err := ops.findLiveClaim(ctx, in.ClaimPath, func(rd store.Reader, h *claimState) error {
-		shown, err := view.Runs(rd, []*mailroom.Run{h.run})
+		shown, err := request.ShowRuns(rd, []*mailroom.Run{h.run})
 		if err == nil {
 			out.Run = shown[0]
 		}

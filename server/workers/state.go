@@ -10,8 +10,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/entry"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/view"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -33,7 +32,7 @@ type claimState struct {
 func (ops *Operations) findClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
 	who := ops.options.Caller(ctx)
 	var out *claimState
-	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", invalid.Truncate(p.Claim))
+	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", request.Truncate(p.Claim))
 	c, ok := api.ParseClaim(p.Claim)
 	if !ok {
 		return nil, none
@@ -114,7 +113,7 @@ func (h *claimState) orders() api.Orders {
 		return api.Orders{}
 	}
 	return api.Orders{
-		Stop:    view.Given(h.run.Stop),
+		Stop:    request.Given(h.run.Stop),
 		Steered: slices.ContainsFunc(h.run.Steers, func(s mailroom.Steer) bool { return !s.Read && !s.Retracted }),
 	}
 }
@@ -179,7 +178,7 @@ func (h *claimState) assignMessageID(rd store.Reader, m *thread.PartialText, num
 	}
 	id := h.messageID(n)
 	if m.ID != "" && m.ID != id {
-		return invalid.Field("body.message.id", "is not the id of the message being written, "+id, m.ID)
+		return request.Invalid("body.message.id", "is not the id of the message being written, "+id, m.ID)
 	}
 	m.ID = id
 	return nil

@@ -12,7 +12,7 @@ import (
 	"mailroom/api"
 	"mailroom/bus"
 	"mailroom/entry"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -29,10 +29,10 @@ func (ops *Operations) Write(ctx context.Context, in *writeInput) (*Body[api.Tex
 	b.Live = b.Live || b.Channel == entry.ChannelThinking
 	end := b.Offset + len(b.Text)
 	if b.Offset > mailroom.MaxText-len(b.Text) {
-		return nil, invalid.FieldTooLarge("body.text", fmt.Sprintf("exceeds the limit of %d bytes per message", mailroom.MaxText))
+		return nil, request.TooLarge("body.text", fmt.Sprintf("exceeds the limit of %d bytes per message", mailroom.MaxText))
 	}
 	if !plainText(b.Text) {
-		return nil, invalid.Field("body.text", "must be text without NUL", nil)
+		return nil, request.Invalid("body.text", "must be text without NUL", nil)
 	}
 	var over bool
 	kept := ""
@@ -65,7 +65,7 @@ func (ops *Operations) Write(ctx context.Context, in *writeInput) (*Body[api.Tex
 	if rest != "" {
 		err := ops.options.Attempts.Flush(ctx, h.Claim, store.Partial{Message: b.Message, Offset: len(kept), Text: rest})
 		if err != nil {
-			return nil, invalid.At("body.", err)
+			return nil, request.Locate("body.", err)
 		}
 	}
 	ops.publish(bus.Notice{Thread: h.Thread, Flushed: &bus.Flushed{
@@ -86,7 +86,7 @@ func (ops *Operations) publish(n bus.Notice) {
 func (h *claimState) currentMessage(rd store.Reader, b api.Text) (id string, over bool, err error) {
 	n, named := h.messageNumber(b.Message)
 	if b.Message != "" && !named {
-		return "", false, invalid.Field("body.message", "does not belong to this attempt: leave it out", b.Message)
+		return "", false, request.Invalid("body.message", "does not belong to this attempt: leave it out", b.Message)
 	}
 	if named && b.Live {
 		return b.Message, false, nil
@@ -98,7 +98,7 @@ func (h *claimState) currentMessage(rd store.Reader, b api.Text) (id string, ove
 	case !named:
 		return h.messageID(written + 1), false, nil
 	case n > written+1:
-		return "", false, invalid.Field("body.message", "comes after the message being written, "+h.messageID(written+1), b.Message)
+		return "", false, request.Invalid("body.message", "comes after the message being written, "+h.messageID(written+1), b.Message)
 	}
 	return b.Message, n <= written, nil
 }
@@ -120,9 +120,9 @@ func (h *claimState) storedText(rd store.Reader, message string) (string, error)
 func newSuffix(kept string, b api.Text) (string, error) {
 	switch {
 	case b.Offset > len(kept):
-		return "", invalid.Field("body.offset", fmt.Sprintf("leaves a gap: %d bytes are stored", len(kept)), b.Offset)
+		return "", request.Invalid("body.offset", fmt.Sprintf("leaves a gap: %d bytes are stored", len(kept)), b.Offset)
 	case b.Offset < len(kept) && !utf8.RuneStart(kept[b.Offset]):
-		return "", invalid.Field("body.offset", "splits a character", b.Offset)
+		return "", request.Invalid("body.offset", "splits a character", b.Offset)
 	}
 	overlap := kept[b.Offset:]
 	switch {

@@ -14,7 +14,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/bus"
-	"mailroom/server/internal/invalid"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -82,7 +82,7 @@ func (ops *Operations) worker(ctx context.Context, id string) (found *store.Work
 		return err
 	})
 	if err == nil && found == nil {
-		err = mailroom.Errorf(mailroom.CodeNotFound, "no worker %q", invalid.Truncate(id))
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no worker %q", request.Truncate(id))
 	}
 	return found, err
 }
@@ -103,7 +103,7 @@ func (ops *Operations) checkServes(who *auth.Token, names []string) error {
 	for _, name := range names {
 		switch {
 		case !isAgentName(name):
-			return invalid.Field("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
+			return request.Invalid("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
 		case len(who.Agents) > 0 && !slices.Contains(who.Agents, name):
 			return mailroom.Errorf(mailroom.CodeForbidden, "this token may not serve agent %q; it may serve %s", name, strings.Join(who.Agents, ", "))
 		case ops.options.LocalAgents != nil && slices.Contains(ops.options.LocalAgents(), name):
@@ -187,7 +187,7 @@ func (ops *Operations) resolveClaims(ctx context.Context, held []string) (claims
 	for i, text := range held {
 		c, ok := api.ParseClaim(text)
 		if !ok {
-			return nil, nil, invalid.Field(fmt.Sprintf("body.held[%d]", i), "must be RUN:ATTEMPT", text)
+			return nil, nil, request.Invalid(fmt.Sprintf("body.held[%d]", i), "must be RUN:ATTEMPT", text)
 		}
 		claims = append(claims, c)
 		runs = append(runs, c.Run)

@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 
 	"mailroom"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/jsonbody"
+	"mailroom/server/internal/request"
 )
 
 // maxFrameID bounds the id of a frame, in bytes. The answer repeats it.
@@ -27,15 +26,15 @@ type frame struct {
 func parseFrame(raw []byte) (frame, error) {
 	var f frame
 	raw = bytes.TrimSpace(raw)
-	broken := jsonbody.Check(raw, false)
+	broken := request.CheckJSON(raw, false)
 	if len(raw) == 0 || raw[0] != '{' {
 		if broken == nil {
-			broken = invalid.Malformed("body", "must be a JSON object")
+			broken = request.Malformed("body", "must be a JSON object")
 		}
 		return f, broken
 	}
 	if err := json.Unmarshal(raw, &f.members); err != nil {
-		return f, broken // jsonbody.Check refuses whatever the decoder refuses
+		return f, broken // request.CheckJSON refuses whatever the decoder refuses
 	}
 	id, named := f.members["id"]
 	if isFrameID(id) {
@@ -45,9 +44,9 @@ func parseFrame(raw []byte) (frame, error) {
 	case broken != nil:
 		return f, broken
 	case !named:
-		return f, invalid.Field("body.id", "is missing: send a string or a number, which the answer repeats", nil)
+		return f, request.Invalid("body.id", "is missing: send a string or a number, which the answer repeats", nil)
 	case f.id == nil:
-		return f, invalid.Field("body.id", fmt.Sprintf("must be a string or a number of at most %d bytes", maxFrameID), nil)
+		return f, request.Invalid("body.id", fmt.Sprintf("must be a string or a number of at most %d bytes", maxFrameID), nil)
 	}
 	op, err := parseString("op", f.members["op"])
 	if err != nil {
@@ -68,7 +67,7 @@ func isFrameID(id json.RawMessage) bool {
 func parseString(name string, raw json.RawMessage) (string, error) {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return "", invalid.Field("body."+name, "must be a string", nil)
+		return "", request.Invalid("body."+name, "must be a string", nil)
 	}
 	return s, nil
 }
@@ -83,7 +82,7 @@ func (f frame) optional(name string) (value string, given bool, err error) {
 	delete(f.members, name)
 	value, err = parseString(name, raw)
 	if err == nil && strings.TrimSpace(value) == "" {
-		err = invalid.Field("body."+name, "must not be blank", nil)
+		err = request.Invalid("body."+name, "must not be blank", nil)
 	}
 	return value, true, err
 }
@@ -92,7 +91,7 @@ func (f frame) optional(name string) (value string, given bool, err error) {
 func (f frame) required(name string) (string, error) {
 	value, given, err := f.optional(name)
 	if err == nil && !given {
-		err = invalid.Field("body."+name, "is missing", nil)
+		err = request.Invalid("body."+name, "is missing", nil)
 	}
 	return value, err
 }
@@ -108,7 +107,7 @@ func (f frame) checkDone() error {
 	if first == "" {
 		return nil
 	}
-	return invalid.Field("body."+invalid.Truncate(first), "unknown field", nil)
+	return request.Invalid("body."+request.Truncate(first), "unknown field", nil)
 }
 
 // body returns the remaining members as an object, with their original spelling: the digest of a
@@ -143,7 +142,7 @@ func quoteJSON(s string) []byte {
 
 // unknownOp refuses an unknown operation.
 func unknownOp(op string) error {
-	return invalid.Field("body.op", "must be auth, submit, subscribe, unsubscribe, cancel, interrupt, decide, resume or ping", op)
+	return request.Invalid("body.op", "must be auth, submit, subscribe, unsubscribe, cancel, interrupt, decide, resume or ping", op)
 }
 
 func mustAuthenticate() error {

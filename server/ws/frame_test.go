@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mailroom/server/internal/jsonbody"
+	"mailroom/server/internal/request"
 )
 
 // FuzzFrame checks that a frame is read as written, or refused with its id, and that its remaining
@@ -55,7 +55,7 @@ func FuzzFrame(f *testing.F) {
 		delete(sent, "op")
 		left := map[string]json.RawMessage{}
 		if body := got.body(); body != nil {
-			if e := jsonbody.Check(body, false); e != nil {
+			if e := request.CheckJSON(body, false); e != nil {
 				t.Errorf("the body %q: %v", body, e)
 			}
 			if e := json.Unmarshal(body, &left); e != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/time/rate"
 
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 )
 
 const (
@@ -35,7 +35,7 @@ type frameMeter struct {
 	net.Conn
 	// Set once.
 	socketLimit *rate.Limiter
-	tokenLimits *limit.Rates
+	tokenLimits *request.Rates
 
 	who atomic.Pointer[string] // name of the token; nil until authenticated
 
@@ -47,7 +47,7 @@ type frameMeter struct {
 	dropped int
 }
 
-func newFrameMeter(conn net.Conn, tokens *limit.Rates) *frameMeter {
+func newFrameMeter(conn net.Conn, tokens *request.Rates) *frameMeter {
 	return &frameMeter{Conn: conn, socketLimit: rate.NewLimiter(socketFrames, socketBurst), tokenLimits: tokens}
 }
 

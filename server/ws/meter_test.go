@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 )
 
 // scriptedConn is a connection that reads from Reader.
@@ -37,7 +37,7 @@ func TestControlFramesAndSmallFragmentsAreCounted(t *testing.T) {
 		"a payload that looks like a ping": {"\x82\x86" + mask + "\x89\x80" + mask, 0},
 	} {
 		for _, piece := range []int{1, 3, 1 << 20} {
-			m := newFrameMeter(nil, limit.NewRates(1, socketBurst))
+			m := newFrameMeter(nil, request.NewRates(1, socketBurst))
 			m.socketLimit = rate.NewLimiter(1e-9, socketBurst)
 			begin := time.Now()
 			for b := c.frames + c.frames; b != ""; {
@@ -57,7 +57,7 @@ func TestControlFramesAndSmallFragmentsAreCounted(t *testing.T) {
 
 func TestAFloodingSocketIsReadNoFurther(t *testing.T) {
 	ping := "\x89\x80\x00\x00\x00\x00"
-	m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat(ping, 100*socketBurst))}, limit.NewRates(1, 1e6))
+	m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat(ping, 100*socketBurst))}, request.NewRates(1, 1e6))
 	got, err := io.ReadAll(m)
 	if err != errFlood || len(got) > 2*socketBurst*len(ping) {
 		t.Fatalf("read %d bytes and error %v, want about %d and %v", len(got), err, socketBurst*len(ping), errFlood)
@@ -74,7 +74,7 @@ func TestAFloodingSocketIsReadNoFurther(t *testing.T) {
 const bytesMinRead = 512
 
 func TestSocketsOfATokenShareARateLimit(t *testing.T) {
-	tokens, who := limit.NewRates(1, socketBurst), "mallory"
+	tokens, who := request.NewRates(1, socketBurst), "mallory"
 	left := socketBurst
 	for range 2 {
 		m := newFrameMeter(scriptedConn{Reader: strings.NewReader(strings.Repeat("\x89\x80\x00\x00\x00\x00", socketBurst*3/4))}, tokens)

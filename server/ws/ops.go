@@ -15,8 +15,7 @@ import (
 	"mailroom"
 	"mailroom/api"
 	"mailroom/internal/recovery"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 	"mailroom/stream"
 )
 
@@ -97,9 +96,9 @@ func (k *socket) streamRequest(f frame) (*http.Request, error) {
 	}
 	switch {
 	case f.op == "resume" && !ofThread:
-		err = invalid.Field("body.thread", "is missing", nil)
+		err = request.Invalid("body.thread", "is missing", nil)
 	case f.op == "resume" && !ofRun:
-		err = invalid.Field("body.run", "is missing", nil)
+		err = request.Invalid("body.run", "is missing", nil)
 	default:
 		err = f.checkDone()
 	}
@@ -127,7 +126,7 @@ func parsePlace(raw json.RawMessage) (string, error) {
 	}
 	at, err := parseString("after", raw)
 	if err != nil {
-		return "", invalid.Field("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N", or in the stream of all threads that of a frame`, nil)
+		return "", request.Invalid("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N", or in the stream of all threads that of a frame`, nil)
 	}
 	return at, nil
 }
@@ -137,7 +136,7 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	ctx = limit.WithCharged(ctx) // readFrame has charged the frame
+	ctx = request.WithCharged(ctx) // readFrame has charged the frame
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
 		return nil, mailroom.Errorf(mailroom.CodeInternal, "build the HTTP request of a WebSocket frame: %w", err)

@@ -18,8 +18,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/recovery"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 )
 
 // Close codes besides those of RFC 6455.
@@ -76,7 +75,7 @@ func (e *closeError) Error() string { return e.reason }
 // handshake keeps the hijacked connection, and suppresses the library's plain-text refusals.
 type handshake struct {
 	http.ResponseWriter
-	frames  *limit.Rates // frame limits per token
+	frames  *request.Rates // frame limits per token
 	raw     net.Conn
 	meter   *frameMeter // wraps raw
 	refused int         // status of the refusal
@@ -120,7 +119,7 @@ func (s *Sockets) Serve(w http.ResponseWriter, r *http.Request) (Served, error) 
 	h := &handshake{ResponseWriter: w, frames: s.frames}
 	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin has been checked
 	if err != nil {
-		return Served{}, invalid.WithStatus(h.refused, &mailroom.Error{
+		return Served{}, request.WithStatus(h.refused, &mailroom.Error{
 			Code: mailroom.CodeInvalid, Message: "not a WebSocket handshake: " + errors.Unwrap(err).Error(), Cause: err,
 		})
 	}
@@ -133,12 +132,12 @@ func (s *Sockets) Serve(w http.ResponseWriter, r *http.Request) (Served, error) 
 	}
 	k.out = &frameWriter{
 		conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end, done: ctx.Done(), backlog: s.options.Backlog,
-		pending: &limit.Entry{Cut: func() { end(limit.ErrTooSlow) }}, meter: h.meter,
+		pending: &request.Unread{Cut: func() { end(request.ErrTooSlow) }}, meter: h.meter,
 	}
 	k.serve()
 	k.release()
 	served := Served{Bytes: k.out.written()}
-	if cause := context.Cause(ctx); errors.Is(cause, limit.ErrTooSlow) {
+	if cause := context.Cause(ctx); errors.Is(cause, request.ErrTooSlow) {
 		served.TooSlow = cause
 	}
 	return served, nil
@@ -183,7 +182,7 @@ func (k *socket) close(cause error) {
 	why, known := errors.AsType[*closeError](cause)
 	switch {
 	case known:
-	case errors.Is(cause, limit.ErrTooSlow):
+	case errors.Is(cause, request.ErrTooSlow):
 		why, known = &closeError{closeTooSlow, k.cursorSummary()}, true
 	case mailroom.CodeOf(cause) == mailroom.CodeUnauthenticated:
 		why, known = &closeError{closeUnauthenticated, "the token was revoked"}, true
@@ -223,7 +222,7 @@ func (k *socket) readFrames() error {
 		}
 	}
 	for {
-		charged := limit.NewCharge(k.host.Bodies, k.grant.Token.Name)
+		charged := request.NewCharge(k.host.Bodies, k.grant.Token.Name)
 		raw, err := k.readFrame(k.host.MaxFrame, &charged)
 		if err == nil {
 			k.handling.Store(true)
@@ -240,7 +239,7 @@ func (k *socket) readFrames() error {
 
 // readAuth reads the first frame, which must authenticate the client.
 func (k *socket) readAuth(timer *time.Timer) error {
-	raw, err := k.readFrame(maxFirstFrame, &limit.Charge{})
+	raw, err := k.readFrame(maxFirstFrame, &request.Charge{})
 	if err != nil {
 		return err
 	}
@@ -269,21 +268,21 @@ type message struct {
 
 func (m message) parse() (frame, error) {
 	if m.kind != websocket.MessageText {
-		return frame{}, invalid.Malformed("body", "is binary: send text")
+		return frame{}, request.Malformed("body", "is binary: send text")
 	}
 	return parseFrame(m.data)
 }
 
 // readFrame reads one frame of at most most bytes and charges c for it. Once started, a frame must
 // arrive within BodyTimeout.
-func (k *socket) readFrame(most int, c *limit.Charge) (message, error) {
+func (k *socket) readFrame(most int, c *request.Charge) (message, error) {
 	// The library drops the connection when this context ends, so it must not.
 	kind, r, err := k.conn.Reader(context.Background())
 	if err != nil {
 		return message{}, err
 	}
 	_ = k.out.raw.SetReadDeadline(time.Now().Add(k.host.BodyTimeout)) // a closed connection fails the read
-	data, err := limit.ReadAll(k.ctx, io.LimitReader(r, int64(most)+1), -1, c)
+	data, err := request.ReadAll(k.ctx, io.LimitReader(r, int64(most)+1), -1, c)
 	k.recordRead()
 	refused, full := errors.AsType[*mailroom.Error](err)
 	switch {

@@ -15,8 +15,7 @@ import (
 	"mailroom/api"
 	"mailroom/entry"
 	"mailroom/internal/recovery"
-	"mailroom/server/internal/invalid"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 	"mailroom/stream"
 )
 
@@ -124,7 +123,7 @@ func (k *socket) unsubscribe(f frame) error {
 	sub := k.open[id]
 	k.mu.Unlock()
 	if sub == nil {
-		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", invalid.Truncate(id)))
+		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", request.Truncate(id)))
 	}
 	sub.stop(errUnsubscribed)
 	<-sub.ended // no event follows the ack
@@ -300,7 +299,7 @@ func (b *Subscription) send(name, cursor, thread string, data []byte) (sent bool
 		w.WriteByte('}')
 		return nil
 	})
-	if errors.Is(err, limit.ErrTooSlow) && sent {
+	if errors.Is(err, request.ErrTooSlow) && sent {
 		b.blocked = true
 	}
 	return sent, err

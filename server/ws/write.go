@@ -13,7 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 )
 
 // frameWriter writes whole frames to a socket, one at a time.
@@ -27,8 +27,8 @@ type frameWriter struct {
 	timeout time.Duration
 	end     context.CancelCauseFunc // of the socket
 	done    <-chan struct{}         // closed when the socket ends
-	backlog *limit.Backlog
-	pending *limit.Entry
+	backlog *request.Backlog
+	pending *request.Unread
 	meter   *frameMeter // has the token's name
 
 	writing atomic.Bool // a frame is being written
@@ -49,13 +49,13 @@ func (w *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool
 		return false, w.err
 	}
 	if !w.backlog.Acquire(w.pending, w.meter.token(), size, w.done) {
-		return false, limit.ErrReaderGone
+		return false, request.ErrReaderGone
 	}
 	defer w.backlog.Release(w.pending)
 	w.buf.Reset()
 	w.buf.Grow(size) // a buffer that grows by itself may take twice the size
 	defer func() {
-		if w.buf.Cap() > limit.KeptBuffer {
+		if w.buf.Cap() > request.KeptBuffer {
 			w.buf = bytes.Buffer{}
 		}
 	}()
@@ -73,7 +73,7 @@ func (w *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool
 	w.writing.Store(false)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), err == nil && time.Since(start) > w.timeout:
-		w.err = limit.ErrTooSlow
+		w.err = request.ErrTooSlow
 	case err != nil:
 		w.err = err
 	}

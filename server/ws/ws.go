@@ -11,7 +11,7 @@ import (
 
 	"mailroom/api"
 	"mailroom/auth"
-	"mailroom/server/internal/limit"
+	"mailroom/server/internal/request"
 	"mailroom/stream"
 )
 
@@ -49,8 +49,8 @@ type Grant struct {
 type Options struct {
 	Host    Host
 	Closing context.Context // ends when the server shuts down
-	Bodies  *limit.Budget   // of frames in memory
-	Backlog *limit.Backlog
+	Bodies  *request.Budget // of frames in memory
+	Backlog *request.Backlog
 	Log     *slog.Logger
 
 	HeaderTimeout time.Duration // for a client to send its token
@@ -63,12 +63,12 @@ type Options struct {
 // Sockets serves the sockets of a server.
 type Sockets struct {
 	options Options
-	frames  *limit.Rates // control frames and small fragments, per token
+	frames  *request.Rates // control frames and small fragments, per token
 }
 
 // New makes Sockets. It starts no goroutine.
 func New(o Options) *Sockets {
-	return &Sockets{options: o, frames: limit.NewRates(tokenFrames, tokenBurst)}
+	return &Sockets{options: o, frames: request.NewRates(tokenFrames, tokenBurst)}
 }
 
 // Sink receives the events of a stream: the response to a client, or a subscription.

@@ -1,5 +1,4 @@
-// Package view makes the wire objects of rows.
-package view
+package request
 
 import (
 	"encoding/json"
@@ -12,9 +11,9 @@ import (
 	"mailroom/thread"
 )
 
-// Runs makes the wire objects of runs. Worker and lease come from the rows of the threads and
+// ShowRuns makes the wire objects of runs. Worker and lease come from the rows of the threads and
 // workers.
-func Runs(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
+func ShowRuns(rd store.Reader, rows []*mailroom.Run) ([]api.Run, error) {
 	holders, err := holders(rd, rows)
 	if err != nil {
 		return nil, err
@@ -131,12 +130,12 @@ func Known(t time.Time) *time.Time {
 	return &t
 }
 
-// Threads makes the wire objects of threads. What their rows lack is derived from the rows of
+// ShowThreads makes the wire objects of threads. What their rows lack is derived from the rows of
 // their runs.
-func Threads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
+func ShowThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
 	out := make([]api.Thread, 0, len(rows))
 	for _, t := range rows {
-		shown, err := Thread(rd, t)
+		shown, err := ShowThread(rd, t)
 		if err != nil {
 			return nil, err
 		}
@@ -145,8 +144,8 @@ func Threads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error) {
 	return out, nil
 }
 
-// Thread makes the wire object of a thread.
-func Thread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
+// ShowThread makes the wire object of a thread.
+func ShowThread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
 	out := api.Thread{
 		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
 		Parent: Given(t.Parent), DeliverTo: Given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
@@ -158,7 +157,7 @@ func Thread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
 	if out.Queued, err = CountQueued(rd, t.ID); err != nil {
 		return out, err
 	}
-	if out.Status, err = Status(rd, t, out.Queued); err != nil {
+	if out.Status, err = ThreadStatus(rd, t, out.Queued); err != nil {
 		return out, err
 	}
 	if out.Status == api.ThreadWaiting {
@@ -183,8 +182,8 @@ func CountQueued(rd store.Reader, thread string) (int, error) {
 	return queued.Sum() + held.Sum(), err
 }
 
-// Status is the status of the thread's current run, or without one whether runs are queued.
-func Status(rd store.Reader, t *mailroom.Thread, queued int) (string, error) {
+// ThreadStatus is the status of the thread's current run, or without one whether runs are queued.
+func ThreadStatus(rd store.Reader, t *mailroom.Thread, queued int) (string, error) {
 	switch {
 	case t.Worker != "":
 		return api.ThreadRunning, nil
@@ -200,8 +199,8 @@ func Status(rd store.Reader, t *mailroom.Thread, queued int) (string, error) {
 	return api.ThreadQueued, err
 }
 
-// Ticket makes the wire object of a ticket.
-func Ticket(k *mailroom.Ticket) api.Ticket {
+// ShowTicket makes the wire object of a ticket.
+func ShowTicket(k *mailroom.Ticket) api.Ticket {
 	return api.Ticket{
 		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
 		Prompt: Given(k.Prompt), Action: Given(k.Action), Arguments: k.Arguments, Digest: k.Digest,

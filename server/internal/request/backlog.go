@@ -1,4 +1,4 @@
-package limit
+package request
 
 import (
 	"slices"
@@ -24,13 +24,13 @@ type Backlog struct {
 	mu      sync.Mutex
 	used    int64            // owned by mu
 	held    map[string]int64 // owned by mu; by token
-	entries []*Entry         // owned by mu; oldest first
+	entries []*Unread        // owned by mu; oldest first
 	waiting int              // owned by mu; writers waiting for changed
 	changed chan struct{}    // owned by mu; closed and replaced when bytes are released
 }
 
-// Entry is the unread bytes of one reader. Its writer sends one piece at a time.
-type Entry struct {
+// Unread is the unread bytes of one reader. Its writer sends one piece at a time.
+type Unread struct {
 	Cut func() // ends the pending write without blocking; set once
 
 	// Owned by Backlog.mu.
@@ -46,7 +46,7 @@ func NewBacklog(total, share int) *Backlog {
 
 // Acquire counts n bytes for a reader once there is room. The caller must call Release. It returns
 // false if done closes first.
-func (b *Backlog) Acquire(e *Entry, who string, n int, done <-chan struct{}) bool {
+func (b *Backlog) Acquire(e *Unread, who string, n int, done <-chan struct{}) bool {
 	for {
 		changed, wait := b.tryAcquire(e, who, int64(n))
 		if changed == nil {
@@ -72,7 +72,7 @@ func (b *Backlog) Acquire(e *Entry, who string, n int, done <-chan struct{}) boo
 
 // tryAcquire counts n bytes. Without room it returns a channel that is closed when bytes are
 // released, and when to try to cut off a reader again.
-func (b *Backlog) tryAcquire(e *Entry, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
+func (b *Backlog) tryAcquire(e *Unread, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -104,7 +104,7 @@ func (b *Backlog) tryAcquire(e *Entry, who string, n int64) (changed <-chan stru
 }
 
 // Release ends what Acquire counted, whether the reader got the bytes or not.
-func (b *Backlog) Release(e *Entry) {
+func (b *Backlog) Release(e *Unread) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := len(b.entries) - 1; i >= 0; i-- { // most readers finish at once, so the entry is near the end

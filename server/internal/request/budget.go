@@ -1,5 +1,4 @@
-// Package limit bounds what the requests, streams and sockets of one token, and of all tokens, take.
-package limit
+package request
 
 import (
 	"context"

@@ -1,4 +1,50 @@
-// Package filter implements the query language of the parameter q of lists:
+package request
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+// FilterKey is a key of a list. If Values is set, a value without a star must be one of
+// them. A Name that ends in ".*" matches every key with that prefix.
+type FilterKey struct {
+	Name   string
+	Values []string
+	Kind   FilterKind
+}
+
+// FilterKind says how the values of a key are compared.
+type FilterKind int
+
+const (
+	KindName FilterKind = iota // the whole value must match
+	KindText                   // a value without a star matches anywhere in the text
+	KindTime                   // see [Filter]
+)
+
+func (k FilterKey) named(name string) bool {
+	if all, ok := strings.CutSuffix(k.Name, "*"); ok {
+		return len(name) > len(all) && strings.HasPrefix(name, all)
+	}
+	return k.Name == name
+}
+
+// FilterRow returns the values of one row. Each function is called only for keys of its
+// kind that the filter contains.
+type FilterRow struct {
+	Text func(key string) string    // of KindName and KindText
+	Time func(key string) time.Time // of KindTime; zero: no time
+}
+
+// Filter is a parsed q, the query language of lists. The zero Filter matches everything.
+//
+// A q has terms:
 //
 //	status:failed agent:codex -thread:"nightly build" key:order-*
 //
@@ -22,56 +68,11 @@
 //
 // So created:>2026-11-01 begins with the 2nd. The last two terms match rows without
 // a time and rows with any time.
-package filter
-
-import (
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
-
-	"mailroom"
-)
-
-// Key is a key of a list. If Values is set, a value without a star must be one of
-// them. A Name that ends in ".*" matches every key with that prefix.
-type Key struct {
-	Name   string
-	Values []string
-	Kind   Kind
-}
-
-// Kind says how the values of a key are compared.
-type Kind int
-
-const (
-	KindName Kind = iota // the whole value must match
-	KindText             // a value without a star matches anywhere in the text
-	KindTime             // see the package comment
-)
-
-func (k Key) named(name string) bool {
-	if all, ok := strings.CutSuffix(k.Name, "*"); ok {
-		return len(name) > len(all) && strings.HasPrefix(name, all)
-	}
-	return k.Name == name
-}
-
-// Row returns the values of one row. Each function is called only for keys of its
-// kind that the filter contains.
-type Row struct {
-	Text func(key string) string    // of KindName and KindText
-	Time func(key string) time.Time // of KindTime; zero: no time
-}
-
-// Filter is a parsed q. The zero Filter matches everything.
 type Filter struct{ terms []term }
 
 type term struct {
 	key  string
-	kind Kind
+	kind FilterKind
 	not  bool
 	any  []pattern // alternatives, at least one
 	span span      // of KindTime
@@ -80,13 +81,13 @@ type term struct {
 // pattern is the literal texts between stars; one piece: no star.
 type pattern []string
 
-// MaxLength is the longest q that Parse accepts, in bytes.
-const MaxLength = 4096
+// MaxFilter is the longest q that ParseFilter accepts, in bytes.
+const MaxFilter = 4096
 
-// Parse parses q. Its error has code invalid and names the term.
-func Parse(q string, keys []Key) (Filter, error) {
-	if len(q) > MaxLength {
-		return Filter{}, refuse(q, fmt.Sprintf("is longer than %d bytes", MaxLength))
+// ParseFilter parses q. Its error has code invalid and names the term.
+func ParseFilter(q string, keys []FilterKey) (Filter, error) {
+	if len(q) > MaxFilter {
+		return Filter{}, refuse(q, fmt.Sprintf("is longer than %d bytes", MaxFilter))
 	}
 	if !utf8.ValidString(q) {
 		return Filter{}, refuse(q, "is not valid UTF-8")
@@ -104,7 +105,7 @@ func Parse(q string, keys []Key) (Filter, error) {
 	return f, nil
 }
 
-func parseTerm(s string, keys []Key) (term, string, error) {
+func parseTerm(s string, keys []FilterKey) (term, string, error) {
 	whole := firstWord(s)
 	var t term
 	s, t.not = strings.CutPrefix(s, "-")
@@ -113,7 +114,7 @@ func parseTerm(s string, keys []Key) (term, string, error) {
 		return t, "", refuse(whole, "is not a term: write key:value with one of the keys "+names(keys))
 	}
 	t.key = s[:end]
-	i := slices.IndexFunc(keys, func(k Key) bool { return k.named(t.key) })
+	i := slices.IndexFunc(keys, func(k FilterKey) bool { return k.named(t.key) })
 	if i < 0 {
 		return t, "", refuse(t.key, fmt.Sprintf("has an unknown key %q: use one of %s", t.key, names(keys)))
 	}
@@ -178,7 +179,7 @@ func parseValue(s string, several bool) (pieces pattern, rest string, problem st
 }
 
 // Match reports whether all terms match a row.
-func (f Filter) Match(r Row) bool {
+func (f Filter) Match(r FilterRow) bool {
 	for _, t := range f.terms {
 		good := false
 		if t.kind == KindTime {
@@ -275,7 +276,7 @@ func (p pattern) exact() (string, bool) {
 	return p[0], true
 }
 
-func (p pattern) match(v string, kind Kind) bool {
+func (p pattern) match(v string, kind FilterKind) bool {
 	first, last := p[0], p[len(p)-1]
 	switch {
 	case len(p) == 1 && kind == KindText && first != "":
@@ -296,7 +297,7 @@ func (p pattern) match(v string, kind Kind) bool {
 	return strings.HasSuffix(rest, last)
 }
 
-// String returns the filter as a q that Parse accepts.
+// String returns the filter as a q that ParseFilter accepts.
 func (f Filter) String() string {
 	var b strings.Builder
 	for i, t := range f.terms {
@@ -337,7 +338,7 @@ func firstWord(s string) string {
 	return s
 }
 
-func names(keys []Key) string {
+func names(keys []FilterKey) string {
 	var out []string
 	for _, k := range keys {
 		out = append(out, k.Name)

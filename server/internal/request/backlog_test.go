@@ -1,4 +1,4 @@
-package limit
+package request
 
 import (
 	"testing"
@@ -26,8 +26,8 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				}
 				u := NewBacklog(total, c.share)
 				var cut []int
-				hold := func(i int, who string) *Entry {
-					g := &Entry{}
+				hold := func(i int, who string) *Unread {
+					g := &Unread{}
 					g.Cut = func() {
 						cut = append(cut, i)
 						go u.Release(g) // without a successful write
@@ -40,7 +40,7 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				begin := time.Now()
 				hold(1, "ann")
 				hold(2, "ann")
-				small := &Entry{}
+				small := &Unread{}
 				if u.Acquire(small, "ann", smallFrame, nil); time.Since(begin) > 0 {
 					t.Error("Acquire of a small frame waited")
 				}
@@ -63,7 +63,7 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 func TestReleasedBytesMakeRoomForTheNextReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := NewBacklog(10_000, 10_000)
-		first, second := &Entry{Cut: func() { t.Error("a fast reader was cut off") }}, &Entry{}
+		first, second := &Unread{Cut: func() { t.Error("a fast reader was cut off") }}, &Unread{}
 		if !u.Acquire(first, "ann", 20_000, nil) { // more than the total, but alone
 			t.Fatal("Acquire of the first reader failed")
 		}
@@ -73,7 +73,7 @@ func TestReleasedBytesMakeRoomForTheNextReader(t *testing.T) {
 		}
 		gone := make(chan struct{})
 		close(gone)
-		if u.Acquire(&Entry{}, "ann", 10_000, gone) {
+		if u.Acquire(&Unread{}, "ann", 10_000, gone) {
 			t.Error("Acquire of a closed reader succeeded")
 		}
 		u.Release(second)

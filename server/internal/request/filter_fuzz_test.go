@@ -1,4 +1,4 @@
-package filter
+package request
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"mailroom"
 )
 
-// FuzzParse checks that a filter matches the same rows after String and Parse, and the
+// FuzzParse checks that a filter matches the same rows after String and ParseFilter, and the
 // other rows with a minus before it. An error must have code invalid and name the place.
 func FuzzParse(f *testing.F) {
 	for _, q := range []string{
@@ -21,7 +21,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(q, "codex")
 	}
 	f.Fuzz(func(t *testing.T, q, v string) {
-		once, err := Parse(q, keys())
+		once, err := ParseFilter(q, keys())
 		if err != nil {
 			e, ok := errors.AsType[*mailroom.Error](err)
 			if !ok || e.Code != mailroom.CodeInvalid || len(e.Fields) != 1 || e.Fields[0].Location != "q" {
@@ -40,10 +40,10 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		written := once.String()
-		if 2*len(written) > MaxLength {
+		if 2*len(written) > MaxFilter {
 			return
 		}
-		again, err := Parse(written+" "+written, keys())
+		again, err := ParseFilter(written+" "+written, keys())
 		if err != nil {
 			t.Fatalf("%q was written as %q, which cannot be read: %v", q, written, err)
 		}
@@ -51,7 +51,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q written twice as %q matches %q: got %v, want %v", q, written, v, got, want)
 		}
 		if len(once.terms) == 1 && !once.terms[0].not {
-			contrary, err := Parse("-"+written, keys())
+			contrary, err := ParseFilter("-"+written, keys())
 			if err != nil || contrary.Match(value) == once.Match(value) {
 				t.Errorf("-%s matches the same as without the minus (%v)", written, err)
 			}
@@ -68,7 +68,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // modelled reports by a regular expression whether a text term matches.
-func modelled(t term, r Row) bool {
+func modelled(t term, r FilterRow) bool {
 	var each []string
 	for _, any := range t.any {
 		var quoted []string

@@ -1,5 +1,4 @@
-// Package invalid makes the refusals of requests that are invalid, with the locations of their fields.
-package invalid
+package request
 
 import (
 	"errors"
@@ -9,9 +8,9 @@ import (
 	"mailroom"
 )
 
-// At prefixes the field locations of err. The rules name fields without knowing which part
+// Locate prefixes the field locations of err. The rules name fields without knowing which part
 // of a request they came from.
-func At(prefix string, err error) error {
+func Locate(prefix string, err error) error {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok || len(e.Fields) == 0 {
 		return err
@@ -24,16 +23,16 @@ func At(prefix string, err error) error {
 	return &located
 }
 
-// FieldTooLarge refuses a field that exceeds its limit.
-func FieldTooLarge(location, message string) error {
+// TooLarge refuses a field that exceeds its limit.
+func TooLarge(location, message string) error {
 	return &mailroom.Error{
 		Code: mailroom.CodeTooLarge, Message: location + ": " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message}},
 	}
 }
 
-// Field refuses a field, at a location such as "body.agent" or "query.cursor".
-func Field(location, message string, value any) error {
+// Invalid refuses a field, at a location such as "body.agent" or "query.cursor".
+func Invalid(location, message string, value any) error {
 	return &mailroom.Error{
 		Code: mailroom.CodeInvalid, Message: location + ": " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message, Value: value}},

@@ -1,4 +1,4 @@
-package jsonbody
+package request
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ func TestBodiesThatAreAccepted(t *testing.T) {
 		`{"options":1e999}`,
 		`null`, `1`, `"\""`,
 	} {
-		if err := Check([]byte(body), false); err != nil {
+		if err := CheckJSON([]byte(body), false); err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -31,7 +31,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		`{"Text":1}`, `{"tEXt":1}`, `{"teſt":1}`, `{"":1, "":2}`,
 		`{`, `[1,]`, `{"a":}`, `{"a" 1}`, `{1:2}`, `]`, ``, `nul`, `1 2`, "\x00",
 	} {
-		err := Check([]byte(body), false)
+		err := CheckJSON([]byte(body), false)
 		if got := mailroom.CodeOf(err); got != mailroom.CodeInvalid {
 			t.Errorf("%s: %v, want invalid", body, err)
 		}
@@ -44,7 +44,7 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		err := Check(body, false)
+		err := CheckJSON(body, false)
 		if err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%q: %v, want code invalid", body, err)
 		}

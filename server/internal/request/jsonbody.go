@@ -1,5 +1,4 @@
-// Package jsonbody checks the JSON of request bodies and frames.
-package jsonbody
+package request
 
 import (
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 
 	"mailroom"
 	"mailroom/internal/jsontext"
-	"mailroom/server/internal/invalid"
 )
 
 // Limits of the JSON in a request's body.
@@ -21,15 +19,15 @@ const (
 	maxMembers = 10_000  // members of one object
 )
 
-// Check refuses a body that is not one JSON value in UTF-8, has a duplicate field, or exceeds the
+// CheckJSON refuses a body that is not one JSON value in UTF-8, has a duplicate field, or exceeds the
 // limits on depth and number of values. It works in one pass, after two quick ones over its bytes, without building its
 // values. Field names of the API are lower-case; free allows any name.
-func Check(raw []byte, free bool) error {
+func CheckJSON(raw []byte, free bool) error {
 	if !utf8.Valid(raw) {
-		return invalid.Malformed("body", "is not valid UTF-8")
+		return Malformed("body", "is not valid UTF-8")
 	}
 	if jsontext.HasLoneSurrogate(raw) {
-		return invalid.Malformed("body", `has a lone surrogate (\ud800 to \udfff): send both halves of the pair`)
+		return Malformed("body", `has a lone surrogate (\ud800 to \udfff): send both halves of the pair`)
 	}
 	c := bodyCheck{text: jsontext.Scan(raw)}
 	err := c.value(0, free)
@@ -39,7 +37,7 @@ func Check(raw []byte, free bool) error {
 	case c.text.Failed():
 		return malformed(raw)
 	case !c.text.AtEnd():
-		return invalid.Malformed("body", "has data after its JSON value")
+		return Malformed("body", "has data after its JSON value")
 	}
 	return nil
 }
@@ -68,7 +66,7 @@ func (c *bodyCheck) value(depth int, free bool) error {
 		c.text.SkipScalar()
 		return nil
 	case depth == MaxDepth:
-		return invalid.Malformed("body", fmt.Sprintf("is nested deeper than %d", MaxDepth))
+		return Malformed("body", fmt.Sprintf("is nested deeper than %d", MaxDepth))
 	case first == '{':
 		return c.object(depth, free)
 	}
@@ -87,9 +85,9 @@ func (c *bodyCheck) object(depth int, free bool) error {
 		case n == maxMembers:
 			return mailroom.Errorf(mailroom.CodeTooLarge, "an object in the body has more than %d members", maxMembers)
 		case !names.Add(name):
-			return invalid.Field(c.location(depth), "duplicate field", nil)
+			return Invalid(c.location(depth), "duplicate field", nil)
 		case !free && !isFieldName(name):
-			return invalid.Field(c.location(depth), "unknown field", nil)
+			return Invalid(c.location(depth), "unknown field", nil)
 		}
 		c.text.Colon()
 		if err := c.value(depth+1, free || isFreeForm(name)); err != nil {
@@ -119,7 +117,7 @@ func (c *bodyCheck) location(depth int) string {
 			b.WriteString("[" + strconv.Itoa(l.index) + "]")
 			continue
 		}
-		b.WriteString("." + invalid.Truncate(string(l.name)))
+		b.WriteString("." + Truncate(string(l.name)))
 	}
 	return b.String()
 }
@@ -131,11 +129,11 @@ func malformed(raw []byte) error {
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case !ok:
-		return invalid.Malformed("body", "is not JSON")
+		return Malformed("body", "is not JSON")
 	case syntax.Offset == int64(len(raw)) && strings.HasPrefix(syntax.Error(), "unexpected end"):
-		return invalid.Malformed("body", "is not JSON: unexpected end")
+		return Malformed("body", "is not JSON: unexpected end")
 	}
-	return invalid.Malformed("body", fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset))
+	return Malformed("body", fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset))
 }
 
 // isFieldName reports whether the API may have a field of this name.

@@ -1,4 +1,4 @@
-package jsonbody
+package request
 
 import (
 	"fmt"
@@ -35,13 +35,13 @@ func hostileBodies(n int) map[string]string {
 	}
 }
 
-// TestAHostileBodyCostsLittle bounds the allocations of Check by the limits on values and
+// TestAHostileBodyCostsLittle bounds the allocations of CheckJSON by the limits on values and
 // members, whatever the size and depth of the body.
 func TestAHostileBodyCostsLittle(t *testing.T) {
 	const perMember = 3 // its name, its map entry, and decoding an escape
 	for name, body := range hostileBodies(4 << 20) {
 		raw := []byte(body)
-		allocated := testing.AllocsPerRun(1, func() { _ = Check(raw, false) })
+		allocated := testing.AllocsPerRun(1, func() { _ = CheckJSON(raw, false) })
 		most := 100.0
 		switch name {
 		case "many labels", "escaped names":
@@ -65,12 +65,12 @@ func TestBodiesAreBoundedInValuesAndMembers(t *testing.T) {
 	}
 	values := func(n int) string { return "[0" + strings.Repeat(",0", n-2) + "]" }
 	for _, body := range []string{members(maxMembers), values(MaxValues)} {
-		if err := Check([]byte(body), false); err != nil {
+		if err := CheckJSON([]byte(body), false); err != nil {
 			t.Errorf("%.20s…: %v", body, err)
 		}
 	}
 	for _, body := range []string{members(maxMembers + 1), values(MaxValues + 1)} {
-		if err := Check([]byte(body), false); mailroom.CodeOf(err) != mailroom.CodeTooLarge {
+		if err := CheckJSON([]byte(body), false); mailroom.CodeOf(err) != mailroom.CodeTooLarge {
 			t.Errorf("%.20s…: %v, want too_large", body, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestARefusalHasTheLocationInTheBody(t *testing.T) {
 		`{"text":01}`:                              "body is not JSON: invalid character '1' after object key:value pair, at byte 10",
 		`{"text":"a"} {}`:                          "body has data after its JSON value",
 	} {
-		if err := Check([]byte(body), false); err == nil || err.Error() != want {
+		if err := CheckJSON([]byte(body), false); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}
@@ -97,7 +97,7 @@ func BenchmarkHostileBodies(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				_ = Check([]byte(body), false)
+				_ = CheckJSON([]byte(body), false)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func BenchmarkBodies(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := Check(raw, false); err != nil {
+				if err := CheckJSON(raw, false); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package filter
+package request
 
 import (
 	"slices"
@@ -9,20 +9,20 @@ import (
 	"mailroom"
 )
 
-func keys() []Key {
-	return []Key{
+func keys() []FilterKey {
+	return []FilterKey{
 		{Name: "status", Values: []string{"queued", "running", "failed"}},
 		{Name: "agent"}, {Name: "thread"}, {Name: "key"}, {Name: "metadata.*"},
 		{Name: "error", Kind: KindText}, {Name: "created", Kind: KindTime}, {Name: "finished", Kind: KindTime},
 	}
 }
 
-func run(status, agent, thread, key string) Row {
+func run(status, agent, thread, key string) FilterRow {
 	values := map[string]string{
 		"status": status, "agent": agent, "thread": thread, "key": key,
 		"metadata.team": "a b", "error": "429: the rate limit was met",
 	}
-	return Row{
+	return FilterRow{
 		Text: func(k string) string { return values[k] },
 		Time: func(k string) time.Time {
 			if k == "finished" {
@@ -89,7 +89,7 @@ func TestMatch(t *testing.T) {
 		{`error:430,"rate limit"`, true},
 		{`key:x,""`, false},
 	} {
-		f, err := Parse(tc.q, keys())
+		f, err := ParseFilter(tc.q, keys())
 		if err != nil {
 			t.Errorf("Parse(%q): %v", tc.q, err)
 			continue
@@ -139,7 +139,7 @@ func TestTimesAreDaysInstantsAndRanges(t *testing.T) {
 		{"-finished:<2030-01-01", true},
 		{"created:>2026-10-31 created:<2026-11-02", true},
 	} {
-		f, err := Parse(tc.q, keys())
+		f, err := ParseFilter(tc.q, keys())
 		if err != nil {
 			t.Errorf("Parse(%q): %v", tc.q, err)
 			continue
@@ -182,9 +182,9 @@ func TestInvalidFiltersNameTheTerm(t *testing.T) {
 		{"created:2026-11-01..", "needs a time"},
 		{"created:..2026-11-01", "needs a time"},
 		{"created:>2026-11-01..2026-11-02", "needs a time"},
-		{"thread:" + strings.Repeat("x", MaxLength), "longer"},
+		{"thread:" + strings.Repeat("x", MaxFilter), "longer"},
 	} {
-		_, err := Parse(tc.q, keys())
+		_, err := ParseFilter(tc.q, keys())
 		if got := mailroom.CodeOf(err); got != mailroom.CodeInvalid {
 			t.Errorf("Parse(%.40q): got code %q, want invalid", tc.q, got)
 			continue
@@ -214,7 +214,7 @@ func TestSpanIsTheRangeThatAllTermsRequire(t *testing.T) {
 		{q: `created:""`},
 		{q: `created:>=2026-11-02 created:"" -created:<2026-11-05 created:*`, from: day(2)},
 	} {
-		f, err := Parse(tc.q, keys())
+		f, err := ParseFilter(tc.q, keys())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestExactReturnsRequiredValues(t *testing.T) {
 		{"agent:codex,codex", "codex", true},
 		{"agent:codex,claude agent:claude", "claude", true},
 	} {
-		f, err := Parse(tc.q, keys())
+		f, err := ParseFilter(tc.q, keys())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestOneOfReturnsTheAlternativesOfOneTerm(t *testing.T) {
 		{"-agent:codex,claude", nil},
 		{`agent:codex,""`, []string{"codex", ""}},
 	} {
-		f, err := Parse(tc.q, keys())
+		f, err := ParseFilter(tc.q, keys())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestRequiresReportsThatNoEmptyValueMatches(t *testing.T) {
 	for q, want := range map[string]bool{
 		"error:x": true, "error:x*": true, "error:x,y": true, `error:x,""`: false, "error:*": false, `error:""`: false, "-error:x": false, "agent:x": false,
 	} {
-		f, err := Parse(q, keys())
+		f, err := ParseFilter(q, keys())
 		if err != nil {
 			t.Fatal(err)
 		}
