@@ -121,7 +121,7 @@ func inBubbleWith(t *testing.T, rules []alert.Rule, targets []string, more func(
 		parts.Go(func() { h.must(e.Run(ctx)) })
 		h.must(follower.Begin(ctx, follower.Ledger))
 		parts.Go(func() {
-			<-time.After(5 * time.Second) // what happens before it follows is told too
+			<-time.After(5 * time.Second) // what happens before it follows is sent too
 			follower.Follow(ctx)
 		})
 		f(h)
@@ -212,7 +212,7 @@ func TestAnotherTargetTakesOverWhileTheFirstIsDown(t *testing.T) {
 			t.Errorf("%d messages about %d of %d questions", len(phone.messages())+len(mail.messages()), len(got), asked)
 		}
 		if n := len(mail.messages()); n != 30 {
-			t.Errorf("the second target was told %d questions, want the 30 of the outage", n)
+			t.Errorf("the second target was sent %d questions, want the 30 of the outage", n)
 		}
 		for _, m := range mail.messages() {
 			if m.Repeated {
@@ -279,9 +279,9 @@ func TestWhatMayHaveArrivedIsMarked(t *testing.T) {
 	}
 }
 
-// TestARefusalAndACrashTellAnAlertOnce has an attempt that ends after it passed the alert on, before the run is a dead
+// TestARefusalAndACrashPassAnAlertOnOnce has an attempt that ends after it passed the alert on, before the run is a dead
 // letter. The target takes alerts again then. It gets this one if its run is retried by hand, with the mark.
-func TestARefusalAndACrashTellAnAlertOnce(t *testing.T) {
+func TestARefusalAndACrashPassAnAlertOnOnce(t *testing.T) {
 	phone, attempts := &place{}, 0
 	inBubbleWith(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone", "mail"}, func(l *ledger.Ledger) map[string]mailroom.Agent {
 		whole := alert.New(alert.Options{Name: "phone", Target: phone, Ledger: seam{l}, Zone: time.UTC, Targets: []string{"phone", "mail"}})
@@ -320,7 +320,7 @@ func TestARefusalAndACrashTellAnAlertOnce(t *testing.T) {
 	})
 }
 
-// TestAnAlertIsNotPassedOnToARemovedTarget has a rule whose second target was removed after it told the alert. The first
+// TestAnAlertIsNotPassedOnToARemovedTarget has a rule whose second target was removed after it sent the alert. The first
 // target is down for ten minutes.
 func TestAnAlertIsNotPassedOnToARemovedTarget(t *testing.T) {
 	const removed = "no route to the phone (no target takes over: mail was removed from the configuration)"
@@ -410,8 +410,8 @@ func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
 	})
 }
 
-// TestOpenQuestionsOfQuietHoursAreOneMessage asks three questions in quiet hours of half an hour. They are told together if
-// more than one is open at the end; one is told as at any other time, with a link that is valid for an hour from then on.
+// TestOpenQuestionsOfQuietHoursAreOneMessage asks three questions in quiet hours of half an hour. They are sent together if
+// more than one is open at the end; one is sent as at any other time, with a link that is valid for an hour from then on.
 func TestOpenQuestionsOfQuietHoursAreOneMessage(t *testing.T) {
 	for open, title := range map[int]string{3: "3 questions wait for a decision", 2: "2 questions wait for a decision", 1: "worker asks for an approval"} {
 		quiet := rule(alert.KindTicket)
@@ -469,8 +469,8 @@ func TestOnlyTheServerSendsAlerts(t *testing.T) {
 	})
 }
 
-// TestARuleOfATokenTellsItsOwnThreads has a stored rule of a token. It ends with the token.
-func TestARuleOfATokenTellsItsOwnThreads(t *testing.T) {
+// TestARuleOfATokenIsAboutItsOwnThreads has a stored rule of a token. It ends with the token.
+func TestARuleOfATokenIsAboutItsOwnThreads(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		must := func(_ any, err error) { h.must(err) }
 		must(h.ledger.Accounts().CreateToken(h.t.Context(), auth.Token{Name: "ann", Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}}))

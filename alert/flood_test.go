@@ -24,14 +24,14 @@ func TestATokenGetsABoundedNumberOfMessages(t *testing.T) {
 			h.must(err)
 		}
 		h.after(10 * time.Minute)
-		h.wantTold("within the hour", 60)
+		h.wantSent("within the hour", 60)
 		h.after(2 * time.Hour)
-		h.wantTold("after the hour", 61)
+		h.wantSent("after the hour", 61)
 		if got := h.targets["phone"].messages()[60]; got.Title != "140 further messages of ann" {
 			t.Errorf("the last message is %q", got.Title)
 		}
 		h.deliver("ann", "one more")
-		h.wantTold("later", 62)
+		h.wantSent("later", 62)
 	})
 }
 
@@ -41,7 +41,7 @@ func TestATokenDoesNotResetItsBound(t *testing.T) {
 		h.createToken("ann")
 		h.deliver("ann", "one")
 		h.after(time.Minute)
-		h.wantTold("the first", 1)
+		h.wantSent("the first", 1)
 		who := &auth.Token{Name: "ann", Sum: "x", Scopes: []auth.Permission{auth.PermissionSubmit}}
 		if err := h.ledger.DeleteThread(h.t.Context(), h.place("ann", "phone"), who); mailroom.CodeOf(err) != mailroom.CodeForbidden {
 			t.Errorf("ann deletes the thread of her alerts: %v", err)
@@ -55,7 +55,7 @@ func failureOf(owner, word string, at time.Time) alert.Event {
 }
 
 // TestNoOwnerHidesTheAlertsOfAnother floods the operator's rule with failures and questions of many owners. Those of
-// one more owner are told with their words, whatever the others do.
+// one more owner are sent with their words, whatever the others do.
 func TestNoOwnerHidesTheAlertsOfAnother(t *testing.T) {
 	now := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
 	for owners := range 12 {
@@ -74,27 +74,27 @@ func TestNoOwnerHidesTheAlertsOfAnother(t *testing.T) {
 		}
 		events = append(events, failureOf("bob", "PRODUCTION DATABASE IS DOWN", now))
 		events = append(events, alert.Event{Kind: alert.KindTicket, At: now, Subject: "bobs", Agent: "worker", Thread: "of-bob", Owner: "bob", Run: "r"})
-		told := state.Step(rules, events, now)
-		told = append(told, state.Step(rules, nil, now.Add(time.Minute))...)
-		told = append(told, state.Step(rules, nil, now.Add(time.Hour))...)
+		sent := state.Step(rules, events, now)
+		sent = append(sent, state.Step(rules, nil, now.Add(time.Minute))...)
+		sent = append(sent, state.Step(rules, nil, now.Add(time.Hour))...)
 		var down, asked bool
 		counted := 0
-		for _, a := range told {
+		for _, a := range sent {
 			down = down || a.Alert.Words == "PRODUCTION DATABASE IS DOWN" && a.Alert.Agent == "worker"
 			asked = asked || a.Alert.Ticket == "bobs"
 			counted += a.Alert.Count
 		}
 		if !down || !asked || counted != len(events) {
-			t.Errorf("%d loud owners: bob's failure told %v, his question %v; %d of %d events are told", owners+1, down, asked, counted, len(events))
+			t.Errorf("%d loud owners: bob's failure sent %v, his question %v; %d of %d events are sent", owners+1, down, asked, counted, len(events))
 		}
-		if n := len(told); n > 50+20+(owners+1)*30 {
+		if n := len(sent); n > 50+20+(owners+1)*30 {
 			t.Errorf("%d loud owners make %d alerts", owners+1, n)
 		}
 	}
 }
 
-// TestAQuestionOfAnOwnerIsCountedByOwner tells the open questions of one owner, of which there are many, together.
-func TestQuestionsToldTogetherAreOfOneOwner(t *testing.T) {
+// TestAQuestionOfAnOwnerIsCountedByOwner sends the open questions of one owner, of which there are many, together.
+func TestAnAlertOfManyQuestionsIsAboutOneOwner(t *testing.T) {
 	one := rule(alert.KindTicket)
 	one.To = []string{"phone"}
 	inBubble(t, []alert.Rule{one}, []string{"phone"}, func(h *fixture) {
@@ -111,7 +111,7 @@ func TestQuestionsToldTogetherAreOfOneOwner(t *testing.T) {
 			}
 		}
 		if len(titles) != 2 || !strings.Contains(strings.Join(titles, "; "), "20 questions of ann wait") {
-			t.Errorf("told together: %q", titles)
+			t.Errorf("sent together: %q", titles)
 		}
 	})
 }
@@ -125,9 +125,9 @@ func TestADeliveredEventWaitsForTheEndOfQuietHours(t *testing.T) {
 		{time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 27, 12, 0, 10, 0, time.UTC)},
 	} {
 		event := alert.Event{Kind: alert.KindTicket, At: test.at, Subject: "k", Owner: "ann", Thread: "t", Run: "r", DeliverTo: "phone", Delivery: "d"}
-		told := alert.State{}.Step([]alert.Rule{night}, []alert.Event{event}, test.at)
-		if len(told) != 1 || !told[0].NotBefore.Equal(test.want) || told[0].Alert.Delivery != "d" {
-			t.Errorf("told at %s: %+v, want one alert at %s", test.at, told, test.want)
+		sent := alert.State{}.Step([]alert.Rule{night}, []alert.Event{event}, test.at)
+		if len(sent) != 1 || !sent[0].NotBefore.Equal(test.want) || sent[0].Alert.Delivery != "d" {
+			t.Errorf("sent at %s: %+v, want one alert at %s", test.at, sent, test.want)
 		}
 	}
 }

@@ -77,16 +77,16 @@ func TestATokenCannotStopTheAlertsOfOthers(t *testing.T) {
 		}
 		h.submit("t", "ask the operator")
 		h.after(time.Minute)
-		told := 0
+		sent := 0
 		for _, m := range h.targets["phone"].messages() {
 			if m.Kind == alert.KindTicket {
-				told++
+				sent++
 			}
 		}
 		h.must(h.ledger.View(h.t.Context(), func(r store.Reader) error {
 			at, err := r.Cursors(store.CursorQuery{Channel: "alert", Identities: []string{"log"}})
-			if told != 1 || len(at[0].Position) > mailroom.MaxPosition/4 {
-				t.Errorf("told %d questions; the state has %d bytes", told, len(at[0].Position))
+			if sent != 1 || len(at[0].Position) > mailroom.MaxPosition/4 {
+				t.Errorf("sent %d questions; the state has %d bytes", sent, len(at[0].Position))
 			}
 			return err
 		}))
@@ -102,8 +102,8 @@ func (c chat) Send(ctx context.Context, m alert.Message) (string, error) {
 	})
 }
 
-// TestAFailedAlertOfAChatIsToldByNoAlert has a chat that refuses each message.
-func TestAFailedAlertOfAChatIsToldByNoAlert(t *testing.T) {
+// TestAFailedAlertOfAChatCausesNoAlert has a chat that refuses each message.
+func TestAFailedAlertOfAChatCausesNoAlert(t *testing.T) {
 	one := rule(alert.KindFailed)
 	one.To = []string{"team"}
 	sent := 0
@@ -124,7 +124,7 @@ func TestAFailedAlertOfAChatIsToldByNoAlert(t *testing.T) {
 	}
 }
 
-func TestEachPauseOfAnAgentIsTold(t *testing.T) {
+func TestEachPauseOfAnAgentIsAnAlert(t *testing.T) {
 	inBubble(t, []alert.Rule{rule(alert.KindPaused)}, []string{"phone", "mail"}, func(h *fixture) {
 		for range 3 {
 			_, err := h.ledger.PauseAgent(h.t.Context(), store.Pause{Agent: "codex", By: "ann"})

@@ -16,9 +16,9 @@ import (
 	"mailroom/thread"
 )
 
-// TestAFaultOfAnAgentIsToldOnce lets an agent lose its login for hours, with probes that fail: one alert says so, and
+// TestAFaultOfAnAgentIsOneAlert lets an agent lose its login for hours, with probes that fail: one alert says so, and
 // none of an outage of the runs that wait for it.
-func TestAFaultOfAnAgentIsToldOnce(t *testing.T) {
+func TestAFaultOfAnAgentIsOneAlert(t *testing.T) {
 	provider := mailroom.AgentFunc(func(context.Context, mailroom.Session) error {
 		return &mailroom.Failure{Class: mailroom.ClassPermanent, Agent: true, Err: errors.New("not logged in")}
 	})
@@ -36,12 +36,12 @@ func TestAFaultOfAnAgentIsToldOnce(t *testing.T) {
 			got = append(got, m.Title+"|"+m.Body)
 		}
 		if len(got) != 1 || !strings.Contains(got[0], "by the server: not logged in") {
-			t.Errorf("told %q, want one alert of the pause", got)
+			t.Errorf("sent %q, want one alert of the pause", got)
 		}
 	})
 }
 
-func TestAnOutageOfAnAgentIsToldAndItsEnd(t *testing.T) {
+func TestAnOutageOfAnAgentAndItsEndAreAlerts(t *testing.T) {
 	var down atomic.Bool
 	provider := mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 		if down.Load() {
@@ -65,7 +65,7 @@ func TestAnOutageOfAnAgentIsToldAndItsEnd(t *testing.T) {
 				got = append(got, m.Title+"|"+m.Body)
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("%s: told %q, want %q", when, got, want)
+				t.Errorf("%s: sent %q, want %q", when, got, want)
 			}
 		}
 		begun, over := "Runs of agent provider wait because of an outage|503 from the provider", "No run of agent provider waits because of an outage any more|"
@@ -100,7 +100,7 @@ func TestAnOutageOfAnAgentIsToldAndItsEnd(t *testing.T) {
 		h.after(30 * time.Minute)
 		for _, m := range slices.Concat(h.targets["phone"].messages(), h.targets["mail"].messages()) {
 			if m.Title != "Runs of agent provider wait because of an outage" && m.Title != "No run of agent provider waits because of an outage any more" {
-				t.Errorf("told %q: a target that is down is no outage of an agent", m.Title)
+				t.Errorf("sent %q: a target that is down is no outage of an agent", m.Title)
 			}
 		}
 	})

@@ -27,7 +27,7 @@ type clock struct {
 	at   time.Time
 	kept []byte
 	read State // kept, decoded; nil: it has changed
-	told []Notification
+	sent []Notification
 }
 
 func (c *clock) step(events ...Event) []Notification {
@@ -40,7 +40,7 @@ func (c *clock) step(events ...Event) []Notification {
 			}
 		}
 	}
-	told := c.read.Step([]Rule{c.rule}, events, c.at)
+	sent := c.read.Step([]Rule{c.rule}, events, c.at)
 	kept, err := json.Marshal(c.read)
 	if err != nil {
 		c.t.Fatal(err)
@@ -48,8 +48,8 @@ func (c *clock) step(events ...Event) []Notification {
 	if !bytes.Equal(kept, c.kept) {
 		c.kept, c.read = kept, nil
 	}
-	c.told = append(c.told, told...)
-	return told
+	c.sent = append(c.sent, sent...)
+	return sent
 }
 
 // until steps every ten seconds until a time.
@@ -64,13 +64,13 @@ func failed(group string, at time.Time) Event {
 }
 
 // The server was off, and its follower reads what happened before.
-func TestAnEventOfYesterdayIsNotTold(t *testing.T) {
+func TestAnEventOfYesterdayIsNoAlert(t *testing.T) {
 	now := time.Date(2026, 6, 2, 12, 0, 0, 0, time.UTC)
 	c := &clock{t: t, at: now, rule: Rule{Name: "r", When: []Kind{KindFailed}, To: []string{"phone"}, Text: TextTitle, Zone: time.UTC}}
 	c.step(failed("old", now.Add(-24*time.Hour)), failed("young", now.Add(-24*time.Hour+time.Second)))
 	c.until(now.Add(2 * time.Minute))
-	if len(c.told) != 1 || c.told[0].Alert.Count != 1 {
-		t.Fatalf("told: %+v, want the younger one", c.told)
+	if len(c.sent) != 1 || c.sent[0].Alert.Count != 1 {
+		t.Fatalf("sent: %+v, want the younger one", c.sent)
 	}
 }
 
@@ -82,20 +82,20 @@ func TestManyFailuresOfOneErrorAreOneAlert(t *testing.T) {
 		c.at = c.at.Add(100 * time.Millisecond)
 	}
 	c.until(start.Add(time.Minute))
-	if len(c.told) != 1 || c.told[0].Alert.Count != 101 || c.told[0].To != "phone" || !slices.Equal(c.told[0].Alert.Then, []string{"mail"}) {
-		t.Fatalf("told: %+v", c.told)
+	if len(c.sent) != 1 || c.sent[0].Alert.Count != 101 || c.sent[0].To != "phone" || !slices.Equal(c.sent[0].Alert.Then, []string{"mail"}) {
+		t.Fatalf("sent: %+v", c.sent)
 	}
 	c.step(failed("a", c.at), failed("a", c.at), failed("b", c.at))
 	c.until(start.Add(30 * time.Minute))
-	if len(c.told) != 2 || c.told[1].Alert.Count != 1 {
-		t.Fatalf("another error is told by itself, and the first one later: %+v", c.told[1:])
+	if len(c.sent) != 2 || c.sent[1].Alert.Count != 1 {
+		t.Fatalf("another error is sent by itself, and the first one later: %+v", c.sent[1:])
 	}
 	c.until(start.Add(2 * time.Hour))
-	if len(c.told) != 3 || c.told[2].Alert.Count != 2 {
-		t.Fatalf("the rest after an hour: %+v", c.told[2:])
+	if len(c.sent) != 3 || c.sent[2].Alert.Count != 2 {
+		t.Fatalf("the rest after an hour: %+v", c.sent[2:])
 	}
 	c.until(start.Add(5 * time.Hour))
-	if c.step(); len(c.told) != 3 || string(c.kept) != `{"r":{}}` {
+	if c.step(); len(c.sent) != 3 || string(c.kept) != `{"r":{}}` {
 		t.Fatalf("an error that is over is forgotten: %s", c.kept)
 	}
 }
@@ -124,12 +124,12 @@ func TestQuietHoursFollowTheClockOnTheWall(t *testing.T) {
 			c.step(failed("a", c.at), failed("a", c.at), Event{Kind: KindTicket, At: c.at, Subject: "k"})
 			c.at = end.Add(-time.Minute)
 			c.until(end)
-			if len(c.told) != 0 {
-				t.Fatalf("told in the quiet hours: %+v", c.told)
+			if len(c.sent) != 0 {
+				t.Fatalf("sent in the quiet hours: %+v", c.sent)
 			}
 			c.step()
-			if len(c.told) != 2 || c.told[0].Alert.Count != 2 || c.told[1].Alert.Ticket != "k" || c.told[1].Alert.Count != 1 {
-				t.Fatalf("at the end: %+v", c.told)
+			if len(c.sent) != 2 || c.sent[0].Alert.Count != 2 || c.sent[1].Alert.Ticket != "k" || c.sent[1].Alert.Count != 1 {
+				t.Fatalf("at the end: %+v", c.sent)
 			}
 		})
 	}
@@ -147,28 +147,28 @@ func TestTheDigestComesEachMorningOnce(t *testing.T) {
 				return time.Date(start.Year(), start.Month(), start.Day()+day, 8, 0, 0, 0, place)
 			}
 			for ; c.at.Before(start.AddDate(0, 0, 4)); c.at = c.at.Add(time.Minute) {
-				for _, told := range c.step() {
-					if local := c.at.In(place).Format("15:04"); local != "08:00" || told.NotBefore.Sub(c.at) != digestDelay {
-						t.Errorf("told at %s: %+v", local, told)
+				for _, sent := range c.step() {
+					if local := c.at.In(place).Format("15:04"); local != "08:00" || sent.NotBefore.Sub(c.at) != digestDelay {
+						t.Errorf("sent at %s: %+v", local, sent)
 					}
 				}
 			}
 			keys := map[string]bool{}
-			for i, told := range c.told {
-				keys[told.Key] = true
-				if a := told.Alert; !a.At.Equal(morning(i)) || !a.Until.Equal(morning(i+1)) {
+			for i, sent := range c.sent {
+				keys[sent.Key] = true
+				if a := sent.Alert; !a.At.Equal(morning(i)) || !a.Until.Equal(morning(i+1)) {
 					t.Errorf("digest %d is about %s to %s", i, a.At.In(place), a.Until.In(place))
 				}
 			}
-			if len(c.told) != 4 || len(keys) != 4 {
+			if len(c.sent) != 4 || len(keys) != 4 {
 				t.Errorf("%d digests in four days, over the change of the clock", len(keys))
 			}
-			// A server that was off for two days and a half tells one digest of both days.
-			c.told, c.at = nil, c.at.AddDate(0, 0, 2).Add(12*time.Hour)
+			// A server that was off for two days and a half sends one digest of both days.
+			c.sent, c.at = nil, c.at.AddDate(0, 0, 2).Add(12*time.Hour)
 			c.step()
 			c.step()
-			if len(c.told) != 1 || !c.told[0].Alert.At.Equal(morning(4)) || !c.told[0].Alert.Until.Equal(morning(6)) {
-				t.Errorf("after two days off: %+v", c.told)
+			if len(c.sent) != 1 || !c.sent[0].Alert.At.Equal(morning(4)) || !c.sent[0].Alert.Until.Equal(morning(6)) {
+				t.Errorf("after two days off: %+v", c.sent)
 			}
 		})
 	}
@@ -190,17 +190,17 @@ func TestPeriodsOfDigestsFollowEachOther(t *testing.T) {
 			c.step()
 		}
 		var end time.Time
-		for _, told := range c.told {
-			a := told.Alert
-			if !end.IsZero() && !a.At.Equal(end) || !a.Until.After(a.At) || told.NotBefore.Before(a.Until.Add(digestDelay)) || !a.Until.Equal(a.Until.Truncate(time.Hour)) {
-				r.Fatalf("a period from %s to %s, sent from %s on, after one to %s", a.At, a.Until, told.NotBefore, end)
+		for _, sent := range c.sent {
+			a := sent.Alert
+			if !end.IsZero() && !a.At.Equal(end) || !a.Until.After(a.At) || sent.NotBefore.Before(a.Until.Add(digestDelay)) || !a.Until.Equal(a.Until.Truncate(time.Hour)) {
+				r.Fatalf("a period from %s to %s, sent from %s on, after one to %s", a.At, a.Until, sent.NotBefore, end)
 			}
 			end = a.Until
 		}
 	})
 }
 
-func TestAChannelIsToldWhenItStaysDown(t *testing.T) {
+func TestAChannelThatStaysDownIsAnAlert(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindChannel}, To: []string{"phone"}, Zone: time.UTC}}
 	down := func(ended bool) Event {
@@ -210,8 +210,8 @@ func TestAChannelIsToldWhenItStaysDown(t *testing.T) {
 	c.until(start.Add(time.Minute))
 	c.step(down(true))
 	c.until(start.Add(10 * time.Minute))
-	if len(c.told) != 0 {
-		t.Fatalf("a short outage is not told: %+v", c.told)
+	if len(c.sent) != 0 {
+		t.Fatalf("a short outage is not sent: %+v", c.sent)
 	}
 	c.step(down(false))
 	c.until(start.Add(15 * time.Minute))
@@ -219,20 +219,20 @@ func TestAChannelIsToldWhenItStaysDown(t *testing.T) {
 	c.until(start.Add(3 * time.Hour))
 	c.step(down(true))
 	c.until(start.Add(4 * time.Hour))
-	if len(c.told) != 2 || c.told[0].Alert.Ended || !c.told[1].Alert.Ended || c.told[0].Alert.Channel != "tg" {
-		t.Fatalf("told: %+v", c.told)
+	if len(c.sent) != 2 || c.sent[0].Alert.Ended || !c.sent[1].Alert.Ended || c.sent[0].Alert.Channel != "tg" {
+		t.Fatalf("sent: %+v", c.sent)
 	}
 }
 
-func TestAFloodOfQuestionsIsToldTogether(t *testing.T) {
+func TestAFloodOfQuestionsIsSummedUp(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindTicket}, To: []string{"phone"}, Zone: time.UTC}}
 	for i := range 5000 {
 		c.step(Event{Kind: KindTicket, At: c.at, Subject: fmt.Sprint("k", i)})
 	}
 	c.until(start.Add(time.Hour))
-	if len(c.told) != singles+1 || c.told[singles].Alert.Count != 5000-singles || c.told[singles].Alert.Ticket != "" {
-		t.Fatalf("%d alerts, the last is %+v", len(c.told), c.told[len(c.told)-1])
+	if len(c.sent) != singles+1 || c.sent[singles].Alert.Count != 5000-singles || c.sent[singles].Alert.Ticket != "" {
+		t.Fatalf("%d alerts, the last is %+v", len(c.sent), c.sent[len(c.sent)-1])
 	}
 }
 
@@ -251,38 +251,38 @@ func TestQuestionsOfANightAreOneAlert(t *testing.T) {
 			c.at = c.at.Add(10 * time.Minute)
 		}
 		c.until(end)
-		if len(c.told) != 1 || c.told[0].Alert.Ticket != "evening" {
-			t.Fatalf("%d questions: before the end: %+v", asked, c.told)
+		if len(c.sent) != 1 || c.sent[0].Alert.Ticket != "evening" {
+			t.Fatalf("%d questions: before the end: %+v", asked, c.sent)
 		}
 		ask("the last one", end.Add(-time.Millisecond)) // it is read after the end
 		ask("morning", c.at)
 		c.until(end.Add(time.Hour))
-		if len(c.told) != 3 || c.told[2].Alert.Ticket != "morning" && c.told[1].Alert.Ticket != "morning" {
-			t.Fatalf("%d questions: after the end: %+v", asked, c.told[1:])
+		if len(c.sent) != 3 || c.sent[2].Alert.Ticket != "morning" && c.sent[1].Alert.Ticket != "morning" {
+			t.Fatalf("%d questions: after the end: %+v", asked, c.sent[1:])
 		}
-		for _, told := range c.told[1:] {
-			if a := told.Alert; a.Ticket != "morning" && (a.Count != asked+1 || a.Ticket != "" || (len(a.Tickets) == a.Count) != (asked < maxListed)) {
+		for _, sent := range c.sent[1:] {
+			if a := sent.Alert; a.Ticket != "morning" && (a.Count != asked+1 || a.Ticket != "" || (len(a.Tickets) == a.Count) != (asked < maxListed)) {
 				t.Errorf("%d questions of the night and the last one: %+v", asked, a)
 			}
 		}
 	}
 }
 
-// history checks what the steps of a random history tell.
+// history checks what the steps of a random history send.
 type history struct {
 	t     *rapid.T
 	rule  Rule
-	asked map[string]time.Time // the questions that were not told yet
+	asked map[string]time.Time // the questions that were not sent yet
 	keys  map[string]bool
 	got   map[Kind]int
 }
 
-// check checks the alerts of a step: none is told in quiet hours, each question is told once, and those of the
-// quiet hours are told together.
-func (h *history) check(told []Notification, now time.Time) {
+// check checks the alerts of a step: none is sent in quiet hours, each question is sent once, and those of the
+// quiet hours are sent together.
+func (h *history) check(sent []Notification, now time.Time) {
 	quiet := func(t time.Time) bool { return !h.rule.Quiet.End(t.In(h.rule.Zone)).IsZero() }
 	ofNight := 0
-	for _, each := range told {
+	for _, each := range sent {
 		a := each.Alert
 		if h.keys[each.Key] {
 			h.t.Fatalf("key %s twice", each.Key)
@@ -290,7 +290,7 @@ func (h *history) check(told []Notification, now time.Time) {
 		h.keys[each.Key] = true
 		h.got[a.Kind] += a.Count
 		if quiet(now) && a.Kind != KindPaused || !quiet(now) && !each.NotBefore.IsZero() {
-			h.t.Fatalf("at %s: told %+v", now, each)
+			h.t.Fatalf("at %s: sent %+v", now, each)
 		}
 		if a.Kind != KindTicket {
 			continue
@@ -306,7 +306,7 @@ func (h *history) check(told []Notification, now time.Time) {
 		for _, name := range listed {
 			at, ok := h.asked[name]
 			if !ok {
-				h.t.Fatalf("question %s was told twice", name)
+				h.t.Fatalf("question %s was sent twice", name)
 			}
 			delete(h.asked, name)
 			night = night || quiet(at)
@@ -316,14 +316,14 @@ func (h *history) check(told []Notification, now time.Time) {
 		}
 	}
 	if ofNight > 1 {
-		h.t.Fatalf("%d alerts about questions of the quiet hours: %+v", ofNight, told)
+		h.t.Fatalf("%d alerts about questions of the quiet hours: %+v", ofNight, sent)
 	}
 }
 
-// TestEveryEventIsToldOnce checks, for random histories with restarts, that the counts of the alerts add up
-// to the events, that no key and no question is told twice, and that the state stays small. See also
+// TestEveryEventIsInOneAlert checks, for random histories with restarts, that the counts of the alerts add up
+// to the events, that no key and no question is sent twice, and that the state stays small. See also
 // history.check.
-func TestEveryEventIsToldOnce(t *testing.T) {
+func TestEveryEventIsInOneAlert(t *testing.T) {
 	place := berlin(t)
 	rapid.Check(t, func(r *rapid.T) {
 		rule := Rule{Name: "r", When: []Kind{KindFailed, KindTicket, KindPaused}, To: []string{"a", "b"}, Zone: place}
@@ -353,7 +353,7 @@ func TestEveryEventIsToldOnce(t *testing.T) {
 			if rapid.Bool().Draw(r, "the commit was lost") { // the step is made again
 				c.kept = kept
 				if again := c.step(events...); fmt.Sprint(again) != fmt.Sprint(first) {
-					r.Fatalf("a repeated step tells\n%v\nand not\n%v", again, first)
+					r.Fatalf("a repeated step sends\n%v\nand not\n%v", again, first)
 				}
 			}
 			h.check(first, c.at)
@@ -364,7 +364,7 @@ func TestEveryEventIsToldOnce(t *testing.T) {
 			h.check(c.step(), c.at)
 		}
 		if fmt.Sprint(h.got) != fmt.Sprint(want) {
-			r.Fatalf("told %v of %v", h.got, want)
+			r.Fatalf("sent %v of %v", h.got, want)
 		}
 		if len(c.kept) > 64<<10 {
 			r.Fatalf("the state has %d bytes", len(c.kept))
@@ -372,9 +372,9 @@ func TestEveryEventIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestAChannelIsToldBesideManyErrors: the groups of errors displace no channel, and what is told follows the
+// TestManyErrorsDisplaceNoAlertOfAChannel: the groups of errors displace no channel, and what is sent follows the
 // rule as it is then.
-func TestAChannelIsToldBesideManyErrors(t *testing.T) {
+func TestManyErrorsDisplaceNoAlertOfAChannel(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindFailed, KindChannel}, To: []string{"phone"}, Text: TextFull, Zone: time.UTC}}
 	for i := range maxGroups + 10 {
@@ -386,16 +386,16 @@ func TestAChannelIsToldBesideManyErrors(t *testing.T) {
 	c.rule.Text, c.rule.To = TextNone, []string{"wall", "mail"}
 	c.until(start.Add(5 * time.Minute))
 	var channels []string
-	for _, told := range c.told {
-		if told.Alert.Kind == KindChannel {
-			channels = append(channels, told.Alert.Channel)
+	for _, sent := range c.sent {
+		if sent.Alert.Kind == KindChannel {
+			channels = append(channels, sent.Alert.Channel)
 		}
-		if told.To != "wall" || told.Alert.Text != TextNone || len(told.Alert.Then) != 1 {
-			t.Errorf("told by an old rule: %+v", told)
+		if sent.To != "wall" || sent.Alert.Text != TextNone || len(sent.Alert.Then) != 1 {
+			t.Errorf("sent by an old rule: %+v", sent)
 		}
 	}
 	if fmt.Sprint(channels) != "[slack]" {
-		t.Errorf("told channels: %v", channels)
+		t.Errorf("sent channels: %v", channels)
 	}
 }
 
@@ -403,7 +403,7 @@ func outage(agent, run string, at time.Time) Event {
 	return Event{Kind: KindOutage, At: at, Subject: agent, Agent: agent, Run: run, Words: "503"}
 }
 
-func TestAnOutageIsToldOncePerAgentAndWhenItIsOver(t *testing.T) {
+func TestAnOutageIsOneAlertPerAgentAndOneAtItsEnd(t *testing.T) {
 	start := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	over := func(agent, run string, at time.Time) Event {
 		e := outage(agent, run, at)
@@ -452,8 +452,8 @@ func TestAnOutageIsToldOncePerAgentAndWhenItIsOver(t *testing.T) {
 			c := &clock{t: t, at: start, rule: Rule{Name: "r", When: []Kind{KindOutage}, To: []string{"phone"}, Outage: tc.after, Zone: time.UTC}}
 			tc.play(c)
 			var got []string
-			for _, told := range c.told {
-				a := told.Alert
+			for _, sent := range c.sent {
+				a := sent.Alert
 				at := int(a.At.Sub(start).Minutes())
 				if !a.Ended {
 					at += int(cmp.Or(tc.after, DefaultOutage).Minutes())
@@ -461,7 +461,7 @@ func TestAnOutageIsToldOncePerAgentAndWhenItIsOver(t *testing.T) {
 				got = append(got, fmt.Sprint(at, " ", a.Agent, " ", a.Ended))
 			}
 			if !slices.Equal(got, tc.want) {
-				t.Errorf("told %q, want %q", got, tc.want)
+				t.Errorf("sent %q, want %q", got, tc.want)
 			}
 		})
 	}

@@ -20,8 +20,9 @@ const operatorID = "operator-"
 const MaxChain = 16
 
 // ID identifies the row of a token. A later token of the same name has another one, so what has to end with a
-// token names its ID. It is made of Sum, which only a new secret changes, and tells nothing about it: rows that
-// older versions wrote have one, and no version can forget to renew it. It is "" for a token without a secret.
+// token names its ID. It is made of Sum, which only a new secret changes, and reveals nothing about it: rows
+// that older versions wrote have one, and no version can forget to renew it. It is "" for a token without a
+// secret.
 func (t *Token) ID() string {
 	if t.Sum == "" {
 		return ""

@@ -138,7 +138,7 @@ func TestChainsAreBounded(t *testing.T) {
 	}
 }
 
-func TestAnIDTellsNothingAndChangesWithTheSecret(t *testing.T) {
+func TestAnIDRevealsNothingAndChangesWithTheSecret(t *testing.T) {
 	one, two := base("ann", "a"), base("ann", "b")
 	operator := auth.RunToken(auth.Operator)
 	if operator.ID() != "" {

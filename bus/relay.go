@@ -48,7 +48,7 @@ func NewRelay(b *Bus, w Wire, nudge func(agent string), log *slog.Logger) *Relay
 	return r
 }
 
-// Due tells the other servers that a run of the agent is due.
+// Due informs the other servers that a run of the agent is due.
 func (r *Relay) Due(agent string) {
 	r.mu.Lock()
 	alone := r.alone()
@@ -91,7 +91,7 @@ func (r *Relay) tick(ctx context.Context) {
 	}
 }
 
-// announce tells the other servers that this one runs and which threads its readers follow.
+// announce informs the other servers that this one runs and which threads its readers follow.
 func (r *Relay) announce() {
 	hints := []Hint{{Kind: HintHere}}
 	r.mu.Lock()

@@ -96,7 +96,7 @@ type Ledger interface {
 	Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticket, error)
 	InterruptBefore(ctx context.Context, thread string, place int64, who *auth.Token) (thread.Interrupted, error)
 	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
-	// Wake tells the engine to check for deliveries that may start. It must not block.
+	// Wake makes the engine check for deliveries that may start. It must not block.
 	Wake()
 }
 

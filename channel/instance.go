@@ -16,12 +16,12 @@ type instance struct {
 	// Set by startInstance.
 	number int
 	host   *Host
-	cancel func()        // tells the adapter to stop
+	cancel func()        // makes the adapter stop
 	done   chan struct{} // closed when the adapter has exited
 
 	// Owned by the runner's mu.
 	adapter    Adapter        // nil until connected
-	deliveries sync.WaitGroup // grows only until the adapter is told to stop
+	deliveries sync.WaitGroup // grows only until the adapter has to stop
 }
 
 // startInstance starts an adapter. The runner waits for its goroutine as long as

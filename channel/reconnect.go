@@ -82,7 +82,7 @@ const (
 	phaseNone       phase = iota // none exists: another may start
 	phaseConnecting              // Connect was called
 	phaseOpen                    // Connect has returned the adapter
-	phaseClosing                 // told to stop
+	phaseClosing                 // asked to stop
 )
 
 // live reports whether the adapter may report and accept deliveries, now or once connected.
@@ -149,11 +149,11 @@ type action int
 const (
 	actionNone  action = iota
 	actionStart        // create the adapter with the number in state
-	actionStop         // tell the adapter to stop
+	actionStop         // ask the adapter to stop
 )
 
 // next is the reconnect rule: it returns the state after an event and the action to take. Reports
-// of an adapter that was replaced or told to stop change nothing.
+// of an adapter that was replaced or asked to stop change nothing.
 func (p ReconnectPolicy) next(s state, e event) (state, action) {
 	own := e.adapter == s.adapter && s.phase.live()
 	switch e.kind {

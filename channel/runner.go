@@ -111,8 +111,8 @@ func (r *Runner) Resume() { r.handle(event{kind: eventResume}) }
 // ConfigChanged reconnects the channel with its new configuration.
 func (r *Runner) ConfigChanged() { r.handle(event{kind: eventConfigChanged}) }
 
-// SecretChanged tells that a file with the credentials of the channel changed. A connection stays; otherwise the
-// channel tries the new ones at once.
+// SecretChanged reports a changed file with the credentials of the channel. A connection stays;
+// otherwise the channel tries the new ones at once.
 func (r *Runner) SecretChanged() { r.handle(event{kind: eventSecretChanged}) }
 
 // handle applies an event to the state machine.

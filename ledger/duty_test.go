@@ -52,7 +52,7 @@ func TestADutyHasOneHolder(t *testing.T) {
 }
 
 // A follower that goes on after a crash tells the same event with other words, such as a count.
-func TestWhatItsKeyHasToldIsLeftOut(t *testing.T) {
+func TestASubmitWithAKnownKeyIsLeftOut(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	send := func(words, position string) {
 		t.Helper()

@@ -78,14 +78,14 @@ func (p *State) Notify(in Notify, now time.Time) (seq int64, err error) {
 	if err := p.CheckAccess(in.By, "from", in.From); err != nil {
 		return 0, err
 	}
-	told := in.Notification
-	told.By = ""
-	sum := digest.Short(told)
-	told.By = in.By.Name
+	content := in.Notification
+	content.By = ""
+	sum := digest.Short(content)
+	content.By = in.By.Name
 	if out, repeat, err := p.Thread.Keys.Find(in.Key, sum); repeat || err != nil {
 		return out.Seq, err
 	}
-	seq = p.appendEvent(in.By, entry.KindNotification, told, now)
+	seq = p.appendEvent(in.By, entry.KindNotification, content, now)
 	p.Thread.Keys.Record(in.Key, sum, store.Submitted{Thread: p.Thread.ID, Seq: seq, Disposition: store.DispositionNotified})
 	return seq, nil
 }

@@ -106,7 +106,7 @@ func TestASessionIsTheFirstFrameOfASocket(t *testing.T) {
 	}
 }
 
-func TestALinkTellsWhoseSessionItMakes(t *testing.T) {
+func TestALinkShowsWhoseSessionItMakes(t *testing.T) {
 	f := start(t)
 	ann := f.withToken(f.createScopedToken("ann", `"read","submit"`))
 	session := ann.signIn()

@@ -18,7 +18,7 @@ const (
 	// pendingInterval is the first pause before a reader looks again for entries that the store holds
 	// back. It doubles up to pollInterval.
 	pendingInterval = 5 * time.Millisecond
-	// moveInterval is how often a reader that gets no entry is told its position, so that it does not
+	// moveInterval is how often a reader that gets no entry gets its position, so that it does not
 	// read the same entries of others again when it resumes.
 	moveInterval = 10 * time.Second
 )
@@ -52,14 +52,14 @@ type All struct {
 	canSee func(*mailroom.Thread) bool
 	emit   func(AllEvent) error
 
-	at      AllCursor
-	removed store.Position // up to there a gap was reported
-	told    AllCursor      // last cursor that was emitted
-	toldAt  time.Time
-	gap     bool // the first event is a gap
-	covered int  // so many buffered notices announce nothing that the last look did not see
-	pause   time.Duration
-	emitErr error
+	at        AllCursor
+	removed   store.Position // up to there a gap was reported
+	emitted   AllCursor      // last cursor that was emitted
+	emittedAt time.Time
+	gap       bool // the first event is a gap
+	covered   int  // so many buffered notices announce nothing that the last look did not see
+	pause     time.Duration
+	emitErr   error
 
 	threads recent[int64, bool]    // visibility by key
 	runs    recent[string, string] // thread by run; "" if the thread is hidden
@@ -92,7 +92,7 @@ func (s *Streams) OpenAll(ctx context.Context, q AllQuery) (_ *All, err error) {
 	case q.After.Order != now.Order || q.After.Position.Compare(now.End) > 0:
 		a.gap = true
 	default:
-		a.at, a.told = q.After, q.After
+		a.at, a.emitted = q.After, q.After
 	}
 	return a, nil
 }
@@ -118,7 +118,7 @@ func (a *All) Follow(ctx context.Context, emit func(AllEvent) error) error {
 func (a *All) follow(ctx context.Context) error {
 	look := time.NewTimer(pollInterval)
 	defer look.Stop()
-	if a.gap || a.told != a.at { // a new reader can resume before its first entry
+	if a.gap || a.emitted != a.at { // a new reader can resume before its first entry
 		if err := a.send(AllEvent{Gap: a.gap}); err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (a *All) follow(ctx context.Context) error {
 			due, err = a.handleNotice(ctx, n)
 		case <-look.C:
 			due = true
-			if a.told != a.at && time.Since(a.toldAt) >= moveInterval {
+			if a.emitted != a.at && time.Since(a.emittedAt) >= moveInterval {
 				err = a.send(AllEvent{})
 			}
 		}
@@ -331,7 +331,7 @@ func (a *All) emitEntry(e *mailroom.Entry, at store.Position) error {
 // send emits an event with the reader's position.
 func (a *All) send(e AllEvent) error {
 	if e.Delta == nil {
-		e.Cursor, a.told, a.toldAt = a.at, a.at, time.Now()
+		e.Cursor, a.emitted, a.emittedAt = a.at, a.at, time.Now()
 	}
 	a.emitErr = a.emit(e)
 	return a.emitErr

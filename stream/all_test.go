@@ -198,8 +198,8 @@ func TestALostNoticeDelaysAReaderOfAllThreadsByASecond(t *testing.T) {
 	})
 }
 
-// A reader that sees little is told how far it has read, so that it does not read all of it again.
-func TestAReaderOfHiddenThreadsIsToldItsPosition(t *testing.T) {
+// A reader that sees little learns how far it has read, so that it does not read all of it again.
+func TestAReaderOfHiddenThreadsGetsItsPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
 		all, err := d.streams.OpenAll(t.Context(), stream.AllQuery{CanSee: func(*mailroom.Thread) bool { return false }})
@@ -215,18 +215,18 @@ func TestAReaderOfHiddenThreadsIsToldItsPosition(t *testing.T) {
 				d.submit()
 			}
 		}()
-		var told []stream.AllCursor
+		var positions []stream.AllCursor
 		if err := all.Follow(ctx, func(e stream.AllEvent) error {
 			if e.Entry != nil || e.Delta != nil || e.Gap {
 				t.Errorf("got the event %+v of a hidden thread", e)
 			}
-			told = append(told, e.Cursor)
+			positions = append(positions, e.Cursor)
 			return nil
 		}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if len(told) < 3 || len(told) > 5 || told[len(told)-1] != all.Cursor() {
-			t.Errorf("told the positions %v in a minute, want about one every ten seconds, up to %v", told, all.Cursor())
+		if len(positions) < 3 || len(positions) > 5 || positions[len(positions)-1] != all.Cursor() {
+			t.Errorf("got the positions %v in a minute, want about one every ten seconds, up to %v", positions, all.Cursor())
 		}
 	})
 }

@@ -36,8 +36,8 @@ func (c calls) except(id string) string {
 	return ""
 }
 
-// working reports whether the program waits for a call. A call that waits for a person's approval does not count: the
-// program was told to end its turn.
+// working reports whether the program waits for a call. A call that waits for a person's approval
+// does not count: the program has to end its turn.
 func (t *attempt) working() bool {
 	return t.turn != nil && t.turn.calls.except(t.turn.parkedCall) != ""
 }

@@ -112,7 +112,8 @@ func (t *attempt) hopeless(l *runningTurn) error {
 	return nil
 }
 
-// cutNote tells the program about a call that was cut off, so that it does not repeat it unchanged.
+// cutNote informs the program about a call that was cut off, so that it does not repeat it
+// unchanged.
 func (c trials) cutNote() string {
 	if c.Call == "" {
 		return ""

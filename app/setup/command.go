@@ -103,7 +103,7 @@ func (w *wizard) channelCommand() *cobra.Command {
 func (w *wizard) targetCommand() *cobra.Command {
 	cmd := w.command("mailroom notify add", targetText)
 	cmd.Flags().StringArrayVar(&w.when, "when", []string{string(alert.KindTicket), string(alert.KindFailed), string(alert.KindChannel)},
-		"what is told to the target: ticket, failed, channel, paused or digest; may be repeated; empty adds no rule")
+		"alerts of the rule that is added: ticket, failed, channel, paused or digest; may be repeated; empty adds no rule")
 	text := alert.TextTitle
 	if w.own {
 		text = alert.TextFull

@@ -30,7 +30,7 @@ type wizard struct {
 
 	// Set by the flags.
 	name, agent string
-	when        []string // what a target is told
+	when        []string // kinds of alerts
 	text        string   // how much of it
 	answers     []answer
 

@@ -46,7 +46,7 @@ type Platform interface {
 	// Edit replaces a sent message. It is called only with Capabilities.Edits.
 	Edit(ctx context.Context, to Room, id string, m Message) error
 	// Find looks for a recent message that may have been sent under a key. It returns
-	// ErrNoHistory if the platform cannot tell.
+	// ErrNoHistory if the platform has no history to search.
 	Find(ctx context.Context, to Room, key string, m Message) (id string, found bool, err error)
 	// Typing shows a typing indicator for some seconds. It is called only with
 	// Capabilities.Typing.
@@ -58,9 +58,9 @@ type Platform interface {
 	Close() error
 }
 
-// EventHandler commits an event and its position. After nil, the platform may be told that the
-// event was received: its message is in a thread, waits durably for its files, or was rejected
-// for good.
+// EventHandler commits an event and its position. After nil, the adapter may acknowledge the event
+// to the platform: its message is in a thread, waits durably for its files, or was rejected for
+// good.
 //
 // A handler returns within the time of a few commits. It fetches no file and sends no message;
 // both happen in the background. It is called for one event at a time, in the platform's order.
@@ -75,7 +75,7 @@ var (
 	ErrTopicGone = errors.New("the topic is gone")
 	// ErrEverywhere means that the RetryAfter of the same error applies to all rooms.
 	ErrEverywhere = errors.New("the platform limits all messages of this bot")
-	// ErrNoHistory means that a platform cannot tell what was sent.
+	// ErrNoHistory means that a platform has no history in which a sent message can be found.
 	ErrNoHistory = errors.New("the platform has no history")
 )
 

@@ -28,8 +28,8 @@ type Options struct {
 	// MaxParts is the number of messages that one reply may take; the last one then has the whole reply as a file. On a
 	// platform whose messages are lines it is ten times as many. 0 means no limit.
 	MaxParts int
-	// AnswerWithin is the time after which a room is told, once, what a run that has not answered does. A room is also
-	// told then of a pause of the agent, at once. 0 means that it is told nothing.
+	// AnswerWithin is the time after which a room gets one notice of what a run that has not
+	// answered does. A pause of the agent is announced at once. 0 turns both notices off.
 	AnswerWithin time.Duration
 	// Previews shows a text while the agent writes it, in a message that is edited.
 	Previews bool

@@ -67,8 +67,8 @@ func (p Room) ConversationWords(bot, user, since string) []string {
 }
 
 // RoomOfThread parses the room from the id of a delivery thread, for a reply to a run that did
-// not come through the channel. It fails for a hashed id. The id does not tell whether the room
-// is a group.
+// not come through the channel. It fails for a hashed id. Whether the room is a group is not in the
+// id.
 func RoomOfThread(channelName, bot, id string) (Room, bool) {
 	rest, ok := strings.CutPrefix(id, channel.DeliveryThreadID(channel.ThreadID(channelName, bot))+":")
 	if !ok {

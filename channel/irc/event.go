@@ -62,7 +62,7 @@ func (c *connection) messageUser(m *message) chat.User {
 
 // messageKey returns the key of a message: the server's message id, or its time with its author and text. Without
 // both it is a hash of the connection and the message's number on it, which recognizes no repeated message:
-// servers repeat none, and bouncers without time tags must be told not to.
+// servers repeat none, and bouncers without time tags must be configured not to.
 func (c *connection) messageKey(m *message, now time.Time) string {
 	const most = 200
 	if id := m.tag("msgid"); id != "" && c.server.hasCap("message-tags") {

@@ -60,7 +60,7 @@ func TestEachKindOfRowIsProcessed(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		add   func(*polltest.Platform)
-		told  string // input of the agent; "" if the agent does not run
+		input string // input of the agent; "" if the agent does not run
 		reply string // "" for none
 	}{
 		"a person":                   {one(polltest.Canvas("x", "hi")), "hi", "canvas:ws-1: HI"},
@@ -91,18 +91,18 @@ func TestEachKindOfRowIsProcessed(t *testing.T) {
 			w.platform.Add(polltest.Canvas("last", "last")) // a later row
 			w.start()
 			seen := w.platform.WaitAcked(t, 2)
-			wantTold, wantReplies := []string{"last"}, []string{"canvas:ws-1: LAST"}
-			if c.told != "" {
-				wantTold = append(wantTold, c.told)
+			wantInputs, wantReplies := []string{"last"}, []string{"canvas:ws-1: LAST"}
+			if c.input != "" {
+				wantInputs = append(wantInputs, c.input)
 			}
 			if c.reply != "" {
 				wantReplies = append(wantReplies, c.reply)
 			}
-			gotTold, gotReplies := agent.received(), seen.Texts()
-			for _, s := range [][]string{wantTold, wantReplies, gotTold, gotReplies} {
+			gotInputs, gotReplies := agent.received(), seen.Texts()
+			for _, s := range [][]string{wantInputs, wantReplies, gotInputs, gotReplies} {
 				slices.Sort(s)
 			}
-			if diff := cmp.Diff(wantTold, gotTold); diff != "" {
+			if diff := cmp.Diff(wantInputs, gotInputs); diff != "" {
 				t.Errorf("inputs (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(wantReplies, gotReplies); diff != "" {

@@ -159,11 +159,11 @@ func (c failureCase) run(t *testing.T) string {
 	for _, thread := range []string{canvasDelivery, "out:b:peer:peer"} {
 		repeated += w.countEntries(thread, poll.KindRepeated)
 	}
-	told := agent.received()
-	line := fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", c.name, len(told), len(seen.Replies), repeated, dead, seen.Acked())
-	slices.Sort(told)
-	if !slices.Equal(told, []string{"one", "three", "two"}) {
-		t.Errorf("the agent's inputs are %q", told)
+	inputs := agent.received()
+	line := fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", c.name, len(inputs), len(seen.Replies), repeated, dead, seen.Acked())
+	slices.Sort(inputs)
+	if !slices.Equal(inputs, []string{"one", "three", "two"}) {
+		t.Errorf("the agent's inputs are %q", inputs)
 	}
 	if len(seen.Replies) != want || repeated != c.repeated || dead != c.dead {
 		t.Errorf("replies %q, %d marked, %d dead letters, want %d, %d, %d", seen.Texts(), repeated, dead, want, c.repeated, c.dead)

@@ -22,8 +22,8 @@ const maxUpload = 100 << 20
 const scopeFiles = "files:write"
 
 // sendFile uploads a file and shares it in a room (Web API, "files.getUploadURLExternal" and
-// "files.completeUploadExternal"). Slack tells no id of the message. Only the last call shows the file, so an unknown
-// outcome of the calls before it means that nothing was sent.
+// "files.completeUploadExternal"). Slack returns no id of the message. Only the last call shows the
+// file, so an unknown outcome of the calls before it means that nothing was sent.
 func (c *connection) sendFile(ctx context.Context, to chat.Room, m chat.Message) error {
 	if slices.Contains(c.bot.MissingScopes, scopeFiles) {
 		return httpcall.Permanent(errors.New("the bot's token lacks the scope " + scopeFiles))

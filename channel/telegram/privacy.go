@@ -48,7 +48,7 @@ func (c *connection) inPrivacyMode(ctx context.Context, chat int64) bool {
 }
 
 // bypassesPrivacyMode reports whether privacy mode would have withheld the message, so the bot
-// must be getting all messages of its group. getMe does not tell: when a bot's privacy mode
+// must be getting all messages of its group. getMe does not say: when a bot's privacy mode
 // changes, it keeps the old mode in each group until it is added there again (same page).
 func (m *message) bypassesPrivacyMode() bool {
 	if m == nil || m.Chat.Type != "group" && m.Chat.Type != "supergroup" || m.Text == "" || m.ReplyTo != nil || m.ViaBot != nil {

@@ -257,9 +257,9 @@ func alertMoments() []alertMoment {
 	}
 }
 
-// TestAServerThatIsKilledTellsEachQuestion kills the server at each alertMoment, with each kind of target. The
-// question is told, decided once, and the run goes on once. A question that may have arrived before is marked.
-func TestAServerThatIsKilledTellsEachQuestion(t *testing.T) {
+// TestAKilledServerSendsEachQuestion kills the server at each alertMoment, with each kind of target. The
+// question is sent, decided once, and the run goes on once. A question that may have arrived before is marked.
+func TestAKilledServerSendsEachQuestion(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T, *fixture) place{
 		"ntfy": ntfyPlace, "webhook": hookPlace, "push": pushPlace, "email": mailPlace, "chat": chatPlace,

@@ -17,7 +17,7 @@ import (
 	"mailroom/entry"
 )
 
-// alertFixture is a server that tells the questions of an agent to a phone.
+// alertFixture is a server that sends the questions of an agent to a phone.
 type alertFixture struct {
 	*fixture
 	ntfy   *ntfytest.Server
@@ -160,7 +160,7 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 		t.Fatalf("add: %d %s", code, stderr)
 	}
 	if raw, err := os.ReadFile(h.dir.Config()); err != nil || !strings.Contains(string(raw), `text = "full"`) {
-		t.Errorf("the rule does not tell enough to approve: %s, %v", raw, err)
+		t.Errorf("the rule does not show enough to approve: %s, %v", raw, err)
 	}
 	if code, stderr := add("--url", ntfy.URL, "--allow", "127.0.0.1"); code != exitUsage || !strings.Contains(stderr, "target phone already exists") {
 		t.Errorf("add again: %d %s", code, stderr)
@@ -204,7 +204,7 @@ func TestATargetIsAddedTestedAndPaused(t *testing.T) {
 }
 
 // TestAThreadDeliversToATarget sends with --notify. The reply and the question of the thread go to the phone,
-// and the rule does not tell them again.
+// and the rule does not send them again.
 func TestAThreadDeliversToATarget(t *testing.T) {
 	f := newAlertFixture(t)
 	code, stderr := f.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "tour", "--notify", "phone", "--detach", "hello")
@@ -230,7 +230,7 @@ func TestAThreadDeliversToATarget(t *testing.T) {
 		}
 	}
 	if questions != 1 {
-		t.Errorf("the question was told %d times", questions)
+		t.Errorf("the question was sent %d times", questions)
 	}
 	if code, stderr := f.run(t.Context(), io.Discard, "send", "--notify", "fone", "hello"); code != exitUsage || !strings.Contains(stderr, "not a target") {
 		t.Errorf("unknown target: %d %s", code, stderr)

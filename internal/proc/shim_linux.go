@@ -25,7 +25,7 @@ const (
 	shimReports = 4 // writes reports, one line of JSON each
 )
 
-// plan tells a shim what to do.
+// plan is what a shim has to do.
 type plan struct {
 	Path string   `json:"path"` // program; "": none
 	Args []string `json:"args"`

@@ -83,8 +83,8 @@ type heldError struct{ error }
 
 func (e heldError) Unwrap() error { return e.error }
 
-// held returns an error if the actor has claimed the issue already. Two agents with one name cannot be told apart, and
-// only one of them may work on it.
+// held returns an error if the actor has claimed the issue already. Two agents with one name cannot
+// be distinguished, and only one of them may work on it.
 func held(it *tracker.Issue, by tracker.Signature) error {
 	if it.Status != tracker.StatusInProgress || it.Assignee != by.Actor {
 		return nil

@@ -129,7 +129,7 @@ func TestARestartAtAnyStepResumes(t *testing.T) {
 			mend:  func(w *fixture) { w.agent.setWork(nil) },
 		},
 		{
-			when: "between the run and what is told of it", attempts: 1,
+			when: "between the run and the comment about it", attempts: 1,
 			break_: func(w *fixture) {
 				w.agent.setWork(func(ctx context.Context, s mailroom.Session) error {
 					w.rename(w.folder.File(), w.folder.File()+".away")

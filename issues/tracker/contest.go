@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Contest tells that two copies gave one member of an issue different values, and that a merge kept one of them. The
-// other one is in git's history only, or nowhere.
+// Contest reports that two copies gave one member of an issue different values, and that a merge
+// kept one of them. The other one is in git's history only, or nowhere.
 type Contest struct {
 	ID            string
 	Member        string // its name in the file

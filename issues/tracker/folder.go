@@ -186,8 +186,8 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, lazy, r
 	}
 }
 
-// CheckReadable refuses a file, of this name, that is probably not what it should be: its change, or its merge with
-// another copy, would be the last one for which it could be told from one that was damaged.
+// CheckReadable refuses a file, of this name, that is probably damaged. After a change, or a merge with another copy,
+// the damage could no longer be noticed.
 func CheckReadable(t *Tracker, invalid []InvalidLine, name string) error {
 	if t.layout.utf16 {
 		return mailroom.Errorf(mailroom.CodeInvalid, "%s is UTF-16 text; convert it to UTF-8 with: bd doctor --restore", name)

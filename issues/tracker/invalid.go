@@ -65,7 +65,7 @@ func splitObjects(line string) (whole []string, rest string) {
 	return whole, rest
 }
 
-// Restored tells what [Tracker.Restore] did with a line.
+// Restored reports what [Tracker.Restore] did with a line.
 type Restored struct {
 	Number  int
 	IDs     []string // issues that are back

@@ -18,7 +18,7 @@ type past struct {
 	// base returns the common ancestor of copies.
 	base func() (text string, known bool)
 	// replaced reports whether this clone had this line once and replaced it, or merged it. Such a
-	// copy is old: it says nothing that is not known. Without a base, nothing else tells an
+	// copy is old: it says nothing that is not known. Without a base, nothing else distinguishes an
 	// old copy from an edit in another clone.
 	replaced func(line string) bool
 }

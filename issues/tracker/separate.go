@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Split tells that two issues had one id, and that one of them got a new id.
+// Split reports that two issues had one id, and that one of them got a new id.
 type Split struct {
 	ID    string
 	Kept  *Issue // keeps the id
 	Moved *Issue // has the new id
-	// Unsure are the issues that refer to ID, and nothing tells which of the two they mean.
+	// Unsure are the issues that refer to ID, where it is unknown which of the two they mean.
 	Unsure []string
 }
 

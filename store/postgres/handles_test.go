@@ -237,8 +237,8 @@ func TestALockThatIsNotReleasedNamesItsThreads(t *testing.T) {
 		timeout time.Duration
 		noWait  []string
 	}{
-		"waits for the timeout":    {time.Millisecond, nil},
-		"does not wait if told so": {time.Hour, []string{"held"}},
+		"waits for the timeout":         {time.Millisecond, nil},
+		"does not wait if asked not to": {time.Hour, []string{"held"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			waiting, err := Open(t.Context(), Options{URL: cluster.URL(), Schema: schema, Node: "b", LockTimeout: c.timeout, AllowUnsafe: true})

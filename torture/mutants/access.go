@@ -42,7 +42,7 @@ func accessMutants() []mutant {
 		{"a session of another name gets alerts", "alert/allow.go", "t == nil || !t.Has(auth.PermissionAdmin) || t.Name != s.By", "t == nil || !t.Has(auth.PermissionAdmin)", "alert", "^TestASubscriptionIsOfTheAdminWhoMadeIt$"},
 		{"a subscription comes back with the name of its token", "alert/allow.go", " && !s.CreatedAt.Before(t.CreatedAt)\n	}\n	switch", "\n	}\n	switch", "alert", "^TestASubscriptionIsOfTheAdminWhoMadeIt$"},
 		{"a deleted subscriber gets alerts", "alert/allow.go", "		if isGone(t) {", "		if false {", "server", "^TestBrowsersThatAreGoneMakeRoom$"},
-		{"questions are never told together", "alert/state.go", "	if m.Singles[owner] >= singles {", "	if false {", "alert", "^TestAFloodOfQuestionsIsToldTogether$"},
-		{"an event of yesterday is told", "alert/state.go", "r.wants(e) && now.Sub(e.At) < tooOld", "r.wants(e)", "alert", "^TestAnEventOfYesterdayIsNotTold$"},
+		{"a flood of questions is never summed up", "alert/state.go", "	if m.Singles[owner] >= singles {", "	if false {", "alert", "^TestAFloodOfQuestionsIsSummedUp$"},
+		{"an event of yesterday is an alert", "alert/state.go", "r.wants(e) && now.Sub(e.At) < tooOld", "r.wants(e)", "alert", "^TestAnEventOfYesterdayIsNoAlert$"},
 	}
 }

@@ -20,7 +20,7 @@ func alertMutants() []mutant {
 			"		return !changedAt.Before(t.CreatedAt)\n	}\n	return row == rowMark(t)", "		return !changedAt.Before(t.CreatedAt)\n	}\n	return true",
 			"alert", "^TestWhatATokenSetUpEndsWithItsRow$/^revoked$"},
 		{"a rule relies on a delivery that failed", "alert/deliver.go",
-			"run != nil && run.Status == mailroom.StatusCompleted {", "run != nil {", "alert", "^TestADeliveryThatMayNotAnyMoreIsToldByTheRule$"},
+			"run != nil && run.Status == mailroom.StatusCompleted {", "run != nil {", "alert", "^TestTheRuleSendsWhatARevokedDeliveryWould$"},
 		{"a rule relies on a delivery", "alert/state.go",
 			"	s.notify(a, at, e.Subject, e.Delivery)", "	_, _ = a, at", "alert", "^TestADeliveryIsTakenOverByTheOtherTargetsOfTheRule$"},
 		{"a rule tells a delivered event in quiet hours", "alert/state.go",

@@ -13,7 +13,7 @@ func flowMutants() []mutant {
 		{"a dead server keeps its duty", "ledger/duty.go", "w == nil || w.Dead || !slices.Contains(w.Duties, f.duty)", "w == nil || !slices.Contains(w.Duties, f.duty)", "ledger", "^TestADutyEndsWithTheLease$"},
 		{"a server that gave its duty up still writes", "ledger/duty.go", "w == nil || w.Dead || !slices.Contains(w.Duties, f.duty)", "w == nil || w.Dead", "ledger", "^TestADutyEndsWithTheLease$"},
 		{"a duty of a dead server is never taken", "ledger/duty.go", "if !w.Dead && slices.Contains(w.Duties, duty) {", "if slices.Contains(w.Duties, duty) {", "ledger", "^TestADutyEndsWithTheLease$"},
-		{"an alert is submitted again under its key", "ledger/duty.go", "if err == nil && !t.Keys.Has(all[i].Key) {", "if err == nil {", "ledger", "^TestWhatItsKeyHasToldIsLeftOut$"},
+		{"an alert is submitted again under its key", "ledger/duty.go", "if err == nil && !t.Keys.Has(all[i].Key) {", "if err == nil {", "ledger", "^TestASubmitWithAKnownKeyIsLeftOut$"},
 		{"a paused agent loses its runs", "ledger/lease.go", " && !isPaused(rows.Pauses, a) {", " && !(isPaused(rows.Pauses, a) && false) {", "ledger", "^TestTheRunsOfAPausedAgentAreNoOrphans$"},
 		{"runs of a remote worker wait for the grace only", "ledger/lease.go", "	if w.Owner != \"\" {\n			within", "	if false {\n			within", "server", "^TestRunsOfARemoteAgentWaitADay$"},
 		{"runs of an agent whose worker just died fail", "ledger/lease.go", "(!w.Dead || w.LeaseUntil.After(now.Add(-within)))", "(!w.Dead || w.LeaseUntil.After(now.Add(within)))", "ledger", "^TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace$"},

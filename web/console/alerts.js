@@ -1,4 +1,4 @@
-// Alerts: what is told to whom, this browser, and the others that get them.
+// The page of alerts: their rules, this browser as a target, and the other targets.
 
 import { html, useState } from '../vendor/preact.js';
 import { client, may } from './account.js';

@@ -229,7 +229,7 @@ describe('the console', () => {
     await operator.page.getByText('Nothing waits for you').waitFor();
   });
 
-  test('of two operators, one decides and the other is told who', async (t) => {
+  test('of two operators, one decides and the other learns who', async (t) => {
     const { server, operator, client } = await arrive(t);
     const { asked } = await populate(client);
     await operator.enter('inbox');

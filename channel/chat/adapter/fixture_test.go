@@ -189,15 +189,15 @@ func (w *fixture) awaitHeard(n int) []string {
 	deadline := time.After(5 * time.Minute)
 	for {
 		w.agent.mu.Lock()
-		told := slices.Clone(w.agent.texts)
+		inputs := slices.Clone(w.agent.texts)
 		w.agent.mu.Unlock()
-		if len(told) >= n {
-			return told
+		if len(inputs) >= n {
+			return inputs
 		}
 		select {
 		case <-w.agent.changed:
 		case <-deadline:
-			w.t.Fatalf("inputs of the agent %q, want %d", told, n)
+			w.t.Fatalf("inputs of the agent %q, want %d", inputs, n)
 		}
 	}
 }

@@ -46,9 +46,9 @@ func TestARetryOfAGoneRecipientAlwaysTries(t *testing.T) {
 	})
 }
 
-// TestAQuestionOfADeletedTopicIsToldInTheChat has a topic that is deleted before the agent asks. The chat learns it,
+// TestAQuestionOfADeletedTopicIsShownInTheChat has a topic that is deleted before the agent asks. The chat learns it,
 // without buttons: the question is one of the topic.
-func TestAQuestionOfADeletedTopicIsToldInTheChat(t *testing.T) {
+func TestAQuestionOfADeletedTopicIsShownInTheChat(t *testing.T) {
 	withServer(t, askingAgent(mailroom.Ask{Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm"}), func(o *serverFixture) {
 		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
 			if c.Room.Topic != "" {

@@ -35,9 +35,9 @@ func slowly(ctx context.Context, s mailroom.Session) error {
 	return s.Stream(ctx, "done "+input[0].Text)
 }
 
-// TestAChatIsToldOnceWhatALateRunDoes restarts the server after it was told. The reply replaces what was told, where
+// TestAChatLearnsOnceWhatALateRunDoes restarts the server after the notice. The reply replaces the notice, where
 // messages can be edited.
-func TestAChatIsToldOnceWhatALateRunDoes(t *testing.T) {
+func TestAChatLearnsOnceWhatALateRunDoes(t *testing.T) {
 	for _, edits := range []bool{true, false} {
 		withServer(t, slowly, func(o *serverFixture) {
 			o.platform.Capabilities.Edits = edits
@@ -70,8 +70,8 @@ func TestAChatIsToldOnceWhatALateRunDoes(t *testing.T) {
 	}
 }
 
-// TestEachLateRunIsToldForItself sends two messages. The second one is late only behind the first.
-func TestEachLateRunIsToldForItself(t *testing.T) {
+// TestEachLateRunHasItsOwnNotice sends two messages. The second one is late only behind the first.
+func TestEachLateRunHasItsOwnNotice(t *testing.T) {
 	withServer(t, slowly, func(o *serverFixture) {
 		o.options.AnswerWithin = 20 * time.Minute
 		o.start()
@@ -89,8 +89,8 @@ func TestEachLateRunIsToldForItself(t *testing.T) {
 	})
 }
 
-// TestNothingIsToldWhileThePersonIsToAnswer has an open question, and a group in which the agent hears everything.
-func TestNothingIsToldWhileThePersonIsToAnswer(t *testing.T) {
+// TestNoNoticeComesWhileAPersonIsToAnswer has an open question, and a group in which the agent hears everything.
+func TestNoNoticeComesWhileAPersonIsToAnswer(t *testing.T) {
 	withServer(t, slowly, func(o *serverFixture) {
 		o.options.AnswerWithin, o.options.Access.AllGroupMessages, o.options.Access.Chats = 10*time.Minute, true, []string{"room"}
 		o.start()
@@ -108,9 +108,9 @@ func TestNothingIsToldWhileThePersonIsToAnswer(t *testing.T) {
 	})
 }
 
-// TestAChatIsToldOnceOfAPauseOfItsAgent has an agent that cannot work for an hour. Ann hears of it by her failed run, and
+// TestAChatLearnsOnceOfAPauseOfItsAgent has an agent that cannot work for an hour. Ann hears of it by her failed run, and
 // Bob by a message that waits; both once, and the agent goes on silently.
-func TestAChatIsToldOnceOfAPauseOfItsAgent(t *testing.T) {
+func TestAChatLearnsOnceOfAPauseOfItsAgent(t *testing.T) {
 	var works time.Time // set before the start
 	agent := func(ctx context.Context, s mailroom.Session) error {
 		if time.Now().Before(works) {
@@ -142,8 +142,8 @@ func TestAChatIsToldOnceOfAPauseOfItsAgent(t *testing.T) {
 	})
 }
 
-// TestAPauseByTheOperatorIsTold pauses the agent by hand.
-func TestAPauseByTheOperatorIsTold(t *testing.T) {
+// TestAPauseByTheOperatorIsShownInTheChat pauses the agent by hand.
+func TestAPauseByTheOperatorIsShownInTheChat(t *testing.T) {
 	withServer(t, echo, func(o *serverFixture) {
 		o.options.AnswerWithin = 24 * time.Hour
 		o.start()

@@ -39,13 +39,13 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 			o.t.Errorf("%d entries for the first refusal", n)
 		}
 		began = time.Now().Add(-time.Hour) // the platform accepts messages again
-		told := time.Now()
+		refusedAt := time.Now()
 		o.platform.SendPrivate("ann", "poison")
 		o.platform.SendPrivate("ann", "two")
 		runs := o.awaitSettled(3)
 		o.expectSent("one", "two")
 		dead := runs[1]
-		if lasted := dead.FinishedAt.Sub(told); dead.Status != mailroom.StatusFailed || dead.Error.Class != mailroom.ClassPermanent || lasted < patience || lasted > 3*patience {
+		if lasted := dead.FinishedAt.Sub(refusedAt); dead.Status != mailroom.StatusFailed || dead.Error.Class != mailroom.ClassPermanent || lasted < patience || lasted > 3*patience {
 			o.t.Errorf("refused delivery is %s (%+v) after %s", dead.Status, dead.Error, lasted)
 		}
 		if _, err := o.ledger.Retry(o.t.Context(), thread.Retry{Run: dead.ID, By: "ann"}); err != nil {
@@ -62,10 +62,10 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 	withServer(t, echo, func(o *serverFixture) { // a platform with documented refusals
 		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return refused })
 		o.start()
-		told := time.Now()
+		refusedAt := time.Now()
 		o.platform.SendPrivate("ann", "one")
-		if run := o.awaitSettled(1)[0]; run.Status != mailroom.StatusFailed || run.FinishedAt.Sub(told) > time.Minute {
-			o.t.Errorf("status %s after %s", run.Status, run.FinishedAt.Sub(told))
+		if run := o.awaitSettled(1)[0]; run.Status != mailroom.StatusFailed || run.FinishedAt.Sub(refusedAt) > time.Minute {
+			o.t.Errorf("status %s after %s", run.Status, run.FinishedAt.Sub(refusedAt))
 		}
 	})
 }

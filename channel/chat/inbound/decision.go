@@ -239,7 +239,7 @@ func (a *buttonAcks) show(e *event, words string) {
 		return
 	}
 	press := e.Event
-	told := a.work.try(ackTimeout, func(ctx context.Context) {
+	acknowledged := a.work.try(ackTimeout, func(ctx context.Context) {
 		err := a.limiter.Do(ctx, press.Room, a.caps, chat.PriorityAck, func(ctx context.Context) error {
 			return a.platform.AckButton(ctx, press, display.Line(words))
 		})
@@ -247,7 +247,7 @@ func (a *buttonAcks) show(e *event, words string) {
 			a.work.log.Debug("could not acknowledge button press", "error", err)
 		}
 	})
-	if !told {
+	if !acknowledged {
 		a.work.log.Debug("button press handled but not acknowledged: too many calls to the platform in progress")
 	}
 }

@@ -26,7 +26,7 @@ type Options struct {
 	Platform chat.Platform
 	Caps     chat.Capabilities
 	Limiter  *chat.Limiter
-	// Watch is told which conversation a user has addressed in a room, and after which entry its
+	// Watch gets the conversation that a user has addressed in a room, and after which entry its
 	// reply follows; 0 means after its last one.
 	Watch func(thread string, at chat.Room, after int64)
 }

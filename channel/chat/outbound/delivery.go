@@ -173,7 +173,7 @@ func (x *attempt) compose(ctx context.Context) (text string, buttons []chat.Butt
 		if err != nil {
 			return "", nil, "", err
 		}
-		paused, err := x.untoldPause(ctx)
+		paused, err := x.unknownPause(ctx)
 		return display.Text(renderEnding(d.Run, partial, x.command)) + paused, nil, "", err
 	case d.Ticket == nil:
 		return textOf(d, x.conn.caps), nil, "", nil

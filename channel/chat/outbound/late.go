@@ -30,12 +30,13 @@ const (
 	leastLook, mostLook = time.Second, 10 * time.Second
 )
 
-// lateness tells a room once that a run has not answered in time, or that its agent is paused. What is told has the run or
-// the pause as its key, so a restart or another server tells nothing twice.
+// lateness sends a room one notice when a run has not answered in time, or when its agent is
+// paused. The key of the notice is the run or the pause, so a restart or another server sends none
+// twice.
 type lateness struct {
 	// Set by New.
 	conn   *connection
-	within time.Duration // 0: nothing is told
+	within time.Duration // 0: no notices
 	added  chan watch
 
 	// Owned by run.
@@ -44,10 +45,10 @@ type lateness struct {
 
 // unanswered is a conversation in which a run has not ended.
 type unanswered struct {
-	at    chat.Room
-	run   string
-	since time.Time // of the message, or of the last answer of a person
-	told  map[string]bool
+	at        chat.Room
+	run       string
+	since     time.Time // of the message, or of the last answer of a person
+	requested map[string]bool
 }
 
 // add looks at a conversation in which a user wrote.
@@ -93,7 +94,7 @@ func (l *lateness) run(ctx context.Context) {
 // track adds a conversation. Where the agent hears everything that is said in a group, most messages expect no answer.
 func (l *lateness) track(thread string, at chat.Room) {
 	if l.open[thread] == nil && len(l.open) < maxLate && !(at.Group && l.conn.access.AllGroupMessages) {
-		l.open[thread] = &unanswered{at: at, told: map[string]bool{}}
+		l.open[thread] = &unanswered{at: at, requested: map[string]bool{}}
 	}
 }
 
@@ -111,7 +112,7 @@ func (l *lateness) load(ctx context.Context) error {
 	})
 }
 
-// look requests what is due to be told.
+// look requests the notices that are due.
 func (l *lateness) look(ctx context.Context) error {
 	if len(l.open) == 0 {
 		return nil
@@ -132,13 +133,13 @@ func (l *lateness) look(ctx context.Context) error {
 			return err
 		}
 		if u := l.open[d.thread]; u != nil {
-			u.told[d.key] = true
+			u.requested[d.key] = true
 		}
 	}
 	return nil
 }
 
-// due is something to tell.
+// due is a notice that is due.
 type due struct {
 	at                      chat.Room
 	thread, run, label, key string
@@ -172,7 +173,7 @@ func (l *lateness) find(r store.Reader, now time.Time) (found []due, err error) 
 		if err != nil {
 			return nil, err
 		}
-		if what.key != "" && !u.told[what.key] {
+		if what.key != "" && !u.requested[what.key] {
 			what.at, what.thread, what.run = u.at, id, run.ID
 			found = append(found, what)
 		}
@@ -198,7 +199,7 @@ func firstOpen(r store.Reader, t *mailroom.Thread) (*mailroom.Run, error) {
 	return nil, nil
 }
 
-// due returns what is told of a run now, without a key if nothing is.
+// due returns the notice of a run that is due now, without a key if there is none.
 func (u *unanswered) due(r store.Reader, run *mailroom.Run, within time.Duration, now time.Time) (due, error) {
 	if u.run != run.ID {
 		u.run, u.since = run.ID, run.CreatedAt
@@ -231,9 +232,9 @@ func (u *unanswered) due(r store.Reader, run *mailroom.Run, within time.Duration
 // the text of the agent replaces it, so that nothing of it stays in the chat.
 func (x *attempt) sendLate(ctx context.Context, label string) error {
 	id := x.delivery.Run.Metadata[label]
-	var text, why, told string
+	var text, why, pause string
 	err := x.conn.host.View(ctx, func(r store.Reader) (err error) {
-		text, told, why, err = x.lateText(r, label, id)
+		text, pause, why, err = x.lateText(r, label, id)
 		return err
 	})
 	switch {
@@ -248,8 +249,8 @@ func (x *attempt) sendLate(ctx context.Context, label string) error {
 	if err != nil {
 		return err
 	}
-	if told != "" {
-		x.saved.Told = told
+	if pause != "" {
+		x.saved.KnownPause = pause
 	}
 	if got.ID != "" && x.conn.caps.Edits && why == "" {
 		x.saved.AddPreview(room.Preview{Run: id, ID: got.ID})
@@ -258,16 +259,16 @@ func (x *attempt) sendLate(ctx context.Context, label string) error {
 	return nil
 }
 
-// untoldPause is the sentence about the pause of an agent that a failed run has led to, "" if the room knows of it.
-func (x *attempt) untoldPause(ctx context.Context) (text string, err error) {
+// unknownPause is the sentence about the pause of an agent that a failed run has led to, "" if the room knows of it.
+func (x *attempt) unknownPause(ctx context.Context) (text string, err error) {
 	run := x.delivery.Run
 	if run.Status != mailroom.StatusFailed {
 		return "", nil
 	}
 	err = x.conn.host.View(ctx, func(r store.Reader) error {
 		p, err := waiting.PauseOf(r, run.Agent)
-		if err == nil && p != nil && !p.Probe.IsZero() && x.saved.Told != waiting.PauseKey(*p) {
-			x.saved.Told = waiting.PauseKey(*p)
+		if err == nil && p != nil && !p.Probe.IsZero() && x.saved.KnownPause != waiting.PauseKey(*p) {
+			x.saved.KnownPause = waiting.PauseKey(*p)
 			text = "\n(Further messages to " + run.Agent + " wait: it cannot work at present. The next try is at " + waiting.Clock(p.Probe) + ".)"
 		}
 		return err
@@ -275,8 +276,9 @@ func (x *attempt) untoldPause(ctx context.Context) (text string, err error) {
 	return text, err
 }
 
-// lateText returns the text of a message about a run, the pause that it tells of, or why there is none.
-func (x *attempt) lateText(r store.Reader, label, id string) (text, told, why string, err error) {
+// lateText returns the text of a message about a run, the pause that it announces, or why no
+// message is sent.
+func (x *attempt) lateText(r store.Reader, label, id string) (text, pause, why string, err error) {
 	rows, err := r.Runs(store.RunQuery{IDs: []string{id}})
 	switch {
 	case err != nil:
@@ -294,8 +296,8 @@ func (x *attempt) lateText(r store.Reader, label, id string) (text, told, why st
 			return "", "", "", err
 		case paused == nil:
 			return "", "", "the agent works again", nil
-		case x.saved.Told == waiting.PauseKey(*paused):
-			return "", "", "the chat was told of the pause", nil
+		case x.saved.KnownPause == waiting.PauseKey(*paused):
+			return "", "", "the chat knows of the pause", nil
 		}
 		return "(" + run.Agent + " " + waiting.DescribePause(*paused) + ")", waiting.PauseKey(*paused), "", nil
 	}

@@ -266,8 +266,8 @@ func sendFailure(err error) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
 }
 
-// findSent looks for a message that may have been sent. known reports whether the platform can
-// tell; then an empty id means that it was not sent.
+// findSent looks for a message that may have been sent. known reports whether the platform's
+// history was searched; then an empty id means that it was not sent.
 func (x *attempt) findSent(ctx context.Context, m outgoing, key string) (id string, known bool, err error) {
 	sought := m.Message
 	if m.inFile != nil {

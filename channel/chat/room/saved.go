@@ -15,8 +15,8 @@ type Saved struct {
 	Previews []Preview `json:"previews,omitempty"`
 	// Asked are the messages whose questions may still be shown as open, the oldest first.
 	Asked []Asked `json:"asked,omitempty"`
-	// Told is the last pause of the agent that the room knows.
-	Told string `json:"told,omitempty"`
+	// KnownPause is the last pause of the agent that the room knows. "told" is its stored name.
+	KnownPause string `json:"told,omitempty"`
 }
 
 // Gone records when a room was found gone.

@@ -62,7 +62,7 @@ func DescribePause(p store.Pause) string {
 	return "cannot work at present. The next try is at " + Clock(p.Probe) + ", and your message waits."
 }
 
-// PauseKey identifies a pause, so that a chat is told of it once.
+// PauseKey identifies a pause, so that a chat gets one notice of it.
 func PauseKey(p store.Pause) string { return fmt.Sprintf("%s/%d", p.Agent, p.At.UnixMicro()) }
 
 // Clock returns a time as chats show it.

@@ -39,8 +39,8 @@ func (h Holder) Known() bool { return h.PID > 0 && h.Command != "" }
 type WaitOptions struct {
 	Command     string        // of this process, shown to those that wait for it
 	Max         time.Duration // longest wait; 0: no limit
-	NoticeAfter time.Duration // after which Tell is called, once
-	OnWait      func(Holder)  // of the process that is waited for; nil: nothing is told
+	NoticeAfter time.Duration // after which OnWait is called, once
+	OnWait      func(Holder)  // of the process that is waited for; nil: no call
 }
 
 // LockedError is returned when another process holds the lock until the wait ends.

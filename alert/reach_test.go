@@ -18,25 +18,25 @@ import (
 	"mailroom/thread"
 )
 
-var toldSeed = flag.Uint64("told-seed", 0, "of the one history of TestEachEventIsToldToOneWhoMay; 0: some")
+var reachSeed = flag.Uint64("reach-seed", 0, "of the one history of TestEachEventReachesAPersonWhoMayGetIt; 0: some")
 
-// TestEachEventIsToldToOneWhoMay runs random histories of threads that deliver to a target by themselves, tokens
+// TestEachEventReachesAPersonWhoMayGetIt runs random histories of threads that deliver to a target by themselves, tokens
 // that are revoked, expire and are made again, and a target that is down or refuses. The model is one sentence: each
-// event that the operator's rule names is told at least once, by the thread or by the rule.
-func TestEachEventIsToldToOneWhoMay(t *testing.T) {
-	seeds := []uint64{*toldSeed}
-	if *toldSeed == 0 {
+// event that the operator's rule names is sent at least once, by the thread or by the rule.
+func TestEachEventReachesAPersonWhoMayGetIt(t *testing.T) {
+	seeds := []uint64{*reachSeed}
+	if *reachSeed == 0 {
 		seeds = nil
 		for range 3 {
 			seeds = append(seeds, rand.Uint64())
 		}
 	}
 	for _, seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { tellHistory(t, rand.New(rand.NewPCG(seed, 0))) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { reachHistory(t, rand.New(rand.NewPCG(seed, 0))) })
 	}
 }
 
-func tellHistory(t *testing.T, random *rand.Rand) {
+func reachHistory(t *testing.T, random *rand.Rand) {
 	inBubble(t, []alert.Rule{rule(alert.KindTicket, alert.KindFailed)}, []string{"phone", "mail"}, func(h *fixture) {
 		var events []string
 		var log []string
@@ -92,15 +92,15 @@ func tellHistory(t *testing.T, random *rand.Rand) {
 		}
 		h.targets["phone"].fail(nil)
 		h.after(3 * time.Hour)
-		told := map[string]bool{}
+		sent := map[string]bool{}
 		for _, m := range append(h.targets["phone"].messages(), h.targets["mail"].messages()...) {
 			for _, id := range events {
-				told[id] = told[id] || strings.Contains(m.Title+"\n"+m.Body, id)
+				sent[id] = sent[id] || strings.Contains(m.Title+"\n"+m.Body, id)
 			}
 		}
 		for _, id := range events {
-			if !told[id] {
-				t.Errorf("%s is not told", id)
+			if !sent[id] {
+				t.Errorf("%s is not sent", id)
 			}
 		}
 		if t.Failed() {
@@ -109,8 +109,8 @@ func tellHistory(t *testing.T, random *rand.Rand) {
 	})
 }
 
-// TestADeliveryThatMayNotAnyMoreIsToldByTheRule has a thread whose delivery waits while the right to it ends.
-func TestADeliveryThatMayNotAnyMoreIsToldByTheRule(t *testing.T) {
+// TestTheRuleSendsWhatARevokedDeliveryWould has a thread whose delivery waits while the right to it ends.
+func TestTheRuleSendsWhatARevokedDeliveryWould(t *testing.T) {
 	for name, end := range map[string]func(h *fixture){
 		"revoked before": func(h *fixture) { h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), "ann")) },
 		"revoked while it waits": func(h *fixture) {
@@ -194,7 +194,7 @@ func TestWhatATokenSetUpEndsWithItsRow(t *testing.T) {
 				h.deliver("ann", "boom one")
 				h.submitOf("ann", "other", "boom two")
 				h.after(time.Minute)
-				h.wantTold("with the token", 2)
+				h.wantSent("with the token", 2)
 				if h.after(2 * time.Hour); !expires {
 					h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), "ann"))
 				}
@@ -204,16 +204,16 @@ func TestWhatATokenSetUpEndsWithItsRow(t *testing.T) {
 					h.after(2 * time.Minute)
 				}
 				again(1)
-				h.wantTold("without the token", 2)
+				h.wantSent("without the token", 2)
 				if expires {
 					h.must(h.ledger.Accounts().RevokeToken(h.t.Context(), "ann"))
 				}
 				make("second", time.Time{})
 				again(2)
-				h.wantTold("with another token of its name", 2)
+				h.wantSent("with another token of its name", 2)
 				h.storeRule("ann")
 				again(3)
-				h.wantTold("with a rule of the other token", 4)
+				h.wantSent("with a rule of the other token", 4)
 			})
 		})
 	}
@@ -241,8 +241,8 @@ func (h *fixture) submitOf(owner, id, text string) {
 	h.must(err)
 }
 
-// wantTold checks how many messages the phone has got in all.
-func (h *fixture) wantTold(when string, want int) {
+// wantSent checks how many messages the phone has got in all.
+func (h *fixture) wantSent(when string, want int) {
 	h.t.Helper()
 	if got := h.targets["phone"].messages(); len(got) != want {
 		h.t.Errorf("%s: %d messages, want %d: %+v", when, len(got), want, got)
