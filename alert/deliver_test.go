@@ -279,8 +279,8 @@ func TestWhatMayHaveArrivedIsMarked(t *testing.T) {
 	}
 }
 
-// TestARefusalAndACrashPassAnAlertOnOnce has an attempt that ends after it passed the alert on, before the run is a dead
-// letter. The target takes alerts again then. It gets this one if its run is retried by hand, with the mark.
+// TestARefusalAndACrashPassAnAlertOnOnce has an attempt that ends after it passed the alert on, before the run is a
+// dead letter. The target takes alerts again then. It gets this one if its run is retried by hand, with the mark.
 func TestARefusalAndACrashPassAnAlertOnOnce(t *testing.T) {
 	phone, attempts := &place{}, 0
 	inBubbleWith(t, []alert.Rule{rule(alert.KindTicket)}, []string{"phone", "mail"}, func(l *ledger.Ledger) map[string]mailroom.Agent {
@@ -320,8 +320,8 @@ func TestARefusalAndACrashPassAnAlertOnOnce(t *testing.T) {
 	})
 }
 
-// TestAnAlertIsNotPassedOnToARemovedTarget has a rule whose second target was removed after it sent the alert. The first
-// target is down for ten minutes.
+// TestAnAlertIsNotPassedOnToARemovedTarget has a rule whose second target was removed after it sent the alert. The
+// first target is down for ten minutes.
 func TestAnAlertIsNotPassedOnToARemovedTarget(t *testing.T) {
 	const removed = "no route to the phone (no target takes over: mail was removed from the configuration)"
 	down := func() error {
@@ -410,8 +410,9 @@ func TestAQuestionThatWasDecidedIsNotSent(t *testing.T) {
 	})
 }
 
-// TestOpenQuestionsOfQuietHoursAreOneMessage asks three questions in quiet hours of half an hour. They are sent together if
-// more than one is open at the end; one is sent as at any other time, with a link that is valid for an hour from then on.
+// TestOpenQuestionsOfQuietHoursAreOneMessage asks three questions in quiet hours of half an hour. They are sent
+// together if more than one is open at the end; one is sent as at any other time, with a link that is valid for an hour
+// from then on.
 func TestOpenQuestionsOfQuietHoursAreOneMessage(t *testing.T) {
 	for open, title := range map[int]string{3: "3 questions wait for a decision", 2: "2 questions wait for a decision", 1: "worker asks for an approval"} {
 		quiet := rule(alert.KindTicket)

@@ -12,7 +12,8 @@ import (
 	"mailroom/thread"
 )
 
-// TestATokenGetsABoundedNumberOfMessages has a thread of a token that answers 200 times, while another token's threads fail.
+// TestATokenGetsABoundedNumberOfMessages has a thread of a token that answers 200 times, while another token's threads
+// fail.
 func TestATokenGetsABoundedNumberOfMessages(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		h.createToken("ann")

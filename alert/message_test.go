@@ -156,8 +156,8 @@ codex failed 3 times: rate limit`
 	}
 }
 
-// FuzzApproveShowsTheWholeQuestion: a message with the button Approve shows each character of the question, in order: as
-// it is, or as a mark with its number if it is invisible.
+// FuzzApproveShowsTheWholeQuestion: a message with the button Approve shows each character of the question, in order:
+// as it is, or as a mark with its number if it is invisible.
 func FuzzApproveShowsTheWholeQuestion(f *testing.F) {
 	f.Add("codex", "OK to list?"+strings.Repeat("\u200b", 24)+"; rm -rf /srv", "", "", 1, 1000)
 	f.Add(strings.Repeat("a", 110), "Deploy?", "deploy", "{}", 1, 40)

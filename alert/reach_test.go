@@ -20,9 +20,9 @@ import (
 
 var reachSeed = flag.Uint64("reach-seed", 0, "of the one history of TestEachEventReachesAPersonWhoMayGetIt; 0: some")
 
-// TestEachEventReachesAPersonWhoMayGetIt runs random histories of threads that deliver to a target by themselves, tokens
-// that are revoked, expire and are made again, and a target that is down or refuses. The model is one sentence: each
-// event that the operator's rule names is sent at least once, by the thread or by the rule.
+// TestEachEventReachesAPersonWhoMayGetIt runs random histories of threads that deliver to a target by themselves,
+// tokens that are revoked, expire and are made again, and a target that is down or refuses. The model is one sentence:
+// each event that the operator's rule names is sent at least once, by the thread or by the rule.
 func TestEachEventReachesAPersonWhoMayGetIt(t *testing.T) {
 	seeds := []uint64{*reachSeed}
 	if *reachSeed == 0 {

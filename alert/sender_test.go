@@ -87,8 +87,8 @@ func (h *fixture) wantEnd(owner, why string) {
 	}
 }
 
-// TestAnAlertInTheQueueOfAChatIsAskedAgain ends, one by one, what an alert was sent for, with the labels that its message
-// has in the queue of a channel.
+// TestAnAlertInTheQueueOfAChatIsAskedAgain ends, one by one, what an alert was sent for, with the labels that its
+// message has in the queue of a channel.
 func TestAnAlertInTheQueueOfAChatIsAskedAgain(t *testing.T) {
 	inBubble(t, nil, []string{"phone"}, func(h *fixture) {
 		h.createToken("ann")

@@ -261,7 +261,8 @@ func (s *Subscription) refresh(thread string) {
 	}
 }
 
-// readThreads returns the threads with readers, "" for readers of all threads. A worker, which subscribes to entries only, is none.
+// readThreads returns the threads with readers, "" for readers of all threads. A worker, which subscribes to entries
+// only, is none.
 func (b *Bus) readThreads() (threads []string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -42,9 +42,9 @@ func (a Accounts) RevokeToken(ctx context.Context, name string) error {
 	return a.c.call(ctx, request{method: http.MethodDelete, path: path("v1", "tokens", name)}, nil)
 }
 
-// EndToken revokes a token as RevokeToken does. With cancel it cancels the open runs of the threads of its name that were
-// created before, in the transaction of the revocation; without, the answer says how many go on. A repeat cancels what
-// is left.
+// EndToken revokes a token as RevokeToken does. With cancel it cancels the open runs of the threads of its name that
+// were created before, in the transaction of the revocation; without, the answer says how many go on. A repeat cancels
+// what is left.
 func (a Accounts) EndToken(ctx context.Context, name string, cancel bool) (api.RevokedToken, error) {
 	return ask[api.RevokedToken](ctx, a.c, request{method: http.MethodPost, path: path("v1", "tokens", name, "revoke"), body: api.RevokeToken{Cancel: cancel}})
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // The ladder decides what the next turn does after one that failed: the same session once more, a new session with the
-// thread's transcript, or nothing. It is a rule on the doubts about a session, which the state of the thread keeps because
-// the next turn may be one of another run, and on the trials of the run, which the checkpoint keeps.
+// thread's transcript, or nothing. It is a rule on the doubts about a session, which the state of the thread keeps
+// because the next turn may be one of another run, and on the trials of the run, which the checkpoint keeps.
 
 // trials count what earlier turns of a run tried in vain.
 type trials struct {

@@ -65,8 +65,8 @@ func answeredBetween(s *Server) {
 	}
 }
 
-// startHuge starts a server whose agent replies with more than the three messages that a reply may take, and has Ann ask
-// for it. parts is the number of messages that it would take.
+// startHuge starts a server whose agent replies with more than the three messages that a reply may take, and has Ann
+// ask for it. parts is the number of messages that it would take.
 func (s *Server) startHuge() (text string, parts int) {
 	s.t.Helper()
 	var all strings.Builder

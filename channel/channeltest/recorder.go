@@ -257,8 +257,8 @@ func (r *Recorder) AwaitState(what string, good func(channel.State) bool) (s cha
 	return s
 }
 
-// AwaitError waits until the channel has reported an error that contains words. The state keeps the last error only, and
-// another one may replace it at any time, so AwaitError looks at all that were logged.
+// AwaitError waits until the channel has reported an error that contains words. The state keeps the last error only,
+// and another one may replace it at any time, so AwaitError looks at all that were logged.
 func (r *Recorder) AwaitError(words string) {
 	r.t.Helper()
 	r.Await("the error "+words, func() bool {

@@ -80,7 +80,8 @@ func NewServer(t *testing.T, p *Platform) *Server {
 	return s
 }
 
-// noticeSilence gives the channel the short timeouts of the platform, for a case about silence. It is called before Start.
+// noticeSilence gives the channel the short timeouts of the platform, for a case about silence. It is called before
+// Start.
 func (s *Server) noticeSilence() {
 	s.Policy.IdleTimeout, s.Policy.ConnectTimeout = s.p.Reconnect.IdleTimeout, s.p.Reconnect.ConnectTimeout
 }

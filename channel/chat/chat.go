@@ -26,7 +26,8 @@ type Dialer func(ctx context.Context, l *channel.Host) (Platform, Capabilities, 
 //
 // Errors of Send, Edit and Typing carry their class: ClassPermanent if the platform will never
 // accept the call, ClassUnavailable if it accepts none now, ErrGone if the room accepts nothing
-// any more, ErrTopicGone in the tree if only its topic does, and [mailroom.ErrUnknown] in the tree if the outcome is unknown.
+// any more, ErrTopicGone in the tree if only its topic does, and [mailroom.ErrUnknown] in the tree if the outcome is
+// unknown.
 type Platform interface {
 	// Receive passes each event to handle, in the platform's order, until ctx ends. It starts after
 	// position, which is "" at first, and catches up where the platform has a history. It

@@ -87,8 +87,8 @@ func (c *connection) fold(name string) string { return fold(name, c.server.caseM
 const maxBuffered = 1000
 
 // Receive implements [chat.Platform]. IRC has no history, so messages sent since the position are
-// lost unless a bouncer repeats them. It keeps reading while the handler runs, because the handler may send and wait for the
-// receipt.
+// lost unless a bouncer repeats them. It keeps reading while the handler runs, because the handler may send and wait
+// for the receipt.
 func (c *connection) Receive(ctx context.Context, position string, take chat.EventHandler) error {
 	c.playback.resume(position)
 	ctx, cancel := context.WithCancel(ctx)

@@ -13,8 +13,8 @@ import (
 	"mailroom/channel/httpcall"
 )
 
-// maxUpload is the size of files that homeservers accept by default (Synapse, max_upload_size). A homeserver that accepts
-// less refuses the upload.
+// maxUpload is the size of files that homeservers accept by default (Synapse, max_upload_size). A homeserver that
+// accepts less refuses the upload.
 const maxUpload = 50 << 20
 
 // upload stores a file in the media repository and returns the message that shows it. An upload alone shows nothing, so

@@ -144,8 +144,8 @@ func (o *fixture) waitCondition(want channel.Condition) {
 	o.WaitFor(o.t, string(want), func() bool { return o.runner.State().Condition == want })
 }
 
-// waitError waits until the channel has reported an error that contains words, also one that a later one has replaced in
-// the state.
+// waitError waits until the channel has reported an error that contains words, also one that a later one has replaced
+// in the state.
 func (o *fixture) waitError(words string) {
 	o.t.Helper()
 	o.WaitFor(o.t, "the error "+words, func() bool {

@@ -105,8 +105,8 @@ func receiver(d *ast.FuncDecl) string {
 	}
 }
 
-// docComments calls do with each doc comment of a file and the name that it documents, which may be that of a constant or a
-// variable.
+// docComments calls do with each doc comment of a file and the name that it documents, which may be that of a constant
+// or a variable.
 func docComments(f *file, do func(doc *ast.CommentGroup, name string, value bool)) {
 	visit := func(doc *ast.CommentGroup, name string, value bool) {
 		if doc != nil {
@@ -143,8 +143,8 @@ func docOf(d *ast.GenDecl, own *ast.CommentGroup) *ast.CommentGroup {
 // mixedCaps matches a word that can only be a name of the code.
 var mixedCaps = regexp.MustCompile(`^[A-Za-z]+[a-z0-9][A-Z][A-Za-z0-9]*$`)
 
-// checkFirstWords finds doc comments that begin with another name than the one that they document: it was renamed, or the
-// comment has lost its place. The comment of a value may say what it holds without its name.
+// checkFirstWords finds doc comments that begin with another name than the one that they document: it was renamed, or
+// the comment has lost its place. The comment of a value may say what it holds without its name.
 func checkFirstWords(f *file) (found []string) {
 	if f.test {
 		return nil
@@ -165,8 +165,8 @@ func checkFirstWords(f *file) (found []string) {
 	return found
 }
 
-// checkLinks finds links of doc comments that lead nowhere. Names of other modules are not checked, only that their package
-// is imported.
+// checkLinks finds links of doc comments that lead nowhere. Names of other modules are not checked, only that their
+// package is imported.
 func checkLinks(packages map[string]*symbols) func(*file) []string {
 	return func(f *file) (found []string) {
 		here := packages[f.folder()]

@@ -55,7 +55,8 @@ func guarded(e ast.Expr) bool {
 	return ok && slices.Contains(guards, selector(d.Call.Fun))
 }
 
-// cancels reports whether a function only cancels a context, which cannot panic: it is cancel itself, or calls nothing else.
+// cancels reports whether a function only cancels a context, which cannot panic: it is cancel itself, or calls nothing
+// else.
 func cancels(e ast.Expr) bool {
 	if selector(e) == ".cancel" {
 		return true

@@ -46,7 +46,8 @@ func checkPorts(f *file) []string {
 	return found
 }
 
-// anyPort reports whether an address is a literal that lets the system choose the port, or names a file of a Unix socket.
+// anyPort reports whether an address is a literal that lets the system choose the port, or names a file of a Unix
+// socket.
 func anyPort(address ast.Expr) bool {
 	literal, ok := address.(*ast.BasicLit)
 	if !ok {

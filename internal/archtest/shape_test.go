@@ -13,7 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// support are folders outside the product: drivers of tests, fakes and benchmarks. Folders whose name ends with test are too.
+// support are folders outside the product: drivers of tests, fakes and benchmarks. Folders whose name ends with test
+// are too.
 //
 // archtest: a table, never written.
 var support = []string{"torture", "bench", "web/test", "testdata", "internal/archtest", "internal/fakemodel", "internal/suite",

@@ -1,8 +1,8 @@
 // Package buildtest builds the programs that tests start as processes of their own.
 //
-// A program that the race detector watches needs 28 ms of processor time to start and to end, and 6 ms without. Commands
-// that end at once run without it: tests of the same code run in the test program. Servers, workers and whatever else runs
-// for long are the test program itself.
+// A program that the race detector watches needs 28 ms of processor time to start and to end, and 6 ms without.
+// Commands that end at once run without it: tests of the same code run in the test program. Servers, workers and
+// whatever else runs for long are the test program itself.
 package buildtest
 
 import (
@@ -17,8 +17,8 @@ import (
 // folder names the variable with the folder of the commands. It is empty if the test program serves as command.
 const folder = "MAILROOM_TEST_COMMANDS"
 
-// Build writes the programs of packages to path, a file or an existing folder. It builds as make does, so that the build
-// cache is shared: tests with the race detector set CGO_ENABLED=1, with which much would be compiled again.
+// Build writes the programs of packages to path, a file or an existing folder. It builds as make does, so that the
+// build cache is shared: tests with the race detector set CGO_ENABLED=1, with which much would be compiled again.
 func Build(path, tags string, packages ...string) error {
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags", tags, "-o", path}, packages...)
 	cmd := exec.Command("go", args...)
@@ -29,8 +29,8 @@ func Build(path, tags string, packages ...string) error {
 	return nil
 }
 
-// Main is an M for testscript.Main. It builds commands that Path and Program find, if the race detector watches the test
-// program; otherwise the test program is as quick as they are.
+// Main is an M for testscript.Main. It builds commands that Path and Program find, if the race detector watches the
+// test program; otherwise the test program is as quick as they are.
 type Main struct {
 	M        *testing.M
 	Packages []string // import paths of the main packages

@@ -46,8 +46,8 @@ func TestAReservedPortRefusesUntilItsServerListens(t *testing.T) {
 	}
 }
 
-// TestTheSystemGivesAReservedPortToNobody asks for 10,000 ports, for listeners and for outgoing connections. Of 200 ports
-// that are only closed, the system gives one away within some hundred.
+// TestTheSystemGivesAReservedPortToNobody asks for 10,000 ports, for listeners and for outgoing connections. Of 200
+// ports that are only closed, the system gives one away within some hundred.
 func TestTheSystemGivesAReservedPortToNobody(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // only Linux can hold a port

@@ -25,8 +25,8 @@ const (
 const shimTasks = 32
 
 // Cgroup is a cgroup of version 2 that was delegated to this process: by systemd (Delegate=pids), which says so in an
-// attribute of its folder, or by a container whose cgroup namespace begins with it. No other one may be divided, even by
-// root (CGROUP_DELEGATION.md of systemd).
+// attribute of its folder, or by a container whose cgroup namespace begins with it. No other one may be divided, even
+// by root (CGROUP_DELEGATION.md of systemd).
 type Cgroup struct {
 	base string
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// cgroupFiles is a folder with what the kernel has below /proc/self, and a tree of cgroups as files. It is no file system
-// of cgroups: nothing limits a process there.
+// cgroupFiles is a folder with what the kernel has below /proc/self, and a tree of cgroups as files. It is no file
+// system of cgroups: nothing limits a process there.
 type cgroupFiles struct {
 	t          *testing.T
 	self, tree string

@@ -1,6 +1,6 @@
 // Package recovery keeps a panic from ending the process. Each goroutine of the product begins with a deferred call of
-// [Log], [Error] or [Handle]; internal/archtest fails on one that does not. A panic then ends the work of that goroutine
-// alone, and its owner gets an error.
+// [Log], [Error] or [Handle]; internal/archtest fails on one that does not. A panic then ends the work of that
+// goroutine alone, and its owner gets an error.
 package recovery
 
 import (
@@ -17,8 +17,8 @@ const (
 	maxStack = 16 << 10
 )
 
-// Panic is a recovered panic as an error. Its text has no stack, so that callers may see it where errors of code internal
-// are shown.
+// Panic is a recovered panic as an error. Its text has no stack, so that callers may see it where errors of code
+// internal are shown.
 type Panic struct {
 	Value string // the panic's value: quoted unless it is plain text, at most 1 KiB
 	Stack string // stack of the goroutine, at most 16 KiB
@@ -26,7 +26,8 @@ type Panic struct {
 
 func (p *Panic) Error() string { return "panic: " + p.Value }
 
-// NewPanic returns the Panic of a value that recover returned. Only the deferred function that called recover still sees the stack of the panic.
+// NewPanic returns the Panic of a value that recover returned. Only the deferred function that called recover still
+// sees the stack of the panic.
 func NewPanic(value any) *Panic {
 	return &Panic{Value: quoted(describe(value)), Stack: cut(string(debug.Stack()), maxStack)}
 }
@@ -39,7 +40,8 @@ func Log(log *slog.Logger, what string) {
 	}
 }
 
-// Error logs a panic as Log does and stores it in *err. Defer it first in a function that returns its error to its owner.
+// Error logs a panic as Log does and stores it in *err. Defer it first in a function that returns its error to its
+// owner.
 func Error(log *slog.Logger, what string, err *error) {
 	if v := recover(); v != nil {
 		p := NewPanic(v)

@@ -10,8 +10,8 @@ import (
 // inherit the labels of the one that starts them.
 const RunLabel = "run"
 
-// PrintLabels makes the crash reports of this process print the labels of goroutines. The runtime has no other switch for it
-// than GODEBUG, where the last value of a setting wins.
+// PrintLabels makes the crash reports of this process print the labels of goroutines. The runtime has no other switch
+// for it than GODEBUG, where the last value of a setting wins.
 func PrintLabels() error {
 	const setting = "tracebacklabels=1"
 	given := os.Getenv("GODEBUG")
@@ -21,12 +21,12 @@ func PrintLabels() error {
 	return os.Setenv("GODEBUG", strings.TrimSuffix(given, setting+",")+setting)
 }
 
-// OutsideRun reports whether a crash report shows that the goroutine that crashed worked for no run. The report is what the Go
-// runtime of a process that called [PrintLabels] wrote to its crash output. The answer is false where the report does not show
-// it: it is empty or cut off, or a signal ended the process.
+// OutsideRun reports whether a crash report shows that the goroutine that crashed worked for no run. The report is what
+// the Go runtime of a process that called [PrintLabels] wrote to its crash output. The answer is false where the report
+// does not show it: it is empty or cut off, or a signal ended the process.
 //
-// The report begins with the panic's text, which may come from outside. The runtime puts a tab after each newline of the
-// text, so the first line that begins with "goroutine " is the runtime's own, and names the goroutine that crashed.
+// The report begins with the panic's text, which may come from outside. The runtime puts a tab after each newline of
+// the text, so the first line that begins with "goroutine " is the runtime's own, and names the goroutine that crashed.
 func OutsideRun(report []byte) bool {
 	for len(report) > 0 {
 		line, rest, whole := bytes.Cut(report, []byte("\n"))
@@ -38,8 +38,8 @@ func OutsideRun(report []byte) bool {
 	return false
 }
 
-// headerOutsideRun reads the line of a goroutine, such as `7 gp=0xc0 m=3 mp=0xc1 [running, labels:{"run": "r1"}]:`. The runtime
-// quotes keys and values of labels, so no value contains a key's quotes as they are.
+// headerOutsideRun reads the line of a goroutine, such as `7 gp=0xc0 m=3 mp=0xc1 [running, labels:{"run": "r1"}]:`. The
+// runtime quotes keys and values of labels, so no value contains a key's quotes as they are.
 func headerOutsideRun(header []byte) bool {
 	_, state, ok := bytes.Cut(header, []byte(" ["))
 	return ok && bytes.HasPrefix(state, []byte("running")) && bytes.HasSuffix(state, []byte("]:")) &&

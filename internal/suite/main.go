@@ -2,9 +2,9 @@
 // run in parallel and a line of progress every few seconds, and ends with a summary: the time of each step, the slowest
 // packages, and the output of everything that failed.
 //
-// Make alone cannot do this: its output of parallel targets is either mixed or held back to their end, and go test holds
-// back the results of quick packages until a slow one before them has ended. The command uses the standard library only,
-// so that it is built in a second where nothing is compiled yet but that library.
+// Make alone cannot do this: its output of parallel targets is either mixed or held back to their end, and go test
+// holds back the results of quick packages until a slow one before them has ended. The command uses the standard
+// library only, so that it is built in a second where nothing is compiled yet but that library.
 package main
 
 import (

@@ -50,14 +50,14 @@ func (m *Main) userName(ctx context.Context) string {
 	return "unknown"
 }
 
-// session returns a name for the conversation of the agent that runs this command, "" for a person. Agents set a variable
-// with its id for the commands that they run; the public threads that introduced them:
+// session returns a name for the conversation of the agent that runs this command, "" for a person. Agents set a
+// variable with its id for the commands that they run; the public threads that introduced them:
 //
 //   - codex: openai/codex, pull request 10096
 //   - claude: anthropics/claude-code, issues 25642 and 39553
 //
-// An agent that another one starts inherits its variable (openai/codex, issue 15527). The pair of both still differs from
-// that of the outer one.
+// An agent that another one starts inherits its variable (openai/codex, issue 15527). The pair of both still differs
+// from that of the outer one.
 func session(env func(string) string) string {
 	const shown = 8 // characters: ids that begin alike belong to sessions of different days
 	var parts []string

@@ -76,9 +76,9 @@ func gitHooks() []string {
 	return []string{"pre-commit", "post-commit", "prepare-commit-msg", "commit-msg", "post-merge", "pre-push", "post-checkout", "post-rewrite"}
 }
 
-// calledByHook reports whether a command line that names no command comes from a git hook that a version of bd left in the
-// repository. Git refuses the commit, merge or push if such a call fails, for a person who never typed it. Not every call
-// from git may pass: a merge driver that does nothing and reports success loses one side.
+// calledByHook reports whether a command line that names no command comes from a git hook that a version of bd left in
+// the repository. Git refuses the commit, merge or push if such a call fails, for a person who never typed it. Not
+// every call from git may pass: a merge driver that does nothing and reports success loses one side.
 func calledByHook(env func(string) string, args []string) bool {
 	if env("BD_GIT_HOOK") != "" { // set by the hooks of 2026
 		return true

@@ -11,8 +11,8 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// readImport returns the text of a file to import. A folder stands for the file issues.jsonl in it. If files of tables are
-// beside that file, it is the backup of a database, and they are part of it: see [tracker.JoinTables].
+// readImport returns the text of a file to import. A folder stands for the file issues.jsonl in it. If files of tables
+// are beside that file, it is the backup of a database, and they are part of it: see [tracker.JoinTables].
 func readImport(m *Main, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {

@@ -31,8 +31,8 @@ type finder struct {
 }
 
 // folder returns the tracker's folder: the one that --db or BEADS_DIR name, or the nearest .beads in the parent
-// directories. A folder can redirect to another one (see [finder.follow]), and a linked worktree of git without a tracker
-// uses that of the main worktree.
+// directories. A folder can redirect to another one (see [finder.follow]), and a linked worktree of git without a
+// tracker uses that of the main worktree.
 //
 // The search ends at the first folder that has, or had, a tracker. It never goes on above one that it cannot use: the
 // next one belongs to another project, and issues would be written there without a word.
@@ -77,9 +77,9 @@ func (m *Main) locate() (place, error) {
 	}
 }
 
-// knowsOwner reports whether a folder belongs to this user, to the administrator, or to the owner of the working folder. Any
-// user can put a folder into one that all may write, such as /tmp, to be found from there: its issues are instructions to
-// agents.
+// knowsOwner reports whether a folder belongs to this user, to the administrator, or to the owner of the working
+// folder. Any user can put a folder into one that all may write, such as /tmp, to be found from there: its issues are
+// instructions to agents.
 func knowsOwner(m *Main, path string) bool {
 	owner, ok := ownerOf(path)
 	here, known := ownerOf(m.Dir)
@@ -124,8 +124,8 @@ func (m *Main) named() string {
 	return ""
 }
 
-// follow returns the tracker of a folder: its own, or the one that it redirects to. The result has no path if the folder
-// has no tracker. It is an error if the tracker cannot be used from here.
+// follow returns the tracker of a folder: its own, or the one that it redirects to. The result has no path if the
+// folder has no tracker. It is an error if the tracker cannot be used from here.
 func (f finder) follow(path string) (place, error) {
 	to, err := f.redirected(path)
 	if err != nil || to.Path() != "" {

@@ -16,8 +16,8 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// A file "redirect" in a tracker's folder names the folder to use instead, so that several checkouts share a tracker. It
-// has one path, absolute or relative to the folder above .beads; it is followed once. The format is that of beads:
+// A file "redirect" in a tracker's folder names the folder to use instead, so that several checkouts share a tracker.
+// It has one path, absolute or relative to the folder above .beads; it is followed once. The format is that of beads:
 // internal/beads, FollowRedirect.
 //
 // The file can also come with a cloned repository, whose author must not choose into which of the user's folders

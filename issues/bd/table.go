@@ -19,8 +19,8 @@ func number(n int) string { return strconv.Itoa(n) }
 // flushSize is the buffer size for output, in bytes.
 const flushSize = 64 << 10
 
-// widest is the width up to which a cell widens its column, in characters. One long id in a file of many issues would fill
-// the disk with spaces.
+// widest is the width up to which a cell widens its column, in characters. One long id in a file of many issues would
+// fill the disk with spaces.
 const widest = 60
 
 // printRows prints aligned columns.

@@ -9,15 +9,15 @@ import (
 	"mailroom/issues/tracker"
 )
 
-// findings remembers what reading the file found, so that each finding is reported once and not at every poll. It forgets
-// what a later file no longer has: the same finding is then a new one.
+// findings remembers what reading the file found, so that each finding is reported once and not at every poll. It
+// forgets what a later file no longer has: the same finding is then a new one.
 type findings struct {
 	mu   sync.Mutex
 	told map[string]bool
 }
 
-// report reports what is new. A read replaces what is remembered; a change, which may find something that no read has seen,
-// adds to it.
+// report reports what is new. A read replaces what is remembered; a change, which may find something that no read has
+// seen, adds to it.
 func (f *findings) report(l *channel.Host, found []string, read bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,8 +40,8 @@ func (f *findings) report(l *channel.Host, found []string, read bool) {
 	}
 }
 
-// findingsOf describes what reading a file found. It names issues and members, but no values, because the text of an issue
-// belongs in no log.
+// findingsOf describes what reading a file found. It names issues and members, but no values, because the text of an
+// issue belongs in no log.
 func findingsOf(file string, t *tracker.Tracker, invalid []tracker.InvalidLine) (found []string) {
 	if len(invalid) > 0 {
 		first := invalid[0]

@@ -376,8 +376,8 @@ func TestARenameChangesIDsAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestARenameFollowsEachMentionOfAnIssue has every place that names an issue, in an issue of another prefix, and words that
-// only look like ids.
+// TestARenameFollowsEachMentionOfAnIssue has every place that names an issue, in an issue of another prefix, and words
+// that only look like ids.
 func TestARenameFollowsEachMentionOfAnIssue(t *testing.T) {
 	line := `{"id":"z-1","updated_at":"2020-01-01T00:00:00Z"`
 	for _, name := range references() {

@@ -55,8 +55,8 @@ func contested() []string {
 	}
 }
 
-// contest notes in t what the merge of two versions dropped. Without a base it is unknown who changed what. Then a version
-// without an edit since it was made is no contest, and neither is one that this clone replaced: see [mergeTwo].
+// contest notes in t what the merge of two versions dropped. Without a base it is unknown who changed what. Then a
+// version without an edit since it was made is no contest, and neither is one that this clone replaced: see [mergeTwo].
 func contest(t *Tracker, base, ours, theirs, merged *Issue) {
 	if merged.Status == StatusTombstone || base == nil && !(ours.wasEdited() && theirs.wasEdited()) {
 		return

@@ -170,8 +170,8 @@ func (t *Tracker) Notes() (found []string) {
 	return found
 }
 
-// unreadMembers describes members of an issue that a person or a program wrote by hand under another name: they are kept,
-// but have no effect.
+// unreadMembers describes members of an issue that a person or a program wrote by hand under another name: they are
+// kept, but have no effect.
 func unreadMembers(it *Issue) (found []string) {
 	if !it.foreign {
 		return nil
@@ -190,8 +190,9 @@ func unreadMembers(it *Issue) (found []string) {
 	return found
 }
 
-// renamedCopies describes issues that the file has twice, with ids that differ only in their prefix: a change of the prefix
-// was merged with a branch or a clone that had the old ids, or such a copy was imported. Which of two is right cannot be known.
+// renamedCopies describes issues that the file has twice, with ids that differ only in their prefix: a change of the
+// prefix was merged with a branch or a clone that had the old ids, or such a copy was imported. Which of two is right
+// cannot be known.
 func renamedCopies(t *Tracker) (found []string) {
 	type origin struct{ at, by, rest string }
 	first := map[origin]*Issue{}

@@ -42,8 +42,8 @@ func absorb(t, other *Tracker) {
 	t.met = append(t.met, other.met...)
 }
 
-// damaged reports whether a copy has lines that cannot be read. An issue that is missing there may be in one of them, so
-// it was not removed.
+// damaged reports whether a copy has lines that cannot be read. An issue that is missing there may be in one of them,
+// so it was not removed.
 func damaged(t *Tracker) bool {
 	return slices.ContainsFunc(t.others, isInvalid)
 }
@@ -72,8 +72,8 @@ func (t *Tracker) unite(other, base *Tracker) {
 			t.met = append(t.met, goneMark(ours))
 		}
 	}
-	// What depended on a removed issue would depend on the next one that gets its id. A dependency that one side kept without
-	// its issue stays, so that a merge with an unchanged side changes nothing.
+	// What depended on a removed issue would depend on the next one that gets its id. A dependency that one side kept
+	// without its issue stays, so that a merge with an unchanged side changes nothing.
 	unlink(t, slices.Collect(maps.Keys(gone)), func(it *Issue, on string) bool { return dangled[[2]string{it.ID, on}] })
 	uniteOthers(t, other, base)
 }
@@ -99,7 +99,8 @@ func removed(t, other, base *Tracker) map[string]bool {
 	return gone
 }
 
-// dangling returns the dependencies of the sides on issues that a side itself lacks: pairs of an issue and what it depends on.
+// dangling returns the dependencies of the sides on issues that a side itself lacks: pairs of an issue and what it
+// depends on.
 func dangling(gone map[string]bool, sides ...*Tracker) map[[2]string]bool {
 	found := map[[2]string]bool{}
 	for _, side := range sides {

@@ -26,8 +26,8 @@ type past struct {
 // isOld reports whether a line is one that was replaced.
 func (t *Tracker) isOld(line string) bool { return t.past.replaced != nil && t.past.replaced(line) }
 
-// goneMark stands for the line of an issue that the file lost: it was deleted, and nothing says so any more. It is the same
-// for an issue that was given another id since.
+// goneMark stands for the line of an issue that the file lost: it was deleted, and nothing says so any more. It is the
+// same for an issue that was given another id since.
 func goneMark(it *Issue) string {
 	first := *it
 	for id := first.MovedFrom(); id != ""; id = first.MovedFrom() {
@@ -36,8 +36,8 @@ func goneMark(it *Issue) string {
 	return "gone " + first.ID + " " + it.CreatedAt.UTC().Format(time.RFC3339Nano) + " " + it.CreatedBy
 }
 
-// wasRemoved reports whether an issue that the file lacks was removed from it, by this clone. That its line was replaced is
-// no evidence: the file may be another one since, from a backup, a branch or an editor.
+// wasRemoved reports whether an issue that the file lacks was removed from it, by this clone. That its line was
+// replaced is no evidence: the file may be another one since, from a backup, a branch or an editor.
 func wasRemoved(t *Tracker, it *Issue) bool { return t.isOld(goneMark(it)) }
 
 // mergeTwo merges two versions of an issue, which were made from base. Without a base, one that is old loses.

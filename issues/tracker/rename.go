@@ -9,8 +9,8 @@ import (
 	"mailroom/internal/jsontext"
 )
 
-// Rename replaces the prefix of all ids that begin with from, wherever an issue names one: in dependencies, comments and
-// the members of [references], and as a whole word in texts. It returns the number of renamed issues.
+// Rename replaces the prefix of all ids that begin with from, wherever an issue names one: in dependencies, comments
+// and the members of [references], and as a whole word in texts. It returns the number of renamed issues.
 func (t *Tracker) Rename(from, to string, by Signature) (int, error) {
 	if err := CheckPrefix(to); err != nil {
 		return 0, err
@@ -162,8 +162,8 @@ func (r *renamer) text(raw string) string {
 	return raw
 }
 
-// words replaces the ids that stand in a text as whole words. Part of a longer word, such as the name of a branch or a path,
-// is no mention of an issue.
+// words replaces the ids that stand in a text as whole words. Part of a longer word, such as the name of a branch or a
+// path, is no mention of an issue.
 func (r *renamer) words(text string) string {
 	var out strings.Builder
 	kept, at := 0, 0

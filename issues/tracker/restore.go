@@ -59,8 +59,8 @@ type quarantined struct {
 	raw  []byte
 }
 
-// Quarantined returns how many lines that earlier versions moved out of the issue file Restore brings back, and how many
-// nothing can read.
+// Quarantined returns how many lines that earlier versions moved out of the issue file Restore brings back, and how
+// many nothing can read.
 func (f Folder) Quarantined() (restorable, lost int, err error) {
 	found, err := f.quarantine()
 	for _, q := range found {

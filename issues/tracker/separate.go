@@ -293,8 +293,8 @@ func (c *codec) redirect(it *Issue, id string, to func(on string, ref reference)
 	return moved
 }
 
-// references are the members beside dependencies that name issues, one or a list. This package does not interpret them, but
-// they follow their issue when its id changes.
+// references are the members beside dependencies that name issues, one or a list. This package does not interpret them,
+// but they follow their issue when its id changes.
 func references() []string {
 	return []string{
 		"replies_to", "relates_to", "duplicate_of", "superseded_by", "parent", "parent_id", "epic_id", "thread_id", "hook_bead", "role_bead",

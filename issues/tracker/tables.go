@@ -7,13 +7,14 @@ import (
 )
 
 // A program that keeps issues in a database backs it up as one file of lines for each table (beads of early 2026,
-// .beads/backup). An issue has only its own columns there: its dependencies, labels and comments are rows of other files.
+// .beads/backup). An issue has only its own columns there: its dependencies, labels and comments are rows of other
+// files.
 
 // Tables are the files of such a backup beside that of the issues. An absent one is "".
 type Tables struct{ Dependencies, Labels, Comments string }
 
-// JoinTables returns the issues of a backup as the lines of an issue file, and how many rows it added to them. Rows whose
-// issue is not in the backup, or that cannot be read, are left out and described.
+// JoinTables returns the issues of a backup as the lines of an issue file, and how many rows it added to them. Rows
+// whose issue is not in the backup, or that cannot be read, are left out and described.
 func JoinTables(issues string, rows Tables) (joined string, added int, left []string) {
 	lists := map[string]map[string][]string{} // elements by member and issue
 	for _, table := range []struct{ member, text string }{{"dependencies", rows.Dependencies}, {"labels", rows.Labels}, {"comments", rows.Comments}} {
@@ -63,8 +64,8 @@ func JoinTables(issues string, rows Tables) (joined string, added int, left []st
 	return out.String(), added, left
 }
 
-// withoutColumns returns the members of a row that an issue file has too: columns without a value are left out there, truth
-// is no number, and an object is no text. Other programs refuse the file otherwise.
+// withoutColumns returns the members of a row that an issue file has too: columns without a value are left out there,
+// truth is no number, and an object is no text. Other programs refuse the file otherwise.
 func withoutColumns(parts []field) []field {
 	required := []string{"id", "title", "description", "status", "priority", "issue_type"}
 	truths := []string{"ephemeral", "pinned", "is_template", "crystallizes", "no_history"}

@@ -22,7 +22,8 @@ type (
 	// Passage is a complete passage of a message, which may repeat earlier chunks.
 	Passage struct{ Message, Text string }
 
-	// ToolStarted is a call that began. Helper marks one of a subagent, which says nothing about the message that the program writes.
+	// ToolStarted is a call that began. Helper marks one of a subagent, which says nothing about the message that the
+	// program writes.
 	ToolStarted struct {
 		Call, Name string
 		Arguments  json.RawMessage

@@ -108,8 +108,8 @@ func TestNoNoticeComesWhileAPersonIsToAnswer(t *testing.T) {
 	})
 }
 
-// TestAChatLearnsOnceOfAPauseOfItsAgent has an agent that cannot work for an hour. Ann hears of it by her failed run, and
-// Bob by a message that waits; both once, and the agent goes on silently.
+// TestAChatLearnsOnceOfAPauseOfItsAgent has an agent that cannot work for an hour. Ann hears of it by her failed run,
+// and Bob by a message that waits; both once, and the agent goes on silently.
 func TestAChatLearnsOnceOfAPauseOfItsAgent(t *testing.T) {
 	var works time.Time // set before the start
 	agent := func(ctx context.Context, s mailroom.Session) error {

@@ -51,8 +51,8 @@ func TestAnUnpairedUserGetsNothing(t *testing.T) {
 	})
 }
 
-// TestPairingsEndWithTheAccountOfTheBot gives a channel another bot, and then the first one again. What an older version
-// stored belongs to the account that connects next.
+// TestPairingsEndWithTheAccountOfTheBot gives a channel another bot, and then the first one again. What an older
+// version stored belongs to the account that connects next.
 func TestPairingsEndWithTheAccountOfTheBot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)

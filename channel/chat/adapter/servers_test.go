@@ -128,8 +128,8 @@ func runLedger(t *testing.T, l *ledger.Ledger) {
 	})
 }
 
-// TestAButtonOfAnUnpairedAdminDecidesNothing has a question in the chat of an admin, whose pairing another server revokes
-// before the admin presses its button, and types the command.
+// TestAButtonOfAnUnpairedAdminDecidesNothing has a question in the chat of an admin, whose pairing another server
+// revokes before the admin presses its button, and types the command.
 func TestAButtonOfAnUnpairedAdminDecidesNothing(t *testing.T) {
 	twoOnOneStore(t, func(t *testing.T, one, other store.Store) {
 		w := newFixture(t)

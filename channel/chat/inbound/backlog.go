@@ -16,8 +16,8 @@ import (
 // backlog holds events that wait for the download of their files. A download can take minutes and
 // must not delay other conversations. So an event with files is first stored durably, which moves
 // the cursor. Then a goroutine of its conversation downloads the files and handles the event.
-// Later events of the same conversation queue behind it; others are not affected. Messages that belong together, such as
-// the pieces of an album, are handled one right after the other once the files of all are there: a run would
+// Later events of the same conversation queue behind it; others are not affected. Messages that belong together, such
+// as the pieces of an album, are handled one right after the other once the files of all are there: a run would
 // otherwise begin with the piece whose download was the fastest.
 //
 // The next connection resumes the stored backlog. An event that was handled but not yet removed
@@ -241,8 +241,8 @@ func (b *backlog) fetchTogether(lane string) error {
 	return nil
 }
 
-// awaitNext returns the i-th event of a lane if it belongs to the one before it, nil if there is none. It waits for it as
-// long as a message waits for more, after its files as much as for them, but not beyond until.
+// awaitNext returns the i-th event of a lane if it belongs to the one before it, nil if there is none. It waits for it
+// as long as a message waits for more, after its files as much as for them, but not beyond until.
 func (b *backlog) awaitNext(lane string, i int, before *waitingEvent, until time.Time) (*waitingEvent, error) {
 	latest := before.arrived.Add(b.handler.quiet(before))
 	if latest.After(until) {

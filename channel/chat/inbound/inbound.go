@@ -182,8 +182,8 @@ func (d *dispatcher) isPlain(w *waitingEvent) bool {
 	return w.event.Kind == chat.EventMessage && why == "" && p.Suggestion == "" && p.Command == ""
 }
 
-// quiet returns how long a message of the backlog waits there for more of its user: not at all without files, because its
-// run waits then.
+// quiet returns how long a message of the backlog waits there for more of its user: not at all without files, because
+// its run waits then.
 func (d *dispatcher) quiet(w *waitingEvent) time.Duration {
 	if len(w.event.Files) == 0 {
 		return 0
