@@ -31,7 +31,7 @@ type agentHandlers struct {
 	missing  func() []string                             // as Options.MissingAgents
 	describe func(name string) AgentInfo                 // as Options.DescribeAgent
 	remote   func(ctx context.Context) ([]string, error) // the agents of remote workers
-	find     lookup
+	find     request.Lookup
 	log      *slog.Logger
 }
 
@@ -49,7 +49,7 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 			agents[name] = h.agentOf(name)
 		}
 	}
-	err := h.find.view(ctx, func(rd store.Reader) error {
+	err := h.find.View(ctx, func(rd store.Reader) error {
 		workers, err := liveWorkers(rd)
 		if err != nil {
 			return err
@@ -218,7 +218,7 @@ func (h *agentHandlers) agentOf(name string) *api.Agent {
 
 func (h *agentHandlers) listWorkers(ctx context.Context, _ *empty) (*body[api.Page[api.Worker]], error) {
 	out := api.Page[api.Worker]{Items: []api.Worker{}}
-	err := h.find.view(ctx, func(rd store.Reader) error {
+	err := h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := liveWorkers(rd)
 		if err != nil {
 			return err

@@ -74,13 +74,13 @@ func (a *Alerts) Allowed() alert.Allowed {
 
 // subscribe returns the thread that delivers to a target for the threads of a token. field names the target in
 // errors.
-func (a *Alerts) subscribe(ctx context.Context, find lookup, target, field string) (thread string, err error) {
+func (a *Alerts) subscribe(ctx context.Context, find request.Lookup, target, field string) (thread string, err error) {
 	who := requestOf(ctx).who
 	if a.find(target) == nil && who.Has(auth.PermissionAdmin) {
 		return "", check.Invalid(field, "is not a target of alerts on this server: `mailroom notify` lists them", target)
 	}
 	var rights alert.Rights
-	if err := find.view(ctx, func(rd store.Reader) (err error) {
+	if err := find.View(ctx, func(rd store.Reader) (err error) {
 		rights, err = alert.ReadRights(rd, a.Allowed(), time.Now(), who.Name)
 		return err
 	}); err != nil {
@@ -96,7 +96,7 @@ func (a *Alerts) subscribe(ctx context.Context, find lookup, target, field strin
 
 // deliverTo returns the thread that a token asks its threads to deliver to. One of a target is what notify
 // makes, under the same conditions; others are as they are.
-func (a *Alerts) deliverTo(ctx context.Context, find lookup, to string) (thread string, err error) {
+func (a *Alerts) deliverTo(ctx context.Context, find request.Lookup, to string) (thread string, err error) {
 	agent := reserved.Agent(to)
 	if !alert.IsAgent(agent) {
 		return to, nil
@@ -126,7 +126,7 @@ type Cursors interface {
 type alertHandlers struct {
 	alerts *Alerts // nil: none
 	ledger Cursors
-	find   lookup
+	find   request.Lookup
 }
 
 // listAlerts shows an admin everything, and another token the targets that its threads may use and its own
@@ -141,7 +141,7 @@ func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Ale
 		return nil, err
 	}
 	usable := h.alerts.Allowed().Usable(owner)
-	err = h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.View(ctx, func(rd store.Reader) error {
 		stored, err := h.alerts.readRules(rd, owner)
 		if err != nil {
 			return err
@@ -264,7 +264,7 @@ func (h *alertHandlers) changeRules(ctx context.Context, owner string, f func(al
 	var rights alert.Rights
 	var changedAt time.Time
 	at := alert.RulesCursor(owner)
-	err := h.find.view(ctx, func(rd store.Reader) error {
+	err := h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Cursors(store.CursorQuery{Channel: at.Channel, Identities: []string{at.Identity}})
 		if err != nil {
 			return err
@@ -303,7 +303,7 @@ func (h *alertHandlers) waiting(ctx context.Context) (all []metrics.Waiting, err
 	if h.alerts == nil || len(h.alerts.Targets) == 0 {
 		return nil, nil
 	}
-	err = h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.View(ctx, func(rd store.Reader) error {
 		for _, t := range h.alerts.Targets {
 			shown, err := describeTarget(rd, t)
 			if err != nil {

@@ -74,7 +74,6 @@ func (s *Server) registerGroups(rt router) {
 	o, find := s.options, s.find
 	remote := workers.New(workers.Options{
 		Leases: o.Ledger.Leases, Attempts: o.Ledger.Attempts, Bus: o.Bus, LocalAgents: o.Agents,
-		Caller:    func(ctx context.Context) *auth.Token { return requestOf(ctx).who },
 		Authorize: s.life.authorizedContext,
 		Hold:      func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
 	})

@@ -67,7 +67,7 @@ func summedUp(f request.Filter, who *auth.Token) (q store.CountQuery, ok bool) {
 	q.Agent, _ = f.Exact("agent")
 	q.Statuses = statusesOf(f)
 	owner, named := f.Exact("owner")
-	switch all := ownerOfAll(who); {
+	switch all := request.OwnerOfAll(who); {
 	case named && all != "" && owner != all: // sees none of them
 		return q, false
 	case named:
@@ -80,7 +80,7 @@ func summedUp(f request.Filter, who *auth.Token) (q store.CountQuery, ok bool) {
 
 // sumRuns returns a sum of the store, without the runs whose threads have no owner, which no token sees.
 func (h *runHandlers) sumRuns(ctx context.Context, q store.CountQuery) (n int, err error) {
-	err = h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.View(ctx, func(rd store.Reader) error {
 		counts, err := rd.Count(q)
 		if n = counts.Sum(); err != nil || q.Owner != nil {
 			return err
@@ -167,7 +167,7 @@ func (g failureGroups) newest(limit int) []api.FailureGroup {
 // there may be older failures.
 func (h *runHandlers) sumFailures(ctx context.Context, of store.CountQuery, groups failureGroups) (lookedTo *time.Time, err error) {
 	q := store.CountQuery{Failures: true, Most: maxFailures, Agent: of.Agent, Owner: of.Owner}
-	err = h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.View(ctx, func(rd store.Reader) error {
 		counts, err := rd.Count(q)
 		runs := 0
 		var first time.Time
@@ -220,7 +220,7 @@ func (h *runHandlers) showFailures(ctx context.Context, list []api.FailureGroup)
 	}
 	who := requestOf(ctx).who
 	errs := map[string]mailroom.RunError{}
-	err := h.find.view(ctx, func(rd store.Reader) error {
+	err := h.find.View(ctx, func(rd store.Reader) error {
 		runs, err := rd.Runs(store.RunQuery{IDs: ids})
 		if err != nil {
 			return err
@@ -229,7 +229,7 @@ func (h *runHandlers) showFailures(ctx context.Context, list []api.FailureGroup)
 		for _, r := range runs {
 			threads = append(threads, r.Thread)
 		}
-		visible, err := visibleThreads(rd, who, threads)
+		visible, err := request.VisibleThreads(rd, who, threads)
 		for _, r := range runs {
 			if visible[r.Thread] != nil && r.Error != nil {
 				errs[r.ID] = *r.Error

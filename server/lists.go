@@ -38,7 +38,7 @@ const (
 
 // pager is what all lists need to read a page.
 type pager struct {
-	ledger  Viewer
+	ledger  request.Viewer
 	cursors cipher.AEAD
 	maxPage int // bytes; a larger first item is returned alone
 }
@@ -206,7 +206,7 @@ func (l list[R, W]) visible(rd store.Reader, who *auth.Token, rows []R) (map[str
 	for _, row := range rows {
 		threads = append(threads, l.thread(row))
 	}
-	return visibleThreads(rd, who, threads)
+	return request.VisibleThreads(rd, who, threads)
 }
 
 // placeVersion begins the places that have a group. Those of earlier versions are a varint, which never begins so.
@@ -246,36 +246,6 @@ func readPlace(plain []byte) (at place) {
 
 func (l list[R, W]) cursorContext(who *auth.Token) []byte {
 	return []byte(l.name + "\x00" + who.Name)
-}
-
-// pageBound limits a page: items, and bytes unless the first item alone has more.
-type pageBound struct{ items, bytes int }
-
-// pageAfter returns the page after cursor of a list that was read whole. place returns an item's
-// position; positions ascend through the list.
-func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) string) (*body[api.Page[T]], error) {
-	after, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return nil, request.Invalid("query.cursor", "is not a cursor of this list: use next of its previous page", cursor)
-	}
-	out := api.Page[T]{Items: []T{}}
-	size := 0
-	for _, item := range items {
-		if cursor != "" && place(item) <= string(after) {
-			continue
-		}
-		raw, err := json.Marshal(item)
-		if err != nil {
-			return nil, err
-		}
-		if size += len(raw); len(out.Items) == most.items || size > most.bytes && len(out.Items) > 0 {
-			next := base64.RawURLEncoding.EncodeToString([]byte(place(out.Items[len(out.Items)-1])))
-			out.Next = &next
-			break
-		}
-		out.Items = append(out.Items, item)
-	}
-	return &body[api.Page[T]]{out}, nil
 }
 
 // newCursorCipher makes the cipher for cursors. Cursors stay valid across restarts while the

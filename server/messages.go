@@ -31,7 +31,7 @@ type Messages interface {
 type messageHandlers struct {
 	alerts  *Alerts // nil: none
 	ledger  Messages
-	find    lookup
+	find    request.Lookup
 	agents  *agentHandlers
 	pages   pager
 	maxPage int // bytes
@@ -197,7 +197,7 @@ func (h *messageHandlers) checkParent(ctx context.Context, run string) error {
 	if run == "" {
 		return nil
 	}
-	_, err := h.find.run(ctx, run)
+	_, err := h.find.Run(ctx, run)
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		err = request.Invalid("body.parent", "names an unknown run", run)
 	}
@@ -217,7 +217,7 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *listMessagesInpu
 	if err != nil {
 		return nil, err
 	}
-	t, err := h.find.thread(ctx, id)
+	t, err := h.find.Thread(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +291,7 @@ func (h *messageHandlers) retractMessage(ctx context.Context, in *messageInput) 
 // findMessage returns a message that is visible to the caller. A later transaction can use its id,
 // as with lookup.run.
 func (h *messageHandlers) findMessage(ctx context.Context, thread, id string) (mailroom.Message, error) {
-	if _, err := h.find.thread(ctx, thread); err != nil {
+	if _, err := h.find.Thread(ctx, thread); err != nil {
 		return mailroom.Message{}, err
 	}
 	return h.ledger.Message(ctx, thread, id)

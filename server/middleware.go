@@ -205,7 +205,7 @@ func (s *Server) authorizeAgain(out *response, r *http.Request) error {
 	case err != nil:
 		return err
 	case g == nil:
-		return errRevoked()
+		return request.ErrRevoked()
 	case g == q.grant:
 		return nil
 	}

@@ -74,7 +74,11 @@ func (h *projectHandlers) listReservations(ctx context.Context, in *listReservat
 		return nil, request.Locate("query.", err)
 	}
 	items := showReservations(rows)
-	return pageAfter(items, in.Cursor, pageBound{in.Limit, h.maxPage}, func(r api.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
+	bound := request.PageBound{Items: in.Limit, Bytes: h.maxPage}
+	page, err := request.PageAfter(items, in.Cursor, bound, func(r api.Reservation) string {
+		return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID)
+	})
+	return &body[api.Page[api.Reservation]]{page}, err
 }
 
 // ReservationPath is the reservation id in a path.

@@ -52,7 +52,7 @@ type pushHandlers struct {
 	operator *auth.Token
 	ledger   Subscribers
 	threads  Threads
-	find     lookup
+	find     request.Lookup
 	log      *slog.Logger
 }
 
@@ -72,7 +72,7 @@ type subscribed struct {
 
 // all returns the subscriptions, the newest first.
 func (h *pushHandlers) all(ctx context.Context) (found []subscribed, err error) {
-	err = h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Threads(store.ThreadQuery{Prefix: h.target.Subscribers(), Limit: ledger.MaxGroup})
 		if err != nil {
 			return err
@@ -134,11 +134,11 @@ func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body
 	case err != nil:
 		return nil, err
 	case session == "" && who.Terms.Kind != auth.KindToken: // it ended since the request began
-		return nil, errRevoked()
+		return nil, request.ErrRevoked()
 	}
 	s := &webpush.Subscription{
 		Endpoint: in.Body.Endpoint, P256DH: in.Body.Keys.P256DH, Auth: in.Body.Keys.Auth,
-		Client: browserOf(in.UserAgent), By: who.Name, Token: session, CreatedAt: time.Now().UTC(),
+		Client: request.BrowserOf(in.UserAgent), By: who.Name, Token: session, CreatedAt: time.Now().UTC(),
 	}
 	if err := h.target.Check(s); err != nil {
 		return nil, request.Locate("body.", err)
@@ -174,7 +174,7 @@ func (h *pushHandlers) sessionOf(ctx context.Context, who *auth.Token) (name str
 	case who.Terms.Kind == auth.KindToken:
 		return "", nil
 	}
-	err = h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Tokens()
 		for _, t := range rows {
 			if t.Sum == who.Sum {
@@ -282,7 +282,7 @@ func (h *pushHandlers) unsubscribe(ctx context.Context, in *unsubscribeInput) (*
 	if err := h.check(); err != nil {
 		return nil, err
 	}
-	t, err := h.find.thread(ctx, h.target.Subscribers()+in.Subscription)
+	t, err := h.find.Thread(ctx, h.target.Subscribers()+in.Subscription)
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q", request.Truncate(in.Subscription))
 	}

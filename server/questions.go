@@ -19,7 +19,7 @@ type questionHandlers struct {
 	alerts   *Alerts // nil: no link is valid
 	operator *auth.Token
 	ledger   Tickets
-	find     lookup
+	find     request.Lookup
 }
 
 type questionInput struct{ Body api.QuestionLink }
@@ -75,7 +75,7 @@ func (h *questionHandlers) open(ctx context.Context, text string) (out openedLin
 	case t.Place != out.link.Place:
 		return out, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: target %s is another one than the link was sent to", name)
 	}
-	err = h.find.view(ctx, func(rd store.Reader) (err error) {
+	err = h.find.View(ctx, func(rd store.Reader) (err error) {
 		if out.holder, err = out.link.Holder(rd, h.alerts.Allowed(), h.operator, now); err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (h *questionHandlers) open(ctx context.Context, text string) (out openedLin
 // show returns a ticket as its link shows it.
 func (h *questionHandlers) show(ctx context.Context, k *mailroom.Ticket, link alert.Link) (*body[api.Question], error) {
 	out := api.Question{Ticket: request.ShowTicket(k), LinkExpiresAt: link.Expires}
-	err := h.find.view(ctx, func(rd store.Reader) error {
+	err := h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Runs(store.RunQuery{IDs: []string{k.Run}})
 		for _, r := range rows {
 			out.Agent = r.Agent

@@ -41,8 +41,12 @@ func anonymousGrant() *grant { return newGrant(secretHash{}, &auth.Token{}) }
 // setGrant sets the caller of the request.
 func (q *requestState) setGrant(g *grant) { q.who, q.grant = g.token, g }
 
-// caller returns the row of the caller's token for the ledger.
-func (q *requestState) caller() ledger.Caller { return q.grant.row }
+// attach returns the context of the request. The handlers find its caller in it, and the ledger the row of the
+// caller's token.
+func (q *requestState) attach(ctx context.Context) context.Context {
+	ctx = request.WithCaller(context.WithValue(ctx, requestKey{}, q), func() *auth.Token { return q.who })
+	return ledger.WithCaller(ctx, func() ledger.Caller { return q.grant.row })
+}
 
 type requestKey struct{}
 
@@ -61,7 +65,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	q := &requestState{id: requestID(r), via: protocolOf(r.Context())}
 	q.setGrant(s.anonymous)
-	r = r.WithContext(ledger.WithCaller(context.WithValue(r.Context(), requestKey{}, q), q.caller))
+	r = r.WithContext(q.attach(r.Context()))
 	out := newResponse(w, s.options.WriteTimeout)
 	if r.ProtoMajor > 1 {
 		out.setShared()

@@ -25,7 +25,7 @@ func parseRunFilter(at, text string, who *auth.Token) (f request.Filter, conditi
 	conditions.Thread, _ = f.Exact("thread")
 	conditions.Group, _ = f.Exact("group")
 	conditions.Agent, _ = f.Exact("agent")
-	if conditions.Owner = ownerOfAll(who); conditions.Owner == "" {
+	if conditions.Owner = request.OwnerOfAll(who); conditions.Owner == "" {
 		conditions.Owner, _ = f.Exact("owner")
 	}
 	conditions.Statuses = statusesOf(f)
@@ -48,7 +48,7 @@ func statusesOf(f request.Filter) (statuses []mailroom.Status) {
 
 // narrowest returns the query for the one condition that selects the fewest rows, by the store's counts.
 // The filter checks the others row by row, so that the store skips no rows without counting them.
-func narrowest(ctx context.Context, find lookup, conditions store.RunQuery) (store.RunQuery, error) {
+func narrowest(ctx context.Context, find request.Lookup, conditions store.RunQuery) (store.RunQuery, error) {
 	switch {
 	case conditions.Parent != "":
 		return store.RunQuery{Parent: conditions.Parent}, nil
@@ -74,7 +74,7 @@ func narrowest(ctx context.Context, find lookup, conditions store.RunQuery) (sto
 		return each[0], nil
 	}
 	best, fewest := 0, math.MaxInt
-	err := find.view(ctx, func(rd store.Reader) error {
+	err := find.View(ctx, func(rd store.Reader) error {
 		for i, q := range each {
 			of := store.CountQuery{Statuses: q.Statuses, Agent: q.Agent}
 			if q.Owner != "" {

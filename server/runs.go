@@ -28,7 +28,7 @@ type Runs interface {
 // runHandlers serve runs.
 type runHandlers struct {
 	ledger  Runs
-	find    lookup
+	find    request.Lookup
 	pages   pager
 	streams Streams // for waits
 	slots   *slots  // of streams and waits
@@ -145,7 +145,7 @@ func filterRow(r *mailroom.Run, of *mailroom.Thread) request.FilterRow {
 type getRunInput struct{ RunPath }
 
 func (h *runHandlers) getRun(ctx context.Context, in *getRunInput) (*body[api.Run], error) {
-	run, _, err := h.find.shownRun(ctx, in.Run)
+	run, _, err := h.find.ShownRun(ctx, in.Run)
 	return &body[api.Run]{run}, err
 }
 
@@ -168,7 +168,7 @@ func (h *runHandlers) waitRun(ctx context.Context, in *waitRunInput) (*body[api.
 		return nil, err
 	}
 	defer release()
-	run, thread, err := h.find.shownRun(ctx, in.Run)
+	run, thread, err := h.find.ShownRun(ctx, in.Run)
 	if err != nil || run.Settled() || timeout == 0 {
 		return &body[api.Run]{run}, err
 	}
@@ -185,7 +185,7 @@ func (h *runHandlers) waitRun(ctx context.Context, in *waitRunInput) (*body[api.
 	if grant := requestOf(ctx).grant.ctx; grant.Err() != nil {
 		return nil, context.Cause(grant)
 	}
-	run, _, err = h.find.shownRun(ctx, in.Run)
+	run, _, err = h.find.ShownRun(ctx, in.Run)
 	return &body[api.Run]{run}, err
 }
 
@@ -224,7 +224,7 @@ func (h *runHandlers) cancelRun(ctx context.Context, in *cancelRunInput) (*runAn
 // runOrCurrent returns the id of a run that is visible to the caller: the one with this id, or the current run
 // of the thread with this id. The queue of the thread is none of it.
 func (h *runHandlers) runOrCurrent(ctx context.Context, id string) (string, error) {
-	_, unknown := h.find.run(ctx, id)
+	_, unknown := h.find.Run(ctx, id)
 	if mailroom.CodeOf(unknown) != mailroom.CodeNotFound {
 		return id, unknown
 	}
@@ -232,7 +232,7 @@ func (h *runHandlers) runOrCurrent(ctx context.Context, id string) (string, erro
 	if err != nil {
 		return "", unknown
 	}
-	t, err := h.find.thread(ctx, thread)
+	t, err := h.find.Thread(ctx, thread)
 	switch {
 	case err != nil:
 		return "", unknown
@@ -246,7 +246,7 @@ func (h *runHandlers) runOrCurrent(ctx context.Context, id string) (string, erro
 // status.
 func (h *runHandlers) showResult(ctx context.Context, row *mailroom.Run) (api.Run, error) {
 	var shown []api.Run
-	err := h.find.view(ctx, func(rd store.Reader) (err error) {
+	err := h.find.View(ctx, func(rd store.Reader) (err error) {
 		shown, err = request.ShowRuns(rd, []*mailroom.Run{row})
 		return err
 	})
@@ -262,7 +262,7 @@ type retryRunInput struct {
 }
 
 func (h *runHandlers) retryRun(ctx context.Context, in *retryRunInput) (*body[api.Run], error) {
-	if _, err := h.find.run(ctx, in.Run); err != nil {
+	if _, err := h.find.Run(ctx, in.Run); err != nil {
 		return nil, err
 	}
 	q := thread.Retry{Run: in.Run, By: requestOf(ctx).who.Name}

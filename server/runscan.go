@@ -36,7 +36,7 @@ type scanned struct {
 }
 
 // read calls visit for each match behind a place, and reads at most most rows, rounded up to a batch.
-func (s runScan) read(ctx context.Context, find lookup, at place, most int, visit func(r *mailroom.Run)) (out scanned, err error) {
+func (s runScan) read(ctx context.Context, find request.Lookup, at place, most int, visit func(r *mailroom.Run)) (out scanned, err error) {
 	for looked := 0; looked < most; {
 		rows, visible, next, err := s.batch(ctx, find, at)
 		looked += len(rows)
@@ -67,13 +67,13 @@ func (s runScan) read(ctx context.Context, find lookup, at place, most int, visi
 }
 
 // batch reads the next rows of a group, and those of their threads that the caller sees. next is the group behind it.
-func (s runScan) batch(ctx context.Context, find lookup, at place) (rows []*mailroom.Run, visible map[string]*mailroom.Thread, next string, err error) {
+func (s runScan) batch(ctx context.Context, find request.Lookup, at place) (rows []*mailroom.Run, visible map[string]*mailroom.Thread, next string, err error) {
 	who := requestOf(ctx).who
 	from := at.key
 	if from == 0 {
 		from = s.window.start(s.oldest)
 	}
-	err = find.view(ctx, func(rd store.Reader) error {
+	err = find.View(ctx, func(rd store.Reader) error {
 		in := scope{all: true}
 		if s.source.scoped {
 			var err error
@@ -89,7 +89,7 @@ func (s runScan) batch(ctx context.Context, find lookup, at place) (rows []*mail
 		for _, r := range rows {
 			threads = append(threads, r.Thread)
 		}
-		visible, err = visibleThreads(rd, who, threads)
+		visible, err = request.VisibleThreads(rd, who, threads)
 		return err
 	})
 	return rows, visible, next, err

@@ -14,6 +14,7 @@ import (
 	"mailroom/auth"
 	"mailroom/client"
 	"mailroom/server"
+	"mailroom/server/internal/request"
 	"mailroom/store"
 )
 
@@ -66,7 +67,7 @@ func TestARetryScansABoundedPartAndReturnsACursor(t *testing.T) {
 
 // recordingViewer records the run queries of views.
 type recordingViewer struct {
-	server.Viewer
+	request.Viewer
 	runs *[]store.RunQuery
 }
 
@@ -373,7 +374,7 @@ func TestARunFilterQueriesTheConditionWithTheFewestRows(t *testing.T) {
 
 // recordingThreads records the queries for lists of threads.
 type recordingThreads struct {
-	server.Viewer
+	request.Viewer
 	asked *[]store.ThreadQuery
 }
 

@@ -112,17 +112,17 @@ func (h *runHandlers) runsFrom(ctx context.Context, conditions store.RunQuery) (
 		s.query, err = narrowest(ctx, h.find, conditions)
 		return s, err
 	}
-	err = h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.View(ctx, func(rd store.Reader) error {
 		switch {
 		case conditions.Thread != "":
-			_, err := findThread(rd, who, conditions.Thread)
+			_, err := request.FindThread(rd, who, conditions.Thread)
 			s.query = store.RunQuery{Thread: conditions.Thread}
 			if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 				s.none, err = true, nil
 			}
 			return err
 		case conditions.Parent != "":
-			_, t, err := findRun(rd, who, conditions.Parent)
+			_, t, err := request.FindRun(rd, who, conditions.Parent)
 			if err == nil && t.Owner == who.Name { // the runs that it made are of the same owner
 				s.query = store.RunQuery{Parent: conditions.Parent}
 				return nil
@@ -167,12 +167,12 @@ func (h *ticketHandlers) ticketsFrom(ctx context.Context, f request.Filter) (s t
 	if who.SeesAll() {
 		return s, nil
 	}
-	err = h.find.view(ctx, func(rd store.Reader) (err error) {
+	err = h.find.View(ctx, func(rd store.Reader) (err error) {
 		switch {
 		case len(s.query.Runs) > 0:
-			_, _, err = findRun(rd, who, s.query.Runs[0])
+			_, _, err = request.FindRun(rd, who, s.query.Runs[0])
 		case s.query.Thread != "":
-			_, err = findThread(rd, who, s.query.Thread)
+			_, err = request.FindThread(rd, who, s.query.Thread)
 		default:
 			s.scoped = true
 		}

@@ -52,7 +52,7 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 	}}
 	look.query.Each = look.add
 	if in.Thread != "" {
-		if _, err := h.find.thread(ctx, in.Thread); err != nil {
+		if _, err := h.find.Thread(ctx, in.Thread); err != nil {
 			return nil, err
 		}
 		look.thread = in.Thread
@@ -142,7 +142,7 @@ func (l *looking) scope(ctx context.Context, group string) (in scope, err error)
 	if l.thread != "" {
 		return scope{all: true}, nil
 	}
-	err = l.handlers.find.view(ctx, func(rd store.Reader) (err error) {
+	err = l.handlers.find.View(ctx, func(rd store.Reader) (err error) {
 		in, err = scopeOf(rd, requestOf(ctx).who, group, searchThreads)
 		return err
 	})

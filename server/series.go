@@ -33,7 +33,7 @@ func (h *statsHandlers) series(ctx context.Context, in *seriesInput) (*body[api.
 	for _, bound := range store.DelayBounds() {
 		out.DelayBoundsMS = append(out.DelayBoundsMS, bound.Milliseconds())
 	}
-	err = h.find.view(ctx, func(rd store.Reader) error {
+	err = h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Count(store.CountQuery{Summaries: &q})
 		var ends []store.Summary // of one period; the rows are in the order of time
 		for i, s := range rows.Summaries {

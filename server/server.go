@@ -32,7 +32,7 @@ import (
 // Ledger is what the server uses of a ledger: a part for each group of handlers. [PartsOf] returns
 // all parts of one ledger.
 type Ledger struct {
-	Viewer      Viewer
+	Viewer      request.Viewer
 	Threads     Threads
 	Subscribers Subscribers
 	Messages    Messages
@@ -214,7 +214,7 @@ type Server struct {
 	mux       *routeTable
 	anonymous *grant // the caller without a valid token
 	origins   *http.CrossOriginProtection
-	find      lookup
+	find      request.Lookup
 	push      *pushHandlers
 
 	life        *lifecycle
@@ -231,7 +231,7 @@ func New(o Options) *Server {
 	o.fill()
 	s := &Server{
 		options: o, log: o.Log, tokens: newTokenCache(o.Ledger.Accounts, o.Token, o.Log), cookie: cookieName(o.Token),
-		mux: newRouteTable(), anonymous: anonymousGrant(), origins: http.NewCrossOriginProtection(), find: lookup{o.Ledger.Viewer},
+		mux: newRouteTable(), anonymous: anonymousGrant(), origins: http.NewCrossOriginProtection(), find: request.Lookup{Ledger: o.Ledger.Viewer},
 		life: newLifecycle(),
 		bodies: &bodyReceiver{
 			budget: request.NewBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), public: request.NewBudget(int64(o.Bodies)/8, defaultBody),

@@ -109,7 +109,7 @@ func checkTerms(who *auth.Token, route string) error {
 type sessionHandlers struct {
 	ledger Accounts
 	tokens *tokenHandlers
-	find   lookup
+	find   request.Lookup
 	cookie string // name
 	url    string // as Options.URL
 	secure bool   // browsers connect with TLS
@@ -149,7 +149,7 @@ func (h *sessionHandlers) createLimited(ctx context.Context, in *limitedTokenInp
 		if len(b.Threads) > 0 {
 			return nil, request.Invalid("body.threads", "cannot be combined with run: a run has one thread", nil)
 		}
-		run, err := h.find.run(ctx, b.Run)
+		run, err := h.find.Run(ctx, b.Run)
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +215,7 @@ type signedIn struct {
 func (h *sessionHandlers) signIn(ctx context.Context, in *signInInput) (*signedIn, error) {
 	cookie, half := newSecret(), newSecret()
 	sum := sessionHash(cookie, half)
-	terms := auth.Terms{ExpiresAt: time.Now().Add(sessionLife), Client: browserOf(in.UserAgent)}
+	terms := auth.Terms{ExpiresAt: time.Now().Add(sessionLife), Client: request.BrowserOf(in.UserAgent)}
 	row, err := h.ledger.SpendLink(ctx, sumOf(in.Body.Secret), auth.Token{Sum: hex.EncodeToString(sum[:]), Terms: terms})
 	if err != nil {
 		return nil, err

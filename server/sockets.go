@@ -65,7 +65,7 @@ func (h socketHost) Caller(ctx context.Context) *ws.Grant {
 func (h socketHost) frameRequest(upgrade *http.Request) (*http.Request, *requestState) {
 	q := &requestState{id: requestOf(upgrade.Context()).id}
 	q.setGrant(h.server.anonymous)
-	return upgrade.Clone(context.WithValue(upgrade.Context(), requestKey{}, q)), q
+	return upgrade.Clone(q.attach(upgrade.Context())), q
 }
 
 func (h socketHost) Authenticate(upgrade *http.Request, header string) (*ws.Grant, error) {
@@ -102,6 +102,6 @@ func (h socketHost) RecordPanic(ctx context.Context, cause error) {
 }
 
 func (h socketHost) Run(ctx context.Context, id string) (api.Run, error) {
-	run, _, err := h.server.find.shownRun(ctx, id)
+	run, _, err := h.server.find.ShownRun(ctx, id)
 	return run, err
 }

@@ -19,7 +19,7 @@ import (
 type statsHandlers struct {
 	alerts   *alertHandlers
 	accounts Accounts
-	find     lookup
+	find     request.Lookup
 	quotas   quotas
 	metrics  *metrics.Metrics
 	slots    *slots // of streams and waits
@@ -33,7 +33,7 @@ func (h *statsHandlers) stats(ctx context.Context, _ *empty) (*body[api.Stats], 
 	all := who.SeesAll()
 	now := time.Now()
 	sum := totals{runs: zeroRuns(), due: now}
-	err := h.find.view(ctx, func(rd store.Reader) error {
+	err := h.find.View(ctx, func(rd store.Reader) error {
 		if !all {
 			own, err := rd.Count(store.CountQuery{Owner: &who.Name})
 			sum.add(own, 1)
@@ -69,7 +69,7 @@ func (h *statsHandlers) countNamespace(ctx context.Context, who *auth.Token, sum
 		if read >= maxScannedRows {
 			return true, nil
 		}
-		err := h.find.view(ctx, func(rd store.Reader) error {
+		err := h.find.View(ctx, func(rd store.Reader) error {
 			rows, err := rd.Threads(q)
 			end = len(rows) < scanPage
 			for _, t := range rows {
@@ -123,7 +123,7 @@ func zeroRuns() map[mailroom.Status]int {
 func (h *statsHandlers) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
 	sum := totals{runs: zeroRuns()}
 	q := store.CountQuery{Statuses: slices.Sorted(maps.Keys(sum.runs))} // no more than what a scrape shows
-	err := h.find.view(ctx, func(rd store.Reader) error {
+	err := h.find.View(ctx, func(rd store.Reader) error {
 		counts, err := rd.Count(q)
 		sum.add(counts, 1)
 		return err

@@ -34,7 +34,7 @@ type Streams interface {
 type streamHandlers struct {
 	streams   Streams
 	bus       *bus.Bus // of the stream of all threads; nil disables it
-	find      lookup
+	find      request.Lookup
 	slots     *slots
 	life      *lifecycle
 	backlog   *request.Backlog
@@ -71,7 +71,7 @@ func (h *streamHandlers) streamThread(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return stream.Query{}, err
 		}
-		t, err := h.find.thread(r.Context(), id)
+		t, err := h.find.Thread(r.Context(), id)
 		if err != nil {
 			return stream.Query{}, err
 		}
@@ -81,7 +81,7 @@ func (h *streamHandlers) streamThread(w http.ResponseWriter, r *http.Request) {
 
 func (h *streamHandlers) streamRun(w http.ResponseWriter, r *http.Request) {
 	h.stream(w, r, func() (stream.Query, error) {
-		run, t, err := h.find.shownRun(r.Context(), r.PathValue("run"))
+		run, t, err := h.find.ShownRun(r.Context(), r.PathValue("run"))
 		if err != nil {
 			return stream.Query{}, err
 		}

@@ -26,7 +26,7 @@ type Threads interface {
 // threadHandlers serve threads and their logs.
 type threadHandlers struct {
 	ledger Threads
-	find   lookup
+	find   request.Lookup
 	pages  pager
 	agents *agentHandlers
 	alerts *Alerts // nil: none
@@ -129,8 +129,8 @@ func (h *threadHandlers) getThread(ctx context.Context, in *getThreadInput) (*bo
 
 func (h *threadHandlers) readThread(ctx context.Context, id string) (*body[api.Thread], error) {
 	var out body[api.Thread]
-	err := h.find.view(ctx, func(rd store.Reader) error {
-		t, err := findThread(rd, requestOf(ctx).who, id)
+	err := h.find.View(ctx, func(rd store.Reader) error {
+		t, err := request.FindThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out.Body, err = request.ShowThread(rd, t)
 		}
@@ -225,8 +225,8 @@ func (h *threadHandlers) listEntries(ctx context.Context, in *listEntriesInput) 
 		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: h.pages.maxPage,
 	}
 	out := api.Page[mailroom.Entry]{}
-	err = h.find.view(ctx, func(rd store.Reader) error {
-		t, err := findThread(rd, requestOf(ctx).who, id)
+	err = h.find.View(ctx, func(rd store.Reader) error {
+		t, err := request.FindThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out, err = entriesPage(rd, t, q)
 		}

@@ -21,7 +21,7 @@ type Tickets interface {
 // ticketHandlers serve tickets.
 type ticketHandlers struct {
 	ledger Tickets
-	find   lookup
+	find   request.Lookup
 	pages  pager
 }
 
@@ -108,7 +108,7 @@ type TicketPath struct {
 type ticketInput struct{ TicketPath }
 
 func (h *ticketHandlers) getTicket(ctx context.Context, in *ticketInput) (*body[api.Ticket], error) {
-	k, err := h.find.ticket(ctx, in.Ticket)
+	k, err := h.find.Ticket(ctx, in.Ticket)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (h *ticketHandlers) decide(ctx context.Context, in *decideInput) (*body[api
 		}
 		by = b.DecidedBy
 	}
-	if _, err := h.find.ticket(ctx, in.Ticket); err != nil {
+	if _, err := h.find.Ticket(ctx, in.Ticket); err != nil {
 		return nil, err
 	}
 	k, err := h.ledger.Decide(ctx, thread.Decision{

@@ -15,6 +15,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
+	"mailroom/server/internal/request"
 )
 
 const (
@@ -257,7 +258,7 @@ func (c *tokenCache) read(ctx context.Context) error {
 	c.readAt.Store(&began)
 	for s, g := range before {
 		if now[s] != g {
-			g.revoke(errRevoked())
+			g.revoke(request.ErrRevoked())
 		}
 	}
 	return nil
@@ -298,7 +299,7 @@ func (c *tokenCache) run(ctx context.Context) {
 func (c *tokenCache) endExpired(now time.Time) {
 	for _, g := range *c.byHash.Load() {
 		if g.token.Expired(now) {
-			g.revoke(errRevoked())
+			g.revoke(request.ErrRevoked())
 		}
 	}
 }
@@ -322,8 +323,4 @@ func (c *tokenCache) flushUses(ctx context.Context) error {
 		g.written = at
 	}
 	return nil
-}
-
-func errRevoked() error {
-	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the token was revoked")
 }

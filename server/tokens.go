@@ -117,7 +117,11 @@ func (h *tokenHandlers) listTokens(ctx context.Context, in *listTokensInput) (*b
 			items = append(items, h.showToken(t))
 		}
 	}
-	return pageAfter(items, in.Cursor, pageBound{len(items), h.maxPage}, func(t api.Token) string { return t.Name })
+	bound := request.PageBound{Items: len(items), Bytes: h.maxPage}
+	page, err := request.PageAfter(items, in.Cursor, bound, func(t api.Token) string {
+		return t.Name
+	})
+	return &body[api.Page[api.Token]]{page}, err
 }
 
 type revokeTokenInput struct {

@@ -24,8 +24,8 @@ func (h *runHandlers) createdWindow(ctx context.Context, f request.Filter) (w wi
 	if from.IsZero() && before.IsZero() || !who.SeesAll() && who.Namespace != "" {
 		return window{}, nil
 	}
-	err = h.find.view(ctx, func(rd store.Reader) (err error) {
-		w, err = readWindow(rd, ownerOfAll(who), from, before)
+	err = h.find.View(ctx, func(rd store.Reader) (err error) {
+		w, err = readWindow(rd, request.OwnerOfAll(who), from, before)
 		return err
 	})
 	return w, err

@@ -112,7 +112,7 @@ func readSlots(raw json.RawMessage, most int) (map[string]int, error) {
 
 // claimingWorker returns the worker that claims: a newly registered one, or the token's own.
 func (ops *Operations) claimingWorker(ctx context.Context, q claimParams) (*store.Worker, error) {
-	who := ops.options.Caller(ctx)
+	who := request.CallerOf(ctx)
 	names := slices.Sorted(maps.Keys(q.slots))
 	if q.Worker == "" {
 		if names == nil {

@@ -30,7 +30,7 @@ type claimState struct {
 // findClaim returns a claim of one of the caller's own workers; a claim of another token is not
 // found. more, unless nil, runs in the same view.
 func (ops *Operations) findClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
-	who := ops.options.Caller(ctx)
+	who := request.CallerOf(ctx)
 	var out *claimState
 	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", request.Truncate(p.Claim))
 	c, ok := api.ParseClaim(p.Claim)

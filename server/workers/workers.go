@@ -38,8 +38,6 @@ type Options struct {
 	// LocalAgents returns the agents that the server runs itself, which no remote worker may serve.
 	// nil: none.
 	LocalAgents func() []string
-	// Caller returns the token of the request that ctx belongs to.
-	Caller func(ctx context.Context) *auth.Token
 	// Authorize derives a context that also ends when the server shuts down and when the caller's
 	// token is revoked. context.Cause tells which.
 	Authorize func(ctx context.Context) (context.Context, context.CancelFunc)
@@ -76,7 +74,7 @@ const remoteAgentTTL = 24 * time.Hour
 
 // worker returns a worker of the caller's token. Workers of other tokens are not found.
 func (ops *Operations) worker(ctx context.Context, id string) (found *store.Worker, err error) {
-	who := ops.options.Caller(ctx)
+	who := request.CallerOf(ctx)
 	err = ops.options.Leases.View(ctx, func(rd store.Reader) (err error) {
 		found, err = ownWorker(rd, who, id)
 		return err

@@ -9,7 +9,7 @@ func accessMutants() []mutant {
 		{"an expired link decides", "alert/link.go", "	if !k.Expires.After(now) {", "	if false {", "server", "^TestALinkThatIsNotOursDecidesNothing$"},
 		{"a link decides without its digest", "server/questions.go", "Digest: link.Digest,\n", "\n", "server", "^TestALinkShowsAndDecidesOneTicket$"},
 		{"a token for one run uses routes of threads", "server/sessions.go", "ofRun || who.Terms.Run == \"\" && ofThread", "ofRun || ofThread", "server", "^TestATokenForARunReachesNoOther$"},
-		{"a token for a run decides tickets of others", "server/authz.go", "(who.Terms.Run == \"\" || who.Terms.Run == rows[0].Run) {", "true {", "server", "^TestATokenForARunDecidesItsTicketsOnly$"},
+		{"a token for a run decides tickets of others", "server/internal/request/visible.go", "(who.Terms.Run == \"\" || who.Terms.Run == rows[0].Run) {", "true {", "server", "^TestATokenForARunDecidesItsTicketsOnly$"},
 		{"a cursor is valid for other tokens", "server/lists.go", "[]byte(l.name + \"\\x00\" + who.Name)", "[]byte(l.name)", "server", "^TestACursorIsBoundToItsToken$"},
 		{"a cursor is valid for other lists", "server/lists.go", "[]byte(l.name + \"\\x00\" + who.Name)", "[]byte(who.Name)", "server", "^FuzzPageCursor$"},
 		{"the cookie of a session is readable for scripts", "server/sessions.go", "HttpOnly: true", "HttpOnly: false", "server", "^TestALinkSignsABrowserInOnce$"},

@@ -124,7 +124,7 @@ func accountMutants() []mutant {
 			"if err := checkTerms(q.who, q.route); err != nil {", "if err := checkTerms(q.who, q.route); false {", "server", "^TestATokenForSomeThreadsReachesNoOther$"},
 		{"a token for some threads sees others", "auth/token.go",
 			" || !t.mayUse(thread.ID)", "", "server", "^TestATokenForSomeThreadsReachesNoOther$"},
-		{"a token for a run sees others", "server/authz.go",
+		{"a token for a run sees others", "server/internal/request/visible.go",
 			`if len(rows) == 1 && (who.Terms.Run == "" || who.Terms.Run == id) {`, "if len(rows) == 1 {", "server", "^TestATokenForARunReachesNoOther$"},
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package request
 
 import "testing"
 
@@ -14,7 +14,7 @@ func TestABrowserIsNamedByItsHeader(t *testing.T) {
 		"Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/29.0 Chrome/136.0.0.0 Mobile Safari/537.36":            "Samsung Internet on Android",
 		"curl/8.5.0": "curl", "<b>me</b>": "", "": "",
 	} {
-		if got := browserOf(header); got != want {
+		if got := BrowserOf(header); got != want {
 			t.Errorf("%s: got %q, want %q", header, got, want)
 		}
 	}

@@ -1,11 +1,11 @@
-package server
+package request
 
 import "strings"
 
-// browserOf names the browser and the system that a User-Agent header claims, such as "Firefox on Linux":
+// BrowserOf names the browser and the system that a User-Agent header claims, such as "Firefox on Linux":
 // enough to tell the sessions of a person apart. The names are fixed, so a header cannot put text of its own
 // into a list of sessions. "" if neither is known.
-func browserOf(header string) string {
+func BrowserOf(header string) string {
 	first := func(names [][2]string) string {
 		for _, n := range names {
 			if strings.Contains(header, n[0]) {
