@@ -46,8 +46,8 @@ func NewLinks(secret string) *Links {
 	return &Links{key: sum[:]}
 }
 
-// mark separates the parts of a link. Browsers leave it as it is in the fragment of a URL, and no part
-// contains it.
+// mark separates the parts of a link. Browsers do not escape it in the fragment of a URL, and no
+// part contains it.
 const mark = "~"
 
 // MaxLink bounds a link, in bytes.

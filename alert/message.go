@@ -71,7 +71,7 @@ func TestMessage(name string) Message {
 	return m
 }
 
-// subject is what an alert is about, as it is in the store now.
+// subject is what an alert is about, read from the store when it is sent.
 type subject struct {
 	ticket *mailroom.Ticket // nil: the alert is not about one ticket
 	digest *Summary         // of KindDigest

@@ -35,7 +35,7 @@ func RulesCursor(owner string) store.CursorRef {
 	return store.CursorRef{Channel: cursorChannel, Identity: rulesOf + owner}
 }
 
-// StoredRule is a rule as it is stored.
+// StoredRule is the stored form of a rule.
 type StoredRule struct {
 	api.AlertRule
 	// Row is the row of the token that the rule belongs to, so that it does not come back with the name of a revoked

@@ -35,7 +35,8 @@ func (t *Token) ID() string {
 	return id
 }
 
-// NewOperator returns the operator's token with a secret; "" is that of a server without one.
+// NewOperator returns the operator's token with a secret; "" makes the token of a server without a
+// secret.
 func NewOperator(secret string) *Token {
 	t := RunToken(Operator)
 	if secret != "" {
@@ -45,11 +46,11 @@ func NewOperator(secret string) *Token {
 	return t
 }
 
-// OfOperator reports whether an ID is that of a token of the operator, the present one or a former one.
+// OfOperator reports whether an ID is of a token of the operator, the present one or a former one.
 func OfOperator(id string) bool { return strings.HasPrefix(id, operatorID) }
 
-// IsOperator reports whether an ID is that of t, the operator's token. Without a secret, t stands for every token
-// that the operator had.
+// IsOperator reports whether an ID is of t, the operator's token. Without a secret, t stands for
+// every token that the operator had.
 func (t *Token) IsOperator(id string) bool {
 	known := t.ID()
 	return id == known && known != "" || known == "" && OfOperator(id)
@@ -149,8 +150,8 @@ func (c *Chains) Valid() (valid []*Token) {
 	return valid
 }
 
-// Below returns the rows whose rights end with those of a row: those that were derived from it, directly or
-// through others. For a row of KindToken these are all that act for its name.
+// Below returns the rows whose rights end with the rights of a row: the rows that were derived from
+// it, directly or through others. For a row of KindToken these are all that act for its name.
 func (c *Chains) Below(t *Token) (rows []*Token) {
 	for _, other := range c.rows {
 		if other.Terms.Kind != KindToken && other != t && c.endsWith(other, t) {

@@ -27,7 +27,7 @@ type Terms struct {
 	// Token.Scopes of such a row are empty, so that a program that does not know Terms grants nothing.
 	For    string       `json:"for,omitempty"`
 	Scopes []Permission `json:"scopes,omitempty"`
-	// Threads are the ids of the only threads that it may use; none: all those of For.
+	// Threads are the ids of the only threads that it may use; none: all threads of For.
 	Threads []string `json:"threads,omitempty"`
 	// Run is the only run that it may use; Threads then has the run's thread. "": no limit.
 	Run       string    `json:"run,omitempty"`
@@ -38,7 +38,7 @@ type Terms struct {
 	// made it. "" in rows of KindToken, and in those that versions before sources wrote.
 	Source string `json:"source,omitempty"`
 	// Via labels what is submitted with the token, as [mailroom.Origin.Via]: the gateway that holds it. "": the
-	// protocol of the request does. It is that of the token for which a row acts.
+	// protocol of the request does. A derived row has the label of the token for which it acts.
 	Via string `json:"via,omitempty"`
 }
 
@@ -113,7 +113,7 @@ func (t *Token) CheckDerived(by *Token) error {
 	return nil
 }
 
-// CheckEnd refuses an end of what t makes that is later than that of t. The zero time is never.
+// CheckEnd refuses to make a row that ends later than t. The zero time is never.
 func (t *Token) CheckEnd(expires time.Time) error {
 	end := t.Terms.ExpiresAt
 	if end.IsZero() || !expires.IsZero() && !expires.After(end) {
@@ -130,8 +130,8 @@ func view(t time.Time) any {
 	return t
 }
 
-// Act returns the token with the rights of a row that acts for base: those of base as far as the row has
-// them, within its terms.
+// Act returns the token with the rights of a row that acts for base: the rights of base that the
+// row has too, within its terms.
 func (t *Token) Act(base *Token) *Token {
 	out := *base
 	out.Key, out.Sum, out.UsedAt, out.Terms = t.Key, t.Sum, t.UsedAt, t.Terms
@@ -165,7 +165,7 @@ func (t *Token) MayEnd(row *Token) bool {
 	return !slices.ContainsFunc(row.Terms.Scopes, func(s Permission) bool { return !t.Has(s) })
 }
 
-// seesAll is in the scopes of a token that acts for an admin and is none.
+// seesAll is in the scopes of a token that acts for an admin without being one.
 const seesAll Permission = "sees all"
 
 // SeesAll reports whether the token sees the threads of all owners, within its terms: it is an admin, or

@@ -25,9 +25,9 @@ const (
 	maxFollowed = 100_000
 )
 
-// Relay connects a bus with those of the other servers on its store. It sends a hint only if another
-// server runs, and about entries and text of a thread only if another server has a reader of it, or
-// the worker of its run.
+// Relay connects a bus with the buses of the other servers on its store. It sends a hint only if
+// another server runs, and about entries and text of a thread only if another server has a reader
+// of it, or the worker of its run.
 type Relay struct {
 	bus   *Bus
 	wire  Wire
@@ -36,7 +36,7 @@ type Relay struct {
 
 	mu       sync.Mutex
 	heard    time.Time            // last announcement of another server
-	followed map[string]time.Time // last announcement of a reader at another server, by thread; "" is that of all threads
+	followed map[string]time.Time // last announcement of a reader at another server, by thread; "": all threads
 	live     map[string]struct{}  // followed threads with text that is not flushed
 }
 
@@ -229,8 +229,8 @@ func forWorker(entries []mailroom.Entry) bool {
 	return false
 }
 
-// refresh makes the subscriptions to the thread read the store, as after a lost notice; with "" those
-// of the readers of all threads.
+// refresh makes the subscriptions to the thread read the store, as after a lost notice; with "" the
+// subscriptions of readers of all threads.
 func (b *Bus) refresh(thread string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -261,8 +261,8 @@ func (s *Subscription) refresh(thread string) {
 	}
 }
 
-// readThreads returns the threads with readers, "" for readers of all threads. A worker, which subscribes to entries
-// only, is none.
+// readThreads returns the threads with readers, "" for readers of all threads. A worker subscribes
+// to entries only and does not count as a reader.
 func (b *Bus) readThreads() (threads []string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -16,14 +16,14 @@ import (
 type Answer struct {
 	Room     []string // as in [Inbound]
 	Key      string   // idempotency key
-	Verbatim string   // shown as it is before Text, apart from what the bot itself says; "" is none
+	Verbatim string   // shown verbatim before Text, apart from what the bot itself says; "": none
 	Text     string
 	Metadata map[string]string // labels of the delivery
 	Later    bool              // send it after the queued deliveries, not before
 	Cursor   *Cursor           // moves in the same transaction; nil moves none
 }
 
-// plainText is the type of the part of an answer that is shown as it is.
+// plainText is the type of the part of an answer that is shown verbatim.
 const plainText = "text/plain"
 
 // operatorToken authorizes a channel's own submits. It reaches only the operator's threads.
@@ -130,7 +130,7 @@ func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f f
 	return l.ChangeCursor(ctx, LogThreadID(channel)+":"+what, "", f)
 }
 
-// ReadValue reads the value that a channel stores under a name, nil if there is none.
+// ReadValue reads the value that a channel stores under a name, or nil.
 func ReadValue(ctx context.Context, l Viewer, channel, what string) (kept json.RawMessage, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
 		rows, err := r.Cursors(store.CursorQuery{Channel: LogThreadID(channel) + ":" + what})

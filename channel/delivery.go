@@ -18,7 +18,7 @@ type Delivery struct {
 	Run    *mailroom.Run
 	Origin *mailroom.Run // the run of the message that is answered, Run or an ancestor; nil if none came through this channel
 	Text   string
-	// Verbatim is shown as it is before Text, see [Answer]. It may be set without Text.
+	// Verbatim is shown without formatting before Text, see [Answer]. It may be set without Text.
 	Verbatim string
 	Ticket   *mailroom.Ticket
 	Ended    bool // Run has ended without a reply

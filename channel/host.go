@@ -53,7 +53,7 @@ func (h *Host) View(ctx context.Context, f func(store.Reader) error) error {
 	return h.runner.options.Ledger.View(ctx, f)
 }
 
-// Position returns the saved position of an identity, nil if there is none. The identity is the
+// Position returns the saved position of an identity, or nil. The identity is the
 // account that reads, such as the bot's id. The adapter must ask the platform for it, because
 // another token may belong to another account.
 func (h *Host) Position(ctx context.Context, identity string) (json.RawMessage, error) {
@@ -104,8 +104,8 @@ type Edited struct {
 	Now     mailroom.Message // its content; zero for one that was deleted or never submitted
 }
 
-// Edit changes or deletes a message that no run has read yet, and then moves the cursor. A message that was
-// read, deleted or never submitted stays as it is.
+// Edit changes or deletes a message that no run has read yet, and then moves the cursor. A message
+// that was read, deleted or never submitted is not changed.
 func (h *Host) Edit(ctx context.Context, e Edit) (out Edited, err error) {
 	ctx, done, err := h.operationContext(ctx)
 	if err != nil {

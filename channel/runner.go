@@ -31,8 +31,9 @@ type Options struct {
 	// that has the channel.
 	Unrecorded bool
 	// Link returns an address that follows the text of a message of the channel itself, by the labels of its
-	// delivery; "" is none. It is made when the message is sent, because it may decide something: the log of the
-	// delivery's thread, and the index of words, must not have it. The same labels give the same address. nil: none.
+	// delivery; "" adds no address. It is made when the message is sent, because it may decide something: the log of
+	// the delivery's thread, and the index of words, must not have it. The same labels give the same address. nil
+	// adds no address.
 	Link func(labels map[string]string) string
 	// Ended returns why a message of the channel itself need not be sent any more, by its labels; "": it must be. It is
 	// asked when the message is sent, because it may have waited for the connection. nil: all are sent.
@@ -268,7 +269,7 @@ func (r *Runner) Standby(ctx context.Context, server string) {
 	}
 }
 
-// lastChange returns the newest change in the channel's log, nil if there is none.
+// lastChange returns the newest change in the channel's log, or nil.
 func (r *Runner) lastChange(ctx context.Context) (last *Change, err error) {
 	err = r.options.Ledger.View(ctx, func(rd store.Reader) error {
 		found, err := rd.Entries(store.EntryQuery{

@@ -18,8 +18,8 @@ func (a Accounts) TestAlert(ctx context.Context, target string) (api.TestedAlert
 	return ask[api.TestedAlert](ctx, a.c, request{method: http.MethodPost, path: "/v1/alerts/test", body: api.TestAlert{Target: target}})
 }
 
-// PutRule makes the rule of this name, or replaces it: about all threads for an admin, else about those of the
-// token.
+// PutRule makes the rule of this name, or replaces it: about all threads for an admin, else about
+// the token's threads.
 func (a Accounts) PutRule(ctx context.Context, rule api.AlertRule) (api.AlertRule, error) {
 	return ask[api.AlertRule](ctx, a.c, request{method: http.MethodPost, path: "/v1/alerts/rules", body: rule})
 }

@@ -29,7 +29,7 @@ type scan struct {
 	r       store.Reader
 	now     time.Time
 	workers map[string]*store.Worker
-	swept   time.Time // since when a live worker has swept; zero: there is none
+	swept   time.Time // since when a live worker has swept; zero: no worker
 }
 
 // view checks up to viewCost in one view.
@@ -124,8 +124,8 @@ const (
 	phaseDone
 )
 
-// checker checks one thread. Each view first folds the rest of the log and then compares rows, so
-// that it compares only data of one view although a long thread takes many.
+// checker checks one thread. Each view first folds the new entries of the log and then compares
+// rows, so that it compares only data of one view although a long thread takes many.
 type checker struct {
 	*scan
 	t      *mailroom.Thread // as of the current view

@@ -21,8 +21,9 @@ func endsOf(ends map[store.SummaryKey]int64, r *mailroom.Run) {
 }
 
 // summaries compares the summary of ended runs with the ends of the rows, its days with its hours,
-// its hours with its minutes, and the sums of all agents with those of each. Dropped minutes and hours
-// are no finding, if all of their hour or day were. It reads the rows of one agent at a time.
+// its hours with its minutes, and the sums of all agents with the sums of each agent. Dropped
+// minutes and hours are no finding, if all of their hour or day were. It reads the rows of one
+// agent at a time.
 func (w *scan) summaries(r store.Reader, ends map[store.SummaryKey]int64) error {
 	agents, err := summedAgents(r)
 	if err != nil {
@@ -104,7 +105,7 @@ func readSummaries(r store.Reader, agent string) (map[time.Duration]sumsByKey, e
 	return sums, nil
 }
 
-// compareSums compares sums with those of their parts, from the first kept part on.
+// compareSums compares sums with the sums of their parts, from the first kept part on.
 func (w *scan) compareSums(sums, parts sumsByKey, step time.Duration) {
 	added := sumsByKey{}
 	var first time.Time

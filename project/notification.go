@@ -70,7 +70,7 @@ func (in *Notify) Check() error {
 func (in *Notify) Size() int { return len(in.Event) + len(in.Data) }
 
 // Notify appends the notification to the project's log and returns its seq. If the project's
-// inboxes are known, those of the names in To must exist. A known Key returns the first seq.
+// inboxes are known, the inboxes of the names in To must exist. A known Key returns the first seq.
 func (p *State) Notify(in Notify, now time.Time) (seq int64, err error) {
 	if err := in.Check(); err != nil {
 		return 0, err

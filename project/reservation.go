@@ -16,7 +16,7 @@ import (
 )
 
 // Limits of reservations. Sizes are in bytes. They bound the cost of comparing the names of a
-// request with those of a project, which grows with the product of both sizes.
+// request with the names of a project, which grows with the product of both sizes.
 const (
 	MaxReservations    = 10_000   // of one project
 	MaxWild            = 1000     // with * or ? in the name

@@ -1,6 +1,6 @@
 // Package remote lets an engine work for a server in another process: its [Ledger]
-// calls that server's ledger over HTTP. The rules are those of an engine inside the
-// server: one lease, numbered claims and steps, writes fenced by their claim.
+// calls that server's ledger over HTTP. The rules are the same as for an engine inside the server:
+// one lease, numbered claims and steps, writes fenced by their claim.
 //
 // An unanswered call has the code unavailable. The engine retries writes, as it does
 // inside the server; this package retries reads, which cannot fail there. Nothing is

@@ -275,8 +275,8 @@ func (a *All) readPage(ctx context.Context) (p *allPage, err error) {
 	return p, err
 }
 
-// findThreads learns which threads of a page are visible. An id may name another thread than that of
-// an entry, which has been deleted.
+// findThreads learns which threads of a page are visible. An id may name another thread than the
+// entry's, which has been deleted.
 func (a *All) findThreads(r store.Reader, p *allPage) error {
 	unknown := map[int64]string{}
 	var ids []string

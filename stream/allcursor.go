@@ -38,7 +38,7 @@ func ParseAllCursor(s string) (AllCursor, error) {
 	return c, nil
 }
 
-// digits are those of base 36.
+// digits are the digits of base 36.
 const digits = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 func errNotAllCursor(s string) error {

@@ -108,7 +108,7 @@ func (s *Streams) Follow(ctx context.Context, q Query, emit func(Event) error) e
 }
 
 // Ended reports whether a stream resumed at the query's cursor would end without an event: its
-// Until condition holds and no entry follows the cursor. Its errors are those of Follow.
+// Until condition holds and no entry follows the cursor. It returns the same errors as Follow.
 func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 	if err := q.check(); err != nil {
 		return false, err

@@ -26,7 +26,7 @@ func (c *calls) apply(event program.Event) {
 	}
 }
 
-// except returns the name of the oldest call but that with an id, "" if there is none.
+// except returns the name of the oldest call but that with an id, or "".
 func (c calls) except(id string) string {
 	for _, o := range c {
 		if o.id != id {

@@ -39,7 +39,7 @@ type Options struct {
 	// DefaultEnvAllow. Stdout is the reply and is not redacted.
 	Env []string
 	// EnvAllow names the variables that are passed on from the server's environment. nil means
-	// DefaultEnvAllow; an empty list passes nothing on. Values are redacted like those of Env.
+	// DefaultEnvAllow; an empty list passes nothing on. Values are redacted as in Env.
 	EnvAllow []string
 	// Mark, if set, is the value of an environment variable by which Reap finds the processes of a
 	// server that was killed and had used the same mark.
@@ -50,8 +50,8 @@ type Options struct {
 	// Files is a folder that Isolation hides. The command can read only those of its files that the
 	// messages of its thread name.
 	Files string
-	// Source has files that messages name and that may be on other machines. nil means that there are
-	// none.
+	// Source has files that messages name and that may be on other machines. nil: no message has
+	// files.
 	Source FileSource
 
 	// StartTimeout limits the time to the first byte of output on stdout or stderr. IdleTimeout

@@ -14,8 +14,8 @@ import (
 
 // trials count what earlier turns of a run tried in vain.
 type trials struct {
-	// Silent is the number of turns that did nothing until a time limit, and Cut that of calls that wrote nothing
-	// until theirs. Call is the tool of the last one.
+	// Silent is the number of turns that did nothing until a time limit, and Cut the number of
+	// calls that wrote nothing until theirs. Call is the tool of the last one.
 	Silent int    `json:"silent,omitempty"`
 	Cut    int    `json:"cut,omitempty"`
 	Call   string `json:"call,omitempty"`

@@ -91,7 +91,7 @@ func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {
 	return c, nil
 }
 
-// newStep returns a step with one entry. A nil checkpoint keeps that of the run.
+// newStep returns a step with one entry. A nil checkpoint keeps the run's checkpoint.
 func newStep(kind string, body any, c *checkpoint) (st mailroom.Step, err error) {
 	b, err := encode(kind, body)
 	if err != nil {

@@ -120,7 +120,7 @@ type programAgent struct {
 	callTimeout   time.Duration // 0 is no limit
 }
 
-// Reasons why the server stops a program, in addition to those of package proc.
+// Reasons why the server stops a program, in addition to the reasons of package proc.
 var (
 	errSessionGone = errors.New("the session does not exist")
 	errLingered    = errors.New("it kept running after the end of its turn")
@@ -185,7 +185,7 @@ func (a *programAgent) programLimits(ctx context.Context) limits {
 	return l
 }
 
-// model returns the model that the options of a run ask for, "" for that of the configuration.
+// model returns the model that the options of a run ask for, "" for the configured one.
 func (a *programAgent) model(run *mailroom.Run) (string, error) {
 	if err := CheckOptions(a.name, a.options.TakesOptions, run.Options); err != nil {
 		return "", err
@@ -202,7 +202,7 @@ type attempt struct {
 	limits     limits
 	input      []mailroom.Message
 	files      *localFiles
-	model      string // of this run; "" is that of the configuration
+	model      string // of this run; "": the configured one
 	env        []string
 	secrets    []secret
 	inputGiven bool // an earlier attempt sent the input to a session

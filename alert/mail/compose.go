@@ -24,7 +24,7 @@ type content struct {
 	URL         string
 }
 
-// compose returns a message as it is sent (RFC 5322).
+// compose returns the bytes of a message (RFC 5322).
 func (t *Target) compose(m alert.Message, now time.Time) ([]byte, error) {
 	c := content{Title: subject(m), Body: m.Body, URL: m.URL}
 	if m.URL != "" && len(m.Buttons) > 0 { // the page shows the whole question, and so decides both ways

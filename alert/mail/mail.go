@@ -213,7 +213,7 @@ type parsed struct {
 	to         []*netmail.Address
 }
 
-// parse parses the options, and checks the server as far as it is known without resolving its name.
+// parse parses the options, and checks the server without resolving its name.
 func (o *Options) parse() (p parsed, err error) {
 	if p.host, p.port, err = splitServer(o.Server, o.TLS); err != nil {
 		return p, fmt.Errorf("server: %w", err)

@@ -195,7 +195,7 @@ func (s *session) quote(text string) string {
 	return display.Line(httpcall.Quote([]byte(text), s.secrets))
 }
 
-// envelope returns an address as it is in a command, without a name.
+// envelope returns an address for a command, without a name.
 func envelope(a *netmail.Address) string { return (&netmail.Address{Address: a.Address}).String() }
 
 // literal returns the address of this machine as it introduces itself (RFC 5321, section 4.1.3). Other

@@ -171,7 +171,7 @@ func (t *Push) key() (*webpush.Key, error) {
 	return webpush.ParseKey(text)
 }
 
-// Check validates a subscription, and the host of its endpoint as far as it is known without resolving it.
+// Check validates a subscription, and the host of its endpoint without resolving it.
 // Errors are of the code invalid or too_large and name the field.
 func (t *Push) Check(s *webpush.Subscription) error {
 	_, err := t.endpoint(s)

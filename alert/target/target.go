@@ -122,7 +122,7 @@ func (a *Address) Resolve(r *net.Resolver) { a.policy.Resolver = r }
 // ErrNotAllowed is in the tree of the error of an address that is not public.
 var ErrNotAllowed = errors.New("to allow it, add it to allow")
 
-// Check parses the URL, and checks its host as far as it is known without resolving it.
+// Check parses the URL, and checks its host without resolving it.
 func (a *Address) Check() (*url.URL, error) {
 	u, err := netguard.URL(a.URL, a.Insecure)
 	if err != nil {

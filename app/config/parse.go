@@ -75,7 +75,7 @@ func Load(path string, must bool, kinds *target.Kinds, env func(string) string) 
 // plainKey matches the key of a line. Its value may be a secret, so a message does not show it.
 var plainKey = lazyregexp.New(`^\s*([A-Za-z0-9_.-]{1,64})\s*=`)
 
-// keyAt returns the key that a line of a file sets, "" if there is none.
+// keyAt returns the key that a line of a file sets, or "".
 func keyAt(data []byte, line int) string {
 	lines := bytes.Split(data, []byte("\n"))
 	if line < 1 || line > len(lines) {
@@ -87,7 +87,7 @@ func keyAt(data []byte, line int) string {
 	return ""
 }
 
-// lastKey returns the last line that sets a key, 1 if there is none.
+// lastKey returns the last line that sets a key, or 1.
 func lastKey(data []byte) int {
 	for line := bytes.Count(data, []byte("\n")) + 1; line > 1; line-- {
 		if keyAt(data, line) != "" {
@@ -97,7 +97,7 @@ func lastKey(data []byte) int {
 	return 1
 }
 
-// Parse reads a configuration as Load does; file names it in errors, "" if there is none.
+// Parse reads a configuration as Load does. Errors name file, unless it is "".
 func Parse(file string, data []byte, kinds *target.Kinds, env func(string) string) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{File: file, problems: []problem{{what: fmt.Sprintf("larger than %d bytes", maxFile)}}}

@@ -89,7 +89,7 @@ func (h *Handles) Close() error {
 	return err
 }
 
-// OpenWire returns the wire between the servers on the configured store, or nil if there is none.
+// OpenWire returns the wire between the servers on the configured store, or nil.
 func OpenWire(c *config.Config, log *slog.Logger) (bus.Wire, error) {
 	if c.Store.Kind != config.StorePostgres || c.Bus.Kind != config.BusPostgres {
 		return nil, nil

@@ -17,7 +17,7 @@ import (
 // Dialer connects to a platform for [channel.Connect]: it returns soon after ctx ends, closes
 // what it opened when it fails, marks errors that a retry cannot fix with [channel.Fatal], and
 // returns a delay that the platform asks for as the RetryAfter of a [mailroom.Failure]. The
-// capabilities are those of this connection.
+// capabilities apply to this connection.
 type Dialer func(ctx context.Context, l *channel.Host) (Platform, Capabilities, error)
 
 // Platform is one connection to a chat platform. Its methods are called concurrently. It must not
@@ -160,7 +160,7 @@ type Event struct {
 	// whether a command prefix alone addresses the bot.
 	Addressed bool
 	// TopicUnknown means that the platform does not say in which topic a button was pressed. The
-	// topic is then that of the ticket, if it was asked in the same chat.
+	// topic is then the ticket's, if it was asked in the same chat.
 	TopicUnknown bool
 	TargetID     string // the message that was edited or deleted, or that had the button
 	Data         string // payload of the button

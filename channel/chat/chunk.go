@@ -241,7 +241,7 @@ func (c *splitter) bytesThatFit(beginning string, from int) int {
 }
 
 // lastParagraph returns the last offset in (least, to] at which a paragraph begins outside of a
-// fence, 0 if there is none.
+// fence, or 0.
 func (c *splitter) lastParagraph(least, to int) int {
 	return c.lastBreak(least, to, func(i int) bool {
 		l := c.lines[i]
@@ -298,8 +298,7 @@ func (c *splitter) lastRune(_, to int) int {
 	return to
 }
 
-// lastGrapheme returns the last offset in (least, to] at which a grapheme begins, 0 if there is
-// none.
+// lastGrapheme returns the last offset in (least, to] at which a grapheme begins, or 0.
 func (c *splitter) lastGrapheme(least, to int) int {
 	const most = 64 // bytes of a grapheme; a longer one is split
 	for at := c.lastRune(least, to); at > least && to-at < most; at = c.lastRune(least, at-1) {

@@ -31,7 +31,7 @@ const (
 	slowThreshold = 5 * time.Second
 	slowDuration  = 10 * time.Minute
 	// maxSlowDeliveries bounds the deliveries to slow rooms at once, so that other rooms keep the
-	// rest of channel.MaxDeliveries. A delivery over the bound is retried after slowRetry.
+	// remaining channel.MaxDeliveries. A delivery over the bound is retried after slowRetry.
 	maxSlowDeliveries = 16
 	slowRetry         = 5 * time.Second
 )
@@ -127,7 +127,7 @@ func (g *roomLimits) blockUntil(until time.Time) {
 	}
 }
 
-// idle reports whether the limits equal those of a new room.
+// idle reports whether the limits are as in a new room.
 func (g *roomLimits) idle(now time.Time) bool {
 	if n := len(g.sent); n > 0 && now.Sub(g.sent[n-1]) < time.Minute {
 		return false

@@ -169,7 +169,7 @@ func (p *Pairings) Barred(policy *AccessPolicy, account string, room Room) bool 
 	})
 }
 
-// findUser returns a paired user, nil if there is none.
+// findUser returns a paired user, or nil.
 func (p *Pairings) findUser(user string) *pairedUser {
 	i := slices.IndexFunc(p.Paired, func(one pairedUser) bool { return one.User == user })
 	if i < 0 {
@@ -226,7 +226,7 @@ func (p *Pairings) RecordSent(user string, salt []byte, sent bool, now time.Time
 	return true
 }
 
-// findRequest returns the index of the request with a code, -1 if there is none. It compares all
+// findRequest returns the index of the request with a code, or -1. It compares all
 // requests, so that the time reveals nothing.
 func (p *Pairings) findRequest(code string) int {
 	found := -1

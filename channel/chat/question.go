@@ -44,7 +44,7 @@ func ParseButton(data string) (d thread.Decision, ok bool) {
 }
 
 // ChooseTicket returns the ticket that a command means, among those shown in the room, the newest
-// first. If there is none, answer says why.
+// first. Without such a ticket, answer says why.
 func ChooseTicket(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket, reason, answer string) {
 	first, after, _ := strings.Cut(rest, " ")
 	for _, k := range shown {

@@ -24,7 +24,7 @@ type pollText struct {
 	Text string `json:"text"`
 }
 
-// describe returns one line about content without a text, "" if there is none.
+// describe returns one line about content without a text, or "".
 func (m *message) describe() string {
 	line := ""
 	switch {
@@ -42,7 +42,7 @@ func (m *message) describe() string {
 	return "(" + display.Line(line) + ")"
 }
 
-// content returns the text of a message as it is, "" if it has none.
+// content returns the unchanged text of a message, "" if it has none.
 func (m *message) content() string {
 	if m.Content == nil {
 		return ""
@@ -86,7 +86,8 @@ func (c *connection) plain(m *message) string {
 	return ""
 }
 
-// withoutQuotes returns the lines of a text that are no quotation: "> " quotes a line, and ">>> " the rest.
+// withoutQuotes returns the lines of a text that are no quotation: "> " quotes a line, and ">>> "
+// everything after it.
 func withoutQuotes(text string) string {
 	var own []string
 	for line := range strings.SplitSeq(text, "\n") {

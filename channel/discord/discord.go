@@ -185,7 +185,7 @@ func (o Options) Dialer() chat.Dialer {
 	}
 }
 
-// capabilities are those of every connection.
+// capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, MaxUpload: maxUpload, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",

@@ -211,8 +211,8 @@ func stripMention(text string, bot account, role string) string {
 	return text
 }
 
-// room returns the room of a channel or thread. parent is the channel of a thread, "" if it is
-// in the shared state or there is none.
+// room returns the room of a channel or thread. parent is the channel of a thread, "" without a
+// parent or if the shared state has it.
 func (c *connection) room(server, channel, parent string) chat.Room {
 	if parent = cmp.Or(parent, c.shared.parent(channel)); parent != "" {
 		return chat.Room{Chat: parent, Topic: channel, Group: true}

@@ -310,7 +310,7 @@ func (c *connection) onButton(ctx context.Context, i *interaction, handle chat.E
 	}, "", handle)
 }
 
-// submit passes an event to handle with the position after it. id is that of a new message, ""
+// submit passes an event to handle with the position after it. id is the id of a new message, ""
 // for any other event.
 func (c *connection) submit(ctx context.Context, e chat.Event, id string, handle chat.EventHandler) error {
 	c.cursor.newest = max(c.cursor.newest, snowflake(id))

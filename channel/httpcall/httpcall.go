@@ -52,7 +52,7 @@ type Options struct {
 	MaxResponse int64
 	// TLSTimeout bounds a TLS handshake. Defaults to 10 seconds.
 	TLSTimeout time.Duration
-	// Transport replaces the default transport, as it is.
+	// Transport replaces the default transport and is used unchanged.
 	Transport *http.Transport
 }
 

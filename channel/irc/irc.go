@@ -237,7 +237,7 @@ func (discardHost) ReportError(error)               {}
 func (discardHost) ReportProgress(channel.Progress) {}
 func (discardHost) Log() *slog.Logger               { return slog.New(slog.DiscardHandler) }
 
-// capabilities are those of every connection.
+// capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{Platform: Kind, Units: func(s string) int { return len(s) }, SingleLine: true, CommandPrefix: "!"}
 }

@@ -84,7 +84,7 @@ func (m *message) param(i int) string {
 	return m.Params[i]
 }
 
-// trailing returns the last parameter, or "" when there is none.
+// trailing returns the last parameter, or "".
 func (m *message) trailing() string { return m.param(max(len(m.Params)-1, 0)) }
 
 // tag returns the value of a tag, or "" when it is missing.

@@ -34,7 +34,7 @@ type Kind struct {
 // the options of the platform's adapter.
 type Settings struct {
 	Options any // a pointer to the adapter's options
-	// Keys are the keys of the channel's table. Those of the token are first.
+	// Keys are the keys of the channel's table. The keys of the token are first.
 	Keys []setting.Setting
 	// Check returns an error that says which settings do not fit together. All required ones are
 	// set. nil accepts all.
@@ -45,8 +45,8 @@ type Settings struct {
 	// Receive returns how any server receives the channel's events, if they are requests to a server.
 	// nil: only the server that runs the channel receives them.
 	Receive func(o chat.Options) channel.Connect
-	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform should not
-	// have those of other channels.
+	// ReconnectPolicy returns the platform's timeouts, and its delays if the platform needs other
+	// delays than most channels.
 	ReconnectPolicy func() channel.ReconnectPolicy
 	// Setup says how a command adds such a channel. nil: no command does.
 	Setup *Setup

@@ -22,7 +22,7 @@ type Setup struct {
 // Question is a value that a flag gives or a person types. The flag of a boolean setting takes no
 // value: it changes the default.
 type Question struct {
-	// Key is the setting that is asked for. The key of a secret is that of its file: the flag names
+	// Key is the setting that is asked for. For a secret, it is the key of its file: the flag names
 	// a file with the secret, and a person types the secret itself.
 	Key   string
 	Flag  string // "" is the key with dashes

@@ -11,7 +11,7 @@ const fenceMark = "```"
 // longRun is what could end a code block. Slack and Discord know no longer fence.
 var longRun = lazyregexp.New("`{3,}")
 
-// Fence returns Markdown that shows a text as it is: a code block, in which no platform gives links, mentions
+// Fence returns Markdown that shows a text verbatim: a code block, in which no platform gives links, mentions
 // or marks a meaning. Three and more backticks in a row are shown with spaces between them, because they would
 // end the block.
 func Fence(text string) string {

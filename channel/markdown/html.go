@@ -20,7 +20,7 @@ type Style struct {
 	Schemes []string
 }
 
-// HTML renders a text. Anything that is not valid markup stays as it is. With Lines, the visible
+// HTML renders a text. Anything that is not valid markup is text. With Lines, the visible
 // text never has more UTF-16 units than the source. HTML returns "" if nothing would be visible.
 func HTML(text string, s Style) string {
 	return writer{s}.text(text)
@@ -219,7 +219,7 @@ func (w writer) emphasis(s string, i int, in styles) (html string, used int) {
 	return "<" + name + ">" + html + "</" + name + ">", used
 }
 
-// findClosing returns the start of the mark that closes a span, -1 if there is none.
+// findClosing returns the start of the mark that closes a span, or -1.
 func findClosing(s string, from, wide int, c byte) int {
 	for i := from; i < len(s); {
 		switch s[i] {
@@ -299,7 +299,7 @@ func runLength(s string, i int) (n int) {
 	return n
 }
 
-// closingRun returns the start of the next run of exactly n bytes c, -1 if there is none.
+// closingRun returns the start of the next run of exactly n bytes c, or -1.
 func closingRun(s string, from, n int, c byte) int {
 	for i := from; i < len(s); i++ {
 		if s[i] == c {

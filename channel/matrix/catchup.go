@@ -168,7 +168,7 @@ func (r *receiver) onRoomResult(ctx context.Context, p roomResult) error {
 }
 
 // submitAll submits events in order. The last one carries the position after all of them, so that a
-// crash in between delivers the rest again.
+// crash in between delivers the remaining events again.
 func (r *receiver) submitAll(ctx context.Context, all []inboundEvent, since string, pending map[string]position) error {
 	at := r.position
 	for i, e := range all {

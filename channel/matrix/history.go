@@ -106,7 +106,7 @@ func (r *receiver) decodeEvents(raw []json.RawMessage) []event {
 	return all
 }
 
-// firstNew returns the index of the first event to deliver, len(events) if there is none, and -1 if
+// firstNew returns the index of the first event to deliver, len(events) if all are old, and -1 if
 // older events may be new too. Events before the bot was invited, or before it joined by itself,
 // are not new.
 func (r *receiver) firstNew(events []event, at position) int {

@@ -151,7 +151,7 @@ type connection struct {
 	threadOrder []string               // the keys of threads, oldest first
 }
 
-// capabilities are those of every connection.
+// capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: jsonBytes, MaxUpload: maxUpload, Edits: true, Typing: true, CommandPrefix: "!"}
 }

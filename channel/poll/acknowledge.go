@@ -59,7 +59,7 @@ func (r *receiver) handledRows(ctx context.Context) (map[pending]bool, error) {
 }
 
 // runsOf finds the run of each row. A row has no run if the run was purged or its thread deleted;
-// nothing is left to do for it then.
+// such a row is done.
 func runsOf(rd store.Reader, rows []pending) (map[pending]*mailroom.Run, error) {
 	keys := map[string][]string{}
 	for _, p := range rows {

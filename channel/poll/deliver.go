@@ -12,7 +12,7 @@ import (
 	"mailroom/channel/httpcall"
 )
 
-// Kinds of the entries that a delivery appends besides those of its effect.
+// Kinds of the entries that a delivery appends besides the entries of its effect.
 const (
 	KindRepeated = "x.poll.repeated" // Note: sent again, may be a duplicate
 	KindUnsent   = "x.poll.unsent"   // Note: there is no recipient
@@ -90,7 +90,7 @@ func sendError(err error) error {
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err})
 }
 
-// composeReply returns the message for a delivery, or the reason why there is none.
+// composeReply returns the message for a delivery, or the reason why nothing is sent.
 func (c *connection) composeReply(ctx context.Context, d channel.Delivery) (*outgoing, string, error) {
 	if d.Origin == nil {
 		return nil, "the original message did not come through this channel", nil

@@ -146,7 +146,8 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 	}, true
 }
 
-// withoutQuotes returns the lines of a text that are no quotation: ">" quotes a line, and ">>>" the rest.
+// withoutQuotes returns the lines of a text that are no quotation: ">" quotes a line, and ">>>"
+// everything after it.
 func withoutQuotes(text string) string {
 	var own []string
 	for line := range strings.SplitSeq(text, "\n") {

@@ -199,8 +199,8 @@ func (in *receiver) nextGap() (at string, due time.Time, ok bool) {
 	return at, due, ok
 }
 
-// dueBefore reports whether the history of room a is read before that of b. due and other are
-// when they may be requested.
+// dueBefore reports whether the history of room a is read before the history of room b. due and
+// other are when they may be requested.
 func (in *receiver) dueBefore(a string, due time.Time, b string, other time.Time) bool {
 	now := time.Now()
 	switch x, y := due.After(now), other.After(now); {
@@ -362,7 +362,7 @@ func (c *connection) readSince(ctx context.Context, at, last string) (messages [
 }
 
 // historyPage reads a page of the history of a channel, or of a thread in it. next is the
-// cursor of the next page, "" if there is none.
+// cursor of the next page, or "".
 func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, cursor string, metadata bool) (messages []message, next string, err error) {
 	method, in := "conversations.history", formValues("channel", channel, "ts", thread, "oldest", oldest, "cursor", cursor, "limit", fmt.Sprint(pageSize))
 	if thread != "" {

@@ -132,8 +132,7 @@ func spans(s string, inBold bool) string {
 	return out.String()
 }
 
-// span renders the inline mark that begins at i. used is its length in bytes, 0 if there is
-// none.
+// span renders the inline mark that begins at i. used is its length in bytes, or 0.
 func span(s string, i int, inBold bool) (text string, used int) {
 	rest := s[i:]
 	switch s[i] {

@@ -46,8 +46,8 @@ func (r *renewal) suspect(first *socket, after time.Duration) {
 	}
 }
 
-// reportOthers reports connections of the app that are none of this process: next is the newest socket, and the one in
-// use is still open.
+// reportOthers reports connections of the app that belong to other processes: next is the newest
+// socket, and the one in use is still open.
 func (in *receiver) reportOthers(next *socket) {
 	if others := next.otherConnections - 1 - len(in.renewal.old); others > 0 {
 		in.host.ReportError(fmt.Errorf("the app has %d connections and Slack sends each event to only one of them: stop the other process", others+1))

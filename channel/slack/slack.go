@@ -240,7 +240,7 @@ type connection struct {
 	socket *socket // the socket in use; a renewal replaces it
 }
 
-// capabilities are those of every connection.
+// capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{Platform: Kind, MaxUnits: MaxMessage, Units: escapedUnits, MaxUpload: maxUpload, Edits: true, Buttons: true, CommandPrefix: "!"}
 }

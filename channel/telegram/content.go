@@ -69,7 +69,7 @@ type wordless struct {
 	PaidMedia json.RawMessage `json:"paid_media"`
 }
 
-// describe returns one line about content without a text, "" if there is none. It never looks like a command.
+// describe returns one line about content without a text, or "". It never looks like a command.
 func (m *message) describe() string {
 	w := &m.wordless
 	line := ""

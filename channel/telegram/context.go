@@ -7,8 +7,8 @@ import (
 	"mailroom/channel/chat"
 )
 
-// origin says where a message comes from that was forwarded, or that is answered in another chat. The older
-// fields of a forward are those of Bot API servers before version 7.0.
+// origin says where a message comes from that was forwarded, or that is answered in another chat.
+// Bot API servers before version 7.0 send the older fields of a forward.
 type origin struct {
 	Type       string    `json:"type"` // user, hidden_user, chat or channel
 	Sender     *user     `json:"sender_user"`
@@ -104,7 +104,7 @@ func (m *message) readReply(e *chat.Event, bot account) {
 	e.Context = append(e.Context, c)
 }
 
-// answered returns the message that is answered, nil if there is none. Each message of a topic answers the
+// answered returns the message that is answered, or nil. Each message of a topic answers the
 // message that made the topic, which says nothing.
 func (m *message) answered() *message {
 	if m.ReplyTo == nil || m.InTopic && m.ReplyTo.ID == m.Topic {

@@ -178,7 +178,7 @@ type connection struct {
 	lastFlood floodLimit        // the last chat that hit a flood limit
 }
 
-// capabilities are those of every connection.
+// capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, MaxUnits: MaxMessage, Units: utf16Units, MaxUpload: maxUpload, Edits: true, Buttons: true, Typing: true,

@@ -152,7 +152,7 @@ type outcome struct {
 	err    error
 }
 
-// capabilities are those of every connection.
+// capabilities are the same for every connection.
 func capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, BotID: Kind, MaxUnits: mailroom.MaxText, Units: func(text string) int { return len(text) },

@@ -12,7 +12,7 @@ import (
 
 func main() { os.Exit(bd.RunProcess(context.Background(), "bd", version())) }
 
-// version is that of the module, devel for a build of a working tree.
+// version is the module's version, devel for a build of a working tree.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version

@@ -16,11 +16,11 @@ type State int
 
 const (
 	StateUnqueued    State = iota // only its messages were logged
-	StateQueued                   // before its first start, or that of a retry
+	StateQueued                   // before its first start, or before the start of a retry
 	StateRunning                  // in an attempt
 	StateRescheduled              // between two attempts
 	StateWaiting                  // parked, or about to resume
-	StateCompleted                // ended, as are the two below
+	StateCompleted                // ended, like the two below
 	StateFailed
 	StateCancelled
 	StatePurged // began before the first entry kept

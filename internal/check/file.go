@@ -7,8 +7,8 @@ import (
 	"mailroom/internal/lazyregexp"
 )
 
-// FileScheme begins the URI of a file that every server on a database can read. The rest is the name of the
-// file in the folder of attachments.
+// FileScheme begins the URI of a file that every server on a database can read. The name of the
+// file follows in the folder of attachments.
 const FileScheme = "mailroom-file:"
 
 // stored matches the end of the path of an attachment: the folder files, two digits of the hash of the

@@ -195,7 +195,7 @@ func (p *printer) mark(format string, r rune) {
 	p.last, p.combining, p.rightward = '⟧', 0, 0
 }
 
-// canShow reports whether r can be printed as it is between what was printed and rest.
+// canShow reports whether r can be printed unchanged between what was printed and rest.
 func (p *printer) canShow(r rune, rest string, line bool) bool {
 	if !isHidden(r) {
 		return !isCombining(r) || p.combining < maxCombining && p.last != '⟧'

@@ -10,7 +10,7 @@ type Stream struct {
 }
 
 // Add appends chunk to the text and returns the part that no later chunk can change, rendered. It
-// holds the rest back.
+// holds back what follows.
 func (s *Stream) Add(chunk string) string {
 	text := s.held + chunk
 	at := undecided(text)

@@ -9,7 +9,7 @@ import (
 )
 
 // Entries that every run writes have handwritten encoders, because the single committer
-// encodes them for all callers. Their output equals that of encoding/json.
+// encodes them for all callers. Their output equals the output of encoding/json.
 
 // Appender is implemented by bodies with a handwritten encoder.
 type Appender interface {

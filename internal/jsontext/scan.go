@@ -98,7 +98,8 @@ func (s *Scanner[T]) Accept(literal string) bool {
 	return true
 }
 
-// ReadString reads and decodes a string. The result is a part of the text if it is written as it is.
+// ReadString reads and decodes a string. The result is a part of the text if it is written without
+// escapes.
 func (s *Scanner[T]) ReadString() T {
 	begin := s.at
 	s.SkipString()

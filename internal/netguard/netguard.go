@@ -2,7 +2,7 @@
 // choose do not reach internal networks. It checks the resolved address at connect time,
 // so a name that resolves differently each time (DNS rebinding) does not bypass it.
 //
-// The ranges are those of the special-purpose address registries of IPv4 and IPv6
+// The ranges come from the special-purpose address registries of IPv4 and IPv6
 // (RFC 6890, https://www.iana.org/assignments/iana-ipv6-special-registry), and the
 // metadata addresses of clouds.
 package netguard
@@ -62,8 +62,8 @@ func (p Policy) Check(a netip.Addr) error {
 	return nil
 }
 
-// CheckHost checks the host of a URL as far as it is known without resolving it: an
-// address, or localhost. Other names are checked at connect time.
+// CheckHost checks the host of a URL without resolving it, so only an address, or localhost. Other
+// names are checked at connect time.
 func (p Policy) CheckHost(host string) error {
 	a, err := netip.ParseAddr(host)
 	switch {

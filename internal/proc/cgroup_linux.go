@@ -132,7 +132,8 @@ func isMarked(dir string) bool {
 	return false
 }
 
-// isNamespaceRoot reports whether a cgroup is the root of a cgroup namespace, but not that of the machine.
+// isNamespaceRoot reports whether a cgroup is the root of a cgroup namespace, but not the machine's
+// root.
 func isNamespaceRoot(dir string) bool {
 	var inside, above unix.Stat_t
 	if unix.Stat(dir, &inside) != nil || unix.Stat(filepath.Dir(dir), &above) != nil || inside.Dev == above.Dev {

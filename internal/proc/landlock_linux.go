@@ -16,7 +16,7 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	allRights = unix.LANDLOCK_ACCESS_FS_TRUNCATE<<1 - 1 // all rights up to it: those of version 3
 
-	// minLandlockVersion is that of Linux 6.2. Earlier versions cannot stop the
+	// minLandlockVersion is the version of Linux 6.2. Earlier versions cannot stop the
 	// child from truncating a hidden file.
 	minLandlockVersion = 3
 )

@@ -44,7 +44,7 @@ type Belongs func(lookup func(name string) (value string, ok bool)) bool
 // Spec describes a child.
 type Spec struct {
 	Command []string // argument vector, without a shell; [0] is looked up in this process's PATH
-	Dir     string   // working directory; "": that of this process
+	Dir     string   // working directory; "": of this process
 	Env     []string // the whole environment, NAME=VALUE; the last entry of a name wins
 	Belongs Belongs  // recognizes the mark in Env; nil: no mark
 	Limits  Limits
@@ -107,9 +107,9 @@ type Child struct {
 	owner  sync.WaitGroup
 }
 
-// Start starts a child. Its stdin stays empty until the caller calls Run. Errors are
-// those of the system, such as [exec.ErrNotFound], [fs.ErrNotExist] and
-// [fs.ErrPermission]; their texts name only the program and Dir.
+// Start starts a child. Its stdin stays empty until the caller calls Run. Errors come from the
+// system, such as [exec.ErrNotFound], [fs.ErrNotExist] and [fs.ErrPermission]; their texts name
+// only the program and Dir.
 func Start(spec Spec) (*Child, error) {
 	if spec.Dir != "" {
 		// os/exec reports a missing folder as if the program were missing.

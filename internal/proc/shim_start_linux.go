@@ -19,7 +19,7 @@ import (
 )
 
 // runShimOwner is runOwner for an isolated child. It starts a shim, which starts the child and
-// reports its exit. Child.id is that of the shim.
+// reports its exit. Child.id is the shim's.
 func (c *Child) runShimOwner(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread() // see runOwner
 	defer runtime.UnlockOSThread()
@@ -54,7 +54,7 @@ type startedShim struct {
 	cmd     *exec.Cmd
 	reports *json.Decoder
 	pipes   []*os.File   // this process's ends
-	group   *childCgroup // nil: that of this process
+	group   *childCgroup // nil: of this process
 }
 
 // startShim starts a shim and returns once the shim has started cmd, or with the
@@ -216,7 +216,7 @@ func Try(ctx context.Context, kind Kind) (err error) {
 	return errors.Join(err, s.wait())
 }
 
-// endShim kills the shim of an isolated child once the rest of the tree has ended.
+// endShim kills the shim of an isolated child once all other processes of the tree have ended.
 func (c *Child) endShim() *SurvivorsError {
 	if c.tree.shim == 0 {
 		return nil

@@ -31,7 +31,7 @@ type process struct {
 	state                       byte
 	threads                     int
 	start                       uint64 // clock ticks since boot
-	used                        uint64 // clock ticks of processor time, with that of its ended children
+	used                        uint64 // clock ticks of processor time, including its ended children
 	kernel                      bool   // a kernel thread
 }
 

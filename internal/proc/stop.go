@@ -56,10 +56,9 @@ func (c *Child) stopStages(why error) []stopStage {
 }
 
 // stop runs stages until no process of the tree lives. New processes get the
-// signal of the current stage too. Once the child has exited, the rest of its tree
-// has only lingerTimeout left to obey INT, because shells make their background
-// processes ignore it. stop returns a [SurvivorsError] if processes live after the
-// last stage, or the cause of ctx.
+// signal of the current stage too. Once the child has exited, its descendants have only
+// lingerTimeout left to obey INT, because shells make their background processes ignore it. stop
+// returns a [SurvivorsError] if processes live after the last stage, or the cause of ctx.
 func (t *tree) stop(ctx context.Context, stages []stopStage, exited <-chan struct{}) error {
 	var live []int
 	var err error

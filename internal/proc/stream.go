@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// lingerTimeout is how long the rest of a tree may run after the child has
-	// exited, such as the last filter of a pipeline.
+	// lingerTimeout is how long the descendants of a child may run after it has exited, such as the
+	// last filter of a pipeline.
 	lingerTimeout = 500 * time.Millisecond
 	// drainTimeout bounds a read after the tree has ended, in case a process that
 	// was not found holds the pipe open.

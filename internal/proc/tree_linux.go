@@ -24,7 +24,7 @@ type tree struct {
 	known   map[int]uint64     // start by pid of all processes found so far
 	sent    map[int]sentSignal // last signal by pid
 
-	shim      int         // pid of the shim, 0: none; gets KILL only, because it ends when the rest has
+	shim      int         // pid of the shim, 0: none; gets KILL only, because it ends when the other processes have
 	group     int         // the group of the child, valid while ownsGroup
 	ownsGroup func() bool // reports that group is not reused; nil: it may be
 }

@@ -68,7 +68,8 @@ func AlertPlace(id string) (target, owner, row string) {
 	return words[1], owner, row
 }
 
-// IsSubscriber reports whether an id is that of the thread of one subscriber to a target, such as a browser.
+// IsSubscriber reports whether an id names the thread of one subscriber to a target, such as a
+// browser.
 func IsSubscriber(id string) bool {
 	target, _, _ := AlertPlace(id)
 	return target != "" && strings.Count(id, ":") > 2 // a target and a name have none

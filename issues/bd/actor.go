@@ -20,8 +20,8 @@ func (m *Main) signature(ctx context.Context) tracker.Signature {
 func (m *Main) anonymousSignature() tracker.Signature { return tracker.Signature{At: time.Now()} }
 
 // actorName returns the name under which changes are made: the one that was given, or the user's. Agents of one user
-// work at the same time, and a claim is only worth something between different names. So where no name was given, that
-// of the user is followed by the session of the agent, or else by the linked worktree.
+// work at the same time, and a claim is only worth something between different names. So where no name was given,
+// the user's name is followed by the session of the agent, or else by the linked worktree.
 func (m *Main) actorName(ctx context.Context) string {
 	for _, name := range []string{m.actor, m.Env("BD_ACTOR"), m.Env("BEADS_ACTOR")} {
 		if name != "" {

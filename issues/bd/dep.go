@@ -216,8 +216,8 @@ func depRemoveCommand(m *Main) *cobra.Command {
 	return cmd
 }
 
-// deepestTree bounds the levels of a tree: each line is as long as it is deep, so a chain of all issues would be
-// gigabytes.
+// deepestTree bounds the levels of a tree: the length of a line grows with its level, so a chain of
+// all issues would be gigabytes.
 const deepestTree = 1000
 
 func depTreeCommand(m *Main) *cobra.Command {

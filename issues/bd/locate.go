@@ -31,8 +31,8 @@ type finder struct {
 }
 
 // folder returns the tracker's folder: the one that --db or BEADS_DIR name, or the nearest .beads in the parent
-// directories. A folder can redirect to another one (see [finder.follow]), and a linked worktree of git without a
-// tracker uses that of the main worktree.
+// directories. A folder can redirect to another one (see [finder.follow]), and a linked worktree of git without
+// a tracker uses the main worktree's tracker.
 //
 // The search ends at the first folder that has, or had, a tracker. It never goes on above one that it cannot use: the
 // next one belongs to another project, and issues would be written there without a word.
@@ -138,8 +138,8 @@ func (f finder) follow(path string) (place, error) {
 	return place{}, foreign(path)
 }
 
-// foreign returns an error if a folder holds issues in a form that this program does not read: those of databases, and
-// of versions with another name for the file.
+// foreign returns an error if a folder holds issues in a form that this program does not read:
+// databases, and versions with another name for the file.
 func foreign(path string) error {
 	// It may be a pipe, on which an ordinary open would wait.
 	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)

@@ -137,7 +137,7 @@ func (m *Main) tryChange(f func(*tracker.Tracker) error) error {
 }
 
 // refusal adds hints to the error about an issue that another agent has reserved. The other agent may be this one
-// under another name: that of a program which reserves by itself, say.
+// under another name, such as the name of a program that reserves by itself.
 func (m *Main) refusal(err error) error {
 	held, ok := errors.AsType[*mail.ReservedError](err)
 	if !ok {

@@ -31,7 +31,7 @@ type Main struct {
 	Dir     string              // working directory
 	Name    string              // name of the program in help; "" is bd
 	Version string
-	// RunOf returns the run of an issue, or nil if there is none. It must return quickly. It is
+	// RunOf returns the run of an issue, or nil. It must return quickly. It is
 	// optional.
 	RunOf func(ctx context.Context, it *tracker.Issue) *Run
 

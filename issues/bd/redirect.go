@@ -17,7 +17,7 @@ import (
 )
 
 // A file "redirect" in a tracker's folder names the folder to use instead, so that several checkouts share a tracker.
-// It has one path, absolute or relative to the folder above .beads; it is followed once. The format is that of beads:
+// It has one path, absolute or relative to the folder above .beads; it is followed once. The format comes from beads:
 // internal/beads, FollowRedirect.
 //
 // The file can also come with a cloned repository, whose author must not choose into which of the user's folders
@@ -116,7 +116,7 @@ func ownRedirect(path string, r *redirection) bool {
 	git := projectdir.Git(ctx, filepath.Dir(path), "ls-files", "--error-unmatch", "--", name)
 	git.Env = slices.DeleteFunc(git.Env, func(v string) bool {
 		return strings.HasPrefix(v, "GIT_INDEX_FILE=") || strings.HasPrefix(v, "GIT_DIR=") || strings.HasPrefix(v, "GIT_WORK_TREE=")
-	}) // those of a hook
+	}) // git sets them for its hooks
 	exit, ok := errors.AsType[*exec.ExitError](git.Run())
 	return ok && exit.ExitCode() == 1 // it is not in git's index; any other answer says nothing
 }

@@ -2,7 +2,7 @@
 // agents, if there is a server. A server that is missing or failing never blocks a command: it
 // costs one timeout and one warning, is then skipped for a while, and gets the queued calls later.
 //
-// The protocol is that of agent mail: POST and DELETE of /api/reservations and POST of
+// The protocol is agent mail: POST and DELETE of /api/reservations and POST of
 // /api/notifications, with a bearer token. State between commands is in a small file in the
 // tracker's folder. Its lock is never held during network requests.
 package mail

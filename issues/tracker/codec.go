@@ -61,7 +61,7 @@ func (c *codec) decode(s *scanner, line string, it *Issue) (wrong, err error) {
 	return wrong, err
 }
 
-// readID parses only the id; see [codec.complete] for the rest.
+// readID parses only the id; [codec.complete] parses the other members.
 func (c *codec) readID(s *scanner, line string, it *Issue) error {
 	it.line, it.unchanged, it.lazy = line, true, true
 	s.reset(line)
@@ -80,15 +80,14 @@ func (c *codec) readID(s *scanner, line string, it *Issue) error {
 	return err
 }
 
-// complete parses the rest of an issue whose id alone was read.
+// complete parses the other members of an issue after readID.
 func (c *codec) complete(s *scanner, it *Issue) {
 	if it.lazy {
 		_ = c.read(s, it.line, it) // cannot fail: the line was checked when its id was read
 	}
 }
 
-// malformedMember returns an error that names a member of the line that has the wrong type, nil if
-// there is none.
+// malformedMember returns an error that names a member of the line that has the wrong type, or nil.
 func (c *codec) malformedMember(it *Issue) error {
 	if !it.malformed {
 		return nil

@@ -78,7 +78,7 @@ func (it *Issue) in(line *Issue) *Issue {
 	return &out
 }
 
-// splitCopies gives issues of other origin than that of their id ids of their own.
+// splitCopies lets the first of several issues with one id keep it, and gives the others new ids.
 func splitCopies(t *Tracker, others map[string][]*Issue) {
 	var splits []Split
 	for _, id := range slices.Sorted(maps.Keys(others)) {

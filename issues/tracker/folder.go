@@ -24,7 +24,7 @@ const (
 	fileLock       = "issues.lock"
 )
 
-// ignored returns patterns for .gitignore, including those of tracker/mail.
+// ignored returns patterns for .gitignore, including the files of issues/mail.
 func ignored() []string {
 	return []string{fileLock, fileReplaced, "mail.json", "mail.lock", "*.tmp"}
 }
@@ -94,7 +94,7 @@ func (f Folder) open() (*projectdir.Dir, error) {
 	return dir, nil
 }
 
-// Init creates an empty tracker. An existing one stays as it is. It writes nothing outside the
+// Init creates an empty tracker. An existing one is not changed. It writes nothing outside the
 // folder.
 func (f Folder) Init() error {
 	dir, err := projectdir.Make(f.path)

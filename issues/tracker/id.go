@@ -92,7 +92,7 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// Prefix returns the most common prefix of the ids, or "" if there is none.
+// Prefix returns the most common prefix of the ids, or "".
 func (t *Tracker) Prefix() string {
 	counts := map[string]int{}
 	for _, it := range t.issues.order {

@@ -46,7 +46,7 @@ func invalidLine(c *codec, line rawLine, err error) InvalidLine {
 	return l
 }
 
-// splitObjects returns the whole objects with which a line begins, and the rest.
+// splitObjects returns the whole objects with which a line begins, and the text after them.
 func splitObjects(line string) (whole []string, rest string) {
 	rest = line
 	for {

@@ -48,7 +48,7 @@ func damaged(t *Tracker) bool {
 	return slices.ContainsFunc(t.others, isInvalid)
 }
 
-// unite merges the issues of other, whose ids are those of t by now, and its other lines.
+// unite merges the issues of other, which now have the ids of t, and its other lines.
 func (t *Tracker) unite(other, base *Tracker) {
 	gone := removed(t, other, base)
 	dangled := dangling(gone, t, other)

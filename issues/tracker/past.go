@@ -143,7 +143,7 @@ func remember(dir *projectdir.Dir, lock *projectdir.Lock, t *Tracker) {
 		return
 	}
 	if long := out.Len() - maxReplaced/2; long > 0 {
-		out.Next(long) // the rest of a hash matches nothing
+		out.Next(long) // an incomplete hash matches nothing
 	}
 	file, info, err := dir.OpenFile(fileReplaced, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {

@@ -128,7 +128,7 @@ func (r *renamer) appendList(out []byte, raw, issue string) []byte {
 			}
 			begin := s.Offset()
 			old := s.ReadString()
-			id := r.id(old) // the same if it is no issue's, as that of a comment
+			id := r.id(old) // unchanged if it is the id of no issue, such as a comment
 			switch name {
 			case "issue_id":
 				id = issue

@@ -182,7 +182,7 @@ func moveIssues(t *Tracker, ids map[string]string) {
 		return on
 	}
 	for _, it := range issuesMentioning(t, slices.Collect(maps.Keys(ids))) {
-		if it = t.issues.get(it.ID); it != nil { // as it is now: it may have been united with another one
+		if it = t.issues.get(it.ID); it != nil { // the present one: it may have been united with another one
 			replaceIssue(t, it, t.codec.redirect(it, to(it.ID, reference{}), to))
 		}
 	}

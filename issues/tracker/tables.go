@@ -10,7 +10,7 @@ import (
 // .beads/backup). An issue has only its own columns there: its dependencies, labels and comments are rows of other
 // files.
 
-// Tables are the files of such a backup beside that of the issues. An absent one is "".
+// Tables are the files of such a backup beside the file of the issues. An absent one is "".
 type Tables struct{ Dependencies, Labels, Comments string }
 
 // JoinTables returns the issues of a backup as the lines of an issue file, and how many rows it added to them. Rows

@@ -94,8 +94,8 @@ type notification struct {
 	At    time.Time       `json:"created_at"`
 }
 
-// maxNotifications is the maximum number of notifications in one response; the next one has the
-// rest.
+// maxNotifications is the maximum number of notifications in one response; the next response has
+// more.
 const maxNotifications = 500
 
 func readNotifications(ctx context.Context, c call) (any, error) {

@@ -87,7 +87,7 @@ func errTooLong(n int) error {
 	return mailroom.Errorf(mailroom.CodeTooLarge, "the command is %d bytes as JSON, more than %d: send it in parts", n, mailroom.MaxAnswer)
 }
 
-// head returns the ticket of the message at the head, nil if there is none.
+// head returns the ticket of the message at the head, or nil.
 func (b *box) head(ctx context.Context) (*api.Ticket, error) {
 	for k, err := range client.Each(ctx, b.c.Tickets, client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500}) {
 		if err != nil {

@@ -87,7 +87,7 @@ func (t *tools) addInboxTools(s *sdk.Server) {
 	}, t.delegate)
 }
 
-// box returns the inbox that a call names, by default that of the tools.
+// box returns the inbox that a call names, by default the inbox of the tools.
 func (t *tools) box(c *client.Client, workspace string) *box {
 	if workspace == "" || workspace == t.Thread {
 		return &box{c: c, thread: t.Thread, make: true}

@@ -286,8 +286,8 @@ func claudeRequest(id string, raw json.RawMessage) []Event {
 	return []Event{Question{ID: id, Call: r.Call, Tool: r.Tool, About: r.About, Arguments: r.Input}}
 }
 
-// claudeResult is the final line of a turn. Usage is that of the turn; the cost is that of the
-// session unless the line has per-model shares since the last result.
+// claudeResult is the final line of a turn. The usage is the turn's; the cost is the session's
+// unless the line has per-model shares since the last result.
 type claudeResult struct {
 	IsError   bool     `json:"is_error"`
 	Result    string   `json:"result"`

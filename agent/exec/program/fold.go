@@ -35,7 +35,7 @@ type Fold struct {
 	// Prefix makes the ids of calls unique in the run, because a program restarts its numbering
 	// with each process.
 	Prefix string
-	// Redact removes secrets from text. nil means there are none.
+	// Redact removes secrets from text. nil removes nothing.
 	Redact func(string) string
 
 	message   string            // the program's id of the current message

@@ -49,8 +49,9 @@ const (
 	clockPart = `(?:([0-9]{1,2})(?::([0-9]{2}))?(?::[0-9]{2})? ?([ap]\.?m\b\.?)?)`
 )
 
-// limitEnd returns the time at which an error message says that a limit ends, zero if it says none. A time without a
-// zone is in that of now, which is the server's, because the program runs there.
+// limitEnd returns the time at which an error message says that a limit ends, zero if it says none.
+// A time without a zone is in the zone of now, which is the server's, because the program runs
+// there.
 func limitEnd(text string, now time.Time) time.Time {
 	at := limitTime(text, now)
 	if at.IsZero() || !at.After(now) {
@@ -127,7 +128,8 @@ func sumOf(text string) (sum time.Duration) {
 // clock is a time of day as it was written.
 type clock struct{ hour, minute, half string }
 
-// of returns hour and minute; ok is false if they are none. Without a clock they are the start of the day.
+// of returns hour and minute; ok is false if they are no time. Without a clock they are the start
+// of the day.
 func (c clock) of() (hour, minute int, ok bool) {
 	if c.hour == "" {
 		return 0, 0, true
@@ -222,7 +224,8 @@ func dateTime(day string, hour, minute int, zone *time.Location, now time.Time) 
 	return at
 }
 
-// zoneAfter returns the zone at the beginning of text, or that of now if text begins with no known zone.
+// zoneAfter returns the zone at the beginning of text, or the zone of now if text begins with no
+// known zone.
 func zoneAfter(text string, now time.Time) *time.Location {
 	m := zoneForm().FindStringSubmatch(text)
 	if m == nil {

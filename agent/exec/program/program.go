@@ -15,8 +15,8 @@ type Profile struct {
 	Program string   // executable, looked up in PATH
 	Version []string // arguments that print the version
 
-	// EnvAllow names the server's variables that the program may see, in addition to those of every
-	// command: keys, folders and network settings.
+	// EnvAllow names the server's variables that the program may see, in addition to the variables
+	// that every command sees: keys, folders and network settings.
 	EnvAllow []string
 	Env      []string // variables that are always set, NAME=VALUE
 	Modes    []Mode   // supported modes, the default first

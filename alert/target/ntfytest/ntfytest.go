@@ -39,7 +39,7 @@ type Action struct {
 	Clear   bool              `json:"clear"`
 }
 
-// Button returns the action with a label, nil if there is none.
+// Button returns the action with a label, or nil.
 func (m Message) Button(label string) *Action {
 	for i := range m.Actions {
 		if m.Actions[i].Label == label {

@@ -139,7 +139,7 @@ func (c *commands) threads(e *event, t conversation) (all []string) {
 }
 
 // findSending returns the delivery that a room's delivery thread is sending, if it is of one of these
-// conversations, "" if there is none.
+// conversations, or "".
 func (c *commands) findSending(ctx context.Context, room string, conversations []string) (id string, err error) {
 	err = c.host.View(ctx, func(r store.Reader) error {
 		rows, err := r.Threads(store.ThreadQuery{IDs: []string{room}})

@@ -141,7 +141,7 @@ func (m *messages) editUnknown(ctx context.Context, e *event, since string, mode
 const editedMark = "edited: "
 
 // editedParts returns the content of an edited message: as the message, or as the version of one that was read.
-// Its context is not that of the event, which not every platform repeats for an edit.
+// Its context is not taken from the event, because not every platform repeats the context for an edit.
 func (m *messages) editedParts(ctx context.Context, e *event, number int, in []mailroom.Part) ([]mailroom.Part, error) {
 	p := chat.ParseText(e.Text, m.botName)
 	text := p.Text

@@ -309,7 +309,7 @@ func (d *dispatcher) ordered(e *event) (stops, ordered bool) {
 	return p.Command == chat.CommandStop, p.Command == chat.CommandStop
 }
 
-// needsFetch reports whether files must be downloaded. Those of a message that was submitted
+// needsFetch reports whether files must be downloaded. The files of a message that was submitted
 // before need not.
 func (d *dispatcher) needsFetch(ctx context.Context, e *event) (bool, error) {
 	if !slices.ContainsFunc(e.Files, func(f chat.File) bool { return f.Open != nil }) {

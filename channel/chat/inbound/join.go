@@ -23,14 +23,14 @@ func (j join) belongs(before, next *waitingEvent) bool {
 	return a.Album != "" && a.Album == b.Album || j.usual > 0 && next.arrived.Sub(before.arrived) <= j.usual
 }
 
-// cutJoin is how long a text waits that the client has probably cut: the rest takes longer than the next line of a
-// burst, because it is as long.
+// cutJoin is how long a text waits that the client has probably cut: the cut part takes longer than
+// the next line of a burst, because it is as long.
 const cutJoin = 3 * time.Second
 
 // of returns how long a message with a text waits. A piece of an album waits for the others even if nothing else waits.
 // The client has probably cut a text that is nearly as long as a message of the platform can be: clients cut before the
-// last word. The limit is that of the bot's messages, which is that of people or below it. To wait in vain costs two
-// seconds.
+// last word. The limit is the one for the bot's messages, which is at most the one for people's messages. To wait in
+// vain costs two seconds.
 func (j join) of(e *event, text string) time.Duration {
 	if e.Album != "" {
 		return max(j.usual, chat.DefaultJoin)

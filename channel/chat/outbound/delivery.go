@@ -17,7 +17,7 @@ import (
 	"mailroom/store"
 )
 
-// Kinds of entries that a delivery writes besides those of its effects.
+// Kinds of entries that a delivery writes besides the entries of its effects.
 const (
 	// KindRepeated: a message that may have been sent before is sent again.
 	KindRepeated = "x.chat.repeated"

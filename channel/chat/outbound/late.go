@@ -23,8 +23,8 @@ const (
 	// maxLate bounds the unanswered conversations that are looked at, and the runs that are read to find them.
 	maxLate     = 256
 	maxLateRead = 1024
-	// lateLoad is how often unanswered conversations are read from the store. Those of a restart, and those that
-	// another server received, are found by it.
+	// lateLoad is how often unanswered conversations are read from the store. This finds
+	// conversations from before a restart, and conversations that another server received.
 	lateLoad = time.Minute
 	// leastLook and mostLook bound how often unanswered conversations are looked at.
 	leastLook, mostLook = time.Second, 10 * time.Second
@@ -181,7 +181,7 @@ func (l *lateness) find(r store.Reader, now time.Time) (found []due, err error) 
 	return found, nil
 }
 
-// firstOpen returns the current run of a thread, or else the next one, nil if there is none.
+// firstOpen returns the current run of a thread, or else the next one, or nil.
 func firstOpen(r store.Reader, t *mailroom.Thread) (*mailroom.Run, error) {
 	queries := []store.RunQuery{{Thread: t.ID, Set: store.RunsQueued, Limit: 1}, {Thread: t.ID, Set: store.RunsScheduled, Limit: 1}}
 	if t.Current != "" {

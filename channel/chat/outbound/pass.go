@@ -13,8 +13,8 @@ import (
 // maxPassers bounds the queued deliveries of a room among which a long reply looks for those that pass it.
 const maxPassers = 50
 
-// letPass ends the attempt before message n if another delivery passes the rest of this one. A message that was sent
-// has its receipt, so the next attempt continues behind it.
+// letPass ends the attempt before message n if another delivery passes the remaining messages of
+// this one. A message that was sent has its receipt, so the next attempt continues behind it.
 func (x *attempt) letPass(ctx context.Context, n int) error {
 	if _, sent := x.receipts[x.name(outgoing{n: n})]; sent {
 		return nil
@@ -26,9 +26,10 @@ func (x *attempt) letPass(ctx context.Context, n int) error {
 	return &thread.GiveWay{To: to}
 }
 
-// findPasser returns the first queued delivery of the room that does not wait for the rest of this one: an answer of
-// the channel itself, the redraw of a question, or what a run says that waits for a person. The text and the question
-// of one run keep their order, so a question does not pass a text of its own run. "" is none.
+// findPasser returns the first queued delivery of the room that may be sent before the remaining messages of this
+// one: an answer of the channel itself, the redraw of a question, or what a run says that waits for a person. The
+// text and the question of one run keep their order, so a question does not pass a text of its own run. It
+// returns "" if no delivery may pass.
 func (x *attempt) findPasser(ctx context.Context) (id string, err error) {
 	own := x.session.Run()
 	err = x.conn.host.View(ctx, func(r store.Reader) error {

@@ -15,8 +15,8 @@ import (
 	"mailroom/store"
 )
 
-// maxSendTime bounds the sending time of one attempt. Another attempt sends the rest, so that a
-// long text does not hold a slot for long.
+// maxSendTime bounds the sending time of one attempt. Another attempt sends the remaining text, so
+// that a long text does not hold a slot for long.
 const maxSendTime = 20 * time.Second
 
 // continueDelay is the pause before the next attempt of a long delivery.

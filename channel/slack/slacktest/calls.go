@@ -107,7 +107,7 @@ var (
 )
 
 // PlainText returns the visible text of a message without its styles. problem names markup that
-// should have been escaped, "" if there is none.
+// should have been escaped, or "".
 func PlainText(text string) (shown, problem string) {
 	left := entityPattern.ReplaceAllString(referencePattern.ReplaceAllString(text, ""), "")
 	if strings.ContainsAny(left, "<>&") && !strings.HasPrefix(left, ">") && !strings.Contains(left, "\n>") {
