@@ -14,7 +14,7 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/reserved"
-	"mailroom/server/metrics"
+	"mailroom/server/operate"
 
 	"mailroom/server/internal/request"
 	"mailroom/store"
@@ -299,7 +299,7 @@ const (
 )
 
 // waiting returns what the targets have not sent yet, for metrics.
-func (h *alertHandlers) waiting(ctx context.Context) (all []metrics.Waiting, err error) {
+func (h *alertHandlers) waiting(ctx context.Context) (all []operate.WaitingAlerts, err error) {
 	if h.alerts == nil || len(h.alerts.Targets) == 0 {
 		return nil, nil
 	}
@@ -309,7 +309,7 @@ func (h *alertHandlers) waiting(ctx context.Context) (all []metrics.Waiting, err
 			if err != nil {
 				return err
 			}
-			w := metrics.Waiting{Target: t.Name, Alerts: shown.Waiting}
+			w := operate.WaitingAlerts{Target: t.Name, Alerts: shown.Waiting}
 			if shown.Oldest != nil {
 				w.Oldest = time.Since(*shown.Oldest)
 			}

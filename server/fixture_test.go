@@ -20,7 +20,7 @@ import (
 	"mailroom/client"
 	"mailroom/ledger"
 	"mailroom/server"
-	"mailroom/server/metrics"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
@@ -38,7 +38,7 @@ type fixture struct {
 	store   store.Store
 	ledger  *ledger.Ledger
 	bus     *bus.Bus
-	metrics *metrics.Metrics
+	metrics *operate.Metrics
 	client  *client.Client
 	http    http.RoundTripper
 	log     *logBuffer
@@ -63,7 +63,7 @@ func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(
 func startStore(t *testing.T, on store.Store, line func(net.Listener) net.Listener, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	wire := &http.Transport{}
-	f := &fixture{t: t, secret: token, store: on, bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1), page: mailroom.MaxPage}
+	f := &fixture{t: t, secret: token, store: on, bus: bus.New(), metrics: operate.NewMetrics(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1), page: mailroom.MaxPage}
 	f.ledger = ledger.New(f.store, ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {

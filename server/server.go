@@ -25,7 +25,7 @@ import (
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/server/internal/request"
-	"mailroom/server/metrics"
+	"mailroom/server/operate"
 	"mailroom/server/workers"
 )
 
@@ -99,7 +99,7 @@ type Options struct {
 	// Protocols are further protocols over the same operations, by route such as "POST /mcp".
 	Protocols map[string]Protocol
 	// Metrics are served at /metrics. nil: a private set that only the server updates.
-	Metrics *metrics.Metrics
+	Metrics *operate.Metrics
 	// Issues returns the issues of the tracker. nil: there is none.
 	Issues   func(context.Context) (api.IssueBoard, error)
 	NoSearch bool // messages are not indexed, so a search is refused
@@ -153,7 +153,7 @@ func (o *Options) fill() {
 		o.DescribeAgent = func(string) AgentInfo { return AgentInfo{} }
 	}
 	if o.Metrics == nil {
-		o.Metrics = metrics.New()
+		o.Metrics = operate.NewMetrics()
 	}
 	if o.Version == "" {
 		o.Version = "dev"

@@ -11,7 +11,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/server/internal/request"
-	"mailroom/server/metrics"
+	"mailroom/server/operate"
 	"mailroom/store"
 )
 
@@ -21,7 +21,7 @@ type statsHandlers struct {
 	accounts Accounts
 	find     request.Lookup
 	quotas   quotas
-	metrics  *metrics.Metrics
+	metrics  *operate.Metrics
 	slots    *slots // of streams and waits
 	backlog  *request.Backlog
 	started  time.Time
@@ -143,7 +143,7 @@ func (h *statsHandlers) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		tokens, err = h.accounts.Tokens(r.Context())
 	}
-	var waiting []metrics.Waiting
+	var waiting []operate.WaitingAlerts
 	if err == nil {
 		waiting, err = h.alerts.waiting(r.Context())
 	}
@@ -159,10 +159,10 @@ func (h *statsHandlers) serveMetrics(w http.ResponseWriter, r *http.Request) {
 
 // quotaLevels returns, per quota, the use of all tokens together and the highest ratio of use to
 // limit. It has no value per token, to keep the cardinality fixed.
-func (h *statsHandlers) quotaLevels(tokens []*auth.Token) map[auth.Quota]metrics.Level {
-	all := map[auth.Quota]metrics.Level{}
+func (h *statsHandlers) quotaLevels(tokens []*auth.Token) map[auth.Quota]operate.QuotaLevel {
+	all := map[auth.Quota]operate.QuotaLevel{}
 	for _, q := range auth.AllQuotas() {
-		var l metrics.Level
+		var l operate.QuotaLevel
 		for _, t := range tokens {
 			used := h.quotas.usage(t).Of(q)
 			l.Used += used

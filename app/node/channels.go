@@ -14,7 +14,7 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/engine"
 	"mailroom/ledger"
-	"mailroom/server/metrics"
+	"mailroom/server/operate"
 	"mailroom/stream"
 )
 
@@ -150,11 +150,11 @@ func (all channelSet) Resume(name string) bool {
 }
 
 // metrics returns the metrics of the channels.
-func (all channelSet) metrics() []metrics.Channel {
-	var out []metrics.Channel
+func (all channelSet) metrics() []operate.ChannelMetrics {
+	var out []operate.ChannelMetrics
 	for _, c := range all {
 		s := c.State()
-		out = append(out, metrics.Channel{
+		out = append(out, operate.ChannelMetrics{
 			Name: s.Name, State: string(s.Condition), Adapters: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
 			Attempts: s.Attempts, Downtime: s.Downtime, LastSuccess: s.LastSuccess, Unhandled: s.Unacked,
 		})

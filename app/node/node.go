@@ -29,7 +29,7 @@ import (
 	"mailroom/internal/retry"
 	"mailroom/ledger"
 	"mailroom/server"
-	"mailroom/server/metrics"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/store/postgres"
 	"mailroom/stream"
@@ -112,7 +112,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	c, log := o.Config, o.Log
 	agents := roster.agents
 	n := &Node{agents: roster, indexer: &indexer{on: c.Search, log: log}, log: log, lock: o.Lock, duties: map[string]*duty{}, shared: o.Shared, id: c.Mark, tables: o.Tables, conversations: reservedPrefixes(c), exitWhenDown: c.WhenAllDown == config.AllDownExit}
-	b, numbers := bus.New(), metrics.New()
+	b, numbers := bus.New(), operate.NewMetrics()
 	n.ledger = ledger.New(o.Store, ledger.Options{
 		Lanes:        o.Lanes,
 		DefaultAgent: c.DefaultAgent,
@@ -187,7 +187,7 @@ func assemble(o Options, roster *agentSet) *Node {
 
 // deliveries returns the options of the engine that sends replies and alerts, nil if there are none. It is
 // an engine of its own, so that long agent runs cannot delay them.
-func (n *Node) deliveries(c *config.Config, links *alert.Links, operator *auth.Token, numbers *metrics.Metrics) *engine.Options {
+func (n *Node) deliveries(c *config.Config, links *alert.Links, operator *auth.Token, numbers *operate.Metrics) *engine.Options {
 	agents := deliveryAgents(n.channels)
 	maps.Copy(agents, alertAgents(c, n.ledger, n.channels, links, operator, knownRules(c, n.shared), n.log))
 	if len(agents) == 0 {
@@ -198,7 +198,7 @@ func (n *Node) deliveries(c *config.Config, links *alert.Links, operator *auth.T
 }
 
 // engineOptions returns the options of an engine in this process.
-func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics) engine.Options {
+func (n *Node) engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *operate.Metrics) engine.Options {
 	return engine.Options{
 		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Elsewhere: n.agents.remote, Node: c.Mark, Program: command.ReadVersion().Version, Tables: n.tables,

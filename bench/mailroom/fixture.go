@@ -20,7 +20,7 @@ import (
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/ledger"
-	"mailroom/server/metrics"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/store/postgres"
 	"mailroom/store/sqlite"
@@ -40,7 +40,7 @@ type fixture struct {
 	remove  func() error  // removes the store after it was closed
 	bus     *bus.Bus
 	relay   *bus.Relay // nil: no wire
-	metrics *metrics.Metrics
+	metrics *operate.Metrics
 	ledger  *ledger.Ledger
 	version string // of the agent
 
@@ -138,7 +138,7 @@ func newFixture(ctx context.Context, open storeOpener, dir, version string, ende
 	if err != nil {
 		return nil, err
 	}
-	h.bus, h.metrics, h.version, h.ledgerDone = bus.New(), metrics.New(), version, make(chan error, 1)
+	h.bus, h.metrics, h.version, h.ledgerDone = bus.New(), operate.NewMetrics(), version, make(chan error, 1)
 	h.ledger = ledger.New(h.store, ledger.Options{
 		DefaultAgent: agentName,
 		Lanes:        h.lanes,

@@ -32,7 +32,6 @@ var floors = map[string]int{
 	"store/postgres":          8,
 	"store/sqlite":            8,
 	"store/transfer":          8, // copies and compares stores
-	"server/metrics":          8, // what a server counts
 	"doctor":                  8,
 	"issues/internal":         7, // a locked folder of files
 	"issues/tracker":          8, // issues in a file
@@ -62,7 +61,8 @@ var floors = map[string]int{
 	"app/endpoint":            10, // finds the server that a command talks to
 	"channel/kind":            11, // a platform as one value
 	"channel/httpcall":        11, // HTTP calls to a platform
-	"server":                  11,
+	"server/operate":          11, // what operators and the console ask
+	"server":                  12,
 	"alert/target":            12, // the kinds of targets
 	"app/cli":                 11, // the commands that talk to a server
 	"channel/chat/waiting":    12, // what a run does, for a chat

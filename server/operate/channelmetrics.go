@@ -1,4 +1,4 @@
-package metrics
+package operate
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Channel has the numbers of one channel.
-type Channel struct {
+// ChannelMetrics has the numbers of one channel.
+type ChannelMetrics struct {
 	Name        string
 	State       string
 	Adapters    int // connection attempts
@@ -24,7 +24,7 @@ type Channel struct {
 
 // Channels registers the metrics of channels, which a scrape reads with look. states are
 // all states of a channel. It is called at most once.
-func (m *Metrics) Channels(states []string, look func() []Channel) {
+func (m *Metrics) Channels(states []string, look func() []ChannelMetrics) {
 	desc := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc(namespace+"_channel_"+name, help, append([]string{"channel"}, more...), nil)
 	}
@@ -43,7 +43,7 @@ func (m *Metrics) Channels(states []string, look func() []Channel) {
 }
 
 type channels struct {
-	look   func() []Channel
+	look   func() []ChannelMetrics
 	states []string
 
 	state, adapters, leftBehind, reconnects, attempts, downtime, success, unhandled *prometheus.Desc

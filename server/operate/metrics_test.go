@@ -1,4 +1,4 @@
-package metrics
+package operate
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func scrape(t *testing.T, m *Metrics) map[string]string {
 }
 
 func TestReportedEventsAreCounted(t *testing.T) {
-	m := New()
+	m := NewMetrics()
 	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	m.Operation("submit", nil, time.Millisecond)
 	m.Operation("submit", mailroom.Errorf(mailroom.CodeBusy, "busy"), time.Millisecond)
@@ -47,7 +47,7 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCancelled, CreatedAt: at, FinishedAt: at.Add(time.Second)})
 	m.Present(map[mailroom.Status]int{mailroom.StatusQueued: 7}, 2, 4096)
 
-	m.Uses(map[auth.Quota]Level{auth.QuotaThreads: {Used: 12, Fullest: 0.5}})
+	m.Uses(map[auth.Quota]QuotaLevel{auth.QuotaThreads: {Used: 12, Fullest: 0.5}})
 
 	got := scrape(t, m)
 	for name, want := range map[string]string{
@@ -88,7 +88,7 @@ func TestReportedEventsAreCounted(t *testing.T) {
 }
 
 func TestConcurrentNewLabelsLoseNoCount(t *testing.T) {
-	m := New()
+	m := NewMetrics()
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -108,7 +108,7 @@ func TestConcurrentNewLabelsLoseNoCount(t *testing.T) {
 }
 
 func TestCountingAllocatesNothing(t *testing.T) {
-	m := New()
+	m := NewMetrics()
 	m.Operation("submit", nil, time.Millisecond) // the first of its label copies the map
 	if n := testing.AllocsPerRun(100, func() {
 		m.Operation("submit", nil, time.Millisecond)
@@ -120,7 +120,7 @@ func TestCountingAllocatesNothing(t *testing.T) {
 
 // Dashboards that were made for the version before go on: each operation that has two words now had another name then.
 func TestRenamedOperationsCountUnderBothNames(t *testing.T) {
-	m := New()
+	m := NewMetrics()
 	names := []string{
 		"end_lease", "adopt_unclaimed", "expire_notifications", "append_entry", "release_sticky", "drop_definitions",
 		"end_workers", "check_clock", "create_token", "set_quotas", "tokens_used", "sign_in", "sign_out", "end_replaced",

@@ -1,9 +1,4 @@
-// Package metrics collects the metrics of a process and serves them to Prometheus from a
-// registry of its own.
-//
-// Its methods are the callbacks of ledger.Observe and engine.Observe. A count costs one
-// lookup in an immutable map and one atomic addition.
-package metrics
+package operate
 
 import (
 	"context"
@@ -27,9 +22,13 @@ const (
 	maxLabels = 3 // of a family
 )
 
-// Metrics has the metrics of one process. It is safe for concurrent use.
+// Metrics collects the metrics of one process and serves them to Prometheus from a registry of its own. It is safe for
+// concurrent use.
+//
+// Its methods are the callbacks of ledger.Observe and engine.Observe. A count costs one lookup in an immutable map and
+// one atomic addition.
 type Metrics struct {
-	// Set by New.
+	// Set by NewMetrics.
 	serve    http.Handler
 	registry *prometheus.Registry
 
@@ -50,8 +49,8 @@ type Metrics struct {
 	alerts, alertAge *prometheus.GaugeVec // target
 }
 
-// New returns empty Metrics.
-func New() *Metrics {
+// NewMetrics returns empty Metrics.
+func NewMetrics() *Metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	seconds := prometheus.ExponentialBuckets(0.0005, 4, 12) // half a millisecond to half an hour
@@ -230,29 +229,29 @@ func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int, unread 
 	m.unread.Set(float64(unread))
 }
 
-// Level is the use of one quota.
-type Level struct {
+// QuotaLevel is the use of one quota.
+type QuotaLevel struct {
 	Used    int64   // of all tokens
 	Fullest float64 // largest use/limit of a token
 }
 
 // Uses sets the use of quotas; a scrape calls it.
-func (m *Metrics) Uses(levels map[auth.Quota]Level) {
+func (m *Metrics) Uses(levels map[auth.Quota]QuotaLevel) {
 	for q, l := range levels {
 		m.used.WithLabelValues(string(q)).Set(float64(l.Used))
 		m.fullest.WithLabelValues(string(q)).Set(l.Fullest)
 	}
 }
 
-// Waiting is what a target of alerts has not sent yet.
-type Waiting struct {
+// WaitingAlerts is what a target of alerts has not sent yet.
+type WaitingAlerts struct {
 	Target string
 	Alerts int
 	Oldest time.Duration // age of the oldest; 0: there is none
 }
 
 // Alerts sets what the targets of alerts have not sent yet; a scrape calls it.
-func (m *Metrics) Alerts(targets []Waiting) {
+func (m *Metrics) Alerts(targets []WaitingAlerts) {
 	for _, t := range targets {
 		m.alerts.WithLabelValues(t.Target).Set(float64(t.Alerts))
 		m.alertAge.WithLabelValues(t.Target).Set(t.Oldest.Seconds())

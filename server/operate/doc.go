@@ -1,0 +1,2 @@
+// Package operate answers what operators ask of a server.
+package operate
