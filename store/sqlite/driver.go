@@ -5,8 +5,6 @@ import (
 	"errors"
 
 	"modernc.org/sqlite"
-
-	"mailroom/store/sqlite/internal/walfile"
 )
 
 // Driver opens connections to SQLite. The zero value selects the built-in SQLite; tests use other
@@ -26,7 +24,7 @@ type Driver struct {
 func builtIn() Driver {
 	return Driver{
 		Connector: sqlite.NewConnector,
-		VFS:       walfile.VFS(),
+		VFS:       fileLayer(),
 		Code: func(err error) (int, bool) {
 			var failed *sqlite.Error
 			if !errors.As(err, &failed) {

@@ -90,12 +90,12 @@ func mutants() []mutant {
 // fileMutants break what keeps the file of a store right.
 func fileMutants() []mutant {
 	return []mutant{
-		{"the log is written after it was synced", "store/sqlite/internal/walfile/vfs_linux.go",
-			"	f := at[file](p)\n	if rc := flush(f); rc != sqlite3.SQLITE_OK {\n		return rc\n	}\n	if f.unix.FctrlFlags", "	f := at[file](p)\n	if f.unix.FctrlFlags",
-			"store/sqlite/internal/walfile", "^TestConnectionsShareALog$"},
-		{"a commit is answered before it is synced", "store/sqlite/internal/walfile/vfs_linux.go",
+		{"the log is written after it was synced", "store/sqlite/vfs_linux.go",
+			"	f := valueAt[vfsFile](p)\n	if rc := vfsFlush(f); rc != sqlite3.SQLITE_OK {\n		return rc\n	}\n	if f.unix.FctrlFlags", "	f := valueAt[vfsFile](p)\n	if f.unix.FctrlFlags",
+			"store/sqlite", "^TestConnectionsShareALog$"},
+		{"a commit is answered before it is synced", "store/sqlite/vfs_linux.go",
 			"switch err := syscall.Fdatasync(int(f.unix.Fh)); err {", "switch err := error(nil); err {",
-			"store/sqlite/internal/walfile", "^TestACommitWhoseLogCannotBeSyncedFails$"},
+			"store/sqlite", "^TestACommitWhoseLogCannotBeSyncedFails$"},
 		{"views see commits that are not synced", "store/sqlite/open.go",
 			`"synchronous(full)"`, `"synchronous(normal)"`, "store/sqlite/powercut", "^TestAViewSeesACommitOnlyOnceItIsSynced$"},
 		{"a transaction may write to the log before it commits", "store/sqlite/open.go",

@@ -12,7 +12,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
 
-	"mailroom/store/sqlite/internal/walfile"
+	"mailroom/store/sqlite"
 )
 
 const sector = 512 // bytes that a disk writes atomically
@@ -236,7 +236,7 @@ func (d *disk) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, er
 	h := &handle{disk: d, file: f, name: name, boot: d.boot, made: !f.named && flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_SUPER_JOURNAL) != 0}
 	index := fmt.Sprintf("%d-%s-shm", d.boot, filepath.Base(name))
 	if flags&vfs.OPEN_WAL != 0 {
-		h.joiner = walfile.NewJoiner(make([]byte, 0, 64<<10))
+		h.joiner = sqlite.NewJoiner(make([]byte, 0, 64<<10))
 	}
 	h.index = vfs.NewSharedMemory(filepath.Join(d.dir, index), flags)
 	return h, flags, nil
@@ -252,7 +252,7 @@ type handle struct {
 	made  bool // a journal or a WAL, whose first sync also syncs the folder, as in SQLite's own VFS
 	lock  vfs.LockLevel
 	// joiner joins the writes of a log, as the file layer of the built-in SQLite does.
-	joiner walfile.Joiner
+	joiner sqlite.Joiner
 }
 
 func (h *handle) SharedMemory() vfs.SharedMemory { return h.index }

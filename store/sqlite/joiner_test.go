@@ -1,4 +1,4 @@
-package walfile
+package sqlite
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package walfile
+package sqlite
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 // openDatabase returns a connection pool of one connection with the layer.
 func openDatabase(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	if VFS() == "" {
+	if fileLayer() == "" {
 		t.Fatal("SQLite has another layout of its files than this package expects")
 	}
-	db, err := sql.Open("sqlite", "file:"+path+"?vfs="+VFS()+"&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=cache_spill(false)&_pragma=cache_size(-64)")
+	db, err := sql.Open("sqlite", "file:"+path+"?vfs="+fileLayer()+"&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=cache_spill(false)&_pragma=cache_size(-64)")
 	if err != nil {
 		t.Fatal(err)
 	}

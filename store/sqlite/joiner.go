@@ -1,12 +1,11 @@
-// Package walfile is the file layer below SQLite: it joins the writes of a write-ahead log, and syncs
-// data without needless metadata.
-package walfile
+package sqlite
 
 // Joiner joins writes to adjoining places of a file. SQLite writes each page of a commit to its log as
 // two writes, and syncs the log before other connections may read the commit, so the joined writes
 // reach the file in time. The zero value joins nothing.
 //
-// One goroutine at a time uses it.
+// One goroutine at a time uses it. It is exported for the tests that cut the power, whose disk joins
+// writes with the same code.
 type Joiner struct {
 	at  int64  // where data begins in the file
 	buf []byte // data that the file does not have yet
@@ -15,14 +14,14 @@ type Joiner struct {
 // NewJoiner returns a Joiner that holds data in buf, up to its capacity.
 func NewJoiner(buf []byte) Joiner { return Joiner{buf: buf[:0]} }
 
-// A Writer is the file that gets the data.
-type Writer interface {
+// joinedFile is the file that gets the data.
+type joinedFile interface {
 	WriteAt(p []byte, at int64) error
 }
 
 // WriteAt holds p for the place at of the file. First it writes what it holds, unless p continues it
 // and fits.
-func (j *Joiner) WriteAt(f Writer, p []byte, at int64) error {
+func (j *Joiner) WriteAt(f joinedFile, p []byte, at int64) error {
 	if len(j.buf) > 0 && (at != j.at+int64(len(j.buf)) || len(p) > cap(j.buf)-len(j.buf)) {
 		if err := j.Flush(f); err != nil {
 			return err
@@ -40,7 +39,7 @@ func (j *Joiner) WriteAt(f Writer, p []byte, at int64) error {
 
 // Flush writes what the Joiner holds. After an error it holds nothing: SQLite fails the commit, and
 // writes its pages again with the next one.
-func (j *Joiner) Flush(f Writer) error {
+func (j *Joiner) Flush(f joinedFile) error {
 	if len(j.buf) == 0 {
 		return nil
 	}
