@@ -23,7 +23,7 @@ var floors = map[string]int{
 	"entry":                   3, // bodies of entries, and their encoding
 	"auth":                    3, // tokens, permissions and quotas
 	"store":                   4, // the seam and its rows
-	"store/internal":          5, // the encoding of rows, for the stores of databases
+	"store/internal":          5, // the encoding of rows and what stores in SQL databases share
 	"thread":                  5, // the state machine of a thread
 	"project":                 6, // reservations and notifications
 	"bus":                     7,

@@ -140,12 +140,12 @@ func TestTheTreeGrowsNoMoreRooms(t *testing.T) {
 		name      string
 		got, most int
 	}{
-		{"product packages", s.product, 86},
-		{"packages", s.packages, 122},
+		{"product packages", s.product, 87},
+		{"packages", s.packages, 123},
 		{"floors", len(floors), 74},
 		{"pairs of top folders that import each other", len(s.pairs), 1},
 		{"exported names that no other package uses", len(s.unused), 180},
-		{"lines that are too long", s.long, 5249},
+		{"lines that are too long", s.long, 5233},
 	} {
 		t.Logf("%s: %d", m.name, m.got)
 		if m.got > m.most {

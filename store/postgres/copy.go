@@ -61,10 +61,10 @@ func OpenCopy(ctx context.Context, o Options) (*Copy, error) {
 // not be called afterwards.
 func (c *Copy) Finish(ctx context.Context) error {
 	s := c.Store
-	if err := s.takeTurn(ctx); err != nil {
+	if err := s.turns.Write(ctx); err != nil {
 		return err
 	}
-	defer func() { <-s.turn }()
+	defer s.turns.EndWrite()
 	if _, err := s.writer.conn.PgConn().Exec(ctx, "SET statement_timeout = 0; ANALYZE "+strings.Join(rowTables(), ", ")).ReadAll(); err != nil {
 		return refusal(ctx, "analyze the tables", err)
 	}

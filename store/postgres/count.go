@@ -3,6 +3,7 @@ package postgres
 import (
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 // Count implements [store.Reader].
@@ -19,32 +20,28 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 		return out, r.countThread(q, out.Runs)
 	}
 	all := q.Agent == "" && len(q.Statuses) == 0
-	var s selection
-	s.add("SELECT what, sum(n)::bigint FROM tally")
-	if q.Owner != nil {
-		s.cond("owner = ?", *q.Owner)
-	}
-	if q.Agent != "" {
-		s.cond("agent = ?", q.Agent)
-	}
+	var s sqlstore.Select
+	s.Add("SELECT what, sum(n)::bigint FROM tally")
+	s.EqualTo("owner", q.Owner)
+	s.Equal("agent", q.Agent)
 	if len(q.Statuses) > 0 {
-		s.cond("what = ANY (?::text[])", plainTexts(q.Statuses))
+		s.Cond("what = ANY (?::text[])", plainTexts(q.Statuses))
 	} else {
-		s.cond("what <> ''")
+		s.Cond("what <> ''")
 	}
-	s.add(" GROUP BY what HAVING sum(n) <> 0")
-	t := trip{{s.text.String(), s.args, func(c *columns) error {
-		switch what, n := c.text(), c.int(); {
-		case what == talliedThread && all:
+	s.Add(" GROUP BY what HAVING sum(n) <> 0")
+	t := trip{{s.Numbered(), s.Args(), func(c *columns) error {
+		switch what, n := c.Text(), c.Int(); {
+		case what == sqlstore.TalliedThread && all:
 			out.Threads = n
-		case what != talliedThread:
+		case what != sqlstore.TalliedThread:
 			out.Runs[mailroom.Status(what)] = n
 		}
 		return nil
 	}}}
 	if all {
 		t.add(func(c *columns) error {
-			out.Due = c.time()
+			out.Due = c.Time()
 			return nil
 		}, "SELECT earliest_due($1)", q.Owner)
 	}
@@ -52,36 +49,27 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 }
 
 func countAgents(r reader, q store.CountQuery) (out store.Counts, err error) {
-	var s selection
-	s.add("SELECT agent, what, sum(n)::bigint FROM tally")
-	s.cond("what <> ?", talliedThread)
-	if q.Owner != nil {
-		s.cond("owner = ?", *q.Owner)
-	}
-	s.add(" GROUP BY agent, what")
+	s := sqlstore.AgentCounts(q, "sum(n)::bigint")
 	err = r.query("count the runs of agents", func(c *columns) error {
-		agent, status := c.text(), mailroom.Status(c.text())
-		out.AddAgent(agent, status, c.int())
+		sqlstore.AddAgentCount(&out, c)
 		return nil
-	}, s.text.String(), s.args...)
+	}, s.Numbered(), s.Args()...)
 	return out, err
 }
 
 // countThread counts the runs of one thread.
 func (r reader) countThread(q store.CountQuery, runs map[mailroom.Status]int) error {
-	var s selection
-	s.add("SELECT status, count(*) FROM (SELECT r.status FROM run r")
-	s.whichRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
+	var s sqlstore.Select
+	s.Add("SELECT status, count(*) FROM (SELECT r.status FROM run r")
+	whichRuns(&s, store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
 	if q.Owner != nil {
-		s.cond("(SELECT owner FROM thread WHERE id = ?) = ?", q.Thread, *q.Owner)
+		s.Cond("(SELECT owner FROM thread WHERE id = ?) = ?", q.Thread, *q.Owner)
 	}
-	if q.Most > 0 {
-		s.add(" LIMIT ?", int64(q.Most))
-	}
-	s.add(") r GROUP BY status")
+	s.Limit(q.Most)
+	s.Add(") r GROUP BY status")
 	return r.query("count the runs of a thread", func(c *columns) error {
-		status := mailroom.Status(c.text())
-		runs[status] = c.int()
+		status := mailroom.Status(c.Text())
+		runs[status] = c.Int()
 		return nil
-	}, s.text.String(), s.args...)
+	}, s.Numbered(), s.Args()...)
 }

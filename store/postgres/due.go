@@ -62,7 +62,7 @@ func (d *dueRows) add(q *trip, skip []string, clock bool) {
 	for i := range d.wants {
 		want := &d.wants[i]
 		each := func(c *columns) error {
-			want.found, want.later = c.int(), c.time()
+			want.found, want.later = c.Int(), c.Time()
 			return nil
 		}
 		if want.Share == nil {

@@ -71,7 +71,7 @@ func (s *Store) AsynchronousStandbys(ctx context.Context) (n int, err error) {
 	}
 	err = s.View(ctx, func(r store.Reader) error {
 		return r.(reader).query("count standbys", func(c *columns) error {
-			n = c.int()
+			n = c.Int()
 			return nil
 		}, countStandbys)
 	})

@@ -6,6 +6,7 @@ import (
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -38,7 +39,7 @@ func (r reader) entriesAt(at []store.EntryRef) ([]mailroom.Entry, error) {
 	}
 	var found []mailroom.Entry
 	err := r.query("read entries", func(c *columns) error {
-		some, err := format.PickEntries(c.text(), c.int64(), c.next(), wanted)
+		some, err := format.PickEntries(c.Text(), c.Int64(), c.next(), wanted)
 		found = append(found, some...)
 		return err
 	}, entriesAt, threads, seqs)
@@ -64,13 +65,13 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 		text = entriesBackward
 	}
 	var found []mailroom.Entry
-	g, more := gauge{limit: q.Limit, budget: q.Bytes}, true
+	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
 	after, before := q.After, q.Before
 	for page := entryRows; ; page *= 2 {
 		rows := 0
 		err := r.query("read entries", func(c *columns) error {
 			rows++
-			first, last, lines := c.int64(), c.int64(), c.next()
+			first, last, lines := c.Int64(), c.Int64(), c.next()
 			if q.Backward {
 				before = first
 			} else {
@@ -82,7 +83,7 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 			several, err := format.SplitEntries(lines, first, q)
 			for _, e := range several {
 				found = append(found, e)
-				if more = g.add(len(e.Raw)); !more {
+				if more = g.Add(len(e.Raw)); !more {
 					break
 				}
 			}

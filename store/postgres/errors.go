@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 // outcome is what an error means for the transaction.
@@ -112,7 +113,7 @@ func outcomeOf(err error) outcome {
 // refusal converts an error into one of the store's interface.
 func refusal(ctx context.Context, doing string, err error) *mailroom.Error {
 	if ctx.Err() != nil {
-		return cancelled(ctx)
+		return sqlstore.Cancelled(ctx)
 	}
 	var known *mailroom.Error
 	if errors.As(err, &known) {
@@ -128,16 +129,4 @@ func refusal(ctx context.Context, doing string, err error) *mailroom.Error {
 		refused.Message = "a text has a NUL, bytes that are not UTF-8, or is too long for an index: correct it"
 	}
 	return refused
-}
-
-func cancelled(ctx context.Context) *mailroom.Error {
-	return &mailroom.Error{
-		Code: mailroom.CodeUnavailable, Message: "gave up waiting for the database", Cause: context.Cause(ctx),
-	}
-}
-
-func errClosed() *mailroom.Error {
-	return &mailroom.Error{
-		Code: mailroom.CodeUnavailable, Message: "the store accepts no more reads or writes", Cause: store.ErrClosed,
-	}
 }

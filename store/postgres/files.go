@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"mailroom"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -147,7 +148,7 @@ func (f *Files) connect(ctx context.Context) (_ *pgx.Conn, end func(), err error
 	select {
 	case f.busy <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, cancelled(ctx)
+		return nil, nil, sqlstore.Cancelled(ctx)
 	}
 	conn, err := f.options.connect(ctx, filesSuffix, nil)
 	if err == nil {

@@ -208,7 +208,7 @@ func TestALoadThatWaitedSeesWhatItWaitedFor(t *testing.T) {
 		})
 		for waits := 0; waits == 0; {
 			err := writerOf(tx).query("find the waiting transaction", func(c *columns) error {
-				waits = c.int()
+				waits = c.Int()
 				return nil
 			}, "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))")
 			if err != nil {

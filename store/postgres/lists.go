@@ -3,6 +3,7 @@ package postgres
 import (
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 // The owner and the agent of a failure are those of its run, whose thread may not be in the Changes.
@@ -11,37 +12,33 @@ const (
 		FROM unnest($1::text[], $2::bigint[], $3::text[]) u (id, at, error_group) JOIN run r ON r.id = u.id JOIN thread t ON t.key = r.thread
 		ON CONFLICT (run) DO UPDATE SET at = excluded.at, error_group = excluded.error_group`
 	dropFailures = "DELETE FROM failure WHERE run = ANY ($1::bigint[])"
-
-	newestFailures   = "SELECT run, at, error_group, agent FROM failure"
-	failuresByGroups = `SELECT g.error_group, g.agent, g.runs, g.first, g.last, coalesce((SELECT id FROM run WHERE key = g.newest), ''), g.newest FROM
-		(SELECT error_group, agent, count(*) AS runs, min(at) AS first, max(at) AS last, max(run) AS newest FROM (`
 )
 
 // listRuns reads the runs of an owner or of an error group, or those of the group that an owner has.
 func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
-	g, more := gauge{limit: q.Limit, budget: q.Bytes}, true
+	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
 	read := func(text, key, cond string, args ...any) {
 		if err != nil || !more {
 			return
 		}
-		var s selection
-		s.add(text)
-		s.cond(cond, args...)
-		s.byKey(key, q.From, q.Oldest)
+		var s sqlstore.Select
+		s.Add(text)
+		s.Cond(cond, args...)
+		s.ByKey(key, q.From, q.Oldest)
 		limit, budget := q.Limit, q.Bytes // less what another statement has read; 0 is no limit
 		if limit > 0 {
-			limit -= g.rows
+			limit -= g.Rows
 		}
 		if budget > 0 {
-			budget = max(budget-g.bytes, 1)
+			budget = max(budget-g.Bytes, 1)
 		}
-		var found []sizedRun
-		found, err = list(r, "read runs", &s, limit, budget, func(c *columns) (sizedRun, error) {
+		var found []sqlstore.SizedRun
+		found, err = list(r, "read runs", &s, limit, budget, func(c *columns) (sqlstore.SizedRun, error) {
 			run, err := scanRun(c)
-			return sizedRun{run, c.size}, err
+			return sqlstore.SizedRun{Run: run, Size: c.size}, err
 		})
 		for _, row := range found {
-			runs, more = append(runs, row.run), g.add(row.size)
+			runs, more = append(runs, row.Run), g.Add(row.Size)
 		}
 	}
 	const ofRuns = "SELECT r.key, r.body FROM run r"
@@ -65,25 +62,11 @@ func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 
 // countFailures sums up failed runs by error group and agent.
 func countFailures(r reader, q store.CountQuery) (out store.Counts, err error) {
-	var s selection
-	s.add(failuresByGroups + newestFailures)
-	if q.Owner != nil {
-		s.cond("owner = ?", *q.Owner)
-	}
-	if q.Agent != "" {
-		s.cond("agent = ?", q.Agent)
-	}
-	s.add(" ORDER BY run DESC")
-	if q.Most > 0 {
-		s.add(" LIMIT ?", int64(q.Most))
-	}
-	s.add(") f GROUP BY error_group, agent) g")
+	s := sqlstore.FailureCounts(q)
 	err = r.query("count failures", func(c *columns) error {
-		out.Failures = append(out.Failures, store.FailureCount{
-			Group: c.text(), Agent: c.text(), Runs: c.int(), First: c.time(), Last: c.time(), Newest: c.text(), Key: c.int64(),
-		})
+		sqlstore.AddFailureCount(&out, c)
 		return nil
-	}, s.text.String(), s.args...)
+	}, s.Numbered(), s.Args()...)
 	return out, err
 }
 

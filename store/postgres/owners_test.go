@@ -167,8 +167,8 @@ func TestListsReadFewOfManyRuns(t *testing.T) {
 func rowsRead(r reader, schema string) (map[string]int64, error) {
 	read := map[string]int64{}
 	err := r.query("read statistics", func(c *columns) error {
-		name := c.text()
-		read[name] = c.int64()
+		name := c.Text()
+		read[name] = c.Int64()
 		return nil
 	}, "SELECT relname::text, coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_xact_user_tables WHERE schemaname = $1", schema)
 	return read, err

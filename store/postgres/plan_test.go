@@ -83,7 +83,7 @@ func TestTheWriterScansNoTable(t *testing.T) {
 			return err
 		}
 		return g.(*tx).query("read statistics", func(c *columns) error {
-			t.Errorf("table %s was read from its begin to its end %d times", c.text(), c.int64())
+			t.Errorf("table %s was read from its begin to its end %d times", c.Text(), c.Int64())
 			return nil
 		}, "SELECT relname::text, seq_scan FROM pg_stat_xact_user_tables WHERE seq_scan > 0 AND schemaname = $1", s.options.Schema)
 	})
@@ -111,7 +111,7 @@ func TestDueReadsFewOfManyThreads(t *testing.T) {
 			return err
 		}
 		return writerOf(g).query("read statistics", func(c *columns) error {
-			if n := c.int64(); n > 100 {
+			if n := c.Int64(); n > 100 {
 				t.Errorf("read %d rows of 600 threads to find 12", n)
 			}
 			return nil
@@ -153,7 +153,7 @@ func TestAPageOfAllEntriesReadsFewRows(t *testing.T) {
 			t.Errorf("got %d entries, %v", len(found), err)
 		}
 		return r.(reader).query("read statistics", func(c *columns) error {
-			if n := c.int64(); n > 2*entryRows {
+			if n := c.Int64(); n > 2*entryRows {
 				t.Errorf("read %d rows of 600 for a page of 10", n)
 			}
 			return nil
@@ -210,7 +210,7 @@ func TestAStepTouchesNoIndex(t *testing.T) {
 			}
 			updated := 0
 			err := g.(*tx).query("read statistics", func(c *columns) error {
-				name, all, hot := c.text(), c.int64(), c.int64()
+				name, all, hot := c.Text(), c.Int64(), c.Int64()
 				if name == "tally" { // one page may have no room for another version
 					return nil
 				}

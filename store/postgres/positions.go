@@ -9,6 +9,7 @@ import (
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -35,28 +36,28 @@ func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	all := q.All
 	all.Positions = nil
 	err := r.sendPinned("read the order of entries", pinSeek, trip{{text: readOrder, each: func(c *columns) error {
-		all.Order, all.End = c.text(), store.StartOf(c.int64())
-		all.Removed = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
-		all.Pending = c.int64() != 0
+		all.Order, all.End = c.Text(), store.StartOf(c.Int64())
+		all.Removed = store.Position{Commit: c.Int64(), Thread: c.Int64(), Seq: c.Int64()}
+		all.Pending = c.Int64() != 0
 		return nil
 	}}})
 	if err != nil || all.None {
 		return nil, err
 	}
 	var found []mailroom.Entry
-	g, more := gauge{limit: q.Limit, budget: q.Bytes}, true
+	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
 	at := all.After // the last row that was read
 	for page := entryRows; ; page *= 2 {
 		rows, read := 0, 0
 		err := r.sendPinned("read entries of all threads", pinSeek, trip{{text: entriesOfAll, args: []any{at.Commit, at.Thread, at.Seq, int64(page), int64(max(pageBytes, q.Bytes))}, each: func(c *columns) error {
 			rows++
-			commit, thread, first, last, lines := c.int64(), c.int64(), c.int64(), c.int64(), c.next()
+			commit, thread, first, last, lines := c.Int64(), c.Int64(), c.Int64(), c.Int64(), c.next()
 			at, read = store.Position{Commit: commit, Thread: thread, Seq: last}, read+len(lines)
 			if !more {
 				return nil
 			}
 			several, err := format.SplitEntries(lines, first, store.WholeRow(q))
-			found, more = all.Add(found, several, commit, thread, g.add)
+			found, more = all.Add(found, several, commit, thread, g.Add)
 			return err
 		}}})
 		if err != nil || !more || rows < page && read <= max(pageBytes, q.Bytes) {

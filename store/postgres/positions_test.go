@@ -210,7 +210,7 @@ func TestAPageOfAllThreadsReadsFewRows(t *testing.T) {
 			t.Errorf("got %d entries, %v", len(found), err)
 		}
 		return r.(reader).query("read statistics", func(c *columns) error {
-			scans, rows := c.int64(), c.int64()
+			scans, rows := c.Int64(), c.Int64()
 			if scans > 0 || rows > 3*threads {
 				t.Errorf("read %d of %d rows for a page, and the whole table %d times", rows, threads*commits, scans)
 			}

@@ -20,6 +20,7 @@ import (
 	"mailroom"
 	"mailroom/internal/recovery"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 // Store is a [store.Store] in a PostgreSQL database.
@@ -28,21 +29,15 @@ type Store struct {
 	copying bool // Open refuses the store so far, see Copy
 	code    code // what this program knows of the tables
 
-	// turn is held by the running Update or Close. A channel, so that a context can cancel the wait.
-	turn   chan struct{}
-	writer *session  // owned by the holder of turn; nil: not connected
+	turns  *sqlstore.Turns
+	writer *session  // owned by the holder of the turn to write; nil: not connected
 	lock   tableLock // of a copy
 	epoch  atomic.Int64
 
 	updates, tries, trips atomic.Int64 // see Traffic
 
-	viewing chan struct{} // counts the running Views
-	mu      sync.Mutex
-	free    []*session // guarded by mu; the last one was used last
-	ending  sync.WaitGroup
-
-	closing   chan struct{} // closed by Close
-	closeOnce sync.Once
+	idle   sqlstore.Idle[*session] // readers
+	ending sync.WaitGroup          // of Views
 }
 
 // Open connects to the database, and creates or migrates the tables if necessary.
@@ -67,9 +62,7 @@ func newStore(o Options) (*Store, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Store{
-		options: o, turn: make(chan struct{}, 1), viewing: make(chan struct{}, o.Readers), closing: make(chan struct{}),
-	}
+	s := &Store{options: o, turns: sqlstore.NewTurns(o.Readers)}
 	if o.code != nil {
 		s.code = *o.code
 		return s, nil
@@ -204,10 +197,10 @@ func (s *Store) Epoch() int64 { return s.epoch.Load() }
 
 // Update implements [store.Store].
 func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
-	if err := s.takeTurn(ctx); err != nil {
+	if err := s.turns.Write(ctx); err != nil {
 		return err
 	}
-	defer func() { <-s.turn }()
+	defer s.turns.EndWrite()
 	s.updates.Add(1)
 	var late []string
 	duplicates := map[string]int{} // how often each was refused
@@ -247,7 +240,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		select { // the other handle needs time to finish
 		case <-time.After(rand.N(time.Duration(try) * 2 * time.Millisecond)):
 		case <-ctx.Done():
-			return cancelled(ctx)
+			return sqlstore.Cancelled(ctx)
 		}
 	}
 }
@@ -268,11 +261,11 @@ func (s *Store) lockedThreads(ids []string) (locked []string) {
 		{text: "BEGIN"},
 		{endStalled, []any{stalledTrips * s.options.IdleInTransaction.Milliseconds()}, nil},
 		{freeThreads, []any{ids}, func(c *columns) error {
-			free[c.text()] = true
+			free[c.Text()] = true
 			return nil
 		}},
 		{namedThreads, []any{ids}, func(c *columns) error {
-			named = append(named, c.text())
+			named = append(named, c.Text())
 			return nil
 		}},
 	})
@@ -295,7 +288,7 @@ func (s *Store) attempt(ctx context.Context, t *tx, f func(store.Tx) error) erro
 		return err
 	}
 	if ctx.Err() != nil {
-		return cancelled(ctx)
+		return sqlstore.Cancelled(ctx)
 	}
 	err := t.commit()
 	committed = err == nil
@@ -332,30 +325,9 @@ func (s *Store) rollback() {
 	}
 }
 
-// takeTurn waits for the turn to write; <-s.turn releases it.
-func (s *Store) takeTurn(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return cancelled(ctx)
-	}
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return cancelled(ctx)
-	case <-s.closing:
-		return errClosed()
-	}
-	select {
-	case <-s.closing:
-		<-s.turn
-		return errClosed()
-	default:
-		return nil
-	}
-}
-
 // View implements [store.Store]. Beyond Options.Readers, Views wait.
 func (s *Store) View(ctx context.Context, f func(store.Reader) error) error {
-	if err := s.takeReader(ctx); err != nil {
+	if err := s.turns.View(ctx); err != nil {
 		return err
 	}
 	v := &view{store: s, ctx: ctx}
@@ -366,37 +338,15 @@ func (s *Store) View(ctx context.Context, f func(store.Reader) error) error {
 	return v.failed
 }
 
-func (s *Store) takeReader(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return cancelled(ctx)
-	}
-	select {
-	case <-s.closing:
-		return errClosed()
-	default:
-	}
-	select {
-	case s.viewing <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return cancelled(ctx)
-	case <-s.closing:
-		return errClosed()
-	}
-}
-
 // Close waits for the running Update and Views, and closes the connections. Later calls fail with
 // Unavailable.
 func (s *Store) Close() error {
-	s.closeOnce.Do(func() {
-		close(s.closing)
-		s.turn <- struct{}{}
-		defer func() { <-s.turn }()
-		for range cap(s.viewing) {
-			s.viewing <- struct{}{} // waits for the running Views
-		}
+	s.turns.Close(func() {
+		s.turns.LastWrite()
+		defer s.turns.EndWrite()
+		s.turns.LastViews()
 		s.ending.Wait()
-		for _, r := range s.free {
+		for r, ok := s.idle.Take(); ok; r, ok = s.idle.Take() {
 			r.close()
 		}
 		if s.writer != nil {
@@ -443,7 +393,7 @@ func (v *view) query(t trip) error {
 		return v.session.send(v.ctx, t)
 	}
 	first, given := trip{{text: beginView}, {text: readClock, each: func(c *columns) error {
-		v.now = c.time()
+		v.now = c.Time()
 		return nil
 	}}}, false
 	for _, one := range t {
@@ -476,7 +426,7 @@ func (v *view) query(t trip) error {
 
 // freeReader returns a connection; used tells that it is not new.
 func (s *Store) freeReader(ctx context.Context) (_ *session, used bool, _ error) {
-	for r := s.popReader(); r != nil; r = s.popReader() {
+	for r, ok := s.idle.Take(); ok; r, ok = s.idle.Take() {
 		switch {
 		case r.conn.IsClosed():
 		case r.epoch != s.epoch.Load(): // its server may no longer be the primary
@@ -489,35 +439,20 @@ func (s *Store) freeReader(ctx context.Context) (_ *session, used bool, _ error)
 	return r, false, err
 }
 
-// popReader returns the free connection that was used last, or nil.
-func (s *Store) popReader() *session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.free)
-	if n == 0 {
-		return nil
-	}
-	r := s.free[n-1]
-	s.free = s.free[:n-1]
-	return r
-}
-
 // end ends the transaction without waiting for the server's answer.
 func (v *view) end() {
 	s, r := v.store, v.session
 	if r == nil || r.conn.IsClosed() {
-		<-s.viewing
+		s.turns.EndView()
 		return
 	}
 	s.ending.Go(func() {
 		defer recovery.Log(nil, "the end of a view")
-		defer func() { <-s.viewing }()
+		defer s.turns.EndView()
 		if err := r.send(context.Background(), trip{{text: "COMMIT"}}); err != nil {
 			r.close()
 			return
 		}
-		s.mu.Lock()
-		s.free = append(s.free, r)
-		s.mu.Unlock()
+		s.idle.Give(r)
 	})
 }

@@ -1,15 +1,14 @@
 package postgres
 
 import (
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"mailroom"
 	"mailroom/auth"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 // reader answers queries in a transaction.
@@ -51,73 +50,26 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// distinct sorts ids and removes duplicates. Its result is not nil, which would be NULL.
-func distinct(ids []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, ids...))))
-}
-
 func scanThread(c *columns) (*mailroom.Thread, error) {
-	t := &mailroom.Thread{Key: c.int64()}
-	return t, format.ParseThread(c.text(), t)
+	t := &mailroom.Thread{Key: c.Int64()}
+	return t, format.ParseThread(c.Text(), t)
 }
 
 func scanRun(c *columns) (*mailroom.Run, error) {
-	r := &mailroom.Run{Key: c.int64()}
-	return r, format.ParseRun(c.text(), r)
+	r := &mailroom.Run{Key: c.Int64()}
+	return r, format.ParseRun(c.Text(), r)
 }
 
 func scanTicket(c *columns) (*mailroom.Ticket, error) {
-	k := &mailroom.Ticket{Key: c.int64()}
-	return k, format.ParseTicket(c.text(), k)
+	k := &mailroom.Ticket{Key: c.Int64()}
+	return k, format.ParseTicket(c.Text(), k)
 }
 
 func scanToken(c *columns) (*auth.Token, error) {
-	t := &auth.Token{Key: c.int64()}
-	err := format.ParseToken(c.text(), t)
-	t.Used = auth.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
+	t := &auth.Token{Key: c.Int64()}
+	err := format.ParseToken(c.Text(), t)
+	t.Used = auth.Use{Threads: c.Int64(), Bytes: c.Int64(), Workers: c.Int64(), Notifications: c.Int64()}
 	return t, err
-}
-
-// selection builds a SELECT. Its variable parts are arguments, so that there are few distinct
-// statements to prepare.
-type selection struct {
-	text  strings.Builder
-	args  []any
-	where bool
-}
-
-// cond adds a condition, in which each ? is the place of an argument.
-func (s *selection) cond(text string, args ...any) {
-	if s.where {
-		s.text.WriteString(" AND ")
-	} else {
-		s.text.WriteString(" WHERE ")
-	}
-	s.where = true
-	s.add(text, args...)
-}
-
-func (s *selection) add(text string, args ...any) {
-	for _, arg := range args {
-		before, after, _ := strings.Cut(text, "?")
-		s.args = append(s.args, arg)
-		s.text.WriteString(before + "$" + strconv.Itoa(len(s.args)))
-		text = after
-	}
-	s.text.WriteString(text)
-}
-
-// gauge tracks the rows and bytes of a result against its limits.
-type gauge struct {
-	rows, bytes   int // so far
-	limit, budget int // 0: no limit
-}
-
-// add counts a row, and reports whether the limits allow another.
-func (g *gauge) add(size int) bool {
-	g.rows++
-	g.bytes += size
-	return (g.limit <= 0 || g.rows < g.limit) && (g.budget <= 0 || g.bytes <= g.budget)
 }
 
 // pageRows are the rows of the first page of a list that is limited in bytes; later pages are
@@ -126,9 +78,9 @@ const pageRows = 64
 
 // list runs s up to the limits. PostgreSQL sends all rows that a statement selects, so a list that is
 // limited in bytes is read in pages.
-func list[T any](r reader, doing string, s *selection, limit, budget int, scan func(c *columns) (T, error)) ([]T, error) {
+func list[T any](r reader, doing string, s *sqlstore.Select, limit, budget int, scan func(c *columns) (T, error)) ([]T, error) {
 	var found []T
-	text, args := s.text.String(), s.args
+	text, args := s.Numbered(), s.Args()
 	if budget <= 0 {
 		if limit > 0 {
 			text, args = text+" LIMIT $"+strconv.Itoa(len(args)+1), append(args, int64(limit))
@@ -140,7 +92,7 @@ func list[T any](r reader, doing string, s *selection, limit, budget int, scan f
 		}, text, args...)
 	}
 	text += " LIMIT $" + strconv.Itoa(len(args)+1) + " OFFSET $" + strconv.Itoa(len(args)+2)
-	g, more := gauge{limit: limit, budget: budget}, true
+	g, more := sqlstore.Gauge{Limit: limit, Budget: budget}, true
 	for page := pageRows; ; page *= 2 {
 		rows := 0
 		err := r.query(doing, func(c *columns) error {
@@ -149,9 +101,9 @@ func list[T any](r reader, doing string, s *selection, limit, budget int, scan f
 			}
 			row, err := scan(c)
 			found = append(found, row)
-			more = g.add(c.size)
+			more = g.Add(c.size)
 			return err
-		}, text, append(args[:len(args):len(args)], int64(page), int64(g.rows))...)
+		}, text, append(args[:len(args):len(args)], int64(page), int64(g.Rows))...)
 		if err != nil || !more || rows < page {
 			return found, err
 		}
@@ -160,57 +112,36 @@ func list[T any](r reader, doing string, s *selection, limit, budget int, scan f
 
 // Threads implements [store.Reader].
 func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
-	var s selection
+	var s sqlstore.Select
 	if q.OnePerAgent {
-		s.add("SELECT t.key, t.body FROM due_each() WITH ORDINALITY u (key, n) JOIN thread t ON t.key = u.key ORDER BY u.n")
+		s.Add("SELECT t.key, t.body FROM due_each() WITH ORDINALITY u (key, n) JOIN thread t ON t.key = u.key ORDER BY u.n")
 		return list(r, "read due agents", &s, 0, 0, scanThread)
 	}
-	s.add("SELECT t.key, t.body FROM thread t")
+	s.Add("SELECT t.key, t.body FROM thread t")
 	budget := q.Bytes
 	if q.Prefix != "" {
-		s.cond("t.id >= ? AND t.id > ? AND t.deleted IS NULL", q.Prefix, q.After)
+		s.Cond("t.id >= ? AND t.id > ? AND t.deleted IS NULL", q.Prefix, q.After)
 		if end := prefixEnd(q.Prefix); end != "" {
-			s.cond("t.id < ?", end)
+			s.Cond("t.id < ?", end)
 		}
-		s.add(" ORDER BY t.id")
+		s.Add(" ORDER BY t.id")
 		return list(r, "read threads", &s, q.Limit, budget, scanThread)
 	}
 	if len(q.IDs) > 0 {
-		s.cond("t.id = ANY (?::text[])", distinct(q.IDs))
+		s.Cond("t.id = ANY (?::text[])", sqlstore.Distinct(q.IDs))
 		budget = 0
 	}
-	if q.Worker != "" {
-		s.cond("t.worker = ?", q.Worker)
-	}
-	if q.Agent != "" {
-		s.cond("t.agent = ?", q.Agent)
-	}
-	if q.Owner != "" {
-		s.cond("t.owner = ?", q.Owner)
-	}
-	if q.DeliverTo != "" {
-		s.cond("t.deliver_to = ?", q.DeliverTo)
-	}
+	s.Equal("t.worker", q.Worker)
+	s.Equal("t.agent", q.Agent)
+	s.Equal("t.owner", q.Owner)
+	s.Equal("t.deliver_to", q.DeliverTo)
 	if q.Deleted {
-		s.cond("t.deleted")
+		s.Cond("t.deleted")
 	} else {
-		s.cond("t.deleted IS NULL")
+		s.Cond("t.deleted IS NULL")
 	}
-	s.byKey("t.key", q.From, q.Oldest)
+	s.ByKey("t.key", q.From, q.Oldest)
 	return list(r, "read threads", &s, q.Limit, budget, scanThread)
-}
-
-// byKey adds the order of lists, newest first unless oldest is set, and the key to begin behind.
-func (s *selection) byKey(column string, from int64, oldest bool) {
-	if from != 0 && oldest {
-		s.cond(column+" > ?", from)
-	} else if from != 0 {
-		s.cond(column+" < ?", from)
-	}
-	s.add(" ORDER BY " + column)
-	if !oldest {
-		s.add(" DESC")
-	}
 }
 
 // prefixEnd returns the first text behind all texts with a prefix, in the order of bytes; "" if there
@@ -234,74 +165,74 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	if q.Owner != "" || len(q.Threads) > 0 {
 		return r.ticketsWithin(q)
 	}
-	var s selection
-	s.add("SELECT k.key, k.body FROM ticket k")
+	var s sqlstore.Select
+	s.Add("SELECT k.key, k.body FROM ticket k")
 	budget := q.Bytes
 	if len(q.IDs) > 0 {
-		s.cond("k.id = ANY (?::text[])", distinct(q.IDs))
+		s.Cond("k.id = ANY (?::text[])", sqlstore.Distinct(q.IDs))
 		budget = 0
 	}
 	if len(q.Runs) > 0 {
-		s.cond("k.run = ANY (ARRAY(SELECT key FROM run WHERE id = ANY (?::text[])))", distinct(q.Runs))
+		s.Cond("k.run = ANY (ARRAY(SELECT key FROM run WHERE id = ANY (?::text[])))", sqlstore.Distinct(q.Runs))
 		budget = 0
 	}
 	if q.Thread != "" {
-		s.cond("k.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
+		s.Cond("k.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
 	}
-	s.whichTickets(q)
-	s.byKey("k.key", q.From, q.Oldest)
+	whichTickets(&s, q)
+	s.ByKey("k.key", q.From, q.Oldest)
 	return list(r, "read tickets", &s, q.Limit, budget, scanTicket)
 }
 
 // whichTickets adds the conditions of states and kinds.
-func (s *selection) whichTickets(q store.TicketQuery) {
+func whichTickets(s *sqlstore.Select, q store.TicketQuery) {
 	if len(q.States) == 1 && q.States[0] == mailroom.TicketOpen {
-		s.cond("k.state = 'open'") // the condition of a partial index
+		s.Cond("k.state = 'open'") // the condition of a partial index
 	} else if len(q.States) > 0 {
-		s.cond("k.state = ANY (?::text[])", plainTexts(q.States))
+		s.Cond("k.state = ANY (?::text[])", plainTexts(q.States))
 	}
 	if len(q.Kinds) > 0 {
-		s.cond("k.kind = ANY (?::text[])", plainTexts(q.Kinds))
+		s.Cond("k.kind = ANY (?::text[])", plainTexts(q.Kinds))
 	}
 }
 
 // Keys implements [store.Reader].
 func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
-	var s selection
+	var s sqlstore.Select
 	if q.All {
-		s.add("SELECT k.key, k.digest, k.result, k.joined_seq FROM submit_key k")
-		s.cond("k.thread = (SELECT key FROM thread WHERE id = ?) AND k.key > ?", q.Thread, q.After)
-		s.add(" ORDER BY k.key")
+		s.Add("SELECT k.key, k.digest, k.result, k.joined_seq FROM submit_key k")
+		s.Cond("k.thread = (SELECT key FROM thread WHERE id = ?) AND k.key > ?", q.Thread, q.After)
+		s.Add(" ORDER BY k.key")
 	} else {
 		q.Limit = 0
-		s.add(`SELECT u.key, k.digest, k.result, k.joined_seq FROM unnest(?::text[]) WITH ORDINALITY u (key, n)
+		s.Add(`SELECT u.key, k.digest, k.result, k.joined_seq FROM unnest(?::text[]) WITH ORDINALITY u (key, n)
 			JOIN submit_key k ON k.key = u.key AND k.thread = (SELECT key FROM thread WHERE id = ?) ORDER BY u.n`, append([]string{}, q.Keys...), q.Thread)
 	}
 	return list(r, "read submit keys", &s, q.Limit, 0, func(c *columns) (store.SubmitKey, error) {
-		k := store.SubmitKey{Thread: q.Thread, Key: c.text(), Digest: c.text()}
+		k := store.SubmitKey{Thread: q.Thread, Key: c.Text(), Digest: c.Text()}
 		c.json(&k.Result)
-		k.JoinedSeq = c.int64()
+		k.JoinedSeq = c.Int64()
 		return k, c.err
 	})
 }
 
 // Partials implements [store.Reader].
 func (r reader) Partials(runs ...string) ([]store.Partial, error) {
-	var s selection
-	s.add(`SELECT t.id, r.id, p.attempt, p.message, p.start, p.content FROM run r JOIN thread t ON t.key = r.thread
-		JOIN partial p ON p.run = r.key WHERE r.id = ANY (?::text[]) ORDER BY p.run, p.start`, distinct(runs))
+	var s sqlstore.Select
+	s.Add(`SELECT t.id, r.id, p.attempt, p.message, p.start, p.content FROM run r JOIN thread t ON t.key = r.thread
+		JOIN partial p ON p.run = r.key WHERE r.id = ANY (?::text[]) ORDER BY p.run, p.start`, sqlstore.Distinct(runs))
 	return list(r, "read partials", &s, 0, 0, func(c *columns) (store.Partial, error) {
-		return store.Partial{Thread: c.text(), Run: c.text(), Attempt: c.int(), Message: c.text(), Offset: c.int(), Text: c.text()}, nil
+		return store.Partial{Thread: c.Text(), Run: c.Text(), Attempt: c.Int(), Message: c.Text(), Offset: c.Int(), Text: c.Text()}, nil
 	})
 }
 
 // Workers implements [store.Reader].
 func (r reader) Workers() ([]*store.Worker, error) {
-	var s selection
-	s.add("SELECT body FROM worker ORDER BY id")
+	var s sqlstore.Select
+	s.Add("SELECT body FROM worker ORDER BY id")
 	return list(r, "read workers", &s, 0, 0, func(c *columns) (*store.Worker, error) {
 		w := &store.Worker{}
-		return w, format.ParseWorker(c.text(), w)
+		return w, format.ParseWorker(c.Text(), w)
 	})
 }
 
@@ -315,12 +246,11 @@ const (
 
 // Tokens implements [store.Reader].
 func (r reader) Tokens(names ...string) ([]*auth.Token, error) {
-	s := selection{args: []any{names}}
+	var s sqlstore.Select
 	if len(names) == 0 {
-		s.args = nil
-		s.add(allTokens)
+		s.Add(allTokens)
 	} else {
-		s.add(tokensNamed)
+		s.Add(tokensNamed, names)
 	}
 	return list(r, "read tokens", &s, 0, 0, scanToken)
 }
@@ -328,7 +258,7 @@ func (r reader) Tokens(names ...string) ([]*auth.Token, error) {
 // Agents implements [store.Reader].
 func (r reader) Agents() (rows store.AgentRows, err error) {
 	t := trip{{"SELECT agent, version, body FROM definition ORDER BY agent, version", nil, func(c *columns) error {
-		rows.Definitions = append(rows.Definitions, store.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
+		rows.Definitions = append(rows.Definitions, store.Definition{Agent: c.Text(), Version: c.Text(), Body: c.raw()})
 		return nil
 	}}}
 	t.add(scanPauses(&rows.Pauses), readPauses)
@@ -339,43 +269,37 @@ const readPauses = "SELECT agent, by, reason, at, probe FROM pause ORDER BY agen
 
 func scanPauses(into *[]store.Pause) func(c *columns) error {
 	return func(c *columns) error {
-		*into = append(*into, store.Pause{Agent: c.text(), By: c.text(), Reason: c.text(), At: c.time(), Probe: c.time()})
+		*into = append(*into, store.Pause{Agent: c.Text(), By: c.Text(), Reason: c.Text(), At: c.Time(), Probe: c.Time()})
 		return nil
 	}
 }
 
 // Cursors implements [store.Reader].
 func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
-	var s selection
-	s.add("SELECT channel, identity, position, moved_at FROM cursor")
-	if q.Channel != "" {
-		s.cond("channel = ?", q.Channel)
-	}
+	var s sqlstore.Select
+	s.Add("SELECT channel, identity, position, moved_at FROM cursor")
+	s.Equal("channel", q.Channel)
 	if len(q.Identities) > 0 {
-		s.cond("identity = ANY (?::text[])", q.Identities)
+		s.Cond("identity = ANY (?::text[])", q.Identities)
 		q.Limit = 0
 	}
 	if q.After != (store.CursorRef{}) {
-		s.cond("(channel, identity) > (?, ?)", q.After.Channel, q.After.Identity)
+		s.Cond("(channel, identity) > (?, ?)", q.After.Channel, q.After.Identity)
 	}
-	s.add(" ORDER BY channel, identity")
+	s.Add(" ORDER BY channel, identity")
 	return list(r, "read cursors", &s, q.Limit, 0, func(c *columns) (store.Cursor, error) {
-		return store.Cursor{Channel: c.text(), Identity: c.text(), Position: c.raw(), MovedAt: c.time()}, nil
+		return store.Cursor{Channel: c.Text(), Identity: c.Text(), Position: c.raw(), MovedAt: c.Time()}, nil
 	})
 }
 
 // Reservations implements [store.Reader].
 func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, error) {
-	var s selection
-	s.add("SELECT v.body FROM reservation v JOIN thread t ON t.key = v.thread")
-	if q.ID != "" {
-		s.cond("v.id = ?", q.ID)
-	}
-	if q.Thread != "" {
-		s.cond("t.id = ?", q.Thread)
-	}
-	s.add(" ORDER BY t.id, v.fence, v.id")
+	var s sqlstore.Select
+	s.Add("SELECT v.body FROM reservation v JOIN thread t ON t.key = v.thread")
+	s.Equal("v.id", q.ID)
+	s.Equal("t.id", q.Thread)
+	s.Add(" ORDER BY t.id, v.fence, v.id")
 	return list(r, "read reservations", &s, 0, 0, func(c *columns) (v store.Reservation, err error) {
-		return v, format.ParseReservation(c.text(), &v)
+		return v, format.ParseReservation(c.Text(), &v)
 	})
 }

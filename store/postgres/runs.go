@@ -1,18 +1,12 @@
 package postgres
 
 import (
-	"cmp"
 	"slices"
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
-
-// sizedRun is a run and the size of its row.
-type sizedRun struct {
-	run  *mailroom.Run
-	size int
-}
 
 // Runs implements [store.Reader].
 func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
@@ -35,7 +29,7 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 		slices.Sort(piles)
 		piles = slices.Compact(piles)
 	}
-	var found []sizedRun
+	var found []sqlstore.SizedRun
 	for _, pile := range piles {
 		rows, err := r.runsOf(q, pile)
 		if err != nil {
@@ -44,77 +38,61 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 		found = append(found, rows...)
 	}
 	if len(piles) > 1 || len(q.IDs) > 0 {
-		slices.SortFunc(found, func(a, b sizedRun) int {
-			if q.Oldest {
-				return cmp.Compare(a.run.Key, b.run.Key)
-			}
-			return cmp.Compare(b.run.Key, a.run.Key)
-		})
+		sqlstore.SortRuns(found, q.Oldest)
 	}
-	var runs []*mailroom.Run
-	g := gauge{limit: q.Limit, budget: q.Bytes}
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
 	if len(q.IDs) > 0 {
-		g.budget = 0
+		g.Budget = 0
 	}
-	for _, row := range found {
-		runs = append(runs, row.run)
-		if !g.add(row.size) {
-			break
-		}
-	}
-	return runs, nil
+	return sqlstore.FirstRuns(found, g), nil
 }
 
 // runsOf reads a list of runs, with a pile in the order of the index of piles.
-func (r reader) runsOf(q store.RunQuery, pile int64) ([]sizedRun, error) {
-	var s selection
-	s.add("SELECT r.key, r.body FROM run r")
+func (r reader) runsOf(q store.RunQuery, pile int64) ([]sqlstore.SizedRun, error) {
+	var s sqlstore.Select
+	s.Add("SELECT r.key, r.body FROM run r")
 	limit, budget := q.Limit, q.Bytes
 	if len(q.IDs) > 0 {
-		s.cond("r.id = ANY (?::text[])", distinct(q.IDs))
+		s.Cond("r.id = ANY (?::text[])", sqlstore.Distinct(q.IDs))
 		limit, budget = 0, 0
 	}
 	switch pile {
 	case pileNone:
 	case pileRunning:
-		s.cond("r.id = ANY (ARRAY(SELECT current_run FROM thread WHERE worker IS NOT NULL))")
+		s.Cond("r.id = ANY (ARRAY(SELECT current_run FROM thread WHERE worker IS NOT NULL))")
 	default:
-		s.cond("r.pile = ?", pile)
+		s.Cond("r.pile = ?", pile)
 	}
-	s.whichRuns(q)
+	whichRuns(&s, q)
 	switch q.Set {
 	case store.RunsQueued:
-		s.add(" ORDER BY r.priority, r.place, r.key")
+		s.Add(" ORDER BY r.priority, r.place, r.key")
 	case store.RunsScheduled:
-		s.add(" ORDER BY r.not_before, r.place, r.key")
+		s.Add(" ORDER BY r.not_before, r.place, r.key")
 	default:
-		s.byKey("r.key", q.From, q.Oldest)
+		s.ByKey("r.key", q.From, q.Oldest)
 	}
-	return list(r, "read runs", &s, limit, budget, func(c *columns) (sizedRun, error) {
+	return list(r, "read runs", &s, limit, budget, func(c *columns) (sqlstore.SizedRun, error) {
 		run, err := scanRun(c)
-		return sizedRun{run, c.size}, err
+		return sqlstore.SizedRun{Run: run, Size: c.size}, err
 	})
 }
 
 // whichRuns adds the conditions of q but IDs and From.
-func (s *selection) whichRuns(q store.RunQuery) {
+func whichRuns(s *sqlstore.Select, q store.RunQuery) {
 	if q.Thread != "" {
-		s.cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
+		s.Cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
 	}
-	if q.Agent != "" {
-		s.cond("r.agent = ?", q.Agent)
-	}
-	if q.Parent != "" {
-		s.cond("r.parent = ?", q.Parent)
-	}
+	s.Equal("r.agent", q.Agent)
+	s.Equal("r.parent", q.Parent)
 	if len(q.Statuses) > 0 {
-		s.cond("r.status = ANY (?::text[])", plainTexts(q.Statuses))
+		s.Cond("r.status = ANY (?::text[])", plainTexts(q.Statuses))
 	}
 	switch q.Set {
 	case store.RunsQueued:
-		s.cond("r.pile = 0")
+		s.Cond("r.pile = 0")
 	case store.RunsScheduled:
-		s.cond("r.pile = 1")
+		s.Cond("r.pile = 1")
 	}
 }
 

@@ -62,9 +62,9 @@ const (
 func (r reader) search(s *store.Search) error {
 	s.State = store.IndexState{}
 	err := r.send("read the state of the index", trip{{text: readIndexState, each: func(c *columns) error {
-		s.State.Last, s.State.Order = c.int64(), c.text()
-		s.State.At = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
-		s.State.Until = c.time()
+		s.State.Last, s.State.Order = c.Int64(), c.Text()
+		s.State.At = store.Position{Commit: c.Int64(), Thread: c.Int64(), Seq: c.Int64()}
+		s.State.Until = c.Time()
 		return nil
 	}}})
 	if err != nil {
@@ -94,7 +94,7 @@ func (r reader) lookAt(w store.Window, s *store.Search, limit int) (found []stor
 	}
 	if w.Level >= countedLevel {
 		matches := int64(0)
-		count.each = func(c *columns) error { matches = c.int64(); return nil }
+		count.each = func(c *columns) error { matches = c.Int64(); return nil }
 		err = r.sendPinned("search", pinWords, trip{count})
 		switch {
 		case err != nil || matches == 0:
@@ -104,7 +104,7 @@ func (r reader) lookAt(w store.Window, s *store.Search, limit int) (found []stor
 		}
 	}
 	find.each = func(c *columns) error {
-		found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+		found = append(found, store.Match{Row: c.Int64(), Content: store.EntryRef{Thread: c.Text(), Seq: c.Int64()}})
 		return nil
 	}
 	return found, r.sendPinned("search", pinWords, trip{find})
@@ -117,7 +117,7 @@ func (r reader) skipOthers(next store.Window, anyOf []string) (store.Window, err
 	}
 	n := int64(0)
 	err := r.sendPinned("search", pinWords, trip{{text: countAny, args: []any{anyOf, int64(store.RareRows + 1)}, each: func(c *columns) error {
-		n = c.int64()
+		n = c.Int64()
 		return nil
 	}}})
 	switch {
@@ -143,7 +143,7 @@ func (r reader) skip(next store.Window, words []string, within time.Duration) (s
 	next = windows[len(windows)-1].Next() // if none has any
 	return next, r.sendPinned("search", pinWords, trip{{
 		text: firstWithWords, args: []any{words, names, int64(maxOrdered), within.Microseconds()}, each: func(c *columns) error {
-			at, matches := c.int(), c.int64()
+			at, matches := c.Int(), c.Int64()
 			next = windows[at-1]
 			if (matches < 0 || matches == maxOrdered) && next.Level > 0 {
 				next = store.WindowBelow(next.High, next.Level-1)

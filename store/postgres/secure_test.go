@@ -106,7 +106,7 @@ func TestACertificateThatIsNotValidForTheHostIsRefused(t *testing.T) {
 		}
 		var plain int64
 		if err := s.writer.send(t.Context(), trip{{text: "SELECT count(*) FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND NOT ssl", each: func(c *columns) error {
-			plain = c.int64()
+			plain = c.Int64()
 			return nil
 		}}}); err != nil || plain != 0 {
 			t.Errorf("%s: the connection is without TLS: %v", x.name, err)

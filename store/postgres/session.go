@@ -156,7 +156,7 @@ func (c *columns) next() []byte {
 	return v
 }
 
-func (c *columns) int64() int64 {
+func (c *columns) Int64() int64 {
 	v := c.next()
 	switch len(v) {
 	case 0:
@@ -168,22 +168,22 @@ func (c *columns) int64() int64 {
 	return 0
 }
 
-func (c *columns) int() int { return int(c.int64()) }
+func (c *columns) Int() int { return int(c.Int64()) }
 
-func (c *columns) text() string {
+func (c *columns) Text() string {
 	v := c.next()
 	c.size += len(v)
 	return string(v)
 }
 
 func (c *columns) raw() json.RawMessage {
-	if v := c.text(); v != "" {
+	if v := c.Text(); v != "" {
 		return json.RawMessage(v)
 	}
 	return nil
 }
 
-func (c *columns) time() time.Time {
+func (c *columns) Time() time.Time {
 	v := c.next()
 	if len(v) != 8 {
 		return time.Time{}

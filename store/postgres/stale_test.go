@@ -43,7 +43,14 @@ func TestADeadStatementIsPreparedAgain(t *testing.T) {
 	pause("before")
 	for _, text := range []string{"DEALLOCATE ALL", "ALTER TABLE pause ALTER COLUMN reason TYPE varchar", "DISCARD PLANS"} {
 		s.ending.Wait() // until the reader is free
-		for _, c := range append([]*session{s.writer}, s.free...) {
+		readers := []*session{}
+		for r, ok := s.idle.Take(); ok; r, ok = s.idle.Take() {
+			readers = append(readers, r)
+		}
+		for _, r := range readers {
+			s.idle.Give(r)
+		}
+		for _, c := range append(readers, s.writer) {
 			if _, err := c.conn.PgConn().Exec(t.Context(), text).ReadAll(); err != nil {
 				t.Fatal(err)
 			}

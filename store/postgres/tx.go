@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 // tx is the transaction of an Update. Its BEGIN is sent with its first statements, and the
@@ -48,7 +49,7 @@ const setClock = "SELECT set_config('mailroom.now', (extract(epoch FROM clock_ti
 
 func (t *tx) readClock() statement {
 	return statement{text: setClock, each: func(c *columns) error {
-		if now := c.time(); t.now.IsZero() {
+		if now := c.Time(); t.now.IsZero() {
 			t.now = now
 		}
 		return nil
@@ -191,8 +192,8 @@ func newLoading(known store.Known) *loading {
 
 // thread adds a locked row.
 func (l *loading) thread(c *columns) error {
-	t := &mailroom.Thread{Key: c.int64(), ID: c.text(), Revision: c.int64()}
-	if body := c.text(); body != "" {
+	t := &mailroom.Thread{Key: c.Int64(), ID: c.Text(), Revision: c.Int64()}
+	if body := c.Text(); body != "" {
 		if err := format.ParseThread(body, t); err != nil {
 			return err
 		}
@@ -215,8 +216,8 @@ func (l *loading) run(c *columns) error {
 }
 
 func (l *loading) head(c *columns) error {
-	of := headOf{thread: c.text(), set: store.RunsQueued}
-	if c.int64() == pileScheduled {
+	of := headOf{thread: c.Text(), set: store.RunsQueued}
+	if c.Int64() == pileScheduled {
 		of.set = store.RunsScheduled
 	}
 	r, err := scanRun(c)
@@ -257,17 +258,17 @@ func (t *tx) Load(n store.Need) (*store.Loaded, error) {
 	if len(n.Workers) > 0 {
 		q.add(func(c *columns) error {
 			w := &store.Worker{}
-			workers[c.text()] = w
-			return format.ParseWorker(c.text(), w)
+			workers[c.Text()] = w
+			return format.ParseWorker(c.Text(), w)
 		}, lockWorkers+wait, n.Workers)
 	}
 	if len(n.NoWait) > 0 {
 		q.add(nil, lockNoWait, n.NoWait)
 	}
-	ids := distinct(n.Threads)
+	ids := sqlstore.Distinct(n.Threads)
 	locked := ids
 	if !t.locked && len(t.extra) > 0 {
-		locked = distinct(slices.Concat(ids, t.extra))
+		locked = sqlstore.Distinct(slices.Concat(ids, t.extra))
 	}
 	if len(locked) > 0 {
 		keys, revisions := versionsOf(locked, n.Known)
@@ -329,17 +330,17 @@ func (l *loading) addDependents(q *trip, n store.Need) {
 			threads, names = append(threads, k.Thread), append(names, k.Key)
 		}
 		q.add(func(c *columns) error {
-			k := store.SubmitKey{Thread: c.text(), Key: c.text(), Digest: c.text()}
+			k := store.SubmitKey{Thread: c.Text(), Key: c.Text(), Digest: c.Text()}
 			c.json(&k.Result)
-			k.JoinedSeq = c.int64()
+			k.JoinedSeq = c.Int64()
 			l.Keys = append(l.Keys, k)
 			return nil
 		}, loadKeys, threads, names)
 	}
-	if named := distinct(n.Runs); len(named) > 0 || runs != runsNamed {
+	if named := sqlstore.Distinct(n.Runs); len(named) > 0 || runs != runsNamed {
 		q.add(l.run, "WITH runs AS MATERIALIZED (SELECT r.key, r.body FROM ("+runs+") ids JOIN run r ON r.id = ids.id) "+withTickets, named)
 	}
-	if queues := distinct(n.Queues); len(queues) > 0 {
+	if queues := sqlstore.Distinct(n.Queues); len(queues) > 0 {
 		for _, id := range queues {
 			l.open(id)
 		}

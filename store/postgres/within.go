@@ -5,6 +5,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 // Lists of the rows of an owner and of some threads are merged by their keys: each of the indexes has the order of
@@ -16,71 +17,67 @@ type keysWithin struct {
 	from               int64
 	oldest             bool
 	limit              int
-	which              func(s *selection) // adds conditions
+	which              func(s *sqlstore.Select) // adds conditions
 }
 
-func (k keysWithin) add(s *selection, threads []int64, conds ...func(s *selection)) {
-	begin := func() {
-		s.add("(SELECT " + k.key + " FROM " + k.table)
-		s.where = false
-	}
-	end := func() { s.add(" LIMIT nullif(?::bigint, 0))", int64(k.limit)) }
+func (k keysWithin) add(s *sqlstore.Select, threads []int64, conds ...func(s *sqlstore.Select)) {
+	begin := func() { s.Begin("(SELECT " + k.key + " FROM " + k.table) }
+	end := func() { s.Add(" LIMIT nullif(?::bigint, 0))", int64(k.limit)) }
 	for _, cond := range conds {
 		begin()
 		cond(s)
 		k.which(s)
-		s.byKey(k.key, k.from, k.oldest)
+		s.ByKey(k.key, k.from, k.oldest)
 		end()
-		s.add(" UNION ")
+		s.Add(" UNION ")
 	}
-	s.add("SELECT l.key FROM unnest(?::bigint[]) u (key) CROSS JOIN LATERAL ", append([]int64{}, threads...))
+	s.Add("SELECT l.key FROM unnest(?::bigint[]) u (key) CROSS JOIN LATERAL ", append([]int64{}, threads...))
 	begin()
 	// With thread = u.key and the order of keys, PostgreSQL may read the newest rows of all threads to find those of
 	// one. Only the index of threads has this order.
 	if k.oldest {
-		s.cond("("+k.thread+", "+k.key+") > (u.key, ?::bigint) AND "+k.thread+" <= u.key", k.from)
+		s.Cond("("+k.thread+", "+k.key+") > (u.key, ?::bigint) AND "+k.thread+" <= u.key", k.from)
 		k.which(s)
-		s.add(" ORDER BY " + k.thread + ", " + k.key)
+		s.Add(" ORDER BY " + k.thread + ", " + k.key)
 	} else {
 		from := k.from
 		if from == 0 {
 			from = math.MaxInt64
 		}
-		s.cond("("+k.thread+", "+k.key+") < (u.key, ?::bigint) AND "+k.thread+" >= u.key", from)
+		s.Cond("("+k.thread+", "+k.key+") < (u.key, ?::bigint) AND "+k.thread+" >= u.key", from)
 		k.which(s)
-		s.add(" ORDER BY " + k.thread + " DESC, " + k.key + " DESC")
+		s.Add(" ORDER BY " + k.thread + " DESC, " + k.key + " DESC")
 	}
 	end()
-	s.add(" l")
-	s.where = false
+	s.Add(" l")
 }
 
 // runsWithin reads the runs of an owner and of threads.
 func (r reader) runsWithin(q store.RunQuery) ([]*mailroom.Run, error) {
-	var s selection
-	s.add("SELECT w.key, (SELECT r.body FROM run r WHERE r.key = w.key) FROM (")
-	var conds []func(s *selection)
+	var s sqlstore.Select
+	s.Add("SELECT w.key, (SELECT r.body FROM run r WHERE r.key = w.key) FROM (")
+	var conds []func(s *sqlstore.Select)
 	if q.Owner != "" {
-		conds = append(conds, func(s *selection) { s.cond("r.owner = ?", q.Owner) }, func(s *selection) { s.cond("r.owner IS NULL") })
+		conds = append(conds, func(s *sqlstore.Select) { s.Cond("r.owner = ?", q.Owner) }, func(s *sqlstore.Select) { s.Cond("r.owner IS NULL") })
 	}
-	k := keysWithin{"run r", "r.thread", "r.key", q.From, q.Oldest, q.Limit, func(*selection) {}}
+	k := keysWithin{"run r", "r.thread", "r.key", q.From, q.Oldest, q.Limit, func(*sqlstore.Select) {}}
 	k.add(&s, q.Threads, conds...)
-	s.add(") w")
-	s.byKey("w.key", 0, q.Oldest)
+	s.Add(") w")
+	s.ByKey("w.key", 0, q.Oldest)
 	return list(r, "read runs", &s, q.Limit, q.Bytes, scanRun)
 }
 
 // ticketsWithin reads the tickets of an owner and of threads.
 func (r reader) ticketsWithin(q store.TicketQuery) ([]*mailroom.Ticket, error) {
-	var s selection
-	s.add("SELECT w.key, (SELECT k.body FROM ticket k WHERE k.key = w.key) FROM (")
-	var conds []func(s *selection)
+	var s sqlstore.Select
+	s.Add("SELECT w.key, (SELECT k.body FROM ticket k WHERE k.key = w.key) FROM (")
+	var conds []func(s *sqlstore.Select)
 	if q.Owner != "" {
-		conds = append(conds, func(s *selection) { s.cond("k.owner = ?", q.Owner) })
+		conds = append(conds, func(s *sqlstore.Select) { s.Cond("k.owner = ?", q.Owner) })
 	}
-	k := keysWithin{"ticket k", "k.thread", "k.key", q.From, q.Oldest, q.Limit, func(s *selection) { s.whichTickets(q) }}
+	k := keysWithin{"ticket k", "k.thread", "k.key", q.From, q.Oldest, q.Limit, func(s *sqlstore.Select) { whichTickets(s, q) }}
 	k.add(&s, q.Threads, conds...)
-	s.add(") w")
-	s.byKey("w.key", 0, q.Oldest)
+	s.Add(") w")
+	s.ByKey("w.key", 0, q.Oldest)
 	return list(r, "read tickets", &s, q.Limit, q.Bytes, scanTicket)
 }

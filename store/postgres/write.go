@@ -8,6 +8,7 @@ import (
 	"mailroom/auth"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 // The piles of runs, see the table; pileNone is NULL.
@@ -20,8 +21,6 @@ const (
 	pileRunning   = -2 // of no row: the threads with a worker name these runs
 	pileCancelled = 5
 	pileRetrying  = 6
-
-	talliedThread = "thread"
 )
 
 // pileOf returns the pile of a run, by which an index finds it.
@@ -228,7 +227,7 @@ func (w *writing) writeThreads(rows []*mailroom.Thread) {
 		}
 		fresh.add(row)
 		inserted = append(inserted, row)
-		w.counts.add(talliedThread, row.Owner, "", 1)
+		w.counts.add(sqlstore.TalliedThread, row.Owner, "", 1)
 	}
 	if a := &old; len(a.keys) > 0 {
 		w.trip.add(nil, updateThreads, len(a.keys), a.keys, a.agents, a.workers, a.dueAts, a.dueAgents, a.duePriorities, a.alone, a.currents, a.deliver,

@@ -28,23 +28,15 @@ func (s *Store) keep() {
 		pages := 0
 		select {
 		case pages = <-s.wake:
-		case <-s.closing:
+		case <-s.turns.Closing():
 			return
 		}
-		select {
-		case s.turn <- struct{}{}: // no write runs or waits
+		switch {
+		case s.turns.TryWrite(): // no write runs or waits
 			s.keepTurn(walIdle)
-			continue
-		default:
-		}
-		if pages <= walBusy {
-			continue // a later commit wakes it again
-		}
-		select { // queue behind the writes
-		case s.turn <- struct{}{}:
+		case pages <= walBusy: // a later commit wakes it again
+		case s.turns.WaitWrite(): // behind the writes
 			s.keepTurn(walBusy)
-		case <-s.closing:
-			return
 		}
 	}
 }
@@ -54,7 +46,7 @@ func (s *Store) keep() {
 func (s *Store) keepTurn(pages int) {
 	defer recovery.Log(nil, "a checkpoint")
 	reset := func() bool {
-		defer func() { <-s.turn }()
+		defer s.turns.EndWrite()
 		return s.keepUp(pages)
 	}()
 	if !reset || s.guard == nil {
@@ -92,7 +84,7 @@ func (s *Store) measure() int {
 	s.written = 0
 	err := s.writer.query(context.Background(), "PRAGMA wal_checkpoint(NOOP)", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		_, s.walPages = c.next(), c.int()
+		_, s.walPages = c.next(), c.Int()
 		s.pages.Store(s.oldPages + int64(s.walPages))
 		return true, nil
 	})

@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 		WHERE due_at IS NOT NULL AND (due_agent, due_alone) > (?, ?) ORDER BY due_agent, due_alone LIMIT 1`
 )
 
-// tallyKey identifies a row of the table tally. what is a status of runs, or talliedThread, for
+// tallyKey identifies a row of the table tally. what is a status of runs, or TalliedThread, for
 // which agent is "".
 type tallyKey struct{ what, owner, agent string }
 
@@ -45,9 +46,6 @@ func (t *tx) writeTally() error {
 	clear(t.tallies)
 	return nil
 }
-
-// talliedThread is the value of tally.what for threads.
-const talliedThread = "thread"
 
 func allStatuses() []mailroom.Status {
 	return []mailroom.Status{
@@ -83,7 +81,7 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 		return out, nil
 	}
 	var err error
-	if out.Threads, err = r.sum(talliedThread, q); err != nil {
+	if out.Threads, err = r.sum(sqlstore.TalliedThread, q); err != nil {
 		return store.Counts{}, err
 	}
 	out.Due, err = r.earliestDue(q.Owner)
@@ -91,16 +89,10 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 }
 
 func countAgents(r reader, q store.CountQuery) (out store.Counts, err error) {
-	s := sel{args: []any{talliedThread}, where: true}
-	s.add("SELECT agent, what, sum(n) FROM tally WHERE what <> ?")
-	if q.Owner != nil {
-		s.cond("owner = ?", *q.Owner)
-	}
-	s.add(" GROUP BY agent, what")
-	err = r.query("count the runs of agents", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+	s := sqlstore.AgentCounts(q, "sum(n)")
+	err = r.query("count the runs of agents", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		agent, status := c.text(), mailroom.Status(c.text())
-		out.AddAgent(agent, status, c.int())
+		sqlstore.AddAgentCount(&out, &c)
 		return true, c.err
 	})
 	return out, err
@@ -117,7 +109,7 @@ func (r reader) sum(what string, q store.CountQuery) (n int, err error) {
 	}
 	err = r.query("count", text, args, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		n = c.int()
+		n = c.Int()
 		return false, nil
 	})
 	return n, err
@@ -126,30 +118,27 @@ func (r reader) sum(what string, q store.CountQuery) (n int, err error) {
 // countThread counts the runs of one thread.
 func (r reader) countThread(q store.CountQuery) (store.Counts, error) {
 	out := store.Counts{Runs: map[mailroom.Status]int{}}
-	var s sel
-	s.add("SELECT ")
+	var s sqlstore.Select
+	s.Add("SELECT ")
 	for i, status := range allStatuses() {
 		if i > 0 {
-			s.add(", ")
+			s.Add(", ")
 		}
-		s.add("count(*) FILTER (WHERE status = '" + string(status) + "')")
+		s.Add("count(*) FILTER (WHERE status = '" + string(status) + "')")
 	}
-	s.add(" FROM (SELECT r.status FROM run r")
-	if !s.whichRuns(store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
+	s.Add(" FROM (SELECT r.status FROM run r")
+	if !whichRuns(&s, store.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
 		return out, nil
 	}
 	if q.Owner != nil {
-		s.cond("(SELECT owner FROM thread WHERE id = ?) = ?", q.Thread, *q.Owner)
+		s.Cond("(SELECT owner FROM thread WHERE id = ?) = ?", q.Thread, *q.Owner)
 	}
-	if q.Most > 0 {
-		s.add(" LIMIT ?")
-		s.args = append(s.args, int64(q.Most))
-	}
-	s.add(")")
-	err := r.query("count the runs of a thread", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+	s.Limit(q.Most)
+	s.Add(")")
+	err := r.query("count the runs of a thread", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		for _, status := range allStatuses() {
-			if n := c.int(); n > 0 {
+			if n := c.Int(); n > 0 {
 				out.Runs[status] = n
 			}
 		}
@@ -165,7 +154,7 @@ func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 		found := false
 		err := r.query("read due agents", dueAgentAfter, []any{agent, alone}, func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			agent, alone, found = c.text(), c.int64(), true
+			agent, alone, found = c.Text(), c.Int64(), true
 			return false, nil
 		})
 		if err != nil || !found {
@@ -179,11 +168,11 @@ func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 			more = false
 			err := r.query("read the first due threads", text, append(args[:len(args):len(args)], behind), func(row []driver.Value) (bool, error) {
 				c := columns{row: row[1:]}
-				at := c.time()
+				at := c.Time()
 				if earliest.IsZero() || at.Before(earliest) {
 					earliest = at
 				}
-				behind, more = c.int64(), true
+				behind, more = c.Int64(), true
 				return false, nil
 			})
 			if err != nil {

@@ -21,7 +21,7 @@ const (
 func (r reader) Cursors(q store.CursorQuery) (found []store.Cursor, err error) {
 	add := func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		found = append(found, store.Cursor{Channel: c.text(), Identity: c.text(), Position: c.raw(), MovedAt: c.time()})
+		found = append(found, store.Cursor{Channel: c.Text(), Identity: c.Text(), Position: c.raw(), MovedAt: c.Time()})
 		return true, c.err
 	}
 	limit := int64(-1)

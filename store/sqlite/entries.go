@@ -7,6 +7,7 @@ import (
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -44,7 +45,7 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 		text, args = entriesBackward, []any{q.Thread, q.After, q.Before}
 	}
 	var found []mailroom.Entry
-	g := gauge{limit: q.Limit, budget: q.Bytes}
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
 	err := r.query("read entries", text, args, func(row []driver.Value) (bool, error) {
 		first, _ := row[0].(int64)
 		lines, _ := row[1].([]byte)
@@ -54,7 +55,7 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 		several, err := format.SplitEntries(lines, first, q)
 		for _, e := range several {
 			found = append(found, e)
-			if !g.add(len(e.Raw)) {
+			if !g.Add(len(e.Raw)) {
 				return false, err
 			}
 		}

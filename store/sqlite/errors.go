@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 const primary = 0xff // the part of a result code that names the kind of error
@@ -34,7 +35,7 @@ func (d *Driver) refusal(ctx context.Context, doing string, err error) (refused 
 		return nil, false
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return cancelled(ctx), false
+		return sqlstore.Cancelled(ctx), false
 	}
 	var known *mailroom.Error
 	if errors.As(err, &known) {
@@ -60,16 +61,4 @@ func breaks(code int) bool {
 		return true
 	}
 	return false
-}
-
-func cancelled(ctx context.Context) *mailroom.Error {
-	return &mailroom.Error{
-		Code: mailroom.CodeUnavailable, Message: "gave up waiting for the database", Cause: context.Cause(ctx),
-	}
-}
-
-func errClosed() *mailroom.Error {
-	return &mailroom.Error{
-		Code: mailroom.CodeUnavailable, Message: "the store accepts no more reads or writes", Cause: store.ErrClosed,
-	}
 }

@@ -202,7 +202,7 @@ func (s *Store) watch() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.closing:
+		case <-s.turns.Closing():
 			return
 		case <-tick.C:
 			if err := s.guard.inPlace(); err != nil {
@@ -219,11 +219,9 @@ func (s *Store) fail(err error) {
 	case s.failed <- err:
 	default: // it holds another error already
 	}
-	select {
-	case s.turn <- struct{}{}:
+	if s.turns.WaitWrite() {
 		s.breakDown(fmt.Errorf("%w: %w", store.ErrClosed, err))
-		<-s.turn
-	case <-s.closing:
+		s.turns.EndWrite()
 	}
 }
 
@@ -243,7 +241,7 @@ func (s *Store) checkAll(ctx context.Context) error {
 	s.keeper.Go(func() {
 		defer recovery.Log(nil, "the end of a check")
 		select {
-		case <-s.closing:
+		case <-s.turns.Closing():
 		case <-life.Done():
 		}
 		end() // interrupts the check
@@ -295,7 +293,7 @@ func (s *Store) examine(ctx context.Context) (err error) {
 	checks := []string{"PRAGMA quick_check(1)"}
 	err = session.query(ctx, "SELECT name FROM sqlite_schema WHERE type = 'table'", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		checks = append(checks, "PRAGMA integrity_check('"+strings.ReplaceAll(c.text(), "'", "''")+"')")
+		checks = append(checks, "PRAGMA integrity_check('"+strings.ReplaceAll(c.Text(), "'", "''")+"')")
 		return true, c.err
 	})
 	for _, text := range checks {

@@ -34,7 +34,7 @@ func sumUse() *goose.Migration {
 		}
 		err = eachRow(ctx, tx, "owner FROM worker WHERE dead = 0", func(row []driver.Value) error {
 			c := columns{row: row}
-			owner := c.text()
+			owner := c.Text()
 			used[owner] = used[owner].Plus(auth.Use{Workers: 1})
 			return nil
 		})

@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/entry"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 	"mailroom/store/storetest"
 )
 
@@ -261,12 +262,12 @@ func TestNewestFailuresAreReadInTheOrderOfAnIndex(t *testing.T) {
 		"owner = ?": "SEARCH failure USING INDEX failure_owner (owner=?)",
 		"agent = ?": "SEARCH failure USING INDEX failure_agent (agent=?)",
 	} {
-		q := sel{}
-		q.add(newestFailures)
+		var q sqlstore.Select
+		q.Add(sqlstore.NewestFailures)
 		if cond != "" {
-			q.cond(cond)
+			q.Cond(cond)
 		}
-		if got := strings.Join(explain(t, s, q.text.String()+" ORDER BY run DESC LIMIT ?"), "; "); got != want {
+		if got := strings.Join(explain(t, s, q.Text()+" ORDER BY run DESC LIMIT ?"), "; "); got != want {
 			t.Errorf("%q: got plan %q, want %q", cond, got, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -32,21 +33,21 @@ func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err erro
 	all.Positions = nil
 	err = r.query("read the order of entries", readOrder, nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		all.Order = c.text()
-		all.End = store.StartOf(c.int64() + 1)
-		all.Removed = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
+		all.Order = c.Text()
+		all.End = store.StartOf(c.Int64() + 1)
+		all.Removed = store.Position{Commit: c.Int64(), Thread: c.Int64(), Seq: c.Int64()}
 		return false, c.err
 	})
 	if err != nil || all.None {
 		return nil, err
 	}
-	g := gauge{limit: q.Limit, budget: q.Bytes}
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
 	err = r.query("read entries of all threads", entriesOfAll, []any{all.After.Commit}, func(row []driver.Value) (more bool, err error) {
 		c := columns{row: row}
-		at, thread, first := c.int64(), c.int64(), c.int64()
+		at, thread, first := c.Int64(), c.Int64(), c.Int64()
 		lines, _ := c.next().([]byte)
 		several, err := format.SplitEntries(lines, first, store.WholeRow(q))
-		found, more = all.Add(found, several, at, thread, g.add)
+		found, more = all.Add(found, several, at, thread, g.Add)
 		return more, err
 	})
 	return found, err
@@ -57,7 +58,7 @@ func (t *tx) noteRemoved(thread, seq int64) error {
 	var last int64
 	err := t.session.query(t.ctx, lastRowBelow, []any{thread, seq}, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		last = c.int64()
+		last = c.Int64()
 		return false, c.err
 	})
 	if err != nil || last == 0 {

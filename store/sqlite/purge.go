@@ -35,7 +35,7 @@ func (t *tx) dropPrefix(p store.Prefix) error {
 	var thread int64
 	err := t.session.query(t.ctx, threadKey, []any{p.Thread}, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		thread = c.int64()
+		thread = c.Int64()
 		return false, nil
 	})
 	if err != nil || thread == 0 {
@@ -78,7 +78,7 @@ func (t *tx) dropEntries(thread, seq int64) error {
 	var lines []byte
 	err := t.session.query(t.ctx, entriesFrom, []any{thread, seq}, func(v []driver.Value) (bool, error) {
 		c := columns{row: v}
-		row, from = c.int64(), c.int64()
+		row, from = c.Int64(), c.Int64()
 		if b, ok := c.next().([]byte); ok && from < seq {
 			lines = bytes.Clone(b)
 		}
@@ -99,7 +99,7 @@ func (t *tx) runsBelow(thread, seq int64) (runs []int64, keys []string, err erro
 	seen := make(map[int64]bool)
 	note := func(row []driver.Value) (bool, error) {
 		c := columns{row: row[2:]}
-		if c.int64() >= seq {
+		if c.Int64() >= seq {
 			return false, nil
 		}
 		run, err := scanRun(row)

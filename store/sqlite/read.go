@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 // reader answers queries on one connection, in its open transaction.
@@ -21,61 +22,6 @@ type reader struct {
 
 // Now implements [store.Reader].
 func (r reader) Now() time.Time { return r.now }
-
-// sel builds a SELECT from fixed texts, so that there are few distinct statements; every variable
-// part is an argument.
-type sel struct {
-	text  strings.Builder
-	args  []any
-	where bool
-}
-
-func (q *sel) cond(text string, args ...any) {
-	if q.where {
-		q.text.WriteString(" AND ")
-	} else {
-		q.text.WriteString(" WHERE ")
-	}
-	q.text.WriteString(text)
-	q.args = append(q.args, args...)
-	q.where = true
-}
-
-func (q *sel) add(text string) { q.text.WriteString(text) }
-
-// byKey adds the order of lists, newest first unless oldest is set, and the key to begin behind.
-func (q *sel) byKey(column string, from int64, oldest bool) {
-	if from != 0 && oldest {
-		q.cond(column+" > ?", from)
-	} else if from != 0 {
-		q.cond(column+" < ?", from)
-	}
-	q.add(" ORDER BY " + column)
-	if !oldest {
-		q.add(" DESC")
-	}
-}
-
-// distinct sorts ids and removes duplicates.
-func distinct(ids []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(ids)))
-}
-
-// full reports whether n rows reach the limit; 0 is no limit.
-func full(n, limit int) bool { return limit > 0 && n >= limit }
-
-// gauge tracks the rows and bytes of a result against its limits.
-type gauge struct {
-	rows, bytes   int // so far
-	limit, budget int // 0: no limit
-}
-
-// add counts a row, and reports whether the limits allow another.
-func (g *gauge) add(size int) bool {
-	g.rows++
-	g.bytes += size
-	return !full(g.rows, g.limit) && (g.budget <= 0 || g.bytes <= g.budget)
-}
 
 // sizeOf returns the size of the texts and blobs of a row.
 func sizeOf(row []driver.Value) (size int) {
@@ -107,33 +53,25 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	case q.Prefix != "":
 		return r.threadsUnder(q)
 	}
-	var s sel
-	s.add("SELECT t.key, t.body FROM thread t")
-	if q.Worker != "" {
-		s.cond("t.worker = ?", q.Worker)
-	}
-	if q.Agent != "" {
-		s.cond("t.agent = ?", q.Agent)
-	}
-	if q.Owner != "" {
-		s.cond("t.owner = ?", q.Owner)
-	}
-	if q.DeliverTo != "" {
-		s.cond("t.deliver_to = ?", q.DeliverTo)
-	}
+	var s sqlstore.Select
+	s.Add("SELECT t.key, t.body FROM thread t")
+	s.Equal("t.worker", q.Worker)
+	s.Equal("t.agent", q.Agent)
+	s.Equal("t.owner", q.Owner)
+	s.Equal("t.deliver_to", q.DeliverTo)
 	if q.Deleted {
-		s.cond("t.deleted = 1")
+		s.Cond("t.deleted = 1")
 	}
-	s.byKey("t.key", q.From, q.Oldest)
+	s.ByKey("t.key", q.From, q.Oldest)
 	var found []*mailroom.Thread
-	g := gauge{limit: q.Limit, budget: q.Bytes}
-	err := r.query("read threads", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
+	err := r.query("read threads", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
 		t, err := scanThread(row)
 		if err != nil || t.DeletedAt.IsZero() == q.Deleted {
 			return true, err
 		}
 		found = append(found, t)
-		return g.add(sizeOf(row)), nil
+		return g.Add(sizeOf(row)), nil
 	})
 	return found, err
 }
@@ -143,7 +81,7 @@ const threadsFrom = threadsWith + "t.id > ? ORDER BY t.id"
 // threadsUnder reads the threads whose ids have a prefix, which are adjacent in the index of ids.
 func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
-	g := gauge{limit: q.Limit, budget: q.Bytes}
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
 	read := func(row []driver.Value) (bool, error) {
 		t, err := scanThread(row)
 		switch {
@@ -153,11 +91,11 @@ func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 			return true, nil
 		}
 		found = append(found, t)
-		return g.add(sizeOf(row)), nil
+		return g.Add(sizeOf(row)), nil
 	}
 	if q.After < q.Prefix { // the thread with exactly this id comes first
 		err := r.query("read a thread", threadsWith+"t.id = ?", []any{q.Prefix}, read)
-		if err != nil || full(len(found), q.Limit) {
+		if err != nil || sqlstore.Full(len(found), q.Limit) {
 			return found, err
 		}
 	}
@@ -167,7 +105,7 @@ func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 // threadsByID reads the rows with the ids of q, which are few.
 func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
-	for args := range inLists(distinct(q.IDs)) {
+	for args := range inLists(sqlstore.Distinct(q.IDs)) {
 		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
 			t, err := scanThread(row)
 			switch {
@@ -206,9 +144,9 @@ func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
 	var found []store.SubmitKey
 	add := func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		k := store.SubmitKey{Thread: q.Thread, Key: c.text(), Digest: c.text()}
+		k := store.SubmitKey{Thread: q.Thread, Key: c.Text(), Digest: c.Text()}
 		c.json(&k.Result)
-		k.JoinedSeq = c.int64()
+		k.JoinedSeq = c.Int64()
 		found = append(found, k)
 		return true, c.err
 	}
@@ -233,11 +171,11 @@ const partialsOf = `SELECT t.id, p.attempt, p.message, p.start, p.text
 
 func (r reader) Partials(runs ...string) ([]store.Partial, error) {
 	var found []store.Partial
-	for _, run := range distinct(runs) { // a list of ids would be sorted
+	for _, run := range sqlstore.Distinct(runs) { // a list of ids would be sorted
 		err := r.query("read partials", partialsOf, []any{run}, func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
 			found = append(found, store.Partial{
-				Thread: c.text(), Run: run, Attempt: c.int(), Message: c.text(), Offset: c.int(), Text: c.text(),
+				Thread: c.Text(), Run: run, Attempt: c.Int(), Message: c.Text(), Offset: c.Int(), Text: c.Text(),
 			})
 			return true, nil
 		})
@@ -264,7 +202,7 @@ func (r reader) Agents() (rows store.AgentRows, err error) {
 	err = r.query("read definitions", "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
 		func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			rows.Definitions = append(rows.Definitions, store.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
+			rows.Definitions = append(rows.Definitions, store.Definition{Agent: c.Text(), Version: c.Text(), Body: c.raw()})
 			return true, nil
 		})
 	if err == nil {
@@ -276,7 +214,7 @@ func (r reader) Agents() (rows store.AgentRows, err error) {
 func readPauses(r reader) (found []store.Pause, err error) {
 	err = r.query("read pauses", "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		found = append(found, store.Pause{Agent: c.text(), By: c.text(), Reason: c.text(), At: c.time(), Probe: c.time()})
+		found = append(found, store.Pause{Agent: c.Text(), By: c.Text(), Reason: c.Text(), At: c.Time(), Probe: c.Time()})
 		return true, c.err
 	})
 	return found, err

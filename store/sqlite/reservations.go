@@ -34,8 +34,8 @@ func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, err
 	err := r.query("read reservations", text, args, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		one := store.Reservation{
-			ID: c.text(), Thread: c.text(), Name: c.text(), Holder: c.text(), Owner: c.text(), Shared: c.bool(), Advisory: c.bool(),
-			Reason: c.text(), Fence: c.int64(), TakenAt: c.time(), ExpiresAt: c.time(),
+			ID: c.Text(), Thread: c.Text(), Name: c.Text(), Holder: c.Text(), Owner: c.Text(), Shared: c.bool(), Advisory: c.bool(),
+			Reason: c.Text(), Fence: c.Int64(), TakenAt: c.Time(), ExpiresAt: c.Time(),
 		}
 		if q.Thread == "" || q.Thread == one.Thread {
 			found = append(found, one)

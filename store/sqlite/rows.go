@@ -112,7 +112,7 @@ func dueOwner(t *mailroom.Thread) any {
 // scanThread decodes the key and the body.
 func scanThread(row []driver.Value) (*mailroom.Thread, error) {
 	c := columns{row: row}
-	t := &mailroom.Thread{Key: c.int64()}
+	t := &mailroom.Thread{Key: c.Int64()}
 	return t, format.ParseThread(c.body(), t)
 }
 
@@ -153,17 +153,17 @@ func runUpdate(r *mailroom.Run, args []any, status bool) (text string, _ []any) 
 // scanRun decodes the key and the body.
 func scanRun(row []driver.Value) (*mailroom.Run, error) {
 	c := columns{row: row}
-	r := &mailroom.Run{Key: c.int64()}
+	r := &mailroom.Run{Key: c.Int64()}
 	return r, format.ParseRun(c.body(), r)
 }
 
 func scanWorker(row []driver.Value) (*store.Worker, error) {
 	c := columns{row: row}
-	w := &store.Worker{ID: c.text(), Host: c.text(), PID: c.int(), Local: c.bool()}
+	w := &store.Worker{ID: c.Text(), Host: c.Text(), PID: c.Int(), Local: c.bool()}
 	c.json(&w.Agents)
-	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner, w.Uncharged = c.time(), c.time(), c.bool(), c.text(), c.bool()
-	w.Node = c.text()
+	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner, w.Uncharged = c.Time(), c.Time(), c.bool(), c.Text(), c.bool()
+	w.Node = c.Text()
 	c.json(&w.Duties)
-	w.Version = c.text()
+	w.Version = c.Text()
 	return w, c.err
 }

@@ -1,12 +1,12 @@
 package sqlite
 
 import (
-	"cmp"
 	"database/sql/driver"
 	"slices"
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 const runsWith = "SELECT r.key, r.body FROM run r WHERE r.id " // … IN list
@@ -34,7 +34,7 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 			parts = append(parts, part)
 		}
 	}
-	var found []sizedRun
+	var found []sqlstore.SizedRun
 	for _, part := range parts {
 		of := r.runsOf
 		if isRunning(part) {
@@ -47,17 +47,9 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 		found = append(found, rows...)
 	}
 	if len(parts) > 1 {
-		sortRuns(found, q.Oldest)
+		sqlstore.SortRuns(found, q.Oldest)
 	}
-	var runs []*mailroom.Run
-	g := gauge{limit: q.Limit, budget: q.Bytes}
-	for _, row := range found {
-		runs = append(runs, row.run)
-		if !g.add(row.size) {
-			break
-		}
-	}
-	return runs, nil
+	return sqlstore.FirstRuns(found, sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}), nil
 }
 
 // isRunning reports whether q asks for the running runs of all threads.
@@ -69,7 +61,7 @@ func isRunning(q store.RunQuery) bool {
 const claimedThreads = "SELECT t.key, t.body FROM thread t WHERE t.worker > ''"
 
 // runningRuns reads the running runs, which no index has, through the threads that are claimed.
-func (r reader) runningRuns(q store.RunQuery) ([]sizedRun, error) {
+func (r reader) runningRuns(q store.RunQuery) ([]sqlstore.SizedRun, error) {
 	var ids []string
 	err := r.query("read claimed threads", claimedThreads, nil, func(row []driver.Value) (bool, error) {
 		t, err := scanThread(row)
@@ -83,60 +75,41 @@ func (r reader) runningRuns(q store.RunQuery) ([]sizedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := gauge{limit: q.Limit, budget: q.Bytes}
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
 	for i := range found {
-		if !g.add(found[i].size) {
+		if !g.Add(found[i].Size) {
 			return found[:i+1], nil
 		}
 	}
 	return found, nil
 }
 
-// sortRuns sorts by key, which is the order of creation.
-func sortRuns(list []sizedRun, oldest bool) {
-	slices.SortFunc(list, func(a, b sizedRun) int {
-		if oldest {
-			return cmp.Compare(a.run.Key, b.run.Key)
-		}
-		return cmp.Compare(b.run.Key, a.run.Key)
-	})
-}
-
 func distinctStatuses(list []mailroom.Status) []mailroom.Status {
 	return slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
-// sizedRun is a run and the size of its row.
-type sizedRun struct {
-	run  *mailroom.Run
-	size int
-}
-
 // runsOf reads a list of runs in the order of an index.
-func (r reader) runsOf(q store.RunQuery) ([]sizedRun, error) {
-	var s sel
-	s.add("SELECT r.key, r.body FROM run r")
-	if !s.whichRuns(q) {
+func (r reader) runsOf(q store.RunQuery) ([]sqlstore.SizedRun, error) {
+	var s sqlstore.Select
+	s.Add("SELECT r.key, r.body FROM run r")
+	if !whichRuns(&s, q) {
 		return nil, nil
 	}
 	switch q.Set {
 	case store.RunsQueued:
-		s.add(" ORDER BY r.priority, r.place, r.key")
+		s.Add(" ORDER BY r.priority, r.place, r.key")
 	case store.RunsScheduled:
-		s.add(" ORDER BY r.not_before, r.place, r.key")
+		s.Add(" ORDER BY r.not_before, r.place, r.key")
 	default:
-		s.add(" ORDER BY r.key")
-		if !q.Oldest {
-			s.add(" DESC")
-		}
+		s.ByKey("r.key", q.From, q.Oldest)
 	}
-	var runs []sizedRun
-	g := gauge{limit: q.Limit, budget: q.Bytes}
-	err := r.query("read runs", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+	var runs []sqlstore.SizedRun
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
+	err := r.query("read runs", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
 		run, err := scanRun(row)
 		size := sizeOf(row)
-		runs = append(runs, sizedRun{run, size})
-		return g.add(size), err
+		runs = append(runs, sqlstore.SizedRun{Run: run, Size: size})
+		return g.Add(size), err
 	})
 	return runs, err
 }
@@ -147,21 +120,17 @@ func (r reader) runsByID(q store.RunQuery) ([]*mailroom.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	var runs []*mailroom.Run
-	for _, row := range first(found, q.Limit) {
-		runs = append(runs, row.run)
-	}
-	return runs, nil
+	return sqlstore.FirstRuns(found, sqlstore.Gauge{Limit: q.Limit}), nil
 }
 
 // runsNamed reads the rows with these ids that match q, in its order.
-func (r reader) runsNamed(ids []string, q store.RunQuery) ([]sizedRun, error) {
-	var found []sizedRun
-	for args := range inLists(distinct(ids)) {
+func (r reader) runsNamed(ids []string, q store.RunQuery) ([]sqlstore.SizedRun, error) {
+	var found []sqlstore.SizedRun
+	for args := range inLists(sqlstore.Distinct(ids)) {
 		err := r.query("read runs", runsWith+in(args), args, func(row []driver.Value) (bool, error) {
 			run, err := scanRun(row)
 			if err == nil && matches(run, q) {
-				found = append(found, sizedRun{run, sizeOf(row)})
+				found = append(found, sqlstore.SizedRun{Run: run, Size: sizeOf(row)})
 			}
 			return true, err
 		})
@@ -169,7 +138,7 @@ func (r reader) runsNamed(ids []string, q store.RunQuery) ([]sizedRun, error) {
 			return nil, err
 		}
 	}
-	sortRuns(found, q.Oldest)
+	sqlstore.SortRuns(found, q.Oldest)
 	return found, nil
 }
 
@@ -187,35 +156,26 @@ func matches(run *mailroom.Run, q store.RunQuery) bool {
 	return true
 }
 
-// whichRuns adds the conditions of q except IDs. It reports false if no run can match.
-func (s *sel) whichRuns(q store.RunQuery) bool {
+// whichRuns adds the conditions of q but IDs and From. It reports false if no run can match.
+func whichRuns(s *sqlstore.Select, q store.RunQuery) bool {
 	if q.Thread != "" {
-		s.cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
+		s.Cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
 	}
-	if q.Agent != "" {
-		s.cond("r.agent = ?", q.Agent)
-	}
-	if q.Parent != "" {
-		s.cond("r.parent = ?", q.Parent)
-	}
-	if q.From != 0 && q.Oldest {
-		s.cond("r.key > ?", q.From)
-	} else if q.From != 0 {
-		s.cond("r.key < ?", q.From)
-	}
+	s.Equal("r.agent", q.Agent)
+	s.Equal("r.parent", q.Parent)
 	statuses := known(q.Statuses, allStatuses()...)
 	if len(q.Statuses) > 0 && statuses == "" {
 		return false
 	}
-	s.oneOf("r.status", statuses)
+	oneOf(s, "r.status", statuses)
 	if q.Thread == "" && q.Parent == "" && statuses != "" && !slices.Contains(q.Statuses, mailroom.StatusCompleted) {
-		s.cond("r.status <> 'completed' AND r.status <> 'running'") // the condition of the partial index
+		s.Cond("r.status <> 'completed' AND r.status <> 'running'") // the condition of the partial index
 	}
 	switch q.Set {
 	case store.RunsQueued:
-		s.cond("r.queue = 0")
+		s.Cond("r.queue = 0")
 	case store.RunsScheduled:
-		s.cond("r.queue = 1")
+		s.Cond("r.queue = 1")
 	}
 	return true
 }

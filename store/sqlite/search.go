@@ -56,7 +56,7 @@ func lookAt(r reader, s *store.Search, w store.Window, query string, limit int) 
 	}
 	err = r.query("search", query, []any{match, w.Low, w.High - 1, int64(limit)}, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		found = append(found, store.Match{Row: c.int64(), Content: store.EntryRef{Thread: c.text(), Seq: c.int64()}})
+		found = append(found, store.Match{Row: c.Int64(), Content: store.EntryRef{Thread: c.Text(), Seq: c.Int64()}})
 		return true, c.err
 	})
 	return found, err
@@ -103,7 +103,7 @@ func skip(r reader, s *store.Search, next store.Window, within time.Duration) (s
 func countRows(r reader, word string) (n int, err error) {
 	err = r.query("search", countWord, []any{`"` + word + `"`, int64(store.RareRows + 1)}, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		n = c.int()
+		n = c.Int()
 		return false, c.err
 	})
 	return n, err
@@ -112,9 +112,9 @@ func countRows(r reader, word string) (n int, err error) {
 func indexState(r reader) (s store.IndexState, err error) {
 	err = r.query("read the state of the index", readIndexState, nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		s.Last, s.Order = c.int64(), c.text()
-		s.At = store.Position{Commit: c.int64(), Thread: c.int64(), Seq: c.int64()}
-		s.Until = c.time()
+		s.Last, s.Order = c.Int64(), c.Text()
+		s.At = store.Position{Commit: c.Int64(), Thread: c.Int64(), Seq: c.Int64()}
+		s.Until = c.Time()
 		return false, c.err
 	})
 	return s, err

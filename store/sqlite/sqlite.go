@@ -18,6 +18,7 @@ import (
 	"mailroom/internal/recovery"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 // Options configure a store. The zero value suits most uses.
@@ -41,9 +42,9 @@ type Store struct {
 	driver  Driver
 	readers driver.Connector
 
-	// Owned by the holder of turn: the running Update, the keeper or Close. A channel, so that a
-	// context can cancel the wait.
-	turn   chan struct{}
+	turns *sqlstore.Turns
+
+	// Owned by the holder of the turn to write: the running Update, the keeper or Close.
 	writer *session
 	args   []any  // buffer for the arguments of a statement
 	body   []byte // buffer for a body
@@ -67,19 +68,13 @@ type Store struct {
 
 	failed chan error // capacity 1: the cause of broken, if no Update returned it
 
-	// Counts the running Views. A View takes the reader that was released last, whose cache is warm
-	// and whose statements are prepared.
-	viewing chan struct{}
-	mu      sync.Mutex
-	free    []*session // guarded by mu
+	idle sqlstore.Idle[*session] // readers
 
 	// wake tells the keeper the length of a long WAL, in pages; Close waits for it.
 	wake   chan int
 	keeper sync.WaitGroup
 
-	closing   chan struct{} // closed by Close
-	closeOnce sync.Once
-	closeErr  error
+	closeErr error // of the first Close
 }
 
 // Open opens the database file at path, and creates the file and its tables if necessary. Handles
@@ -95,21 +90,19 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		o.Driver = builtIn()
 	}
 	s := &Store{
-		driver:  o.Driver,
-		turn:    make(chan struct{}, 1),
-		viewing: make(chan struct{}, o.Readers),
-		wake:    make(chan int, 1),
-		closing: make(chan struct{}),
-		failed:  make(chan error, 1),
-
+		driver:   o.Driver,
+		turns:    sqlstore.NewTurns(o.Readers),
+		wake:     make(chan int, 1),
+		failed:   make(chan error, 1),
 		shrinker: format.NewShrinker(),
 	}
 	if err := s.open(ctx, path, o); err != nil {
-		close(s.closing)
-		s.keeper.Wait()
-		s.broken = err
-		// The first error says more than an error of closing a half-open store.
-		_ = s.closeSessions()
+		s.turns.Close(func() {
+			s.keeper.Wait()
+			s.broken = err
+			// The first error says more than an error of closing a half-open store.
+			_ = s.closeSessions()
+		})
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	s.keeper.Go(func() {
@@ -165,12 +158,12 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 // handle fail with Unavailable. If the context ends before f has returned, nothing is written; it
 // does not interrupt the commit.
 func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
-	if err := s.takeTurn(ctx); err != nil {
+	if err := s.turns.Write(ctx); err != nil {
 		return err
 	}
 	tooLong := 0
 	defer func() {
-		<-s.turn
+		s.turns.EndWrite()
 		if tooLong > 0 {
 			select {
 			case s.wake <- tooLong:
@@ -208,7 +201,7 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 		return t.failed
 	}
 	if ctx.Err() != nil {
-		return cancelled(ctx)
+		return sqlstore.Cancelled(ctx)
 	}
 	if _, err := s.writer.exec(context.Background(), "COMMIT"); err != nil {
 		return s.refuse(context.Background(), "commit", err)
@@ -217,27 +210,6 @@ func (s *Store) Update(ctx context.Context, f func(store.Tx) error) error {
 	s.memorize()
 	tooLong = s.measure()
 	return s.noteCommit(t)
-}
-
-// takeTurn waits for the turn to write; <-s.turn releases it.
-func (s *Store) takeTurn(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return cancelled(ctx)
-	}
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return cancelled(ctx)
-	case <-s.closing:
-		return errClosed()
-	}
-	select {
-	case <-s.closing:
-		<-s.turn
-		return errClosed()
-	default:
-		return nil
-	}
 }
 
 // refuse converts an error of the writer's connection, and ends all writing if the file's state is
@@ -279,31 +251,15 @@ func (s *Store) View(ctx context.Context, f func(store.Reader) error) (err error
 }
 
 func (s *Store) takeReader(ctx context.Context) (*session, error) {
-	if ctx.Err() != nil {
-		return nil, cancelled(ctx)
+	if err := s.turns.View(ctx); err != nil {
+		return nil, err
 	}
-	select {
-	case <-s.closing:
-		return nil, errClosed()
-	default:
-	}
-	select {
-	case s.viewing <- struct{}{}:
-	case <-ctx.Done():
-		return nil, cancelled(ctx)
-	case <-s.closing:
-		return nil, errClosed()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if last := len(s.free) - 1; last >= 0 {
-		reader := s.free[last]
-		s.free = s.free[:last]
+	if reader, ok := s.idle.Take(); ok {
 		return reader, nil
 	}
 	reader, err := newSession(ctx, &s.driver, s.readers)
 	if err != nil {
-		<-s.viewing
+		s.turns.EndView()
 		refused, _ := s.driver.refusal(ctx, "open a reader", err)
 		return nil, refused
 	}
@@ -312,10 +268,8 @@ func (s *Store) takeReader(ctx context.Context) (*session, error) {
 }
 
 func (s *Store) giveReader(reader *session) {
-	s.mu.Lock()
-	s.free = append(s.free, reader)
-	s.mu.Unlock()
-	<-s.viewing
+	s.idle.Give(reader)
+	s.turns.EndView()
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
@@ -336,11 +290,10 @@ func (s *Store) Epoch() int64 { return 0 }
 // Close waits for the running Update and Views, and then closes the file. Later calls fail with
 // Unavailable.
 func (s *Store) Close() error {
-	s.closeOnce.Do(func() {
-		close(s.closing)
+	s.turns.Close(func() {
 		s.keeper.Wait()
-		s.turn <- struct{}{}
-		defer func() { <-s.turn }()
+		s.turns.LastWrite()
+		defer s.turns.EndWrite()
 		s.closeErr = s.closeSessions()
 	})
 	return s.closeErr
@@ -359,10 +312,8 @@ func (s *Store) closeSessions() error {
 			first = fmt.Errorf("close store: %w", err)
 		}
 	}
-	for range cap(s.viewing) {
-		s.viewing <- struct{}{} // waits for the running Views
-	}
-	for _, reader := range s.free {
+	s.turns.LastViews()
+	for reader, ok := s.idle.Take(); ok; reader, ok = s.idle.Take() {
 		note(reader.close())
 	}
 	if s.guard != nil && s.broken == nil {

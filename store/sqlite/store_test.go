@@ -293,7 +293,7 @@ func TestCloseWaitsForUpdatesAndViewsAndLeavesNoGoroutine(t *testing.T) {
 	go func() {
 		viewed <- s.View(t.Context(), func(r store.Reader) error {
 			inside <- struct{}{}
-			<-s.closing
+			<-s.turns.Closing()
 			_, err := r.Threads(store.ThreadQuery{})
 			return err
 		})
@@ -301,7 +301,7 @@ func TestCloseWaitsForUpdatesAndViewsAndLeavesNoGoroutine(t *testing.T) {
 	go func() {
 		updated <- s.Update(t.Context(), func(tx store.Tx) error {
 			inside <- struct{}{}
-			<-s.closing
+			<-s.turns.Closing()
 			return tx.Write(&store.Changes{Threads: []*mailroom.Thread{{ID: "t"}}})
 		})
 	}()

@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -42,10 +43,10 @@ func bindTicket(args []any, k *mailroom.Ticket) []any {
 func scanTicket(row []driver.Value) *mailroom.Ticket {
 	c := columns{row: row}
 	return &mailroom.Ticket{
-		Key: c.int64(), ID: c.text(), Thread: c.text(), Run: c.text(), Name: c.text(),
-		Kind: mailroom.TicketKind(c.text()), Prompt: c.text(), Action: c.text(), Digest: c.text(), Answers: c.bool(), Holds: c.bool(),
-		State: mailroom.TicketState(c.text()), ExpiresAt: c.timeOrNil(), Decision: mailroom.Verdict(c.text()),
-		Reason: c.text(), DecidedBy: c.text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(), OpenedAt: c.time(),
+		Key: c.Int64(), ID: c.Text(), Thread: c.Text(), Run: c.Text(), Name: c.Text(),
+		Kind: mailroom.TicketKind(c.Text()), Prompt: c.Text(), Action: c.Text(), Digest: c.Text(), Answers: c.bool(), Holds: c.bool(),
+		State: mailroom.TicketState(c.Text()), ExpiresAt: c.timeOrNil(), Decision: mailroom.Verdict(c.Text()),
+		Reason: c.Text(), DecidedBy: c.Text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(), OpenedAt: c.Time(),
 	}
 }
 
@@ -75,15 +76,15 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	case q.Owner != "" || len(q.Threads) > 0:
 		return ticketsWithin(r, q)
 	}
-	var s sel
-	if !s.whichTickets(q) {
+	var s sqlstore.Select
+	if !whichTickets(&s, q) {
 		return nil, nil
 	}
 	var found []*mailroom.Ticket
-	g := gauge{limit: q.Limit, budget: q.Bytes}
-	err := r.query("read tickets", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
+	err := r.query("read tickets", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
 		found = append(found, scanTicket(row))
-		return g.add(sizeOf(row)), nil
+		return g.Add(sizeOf(row)), nil
 	})
 	return found, err
 }
@@ -91,7 +92,7 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 // ticketsByName reads the rows that match names, which are few.
 func (r reader) ticketsByName(text string, names []string, q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var found []*mailroom.Ticket
-	for args := range inLists(distinct(names)) {
+	for args := range inLists(sqlstore.Distinct(names)) {
 		err := r.query("read tickets", text+in(args), args, func(row []driver.Value) (bool, error) {
 			if k := scanTicket(row); wanted(k, q) {
 				found = append(found, k)
@@ -136,44 +137,36 @@ func ticketConditions(q store.TicketQuery) (states, kinds string, ok bool) {
 
 // whichTickets builds the statement for a query without ids and runs. It reports false if no ticket
 // can match.
-func (s *sel) whichTickets(q store.TicketQuery) bool {
+func whichTickets(s *sqlstore.Select, q store.TicketQuery) bool {
 	states, kinds, ok := ticketConditions(q)
 	if !ok {
 		return false
 	}
-	s.add("SELECT " + ticketColumns + " FROM ticket k")
+	s.Add("SELECT " + ticketColumns + " FROM ticket k")
 	switch { // the planner cannot know that open tickets are few
 	case states == openState && q.Thread != "":
-		s.add(" INDEXED BY ticket_open_thread")
+		s.Add(" INDEXED BY ticket_open_thread")
 	case states == openState:
-		s.add(" INDEXED BY ticket_open")
+		s.Add(" INDEXED BY ticket_open")
 	}
-	s.add(ticketOwners)
+	s.Add(ticketOwners)
 	if q.Thread != "" {
-		s.cond("k.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
+		s.Cond("k.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
 	}
-	s.oneOf("k.state", states)
-	s.oneOf("k.kind", kinds)
-	if q.From != 0 && q.Oldest {
-		s.cond("k.key > ?", q.From)
-	} else if q.From != 0 {
-		s.cond("k.key < ?", q.From)
-	}
-	s.add(" ORDER BY k.key")
-	if !q.Oldest {
-		s.add(" DESC")
-	}
+	oneOf(s, "k.state", states)
+	oneOf(s, "k.kind", kinds)
+	s.ByKey("k.key", q.From, q.Oldest)
 	return true
 }
 
 // oneOf adds a condition for the values that known returned, if any.
-func (s *sel) oneOf(column, values string) {
+func oneOf(s *sqlstore.Select, column, values string) {
 	switch {
 	case values == "":
 	case strings.Contains(values, ","):
-		s.cond(column + " IN (" + values + ")")
+		s.Cond(column + " IN (" + values + ")")
 	default:
-		s.cond(column + " = " + values)
+		s.Cond(column + " = " + values)
 	}
 }
 

@@ -26,14 +26,14 @@ const (
 func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
 	add := func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		t := &auth.Token{Key: c.int64(), Name: c.text(), Sum: c.text()}
+		t := &auth.Token{Key: c.Int64(), Name: c.Text(), Sum: c.Text()}
 		c.json(&t.Scopes)
-		t.Namespace = c.text()
+		t.Namespace = c.Text()
 		c.json(&t.Agents)
 		c.json(&t.Quotas)
-		t.Used = auth.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
-		t.CreatedAt, t.UsedAt, t.RevokedAt = c.time(), c.time(), c.time()
-		terms, err := format.ParseTerms(c.text())
+		t.Used = auth.Use{Threads: c.Int64(), Bytes: c.Int64(), Workers: c.Int64(), Notifications: c.Int64()}
+		t.CreatedAt, t.UsedAt, t.RevokedAt = c.Time(), c.Time(), c.Time()
+		terms, err := format.ParseTerms(c.Text())
 		t.Terms = terms
 		found = append(found, t)
 		return true, cmp.Or(c.err, err)

@@ -171,7 +171,7 @@ func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready 
 		met := false
 		err := t.session.query(t.ctx, text, append(args[:len(args):len(args)], behind), func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			d := dueThread{key: c.int64(), at: c.time(), priority: c.int64()}
+			d := dueThread{key: c.Int64(), at: c.Time(), priority: c.Int64()}
 			if !d.at.After(now) {
 				if _, ok := t.store.seen[d.key]; !ok {
 					ready = append(ready, d)
@@ -199,7 +199,7 @@ func (t *tx) dueShared(now time.Time, want store.Capacity) (ready []dueThread, _
 		owner, found := "", false
 		err := t.session.query(t.ctx, text, args, func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			owner, found = c.text(), true
+			owner, found = c.Text(), true
 			return false, nil
 		})
 		if err != nil {

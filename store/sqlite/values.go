@@ -50,21 +50,21 @@ func (c *columns) next() driver.Value {
 	return v
 }
 
-func (c *columns) int64() int64 {
+func (c *columns) Int64() int64 {
 	v, _ := c.next().(int64)
 	return v
 }
 
-func (c *columns) int() int   { return int(c.int64()) }
-func (c *columns) bool() bool { return c.int64() != 0 }
+func (c *columns) Int() int   { return int(c.Int64()) }
+func (c *columns) bool() bool { return c.Int64() != 0 }
 
-func (c *columns) text() string {
+func (c *columns) Text() string {
 	v, _ := c.next().(string)
 	return v
 }
 
 func (c *columns) raw() json.RawMessage {
-	if v := c.text(); v != "" {
+	if v := c.Text(); v != "" {
 		return json.RawMessage(v)
 	}
 	return nil
@@ -76,7 +76,7 @@ func (c *columns) body() string {
 	return string(v)
 }
 
-func (c *columns) time() time.Time {
+func (c *columns) Time() time.Time {
 	if v, ok := c.next().(int64); ok {
 		return time.UnixMicro(v).UTC()
 	}
@@ -84,7 +84,7 @@ func (c *columns) time() time.Time {
 }
 
 func (c *columns) timeOrNil() *time.Time {
-	if t := c.time(); !t.IsZero() {
+	if t := c.Time(); !t.IsZero() {
 		return &t
 	}
 	return nil
@@ -92,7 +92,7 @@ func (c *columns) timeOrNil() *time.Time {
 
 // json decodes a JSON column into v, and leaves v unchanged for NULL.
 func (c *columns) json(v any) {
-	if text := c.text(); text != "" {
+	if text := c.Text(); text != "" {
 		if err := json.Unmarshal([]byte(text), v); err != nil && c.err == nil {
 			c.err = err
 		}

@@ -7,16 +7,14 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/sqlstore"
 )
 
 // Lists of the rows of an owner and of some threads are merged by their keys: each of the indexes has the order of
 // the list, and a row of another thread is never read.
 
 const (
-	runKeysOf = "SELECT key FROM run WHERE "
-	runByKey  = "SELECT r.key, r.body FROM run r WHERE r.key = ?"
-
-	ticketKeys  = "SELECT key FROM ticket"
+	runByKey    = "SELECT r.key, r.body FROM run r WHERE r.key = ?"
 	ticketByKey = "SELECT " + ticketColumns + " FROM ticket k" + ticketOwners + " WHERE k.key = ?"
 )
 
@@ -28,34 +26,23 @@ type page struct {
 	bytes  int
 }
 
-// keyList is a statement that selects keys, with a condition.
-type keyList struct {
-	text string
-	args []any
-}
-
-// firstKeys merges lists of keys. Each list is read only as far as its keys can be among the first.
-func firstKeys(r reader, p page, lists []keyList) (keys []int64, err error) {
-	for _, l := range lists {
-		s := sel{args: slices.Clone(l.args), where: true}
-		s.add(l.text)
-		if full(len(keys), p.limit) {
+// firstKeys merges lists of keys, each with a condition. Each list is read only as far as its keys can be
+// among the first.
+func firstKeys(r reader, p page, lists []*sqlstore.Select) (keys []int64, err error) {
+	for _, s := range lists {
+		if sqlstore.Full(len(keys), p.limit) {
 			if p.oldest {
-				s.cond("key < ?", keys[p.limit-1])
+				s.Cond("key < ?", keys[p.limit-1])
 			} else {
-				s.cond("key > ?", keys[p.limit-1])
+				s.Cond("key > ?", keys[p.limit-1])
 			}
 		}
-		s.byKey("key", p.from, p.oldest)
-		s.add(" LIMIT ?")
-		most := int64(-1)
-		if p.limit > 0 {
-			most = int64(p.limit)
-		}
+		s.ByKey("key", p.from, p.oldest)
+		s.Limit(p.limit)
 		before := len(keys)
-		err := r.query("read keys", s.text.String(), append(s.args, most), func(row []driver.Value) (bool, error) {
+		err := r.query("read keys", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			keys = append(keys, c.int64())
+			keys = append(keys, c.Int64())
 			return true, c.err
 		})
 		if err != nil {
@@ -77,10 +64,10 @@ func firstKeys(r reader, p page, lists []keyList) (keys []int64, err error) {
 
 // eachOf reads the rows with keys, in their order, up to the limits.
 func eachOf(r reader, p page, text string, keys []int64, each func(row []driver.Value) error) error {
-	g := gauge{limit: p.limit, budget: p.bytes}
+	g := sqlstore.Gauge{Limit: p.limit, Budget: p.bytes}
 	for more, i := true, 0; more && i < len(keys); i++ {
 		err := r.query("read rows", text, []any{keys[i]}, func(row []driver.Value) (bool, error) {
-			more = g.add(sizeOf(row))
+			more = g.Add(sizeOf(row))
 			return false, each(row)
 		})
 		if err != nil {
@@ -92,12 +79,18 @@ func eachOf(r reader, p page, text string, keys []int64, each func(row []driver.
 
 // runsWithin reads the runs of an owner and of threads.
 func runsWithin(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
-	var lists []keyList
+	list := func(cond string, args ...any) *sqlstore.Select {
+		var s sqlstore.Select
+		s.Add("SELECT key FROM run")
+		s.Cond(cond, args...)
+		return &s
+	}
+	var lists []*sqlstore.Select
 	if q.Owner != "" {
-		lists = append(lists, keyList{runKeysOf + "owner = ?", []any{q.Owner}}, keyList{runKeysOf + "owner IS NULL", nil})
+		lists = append(lists, list("owner = ?", q.Owner), list("owner IS NULL"))
 	}
 	for _, key := range q.Threads {
-		lists = append(lists, keyList{runKeysOf + "thread = ?", []any{key}})
+		lists = append(lists, list("thread = ?", key))
 	}
 	p := page{q.From, q.Oldest, q.Limit, q.Bytes}
 	keys, err := firstKeys(r, p, lists)
@@ -117,18 +110,18 @@ func ticketsWithin(r reader, q store.TicketQuery) (found []*mailroom.Ticket, err
 	if !ok {
 		return nil, nil
 	}
-	list := func(column, openIndex string, arg any) keyList {
-		s := sel{}
-		s.add(ticketKeys)
+	list := func(column, openIndex string, arg any) *sqlstore.Select {
+		var s sqlstore.Select
+		s.Add("SELECT key FROM ticket")
 		if states == openState { // the planner cannot know that open tickets are few
-			s.add(" INDEXED BY " + openIndex)
+			s.Add(" INDEXED BY " + openIndex)
 		}
-		s.cond(column+" = ?", arg)
-		s.oneOf("state", states)
-		s.oneOf("kind", kinds)
-		return keyList{s.text.String(), s.args}
+		s.Cond(column+" = ?", arg)
+		oneOf(&s, "state", states)
+		oneOf(&s, "kind", kinds)
+		return &s
 	}
-	var lists []keyList
+	var lists []*sqlstore.Select
 	if q.Owner != "" {
 		lists = append(lists, list("owner", "ticket_open_owner", q.Owner))
 	}

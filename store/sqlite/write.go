@@ -7,6 +7,7 @@ import (
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
 )
 
 const (
@@ -244,7 +245,7 @@ func (t *tx) writeThread(row *mailroom.Thread) error {
 	if row.Key == 0 {
 		t.given.thread++
 		row.Key = t.given.thread
-		t.tally(talliedThread, row.Owner, "", 1)
+		t.tally(sqlstore.TalliedThread, row.Owner, "", 1)
 		t.note(row)
 		_, err := t.exec(insertThread, append(args, row.Key, row.ID, row.Owner)...)
 		return err
@@ -312,7 +313,7 @@ func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) er
 func (t *tx) ownerOf(run int64) (owner string, err error) {
 	err = t.session.query(t.ctx, ownerOfRun, []any{run}, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		owner = c.text()
+		owner = c.Text()
 		return false, c.err
 	})
 	return owner, err
@@ -375,7 +376,7 @@ func (t *tx) readGiven() error {
 	}
 	return t.session.query(t.ctx, "SELECT thread, run, revision, entry_row FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		t.given = given{thread: c.int64(), run: c.int64(), revision: c.int64(), entryRow: c.int64()}
+		t.given = given{thread: c.Int64(), run: c.Int64(), revision: c.Int64(), entryRow: c.Int64()}
 		return true, nil
 	})
 }

@@ -1,0 +1,126 @@
+// Package sqlstore has what the stores in SQL databases share: the building of SELECTs, the turns of
+// calls, and the counts. The encoding of rows is in package format.
+//
+// A database's dialect stays in its own store. What differs here is how a place of an argument is
+// written (see [Select.Text] and [Select.Numbered]).
+package sqlstore
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Select builds a SELECT from fixed texts, so that there are few distinct statements to prepare: every
+// variable part is an argument. Each ? in a text is the place of one.
+type Select struct {
+	text  strings.Builder
+	args  []any
+	where bool // the innermost SELECT has a condition
+}
+
+// Begin adds a text that ends with the tables of a SELECT. The next condition is its first one.
+func (s *Select) Begin(text string, args ...any) {
+	s.Add(text, args...)
+	s.where = false
+}
+
+// Add adds a text.
+func (s *Select) Add(text string, args ...any) {
+	s.text.WriteString(text)
+	s.args = append(s.args, args...)
+}
+
+// Cond adds a condition.
+func (s *Select) Cond(text string, args ...any) {
+	and := " WHERE "
+	if s.where {
+		and = " AND "
+	}
+	s.where = true
+	s.Add(and)
+	s.Add(text, args...)
+}
+
+// Equal adds the condition that a column has a value, unless that is "".
+func (s *Select) Equal(column, value string) {
+	if value != "" {
+		s.Cond(column+" = ?", value)
+	}
+}
+
+// EqualTo is Equal for a value that may be "", unless it is nil.
+func (s *Select) EqualTo(column string, value *string) {
+	if value != nil {
+		s.Cond(column+" = ?", *value)
+	}
+}
+
+// ByKey adds the order of lists, newest first unless oldest is set, and the key to begin behind.
+func (s *Select) ByKey(column string, from int64, oldest bool) {
+	s.Behind(column, from, oldest)
+	s.Add(" ORDER BY " + column)
+	if !oldest {
+		s.Add(" DESC")
+	}
+}
+
+// Behind adds the condition that a row is behind the key from in the order of ByKey, unless that is 0.
+func (s *Select) Behind(column string, from int64, oldest bool) {
+	switch {
+	case from != 0 && oldest:
+		s.Cond(column+" > ?", from)
+	case from != 0:
+		s.Cond(column+" < ?", from)
+	}
+}
+
+// Limit adds a limit of the rows; 0 is none.
+func (s *Select) Limit(rows int) {
+	if rows > 0 {
+		s.Add(" LIMIT ?", int64(rows))
+	}
+}
+
+// Args returns the arguments.
+func (s *Select) Args() []any { return s.args }
+
+// Text returns the statement as SQLite reads it.
+func (s *Select) Text() string { return s.text.String() }
+
+// Numbered returns the statement as PostgreSQL reads it: the places are $1, $2 and so on.
+func (s *Select) Numbered() string {
+	var b strings.Builder
+	rest := s.text.String()
+	for n := 1; ; n++ {
+		before, after, found := strings.Cut(rest, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n))
+		rest = after
+	}
+}
+
+// Distinct sorts ids and removes duplicates. Its result is not nil, which PostgreSQL reads as NULL.
+func Distinct(ids []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, ids...))))
+}
+
+// Gauge tracks the rows and bytes of a result against its limits.
+type Gauge struct {
+	Rows, Bytes   int // so far
+	Limit, Budget int // of rows and of bytes; 0: no limit
+}
+
+// Add counts a row, and reports whether the limits allow another.
+func (g *Gauge) Add(size int) bool {
+	g.Rows++
+	g.Bytes += size
+	return !Full(g.Rows, g.Limit) && (g.Budget <= 0 || g.Bytes <= g.Budget)
+}
+
+// Full reports whether n rows reach the limit; 0 is no limit.
+func Full(n, limit int) bool { return limit > 0 && n >= limit }
