@@ -6,6 +6,18 @@ import (
 	"mailroom/store/internal/sqlstore"
 )
 
+const (
+	// This is add_tally, whose plan PostgreSQL would make at each call.
+	addTally = `INSERT INTO tally SELECT u.what, u.owner, u.agent, $1::text, sum(u.n)::bigint
+		FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) u (what, owner, agent, n)
+		GROUP BY u.what, u.owner, u.agent HAVING sum(u.n) <> 0 ORDER BY u.what, u.owner, u.agent
+		ON CONFLICT (what, owner, agent, node) DO UPDATE SET n = tally.n + excluded.n`
+
+	// The owners of runs whose threads are not in the Changes are read.
+	addTallyOfRuns = `SELECT add_tally($1, array_agg(u.what), array_agg(t.owner), array_agg(r.agent), array_agg(u.n))
+		FROM unnest($2::bigint[], $3::text[], $4::bigint[]) u (run, what, n) JOIN run r ON r.key = u.run JOIN thread t ON t.key = r.thread`
+)
+
 // Count implements [store.Reader].
 func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 	out := store.Counts{Runs: map[mailroom.Status]int{}}
@@ -72,4 +84,36 @@ func (r reader) countThread(q store.CountQuery, runs map[mailroom.Status]int) er
 		runs[status] = c.Int()
 		return nil
 	}, s.Numbered(), s.Args()...)
+}
+
+// tally collects changes of counts.
+type tally struct {
+	whats, owners, agents []string
+	ns                    []int64
+	runs, runNs           []int64 // of threads whose owners are not known
+	runWhats              []string
+}
+
+func (n *tally) add(what, owner, agent string, by int64) {
+	n.whats, n.owners = append(n.whats, what), append(n.owners, owner)
+	n.agents, n.ns = append(n.agents, agent), append(n.ns, by)
+}
+
+func (n *tally) addRun(run int64, what string, by int64) {
+	n.runs, n.runWhats, n.runNs = append(n.runs, run), append(n.runWhats, what), append(n.runNs, by)
+}
+
+// countMove counts the new status of a run.
+func (w *writing) countMove(r *mailroom.Run) {
+	if r.Stored == r.Status {
+		return
+	}
+	if t := w.threads[r.Thread]; t != nil {
+		w.counts.add(string(r.Stored), t.row.Owner, r.Agent, -1)
+		w.counts.add(string(r.Status), t.row.Owner, r.Agent, 1)
+	} else {
+		w.counts.addRun(r.Key, string(r.Stored), -1)
+		w.counts.addRun(r.Key, string(r.Status), 1)
+	}
+	r.Stored = r.Status
 }

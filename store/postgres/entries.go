@@ -26,6 +26,10 @@ const (
 			(SELECT e.last_seq FROM entry e WHERE e.thread = t.key AND e.last_seq >= u.seq ORDER BY e.last_seq LIMIT 1) AS last_seq
 			FROM unnest($1::text[], $2::bigint[]) u (thread, seq) JOIN thread t ON t.id = u.thread) w
 		JOIN entry e ON e.thread = w.key AND e.last_seq = w.last_seq`
+
+	insertEntries = `INSERT INTO entry (thread, last_seq, first_seq, lines) SELECT ` + threadOf + `, u.last_seq, u.first_seq, u.lines
+		FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bytea[]) u (thread, thread_id, last_seq, first_seq, lines)`
+	dropPrefix = "SELECT drop_prefix($1, $2, $3)"
 )
 
 // entryRows are the rows of a page of entries. A row has the entries of one commit, often several.
@@ -93,4 +97,29 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 			return found, err
 		}
 	}
+}
+
+func (w *writing) writeEntries(c *store.Changes) error {
+	var keys, lasts, firsts []int64
+	var ids []string
+	var lines [][]byte
+	for _, list := range c.Entries {
+		if len(list) == 0 {
+			continue
+		}
+		t, err := w.owner(list[0].Thread, "entries")
+		if err != nil {
+			return err
+		}
+		joined, err := format.JoinEntries(list)
+		if err != nil {
+			return err
+		}
+		keys, ids = append(keys, t.row.Key), append(ids, t.row.ID)
+		lasts, firsts, lines = append(lasts, list[len(list)-1].Seq), append(firsts, list[0].Seq), append(lines, joined)
+	}
+	if len(keys) > 0 {
+		w.trip.add(nil, insertEntries, keys, ids, lasts, firsts, lines)
+	}
+	return nil
 }

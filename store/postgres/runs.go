@@ -5,7 +5,37 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/format"
 	"mailroom/store/internal/sqlstore"
+)
+
+// The piles of runs, see the table; pileNone is NULL.
+const (
+	pileNone      = -1
+	pileQueue     = 0
+	pileScheduled = 1
+	pileFailed    = 2
+	pileWaiting   = 3
+	pileRunning   = -2 // of no row: the threads with a worker name these runs
+	pileCancelled = 5
+	pileRetrying  = 6
+)
+
+const (
+	insertRuns = `WITH w AS (INSERT INTO run (id, thread, agent, owner, parent, submit_key, status, pile, priority, place, not_before, first_seq, late_seq, body)
+		SELECT u.id, ` + threadOf + `, u.agent, u.owner, nullif(u.parent, ''), nullif(u.submit_key, ''), u.status, nullif(u.pile, -1),
+			CASE WHEN u.pile = 0 THEN u.priority END, CASE WHEN u.pile IN (0, 1) THEN u.place END, CASE WHEN u.pile = 1 THEN u.not_before END,
+			u.first_seq, CASE WHEN u.late THEN u.first_seq END, u.body
+		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[],
+			$12::bigint[], $13::bigint[], $14::bigint[], $15::boolean[], $16::bytea[]) WITH ORDINALITY
+			u (id, thread, thread_id, agent, owner, parent, submit_key, status, pile, priority, place, not_before, first_seq, late, body, n)
+		ORDER BY u.n RETURNING key)` + checkKeys
+	updateRuns = `WITH w AS (UPDATE run r SET parent = nullif(u.parent, ''), submit_key = nullif(u.submit_key, ''), status = u.status, pile = nullif(u.pile, -1),
+			priority = CASE WHEN u.pile = 0 THEN u.priority END, place = CASE WHEN u.pile IN (0, 1) THEN u.place END,
+			not_before = CASE WHEN u.pile = 1 THEN u.not_before END, body = u.body
+		FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
+			u (key, parent, submit_key, status, pile, priority, place, not_before, body)
+		WHERE r.key = u.key RETURNING 1)` + checkRows
 )
 
 // Runs implements [store.Reader].
@@ -102,4 +132,143 @@ func plainTexts[T ~string](list []T) []string {
 		plain[i] = string(v)
 	}
 	return plain
+}
+
+func scanRun(c *columns) (*mailroom.Run, error) {
+	r := &mailroom.Run{Key: c.Int64()}
+	return r, format.ParseRun(c.Text(), r)
+}
+
+// listRuns reads the runs of an owner or of an error group, or those of the group that an owner has.
+func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
+	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
+	read := func(text, key, cond string, args ...any) {
+		if err != nil || !more {
+			return
+		}
+		var s sqlstore.Select
+		s.Add(text)
+		s.Cond(cond, args...)
+		s.ByKey(key, q.From, q.Oldest)
+		limit, budget := q.Limit, q.Bytes // less what another statement has read; 0 is no limit
+		if limit > 0 {
+			limit -= g.Rows
+		}
+		if budget > 0 {
+			budget = max(budget-g.Bytes, 1)
+		}
+		var found []sqlstore.SizedRun
+		found, err = list(r, "read runs", &s, limit, budget, func(c *columns) (sqlstore.SizedRun, error) {
+			run, err := scanRun(c)
+			return sqlstore.SizedRun{Run: run, Size: c.size}, err
+		})
+		for _, row := range found {
+			runs, more = append(runs, row.Run), g.Add(row.Size)
+		}
+	}
+	const ofRuns = "SELECT r.key, r.body FROM run r"
+	// A join of the tables may read one of them whole. The subquery is a search by key for each row of the
+	// page.
+	const ofFailures = "SELECT f.run, (SELECT r.body FROM run r WHERE r.key = f.run) FROM failure f"
+	switch {
+	case q.Group != "" && q.Owner != "":
+		read(ofFailures, "f.run", "f.error_group = ? AND f.owner = ?", q.Group, q.Owner)
+	case q.Group != "":
+		read(ofFailures, "f.run", "f.error_group = ?", q.Group)
+	case q.Oldest: // the runs without an owner have the lowest keys
+		read(ofRuns, "r.key", "r.owner IS NULL")
+		read(ofRuns, "r.key", "r.owner = ?", q.Owner)
+	default:
+		read(ofRuns, "r.key", "r.owner = ?", q.Owner)
+		read(ofRuns, "r.key", "r.owner IS NULL")
+	}
+	return runs, err
+}
+
+// pileOf returns the pile of a run, by which an index finds it.
+func pileOf(r *mailroom.Run) int64 {
+	switch r.Status {
+	case mailroom.StatusQueued:
+		switch {
+		case !r.NeverStarted():
+			return pileRetrying
+		case r.Scheduled:
+			return pileScheduled
+		}
+		return pileQueue
+	case mailroom.StatusWaiting:
+		return pileWaiting
+	case mailroom.StatusFailed:
+		return pileFailed
+	case mailroom.StatusCancelled:
+		return pileCancelled
+	}
+	return pileNone
+}
+
+// pilesOf returns the piles of runs with a status, none if it has no pile.
+func pilesOf(status mailroom.Status) []int64 {
+	switch status {
+	case mailroom.StatusQueued:
+		return []int64{pileQueue, pileScheduled, pileRetrying}
+	case mailroom.StatusRunning:
+		return []int64{pileRunning}
+	case mailroom.StatusWaiting, mailroom.StatusFailed, mailroom.StatusCancelled:
+		return []int64{pileOf(&mailroom.Run{Status: status})}
+	}
+	return nil
+}
+
+// runColumns has the values of runs, one array per column.
+type runColumns struct {
+	ids, threadIDs, agents, owners, parents, submitKeys, statuses   []string
+	keys, threads, piles, priorities, places, notBefores, firstSeqs []int64
+	isLate                                                          []bool
+	bodies                                                          [][]byte
+}
+
+func (a *runColumns) add(r *mailroom.Run) {
+	a.parents, a.submitKeys = append(a.parents, r.Parent), append(a.submitKeys, r.SubmitKey)
+	a.statuses, a.piles = append(a.statuses, string(r.Status)), append(a.piles, pileOf(r))
+	a.priorities, a.places = append(a.priorities, int64(r.Priority)), append(a.places, r.Place)
+	a.notBefores, a.bodies = append(a.notBefores, micros(r.NotBefore)), append(a.bodies, format.AppendRun(nil, r))
+}
+
+func (w *writing) writeRuns(c *store.Changes) error {
+	var old, fresh runColumns
+	var inserted []*mailroom.Run
+	for _, r := range c.Runs {
+		if r.Key != 0 {
+			old.keys = append(old.keys, r.Key)
+			old.add(r)
+			w.countMove(r)
+			continue
+		}
+		t, err := w.owner(r.Thread, "new run "+r.ID)
+		if err != nil {
+			return err
+		}
+		late := r.FirstSeq < t.sorted
+		if !late {
+			t.sorted = r.FirstSeq
+		}
+		fresh.ids, fresh.agents = append(fresh.ids, r.ID), append(fresh.agents, r.Agent)
+		fresh.threads, fresh.threadIDs = append(fresh.threads, t.row.Key), append(fresh.threadIDs, r.Thread)
+		fresh.owners = append(fresh.owners, t.row.Owner)
+		fresh.firstSeqs, fresh.isLate = append(fresh.firstSeqs, r.FirstSeq), append(fresh.isLate, late)
+		fresh.add(r)
+		inserted = append(inserted, r)
+		w.counts.add(string(r.Status), t.row.Owner, r.Agent, 1)
+		r.Stored = r.Status
+	}
+	if a := &fresh; len(a.ids) > 0 {
+		w.trip.add(setKeys(inserted, func(r *mailroom.Run, key int64) { r.Key = key }), insertRuns, len(a.ids), a.ids, a.threads, a.threadIDs, a.agents,
+			a.owners, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores, a.firstSeqs, a.isLate, a.bodies)
+	}
+	if a := &old; len(a.keys) > 0 {
+		w.trip.add(nil, updateRuns, len(a.keys), a.keys, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores, a.bodies)
+	}
+	w.writeFailures(c.Runs)
+	w.writeDeadlines(c.Runs)
+	return nil
 }

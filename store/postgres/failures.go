@@ -14,52 +14,6 @@ const (
 	dropFailures = "DELETE FROM failure WHERE run = ANY ($1::bigint[])"
 )
 
-// listRuns reads the runs of an owner or of an error group, or those of the group that an owner has.
-func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
-	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
-	read := func(text, key, cond string, args ...any) {
-		if err != nil || !more {
-			return
-		}
-		var s sqlstore.Select
-		s.Add(text)
-		s.Cond(cond, args...)
-		s.ByKey(key, q.From, q.Oldest)
-		limit, budget := q.Limit, q.Bytes // less what another statement has read; 0 is no limit
-		if limit > 0 {
-			limit -= g.Rows
-		}
-		if budget > 0 {
-			budget = max(budget-g.Bytes, 1)
-		}
-		var found []sqlstore.SizedRun
-		found, err = list(r, "read runs", &s, limit, budget, func(c *columns) (sqlstore.SizedRun, error) {
-			run, err := scanRun(c)
-			return sqlstore.SizedRun{Run: run, Size: c.size}, err
-		})
-		for _, row := range found {
-			runs, more = append(runs, row.Run), g.Add(row.Size)
-		}
-	}
-	const ofRuns = "SELECT r.key, r.body FROM run r"
-	// A join of the tables may read one of them whole. The subquery is a search by key for each row of the
-	// page.
-	const ofFailures = "SELECT f.run, (SELECT r.body FROM run r WHERE r.key = f.run) FROM failure f"
-	switch {
-	case q.Group != "" && q.Owner != "":
-		read(ofFailures, "f.run", "f.error_group = ? AND f.owner = ?", q.Group, q.Owner)
-	case q.Group != "":
-		read(ofFailures, "f.run", "f.error_group = ?", q.Group)
-	case q.Oldest: // the runs without an owner have the lowest keys
-		read(ofRuns, "r.key", "r.owner IS NULL")
-		read(ofRuns, "r.key", "r.owner = ?", q.Owner)
-	default:
-		read(ofRuns, "r.key", "r.owner = ?", q.Owner)
-		read(ofRuns, "r.key", "r.owner IS NULL")
-	}
-	return runs, err
-}
-
 // countFailures sums up failed runs by error group and agent.
 func countFailures(r reader, q store.CountQuery) (out store.Counts, err error) {
 	s := sqlstore.FailureCounts(q)
