@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"slices"
+
 	"mailroom/store"
 )
 
@@ -30,5 +32,44 @@ func scanPauses(into *[]store.Pause) func(c *columns) error {
 	return func(c *columns) error {
 		*into = append(*into, store.Pause{Agent: c.Text(), By: c.Text(), Reason: c.Text(), At: c.Time(), Probe: c.Time()})
 		return nil
+	}
+}
+
+// writeDefinitions keeps an existing version as it is.
+func (w *writing) writeDefinitions(definitions []store.Definition) {
+	firsts := slices.Clone(definitions)
+	slices.Reverse(firsts)
+	type version struct{ agent, version string }
+	rows := lastOfEach(firsts, func(d store.Definition) version { return version{d.Agent, d.Version} })
+	var agents, versions []string
+	var bodies [][]byte
+	for _, d := range rows {
+		agents, versions, bodies = append(agents, d.Agent), append(versions, d.Version), append(bodies, notNil(d.Body))
+	}
+	if len(rows) > 0 {
+		w.trip.add(nil, putDefinitions, agents, versions, bodies)
+	}
+}
+
+func (w *writing) dropDefinitions(definitions []store.Definition) {
+	var agents, versions []string
+	for _, d := range definitions {
+		agents, versions = append(agents, d.Agent), append(versions, d.Version)
+	}
+	if len(agents) > 0 {
+		w.trip.add(nil, dropDefinitions, agents, versions)
+	}
+}
+
+func (w *writing) writePauses(pauses []store.Pause) {
+	rows := lastOfEach(pauses, func(p store.Pause) string { return p.Agent })
+	var agents, by, reasons []string
+	var at, probes []int64
+	for _, p := range rows {
+		agents, by, reasons = append(agents, p.Agent), append(by, p.By), append(reasons, p.Reason)
+		at, probes = append(at, p.At.UnixMicro()), append(probes, micros(p.Probe))
+	}
+	if len(rows) > 0 {
+		w.trip.add(nil, putPauses, agents, by, reasons, at, probes)
 	}
 }

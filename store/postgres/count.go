@@ -117,3 +117,14 @@ func (w *writing) countMove(r *mailroom.Run) {
 	}
 	r.Stored = r.Status
 }
+
+// writeTally writes the changes of counts.
+func (w *writing) writeTally() {
+	n := &w.counts
+	if len(n.whats) > 0 {
+		w.trip.add(nil, addTally, w.node, n.whats, n.owners, n.agents, n.ns)
+	}
+	if len(n.runs) > 0 {
+		w.trip.add(nil, addTallyOfRuns, w.node, n.runs, n.runWhats, n.runNs)
+	}
+}

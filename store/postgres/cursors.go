@@ -29,3 +29,27 @@ func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 		return store.Cursor{Channel: c.Text(), Identity: c.Text(), Position: c.raw(), MovedAt: c.Time()}, nil
 	})
 }
+
+func (w *writing) writeCursors(cursors []store.Cursor) {
+	rows := lastOfEach(cursors, func(r store.Cursor) store.CursorRef { return store.CursorRef{Channel: r.Channel, Identity: r.Identity} })
+	var channels, identities []string
+	var positions [][]byte
+	var moved []int64
+	for _, r := range rows {
+		channels, identities = append(channels, r.Channel), append(identities, r.Identity)
+		positions, moved = append(positions, notNil(r.Position)), append(moved, micros(r.MovedAt))
+	}
+	if len(rows) > 0 {
+		w.trip.add(nil, putCursors, channels, identities, positions, moved)
+	}
+}
+
+func (w *writing) dropCursors(cursors []store.Cursor) {
+	var channels, identities []string
+	for _, r := range cursors {
+		channels, identities = append(channels, r.Channel), append(identities, r.Identity)
+	}
+	if len(channels) > 0 {
+		w.trip.add(nil, dropCursors, channels, identities)
+	}
+}

@@ -24,3 +24,17 @@ func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, err
 		return v, format.ParseReservation(c.Text(), &v)
 	})
 }
+
+func (w *writing) writeReservations(reservations []store.Reservation) {
+	rows := lastOfEach(reservations, func(r store.Reservation) string { return r.ID })
+	var ids, threads []string
+	var fences []int64
+	var bodies [][]byte
+	for i := range rows {
+		ids, threads = append(ids, rows[i].ID), append(threads, rows[i].Thread)
+		fences, bodies = append(fences, rows[i].Fence), append(bodies, format.AppendReservation(nil, &rows[i]))
+	}
+	if len(rows) > 0 {
+		w.trip.add(nil, putReservations, len(rows), ids, threads, fences, bodies)
+	}
+}

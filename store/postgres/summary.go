@@ -21,14 +21,14 @@ var addSummaries = "INSERT INTO summary (step, agent, at, status, node, " + sqls
 	ORDER BY step, agent, at, status ON CONFLICT (step, agent, at, status, node) DO UPDATE SET ` +
 	sqlstore.EachSum("% = least(summary.%, 9223372036854775807 - excluded.%) + excluded.%")
 
-func (w *writing) addSummaries(c *store.Changes) {
-	if len(c.Summaries) == 0 {
+func (w *writing) addSummaries(summaries []store.Summary) {
+	if len(summaries) == 0 {
 		return
 	}
 	var steps, ats []int64
 	var agents, statuses []string
 	var sums [store.NumberOfSums][]int64
-	for _, s := range store.AddUp(c.Summaries) { // a statement changes a row only once
+	for _, s := range store.AddUp(summaries) { // a statement changes a row only once
 		steps, agents = append(steps, s.Key.Step.Microseconds()), append(agents, s.Key.Agent)
 		ats, statuses = append(ats, s.Key.At.UnixMicro()), append(statuses, string(s.Key.Status))
 		for i, v := range s.Sums.Values() {
@@ -51,4 +51,14 @@ func readSummaries(r reader, q *store.SummaryQuery) (out store.Counts, err error
 		return nil
 	}, s.Numbered(), s.Args()...)
 	return out, err
+}
+
+func (w *writing) dropSummaries(old []store.SummariesBefore) {
+	var steps, ats []int64
+	for _, o := range old {
+		steps, ats = append(steps, o.Step.Microseconds()), append(ats, o.At.UnixMicro())
+	}
+	if len(old) > 0 {
+		w.trip.add(nil, dropSummaries, steps, ats)
+	}
 }

@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"math"
-	"slices"
 
 	"mailroom"
 	"mailroom/store"
-	"mailroom/store/internal/format"
 )
 
 // Each statement writes all rows of a kind from arrays, one per column. A number of rows that must
@@ -84,15 +82,13 @@ func (w *writing) write(c *store.Changes) error {
 	w.writeWorkers(c.Workers)
 	w.writeTickets(c.Tickets)
 	w.writeTokens(c)
-	w.writeOthers(c)
-	w.addSummaries(c)
+	w.writeDefinitions(c.Definitions)
+	w.writePauses(c.Pauses)
+	w.writeCursors(c.Cursors)
+	w.writeReservations(c.Reservations)
+	w.addSummaries(c.Summaries)
 	w.writeIndex(c.Index)
-	if n := &w.counts; len(n.whats) > 0 {
-		w.trip.add(nil, addTally, w.node, n.whats, n.owners, n.agents, n.ns)
-	}
-	if n := &w.counts; len(n.runs) > 0 {
-		w.trip.add(nil, addTallyOfRuns, w.node, n.runs, n.runWhats, n.runNs)
-	}
+	w.writeTally()
 	return nil
 }
 
@@ -100,44 +96,23 @@ func (w *writing) drop(c *store.Changes) {
 	if len(c.DropThreads) > 0 {
 		w.trip.add(nil, dropThreads, w.node, c.DropThreads)
 	}
-	if len(c.DropWorkers) > 0 {
-		w.trip.add(nil, dropWorkers, c.DropWorkers)
-	}
-	if len(c.DropPartials) > 0 {
-		w.trip.add(nil, dropPartials, c.DropPartials)
-	}
+	w.dropNamed(dropWorkers, c.DropWorkers)
+	w.dropNamed(dropPartials, c.DropPartials)
 	for _, p := range c.DropEntries {
 		w.trip.add(nil, dropPrefix, w.node, p.Thread, p.Seq)
 	}
-	if len(c.DropDefinitions) > 0 {
-		var agents, versions []string
-		for _, d := range c.DropDefinitions {
-			agents, versions = append(agents, d.Agent), append(versions, d.Version)
-		}
-		w.trip.add(nil, dropDefinitions, agents, versions)
-	}
-	if len(c.DropCursors) > 0 {
-		var channels, identities []string
-		for _, row := range c.DropCursors {
-			channels, identities = append(channels, row.Channel), append(identities, row.Identity)
-		}
-		w.trip.add(nil, dropCursors, channels, identities)
-	}
-	if len(c.DropPauses) > 0 {
-		w.trip.add(nil, dropPauses, c.DropPauses)
-	}
-	if len(c.DropTokens) > 0 {
-		w.trip.add(nil, dropTokens, c.DropTokens)
-	}
-	if len(c.DropReservations) > 0 {
-		w.trip.add(nil, dropReservations, c.DropReservations)
-	}
-	if len(c.DropSummaries) > 0 {
-		var steps, ats []int64
-		for _, old := range c.DropSummaries {
-			steps, ats = append(steps, old.Step.Microseconds()), append(ats, old.At.UnixMicro())
-		}
-		w.trip.add(nil, dropSummaries, steps, ats)
+	w.dropDefinitions(c.DropDefinitions)
+	w.dropCursors(c.DropCursors)
+	w.dropNamed(dropPauses, c.DropPauses)
+	w.dropNamed(dropTokens, c.DropTokens)
+	w.dropNamed(dropReservations, c.DropReservations)
+	w.dropSummaries(c.DropSummaries)
+}
+
+// dropNamed drops the rows with these ids or names.
+func (w *writing) dropNamed(text string, names []string) {
+	if len(names) > 0 {
+		w.trip.add(nil, text, names)
 	}
 }
 
@@ -174,53 +149,6 @@ func lastOfEach[T any, K comparable](rows []T, key func(T) K) []T {
 		last = append(last, row)
 	}
 	return last
-}
-
-// writeOthers writes the rows of few and small tables.
-func (w *writing) writeOthers(c *store.Changes) {
-	firsts := slices.Clone(c.Definitions) // an existing version is kept as it is
-	slices.Reverse(firsts)
-	type version struct{ agent, version string }
-	if rows := lastOfEach(firsts, func(d store.Definition) version { return version{d.Agent, d.Version} }); len(rows) > 0 {
-		var agents, versions []string
-		var bodies [][]byte
-		for _, d := range rows {
-			agents, versions, bodies = append(agents, d.Agent), append(versions, d.Version), append(bodies, notNil(d.Body))
-		}
-		w.trip.add(nil, putDefinitions, agents, versions, bodies)
-	}
-	if rows := lastOfEach(c.Pauses, func(p store.Pause) string { return p.Agent }); len(rows) > 0 {
-		var agents, by, reasons []string
-		var at, probes []int64
-		for _, p := range rows {
-			agents, by, reasons = append(agents, p.Agent), append(by, p.By), append(reasons, p.Reason)
-			at, probes = append(at, p.At.UnixMicro()), append(probes, micros(p.Probe))
-		}
-		w.trip.add(nil, putPauses, agents, by, reasons, at, probes)
-	}
-	type account struct{ channel, identity string }
-	if rows := lastOfEach(c.Cursors, func(r store.Cursor) account { return account{r.Channel, r.Identity} }); len(rows) > 0 {
-		var channels, identities []string
-		var positions [][]byte
-		var moved []int64
-		for _, r := range rows {
-			channels, identities = append(channels, r.Channel), append(identities, r.Identity)
-			positions, moved = append(positions, notNil(r.Position)), append(moved, micros(r.MovedAt))
-		}
-		w.trip.add(nil, putCursors, channels, identities, positions, moved)
-	}
-	rows := lastOfEach(c.Reservations, func(r store.Reservation) string { return r.ID })
-	if len(rows) == 0 {
-		return
-	}
-	var ids, threads []string
-	var fences []int64
-	var bodies [][]byte
-	for i := range rows {
-		ids, threads = append(ids, rows[i].ID), append(threads, rows[i].Thread)
-		fences, bodies = append(fences, rows[i].Fence), append(bodies, format.AppendReservation(nil, &rows[i]))
-	}
-	w.trip.add(nil, putReservations, len(rows), ids, threads, fences, bodies)
 }
 
 // notNil copies b; nil becomes empty.
