@@ -90,5 +90,3 @@ func (t *tx) commit() error {
 	}
 	return nil
 }
-
-const ()

@@ -16,7 +16,6 @@ const (
 	ofTallyOwner  = " AND owner = ?"
 	ofTallyAgent  = " AND agent = ?"
 	addToTally    = "INSERT INTO tally VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
-	ownerOfRun    = "SELECT t.owner FROM run r JOIN thread t ON t.key = r.thread WHERE r.key = ?"
 	dueAgentAfter = `SELECT due_agent, due_alone FROM thread
 		WHERE due_at IS NOT NULL AND (due_agent, due_alone) > (?, ?) ORDER BY due_agent, due_alone LIMIT 1`
 )

@@ -6,7 +6,29 @@ import (
 
 	"mailroom"
 	"mailroom/store"
+	"mailroom/store/internal/format"
 	"mailroom/store/internal/sqlstore"
+)
+
+const (
+	insertRun = `INSERT INTO run (parent, status, queue, priority, place, not_before, body,
+		key, id, agent, thread, owner, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	moveRun = `UPDATE run SET parent = ?, status = ?, queue = ?, priority = ?, place = ?,
+		not_before = ?, body = ? WHERE key = ?`
+
+	// updateRun does not touch the status and its index; the last two statements do not touch the
+	// columns that only queued runs use.
+	updateRun = `UPDATE run SET parent = ?, queue = ?, priority = ?, place = ?,
+		not_before = ?, body = ? WHERE key = ?`
+	moveStartedRun   = `UPDATE run SET parent = ?, status = ?, body = ? WHERE key = ?`
+	updateStartedRun = `UPDATE run SET parent = ?, body = ? WHERE key = ?`
+
+	ownerOfRun = "SELECT t.owner FROM run r JOIN thread t ON t.key = r.thread WHERE r.key = ?"
+
+	allRuns = "SELECT r.key, r.body FROM run r"
+
+	// CROSS JOIN reads the failures first: their index has the order of the list.
+	failedRuns = "SELECT r.key, r.body FROM failure f CROSS JOIN run r ON r.key = f.run"
 )
 
 const runsWith = "SELECT r.key, r.body FROM run r WHERE r.id " // … IN list
@@ -178,4 +200,140 @@ func whichRuns(s *sqlstore.Select, q store.RunQuery) bool {
 		s.Cond("r.queue = 1")
 	}
 	return true
+}
+
+// bindRun appends the values of insertRun from parent to body. The columns of the queue's order are
+// set only while the run is in the queue. Without status they are those of updateRun.
+func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
+	args = append(args, orNull(r.Parent))
+	if status {
+		args = append(args, string(r.Status))
+	}
+	switch {
+	case !r.NeverStarted():
+		args = append(args, nil, nil, nil, nil)
+	case r.Scheduled:
+		args = append(args, int64(1), nil, r.Place, micros(r.NotBefore))
+	default:
+		args = append(args, int64(0), int64(r.Priority), r.Place, nil)
+	}
+	s.body = format.AppendRun(s.body[:0], r)
+	return append(args, s.body)
+}
+
+// runUpdate returns the cheapest statement that updates a run's row, and its values among those
+// that bindRun appended with the same status.
+func runUpdate(r *mailroom.Run, args []any, status bool) (text string, _ []any) {
+	started := r.Stored != mailroom.StatusQueued && !r.NeverStarted() // now and in the store
+	switch {
+	case started && status:
+		return moveStartedRun, slices.Delete(args, 2, 6)
+	case started:
+		return updateStartedRun, slices.Delete(args, 1, 5)
+	case status:
+		return moveRun, args
+	}
+	return updateRun, args
+}
+
+// scanRun decodes the key and the body.
+func scanRun(row []driver.Value) (*mailroom.Run, error) {
+	c := columns{row: row}
+	r := &mailroom.Run{Key: c.Int64()}
+	return r, format.ParseRun(c.body(), r)
+}
+
+// listRuns reads the runs of an owner or of an error group, or those of the group that an owner has.
+func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
+	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
+	read := func(text, key, cond string, args ...any) {
+		if err != nil || !more {
+			return
+		}
+		var s sqlstore.Select
+		s.Add(text)
+		s.Cond(cond, args...)
+		s.ByKey(key, q.From, q.Oldest)
+		err = r.query("read runs", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
+			run, err := scanRun(row)
+			runs, more = append(runs, run), g.Add(sizeOf(row))
+			return more, err
+		})
+	}
+	switch {
+	case q.Group != "" && q.Owner != "":
+		read(failedRuns, "f.run", "f.error_group = ? AND f.owner = ?", q.Group, q.Owner)
+	case q.Group != "":
+		read(failedRuns, "f.run", "f.error_group = ?", q.Group)
+	case q.Oldest: // the runs without an owner have the lowest keys
+		read(allRuns, "r.key", "r.owner IS NULL")
+		read(allRuns, "r.key", "r.owner = ?", q.Owner)
+	default:
+		read(allRuns, "r.key", "r.owner = ?", q.Owner)
+		read(allRuns, "r.key", "r.owner IS NULL")
+	}
+	return runs, err
+}
+
+func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
+	moves := run.Key == 0 || run.Stored != run.Status
+	args := t.store.bindRun(t.store.args[:0], run, moves)
+	t.store.args = args
+	if run.Key != 0 {
+		return t.updateRun(run, args, moves, among[run.Thread])
+	}
+	w := among[run.Thread]
+	if w == nil {
+		return mailroom.Errorf(mailroom.CodeInternal, "new run %q: its thread %q is not in the changes", run.ID, run.Thread)
+	}
+	var late any
+	if run.FirstSeq < w.sorted {
+		late = run.FirstSeq
+	} else {
+		w.sorted = run.FirstSeq
+	}
+	t.given.run++
+	run.Key = t.given.run
+	t.tally(string(run.Status), w.row.Owner, run.Agent, 1)
+	run.Stored = run.Status
+	if _, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.row.Key, w.row.Owner, run.FirstSeq, late)...); err != nil {
+		return err
+	}
+	if err := writeDeadline(t, run); err != nil {
+		return err
+	}
+	return t.writeFailure(run, "", w.row.Owner)
+}
+
+// updateRun updates an existing run. w is its thread if it is in the changes, else nil.
+func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) error {
+	text, args := runUpdate(run, args, moves)
+	res, err := t.exec(text, append(args, run.Key)...)
+	if err := wrote(res, err, "run", run.ID, run.Key); err != nil {
+		return err
+	}
+	if err := writeDeadline(t, run); err != nil || !moves && run.Status != mailroom.StatusFailed {
+		return err
+	}
+	owner := ""
+	if w != nil {
+		owner = w.row.Owner
+	} else if owner, err = t.ownerOf(run.Key); err != nil {
+		return err
+	}
+	before := run.Stored
+	t.tally(string(before), owner, run.Agent, -1)
+	t.tally(string(run.Status), owner, run.Agent, 1)
+	run.Stored = run.Status
+	return t.writeFailure(run, before, owner)
+}
+
+// ownerOf reads the owner of a run's thread.
+func (t *tx) ownerOf(run int64) (owner string, err error) {
+	err = t.session.query(t.ctx, ownerOfRun, []any{run}, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		owner = c.Text()
+		return false, c.err
+	})
+	return owner, err
 }

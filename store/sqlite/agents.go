@@ -1,0 +1,40 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+
+	"mailroom/store"
+)
+
+const (
+	putDefinition = `INSERT INTO definition (agent, version, body) VALUES (?, ?, ?)
+		ON CONFLICT (agent, version) DO NOTHING`
+	dropDefinition = "DELETE FROM definition WHERE agent = ? AND version = ?"
+
+	putPause = `INSERT INTO pause (agent, by, reason, at, probe) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at, probe = excluded.probe`
+	dropPause = "DELETE FROM pause WHERE agent = ?"
+)
+
+// Agents implements [store.Reader].
+func (r reader) Agents() (rows store.AgentRows, err error) {
+	err = r.query("read definitions", "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
+		func(row []driver.Value) (bool, error) {
+			c := columns{row: row}
+			rows.Definitions = append(rows.Definitions, store.Definition{Agent: c.Text(), Version: c.Text(), Body: c.raw()})
+			return true, nil
+		})
+	if err == nil {
+		rows.Pauses, err = readPauses(r)
+	}
+	return rows, err
+}
+
+func readPauses(r reader) (found []store.Pause, err error) {
+	err = r.query("read pauses", "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent", nil, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		found = append(found, store.Pause{Agent: c.Text(), By: c.Text(), Reason: c.Text(), At: c.Time(), Probe: c.Time()})
+		return true, c.err
+	})
+	return found, err
+}

@@ -1,0 +1,181 @@
+package sqlite
+
+import (
+	"cmp"
+	"database/sql/driver"
+	"math"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/store"
+)
+
+const (
+	// Reads only the index, in its order. Behind a thread with a later due time all others of the
+	// priority are later too, so Due continues with the next priority.
+	dueBehind = `SELECT key, due_at, due_priority FROM thread
+		WHERE due_at IS NOT NULL AND due_agent = ? AND due_alone = ? AND due_priority > ?
+		ORDER BY due_priority, due_at, key`
+
+	// The same for one owner, and the owners one after the other. Each statement is a seek in an
+	// index, whatever the number of due threads.
+	dueOfOwner = `SELECT key, due_at, due_priority FROM thread
+		WHERE due_agent = ? AND due_alone = ? AND due_owner = ? AND due_priority > ?
+		ORDER BY due_priority, due_at, key`
+	dueFirstOwner = `SELECT due_owner FROM thread
+		WHERE due_agent = ? AND due_alone = ? AND due_owner IS NOT NULL ORDER BY due_owner LIMIT 1`
+	dueNextOwner = `SELECT due_owner FROM thread
+		WHERE due_agent = ? AND due_alone = ? AND due_owner > ? ORDER BY due_owner LIMIT 1`
+)
+
+const dueAgentFrom = `SELECT t.key, t.body FROM thread t WHERE t.due_at IS NOT NULL AND t.due_agent >= ?
+	ORDER BY t.due_agent LIMIT 1`
+
+// Due implements [store.Tx].
+func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (_ *store.Loaded, next time.Time, err error) {
+	var keys []int64
+	for _, want := range wants {
+		of := t.dueOf
+		if want.Share != nil {
+			of = t.dueShared
+		}
+		ready, later, err := of(now, want)
+		if err != nil {
+			return nil, time.Time{}, t.fail("find due threads", err)
+		}
+		for _, d := range ready {
+			keys = append(keys, d.key)
+		}
+		if len(ready) < want.Slots && !later.IsZero() && (next.IsZero() || later.Before(next)) {
+			next = later
+		}
+	}
+	var due store.Loaded
+	if due.Threads, err = t.withKeys(keys, known); err != nil {
+		return nil, time.Time{}, t.fail("read due threads", err)
+	}
+	n := store.Need{Known: known}
+	for _, row := range due.Threads {
+		n.Queues = append(n.Queues, row.ID)
+	}
+	return &due, next, due.Complete(t, n)
+}
+
+// dueThread is a row of an index of due threads.
+type dueThread struct {
+	key      int64
+	at       time.Time
+	priority int64
+}
+
+// dueOf returns the due threads for want, and the earliest later due time among the
+// priorities that it read.
+func (t *tx) dueOf(now time.Time, want store.Capacity) ([]dueThread, time.Time, error) {
+	return t.dueAmong(now, want.Slots, dueBehind, want.Agent, bit(want.LastAttempt))
+}
+
+// dueAmong is dueOf for the threads that text selects with args and a priority.
+func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready []dueThread, later time.Time, err error) {
+	behind := int64(math.MinInt64)
+	for len(ready) < most {
+		met := false
+		err := t.session.query(t.ctx, text, append(args[:len(args):len(args)], behind), func(row []driver.Value) (bool, error) {
+			c := columns{row: row}
+			d := dueThread{key: c.Int64(), at: c.Time(), priority: c.Int64()}
+			if !d.at.After(now) {
+				if _, ok := t.store.seen[d.key]; !ok {
+					ready = append(ready, d)
+				}
+				return len(ready) < most, nil
+			}
+			if later.IsZero() || d.at.Before(later) {
+				later = d.at
+			}
+			behind, met = d.priority, true
+			return false, nil
+		})
+		if err != nil || !met {
+			return ready, later, err
+		}
+	}
+	return ready, later, nil
+}
+
+// dueShared is dueOf under a Share: it reads the owners one after the other, each up to
+// its share, and merges their threads in order.
+func (t *tx) dueShared(now time.Time, want store.Capacity) (ready []dueThread, _ time.Time, err error) {
+	text, args := dueFirstOwner, []any{want.Agent, bit(want.LastAttempt)}
+	for {
+		owner, found := "", false
+		err := t.session.query(t.ctx, text, args, func(row []driver.Value) (bool, error) {
+			c := columns{row: row}
+			owner, found = c.Text(), true
+			return false, nil
+		})
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if !found {
+			break
+		}
+		text, args = dueNextOwner, []any{want.Agent, bit(want.LastAttempt), owner}
+		own, _, err := t.dueAmong(now, min(want.Slots, want.Share.Left(owner)), dueOfOwner, args...)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		ready = append(ready, own...)
+	}
+	slices.SortFunc(ready, func(a, b dueThread) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), a.at.Compare(b.at), cmp.Compare(a.key, b.key))
+	})
+	return ready[:min(len(ready), want.Slots)], time.Time{}, nil
+}
+
+// withKeys returns the threads of the keys, in their order.
+func (t *tx) withKeys(keys []int64, known store.Known) ([]*mailroom.Thread, error) {
+	found := make(map[int64]*mailroom.Thread, len(keys))
+	var unknown []int64
+	for _, key := range keys {
+		if row, ok := t.known(key, known); ok {
+			found[key] = row
+		} else {
+			unknown = append(unknown, key)
+		}
+	}
+	for args := range inLists(unknown) {
+		err := t.session.query(t.ctx, threadsWith+"t.key "+in(args), args, func(row []driver.Value) (bool, error) {
+			thread, err := scanThread(row)
+			if err == nil {
+				found[thread.Key] = thread
+				t.note(thread)
+			}
+			return true, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	threads := make([]*mailroom.Thread, len(keys))
+	for i, key := range keys {
+		threads[i] = found[key]
+	}
+	return threads, nil
+}
+
+// dueEach steps from agent to agent, whatever the number of threads of each.
+func (r reader) dueEach() ([]*mailroom.Thread, error) {
+	var found []*mailroom.Thread
+	for from := ""; ; {
+		n := len(found)
+		err := r.query("read due agents", dueAgentFrom, []any{from}, func(row []driver.Value) (bool, error) {
+			t, err := scanThread(row)
+			found = append(found, t)
+			return false, err
+		})
+		if err != nil || len(found) == n {
+			return found, err
+		}
+		from = found[n].Due.Agent + "\x00" // the next possible text
+	}
+}

@@ -1,0 +1,219 @@
+package sqlite
+
+import (
+	"cmp"
+	"database/sql/driver"
+	"slices"
+	"strings"
+
+	"mailroom"
+	"mailroom/store"
+	"mailroom/store/internal/format"
+	"mailroom/store/internal/sqlstore"
+)
+
+const (
+	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, body,
+		deliver_to, deleted, key, id, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+	// No UPDATE sets the id of a row or the agent of a run. SQLite opens and rewrites the index of
+	// every column that a statement sets, even to the same value, so each statement sets only what
+	// may differ.
+	updateThread = `UPDATE thread SET agent = ?, worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
+		due_alone = ?, due_owner = ?, body = ?, deliver_to = ?, deleted = ? WHERE key = ?`
+	moveThread = `UPDATE thread SET worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
+		due_alone = ?, due_owner = ?, body = ? WHERE key = ?`
+	touchThread = `UPDATE thread SET body = ? WHERE key = ?`
+
+	threadsWith = "SELECT t.key, t.body FROM thread t WHERE " // … IN list
+
+	dropThreadPartials = `DELETE FROM partial WHERE run IN
+		(SELECT key FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?))`
+	dropThreadTickets = "DELETE FROM ticket WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThreadKeys    = "DELETE FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThreadEntries = "DELETE FROM entry WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThreadHolds   = "DELETE FROM reservation WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThreadRuns    = "DELETE FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThread        = "DELETE FROM thread WHERE id = ?"
+)
+
+const threadsFrom = threadsWith + "t.id > ? ORDER BY t.id"
+
+// maxSeen bounds the map of rows that a transaction reuses from the previous one.
+const maxSeen = 1024
+
+// bindThread appends the values of insertThread and updateThread up to the body.
+func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
+	args = append(args, t.Agent, orNull(t.Worker))
+	if t.Due.At.IsZero() {
+		args = append(args, nil, nil, nil, nil)
+	} else {
+		args = append(args, t.Due.At.UnixMicro(), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.LastAttempt))
+	}
+	args = append(args, dueOwner(t))
+	s.body = format.AppendThread(s.body[:0], t)
+	return append(args, s.body)
+}
+
+// threadRow has the columns of a thread's row, without its body.
+type threadRow struct {
+	agent, worker, deliverTo string
+	due                      mailroom.Due
+	deleted                  bool
+}
+
+func rowOf(t *mailroom.Thread) threadRow {
+	return threadRow{t.Agent, t.Worker, t.DeliverTo, t.Due, !t.DeletedAt.IsZero()}
+}
+
+// forgetRows clears the rows seen by the previous transaction.
+func (s *Store) forgetRows() {
+	if s.seen == nil || len(s.seen) > maxSeen {
+		s.seen = make(map[int64]threadRow)
+	}
+	clear(s.seen)
+}
+
+// threadUpdate returns the cheapest statement that updates a thread's row, and its values among
+// those of updateThread: only the columns that differ from the row that the transaction has seen.
+func (s *Store) threadUpdate(t *mailroom.Thread, args []any) (text string, _ []any) {
+	const agent, body, more = 0, 7, 8 // positions in args
+	old, known := s.seen[t.Key]
+	switch {
+	case !known || old.agent != t.Agent || old.deliverTo != t.DeliverTo || old.deleted == t.DeletedAt.IsZero():
+		return updateThread, args
+	case old.worker != t.Worker || old.due != t.Due:
+		return moveThread, args[agent+1 : more]
+	}
+	return touchThread, args[body:more]
+}
+
+// moreOfThread appends the values behind the body.
+func moreOfThread(args []any, t *mailroom.Thread) []any {
+	var deleted any
+	if !t.DeletedAt.IsZero() {
+		deleted = int64(1)
+	}
+	return append(args, orNull(t.DeliverTo), deleted)
+}
+
+// dueOwner returns the owner while the thread is due for an agent. The column groups due threads by
+// owner.
+func dueOwner(t *mailroom.Thread) any {
+	if t.Due.Agent == "" {
+		return nil
+	}
+	return t.Owner
+}
+
+// scanThread decodes the key and the body.
+func scanThread(row []driver.Value) (*mailroom.Thread, error) {
+	c := columns{row: row}
+	t := &mailroom.Thread{Key: c.Int64()}
+	return t, format.ParseThread(c.body(), t)
+}
+
+func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
+	switch {
+	case len(q.IDs) > 0:
+		return r.threadsByID(q)
+	case q.OnePerAgent:
+		return r.dueEach()
+	case q.Prefix != "":
+		return r.threadsUnder(q)
+	}
+	var s sqlstore.Select
+	s.Add("SELECT t.key, t.body FROM thread t")
+	s.Equal("t.worker", q.Worker)
+	s.Equal("t.agent", q.Agent)
+	s.Equal("t.owner", q.Owner)
+	s.Equal("t.deliver_to", q.DeliverTo)
+	if q.Deleted {
+		s.Cond("t.deleted = 1")
+	}
+	s.ByKey("t.key", q.From, q.Oldest)
+	var found []*mailroom.Thread
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
+	err := r.query("read threads", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
+		t, err := scanThread(row)
+		if err != nil || t.DeletedAt.IsZero() == q.Deleted {
+			return true, err
+		}
+		found = append(found, t)
+		return g.Add(sizeOf(row)), nil
+	})
+	return found, err
+}
+
+// threadsUnder reads the threads whose ids have a prefix, which are adjacent in the index of ids.
+func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
+	var found []*mailroom.Thread
+	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
+	read := func(row []driver.Value) (bool, error) {
+		t, err := scanThread(row)
+		switch {
+		case err != nil || !strings.HasPrefix(t.ID, q.Prefix):
+			return false, err
+		case !t.DeletedAt.IsZero():
+			return true, nil
+		}
+		found = append(found, t)
+		return g.Add(sizeOf(row)), nil
+	}
+	if q.After < q.Prefix { // the thread with exactly this id comes first
+		err := r.query("read a thread", threadsWith+"t.id = ?", []any{q.Prefix}, read)
+		if err != nil || sqlstore.Full(len(found), q.Limit) {
+			return found, err
+		}
+	}
+	return found, r.query("read threads", threadsFrom, []any{max(q.After, q.Prefix)}, read)
+}
+
+// threadsByID reads the rows with the ids of q, which are few.
+func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
+	var found []*mailroom.Thread
+	for args := range inLists(sqlstore.Distinct(q.IDs)) {
+		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
+			t, err := scanThread(row)
+			switch {
+			case err != nil || t.DeletedAt.IsZero() == q.Deleted:
+			case q.DeliverTo != "" && t.DeliverTo != q.DeliverTo:
+			case q.Worker != "" && t.Worker != q.Worker:
+			case q.Agent != "" && t.Agent != q.Agent:
+			case q.Owner != "" && t.Owner != q.Owner:
+			case q.From != 0 && q.Oldest && t.Key <= q.From:
+			case q.From != 0 && !q.Oldest && t.Key >= q.From:
+			default:
+				found = append(found, t)
+			}
+			return true, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Thread) int {
+		if q.Oldest {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Compare(b.Key, a.Key)
+	})
+	return first(found, q.Limit), nil
+}
+
+func (t *tx) writeThread(row *mailroom.Thread) error {
+	args := moreOfThread(t.store.bindThread(t.store.args[:0], row), row)
+	t.store.args = args
+	if row.Key == 0 {
+		t.given.thread++
+		row.Key = t.given.thread
+		t.tally(sqlstore.TalliedThread, row.Owner, "", 1)
+		t.note(row)
+		_, err := t.exec(insertThread, append(args, row.Key, row.ID, row.Owner)...)
+		return err
+	}
+	text, args := t.store.threadUpdate(row, args)
+	t.note(row)
+	res, err := t.exec(text, append(args, row.Key)...)
+	return wrote(res, err, "thread", row.ID, row.Key)
+}

@@ -1,0 +1,68 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+
+	"mailroom/store"
+)
+
+const (
+	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged, node, duties, version`
+	putWorker     = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, local = excluded.local,
+		agents = excluded.agents, started_at = excluded.started_at, lease_until = excluded.lease_until,
+		dead = excluded.dead, owner = excluded.owner, uncharged = excluded.uncharged,
+		node = excluded.node, duties = excluded.duties, version = excluded.version`
+	dropWorker  = "DELETE FROM worker WHERE id = ?"
+	workersWith = "SELECT " + workerColumns + " FROM worker WHERE id "
+)
+
+func scanWorker(row []driver.Value) (*store.Worker, error) {
+	c := columns{row: row}
+	w := &store.Worker{ID: c.Text(), Host: c.Text(), PID: c.Int(), Local: c.bool()}
+	c.json(&w.Agents)
+	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner, w.Uncharged = c.Time(), c.Time(), c.bool(), c.Text(), c.bool()
+	w.Node = c.Text()
+	c.json(&w.Duties)
+	w.Version = c.Text()
+	return w, c.err
+}
+
+func (r reader) Workers() ([]*store.Worker, error) {
+	var found []*store.Worker
+	err := r.query("read workers", "SELECT "+workerColumns+" FROM worker ORDER BY id", nil,
+		func(row []driver.Value) (bool, error) {
+			w, err := scanWorker(row)
+			found = append(found, w)
+			return true, err
+		})
+	return found, err
+}
+
+func (t *tx) lockWorkers(ids []string) ([]*store.Worker, error) {
+	found := make(map[string]*store.Worker, len(ids))
+	var unknown []string
+	for _, id := range ids {
+		if found[id] = t.store.memo.worker(id); found[id] == nil {
+			unknown = append(unknown, id)
+		}
+	}
+	for args := range inLists(unknown) {
+		err := t.session.query(t.ctx, workersWith+in(args), args, func(row []driver.Value) (bool, error) {
+			w, err := scanWorker(row)
+			if err == nil {
+				found[w.ID] = w
+				t.store.memo.putWorker(w)
+			}
+			return true, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	rows := make([]*store.Worker, len(ids))
+	for i, id := range ids {
+		rows[i] = found[id]
+	}
+	return rows, nil
+}
