@@ -38,3 +38,21 @@ func readPauses(r reader) (found []store.Pause, err error) {
 	})
 	return found, err
 }
+
+func writeDefinition(t *tx, d store.Definition) error {
+	return t.run(putDefinition, d.Agent, d.Version, orNull(d.Body))
+}
+
+func writePause(t *tx, p store.Pause) error {
+	t.store.memo.paused = false
+	return t.run(putPause, p.Agent, p.By, p.Reason, p.At.UnixMicro(), micros(p.Probe))
+}
+
+func removePause(t *tx, agent string) error {
+	t.store.memo.paused = false
+	return t.run(dropPause, agent)
+}
+
+func removeDefinition(t *tx, d store.Definition) error {
+	return t.run(dropDefinition, d.Agent, d.Version)
+}

@@ -48,7 +48,8 @@ func (r reader) Cursors(q store.CursorQuery) (found []store.Cursor, err error) {
 	return found, nil
 }
 
-func (t *tx) writeCursor(row *store.Cursor) error {
-	_, err := t.exec(putCursor, row.Channel, row.Identity, orNull(row.Position), micros(row.MovedAt))
-	return err
+func writeCursor(t *tx, row store.Cursor) error {
+	return t.run(putCursor, row.Channel, row.Identity, orNull(row.Position), micros(row.MovedAt))
 }
+
+func removeCursor(t *tx, row store.Cursor) error { return t.run(dropCursor, row.Channel, row.Identity) }

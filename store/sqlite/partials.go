@@ -35,3 +35,8 @@ func (r reader) Partials(runs ...string) ([]store.Partial, error) {
 	}
 	return found, nil
 }
+
+func writePartial(t *tx, p store.Partial) error {
+	res, err := t.exec(insertPartial, int64(p.Offset), int64(p.Attempt), p.Message, p.Text, p.Run)
+	return wrote(res, err, "run", p.Run, 0)
+}

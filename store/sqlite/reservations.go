@@ -45,7 +45,7 @@ func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, err
 	return found, err
 }
 
-func (t *tx) writeReservation(row *store.Reservation) error {
+func writeReservation(t *tx, row store.Reservation) error {
 	res, err := t.exec(putReservation, row.Name, row.Holder, row.Owner, bit(row.Shared), bit(row.Advisory), row.Reason,
 		row.Fence, micros(row.TakenAt), micros(row.ExpiresAt), row.ID, row.Thread)
 	return wrote(res, err, "thread", row.Thread, 0)

@@ -16,19 +16,13 @@ var addSummary = "INSERT INTO summary (step, agent, at, status, " + sqlstore.Eac
 	sqlstore.EachSum("?") + ") ON CONFLICT DO UPDATE SET " +
 	sqlstore.EachSum("% = min(summary.%, 9223372036854775807 - excluded.%) + excluded.%")
 
-func addSummaries(t *tx, c *store.Changes) error {
-	for i := range c.Summaries {
-		s := &c.Summaries[i]
-		args := append(t.store.args[:0], s.Key.Step.Microseconds(), s.Key.Agent, s.Key.At.UnixMicro(), string(s.Key.Status))
-		for _, v := range s.Sums.Values() {
-			args = append(args, v)
-		}
-		t.store.args = args
-		if _, err := t.exec(addSummary, args...); err != nil {
-			return err
-		}
+func writeSummary(t *tx, s store.Summary) error {
+	args := append(t.store.args[:0], s.Key.Step.Microseconds(), s.Key.Agent, s.Key.At.UnixMicro(), string(s.Key.Status))
+	for _, v := range s.Sums.Values() {
+		args = append(args, v)
 	}
-	return nil
+	t.store.args = args
+	return t.run(addSummary, args...)
 }
 
 func readSummaries(r reader, q *store.SummaryQuery) (out store.Counts, err error) {

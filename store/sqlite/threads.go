@@ -217,3 +217,16 @@ func (t *tx) writeThread(row *mailroom.Thread) error {
 	res, err := t.exec(text, append(args, row.Key)...)
 	return wrote(res, err, "thread", row.ID, row.Key)
 }
+
+// removeThread drops a thread behind the rows that refer to it.
+func removeThread(t *tx, id string) error {
+	for _, text := range [...]string{
+		dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadHolds, dropThreadRuns, dropThread,
+	} {
+		if _, err := t.exec(text, id); err != nil {
+			return err
+		}
+	}
+	t.store.memo.dropThread(id)
+	return nil
+}

@@ -50,7 +50,7 @@ func scanTicket(row []driver.Value) *mailroom.Ticket {
 	}
 }
 
-func (t *tx) writeTicket(k *mailroom.Ticket) error {
+func writeTicket(t *tx, k *mailroom.Ticket) error {
 	args := bindTicket(t.store.args[:0], k)
 	t.store.args = args
 	if k.Key != 0 {

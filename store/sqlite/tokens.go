@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"mailroom/auth"
+	"mailroom/store"
 	"mailroom/store/internal/format"
 )
 
@@ -50,7 +51,7 @@ func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
 	return found, nil
 }
 
-func (t *tx) writeToken(row *auth.Token) error {
+func writeToken(t *tx, row *auth.Token) error {
 	var quotas any
 	if len(row.Quotas) > 0 {
 		raw, err := json.Marshal(row.Quotas)
@@ -80,3 +81,7 @@ func (t *tx) writeToken(row *auth.Token) error {
 
 // texts encodes a list as a JSON column, NULL if it is empty.
 func texts[T ~string](list []T) any { return orNull(format.Texts(list)) }
+
+func writeUse(t *tx, u store.UseChange) error {
+	return t.run(addUse, u.Add.Threads, u.Add.Bytes, u.Add.Workers, u.Add.Notifications, u.Token)
+}

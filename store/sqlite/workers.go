@@ -66,3 +66,17 @@ func (t *tx) lockWorkers(ids []string) ([]*store.Worker, error) {
 	}
 	return rows, nil
 }
+
+func writeWorker(t *tx, w *store.Worker) error {
+	err := t.run(putWorker, w.ID, w.Host, int64(w.PID), bit(w.Local), texts(w.Agents), micros(w.StartedAt),
+		micros(w.LeaseUntil), bit(w.Dead), w.Owner, bit(w.Uncharged), w.Node, texts(w.Duties), w.Version)
+	if err == nil {
+		t.store.memo.putWorker(w)
+	}
+	return err
+}
+
+func removeWorker(t *tx, id string) error {
+	delete(t.store.memo.workers, id)
+	return t.run(dropWorker, id)
+}

@@ -26,158 +26,63 @@ func (t *tx) write(c *store.Changes) error {
 		return err
 	}
 	among, err := t.writeThreads(c)
+	err = each(t, err, c.Runs, func(t *tx, r *mailroom.Run) error { return t.writeRun(r, among) })
+	err = each(t, err, c.Entries, func(t *tx, list []mailroom.Entry) error { return t.appendEntries(list, among) })
+	if err == nil {
+		err = t.writeGiven()
+	}
+	err = each(t, err, c.Keys, func(t *tx, k store.SubmitKey) error { return t.writeKey(&k, among) })
+	err = each(t, err, c.Partials, writePartial)
+	err = each(t, err, c.Workers, writeWorker)
+	err = each(t, err, c.Tickets, writeTicket)
+	err = each(t, err, c.Tokens, writeToken)
+	err = each(t, err, c.Use, writeUse)
+	err = each(t, err, c.Definitions, writeDefinition)
+	err = each(t, err, c.Pauses, writePause)
+	err = each(t, err, c.Cursors, writeCursor)
+	err = each(t, err, c.Reservations, writeReservation)
+	err = each(t, err, c.Summaries, writeSummary)
+	if err == nil && c.Index != nil {
+		err = writeIndex(t, c.Index)
+	}
 	if err != nil {
 		return err
-	}
-	for _, run := range c.Runs {
-		if err := t.writeRun(run, among); err != nil {
-			return err
-		}
-	}
-	for _, list := range c.Entries {
-		if err := t.appendEntries(list, among); err != nil {
-			return err
-		}
-	}
-	t.given.revision++
-	if _, err := t.exec("UPDATE given SET thread = ?, run = ?, revision = ?, entry_row = ? WHERE one = 1",
-		t.given.thread, t.given.run, t.given.revision, t.given.entryRow); err != nil {
-		return err
-	}
-	t.store.memo.given = t.given
-	for i := range c.Keys {
-		if err := t.writeKey(&c.Keys[i], among); err != nil {
-			return err
-		}
-	}
-	for i := range c.Partials {
-		p := &c.Partials[i]
-		res, err := t.exec(insertPartial, int64(p.Offset), int64(p.Attempt), p.Message, p.Text, p.Run)
-		if err := wrote(res, err, "run", p.Run, 0); err != nil {
-			return err
-		}
-	}
-	for _, w := range c.Workers {
-		if _, err := t.exec(putWorker, w.ID, w.Host, int64(w.PID), bit(w.Local), texts(w.Agents),
-			micros(w.StartedAt), micros(w.LeaseUntil), bit(w.Dead), w.Owner, bit(w.Uncharged), w.Node, texts(w.Duties), w.Version); err != nil {
-			return err
-		}
-		t.store.memo.putWorker(w)
-	}
-	for _, k := range c.Tickets {
-		if err := t.writeTicket(k); err != nil {
-			return err
-		}
-	}
-	for _, row := range c.Tokens {
-		if err := t.writeToken(row); err != nil {
-			return err
-		}
-	}
-	for _, u := range c.Use {
-		if _, err := t.exec(addUse, u.Add.Threads, u.Add.Bytes, u.Add.Workers, u.Add.Notifications, u.Token); err != nil {
-			return err
-		}
-	}
-	if err := writeSettings(t, c); err != nil {
-		return err
-	}
-	if err := addSummaries(t, c); err != nil {
-		return err
-	}
-	if c.Index != nil {
-		if err := writeIndex(t, c.Index); err != nil {
-			return err
-		}
 	}
 	return t.writeTally()
 }
 
-// writeSettings writes the rows about agents, channels and projects.
-func writeSettings(t *tx, c *store.Changes) error {
-	for _, d := range c.Definitions {
-		if _, err := t.exec(putDefinition, d.Agent, d.Version, orNull(d.Body)); err != nil {
-			return err
-		}
-	}
-	for _, p := range c.Pauses {
-		t.store.memo.paused = false
-		if _, err := t.exec(putPause, p.Agent, p.By, p.Reason, p.At.UnixMicro(), micros(p.Probe)); err != nil {
-			return err
-		}
-	}
-	for i := range c.Cursors {
-		if err := t.writeCursor(&c.Cursors[i]); err != nil {
-			return err
-		}
-	}
-	for i := range c.Reservations {
-		if err := t.writeReservation(&c.Reservations[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+func (t *tx) drop(c *store.Changes) error {
+	err := each(t, nil, c.DropThreads, removeThread)
+	err = each(t, err, c.DropWorkers, removeWorker)
+	err = each(t, err, c.DropPartials, dropNamed(dropPartials))
+	err = each(t, err, c.DropEntries, (*tx).dropPrefix)
+	err = each(t, err, c.DropDefinitions, removeDefinition)
+	err = each(t, err, c.DropCursors, removeCursor)
+	err = each(t, err, c.DropPauses, removePause)
+	err = each(t, err, c.DropTokens, dropNamed(dropToken))
+	err = each(t, err, c.DropReservations, dropNamed(dropReservation))
+	return each(t, err, c.DropSummaries, func(t *tx, old store.SummariesBefore) error {
+		return t.run(dropSummaries, old.Step.Microseconds(), old.At.UnixMicro())
+	})
 }
 
-func (t *tx) drop(c *store.Changes) error {
-	for _, id := range c.DropThreads {
-		for _, text := range [...]string{ // referencing rows first
-			dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadHolds, dropThreadRuns, dropThread,
-		} {
-			if _, err := t.exec(text, id); err != nil {
-				return err
-			}
-		}
-		t.store.memo.dropThread(id)
+// each calls write for each row, until one fails. After an error it does nothing.
+func each[T any](t *tx, err error, rows []T, write func(*tx, T) error) error {
+	for i := 0; i < len(rows) && err == nil; i++ {
+		err = write(t, rows[i])
 	}
-	for _, id := range c.DropWorkers {
-		delete(t.store.memo.workers, id)
-		if _, err := t.exec(dropWorker, id); err != nil {
-			return err
-		}
-	}
-	for _, id := range c.DropPartials {
-		if _, err := t.exec(dropPartials, id); err != nil {
-			return err
-		}
-	}
-	for _, p := range c.DropEntries {
-		if err := t.dropPrefix(p); err != nil {
-			return err
-		}
-	}
-	for _, d := range c.DropDefinitions {
-		if _, err := t.exec(dropDefinition, d.Agent, d.Version); err != nil {
-			return err
-		}
-	}
-	for _, row := range c.DropCursors {
-		if _, err := t.exec(dropCursor, row.Channel, row.Identity); err != nil {
-			return err
-		}
-	}
-	for _, agent := range c.DropPauses {
-		t.store.memo.paused = false
-		if _, err := t.exec(dropPause, agent); err != nil {
-			return err
-		}
-	}
-	for _, name := range c.DropTokens {
-		if _, err := t.exec(dropToken, name); err != nil {
-			return err
-		}
-	}
-	for _, id := range c.DropReservations {
-		if _, err := t.exec(dropReservation, id); err != nil {
-			return err
-		}
-	}
-	for _, old := range c.DropSummaries {
-		if _, err := t.exec(dropSummaries, old.Step.Microseconds(), old.At.UnixMicro()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
+}
+
+// run runs a statement that may change any number of rows.
+func (t *tx) run(text string, args ...any) error {
+	_, err := t.exec(text, args...)
+	return err
+}
+
+// dropNamed returns a function that drops the row with an id or a name.
+func dropNamed(text string) func(*tx, string) error {
+	return func(t *tx, name string) error { return t.run(text, name) }
 }
 
 // written is a thread of the current Changes.
@@ -236,6 +141,17 @@ func (t *tx) readGiven() error {
 		t.given = given{thread: c.Int64(), run: c.Int64(), revision: c.Int64(), entryRow: c.Int64()}
 		return true, nil
 	})
+}
+
+// writeGiven writes t.given, with the revision of this commit.
+func (t *tx) writeGiven() error {
+	t.given.revision++
+	err := t.run("UPDATE given SET thread = ?, run = ?, revision = ?, entry_row = ? WHERE one = 1",
+		t.given.thread, t.given.run, t.given.revision, t.given.entryRow)
+	if err == nil {
+		t.store.memo.given = t.given
+	}
+	return err
 }
 
 // wrote returns an error if the statement changed no row.
