@@ -14,6 +14,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/server/internal/request"
+	"mailroom/server/operate"
 	"mailroom/store"
 )
 
@@ -25,7 +26,7 @@ type Pauses interface {
 
 // agentHandlers serve agents and workers, and know which agents a submit may name.
 type agentHandlers struct {
-	alerts   *Alerts // nil: none
+	alerts   *operate.Alerts // nil: none
 	ledger   Pauses
 	local    func() []string                             // as Options.Agents
 	missing  func() []string                             // as Options.MissingAgents
@@ -201,7 +202,7 @@ func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 	switch {
 	case mailroom.CodeOf(err) != mailroom.CodeInvalid:
 		return err
-	case slices.Contains(h.missing(), name), slices.Contains(h.local(), name), h.alerts.sends(name): // submits may not use it now
+	case slices.Contains(h.missing(), name), slices.Contains(h.local(), name), h.alerts.Sends(name): // submits may not use it now
 		return nil
 	}
 	return mailroom.Errorf(mailroom.CodeNotFound, "unknown agent %q; use one of %s", request.Truncate(name), strings.Join(h.local(), ", "))

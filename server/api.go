@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -18,6 +17,7 @@ import (
 	"mailroom/auth"
 	"mailroom/internal/check"
 	"mailroom/server/internal/request"
+	"mailroom/server/operate"
 	"mailroom/server/workers"
 )
 
@@ -78,31 +78,37 @@ func (s *Server) registerGroups(rt router) {
 		Hold:      func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
 	})
 	agents := &agentHandlers{ledger: o.Ledger.Pauses, log: s.log, local: o.Agents, missing: o.MissingAgents, describe: o.DescribeAgent, remote: remote.RemoteAgents, find: find, alerts: o.Alerts}
-	pages := pager{ledger: o.Ledger.Viewer, cursors: newCursorCipher(o.Token), maxPage: o.MaxPage}
 	defaults := auth.Quotas{auth.QuotaStreams: int64(o.MaxStreams)}
 	maps.Copy(defaults, o.Quotas)
-	quotas := quotas{defaults: defaults, streams: s.streamSlots, sockets: s.socketSlots}
+	quotas := quotas{defaults: defaults, streams: s.streamSlots, sockets: s.socketSlots, backlog: s.backlog}
+	asked := operate.New(operate.Options{
+		Ledger: operate.Ledger{
+			Viewer: o.Ledger.Viewer, Runs: o.Ledger.Runs, Search: o.Ledger.Search, Tokens: o.Ledger.Accounts,
+			Cursors: o.Ledger.Cursors, Subscribers: o.Ledger.Subscribers, Threads: o.Ledger.Threads,
+		},
+		Secret: o.Token, Operator: s.tokens.operatorToken(), Quotas: defaults, Metrics: o.Metrics, Meters: quotas,
+		Alerts: o.Alerts, MaxPage: o.MaxPage, NoSearch: o.NoSearch, Log: s.log,
+	})
+	s.push = asked.Push
 
 	rt.health(&healthHandlers{version: o.Version, check: o.Ready, life: s.life})
-	rt.threads(&threadHandlers{ledger: o.Ledger.Threads, find: find, pages: pages, agents: agents, alerts: o.Alerts})
-	rt.messages(&messageHandlers{alerts: o.Alerts, ledger: o.Ledger.Messages, find: find, agents: agents, pages: pages, maxPage: o.MaxPage, noSearch: o.NoSearch})
-	rt.runs(&runHandlers{ledger: o.Ledger.Runs, find: find, pages: pages, streams: o.Streams, slots: s.streamSlots, life: s.life, log: s.log})
-	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find, pages: pages})
+	rt.threads(&threadHandlers{ledger: o.Ledger.Threads, find: find, maxPage: o.MaxPage, agents: agents, alerts: o.Alerts})
+	rt.messages(&messageHandlers{alerts: o.Alerts, ledger: o.Ledger.Messages, find: find, agents: agents, maxPage: o.MaxPage})
+	rt.runs(&runHandlers{ledger: o.Ledger.Runs, find: find, streams: o.Streams, slots: s.streamSlots, life: s.life})
+	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find})
 	rt.agents(agents)
-	alerts := &alertHandlers{alerts: o.Alerts, ledger: o.Ledger.Cursors, find: find}
-	rt.stats(&statsHandlers{
-		alerts: alerts, accounts: o.Ledger.Accounts, find: find, quotas: quotas, metrics: o.Metrics, slots: s.streamSlots, backlog: s.backlog, started: time.Now().UTC(),
-	})
+	rt.lists(asked.Lists)
+	rt.bulk(asked.Bulk)
+	rt.search(asked.Search)
+	rt.stats(asked.Stats, o.Metrics)
+	rt.alerts(asked.Alerts)
+	rt.push(asked.Push)
 	rt.channels(&channelHandlers{o.Channels})
 	rt.issues(&issueHandlers{o.Issues})
-	rt.alerts(alerts)
-	push := &pushHandlers{target: o.Alerts.push(), operator: s.tokens.operatorToken(), ledger: o.Ledger.Subscribers, threads: o.Ledger.Threads, find: find, log: s.log}
-	s.push = push
-	rt.push(push)
 	rt.questions(&questionHandlers{alerts: o.Alerts, operator: s.tokens.operatorToken(), ledger: o.Ledger.Tickets, find: find})
 	rt.pairings(&pairingHandlers{o.Pairings})
 	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})
-	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, push: push, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}
+	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, push: asked.Push, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}
 	rt.tokens(tokens)
 	rt.sessions(&sessionHandlers{ledger: o.Ledger.Accounts, tokens: tokens, find: find, cookie: s.cookie, url: o.URL, secure: o.TLS != nil || o.BehindProxy || strings.HasPrefix(o.URL, "https://")})
 	rt.workers(remote)

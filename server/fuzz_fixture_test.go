@@ -49,7 +49,7 @@ func newInProcess() inProcess {
 	l := &swappableLedger{}
 	return inProcess{ledger: l, handler: server.New(server.Options{
 		Ledger: server.Ledger{
-			Viewer: l, Threads: l, Messages: l, Runs: l, Tickets: l, Accounts: &l.accounts, Projects: &l.projects, Leases: &l.workers, Attempts: &l.workers,
+			Viewer: l, Threads: l, Messages: l, Search: l, Runs: l, Tickets: l, Accounts: &l.accounts, Projects: &l.projects, Leases: &l.workers, Attempts: &l.workers,
 		},
 		Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"}, Submits: -1,
 		Agents: func() []string { return []string{"echo", "codex"} },

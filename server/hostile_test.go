@@ -19,6 +19,7 @@ import (
 	"mailroom/bus"
 	"mailroom/internal/pgtest"
 	"mailroom/server"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/postgres"
@@ -259,7 +260,7 @@ func hostileServers(t *testing.T) (map[string]*hostileServer, *openAPI) {
 		f := in.newFixtureOn(t, s)
 		in.handler = server.New(server.Options{ // with all parts
 			Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, bus.New()), Token: token, Submits: -1,
-			Agents: func() []string { return []string{"echo", "codex"} }, Alerts: &server.Alerts{Links: alert.NewLinks(token)},
+			Agents: func() []string { return []string{"echo", "codex"} }, Alerts: &operate.Alerts{Links: alert.NewLinks(token)},
 		})
 		f.http = in
 		servers[name] = &hostileServer{in, f}

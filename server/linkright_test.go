@@ -14,6 +14,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/server"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -27,7 +28,7 @@ func withLinks(o *server.Options) {
 		panic(err)
 	}
 	o.Alerts.Push = to
-	o.Alerts.Targets = append(o.Alerts.Targets, server.Target{Name: "browsers", Kind: "push", Decide: true, Place: "my phone"})
+	o.Alerts.Targets = append(o.Alerts.Targets, operate.Target{Name: "browsers", Kind: "push", Decide: true, Place: "my phone"})
 }
 
 // placeOf makes the thread from which the alerts of a token are sent to the phone.

@@ -13,6 +13,7 @@ import (
 	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/server/internal/request"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -24,19 +25,15 @@ type Messages interface {
 	Retract(ctx context.Context, thread, message string) error
 	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
 	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
-	Search(ctx context.Context, q *ledger.SearchQuery) (ledger.Indexed, error)
 }
 
 // messageHandlers serve submits and transcripts.
 type messageHandlers struct {
-	alerts  *Alerts // nil: none
+	alerts  *operate.Alerts // nil: none
 	ledger  Messages
 	find    request.Lookup
 	agents  *agentHandlers
-	pages   pager
 	maxPage int // bytes
-
-	noSearch bool
 }
 
 // SubmitInput is a submit, and its idempotency key if that comes as a header.
@@ -107,7 +104,7 @@ func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, a
 		Decisions: readDecisions(b.Decisions, sender),
 	}
 	if b.Notify != "" {
-		if sub.DeliverTo, err = h.alerts.subscribe(ctx, h.find, b.Notify, "notify"); err != nil {
+		if sub.DeliverTo, err = h.alerts.Subscribe(ctx, h.find, b.Notify, "notify"); err != nil {
 			return nil, request.Locate(at, err)
 		}
 		sub.DeliverAgent, sub.MustDeliver = alert.AgentName(b.Notify), true

@@ -12,6 +12,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/server"
+	"mailroom/server/operate"
 )
 
 // theirThings are what ann has in one of two worlds: objects of every kind that a name or an id reaches.
@@ -72,9 +73,9 @@ func TestNoAnswerRevealsRowsOfOthers(t *testing.T) {
 	var worlds [2]*fixture
 	var things map[string]string
 	for i := range worlds {
-		targets := []server.Target{{Name: "hers", Kind: "exec", Tokens: []string{"ann"}}}
+		targets := []operate.Target{{Name: "hers", Kind: "exec", Tokens: []string{"ann"}}}
 		f := start(t, func(o *server.Options) {
-			o.Alerts = &server.Alerts{Targets: targets[:i]}
+			o.Alerts = &operate.Alerts{Targets: targets[:i]}
 		})
 		ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 		if i == 1 {

@@ -18,6 +18,7 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/server"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -39,7 +40,7 @@ func startPush(t *testing.T, change ...func(*server.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, append(change, func(o *server.Options) { o.Alerts = &server.Alerts{Push: to} })...)
+	return start(t, append(change, func(o *server.Options) { o.Alerts = &operate.Alerts{Push: to} })...)
 }
 
 // subscribers returns the threads of the subscribers.

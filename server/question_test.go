@@ -12,13 +12,14 @@ import (
 	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/server"
+	"mailroom/server/operate"
 	"mailroom/thread"
 )
 
 // withTargets gives the server two targets; the second one decides nothing.
 func withTargets(o *server.Options) {
-	o.Alerts = &server.Alerts{
-		Targets: []server.Target{{Name: "phone", Kind: "ntfy", Decide: true, Tokens: []string{"ann"}, Place: "my phone"}, {Name: "wall", Kind: "webhook"}},
+	o.Alerts = &operate.Alerts{
+		Targets: []operate.Target{{Name: "phone", Kind: "ntfy", Decide: true, Tokens: []string{"ann"}, Place: "my phone"}, {Name: "wall", Kind: "webhook"}},
 		Links:   alert.NewLinks("the secret of the test"),
 	}
 }

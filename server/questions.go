@@ -10,13 +10,14 @@ import (
 	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/server/internal/request"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/thread"
 )
 
 // questionHandlers serve the links in alerts. They need no token: a link is one.
 type questionHandlers struct {
-	alerts   *Alerts // nil: no link is valid
+	alerts   *operate.Alerts // nil: no link is valid
 	operator *auth.Token
 	ledger   Tickets
 	find     request.Lookup
@@ -69,7 +70,7 @@ func (h *questionHandlers) open(ctx context.Context, text string) (out openedLin
 		return out, err
 	}
 	name := out.link.Target()
-	switch t := h.alerts.find(name); {
+	switch t := h.alerts.Find(name); {
 	case t == nil || !t.Decide:
 		return out, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: target %s was removed, or its alerts do not decide any more", name)
 	case t.Place != out.link.Place:

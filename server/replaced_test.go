@@ -12,6 +12,7 @@ import (
 	"mailroom/auth"
 	"mailroom/client"
 	"mailroom/server"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -45,7 +46,7 @@ func startPushOn(t *testing.T, rows store.Store, secret string) *fixture {
 		t.Fatal(err)
 	}
 	f := startStore(t, rows, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) {
-		o.Alerts, o.Token = &server.Alerts{Push: to}, secret
+		o.Alerts, o.Token = &operate.Alerts{Push: to}, secret
 	})
 	f.secret, f.client = secret, client.New(f.url, secret)
 	return f

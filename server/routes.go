@@ -9,6 +9,7 @@ import (
 
 	"mailroom/api"
 	"mailroom/auth"
+	"mailroom/server/operate"
 	"mailroom/server/workers"
 )
 
@@ -31,7 +32,6 @@ func (rt router) health(h *healthHandlers) {
 }
 
 func (rt router) threads(h *threadHandlers) {
-	route(rt, auth.PermissionRead, "GET /v1/threads", "list-threads", "List threads, newest first", h.listThreads)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "Get a thread", h.getThread)
 	route(rt, auth.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery", h.patchThread)
 	route(rt, auth.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all its data", h.deleteThread)
@@ -43,28 +43,21 @@ func (rt router) messages(h *messageHandlers) {
 	handle(rt, withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread named in the body, or to a new one")), h.submit)
 	handle(rt, withStatus(http.StatusAccepted, rt.operation(auth.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")), h.submitTo)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "List the transcript in reading order, the last page first", h.listMessages)
-	route(rt, auth.PermissionRead, "GET /v1/search", "search", "Find messages by their words, the newest first", h.search)
 	route(rt, auth.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "Get a message with its current state", h.getMessage)
 	route(rt, auth.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of an unread message", h.editMessage)
 	route(rt, auth.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Retract an unread message", h.retractMessage)
 }
 
 func (rt router) runs(h *runHandlers) {
-	route(rt, auth.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first", h.listRuns)
-	route(rt, auth.PermissionRead, "GET /v1/runs/count", "count-runs", "Count the runs that a filter matches", h.countRuns)
-	route(rt, auth.PermissionRead, "GET /v1/failures", "list-failures", "Sum up failed runs by error group, the latest failure first", h.listFailures)
 	route(rt, auth.PermissionRead, "GET /v1/runs/{run}", "get-run", "Get a run", h.getRun)
 	route(rt, auth.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "Wait until a run finishes or waits, up to a timeout", h.waitRun)
 	cancel := rt.operation(auth.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
 	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[api.Run](), "The run was asked to stop.")
 	handle(rt, cancel, h.cancelRun)
 	route(rt, auth.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Retry a failed or cancelled run", h.retryRun)
-	route(rt, auth.PermissionSubmit, "POST /v1/runs/cancel", "cancel-runs", "Cancel the open runs that a filter matches", h.cancelRuns)
-	route(rt, auth.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Retry the failed and cancelled runs that a filter matches", h.retryRuns)
 }
 
 func (rt router) tickets(h *ticketHandlers) {
-	route(rt, auth.PermissionRead, "GET /v1/tickets", "list-tickets", "List tickets, newest first", h.listTickets)
 	route(rt, auth.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "Get a ticket", h.getTicket)
 	route(rt, auth.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer a ticket, once", h.decide)
 }
@@ -76,14 +69,42 @@ func (rt router) agents(h *agentHandlers) {
 	route(rt, auth.PermissionRead, "GET /v1/workers", "list-workers", "List the token's workers with a live lease, by id; an admin sees all", h.listWorkers)
 }
 
-func (rt router) stats(h *statsHandlers) {
-	route(rt, auth.PermissionRead, "GET /v1/stats", "stats", "Count threads and runs", h.stats)
-	route(rt, auth.PermissionMeasure, "GET /v1/stats/series", "series", "Sum up ended runs by minute, hour or day", h.series)
+func (rt router) lists(h *operate.ListHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/threads", "list-threads", "List threads, newest first", h.Threads)
+	route(rt, auth.PermissionRead, "GET /v1/runs", "list-runs", "List runs, newest first", h.Runs)
+	route(rt, auth.PermissionRead, "GET /v1/tickets", "list-tickets", "List tickets, newest first", h.Tickets)
+	route(rt, auth.PermissionRead, "GET /v1/runs/count", "count-runs", "Count the runs that a filter matches", h.CountRuns)
+	route(rt, auth.PermissionRead, "GET /v1/failures", "list-failures", "Sum up failed runs by error group, the latest failure first", h.Failures)
+}
+
+func (rt router) bulk(h *operate.BulkHandlers) {
+	route(rt, auth.PermissionSubmit, "POST /v1/runs/cancel", "cancel-runs", "Cancel the open runs that a filter matches", h.CancelRuns)
+	route(rt, auth.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Retry the failed and cancelled runs that a filter matches", h.RetryRuns)
+}
+
+func (rt router) search(h *operate.SearchHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/search", "search", "Find messages by their words, the newest first", h.Search)
+}
+
+// stats registers the statistics. The metrics are a plain handler, because their format is not JSON.
+func (rt router) stats(h *operate.StatsHandlers, metrics http.Handler) {
+	route(rt, auth.PermissionRead, "GET /v1/stats", "stats", "Count threads and runs", h.Stats)
+	route(rt, auth.PermissionMeasure, "GET /v1/stats/series", "series", "Sum up ended runs by minute, hour or day", h.Series)
 	op := rt.operation(auth.PermissionMeasure, "GET /metrics", "metrics", "Get metrics in the Prometheus text format")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
 	rt.api.OpenAPI().AddOperation(&op)
-	rt.mux.HandleFunc("GET /metrics", h.serveMetrics)
+	rt.mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		err := checkQuery(r.URL.Query(), nil)
+		if err == nil {
+			err = h.Measure(r.Context())
+		}
+		if err != nil {
+			refuse(w.(*response), r, err) // ServeHTTP makes no other
+			return
+		}
+		metrics.ServeHTTP(w, r)
+	})
 }
 
 func (rt router) channels(h *channelHandlers) {
@@ -95,18 +116,18 @@ func (rt router) issues(h *issueHandlers) {
 	route(rt, auth.PermissionAdmin, "GET /v1/issues", "list-issues", "Show the issues of the server's tracker", h.issues)
 }
 
-func (rt router) alerts(h *alertHandlers) {
-	route(rt, auth.PermissionRead, "GET /v1/alerts", "list-alerts", "Show the targets of alerts that the token may use, and its rules; an admin sees the operator's", h.listAlerts)
-	route(rt, auth.PermissionSubmit, "POST /v1/alerts/rules", "put-rule", "Make a rule, or replace the one of its name: an admin's is about all threads, that of another token about its own", h.putRule)
-	route(rt, auth.PermissionSubmit, "DELETE /v1/alerts/rules/{rule}", "delete-rule", "Remove a rule that was made here", h.deleteRule)
-	route(rt, auth.PermissionAdmin, "POST /v1/alerts/test", "test-alert", "Make a target send a test message; the run that is returned sends it", h.testAlert)
+func (rt router) alerts(h *operate.AlertHandlers) {
+	route(rt, auth.PermissionRead, "GET /v1/alerts", "list-alerts", "Show the targets of alerts that the token may use, and its rules; an admin sees the operator's", h.List)
+	route(rt, auth.PermissionSubmit, "POST /v1/alerts/rules", "put-rule", "Make a rule, or replace the one of its name: an admin's is about all threads, that of another token about its own", h.PutRule)
+	route(rt, auth.PermissionSubmit, "DELETE /v1/alerts/rules/{rule}", "delete-rule", "Remove a rule that was made here", h.DeleteRule)
+	route(rt, auth.PermissionAdmin, "POST /v1/alerts/test", "test-alert", "Make a target send a test message; the run that is returned sends it", h.Test)
 }
 
 // push registers how browsers subscribe to alerts.
-func (rt router) push(h *pushHandlers) {
-	route(rt, auth.PermissionAdmin, "GET /v1/push", "show-push", "Show the key that browsers subscribe to for alerts, and the browsers that did", h.show)
-	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/push/subscriptions", "subscribe-push", "Subscribe a browser to alerts; the same endpoint again replaces its subscription")), h.subscribe)
-	route(rt, auth.PermissionAdmin, "DELETE /v1/push/subscriptions/{subscription}", "unsubscribe-push", "End the subscription of a browser; alerts that wait for it are not sent", h.unsubscribe)
+func (rt router) push(h *operate.PushHandlers) {
+	route(rt, auth.PermissionAdmin, "GET /v1/push", "show-push", "Show the key that browsers subscribe to for alerts, and the browsers that did", h.Show)
+	handle(rt, withStatus(http.StatusCreated, rt.operation(auth.PermissionAdmin, "POST /v1/push/subscriptions", "subscribe-push", "Subscribe a browser to alerts; the same endpoint again replaces its subscription")), h.Subscribe)
+	route(rt, auth.PermissionAdmin, "DELETE /v1/push/subscriptions/{subscription}", "unsubscribe-push", "End the subscription of a browser; alerts that wait for it are not sent", h.Unsubscribe)
 }
 
 // questions registers what the links in alerts do. A link is a secret of its own.

@@ -33,15 +33,16 @@ import (
 // all parts of one ledger.
 type Ledger struct {
 	Viewer      request.Viewer
-	Threads     Threads
-	Subscribers Subscribers
+	Threads     operate.Threads
+	Subscribers operate.Subscribers
 	Messages    Messages
+	Search      operate.Searcher
 	Runs        Runs
 	Tickets     Tickets
 	Accounts    Accounts
 	Projects    Projects
 	Pauses      Pauses
-	Cursors     Cursors
+	Cursors     operate.Cursors
 	Leases      workers.Leases
 	Attempts    workers.Attempts
 }
@@ -49,7 +50,7 @@ type Ledger struct {
 // PartsOf returns the parts of l.
 func PartsOf(l *ledger.Ledger) Ledger {
 	return Ledger{
-		Viewer: l, Threads: l, Subscribers: ledger.GroupsOf(l), Messages: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Cursors: l, Leases: l.Workers(), Attempts: l.Workers(),
+		Viewer: l, Threads: l, Subscribers: ledger.GroupsOf(l), Messages: l, Search: l, Runs: l, Tickets: l, Accounts: l.Accounts(), Projects: l.Projects(), Pauses: l, Cursors: l, Leases: l.Workers(), Attempts: l.Workers(),
 	}
 }
 
@@ -91,7 +92,7 @@ type Options struct {
 	// Pairings are the users that may use chat channels. nil: none.
 	Pairings Pairings
 	// Alerts are the targets and rules of alerts. nil: none.
-	Alerts *Alerts
+	Alerts *operate.Alerts
 	// Bus carries the commits and live text of all threads. nil disables the stream of all threads.
 	Bus *bus.Bus
 	// Pages are static files for browsers, by path. GET and HEAD need no token.
@@ -215,7 +216,7 @@ type Server struct {
 	anonymous *grant // the caller without a valid token
 	origins   *http.CrossOriginProtection
 	find      request.Lookup
-	push      *pushHandlers
+	push      *operate.PushHandlers
 
 	life        *lifecycle
 	bodies      *bodyReceiver
@@ -268,7 +269,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			return errors.Join(fmt.Errorf("end what former tokens of the operator made: %w", err), ln.Close())
 		}
 	}
-	if err := s.push.adopt(ctx); err != nil && ctx.Err() == nil {
+	if err := s.push.Adopt(ctx); err != nil && ctx.Err() == nil {
 		return errors.Join(fmt.Errorf("name the operator's token in its subscriptions: %w", err), ln.Close())
 	}
 	refreshCtx, stop := context.WithCancel(ctx)

@@ -255,7 +255,7 @@ func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, er
 	if who.Terms.Kind != auth.KindSession {
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "this is a token, not a session: revoke it with DELETE /v1/tokens/NAME")
 	}
-	name, err := h.tokens.push.sessionOf(ctx, who)
+	name, err := h.tokens.push.SessionOf(ctx, who)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, er
 		return nil, err
 	}
 	_ = h.tokens.refreshTokens(ctx)                                                // it logs its error; the rows that it could not read admit no request
-	h.tokens.push.dropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), name) // of the server: the session has ended
+	h.tokens.push.DropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), name) // of the server: the session has ended
 	h.tokens.cache.waitForOthers(ctx)
 	cookie := h.newCookie("", 0)
 	cookie.MaxAge = -1

@@ -15,11 +15,12 @@ import (
 	"mailroom/auth"
 	"mailroom/ledger"
 	"mailroom/server/internal/request"
+	"mailroom/server/operate"
 )
 
 // Accounts is the part of a ledger for tokens.
 type Accounts interface {
-	Tokens(ctx context.Context) ([]*auth.Token, error)
+	operate.Tokens
 	CreateToken(ctx context.Context, t auth.Token) (*auth.Token, error)
 	Revoke(ctx context.Context, in ledger.Revocation) (ledger.Revoked, error)
 	// SetQuotas replaces the quotas that a token has in place of the defaults.
@@ -37,20 +38,27 @@ type Accounts interface {
 type tokenHandlers struct {
 	ledger  Accounts
 	cache   *tokenCache
-	push    *pushHandlers
+	push    *operate.PushHandlers
 	quotas  quotas
 	maxPage int // bytes
 	log     *slog.Logger
 }
 
-// quotas show what tokens use of their quotas.
+// quotas are what this process counts, and show what tokens use of their quotas.
 type quotas struct {
 	defaults         auth.Quotas // of tokens that set none; read-only
 	streams, sockets *slots
+	backlog          *request.Backlog
 }
 
-// usage returns the quota use of a token, including its open streams on this server.
-func (q quotas) usage(t *auth.Token) api.Used {
+// OpenStreams implements [operate.Meters].
+func (q quotas) OpenStreams() int { return q.streams.total() }
+
+// UnreadBytes implements [operate.Meters].
+func (q quotas) UnreadBytes() int64 { return q.backlog.Bytes() }
+
+// Used implements [operate.Meters].
+func (q quotas) Used(t *auth.Token) api.Used {
 	return api.Used{Use: t.Used, Streams: int64(max(q.streams.used(t.Name), q.sockets.used(t.Name)))}
 }
 
@@ -157,7 +165,7 @@ func (h *tokenHandlers) revoke(ctx context.Context, in ledger.Revocation) (out l
 		return out, err
 	}
 	_ = h.refreshTokens(ctx)                                                   // it logs its error; the rows that it could not read admit no request
-	h.push.dropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), in.Name) // of the server: the caller may have ended itself
+	h.push.DropOf(ledger.WithCaller(context.WithoutCancel(ctx), nil), in.Name) // of the server: the caller may have ended itself
 	h.cache.waitForOthers(ctx)
 	return out, nil
 }
@@ -210,7 +218,7 @@ func (h *tokenHandlers) showToken(t *auth.Token) api.Token {
 	}
 	return api.Token{
 		Name: t.Name, Scopes: scopes, Namespace: request.Given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.usage(t), CreatedAt: t.CreatedAt, UsedAt: request.Known(t.UsedAt), RevokedAt: request.Known(t.RevokedAt),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.Used(t), CreatedAt: t.CreatedAt, UsedAt: request.Known(t.UsedAt), RevokedAt: request.Known(t.RevokedAt),
 		Kind: kind, Via: request.Given(t.Terms.Via), Client: request.Given(t.Terms.Client), For: request.Given(t.Terms.For), Threads: t.Terms.Threads, Run: request.Given(t.Terms.Run), ExpiresAt: request.Known(t.Terms.ExpiresAt),
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"mailroom/channel/httpcall"
 	"mailroom/engine"
 	"mailroom/ledger"
-	"mailroom/server"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -163,7 +163,7 @@ func (l alertLedger) SubmitAll(ctx context.Context, all []thread.Submit, c store
 }
 
 // newFollower returns the follower that submits the alerts of the rules, nil without targets.
-func newFollower(c *config.Config, l *ledger.Ledger, all *server.Alerts, log *slog.Logger) *alert.Follower {
+func newFollower(c *config.Config, l *ledger.Ledger, all *operate.Alerts, log *slog.Logger) *alert.Follower {
 	if len(c.Targets) == 0 {
 		return nil
 	}
@@ -180,24 +180,24 @@ func (n *Node) testAlert(ctx context.Context, target string) (run string, err er
 }
 
 // describeTargets returns the targets for the API, sorted by name.
-func describeTargets(c *config.Config) (all []server.Target) {
+func describeTargets(c *config.Config) (all []operate.Target) {
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]
-		all = append(all, server.Target{Name: name, Kind: t.Kind.Name, Decide: t.Decide, Tokens: t.Tokens, Place: t.Place()})
+		all = append(all, operate.Target{Name: name, Kind: t.Kind.Name, Decide: t.Decide, Tokens: t.Tokens, Place: t.Place()})
 	}
 	return all
 }
 
 // pushTarget returns the target that browsers can subscribe to, nil if there is none. The configuration allows
 // one.
-func pushTarget(c *config.Config) server.PushTarget {
+func pushTarget(c *config.Config) operate.PushTarget {
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]
 		if t.Settings.Open == nil {
 			continue
 		}
 		opened, err := t.Settings.Open(name)
-		if p, ok := opened.(server.PushTarget); ok && err == nil { // alertAgents reports the error
+		if p, ok := opened.(operate.PushTarget); ok && err == nil { // alertAgents reports the error
 			return p
 		}
 	}

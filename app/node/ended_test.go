@@ -27,7 +27,7 @@ import (
 	"mailroom/engine"
 	"mailroom/internal/pgtest"
 	"mailroom/ledger"
-	"mailroom/server"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/store/postgres"
@@ -181,7 +181,7 @@ func asksForAll(ctx context.Context, s mailroom.Session) error {
 func TestWhatEndsAtAnotherServerIsSentByNone(t *testing.T) {
 	twoOnOneStore(t, func(t *testing.T, here, there *ledger.Ledger) {
 		a := newAlerting(t, here, there)
-		follower := newFollower(a.config, here, &server.Alerts{Targets: describeTargets(a.config)}, a.log)
+		follower := newFollower(a.config, here, &operate.Alerts{Targets: describeTargets(a.config)}, a.log)
 		if err := follower.Begin(t.Context(), alertLedger{here}); err != nil {
 			t.Fatal(err)
 		}

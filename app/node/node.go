@@ -151,7 +151,7 @@ func assemble(o Options, roster *agentSet) *Node {
 	names := slices.Sorted(maps.Keys(agents))
 	n.maintenance = n.newDuty("maintenance")
 	n.janitor = &janitor{ledger: n.maintenance.restricted(), files: o.Files, shared: o.SharedFiles, oldDefinitions: roster.old, retention: c.Retention, log: log}
-	alerts := &server.Alerts{Targets: describeTargets(c), Rules: c.AlertRules(), Links: links, Test: n.testAlert, Push: pushTarget(c)}
+	alerts := &operate.Alerts{Targets: describeTargets(c), Rules: c.AlertRules(), Links: links, Test: n.testAlert, Push: pushTarget(c)}
 	n.follower = newFollower(c, n.maintenance.restricted(), alerts, log)
 	if n.shared { // other servers store and use versions that are not current here
 		n.janitor.oldDefinitions = nil

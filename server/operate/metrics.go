@@ -220,8 +220,8 @@ func since(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 0) }
 // Renewal is for engine.Observe.
 func (m *Metrics) Renewal(err error) { m.renewals.of(result(err), "", "").Inc() }
 
-// Present sets the gauges that a scrape reads from the store.
-func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int, unread int64) {
+// present sets the gauges that a scrape reads from the store.
+func (m *Metrics) present(runs map[mailroom.Status]int, subscribers int, unread int64) {
 	for status, n := range runs {
 		m.runs.WithLabelValues(string(status)).Set(float64(n))
 	}
@@ -229,29 +229,29 @@ func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int, unread 
 	m.unread.Set(float64(unread))
 }
 
-// QuotaLevel is the use of one quota.
-type QuotaLevel struct {
+// quotaLevel is the use of one quota.
+type quotaLevel struct {
 	Used    int64   // of all tokens
 	Fullest float64 // largest use/limit of a token
 }
 
-// Uses sets the use of quotas; a scrape calls it.
-func (m *Metrics) Uses(levels map[auth.Quota]QuotaLevel) {
+// uses sets the use of quotas; a scrape calls it.
+func (m *Metrics) uses(levels map[auth.Quota]quotaLevel) {
 	for q, l := range levels {
 		m.used.WithLabelValues(string(q)).Set(float64(l.Used))
 		m.fullest.WithLabelValues(string(q)).Set(l.Fullest)
 	}
 }
 
-// WaitingAlerts is what a target of alerts has not sent yet.
-type WaitingAlerts struct {
+// waitingAlerts is what a target of alerts has not sent yet.
+type waitingAlerts struct {
 	Target string
 	Alerts int
 	Oldest time.Duration // age of the oldest; 0: there is none
 }
 
-// Alerts sets what the targets of alerts have not sent yet; a scrape calls it.
-func (m *Metrics) Alerts(targets []WaitingAlerts) {
+// waiting sets what the targets of alerts have not sent yet; a scrape calls it.
+func (m *Metrics) waiting(targets []waitingAlerts) {
 	for _, t := range targets {
 		m.alerts.WithLabelValues(t.Target).Set(float64(t.Alerts))
 		m.alertAge.WithLabelValues(t.Target).Set(t.Oldest.Seconds())

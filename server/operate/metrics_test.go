@@ -45,9 +45,9 @@ func TestReportedEventsAreCounted(t *testing.T) {
 	m.Renewal(mailroom.Errorf(mailroom.CodeLeaseLost, "gone"))
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCompleted, CreatedAt: at, StartedAt: at.Add(time.Second), FinishedAt: at.Add(4 * time.Second)})
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.StatusCancelled, CreatedAt: at, FinishedAt: at.Add(time.Second)})
-	m.Present(map[mailroom.Status]int{mailroom.StatusQueued: 7}, 2, 4096)
+	m.present(map[mailroom.Status]int{mailroom.StatusQueued: 7}, 2, 4096)
 
-	m.Uses(map[auth.Quota]QuotaLevel{auth.QuotaThreads: {Used: 12, Fullest: 0.5}})
+	m.uses(map[auth.Quota]quotaLevel{auth.QuotaThreads: {Used: 12, Fullest: 0.5}})
 
 	got := scrape(t, m)
 	for name, want := range map[string]string{

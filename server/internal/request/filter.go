@@ -23,7 +23,7 @@ type FilterKey struct {
 type FilterKind int
 
 const (
-	KindName FilterKind = iota // the whole value must match
+	kindName FilterKind = iota // the whole value must match
 	KindText                   // a value without a star matches anywhere in the text
 	KindTime                   // see [Filter]
 )
@@ -38,7 +38,7 @@ func (k FilterKey) named(name string) bool {
 // FilterRow returns the values of one row. Each function is called only for keys of its
 // kind that the filter contains.
 type FilterRow struct {
-	Text func(key string) string    // of KindName and KindText
+	Text func(key string) string    // of kindName and KindText
 	Time func(key string) time.Time // of KindTime; zero: no time
 }
 

@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"context"
@@ -40,14 +40,23 @@ type PushTarget interface {
 	Check(*webpush.Subscription) error
 }
 
+// Threads is the part of a ledger that changes threads, such as those of subscribers.
+type Threads interface {
+	PatchThread(ctx context.Context, thread string, p thread.Patch) (*mailroom.Thread, error)
+	// DeleteThread refuses a thread with a running run, with the code conflict.
+	DeleteThread(ctx context.Context, thread string, who *auth.Token) error
+	// Interrupt drops the queue of a thread and asks its running run to stop.
+	Interrupt(ctx context.Context, thread string, who *auth.Token) (thread.Interrupted, error)
+}
+
 // Subscribers is the part of a ledger that makes the threads of subscribers.
 type Subscribers interface {
 	Open(ctx context.Context, in ledger.Opening) (*mailroom.Thread, error)
 }
 
-// pushHandlers serve the subscriptions of browsers. Each is a thread whose metadata is a
+// PushHandlers serve the subscriptions of browsers. Each is a thread whose metadata is a
 // [webpush.Subscription].
-type pushHandlers struct {
+type PushHandlers struct {
 	target   PushTarget // nil: none
 	operator *auth.Token
 	ledger   Subscribers
@@ -56,7 +65,7 @@ type pushHandlers struct {
 	log      *slog.Logger
 }
 
-func (h *pushHandlers) check() error {
+func (h *PushHandlers) check() error {
 	if h.target == nil {
 		return mailroom.Errorf(mailroom.CodeNotFound, "this server has no target of kind push: add one with `mailroom notify add push`")
 	}
@@ -71,7 +80,7 @@ type subscribed struct {
 }
 
 // all returns the subscriptions, the newest first.
-func (h *pushHandlers) all(ctx context.Context) (found []subscribed, err error) {
+func (h *PushHandlers) all(ctx context.Context) (found []subscribed, err error) {
 	err = h.find.View(ctx, func(rd store.Reader) error {
 		rows, err := rd.Threads(store.ThreadQuery{Prefix: h.target.Subscribers(), Limit: ledger.MaxGroup})
 		if err != nil {
@@ -98,7 +107,7 @@ func subscriptionOf(t *mailroom.Thread) webpush.Subscription {
 	return s
 }
 
-func (h *pushHandlers) show(ctx context.Context, _ *empty) (*body[api.Push], error) {
+func (h *PushHandlers) Show(ctx context.Context, _ *empty) (*body[api.Push], error) {
 	if err := h.check(); err != nil {
 		return nil, err
 	}
@@ -124,12 +133,12 @@ type subscribeInput struct {
 	Body      api.NewPushSubscription
 }
 
-func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body[api.PushSubscribed], error) {
+func (h *PushHandlers) Subscribe(ctx context.Context, in *subscribeInput) (*body[api.PushSubscribed], error) {
 	if err := h.check(); err != nil {
 		return nil, err
 	}
-	who := requestOf(ctx).who
-	session, err := h.sessionOf(ctx, who)
+	who := request.CallerOf(ctx)
+	session, err := h.SessionOf(ctx, who)
 	switch {
 	case err != nil:
 		return nil, err
@@ -150,8 +159,8 @@ func (h *pushHandlers) subscribe(ctx context.Context, in *subscribeInput) (*body
 	return &body[api.PushSubscribed]{api.PushSubscribed{ID: id}}, nil
 }
 
-// adopt names the operator's present token in subscriptions of the operator that name none.
-func (h *pushHandlers) adopt(ctx context.Context) error {
+// Adopt names the operator's present token in subscriptions of the operator that name none.
+func (h *PushHandlers) Adopt(ctx context.Context) error {
 	if h.target == nil {
 		return nil
 	}
@@ -165,9 +174,9 @@ func (h *pushHandlers) adopt(ctx context.Context) error {
 	return err
 }
 
-// sessionOf returns the name of the row of a token that acts for another one, such as a session, and the ID of the
+// SessionOf returns the name of the row of a token that acts for another one, such as a session, and the ID of the
 // operator's own token. It is "" for other tokens, and if the row is gone.
-func (h *pushHandlers) sessionOf(ctx context.Context, who *auth.Token) (name string, err error) {
+func (h *PushHandlers) SessionOf(ctx context.Context, who *auth.Token) (name string, err error) {
 	switch {
 	case who.Terms.Kind == auth.KindToken && who.Name == auth.Operator:
 		return who.ID(), nil
@@ -194,7 +203,7 @@ func subscriptionID(endpoint string) string {
 }
 
 // open stores a subscription. If there are too many, those that are gone are dropped first.
-func (h *pushHandlers) open(ctx context.Context, id string, s *webpush.Subscription) error {
+func (h *PushHandlers) open(ctx context.Context, id string, s *webpush.Subscription) error {
 	metadata, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encode the subscription: %w", err)
@@ -236,7 +245,7 @@ func admitSubscriber(by string, others []*mailroom.Thread) error {
 }
 
 // dropGone deletes the subscriptions that are gone and that are selected.
-func (h *pushHandlers) dropGone(ctx context.Context, selected func(subscribed) bool) error {
+func (h *PushHandlers) dropGone(ctx context.Context, selected func(subscribed) bool) error {
 	found, err := h.all(ctx)
 	if err != nil {
 		return err
@@ -253,8 +262,8 @@ func (h *pushHandlers) dropGone(ctx context.Context, selected func(subscribed) b
 }
 
 // drop deletes a subscription. Alerts that wait for it are not sent. It is a conflict while one is sent.
-func (h *pushHandlers) drop(ctx context.Context, thread string) error {
-	who := requestOf(ctx).who
+func (h *PushHandlers) drop(ctx context.Context, thread string) error {
+	who := request.CallerOf(ctx)
 	err := h.threads.DeleteThread(ctx, thread, who)
 	if mailroom.CodeOf(err) != mailroom.CodeConflict {
 		return ignoreMissing(err)
@@ -278,7 +287,7 @@ type unsubscribeInput struct {
 	Subscription string `path:"subscription" doc:"Id of a subscription."`
 }
 
-func (h *pushHandlers) unsubscribe(ctx context.Context, in *unsubscribeInput) (*empty, error) {
+func (h *PushHandlers) Unsubscribe(ctx context.Context, in *unsubscribeInput) (*empty, error) {
 	if err := h.check(); err != nil {
 		return nil, err
 	}
@@ -297,9 +306,9 @@ func (h *pushHandlers) unsubscribe(ctx context.Context, in *unsubscribeInput) (*
 	return nil, nil
 }
 
-// dropOf deletes the subscriptions of a token or a session that has ended. What is left after an error gets no
+// DropOf deletes the subscriptions of a token or a session that has ended. What is left after an error gets no
 // further alerts either, but is listed until it makes room for another one.
-func (h *pushHandlers) dropOf(ctx context.Context, name string) {
+func (h *PushHandlers) DropOf(ctx context.Context, name string) {
 	if h.target == nil {
 		return
 	}

@@ -1,9 +1,8 @@
-package server
+package operate
 
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -11,25 +10,23 @@ import (
 	"mailroom/api"
 	"mailroom/auth"
 	"mailroom/server/internal/request"
-	"mailroom/server/operate"
 	"mailroom/store"
 )
 
-// statsHandlers serve statistics and metrics.
-type statsHandlers struct {
-	alerts   *alertHandlers
-	accounts Accounts
-	find     request.Lookup
-	quotas   quotas
-	metrics  *operate.Metrics
-	slots    *slots // of streams and waits
-	backlog  *request.Backlog
-	started  time.Time
+// StatsHandlers serve statistics and metrics.
+type StatsHandlers struct {
+	alerts  *AlertHandlers
+	tokens  Tokens
+	find    request.Lookup
+	quotas  auth.Quotas // as Options.Quotas
+	metrics *Metrics
+	meters  Meters
+	started time.Time
 }
 
-// stats counts the rows that the caller may see.
-func (h *statsHandlers) stats(ctx context.Context, _ *empty) (*body[api.Stats], error) {
-	who := requestOf(ctx).who
+// Stats counts the rows that the caller may see.
+func (h *StatsHandlers) Stats(ctx context.Context, _ *empty) (*body[api.Stats], error) {
+	who := request.CallerOf(ctx)
 	all := who.SeesAll()
 	now := time.Now()
 	sum := totals{runs: zeroRuns(), due: now}
@@ -63,7 +60,7 @@ func (h *statsHandlers) stats(ctx context.Context, _ *empty) (*body[api.Stats], 
 // countNamespace adds the threads of other owners in the namespace of who, of a bounded number of threads:
 // partial reports that there may be more. It reads a page per view, so that no view is held for long; the
 // pages are of different moments.
-func (h *statsHandlers) countNamespace(ctx context.Context, who *auth.Token, sum *totals) (partial bool, err error) {
+func (h *StatsHandlers) countNamespace(ctx context.Context, who *auth.Token, sum *totals) (partial bool, err error) {
 	q := store.ThreadQuery{Prefix: who.Namespace, Limit: scanPage}
 	for end, read := false, 0; !end; read += scanPage {
 		if read >= maxScannedRows {
@@ -120,7 +117,7 @@ func zeroRuns() map[mailroom.Status]int {
 }
 
 // countRuns counts all runs by status.
-func (h *statsHandlers) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
+func (h *StatsHandlers) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
 	sum := totals{runs: zeroRuns()}
 	q := store.CountQuery{Statuses: slices.Sorted(maps.Keys(sum.runs))} // no more than what a scrape shows
 	err := h.find.View(ctx, func(rd store.Reader) error {
@@ -131,42 +128,36 @@ func (h *statsHandlers) countRuns(ctx context.Context) (map[mailroom.Status]int,
 	return sum.runs, err
 }
 
-// serveMetrics answers a scrape. Row counts are read at each scrape.
-func (h *statsHandlers) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	out := w.(*response) // ServeHTTP makes no other
-	err := checkQuery(r.URL.Query(), nil)
-	var runs map[mailroom.Status]int
-	var tokens []*auth.Token
-	if err == nil {
-		runs, err = h.countRuns(r.Context())
-	}
-	if err == nil {
-		tokens, err = h.accounts.Tokens(r.Context())
-	}
-	var waiting []operate.WaitingAlerts
-	if err == nil {
-		waiting, err = h.alerts.waiting(r.Context())
-	}
+// Measure brings the metrics up to date for a scrape. Row counts are read at each scrape.
+func (h *StatsHandlers) Measure(ctx context.Context) error {
+	runs, err := h.countRuns(ctx)
 	if err != nil {
-		refuse(out, r, err)
-		return
+		return err
 	}
-	h.metrics.Present(runs, h.slots.total(), h.backlog.Bytes())
-	h.metrics.Uses(h.quotaLevels(tokens))
-	h.metrics.Alerts(waiting)
-	h.metrics.ServeHTTP(out, r)
+	tokens, err := h.tokens.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	waiting, err := h.alerts.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	h.metrics.present(runs, h.meters.OpenStreams(), h.meters.UnreadBytes())
+	h.metrics.uses(h.quotaLevels(tokens))
+	h.metrics.waiting(waiting)
+	return nil
 }
 
 // quotaLevels returns, per quota, the use of all tokens together and the highest ratio of use to
 // limit. It has no value per token, to keep the cardinality fixed.
-func (h *statsHandlers) quotaLevels(tokens []*auth.Token) map[auth.Quota]operate.QuotaLevel {
-	all := map[auth.Quota]operate.QuotaLevel{}
+func (h *StatsHandlers) quotaLevels(tokens []*auth.Token) map[auth.Quota]quotaLevel {
+	all := map[auth.Quota]quotaLevel{}
 	for _, q := range auth.AllQuotas() {
-		var l operate.QuotaLevel
+		var l quotaLevel
 		for _, t := range tokens {
-			used := h.quotas.usage(t).Of(q)
+			used := h.meters.Used(t).Of(q)
 			l.Used += used
-			if limit := t.Quotas.WithDefaults(h.quotas.defaults)[q]; limit > 0 {
+			if limit := t.Quotas.WithDefaults(h.quotas)[q]; limit > 0 {
 				l.Fullest = max(l.Fullest, float64(used)/float64(limit))
 			}
 		}

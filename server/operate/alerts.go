@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"mailroom/entry"
 	"mailroom/internal/check"
 	"mailroom/internal/reserved"
-	"mailroom/server/operate"
 
 	"mailroom/server/internal/request"
 	"mailroom/store"
@@ -30,8 +29,8 @@ type Alerts struct {
 	Push PushTarget // nil: browsers cannot subscribe
 }
 
-// push returns the target that browsers subscribe to, or nil. a may be nil.
-func (a *Alerts) push() PushTarget {
+// pushTarget returns the target that browsers subscribe to, or nil. a may be nil.
+func (a *Alerts) pushTarget() PushTarget {
 	if a == nil {
 		return nil
 	}
@@ -48,8 +47,8 @@ type Target struct {
 	Tokens []string
 }
 
-// find returns the target of a name, nil if there is none. a may be nil.
-func (a *Alerts) find(name string) *Target {
+// Find returns the target of a name, nil if there is none. a may be nil.
+func (a *Alerts) Find(name string) *Target {
 	if a == nil {
 		return nil
 	}
@@ -72,11 +71,11 @@ func (a *Alerts) Allowed() alert.Allowed {
 	return all
 }
 
-// subscribe returns the thread that delivers to a target for the threads of a token. field names the target in
+// Subscribe returns the thread that delivers to a target for the threads of a token. field names the target in
 // errors.
-func (a *Alerts) subscribe(ctx context.Context, find request.Lookup, target, field string) (thread string, err error) {
-	who := requestOf(ctx).who
-	if a.find(target) == nil && who.Has(auth.PermissionAdmin) {
+func (a *Alerts) Subscribe(ctx context.Context, find request.Lookup, target, field string) (thread string, err error) {
+	who := request.CallerOf(ctx)
+	if a.Find(target) == nil && who.Has(auth.PermissionAdmin) {
 		return "", check.Invalid(field, "is not a target of alerts on this server: `mailroom notify` lists them", target)
 	}
 	var rights alert.Rights
@@ -88,21 +87,21 @@ func (a *Alerts) subscribe(ctx context.Context, find request.Lookup, target, fie
 	}
 	// The operator's name alone is no right: its limited tokens have it too. The error does not say whether the
 	// target exists, because only tokens that may use a target may know it.
-	if a.find(target) == nil || !rights.MayDeliver(who.Name, target) || who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {
+	if a.Find(target) == nil || !rights.MayDeliver(who.Name, target) || who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {
 		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: GET /v1/alerts lists those that it may use; ask the operator to add it to the tokens of another", target)
 	}
 	return rights.Place(who.Name, target), nil
 }
 
-// deliverTo returns the thread that a token asks its threads to deliver to. One of a target is what notify
+// DeliverTo returns the thread that a token asks its threads to deliver to. One of a target is what notify
 // makes, under the same conditions; others are as they are.
-func (a *Alerts) deliverTo(ctx context.Context, find request.Lookup, to string) (thread string, err error) {
+func (a *Alerts) DeliverTo(ctx context.Context, find request.Lookup, to string) (thread string, err error) {
 	agent := reserved.Agent(to)
 	if !alert.IsAgent(agent) {
 		return to, nil
 	}
 	target, _ := strings.CutPrefix(agent, alert.AgentName(""))
-	if thread, err = a.subscribe(ctx, find, target, "deliver_to"); err != nil {
+	if thread, err = a.Subscribe(ctx, find, target, "deliver_to"); err != nil {
 		return "", err
 	}
 	if to != thread && to != alert.ThreadID(target) {
@@ -111,10 +110,10 @@ func (a *Alerts) deliverTo(ctx context.Context, find request.Lookup, to string) 
 	return thread, nil
 }
 
-// sends reports whether an agent sends the alerts of a target.
-func (a *Alerts) sends(agent string) bool {
+// Sends reports whether an agent sends the alerts of a target.
+func (a *Alerts) Sends(agent string) bool {
 	name, ok := strings.CutPrefix(agent, alert.AgentName(""))
-	return ok && a.find(name) != nil
+	return ok && a.Find(name) != nil
 }
 
 // Cursors is the part of a ledger that keeps rules.
@@ -122,21 +121,21 @@ type Cursors interface {
 	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 }
 
-// alertHandlers serve the targets of alerts.
-type alertHandlers struct {
+// AlertHandlers serve the targets of alerts.
+type AlertHandlers struct {
 	alerts *Alerts // nil: none
 	ledger Cursors
 	find   request.Lookup
 }
 
-// listAlerts shows an admin everything, and another token the targets that its threads may use and its own
+// List shows an admin everything, and another token the targets that its threads may use and its own
 // rules.
-func (h *alertHandlers) listAlerts(ctx context.Context, _ *empty) (*body[api.Alerts], error) {
+func (h *AlertHandlers) List(ctx context.Context, _ *empty) (*body[api.Alerts], error) {
 	out := api.Alerts{Targets: []api.Target{}, Rules: []api.AlertRule{}}
 	if h.alerts == nil {
 		return &body[api.Alerts]{out}, nil
 	}
-	owner, err := ruleOwner(requestOf(ctx).who, false)
+	owner, err := ruleOwner(request.CallerOf(ctx), false)
 	if err != nil {
 		return nil, err
 	}
@@ -226,9 +225,9 @@ type RulePath struct {
 	Rule string `path:"rule" doc:"Name of a rule."`
 }
 
-// putRule makes a rule, or replaces the one of its name.
-func (h *alertHandlers) putRule(ctx context.Context, in *putRuleInput) (*body[api.AlertRule], error) {
-	owner, err := ruleOwner(requestOf(ctx).who, true)
+// PutRule makes a rule, or replaces the one of its name.
+func (h *AlertHandlers) PutRule(ctx context.Context, in *putRuleInput) (*body[api.AlertRule], error) {
+	owner, err := ruleOwner(request.CallerOf(ctx), true)
 	if err != nil {
 		return nil, err
 	}
@@ -249,8 +248,8 @@ func (h *alertHandlers) putRule(ctx context.Context, in *putRuleInput) (*body[ap
 
 type ruleInput struct{ RulePath }
 
-func (h *alertHandlers) deleteRule(ctx context.Context, in *ruleInput) (*empty, error) {
-	owner, err := ruleOwner(requestOf(ctx).who, true)
+func (h *AlertHandlers) DeleteRule(ctx context.Context, in *ruleInput) (*empty, error) {
+	owner, err := ruleOwner(request.CallerOf(ctx), true)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +259,7 @@ func (h *alertHandlers) deleteRule(ctx context.Context, in *ruleInput) (*empty, 
 }
 
 // changeRules replaces the stored rules of an owner. f gets those that hold, and the row of the owner's token.
-func (h *alertHandlers) changeRules(ctx context.Context, owner string, f func(all []alert.StoredRule, row string) ([]alert.StoredRule, error)) error {
+func (h *AlertHandlers) changeRules(ctx context.Context, owner string, f func(all []alert.StoredRule, row string) ([]alert.StoredRule, error)) error {
 	var rights alert.Rights
 	var changedAt time.Time
 	at := alert.RulesCursor(owner)
@@ -299,7 +298,7 @@ const (
 )
 
 // waiting returns what the targets have not sent yet, for metrics.
-func (h *alertHandlers) waiting(ctx context.Context) (all []operate.WaitingAlerts, err error) {
+func (h *AlertHandlers) waiting(ctx context.Context) (all []waitingAlerts, err error) {
 	if h.alerts == nil || len(h.alerts.Targets) == 0 {
 		return nil, nil
 	}
@@ -309,7 +308,7 @@ func (h *alertHandlers) waiting(ctx context.Context) (all []operate.WaitingAlert
 			if err != nil {
 				return err
 			}
-			w := operate.WaitingAlerts{Target: t.Name, Alerts: shown.Waiting}
+			w := waitingAlerts{Target: t.Name, Alerts: shown.Waiting}
 			if shown.Oldest != nil {
 				w.Oldest = time.Since(*shown.Oldest)
 			}
@@ -399,8 +398,8 @@ func lastTry(rd store.Reader, r *mailroom.Run) (*mailroom.RunError, error) {
 
 type testAlertInput struct{ Body api.TestAlert }
 
-func (h *alertHandlers) testAlert(ctx context.Context, in *testAlertInput) (*body[api.TestedAlert], error) {
-	if h.alerts.find(in.Body.Target) == nil {
+func (h *AlertHandlers) Test(ctx context.Context, in *testAlertInput) (*body[api.TestedAlert], error) {
+	if h.alerts.Find(in.Body.Target) == nil {
 		return nil, noTarget(in.Body.Target)
 	}
 	run, err := h.alerts.Test(ctx, in.Body.Target)

@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type runScan struct {
 }
 
 // newRunScan returns the scan of a parsed filter.
-func (h *runHandlers) newRunScan(ctx context.Context, f request.Filter, conditions store.RunQuery, oldest bool) (runScan, error) {
+func (h *ListHandlers) newRunScan(ctx context.Context, f request.Filter, conditions store.RunQuery, oldest bool) (runScan, error) {
 	w, err := h.createdWindow(ctx, f)
 	if err != nil {
 		return runScan{}, err
@@ -68,7 +68,7 @@ func (s runScan) read(ctx context.Context, find request.Lookup, at place, most i
 
 // batch reads the next rows of a group, and those of their threads that the caller sees. next is the group behind it.
 func (s runScan) batch(ctx context.Context, find request.Lookup, at place) (rows []*mailroom.Run, visible map[string]*mailroom.Thread, next string, err error) {
-	who := requestOf(ctx).who
+	who := request.CallerOf(ctx)
 	from := at.key
 	if from == 0 {
 		from = s.window.start(s.oldest)

@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"context"
@@ -31,13 +31,21 @@ type searchInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"20"`
 }
 
-// search finds messages by their words. It looks at a bounded part of the index, so a page may have fewer
+// SearchHandlers serve the search.
+type SearchHandlers struct {
+	ledger   Searcher
+	find     request.Lookup
+	pages    pager
+	noSearch bool // as Options.NoSearch
+}
+
+// Search finds messages by their words. It looks at a bounded part of the index, so a page may have fewer
 // messages than asked for, or none, and still a next.
-func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[api.FoundMessages], error) {
+func (h *SearchHandlers) Search(ctx context.Context, in *searchInput) (*body[api.FoundMessages], error) {
 	if h.noSearch {
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "the search is disabled on this server: set search = true in its configuration")
 	}
-	who := requestOf(ctx).who
+	who := request.CallerOf(ctx)
 	words := store.Words(in.Q)
 	if len(words) == 0 || len(words) > maxSearchWords {
 		return nil, request.Invalid("query.q", "must have 1 to 50 words", in.Q)
@@ -77,7 +85,7 @@ func (h *messageHandlers) search(ctx context.Context, in *searchInput) (*body[ap
 
 // looking is one request of a search.
 type looking struct {
-	handlers *messageHandlers
+	handlers *SearchHandlers
 	words    []string
 	query    ledger.SearchQuery
 	thread   string // that the query names and the caller sees
@@ -143,7 +151,7 @@ func (l *looking) scope(ctx context.Context, group string) (in scope, err error)
 		return scope{all: true}, nil
 	}
 	err = l.handlers.find.View(ctx, func(rd store.Reader) (err error) {
-		in, err = scopeOf(rd, requestOf(ctx).who, group, searchThreads)
+		in, err = scopeOf(rd, request.CallerOf(ctx), group, searchThreads)
 		return err
 	})
 	return in, err

@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"context"
@@ -18,8 +18,8 @@ type window struct{ low, high int64 }
 // createdWindow returns the keys of the runs that a filter's range of created can match. Keys grow in
 // the order of creation, so the range needs no index. For a caller that does not see all threads it looks at its own
 // runs only, and for one with a namespace it has all keys: the keys of its runs say nothing about those of others.
-func (h *runHandlers) createdWindow(ctx context.Context, f request.Filter) (w window, err error) {
-	who := requestOf(ctx).who
+func (h *ListHandlers) createdWindow(ctx context.Context, f request.Filter) (w window, err error) {
+	who := request.CallerOf(ctx)
 	from, before := f.Span("created")
 	if from.IsZero() && before.IsZero() || !who.SeesAll() && who.Namespace != "" {
 		return window{}, nil

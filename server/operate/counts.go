@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"cmp"
@@ -25,10 +25,10 @@ type countRunsInput struct {
 	Cursor string `query:"cursor" maxLength:"1000" doc:"The next of the previous answer."`
 }
 
-// countRuns counts the runs that a filter matches. The store's sums answer a filter of status, agent
+// CountRuns counts the runs that a filter matches. The store's sums answer a filter of status, agent
 // and owner; for others it reads a bounded number of runs, the newest first.
-func (h *runHandlers) countRuns(ctx context.Context, in *countRunsInput) (*body[api.RunCount], error) {
-	who := requestOf(ctx).who
+func (h *ListHandlers) CountRuns(ctx context.Context, in *countRunsInput) (*body[api.RunCount], error) {
+	who := request.CallerOf(ctx)
 	f, conditions, err := parseRunFilter("query.", in.Q, who)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func summedUp(f request.Filter, who *auth.Token) (q store.CountQuery, ok bool) {
 }
 
 // sumRuns returns a sum of the store, without the runs whose threads have no owner, which no token sees.
-func (h *runHandlers) sumRuns(ctx context.Context, q store.CountQuery) (n int, err error) {
+func (h *ListHandlers) sumRuns(ctx context.Context, q store.CountQuery) (n int, err error) {
 	err = h.find.View(ctx, func(rd store.Reader) error {
 		counts, err := rd.Count(q)
 		if n = counts.Sum(); err != nil || q.Owner != nil {
@@ -98,11 +98,11 @@ type listFailuresInput struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
-// listFailures sums up failed runs by error group. It has the newest 10,000 of all runs, of an owner or of
+// Failures sums up failed runs by error group. It has the newest 10,000 of all runs, of an owner or of
 // an agent; with another filter, or for a token that sees the threads of several owners, those among a
 // bounded number of runs.
-func (h *runHandlers) listFailures(ctx context.Context, in *listFailuresInput) (*body[api.Failures], error) {
-	who := requestOf(ctx).who
+func (h *ListHandlers) Failures(ctx context.Context, in *listFailuresInput) (*body[api.Failures], error) {
+	who := request.CallerOf(ctx)
 	f, conditions, err := parseRunFilter("query.", in.Q, who)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (g failureGroups) newest(limit int) []api.FailureGroup {
 
 // sumFailures adds the store's sums of the failures of an agent, of an owner or of all. lookedTo is set if
 // there may be older failures.
-func (h *runHandlers) sumFailures(ctx context.Context, of store.CountQuery, groups failureGroups) (lookedTo *time.Time, err error) {
+func (h *ListHandlers) sumFailures(ctx context.Context, of store.CountQuery, groups failureGroups) (lookedTo *time.Time, err error) {
 	q := store.CountQuery{Failures: true, Most: maxFailures, Agent: of.Agent, Owner: of.Owner}
 	err = h.find.View(ctx, func(rd store.Reader) error {
 		counts, err := rd.Count(q)
@@ -187,7 +187,7 @@ func (h *runHandlers) sumFailures(ctx context.Context, of store.CountQuery, grou
 }
 
 // scanFailures adds the failed runs that a filter matches, among a bounded number of runs.
-func (h *runHandlers) scanFailures(ctx context.Context, f request.Filter, conditions store.RunQuery, groups failureGroups) (lookedTo *time.Time, err error) {
+func (h *ListHandlers) scanFailures(ctx context.Context, f request.Filter, conditions store.RunQuery, groups failureGroups) (lookedTo *time.Time, err error) {
 	if len(conditions.Statuses) == 0 {
 		conditions.Statuses = []mailroom.Status{mailroom.StatusFailed}
 	}
@@ -210,7 +210,7 @@ func (h *runHandlers) scanFailures(ctx context.Context, f request.Filter, condit
 
 // showFailures adds the errors of the runs that the groups name. A group whose runs are gone since, or
 // are not visible, keeps no error.
-func (h *runHandlers) showFailures(ctx context.Context, list []api.FailureGroup) ([]api.FailureGroup, error) {
+func (h *ListHandlers) showFailures(ctx context.Context, list []api.FailureGroup) ([]api.FailureGroup, error) {
 	if len(list) == 0 {
 		return list, nil
 	}
@@ -218,7 +218,7 @@ func (h *runHandlers) showFailures(ctx context.Context, list []api.FailureGroup)
 	for _, g := range list {
 		ids = append(ids, g.Run)
 	}
-	who := requestOf(ctx).who
+	who := request.CallerOf(ctx)
 	errs := map[string]mailroom.RunError{}
 	err := h.find.View(ctx, func(rd store.Reader) error {
 		runs, err := rd.Runs(store.RunQuery{IDs: ids})

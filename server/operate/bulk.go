@@ -1,7 +1,8 @@
-package server
+package operate
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -21,6 +22,13 @@ const (
 	bulkConcurrency = 64
 )
 
+// BulkHandlers serve operations on many runs.
+type BulkHandlers struct {
+	lists  *ListHandlers // finds the runs
+	ledger Runs
+	log    *slog.Logger
+}
+
 // bulk is an operation on all runs that a filter matches. One request does a bounded part, in each
 // thread one run after the other, and returns where the next continues.
 type bulk struct {
@@ -38,8 +46,8 @@ type matched struct {
 
 type retryRunsInput struct{ Body api.RetryMany }
 
-// retryRuns queues failed and cancelled runs again, in each thread in the order of submission.
-func (h *runHandlers) retryRuns(ctx context.Context, in *retryRunsInput) (*body[api.Retried], error) {
+// RetryRuns queues failed and cancelled runs again, in each thread in the order of submission.
+func (h *BulkHandlers) RetryRuns(ctx context.Context, in *retryRunsInput) (*body[api.Retried], error) {
 	done, err := h.changeMany(ctx, in.Body, bulk{
 		name: "retry", statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, oldest: true,
 		change: func(ctx context.Context, run, by string) error {
@@ -52,9 +60,9 @@ func (h *runHandlers) retryRuns(ctx context.Context, in *retryRunsInput) (*body[
 
 type cancelRunsInput struct{ Body api.CancelMany }
 
-// cancelRuns cancels open runs, in each thread the newest first, so that no queued run starts because
+// CancelRuns cancels open runs, in each thread the newest first, so that no queued run starts because
 // the one before it was cancelled.
-func (h *runHandlers) cancelRuns(ctx context.Context, in *cancelRunsInput) (*body[api.CancelledMany], error) {
+func (h *BulkHandlers) CancelRuns(ctx context.Context, in *cancelRunsInput) (*body[api.CancelledMany], error) {
 	done, err := h.changeMany(ctx, api.RetryMany(in.Body), bulk{
 		name: "cancel", statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
 		change: func(ctx context.Context, run, by string) error {
@@ -65,7 +73,7 @@ func (h *runHandlers) cancelRuns(ctx context.Context, in *cancelRunsInput) (*bod
 	return &body[api.CancelledMany]{api.CancelledMany{Matched: done.found, Cancelled: done.changed, Next: done.next}}, err
 }
 
-func (h *runHandlers) changeMany(ctx context.Context, in api.RetryMany, b bulk) (matched, error) {
+func (h *BulkHandlers) changeMany(ctx context.Context, in api.RetryMany, b bulk) (matched, error) {
 	runs, next, err := h.findMany(ctx, in, b)
 	done := matched{found: len(runs), next: next}
 	if err != nil || in.DryRun {
@@ -80,7 +88,7 @@ func (h *runHandlers) changeMany(ctx context.Context, in api.RetryMany, b bulk) 
 		byThread[r.thread] = append(byThread[r.thread], r.id)
 	}
 	var mu sync.Mutex // owns done.changed
-	by := requestOf(ctx).who.Name
+	by := request.CallerOf(ctx).Name
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(bulkConcurrency)
 	for _, threadID := range threads {
@@ -109,8 +117,8 @@ type runRef struct{ id, thread string }
 
 // findMany returns the runs that a filter matches and b changes, in its order, within the rows that
 // one request scans. next is the cursor of the rest, nil at the end.
-func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (found []runRef, next *string, err error) {
-	who := requestOf(ctx).who
+func (h *BulkHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (found []runRef, next *string, err error) {
+	who := request.CallerOf(ctx)
 	f, conditions, err := parseRunFilter("body.", in.Q, who)
 	if err == nil && f.Empty() {
 		err = request.Invalid("body.q", "is empty: filter the runs to "+b.name+", such as status:"+string(b.statuses[0]), nil)
@@ -119,7 +127,7 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 		return nil, nil, err
 	}
 	cursors := list[*mailroom.Run, api.Run]{name: b.name}
-	from, err := cursors.parseCursor(h.pages, who, in.Cursor)
+	from, err := cursors.parseCursor(h.lists.pages, who, in.Cursor)
 	if err != nil {
 		return nil, nil, request.Invalid("body.cursor", "is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
 	}
@@ -130,11 +138,11 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	if len(conditions.Statuses) == 0 {
 		return nil, nil, nil
 	}
-	scan, err := h.newRunScan(ctx, f, conditions, b.oldest)
+	scan, err := h.lists.newRunScan(ctx, f, conditions, b.oldest)
 	if err != nil {
 		return nil, nil, err
 	}
-	done, err := scan.read(ctx, h.find, from, maxBulkScan, func(r *mailroom.Run) {
+	done, err := scan.read(ctx, h.lists.find, from, maxBulkScan, func(r *mailroom.Run) {
 		if slices.Contains(b.statuses, r.Status) {
 			found = append(found, runRef{r.ID, r.Thread})
 		}
@@ -142,6 +150,6 @@ func (h *runHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (f
 	if err != nil || done.end {
 		return found, nil, err
 	}
-	c := cursors.cursor(h.pages, who, done.last)
+	c := cursors.cursor(h.lists.pages, who, done.last)
 	return found, &c, nil
 }

@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"context"
@@ -22,8 +22,8 @@ type seriesInput struct {
 	Agent string    `query:"agent" maxLength:"200" doc:"Only runs of this agent."`
 }
 
-// series sums up the ended runs of all owners by time.
-func (h *statsHandlers) series(ctx context.Context, in *seriesInput) (*body[api.Series], error) {
+// Series sums up the ended runs of all owners by time.
+func (h *StatsHandlers) Series(ctx context.Context, in *seriesInput) (*body[api.Series], error) {
 	now := time.Now().UTC()
 	q, err := in.query(now)
 	if err != nil {

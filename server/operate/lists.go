@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"cmp"
@@ -43,6 +43,12 @@ type pager struct {
 	maxPage int // bytes; a larger first item is returned alone
 }
 
+// ListHandlers serve the lists of threads, runs and tickets, and counts of runs.
+type ListHandlers struct {
+	find  request.Lookup
+	pages pager
+}
+
 // list reads rows R, newest first, and converts them to W.
 type list[R, W any] struct {
 	name string // bound into cursors, so that a cursor of another list is refused
@@ -63,7 +69,7 @@ type list[R, W any] struct {
 
 // page reads until it has p.Limit rows and knows whether another one follows.
 func (l list[R, W]) page(ctx context.Context, pages pager, p ListParams) (*body[api.Page[W]], error) {
-	who := requestOf(ctx).who
+	who := request.CallerOf(ctx)
 	from, err := l.parseCursor(pages, who, p.Cursor)
 	if err != nil {
 		return nil, err
@@ -115,7 +121,7 @@ type part[W any] struct {
 // scan reads one batch of rows and shows at most want of those that match, within room bytes.
 func (l list[R, W]) scan(ctx context.Context, pages pager, at place, want, room int) (part[W], error) {
 	out := part[W]{last: at.key}
-	who := requestOf(ctx).who
+	who := request.CallerOf(ctx)
 	size := scanPage
 	if l.match == nil { // the caller sees nearly all rows
 		size = want + 1

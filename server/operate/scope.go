@@ -1,4 +1,4 @@
-package server
+package operate
 
 import (
 	"context"
@@ -106,8 +106,8 @@ type runSource struct {
 
 // runsFrom returns the source with the fewest rows that has all runs that match the conditions and that the caller
 // sees. For a caller that does not see all threads it depends only on what it sees.
-func (h *runHandlers) runsFrom(ctx context.Context, conditions store.RunQuery) (s runSource, err error) {
-	who := requestOf(ctx).who
+func (h *ListHandlers) runsFrom(ctx context.Context, conditions store.RunQuery) (s runSource, err error) {
+	who := request.CallerOf(ctx)
 	if who.SeesAll() {
 		s.query, err = narrowest(ctx, h.find, conditions)
 		return s, err
@@ -161,9 +161,9 @@ type ticketSource struct {
 }
 
 // ticketsFrom returns where to read the tickets that a filter matches and the caller sees.
-func (h *ticketHandlers) ticketsFrom(ctx context.Context, f request.Filter) (s ticketSource, err error) {
+func (h *ListHandlers) ticketsFrom(ctx context.Context, f request.Filter) (s ticketSource, err error) {
 	s.query = ticketQuery(f)
-	who := requestOf(ctx).who
+	who := request.CallerOf(ctx)
 	if who.SeesAll() {
 		return s, nil
 	}
