@@ -49,7 +49,7 @@ type ListHandlers struct {
 	pages pager
 }
 
-// list reads rows R, newest first, and converts them to W.
+// list reads rows R and converts them to W, as the package comment says.
 type list[R, W any] struct {
 	name string // bound into cursors, so that a cursor of another list is refused
 	key  func(R) int64
@@ -218,8 +218,8 @@ func (l list[R, W]) visible(rd store.Reader, who *auth.Token, rows []R) (map[str
 // placeVersion begins the places that have a group. Those of earlier versions are a varint, which never begins so.
 const placeVersion = 0
 
-// cursor returns where a list continues. It is encrypted for its token: a key would reveal how many rows others
-// have, and so would its length.
+// cursor returns where a list continues, encrypted for its token. A key has a fixed length in it,
+// because the length of a cursor would tell about the key too.
 func (l list[R, W]) cursor(pages pager, who *auth.Token, at place) string {
 	plain := binary.BigEndian.AppendUint64([]byte{placeVersion}, uint64(at.key))
 	return base64.RawURLEncoding.EncodeToString(pages.cursors.Seal(nil, nil, append(plain, at.group...), l.cursorContext(who)))

@@ -1,3 +1,45 @@
+// Package operate answers what operators and the console ask of a server: lists, counts and the search, operations on
+// many runs, statistics and metrics, alerts and the browsers that get them.
+//
+// It is a package of its own because these questions are about all threads, while the handlers of package server read
+// or change one thread, run or ticket. They share one way to read a list, and need little of a ledger.
+//
+// # Handlers
+//
+// A handler is a method with the context of a request and an input, which returns an answer or an error. Package server
+// mounts it on a route: it checks the token and its permission and decodes the input by its tags before the call, and
+// writes the answer or the problem after it. A handler finds its caller with [request.CallerOf] and what the caller may
+// see with [request.Lookup], and refuses with a [mailroom.Error]. It knows neither routes nor responses. So server
+// imports this package, and this package needs nothing of server.
+//
+// # How a list is read
+//
+// The lists of threads, runs and tickets, the counts, the error groups, the operations on many runs and the search read
+// rows in the same way.
+//
+// Filter: [request.Filter] is the language of q. The store gets one condition of it, which an index answers: that with
+// the fewest rows by the store's counts (runquery.go), and for a range of created the range of keys (window.go). The
+// filter checks the others row by row, because a store that skipped rows itself would not count them.
+//
+// Order: rows come in the order of their keys, the newest first. A retry of many runs begins with the oldest. Keys grow
+// in the order of creation and never change, so rows that are added while a client reads move no page. A sort by
+// another field would need an index for each field and each filter, or read all rows.
+//
+// Cursor: next is the place of the last row that was read (type place). It is encrypted for its list and its token,
+// because a key tells how many rows others have.
+//
+// Rows of others: a caller that does not see all threads gets its rows from indexes that have its own rows only, and
+// from those of the threads of others in its namespace, a bounded group of threads after the other (scope.go). A list
+// that read rows that its caller may not see and left them out would tell by the length of its pages, by its cursors
+// and by its time what others have. Each row that was read is checked again by its thread.
+//
+// Bounds: a view of the store reads at most scanPage rows and scanBytes, a request maxScannedRows, one that changes
+// runs maxBulkScan, and a search takes searchBudget. A page has at most limit items and the bytes of a page, unless its
+// first item alone has more. A page that ends at a bound of the request is short or empty, has a next, and looked_to
+// says how far it looked: a time of a row that the caller sees.
+//
+// Tokens and reservations are few and read whole, see [request.PageAfter]. The entries and messages of one thread are
+// read by its seq, in package server.
 package operate
 
 import (

@@ -47,7 +47,6 @@ func statusesOf(f request.Filter) (statuses []mailroom.Status) {
 }
 
 // narrowest returns the query for the one condition that selects the fewest rows, by the store's counts.
-// The filter checks the others row by row, so that the store skips no rows without counting them.
 func narrowest(ctx context.Context, find request.Lookup, conditions store.RunQuery) (store.RunQuery, error) {
 	switch {
 	case conditions.Parent != "":

@@ -10,10 +10,6 @@ import (
 	"mailroom/store"
 )
 
-// A caller that does not see all threads gets its lists, counts and searches from indexes that have its own rows
-// only, and from those of the threads of others in its namespace. If a request read rows that the caller may not
-// see and left them out, the length of its pages, their cursors and the time it takes would tell what others have.
-
 // groupThreads is how many threads of a namespace one list merges. A list of a larger namespace has the rows of one
 // group after the other: the threads in the order of their ids, the rows of a group in that of the list.
 const groupThreads = 1000
@@ -21,13 +17,13 @@ const groupThreads = 1000
 // searchThreads is groupThreads of a search: an index of words looks up each thread.
 const searchThreads = 200
 
-// place is where a list or search continues.
+// place is where a list or search continues, see the package comment.
 type place struct {
 	group string // the threads of the namespace behind this id; "": the first ones, and those of the caller
 	key   int64  // of the last row, 0 at the begin of a group
 }
 
-// scope has the rows that a list may read for its caller, of one group.
+// scope has the rows that a list may read for its caller, of one group: see "Rows of others" in the package comment.
 type scope struct {
 	all     bool               // of all threads
 	owner   string             // of the threads of this owner; "": none
@@ -97,8 +93,7 @@ func (s scope) threadsWithin(rd store.Reader, from int64, limit int) ([]*mailroo
 
 // runSource is where a list of runs reads its rows.
 type runSource struct {
-	// query selects rows by one condition, unless scoped is set. The filter checks the others row by row, so that
-	// the store skips no rows without counting them.
+	// query selects rows by one condition, unless scoped is set.
 	query  store.RunQuery
 	scoped bool // the rows of the scope
 	none   bool // no row can match

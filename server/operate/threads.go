@@ -49,8 +49,7 @@ func (h *ListHandlers) Threads(ctx context.Context, in *listThreadsInput) (*body
 	return l.page(ctx, h.pages, in.ListParams)
 }
 
-// threadsFound returns the query for the condition of a filter that an index of the store answers. The
-// filter checks the others row by row, so that the store skips no rows without counting them.
+// threadsFound returns the query for the condition of a filter that an index of the store answers.
 func threadsFound(f request.Filter) store.ThreadQuery {
 	if owner, _ := f.Exact("owner"); owner != "" {
 		return store.ThreadQuery{Owner: owner}

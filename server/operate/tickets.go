@@ -22,8 +22,7 @@ func ticketKeys() []request.FilterKey {
 }
 
 // ticketQuery makes the query for the part of a filter that a store can answer from an index: a run,
-// or a thread and open tickets. The rest is matched row by row, so that a store never skips decided
-// tickets without counting them.
+// or a thread and open tickets.
 func ticketQuery(f request.Filter) store.TicketQuery {
 	q := store.TicketQuery{}
 	if run, ok := f.Exact("run"); ok {

@@ -1,6 +1,7 @@
 // Package ws serves WebSockets. A frame becomes a request to the server's own handlers, and a
 // subscription is a stream of the server whose events go to the socket, so a socket follows the
-// same rules as a request.
+// same rules as a request. It is a package of its own because it has a protocol with frames, limits and a life of its
+// own, and needs of the server only what [Host] has.
 package ws
 
 import (

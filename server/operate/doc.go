@@ -1,2 +1,0 @@
-// Package operate answers what operators ask of a server.
-package operate
