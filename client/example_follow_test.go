@@ -94,7 +94,9 @@ func ExampleClient_Stream() {
 	defer s.close()
 	c, ctx := s.client, context.Background()
 
+	submitted := make(chan struct{})
 	go func() {
+		defer close(submitted)
 		<-s.opened // with "", a stream begins now: what came before is not in it
 		for _, thread := range []string{"anna", "bert"} {
 			sent, err := c.Submit(ctx, api.Submit{Thread: thread, Text: "Good morning"})
@@ -114,6 +116,7 @@ func ExampleClient_Stream() {
 			break // closes the connection
 		}
 	}
+	<-submitted
 	// Output:
 	// anna has a reply
 	// bert has a reply
