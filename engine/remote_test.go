@@ -47,8 +47,8 @@ func (p *process) open() *endpoint {
 	ctx, end := context.WithCancel(context.Background())
 	f.end = end
 	s := server.New(server.Options{
-		Ledger: server.PartsOf(p.ledger), Streams: stream.New(p.ledger, p.bus), Token: secret, Bus: p.bus, Log: p.log(),
-		Agents: func() []string { return nil },
+		Ledger: server.PartsOf(p.ledger), Streams: stream.New(p.ledger, p.bus), Bus: p.bus, Log: p.log(),
+		Access: server.Access{Token: secret}, Agents: server.Agents{Names: func() []string { return nil }},
 	})
 	go func() { f.ended <- s.Serve(ctx, f.wire) }()
 	f.keeper = p.startLocal(engine.Options{Agents: map[string]engine.Agent{}})

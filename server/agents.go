@@ -26,14 +26,12 @@ type Pauses interface {
 
 // agentHandlers serve agents and workers, and know which agents a submit may name.
 type agentHandlers struct {
-	alerts   *operate.Alerts // nil: none
-	ledger   Pauses
-	local    func() []string                             // as Options.Agents
-	missing  func() []string                             // as Options.MissingAgents
-	describe func(name string) AgentInfo                 // as Options.DescribeAgent
-	remote   func(ctx context.Context) ([]string, error) // the agents of remote workers
-	find     request.Lookup
-	log      *slog.Logger
+	alerts *operate.Alerts // nil: none
+	ledger Pauses
+	agents Agents                                      // as Options.Agents
+	remote func(ctx context.Context) ([]string, error) // the agents of remote workers
+	find   request.Lookup
+	log    *slog.Logger
 }
 
 // liveWorkers returns the workers whose lease has not expired.
@@ -45,8 +43,8 @@ func liveWorkers(rd store.Reader) ([]*store.Worker, error) {
 
 func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Page[api.Agent]], error) {
 	agents := map[string]*api.Agent{}
-	if h.local != nil {
-		for _, name := range h.local() {
+	if h.agents.Names != nil {
+		for _, name := range h.agents.Names() {
 			agents[name] = h.agentOf(name)
 		}
 	}
@@ -58,15 +56,15 @@ func (h *agentHandlers) listAgents(ctx context.Context, _ *empty) (*body[api.Pag
 		for _, w := range workers {
 			for _, name := range w.Agents {
 				if agents[name] == nil {
-					agents[name] = &api.Agent{Name: name, Retry: h.describe(name).Retry}
+					agents[name] = &api.Agent{Name: name, Retry: h.agents.Describe(name).Retry}
 				}
 				agents[name].Workers++
 			}
 		}
-		for _, name := range h.missing() {
+		for _, name := range h.agents.Missing() {
 			if agents[name] == nil { // no remote worker serves it
 				agents[name] = h.agentOf(name)
-			} else if d := h.describe(name); d.Problem == "" {
+			} else if d := h.agents.Describe(name); d.Problem == "" {
 				agents[name].Kind = request.Given(d.Kind) // configured as an agent of such workers
 			}
 		}
@@ -202,15 +200,15 @@ func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 	switch {
 	case mailroom.CodeOf(err) != mailroom.CodeInvalid:
 		return err
-	case slices.Contains(h.missing(), name), slices.Contains(h.local(), name), h.alerts.Sends(name): // submits may not use it now
+	case slices.Contains(h.agents.Missing(), name), slices.Contains(h.agents.Names(), name), h.alerts.Sends(name): // submits may not use it now
 		return nil
 	}
-	return mailroom.Errorf(mailroom.CodeNotFound, "unknown agent %q; use one of %s", request.Truncate(name), strings.Join(h.local(), ", "))
+	return mailroom.Errorf(mailroom.CodeNotFound, "unknown agent %q; use one of %s", request.Truncate(name), strings.Join(h.agents.Names(), ", "))
 }
 
 // agentOf returns what this process knows of an agent.
 func (h *agentHandlers) agentOf(name string) *api.Agent {
-	d := h.describe(name)
+	d := h.agents.Describe(name)
 	return &api.Agent{
 		Name: name, Kind: request.Given(d.Kind), Version: request.Given(d.Version), Program: request.Given(d.Program), Reason: request.Given(d.Problem), Retry: d.Retry,
 		Isolation: request.Given(d.Isolation),
@@ -247,16 +245,16 @@ func (h *agentHandlers) listWorkers(ctx context.Context, _ *empty) (*body[api.Pa
 // checkAgent refuses an agent that is neither declared here nor served by a remote worker, now or
 // recently.
 func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
-	if h.local == nil {
+	if h.agents.Names == nil {
 		return nil
 	}
 	barred := func() error {
-		if d := h.describe(name); d.Disabled {
+		if d := h.agents.Describe(name); d.Disabled {
 			return request.Invalid("body.agent", fmt.Sprintf("agent %q cannot be used: %s", request.Truncate(name), d.Problem), name)
 		}
 		return nil
 	}
-	known := h.local()
+	known := h.agents.Names()
 	if slices.Contains(known, name) {
 		return barred()
 	}
@@ -264,7 +262,7 @@ func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
 	if err != nil || slices.Contains(elsewhere, name) {
 		return err
 	}
-	if slices.Contains(h.missing(), name) {
+	if slices.Contains(h.agents.Missing(), name) {
 		return barred()
 	}
 	return request.Invalid("body.agent", fmt.Sprintf("unknown agent %q; use one of %s", request.Truncate(name), strings.Join(known, ", ")), name)

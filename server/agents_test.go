@@ -17,7 +17,7 @@ import (
 
 func TestAgentsAndWorkersAgreeWithTheRows(t *testing.T) {
 	f := start(t, func(o *server.Options) {
-		o.DescribeAgent = func(name string) server.AgentInfo {
+		o.Agents.Describe = func(name string) server.AgentInfo {
 			if name == "codex" {
 				return server.AgentInfo{Kind: "exec", Version: "0123456789ab", Problem: "there is no program codex"}
 			}

@@ -20,12 +20,12 @@ import (
 // withRules gives the server a target that token ann may use too, and a rule of the configuration.
 func withRules(o *server.Options) {
 	withTargets(o)
-	o.Alerts.Targets[0].Tokens = []string{"ann"}
+	o.Parts.Alerts.Targets[0].Tokens = []string{"ann"}
 	all, err := alert.ParseRule(api.AlertRule{Name: "all", When: []string{"ticket"}, To: []string{"phone"}}, auth.Operator, []string{"phone"})
 	if err != nil {
 		panic(err)
 	}
-	o.Alerts.Rules = []alert.Rule{all}
+	o.Parts.Alerts.Rules = []alert.Rule{all}
 }
 
 // TestATargetShowsWhyItsAlertsWait has an alert that was tried once, while the target was down, and then is refused.

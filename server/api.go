@@ -54,7 +54,7 @@ func (s *Server) registerRoutes() {
 	s.registerGroups(rt)
 	rt.refineSchemas()
 	rt.applyBounds(&o)
-	rt.pages(o.Pages)
+	rt.pages(o.Parts.Pages)
 	// Encoding the description takes longer than the rest of a start, so it waits for the first
 	// request.
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(rt.api.OpenAPI()) })
@@ -73,50 +73,64 @@ func (s *Server) registerRoutes() {
 func (s *Server) registerGroups(rt router) {
 	o, find := s.options, s.find
 	remote := workers.New(workers.Options{
-		Leases: o.Ledger.Leases, Attempts: o.Ledger.Attempts, Bus: o.Bus, LocalAgents: o.Agents,
+		Leases: o.Ledger.Leases, Attempts: o.Ledger.Attempts, Bus: o.Bus, LocalAgents: o.Agents.Names,
 		Authorize: s.life.authorizedContext,
 		Hold:      func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
 	})
-	agents := &agentHandlers{ledger: o.Ledger.Pauses, log: s.log, local: o.Agents, missing: o.MissingAgents, describe: o.DescribeAgent, remote: remote.RemoteAgents, find: find, alerts: o.Alerts}
-	defaults := auth.Quotas{auth.QuotaStreams: int64(o.MaxStreams)}
-	maps.Copy(defaults, o.Quotas)
+	agents := &agentHandlers{
+		ledger: o.Ledger.Pauses, log: s.log, agents: o.Agents, remote: remote.RemoteAgents, find: find, alerts: o.Parts.Alerts,
+	}
+	defaults := auth.Quotas{auth.QuotaStreams: int64(o.Limits.MaxStreams)}
+	maps.Copy(defaults, o.Access.Quotas)
 	quotas := quotas{defaults: defaults, streams: s.streamSlots, sockets: s.socketSlots, backlog: s.backlog}
 	asked := operate.New(operate.Options{
 		Ledger: operate.Ledger{
 			Viewer: o.Ledger.Viewer, Runs: o.Ledger.Runs, Search: o.Ledger.Search, Tokens: o.Ledger.Accounts,
 			Cursors: o.Ledger.Cursors, Subscribers: o.Ledger.Subscribers, Threads: o.Ledger.Threads,
 		},
-		Secret: o.Token, Operator: s.tokens.operatorToken(), Quotas: defaults, Metrics: o.Metrics, Meters: quotas,
-		Alerts: o.Alerts, MaxPage: o.MaxPage, NoSearch: o.NoSearch, Log: s.log,
+		Secret: o.Access.Token, Operator: s.tokens.operatorToken(), Quotas: defaults, Metrics: o.Parts.Metrics, Meters: quotas,
+		Alerts: o.Parts.Alerts, MaxPage: o.Limits.MaxPage, NoSearch: o.Parts.NoSearch, Log: s.log,
 	})
 	s.push = asked.Push
 
 	rt.health(&healthHandlers{version: o.Version, check: o.Ready, life: s.life})
-	rt.threads(&threadHandlers{ledger: o.Ledger.Threads, find: find, maxPage: o.MaxPage, agents: agents, alerts: o.Alerts})
-	rt.messages(&messageHandlers{alerts: o.Alerts, ledger: o.Ledger.Messages, find: find, agents: agents, maxPage: o.MaxPage})
+	rt.threads(&threadHandlers{
+		ledger: o.Ledger.Threads, find: find, maxPage: o.Limits.MaxPage, agents: agents, alerts: o.Parts.Alerts,
+	})
+	rt.messages(&messageHandlers{
+		alerts: o.Parts.Alerts, ledger: o.Ledger.Messages, find: find, agents: agents, maxPage: o.Limits.MaxPage,
+	})
 	rt.runs(&runHandlers{ledger: o.Ledger.Runs, find: find, streams: o.Streams, slots: s.streamSlots, life: s.life})
 	rt.tickets(&ticketHandlers{ledger: o.Ledger.Tickets, find: find})
 	rt.agents(agents)
 	rt.lists(asked.Lists)
 	rt.bulk(asked.Bulk)
 	rt.search(asked.Search)
-	rt.stats(asked.Stats, o.Metrics)
+	rt.stats(asked.Stats, o.Parts.Metrics)
 	rt.alerts(asked.Alerts)
 	rt.push(asked.Push)
-	rt.channels(&channelHandlers{o.Channels})
-	rt.issues(&issueHandlers{o.Issues})
-	rt.questions(&questionHandlers{alerts: o.Alerts, operator: s.tokens.operatorToken(), ledger: o.Ledger.Tickets, find: find})
-	rt.pairings(&pairingHandlers{o.Pairings})
-	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.MaxPage})
-	tokens := &tokenHandlers{ledger: o.Ledger.Accounts, push: asked.Push, cache: s.tokens, quotas: quotas, maxPage: o.MaxPage, log: s.log}
+	rt.channels(&channelHandlers{o.Parts.Channels})
+	rt.issues(&issueHandlers{o.Parts.Issues})
+	rt.questions(&questionHandlers{
+		alerts: o.Parts.Alerts, operator: s.tokens.operatorToken(), ledger: o.Ledger.Tickets, find: find,
+	})
+	rt.pairings(&pairingHandlers{o.Parts.Pairings})
+	rt.projects(&projectHandlers{ledger: o.Ledger.Projects, maxPage: o.Limits.MaxPage})
+	tokens := &tokenHandlers{
+		ledger: o.Ledger.Accounts, push: asked.Push, cache: s.tokens, quotas: quotas, maxPage: o.Limits.MaxPage, log: s.log,
+	}
 	rt.tokens(tokens)
-	rt.sessions(&sessionHandlers{ledger: o.Ledger.Accounts, tokens: tokens, find: find, cookie: s.cookie, url: o.URL, secure: o.TLS != nil || o.BehindProxy || strings.HasPrefix(o.URL, "https://")})
+	rt.sessions(&sessionHandlers{
+		ledger: o.Ledger.Accounts, tokens: tokens, find: find, cookie: s.cookie, url: o.Access.URL,
+		secure: o.Access.TLS != nil || o.Access.BehindProxy || strings.HasPrefix(o.Access.URL, "https://"),
+	})
 	rt.workers(remote)
 	rt.streams(&streamHandlers{
-		streams: o.Streams, bus: o.Bus, find: find, slots: s.streamSlots, life: s.life, backlog: s.backlog, heartbeat: o.Heartbeat, log: s.log,
+		streams: o.Streams, bus: o.Bus, find: find, slots: s.streamSlots, life: s.life, backlog: s.backlog,
+		heartbeat: o.Limits.Heartbeat, log: s.log,
 	})
 	rt.socket(&socketHandlers{sockets: s.newSockets(), life: s.life})
-	rt.protocols(&protocolHandlers{server: s, bodies: s.bodies, log: s.log}, o.Protocols)
+	rt.protocols(&protocolHandlers{server: s, bodies: s.bodies, log: s.log}, o.Parts.Protocols)
 }
 
 // operation describes an operation: its permission, its route such as "GET /v1/threads", its id and

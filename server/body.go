@@ -30,7 +30,7 @@ type bodyReceiver struct {
 	public      *request.Budget // of requests to public protocols, by address
 	max         int             // bytes
 	timeout     time.Duration   // to receive a body
-	behindProxy bool            // as Options.BehindProxy
+	behindProxy bool            // as Options.Access.BehindProxy
 }
 
 // readBody reads the whole body within its time limit and checks that it is one JSON value without
@@ -44,7 +44,7 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if need == accessPublic {
 		return nil
 	}
-	raw, err := s.bodies.receive(out, r, int64(bodyLimit(r.URL.Path, s.options.MaxBody)))
+	raw, err := s.bodies.receive(out, r, int64(bodyLimit(r.URL.Path, s.options.Limits.MaxBody)))
 	if err != nil || raw == nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func maxItems(items int) bound { return bound{items: items} }
 // applyBounds writes the bounds into the description, which huma also validates requests against.
 func (rt router) applyBounds(o *Options) {
 	table := allBounds()
-	for _, p := range o.Protocols {
+	for _, p := range o.Parts.Protocols {
 		for field, limit := range p.Bounds {
 			table[field] = bound{chars: limit, items: limit, byRule: true}
 		}
@@ -60,7 +60,7 @@ func (rt router) applyBounds(o *Options) {
 	}
 	for name, s := range schemas {
 		if strings.HasPrefix(name, "Page") {
-			s.Description = fmt.Sprintf("A page of a list: at most %d bytes of JSON, unless the first item alone is larger.", o.MaxPage)
+			s.Description = fmt.Sprintf("A page of a list: at most %d bytes of JSON, unless the first item alone is larger.", o.Limits.MaxPage)
 		}
 	}
 	for _, path := range rt.api.OpenAPI().Paths {
@@ -82,8 +82,8 @@ func boundBody(op *huma.Operation, o *Options) {
 	if op.RequestBody == nil {
 		return
 	}
-	limit := bodyLimit(op.Path, o.MaxBody)
-	for route, p := range o.Protocols {
+	limit := bodyLimit(op.Path, o.Limits.MaxBody)
+	for route, p := range o.Parts.Protocols {
 		if route == op.Method+" "+op.Path && p.MaxBody > 0 {
 			limit = min(limit, p.MaxBody)
 		}

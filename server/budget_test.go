@@ -48,9 +48,9 @@ const operatorSecret = "a-token-hard-to-guess"
 // fullServer returns a server on which the uploads of one token, and of one anonymous address, fill
 // their shares.
 func fullServer() (s *Server, slow []*upload) {
-	s = New(Options{Token: operatorSecret, Protocols: map[string]Protocol{"POST /open": {
+	s = New(Options{Access: Access{Token: operatorSecret}, Parts: Parts{Protocols: map[string]Protocol{"POST /open": {
 		Via: "open", Public: true, Answer: func(*http.Request) (any, error) { return "in", nil },
-	}}})
+	}}}})
 	other := newGrant(secretHash(sha256.Sum256([]byte("another"))), &auth.Token{Name: "other", Scopes: []auth.Permission{auth.PermissionSubmit}})
 	s.tokens.byHash.Store(&map[secretHash]*grant{other.hash: other})
 	read := time.Now()
@@ -113,7 +113,7 @@ func TestAWaitingBodyGetsReleasedRoom(t *testing.T) {
 }
 
 func TestCompressedBodiesAreRefused(t *testing.T) {
-	s := New(Options{Token: operatorSecret})
+	s := New(Options{Access: Access{Token: operatorSecret}})
 	for coding, want := range map[string]int{"gzip": 415, "br, gzip": 415, "": 422, "identity": 422} {
 		r := httptest.NewRequest(http.MethodPost, "http://localhost/v1/messages", strings.NewReader(`{"no":1}`))
 		r.Header.Set("Authorization", "Bearer "+operatorSecret)

@@ -35,12 +35,12 @@ func TestChannelsAreListed(t *testing.T) {
 		{Name: "a", Kind: "poll", State: api.ChannelConnected, LastSuccess: &at, ConnectedSince: &at, Since: &at, CursorLag: &lag},
 		{Name: "b", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, NextTry: &at, Attempts: 2, Unhandled: 3, DowntimeMS: 1500, Adapter: 3, LeftBehind: 1, Reconnects: 4},
 	}
-	f := start(t, func(o *server.Options) { o.Channels = &fakeChannels{all: want} })
+	f := start(t, func(o *server.Options) { o.Parts.Channels = &fakeChannels{all: want} })
 	got, err := f.client.Channels(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	f = start(t, func(o *server.Options) { o.Channels = nil })
+	f = start(t, func(o *server.Options) { o.Parts.Channels = nil })
 	if got, err := f.client.Channels(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("without channels: %v, %v", got, err)
 	}
@@ -54,7 +54,7 @@ func TestAReaderSeesOnlyTheStateOfAChannel(t *testing.T) {
 	at := time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
 	why, seen := "room !secret answered 500", "42"
 	full := api.Channel{Name: "a", Kind: "poll", State: api.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, Cursor: &seen, Unhandled: 3}
-	f := start(t, func(o *server.Options) { o.Channels = &fakeChannels{all: []api.Channel{full}} })
+	f := start(t, func(o *server.Options) { o.Parts.Channels = &fakeChannels{all: []api.Channel{full}} })
 	for _, c := range []struct {
 		scope auth.Permission
 		want  api.Channel
@@ -73,7 +73,7 @@ func TestAReaderSeesOnlyTheStateOfAChannel(t *testing.T) {
 func TestAChannelIsResumedByItsName(t *testing.T) {
 	elsewhere := "run by other.example"
 	c := &fakeChannels{all: []api.Channel{{Name: "a", State: api.ChannelStandby, Reason: &elsewhere}, {Name: "b", State: api.ChannelQueued}}}
-	f := start(t, func(o *server.Options) { o.Channels = c })
+	f := start(t, func(o *server.Options) { o.Parts.Channels = c })
 	got, err := f.client.ResumeChannel(t.Context(), "b")
 	if err != nil || got.Name != "b" || got.State != api.ChannelQueued {
 		t.Errorf("got %+v, %v", got, err)

@@ -14,11 +14,11 @@ var errAnswered = errors.New("answered")
 // requests, which carry no token.
 func (s *Server) handleCORS(out *response, r *http.Request) error {
 	origin := r.Header.Get("Origin")
-	if len(s.options.Origins) == 0 {
+	if len(s.options.Access.Origins) == 0 {
 		return nil
 	}
 	out.Header().Add("Vary", "Origin")
-	if !slices.ContainsFunc(s.options.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
+	if !slices.ContainsFunc(s.options.Access.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
 		return nil
 	}
 	out.Header().Set("Access-Control-Allow-Origin", origin)
@@ -28,7 +28,7 @@ func (s *Server) handleCORS(out *response, r *http.Request) error {
 	}
 	out.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
 	allowed := []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID"}
-	allowed = append(allowed, protocolHeaders(s.options.Protocols)...)
+	allowed = append(allowed, protocolHeaders(s.options.Parts.Protocols)...)
 	out.Header().Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
 	out.Header().Set("Access-Control-Max-Age", "600")
 	out.WriteHeader(http.StatusNoContent)

@@ -9,7 +9,7 @@ import (
 
 func TestPagesOfConfiguredOriginsMayReadAnswers(t *testing.T) {
 	const app = "https://app.example.org"
-	f := start(t, func(o *server.Options) { o.Origins = []string{app} })
+	f := start(t, func(o *server.Options) { o.Access.Origins = []string{app} })
 	closed := start(t)
 	for _, tc := range []struct {
 		f      *fixture

@@ -72,9 +72,10 @@ func startStore(t *testing.T, on store.Store, line func(net.Listener) net.Listen
 		Observe: ledger.Observe{Operation: f.metrics.Operation, Commit: f.metrics.Commit, RunFinished: f.metrics.Ended},
 	})
 	o := server.Options{
-		Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, f.bus), Token: token, Version: "1.2.3",
-		Log: slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Agents: func() []string { return []string{"echo", "codex"} },
-		Bus: f.bus, Metrics: f.metrics,
+		Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, f.bus), Bus: f.bus, Version: "1.2.3",
+		Log:    slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Access: server.Access{Token: token}, Agents: server.Agents{Names: func() []string { return []string{"echo", "codex"} }},
+		Parts: server.Parts{Metrics: f.metrics},
 	}
 	for _, c := range change {
 		c(&o)

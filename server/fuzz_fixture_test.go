@@ -51,8 +51,9 @@ func newInProcess() inProcess {
 		Ledger: server.Ledger{
 			Viewer: l, Threads: l, Messages: l, Search: l, Runs: l, Tickets: l, Accounts: &l.accounts, Projects: &l.projects, Leases: &l.workers, Attempts: &l.workers,
 		},
-		Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"}, Submits: -1,
-		Agents: func() []string { return []string{"echo", "codex"} },
+		Streams: stream.New(l, bus.New()),
+		Access:  server.Access{Token: token, Hosts: []string{"mail.example"}}, Limits: server.Limits{Submits: -1},
+		Agents: server.Agents{Names: func() []string { return []string{"echo", "codex"} }},
 	})}
 }
 

@@ -61,7 +61,7 @@ func TestACookieAloneIsNothing(t *testing.T) {
 }
 
 func TestASessionIsTheFirstFrameOfASocket(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Origins = []string{"https://app.example.org"} })
+	f := start(t, func(o *server.Options) { o.Access.Origins = []string{"https://app.example.org"} })
 	b := f.withToken(f.createScopedToken("ann", `"read","submit"`)).signIn()
 	cookie := "Cookie: " + b.cookie.Name + "=" + b.cookie.Value
 	p := f.dial(cookie, "Origin: "+f.url)

@@ -259,8 +259,10 @@ func hostileServers(t *testing.T) (map[string]*hostileServer, *openAPI) {
 		in := newInProcess()
 		f := in.newFixtureOn(t, s)
 		in.handler = server.New(server.Options{ // with all parts
-			Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, bus.New()), Token: token, Submits: -1,
-			Agents: func() []string { return []string{"echo", "codex"} }, Alerts: &operate.Alerts{Links: alert.NewLinks(token)},
+			Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, bus.New()),
+			Access: server.Access{Token: token}, Limits: server.Limits{Submits: -1},
+			Agents: server.Agents{Names: func() []string { return []string{"echo", "codex"} }},
+			Parts:  server.Parts{Alerts: &operate.Alerts{Links: alert.NewLinks(token)}},
 		})
 		f.http = in
 		servers[name] = &hostileServer{in, f}

@@ -27,8 +27,8 @@ func withLinks(o *server.Options) {
 	if err != nil {
 		panic(err)
 	}
-	o.Alerts.Push = to
-	o.Alerts.Targets = append(o.Alerts.Targets, operate.Target{Name: "browsers", Kind: "push", Decide: true, Place: "my phone"})
+	o.Parts.Alerts.Push = to
+	o.Parts.Alerts.Targets = append(o.Parts.Alerts.Targets, operate.Target{Name: "browsers", Kind: "push", Decide: true, Place: "my phone"})
 }
 
 // placeOf makes the thread from which the alerts of a token are sent to the phone.

@@ -46,7 +46,7 @@ func (s *Server) checkHostAndOrigin(_ *response, r *http.Request) error {
 // originAllowed reports whether pages of origin may send requests to host. It applies to every
 // method, because a WebSocket handshake is a GET that can write.
 func (s *Server) originAllowed(host, origin string) bool {
-	if origin == "" || slices.ContainsFunc(s.options.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
+	if origin == "" || slices.ContainsFunc(s.options.Access.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
 		return true
 	}
 	u, err := url.Parse(origin)
@@ -60,14 +60,14 @@ func (s *Server) hostAllowed(hostport string) bool {
 		host = h
 	}
 	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if host == "localhost" || slices.ContainsFunc(s.options.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
+	if host == "localhost" || slices.ContainsFunc(s.options.Access.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
 		return false
 	}
-	return ip.IsLoopback() || slices.ContainsFunc(s.options.Hosts, func(h string) bool {
+	return ip.IsLoopback() || slices.ContainsFunc(s.options.Access.Hosts, func(h string) bool {
 		listen, err := netip.ParseAddr(h)
 		return err == nil && listen.IsUnspecified()
 	})

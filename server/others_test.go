@@ -75,7 +75,7 @@ func TestNoAnswerRevealsRowsOfOthers(t *testing.T) {
 	for i := range worlds {
 		targets := []operate.Target{{Name: "hers", Kind: "exec", Tokens: []string{"ann"}}}
 		f := start(t, func(o *server.Options) {
-			o.Alerts = &operate.Alerts{Targets: targets[:i]}
+			o.Parts.Alerts = &operate.Alerts{Targets: targets[:i]}
 		})
 		ann := f.withToken(f.createToken("ann", "", scopesWithout("")...))
 		if i == 1 {

@@ -13,7 +13,10 @@ func TestPagesNeedNoTokenAndOpenNothingElse(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "a page") // a recorder never fails
 	})
-	s := server.New(server.Options{Token: "secret", Pages: map[string]http.Handler{"/": page, "/chat": page, "/chat/chat.js": page}})
+	s := server.New(server.Options{
+		Access: server.Access{Token: "secret"},
+		Parts:  server.Parts{Pages: map[string]http.Handler{"/": page, "/chat": page, "/chat/chat.js": page}},
+	})
 	for _, c := range []struct {
 		method, path string
 		want         int

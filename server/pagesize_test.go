@@ -61,7 +61,7 @@ func fieldOf(field string) func(json.RawMessage) string {
 // lead through all items.
 func TestPagesEndAtTheirBytes(t *testing.T) {
 	const page = 256 << 10
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // default buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page }) // default buffers
 	f.page = page
 	large := strings.Repeat("x", 56<<10)
 	for i := range 6 {
@@ -110,7 +110,7 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 // TestAPageEndsAtTheRealBytes uses the default page size.
 func TestAPageEndsAtTheRealBytes(t *testing.T) {
 	const page = 1 << 20
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // default buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page }) // default buffers
 	f.page = page
 	large := strings.Repeat("x", 250<<10)
 	for i := range 5 {
@@ -123,7 +123,7 @@ func TestAPageEndsAtTheRealBytes(t *testing.T) {
 
 func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	const page = 256 << 10
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // default buffers
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.Limits.MaxPage = page }) // default buffers
 	f.page = page
 	f.call("POST /v1/notifications/take", `{"agent":"ann"}`)
 	data := strings.Repeat("x", 4<<10)

@@ -38,7 +38,7 @@ func (p *fakePairings) Revoke(_ context.Context, channel, user string) error {
 
 func TestAPairingCodeIsApproved(t *testing.T) {
 	p := &fakePairings{all: []api.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: api.PairingWaits, Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
-	f := start(t, func(o *server.Options) { o.Pairings = p })
+	f := start(t, func(o *server.Options) { o.Parts.Pairings = p })
 	all, err := f.client.Accounts().Pairings(t.Context())
 	if diff := cmp.Diff(p.all, all); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
@@ -67,7 +67,7 @@ func TestAPairingCodeIsApproved(t *testing.T) {
 }
 
 func TestPairingWithoutChatChannelsIsNotFound(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Pairings = nil })
+	f := start(t, func(o *server.Options) { o.Parts.Pairings = nil })
 	if all, err := f.client.Accounts().Pairings(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("got %v, %v", all, err)
 	}

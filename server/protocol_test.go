@@ -22,7 +22,7 @@ import (
 // repeatProtocol mounts a protocol that makes the request named in its body, and answers with the
 // first line of the response.
 func repeatProtocol(o *server.Options) {
-	o.Protocols = map[string]server.Protocol{"POST /again": {
+	o.Parts.Protocols = map[string]server.Protocol{"POST /again": {
 		Via: "again", Query: []string{"of"}, Summary: "Makes a request",
 		Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 			line, err := repeat(r, inside)
@@ -156,7 +156,7 @@ func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 		Bytes int `json:"bytes"`
 	}
 	f := start(t, func(o *server.Options) {
-		o.Protocols = map[string]server.Protocol{"POST /length/{of}": {
+		o.Parts.Protocols = map[string]server.Protocol{"POST /length/{of}": {
 			Via: "length", Summary: "Returns a length", Public: true, Status: http.StatusAccepted, ResponseType: reflect.TypeFor[length](),
 			Answer: func(r *http.Request) (any, error) {
 				raw, err := io.ReadAll(r.Body)
@@ -200,7 +200,7 @@ func TestAPublicProtocolNeedsNoTokenAndRefusesLikeTheAPI(t *testing.T) {
 func TestAProtocolActsForTheTokenAsItIsAtEachRequest(t *testing.T) {
 	var between func()
 	f := start(t, func(o *server.Options) {
-		o.Protocols = map[string]server.Protocol{"POST /late": {Via: "late", Summary: "Makes a request late", Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
+		o.Parts.Protocols = map[string]server.Protocol{"POST /late": {Via: "late", Summary: "Makes a request late", Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 			between()
 			line, err := repeat(r, inside)
 			_, _ = io.WriteString(w, fmt.Sprint(line, err)) // the client may have gone

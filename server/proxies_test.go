@@ -22,7 +22,7 @@ func TestAProxyThatCompressesHoldsNoEventBack(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, dir, socket, upstream string) *exec.Cmd{"caddy": caddy, "nginx": nginx} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := start(t, func(o *server.Options) { o.Heartbeat = time.Hour }) // a comment would push out what is held back
+			f := start(t, func(o *server.Options) { o.Limits.Heartbeat = time.Hour }) // a comment would push out what is held back
 			var last store.Submitted
 			for range 10 {
 				last = f.submit("t", "one more line of text, because short answers are not compressed")

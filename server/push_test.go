@@ -40,7 +40,7 @@ func startPush(t *testing.T, change ...func(*server.Options)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return start(t, append(change, func(o *server.Options) { o.Alerts = &operate.Alerts{Push: to} })...)
+	return start(t, append(change, func(o *server.Options) { o.Parts.Alerts = &operate.Alerts{Push: to} })...)
 }
 
 // subscribers returns the threads of the subscribers.
@@ -191,7 +191,7 @@ func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 
 // One token cannot fill the store, however often and however concurrently it subscribes.
 func TestSubscriptionsAreBounded(t *testing.T) {
-	f := startPush(t, func(o *server.Options) { o.Submits = -1 })
+	f := startPush(t, func(o *server.Options) { o.Limits.Submits = -1 })
 	const posts = 500 // each one after the twentieth meets the same rows
 	ann := f.withToken(f.createToken("ann", "", auth.PermissionAdmin))
 	var group sync.WaitGroup

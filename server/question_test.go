@@ -18,7 +18,7 @@ import (
 
 // withTargets gives the server two targets; the second one decides nothing.
 func withTargets(o *server.Options) {
-	o.Alerts = &operate.Alerts{
+	o.Parts.Alerts = &operate.Alerts{
 		Targets: []operate.Target{{Name: "phone", Kind: "ntfy", Decide: true, Tokens: []string{"ann"}, Place: "my phone"}, {Name: "wall", Kind: "webhook"}},
 		Links:   alert.NewLinks("the secret of the test"),
 	}

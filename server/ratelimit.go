@@ -14,7 +14,7 @@ import (
 func (s *Server) limitRate(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	switch {
-	case s.options.Submits < 0, r.Method == http.MethodGet, r.Method == http.MethodHead, r.Method == http.MethodOptions:
+	case s.options.Limits.Submits < 0, r.Method == http.MethodGet, r.Method == http.MethodHead, r.Method == http.MethodOptions:
 		return nil
 	}
 	switch need := s.mux.permissions[q.route]; need {

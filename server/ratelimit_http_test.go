@@ -10,7 +10,7 @@ import (
 )
 
 func TestSubmitsAreRateLimitedPerTokenOnEveryProtocol(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Submits, o.SubmitBurst = 0.001, 3 })
+	f := start(t, func(o *server.Options) { o.Limits.Submits, o.Limits.SubmitBurst = 0.001, 3 })
 	submits := []string{"POST /v1/messages", "POST /v1/threads/t/messages"}
 	for _, route := range submits {
 		if a := f.call(route, `{"text":"a"}`); a.status != 202 {
@@ -56,7 +56,7 @@ func TestSubmitsAreRateLimitedPerTokenOnEveryProtocol(t *testing.T) {
 }
 
 func TestSocketsOfATokenAreCounted(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
+	f := start(t, func(o *server.Options) { o.Limits.MaxStreams = 1 })
 	first := f.dialWithToken()
 	first.send(`{"op":"ping","id":1}`)
 	first.want("pong 1")

@@ -318,16 +318,16 @@ func TestOnlyTheTokenInTheHeaderAuthenticates(t *testing.T) {
 	if a := f.call("GET /v1/threads", "", "Authorization: bearer "+token); a.status != 200 {
 		t.Errorf("the scheme in lower case: %d, want 200", a.status)
 	}
-	closed := start(t, func(o *server.Options) { o.Token = "" })
+	closed := start(t, func(o *server.Options) { o.Access.Token = "" })
 	if a := closed.call("GET /v1/threads", "", "Authorization: Bearer "); a.status != 401 {
 		t.Errorf("a server without a token: %d, want 401", a.status)
 	}
 }
 
 func TestForeignHostsAndOriginsAreForbidden(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Hosts = []string{"mail.example"} })
-	wide := start(t, func(o *server.Options) { o.Hosts = []string{"0.0.0.0"} })
-	one := start(t, func(o *server.Options) { o.Hosts = []string{"10.0.0.1"} })
+	f := start(t, func(o *server.Options) { o.Access.Hosts = []string{"mail.example"} })
+	wide := start(t, func(o *server.Options) { o.Access.Hosts = []string{"0.0.0.0"} })
+	one := start(t, func(o *server.Options) { o.Access.Hosts = []string{"10.0.0.1"} })
 	for _, tc := range []struct {
 		f       *fixture
 		route   string

@@ -46,7 +46,7 @@ func startPushOn(t *testing.T, rows store.Store, secret string) *fixture {
 		t.Fatal(err)
 	}
 	f := startStore(t, rows, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) {
-		o.Alerts, o.Token = &operate.Alerts{Push: to}, secret
+		o.Parts.Alerts, o.Access.Token = &operate.Alerts{Push: to}, secret
 	})
 	f.secret, f.client = secret, client.New(f.url, secret)
 	return f

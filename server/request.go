@@ -66,7 +66,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &requestState{id: requestID(r), via: protocolOf(r.Context())}
 	q.setGrant(s.anonymous)
 	r = r.WithContext(q.attach(r.Context()))
-	out := newResponse(w, s.options.WriteTimeout)
+	out := newResponse(w, s.options.Limits.WriteTimeout)
 	if r.ProtoMajor > 1 {
 		out.setShared()
 	}
@@ -86,7 +86,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		// The limit also holds if the request is refused unread, because net/http then drains
 		// the body. bodyReceiver lifts it.
-		limitReadTime(out, s.options.BodyTimeout)
+		limitReadTime(out, s.options.Limits.BodyTimeout)
 	}
 	if err := s.runMiddleware(out, r); err != nil {
 		if err != errAnswered {
@@ -127,7 +127,7 @@ func (s *Server) logRequest(start time.Time, out *response, r *http.Request) {
 		slog.Duration("duration", time.Since(start)),
 		slog.Int64("bytes", out.bytes),
 		slog.String("request_id", q.id),
-		slog.String("from", clientAddr(r, s.options.BehindProxy)),
+		slog.String("from", clientAddr(r, s.options.Access.BehindProxy)),
 	}
 	if q.code != "" {
 		attrs = append(attrs, slog.String("code", string(q.code)))

@@ -73,7 +73,7 @@ func TestMessagesAreFound(t *testing.T) {
 		many = append(many, fmt.Sprint("w", i))
 	}
 	f.wantCode("51 words", f.call("GET /v1/search?q="+strings.Join(many, "+"), ""), 422, mailroom.CodeInvalid)
-	off := start(t, func(o *server.Options) { o.NoSearch = true })
+	off := start(t, func(o *server.Options) { o.Parts.NoSearch = true })
 	off.wantCode("without an index", off.call("GET /v1/search?q=line", ""), 404, mailroom.CodeNotFound)
 }
 

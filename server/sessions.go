@@ -111,7 +111,7 @@ type sessionHandlers struct {
 	tokens *tokenHandlers
 	find   request.Lookup
 	cookie string // name
-	url    string // as Options.URL
+	url    string // as Options.Access.URL
 	secure bool   // browsers connect with TLS
 }
 

@@ -108,8 +108,8 @@ func TestALinkSignsABrowserInOnce(t *testing.T) {
 
 func TestCookiesAreSecureBehindTLS(t *testing.T) {
 	for name, change := range map[string]func(*server.Options){
-		"a proxy":    func(o *server.Options) { o.BehindProxy = true },
-		"an address": func(o *server.Options) { o.URL = "https://mail.example.org" },
+		"a proxy":    func(o *server.Options) { o.Access.BehindProxy = true },
+		"an address": func(o *server.Options) { o.Access.URL = "https://mail.example.org" },
 	} {
 		if b := start(t, change).signIn(); !b.cookie.Secure {
 			t.Errorf("%s: the cookie is not Secure", name)
@@ -118,7 +118,7 @@ func TestCookiesAreSecureBehindTLS(t *testing.T) {
 }
 
 func TestASessionIsForPagesOfItsServerOnly(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Origins = []string{"https://app.example.org"} })
+	f := start(t, func(o *server.Options) { o.Access.Origins = []string{"https://app.example.org"} })
 	b := f.signIn()
 	f.submit("a", "hello")
 	for _, tc := range []struct {

@@ -154,7 +154,7 @@ func (l slowCancel) Cancel(ctx context.Context, run, by string) (*mailroom.Run, 
 func TestASocketIsNotSilentWhileItsFrameIsHandled(t *testing.T) {
 	const beat = 50 * time.Millisecond
 	f := start(t, func(o *server.Options) {
-		o.Heartbeat = beat
+		o.Limits.Heartbeat = beat
 		o.Ledger.Runs = slowCancel{o.Ledger.Runs, 6 * beat}
 	})
 	run := f.submit("t", "one").Run
@@ -165,7 +165,7 @@ func TestASocketIsNotSilentWhileItsFrameIsHandled(t *testing.T) {
 }
 
 func TestAPanicInAFrameIsAnsweredWithInternal(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Agents = func() []string { panic("a secret") } })
+	f := start(t, func(o *server.Options) { o.Agents.Names = func() []string { panic("a secret") } })
 	p := f.dialWithToken()
 	p.send(`{"op":"submit","id":1,"thread":"t","text":"one","agent":"echo"}`)
 	if h := p.next(); h.String() != "error 1 internal" || strings.Contains(h.Error.Detail, "secret") {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAHandshakeIsRefusedBeforeTheUpgrade(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Origins = []string{"https://mail.example.org"} })
+	f := start(t, func(o *server.Options) { o.Access.Origins = []string{"https://mail.example.org"} })
 	for _, e := range []struct {
 		name   string
 		header []string
@@ -59,7 +59,7 @@ func TestAHandshakeIsRefusedBeforeTheUpgrade(t *testing.T) {
 }
 
 func TestASocketWithoutATokenIsClosed(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.HeaderTimeout = 50 * time.Millisecond })
+	f := start(t, func(o *server.Options) { o.Limits.HeaderTimeout = 50 * time.Millisecond })
 	late := f.dial()
 	if got := late.closed(); got.Code != 4401 {
 		t.Errorf("no frame in time: %v, want 4401", got)
@@ -179,7 +179,7 @@ func TestInvalidFramesAreRefusedAndTheSocketStaysOpen(t *testing.T) {
 }
 
 func TestSubscriptionsCountAmongTheStreamsOfAToken(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.MaxStreams = 2 })
+	f := start(t, func(o *server.Options) { o.Limits.MaxStreams = 2 })
 	f.submit("t", "one")
 	p, other := f.dialWithToken(), f.dialWithToken()
 	p.send(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
@@ -208,7 +208,7 @@ func TestASubmitInAFrameKeepsItsDigest(t *testing.T) {
 }
 
 func TestAnUnfinishedFrameTimesOut(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.BodyTimeout = 50 * time.Millisecond })
+	f := start(t, func(o *server.Options) { o.Limits.BodyTimeout = 50 * time.Millisecond })
 	p := f.dialWithToken()
 	w, err := p.conn.Writer(p.ctx, websocket.MessageText)
 	if err != nil {

@@ -80,7 +80,7 @@ func startStalling(t *testing.T) (*fixture, *stallListener) {
 	t.Helper()
 	line := &stallListener{late: 150 * time.Millisecond}
 	f := startOn(t, func(ln net.Listener) net.Listener { line.Listener = ln; return line }, func(o *server.Options) {
-		o.WriteTimeout = 100 * time.Millisecond
+		o.Limits.WriteTimeout = 100 * time.Millisecond
 	})
 	return f, line
 }
@@ -152,7 +152,7 @@ func TestCursorsOfASlowSocketFitIntoTheCloseFrame(t *testing.T) {
 }
 
 func TestASocketThatDoesNotReadIsCutOffAndBlocksNoOther(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.WriteTimeout = 300 * time.Millisecond })
+	f := start(t, func(o *server.Options) { o.Limits.WriteTimeout = 300 * time.Millisecond })
 	f.submit("t", "one")
 	other := f.dialWithToken()
 	roomy := f.http
@@ -185,7 +185,9 @@ func TestASocketThatDoesNotReadIsCutOffAndBlocksNoOther(t *testing.T) {
 // and one of another token that does. The share of the first is full long before WriteTimeout.
 func TestReadersThatDoNotReadStayWithinTheBacklog(t *testing.T) {
 	const share = 512 << 10
-	f := start(t, func(o *server.Options) { o.WriteTimeout, o.Unread, o.TokenUnread = time.Minute, 4*share, share })
+	f := start(t, func(o *server.Options) {
+		o.Limits.WriteTimeout, o.Limits.Unread, o.Limits.TokenUnread = time.Minute, 4*share, share
+	})
 	f.submit("t", "one")
 	other := f.dial("Authorization: Bearer " + f.createToken("ann", "t", auth.PermissionRead))
 	tight := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -219,7 +221,7 @@ func TestReadersThatDoNotReadStayWithinTheBacklog(t *testing.T) {
 }
 
 func TestASilentPeerIsDisconnected(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Heartbeat = 250 * time.Millisecond }) // three intervals are longer than the live peer is ever kept from reading
+	f := start(t, func(o *server.Options) { o.Limits.Heartbeat = 250 * time.Millisecond }) // three intervals are longer than the live peer is ever kept from reading
 	f.submit("t", "one")
 	silent, lively := f.dialWithToken(), f.dialWithToken()
 	lively.send(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)

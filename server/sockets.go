@@ -44,10 +44,11 @@ func (h *socketHandlers) socket(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) newSockets() *ws.Sockets {
-	o := s.options
+	l := s.options.Limits
 	return ws.New(ws.Options{
 		Host: socketHost{s}, Closing: s.life.closing, Bodies: s.bodies.budget, Backlog: s.backlog, Log: s.log,
-		HeaderTimeout: o.HeaderTimeout, BodyTimeout: o.BodyTimeout, WriteTimeout: o.WriteTimeout, Heartbeat: o.Heartbeat, MaxFrame: o.MaxFrame,
+		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, WriteTimeout: l.WriteTimeout,
+		Heartbeat: l.Heartbeat, MaxFrame: l.MaxFrame,
 	})
 }
 

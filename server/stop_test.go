@@ -40,7 +40,7 @@ func TestAStopBeforeServingIsNoFailure(t *testing.T) {
 		}
 		parts := server.PartsOf(ledger.New(memory.New(), ledger.Options{}))
 		parts.Accounts = cancelledAccounts{parts.Accounts, tc.broken}
-		s := server.New(server.Options{Ledger: parts, Token: token})
+		s := server.New(server.Options{Ledger: parts, Access: server.Access{Token: token}})
 		if err := s.Serve(tc.ctx, ln); !errors.Is(err, tc.broken) {
 			t.Errorf("%s: %v, want %v", tc.name, err, tc.broken)
 		}

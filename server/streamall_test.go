@@ -229,7 +229,7 @@ func TestASlowReaderOfAllThreadsGetsEveryEntry(t *testing.T) {
 }
 
 func TestStreamsOfAllThreadsAreBounded(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
+	f := start(t, func(o *server.Options) { o.Limits.MaxStreams = 1 })
 	f.open(200, "/v1/stream")
 	f.wantCode("one too many", f.call("GET /v1/stream", ""), 429, mailroom.CodeRateLimited)
 	without := start(t, func(o *server.Options) { o.Bus = nil })

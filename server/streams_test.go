@@ -164,7 +164,7 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 }
 
 func TestIdleStreamsSendHeartbeats(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Heartbeat = 5 * time.Millisecond })
+	f := start(t, func(o *server.Options) { o.Limits.Heartbeat = 5 * time.Millisecond })
 	f.submit("t", "one")
 	r := f.open(200, "/v1/threads/t/stream?after=2")
 	for range 3 {
@@ -177,7 +177,7 @@ func TestIdleStreamsSendHeartbeats(t *testing.T) {
 }
 
 func TestStreamsOfOneTokenAreBounded(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.MaxStreams = 2 })
+	f := start(t, func(o *server.Options) { o.Limits.MaxStreams = 2 })
 	run := f.submit("t", "one").Run
 	one := f.open(200, "/v1/threads/t/stream")
 	f.open(200, "/v1/threads/t/stream")
@@ -195,7 +195,7 @@ func TestStreamsOfOneTokenAreBounded(t *testing.T) {
 }
 
 func TestTheStreamsQuotaBoundsAToken(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
+	f := start(t, func(o *server.Options) { o.Limits.MaxStreams = 1 })
 	f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit)
 	bob := f.withToken(f.createToken("bob", "", auth.PermissionRead, auth.PermissionSubmit))
 	if _, err := f.client.Accounts().SetQuotas(t.Context(), "bob", auth.Quotas{auth.QuotaStreams: 2}); err != nil {
@@ -221,7 +221,7 @@ func TestTheStreamsQuotaBoundsAToken(t *testing.T) {
 }
 
 func TestAReaderThatStopsReadingIsCutOff(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.WriteTimeout = 50 * time.Millisecond })
+	f := start(t, func(o *server.Options) { o.Limits.WriteTimeout = 50 * time.Millisecond })
 	text := strings.Repeat("x", 64<<10)
 	for range 4 {
 		f.submit("t", text)
@@ -270,7 +270,7 @@ func TestClientFollowsLiveTextToTheEnd(t *testing.T) {
 }
 
 func TestDribblingHeadersAreRefused(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.HeaderTimeout = 100 * time.Millisecond })
+	f := start(t, func(o *server.Options) { o.Limits.HeaderTimeout = 100 * time.Millisecond })
 	conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func TestDribblingHeadersAreRefused(t *testing.T) {
 }
 
 func TestDribblingBodiesAreRefused(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.BodyTimeout = 50 * time.Millisecond })
+	f := start(t, func(o *server.Options) { o.Limits.BodyTimeout = 50 * time.Millisecond })
 	for auth, want := range map[string]int{"Bearer " + token: 400, "": 401} { // including one that no handler reads
 		body, keepOpen := io.Pipe()
 		defer keepOpen.Close()

@@ -167,22 +167,34 @@ func assemble(o Options, roster *agentSet) *Node {
 		n.engines = append(n.engines, engine.New(n.ledger.LaneWorkers(0), b, *own))
 	}
 	n.server = server.New(server.Options{
-		Ledger: server.PartsOf(n.ledger), Streams: streams, Token: o.Token, Shared: o.Shared, Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
-		Agents:        func() []string { return names },
-		MissingAgents: roster.missing,
-		DescribeAgent: func(name string) server.AgentInfo { return roster.describe(name, c.Retry) },
-		Protocols:     protocols(hooks, log),
-		Channels:      n.channels, Pairings: newPairings(c, n.ledger), Alerts: alerts,
-		Pages: web.Pages(), NoSearch: !c.Search, Issues: issueBoard(c), Bus: b, Metrics: numbers, Ready: n.ready, Version: command.ReadVersion().Version, Log: log,
-		TLS: o.TLS, BehindProxy: c.BehindProxy,
-		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
-		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
-		Connections: c.Limits.Connections, PerAddress: c.Limits.PerAddress, Bodies: c.Limits.Bodies,
-		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams, Quotas: defaultQuotas(c),
-		Unread: c.Limits.Unread, TokenUnread: c.Limits.TokenUnread,
-		Submits: float64(unlimitedIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
+		Ledger: server.PartsOf(n.ledger), Streams: streams, Bus: b, Shared: o.Shared,
+		Access: server.Access{
+			Token: o.Token, Quotas: defaultQuotas(c), Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
+			TLS: o.TLS, BehindProxy: c.BehindProxy,
+		},
+		Agents: server.Agents{
+			Names:    func() []string { return names },
+			Missing:  roster.missing,
+			Describe: func(name string) server.AgentInfo { return roster.describe(name, c.Retry) },
+		},
+		Parts: server.Parts{
+			Channels: n.channels, Pairings: newPairings(c, n.ledger), Alerts: alerts, Issues: issueBoard(c),
+			NoSearch: !c.Search, Metrics: numbers, Pages: web.Pages(), Protocols: protocols(hooks, log),
+		},
+		Limits: serverLimits(c), Ready: n.ready, Version: command.ReadVersion().Version, Log: log,
 	})
 	return n
+}
+
+// serverLimits returns the limits of the server's requests and connections.
+func serverLimits(c *config.Config) server.Limits {
+	l := c.Limits
+	return server.Limits{
+		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, WriteTimeout: l.WriteTimeout, IdleTimeout: l.IdleTimeout,
+		Connections: l.Connections, PerAddress: l.PerAddress, Bodies: l.Bodies, Unread: l.Unread, TokenUnread: l.TokenUnread,
+		MaxHeader: l.Header, MaxBody: l.Body, MaxFrame: l.Frame, MaxStreams: l.Streams,
+		Submits: float64(unlimitedIfZero(l.Submits)), SubmitBurst: l.SubmitBurst,
+	}
 }
 
 // deliveries returns the options of the engine that sends replies and alerts, nil if there are none. It is

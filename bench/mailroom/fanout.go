@@ -155,8 +155,8 @@ func (h *fixture) serve(readers int) (*httpServer, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	f := &httpServer{url: "http://" + ln.Addr().String(), token: "bench", stop: stop, done: make(chan error, 1)}
 	s := server.New(server.Options{
-		Ledger: server.PartsOf(h.ledger), Streams: stream.New(h.ledger, h.bus), Token: f.token, Bus: h.bus, Metrics: h.metrics,
-		MaxStreams: readers + 1, Log: slog.New(slog.DiscardHandler),
+		Ledger: server.PartsOf(h.ledger), Streams: stream.New(h.ledger, h.bus), Bus: h.bus, Log: slog.New(slog.DiscardHandler),
+		Access: server.Access{Token: f.token}, Parts: server.Parts{Metrics: h.metrics}, Limits: server.Limits{MaxStreams: readers + 1},
 	})
 	go func() { f.done <- s.Serve(ctx, ln) }() // close waits for it
 	return f, nil

@@ -125,7 +125,9 @@ func (o *fixture) startServer() {
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	s := httptest.NewServer(server.New(server.Options{
-		Ledger: server.PartsOf(l), Streams: streams, Token: "operator", Log: log, BodyTimeout: 10 * time.Minute, Protocols: map[string]server.Protocol{webhook.Route: hooks.Protocol()},
+		Ledger: server.PartsOf(l), Streams: streams, Log: log,
+		Access: server.Access{Token: "operator"}, Limits: server.Limits{BodyTimeout: 10 * time.Minute},
+		Parts: server.Parts{Protocols: map[string]server.Protocol{webhook.Route: hooks.Protocol()}},
 	}))
 	stopChannel, stop := channeltest.StartServer(o.t, l, e, o.runner)
 	o.ledger, o.program = l, webhooktest.Program{URL: s.URL, Key: webhooktest.Key}

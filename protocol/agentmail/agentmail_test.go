@@ -36,7 +36,10 @@ func open(t *testing.T) *post {
 	for _, r := range agentmail.Routes() {
 		faces[r.Pattern] = server.Protocol{Via: "agentmail", Name: r.Name, Status: r.Status, Public: r.Open, Serve: r.Serve}
 	}
-	srv := server.New(server.Options{Ledger: server.PartsOf(l), Streams: stream.New(l, b), Token: operator, Protocols: faces})
+	srv := server.New(server.Options{
+		Ledger: server.PartsOf(l), Streams: stream.New(l, b),
+		Access: server.Access{Token: operator}, Parts: server.Parts{Protocols: faces},
+	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

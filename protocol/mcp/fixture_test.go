@@ -52,14 +52,21 @@ func open(t *testing.T) *fixture {
 	}
 	e := engine.New(l.Workers(), b, engine.Options{Local: true, Agents: agents})
 	srv := server.New(server.Options{
-		Ledger: server.PartsOf(l), Streams: stream.New(l, b), Token: operator, Bus: b, Origins: []string{"https://tools.example.org"},
-		Agents: func() []string { return []string{"asker", "echo", "inbox", "mailbox"} },
-		DescribeAgent: func(name string) server.AgentInfo {
-			return server.AgentInfo{Kind: map[string]string{"mailbox": "inbox"}[name] + map[bool]string{true: name}[name != "mailbox"]}
+		Ledger: server.PartsOf(l), Streams: stream.New(l, b), Bus: b,
+		Access: server.Access{Token: operator, Origins: []string{"https://tools.example.org"}},
+		Agents: server.Agents{
+			Names: func() []string { return []string{"asker", "echo", "inbox", "mailbox"} },
+			Describe: func(name string) server.AgentInfo {
+				if name == "mailbox" {
+					return server.AgentInfo{Kind: "inbox"}
+				}
+				return server.AgentInfo{Kind: name}
+			},
 		},
-		Protocols: map[string]server.Protocol{"POST /mcp": {
-			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test", nil),
-		}},
+		Parts: server.Parts{Protocols: map[string]server.Protocol{"POST /mcp": {
+			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools",
+			Serve: mcp.Handler("test", nil),
+		}}},
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

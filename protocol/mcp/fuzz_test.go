@@ -82,11 +82,16 @@ func within(t *testing.T, log *slog.Logger, f func(t *testing.T, h http.Handler)
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
 		f(t, server.New(server.Options{
-			Ledger: server.PartsOf(l), Streams: stream.New(l, bus.New()), Token: operator, Log: log, Agents: func() []string { return []string{"inbox"} },
-			DescribeAgent: func(string) server.AgentInfo { return server.AgentInfo{Kind: "inbox"} },
-			Protocols: map[string]server.Protocol{"POST /mcp": {
-				Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test", log),
-			}},
+			Ledger: server.PartsOf(l), Streams: stream.New(l, bus.New()), Log: log,
+			Access: server.Access{Token: operator},
+			Agents: server.Agents{
+				Names:    func() []string { return []string{"inbox"} },
+				Describe: func(string) server.AgentInfo { return server.AgentInfo{Kind: "inbox"} },
+			},
+			Parts: server.Parts{Protocols: map[string]server.Protocol{"POST /mcp": {
+				Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools",
+				Serve: mcp.Handler("test", log),
+			}}},
 		}))
 		end()
 		if err := <-done; err != nil {

@@ -22,6 +22,7 @@ import (
 	"mailroom/channel/webhook"
 	"mailroom/ledger"
 	"mailroom/server"
+	"mailroom/server/operate"
 	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/stream"
@@ -54,10 +55,13 @@ func start(t *testing.T) *fixture {
 	hook.Admit = nil
 	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // accepts every request
 	served := server.New(server.Options{
-		Protocols: map[string]server.Protocol{webhook.Route: hook},
-		Ledger:    server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
-		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo", "spare"} }, Bus: notices,
-		Channels: channels{}, Pairings: pairings{}, Issues: issues, Alerts: alerts(t, f.ledger),
+		Ledger: server.PartsOf(f.ledger), Streams: stream.New(f.ledger, notices), Bus: notices, Version: "1.2.3",
+		Log:    slog.New(slog.DiscardHandler),
+		Access: server.Access{Token: token}, Agents: server.Agents{Names: func() []string { return []string{"echo", "spare"} }},
+		Parts: server.Parts{
+			Channels: channels{}, Pairings: pairings{}, Issues: issues, Alerts: alerts(t, f.ledger),
+			Protocols: map[string]server.Protocol{webhook.Route: hook},
+		},
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,16 +86,16 @@ func start(t *testing.T) *fixture {
 }
 
 // alerts has one target, whose messages no engine sends.
-func alerts(t *testing.T, l *ledger.Ledger) *server.Alerts {
+func alerts(t *testing.T, l *ledger.Ledger) *operate.Alerts {
 	t.Helper()
 	key := webpush.NewKey()
 	browsers, err := target.OpenPush(target.PushOptions{Name: "browsers", Contact: "mailto:ops@example.org", Key: func() (string, error) { return key, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &server.Alerts{
+	return &operate.Alerts{
 		Push:    browsers,
-		Targets: []server.Target{{Name: "phone", Kind: "ntfy", Decide: true}}, Links: alert.NewLinks(token),
+		Targets: []operate.Target{{Name: "phone", Kind: "ntfy", Decide: true}}, Links: alert.NewLinks(token),
 		Rules: []alert.Rule{{Name: "all", When: alert.Kinds(), To: []string{"phone"}, Text: alert.TextTitle, Digest: 480, Zone: time.UTC}},
 		Test: func(ctx context.Context, target string) (string, error) {
 			return alert.Test(ctx, l, target, time.Now())
