@@ -9,6 +9,7 @@ import (
 	"mailroom/engine"
 	"mailroom/entry"
 	"mailroom/ledger"
+	"mailroom/store"
 	"mailroom/store/memory"
 	"mailroom/thread"
 )
@@ -86,6 +87,18 @@ func (o *exampleFixture) until(run, kind string) mailroom.Entry {
 		}
 	}
 	return mailroom.Entry{}
+}
+
+// run returns the row of a run.
+func (o *exampleFixture) run(id string) (found *mailroom.Run) {
+	check(o.ledger.View(context.Background(), func(r store.Reader) error {
+		rows, err := r.Runs(store.RunQuery{IDs: []string{id}})
+		if err == nil {
+			found = rows[0]
+		}
+		return err
+	}))
+	return found
 }
 
 // reply waits for a run to complete and returns its last message.
