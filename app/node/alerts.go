@@ -27,21 +27,23 @@ import (
 const maxAlerts = 16
 
 // alertAgents returns the internal agents that send alerts, one for each target. They are not listed.
-func alertAgents(c *config.Config, l *ledger.Ledger, channels channelSet, links *alert.Links, operator *auth.Token, rules []alert.Rule, log *slog.Logger) map[string]engine.Agent {
+func (a *assembly) alertAgents() map[string]engine.Agent {
 	all := map[string]engine.Agent{}
+	c, rules, operator := a.config, knownRules(a.config, a.node.shared), auth.NewOperator(a.options.Token)
 	for _, name := range c.TargetNames() {
 		t := c.Targets[name]
 		o := alert.Options{
-			Name: name, Ledger: alertLedger{l}, URL: c.Server.URL, LinkLife: t.LinkLife, MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
+			Name: name, Ledger: alertLedger{a.node.ledger}, URL: c.Server.URL, LinkLife: t.LinkLife,
+			MaxBody: t.Settings.MaxBody, Text: t.Text, Zone: t.Zone,
 			Tokens: t.Tokens, Operator: operator, Place: t.Place(), Rules: rules,
 			Targets: c.TargetNames(),
 		}
 		if t.Decide {
-			o.Links = links
+			o.Links = a.links
 		}
 		var err error
-		if o.Target, err = openTarget(c, name, l, channels); err != nil {
-			log.Error("alerts of a target wait until its configuration is corrected", "target", name, "error", err)
+		if o.Target, err = openTarget(c, name, a.node.ledger, a.node.channels); err != nil {
+			a.log.Error("alerts of a target wait until its configuration is corrected", "target", name, "error", err)
 			o.Target = brokenTarget{err}
 		}
 		all[alert.AgentName(name)] = engine.Agent{Agent: alert.New(o), Deadline: deliveryDeadline, Limit: maxAlerts}
@@ -171,7 +173,9 @@ func newFollower(c *config.Config, l *ledger.Ledger, all *operate.Alerts, log *s
 	if c.Tracker != nil {
 		channels = append(channels, config.TrackerChannel)
 	}
-	return &alert.Follower{Ledger: alertLedger{l}, Rules: c.AlertRules(), Targets: all.Allowed(), Channels: channels, Log: log}
+	return &alert.Follower{
+		Ledger: alertLedger{l}, Rules: c.AlertRules(), Targets: all.Allowed(), Channels: channels, Log: log,
+	}
 }
 
 // testAlert asks the agent of a target to send a test message, and returns the run.

@@ -6,16 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"mailroom/alert"
 	"mailroom/api"
 	"mailroom/app/config"
-	"mailroom/bus"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/engine"
 	"mailroom/ledger"
 	"mailroom/server/operate"
-	"mailroom/stream"
 )
 
 // ChannelStates formats the states of a channel as a table.
@@ -49,34 +46,45 @@ func secretFiles(c *config.Config, all channelSet) (files []*secretFile) {
 }
 
 // reservedPrefixes returns the prefixes of the ids of conversations, whose threads only channels may create.
-func reservedPrefixes(c *config.Config) (beginnings []string) {
+func reservedPrefixes(c *config.Config) (prefixes []string) {
 	for _, name := range c.ChannelNames() {
-		beginnings = append(beginnings, channel.Reserved(name))
+		prefixes = append(prefixes, channel.Reserved(name))
 	}
-	return beginnings
+	return prefixes
 }
 
-// newChannels returns the runners of the configured channels. ledger returns the ledger of a channel.
-func newChannels(c *config.Config, agents map[string]engine.Agent, ledger func(channel string) *ledger.Ledger, files chat.FileStore, streams *stream.Streams, b *bus.Bus, links *alert.Links, sender alert.Sender, log *slog.Logger) channelSet {
-	var runners channelSet
+// newChannels returns the runners of the configured channels.
+func (a *assembly) newChannels() (runners channelSet) {
+	c, agents := a.config, a.agents.agents
+	sender := newSender(c, a.node.shared)
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
 		if agents[ch.Agent].Agent == nil {
-			log.Warn("agent of channel is not run by this server; its messages wait for a remote worker", "channel", name, "agent", ch.Agent)
+			a.log.Warn("agent of channel is not run by this server; its messages wait for a remote worker",
+				"channel", name, "agent", ch.Agent)
 		}
-		o := channelOptions(ch, name, ledger(name), log)
+		o := channelOptions(ch, name, a.ledgerOf(name), a.log)
 		in := ch.Chat
-		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, files, streams, b
+		in.Agent, in.Command, in.Files, in.Follow, in.Commits = ch.Agent, c.Command, a.files(), a.streams, a.bus
 		in.URL = c.Server.URL
 		o.Connect = ch.Settings.Connect(in)
-		o.Link = func(labels map[string]string) string { return links.SignLabels(c.Server.URL, labels) }
+		o.Link = func(labels map[string]string) string { return a.links.SignLabels(c.Server.URL, labels) }
 		o.Ended = alertEnded(o.Ledger, sender)
 		runners = append(runners, channel.New(o))
 	}
 	if c.Tracker != nil {
-		runners = append(runners, newTrackerChannel(c, agents, ledger(config.TrackerChannel), log))
+		runners = append(runners, newTrackerChannel(c, agents, a.ledgerOf(config.TrackerChannel), a.log))
 	}
+	a.numbers.Channels(conditionNames(), runners.metrics)
 	return runners
+}
+
+// files returns where channels store attachments.
+func (a *assembly) files() chat.FileStore {
+	if a.options.SharedFiles == nil {
+		return a.options.Files
+	}
+	return &sharedFiles{folder: a.options.Files, database: a.options.SharedFiles, log: a.log}
 }
 
 // newReceivers returns the runners that receive the events of channels on every server. Deliveries and
@@ -110,7 +118,9 @@ func channelOptions(ch *config.Channel, name string, l *ledger.Ledger, log *slog
 func deliveryAgents(channels channelSet) map[string]engine.Agent {
 	all := map[string]engine.Agent{}
 	for _, c := range channels {
-		all[channel.AgentName(c.Name())] = engine.Agent{Agent: c.Agent(), Ready: c.Connected, Deadline: deliveryDeadline, Limit: channel.MaxDeliveries}
+		all[channel.AgentName(c.Name())] = engine.Agent{
+			Agent: c.Agent(), Ready: c.Connected, Deadline: deliveryDeadline, Limit: channel.MaxDeliveries,
+		}
 	}
 	return all
 }

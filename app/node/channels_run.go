@@ -21,7 +21,9 @@ const (
 
 // run runs each channel with serve until ctx is done. If exits is set, it also returns when no
 // channel is connected and none will reconnect by itself.
-func (all channelSet) run(ctx context.Context, serve func(context.Context, *channel.Runner), watched []*secretFile, exits bool) error {
+func (all channelSet) run(
+	ctx context.Context, serve func(context.Context, *channel.Runner), watched []*secretFile, exits bool,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range watched {
 		group.Go(func() error {
@@ -44,6 +46,11 @@ func (all channelSet) run(ctx context.Context, serve func(context.Context, *chan
 		})
 	}
 	return group.Wait()
+}
+
+// runReceivers runs the receivers of this server.
+func (n *Node) runReceivers(ctx context.Context) error {
+	return n.receivers.run(ctx, func(ctx context.Context, c *channel.Runner) { c.Run(ctx) }, nil, false)
 }
 
 // waitAllDown returns nil when ctx is done, and an error when all channels are down.

@@ -27,8 +27,8 @@ func newPairings(c *config.Config, l *ledger.Ledger) (all pairings) {
 // All implements [server.Pairings].
 func (d pairings) All(ctx context.Context) ([]api.Pairing, error) {
 	var out []api.Pairing
-	for _, door := range d {
-		people, err := door.List(ctx)
+	for _, operator := range d {
+		people, err := operator.List(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -46,22 +46,22 @@ func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string)
 	if in.Channel == "" {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no chat channel")
 	}
-	asked := slices.DeleteFunc(slices.Clone(d), func(door chat.PairingOperator) bool {
-		return in.Channel != "" && in.Channel != door.Channel
+	asked := slices.DeleteFunc(slices.Clone(d), func(operator chat.PairingOperator) bool {
+		return in.Channel != "" && in.Channel != operator.Channel
 	})
-	for _, door := range asked {
-		has, err := door.HasCode(ctx, in.Code)
+	for _, operator := range asked {
+		has, err := operator.HasCode(ctx, in.Code)
 		if err != nil {
 			return api.Pairing{}, err
 		}
 		if has {
-			asked = pairings{door}
+			asked = pairings{operator}
 			break
 		}
 	}
-	for _, door := range asked {
+	for _, operator := range asked {
 		var p chat.PairingPerson
-		if p, err = door.Approve(ctx, in.Code, in.Admin, by); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+		if p, err = operator.Approve(ctx, in.Code, in.Admin, by); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return showPairing(p), err
 		}
 	}
@@ -70,9 +70,9 @@ func (d pairings) Approve(ctx context.Context, in api.ApprovePairing, by string)
 
 // Revoke implements [server.Pairings].
 func (d pairings) Revoke(ctx context.Context, channel, user string) error {
-	for _, door := range d {
-		if door.Channel == channel {
-			return door.Revoke(ctx, user)
+	for _, operator := range d {
+		if operator.Channel == channel {
+			return operator.Revoke(ctx, user)
 		}
 	}
 	return mailroom.Errorf(mailroom.CodeNotFound, "no chat channel %q", channel)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/channel"
 	"mailroom/engine"
 	"mailroom/internal/recovery"
 	"mailroom/ledger"
@@ -105,4 +106,30 @@ func (d *duty) do(ctx, lease context.Context, worker string, job func(context.Co
 	if err := d.ledger.Duties().Release(ctx, worker, d.name); err != nil {
 		d.log.Warn("duty not released; it ends with the lease", "duty", d.name, "error", err)
 	}
+}
+
+// channelDuty makes the duty of a channel.
+func (n *Node) channelDuty(channel string) *duty {
+	d := n.newDuty("channel/" + channel)
+	n.duties[channel] = d
+	return d
+}
+
+func (n *Node) newDuty(name string) *duty {
+	return &duty{name: name, ledger: n.ledger, shared: n.shared, log: n.log}
+}
+
+// serveMaintenance does the job of the maintenance duty whenever this server has it.
+func (n *Node) serveMaintenance(ctx context.Context) error {
+	n.agents.programs.queryVersions(ctx)
+	n.maintenance.serve(ctx, n.lanes[0], n.maintain, func(context.Context, string) {})
+	return nil
+}
+
+// serveChannels runs each channel whenever this server has its duty.
+func (n *Node) serveChannels(ctx context.Context) error {
+	serve := func(ctx context.Context, c *channel.Runner) {
+		n.duties[c.Name()].serve(ctx, n.lanes[0], c.Run, c.Standby)
+	}
+	return n.channels.run(ctx, serve, n.secretFiles, n.exitWhenDown)
 }

@@ -126,11 +126,20 @@ func newAlerting(t *testing.T, here, there *ledger.Ledger) *alerting {
 	}
 	a.config = endedConfig(t, a.chat, a.program)
 	newHooks(a.config)
-	a.channels = newChannels(a.config, nil, func(string) *ledger.Ledger { return here }, nil, stream.New(here, a.bus), a.bus, a.links, newSender(a.config, true), a.log)
+	a.channels = a.assembly(here).newChannels()
 	for _, one := range a.channels {
 		runUntilEnd(t, func(ctx context.Context) error { one.Run(ctx); return nil })
 	}
 	return a
+}
+
+// assembly is that of a server on a ledger, which needs no duties.
+func (a *alerting) assembly(l *ledger.Ledger) *assembly {
+	return &assembly{
+		options: Options{Token: "secret"}, config: a.config, agents: &agentSet{}, log: a.log, node: &Node{ledger: l, channels: a.channels, shared: true},
+		bus: a.bus, numbers: operate.NewMetrics(), links: a.links, streams: stream.New(l, a.bus),
+		ledgerOf: func(string) *ledger.Ledger { return l },
+	}
 }
 
 func (a *alerting) serve(agents map[string]engine.Agent) {
@@ -211,7 +220,7 @@ func TestWhatEndsAtAnotherServerIsSentByNone(t *testing.T) {
 		}
 		runUntilEnd(t, func(ctx context.Context) error { follower.Follow(ctx); return nil })
 		pager, crm := alert.AgentName("pager"), channel.AgentName("crm")
-		senders, last := alertAgents(a.config, here, a.channels, a.links, auth.NewOperator("secret"), knownRules(a.config, true), a.log), deliveryAgents(a.channels)
+		senders, last := a.assembly(here).alertAgents(), deliveryAgents(a.channels)
 		last[pager] = senders[pager]
 		delete(senders, pager)
 		a.serve(senders)

@@ -60,6 +60,12 @@ func (k *janitor) try(ctx context.Context, failure string, job func() error) {
 	}
 }
 
+// cleanFiles removes attachments until ctx is done.
+func (n *Node) cleanFiles(ctx context.Context) error {
+	n.janitor.cleanFiles(ctx)
+	return nil
+}
+
 // maintain is the job of the maintenance duty: it works until ctx is done.
 func (n *Node) maintain(ctx context.Context) {
 	var parts sync.WaitGroup

@@ -1,0 +1,213 @@
+package node
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/alert"
+	"mailroom/app/command"
+	"mailroom/app/config"
+	"mailroom/auth"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/webhook"
+	"mailroom/engine"
+	"mailroom/internal/retry"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/server/operate"
+	"mailroom/stream"
+	"mailroom/web"
+)
+
+// assembly builds the parts of a node. Its methods use the parts that [assemble] has built before.
+type assembly struct {
+	options Options
+	config  *config.Config
+	agents  *agentSet
+	log     *slog.Logger
+	node    *Node
+
+	// What several parts share.
+	bus     *bus.Bus
+	numbers *operate.Metrics
+	links   *alert.Links
+	alerts  *operate.Alerts
+	hooks   *webhook.Hooks
+	streams *stream.Streams // set by assemble
+
+	ledgerOf func(channel string) *ledger.Ledger
+}
+
+func newAssembly(o Options, agents *agentSet) *assembly {
+	c := o.Config
+	n := &Node{
+		agents: agents, indexer: &indexer{on: c.Search, log: o.Log}, log: o.Log, lock: o.Lock, duties: map[string]*duty{},
+		shared: o.Shared, id: c.Mark, conversations: reservedPrefixes(c),
+		exitWhenDown: c.WhenAllDown == config.AllDownExit, prepared: make(chan struct{}),
+	}
+	a := &assembly{
+		options: o, config: c, agents: agents, log: o.Log, node: n,
+		bus: bus.New(), numbers: operate.NewMetrics(), links: alert.NewLinks(o.Token), hooks: newHooks(c),
+	}
+	a.ledgerOf = func(channel string) *ledger.Ledger { return n.channelDuty(channel).restricted() }
+	a.alerts = &operate.Alerts{
+		Targets: describeTargets(c), Rules: c.AlertRules(), Links: a.links, Test: n.testAlert, Push: pushTarget(c),
+	}
+	return a
+}
+
+func (a *assembly) newLedger() *ledger.Ledger {
+	c, agents := a.config, a.agents.agents
+	return ledger.New(a.options.Store, ledger.Options{
+		Lanes:        a.options.Lanes,
+		DefaultAgent: c.DefaultAgent,
+		Version:      func(agent string) string { return agents[agent].Version },
+		Publish: func(thread string, entries []mailroom.Entry) {
+			a.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
+		},
+		Due:          a.node.announceDue,
+		Lease:        c.Lease,
+		Deadline:     func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
+		Retry:        func(agent string) retry.Policy { return a.agents.retryOf(agent, c.Retry) },
+		StopGrace:    c.StopGrace,
+		CheckOptions: a.agents.checkOptions,
+		KnowsVersion: a.agents.knowsVersion,
+		Sticky:       func(agent string) bool { return agents[agent].Sticky },
+		StickyGrace:  c.Node.StickyGrace,
+		Quotas:       defaultQuotas(c),
+		MaxQueued:    unlimitedIfZero(c.MaxQueued),
+		Reserved:     reservedPrefixes(c),
+		Observe: ledger.Observe{
+			Operation: a.numbers.Operation, Commit: a.node.indexer.observe(a.numbers.Commit), RunFinished: a.numbers.Ended,
+			AttemptStarted: a.numbers.AttemptStarted, AttemptEnded: a.numbers.AttemptEnded,
+		},
+		Log: a.log,
+	})
+}
+
+func (a *assembly) newRelay() *bus.Relay {
+	if a.options.Wire == nil {
+		return nil
+	}
+	return bus.NewRelay(a.bus, a.options.Wire, a.node.ledger.Nudge, a.log)
+}
+
+func (a *assembly) newReceivers() channelSet {
+	if !a.node.shared {
+		return nil
+	}
+	return newReceivers(a.config, a.node.ledger, a.log)
+}
+
+func (a *assembly) newSecretFiles() []*secretFile {
+	return slices.Concat(secretFiles(a.config, a.node.channels), secretFiles(a.config, a.node.receivers))
+}
+
+func (a *assembly) newJanitor() *janitor {
+	k := &janitor{
+		ledger: a.node.maintenance.restricted(), files: a.options.Files, shared: a.options.SharedFiles,
+		oldDefinitions: a.agents.old, retention: a.config.Retention, log: a.log,
+	}
+	if a.node.shared { // other servers store and use versions that are not current here
+		k.oldDefinitions = nil
+		a.agents.versions.read = a.node.ledger.Definitions
+	}
+	return k
+}
+
+func (a *assembly) newFollower() *alert.Follower {
+	return newFollower(a.config, a.node.maintenance.restricted(), a.alerts, a.log)
+}
+
+// newLanes returns the engines of the agents, one for each lane of the ledger.
+func (a *assembly) newLanes() (lanes []*engine.Engine) {
+	n := a.node
+	for lane := range n.ledger.Lanes() {
+		agents := n.whileServing(laneAgents(a.agents.agents, lane, n.ledger.Lanes()))
+		o := a.engineOptions(agents, laneShare(a.config.Runs, lane, n.ledger.Lanes()))
+		o.NoLastAttempts = lane > 0
+		lanes = append(lanes, engine.New(n.ledger.LaneWorkers(lane), a.bus, o))
+	}
+	return lanes
+}
+
+// newDeliveries returns the engine that sends replies and alerts, nil if there are none. It is an engine of its own, so
+// that long agent runs cannot delay them.
+func (a *assembly) newDeliveries() *engine.Engine {
+	n := a.node
+	agents := deliveryAgents(n.channels)
+	maps.Copy(agents, a.alertAgents())
+	if len(agents) == 0 {
+		return nil
+	}
+	runs := channel.MaxDeliveries*len(n.channels) + maxAlerts*len(a.config.Targets)
+	return engine.New(n.ledger.LaneWorkers(0), a.bus, a.engineOptions(agents, runs))
+}
+
+// engineOptions returns the options of an engine in this process.
+func (a *assembly) engineOptions(agents map[string]engine.Agent, runs int) engine.Options {
+	c := a.config
+	return engine.Options{
+		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Elsewhere: a.agents.remote,
+		Node: c.Mark, Program: command.ReadVersion().Version, Tables: a.options.Tables, Local: !a.node.shared, Log: a.log,
+		Observe: engine.Observe{
+			Started: func(s engine.Start) { a.numbers.Entered(s.Claimed, s.Entered) },
+			Renewal: a.numbers.Renewal,
+		},
+	}
+}
+
+func (a *assembly) newServer() *server.Server {
+	c, n, o := a.config, a.node, a.options
+	names := slices.Sorted(maps.Keys(a.agents.agents))
+	return server.New(server.Options{
+		Ledger: server.PartsOf(n.ledger), Streams: a.streams, Bus: a.bus, Shared: o.Shared,
+		Access: server.Access{
+			Token: o.Token, Quotas: defaultQuotas(c), Hosts: c.AllHosts(), Origins: c.Origins, URL: c.Server.URL,
+			TLS: o.TLS, BehindProxy: c.BehindProxy,
+		},
+		Agents: server.Agents{
+			Names:    func() []string { return names },
+			Missing:  a.agents.missing,
+			Describe: func(name string) server.AgentInfo { return a.agents.describe(name, c.Retry) },
+		},
+		Parts: server.Parts{
+			Channels: n.channels, Pairings: newPairings(c, n.ledger), Alerts: a.alerts, Issues: issueBoard(c),
+			NoSearch: !c.Search, Metrics: a.numbers, Pages: web.Pages(), Protocols: protocols(a.hooks, a.log),
+		},
+		Limits: serverLimits(c), Ready: n.ready, Version: command.ReadVersion().Version, Log: a.log,
+	})
+}
+
+// serverLimits returns the limits of the server's requests and connections.
+func serverLimits(c *config.Config) server.Limits {
+	l := c.Limits
+	return server.Limits{
+		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, WriteTimeout: l.WriteTimeout, IdleTimeout: l.IdleTimeout,
+		Connections: l.Connections, PerAddress: l.PerAddress, Bodies: l.Bodies, Unread: l.Unread, TokenUnread: l.TokenUnread,
+		MaxHeader: l.Header, MaxBody: l.Body, MaxFrame: l.Frame, MaxStreams: l.Streams,
+		Submits: float64(unlimitedIfZero(l.Submits)), SubmitBurst: l.SubmitBurst,
+	}
+}
+
+// defaultQuotas returns the quotas of tokens that set none.
+func defaultQuotas(c *config.Config) auth.Quotas {
+	return auth.Quotas{
+		auth.QuotaThreads: int64(c.Limits.Threads), auth.QuotaBytes: int64(c.Limits.Stored),
+		auth.QuotaWorkers: int64(c.Limits.Workers), auth.QuotaNotifications: int64(c.Limits.Notifications),
+	}
+}
+
+// unlimitedIfZero maps the setting 0 (no limit) to -1, because 0 means the default in the ledger.
+func unlimitedIfZero(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
