@@ -118,6 +118,8 @@ func (a *Alerts) Sends(agent string) bool {
 
 // Cursors is the part of a ledger that keeps rules.
 type Cursors interface {
+	// ChangeCursor moves a cursor to the position that f returns for the current one, nil if there is none. If f
+	// returns nil, the cursor stays. Changes of one cursor are serialized. f may be called more than once.
 	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 }
 

@@ -66,17 +66,19 @@ type Ledger struct {
 	Threads     Threads
 }
 
-// Runs is the part of a ledger that changes runs. Both methods refuse with the code conflict a run that is in no state
-// for the change, and with not_found one that is gone.
+// Runs is the part of a ledger that changes runs. Its methods refuse a run that is in no state for the change with the
+// code conflict, and one that is gone with not_found.
 type Runs interface {
+	// Cancel ends a run, or asks it to stop if a worker holds it.
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
+	// Retry puts a failed or cancelled run back into the queue of its thread.
 	Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error)
 }
 
 // Searcher is the part of a ledger that searches the index of words.
 type Searcher interface {
-	// Search calls q.Each for the messages that it finds, the newest first, and sets q.Next to where the rest of the
-	// index begins. It looks no longer than q.Budget.
+	// Search calls q.Each for the messages that it finds, the newest first, sets q.Next to where the rest of the
+	// index begins, and says how far the index is. It looks no longer than q.Budget.
 	Search(ctx context.Context, q *ledger.SearchQuery) (ledger.Indexed, error)
 }
 

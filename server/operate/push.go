@@ -42,15 +42,18 @@ type PushTarget interface {
 
 // Threads is the part of a ledger that changes threads, such as those of subscribers.
 type Threads interface {
+	// PatchThread changes the agent, the metadata or the delivery of a thread.
 	PatchThread(ctx context.Context, thread string, p thread.Patch) (*mailroom.Thread, error)
-	// DeleteThread refuses a thread with a running run, with the code conflict.
+	// DeleteThread deletes an idle thread that who sees; one with open runs is a conflict.
 	DeleteThread(ctx context.Context, thread string, who *auth.Token) error
-	// Interrupt drops the queue of a thread and asks its running run to stop.
+	// Interrupt supersedes the queue of a thread that who sees, and stops its current run.
 	Interrupt(ctx context.Context, thread string, who *auth.Token) (thread.Interrupted, error)
 }
 
 // Subscribers is the part of a ledger that makes the threads of subscribers.
 type Subscribers interface {
+	// Open creates a thread, or replaces the agent and the metadata of the one that exists. Openings of one group
+	// are serialized, so that in.Admit can bound it.
 	Open(ctx context.Context, in ledger.Opening) (*mailroom.Thread, error)
 }
 
