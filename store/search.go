@@ -34,10 +34,13 @@ type IndexRow struct {
 	Words   []string
 }
 
-// Search selects messages of the index that have all words, the newest row first. A search looks at one
-// window of the rows after the other, each of a bounded number of rows, until it has found Limit or has
-// used Budget: a search for two frequent words that no message has both of costs no more than another. The
-// store skips windows that cannot have a match.
+// Search selects messages of the index that have all words, the newest row first. It looks at one window
+// of the rows after the other, each of a bounded number of rows, until it has found Limit or has used
+// Budget. The store skips windows that cannot have a match.
+//
+// The alternative, one query with a limit, reads the rows of one of the words until enough of them have
+// the others too: for two frequent words that no message has both of, that is the whole index. Matches
+// are not ranked, because an operator looks for the last time that something was said.
 type Search struct {
 	Words []string // as of Words, OwnerWord and ThreadWord; none: only the state is read
 	// AnyOf are OwnerWords and ThreadWords. A row must have one of them; none: no condition. If few rows have
@@ -56,7 +59,10 @@ type Search struct {
 
 const (
 	// windowBits and levelBits give the windows of a search their lengths: 8,192 rows, four times as
-	// many, and so on up to 2,097,152. A window begins at a multiple of its length.
+	// many, and so on up to 2,097,152. The shortest window is read in a few milliseconds. With that length
+	// alone, a word of an old message would take a hundred looks per million rows. A window begins at a
+	// multiple of its length, so that a row belongs to one window per level, and a database whose index
+	// has no ranges can store these windows as words of the row. That is also why there are few levels.
 	windowBits = 13
 	levelBits  = 2
 	levels     = 5
@@ -67,7 +73,9 @@ const (
 var ErrManyMatches = errors.New("the window has too many matches")
 
 // The next window is longer after one without a match that took less than quick, and shorter after one
-// that took more than slow.
+// that took more than slow. The time decides and not the number of matches: the same window takes
+// longer on a busy machine or while its pages are not in memory, and a search must keep to its Budget
+// there too. slow is well above quick, so that windows of the same cost keep their length.
 const (
 	quick = 4 * time.Millisecond
 	slow  = 12 * time.Millisecond
@@ -84,6 +92,8 @@ type Window struct {
 func WholeBelow(high int64) Window { return Window{Low: 1, High: high, Whole: true} }
 
 // RareRows is how many rows may have one of the words of AnyOf for a search that reads only those, at most.
+// To read them costs about as much as one look at a window. To find out that there are more costs the
+// reading of one more entry of the index.
 const RareRows = 256
 
 // WindowBelow returns the window of a level that ends before the row high. It begins at a multiple of its

@@ -154,42 +154,49 @@ type UseChange struct {
 // A store drops rows before it writes others. The cost of a drop must grow with the dropped rows,
 // not with the remaining ones.
 type Changes struct {
-	Threads  []*mailroom.Thread // Owner never changes after the insert
-	Runs     []*mailroom.Run
-	Entries  [][]mailroom.Entry // one slice per thread
-	Keys     []SubmitKey
-	Partials []Partial // replaces one with the same Run and Offset
-	Workers  []*Worker
-	Tickets  []*mailroom.Ticket // their runs exist or are in Runs
-	// Tokens: an insert writes all fields, an update all but Used, which only Use changes.
-	Tokens []*auth.Token
-	// Use is added to the Used of tokens, after Tokens are written. A name without a token is
-	// skipped. Additions of several handles commute, so no one locks the token.
-	Use         []UseChange
-	Definitions []Definition // an existing Agent and Version is kept as it is
-	Pauses      []Pause      // replaces one with the same Agent
-	Cursors     []Cursor     // replaces one with the same Channel and Identity
-	// Reservations replace those with the same ID. Their threads exist or are in Threads.
-	Reservations []Reservation
-	// Summaries are added to the rows with the same keys. Additions of several handles commute.
-	Summaries []Summary
-	Index     *Indexing // nil: no change
+	// Rows with a key: inserted if it is 0, else updated in all fields that may change.
 
-	DropPartials []string // run ids
-	DropWorkers  []string
-	DropThreads  []string // with everything that belongs to them
+	Threads []*mailroom.Thread // Owner never changes after the insert
+	Runs    []*mailroom.Run
+	Tickets []*mailroom.Ticket // their runs exist or are in Runs
+	Tokens  []*auth.Token      // an insert writes all fields, an update all but Used, which only Use changes
+
+	// Insertions. No row with their names exists, but of a definition.
+
+	Entries     [][]mailroom.Entry // one slice per thread
+	Keys        []SubmitKey
+	Definitions []Definition // an existing Agent and Version is kept as it is
+
+	// Replacements of the row with the same name, if there is one.
+
+	Partials     []Partial     // by Run and Offset
+	Workers      []*Worker     // by ID
+	Pauses       []Pause       // by Agent
+	Cursors      []Cursor      // by Channel and Identity
+	Reservations []Reservation // by ID; their threads exist or are in Threads
+
+	// Sums. They are added to what a row has, so those of several handles commute and lock nothing.
+
+	Use       []UseChange // to the Used of tokens, after Tokens are written; a name without a token is skipped
+	Summaries []Summary   // to the rows with the same keys
+
+	Index *Indexing // of messages; nil: no change
+
+	// Drops, which come before all of the above.
+
+	DropThreads []string // ids, with everything that belongs to them
 	// DropEntries drops the entries below Seq, and the runs whose FirstSeq is below it with their
 	// tickets, partials and submit keys. A key whose Result is not DispositionQueued has no run of
 	// its own; it is dropped when its JoinedSeq is below Seq.
-	DropEntries     []Prefix
-	DropDefinitions []Definition // by Agent and Version
-	DropPauses      []string     // agents
-	DropCursors     []Cursor     // by Channel and Identity
-	DropTokens      []string     // names
-	// DropReservations lists ids.
-	DropReservations []string
-	// DropSummaries drops the rows of a step before a time.
-	DropSummaries []SummariesBefore
+	DropEntries      []Prefix
+	DropPartials     []string          // run ids
+	DropWorkers      []string          // ids
+	DropDefinitions  []Definition      // by Agent and Version
+	DropPauses       []string          // agents
+	DropCursors      []Cursor          // by Channel and Identity
+	DropTokens       []string          // names
+	DropReservations []string          // ids
+	DropSummaries    []SummariesBefore // the rows of a step before a time
 }
 
 // Empty reports whether c changes no row, so that a transaction with it needs no commit on stable storage.

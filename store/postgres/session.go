@@ -15,6 +15,19 @@ import (
 	"mailroom"
 )
 
+// A transaction takes two round trips: the first one locks rows and reads what belongs to them (load.go),
+// the second one writes all rows and commits (write.go). Each is a pipeline: the server executes its
+// statements one after the other, without an answer of the client between them. Therefore
+//
+//   - a statement passes the keys that it has found to later ones in a setting of the transaction, such as
+//     mailroom.busy. These begin with the keys, so a batch of idle or known threads reads nothing more;
+//   - what belongs to locked rows is read by later statements, because one that waited for a lock sees
+//     everything but the locked row as it was before;
+//   - a statement whose number of rows is wrong fails by itself, before the server reaches COMMIT.
+//
+// The client encodes arguments itself, and sends statements while it encodes the next ones. The batches of
+// pgx are sent when they are complete, and prepare a new statement in a trip of its own.
+
 // tripTimeout bounds one round trip, so that a handle that is cut off from the database fails soon.
 const tripTimeout = 8 * time.Second
 

@@ -17,6 +17,16 @@ import (
 	"mailroom/internal/recovery"
 )
 
+// Hints go through LISTEN and NOTIFY, on connections of their own and not in the transactions whose rows
+// they are about: a NOTIFY in a transaction with data takes a lock of the whole database server at its
+// commit, which would make the commits of all servers wait for each other.
+//
+// Every role of the database can read and send on a channel. So hints have no text of messages, and the
+// worst that a false one can do is a read. Live text for a reader at another server is flushed to the
+// store instead.
+//
+// Nothing is confirmed or repeated. A hint replaces no look at the store, so a wire that is behind, or was
+// cut, drops its hints and sends one that says so.
 const (
 	// wireSuffix marks the connections of a wire in application_name.
 	wireSuffix = "_wire"
@@ -33,9 +43,7 @@ const (
 	minWirePause, maxWirePause = 50 * time.Millisecond, 2 * time.Second
 )
 
-// Wire is a [bus.Wire] over LISTEN and NOTIFY. It has two connections of its own, because a NOTIFY in
-// a transaction with data takes a lock of the whole server at its commit. Every role of the database
-// can send and read its hints.
+// Wire is a [bus.Wire] over LISTEN and NOTIFY. One of its connections listens, the other one sends.
 type Wire struct {
 	options Options
 	log     *slog.Logger

@@ -9,15 +9,23 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// The keeper checkpoints the WAL when it is longer than walIdle pages and no write is waiting, and
-// always beyond walBusy. A page in the WAL has pageSize bytes and a small header.
+// SQLite's automatic checkpoint runs inside the commit that makes the WAL too long, so the caller of that
+// commit would wait for it. The keeper checkpoints between commits instead.
 const (
-	pageSize = 4096
-	walIdle  = 4 << 20 / pageSize
-	walBusy  = 16 << 20 / pageSize
+	pageSize = 4096 // of a page in the WAL, without its small header
 
-	// readerPatience is how long a checkpoint waits for Views that still read the WAL. Views are
-	// short, so most have ended by then; writers wait as long.
+	// walIdle is the length in pages from which the keeper checkpoints when no write is waiting. It is
+	// about SQLite's own default. A shorter WAL copies a page that each commit changes more often into the
+	// database; a longer one makes each read search more of it.
+	walIdle = 4 << 20 / pageSize
+
+	// walBusy is the length from which it checkpoints though writes wait. Steady load gives the keeper no
+	// other chance, and without this limit the WAL would grow as long as the load lasts.
+	walBusy = 16 << 20 / pageSize
+
+	// readerPatience is how long a checkpoint of a WAL beyond walBusy waits for Views that still read it.
+	// Views are short, so most have ended by then. Writers wait as long, so it is no longer than they can
+	// bear; without a wait, Views that overlap each other would prevent each reset.
 	readerPatience = 50 * time.Millisecond
 )
 
@@ -72,7 +80,8 @@ func (s *Store) keepUp(pages int) (reset bool) {
 }
 
 // measureAfter is the number of statements, and pages of long values, after which the length of the WAL
-// is read again.
+// is read again. Reading it is a statement too, which a small commit would feel, and so few statements
+// make a WAL little longer than walIdle.
 const measureAfter = 64
 
 // measure reads the length of the WAL after a commit, if it was long or much was written since. It

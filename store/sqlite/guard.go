@@ -16,6 +16,13 @@ import (
 	"mailroom/store"
 )
 
+// SQLite takes a WAL with missing or changed bytes for a shorter one, and goes on writing into files that
+// no longer have a name: acknowledged commits are lost without an error. The guard is a fence on disk
+// against that. The number of the last commit stands in the database and, written beside each commit, in
+// a file of its own (see [Revision]). A database that is behind this file is refused. A mark in the
+// database says that a process has it open, so that after a crash one without its file is refused too. One
+// that was not closed in order is checked first, and no commit is answered unless the names of the files
+// still lead to those that are open.
 const (
 	// watchInterval is the interval at which an idle store checks that its files are in place. An Update checks it
 	// before it is acknowledged, so a shorter one would only wake an idle server more often.

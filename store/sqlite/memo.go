@@ -8,7 +8,9 @@ import (
 )
 
 // memo is what the writer's connection knows of small rows, so that a transaction need not read them
-// again. It is valid while no other connection has written to the file.
+// again: the keys and the revision, workers, pauses, and which revision each recent thread has. It is
+// valid while no other connection has written to the file, and is forgotten with a rolled back
+// transaction.
 type memo struct {
 	version uint32 // the data version after the last commit
 	given   given  // zero: unknown
@@ -26,7 +28,9 @@ type knownThread struct {
 	threadRow
 }
 
-// Bounds of the rows of a memo. A full memo is cleared.
+// Bounds of the rows of a memo: more workers and busy threads than one server has, in a few megabytes. A
+// full memo is cleared rather than freed of the rows that were not used for long: their order would cost
+// something in each transaction, and a row that is missing costs one read.
 const (
 	maxKnownWorkers = 256
 	maxKnownThreads = 8192
@@ -49,8 +53,8 @@ func (s *Store) dataVersion() (version uint32, ok bool) {
 	return version, err == nil
 }
 
-// recall prepares the memo for a transaction that has begun: it forgets all if another connection has
-// committed since.
+// recall prepares the memo for a transaction that has begun. If another connection has committed since,
+// the memo is empty: the data version says that rows have changed, but not which.
 func (s *Store) recall() {
 	version, ok := s.dataVersion()
 	if !ok || version != s.memo.version || s.memo.threads == nil {
