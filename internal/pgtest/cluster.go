@@ -91,15 +91,33 @@ func binaries() (string, error) {
 // user postgres or, if there is none, as another user without rights.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return create(ctx, o, func(c *Cluster) error {
-		if err := c.run(ctx, "initdb", "--no-sync", "-D", c.data(), "-U", role, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"); err != nil {
+		if err := c.initialize(ctx); err != nil {
 			return err
 		}
 		return c.secure(o)
 	})
 }
 
+// initialize makes the files of a new cluster.
+func (c *Cluster) initialize(ctx context.Context) error {
+	return c.run(ctx, filepath.Join(c.bin, "initdb"), "--no-sync", "-D", c.data(), "-U", role, "-A", "trust",
+		"-E", "UTF8", "--locale=C", "--no-instructions")
+}
+
 // create starts a cluster whose data are created by fill.
-func create(ctx context.Context, o Options, fill func(c *Cluster) error) (_ *Cluster, err error) {
+func create(ctx context.Context, o Options, fill func(c *Cluster) error) (*Cluster, error) {
+	c, err := prepare(o, fill)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Restart(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// prepare creates a cluster whose data are created by fill, without a server.
+func prepare(o Options, fill func(c *Cluster) error) (_ *Cluster, err error) {
 	c := &Cluster{port: defaultPort, settings: o.Settings}
 	if c.bin, err = binaries(); err != nil {
 		return nil, err
@@ -114,9 +132,6 @@ func create(ctx context.Context, o Options, fill func(c *Cluster) error) (_ *Clu
 		return nil, errors.Join(err, os.RemoveAll(c.dir))
 	}
 	if err := fill(c); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	if err := c.Restart(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -148,11 +163,11 @@ done`
 	return c.watcher.Start()
 }
 
-// run runs one of PostgreSQL's programs to its end.
+// run runs a program to its end.
 func (c *Cluster) run(ctx context.Context, program string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	cmd := c.command(filepath.Join(c.bin, program), args...)
+	cmd := c.command(program, args...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {

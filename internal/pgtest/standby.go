@@ -3,6 +3,7 @@ package pgtest
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +13,8 @@ import (
 // has the setting synchronous_standby_names=*.
 func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	return create(ctx, Options{Settings: c.settings}, func(s *Cluster) error {
-		return s.run(ctx, "pg_basebackup", "-d", c.URL(), "-D", s.data(), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+		return s.run(ctx, filepath.Join(s.bin, "pg_basebackup"), "-d", c.URL(), "-D", s.data(), "--write-recovery-conf",
+			"--checkpoint=fast", "--no-sync")
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 )
 
 func TestOnlyADatabaseThatIsAwayMayAppear(t *testing.T) {
+	t.Parallel()
 	url := pgtest.Shared(t).URL()
 	for name, c := range map[string]struct {
 		url  string

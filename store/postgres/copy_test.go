@@ -84,6 +84,7 @@ func TestNoHandleOpensACopyBeforeItIsFinished(t *testing.T) {
 }
 
 func TestOneProcessAtATimeCopies(t *testing.T) {
+	t.Parallel()
 	schema := pgtest.Shared(t).Schema(t)
 	c, err := openCopy(t, schema)
 	if err != nil {

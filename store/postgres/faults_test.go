@@ -231,6 +231,7 @@ func isLocked(err error) bool {
 }
 
 func TestAViewSurvivesTheEndOfIdleConnections(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.Durable(t)
 	s, err := Open(t.Context(), Options{URL: cluster.URL()})
 	if err != nil {
@@ -259,6 +260,7 @@ func TestAViewSurvivesTheEndOfIdleConnections(t *testing.T) {
 // Three handles count while the server is killed and their connections are ended. What was
 // acknowledged is there, and nothing is there that was neither acknowledged nor unknown.
 func TestAcknowledgedCommitsSurviveKillsOfTheServer(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.Durable(t)
 	const handles, each = 3, 40
 	var acknowledged, unknown [handles]int64

@@ -46,6 +46,7 @@ func TestTheNewestMigrationIsTheVersionOfTheCode(t *testing.T) {
 }
 
 func TestHandlesThatStartTogetherMigrateOnce(t *testing.T) {
+	t.Parallel()
 	for range 8 { // where they meet differs
 		schema := pgtest.Shared(t).Schema(t)
 		var all sync.WaitGroup
@@ -234,6 +235,7 @@ func waitFor(t *testing.T, s *Store, query string) {
 
 // A migration needs a lock that a transaction holds for longer than one try waits.
 func TestAMigrationIsRepeatedUntilItGetsItsLocks(t *testing.T) {
+	t.Parallel()
 	schema := pgtest.Shared(t).Schema(t)
 	old := openIn(t, schema, "a")
 	defer closeStore(t, old)

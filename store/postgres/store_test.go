@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"mailroom/store/storetest"
 )
 
-// openIn opens a store in a schema of the shared cluster.
-// openIn opens a store whose transactions may be silent for minutes: on a busy machine a test is.
+// openIn opens a store in a schema of the shared cluster. Its transactions may be silent for minutes: on a
+// busy machine a test is.
 func openIn(t testing.TB, schema, node string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Options{URL: pgtest.Shared(t).URL(), Schema: schema, Node: node, IdleInTransaction: 5 * time.Minute, AllowUnsafe: true})
@@ -29,10 +30,9 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
 		s := openIn(t, schema, "node")
 		if !first {
-			for _, table := range rowTables() {
-				if _, err := s.writer.conn.Exec(context.Background(), "DELETE FROM "+table); err != nil {
-					t.Fatal(fmt.Errorf("empty %s: %w", table, err))
-				}
+			empty := "DELETE FROM " + strings.Join(rowTables(), "; DELETE FROM ")
+			if _, err := s.writer.conn.PgConn().Exec(context.Background(), empty).ReadAll(); err != nil {
+				t.Fatal(fmt.Errorf("empty the tables: %w", err))
 			}
 		}
 		first = false

@@ -48,6 +48,7 @@ func awaitHint(t *testing.T, hints <-chan bus.Hint, want bus.Hint) {
 }
 
 func TestAWireCarriesHintsBetweenServers(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.Durable(t)
 	o := Options{URL: cluster.URL(), Schema: "one"}
 	a, ofA := startWire(t, o)
@@ -92,6 +93,7 @@ func TestAWireCarriesHintsBetweenServers(t *testing.T) {
 
 // The channel of this wire has no name, so PostgreSQL refuses each LISTEN and NOTIFY, as a standby does.
 func TestAWireWhoseStatementsAreRefusedSaysSoOnce(t *testing.T) {
+	t.Parallel()
 	log := &levels{seen: make(chan slog.Record, 1000)}
 	w, err := NewWire(Options{URL: pgtest.Shared(t).URL()}, slog.New(log))
 	if err != nil {
