@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom/store"
 )
 
@@ -19,8 +17,7 @@ const (
 // Agents implements [store.Reader].
 func (r reader) Agents() (rows store.AgentRows, err error) {
 	err = r.query("read definitions", "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
-		func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
+		func(c *columns) (bool, error) {
 			rows.Definitions = append(rows.Definitions, store.Definition{Agent: c.Text(), Version: c.Text(), Body: c.raw()})
 			return true, nil
 		})
@@ -31,10 +28,9 @@ func (r reader) Agents() (rows store.AgentRows, err error) {
 }
 
 func readPauses(r reader) (found []store.Pause, err error) {
-	err = r.query("read pauses", "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent", nil, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err = r.query("read pauses", "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent", nil, func(c *columns) (bool, error) {
 		found = append(found, store.Pause{Agent: c.Text(), By: c.Text(), Reason: c.Text(), At: c.Time(), Probe: c.Time()})
-		return true, c.err
+		return true, nil
 	})
 	return found, err
 }

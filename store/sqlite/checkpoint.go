@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
 	"fmt"
 	"time"
 
@@ -91,8 +90,7 @@ func (s *Store) measure() int {
 		return 0
 	}
 	s.written = 0
-	err := s.writer.query(context.Background(), "PRAGMA wal_checkpoint(NOOP)", nil, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err := s.writer.query(context.Background(), "PRAGMA wal_checkpoint(NOOP)", nil, func(c *columns) (bool, error) {
 		_, s.walPages = c.next(), c.Int()
 		s.pages.Store(s.oldPages + int64(s.walPages))
 		return true, nil

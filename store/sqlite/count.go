@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"math"
 	"slices"
 	"time"
@@ -89,10 +88,9 @@ func (r reader) Count(q store.CountQuery) (store.Counts, error) {
 
 func countAgents(r reader, q store.CountQuery) (out store.Counts, err error) {
 	s := sqlstore.AgentCounts(q, "sum(n)")
-	err = r.query("count the runs of agents", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
-		sqlstore.AddAgentCount(&out, &c)
-		return true, c.err
+	err = r.query("count the runs of agents", s.Text(), s.Args(), func(c *columns) (bool, error) {
+		sqlstore.AddAgentCount(&out, c)
+		return true, nil
 	})
 	return out, err
 }
@@ -106,8 +104,7 @@ func (r reader) sum(what string, q store.CountQuery) (n int, err error) {
 	if q.Agent != "" {
 		text, args = text+ofTallyAgent, append(args, q.Agent)
 	}
-	err = r.query("count", text, args, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err = r.query("count", text, args, func(c *columns) (bool, error) {
 		n = c.Int()
 		return false, nil
 	})
@@ -134,8 +131,7 @@ func (r reader) countThread(q store.CountQuery) (store.Counts, error) {
 	}
 	s.Limit(q.Most)
 	s.Add(")")
-	err := r.query("count the runs of a thread", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err := r.query("count the runs of a thread", s.Text(), s.Args(), func(c *columns) (bool, error) {
 		for _, status := range allStatuses() {
 			if n := c.Int(); n > 0 {
 				out.Runs[status] = n
@@ -151,8 +147,7 @@ func (r reader) countThread(q store.CountQuery) (store.Counts, error) {
 func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 	for agent, alone := "", int64(1); ; {
 		found := false
-		err := r.query("read due agents", dueAgentAfter, []any{agent, alone}, func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
+		err := r.query("read due agents", dueAgentAfter, []any{agent, alone}, func(c *columns) (bool, error) {
 			agent, alone, found = c.Text(), c.Int64(), true
 			return false, nil
 		})
@@ -165,8 +160,8 @@ func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 		}
 		for behind, more := int64(math.MinInt64), true; more; {
 			more = false
-			err := r.query("read the first due threads", text, append(args[:len(args):len(args)], behind), func(row []driver.Value) (bool, error) {
-				c := columns{row: row[1:]}
+			err := r.query("read the first due threads", text, append(args[:len(args):len(args)], behind), func(c *columns) (bool, error) {
+				c.next() // the key
 				at := c.Time()
 				if earliest.IsZero() || at.Before(earliest) {
 					earliest = at

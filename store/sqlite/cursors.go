@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"slices"
 	"strings"
 
@@ -19,10 +18,9 @@ const (
 )
 
 func (r reader) Cursors(q store.CursorQuery) (found []store.Cursor, err error) {
-	add := func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	add := func(c *columns) (bool, error) {
 		found = append(found, store.Cursor{Channel: c.Text(), Identity: c.Text(), Position: c.raw(), MovedAt: c.Time()})
-		return true, c.err
+		return true, nil
 	}
 	limit := int64(-1)
 	if q.Limit > 0 {

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom"
 	"mailroom/store"
 )
@@ -21,8 +19,8 @@ func overdueRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	if q.Limit > 0 {
 		text, args = text+" LIMIT ?", append(args, int64(q.Limit))
 	}
-	err = r.query("read overdue runs", text, args, func(row []driver.Value) (bool, error) {
-		run, err := scanRun(row)
+	err = r.query("read overdue runs", text, args, func(c *columns) (bool, error) {
+		run, err := scanRun(c)
 		runs = append(runs, run)
 		return true, err
 	})

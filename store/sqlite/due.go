@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"cmp"
-	"database/sql/driver"
 	"math"
 	"slices"
 	"time"
@@ -80,8 +79,7 @@ func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready 
 	behind := int64(math.MinInt64)
 	for len(ready) < most {
 		met := false
-		err := t.session.query(t.ctx, text, append(args[:len(args):len(args)], behind), func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
+		err := t.session.query(t.ctx, text, append(args[:len(args):len(args)], behind), func(c *columns) (bool, error) {
 			d := dueThread{key: c.Int64(), at: c.Time(), priority: c.Int64()}
 			if !d.at.After(now) {
 				if _, ok := t.store.seen[d.key]; !ok {
@@ -108,8 +106,7 @@ func (t *tx) dueShared(now time.Time, want store.Capacity) (ready []dueThread, _
 	text, args := dueFirstOwner, []any{want.Agent, bit(want.LastAttempt)}
 	for {
 		owner, found := "", false
-		err := t.session.query(t.ctx, text, args, func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
+		err := t.session.query(t.ctx, text, args, func(c *columns) (bool, error) {
 			owner, found = c.Text(), true
 			return false, nil
 		})
@@ -144,8 +141,8 @@ func (t *tx) withKeys(keys []int64, known store.Known) ([]*mailroom.Thread, erro
 		}
 	}
 	for args := range inLists(unknown) {
-		err := t.session.query(t.ctx, threadsWith+"t.key "+in(args), args, func(row []driver.Value) (bool, error) {
-			thread, err := scanThread(row)
+		err := t.session.query(t.ctx, threadsWith+"t.key "+in(args), args, func(c *columns) (bool, error) {
+			thread, err := scanThread(c)
 			if err == nil {
 				found[thread.Key] = thread
 				t.note(thread)
@@ -168,8 +165,8 @@ func (r reader) dueEach() ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	for from := ""; ; {
 		n := len(found)
-		err := r.query("read due agents", dueAgentFrom, []any{from}, func(row []driver.Value) (bool, error) {
-			t, err := scanThread(row)
+		err := r.query("read due agents", dueAgentFrom, []any{from}, func(c *columns) (bool, error) {
+			t, err := scanThread(c)
 			found = append(found, t)
 			return false, err
 		})

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"math"
 
 	"mailroom"
@@ -46,9 +45,9 @@ func (r reader) Entries(q store.EntryQuery) ([]mailroom.Entry, error) {
 	}
 	var found []mailroom.Entry
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
-	err := r.query("read entries", text, args, func(row []driver.Value) (bool, error) {
-		first, _ := row[0].(int64)
-		lines, _ := row[1].([]byte)
+	err := r.query("read entries", text, args, func(c *columns) (bool, error) {
+		first := c.Int64()
+		lines, _ := c.next().([]byte)
 		if !q.Backward && first >= q.Before {
 			return false, nil
 		}

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/internal/sqlstore"
@@ -17,10 +15,9 @@ const (
 // countFailures sums up failed runs by error group and agent.
 func countFailures(r reader, q store.CountQuery) (out store.Counts, err error) {
 	s := sqlstore.FailureCounts(q)
-	err = r.query("count failures", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
-		sqlstore.AddFailureCount(&out, &c)
-		return true, c.err
+	err = r.query("count failures", s.Text(), s.Args(), func(c *columns) (bool, error) {
+		sqlstore.AddFailureCount(&out, c)
+		return true, nil
 	})
 	return out, err
 }

@@ -243,8 +243,8 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 			return fmt.Sprintf("key %q of thread %q made run %v, which does not exist", row[0], row[1], row[2])
 		}},
 	} {
-		err := f.session.query(ctx, check.text, nil, func(row []driver.Value) (bool, error) {
-			if out := check.sentence(row); out != "" {
+		err := f.session.query(ctx, check.text, nil, func(c *columns) (bool, error) {
+			if out := check.sentence(c.row); out != "" {
 				found = append(found, out)
 			}
 			return true, nil
@@ -269,20 +269,21 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 		{"thread", `SELECT key, body, agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, id,
 			owner, deliver_to, deleted FROM thread`,
 			func(row []driver.Value) ([]any, error) {
-				t, err := scanThread(row)
+				t, err := scanThread(&columns{row: row})
 				args := s.bindThread(nil, t)
 				return moreOfThread(append(args[:len(args)-1], t.ID, t.Owner), t), err
 			}},
 		{"run", `SELECT r.key, r.body, r.parent, r.status, r.queue, r.priority, r.place, r.not_before, r.id, r.agent, t.id
 			FROM run r JOIN thread t ON t.key = r.thread`,
 			func(row []driver.Value) ([]any, error) {
-				r, err := scanRun(row)
+				r, err := scanRun(&columns{row: row})
 				args := s.bindRun(nil, r, true)
 				return append(args[:len(args)-1], r.ID, r.Agent, r.Thread), err
 			}},
 	} {
 		more := mostFaults
-		err := f.session.query(ctx, table.text, nil, func(row []driver.Value) (bool, error) {
+		err := f.session.query(ctx, table.text, nil, func(c *columns) (bool, error) {
+			row := c.row
 			want, err := table.columns(row)
 			switch {
 			case err != nil:

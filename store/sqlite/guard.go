@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -298,17 +297,16 @@ func (s *Store) examine(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, session.close()) }()
 	checks := []string{"PRAGMA quick_check(1)"}
-	err = session.query(ctx, "SELECT name FROM sqlite_schema WHERE type = 'table'", nil, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err = session.query(ctx, "SELECT name FROM sqlite_schema WHERE type = 'table'", nil, func(c *columns) (bool, error) {
 		checks = append(checks, "PRAGMA integrity_check('"+strings.ReplaceAll(c.Text(), "'", "''")+"')")
-		return true, c.err
+		return true, nil
 	})
 	for _, text := range checks {
 		if err != nil {
 			break
 		}
-		err = session.query(ctx, text, nil, func(row []driver.Value) (bool, error) {
-			if out := fmt.Sprint(row[0]); out != "ok" {
+		err = session.query(ctx, text, nil, func(c *columns) (bool, error) {
+			if out := fmt.Sprint(c.next()); out != "ok" {
 				return false, fmt.Errorf("the store is damaged: %s", strings.TrimSpace(out))
 			}
 			return true, nil

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom"
 	"mailroom/store"
 	"mailroom/store/internal/format"
@@ -17,13 +15,12 @@ const (
 
 func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
 	var found []store.SubmitKey
-	add := func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	add := func(c *columns) (bool, error) {
 		k := store.SubmitKey{Thread: q.Thread, Key: c.Text(), Digest: c.Text()}
 		c.json(&k.Result)
 		k.JoinedSeq = c.Int64()
 		found = append(found, k)
-		return true, c.err
+		return true, nil
 	}
 	if q.All {
 		limit := int64(-1)

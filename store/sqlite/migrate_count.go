@@ -80,7 +80,7 @@ func copyOwners(ctx context.Context, tx *sql.Tx) error {
 	for last := int64(0); ; {
 		var page []row
 		err := eachRow(ctx, tx, "key, body FROM thread WHERE key > ? ORDER BY key LIMIT 1000", func(values []driver.Value) error {
-			t, err := scanThread(values)
+			t, err := scanThread(&columns{row: values})
 			page = append(page, row{t.Key, t.Owner, t.DeliverTo})
 			return err
 		}, last)

@@ -60,7 +60,7 @@ func sumThreads(ctx context.Context, tx *sql.Tx) (map[string]auth.Use, error) {
 	for last := int64(0); ; {
 		var page []*mailroom.Thread
 		err := eachRow(ctx, tx, sums, func(row []driver.Value) error {
-			t, err := scanThread(row[:2])
+			t, err := scanThread(&columns{row: row})
 			t.Bytes, _ = row[2].(int64)
 			used[t.Owner] = used[t.Owner].Plus(auth.Use{Threads: 1, Bytes: t.Bytes})
 			page = append(page, t)

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom/store"
 	"mailroom/store/internal/sqlstore"
 )
@@ -22,8 +20,7 @@ const partialsOf = `SELECT t.id, p.attempt, p.message, p.start, p.text
 func (r reader) Partials(runs ...string) ([]store.Partial, error) {
 	var found []store.Partial
 	for _, run := range sqlstore.Distinct(runs) { // a list of ids would be sorted
-		err := r.query("read partials", partialsOf, []any{run}, func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
+		err := r.query("read partials", partialsOf, []any{run}, func(c *columns) (bool, error) {
 			found = append(found, store.Partial{
 				Thread: c.Text(), Run: run, Attempt: c.Int(), Message: c.Text(), Offset: c.Int(), Text: c.Text(),
 			})

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -201,8 +200,8 @@ func explain(t *testing.T, s *Store, text string) []string {
 	t.Helper()
 	var plan []string
 	err := s.writer.query(t.Context(), "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?")),
-		func(row []driver.Value) (bool, error) {
-			plan = append(plan, row[3].(string))
+		func(c *columns) (bool, error) {
+			plan = append(plan, c.row[3].(string))
 			return true, nil
 		})
 	if err != nil {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,19 +30,17 @@ const (
 func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err error) {
 	all := q.All
 	all.Positions = nil
-	err = r.query("read the order of entries", readOrder, nil, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err = r.query("read the order of entries", readOrder, nil, func(c *columns) (bool, error) {
 		all.Order = c.Text()
 		all.End = store.StartOf(c.Int64() + 1)
 		all.Removed = store.Position{Commit: c.Int64(), Thread: c.Int64(), Seq: c.Int64()}
-		return false, c.err
+		return false, nil
 	})
 	if err != nil || all.None {
 		return nil, err
 	}
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
-	err = r.query("read entries of all threads", entriesOfAll, []any{all.After.Commit}, func(row []driver.Value) (more bool, err error) {
-		c := columns{row: row}
+	err = r.query("read entries of all threads", entriesOfAll, []any{all.After.Commit}, func(c *columns) (more bool, err error) {
 		at, thread, first := c.Int64(), c.Int64(), c.Int64()
 		lines, _ := c.next().([]byte)
 		several, err := format.SplitEntries(lines, first, store.WholeRow(q))
@@ -56,10 +53,9 @@ func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err erro
 // noteRemoved records that the entries of a thread below seq are removed, before they are.
 func (t *tx) noteRemoved(thread, seq int64) error {
 	var last int64
-	err := t.session.query(t.ctx, lastRowBelow, []any{thread, seq}, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err := t.session.query(t.ctx, lastRowBelow, []any{thread, seq}, func(c *columns) (bool, error) {
 		last = c.Int64()
-		return false, c.err
+		return false, nil
 	})
 	if err != nil || last == 0 {
 		return err

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"bytes"
-	"database/sql/driver"
 
 	"mailroom/store"
 	"mailroom/store/internal/format"
@@ -33,8 +32,7 @@ const (
 // not on the length of the log.
 func (t *tx) dropPrefix(p store.Prefix) error {
 	var thread int64
-	err := t.session.query(t.ctx, threadKey, []any{p.Thread}, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err := t.session.query(t.ctx, threadKey, []any{p.Thread}, func(c *columns) (bool, error) {
 		thread = c.Int64()
 		return false, nil
 	})
@@ -76,8 +74,7 @@ func (t *tx) dropEntries(thread, seq int64) error {
 	}
 	var row, from int64
 	var lines []byte
-	err := t.session.query(t.ctx, entriesFrom, []any{thread, seq}, func(v []driver.Value) (bool, error) {
-		c := columns{row: v}
+	err := t.session.query(t.ctx, entriesFrom, []any{thread, seq}, func(c *columns) (bool, error) {
 		row, from = c.Int64(), c.Int64()
 		if b, ok := c.next().([]byte); ok && from < seq {
 			lines = bytes.Clone(b)
@@ -97,12 +94,11 @@ func (t *tx) dropEntries(thread, seq int64) error {
 // runsBelow returns the keys of the runs that begin below seq, and their submit keys.
 func (t *tx) runsBelow(thread, seq int64) (runs []int64, keys []string, err error) {
 	seen := make(map[int64]bool)
-	note := func(row []driver.Value) (bool, error) {
-		c := columns{row: row[2:]}
-		if c.Int64() >= seq {
+	note := func(c *columns) (bool, error) {
+		if first, _ := c.row[2].(int64); first >= seq {
 			return false, nil
 		}
-		run, err := scanRun(row)
+		run, err := scanRun(c)
 		if err == nil && !seen[run.Key] {
 			seen[run.Key] = true
 			runs = append(runs, run.Key)

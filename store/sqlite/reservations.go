@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom/store"
 )
 
@@ -31,8 +29,7 @@ func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, err
 		text, args = reservationsOf, []any{q.Thread}
 	}
 	var found []store.Reservation
-	err := r.query("read reservations", text, args, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err := r.query("read reservations", text, args, func(c *columns) (bool, error) {
 		one := store.Reservation{
 			ID: c.Text(), Thread: c.Text(), Name: c.Text(), Holder: c.Text(), Owner: c.Text(), Shared: c.bool(), Advisory: c.bool(),
 			Reason: c.Text(), Fence: c.Int64(), TakenAt: c.Time(), ExpiresAt: c.Time(),
@@ -40,7 +37,7 @@ func (r reader) Reservations(q store.ReservationQuery) ([]store.Reservation, err
 		if q.Thread == "" || q.Thread == one.Thread {
 			found = append(found, one)
 		}
-		return true, c.err
+		return true, nil
 	})
 	return found, err
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"slices"
 
 	"mailroom"
@@ -85,8 +84,8 @@ const claimedThreads = "SELECT t.key, t.body FROM thread t WHERE t.worker > ''"
 // runningRuns reads the running runs, which no index has, through the threads that are claimed.
 func (r reader) runningRuns(q store.RunQuery) ([]sqlstore.SizedRun, error) {
 	var ids []string
-	err := r.query("read claimed threads", claimedThreads, nil, func(row []driver.Value) (bool, error) {
-		t, err := scanThread(row)
+	err := r.query("read claimed threads", claimedThreads, nil, func(c *columns) (bool, error) {
+		t, err := scanThread(c)
 		ids = append(ids, t.Current)
 		return true, err
 	})
@@ -127,9 +126,9 @@ func (r reader) runsOf(q store.RunQuery) ([]sqlstore.SizedRun, error) {
 	}
 	var runs []sqlstore.SizedRun
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
-	err := r.query("read runs", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-		run, err := scanRun(row)
-		size := sizeOf(row)
+	err := r.query("read runs", s.Text(), s.Args(), func(c *columns) (bool, error) {
+		run, err := scanRun(c)
+		size := c.size
 		runs = append(runs, sqlstore.SizedRun{Run: run, Size: size})
 		return g.Add(size), err
 	})
@@ -149,10 +148,10 @@ func (r reader) runsByID(q store.RunQuery) ([]*mailroom.Run, error) {
 func (r reader) runsNamed(ids []string, q store.RunQuery) ([]sqlstore.SizedRun, error) {
 	var found []sqlstore.SizedRun
 	for args := range inLists(sqlstore.Distinct(ids)) {
-		err := r.query("read runs", runsWith+in(args), args, func(row []driver.Value) (bool, error) {
-			run, err := scanRun(row)
+		err := r.query("read runs", runsWith+in(args), args, func(c *columns) (bool, error) {
+			run, err := scanRun(c)
 			if err == nil && matches(run, q) {
-				found = append(found, sqlstore.SizedRun{Run: run, Size: sizeOf(row)})
+				found = append(found, sqlstore.SizedRun{Run: run, Size: c.size})
 			}
 			return true, err
 		})
@@ -237,8 +236,7 @@ func runUpdate(r *mailroom.Run, args []any, status bool) (text string, _ []any) 
 }
 
 // scanRun decodes the key and the body.
-func scanRun(row []driver.Value) (*mailroom.Run, error) {
-	c := columns{row: row}
+func scanRun(c *columns) (*mailroom.Run, error) {
 	r := &mailroom.Run{Key: c.Int64()}
 	return r, format.ParseRun(c.body(), r)
 }
@@ -254,9 +252,9 @@ func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 		s.Add(text)
 		s.Cond(cond, args...)
 		s.ByKey(key, q.From, q.Oldest)
-		err = r.query("read runs", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-			run, err := scanRun(row)
-			runs, more = append(runs, run), g.Add(sizeOf(row))
+		err = r.query("read runs", s.Text(), s.Args(), func(c *columns) (bool, error) {
+			run, err := scanRun(c)
+			runs, more = append(runs, run), g.Add(c.size)
 			return more, err
 		})
 	}
@@ -330,10 +328,9 @@ func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) er
 
 // ownerOf reads the owner of a run's thread.
 func (t *tx) ownerOf(run int64) (owner string, err error) {
-	err = t.session.query(t.ctx, ownerOfRun, []any{run}, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err = t.session.query(t.ctx, ownerOfRun, []any{run}, func(c *columns) (bool, error) {
 		owner = c.Text()
-		return false, c.err
+		return false, nil
 	})
 	return owner, err
 }

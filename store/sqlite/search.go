@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
 	"slices"
 	"strings"
 	"time"
@@ -54,10 +53,9 @@ func lookAt(r reader, s *store.Search, w store.Window, query string, limit int) 
 	if len(s.AnyOf) > 0 {
 		match += ` AND ("` + strings.Join(s.AnyOf, `" OR "`) + `")`
 	}
-	err = r.query("search", query, []any{match, w.Low, w.High - 1, int64(limit)}, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err = r.query("search", query, []any{match, w.Low, w.High - 1, int64(limit)}, func(c *columns) (bool, error) {
 		found = append(found, store.Match{Row: c.Int64(), Content: store.EntryRef{Thread: c.Text(), Seq: c.Int64()}})
-		return true, c.err
+		return true, nil
 	})
 	return found, err
 }
@@ -101,21 +99,19 @@ func skip(r reader, s *store.Search, next store.Window, within time.Duration) (s
 
 // countRows counts the rows with a word, up to one more than a rare word has.
 func countRows(r reader, word string) (n int, err error) {
-	err = r.query("search", countWord, []any{`"` + word + `"`, int64(store.RareRows + 1)}, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err = r.query("search", countWord, []any{`"` + word + `"`, int64(store.RareRows + 1)}, func(c *columns) (bool, error) {
 		n = c.Int()
-		return false, c.err
+		return false, nil
 	})
 	return n, err
 }
 
 func indexState(r reader) (s store.IndexState, err error) {
-	err = r.query("read the state of the index", readIndexState, nil, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	err = r.query("read the state of the index", readIndexState, nil, func(c *columns) (bool, error) {
 		s.Last, s.Order = c.Int64(), c.Text()
 		s.At = store.Position{Commit: c.Int64(), Thread: c.Int64(), Seq: c.Int64()}
 		s.Until = c.Time()
-		return false, c.err
+		return false, nil
 	})
 	return s, err
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -50,9 +51,11 @@ func (s *session) exec(ctx context.Context, text string, args ...any) (driver.Re
 	return stmt.ExecContext(ctx, s.named(args))
 }
 
-// query calls each with every row until each returns false. The values (int64, string, []byte or
-// nil) are valid during the call.
-func (s *session) query(ctx context.Context, text string, args []any, each func(row []driver.Value) (bool, error)) error {
+// rowFunc gets the columns of a row, and reports whether the next row is wanted.
+type rowFunc = func(c *columns) (more bool, err error)
+
+// query calls each with every row until each returns false. The columns are valid during the call.
+func (s *session) query(ctx context.Context, text string, args []any, each rowFunc) error {
 	stmt, err := s.prepared(text)
 	if err != nil {
 		return err
@@ -67,7 +70,7 @@ func (s *session) countOne() {
 	}
 }
 
-func (s *session) rows(ctx context.Context, stmt statement, args []any, each func(row []driver.Value) (bool, error)) (err error) {
+func (s *session) rows(ctx context.Context, stmt statement, args []any, each rowFunc) (err error) {
 	rows, err := stmt.QueryContext(ctx, s.named(args))
 	if err != nil {
 		return err
@@ -82,6 +85,7 @@ func (s *session) rows(ctx context.Context, stmt statement, args []any, each fun
 		s.row = make([]driver.Value, n)
 	}
 	row := s.row[:n]
+	var c columns
 	for {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -91,8 +95,9 @@ func (s *session) rows(ctx context.Context, stmt statement, args []any, each fun
 		} else if err != nil {
 			return err
 		}
-		if more, err := each(row); err != nil || !more {
-			return err
+		c = columns{row: row}
+		if more, err := each(&c); err != nil || c.err != nil || !more {
+			return cmp.Or(err, c.err)
 		}
 	}
 }
@@ -104,8 +109,8 @@ func (s *session) value(ctx context.Context, text string) (value driver.Value, e
 	if err != nil {
 		return nil, err
 	}
-	err = s.rows(ctx, stmt, nil, func(row []driver.Value) (bool, error) {
-		value = row[0]
+	err = s.rows(ctx, stmt, nil, func(c *columns) (bool, error) {
+		value = c.next()
 		return true, nil
 	})
 	if e := stmt.Close(); err == nil {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -336,9 +335,9 @@ func TestDroppedThreadsLeaveNoRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"thread", "run", "entry", "submit_key", "partial", "ticket"} {
-		err := s.writer.query(t.Context(), "SELECT count(*) FROM "+table, nil, func(row []driver.Value) (bool, error) {
-			if row[0] != int64(0) {
-				t.Errorf("rows of %s: got %v, want none", table, row[0])
+		err := s.writer.query(t.Context(), "SELECT count(*) FROM "+table, nil, func(c *columns) (bool, error) {
+			if n := c.Int64(); n != 0 {
+				t.Errorf("rows of %s: got %d, want none", table, n)
 			}
 			return true, nil
 		})

@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom/store"
 	"mailroom/store/internal/sqlstore"
 )
@@ -27,10 +25,9 @@ func writeSummary(t *tx, s store.Summary) error {
 
 func readSummaries(r reader, q *store.SummaryQuery) (out store.Counts, err error) {
 	s := sqlstore.Summaries(q, sqlstore.EachSum("%"), "")
-	err = r.query("read the summary", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
-		sqlstore.AddSummary(&out, q.Step, &c)
-		return true, c.err
+	err = r.query("read the summary", s.Text(), s.Args(), func(c *columns) (bool, error) {
+		sqlstore.AddSummary(&out, q.Step, c)
+		return true, nil
 	})
 	return out, err
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"cmp"
-	"database/sql/driver"
 	"slices"
 	"strings"
 
@@ -107,8 +106,7 @@ func dueOwner(t *mailroom.Thread) any {
 }
 
 // scanThread decodes the key and the body.
-func scanThread(row []driver.Value) (*mailroom.Thread, error) {
-	c := columns{row: row}
+func scanThread(c *columns) (*mailroom.Thread, error) {
 	t := &mailroom.Thread{Key: c.Int64()}
 	return t, format.ParseThread(c.body(), t)
 }
@@ -134,13 +132,13 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	s.ByKey("t.key", q.From, q.Oldest)
 	var found []*mailroom.Thread
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
-	err := r.query("read threads", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-		t, err := scanThread(row)
+	err := r.query("read threads", s.Text(), s.Args(), func(c *columns) (bool, error) {
+		t, err := scanThread(c)
 		if err != nil || t.DeletedAt.IsZero() == q.Deleted {
 			return true, err
 		}
 		found = append(found, t)
-		return g.Add(sizeOf(row)), nil
+		return g.Add(c.size), nil
 	})
 	return found, err
 }
@@ -149,8 +147,8 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
-	read := func(row []driver.Value) (bool, error) {
-		t, err := scanThread(row)
+	read := func(c *columns) (bool, error) {
+		t, err := scanThread(c)
 		switch {
 		case err != nil || !strings.HasPrefix(t.ID, q.Prefix):
 			return false, err
@@ -158,7 +156,7 @@ func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 			return true, nil
 		}
 		found = append(found, t)
-		return g.Add(sizeOf(row)), nil
+		return g.Add(c.size), nil
 	}
 	if q.After < q.Prefix { // the thread with exactly this id comes first
 		err := r.query("read a thread", threadsWith+"t.id = ?", []any{q.Prefix}, read)
@@ -173,8 +171,8 @@ func (r reader) threadsUnder(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 func (r reader) threadsByID(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	for args := range inLists(sqlstore.Distinct(q.IDs)) {
-		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
-			t, err := scanThread(row)
+		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(c *columns) (bool, error) {
+			t, err := scanThread(c)
 			switch {
 			case err != nil || t.DeletedAt.IsZero() == q.Deleted:
 			case q.DeliverTo != "" && t.DeliverTo != q.DeliverTo:

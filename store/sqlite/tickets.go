@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"cmp"
-	"database/sql/driver"
 	"slices"
 	"strings"
 
@@ -40,8 +39,7 @@ func bindTicket(args []any, k *mailroom.Ticket) []any {
 		orNull(k.Arguments), orNull(k.Answer), micros(k.OpenedAt), k.ID)
 }
 
-func scanTicket(row []driver.Value) *mailroom.Ticket {
-	c := columns{row: row}
+func scanTicket(c *columns) *mailroom.Ticket {
 	return &mailroom.Ticket{
 		Key: c.Int64(), ID: c.Text(), Thread: c.Text(), Run: c.Text(), Name: c.Text(),
 		Kind: mailroom.TicketKind(c.Text()), Prompt: c.Text(), Action: c.Text(), Digest: c.Text(), Answers: c.bool(), Holds: c.bool(),
@@ -82,9 +80,9 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	}
 	var found []*mailroom.Ticket
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
-	err := r.query("read tickets", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-		found = append(found, scanTicket(row))
-		return g.Add(sizeOf(row)), nil
+	err := r.query("read tickets", s.Text(), s.Args(), func(c *columns) (bool, error) {
+		found = append(found, scanTicket(c))
+		return g.Add(c.size), nil
 	})
 	return found, err
 }
@@ -93,8 +91,8 @@ func (r reader) Tickets(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 func (r reader) ticketsByName(text string, names []string, q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	var found []*mailroom.Ticket
 	for args := range inLists(sqlstore.Distinct(names)) {
-		err := r.query("read tickets", text+in(args), args, func(row []driver.Value) (bool, error) {
-			if k := scanTicket(row); wanted(k, q) {
+		err := r.query("read tickets", text+in(args), args, func(c *columns) (bool, error) {
+			if k := scanTicket(c); wanted(k, q) {
 				found = append(found, k)
 			}
 			return true, nil

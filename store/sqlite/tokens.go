@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"cmp"
-	"database/sql/driver"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -25,8 +24,7 @@ const (
 )
 
 func (r reader) Tokens(names ...string) (found []*auth.Token, err error) {
-	add := func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	add := func(c *columns) (bool, error) {
 		t := &auth.Token{Key: c.Int64(), Name: c.Text(), Sum: c.Text()}
 		c.json(&t.Scopes)
 		t.Namespace = c.Text()

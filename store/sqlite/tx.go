@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom"
 	"mailroom/store"
 )
@@ -47,8 +45,8 @@ func (t *tx) lockThreads(ids []string, known store.Known) ([]*mailroom.Thread, e
 		}
 	}
 	for args := range inLists(unknown) {
-		err := t.session.query(t.ctx, threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
-			thread, err := scanThread(row)
+		err := t.session.query(t.ctx, threadsWith+"t.id "+in(args), args, func(c *columns) (bool, error) {
+			thread, err := scanThread(c)
 			if err == nil {
 				found[thread.ID] = thread
 				t.note(thread)

@@ -40,8 +40,9 @@ func orNull[T string | []byte | json.RawMessage](s T) any {
 // columns reads the values of a row in order. The tables are STRICT: a column holds its declared
 // type or NULL, which reads as zero.
 type columns struct {
-	row []driver.Value
-	err error // of the first JSON column that could not be decoded
+	row  []driver.Value // those that are left
+	size int            // of the texts and bodies read so far
+	err  error          // of the first JSON column that could not be decoded; it ends the query
 }
 
 func (c *columns) next() driver.Value {
@@ -60,6 +61,7 @@ func (c *columns) bool() bool { return c.Int64() != 0 }
 
 func (c *columns) Text() string {
 	v, _ := c.next().(string)
+	c.size += len(v)
 	return v
 }
 
@@ -73,6 +75,7 @@ func (c *columns) raw() json.RawMessage {
 // body returns a copy, because the driver reuses the memory.
 func (c *columns) body() string {
 	v, _ := c.next().([]byte)
+	c.size += len(v)
 	return string(v)
 }
 

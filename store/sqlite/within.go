@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"cmp"
-	"database/sql/driver"
 	"slices"
 
 	"mailroom"
@@ -40,10 +39,9 @@ func firstKeys(r reader, p page, lists []*sqlstore.Select) (keys []int64, err er
 		s.ByKey("key", p.from, p.oldest)
 		s.Limit(p.limit)
 		before := len(keys)
-		err := r.query("read keys", s.Text(), s.Args(), func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
+		err := r.query("read keys", s.Text(), s.Args(), func(c *columns) (bool, error) {
 			keys = append(keys, c.Int64())
-			return true, c.err
+			return true, nil
 		})
 		if err != nil {
 			return nil, err
@@ -63,12 +61,13 @@ func firstKeys(r reader, p page, lists []*sqlstore.Select) (keys []int64, err er
 }
 
 // eachOf reads the rows with keys, in their order, up to the limits.
-func eachOf(r reader, p page, text string, keys []int64, each func(row []driver.Value) error) error {
+func eachOf(r reader, p page, text string, keys []int64, each func(c *columns) error) error {
 	g := sqlstore.Gauge{Limit: p.limit, Budget: p.bytes}
 	for more, i := true, 0; more && i < len(keys); i++ {
-		err := r.query("read rows", text, []any{keys[i]}, func(row []driver.Value) (bool, error) {
-			more = g.Add(sizeOf(row))
-			return false, each(row)
+		err := r.query("read rows", text, []any{keys[i]}, func(c *columns) (bool, error) {
+			err := each(c)
+			more = g.Add(c.size)
+			return false, err
 		})
 		if err != nil {
 			return err
@@ -97,8 +96,8 @@ func runsWithin(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return runs, eachOf(r, p, runByKey, keys, func(row []driver.Value) error {
-		run, err := scanRun(row)
+	return runs, eachOf(r, p, runByKey, keys, func(c *columns) error {
+		run, err := scanRun(c)
 		runs = append(runs, run)
 		return err
 	})
@@ -133,8 +132,8 @@ func ticketsWithin(r reader, q store.TicketQuery) (found []*mailroom.Ticket, err
 	if err != nil {
 		return nil, err
 	}
-	return found, eachOf(r, p, ticketByKey, keys, func(row []driver.Value) error {
-		found = append(found, scanTicket(row))
+	return found, eachOf(r, p, ticketByKey, keys, func(c *columns) error {
+		found = append(found, scanTicket(c))
 		return nil
 	})
 }

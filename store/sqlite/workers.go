@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"database/sql/driver"
-
 	"mailroom/store"
 )
 
@@ -17,8 +15,7 @@ const (
 	workersWith = "SELECT " + workerColumns + " FROM worker WHERE id "
 )
 
-func scanWorker(row []driver.Value) (*store.Worker, error) {
-	c := columns{row: row}
+func scanWorker(c *columns) (*store.Worker, error) {
 	w := &store.Worker{ID: c.Text(), Host: c.Text(), PID: c.Int(), Local: c.bool()}
 	c.json(&w.Agents)
 	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner, w.Uncharged = c.Time(), c.Time(), c.bool(), c.Text(), c.bool()
@@ -31,8 +28,8 @@ func scanWorker(row []driver.Value) (*store.Worker, error) {
 func (r reader) Workers() ([]*store.Worker, error) {
 	var found []*store.Worker
 	err := r.query("read workers", "SELECT "+workerColumns+" FROM worker ORDER BY id", nil,
-		func(row []driver.Value) (bool, error) {
-			w, err := scanWorker(row)
+		func(c *columns) (bool, error) {
+			w, err := scanWorker(c)
 			found = append(found, w)
 			return true, err
 		})
@@ -48,8 +45,8 @@ func (t *tx) lockWorkers(ids []string) ([]*store.Worker, error) {
 		}
 	}
 	for args := range inLists(unknown) {
-		err := t.session.query(t.ctx, workersWith+in(args), args, func(row []driver.Value) (bool, error) {
-			w, err := scanWorker(row)
+		err := t.session.query(t.ctx, workersWith+in(args), args, func(c *columns) (bool, error) {
+			w, err := scanWorker(c)
 			if err == nil {
 				found[w.ID] = w
 				t.store.memo.putWorker(w)

@@ -136,8 +136,7 @@ func (t *tx) readGiven() error {
 		t.given = known
 		return nil
 	}
-	return t.session.query(t.ctx, "SELECT thread, run, revision, entry_row FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
+	return t.session.query(t.ctx, "SELECT thread, run, revision, entry_row FROM given WHERE one = 1", nil, func(c *columns) (bool, error) {
 		t.given = given{thread: c.Int64(), run: c.Int64(), revision: c.Int64(), entryRow: c.Int64()}
 		return true, nil
 	})
