@@ -31,7 +31,7 @@ func storeMutants() []mutant {
 			"	case info.ModTime().Before(before):", "	case info != nil:", "app/datadir", "^TestAFileThatIsSavedAgainIsNotRemoved$"},
 		{"a waiting run loses its attachment", "app/node/openfiles.go",
 			"return in.Keep(ctx, names, now.Add(-k.interval()))", "return nil", "app/node", "^TestAFileStaysAsLongAsARunThatMayReadIt$"},
-		{"a purge drops a run that ended just now", "ledger/purge.go",
+		{"a purge drops a run that ended just now", "ledger/op_purge.go",
 			" || run.FinishedAt.After(before)", "", "ledger", "^TestAPurgeKeepsARunThatEndedJustNow$"},
 		{"a lost store is not seen by its log", "app/datadir/lock.go",
 			"h.Dir.Database() + \"-wal\", ", "", "app/datadir", "^TestAFolderThatHasLostItsStoreIsRefused$"},
