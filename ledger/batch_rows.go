@@ -7,24 +7,28 @@ import (
 
 	"mailroom"
 	"mailroom/auth"
+	"mailroom/project"
 	"mailroom/store"
 	"mailroom/thread"
 )
 
 // rows are the rows that a transaction has locked and read, as the state of threads.
 type rows struct {
-	tx    store.Tx
-	cache *threadCache
+	stored       store.Reader // queries, without locks; they do not see the changes of the batch
+	loader       loader
+	cache        *threadCache
+	reservations reservationCache
 
 	now      time.Time // of the transaction
 	threads  map[string]*thread.State
 	order    []*thread.State // in which they were locked
 	before   map[string]lockedRow
 	workers  map[string]*store.Worker
-	keys     map[store.KeyRef]bool  // submit keys that were loaded
-	threadOf map[string]string      // of loaded runs, which may belong to threads that are not locked
-	pauses   map[string]store.Pause // by agent, if an operation reads them
-	tokens   []*auth.Token          // all rows, once an operation needed them
+	keys     map[store.KeyRef]bool     // submit keys that were loaded
+	threadOf map[string]string         // of loaded runs, which may belong to threads that are not locked
+	pauses   map[string]store.Pause    // by agent, if an operation reads them
+	projects map[string]*project.State // loaded ones, by thread
+	tokens   []*auth.Token             // all rows, once an operation needed them
 	// tokensByName are the rows loaded by name; nil: no such token.
 	tokensByName map[string]*auth.Token
 }
@@ -35,11 +39,18 @@ type lockedRow struct {
 	use     threadUse
 }
 
-func newRows(tx store.Tx, cache *threadCache) rows {
+// loader locks rows and returns them with what their next transitions read. It is a [store.Tx] without its Write.
+type loader interface {
+	Load(n store.Need) (*store.Loaded, error)
+	Due(now time.Time, wants []store.Capacity, known store.Known) (due *store.Loaded, next time.Time, err error)
+}
+
+func newRows(tx store.Tx, cache *threadCache, reservations reservationCache) rows {
 	return rows{
-		tx: tx, cache: cache, threads: map[string]*thread.State{}, before: map[string]lockedRow{},
-		workers: map[string]*store.Worker{}, pauses: map[string]store.Pause{}, keys: map[store.KeyRef]bool{}, threadOf: map[string]string{},
-		tokensByName: map[string]*auth.Token{},
+		stored: tx, loader: tx, cache: cache, reservations: reservations,
+		threads: map[string]*thread.State{}, before: map[string]lockedRow{}, threadOf: map[string]string{},
+		workers: map[string]*store.Worker{}, keys: map[store.KeyRef]bool{}, pauses: map[string]store.Pause{},
+		projects: map[string]*project.State{}, tokensByName: map[string]*auth.Token{},
 	}
 }
 
@@ -97,7 +108,7 @@ func (o *op) missingRuns(has func(thread, run string) bool) (runs []string) {
 
 // load locks and reads rows, and adds them to the batch.
 func (r *rows) load(n store.Need) error {
-	l, err := r.tx.Load(n)
+	l, err := r.loader.Load(n)
 	if err != nil {
 		return err
 	}
@@ -119,7 +130,7 @@ func (r *rows) load(n store.Need) error {
 
 // add adds loaded rows to the batch.
 func (r *rows) add(l *store.Loaded) {
-	r.now = r.tx.Now()
+	r.now = r.stored.Now()
 	for _, row := range l.Threads {
 		t := r.cache.pop(row)
 		r.threads[row.ID] = t
@@ -157,7 +168,7 @@ func (r *rows) addRuns(runs []*mailroom.Run, tickets []*mailroom.Ticket) {
 
 // loadRuns loads runs, with the tickets of those that have opened some.
 func (r *rows) loadRuns(ids ...string) error {
-	l, err := r.tx.Load(store.Need{Runs: ids})
+	l, err := r.loader.Load(store.Need{Runs: ids})
 	if err == nil {
 		r.addRuns(l.Runs, l.Tickets)
 	}
@@ -202,7 +213,7 @@ func (r *rows) fill(t *thread.State, set store.RunSet, n int) error {
 	if n > maxBatch*maxBatch {
 		q.Limit = 0
 	}
-	runs, err := r.tx.Runs(q)
+	runs, err := r.stored.Runs(q)
 	if err != nil {
 		return err
 	}
@@ -222,7 +233,7 @@ func (r *rows) worker(id string) (*store.Worker, error) {
 // loadDue locks and loads the stored threads of w that are due at a time and that the batch does not
 // have yet.
 func (r *rows) loadDue(at time.Time, w store.Capacity) (fresh []*thread.State, next time.Time, err error) {
-	l, next, err := r.tx.Due(at, []store.Capacity{w}, r.cache.version)
+	l, next, err := r.loader.Due(at, []store.Capacity{w}, r.cache.version)
 	if err != nil {
 		return nil, next, err
 	}
@@ -234,7 +245,7 @@ func (r *rows) loadDue(at time.Time, w store.Capacity) (fresh []*thread.State, n
 // accounts returns all token rows with the changes of this batch.
 func (r *rows) accounts() ([]*auth.Token, error) {
 	if r.tokens == nil {
-		all, err := r.tx.Tokens()
+		all, err := r.stored.Tokens()
 		if err != nil {
 			return nil, err
 		}
@@ -262,7 +273,7 @@ func (r *rows) token(name string) (*auth.Token, error) {
 	if t, ok := r.tokensByName[name]; ok || r.tokens != nil {
 		return t, nil
 	}
-	found, err := r.tx.Tokens(name)
+	found, err := r.stored.Tokens(name)
 	if err != nil {
 		return nil, err
 	}
@@ -301,4 +312,11 @@ func (r *rows) findRun(run string, threads []string) string {
 		}
 	}
 	return r.threadOf[run]
+}
+
+// empty replaces a thread that was dropped by an empty one, for later operations of the batch.
+func (r *rows) empty(t *thread.State) {
+	fresh := thread.NewState(&mailroom.Thread{ID: t.ID})
+	r.threads[t.ID] = fresh
+	r.order[slices.Index(r.order, t)] = fresh
 }

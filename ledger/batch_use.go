@@ -43,25 +43,25 @@ func (h *threadUse) add(sums map[string]auth.Use, sign int64) {
 
 // quotaRow returns the token row that sums up an owner's use, or nil for the operator, who has no
 // quotas, and for a name without a token.
-func (b *batch) quotaRow(owner string) (*auth.Token, error) {
+func (tx *transaction) quotaRow(owner string) (*auth.Token, error) {
 	if !limitsApply(owner) {
 		return nil, nil
 	}
-	return b.rows.token(owner)
+	return tx.rows.token(owner)
 }
 
 // limitsApply reports whether an owner can have quotas.
 func limitsApply(owner string) bool { return owner != "" && owner != auth.Operator }
 
 // useChanges returns the changes of this batch to the use of owners.
-func (b *batch) useChanges() map[string]auth.Use {
-	sums := maps.Clone(b.workerChanges)
-	for id, was := range b.rows.before {
-		if t := b.rows.threads[id]; t.Changed() || b.dropped[id] {
+func (tx *transaction) useChanges() map[string]auth.Use {
+	sums := maps.Clone(tx.changes.workers)
+	for id, was := range tx.rows.before {
+		if t := tx.rows.threads[id]; t.Changed() || tx.changes.dropped[id] {
 			was.use.add(sums, -1)
 		}
 	}
-	for _, t := range b.rows.threads {
+	for _, t := range tx.rows.threads {
 		if t.Changed() {
 			now := useOfThread(&t.Thread, true)
 			now.add(sums, 1)
@@ -70,32 +70,33 @@ func (b *batch) useChanges() map[string]auth.Use {
 	return sums
 }
 
-// saveUse writes the changed use of owners, in the transaction of the rows that it sums up.
-func (b *batch) saveUse() {
-	sums := b.useChanges()
+// changedUse returns the changed use of owners, which is written in the transaction of the rows that it sums up.
+func (tx *transaction) changedUse() (all []store.UseChange) {
+	sums := tx.useChanges()
 	for _, owner := range slices.Sorted(maps.Keys(sums)) {
 		if sums[owner] != (auth.Use{}) && limitsApply(owner) {
-			b.changes.Use = append(b.changes.Use, store.UseChange{Token: owner, Add: sums[owner]})
+			all = append(all, store.UseChange{Token: owner, Add: sums[owner]})
 		}
 	}
+	return all
 }
 
 // checkQuota returns CodeQuotaExceeded if the owner has no quota left for add.
-func (b *batch) checkQuota(owner string, add auth.Use) error {
-	row, err := b.quotaRow(owner)
+func (tx *transaction) checkQuota(owner string, add auth.Use) error {
+	row, err := tx.quotaRow(owner)
 	if row == nil || err != nil {
 		return err
 	}
-	return row.Quotas.WithDefaults(b.c.options.Quotas).CheckUse(owner, row.Used.Plus(b.useChanges()[owner]), add)
+	return row.Quotas.WithDefaults(tx.options.Quotas).CheckUse(owner, row.Used.Plus(tx.useChanges()[owner]), add)
 }
 
 // checkProjectQuota is checkQuota for what a caller writes to a project's log. It counts for the
 // project's owner: the bytes, and the thread if by creates it, for which by needs access.
-func (b *batch) checkProjectQuota(p *project.State, by *auth.Token, bytes int) error {
+func (tx *transaction) checkProjectQuota(p *project.State, by *auth.Token, bytes int) error {
 	owner, add := p.Thread.Owner, auth.Use{Bytes: int64(bytes)}
 	if p.Thread.CreatedAt.IsZero() {
 		owner, add.Threads = by.Name, 1
-		squats, err := b.inForeignNamespace(p.Thread, by)
+		squats, err := tx.inForeignNamespace(p.Thread, by)
 		switch {
 		case err != nil:
 			return err
@@ -103,13 +104,13 @@ func (b *batch) checkProjectQuota(p *project.State, by *auth.Token, bytes int) e
 			return p.AccessError()
 		}
 	}
-	return b.checkQuota(owner, add)
+	return tx.checkQuota(owner, add)
 }
 
 // checkSubmitQuota is checkQuota for a submit, which counts for the owner of its thread. A repeat
 // of a known key adds nothing.
-func (b *batch) checkSubmitQuota(in *thread.Submit) error {
-	t := b.rows.thread(in.Thread)
+func (tx *transaction) checkSubmitQuota(in *thread.Submit) error {
+	t := tx.rows.thread(in.Thread)
 	if t.Keys.Has(in.Key) {
 		return nil
 	}
@@ -117,5 +118,5 @@ func (b *batch) checkSubmitQuota(in *thread.Submit) error {
 	if t.CreatedAt.IsZero() {
 		owner, add.Threads = in.Owner, 1
 	}
-	return b.checkQuota(owner, add)
+	return tx.checkQuota(owner, add)
 }

@@ -34,7 +34,7 @@ type op struct {
 	claimer *subscription // owner of a waiting claim; nil: a caller waits for done
 
 	// apply runs the transitions. It runs again if the batch does.
-	apply func(b *batch) error
+	apply func(tx *transaction) error
 	// onBatch is called when the operation enters a batch, before the claimers are asked for
 	// capacity.
 	onBatch func()
@@ -79,7 +79,7 @@ type committer struct {
 	queue  []*op               // operations that are not in a batch yet
 	claims []*op               // waiting claims, oldest first
 	closed error               // set once; no operation is accepted after that
-	nudged map[string]struct{} // agents for which idle is cleared; "": all
+	nudged map[string]struct{} // agents for which the forecast is cleared; "": all
 
 	// clockStepped is set when a worker's row shows that the clock stepped back. The next sweep
 	// then reschedules.
@@ -90,20 +90,22 @@ type committer struct {
 	// Owned by the goroutine of run.
 	inFlight []*op // operations of the current batch, answered if the committer panics
 	// wasLarge reports that the last batch had large operations.
-	wasLarge bool
-	idle     map[store.Capacity]time.Time // earliest time at which work may be due
-	poll     time.Time                    // when idle is cleared
-	// nextFair is when claimFairSlots runs again at the latest.
-	nextFair     time.Time
-	epoch        int64 // of the store, when the cached rows were read
+	wasLarge     bool
+	forecast     forecast  // after the last batch
+	poll         time.Time // when forecast.idle is cleared
+	epoch        int64     // of the store, when the cached rows were read
 	cache        threadCache
 	reservations reservationCache
+
+	// apply runs an operation in a batch. Tests look at the transaction before and after it.
+	apply func(o *op, tx *transaction) error
 }
 
 func newCommitter(st store.Store, o Options) *committer {
 	return &committer{
-		store: st, options: o, epoch: st.Epoch(), wake: make(chan struct{}, 1), idle: map[store.Capacity]time.Time{}, nudged: map[string]struct{}{},
-		cache: newThreadCache(), reservations: reservationCache{},
+		store: st, options: o, epoch: st.Epoch(), wake: make(chan struct{}, 1), nudged: map[string]struct{}{},
+		forecast: forecast{idle: map[store.Capacity]time.Time{}}, cache: newThreadCache(), reservations: reservationCache{},
+		apply: func(o *op, tx *transaction) error { return o.apply(tx) },
 	}
 }
 
@@ -194,10 +196,10 @@ func (c *committer) announceDue(agent string) {
 func (c *committer) forgetIdle() {
 	for agent := range c.nudged {
 		if agent == "" {
-			clear(c.idle)
+			clear(c.forecast.idle)
 		}
-		delete(c.idle, store.Capacity{Agent: agent})
-		delete(c.idle, store.Capacity{Agent: agent, LastAttempt: true})
+		delete(c.forecast.idle, store.Capacity{Agent: agent})
+		delete(c.forecast.idle, store.Capacity{Agent: agent, LastAttempt: true})
 	}
 	clear(c.nudged)
 }
@@ -255,9 +257,8 @@ func (c *committer) loop(ctx context.Context) error {
 	defer timer.Stop()
 	work := context.WithoutCancel(ctx)
 	for {
-		ops, claims := c.nextBatch(time.Now())
-		if len(ops)+len(claims) > 0 {
-			if err := c.commit(work, ops, claims); err != nil {
+		if g := c.nextBatch(time.Now()); g.len() > 0 {
+			if err := c.commit(work, g); err != nil {
 				return err
 			}
 			c.inFlight = nil

@@ -12,8 +12,8 @@ import (
 func (ws Workers) Subscribe(ctx context.Context, t thread.Claimer) error {
 	s := &subscription{Claimer: t, observe: ws.ledger.options.Observe.Operation}
 	o := &op{name: "claim", rank: rankClaim, claimer: s, claim: &thread.ClaimRequest{Wait: true}, done: make(chan error, 1)}
-	o.apply = func(b *batch) (err error) {
-		s.work, err = b.claim(o.claim)
+	o.apply = func(tx *transaction) (err error) {
+		s.work, err = tx.claim(o.claim)
 		return err
 	}
 	if err := ws.ledger.committer().enqueue(o); err != nil {

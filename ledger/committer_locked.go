@@ -29,9 +29,9 @@ func (b *batch) postpone(err error) (rest []*op) {
 	locked, _ := errors.AsType[*store.LockedError](err)
 	now := time.Now()
 	var later []*op
-	for _, o := range b.ops {
+	for _, o := range b.waiting.ops {
 		names := slices.ContainsFunc(o.threads, func(id string) bool { return slices.Contains(locked.Threads, id) })
-		if !names && len(b.ops) > 1 {
+		if !names && len(b.waiting.ops) > 1 {
 			rest = append(rest, o)
 			continue
 		}

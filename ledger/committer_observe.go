@@ -75,12 +75,12 @@ func (c *committer) logFailed(r *mailroom.Run) {
 
 // reportCommit reports a durable batch to the observer, if it changed a row.
 func (b *batch) reportCommit(took time.Duration) {
-	if b.changes.Empty() {
+	if b.written.Empty() {
 		return
 	}
 	defer recovery.Log(b.c.options.Log, "the numbers of a commit")
-	b.c.options.Observe.Commit(len(b.ops)+len(b.claims), took)
-	for _, t := range b.rows.order {
+	b.c.options.Observe.Commit(b.waiting.len(), took)
+	for _, t := range b.tx.rows.order {
 		for _, a := range t.Attempts.Started {
 			b.c.options.Observe.AttemptStarted(a)
 		}
@@ -88,8 +88,8 @@ func (b *batch) reportCommit(took time.Duration) {
 			b.c.options.Observe.AttemptEnded(a)
 		}
 	}
-	for _, r := range b.changes.Runs {
-		if r.Status.Finished() && r.FinishedAt.Equal(b.rows.now) {
+	for _, r := range b.written.Runs {
+		if r.Status.Finished() && r.FinishedAt.Equal(b.tx.now()) {
 			b.c.options.Observe.RunFinished(r)
 			b.c.logFailed(r)
 		}

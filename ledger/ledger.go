@@ -194,13 +194,13 @@ func (l *Ledger) View(ctx context.Context, f func(store.Reader) error) error {
 }
 
 // run passes an operation to the committer and waits for its result.
-func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error)) (T, error) {
+func run[T any](ctx context.Context, l *Ledger, o op, f func(tx *transaction) (T, error)) (T, error) {
 	var out, none T
 	if err := o.checkNames(); err != nil {
 		return none, err
 	}
-	o.apply = func(b *batch) (err error) {
-		out, err = f(b)
+	o.apply = func(tx *transaction) (err error) {
+		out, err = f(tx)
 		return err
 	}
 	o.ofCaller(ctx)

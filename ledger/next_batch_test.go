@@ -16,7 +16,7 @@ func partSizes(sizes ...int) []int {
 	}
 	var batches []int
 	for {
-		ops, _ := l.nextBatch(time.Now())
+		ops := l.nextBatch(time.Now()).ops
 		if len(ops) == 0 {
 			return batches
 		}
@@ -59,7 +59,7 @@ func TestASmallOperationWaitsForOneLargeBatchAtMost(t *testing.T) {
 	}
 	take := func(want ...string) {
 		t.Helper()
-		ops, _ := l.nextBatch(time.Now())
+		ops := l.nextBatch(time.Now()).ops
 		var got []string
 		for _, o := range ops {
 			got = append(got, o.name)
@@ -96,7 +96,7 @@ func TestAPurgeRunsLastAndAlone(t *testing.T) {
 func wantRanks(t *testing.T, l *committer, now time.Time, batches ...[]int) {
 	t.Helper()
 	for i, want := range batches {
-		ops, _ := l.nextBatch(now)
+		ops := l.nextBatch(now).ops
 		var got []int
 		for _, o := range ops {
 			got = append(got, o.rank)

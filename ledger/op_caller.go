@@ -35,22 +35,22 @@ func (o *op) ofCaller(ctx context.Context) {
 	}
 	o.tokens = append(o.tokens[:len(o.tokens):len(o.tokens)], c.Row)
 	apply := o.apply
-	o.apply = func(b *batch) error {
-		if err := checkCaller(b, c); err != nil {
+	o.apply = func(tx *transaction) error {
+		if err := checkCaller(tx, c); err != nil {
 			return err
 		}
-		return apply(b)
+		return apply(tx)
 	}
 }
 
 // checkCaller refuses the operation of a row that was revoked, replaced or has expired. A row that was derived from
 // another one is dropped with it, so its own row tells.
-func checkCaller(b *batch, c Caller) error {
-	row, err := b.rows.token(c.Row)
+func checkCaller(tx *transaction, c Caller) error {
+	row, err := tx.rows.token(c.Row)
 	switch {
 	case err != nil:
 		return err
-	case row == nil, row.ID() != c.ID, !row.RevokedAt.IsZero(), row.Expired(b.rows.now):
+	case row == nil, row.ID() != c.ID, !row.RevokedAt.IsZero(), row.Expired(tx.now()):
 		return errEnded()
 	}
 	return nil

@@ -37,7 +37,7 @@ func (o *Options) capacities(c *thread.ClaimRequest) []store.Capacity {
 // expectedWants returns the wants for which the operations will probably ask the store, so that it
 // can find the threads with the rest of what the batch reads. It judges by this process's clock: a
 // wrong guess costs time only.
-func (b *batch) expectedWants(ops []*op) []store.Capacity {
+func (tx *transaction) expectedWants(ops []*op) []store.Capacity {
 	var wants []store.Capacity
 	now := time.Now()
 	for _, o := range ops {
@@ -46,8 +46,8 @@ func (b *batch) expectedWants(ops []*op) []store.Capacity {
 			continue
 		}
 		s := newShares(o.claim.Held, o.claim.Slots)
-		for _, w := range b.c.options.capacities(o.claim) {
-			idle, ok := b.idle[w]
+		for _, w := range tx.options.capacities(o.claim) {
+			idle, ok := tx.forecast.idle[w]
 			if ok && idle.After(now) && o.claim.Wait {
 				continue
 			}
@@ -85,8 +85,8 @@ func addSlots(wants []store.Capacity, w store.Capacity) []store.Capacity {
 func (ws Workers) Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.Assignment, error) {
 	o := op{name: "claim", rank: rankClaim, workers: []string{c.Worker}, claim: &c}
 	var work []thread.Assignment
-	o.apply = func(b *batch) (err error) {
-		work, err = b.claim(&c)
+	o.apply = func(tx *transaction) (err error) {
+		work, err = tx.claim(&c)
 		o.found = len(work)
 		return err
 	}
@@ -100,55 +100,55 @@ func (ws Workers) Claim(ctx context.Context, c thread.ClaimRequest) ([]thread.As
 	return work, nil
 }
 
-func (b *batch) claim(c *thread.ClaimRequest) ([]thread.Assignment, error) {
-	if _, err := b.rows.worker(c.Worker); err != nil {
+func (tx *transaction) claim(c *thread.ClaimRequest) ([]thread.Assignment, error) {
+	if _, err := tx.rows.worker(c.Worker); err != nil {
 		return nil, err
 	}
-	c = b.withoutPaused(c)
+	c = tx.withoutPaused(c)
 	r := &round{ClaimRequest: c, slots: c.Slots, lastAttempt: c.LastAttempt, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
 	var passed []*thread.State
 	if r.slots > 0 {
-		due, err := b.candidates(r, nil)
+		due, err := tx.candidates(r, nil)
 		if err != nil {
 			return nil, err
 		}
-		if passed, err = b.start(r, due, r.shares.full); err != nil {
+		if passed, err = tx.start(r, due, r.shares.full); err != nil {
 			return nil, err
 		}
 	}
 	if len(passed) > 0 && r.slots > 0 { // owners below their share first, then the rest
-		due, err := b.candidates(r, r.shares.remaining(r.shares.limit()))
+		due, err := tx.candidates(r, r.shares.remaining(r.shares.limit()))
 		if err != nil {
 			return nil, err
 		}
-		if _, err := b.start(r, due, r.shares.full); err != nil {
+		if _, err := tx.start(r, due, r.shares.full); err != nil {
 			return nil, err
 		}
-		if _, err := b.start(r, passed, nil); err != nil {
+		if _, err := tx.start(r, passed, nil); err != nil {
 			return nil, err
 		}
 	}
 	if r.slots <= 0 && c.Slots > 0 {
-		clear(b.idle) // more runs may be due
+		clear(tx.forecast.idle) // more runs may be due
 	}
 	if r.slots <= 0 && c.FairSlots > 0 {
-		if err := b.claimFairSlots(r); err != nil {
+		if err := tx.claimFairSlots(r); err != nil {
 			return nil, err
 		}
 	}
-	noteProbes(b, r.work)
+	noteProbes(tx, r.work)
 	return r.work, nil
 }
 
 // claimFairSlots starts runs beyond the slots for owners that have none on the worker.
-func (b *batch) claimFairSlots(r *round) error {
-	b.nextFair = b.rows.now.Add(b.c.options.Poll)
+func (tx *transaction) claimFairSlots(r *round) error {
+	tx.forecast.nextFair = tx.now().Add(tx.options.Poll)
 	r.slots = r.FairSlots
-	due, err := b.candidates(r, r.shares.remaining(1))
+	due, err := tx.candidates(r, r.shares.remaining(1))
 	if err != nil {
 		return err
 	}
-	_, err = b.start(r, due, func(owner string) bool { return r.shares.held[owner] > 0 })
+	_, err = tx.start(r, due, func(owner string) bool { return r.shares.held[owner] > 0 })
 	return err
 }
 
@@ -164,24 +164,24 @@ type round struct {
 
 // start starts due runs while slots are free. It returns the threads it skipped because over
 // reported that their owner has its share.
-func (b *batch) start(r *round, due []*thread.State, over func(owner string) bool) (passed []*thread.State, err error) {
+func (tx *transaction) start(r *round, due []*thread.State, over func(owner string) bool) (passed []*thread.State, err error) {
 	for _, t := range due {
 		d := t.Due
 		agent, _ := thread.ParseDueAgent(d.Agent)
 		if r.slots <= 0 {
 			break
 		}
-		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.rows.now) || r.agents[agent] >= r.Agents[agent] || d.LastAttempt && !r.lastAttempt {
+		if !matches(d, store.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, tx.now()) || r.agents[agent] >= r.Agents[agent] || d.LastAttempt && !r.lastAttempt {
 			continue
 		}
 		if over != nil && over(t.Owner) {
 			passed = append(passed, t)
 			continue
 		}
-		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
-		run := t.Claim(b.c.claimant(r.ClaimRequest, agent), d.Agent, d.LastAttempt, b.rows.now)
+		run := t.Claim(tx.options.claimant(r.ClaimRequest, agent), d.Agent, d.LastAttempt, tx.now())
 		if run == nil {
 			continue
 		}
@@ -196,7 +196,7 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 			Thread: &row,
 			Input:  t.Input(run),
 			Due:    d.At,
-			At:     b.rows.now,
+			At:     tx.now(),
 		})
 	}
 	return passed, nil
@@ -204,15 +204,15 @@ func (b *batch) start(r *round, due []*thread.State, over func(owner string) boo
 
 // candidates returns the due threads of a round, in order: the loaded ones in their current state,
 // the others from the store. share bounds the stored ones per owner.
-func (b *batch) candidates(r *round, share *store.Share) ([]*thread.State, error) {
+func (tx *transaction) candidates(r *round, share *store.Share) ([]*thread.State, error) {
 	var due []*thread.State
-	for _, w := range b.c.options.capacities(r.ClaimRequest) {
-		for _, t := range b.rows.order {
-			if matches(t.Due, w, b.rows.now) {
+	for _, w := range tx.options.capacities(r.ClaimRequest) {
+		for _, t := range tx.rows.order {
+			if matches(t.Due, w, tx.now()) {
 				due = append(due, t)
 			}
 		}
-		if known, ok := b.idle[w]; ok && known.After(b.rows.now) && r.Wait {
+		if known, ok := tx.forecast.idle[w]; ok && known.After(tx.now()) && r.Wait {
 			continue
 		}
 		agent, _ := thread.ParseDueAgent(w.Agent)
@@ -220,7 +220,7 @@ func (b *batch) candidates(r *round, share *store.Share) ([]*thread.State, error
 		if w.Slots <= 0 {
 			continue
 		}
-		stored, err := b.dueThreads(w)
+		stored, err := tx.dueThreads(w)
 		if err != nil {
 			return nil, err
 		}
@@ -238,16 +238,16 @@ func matches(d mailroom.Due, w store.Capacity, now time.Time) bool {
 }
 
 // dueThreads loads due threads that the batch does not have yet.
-func (b *batch) dueThreads(w store.Capacity) ([]*thread.State, error) {
-	fresh, next, err := b.rows.loadDue(b.rows.now, w)
+func (tx *transaction) dueThreads(w store.Capacity) ([]*thread.State, error) {
+	fresh, next, err := tx.rows.loadDue(tx.now(), w)
 	if err != nil {
 		return nil, err
 	}
 	if len(fresh) < w.Slots && w.Share == nil {
 		if next.IsZero() {
-			next = b.rows.now.Add(b.c.options.Poll)
+			next = tx.now().Add(tx.options.Poll)
 		}
-		b.idle[store.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
+		tx.forecast.idle[store.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
 	}
 	return fresh, nil
 }

@@ -13,8 +13,8 @@ const topicDefinitions = "definitions"
 // it, fails permanently when it starts.
 func (l *Ledger) DropDefinitions(ctx context.Context, dropped []store.Definition) error {
 	o := op{name: "drop_definitions", rank: rankPlain, topics: []string{topicDefinitions}}
-	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		b.changes.DropDefinitions = append(b.changes.DropDefinitions, dropped...)
+	_, err := run(ctx, l, o, func(tx *transaction) (struct{}, error) {
+		tx.changes.dropDefinitions(dropped)
 		return struct{}{}, nil
 	})
 	return err
@@ -23,8 +23,8 @@ func (l *Ledger) DropDefinitions(ctx context.Context, dropped []store.Definition
 // KeepDefinitions stores the current versions of agents, so that runs pinned to them can continue
 // after a change.
 func (l *Ledger) KeepDefinitions(ctx context.Context, kept []store.Definition) error {
-	_, err := run(ctx, l, op{name: "define", rank: rankPlain, topics: []string{topicDefinitions}}, func(b *batch) (struct{}, error) {
-		b.changes.Definitions = append(b.changes.Definitions, kept...)
+	_, err := run(ctx, l, op{name: "define", rank: rankPlain, topics: []string{topicDefinitions}}, func(tx *transaction) (struct{}, error) {
+		tx.changes.keepDefinitions(kept)
 		return struct{}{}, nil
 	})
 	return err

@@ -26,7 +26,7 @@ const (
 // thread is first marked as deleted, which hides it from every caller. Its rows are then dropped in
 // bounded transactions, by this call and by later sweeps.
 func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.Token) error {
-	long, err := onThread(ctx, l, op{name: "delete", threads: []string{threadID}}, who, thread.ScopeRow, func(b *batch, t *thread.State) (bool, error) {
+	long, err := onThread(ctx, l, op{name: "delete", threads: []string{threadID}}, who, thread.ScopeRow, func(tx *transaction, t *thread.State) (bool, error) {
 		if reserved.ForServer(t.ID) && who != nil && !who.SeesAll() {
 			// Its rows say what was sent already: without them the bound of a token would begin again.
 			return false, mailroom.Errorf(mailroom.CodeForbidden, "only the operator deletes thread %q, through which the server sends", threadID)
@@ -39,16 +39,15 @@ func (l *Ledger) DeleteThread(ctx context.Context, threadID string, who *auth.To
 		}
 		_, project := project.NameOf(t.ID)
 		if project {
-			if err := b.dropProject(t.ID); err != nil {
+			if err := tx.dropProject(t.ID); err != nil {
 				return false, err
 			}
 		}
 		if !project && (isLong(t) || t.Bytes > dropBytes) {
-			t.MarkDeleted(b.rows.now)
+			t.MarkDeleted(tx.now())
 			return true, nil
 		}
-		b.replaceDeleted(t)
-		b.changes.DropThreads = append(b.changes.DropThreads, t.ID)
+		tx.dropThread(t)
 		return false, nil
 	})
 	if err != nil || !long {
@@ -68,19 +67,18 @@ func isLong(t *thread.State) bool { return t.LastSeq-t.FirstSeq >= dropStep }
 func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
 	for range steps {
 		o := op{name: "drop", rank: rankPurge, threads: []string{thread}}
-		more, err := run(ctx, l, o, func(b *batch) (bool, error) {
-			t := b.rows.thread(thread)
+		more, err := run(ctx, l, o, func(tx *transaction) (bool, error) {
+			t := tx.rows.thread(thread)
 			if t.DeletedAt.IsZero() {
 				return false, nil // already dropped
 			}
 			if !isLong(t) {
-				b.replaceDeleted(t)
-				b.changes.DropThreads = append(b.changes.DropThreads, t.ID)
+				tx.dropThread(t)
 				return false, nil
 			}
 			next := t.FirstSeq + dropStep
 			t.Purge(next, 0)
-			b.changes.DropEntries = append(b.changes.DropEntries, store.Prefix{Thread: thread, Seq: next})
+			tx.changes.dropEntries(thread, next)
 			return true, nil
 		})
 		if err != nil || !more {

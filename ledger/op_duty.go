@@ -37,12 +37,12 @@ func Holder(workers []*store.Worker, duty string) *store.Worker {
 // or another one. A holder whose lease has ended keeps the duty until a sweep marks it dead.
 func (ds Duties) Take(ctx context.Context, worker, duty string) (holder *store.Worker, err error) {
 	o := op{name: "duty", rank: rankRenew, topics: []string{"duty/" + duty}, workers: []string{worker}}
-	return run(ctx, ds.ledger, o, func(b *batch) (*store.Worker, error) {
-		mine, err := b.rows.worker(worker)
+	return run(ctx, ds.ledger, o, func(tx *transaction) (*store.Worker, error) {
+		mine, err := tx.rows.worker(worker)
 		if err != nil {
 			return nil, err
 		}
-		all, err := b.allWorkers()
+		all, err := tx.allWorkers()
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,7 @@ func (ds Duties) Take(ctx context.Context, worker, duty string) (holder *store.W
 		}
 		mine.Duties = append(mine.Duties, duty)
 		slices.Sort(mine.Duties)
-		b.saveWorker(mine)
+		tx.saveWorker(mine)
 		return mine, nil
 	})
 }
@@ -76,18 +76,18 @@ func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cur
 	}
 	slices.Sort(o.threads)
 	o.threads = slices.Compact(o.threads)
-	_, err := run(ctx, ds.ledger, o, func(b *batch) (struct{}, error) {
+	_, err := run(ctx, ds.ledger, o, func(tx *transaction) (struct{}, error) {
 		for i := range all {
-			t := b.rows.thread(all[i].Thread)
-			err := b.rows.loadKey(t, all[i].Key)
+			t := tx.rows.thread(all[i].Thread)
+			err := tx.rows.loadKey(t, all[i].Key)
 			if err == nil && !t.Keys.Has(all[i].Key) {
-				_, err = b.submit(all[i], false)
+				_, err = tx.submit(all[i], false)
 			}
 			if err != nil {
-				return struct{}{}, b.abortAfter(i, err)
+				return struct{}{}, tx.abortAfter(i, err)
 			}
 		}
-		b.moveCursor(c)
+		tx.moveCursor(c)
 		return struct{}{}, nil
 	})
 	return err
@@ -96,11 +96,11 @@ func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cur
 // Release ends a worker's duty. The caller has stopped the job.
 func (ds Duties) Release(ctx context.Context, worker, duty string) error {
 	o := op{name: "duty", rank: rankRenew, workers: []string{worker}}
-	_, err := run(ctx, ds.ledger, o, func(b *batch) (struct{}, error) {
-		w := b.rows.workers[worker]
+	_, err := run(ctx, ds.ledger, o, func(tx *transaction) (struct{}, error) {
+		w := tx.rows.workers[worker]
 		if at := slices.Index(duties(w), duty); at >= 0 {
 			w.Duties = slices.Delete(w.Duties, at, at+1)
-			b.saveWorker(w)
+			tx.saveWorker(w)
 		}
 		return struct{}{}, nil
 	})
@@ -115,10 +115,10 @@ func duties(w *store.Worker) []string {
 }
 
 // allWorkers returns the stored workers with the changes of this batch.
-func (b *batch) allWorkers() ([]*store.Worker, error) {
-	stored, err := b.rows.tx.Workers()
-	return append(slices.DeleteFunc(stored, func(w *store.Worker) bool { return b.rows.workers[w.ID] != nil }),
-		slices.Collect(maps.Values(b.rows.workers))...), err
+func (tx *transaction) allWorkers() ([]*store.Worker, error) {
+	stored, err := tx.rows.stored.Workers()
+	return append(slices.DeleteFunc(stored, func(w *store.Worker) bool { return tx.rows.workers[w.ID] != nil }),
+		slices.Collect(maps.Values(tx.rows.workers))...), err
 }
 
 // fence restricts the operations of a [Ledger] to the time in which a worker holds a duty.
@@ -148,11 +148,11 @@ func (f *fence) restrict(o *op) error {
 	}
 	o.workers = append(slices.Clip(o.workers), worker)
 	apply := o.apply
-	o.apply = func(b *batch) error {
-		if w := b.rows.workers[worker]; w == nil || w.Dead || !slices.Contains(w.Duties, f.duty) {
+	o.apply = func(tx *transaction) error {
+		if w := tx.rows.workers[worker]; w == nil || w.Dead || !slices.Contains(w.Duties, f.duty) {
 			return f.lost()
 		}
-		return apply(b)
+		return apply(tx)
 	}
 	return nil
 }

@@ -16,37 +16,37 @@ import (
 
 // Cancel ends a run, or asks it to stop if a worker holds it.
 func (l *Ledger) Cancel(ctx context.Context, id, by string) (*mailroom.Run, error) {
-	return l.onRun(ctx, "cancel", id, func(b *batch, t *thread.State) (*mailroom.Run, error) {
-		return t.Cancel(id, by, b.rows.now)
+	return l.onRun(ctx, "cancel", id, func(tx *transaction, t *thread.State) (*mailroom.Run, error) {
+		return t.Cancel(id, by, tx.now())
 	})
 }
 
 // Retry puts a failed or cancelled run back into its thread's queue.
 func (l *Ledger) Retry(ctx context.Context, in thread.Retry) (*mailroom.Run, error) {
-	return l.onRun(ctx, "retry", in.Run, func(b *batch, t *thread.State) (*mailroom.Run, error) {
+	return l.onRun(ctx, "retry", in.Run, func(tx *transaction, t *thread.State) (*mailroom.Run, error) {
 		if r := t.Run(in.Run); r != nil {
-			in.AgentVersion = b.c.options.Version(r.Agent)
+			in.AgentVersion = tx.options.Version(r.Agent)
 		}
-		return t.Retry(in, b.rows.now)
+		return t.Retry(in, tx.now())
 	})
 }
 
 // onRun runs a transition of one run.
-func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *thread.State) (*mailroom.Run, error)) (*mailroom.Run, error) {
+func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*transaction, *thread.State) (*mailroom.Run, error)) (*mailroom.Run, error) {
 	r, err := l.findRun(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	o := op{name: name, rank: rankPlain, threads: []string{r.Thread}, queues: true, runs: []string{id}}
-	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
-		t := b.rows.thread(r.Thread)
+	return run(ctx, l, o, func(tx *transaction) (*mailroom.Run, error) {
+		t := tx.rows.thread(r.Thread)
 		if !t.DeletedAt.IsZero() {
 			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", id)
 		}
-		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
-		r, err := f(b, t)
+		r, err := f(tx, t)
 		return copyRun(r), err
 	})
 }
@@ -74,18 +74,18 @@ func (l *Ledger) Interrupt(ctx context.Context, thread string, who *auth.Token) 
 // InterruptBefore is an Interrupt of the runs before a place. It can be repeated without affecting
 // later runs.
 func (l *Ledger) InterruptBefore(ctx context.Context, threadID string, place int64, who *auth.Token) (thread.Interrupted, error) {
-	return onThread(ctx, l, op{name: "interrupt", threads: []string{threadID}}, who, thread.ScopeAll, func(b *batch, t *thread.State) (thread.Interrupted, error) {
-		return t.Interrupt(place, who.Name, b.rows.now), nil
+	return onThread(ctx, l, op{name: "interrupt", threads: []string{threadID}}, who, thread.ScopeAll, func(tx *transaction, t *thread.State) (thread.Interrupted, error) {
+		return t.Interrupt(place, who.Name, tx.now()), nil
 	})
 }
 
 // Edit replaces the content of an unread message.
 func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mailroom.Part) (mailroom.Message, error) {
-	err := l.onMessage(ctx, "edit", threadID, message, thread.PartsSize(parts), func(b *batch, t *thread.State) error {
-		if err := b.checkQuota(t.Owner, auth.Use{Bytes: int64(thread.PartsSize(parts))}); err != nil {
+	err := l.onMessage(ctx, "edit", threadID, message, thread.PartsSize(parts), func(tx *transaction, t *thread.State) error {
+		if err := tx.checkQuota(t.Owner, auth.Use{Bytes: int64(thread.PartsSize(parts))}); err != nil {
 			return err
 		}
-		return t.Edit(message, parts, b.rows.now)
+		return t.Edit(message, parts, tx.now())
 	})
 	if err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
 		return mailroom.Message{}, err
@@ -96,19 +96,19 @@ func (l *Ledger) Edit(ctx context.Context, threadID, message string, parts []mai
 
 // Retract withdraws an unread message.
 func (l *Ledger) Retract(ctx context.Context, threadID, message string) error {
-	return l.onMessage(ctx, "retract", threadID, message, 0, func(b *batch, t *thread.State) error {
-		return t.Retract(message, b.rows.now)
+	return l.onMessage(ctx, "retract", threadID, message, 0, func(tx *transaction, t *thread.State) error {
+		return t.Retract(message, tx.now())
 	})
 }
 
 // onMessage runs a transition of a message. The run in the message's id holds it, or the current
 // run if it was steered.
-func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, size int, f func(*batch, *thread.State) error) error {
+func (l *Ledger) onMessage(ctx context.Context, name, threadID, message string, size int, f func(*transaction, *thread.State) error) error {
 	run, _, _ := strings.Cut(message, ".")
-	_, err := onThread(ctx, l, op{name: name, size: size, threads: []string{threadID}, runs: []string{run}}, nil, thread.ScopeHead, func(b *batch, t *thread.State) (struct{}, error) {
-		err := f(b, t)
+	_, err := onThread(ctx, l, op{name: name, size: size, threads: []string{threadID}, runs: []string{run}}, nil, thread.ScopeHead, func(tx *transaction, t *thread.State) (struct{}, error) {
+		err := f(tx, t)
 		if mailroom.CodeOf(err) == mailroom.CodeConflict {
-			if _, missing := findMessage(b.rows.tx, threadID, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
+			if _, missing := findMessage(tx.rows.stored, threadID, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
 				err = missing
 			}
 		}
@@ -128,15 +128,15 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p thread.Patch)
 		p.DeliverTo = &to
 		o.threads = append(o.threads, to)
 	}
-	return run(ctx, l, o, func(b *batch) (*mailroom.Thread, error) {
-		t := b.rows.thread(thread)
+	return run(ctx, l, o, func(tx *transaction) (*mailroom.Thread, error) {
+		t := tx.rows.thread(thread)
 		if !t.DeletedAt.IsZero() {
 			return nil, t.CheckVisibleTo(nil)
 		}
-		if err := b.loadDelivery(t, &p); err != nil {
+		if err := tx.loadDelivery(t, &p); err != nil {
 			return nil, err
 		}
-		if err := t.Patch(p, b.rows.now); err != nil {
+		if err := t.Patch(p, tx.now()); err != nil {
 			return nil, err
 		}
 		row := t.Thread
@@ -145,28 +145,28 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p thread.Patch)
 }
 
 // loadDelivery loads the threads that the check of DeliverTo needs.
-func (b *batch) loadDelivery(t *thread.State, p *thread.Patch) error {
+func (tx *transaction) loadDelivery(t *thread.State, p *thread.Patch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
 	}
-	to := b.rows.thread(*p.DeliverTo)
+	to := tx.rows.thread(*p.DeliverTo)
 	p.Target, p.Source, p.Foreign = &to.Thread, nil, false
 	if p.By != nil && !p.By.Has(auth.PermissionAdmin) && !to.Exists() {
-		foreign, err := b.inForeignNamespace(to, p.By)
+		foreign, err := tx.inForeignNamespace(to, p.By)
 		if err != nil {
 			return err
 		}
-		p.Foreign = foreign || slices.ContainsFunc(b.c.options.Reserved, func(begin string) bool { return strings.HasPrefix(to.ID, begin) })
+		p.Foreign = foreign || slices.ContainsFunc(tx.options.Reserved, func(begin string) bool { return strings.HasPrefix(to.ID, begin) })
 	}
-	for _, other := range b.rows.order { // with the changes of this batch
+	for _, other := range tx.rows.order { // with the changes of this batch
 		if other.DeliverTo == t.ID {
 			p.Source = &other.Thread
 		}
 	}
 	// One row beyond the loaded threads is enough to find another.
-	rows, err := b.rows.tx.Threads(store.ThreadQuery{DeliverTo: t.ID, Limit: len(b.rows.order) + 1})
+	rows, err := tx.rows.stored.Threads(store.ThreadQuery{DeliverTo: t.ID, Limit: len(tx.rows.order) + 1})
 	for _, row := range rows {
-		if b.rows.threads[row.ID] == nil {
+		if tx.rows.threads[row.ID] == nil {
 			p.Source = cmp.Or(p.Source, row)
 		}
 	}
@@ -184,26 +184,18 @@ func relocateError(location string, err error) error {
 	return &located
 }
 
-// replaceDeleted replaces a deleted thread by an empty one, for later operations of the batch.
-func (b *batch) replaceDeleted(t *thread.State) {
-	fresh := thread.NewState(&mailroom.Thread{ID: t.ID})
-	b.rows.threads[t.ID] = fresh
-	b.dropped[t.ID] = true
-	b.rows.order[slices.Index(b.rows.order, t)] = fresh
-}
-
 // onThread runs a transition of the thread that o names and who sees; nil is the server itself.
-func onThread[T any](ctx context.Context, l *Ledger, o op, who *auth.Token, s thread.Scope, f func(*batch, *thread.State) (T, error)) (T, error) {
+func onThread[T any](ctx context.Context, l *Ledger, o op, who *auth.Token, s thread.Scope, f func(*transaction, *thread.State) (T, error)) (T, error) {
 	o.rank, o.queues = rankPlain, s != thread.ScopeRow
-	return run(ctx, l, o, func(b *batch) (T, error) {
+	return run(ctx, l, o, func(tx *transaction) (T, error) {
 		var none T
-		t := b.rows.thread(o.threads[0])
+		t := tx.rows.thread(o.threads[0])
 		if err := t.CheckVisibleTo(who); err != nil {
 			return none, err
 		}
-		if err := b.rows.ensure(t, s); err != nil {
+		if err := tx.rows.ensure(t, s); err != nil {
 			return none, err
 		}
-		return f(b, t)
+		return f(tx, t)
 	})
 }

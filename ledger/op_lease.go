@@ -55,18 +55,17 @@ func (ws Workers) LeaseTime() time.Duration { return ws.ledger.options.Lease }
 // Register adds a worker with a new id and returns the end of its lease.
 func (ws Workers) Register(ctx context.Context, w store.Worker) (time.Time, error) {
 	o := op{name: "register", rank: rankRenew, topics: []string{topicAgents}, workers: []string{w.ID}}
-	return run(ctx, ws.ledger, o, func(b *batch) (time.Time, error) {
-		if b.rows.workers[w.ID] != nil {
+	return run(ctx, ws.ledger, o, func(tx *transaction) (time.Time, error) {
+		if tx.rows.workers[w.ID] != nil {
 			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before; use a new id", w.ID)
 		}
-		one := auth.Use{Workers: 1}
-		if err := b.checkQuota(w.Owner, one); err != nil {
+		if err := tx.checkQuota(w.Owner, auth.Use{Workers: 1}); err != nil {
 			return time.Time{}, err
 		}
-		b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Plus(one)
+		tx.changes.countWorkers(w.Owner, 1)
 		row := w
-		row.StartedAt, row.LeaseUntil = b.rows.now, b.rows.now.Add(b.c.options.Lease)
-		b.saveWorker(&row)
+		row.StartedAt, row.LeaseUntil = tx.now(), tx.now().Add(tx.options.Lease)
+		tx.saveWorker(&row)
 		return row.LeaseUntil, nil
 	})
 }
@@ -85,31 +84,31 @@ func (ws Workers) Renew(ctx context.Context, in thread.Renewal) (thread.Renewed,
 		threads = append(threads, c.Thread)
 	}
 	o := op{name: "renew", rank: rankRenew, workers: []string{in.Worker}, threads: threads}
-	return run(ctx, ws.ledger, o, func(b *batch) (thread.Renewed, error) { return b.renew(in, threads, held) })
+	return run(ctx, ws.ledger, o, func(tx *transaction) (thread.Renewed, error) { return tx.renew(in, threads, held) })
 }
 
-func (b *batch) renew(in thread.Renewal, threads []string, held map[string]mailroom.Claim) (thread.Renewed, error) {
-	w, err := b.rows.worker(in.Worker)
+func (tx *transaction) renew(in thread.Renewal, threads []string, held map[string]mailroom.Claim) (thread.Renewed, error) {
+	w, err := tx.rows.worker(in.Worker)
 	if err != nil {
 		return thread.Renewed{}, err
 	}
-	b.checkClock(w)
-	w.LeaseUntil = b.rows.now.Add(b.c.options.Lease)
-	b.saveWorker(w)
+	tx.checkClock(w)
+	w.LeaseUntil = tx.now().Add(tx.options.Lease)
+	tx.saveWorker(w)
 	out := thread.Renewed{Until: w.LeaseUntil}
 	for _, id := range threads {
-		t := b.rows.thread(id)
+		t := tx.rows.thread(id)
 		c, holds := held[t.Current]
 		if t.Worker != in.Worker || holds && t.Holds(in.Worker, c) || t.Round > in.Round {
 			continue
 		}
-		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return thread.Renewed{}, err
 		}
-		t.Revoke(thread.Revoke{Cause: thread.RevokeUnheld, Worker: in.Worker, Round: in.Round}, b.rows.now)
+		t.Revoke(thread.Revoke{Cause: thread.RevokeUnheld, Worker: in.Worker, Round: in.Round}, tx.now())
 	}
 	for _, c := range in.Held {
-		t := b.rows.thread(c.Thread)
+		t := tx.rows.thread(c.Thread)
 		if !t.Holds(in.Worker, c) {
 			out.Lost = append(out.Lost, c)
 			continue
@@ -238,8 +237,8 @@ func (ws Workers) dropWorkers(ctx context.Context, workers []*store.Worker, now 
 	}
 	for some := range slices.Chunk(old, expireBatch) {
 		o := op{name: "end_workers", rank: rankRenew, workers: some}
-		_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
-			b.changes.DropWorkers = append(b.changes.DropWorkers, some...)
+		_, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) {
+			tx.changes.dropWorkers(some)
 			return struct{}{}, nil
 		})
 		if err != nil {
@@ -279,10 +278,10 @@ func (ws Workers) endWorkers(ctx context.Context, uncharged bool, ended func(*st
 // between.
 func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool, ended func(*store.Worker, time.Time) bool) error {
 	o := op{name: "end_lease", rank: rankRenew, workers: []string{id}}
-	_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
-		w := b.rows.workers[id]
-		if w != nil && !w.Dead && ended(w, b.rows.now) {
-			endLease(b, w, uncharged)
+	_, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) {
+		w := tx.rows.workers[id]
+		if w != nil && !w.Dead && ended(w, tx.now()) {
+			endLease(tx, w, uncharged)
 		}
 		return struct{}{}, nil
 	})
@@ -290,14 +289,14 @@ func (ws Workers) endWorker(ctx context.Context, id string, uncharged bool, ende
 }
 
 // endLease marks a live worker as dead: what it writes with a claim is refused from now on.
-func endLease(b *batch, w *store.Worker, uncharged bool) {
-	b.checkClock(w)
+func endLease(tx *transaction, w *store.Worker, uncharged bool) {
+	tx.checkClock(w)
 	w.Dead, w.Uncharged = true, uncharged
-	b.workerChanges[w.Owner] = b.workerChanges[w.Owner].Minus(auth.Use{Workers: 1})
-	if w.LeaseUntil.After(b.rows.now) {
-		w.LeaseUntil = b.rows.now
+	tx.changes.countWorkers(w.Owner, -1)
+	if w.LeaseUntil.After(tx.now()) {
+		w.LeaseUntil = tx.now()
 	}
-	b.saveWorker(w)
+	tx.saveWorker(w)
 }
 
 // freeClaims takes away a dead worker's claims, expireBatch at a time.
@@ -311,7 +310,7 @@ func (ws Workers) freeClaims(ctx context.Context, w *store.Worker) error {
 			return nil
 		}
 		o := op{name: "expire", rank: rankPlain, threads: threads, queues: true}
-		if _, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) { return struct{}{}, b.expire(w, threads) }); err != nil {
+		if _, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) { return struct{}{}, tx.expire(w, threads) }); err != nil {
 			return err
 		}
 	}
@@ -319,26 +318,26 @@ func (ws Workers) freeClaims(ctx context.Context, w *store.Worker) error {
 
 // expire takes away the claims of a dead worker on threads. After reading expireBytes of flushed
 // text it leaves the rest to the next operation.
-func (b *batch) expire(worker *store.Worker, threads []string) error {
+func (tx *transaction) expire(worker *store.Worker, threads []string) error {
 	read := 0
 	for _, id := range threads {
 		if read >= expireBytes {
 			return nil
 		}
-		t := b.rows.thread(id)
+		t := tx.rows.thread(id)
 		if t.Worker != worker.ID {
 			continue
 		}
-		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return err
 		}
-		stored, err := b.rows.tx.Partials(t.Current)
+		stored, err := tx.rows.stored.Partials(t.Current)
 		if err != nil {
 			return err
 		}
 		read += textBytes(stored)
 		text := t.Partials.Text(t.Current, stored)
-		t.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker.ID, Uncharged: worker.Uncharged, Text: text}, b.rows.now)
+		t.Revoke(thread.Revoke{Cause: thread.RevokeDead, Worker: worker.ID, Uncharged: worker.Uncharged, Text: text}, tx.now())
 	}
 	return nil
 }
@@ -386,7 +385,7 @@ func (ws Workers) FailOrphans(ctx context.Context, configured []string, grace ti
 	}
 	for _, due := range lost {
 		o := op{name: "adopt_unclaimed", rank: rankClaim}
-		if _, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) { return struct{}{}, b.failOrphans(due, grace) }); err != nil {
+		if _, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) { return struct{}{}, tx.failOrphans(due, grace) }); err != nil {
 			return err
 		}
 	}
@@ -403,17 +402,17 @@ func servedSince(workers []*store.Worker, agent string, now time.Time, grace tim
 	})
 }
 
-func (b *batch) failOrphans(due string, grace time.Duration) error {
+func (tx *transaction) failOrphans(due string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		fresh, _, err := b.rows.loadDue(b.rows.now.Add(-grace), store.Capacity{Agent: due, Slots: expireBatch, LastAttempt: alone})
+		fresh, _, err := tx.rows.loadDue(tx.now().Add(-grace), store.Capacity{Agent: due, Slots: expireBatch, LastAttempt: alone})
 		if err != nil {
 			return err
 		}
 		for _, t := range fresh {
-			if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+			if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 				return err
 			}
-			t.FailOrphaned(due, b.rows.now)
+			t.FailOrphaned(due, tx.now())
 		}
 	}
 	return nil

@@ -29,38 +29,38 @@ func (ps Projects) Notify(ctx context.Context, in project.Notify) (Notified, err
 	if err := in.Check(); err != nil {
 		return Notified{}, err
 	}
-	return onProject(ctx, ps.ledger, "notify", in.Project, in.Size(), func(b *batch, p *project.State) (Notified, error) {
-		return b.notify(p, in)
+	return onProject(ctx, ps.ledger, "notify", in.Project, in.Size(), func(tx *transaction, p *project.State) (Notified, error) {
+		return tx.notify(p, in)
 	})
 }
 
-func (b *batch) notify(p *project.State, in project.Notify) (Notified, error) {
-	if err := b.rows.loadKey(p.Thread, in.Key); err != nil {
+func (tx *transaction) notify(p *project.State, in project.Notify) (Notified, error) {
+	if err := tx.rows.loadKey(p.Thread, in.Key); err != nil {
 		return Notified{}, err
 	}
 	if err := p.CheckAccess(in.By, "from", in.From); err != nil {
 		return Notified{}, err
 	}
-	to, err := b.findRecipients(p, &in)
+	to, err := tx.findRecipients(p, &in)
 	if err != nil {
 		return Notified{}, err
 	}
 	repeat := p.Thread.Keys.Has(in.Key)
 	if !repeat {
-		if err := b.checkNotifyQuota(p, &in, to); err != nil {
+		if err := tx.checkNotifyQuota(p, &in, to); err != nil {
 			return Notified{}, err
 		}
 	}
 	before := p.Thread.LastSeq
-	seq, err := p.Notify(in, b.rows.now)
+	seq, err := p.Notify(in, tx.now())
 	if err != nil {
 		return Notified{}, err
 	}
-	if _, err := b.ensureInbox(p, in.From, in.By); err != nil {
+	if _, err := tx.ensureInbox(p, in.From, in.By); err != nil {
 		return Notified{}, err
 	}
 	for _, name := range to.missing {
-		b.addInbox(p, name, project.Inbox{Read: before})
+		tx.addInbox(p, name, project.Inbox{Read: before})
 	}
 	if !repeat {
 		project.CountUnread(p.Thread, in.By.Name, to.inboxes)
@@ -78,8 +78,8 @@ type recipients struct {
 
 // findRecipients determines the recipients of a notification. The cost of a broadcast grows with
 // maxRecipients, not with the number of inboxes, which the project's row has.
-func (b *batch) findRecipients(p *project.State, in *project.Notify) (to recipients, err error) {
-	sender, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{in.From}})
+func (tx *transaction) findRecipients(p *project.State, in *project.Notify) (to recipients, err error) {
+	sender, err := tx.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{in.From}})
 	if err != nil {
 		return to, err
 	}
@@ -87,7 +87,7 @@ func (b *batch) findRecipients(p *project.State, in *project.Notify) (to recipie
 		to.begins = 1
 	}
 	if len(in.To) == 0 {
-		boxes, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Limit: maxRecipients + 1})
+		boxes, err := tx.cursors(store.CursorQuery{Channel: p.Thread.ID, Limit: maxRecipients + 1})
 		for _, c := range boxes {
 			if c.Identity != in.From {
 				to.names = append(to.names, c.Identity)
@@ -104,7 +104,7 @@ func (b *batch) findRecipients(p *project.State, in *project.Notify) (to recipie
 	if len(to.names) == 0 {
 		return to, nil
 	}
-	boxes, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: to.names})
+	boxes, err := tx.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: to.names})
 	there := map[string]bool{}
 	for _, c := range boxes {
 		there[c.Identity] = true
@@ -121,14 +121,14 @@ func (b *batch) findRecipients(p *project.State, in *project.Notify) (to recipie
 
 // checkNotifyQuota is checkQuota for a notification: its size counts for the project's owner, and
 // its inboxes for the sender.
-func (b *batch) checkNotifyQuota(p *project.State, in *project.Notify, to recipients) error {
-	if err := b.checkProjectQuota(p, in.By, in.Size()); err != nil {
+func (tx *transaction) checkNotifyQuota(p *project.State, in *project.Notify, to recipients) error {
+	if err := tx.checkProjectQuota(p, in.By, in.Size()); err != nil {
 		return err
 	}
 	if err := p.CheckInboxLimit(to.begins); err != nil {
 		return err
 	}
-	return b.checkQuota(in.By.Name, auth.Use{Notifications: to.inboxes})
+	return tx.checkQuota(in.By.Name, auth.Use{Notifications: to.inboxes})
 }
 
 // Received is a notification in an inbox.
@@ -188,12 +188,12 @@ func (ps Projects) readInbox(ctx context.Context, thread string, in InboxQuery) 
 			return found, err
 		}
 	}
-	return onProject(ctx, ps.ledger, "inbox", in.Project, 0, func(b *batch, p *project.State) (InboxPage, error) {
-		box, err := b.openInbox(p, in.Agent, in.By)
+	return onProject(ctx, ps.ledger, "inbox", in.Project, 0, func(tx *transaction, p *project.State) (InboxPage, error) {
+		box, err := tx.openInbox(p, in.Agent, in.By)
 		if err != nil {
 			return InboxPage{}, err
 		}
-		found, upto, err := readUnread(b.rows.tx, thread, box, in)
+		found, upto, err := readUnread(tx.rows.stored, thread, box, in)
 		if err != nil || !in.Consume || upto <= box.Read {
 			return found, err
 		}
@@ -201,7 +201,7 @@ func (ps Projects) readInbox(ctx context.Context, thread string, in InboxQuery) 
 			project.CountUnread(p.Thread, one.By, -1)
 		}
 		box.Advance(upto)
-		b.saveInbox(thread, in.Agent, box)
+		tx.saveInbox(thread, in.Agent, box)
 		return found, nil
 	})
 }
@@ -234,7 +234,7 @@ func (ps Projects) viewInbox(ctx context.Context, thread string, in InboxQuery) 
 
 // Acknowledge marks notifications of an agent as read, by their seqs.
 func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, by *auth.Token, seqs []int64) error {
-	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, 0, func(b *batch, p *project.State) (struct{}, error) {
+	_, err := onProject(ctx, ps.ledger, "acknowledge", projectName, 0, func(tx *transaction, p *project.State) (struct{}, error) {
 		last := p.Thread.LastSeq
 		if p.IsHidden(by) { // as if there were none
 			last = 0
@@ -244,23 +244,23 @@ func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, b
 				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "no notification %d in project %q", seq, projectName)
 			}
 		}
-		found, err := findInbox(b, p, agent, by)
+		found, err := findInbox(tx, p, agent, by)
 		if err != nil {
 			return struct{}{}, err
 		}
 		box := found.box
-		read, err := b.unreadAt(p, agent, box, seqs)
+		read, err := tx.unreadAt(p, agent, box, seqs)
 		if err != nil {
 			return struct{}{}, err
 		}
 		if err := box.Acknowledge(seqs...); err != nil {
 			return struct{}{}, err
 		}
-		first, upto, err := readUnread(b.rows.tx, p.Thread.ID, box, InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
+		first, upto, err := readUnread(tx.rows.stored, p.Thread.ID, box, InboxQuery{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return struct{}{}, err
 		}
-		createInbox(b, p, agent, by, found) // nothing refuses any more
+		createInbox(tx, p, agent, by, found) // nothing refuses any more
 		for _, n := range read {
 			project.CountUnread(p.Thread, n.By, -1)
 		}
@@ -268,7 +268,7 @@ func (ps Projects) Acknowledge(ctx context.Context, projectName, agent string, b
 			upto = first.Found[0].Seq - 1
 		}
 		box.Advance(upto)
-		b.saveInbox(p.Thread.ID, agent, box)
+		tx.saveInbox(p.Thread.ID, agent, box)
 		return struct{}{}, nil
 	})
 	return err
@@ -332,11 +332,11 @@ type foundInbox struct {
 }
 
 // findInbox returns the inbox of an agent, which by must be allowed to read.
-func findInbox(b *batch, p *project.State, agent string, by *auth.Token) (foundInbox, error) {
+func findInbox(tx *transaction, p *project.State, agent string, by *auth.Token) (foundInbox, error) {
 	if err := p.CheckAccess(by, "agent", agent); err != nil {
 		return foundInbox{}, err
 	}
-	found, err := lookUpInbox(b, p, agent, by)
+	found, err := lookUpInbox(tx, p, agent, by)
 	if err != nil {
 		return found, err
 	}
@@ -344,8 +344,8 @@ func findInbox(b *batch, p *project.State, agent string, by *auth.Token) (foundI
 }
 
 // lookUpInbox returns the inbox of an agent. A new inbox starts with the next notification.
-func lookUpInbox(b *batch, p *project.State, agent string, by *auth.Token) (found foundInbox, err error) {
-	rows, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
+func lookUpInbox(tx *transaction, p *project.State, agent string, by *auth.Token) (found foundInbox, err error) {
+	rows, err := tx.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil {
 		return found, err
 	}
@@ -355,7 +355,7 @@ func lookUpInbox(b *batch, p *project.State, agent string, by *auth.Token) (foun
 			return found, err
 		}
 	}
-	if err := b.checkProjectQuota(p, by, 0); err != nil {
+	if err := tx.checkProjectQuota(p, by, 0); err != nil {
 		return found, err
 	}
 	if found.isNew {
@@ -368,60 +368,60 @@ func lookUpInbox(b *batch, p *project.State, agent string, by *auth.Token) (foun
 }
 
 // createInbox creates what is missing of an inbox that was found, and its project.
-func createInbox(b *batch, p *project.State, agent string, by *auth.Token, found foundInbox) {
+func createInbox(tx *transaction, p *project.State, agent string, by *auth.Token, found foundInbox) {
 	if !found.reader {
 		return
 	}
-	p.Create(by, b.rows.now)
+	p.Create(by, tx.now())
 	if found.isNew {
-		b.addInbox(p, agent, found.box)
+		tx.addInbox(p, agent, found.box)
 	} else {
-		b.saveInbox(p.Thread.ID, agent, found.box)
+		tx.saveInbox(p.Thread.ID, agent, found.box)
 	}
 }
 
 // ensureInbox returns the inbox of an agent and creates it if there is none.
-func (b *batch) ensureInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
-	found, err := lookUpInbox(b, p, agent, by)
+func (tx *transaction) ensureInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
+	found, err := lookUpInbox(tx, p, agent, by)
 	if err == nil {
-		createInbox(b, p, agent, by, found)
+		createInbox(tx, p, agent, by, found)
 	}
 	return found.box, err
 }
 
 // checkInboxLimit returns an error if the agent has no inbox and the project has no room for
 // another.
-func (b *batch) checkInboxLimit(p *project.State, agent string) error {
+func (tx *transaction) checkInboxLimit(p *project.State, agent string) error {
 	full := p.CheckInboxLimit(1)
 	if full == nil {
 		return nil
 	}
-	rows, err := b.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
+	rows, err := tx.cursors(store.CursorQuery{Channel: p.Thread.ID, Identities: []string{agent}})
 	if err != nil || len(rows) > 0 {
 		return err
 	}
 	return full
 }
 
-func (b *batch) addInbox(p *project.State, agent string, box project.Inbox) {
+func (tx *transaction) addInbox(p *project.State, agent string, box project.Inbox) {
 	p.AddInbox()
-	b.saveInbox(p.Thread.ID, agent, box)
+	tx.saveInbox(p.Thread.ID, agent, box)
 }
 
 // openInbox returns the inbox of an agent, which by must be allowed to read, and creates it if there is
 // none.
-func (b *batch) openInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
-	found, err := findInbox(b, p, agent, by)
+func (tx *transaction) openInbox(p *project.State, agent string, by *auth.Token) (project.Inbox, error) {
+	found, err := findInbox(tx, p, agent, by)
 	if err == nil {
-		createInbox(b, p, agent, by, found)
+		createInbox(tx, p, agent, by, found)
 	}
 	return found.box, err
 }
 
-func (b *batch) saveInbox(thread, agent string, box project.Inbox) {
+func (tx *transaction) saveInbox(thread, agent string, box project.Inbox) {
 	raw, err := json.Marshal(box)
 	if err != nil {
 		panic(err) // numbers and a name
 	}
-	b.moveCursor(store.Cursor{Channel: thread, Identity: agent, Position: raw})
+	tx.moveCursor(store.Cursor{Channel: thread, Identity: agent, Position: raw})
 }

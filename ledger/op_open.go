@@ -45,15 +45,15 @@ func (gs Groups) Open(ctx context.Context, in Opening) (*mailroom.Thread, error)
 		return nil, check.Invalid("thread", fmt.Sprintf("does not begin with %q", in.Group), id)
 	}
 	o := op{name: "open", rank: rankPlain, size: len(in.Metadata), threads: []string{id}, topics: []string{"group/" + in.Group}}
-	return run(ctx, gs.ledger, o, func(b *batch) (*mailroom.Thread, error) {
-		t := b.rows.thread(id)
+	return run(ctx, gs.ledger, o, func(tx *transaction) (*mailroom.Thread, error) {
+		t := tx.rows.thread(id)
 		if err := checkNotDeleted(t, &thread.Submit{}); err != nil {
 			return nil, err
 		}
 		if t.Exists() && t.Owner != auth.Operator {
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "thread %q belongs to another owner", id)
 		}
-		others, err := b.rows.group(in.Group, id)
+		others, err := tx.rows.group(in.Group, id)
 		if err != nil {
 			return nil, err
 		}
@@ -67,8 +67,8 @@ func (gs Groups) Open(ctx context.Context, in Opening) (*mailroom.Thread, error)
 		if err := patch.Check(); err != nil {
 			return nil, err
 		}
-		t.Open(in.Agent, auth.Operator, b.rows.now)
-		if err := t.Patch(patch, b.rows.now); err != nil {
+		t.Open(in.Agent, auth.Operator, tx.now())
+		if err := t.Patch(patch, tx.now()); err != nil {
 			return nil, abortBatch{err} // the thread is opened already: a bug
 		}
 		row := t.Thread
@@ -78,7 +78,7 @@ func (gs Groups) Open(ctx context.Context, in Opening) (*mailroom.Thread, error)
 
 // group returns the threads of a group without one, with the changes of this batch.
 func (r *rows) group(prefix, without string) (others []*mailroom.Thread, err error) {
-	rows, err := r.tx.Threads(store.ThreadQuery{Prefix: prefix, Limit: MaxGroup + 1})
+	rows, err := r.stored.Threads(store.ThreadQuery{Prefix: prefix, Limit: MaxGroup + 1})
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,8 @@ var errRegistered = mailroom.Errorf(mailroom.CodeConflict, "a worker registered 
 // others.
 func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (store.Pause, error) {
 	o := op{name: "pause", rank: rankPlain, topics: []string{topicAgents}, workers: workers, pauses: true}
-	return run(ctx, l, o, func(b *batch) (store.Pause, error) {
-		all, err := b.allWorkers()
+	return run(ctx, l, o, func(tx *transaction) (store.Pause, error) {
+		all, err := tx.allWorkers()
 		if err != nil {
 			return store.Pause{}, err
 		}
@@ -56,8 +56,8 @@ func (l *Ledger) pause(ctx context.Context, p store.Pause, workers []string) (st
 			}
 		}
 		row := p
-		row.At, row.Probe = b.rows.now, time.Time{}
-		putPause(b, row)
+		row.At, row.Probe = tx.now(), time.Time{}
+		tx.putPause(row)
 		return row, nil
 	})
 }
@@ -80,11 +80,11 @@ func (l *Ledger) liveWorkers(ctx context.Context) (ids []string, err error) {
 // not paused.
 func (l *Ledger) ResumeAgent(ctx context.Context, agent string) error {
 	o := op{name: "resume", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
-	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		if _, paused := b.rows.pauses[agent]; !paused {
+	_, err := run(ctx, l, o, func(tx *transaction) (struct{}, error) {
+		if _, paused := tx.rows.pauses[agent]; !paused {
 			return struct{}{}, mailroom.Errorf(mailroom.CodeConflict, "agent %q is not paused", agent)
 		}
-		dropPause(b, agent)
+		tx.dropPause(agent)
 		return struct{}{}, nil
 	})
 	if err == nil {
@@ -99,20 +99,6 @@ func (l *Ledger) onResumed(agent string) {
 	l.options.Due(agent)
 }
 
-// putPause writes a pause, instead of what the batch did to it before.
-func putPause(b *batch, row store.Pause) {
-	b.rows.pauses[row.Agent] = row
-	b.changes.DropPauses = slices.DeleteFunc(b.changes.DropPauses, func(agent string) bool { return agent == row.Agent })
-	b.changes.Pauses = append(slices.DeleteFunc(b.changes.Pauses, func(x store.Pause) bool { return x.Agent == row.Agent }), row)
-}
-
-// dropPause ends a pause.
-func dropPause(b *batch, agent string) {
-	delete(b.rows.pauses, agent)
-	b.changes.Pauses = slices.DeleteFunc(b.changes.Pauses, func(p store.Pause) bool { return p.Agent == agent })
-	b.changes.DropPauses = append(b.changes.DropPauses, agent)
-}
-
 // Pauses returns the pauses of agents, ordered by agent.
 func (l *Ledger) Pauses(ctx context.Context) (pauses []store.Pause, err error) {
 	err = l.View(ctx, func(r store.Reader) error {
@@ -125,25 +111,25 @@ func (l *Ledger) Pauses(ctx context.Context) (pauses []store.Pause, err error) {
 
 // withoutPaused returns a request without the paused agents, whose due runs the claims look for again with
 // the next poll or when the pause ends. An agent whose probe is due may start one run.
-func (b *batch) withoutPaused(c *thread.ClaimRequest) *thread.ClaimRequest {
-	if len(b.rows.pauses) == 0 {
+func (tx *transaction) withoutPaused(c *thread.ClaimRequest) *thread.ClaimRequest {
+	if len(tx.rows.pauses) == 0 {
 		return c
 	}
 	open, paused := *c, *c
 	open.Agents, paused.Agents = map[string]int{}, map[string]int{}
 	for agent, most := range c.Agents {
-		p, ok := b.rows.pauses[agent]
+		p, ok := tx.rows.pauses[agent]
 		switch {
 		case !ok:
 			open.Agents[agent] = most
-		case mayProbe(p, b.rows.now):
+		case mayProbe(p, tx.now()):
 			open.Agents[agent] = min(most, 1)
 		default:
 			paused.Agents[agent] = most
 		}
 	}
-	for _, w := range b.c.options.capacities(&paused) {
-		b.idle[w] = b.rows.now.Add(b.c.options.Poll)
+	for _, w := range tx.options.capacities(&paused) {
+		tx.forecast.idle[w] = tx.now().Add(tx.options.Poll)
 	}
 	return &open
 }

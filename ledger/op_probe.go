@@ -35,29 +35,29 @@ func nextProbe(p store.Pause, now time.Time) time.Time {
 }
 
 // noteProbes puts off the next probe of paused agents that have started a run.
-func noteProbes(b *batch, work []thread.Assignment) {
+func noteProbes(tx *transaction, work []thread.Assignment) {
 	for _, w := range work {
-		if p, paused := b.rows.pauses[w.Run.Agent]; paused && mayProbe(p, b.rows.now) {
-			p.Probe = b.rows.now.Add(probeTime)
-			putPause(b, p)
+		if p, paused := tx.rows.pauses[w.Run.Agent]; paused && mayProbe(p, tx.now()) {
+			p.Probe = tx.now().Add(probeTime)
+			tx.putPause(p)
 		}
 	}
 }
 
 // afterAttempt pauses an agent whose own fault ended an attempt. It reports whether an attempt went well although the
 // agent is paused, so that the pause can end. What a person has paused stays as it is.
-func afterAttempt(b *batch, agent string, s *thread.Settle) (works bool) {
-	p, paused := b.rows.pauses[agent]
+func afterAttempt(tx *transaction, agent string, s *thread.Settle) (works bool) {
+	p, paused := tx.rows.pauses[agent]
 	own := s.Failure != nil && s.Failure.Agent
 	switch {
 	case paused && p.Probe.IsZero():
 	case own && paused:
-		p.Probe = nextProbe(p, b.rows.now)
-		putPause(b, p)
+		p.Probe = nextProbe(p, tx.now())
+		tx.putPause(p)
 	case own:
-		row := store.Pause{Agent: agent, Reason: faultReason(s.Failure), At: b.rows.now}
-		row.Probe = nextProbe(row, b.rows.now)
-		putPause(b, row)
+		row := store.Pause{Agent: agent, Reason: faultReason(s.Failure), At: tx.now()}
+		row.Probe = nextProbe(row, tx.now())
+		tx.putPause(row)
 	case paused:
 		return proves(s)
 	}
@@ -68,11 +68,11 @@ func afterAttempt(b *batch, agent string, s *thread.Settle) (works bool) {
 // own: the end of each attempt would otherwise have to lock the pauses. If it fails, the next probe ends the pause.
 func (l *Ledger) endProbe(ctx context.Context, agent string) {
 	o := op{name: "end_probe", rank: rankPlain, topics: []string{topicAgents}, pauses: true}
-	ended, err := run(ctx, l, o, func(b *batch) (bool, error) {
-		if p, paused := b.rows.pauses[agent]; !paused || p.Probe.IsZero() {
+	ended, err := run(ctx, l, o, func(tx *transaction) (bool, error) {
+		if p, paused := tx.rows.pauses[agent]; !paused || p.Probe.IsZero() {
 			return false, nil
 		}
-		dropPause(b, agent)
+		tx.dropPause(agent)
 		return true, nil
 	})
 	if err == nil && ended {

@@ -42,24 +42,24 @@ type reserveResult struct {
 }
 
 func (ps Projects) reserve(ctx context.Context, in project.Reserve, mayPutOff bool) (reserveResult, error) {
-	return onProject(ctx, ps.ledger, "reserve", in.Project, 0, func(b *batch, p *project.State) (reserveResult, error) {
+	return onProject(ctx, ps.ledger, "reserve", in.Project, 0, func(tx *transaction, p *project.State) (reserveResult, error) {
 		if err := p.CheckAccess(in.By, "holder", in.Holder); err != nil { // before the quota of its owner is
 			return reserveResult{}, err
 		}
 		if mayPutOff && p.NeedsCompare(&in) {
 			return reserveResult{heavy: true}, nil
 		}
-		if adds := p.AddedBytes(&in, b.rows.now); adds > 0 {
-			if err := b.checkProjectQuota(p, in.By, adds); err != nil {
+		if adds := p.AddedBytes(&in, tx.now()); adds > 0 {
+			if err := tx.checkProjectQuota(p, in.By, adds); err != nil {
 				return reserveResult{}, err
 			}
 		}
-		if err := b.checkInboxLimit(p, in.Holder); err != nil {
+		if err := tx.checkInboxLimit(p, in.Holder); err != nil {
 			return reserveResult{}, err
 		}
-		out, err := p.Reserve(in, b.rows.now)
+		out, err := p.Reserve(in, tx.now())
 		if err == nil {
-			_, err = b.ensureInbox(p, in.Holder, in.By)
+			_, err = tx.ensureInbox(p, in.Holder, in.By)
 		}
 		return reserveResult{Reserved: out}, err
 	})
@@ -88,22 +88,22 @@ func (ps Projects) compareNames(ctx context.Context, in *project.Reserve) error 
 
 // RenewReservation extends a reservation to ttl from now.
 func (ps Projects) RenewReservation(ctx context.Context, id string, by *auth.Token, ttl time.Duration) (store.Reservation, error) {
-	return ps.onReservation(ctx, "renew reservation", id, func(b *batch, p *project.State) (store.Reservation, error) {
-		return p.Renew(id, by, ttl, b.rows.now)
+	return ps.onReservation(ctx, "renew reservation", id, func(tx *transaction, p *project.State) (store.Reservation, error) {
+		return p.Renew(id, by, ttl, tx.now())
 	})
 }
 
 // Release ends a reservation. With force, an admin ends one of another token.
 func (ps Projects) Release(ctx context.Context, id string, by *auth.Token, force bool) (store.Reservation, error) {
-	return ps.onReservation(ctx, "release", id, func(b *batch, p *project.State) (store.Reservation, error) {
-		return p.Release(id, by, force, b.rows.now)
+	return ps.onReservation(ctx, "release", id, func(tx *transaction, p *project.State) (store.Reservation, error) {
+		return p.Release(id, by, force, tx.now())
 	})
 }
 
 // ReleaseNames ends the agent's reservations of these names and returns them.
 func (ps Projects) ReleaseNames(ctx context.Context, projectName, holder string, names []string, by *auth.Token) ([]store.Reservation, error) {
-	return onProject(ctx, ps.ledger, "release", projectName, 0, func(b *batch, p *project.State) ([]store.Reservation, error) {
-		return p.ReleaseNames(holder, names, by, b.rows.now)
+	return onProject(ctx, ps.ledger, "release", projectName, 0, func(tx *transaction, p *project.State) ([]store.Reservation, error) {
+		return p.ReleaseNames(holder, names, by, tx.now())
 	})
 }
 
@@ -143,13 +143,13 @@ func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json
 		return 0, err
 	}
 	o := op{name: "append_entry", rank: rankPlain, size: len(body), threads: []string{thread}}
-	return run(ctx, l, o, func(b *batch) (int64, error) {
-		return b.rows.thread(thread).AppendEntry(b.c.options.DefaultAgent, auth.Operator, kind, body, b.rows.now), nil
+	return run(ctx, l, o, func(tx *transaction) (int64, error) {
+		return tx.rows.thread(thread).AppendEntry(tx.options.DefaultAgent, auth.Operator, kind, body, tx.now()), nil
 	})
 }
 
 // onProject runs transitions of a project, which may not exist yet. size is that of the request in bytes.
-func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, size int, f func(*batch, *project.State) (T, error)) (T, error) {
+func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, size int, f func(*transaction, *project.State) (T, error)) (T, error) {
 	thread, err := project.ThreadID(projectName)
 	if err != nil {
 		var none T
@@ -158,19 +158,19 @@ func onProject[T any](ctx context.Context, l *Ledger, name, projectName string, 
 	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, size: size, threads: []string{thread}}, f)
 }
 
-func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch, *project.State) (T, error)) (T, error) {
-	return run(ctx, l, o, func(b *batch) (T, error) {
-		p, err := b.project(o.threads[0])
+func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*transaction, *project.State) (T, error)) (T, error) {
+	return run(ctx, l, o, func(tx *transaction) (T, error) {
+		p, err := tx.project(o.threads[0])
 		if err != nil {
 			var none T
 			return none, err
 		}
-		return f(b, p)
+		return f(tx, p)
 	})
 }
 
 // onReservation runs a transition of the project that has the reservation.
-func (ps Projects) onReservation(ctx context.Context, name, id string, f func(*batch, *project.State) (store.Reservation, error)) (store.Reservation, error) {
+func (ps Projects) onReservation(ctx context.Context, name, id string, f func(*transaction, *project.State) (store.Reservation, error)) (store.Reservation, error) {
 	var thread string
 	err := ps.ledger.View(ctx, func(r store.Reader) error {
 		if id == "" {
@@ -192,43 +192,42 @@ func (ps Projects) onReservation(ctx context.Context, name, id string, f func(*b
 }
 
 // project returns a project whose thread is locked, loading it once per batch.
-func (b *batch) project(thread string) (*project.State, error) {
-	if p := b.projects[thread]; p != nil {
+func (tx *transaction) project(thread string) (*project.State, error) {
+	if p := tx.rows.projects[thread]; p != nil {
 		return p, nil
 	}
-	t := b.rows.thread(thread)
-	held := b.c.reservations.pop(thread, b.rows.before[thread].version)
+	t := tx.rows.thread(thread)
+	held := tx.rows.reservations.pop(thread, tx.rows.before[thread].version)
 	if held == nil {
 		var rows []store.Reservation
 		if t.Key != 0 {
 			var err error
-			if rows, err = b.rows.tx.Reservations(store.ReservationQuery{Thread: thread}); err != nil {
+			if rows, err = tx.rows.stored.Reservations(store.ReservationQuery{Thread: thread}); err != nil {
 				return nil, err
 			}
 		}
 		held = project.NewIndex(rows)
 	}
-	p := project.Load(t, b.c.options.DefaultAgent, held)
-	b.projects[thread] = p
+	p := project.Load(t, tx.options.DefaultAgent, held)
+	tx.rows.projects[thread] = p
 	return p, nil
 }
 
 // dropProject drops what a project has besides its thread. It returns an error if a reservation is
 // active.
-func (b *batch) dropProject(thread string) error {
-	p, err := b.project(thread)
+func (tx *transaction) dropProject(thread string) error {
+	p, err := tx.project(thread)
 	if err != nil {
 		return err
 	}
-	if err := p.CheckUnreserved(b.rows.now); err != nil {
+	if err := p.CheckUnreserved(tx.now()); err != nil {
 		return err
 	}
-	boxes, err := b.cursors(store.CursorQuery{Channel: thread})
+	boxes, err := tx.cursors(store.CursorQuery{Channel: thread})
 	if err != nil {
 		return err
 	}
-	b.moved.drop(thread, boxes)
-	b.changes.DropCursors = append(b.changes.DropCursors, boxes...)
-	delete(b.projects, thread)
+	tx.changes.dropCursors(thread, boxes)
+	delete(tx.rows.projects, thread)
 	return nil
 }

@@ -81,11 +81,11 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 // purgeSome drops a part of the prefix in one transaction, and reports whether there is more of it.
 func (l *Ledger) purgeSome(ctx context.Context, thread string, old *prefix) (more bool, err error) {
 	o := op{name: "purge", rank: rankPurge, threads: []string{thread}}
-	return run(ctx, l, o, func(b *batch) (bool, error) {
-		t := b.rows.thread(thread)
+	return run(ctx, l, o, func(tx *transaction) (bool, error) {
+		t := tx.rows.thread(thread)
 		next := min(old.upto, t.FirstSeq+purgeStep)
 		if t.LastSeq != old.last { // an old run may have been retried
-			kept, _, err := firstKept(b.rows.tx, thread, next, old.before)
+			kept, _, err := firstKept(tx.rows.stored, thread, next, old.before)
 			if err != nil {
 				return false, err
 			}
@@ -94,23 +94,23 @@ func (l *Ledger) purgeSome(ctx context.Context, thread string, old *prefix) (mor
 		if next <= t.FirstSeq {
 			return false, nil
 		}
-		bytes, told, err := b.entriesBelow(t, next)
+		bytes, told, err := tx.entriesBelow(t, next)
 		if err != nil {
 			return false, err
 		}
-		if err := b.uncountUnread(t, told); err != nil {
+		if err := tx.uncountUnread(t, told); err != nil {
 			return false, err
 		}
 		t.Purge(next, bytes)
-		b.changes.DropEntries = append(b.changes.DropEntries, store.Prefix{Thread: thread, Seq: next})
+		tx.changes.dropEntries(thread, next)
 		return next < old.upto, nil
 	})
 }
 
 // entriesBelow returns the size of the entries below seq, and the notifications among them.
-func (b *batch) entriesBelow(t *thread.State, seq int64) (bytes int64, told []Received, err error) {
+func (tx *transaction) entriesBelow(t *thread.State, seq int64) (bytes int64, told []Received, err error) {
 	for after := t.FirstSeq - 1; after < seq-1; {
-		page, err := b.rows.tx.Entries(store.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
+		page, err := tx.rows.stored.Entries(store.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
 		if err != nil || len(page) == 0 {
 			return bytes, told, err
 		}

@@ -58,105 +58,105 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 		}
 		o.runs = runs
 	}
-	return run(ctx, l, o, func(b *batch) (store.Submitted, error) {
-		return b.submit(in, true)
+	return run(ctx, l, o, func(tx *transaction) (store.Submitted, error) {
+		return tx.submit(in, true)
 	})
 }
 
 // inForeignNamespace reports whether by may not create t because its id lies in a namespace of
 // other tokens. It reads all tokens once per batch; only the operator can create tokens, so they
 // are few.
-func (b *batch) inForeignNamespace(t *thread.State, by *auth.Token) (bool, error) {
+func (tx *transaction) inForeignNamespace(t *thread.State, by *auth.Token) (bool, error) {
 	if by == nil || !t.CreatedAt.IsZero() || by.Has(auth.PermissionAdmin) {
 		return false, nil
 	}
-	rows, err := b.rows.accounts()
-	return err == nil && by.InForeignNamespace(t.ID, rows, b.rows.now), err
+	rows, err := tx.rows.accounts()
+	return err == nil && by.InForeignNamespace(t.ID, rows, tx.now()), err
 }
 
 // submit applies one submit to a locked thread. It is limited by the owner's quota and the queue's
 // length if a caller makes it, and not if a run does.
-func (b *batch) submit(in thread.Submit, limited bool) (store.Submitted, error) {
-	t := b.rows.thread(in.Thread)
+func (tx *transaction) submit(in thread.Submit, limited bool) (store.Submitted, error) {
+	t := tx.rows.thread(in.Thread)
 	if err := checkNotDeleted(t, &in); err != nil {
 		return store.Submitted{}, err
 	}
-	if err := thread.CheckReached(t, &in, b.c.options.Reserved); err != nil {
+	if err := thread.CheckReached(t, &in, tx.options.Reserved); err != nil {
 		return store.Submitted{}, err
 	}
-	if err := b.rows.loadKey(t, in.Key); err != nil {
+	if err := tx.rows.loadKey(t, in.Key); err != nil {
 		return store.Submitted{}, err
 	}
 	if limited {
-		if err := b.checkSubmitQuota(&in); err != nil {
+		if err := tx.checkSubmitQuota(&in); err != nil {
 			return store.Submitted{}, err
 		}
 	}
-	if err := b.rows.ensure(t, in.Scope(&t.Thread, b.rows.now)); err != nil {
+	if err := tx.rows.ensure(t, in.Scope(&t.Thread, tx.now())); err != nil {
 		return store.Submitted{}, err
 	}
-	found, err := b.resolve(t, &in, limited)
+	found, err := tx.resolve(t, &in, limited)
 	if err != nil {
 		return store.Submitted{}, err
 	}
-	out, err := t.Submit(in, found, b.rows.now)
+	out, err := t.Submit(in, found, tx.now())
 	if err != nil {
 		return out, err
 	}
 	if in.DeliverTo != "" && t.DeliverTo == in.DeliverTo {
-		b.rows.thread(in.DeliverTo).Open(in.DeliverAgent, t.Owner, b.rows.now)
+		tx.rows.thread(in.DeliverTo).Open(in.DeliverAgent, t.Owner, tx.now())
 	}
 	if in.Cursor != nil {
-		b.moveCursor(*in.Cursor)
+		tx.moveCursor(*in.Cursor)
 	}
 	return out, nil
 }
 
 // resolve looks up what the transition of a submit needs besides the thread.
-func (b *batch) resolve(t *thread.State, in *thread.Submit, limited bool) (found thread.Resolved, err error) {
+func (tx *transaction) resolve(t *thread.State, in *thread.Submit, limited bool) (found thread.Resolved, err error) {
 	found = thread.Resolved{
-		Agent:        cmp.Or(reserved.Agent(t.ID), in.Agent, t.Agent, b.c.options.DefaultAgent),
+		Agent:        cmp.Or(reserved.Agent(t.ID), in.Agent, t.Agent, tx.options.DefaultAgent),
 		AgentVersion: in.AgentVersion,
-		Reserved:     b.c.options.Reserved,
+		Reserved:     tx.options.Reserved,
 	}
-	found.MaxAttempts = b.c.options.Retry(found.Agent).Attempts
+	found.MaxAttempts = tx.options.Retry(found.Agent).Attempts
 	if found.AgentVersion == "" {
-		found.AgentVersion = b.c.options.Version(found.Agent)
+		found.AgentVersion = tx.options.Version(found.Agent)
 	}
 	if len(in.Options) > 0 {
-		found.BadOptions = b.c.options.CheckOptions(found.Agent, in.Options)
+		found.BadOptions = tx.options.CheckOptions(found.Agent, in.Options)
 	}
 	if in.AgentVersion != "" {
-		if found.BadVersion, err = checkVersion(b, found.Agent, in.AgentVersion); err != nil {
+		if found.BadVersion, err = checkVersion(tx, found.Agent, in.AgentVersion); err != nil {
 			return found, err
 		}
 	}
 	if in.DeliverTo != "" {
-		found.DeliverTo = &b.rows.thread(in.DeliverTo).Thread
+		found.DeliverTo = &tx.rows.thread(in.DeliverTo).Thread
 	}
 	if limited {
-		found.MaxQueued = b.c.options.MaxQueued
-		if found.Queued, err = b.countQueued(t, found.MaxQueued); err != nil {
+		found.MaxQueued = tx.options.MaxQueued
+		if found.Queued, err = tx.countQueued(t, found.MaxQueued); err != nil {
 			return found, err
 		}
 	}
 	if !in.ByServer {
-		found.ForeignNamespace, err = b.inForeignNamespace(t, in.By)
+		found.ForeignNamespace, err = tx.inForeignNamespace(t, in.By)
 	}
 	return found, err
 }
 
 // checkVersion returns why a run cannot have this version of its agent, nil if it can.
-func checkVersion(b *batch, agent, version string) (bad, err error) {
-	if b.c.options.KnowsVersion(agent, version) {
+func checkVersion(tx *transaction, agent, version string) (bad, err error) {
+	if tx.options.KnowsVersion(agent, version) {
 		return nil, nil
 	}
-	rows, err := b.rows.tx.Agents() // another server, or an earlier configuration, may have it
+	rows, err := tx.rows.stored.Agents() // another server, or an earlier configuration, may have it
 	if err != nil || slices.ContainsFunc(rows.Definitions, func(d store.Definition) bool { return d.Agent == agent && d.Version == version }) {
 		return nil, err
 	}
 	now := "it has no versions now"
-	if current := b.c.options.Version(agent); current != "" {
+	if current := tx.options.Version(agent); current != "" {
 		now = "the current one is " + current
 	}
 	return fmt.Errorf("is no version of agent %q; leave it out, or use one that a run shows: %s", agent, now), nil
@@ -164,12 +164,12 @@ func checkVersion(b *batch, agent, version string) (bad, err error) {
 
 // countQueued returns the length of the queue if it may have reached its limit, else 0. A thread
 // that never gave out that many places cannot have.
-func (b *batch) countQueued(t *thread.State, limit int) (n int, err error) {
+func (tx *transaction) countQueued(t *thread.State, limit int) (n int, err error) {
 	if limit == 0 || t.NextPlace <= int64(limit) {
 		return 0, nil
 	}
 	for _, set := range []store.RunSet{store.RunsQueued, store.RunsScheduled} {
-		counts, err := b.rows.tx.Count(store.CountQuery{Thread: t.ID, Set: set})
+		counts, err := tx.rows.stored.Count(store.CountQuery{Thread: t.ID, Set: set})
 		if err != nil {
 			return 0, err
 		}
@@ -191,16 +191,16 @@ func (ws Workers) Append(ctx context.Context, a thread.StepCommit) (int64, error
 		o.runs = append(o.runs, id)
 		o.keys = append(o.keys, store.KeyRef{Thread: target, Key: key})
 	}
-	return run(ctx, ws.ledger, o, func(b *batch) (int64, error) { return b.append(&a) })
+	return run(ctx, ws.ledger, o, func(tx *transaction) (int64, error) { return tx.append(&a) })
 }
 
-func (b *batch) append(a *thread.StepCommit) (int64, error) {
-	t := b.rows.thread(a.Thread)
+func (tx *transaction) append(a *thread.StepCommit) (int64, error) {
+	t := tx.rows.thread(a.Thread)
 	seq, repeat, err := t.CheckStep(a)
 	if err != nil || repeat {
 		return seq, err
 	}
-	sends, err := b.makeSends(a, t)
+	sends, err := tx.makeSends(a, t)
 	if err != nil {
 		return 0, err
 	}
@@ -208,28 +208,28 @@ func (b *batch) append(a *thread.StepCommit) (int64, error) {
 	var ended []*thread.ChildEnd
 	for i, in := range sends {
 		s := a.Step.Sends[i]
-		res, err := b.submit(in, false)
+		res, err := tx.submit(in, false)
 		if err != nil {
-			return 0, b.abortAfter(i, err)
+			return 0, tx.abortAfter(i, err)
 		}
 		sent = append(sent, res)
 		if s.Answer == mailroom.AnswerWait && res.Disposition == store.DispositionDuplicate {
-			e, err := thread.EndOfChild(b.rows.thread(res.Thread).Run(res.Run), a.Run, s.Name)
+			e, err := thread.EndOfChild(tx.rows.thread(res.Thread).Run(res.Run), a.Run, s.Name)
 			if err != nil {
-				return 0, b.abortAfter(i, err)
+				return 0, tx.abortAfter(i, err)
 			}
 			ended = append(ended, e)
 		}
 	}
-	if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+	if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 		return 0, err
 	}
-	if seq, err = t.Append(a, sent, b.rows.now); err != nil {
+	if seq, err = t.Append(a, sent, tx.now()); err != nil {
 		return 0, err
 	}
 	for _, e := range ended {
 		if e != nil {
-			t.OnChildEnd(*e, b.rows.now)
+			t.OnChildEnd(*e, tx.now())
 		}
 	}
 	return seq, nil
@@ -237,7 +237,7 @@ func (b *batch) append(a *thread.StepCommit) (int64, error) {
 
 // makeSends returns the submits of a step's sends. It refuses a name that was used for another
 // thread, because names are unique in a run.
-func (b *batch) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Submit, error) {
+func (tx *transaction) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Submit, error) {
 	sends := a.Submits(from.Run(a.Run), &from.Thread)
 	for i, s := range a.Step.Sends {
 		if to, ok := from.Run(a.Run).Joined[s.Name]; ok && to != sends[i].Thread {
@@ -249,7 +249,7 @@ func (b *batch) makeSends(a *thread.StepCommit, from *thread.State) ([]thread.Su
 		threads = append(threads, in.Thread)
 	}
 	for i, in := range sends {
-		if at := b.rows.findRun(in.Run, threads); at != "" && at != in.Thread {
+		if at := tx.rows.findRun(in.Run, threads); at != "" && at != in.Thread {
 			return nil, errSentElsewhere(a.Step.Sends[i].Name, a.Run, at)
 		}
 	}
@@ -261,7 +261,7 @@ func errSentElsewhere(name, run, thread string) error {
 }
 
 // abortAfter returns err, marked as an abortBatch if n changes were made before it.
-func (b *batch) abortAfter(n int, err error) error {
+func (tx *transaction) abortAfter(n int, err error) error {
 	if n > 0 {
 		return abortBatch{err}
 	}
@@ -273,8 +273,8 @@ func (b *batch) abortAfter(n int, err error) error {
 func (ws Workers) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) error {
 	p.Thread, p.Run, p.Attempt = c.Thread, c.Run, c.Attempt
 	o := op{name: "flush", rank: rankPlain, size: len(p.Text), threads: []string{c.Thread}, runs: []string{c.Run}}
-	_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
-		return struct{}{}, b.rows.thread(c.Thread).Flush(c, p)
+	_, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) {
+		return struct{}{}, tx.rows.thread(c.Thread).Flush(c, p)
 	})
 	return err
 }
@@ -282,8 +282,8 @@ func (ws Workers) Flush(ctx context.Context, c mailroom.Claim, p store.Partial) 
 // MarkSteersRead marks the steered messages that no step covers yet as read, and returns them.
 func (ws Workers) MarkSteersRead(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
 	o := op{name: "steered", rank: rankPlain, threads: []string{c.Thread}, runs: []string{c.Run}}
-	return run(ctx, ws.ledger, o, func(b *batch) ([]mailroom.Input, error) {
-		return b.rows.thread(c.Thread).ReadSteers(c, b.rows.now)
+	return run(ctx, ws.ledger, o, func(tx *transaction) ([]mailroom.Input, error) {
+		return tx.rows.thread(c.Thread).ReadSteers(c, tx.now())
 	})
 }
 
@@ -328,22 +328,22 @@ func (ws Workers) SettleWith(ctx context.Context, s thread.Settle, begun func())
 		o.topics = []string{topicAgents} // it may pause the agent
 	}
 	resumed := "" // agent that works again
-	r, err := run(ctx, ws.ledger, o, func(b *batch) (*mailroom.Run, error) {
+	r, err := run(ctx, ws.ledger, o, func(tx *transaction) (*mailroom.Run, error) {
 		resumed = ""
-		t := b.rows.thread(s.Thread)
-		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+		t := tx.rows.thread(s.Thread)
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
 		in := s
 		if r := t.Run(s.Run); in.Message == nil && r != nil && r.Flushed {
-			stored, err := b.rows.tx.Partials(s.Run)
+			stored, err := tx.rows.stored.Partials(s.Run)
 			if err != nil {
 				return nil, err
 			}
 			in.Message = t.Partials.Text(s.Run, stored) // flushed text always ends in an entry
 		}
-		r, err := t.Settle(&in, b.rows.now)
-		if err == nil && afterAttempt(b, r.Agent, &in) {
+		r, err := t.Settle(&in, tx.now())
+		if err == nil && afterAttempt(tx, r.Agent, &in) {
 			resumed = r.Agent
 		}
 		return copyRun(r), err

@@ -24,8 +24,8 @@ func (l *Ledger) DropOldSummaries(ctx context.Context, now time.Time) error {
 				break
 			}
 			old := store.SummariesBefore{Step: step, At: first.Truncate(whole).Add(whole)}
-			if _, err := run(ctx, l, op{name: "drop_summaries", rank: rankPlain}, func(b *batch) (struct{}, error) {
-				b.changes.DropSummaries = append(b.changes.DropSummaries, old)
+			if _, err := run(ctx, l, op{name: "drop_summaries", rank: rankPlain}, func(tx *transaction) (struct{}, error) {
+				tx.changes.dropSummaries(old)
 				return struct{}{}, nil
 			}); err != nil {
 				return err

@@ -17,12 +17,12 @@ func (l *Ledger) Decide(ctx context.Context, d thread.Decision) (*mailroom.Ticke
 		return nil, err
 	}
 	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, queues: true, runs: []string{k.Run}}
-	return run(ctx, l, o, func(b *batch) (*mailroom.Ticket, error) {
-		t := b.rows.thread(k.Thread)
-		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+	return run(ctx, l, o, func(tx *transaction) (*mailroom.Ticket, error) {
+		t := tx.rows.thread(k.Thread)
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return nil, err
 		}
-		k, err := t.Decide(d, b.rows.now)
+		k, err := t.Decide(d, tx.now())
 		if err != nil {
 			return nil, err
 		}

@@ -41,8 +41,8 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret; set its SHA-256", in.Name)
 	}
 	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}}
-	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
-		there, err := b.rows.token(in.Name)
+	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
+		there, err := tx.rows.token(in.Name)
 		switch {
 		case err != nil:
 			return nil, err
@@ -54,18 +54,18 @@ func (as Accounts) CreateToken(ctx context.Context, in auth.Token) (*auth.Token,
 			return nil, mailroom.Errorf(mailroom.CodeConflict, "token %q was revoked with this secret: use another one", in.Name)
 		}
 		if there != nil { // a version before sources leaves them at a revocation
-			if err := dropDerived(b, there); err != nil {
+			if err := dropDerived(tx, there); err != nil {
 				return nil, err
 			}
 		}
 		row := plainToken(&in)
 		row.Terms = in.Terms.Stored()
-		row.CreatedAt, row.UsedAt, row.RevokedAt = b.rows.now, time.Time{}, time.Time{}
+		row.CreatedAt, row.UsedAt, row.RevokedAt = tx.now(), time.Time{}, time.Time{}
 		row.Used = auth.Use{}
 		if there != nil {
 			row.Key, row.Used = there.Key, there.Used
 		}
-		b.saveToken(row)
+		tx.saveToken(row)
 		return plainToken(row), nil
 	})
 }
@@ -76,8 +76,8 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 		return nil, err
 	}
 	o := op{name: "set_quotas", rank: rankPlain, topics: []string{topicTokens}}
-	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
-		there, err := b.rows.token(name)
+	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
+		there, err := tx.rows.token(name)
 		switch {
 		case err != nil:
 			return nil, err
@@ -85,7 +85,7 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
 		}
 		there.Quotas = maps.Clone(q)
-		b.saveToken(there)
+		tx.saveToken(there)
 		return plainToken(there), nil
 	})
 }
@@ -94,12 +94,12 @@ func (as Accounts) SetQuotas(ctx context.Context, name string, q auth.Quotas) (*
 // replaced tokens are ignored.
 func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time) error {
 	o := op{name: "tokens_used", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
-		rows, err := b.rows.accounts()
+	_, err := run(ctx, as.ledger, o, func(tx *transaction) (struct{}, error) {
+		rows, err := tx.rows.accounts()
 		for _, t := range rows {
 			if at, ok := used[t.Sum]; ok && at.After(t.UsedAt) {
 				t.UsedAt = at
-				b.saveToken(t)
+				tx.saveToken(t)
 			}
 		}
 		return struct{}{}, err
@@ -108,28 +108,12 @@ func (as Accounts) RecordTokenUse(ctx context.Context, used map[string]time.Time
 }
 
 // dropDerived drops what was derived from a row.
-func dropDerived(b *batch, t *auth.Token) error {
-	all, err := b.rows.accounts()
+func dropDerived(tx *transaction, t *auth.Token) error {
+	all, err := tx.rows.accounts()
 	if err == nil {
-		dropBelow(b, all, t)
+		dropBelow(tx, all, t)
 	}
 	return err
-}
-
-func (b *batch) saveToken(row *auth.Token) {
-	b.rows.tokensByName[row.Name] = row
-	lists := []*[]*auth.Token{&b.changes.Tokens}
-	if b.rows.tokens != nil {
-		lists = append(lists, &b.rows.tokens)
-	}
-	for _, list := range lists {
-		i := slices.IndexFunc(*list, func(t *auth.Token) bool { return t.Name == row.Name })
-		if i < 0 {
-			*list = append(*list, row)
-		} else {
-			(*list)[i] = row
-		}
-	}
 }
 
 // plainToken returns a copy that later operations of the batch cannot change, without the key,

@@ -25,11 +25,11 @@ func (as Accounts) DeriveToken(ctx context.Context, in auth.Token, by *auth.Toke
 	id, of := NewID(), by.Name
 	in.Terms.Source = by.ID()
 	o := op{name: "create_token", rank: rankPlain, topics: []string{topicTokens}}
-	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
-		if err := makeRoom(b, of, nil); err != nil {
+	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
+		if err := makeRoom(tx, of, nil); err != nil {
 			return nil, err
 		}
-		return derive(b, in, of, id)
+		return derive(tx, in, of, id)
 	})
 }
 
@@ -39,8 +39,8 @@ func (as Accounts) DeriveToken(ctx context.Context, in auth.Token, by *auth.Toke
 func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*auth.Token, error) {
 	id := NewID()
 	o := op{name: "sign_in", rank: rankPlain, topics: []string{topicTokens}}
-	return run(ctx, as.ledger, o, func(b *batch) (*auth.Token, error) {
-		all, err := b.rows.accounts()
+	return run(ctx, as.ledger, o, func(tx *transaction) (*auth.Token, error) {
+		all, err := tx.rows.accounts()
 		if err != nil {
 			return nil, err
 		}
@@ -49,17 +49,17 @@ func (as Accounts) SpendLink(ctx context.Context, link string, in auth.Token) (*
 			return nil, ErrSpentLink()
 		}
 		spent := all[at]
-		if base, _ := chainsOf(b, all).Base(spent); base == nil {
+		if base, _ := chainsOf(tx, all).Base(spent); base == nil {
 			return nil, ErrSpentLink()
 		}
 		row := in
 		row.Terms.Kind, row.Terms.Scopes, row.Terms.Source = auth.KindSession, slices.Clone(spent.Terms.Scopes), spent.Terms.Source
-		if err := makeRoom(b, spent.Terms.For, spent); err != nil {
+		if err := makeRoom(tx, spent.Terms.For, spent); err != nil {
 			return nil, err
 		}
-		made, err := derive(b, row, spent.Terms.For, id)
+		made, err := derive(tx, row, spent.Terms.For, id)
 		if err == nil {
-			b.dropToken(spent.Name) // last: a refusal undoes nothing
+			tx.dropToken(spent.Name) // last: a refusal undoes nothing
 		}
 		return made, err
 	})
@@ -74,12 +74,12 @@ func ErrSpentLink() error {
 // error.
 func (as Accounts) DropSession(ctx context.Context, sum string) error {
 	o := op{name: "sign_out", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
-		all, err := b.rows.accounts()
+	_, err := run(ctx, as.ledger, o, func(tx *transaction) (struct{}, error) {
+		all, err := tx.rows.accounts()
 		for _, t := range slices.Clone(all) {
 			if t.Sum == sum && t.Terms.Kind == auth.KindSession {
-				dropBelow(b, all, t)
-				b.dropToken(t.Name)
+				dropBelow(tx, all, t)
+				tx.dropToken(t.Name)
 			}
 		}
 		return struct{}{}, err
@@ -91,12 +91,12 @@ func (as Accounts) DropSession(ctx context.Context, sum string) error {
 // one.
 func (as Accounts) EndReplaced(ctx context.Context, operator *auth.Token) error {
 	o := op{name: "end_replaced", rank: rankPlain, topics: []string{topicTokens}}
-	_, err := run(ctx, as.ledger, o, func(b *batch) (struct{}, error) {
-		all, err := b.rows.accounts()
-		chains := auth.NewChains(all, operator, b.rows.now)
+	_, err := run(ctx, as.ledger, o, func(tx *transaction) (struct{}, error) {
+		all, err := tx.rows.accounts()
+		chains := auth.NewChains(all, operator, tx.now())
 		for _, t := range slices.Clone(all) {
 			if base, _ := chains.Base(t); base == nil && t.Terms.For == auth.Operator {
-				b.dropToken(t.Name)
+				tx.dropToken(t.Name)
 			}
 		}
 		return struct{}{}, err
@@ -105,16 +105,16 @@ func (as Accounts) EndReplaced(ctx context.Context, operator *auth.Token) error 
 }
 
 // derive adds the row of a token that acts for a name, which ends at the latest with its source.
-func derive(b *batch, in auth.Token, of, id string) (*auth.Token, error) {
+func derive(tx *transaction, in auth.Token, of, id string) (*auth.Token, error) {
 	row := plainToken(&in)
 	row.Terms = in.Terms.Stored()
 	row.Name, row.Terms.For, row.Scopes, row.Namespace = auth.DerivedName(of, id), of, nil, ""
-	row.CreatedAt, row.UsedAt, row.RevokedAt = b.rows.now, time.Time{}, time.Time{}
-	all, err := b.rows.accounts()
+	row.CreatedAt, row.UsedAt, row.RevokedAt = tx.now(), time.Time{}, time.Time{}
+	all, err := tx.rows.accounts()
 	if err != nil {
 		return nil, err
 	}
-	chains := chainsOf(b, all)
+	chains := chainsOf(tx, all)
 	base, end := chains.Base(row)
 	switch {
 	case base == nil && chains.Length(row) > auth.MaxChain:
@@ -123,26 +123,26 @@ func derive(b *batch, in auth.Token, of, id string) (*auth.Token, error) {
 		return nil, mailroom.Errorf(mailroom.CodeUnauthenticated, "the token %q was revoked or has expired", of)
 	}
 	row.Terms.ExpiresAt = end
-	b.saveToken(row)
+	tx.saveToken(row)
 	return plainToken(row), nil
 }
 
 // chainsOf returns the chains of all rows. The present token of the operator is known to the servers.
-func chainsOf(b *batch, all []*auth.Token) *auth.Chains {
-	return auth.NewChains(all, auth.RunToken(auth.Operator), b.rows.now)
+func chainsOf(tx *transaction, all []*auth.Token) *auth.Chains {
+	return auth.NewChains(all, auth.RunToken(auth.Operator), tx.now())
 }
 
 // dropBelow drops what was derived from a row, with which its rights end. all are the rows.
-func dropBelow(b *batch, all []*auth.Token, t *auth.Token) {
-	for _, below := range chainsOf(b, all).Below(t) {
-		b.dropToken(below.Name)
+func dropBelow(tx *transaction, all []*auth.Token, t *auth.Token) {
+	for _, below := range chainsOf(tx, all).Below(t) {
+		tx.dropToken(below.Name)
 	}
 }
 
 // makeRoom drops expired tokens that act for others, and refuses another one for a name that has too
 // many. The new one replaces a row, or nil.
-func makeRoom(b *batch, of string, replaces *auth.Token) error {
-	all, err := b.rows.accounts()
+func makeRoom(tx *transaction, of string, replaces *auth.Token) error {
+	all, err := tx.rows.accounts()
 	if err != nil {
 		return err
 	}
@@ -150,8 +150,8 @@ func makeRoom(b *batch, of string, replaces *auth.Token) error {
 	for _, t := range slices.Clone(all) {
 		switch {
 		case t.Terms.Kind == auth.KindToken:
-		case t.Expired(b.rows.now) && dropped < maxDropped: // what was derived from it ended no later
-			b.dropToken(t.Name)
+		case t.Expired(tx.now()) && dropped < maxDropped: // what was derived from it ended no later
+			tx.dropToken(t.Name)
 			dropped++
 		case t.Terms.For == of && t != replaces:
 			have++
@@ -161,13 +161,4 @@ func makeRoom(b *batch, of string, replaces *auth.Token) error {
 		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "%q has %d sessions, links and limited tokens: revoke some with mailroom token revoke", of, have)
 	}
 	return nil
-}
-
-// dropToken removes the row of a token that acts for another one. The rows are loaded.
-func (b *batch) dropToken(name string) {
-	isIt := func(t *auth.Token) bool { return t.Name == name }
-	b.rows.tokens = slices.DeleteFunc(b.rows.tokens, isIt)
-	b.changes.Tokens = slices.DeleteFunc(b.changes.Tokens, isIt)
-	b.rows.tokensByName[name] = nil
-	b.changes.DropTokens = append(b.changes.DropTokens, name)
 }

@@ -190,8 +190,8 @@ func (p *revocation) op(name string, topics ...string) op {
 // revoke is the transaction of a revocation. It returns errRegistered if a worker registered since the plan was read.
 func (as Accounts) revoke(ctx context.Context, plan *revocation) (revocationEnd, error) {
 	name := plan.in.Name
-	return run(ctx, as.ledger, plan.op("revoke token", topicTokens, topicAgents), func(b *batch) (end revocationEnd, err error) {
-		there, err := b.rows.token(name)
+	return run(ctx, as.ledger, plan.op("revoke token", topicTokens, topicAgents), func(tx *transaction) (end revocationEnd, err error) {
+		there, err := tx.rows.token(name)
 		switch {
 		case err != nil:
 			return end, err
@@ -201,36 +201,36 @@ func (as Accounts) revoke(ctx context.Context, plan *revocation) (revocationEnd,
 			return end, mailroom.Errorf(mailroom.CodeInvalid, "%q acts for %s, whose threads have the runs: revoke it without cancelling, or cancel runs by their thread", name, there.Terms.For)
 		}
 		if end.ofToken = there.Terms.Kind == auth.KindToken; end.ofToken {
-			if end.workers, err = liveWorkersOf(b, name, plan.workers); err != nil {
+			if end.workers, err = liveWorkersOf(tx, name, plan.workers); err != nil {
 				return end, err
 			}
 		}
-		if err := plan.load(b); err != nil {
+		if err := plan.load(tx); err != nil {
 			return end, err
 		}
-		if err := dropDerived(b, there); err != nil {
+		if err := dropDerived(tx, there); err != nil {
 			return end, err
 		}
 		switch {
 		case !end.ofToken:
-			b.dropToken(name)
+			tx.dropToken(name)
 			return end, nil
 		case there.RevokedAt.IsZero():
-			there.RevokedAt = b.rows.now
-			b.saveToken(there)
+			there.RevokedAt = tx.now()
+			tx.saveToken(there)
 		}
 		for _, w := range end.workers {
-			endLease(b, w, true) // the runs are not to blame
+			endLease(tx, w, true) // the runs are not to blame
 		}
 		end.at = there.RevokedAt
-		end.cancelled, err = plan.cancel(b, end.at)
+		end.cancelled, err = plan.cancel(tx, end.at)
 		return end, err
 	})
 }
 
 // liveWorkersOf returns the live workers of an owner, which must be among those that were loaded.
-func liveWorkersOf(b *batch, owner string, loaded []string) (live []*store.Worker, err error) {
-	all, err := b.allWorkers()
+func liveWorkersOf(tx *transaction, owner string, loaded []string) (live []*store.Worker, err error) {
+	all, err := tx.allWorkers()
 	for _, w := range all {
 		switch {
 		case w.Owner != owner || w.Dead:
@@ -246,18 +246,18 @@ func liveWorkersOf(b *batch, owner string, loaded []string) (live []*store.Worke
 // cancelMore cancels further runs of a token that was revoked at a time. The name may have another token since, whose
 // runs go on.
 func (as Accounts) cancelMore(ctx context.Context, plan *revocation, revokedAt time.Time) (int, error) {
-	return run(ctx, as.ledger, plan.op("cancel revoked"), func(b *batch) (int, error) {
-		if err := plan.load(b); err != nil {
+	return run(ctx, as.ledger, plan.op("cancel revoked"), func(tx *transaction) (int, error) {
+		if err := plan.load(tx); err != nil {
 			return 0, err
 		}
-		return plan.cancel(b, revokedAt)
+		return plan.cancel(tx, revokedAt)
 	})
 }
 
 // load loads what cancel changes.
-func (p *revocation) load(b *batch) error {
+func (p *revocation) load(tx *transaction) error {
 	for _, id := range p.threads {
-		if err := b.rows.ensure(b.rows.thread(id), thread.ScopeAll); err != nil {
+		if err := tx.rows.ensure(tx.rows.thread(id), thread.ScopeAll); err != nil {
 			return err
 		}
 	}
@@ -266,9 +266,9 @@ func (p *revocation) load(b *batch) error {
 
 // cancel cancels the runs of the plan that were created until a time, in each thread the newest first, so that none
 // starts because the one before it was cancelled.
-func (p *revocation) cancel(b *batch, until time.Time) (n int, err error) {
+func (p *revocation) cancel(tx *transaction, until time.Time) (n int, err error) {
 	for _, id := range p.threads {
-		t := b.rows.thread(id)
+		t := tx.rows.thread(id)
 		if t.Owner != p.in.Name || !t.DeletedAt.IsZero() { // deleted since, and created by another
 			continue
 		}
@@ -277,7 +277,7 @@ func (p *revocation) cancel(b *batch, until time.Time) (n int, err error) {
 			if r == nil || r.Status.Finished() || r.Stop != "" || r.CreatedAt.After(until) {
 				continue
 			}
-			if _, err := t.Cancel(run, p.in.By, b.rows.now); err != nil {
+			if _, err := t.Cancel(run, p.in.By, tx.now()); err != nil {
 				return n, abortBatch{err} // the token is revoked already: a bug
 			}
 			n++

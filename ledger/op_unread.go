@@ -14,7 +14,7 @@ import (
 
 // unreadAt returns the notifications at seqs that are unread in an inbox. Consecutive seqs cost one
 // query.
-func (b *batch) unreadAt(p *project.State, agent string, box project.Inbox, seqs []int64) (found []Received, err error) {
+func (tx *transaction) unreadAt(p *project.State, agent string, box project.Inbox, seqs []int64) (found []Received, err error) {
 	seqs = slices.Clone(seqs)
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)
@@ -35,7 +35,7 @@ func (b *batch) unreadAt(p *project.State, agent string, box project.Inbox, seqs
 		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
 			end++
 		}
-		page, err := b.rows.tx.Entries(store.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
+		page, err := tx.rows.stored.Entries(store.EntryQuery{Thread: p.Thread.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return nil, err
 		}
@@ -61,11 +61,11 @@ func received(e *mailroom.Entry) (one Received, ok bool, err error) {
 }
 
 // uncountUnread subtracts notifications that are dropped from the counts of unread ones.
-func (b *batch) uncountUnread(t *thread.State, gone []Received) error {
+func (tx *transaction) uncountUnread(t *thread.State, gone []Received) error {
 	if len(gone) == 0 || len(t.Unread) == 0 {
 		return nil
 	}
-	rows, err := b.cursors(store.CursorQuery{Channel: t.ID})
+	rows, err := tx.cursors(store.CursorQuery{Channel: t.ID})
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (ps Projects) ExpireNotifications(ctx context.Context, thread string, age t
 	for more := true; more; {
 		var err error
 		o := op{name: "expire_notifications", rank: rankPurge, threads: []string{thread}}
-		more, err = run(ctx, ps.ledger, o, func(b *batch) (bool, error) { return b.expireNotifications(b.rows.thread(thread), age) })
+		more, err = run(ctx, ps.ledger, o, func(tx *transaction) (bool, error) { return tx.expireNotifications(tx.rows.thread(thread), age) })
 		if err != nil {
 			return err
 		}
@@ -121,8 +121,8 @@ func expiryQuery(t *mailroom.Thread, limit int) store.EntryQuery {
 	return store.EntryQuery{Thread: t.ID, After: t.Lapsed, Kinds: []string{entry.KindNotification}, Limit: limit, Bytes: maxBytes}
 }
 
-func (b *batch) expireNotifications(t *thread.State, age time.Duration) (more bool, err error) {
-	page, err := b.rows.tx.Entries(expiryQuery(&t.Thread, purgeStep))
+func (tx *transaction) expireNotifications(t *thread.State, age time.Duration) (more bool, err error) {
+	page, err := tx.rows.stored.Entries(expiryQuery(&t.Thread, purgeStep))
 	if err != nil {
 		return false, err
 	}
@@ -132,7 +132,7 @@ func (b *batch) expireNotifications(t *thread.State, age time.Duration) (more bo
 		if err != nil {
 			return false, err
 		}
-		if !one.At.Before(b.rows.now.Add(-age)) {
+		if !one.At.Before(tx.now().Add(-age)) {
 			break
 		}
 		gone = append(gone, one)
@@ -140,7 +140,7 @@ func (b *batch) expireNotifications(t *thread.State, age time.Duration) (more bo
 	if len(gone) == 0 {
 		return false, nil
 	}
-	if err := b.uncountUnread(t, gone); err != nil {
+	if err := tx.uncountUnread(t, gone); err != nil {
 		return false, err
 	}
 	project.Lapse(t, gone[len(gone)-1].Seq)

@@ -30,10 +30,10 @@ func TestAPanicFailsItsOperationOnly(t *testing.T) {
 		synctest.Wait()
 		all.Go(func() {
 			o := op{name: "broken", rank: rankPlain, threads: []string{"a"}}
-			_, errs[1] = run(ctx, l, o, func(b *batch) (int, error) {
+			_, errs[1] = run(ctx, l, o, func(tx *transaction) (int, error) {
 				panics++
 				in := thread.Submit{Thread: "a", Run: "lost", Agent: "echo", Messages: []thread.NewMessage{{Parts: mailroom.Text("half done")}}}
-				if _, err := b.submit(in, false); err != nil {
+				if _, err := tx.submit(in, false); err != nil {
 					t.Error(err)
 				}
 				panic("a secret")

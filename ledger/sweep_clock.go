@@ -11,19 +11,19 @@ import (
 
 // fromFuture reports whether the worker's row was written by a clock ahead of now: a live lease
 // ends at most one lease time after now, and that of a dead worker in the past.
-func (c *committer) fromFuture(w *store.Worker, now time.Time) bool {
+func (o *Options) fromFuture(w *store.Worker, now time.Time) bool {
 	latest := now.Add(thread.ClockSlack)
 	if !w.Dead {
-		latest = latest.Add(c.options.Lease)
+		latest = latest.Add(o.Lease)
 	}
 	return w.LeaseUntil.After(latest)
 }
 
 // checkClock makes the next sweep handle a clock step that this worker's row shows, before the row
 // is overwritten.
-func (b *batch) checkClock(w *store.Worker) {
-	if b.c.fromFuture(w, b.rows.now) {
-		b.c.clockStepped.Store(true)
+func (tx *transaction) checkClock(w *store.Worker) {
+	if tx.options.fromFuture(w, tx.now()) {
+		tx.clockStepped.Store(true)
 	}
 }
 
@@ -31,7 +31,7 @@ func (b *batch) checkClock(w *store.Worker) {
 // [thread.State.ReplanAfterClockStep], and shortens leases that end too late. Only then it
 // reads the rows of all threads, a page at a time.
 func (ws Workers) replanAfterClockStep(ctx context.Context, workers []*store.Worker, now time.Time) error {
-	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !ws.ledger.committer().fromFuture(w, now) })
+	late := slices.DeleteFunc(slices.Clone(workers), func(w *store.Worker) bool { return !ws.ledger.options.fromFuture(w, now) })
 	if !ws.ledger.committer().clockStepped.Swap(false) && len(late) == 0 {
 		return nil
 	}
@@ -42,13 +42,13 @@ func (ws Workers) replanAfterClockStep(ctx context.Context, workers []*store.Wor
 	}
 	for _, w := range late {
 		o := op{name: "check_clock", rank: rankRenew, workers: []string{w.ID}}
-		_, err := run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) {
-			if row := b.rows.workers[w.ID]; row != nil && ws.ledger.committer().fromFuture(row, b.rows.now) {
-				row.LeaseUntil = b.rows.now
+		_, err := run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) {
+			if row := tx.rows.workers[w.ID]; row != nil && ws.ledger.options.fromFuture(row, tx.now()) {
+				row.LeaseUntil = tx.now()
 				if !row.Dead {
-					row.LeaseUntil = b.rows.now.Add(ws.ledger.options.Lease)
+					row.LeaseUntil = tx.now().Add(ws.ledger.options.Lease)
 				}
-				b.saveWorker(row)
+				tx.saveWorker(row)
 			}
 			return struct{}{}, nil
 		})
@@ -82,7 +82,7 @@ func (l *Ledger) replanThreads(ctx context.Context, now time.Time) error {
 			continue
 		}
 		o := op{name: "replan", rank: rankPlain, threads: ids, queues: true}
-		if _, err := run(ctx, l, o, func(*batch) (struct{}, error) { return struct{}{}, nil }); err != nil {
+		if _, err := run(ctx, l, o, func(*transaction) (struct{}, error) { return struct{}{}, nil }); err != nil {
 			return err
 		}
 	}

@@ -24,20 +24,20 @@ func (ws Workers) endDeadlines(ctx context.Context) error {
 		for _, r := range overdue {
 			o.threads, o.runs = append(o.threads, r.Thread), append(o.runs, r.ID)
 		}
-		_, err = run(ctx, ws.ledger, o, func(b *batch) (struct{}, error) { return struct{}{}, b.endDeadlines(overdue) })
+		_, err = run(ctx, ws.ledger, o, func(tx *transaction) (struct{}, error) { return struct{}{}, tx.endDeadlines(overdue) })
 		if err != nil || len(overdue) < expireBatch {
 			return err
 		}
 	}
 }
 
-func (b *batch) endDeadlines(overdue []*mailroom.Run) error {
+func (tx *transaction) endDeadlines(overdue []*mailroom.Run) error {
 	for _, r := range overdue {
-		t := b.rows.thread(r.Thread)
-		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+		t := tx.rows.thread(r.Thread)
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return err
 		}
-		thread.EndOverdue(t, r.ID, b.rows.now)
+		thread.EndOverdue(t, r.ID, tx.now())
 	}
 	return nil
 }

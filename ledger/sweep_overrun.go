@@ -10,12 +10,12 @@ import (
 )
 
 // claimant returns the limits of a claim for a run of agent.
-func (c *committer) claimant(r *thread.ClaimRequest, agent string) thread.Claimant {
-	grace := c.options.StopGrace + c.options.Lease
+func (o *Options) claimant(r *thread.ClaimRequest, agent string) thread.Claimant {
+	grace := o.StopGrace + o.Lease
 	return thread.Claimant{
 		Worker: r.Worker, Round: r.Round,
-		Limit: cmp.Or(c.options.Deadline(agent), time.Hour) + grace, StopGrace: grace,
-		Retry: r.Retry.Over(c.options.Retry(agent)),
+		Limit: cmp.Or(o.Deadline(agent), time.Hour) + grace, StopGrace: grace,
+		Retry: r.Retry.Over(o.Retry(agent)),
 	}
 }
 
@@ -24,7 +24,7 @@ func (c *committer) claimant(r *thread.ClaimRequest, agent string) thread.Claima
 func (ws Workers) endOverruns(ctx context.Context, self string) error {
 	for {
 		o := op{name: "overrun", rank: rankClaim, due: []store.Capacity{{Slots: expireBatch}}}
-		n, err := run(ctx, ws.ledger, o, func(b *batch) (int, error) { return b.endOverdueClaims(self) })
+		n, err := run(ctx, ws.ledger, o, func(tx *transaction) (int, error) { return tx.endOverdueClaims(self) })
 		if err != nil || n < expireBatch {
 			return err
 		}
@@ -33,15 +33,15 @@ func (ws Workers) endOverruns(ctx context.Context, self string) error {
 
 // endOverdueClaims returns how many overdue claims it found: expireBatch or more if there may be
 // others, also if it stopped after reading expireBytes of text.
-func (b *batch) endOverdueClaims(self string) (int, error) {
+func (tx *transaction) endOverdueClaims(self string) (int, error) {
 	want := store.Capacity{Slots: expireBatch}
 	var due []*thread.State
-	for _, t := range b.rows.order {
-		if matches(t.Due, want, b.rows.now) {
+	for _, t := range tx.rows.order {
+		if matches(t.Due, want, tx.now()) {
 			due = append(due, t)
 		}
 	}
-	others, _, err := b.rows.loadDue(b.rows.now, want)
+	others, _, err := tx.rows.loadDue(tx.now(), want)
 	if err != nil {
 		return 0, err
 	}
@@ -51,23 +51,23 @@ func (b *batch) endOverdueClaims(self string) (int, error) {
 		if read >= expireBytes {
 			return expireBatch, nil
 		}
-		if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+		if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 			return 0, err
 		}
 		if t.Worker != "" && t.Worker == self {
-			t.Extend(b.rows.now.Add(b.c.options.StopGrace+b.c.options.Lease), b.rows.now)
+			t.Extend(tx.now().Add(tx.options.StopGrace+tx.options.Lease), tx.now())
 			continue
 		}
 		var text *thread.PartialText
 		if t.Current != "" {
-			stored, err := b.rows.tx.Partials(t.Current)
+			stored, err := tx.rows.stored.Partials(t.Current)
 			if err != nil {
 				return 0, err
 			}
 			read += textBytes(stored)
 			text = t.Partials.Text(t.Current, stored)
 		}
-		t.Revoke(thread.Revoke{Cause: thread.RevokeOverdue, Text: text}, b.rows.now)
+		t.Revoke(thread.Revoke{Cause: thread.RevokeOverdue, Text: text}, tx.now())
 	}
 	return len(due), nil
 }

@@ -71,7 +71,7 @@ func (ws Workers) freeDue(ctx context.Context, due string) error {
 	wants := []store.Capacity{{Agent: due, Slots: expireBatch}, {Agent: due, Slots: expireBatch, LastAttempt: true}}
 	for {
 		o := op{name: "release_sticky", rank: rankClaim, due: wants}
-		n, err := run(ctx, ws.ledger, o, func(b *batch) (int, error) { return b.freeSessions(wants) })
+		n, err := run(ctx, ws.ledger, o, func(tx *transaction) (int, error) { return tx.freeSessions(wants) })
 		if err != nil || n == 0 {
 			return err
 		}
@@ -81,17 +81,17 @@ func (ws Workers) freeDue(ctx context.Context, due string) error {
 }
 
 // freeSessions frees the due runs of these wants and returns how many it changed.
-func (b *batch) freeSessions(wants []store.Capacity) (n int, err error) {
+func (tx *transaction) freeSessions(wants []store.Capacity) (n int, err error) {
 	for _, w := range wants {
-		due, _, err := b.rows.loadDue(b.rows.now, w)
+		due, _, err := tx.rows.loadDue(tx.now(), w)
 		if err != nil {
 			return n, err
 		}
 		for _, t := range due {
-			if err := b.rows.ensure(t, thread.ScopeHead); err != nil {
+			if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
 				return n, err
 			}
-			if t.FreeSession(w.Agent, b.rows.now) {
+			if t.FreeSession(w.Agent, tx.now()) {
 				n++
 			}
 		}

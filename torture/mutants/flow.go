@@ -3,13 +3,13 @@ package main
 // flowMutants break second conditions of leases, claims, fences and effects: the ledger and the engine.
 func flowMutants() []mutant {
 	return []mutant{
-		{"a worker that renewed since is taken for dead", "ledger/op_lease.go", "if w != nil && !w.Dead && ended(w, b.rows.now) {", "if w != nil && !w.Dead {", "ledger", "^TestAWorkerThatRenewsWhileASweepLooksKeepsItsLease$"},
+		{"a worker that renewed since is taken for dead", "ledger/op_lease.go", "if w != nil && !w.Dead && ended(w, tx.now()) {", "if w != nil && !w.Dead {", "ledger", "^TestAWorkerThatRenewsWhileASweepLooksKeepsItsLease$"},
 		{"a sweep ends its own worker", "ledger/op_lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return now.After(w.LeaseUntil)", "ledger", "^TestASweepSparesItsOwnWorker$"},
 		{"a lease ends with its last instant", "ledger/op_lease.go", "return w.ID != self && now.After(w.LeaseUntil)", "return w.ID != self && !now.Before(w.LeaseUntil)", "ledger", "^TestAClaimIsRevokedOnlyAfterItsLease$"},
 		{"a renewal releases a claim that it holds", "ledger/op_lease.go", " || holds && t.Holds(in.Worker, c) || ", " || holds && t.Holds(in.Worker, c) && false || ", "ledger", "^TestARenewalExtendsTheLease$"},
 		{"a renewal that holds another attempt keeps the claim", "ledger/op_lease.go", "holds && t.Holds(in.Worker, c)", "holds && t.Current == c.Run", "ledger", "^TestARenewalNamesAttemptsNotRuns$"},
 		{"a dead worker claims", "ledger/batch_rows.go", "	if w == nil || w.Dead {", "	if w == nil {", "ledger", "^TestADeadWorkerCannotRenewOrClaimOrComeBack$"},
-		{"a worker id is used again", "ledger/op_lease.go", "		if b.rows.workers[w.ID] != nil {", "		if w := b.rows.workers[w.ID]; w != nil && !w.Dead {", "ledger", "^TestADeadWorkerCannotRenewOrClaimOrComeBack$"},
+		{"a worker id is used again", "ledger/op_lease.go", "		if tx.rows.workers[w.ID] != nil {", "		if w := tx.rows.workers[w.ID]; w != nil && !w.Dead {", "ledger", "^TestADeadWorkerCannotRenewOrClaimOrComeBack$"},
 		{"a dead server keeps its duty", "ledger/op_duty.go", "w == nil || w.Dead || !slices.Contains(w.Duties, f.duty)", "w == nil || !slices.Contains(w.Duties, f.duty)", "ledger", "^TestADutyEndsWithTheLease$"},
 		{"a server that gave its duty up still writes", "ledger/op_duty.go", "w == nil || w.Dead || !slices.Contains(w.Duties, f.duty)", "w == nil || w.Dead", "ledger", "^TestADutyEndsWithTheLease$"},
 		{"a duty of a dead server is never taken", "ledger/op_duty.go", "if !w.Dead && slices.Contains(w.Duties, duty) {", "if slices.Contains(w.Duties, duty) {", "ledger", "^TestADutyEndsWithTheLease$"},

@@ -16,7 +16,7 @@ func ladderMutants() []mutant {
 		{"a session is dropped under a turn", "thread/patch.go", "	if p.DropSession && t.Worker != \"\" {", "	if p.DropSession && false {", "agent/exec", "^TestADroppedSessionIsReplaced$"},
 		{"a fault of the agent overrides the pause of a person", "ledger/op_probe.go", "	case paused && p.Probe.IsZero():\n", "	case false:\n", "ledger", "^TestAPersonDecidesAboutThePauseOfAnAgent$"},
 		{"all runs of a paused agent probe it", "ledger/op_pause.go", "open.Agents[agent] = min(most, 1)", "open.Agents[agent] = most", "ledger", "^TestAFaultOfTheAgentPausesItOnce$"},
-		{"a probe follows at once on another", "ledger/op_probe.go", "p.Probe = b.rows.now.Add(probeTime)", "p.Probe = b.rows.now", "ledger", "^TestAProbeThatWorksForLongLetsOthersFollow$"},
+		{"a probe follows at once on another", "ledger/op_probe.go", "p.Probe = tx.now().Add(probeTime)", "p.Probe = tx.now()", "ledger", "^TestAProbeThatWorksForLongLetsOthersFollow$"},
 		{"a pause is an alert of an outage too", "alert/follow.go", "e.Kind == KindOutage && !e.Ended && at.Paused[e.Agent]", "false && at.Paused[e.Agent]", "alert", "^TestAFaultOfAnAgentIsOneAlert$"},
 		{"a run that must not be repeated waits for its agent", "thread/retry.go", "	case f.Agent && !r.NoRetry && ", "	case f.Agent && ", "thread", "^TestAFaultOfTheAgentKeepsTheRun$"},
 		{"a run waits for ever for the times of a provider", "thread/retry.go", " && now.Sub(r.StartedAt) < maxNamed {", " {", "thread", "^TestALimitThatEndsLaterThanARunGivesUpIsWaitedFor$"},

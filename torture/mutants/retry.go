@@ -12,7 +12,7 @@ func retryMutants() []mutant {
 		{"a run is claimed beyond its number of failures", "thread/retry.go", "max(p.Attempts, r.Failures+1)", "p.Attempts", pkg, "^TestALowerNumberOfAttemptsStillAllowsTheOneThatBegins$"},
 		{"the delays of an earlier claim stay", "thread/retry.go", "	r.RetryFirst, r.RetryMost = 0, 0 //", "	//", pkg, "^TestAFailureIsRetriedAsItsClaimSaid$"},
 		{"an outage is retried no slower than a failure", "thread/retry.go", "retryOf(r).InOutage().Delay", "retryOf(r).Delay", pkg, "^TestAnOutageBeginsWithTheFirstDelayAndEndsAfterADay$"},
-		{"a worker has no say", "ledger/sweep_overrun.go", "r.Retry.Over(c.options.Retry(agent))", "c.options.Retry(agent)", "ledger", "^TestTheNearestLevelSaysHowARunIsRetried$"},
+		{"a worker has no say", "ledger/sweep_overrun.go", "r.Retry.Over(o.Retry(agent))", "o.Retry(agent)", "ledger", "^TestTheNearestLevelSaysHowARunIsRetried$"},
 		{"a delay of one level crosses that of another", "internal/retry/retry.go", "	case out.First <= out.Most:\n", "	case true:\n", "internal/retry", "^TestLevelsNeverCross$"},
 		{"replies are retried as agents are", "app/node/agents.go", "	if reserved.IsAgent(agent) {", "	if false && reserved.IsAgent(agent) {", "app/node", "^TestTheRetriesOfAgentsAreNotThoseOfRepliesAndAlerts$"},
 		{"delays of one table cross", "app/config/retry.go", "set[first] && set[most] && p.First > p.Most", "set[first] && set[most] && false", "app/config", "^TestBadRetriesAreRefused$"},

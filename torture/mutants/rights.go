@@ -32,7 +32,7 @@ func rightsMutants() []mutant {
 		{"a session outlives the end of its token", "ledger/op_token_derived.go",
 			"	row.Terms.ExpiresAt = end\n", "	_ = end\n", "ledger", "^TestASessionEndsWithItsToken$"},
 		{"a session leaves what it made", "ledger/op_token_derived.go",
-			"				dropBelow(b, all, t)\n", "", "ledger", "^TestSigningOutDropsWhatTheSessionMade$"},
+			"				dropBelow(tx, all, t)\n", "", "ledger", "^TestSigningOutDropsWhatTheSessionMade$"},
 		{"a limited token makes tokens", "server/tokens.go",
 			"	case auth.KindLimited:", "	case auth.KindLink:", "server", "^TestNoTokenMakesOneThatOutlivesIt$"},
 		{"a token with an end makes one without", "auth/terms.go",

@@ -1,0 +1,173 @@
+package ledger
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"mailroom"
+	"mailroom/auth"
+	"mailroom/store"
+	"mailroom/thread"
+)
+
+// transaction is what the operations of a batch see of it: the rows that were read, and what they have changed so far.
+// An operation sees the changes of those before it. It does three things:
+//
+//   - It looks at rows: those it named, which are locked and loaded before it runs ([rows.thread], [rows.token],
+//     transaction.project), further ones that it locks on its way ([rows.ensure], [rows.lock]), and, without locks, whatever
+//     it asks the store for (rows.stored).
+//   - It refuses, with a [mailroom.Error]. The refusal of one operation must not undo the others of its batch, so
+//     nothing is undone: an operation checks everything before it changes anything. The tests of this package compare
+//     what a transaction would write before and after each refusal.
+//   - It changes rows: by the transitions of packages thread and project on the loaded values, and by the methods of
+//     transaction and [changes] for all others.
+//
+// It does not see the store's Write, the queue of the committer, or how operations are answered: these belong to [batch].
+type transaction struct {
+	options *Options
+	rows    rows
+	changes changes
+
+	forecast forecast
+	// clockStepped is set when a worker's row shows that the clock stepped back.
+	clockStepped *atomic.Bool
+}
+
+// forecast is what is expected of rows that were not read. It saves a query for each claim. A wrong forecast costs time
+// only, so that of a batch replaces the committer's once the batch is committed, without any lock.
+type forecast struct {
+	idle     map[store.Capacity]time.Time // earliest time at which work may be due
+	nextFair time.Time                    // when claimFairSlots runs again at the latest
+}
+
+// now is the time of the transaction.
+func (tx *transaction) now() time.Time { return tx.rows.now }
+
+// collect returns what the transaction has to write.
+func (tx *transaction) collect() *store.Changes {
+	all := tx.changes.write
+	all.Use = tx.changedUse()
+	for _, t := range tx.rows.order {
+		t.Collect(&all)
+	}
+	for _, p := range tx.rows.projects {
+		p.Collect(&all)
+	}
+	all.Cursors = tx.changes.cursors.collect()
+	all.Summaries = store.SumUp(all.Summaries)
+	return &all
+}
+
+// forward applies, in the same transaction, what the transitions send to other threads: deliveries,
+// and ends of runs that others wait for. These may send in turn.
+func (tx *transaction) forward() error {
+	for i := 0; i < len(tx.rows.order); i++ {
+		sends, ended := tx.rows.order[i].Outbox.Take()
+		if len(sends)+len(ended) == 0 {
+			continue
+		}
+		for _, in := range sends {
+			if err := tx.forwardSubmit(in); err != nil {
+				return err
+			}
+		}
+		for _, e := range ended {
+			if err := tx.forwardEnd(e); err != nil {
+				return err
+			}
+		}
+		i = -1 // start over: an earlier thread may have sent again
+	}
+	return nil
+}
+
+func (tx *transaction) forwardSubmit(in thread.Submit) error {
+	if _, err := tx.rows.lock(in.Thread); err != nil {
+		return err
+	}
+	if err := in.Check(); err != nil {
+		return err
+	}
+	_, err := tx.submit(in, false)
+	switch mailroom.CodeOf(err) {
+	case mailroom.CodeNotFound, mailroom.CodeForbidden: // another owner has it or may create it
+		tx.options.Log.Warn("message of a run dropped: its target thread belongs to another owner",
+			"run", in.Parent, "target", in.Thread)
+		return nil
+	}
+	return err
+}
+
+func (tx *transaction) forwardEnd(e thread.ChildEnd) error {
+	t, err := tx.rows.lock(e.Thread)
+	if err != nil {
+		return err
+	}
+	if t.Run(e.Run) == nil {
+		if err := tx.rows.loadRuns(e.Run); err != nil {
+			return err
+		}
+	}
+	if err := tx.rows.ensure(t, thread.ScopeHead); err != nil {
+		return err
+	}
+	t.OnChildEnd(e, tx.now())
+	return nil
+}
+
+// saveWorker writes the row of a worker.
+func (tx *transaction) saveWorker(w *store.Worker) {
+	tx.rows.workers[w.ID] = w
+	list := &tx.changes.write.Workers
+	*list = append(slices.DeleteFunc(*list, func(x *store.Worker) bool { return x.ID == w.ID }), w)
+}
+
+// saveToken writes the row of a token.
+func (tx *transaction) saveToken(row *auth.Token) {
+	tx.rows.tokensByName[row.Name] = row
+	lists := []*[]*auth.Token{&tx.changes.write.Tokens}
+	if tx.rows.tokens != nil {
+		lists = append(lists, &tx.rows.tokens)
+	}
+	for _, list := range lists {
+		i := slices.IndexFunc(*list, func(t *auth.Token) bool { return t.Name == row.Name })
+		if i < 0 {
+			*list = append(*list, row)
+		} else {
+			(*list)[i] = row
+		}
+	}
+}
+
+// dropToken drops the row of a token that acts for another one. All rows of tokens are loaded.
+func (tx *transaction) dropToken(name string) {
+	isIt := func(t *auth.Token) bool { return t.Name == name }
+	w := &tx.changes.write
+	tx.rows.tokens = slices.DeleteFunc(tx.rows.tokens, isIt)
+	w.Tokens = slices.DeleteFunc(w.Tokens, isIt)
+	tx.rows.tokensByName[name] = nil
+	w.DropTokens = append(w.DropTokens, name)
+}
+
+// putPause writes a pause, instead of what the batch did to it before.
+func (tx *transaction) putPause(row store.Pause) {
+	tx.rows.pauses[row.Agent] = row
+	w := &tx.changes.write
+	w.DropPauses = slices.DeleteFunc(w.DropPauses, func(agent string) bool { return agent == row.Agent })
+	w.Pauses = append(slices.DeleteFunc(w.Pauses, func(x store.Pause) bool { return x.Agent == row.Agent }), row)
+}
+
+// dropPause ends a pause.
+func (tx *transaction) dropPause(agent string) {
+	delete(tx.rows.pauses, agent)
+	w := &tx.changes.write
+	w.Pauses = slices.DeleteFunc(w.Pauses, func(p store.Pause) bool { return p.Agent == agent })
+	w.DropPauses = append(w.DropPauses, agent)
+}
+
+// dropThread drops a thread with everything that belongs to it. Later operations of the batch find an empty one.
+func (tx *transaction) dropThread(t *thread.State) {
+	tx.rows.empty(t)
+	tx.changes.dropThread(t.ID)
+}
