@@ -168,8 +168,9 @@ func (p *pair) draw(t *rapid.T) action {
 	case "aside":
 		p.n++
 		a := drawSide(t, p.after, p.n)
-		if a.name == "inbox" || a.name == "acknowledge" { // they read what was sent before the batch only
-			a = drawNotify(t, p.n)
+		// The first three read what was sent before the batch, and the last one runs a batch again if it is refused late.
+		if slices.Contains([]string{"inbox", "acknowledge", "expire notifications", "submit all"}, a.name) {
+			a = drawNotify(t, p.after, p.n)
 		}
 		return action{a.name, func(d *fixture) (any, error) { return a.do(d.ctx, d.Ledger) }}
 	case "settle":

@@ -57,6 +57,7 @@ func start(t *testing.T, s store.Store, o ledger.Options) *fixture {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	l := ledger.New(s, o)
+	ledger.CheckRefusals(l, func(change string) { t.Error(change) })
 	d := &fixture{Ledger: l, Workers: l.Workers(), t: t, ctx: context.Background(), stop: stop, ended: make(chan error, 1)}
 	go func() { d.ended <- d.Run(ctx) }() // close waits for it
 	t.Cleanup(func() {

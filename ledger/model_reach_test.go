@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,18 +34,21 @@ func (m *model) outcomes() {
 }
 
 // TestTheHistoriesReachEveryOperation plays the histories of one seed and checks that every operation,
-// refusal and end of a run occurs in them, because the random tests check only those that occur. -v
-// prints the counts.
+// refusal and end of a run occurs in them, because the random tests check only those that occur. No refusal changes
+// anything. -v prints the counts.
 func TestTheHistoriesReachEveryOperation(t *testing.T) {
-	setFlag(t, "rapid.seed", "11")
-	setFlag(t, "rapid.checks", "100")
+	setFlag(t, "rapid.seed", "16")
+	setFlag(t, "rapid.checks", "140")
 	setFlag(t, "rapid.steps", "60")
-	came := coverage{}
+	came, ran := coverage{}, coverage{}
 	rapid.Check(t, func(rt *rapid.T) {
 		w := twinOf(rt, 1, onMemory())
 		w.quick = true
 		for name, n := range play(rt, w) {
 			came[name] += n
+		}
+		for name, n := range w.operations {
+			ran[name] += n
 		}
 	})
 	for _, name := range slices.Sorted(maps.Keys(came)) {
@@ -53,6 +59,47 @@ func TestTheHistoriesReachEveryOperation(t *testing.T) {
 			t.Errorf("never occurred: %s", name)
 		}
 	}
+	for _, name := range operationNames(t) {
+		if ran[name] == 0 && !slices.Contains(apart(), name) {
+			t.Errorf("the histories never run operation %s, so that no refusal of it is checked", name)
+		}
+	}
+}
+
+// apart returns the operations that the histories do not run. Ids that differ between the stores are drawn in some; the
+// others need a clock that steps back, a program that fails, a server that is gone, or a thread of thousands of entries. Each is in a test of its
+// own, with the same check of refusals.
+func apart() []string {
+	return []string{
+		"sign_in", "sign_out", "end_replaced", "cancel revoked", "check_clock", "replan", "end_probe", "drop", "drop_summaries",
+		"release_sticky",
+	}
+}
+
+// operationNames returns the names of all operations in the source.
+func operationNames(t *testing.T) (names []string) {
+	t.Helper()
+	named := regexp.MustCompile(`(?:op\{name: |\bon(?:Run|Message|Project|Reservation)\((?:\w+, )?(?:l, |ps\.ledger, )?|plan\.op\()"([^"]+)"`)
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range named.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, found[1])
+		}
+	}
+	if len(names) < 50 {
+		t.Errorf("found the operations %q, fewer than there are", names)
+	}
+	return names
 }
 
 // coveredOperations returns the operations with their refusals, the dispositions of submits, the kinds
@@ -73,6 +120,10 @@ func coveredOperations() (names []string) {
 		"run of a session, run of bounded crashes, run completed, run failed crashed, run failed exhausted, run failed permanent",
 		"run cancelled cancelled, run cancelled deadline, run cancelled interrupted, run cancelled retracted, run cancelled superseded",
 		"entry effect.settled, entry effect.unknown, entry message.read, entry run.resumed, entry run.stop_requested",
+		"notify, notify: invalid, notify: not_found, inbox, inbox: invalid, acknowledge, acknowledge: invalid, expire notifications",
+		"reserve, reserve: conflict, reserve: not_found, renew reservation, release reservation, release reservation: forbidden",
+		"pause, resume, resume: conflict, cursor, cursor: conflict, take duty, take duty: lease_lost, release duty",
+		"open, open: conflict, append entry, set quotas, set quotas: not_found, submit all, submit all: busy",
 		"entry send, entry step, entry ticket.decided, entry ticket.expired, entry tool.started, entry tool.finished, entry x.note",
 	} {
 		names = append(names, strings.Split(of, ", ")...)

@@ -301,7 +301,7 @@ func (m *model) checkStarted(t *rapid.T, before contents, one thread.Assignment,
 		t.Fatalf("claim %+v was returned, but the rows do not hold it", c)
 	}
 	row, now := before.Threads[c.Thread], m.clock.read()
-	if row.Current != "" {
+	if row.Current != "" && !m.endedOverdue(row.Current) {
 		r := before.Runs[c.Run]
 		fired := r != nil && r.Status == mailroom.StatusWaiting && !row.Due.At.IsZero() && !row.Due.At.After(now)
 		if row.Current != c.Run || !fired && (r.Status != mailroom.StatusQueued || r.AvailableAt.After(now)) {
@@ -316,6 +316,13 @@ func (m *model) checkStarted(t *rapid.T, before contents, one thread.Assignment,
 			t.Fatalf("run %s (priority %d, place %d) started before run %s (%d, %d)", c.Run, mine.Priority, mine.Place, r.ID, r.Priority, r.Place)
 		}
 	}
+}
+
+// endedOverdue reports whether the deadline of a run ended it: a claim does so before the sweep comes, and then starts the
+// next one.
+func (m *model) endedOverdue(run string) bool {
+	r := m.after.Runs[run]
+	return r != nil && r.Status == mailroom.StatusCancelled && r.Reason == mailroom.ReasonDeadline
 }
 
 // checkCrashes checks that a run is not started again after as many crashes as its submit allows.

@@ -25,8 +25,8 @@ import (
 
 // TestRandomHistories runs random operations on ledgers over memory, SQLite and PostgreSQL. Their results
 // and rows must be the same. After every step, the invariants of storetest.Check and of the model must
-// hold. At the end, everything acknowledged is stored, and all runs can be completed. A failure prints
-// the flags that repeat it.
+// hold, and no refused operation may have changed anything. At the end, everything acknowledged is stored, and all runs
+// can be completed. A failure prints the flags that repeat it.
 //
 // For a long round: go test ./ledger -run Histories -rapid.checks 2000
 // -rapid.steps 100 (how many histories, and how many operations of each).
@@ -97,7 +97,7 @@ func (m *model) step(t *rapid.T) {
 		{4, m.effect, claimed}, {6, m.ask, claimed}, {6, m.park, claimed},
 		{1, m.lateWrite, lost}, {2, m.cancel, runs}, {1, m.cancelTree, runs}, {4, m.retry, runs},
 		{3, m.edit, heard}, {3, m.retract, heard}, {6, m.decide, asked}, {4, m.submitDecisions, asked},
-		{3, m.renew, working}, {1, m.leave, working},
+		{3, m.renew, working}, {1, m.leave, working}, {8, m.side, nil},
 	} {
 		for range a.weight {
 			if a.when == nil || a.when() {

@@ -47,13 +47,20 @@ func (ds Duties) Take(ctx context.Context, worker, duty string) (holder *store.W
 			return nil, err
 		}
 		if holder := Holder(all, duty); holder != nil {
-			return holder, nil
+			return copyWorker(holder), nil
 		}
 		mine.Duties = append(mine.Duties, duty)
 		slices.Sort(mine.Duties)
 		tx.saveWorker(mine)
-		return mine, nil
+		return copyWorker(mine), nil
 	})
+}
+
+// copyWorker returns a copy that later operations of the batch cannot change.
+func copyWorker(w *store.Worker) *store.Worker {
+	c := *w
+	c.Agents, c.Duties = slices.Clone(w.Agents), slices.Clone(w.Duties)
+	return &c
 }
 
 // SubmitAll submits to several threads, of the operator unless their Owner is set, and moves a cursor, in

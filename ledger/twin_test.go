@@ -84,6 +84,34 @@ type twin struct {
 	looks    int
 
 	before, after contents // rows before and after the last operation
+
+	// Guarded by mu.
+	mu         sync.Mutex
+	refused    []string // changes of refused operations
+	operations coverage // of the ledgers, by name
+}
+
+func (w *twin) onOperation(name string, _ error, _ time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.operations[name]++
+}
+
+// onRefusal notes what a refused operation has changed.
+func (w *twin) onRefusal(change string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = append(w.refused, change)
+}
+
+// checkRefusals fails if an operation that was refused has changed anything.
+func (w *twin) checkRefusals(t fataler) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.refused) > 0 {
+		t.Fatalf("%s", w.refused[0])
+	}
 }
 
 // side is a kind of store with the ledgers on its rows.
@@ -173,7 +201,7 @@ func (s *interrupted) Update(ctx context.Context, f func(store.Tx) error) error 
 
 // newTwin opens a number of ledgers over each side; close stops them.
 func newTwin(doors int, sides ...*side) (*twin, error) {
-	w := &twin{ctx: context.Background(), clock: newClock(), sides: sides, coverage: coverage{}}
+	w := &twin{ctx: context.Background(), clock: newClock(), sides: sides, coverage: coverage{}, operations: coverage{}}
 	return w, w.open(doors)
 }
 
@@ -187,6 +215,7 @@ func (w *twin) open(doors int) error {
 			ctx, stop := context.WithCancel(w.ctx)
 			d := &handleSet{store: store, stop: stop, ended: make(chan error, 1)}
 			o := ledger.Options{Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue, Sticky: isSticky}
+			o.Observe.Operation = w.onOperation
 			var failed error
 			for range s.lanes {
 				lane, err := s.open()
@@ -198,6 +227,7 @@ func (w *twin) open(doors int) error {
 				o.Lanes = append(o.Lanes, storetest.Faulty(clocked{lane, w.clock}, s.faults))
 			}
 			d.Ledger = ledger.New(storetest.Faulty(clocked{store, w.clock}, s.faults), o)
+			ledger.CheckRefusals(d.Ledger, w.onRefusal)
 			go func() { d.ended <- d.Run(ctx) }() // close waits for it
 			s.doors = append(s.doors, d)
 			if failed != nil {
@@ -235,8 +265,8 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// onBoth runs one operation on all sides and compares their results and rows. A refused operation must
-// not change rows.
+// onBoth runs one operation on all sides and compares their results and rows. An operation that is refused, also one that
+// the ledger makes by itself, must not change anything: neither rows nor what its transaction has loaded.
 func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, error)) (T, error) {
 	t.Helper()
 	var value T
@@ -260,6 +290,7 @@ func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T,
 		t.Fatalf("%s: %v", name, err)
 	}
 	w.coverage[strings.TrimSuffix(name+": "+string(code), ": ")]++
+	w.checkRefusals(t)
 	w.compare(t, name)
 	if err != nil {
 		if diff := difference(w.before, w.after); diff != "" {
