@@ -72,6 +72,49 @@ func (m *model) retry(t *rapid.T) {
 	}
 }
 
+// giveWay ends an attempt so that a queued run of its thread starts before the next one, and checks that it will, and that
+// the run that gives way keeps its place and is charged with nothing.
+func (m *model) giveWay(t *rapid.T) {
+	c := pick(t, m.liveClaims(), "claim")
+	to := "elsewhere"
+	if waiting := m.queued(c.Thread); len(waiting) > 0 {
+		to = one(t, waiting, "who passes").ID
+	}
+	was := m.run(c.Run)
+	s := thread.Settle{Claim: c, Number: was.Step + 1, Outcome: thread.OutcomeRelease, GiveWay: to}
+	r, err := onBoth(t, m.twin, "give way", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Workers().Settle(m.ctx, s) })
+	if err != nil {
+		t.Fatalf("give way: %v", err)
+	}
+	m.recordSettle(r)
+	if r.Status != mailroom.StatusQueued || m.after.Threads[c.Thread].Current != "" {
+		return // it was asked to stop, or cannot give way and is released
+	}
+	m.coverage["gave way"]++
+	if !r.NeverStarted() || r.Place != was.Place || r.Failures != was.Failures || r.Crashes != was.Crashes {
+		t.Fatalf("run %s gave way to %s and is %+v, was %+v", r.ID, to, r, was)
+	}
+	next := m.run(to)
+	before := func(a, b *mailroom.Run) bool {
+		return a.Priority < b.Priority || a.Priority == b.Priority && a.Place < b.Place
+	}
+	for _, other := range m.queued(c.Thread) {
+		if other.ID != to && other.Priority >= was.Priority && before(other, next) { // a more urgent one passes both
+			t.Fatalf("run %s gave way to %s, but %s starts before it", r.ID, to, other.ID)
+		}
+	}
+}
+
+// queued returns the runs of a thread that wait for their turn, ordered by id.
+func (m *model) queued(thread string) (waiting []*mailroom.Run) {
+	for _, id := range m.runs() {
+		if r := m.run(id); r.Thread == thread && r.NeverStarted() && !r.Scheduled {
+			waiting = append(waiting, r)
+		}
+	}
+	return waiting
+}
+
 // message draws an acknowledged message, mostly a recent one.
 func (m *model) message(t *rapid.T) *sentMessage {
 	all := m.messages

@@ -98,6 +98,7 @@ func (m *model) step(t *rapid.T) {
 		{1, m.lateWrite, lost}, {2, m.cancel, runs}, {1, m.cancelTree, runs}, {4, m.retry, runs},
 		{3, m.edit, heard}, {3, m.retract, heard}, {6, m.decide, asked}, {4, m.submitDecisions, asked},
 		{3, m.renew, working}, {1, m.leave, working}, {8, m.side, nil},
+		{3, m.giveWay, claimed},
 	} {
 		for range a.weight {
 			if a.when == nil || a.when() {

@@ -30,7 +30,7 @@ func mayPass(t *State, r *mailroom.Run, to string) bool {
 }
 
 // giveWay returns the current run to its place in the queue, and gives the run to a priority with which it starts
-// first.
+// before it. A run of the queue that is more urgent than both still starts first.
 func giveWay(t *State, r *mailroom.Run, to string, now time.Time) {
 	other := t.Run(to)
 	other.Priority = min(other.Priority, r.Priority-1)

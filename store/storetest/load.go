@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/store"
@@ -60,6 +61,7 @@ func loadCases() []testCase {
 		{"takes many", lockTakesMany},
 		{"reads the current runs, with their tickets", loadReadsCurrentRuns},
 		{"reads the first runs of the queues", loadReadsHeads},
+		{"reads a run that gave way at its place in the queue", loadReadsRunThatGaveWay},
 		{"reads submit keys, with the runs of their results", loadReadsKeys},
 		{"reads named runs once, also of threads that it does not lock", loadReadsNamedRuns},
 		{"leaves out what the caller knows", loadLeavesOutKnownRows},
@@ -142,6 +144,40 @@ func loadReadsHeads(t *testing.T, s *handle) {
 			t.Errorf("got runs of the queue of %s", h.Thread)
 		}
 	}
+}
+
+// loadReadsRunThatGaveWay starts the first run of a queue, and returns it to its place, behind a run that passes it. It
+// has had an attempt, unlike all other runs of a queue.
+func loadReadsRunThatGaveWay(t *testing.T, s *handle) {
+	busyThread(s, "a")
+	wantQueue := func(when string, want ...string) {
+		t.Helper()
+		var heads [][]string
+		for _, h := range s.load(store.Need{Threads: []string{"a"}, Queues: []string{"a"}}).Heads {
+			if h.Set == store.RunsQueued {
+				heads = append(heads, runIDs(h.Runs))
+			}
+		}
+		wantSame(t, "the head of the queue "+when, heads, [][]string{want})
+		s.wantRuns("the queue "+when, store.RunQuery{Thread: "a", Set: store.RunsQueued, Limit: 3}, want...)
+	}
+	change := func(id string, f func(r *mailroom.Run)) {
+		r := s.load(store.Need{Runs: []string{id}}).Runs[0]
+		f(r)
+		s.write(&store.Changes{Runs: []*mailroom.Run{r}})
+	}
+	first := "a queued 4"
+	change(first, func(r *mailroom.Run) {
+		r.Status, r.Started, r.Attempt, r.StartedAt = mailroom.StatusRunning, true, 1, after(1)
+	})
+	wantQueue("while its first run works", "a queued 3", "a queued 2", "a queued 1")
+	change("a queued 1", func(r *mailroom.Run) { r.Priority-- })
+	change(first, func(r *mailroom.Run) { r.Status, r.StartedAt = mailroom.StatusQueued, time.Time{} })
+	wantQueue("when it gave way", "a queued 1", first, "a queued 3")
+	counts := get1(t, s, func(r store.Reader) (store.Counts, error) {
+		return r.Count(store.CountQuery{Thread: "a", Set: store.RunsQueued})
+	})
+	wantSame(t, "runs in the queue", counts.Sum(), 5)
 }
 
 func loadReadsKeys(t *testing.T, s *handle) {
