@@ -8,12 +8,6 @@ import (
 // Role is the author's role in a conversation.
 type Role string
 
-const (
-	RoleUser      Role = "user"
-	RoleAssistant Role = "assistant"
-	RoleSystem    Role = "system"
-)
-
 // Message is a message in a thread's log. Text joins the text parts with newlines. In the log,
 // State is the state when the entry was appended; [Run.MessageState] returns the current one.
 type Message struct {
@@ -42,8 +36,12 @@ type Part struct {
 	Name     string          `json:"name,omitempty"`
 }
 
-// Values of Message.Visibility and Message.State. A state is derived from the run, not stored.
+// Values of Message.Role, Message.Visibility and Message.State. A state is derived from the run, not stored.
 const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleSystem    Role = "system"
+
 	VisibleAll      = "all"
 	VisibleInternal = "internal"
 

@@ -8,6 +8,13 @@ import (
 // Status is the status of a run.
 type Status string
 
+// Mode is the effect of a submit on a busy thread.
+type Mode string
+
+// Reason is why a run was cancelled or asked to stop.
+type Reason string
+
+// Values of a run's Status, Mode and Reason.
 const (
 	StatusQueued    Status = "queued"  // never started, or between two attempts
 	StatusRunning   Status = "running" // claimed by a worker
@@ -15,35 +22,25 @@ const (
 	StatusCompleted Status = "completed"
 	StatusFailed    Status = "failed" // a dead letter
 	StatusCancelled Status = "cancelled"
-)
 
-// Finished reports whether a run with this status has ended.
-func (s Status) Finished() bool {
-	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled
-}
-
-// Mode is the effect of a submit on a busy thread.
-type Mode string
-
-const (
 	ModeQueue     Mode = "queue"     // queues a run behind the others
 	ModeSteer     Mode = "steer"     // hands the messages to the current run at its next step
 	ModeInterrupt Mode = "interrupt" // replaces everything queued and stops the current run
 	ModeLatest    Mode = "latest"    // replaces everything queued
 	ModeCollect   Mode = "collect"   // adds the messages to the newest run that has not started
 	ModeReject    Mode = "reject"    // refused unless the thread is idle
-)
 
-// Reason is why a run was cancelled or asked to stop.
-type Reason string
-
-const (
 	ReasonCancelled   Reason = "cancelled"
 	ReasonSuperseded  Reason = "superseded"
 	ReasonInterrupted Reason = "interrupted"
 	ReasonRetracted   Reason = "retracted"
 	ReasonDeadline    Reason = "deadline" // its Deadline has passed
 )
+
+// Finished reports whether a run with this status has ended.
+func (s Status) Finished() bool {
+	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled
+}
 
 // Run is the row of a run: one turn of an agent on a thread.
 type Run struct {
@@ -188,10 +185,6 @@ type Usage struct {
 	OutputTokens int64   `json:"output_tokens,omitempty"`
 	CostUSD      float64 `json:"cost_usd,omitempty"`
 }
-
-// AgainAt begins the end of the message of a RunError that has the time at which the agent works again, as
-// " (works again at 2026-11-28T15:04:05Z)".
-const AgainAt = " (works again at "
 
 // RunError is the error of a failed attempt or run.
 type RunError struct {

@@ -8,28 +8,25 @@ import (
 // TicketKind is the kind of a ticket: what its run waits for.
 type TicketKind string
 
+// TicketState is the state of a ticket.
+type TicketState string
+
+// Verdict is a decision on a ticket.
+type Verdict string
+
+// Values of a ticket's Kind, State and Decision.
 const (
 	TicketApproval TicketKind = "approval" // a person approves or denies an action
 	TicketInput    TicketKind = "input"    // a person answers
 	TicketChildren TicketKind = "children" // a run that was sent to another thread ends
 	TicketTimer    TicketKind = "timer"    // a time is reached
 	TicketEvent    TicketKind = "event"    // an external event
-)
 
-// TicketState is the state of a ticket.
-type TicketState string
-
-const (
 	TicketOpen    TicketState = "open"
 	TicketDecided TicketState = "decided"
 	TicketExpired TicketState = "expired" // not decided in time; never counts as an approval
 	TicketVoid    TicketState = "void"    // its run ended first
-)
 
-// Verdict is a decision on a ticket.
-type Verdict string
-
-const (
 	VerdictApprove Verdict = "approve"
 	VerdictDeny    Verdict = "deny"
 	VerdictAnswer  Verdict = "answer"

@@ -136,6 +136,10 @@ func notBefore(named, delay time.Duration) time.Duration {
 	return (max(delay, min(named, retry.MaxNamed)) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
+// AgainAt begins the end of the message of a RunError that has the time at which the agent works again, as
+// " (works again at 2026-11-28T15:04:05Z)".
+const AgainAt = " (works again at "
+
 // againAt says when an agent that named a delay works again, "" if it named none. The run has no other attempt, whose
 // time would say it; who reads the failure sends the message again then.
 func againAt(after time.Duration, now time.Time) string {
@@ -143,7 +147,7 @@ func againAt(after time.Duration, now time.Time) string {
 		return ""
 	}
 	at := now.Add(min(after, retry.MaxNamed) + time.Minute - 1).UTC().Truncate(time.Minute) // not a moment too early
-	return mailroom.AgainAt + at.Format(time.RFC3339) + ")"
+	return AgainAt + at.Format(time.RFC3339) + ")"
 }
 
 // validText replaces bytes that are not text: a program's last output may contain any.

@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/internal/lazyregexp"
+	"mailroom/thread"
 )
 
 // renderEnding describes a run that ended without a reply, after its unfinished text.
@@ -37,8 +38,8 @@ func renderEnding(run *mailroom.Run, partial, command string) string {
 // exitPattern matches the start of a program's error, before the program's own output.
 var exitPattern = lazyregexp.New(`^\S+(?: \S+)? ended with (exit status [0-9]{1,3}|signal: [a-z ]{1,32})(?::|$)`)
 
-// againPattern matches the end of an error that says when the agent works again, see [mailroom.AgainAt].
-var againPattern = lazyregexp.New(regexp.QuoteMeta(mailroom.AgainAt) + `([-0-9]{10})T([:0-9]{5}):[0-9]{2}Z\)$`)
+// againPattern matches the end of an error that says when the agent works again, see [thread.AgainAt].
+var againPattern = lazyregexp.New(regexp.QuoteMeta(thread.AgainAt) + `([-0-9]{10})T([:0-9]{5}):[0-9]{2}Z\)$`)
 
 // failureText describes an error to a chat: its class, how a program exited, and when it works again. The error's
 // message may quote output with paths and keys of the server. Users with access to the run find
