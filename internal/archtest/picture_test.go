@@ -26,7 +26,7 @@ func picture() [][]box {
 		{{"cmd", "the programs mailroom and bd", ""}},
 		{{"app", "settings, data folder, wiring, commands", ""}, {"web", "the pages", ""}},
 		{{"server", "HTTP, sessions, streams", "1 8"}, {"remote", "workers elsewhere", ""}, {"protocol", "MCP", ""}},
-		{{"channel", "chats and other platforms", "1"}, {"alert", "tells people", ""}, {"issues", "the tracker", ""}},
+		{{"channel", "chats and other platforms", "1"}, {"alert", "notifies people", ""}, {"issues", "the tracker", ""}},
 		{{"engine", "executes", "5"}, {"agent", "codex, claude, …", "6"}, {"stream", "a log, then live", "8"},
 			{"client", "for Go", ""}},
 		{{"ledger", "commits", "2 7"}, {"doctor", "checks the store", ""}, {"api", "wire types", ""}},
