@@ -203,14 +203,16 @@ func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 	case slices.Contains(h.agents.Missing(), name), slices.Contains(h.agents.Names(), name), h.alerts.Sends(name): // submits may not use it now
 		return nil
 	}
-	return mailroom.Errorf(mailroom.CodeNotFound, "unknown agent %q; use one of %s", request.Truncate(name), strings.Join(h.agents.Names(), ", "))
+	return mailroom.Errorf(mailroom.CodeNotFound,
+		"unknown agent %q; use one of %s", request.Truncate(name), strings.Join(h.agents.Names(), ", "))
 }
 
 // agentOf returns what this process knows of an agent.
 func (h *agentHandlers) agentOf(name string) *api.Agent {
 	d := h.agents.Describe(name)
 	return &api.Agent{
-		Name: name, Kind: request.Given(d.Kind), Version: request.Given(d.Version), Program: request.Given(d.Program), Reason: request.Given(d.Problem), Retry: d.Retry,
+		Name: name, Kind: request.Given(d.Kind), Version: request.Given(d.Version), Program: request.Given(d.Program),
+		Reason: request.Given(d.Problem), Retry: d.Retry,
 		Isolation: request.Given(d.Isolation),
 	}
 }
@@ -233,7 +235,8 @@ func (h *agentHandlers) listWorkers(ctx context.Context, _ *empty) (*body[api.Pa
 			agents := slices.Sorted(slices.Values(w.Agents))
 			out.Items = append(out.Items, api.Worker{
 				ID: w.ID, Host: w.Host, PID: w.PID, Agents: append([]string{}, agents...),
-				Running: len(held), LeaseUntil: w.LeaseUntil, Node: w.Node, Duties: append([]string{}, w.Duties...), Version: w.Version,
+				Running: len(held), LeaseUntil: w.LeaseUntil, Node: w.Node, Duties: append([]string{}, w.Duties...),
+				Version: w.Version,
 			})
 		}
 		return nil
@@ -250,7 +253,8 @@ func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
 	}
 	barred := func() error {
 		if d := h.agents.Describe(name); d.Disabled {
-			return request.Invalid("body.agent", fmt.Sprintf("agent %q cannot be used: %s", request.Truncate(name), d.Problem), name)
+			return request.Invalid("body.agent",
+				fmt.Sprintf("agent %q cannot be used: %s", request.Truncate(name), d.Problem), name)
 		}
 		return nil
 	}
@@ -265,5 +269,6 @@ func (h *agentHandlers) checkAgent(ctx context.Context, name string) error {
 	if slices.Contains(h.agents.Missing(), name) {
 		return barred()
 	}
-	return request.Invalid("body.agent", fmt.Sprintf("unknown agent %q; use one of %s", request.Truncate(name), strings.Join(known, ", ")), name)
+	return request.Invalid("body.agent",
+		fmt.Sprintf("unknown agent %q; use one of %s", request.Truncate(name), strings.Join(known, ", ")), name)
 }

@@ -78,7 +78,8 @@ func (s *Server) registerGroups(rt router) {
 		Hold:      func(ctx context.Context) (func(), error) { return s.streamSlots.acquire(requestOf(ctx).who.Name) },
 	})
 	agents := &agentHandlers{
-		ledger: o.Ledger.Pauses, log: s.log, agents: o.Agents, remote: remote.RemoteAgents, find: find, alerts: o.Parts.Alerts,
+		ledger: o.Ledger.Pauses, log: s.log, agents: o.Agents, remote: remote.RemoteAgents, find: find,
+		alerts: o.Parts.Alerts,
 	}
 	defaults := auth.Quotas{auth.QuotaStreams: int64(o.Limits.MaxStreams)}
 	maps.Copy(defaults, o.Access.Quotas)
@@ -88,7 +89,8 @@ func (s *Server) registerGroups(rt router) {
 			Viewer: o.Ledger.Viewer, Runs: o.Ledger.Runs, Search: o.Ledger.Search, Tokens: o.Ledger.Accounts,
 			Cursors: o.Ledger.Cursors, Subscribers: o.Ledger.Subscribers, Threads: o.Ledger.Threads,
 		},
-		Secret: o.Access.Token, Operator: s.tokens.operatorToken(), Quotas: defaults, Metrics: o.Parts.Metrics, Meters: quotas,
+		Secret: o.Access.Token, Operator: s.tokens.operatorToken(), Quotas: defaults, Metrics: o.Parts.Metrics,
+		Meters: quotas,
 		Alerts: o.Parts.Alerts, MaxPage: o.Limits.MaxPage, NoSearch: o.Parts.NoSearch, Log: s.log,
 	})
 	s.push = asked.Push
@@ -139,7 +141,8 @@ func (rt router) operation(need auth.Permission, route, id, summary string) huma
 	rt.mux.require(route, need)
 	method, path, _ := strings.Cut(route, " ")
 	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary, Description: describeAccess(need), Tags: []string{tagOf(path)},
+		OperationID: id, Method: method, Path: path, Summary: summary, Description: describeAccess(need),
+		Tags:         []string{tagOf(path)},
 		MaxBodyBytes: -1, // readBody bounds it
 		Responses:    map[string]*huma.Response{"default": rt.problemResponse()},
 	}
@@ -161,7 +164,9 @@ func (rt router) jsonResponse(t reflect.Type, text string) *huma.Response {
 }
 
 // route registers an operation. See [router.operation].
-func route[I, O any](rt router, need auth.Permission, pattern, id, summary string, h func(context.Context, *I) (*O, error)) {
+func route[I, O any](
+	rt router, need auth.Permission, pattern, id, summary string, h func(context.Context, *I) (*O, error),
+) {
 	handle(rt, rt.operation(need, pattern, id, summary), h)
 }
 

@@ -65,7 +65,9 @@ func (h *messageHandlers) submitTo(ctx context.Context, in *submitToInput) (*bod
 
 // submitMessages validates a submit and passes it to the ledger. at prefixes the locations of
 // refused fields.
-func (h *messageHandlers) submitMessages(ctx context.Context, in *SubmitInput, at string) (*body[store.Submitted], error) {
+func (h *messageHandlers) submitMessages(
+	ctx context.Context, in *SubmitInput, at string,
+) (*body[store.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
 	if len(b.Decisions) > 0 {
 		if err := who.Require(auth.PermissionDecide); err != nil {
@@ -209,7 +211,9 @@ type listMessagesInput struct {
 	All        bool   `query:"all" doc:"Include superseded, retracted and unread messages."`
 }
 
-func (h *messageHandlers) listMessages(ctx context.Context, in *listMessagesInput) (*body[api.Page[mailroom.Message]], error) {
+func (h *messageHandlers) listMessages(
+	ctx context.Context, in *listMessagesInput,
+) (*body[api.Page[mailroom.Message]], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ import (
 // runMiddleware runs the checks that every request passes before its handler.
 func (s *Server) runMiddleware(out *response, r *http.Request) error {
 	for _, gate := range []func(*response, *http.Request) error{
-		s.checkHostAndOrigin, s.handleCORS, s.checkPath, s.authenticate, s.checkRoute, s.authorize, s.limitRate, s.readBody, s.authorizeAgain,
+		s.checkHostAndOrigin, s.handleCORS, s.checkPath, s.authenticate, s.checkRoute, s.authorize, s.limitRate, s.readBody,
+		s.authorizeAgain,
 	} {
 		if err := gate(out, r); err != nil {
 			return err
@@ -32,10 +33,12 @@ func (s *Server) runMiddleware(out *response, r *http.Request) error {
 // is not configured (DNS rebinding).
 func (s *Server) checkHostAndOrigin(_ *response, r *http.Request) error {
 	if !s.hostAllowed(r.Host) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "unknown host %q: use localhost, or add the name to hosts", request.Truncate(r.Host))
+		return mailroom.Errorf(mailroom.CodeForbidden,
+			"unknown host %q: use localhost, or add the name to hosts", request.Truncate(r.Host))
 	}
 	if origin := r.Header.Get("Origin"); !s.originAllowed(r.Host, origin) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "unknown origin %q: add it to origins to allow requests from its pages", request.Truncate(origin))
+		return mailroom.Errorf(mailroom.CodeForbidden,
+			"unknown origin %q: add it to origins to allow requests from its pages", request.Truncate(origin))
 	}
 	if err := s.origins.Check(r); err != nil {
 		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "cross-origin requests of web pages are refused", Cause: err}
@@ -176,7 +179,8 @@ func (s *Server) checkRoute(out *response, r *http.Request) error {
 	}
 	allow := answer.header.Get("Allow")
 	out.Header().Set("Allow", allow)
-	return request.WithStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not allowed here: use %s", request.Truncate(r.Method), allow))
+	return request.WithStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid,
+		"method %s is not allowed here: use %s", request.Truncate(r.Method), allow))
 }
 
 // authorize checks that the token has the permission of the route.

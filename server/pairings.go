@@ -36,7 +36,8 @@ func (h *pairingHandlers) approvePairing(ctx context.Context, in *approvePairing
 	}
 	who := requestOf(ctx).who
 	if who.Terms.Kind == auth.KindLimited { // a pairing does not end with the token that approved it
-		return nil, mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot pair a user, who may write after its end: use token %s itself", who.Name)
+		return nil, mailroom.Errorf(mailroom.CodeForbidden,
+			"a limited token cannot pair a user, who may write after its end: use token %s itself", who.Name)
 	}
 	p, err := h.pairings.Approve(ctx, in.Body, who.Name)
 	return &body[api.Pairing]{p}, err

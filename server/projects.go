@@ -68,7 +68,9 @@ type listReservationsInput struct {
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }
 
-func (h *projectHandlers) listReservations(ctx context.Context, in *listReservationsInput) (*body[api.Page[api.Reservation]], error) {
+func (h *projectHandlers) listReservations(
+	ctx context.Context, in *listReservationsInput,
+) (*body[api.Page[api.Reservation]], error) {
 	rows, err := h.ledger.Reservations(ctx, in.Project, requestOf(ctx).who)
 	if err != nil {
 		return nil, request.Locate("query.", err)
@@ -91,7 +93,9 @@ type renewReservationInput struct {
 	Body api.ReservationRenewal
 }
 
-func (h *projectHandlers) renewReservation(ctx context.Context, in *renewReservationInput) (*body[api.Reservation], error) {
+func (h *projectHandlers) renewReservation(
+	ctx context.Context, in *renewReservationInput,
+) (*body[api.Reservation], error) {
 	ttl, err := api.ReadDuration("body.ttl", in.Body.TTL)
 	if err != nil {
 		return nil, err
@@ -152,14 +156,18 @@ type listNotificationsInput struct {
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
-func (h *projectHandlers) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[api.Page[api.Notification]], error) {
+func (h *projectHandlers) listNotifications(
+	ctx context.Context, in *listNotificationsInput,
+) (*body[api.Page[api.Notification]], error) {
 	page, err := h.inbox(ctx, ledger.InboxQuery{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
 	return page, request.Locate("query.", err)
 }
 
 type takeNotificationsInput struct{ Body api.Take }
 
-func (h *projectHandlers) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[api.Page[api.Notification]], error) {
+func (h *projectHandlers) takeNotifications(
+	ctx context.Context, in *takeNotificationsInput,
+) (*body[api.Page[api.Notification]], error) {
 	b := in.Body
 	page, err := h.inbox(ctx, ledger.InboxQuery{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
 	return page, request.Locate("body.", err)

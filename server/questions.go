@@ -72,9 +72,11 @@ func (h *questionHandlers) open(ctx context.Context, text string) (out openedLin
 	name := out.link.Target()
 	switch t := h.alerts.Find(name); {
 	case t == nil || !t.Decide:
-		return out, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: target %s was removed, or its alerts do not decide any more", name)
+		return out, mailroom.Errorf(mailroom.CodeUnauthenticated,
+			"the link is no longer valid: target %s was removed, or its alerts do not decide any more", name)
 	case t.Place != out.link.Place:
-		return out, mailroom.Errorf(mailroom.CodeUnauthenticated, "the link is no longer valid: target %s is another one than the link was sent to", name)
+		return out, mailroom.Errorf(mailroom.CodeUnauthenticated,
+			"the link is no longer valid: target %s is another one than the link was sent to", name)
 	}
 	err = h.find.View(ctx, func(rd store.Reader) (err error) {
 		if out.holder, err = out.link.Holder(rd, h.alerts.Allowed(), h.operator, now); err != nil {

@@ -65,7 +65,8 @@ func (h *runHandlers) waitRun(ctx context.Context, in *waitRunInput) (*body[api.
 	following, expire := context.WithTimeout(following, timeout)
 	defer expire()
 	err = h.streams.Follow(following, stream.Query{
-		Thread: run.Thread, Key: thread.Key, Run: run.ID, After: stream.Cursor{Seq: thread.LastSeq}, Until: stream.UntilWaiting,
+		Thread: run.Thread, Key: thread.Key, Run: run.ID, After: stream.Cursor{Seq: thread.LastSeq},
+		Until: stream.UntilWaiting,
 	}, func(stream.Event) error { return nil })
 	if err != nil && (ctx.Err() != nil || following.Err() == nil) {
 		return nil, err
@@ -125,7 +126,8 @@ func (h *runHandlers) runOrCurrent(ctx context.Context, id string) (string, erro
 	case err != nil:
 		return "", unknown
 	case t.Current == "":
-		return "", mailroom.Errorf(mailroom.CodeConflict, "thread %q has no run that has started: name the run, or interrupt the thread to drop its queue", t.ID)
+		return "", mailroom.Errorf(mailroom.CodeConflict,
+			"thread %q has no run that has started: name the run, or interrupt the thread to drop its queue", t.ID)
 	}
 	return t.Current, nil
 }

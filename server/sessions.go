@@ -56,7 +56,8 @@ func (s *Server) session(r *http.Request, half string) (*grant, error) {
 			return nil, err
 		case g == nil:
 		case !fromOwnPage(r):
-			return nil, mailroom.Errorf(mailroom.CodeForbidden, "a session is valid for the pages of this server only: send a token")
+			return nil, mailroom.Errorf(mailroom.CodeForbidden,
+				"a session is valid for the pages of this server only: send a token")
 		default:
 			return g, nil
 		}
@@ -235,7 +236,8 @@ func (h *sessionHandlers) signIn(ctx context.Context, in *signInInput) (*signedI
 // console; requests of other pages are refused by their headers.
 func (h *sessionHandlers) newCookie(secret string, life time.Duration) http.Cookie {
 	return http.Cookie{
-		Name: h.cookie, Value: secret, Path: "/", MaxAge: int(life.Seconds()), HttpOnly: true, Secure: h.secure, SameSite: http.SameSiteLaxMode,
+		Name: h.cookie, Value: secret, Path: "/", MaxAge: int(life.Seconds()), HttpOnly: true, Secure: h.secure,
+		SameSite: http.SameSiteLaxMode,
 	}
 }
 
@@ -253,7 +255,8 @@ type signedOut struct {
 func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, error) {
 	who := requestOf(ctx).who
 	if who.Terms.Kind != auth.KindSession {
-		return nil, mailroom.Errorf(mailroom.CodeInvalid, "this is a token, not a session: revoke it with DELETE /v1/tokens/NAME")
+		return nil, mailroom.Errorf(mailroom.CodeInvalid,
+			"this is a token, not a session: revoke it with DELETE /v1/tokens/NAME")
 	}
 	name, err := h.tokens.push.SessionOf(ctx, who)
 	if err != nil {
@@ -272,8 +275,9 @@ func (h *sessionHandlers) signOut(ctx context.Context, _ *empty) (*signedOut, er
 
 func showSession(t *auth.Token) api.Session {
 	out := api.Session{
-		Token: t.Name, Kind: string(t.Terms.Kind), Scopes: []auth.Permission{}, Namespace: request.Given(t.Namespace), Threads: t.Terms.Threads,
-		Run: request.Given(t.Terms.Run), ExpiresAt: request.Known(t.Terms.ExpiresAt),
+		Token: t.Name, Kind: string(t.Terms.Kind), Scopes: []auth.Permission{}, Namespace: request.Given(t.Namespace),
+		Threads: t.Terms.Threads,
+		Run:     request.Given(t.Terms.Run), ExpiresAt: request.Known(t.Terms.ExpiresAt),
 	}
 	for _, s := range auth.Permissions() {
 		if t.Has(s) {

@@ -51,7 +51,9 @@ func (h *streamHandlers) streamAll(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (h *streamHandlers) admitStreamAll(r *http.Request, who *auth.Token) (release func(), after stream.AllCursor, err error) {
+func (h *streamHandlers) admitStreamAll(
+	r *http.Request, who *auth.Token,
+) (release func(), after stream.AllCursor, err error) {
 	switch {
 	case h.bus == nil:
 		return nil, after, mailroom.Errorf(mailroom.CodeNotFound, "the stream of all threads is disabled on this server")

@@ -95,7 +95,9 @@ func (h *streamHandlers) streamRun(w http.ResponseWriter, r *http.Request) {
 
 // stream serves the stream of the thread or run that target finds. params are the query parameters
 // it accepts.
-func (h *streamHandlers) stream(w http.ResponseWriter, r *http.Request, target func() (stream.Query, error), params ...string) {
+func (h *streamHandlers) stream(
+	w http.ResponseWriter, r *http.Request, target func() (stream.Query, error), params ...string,
+) {
 	out := w.(*response) // ServeHTTP makes no other
 	q, err := streamQuery(r, target, params)
 	if err != nil {
@@ -179,7 +181,9 @@ func checkQuery(given url.Values, params []string) error {
 
 // followStream starts the response and lets feed send events until the stream ends, its reader goes
 // or is too slow, or the server shuts down. The heartbeat has ended when it returns.
-func (h *streamHandlers) followStream(out *response, r *http.Request, start ws.Start, feed func(context.Context, ws.Sink) error) {
+func (h *streamHandlers) followStream(
+	out *response, r *http.Request, start ws.Start, feed func(context.Context, ws.Sink) error,
+) {
 	if sub := ws.SubscriptionOf(r.Context()); sub != nil {
 		if err := sub.Follow(out, r, start, feed); err != nil {
 			refuse(out, r, err)

@@ -122,7 +122,9 @@ type listEntriesInput struct {
 
 // listEntries reads forward from after, or backward from before if only before is given. Both
 // return entries in order of seq.
-func (h *threadHandlers) listEntries(ctx context.Context, in *listEntriesInput) (*body[api.Page[mailroom.Entry]], error) {
+func (h *threadHandlers) listEntries(
+	ctx context.Context, in *listEntriesInput,
+) (*body[api.Page[mailroom.Entry]], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err

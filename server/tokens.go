@@ -181,7 +181,8 @@ func (h *tokenHandlers) checkEnds(ctx context.Context, who *auth.Token, name str
 	case i >= 0 && who.MayEnd(rows[i]):
 		return nil
 	case i >= 0 && rows[i].Name == who.Name && who.Terms.Kind == auth.KindToken:
-		return mailroom.Errorf(mailroom.CodeForbidden, "only an admin revokes a token with a name of its own; you may revoke its sessions, links and limited tokens")
+		return mailroom.Errorf(mailroom.CodeForbidden,
+			"only an admin revokes a token with a name of its own; you may revoke its sessions, links and limited tokens")
 	}
 	return mailroom.Errorf(mailroom.CodeNotFound, "no token %q", request.Truncate(name))
 }
@@ -218,7 +219,9 @@ func (h *tokenHandlers) showToken(t *auth.Token) api.Token {
 	}
 	return api.Token{
 		Name: t.Name, Scopes: scopes, Namespace: request.Given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.Used(t), CreatedAt: t.CreatedAt, UsedAt: request.Known(t.UsedAt), RevokedAt: request.Known(t.RevokedAt),
-		Kind: kind, Via: request.Given(t.Terms.Via), Client: request.Given(t.Terms.Client), For: request.Given(t.Terms.For), Threads: t.Terms.Threads, Run: request.Given(t.Terms.Run), ExpiresAt: request.Known(t.Terms.ExpiresAt),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.WithDefaults(h.quotas.defaults), Used: h.quotas.Used(t),
+		CreatedAt: t.CreatedAt, UsedAt: request.Known(t.UsedAt), RevokedAt: request.Known(t.RevokedAt),
+		Kind: kind, Via: request.Given(t.Terms.Via), Client: request.Given(t.Terms.Client), For: request.Given(t.Terms.For),
+		Threads: t.Terms.Threads, Run: request.Given(t.Terms.Run), ExpiresAt: request.Known(t.Terms.ExpiresAt),
 	}
 }

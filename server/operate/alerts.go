@@ -87,8 +87,11 @@ func (a *Alerts) Subscribe(ctx context.Context, find request.Lookup, target, fie
 	}
 	// The operator's name alone is no right: its limited tokens have it too. The error does not say whether the
 	// target exists, because only tokens that may use a target may know it.
-	if a.Find(target) == nil || !rights.MayDeliver(who.Name, target) || who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {
-		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token may not deliver to target %s: GET /v1/alerts lists those that it may use; ask the operator to add it to the tokens of another", target)
+	if a.Find(target) == nil || !rights.MayDeliver(who.Name, target) ||
+		who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {
+		return "", mailroom.Errorf(mailroom.CodeForbidden,
+			"threads of this token may not deliver to target %s: GET /v1/alerts lists those that it may use; ask the "+
+				"operator to add it to the tokens of another", target)
 	}
 	return rights.Place(who.Name, target), nil
 }
@@ -105,7 +108,8 @@ func (a *Alerts) DeliverTo(ctx context.Context, find request.Lookup, to string) 
 		return "", err
 	}
 	if to != thread && to != alert.ThreadID(target) {
-		return "", mailroom.Errorf(mailroom.CodeForbidden, "threads of this token deliver to %q only: use %q", thread, alert.ThreadID(target))
+		return "", mailroom.Errorf(mailroom.CodeForbidden,
+			"threads of this token deliver to %q only: use %q", thread, alert.ThreadID(target))
 	}
 	return thread, nil
 }
@@ -120,7 +124,9 @@ func (a *Alerts) Sends(agent string) bool {
 type Cursors interface {
 	// ChangeCursor moves a cursor to the position that f returns for the current one, nil if there is none. If f
 	// returns nil, the cursor stays. Changes of one cursor are serialized. f may be called more than once.
-	ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
+	ChangeCursor(
+		ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error),
+	) error
 }
 
 // AlertHandlers serve the targets of alerts.
@@ -188,12 +194,15 @@ func (h *AlertHandlers) List(ctx context.Context, _ *empty) (*body[api.Alerts], 
 // limited token change the rules of its source, which apply to all threads of the source.
 func ruleOwner(who *auth.Token, change bool) (owner string, err error) {
 	switch {
-	case change && (who.Limited() || who.Terms.Kind == auth.KindLimited): // also with the scope admin: rules do not end with it
-		return "", mailroom.Errorf(mailroom.CodeForbidden, "a limited token cannot change rules: use token %s itself", who.Name)
+	// Also with the scope admin: rules do not end with the token.
+	case change && (who.Limited() || who.Terms.Kind == auth.KindLimited):
+		return "", mailroom.Errorf(mailroom.CodeForbidden,
+			"a limited token cannot change rules: use token %s itself", who.Name)
 	case who.Has(auth.PermissionAdmin):
 		return auth.Operator, nil
 	case who.Name == auth.Operator:
-		return "", mailroom.Errorf(mailroom.CodeForbidden, "targets and rules of the operator need a token with the scope admin")
+		return "", mailroom.Errorf(mailroom.CodeForbidden,
+			"targets and rules of the operator need a token with the scope admin")
 	}
 	return who.Name, nil
 }
@@ -234,8 +243,10 @@ func (h *AlertHandlers) PutRule(ctx context.Context, in *putRuleInput) (*body[ap
 		return nil, err
 	}
 	in.Body.Fixed = false
-	if owner == auth.Operator && h.alerts != nil && slices.ContainsFunc(h.alerts.Rules, func(r alert.Rule) bool { return r.Name == in.Body.Name }) {
-		return nil, mailroom.Errorf(mailroom.CodeConflict, "rule %s is in the configuration of the server: change it there, or use another name", in.Body.Name)
+	named := func(r alert.Rule) bool { return r.Name == in.Body.Name }
+	if owner == auth.Operator && h.alerts != nil && slices.ContainsFunc(h.alerts.Rules, named) {
+		return nil, mailroom.Errorf(mailroom.CodeConflict,
+			"rule %s is in the configuration of the server: change it there, or use another name", in.Body.Name)
 	}
 	rule, err := alert.ParseRule(in.Body, owner, h.alerts.Allowed().Usable(owner))
 	if err != nil {
@@ -261,7 +272,9 @@ func (h *AlertHandlers) DeleteRule(ctx context.Context, in *ruleInput) (*empty, 
 }
 
 // changeRules replaces the stored rules of an owner. f gets those that hold, and the row of the owner's token.
-func (h *AlertHandlers) changeRules(ctx context.Context, owner string, f func(all []alert.StoredRule, row string) ([]alert.StoredRule, error)) error {
+func (h *AlertHandlers) changeRules(
+	ctx context.Context, owner string, f func(all []alert.StoredRule, row string) ([]alert.StoredRule, error),
+) error {
 	var rights alert.Rights
 	var changedAt time.Time
 	at := alert.RulesCursor(owner)
@@ -279,7 +292,7 @@ func (h *AlertHandlers) changeRules(ctx context.Context, owner string, f func(al
 	if err != nil {
 		return err
 	}
-	return h.ledger.ChangeCursor(ctx, at.Channel, at.Identity, func(position json.RawMessage, _ time.Time) (json.RawMessage, error) {
+	change := func(position json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		all, err := alert.ReadRules(position)
 		if err != nil {
 			return nil, err
@@ -288,7 +301,8 @@ func (h *AlertHandlers) changeRules(ctx context.Context, owner string, f func(al
 			return nil, err
 		}
 		return json.Marshal(all)
-	})
+	}
+	return h.ledger.ChangeCursor(ctx, at.Channel, at.Identity, change)
 }
 
 const (
@@ -409,5 +423,6 @@ func (h *AlertHandlers) Test(ctx context.Context, in *testAlertInput) (*body[api
 }
 
 func noTarget(name string) error {
-	return mailroom.Errorf(mailroom.CodeNotFound, "no target %q: add one with `mailroom notify add`", request.Truncate(name))
+	return mailroom.Errorf(mailroom.CodeNotFound,
+		"no target %q: add one with `mailroom notify add`", request.Truncate(name))
 }

@@ -117,7 +117,9 @@ type runRef struct{ id, thread string }
 
 // findMany returns the runs that a filter matches and b changes, in its order, within the rows that
 // one request scans. next is the cursor of the rest, nil at the end.
-func (h *BulkHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (found []runRef, next *string, err error) {
+func (h *BulkHandlers) findMany(
+	ctx context.Context, in api.RetryMany, b bulk,
+) (found []runRef, next *string, err error) {
 	who := request.CallerOf(ctx)
 	f, conditions, err := parseRunFilter("body.", in.Q, who)
 	if err == nil && f.Empty() {
@@ -129,12 +131,14 @@ func (h *BulkHandlers) findMany(ctx context.Context, in api.RetryMany, b bulk) (
 	cursors := list[*mailroom.Run, api.Run]{name: b.name}
 	from, err := cursors.parseCursor(h.lists.pages, who, in.Cursor)
 	if err != nil {
-		return nil, nil, request.Invalid("body.cursor", "is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
+		return nil, nil, request.Invalid("body.cursor",
+			"is not a cursor of a "+b.name+": use next of its previous answer", in.Cursor)
 	}
 	if len(conditions.Statuses) == 0 {
 		conditions.Statuses = b.statuses
 	}
-	conditions.Statuses = slices.DeleteFunc(slices.Clone(conditions.Statuses), func(s mailroom.Status) bool { return !slices.Contains(b.statuses, s) })
+	others := func(s mailroom.Status) bool { return !slices.Contains(b.statuses, s) }
+	conditions.Statuses = slices.DeleteFunc(slices.Clone(conditions.Statuses), others)
 	if len(conditions.Statuses) == 0 {
 		return nil, nil, nil
 	}

@@ -51,7 +51,9 @@ type channels struct {
 
 // Describe implements [prometheus.Collector].
 func (c *channels) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.state, c.adapters, c.leftBehind, c.reconnects, c.attempts, c.downtime, c.success, c.unhandled} {
+	for _, d := range []*prometheus.Desc{
+		c.state, c.adapters, c.leftBehind, c.reconnects, c.attempts, c.downtime, c.success, c.unhandled,
+	} {
 		to <- d
 	}
 }

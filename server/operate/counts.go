@@ -133,7 +133,9 @@ type failureGroup struct {
 func (g failureGroups) add(c store.FailureCount) {
 	of := g[c.Group]
 	if of == nil {
-		of = &failureGroup{FailureGroup: api.FailureGroup{Group: c.Group, FirstAt: c.First, LastAt: c.Last, Agents: []string{}}}
+		of = &failureGroup{FailureGroup: api.FailureGroup{
+			Group: c.Group, FirstAt: c.First, LastAt: c.Last, Agents: []string{},
+		}}
 		g[c.Group] = of
 	}
 	of.Runs += c.Runs
@@ -165,7 +167,9 @@ func (g failureGroups) newest(limit int) []api.FailureGroup {
 
 // sumFailures adds the store's sums of the failures of an agent, of an owner or of all. lookedTo is set if
 // there may be older failures.
-func (h *ListHandlers) sumFailures(ctx context.Context, of store.CountQuery, groups failureGroups) (lookedTo *time.Time, err error) {
+func (h *ListHandlers) sumFailures(
+	ctx context.Context, of store.CountQuery, groups failureGroups,
+) (lookedTo *time.Time, err error) {
 	q := store.CountQuery{Failures: true, Most: maxFailures, Agent: of.Agent, Owner: of.Owner}
 	err = h.find.View(ctx, func(rd store.Reader) error {
 		counts, err := rd.Count(q)
@@ -187,7 +191,9 @@ func (h *ListHandlers) sumFailures(ctx context.Context, of store.CountQuery, gro
 }
 
 // scanFailures adds the failed runs that a filter matches, among a bounded number of runs.
-func (h *ListHandlers) scanFailures(ctx context.Context, f request.Filter, conditions store.RunQuery, groups failureGroups) (lookedTo *time.Time, err error) {
+func (h *ListHandlers) scanFailures(
+	ctx context.Context, f request.Filter, conditions store.RunQuery, groups failureGroups,
+) (lookedTo *time.Time, err error) {
 	if len(conditions.Statuses) == 0 {
 		conditions.Statuses = []mailroom.Status{mailroom.StatusFailed}
 	}

@@ -222,7 +222,8 @@ const placeVersion = 0
 // because the length of a cursor would tell about the key too.
 func (l list[R, W]) cursor(pages pager, who *auth.Token, at place) string {
 	plain := binary.BigEndian.AppendUint64([]byte{placeVersion}, uint64(at.key))
-	return base64.RawURLEncoding.EncodeToString(pages.cursors.Seal(nil, nil, append(plain, at.group...), l.cursorContext(who)))
+	sealed := pages.cursors.Seal(nil, nil, append(plain, at.group...), l.cursorContext(who))
+	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
 func (l list[R, W]) parseCursor(pages pager, who *auth.Token, cursor string) (at place, err error) {

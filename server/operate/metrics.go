@@ -63,18 +63,26 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry: r,
 
-		ended:      counters(r, "runs_total", "Runs that have finished.", "agent", "status"),
-		attempts:   counters(r, "attempts_total", "Attempts of all workers that ended through this server, by how, and by the class of their failure.", "agent", "outcome", "class"),
-		operations: counters(r, "operations_total", "Operations of the ledger, by their result: ok or the code of the error.", "operation", "result"),
-		renewals:   counters(r, "lease_renewals_total", "Renewals of this process's lease.", "result"),
+		ended: counters(r, "runs_total", "Runs that have finished.", "agent", "status"),
+		attempts: counters(r, "attempts_total",
+			"Attempts of all workers that ended through this server, by how, and by the class of their failure.",
+			"agent", "outcome", "class"),
+		operations: counters(r, "operations_total",
+			"Operations of the ledger, by their result: ok or the code of the error.", "operation", "result"),
+		renewals: counters(r, "lease_renewals_total", "Renewals of this process's lease.", "result"),
 
-		runSeconds:     histogram("run_seconds", "From the first start of a run to its end, waits included.", seconds),
-		enqueueToStart: histogram("enqueue_to_start_seconds", "From the submit of a run to its first claim by a worker of any kind.", seconds),
-		dueToStart:     histogram("due_to_start_seconds", "From when a run could be claimed to its claim by a worker of any kind, each attempt.", seconds),
-		claimToStart:   histogram("claim_to_start_seconds", "From a claim to when the agent was entered, each attempt of the server's own agents.", seconds),
-		enqueueToDone:  histogram("enqueue_to_done_seconds", "From the submit of a run to its completion or failure.", seconds),
-		batchSize:      histogram("commit_batch_size", "Operations that shared one commit.", prometheus.ExponentialBuckets(1, 2, 9)),
-		commitSeconds:  histogram("commit_seconds", "Of one transaction, until it is durable.", short),
+		runSeconds: histogram("run_seconds", "From the first start of a run to its end, waits included.", seconds),
+		enqueueToStart: histogram("enqueue_to_start_seconds",
+			"From the submit of a run to its first claim by a worker of any kind.", seconds),
+		dueToStart: histogram("due_to_start_seconds",
+			"From when a run could be claimed to its claim by a worker of any kind, each attempt.", seconds),
+		claimToStart: histogram("claim_to_start_seconds",
+			"From a claim to when the agent was entered, each attempt of the server's own agents.", seconds),
+		enqueueToDone: histogram("enqueue_to_done_seconds",
+			"From the submit of a run to its completion or failure.", seconds),
+		batchSize: histogram("commit_batch_size",
+			"Operations that shared one commit.", prometheus.ExponentialBuckets(1, 2, 9)),
+		commitSeconds: histogram("commit_seconds", "Of one transaction, until it is durable.", short),
 
 		runs: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "runs", Help: "Runs there are, counted in the store.",
@@ -83,7 +91,8 @@ func NewMetrics() *Metrics {
 			Namespace: namespace, Name: "stream_subscribers", Help: "Streams and waits that are open.",
 		}),
 		unread: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "stream_unread_bytes", Help: "Bytes that readers of streams and sockets have not taken yet.",
+			Namespace: namespace, Name: "stream_unread_bytes",
+			Help: "Bytes that readers of streams and sockets have not taken yet.",
 		}),
 	}
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -92,16 +101,19 @@ func NewMetrics() *Metrics {
 	}, []string{"operation"})
 	m.operationSeconds = newFamily(1, took.WithLabelValues)
 	m.used = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "quota_used", Help: "What all tokens together have of what quotas bound, without the operator.",
+		Namespace: namespace, Name: "quota_used",
+		Help: "What all tokens together have of what quotas bound, without the operator.",
 	}, []string{"quota"})
 	m.fullest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "quota_fullest_ratio", Help: "Use by limit of the token that is nearest to its quota, 0 without limits.",
+		Namespace: namespace, Name: "quota_fullest_ratio",
+		Help: "Use by limit of the token that is nearest to its quota, 0 without limits.",
 	}, []string{"quota"})
 	m.alerts = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "alerts_waiting", Help: "Alerts of a target that are not sent yet, counted up to 1,000.",
 	}, []string{"target"})
 	m.alertAge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "alert_oldest_seconds", Help: "Age of the oldest alert of a target that is not sent yet, 0 without one.",
+		Namespace: namespace, Name: "alert_oldest_seconds",
+		Help: "Age of the oldest alert of a target that is not sent yet, 0 without one.",
 	}, []string{"target"})
 	r.MustRegister(took, m.runs, m.subscribers, m.unread, m.used, m.fullest, m.alerts, m.alertAge)
 	m.serve = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
@@ -173,7 +185,8 @@ func result(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
-	case mailroom.CodeOf(err) == mailroom.CodeInternal && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+	case mailroom.CodeOf(err) == mailroom.CodeInternal &&
+		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return "withdrawn"
 	}
 	return string(mailroom.CodeOf(err))

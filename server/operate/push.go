@@ -70,7 +70,8 @@ type PushHandlers struct {
 
 func (h *PushHandlers) check() error {
 	if h.target == nil {
-		return mailroom.Errorf(mailroom.CodeNotFound, "this server has no target of kind push: add one with `mailroom notify add push`")
+		return mailroom.Errorf(mailroom.CodeNotFound,
+			"this server has no target of kind push: add one with `mailroom notify add push`")
 	}
 	return nil
 }
@@ -116,7 +117,10 @@ func (h *PushHandlers) Show(ctx context.Context, _ *empty) (*body[api.Push], err
 	}
 	key, err := h.target.PublicKey()
 	if err != nil {
-		return nil, &mailroom.Error{Code: mailroom.CodeUnavailable, Message: fmt.Sprintf("the private key of target %s cannot be read: see the log of the server", h.target.Name()), Cause: err}
+		return nil, &mailroom.Error{
+			Code: mailroom.CodeUnavailable, Cause: err,
+			Message: fmt.Sprintf("the private key of target %s cannot be read: see the log of the server", h.target.Name()),
+		}
 	}
 	found, err := h.all(ctx)
 	if err != nil {
@@ -125,7 +129,8 @@ func (h *PushHandlers) Show(ctx context.Context, _ *empty) (*body[api.Push], err
 	out := api.Push{PublicKey: key, Target: h.target.Name(), Subscriptions: []api.PushSubscription{}}
 	for _, s := range found {
 		out.Subscriptions = append(out.Subscriptions, api.PushSubscription{
-			ID: strings.TrimPrefix(s.thread.ID, h.target.Subscribers()), Client: request.Given(s.Client), By: s.By, CreatedAt: s.CreatedAt, Gone: s.gone,
+			ID: strings.TrimPrefix(s.thread.ID, h.target.Subscribers()), Client: request.Given(s.Client), By: s.By,
+			CreatedAt: s.CreatedAt, Gone: s.gone,
 		})
 	}
 	return &body[api.Push]{out}, nil
@@ -240,9 +245,11 @@ func admitSubscriber(by string, others []*mailroom.Thread) error {
 	}
 	switch {
 	case own >= maxSubscriptionsEach:
-		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "%s has %d subscribed browsers, and no more are allowed: remove one first", request.Truncate(by), own)
+		return mailroom.Errorf(mailroom.CodeQuotaExceeded,
+			"%s has %d subscribed browsers, and no more are allowed: remove one first", request.Truncate(by), own)
 	case len(others) >= maxSubscriptions:
-		return mailroom.Errorf(mailroom.CodeQuotaExceeded, "there are %d subscribed browsers, and no more are allowed: remove one first", len(others))
+		return mailroom.Errorf(mailroom.CodeQuotaExceeded,
+			"there are %d subscribed browsers, and no more are allowed: remove one first", len(others))
 	}
 	return nil
 }
@@ -257,7 +264,8 @@ func (h *PushHandlers) dropGone(ctx context.Context, selected func(subscribed) b
 		if !s.gone || !selected(s) {
 			continue
 		}
-		if err := h.drop(ctx, s.thread.ID); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict { // it still has alerts that fail
+		err := h.drop(ctx, s.thread.ID)
+		if err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict { // it still has alerts that fail
 			return err
 		}
 	}
@@ -322,6 +330,7 @@ func (h *PushHandlers) DropOf(ctx context.Context, name string) {
 		}
 	}
 	if err != nil {
-		h.log.WarnContext(ctx, "subscriptions of a revoked token not removed; they get no alerts", "token", name, "error", err)
+		h.log.WarnContext(ctx, "subscriptions of a revoked token not removed; they get no alerts",
+			"token", name, "error", err)
 	}
 }

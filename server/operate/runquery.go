@@ -32,7 +32,8 @@ func parseRunFilter(at, text string, who *auth.Token) (f request.Filter, conditi
 	switch {
 	case slices.Contains(conditions.Statuses, mailroom.StatusCompleted): // most runs are completed: no index has them
 		conditions.Statuses = nil
-	case conditions.Statuses == nil && (f.Requires("error") || f.Requires("class")): // of a dead letter, or while a run waits for a retry
+	// The error of a dead letter, or of a run that waits for a retry.
+	case conditions.Statuses == nil && (f.Requires("error") || f.Requires("class")):
 		conditions.Statuses = []mailroom.Status{mailroom.StatusFailed, mailroom.StatusQueued}
 	}
 	return f, conditions, nil

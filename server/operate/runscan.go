@@ -18,7 +18,9 @@ type runScan struct {
 }
 
 // newRunScan returns the scan of a parsed filter.
-func (h *ListHandlers) newRunScan(ctx context.Context, f request.Filter, conditions store.RunQuery, oldest bool) (runScan, error) {
+func (h *ListHandlers) newRunScan(
+	ctx context.Context, f request.Filter, conditions store.RunQuery, oldest bool,
+) (runScan, error) {
 	w, err := h.createdWindow(ctx, f)
 	if err != nil {
 		return runScan{}, err
@@ -36,7 +38,9 @@ type scanned struct {
 }
 
 // read calls visit for each match behind a place, and reads at most most rows, rounded up to a batch.
-func (s runScan) read(ctx context.Context, find request.Lookup, at place, most int, visit func(r *mailroom.Run)) (out scanned, err error) {
+func (s runScan) read(
+	ctx context.Context, find request.Lookup, at place, most int, visit func(r *mailroom.Run),
+) (out scanned, err error) {
 	for looked := 0; looked < most; {
 		rows, visible, next, err := s.batch(ctx, find, at)
 		looked += len(rows)
@@ -67,7 +71,9 @@ func (s runScan) read(ctx context.Context, find request.Lookup, at place, most i
 }
 
 // batch reads the next rows of a group, and those of their threads that the caller sees. next is the group behind it.
-func (s runScan) batch(ctx context.Context, find request.Lookup, at place) (rows []*mailroom.Run, visible map[string]*mailroom.Thread, next string, err error) {
+func (s runScan) batch(
+	ctx context.Context, find request.Lookup, at place,
+) (rows []*mailroom.Run, visible map[string]*mailroom.Thread, next string, err error) {
 	who := request.CallerOf(ctx)
 	from := at.key
 	if from == 0 {

@@ -78,7 +78,8 @@ func (s scope) threadsWithin(rd store.Reader, from int64, limit int) ([]*mailroo
 	var err error
 	last := int64(0)
 	if s.owner != "" {
-		if found, err = rd.Threads(store.ThreadQuery{Owner: s.owner, From: from, Limit: limit, Bytes: scanBytes}); len(found) > 0 {
+		found, err = rd.Threads(store.ThreadQuery{Owner: s.owner, From: from, Limit: limit, Bytes: scanBytes})
+		if len(found) > 0 {
 			last = found[len(found)-1].Key // there may be more below it
 		}
 	}

@@ -43,7 +43,8 @@ type SearchHandlers struct {
 // messages than asked for, or none, and still a next.
 func (h *SearchHandlers) Search(ctx context.Context, in *searchInput) (*body[api.FoundMessages], error) {
 	if h.noSearch {
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "the search is disabled on this server: set search = true in its configuration")
+		return nil, mailroom.Errorf(mailroom.CodeNotFound,
+			"the search is disabled on this server: set search = true in its configuration")
 	}
 	who := request.CallerOf(ctx)
 	words := store.Words(in.Q)
@@ -99,8 +100,9 @@ type looking struct {
 func (l *looking) add(m mailroom.Message, row int64) {
 	l.rows = append(l.rows, row)
 	l.found = append(l.found, api.FoundMessage{
-		Thread: m.Thread, Seq: m.Seq, ID: m.ID, Role: m.Role, Sender: m.Sender, Run: m.Run, State: m.State, CreatedAt: m.CreatedAt,
-		Excerpt: excerpt(m.Text, l.words),
+		Thread: m.Thread, Seq: m.Seq, ID: m.ID, Role: m.Role, Sender: m.Sender, Run: m.Run, State: m.State,
+		CreatedAt: m.CreatedAt,
+		Excerpt:   excerpt(m.Text, l.words),
 	})
 }
 

@@ -53,7 +53,8 @@ func (h *StatsHandlers) Stats(ctx context.Context, _ *empty) (*body[api.Stats], 
 		return nil, err
 	}
 	return &body[api.Stats]{api.Stats{
-		Threads: sum.threads, Runs: sum.runs, OldestDueMS: now.Sub(sum.due).Milliseconds(), StartedAt: h.started, Partial: partial,
+		Threads: sum.threads, Runs: sum.runs, OldestDueMS: now.Sub(sum.due).Milliseconds(), StartedAt: h.started,
+		Partial: partial,
 	}}, nil
 }
 
@@ -112,7 +113,8 @@ func (s *totals) add(c store.Counts, sign int) {
 
 func zeroRuns() map[mailroom.Status]int {
 	return map[mailroom.Status]int{
-		mailroom.StatusQueued: 0, mailroom.StatusRunning: 0, mailroom.StatusWaiting: 0, mailroom.StatusCompleted: 0, mailroom.StatusFailed: 0, mailroom.StatusCancelled: 0,
+		mailroom.StatusQueued: 0, mailroom.StatusRunning: 0, mailroom.StatusWaiting: 0, mailroom.StatusCompleted: 0,
+		mailroom.StatusFailed: 0, mailroom.StatusCancelled: 0,
 	}
 }
 

@@ -12,10 +12,12 @@ import (
 func ticketKeys() []request.FilterKey {
 	return []request.FilterKey{
 		{Name: "state", Values: []string{
-			string(mailroom.TicketOpen), string(mailroom.TicketDecided), string(mailroom.TicketExpired), string(mailroom.TicketVoid),
+			string(mailroom.TicketOpen), string(mailroom.TicketDecided), string(mailroom.TicketExpired),
+			string(mailroom.TicketVoid),
 		}},
 		{Name: "kind", Values: []string{
-			string(mailroom.TicketApproval), string(mailroom.TicketInput), string(mailroom.TicketChildren), string(mailroom.TicketTimer), string(mailroom.TicketEvent),
+			string(mailroom.TicketApproval), string(mailroom.TicketInput), string(mailroom.TicketChildren),
+			string(mailroom.TicketTimer), string(mailroom.TicketEvent),
 		}},
 		{Name: "thread"}, {Name: "run"},
 	}

@@ -182,7 +182,9 @@ func (ops *Operations) claimRound(ctx context.Context, w *store.Worker, q claimP
 // heldFromRound returns the runs that a worker claimed in this round and still holds: a worker that
 // lost the answer repeats the claim with the same number. A round lower than one with held claims
 // is a conflict. owners counts the held runs per thread owner.
-func (ops *Operations) heldFromRound(ctx context.Context, worker string, round int64) (work []thread.Assignment, owners map[string]int, err error) {
+func (ops *Operations) heldFromRound(
+	ctx context.Context, worker string, round int64,
+) (work []thread.Assignment, owners map[string]int, err error) {
 	err = ops.options.Leases.View(ctx, func(rd store.Reader) error {
 		work, owners = nil, map[string]int{}
 		held, err := rd.Threads(store.ThreadQuery{Worker: worker})
@@ -195,7 +197,8 @@ func (ops *Operations) heldFromRound(ctx context.Context, worker string, round i
 			owners[t.Owner]++
 			switch {
 			case t.Round > round:
-				return mailroom.Errorf(mailroom.CodeConflict, "round %d is lower than round %d, which has claims: count rounds upwards", round, t.Round)
+				return mailroom.Errorf(mailroom.CodeConflict,
+					"round %d is lower than round %d, which has claims: count rounds upwards", round, t.Round)
 			case t.Round == round:
 				threads[t.Current] = t
 				ids = append(ids, t.Current)
@@ -242,7 +245,8 @@ func (ops *Operations) showClaims(ctx context.Context, work []thread.Assignment)
 		for i, w := range work {
 			out = append(out, api.Claim{
 				Claim: api.ClaimID(w.Claim), Run: runs[i], Messages: inputs[i], State: w.Thread.State[w.Run.Agent],
-				Checkpoint: w.Run.Checkpoint, Options: w.Run.Options, Tickets: tickets[w.Run.ID], Steers: showSteers(w.Run), Lost: w.Run.Lost,
+				Checkpoint: w.Run.Checkpoint, Options: w.Run.Options, Tickets: tickets[w.Run.ID], Steers: showSteers(w.Run),
+				Lost:       w.Run.Lost,
 				DeadlineMS: deadlineOf(w.Run, rd.Now()),
 			})
 		}

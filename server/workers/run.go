@@ -55,7 +55,9 @@ func (ops *Operations) Append(ctx context.Context, in *appendInput) (*Body[api.A
 
 // readEffects validates the effect entries of a step. In-process agents write them through a
 // Session only; this refuses what a Session would not write.
-func (ops *Operations) readEffects(ctx context.Context, h *claimState, in api.StepCommit) ([]mailroom.AgentEntry, error) {
+func (ops *Operations) readEffects(
+	ctx context.Context, h *claimState, in api.StepCommit,
+) ([]mailroom.AgentEntry, error) {
 	if len(in.Effects) == 0 {
 		return nil, nil
 	}
@@ -230,7 +232,9 @@ type claimedTranscriptInput struct {
 }
 
 // Transcript lists the last messages before a claimed run's input.
-func (ops *Operations) Transcript(ctx context.Context, in *claimedTranscriptInput) (*Body[api.Page[mailroom.Message]], error) {
+func (ops *Operations) Transcript(
+	ctx context.Context, in *claimedTranscriptInput,
+) (*Body[api.Page[mailroom.Message]], error) {
 	h, err := ops.findLiveClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,9 @@ type claimState struct {
 
 // findClaim returns a claim of one of the caller's own workers; a claim of another token is not
 // found. more, unless nil, runs in the same view.
-func (ops *Operations) findClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
+func (ops *Operations) findClaim(
+	ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error,
+) (*claimState, error) {
 	who := request.CallerOf(ctx)
 	var out *claimState
 	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", request.Truncate(p.Claim))
@@ -95,7 +97,9 @@ func (h *claimState) findWorker(rd store.Reader) (worker string, err error) {
 }
 
 // findLiveClaim is findClaim for reads and live text, which need a claim that is still held.
-func (ops *Operations) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error) (*claimState, error) {
+func (ops *Operations) findLiveClaim(
+	ctx context.Context, p ClaimPath, more func(rd store.Reader, h *claimState) error,
+) (*claimState, error) {
 	return ops.findClaim(ctx, p, func(rd store.Reader, h *claimState) error {
 		if !h.live {
 			return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d no longer holds run %s", h.Attempt, h.Run)

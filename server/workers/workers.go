@@ -104,7 +104,8 @@ func (ops *Operations) checkServes(who *auth.Token, names []string) error {
 		case !isAgentName(name):
 			return request.Invalid("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
 		case len(who.Agents) > 0 && !slices.Contains(who.Agents, name):
-			return mailroom.Errorf(mailroom.CodeForbidden, "this token may not serve agent %q; it may serve %s", name, strings.Join(who.Agents, ", "))
+			return mailroom.Errorf(mailroom.CodeForbidden,
+				"this token may not serve agent %q; it may serve %s", name, strings.Join(who.Agents, ", "))
 		case ops.options.LocalAgents != nil && slices.Contains(ops.options.LocalAgents(), name):
 			return mailroom.Errorf(mailroom.CodeConflict, "agent %q is run by this server: use another name", name)
 		}
@@ -180,7 +181,9 @@ func (ops *Operations) Renew(ctx context.Context, in *renewInput) (*Body[api.Ren
 }
 
 // resolveClaims adds the thread to each claim in held. Claims of runs that do not exist are lost.
-func (ops *Operations) resolveClaims(ctx context.Context, held []string) (claims []mailroom.Claim, lost []string, err error) {
+func (ops *Operations) resolveClaims(
+	ctx context.Context, held []string,
+) (claims []mailroom.Claim, lost []string, err error) {
 	lost = []string{}
 	var runs []string
 	for i, text := range held {

@@ -132,7 +132,9 @@ func parsePlace(raw json.RawMessage) (string, error) {
 }
 
 // request makes an internal request with the client's credentials.
-func (k *socket) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
+func (k *socket) request(
+	ctx context.Context, method, path string, query url.Values, body []byte,
+) (*http.Request, error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
@@ -270,7 +272,8 @@ func (k *socket) auth(f frame) error {
 	}
 	who := grant.Token
 	if k.grant != nil && k.grant.Token.Name != who.Name {
-		return k.refuse(f, mailroom.Errorf(mailroom.CodeConflict, "this socket belongs to %q: open another one", k.grant.Token.Name))
+		return k.refuse(f, mailroom.Errorf(mailroom.CodeConflict,
+			"this socket belongs to %q: open another one", k.grant.Token.Name))
 	}
 	if err := k.setGrant(header, grant); err != nil {
 		return errors.Join(k.refuse(f, err), tooManySockets())

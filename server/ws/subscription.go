@@ -161,7 +161,9 @@ func (k *socket) cursorSummary() string {
 
 // Follow serves a stream to the socket as the answer to request r: it acknowledges the subscription
 // and sends the events of feed until the stream ends. An error refuses the subscription.
-func (b *Subscription) Follow(w http.ResponseWriter, r *http.Request, start Start, feed func(context.Context, Sink) error) error {
+func (b *Subscription) Follow(
+	w http.ResponseWriter, r *http.Request, start Start, feed func(context.Context, Sink) error,
+) error {
 	var result json.RawMessage
 	q := start.Query
 	if q.Run != "" { // the stream of a run begins with the run

@@ -32,7 +32,7 @@ func alertMutants() []mutant {
 		{"the operator's name opens its rules", "server/operate/alerts.go",
 			"	case who.Name == auth.Operator:\n		return \"\", mailroom", "	case false:\n		return \"\", mailroom", "server", "^TestALimitedTokenOfTheOperatorIsNotTheOperator$"},
 		{"the operator's name delivers to targets", "server/operate/alerts.go",
-			" || who.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {", " {", "server", "^TestALimitedTokenOfTheOperatorIsNotTheOperator$"},
+			" ||\n\t\twho.Name == auth.Operator && !who.Has(auth.PermissionAdmin) {", " {", "server", "^TestALimitedTokenOfTheOperatorIsNotTheOperator$"},
 		{"a limited token changes the rules of its source", "server/operate/alerts.go",
 			"case change && (who.Limited() || who.Terms.Kind == auth.KindLimited):", "case false:", "server", "^TestALimitedTokenDoesNotChangeTheRulesOfItsToken$"},
 		{"the server makes its threads for every owner", "thread/token.go",

@@ -135,7 +135,8 @@ func parseTerm(s string, keys []FilterKey) (term, string, error) {
 	}
 	for _, p := range t.any {
 		if v, exact := p.exact(); exact && keys[i].Values != nil && !slices.Contains(keys[i].Values, v) {
-			return t, "", refuse(v, fmt.Sprintf("has no such %s %q: use one of %s, or several with commas between them", t.key, v, strings.Join(keys[i].Values, ", ")))
+			return t, "", refuse(v, fmt.Sprintf("has no such %s %q: use one of %s, or several with commas between them",
+				t.key, v, strings.Join(keys[i].Values, ", ")))
 		}
 	}
 	return t, rest, nil

@@ -75,8 +75,9 @@ func showRun(r *mailroom.Run) api.Run {
 		AvailableAt: r.AvailableAt, NotBefore: Known(r.NotBefore), Deadline: shownDeadline(r),
 		Key: Given(r.SubmitKey), Parent: Given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
-		Reply: r.Reply, Error: r.Error, LastError: r.LastError, ErrorGroup: Given(r.ErrorGroup), Reason: Given(r.Reason), Steps: r.Step,
-		Wait: showWait(r), Progress: r.Progress,
+		Reply: r.Reply, Error: r.Error, LastError: r.LastError, ErrorGroup: Given(r.ErrorGroup), Reason: Given(r.Reason),
+		Steps: r.Step,
+		Wait:  showWait(r), Progress: r.Progress,
 		CreatedAt: r.CreatedAt, StartedAt: Known(r.StartedAt), FinishedAt: Known(r.FinishedAt),
 	}
 	if out.Metadata == nil {
@@ -148,7 +149,8 @@ func ShowThreads(rd store.Reader, rows []*mailroom.Thread) ([]api.Thread, error)
 func ShowThread(rd store.Reader, t *mailroom.Thread) (api.Thread, error) {
 	out := api.Thread{
 		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
-		Parent: Given(t.Parent), DeliverTo: Given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		Parent: Given(t.Parent), DeliverTo: Given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt,
+		UpdatedAt: t.UpdatedAt,
 	}
 	if len(out.Metadata) == 0 || reserved.Prefix(t.ID) == reserved.Alert { // how a browser is reached is a secret
 		out.Metadata = json.RawMessage("{}")
