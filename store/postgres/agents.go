@@ -8,12 +8,16 @@ import (
 
 const (
 	putDefinitions = `INSERT INTO definition (agent, version, body) SELECT agent, version, nullif(body, ''::bytea)
-		FROM unnest($1::text[], $2::text[], $3::bytea[]) u (agent, version, body) ORDER BY agent, version ON CONFLICT (agent, version) DO NOTHING`
+		FROM unnest($1::text[], $2::text[], $3::bytea[]) u (agent, version, body) ORDER BY agent, version
+		ON CONFLICT (agent, version) DO NOTHING`
 	putPauses = `INSERT INTO pause (agent, by, reason, at, probe) SELECT agent, by, reason, at, nullif(probe, 0)
-		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) u (agent, by, reason, at, probe) ORDER BY agent
-		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at, probe = excluded.probe`
+		FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) u (agent, by, reason, at, probe)
+		ORDER BY agent
+		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at,
+		probe = excluded.probe`
 	dropPauses      = "DELETE FROM pause WHERE agent = ANY ($1::text[])"
-	dropDefinitions = "DELETE FROM definition d USING unnest($1::text[], $2::text[]) u (agent, version) WHERE d.agent = u.agent AND d.version = u.version"
+	dropDefinitions = `DELETE FROM definition d USING unnest($1::text[], $2::text[]) u (agent, version)
+		WHERE d.agent = u.agent AND d.version = u.version`
 )
 
 const readPauses = "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent"

@@ -126,8 +126,8 @@ func (s *Store) prepareCopy(ctx context.Context) error {
 // rowTables returns the tables of rows.
 func rowTables() []string {
 	return []string{
-		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use", "tally", "cursor", "reservation", "removed",
-		"failure", "deadline", "pause", "summary", "indexed", "index_state",
+		"thread", "run", "entry", "submit_key", "partial", "ticket", "worker", "definition", "token", "token_use",
+		"tally", "cursor", "reservation", "removed", "failure", "deadline", "pause", "summary", "indexed", "index_state",
 	}
 }
 

@@ -15,7 +15,8 @@ const (
 
 	// The owners of runs whose threads are not in the Changes are read.
 	addTallyOfRuns = `SELECT add_tally($1, array_agg(u.what), array_agg(t.owner), array_agg(r.agent), array_agg(u.n))
-		FROM unnest($2::bigint[], $3::text[], $4::bigint[]) u (run, what, n) JOIN run r ON r.key = u.run JOIN thread t ON t.key = r.thread`
+		FROM unnest($2::bigint[], $3::text[], $4::bigint[]) u (run, what, n) JOIN run r ON r.key = u.run
+		JOIN thread t ON t.key = r.thread`
 )
 
 // Count implements [store.Reader].

@@ -6,10 +6,13 @@ import (
 )
 
 const (
-	putCursors = `INSERT INTO cursor (channel, identity, position, moved_at) SELECT channel, identity, nullif(position, ''::bytea), nullif(moved_at, 0)
-		FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[]) u (channel, identity, position, moved_at) ORDER BY channel, identity
+	putCursors = `INSERT INTO cursor (channel, identity, position, moved_at) SELECT channel, identity,
+		nullif(position, ''::bytea), nullif(moved_at, 0)
+		FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[]) u (channel, identity, position, moved_at)
+		ORDER BY channel, identity
 		ON CONFLICT (channel, identity) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at`
-	dropCursors = "DELETE FROM cursor c USING unnest($1::text[], $2::text[]) u (channel, identity) WHERE c.channel = u.channel AND c.identity = u.identity"
+	dropCursors = `DELETE FROM cursor c USING unnest($1::text[], $2::text[]) u (channel, identity)
+		WHERE c.channel = u.channel AND c.identity = u.identity`
 )
 
 // Cursors implements [store.Reader].
@@ -31,7 +34,9 @@ func (r reader) Cursors(q store.CursorQuery) ([]store.Cursor, error) {
 }
 
 func (w *writing) writeCursors(cursors []store.Cursor) {
-	rows := lastOfEach(cursors, func(r store.Cursor) store.CursorRef { return store.CursorRef{Channel: r.Channel, Identity: r.Identity} })
+	rows := lastOfEach(cursors, func(r store.Cursor) store.CursorRef {
+		return store.CursorRef{Channel: r.Channel, Identity: r.Identity}
+	})
 	var channels, identities []string
 	var positions [][]byte
 	var moved []int64

@@ -8,10 +8,12 @@ import (
 const (
 	// OFFSET 0 keeps the subquery a search by key for each row of the page: a join may read a table whole. A server of
 	// an older version deletes no deadlines, so some are of runs that are gone.
-	runsOverdue = `SELECT d.run, r.body FROM deadline d CROSS JOIN LATERAL (SELECT body FROM run WHERE key = d.run OFFSET 0) r
+	runsOverdue = `SELECT d.run, r.body
+		FROM deadline d CROSS JOIN LATERAL (SELECT body FROM run WHERE key = d.run OFFSET 0) r
 		WHERE d.at <= $1 ORDER BY d.at, d.run LIMIT $2`
 
-	putDeadlines = `INSERT INTO deadline (run, at) SELECT r.key, u.at FROM unnest($1::text[], $2::bigint[]) u (id, at) JOIN run r ON r.id = u.id
+	putDeadlines = `INSERT INTO deadline (run, at) SELECT r.key, u.at
+		FROM unnest($1::text[], $2::bigint[]) u (id, at) JOIN run r ON r.id = u.id
 		ON CONFLICT (run) DO NOTHING`
 	dropDeadlines = "DELETE FROM deadline WHERE run = ANY ($1::bigint[])"
 )

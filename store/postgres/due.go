@@ -11,15 +11,18 @@ import (
 
 const (
 	// The first argument is a time, NULL for the one that setClock has read.
-	lockDue       = "SELECT n, later FROM lock_due(coalesce($1::bigint, current_setting('mailroom.now')::bigint), $2, $3, $4, $5::text[])"
-	lockDueShared = `SELECT n, later FROM lock_due_shared(coalesce($1::bigint, current_setting('mailroom.now')::bigint), $2, $3, $4,
-		$5::text[], $6, $7::text[], $8::bigint[])`
+	dueAt         = "coalesce($1::bigint, current_setting('mailroom.now')::bigint)"
+	lockDue       = "SELECT n, later FROM lock_due(" + dueAt + ", $2, $3, $4, $5::text[])"
+	lockDueShared = "SELECT n, later FROM lock_due_shared(" + dueAt +
+		", $2, $3, $4, $5::text[], $6, $7::text[], $8::bigint[])"
+
 	resetDue   = "SELECT set_config('mailroom.due', '', true)"
 	dueFrom    = " FROM unnest(due_keys()) WITH ORDINALITY u (key, n) JOIN thread t ON t.key = u.key"
 	dueThreads = "SELECT t.key, t.id, t.owner, t.revision, t.body" + dueFrom + " ORDER BY u.n"
 	dueRuns    = "WITH runs AS MATERIALIZED (SELECT r.key, r.body FROM (SELECT DISTINCT t.current_run" + dueFrom +
 		") t JOIN run r ON r.id = t.current_run) " + withTickets
-	dueHeads = "SELECT t.id, r.pile, r.key, r.body FROM (SELECT DISTINCT t.key, t.id, t.current_run, t.due_at" + dueFrom + ") t" + headsOf
+	dueHeads = "SELECT t.id, r.pile, r.key, r.body FROM (SELECT DISTINCT t.key, t.id, t.current_run, t.due_at" +
+		dueFrom + ") t" + headsOf
 )
 
 // dueRows are due threads that a transaction has locked, with what belongs to them. The rows stay

@@ -61,11 +61,11 @@ func (s *session) encode(args []any) ([][]byte, error) {
 		case []bool:
 			b, isNull[i] = appendArray(b, pgtype.BoolOID, v, appendBool), v == nil
 		case []int64:
-			b, isNull[i] = appendArray(b, pgtype.Int8OID, v, func(b []byte, n int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) }), v == nil
+			b, isNull[i] = appendArray(b, pgtype.Int8OID, v, appendInt64), v == nil
 		case []string:
-			b, isNull[i] = appendArray(b, pgtype.TextOID, v, func(b []byte, text string) []byte { return append(b, text...) }), v == nil
+			b, isNull[i] = appendArray(b, pgtype.TextOID, v, appendBytes), v == nil
 		case [][]byte:
-			b, isNull[i] = appendArray(b, pgtype.ByteaOID, v, func(b, bytes []byte) []byte { return append(b, bytes...) }), v == nil
+			b, isNull[i] = appendArray(b, pgtype.ByteaOID, v, appendBytes), v == nil
 		default:
 			return nil, fmt.Errorf("argument %d has the type %T, which has no encoding", i+1, arg)
 		}
@@ -91,6 +91,10 @@ func appendBool(b []byte, v bool) []byte {
 	}
 	return append(b, 0)
 }
+
+func appendInt64(b []byte, n int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) }
+
+func appendBytes[T string | []byte](b []byte, v T) []byte { return append(b, v...) }
 
 // appendArray appends an array of one dimension, with each element behind its length.
 func appendArray[T any](b []byte, typ uint32, list []T, element func([]byte, T) []byte) []byte {

@@ -11,7 +11,8 @@ import (
 
 const (
 	entriesForward = `SELECT first_seq, last_seq, lines FROM entry
-		WHERE thread = (SELECT key FROM thread WHERE id = $1) AND last_seq > $2 AND first_seq < $3::bigint ORDER BY last_seq LIMIT $4`
+		WHERE thread = (SELECT key FROM thread WHERE id = $1) AND last_seq > $2 AND first_seq < $3::bigint
+		ORDER BY last_seq LIMIT $4`
 
 	// The first row is the one that contains Before - 1, or else the last one.
 	entriesBackward = `SELECT first_seq, last_seq, lines FROM entry
@@ -23,12 +24,15 @@ const (
 	// Each row once, however many of its entries are wanted. It may end before a wanted entry or
 	// begin behind it, if that does not exist.
 	entriesAt = `SELECT w.id, e.first_seq, e.lines FROM (SELECT DISTINCT t.key, t.id,
-			(SELECT e.last_seq FROM entry e WHERE e.thread = t.key AND e.last_seq >= u.seq ORDER BY e.last_seq LIMIT 1) AS last_seq
+			(SELECT e.last_seq FROM entry e WHERE e.thread = t.key AND e.last_seq >= u.seq
+			ORDER BY e.last_seq LIMIT 1) AS last_seq
 			FROM unnest($1::text[], $2::bigint[]) u (thread, seq) JOIN thread t ON t.id = u.thread) w
 		JOIN entry e ON e.thread = w.key AND e.last_seq = w.last_seq`
 
-	insertEntries = `INSERT INTO entry (thread, last_seq, first_seq, lines) SELECT ` + threadOf + `, u.last_seq, u.first_seq, u.lines
-		FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bytea[]) u (thread, thread_id, last_seq, first_seq, lines)`
+	insertEntries = `INSERT INTO entry (thread, last_seq, first_seq, lines)
+		SELECT ` + threadOf + `, u.last_seq, u.first_seq, u.lines
+		FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bytea[])
+			u (thread, thread_id, last_seq, first_seq, lines)`
 	dropPrefix = "SELECT drop_prefix($1, $2, $3)"
 )
 

@@ -64,7 +64,10 @@ func errTries(err error) *mailroom.Error {
 	case got == conflict, got == duplicate:
 		why = "other servers hold the rows"
 	}
-	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: fmt.Sprintf("%s, in each of %d tries; nothing was written", why, store.MaxTries), Cause: err}
+	return &mailroom.Error{
+		Code: mailroom.CodeUnavailable, Cause: err,
+		Message: fmt.Sprintf("%s, in each of %d tries; nothing was written", why, store.MaxTries),
+	}
 }
 
 // duplicateOf names the unique value that an insert was refused for: its constraint and the values of

@@ -8,8 +8,10 @@ import (
 
 // The owner and the agent of a failure are those of its run, whose thread may not be in the Changes.
 const (
-	putFailures = `INSERT INTO failure (run, at, error_group, agent, owner) SELECT r.key, u.at, u.error_group, r.agent, t.owner
-		FROM unnest($1::text[], $2::bigint[], $3::text[]) u (id, at, error_group) JOIN run r ON r.id = u.id JOIN thread t ON t.key = r.thread
+	putFailures = `INSERT INTO failure (run, at, error_group, agent, owner) SELECT r.key, u.at, u.error_group,
+		r.agent, t.owner
+		FROM unnest($1::text[], $2::bigint[], $3::text[]) u (id, at, error_group) JOIN run r ON r.id = u.id
+		JOIN thread t ON t.key = r.thread
 		ON CONFLICT (run) DO UPDATE SET at = excluded.at, error_group = excluded.error_group`
 	dropFailures = "DELETE FROM failure WHERE run = ANY ($1::bigint[])"
 )

@@ -23,7 +23,8 @@ func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {
 	} else {
 		q.Limit = 0
 		s.Add(`SELECT u.key, k.digest, k.result, k.joined_seq FROM unnest(?::text[]) WITH ORDINALITY u (key, n)
-			JOIN submit_key k ON k.key = u.key AND k.thread = (SELECT key FROM thread WHERE id = ?) ORDER BY u.n`, append([]string{}, q.Keys...), q.Thread)
+			JOIN submit_key k ON k.key = u.key AND k.thread = (SELECT key FROM thread WHERE id = ?)
+			ORDER BY u.n`, append([]string{}, q.Keys...), q.Thread)
 	}
 	return list(r, "read submit keys", &s, q.Limit, 0, func(c *columns) (store.SubmitKey, error) {
 		k := store.SubmitKey{Thread: q.Thread, Key: c.Text(), Digest: c.Text()}

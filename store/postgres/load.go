@@ -21,12 +21,14 @@ const (
 	// are added to the transaction's setting mailroom.busy: only they have dependent rows.
 	lockThreads       = lockRows + readLocked
 	lockThreadsNoWait = lockRows + noWait + readLocked
-	lockRows          = `WITH l AS MATERIALIZED (SELECT t.key, t.id, t.revision, CASE WHEN t.key = u.key AND t.revision = u.revision THEN NULL ELSE t.body END AS body,
+	lockRows          = `WITH l AS MATERIALIZED (SELECT t.key, t.id, t.revision,
+			CASE WHEN t.key = u.key AND t.revision = u.revision THEN NULL ELSE t.body END AS body,
 			(t.current_run IS NOT NULL OR t.due_at IS NOT NULL) AND (t.key <> u.key OR t.revision <> u.revision) AS busy
 			FROM unnest($1::text[], $2::bigint[], $3::bigint[]) u (id, key, revision) JOIN thread t ON t.id = u.id
 			ORDER BY t.key FOR NO KEY UPDATE OF t`
 	readLocked = `),
-		b AS MATERIALIZED (SELECT set_config('mailroom.busy', coalesce(array_agg(key) FILTER (WHERE busy), '{}')::text, true) FROM l)
+		b AS MATERIALIZED (SELECT set_config('mailroom.busy', coalesce(array_agg(key) FILTER (WHERE busy), '{}')::text, true)
+			FROM l)
 		SELECT l.key, l.id, l.revision, l.body FROM b CROSS JOIN l`
 	busyThreads = " FROM unnest(current_setting('mailroom.busy')::bigint[]) u (key) JOIN thread t ON t.key = u.key"
 	noWait      = " NOWAIT"
@@ -38,9 +40,10 @@ const (
 	runsNamed     = "SELECT unnest($1::text[]) AS id"
 	runsOfThreads = " UNION SELECT t.current_run" + busyThreads + " WHERE t.current_run IS NOT NULL"
 	runsOfKeys    = " UNION SELECT unnest(current_setting('mailroom.runs')::text[])" // set by loadKeys
-	withTickets   = "SELECT true, key, body FROM runs UNION ALL SELECT false, k.key, k.body FROM runs r JOIN ticket k ON k.run = r.key"
-	loadHeads     = "SELECT t.id, r.pile, r.key, r.body" + busyThreads + headsOf + " AND t.id = ANY ($1::text[])"
-	headsOf       = ` CROSS JOIN LATERAL (
+	withTickets   = `SELECT true, key, body FROM runs
+		UNION ALL SELECT false, k.key, k.body FROM runs r JOIN ticket k ON k.run = r.key`
+	loadHeads = "SELECT t.id, r.pile, r.key, r.body" + busyThreads + headsOf + " AND t.id = ANY ($1::text[])"
+	headsOf   = ` CROSS JOIN LATERAL (
 			(SELECT pile, key, body FROM run WHERE thread = t.key AND pile = 0 ORDER BY priority, place, key LIMIT 3)
 			UNION ALL
 			(SELECT pile, key, body FROM run WHERE thread = t.key AND pile = 1 ORDER BY not_before, place, key LIMIT 3)
@@ -48,7 +51,8 @@ const (
 	loadKeys = `WITH f AS MATERIALIZED (SELECT u.thread, u.key, k.digest, k.result, k.joined_seq, k.run
 			FROM (SELECT DISTINCT thread, key FROM unnest($1::text[], $2::text[]) x (thread, key)) u
 			JOIN thread t ON t.id = u.thread JOIN submit_key k ON k.thread = t.key AND k.key = u.key),
-		r AS MATERIALIZED (SELECT set_config('mailroom.runs', coalesce(array_agg(run) FILTER (WHERE run IS NOT NULL), '{}')::text, true) FROM f)
+		r AS MATERIALIZED (SELECT set_config('mailroom.runs',
+			coalesce(array_agg(run) FILTER (WHERE run IS NOT NULL), '{}')::text, true) FROM f)
 		SELECT f.thread, f.key, f.digest, f.result, f.joined_seq FROM r CROSS JOIN f`
 )
 
@@ -222,7 +226,8 @@ func (l *loading) addDependents(q *trip, n store.Need) {
 		}, loadKeys, threads, names)
 	}
 	if named := sqlstore.Distinct(n.Runs); len(named) > 0 || runs != runsNamed {
-		q.add(l.run, "WITH runs AS MATERIALIZED (SELECT r.key, r.body FROM ("+runs+") ids JOIN run r ON r.id = ids.id) "+withTickets, named)
+		runs = "SELECT r.key, r.body FROM (" + runs + ") ids JOIN run r ON r.id = ids.id"
+		q.add(l.run, "WITH runs AS MATERIALIZED ("+runs+") "+withTickets, named)
 	}
 	if queues := sqlstore.Distinct(n.Queues); len(queues) > 0 {
 		for _, id := range queues {

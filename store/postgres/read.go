@@ -18,18 +18,23 @@ type reader struct {
 const (
 	// All later entries must not be read to sort them: the order of the index is completed for each position
 	// alone, by an incremental sort.
-	pinSeek = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"
+	pinSeek = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+		set_config('enable_sort', 'off', true)`
 
 	// Only the index of words is used.
 	pinWords = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'on', true)"
 
-	unpinReader = "SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true), set_config('enable_sort', 'on', true)"
-	unpinWriter = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'on', true)" // see pinPlans
+	unpinReader = `SELECT set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true),
+		set_config('enable_sort', 'on', true)`
+
+	// See pinPlans.
+	unpinWriter = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+		set_config('enable_sort', 'on', true)`
 )
 
-// sendPinned sends queries with a pin.
-func (r reader) sendPinned(doing, pin string, t trip) error {
-	return r.send(doing, append(append(trip{{text: pin}}, t...), statement{text: r.unpin}))
+// queryPinned sends a query with a pin.
+func (r reader) queryPinned(doing, pin string, each func(c *columns) error, text string, args ...any) error {
+	return r.send(doing, trip{{text: pin}, {text, args, each}, {text: r.unpin}})
 }
 
 // Now implements [store.Reader].
@@ -53,7 +58,9 @@ const pageRows = 64
 
 // list runs s up to the limits. PostgreSQL sends all rows that a statement selects, so a list that is
 // limited in bytes is read in pages.
-func list[T any](r reader, doing string, s *sqlstore.Select, limit, budget int, scan func(c *columns) (T, error)) ([]T, error) {
+func list[T any](
+	r reader, doing string, s *sqlstore.Select, limit, budget int, scan func(c *columns) (T, error),
+) ([]T, error) {
 	var found []T
 	text, args := s.Numbered(), s.Args()
 	if budget <= 0 {

@@ -8,8 +8,10 @@ import (
 
 const (
 	putReservations = `WITH w AS (INSERT INTO reservation (id, thread, fence, body) SELECT u.id, t.key, u.fence, u.body
-		FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[]) u (id, thread, fence, body) JOIN thread t ON t.id = u.thread ORDER BY u.id
-		ON CONFLICT (id) DO UPDATE SET thread = excluded.thread, fence = excluded.fence, body = excluded.body RETURNING 1)` + checkRows
+		FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[]) u (id, thread, fence, body)
+		JOIN thread t ON t.id = u.thread ORDER BY u.id
+		ON CONFLICT (id) DO UPDATE SET thread = excluded.thread, fence = excluded.fence, body = excluded.body
+		RETURNING 1)` + checkRows
 	dropReservations = "DELETE FROM reservation WHERE id = ANY ($1::text[])"
 )
 

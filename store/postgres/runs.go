@@ -22,18 +22,25 @@ const (
 )
 
 const (
-	insertRuns = `WITH w AS (INSERT INTO run (id, thread, agent, owner, parent, submit_key, status, pile, priority, place, not_before, first_seq, late_seq, body)
-		SELECT u.id, ` + threadOf + `, u.agent, u.owner, nullif(u.parent, ''), nullif(u.submit_key, ''), u.status, nullif(u.pile, -1),
-			CASE WHEN u.pile = 0 THEN u.priority END, CASE WHEN u.pile IN (0, 1) THEN u.place END, CASE WHEN u.pile = 1 THEN u.not_before END,
+	insertRuns = `WITH w AS (INSERT INTO run (id, thread, agent, owner, parent, submit_key, status, pile, priority,
+		place, not_before, first_seq, late_seq, body)
+		SELECT u.id, ` + threadOf + `, u.agent, u.owner, nullif(u.parent, ''), nullif(u.submit_key, ''), u.status,
+			nullif(u.pile, -1),
+			CASE WHEN u.pile = 0 THEN u.priority END, CASE WHEN u.pile IN (0, 1) THEN u.place END,
+			CASE WHEN u.pile = 1 THEN u.not_before END,
 			u.first_seq, CASE WHEN u.late THEN u.first_seq END, u.body
-		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[], $11::bigint[],
+		FROM unnest($2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+		$10::bigint[], $11::bigint[],
 			$12::bigint[], $13::bigint[], $14::bigint[], $15::boolean[], $16::bytea[]) WITH ORDINALITY
-			u (id, thread, thread_id, agent, owner, parent, submit_key, status, pile, priority, place, not_before, first_seq, late, body, n)
+			u (id, thread, thread_id, agent, owner, parent, submit_key, status, pile, priority, place, not_before,
+			first_seq, late, body, n)
 		ORDER BY u.n RETURNING key)` + checkKeys
-	updateRuns = `WITH w AS (UPDATE run r SET parent = nullif(u.parent, ''), submit_key = nullif(u.submit_key, ''), status = u.status, pile = nullif(u.pile, -1),
+	updateRuns = `WITH w AS (UPDATE run r SET parent = nullif(u.parent, ''), submit_key = nullif(u.submit_key, ''),
+		status = u.status, pile = nullif(u.pile, -1),
 			priority = CASE WHEN u.pile = 0 THEN u.priority END, place = CASE WHEN u.pile IN (0, 1) THEN u.place END,
 			not_before = CASE WHEN u.pile = 1 THEN u.not_before END, body = u.body
-		FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[])
+		FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[],
+		$9::bigint[], $10::bytea[])
 			u (key, parent, submit_key, status, pile, priority, place, not_before, body)
 		WHERE r.key = u.key RETURNING 1)` + checkRows
 )
@@ -234,6 +241,11 @@ func (a *runColumns) add(r *mailroom.Run) {
 	a.notBefores, a.bodies = append(a.notBefores, micros(r.NotBefore)), append(a.bodies, format.AppendRun(nil, r))
 }
 
+// values returns the arguments of a statement: its first ones, and the columns that may change but the bodies.
+func (a *runColumns) values(first ...any) []any {
+	return append(first, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores)
+}
+
 func (w *writing) writeRuns(c *store.Changes) error {
 	var old, fresh runColumns
 	var inserted []*mailroom.Run
@@ -262,11 +274,12 @@ func (w *writing) writeRuns(c *store.Changes) error {
 		r.Stored = r.Status
 	}
 	if a := &fresh; len(a.ids) > 0 {
-		w.trip.add(setKeys(inserted, func(r *mailroom.Run, key int64) { r.Key = key }), insertRuns, len(a.ids), a.ids, a.threads, a.threadIDs, a.agents,
-			a.owners, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores, a.firstSeqs, a.isLate, a.bodies)
+		keys := setKeys(inserted, func(r *mailroom.Run) *int64 { return &r.Key })
+		values := a.values(len(a.ids), a.ids, a.threads, a.threadIDs, a.agents, a.owners)
+		w.trip.add(keys, insertRuns, append(values, a.firstSeqs, a.isLate, a.bodies)...)
 	}
 	if a := &old; len(a.keys) > 0 {
-		w.trip.add(nil, updateRuns, len(a.keys), a.keys, a.parents, a.submitKeys, a.statuses, a.piles, a.priorities, a.places, a.notBefores, a.bodies)
+		w.trip.add(nil, updateRuns, append(a.values(len(a.keys), a.keys), a.bodies)...)
 	}
 	w.writeFailures(c.Runs)
 	w.writeDeadlines(c.Runs)

@@ -12,39 +12,47 @@ const (
 	readIndexState = "SELECT last_id, order_name, position, thread, seq, nullif(until, 0) FROM index_state WHERE one = 1"
 	// The state is written first, so that another follower waits for it, and then fails.
 	putIndexState = `WITH w AS (INSERT INTO index_state AS s VALUES (1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (one) DO UPDATE SET last_id = excluded.last_id, order_name = excluded.order_name, position = excluded.position,
+		ON CONFLICT (one) DO UPDATE SET last_id = excluded.last_id, order_name = excluded.order_name,
+		position = excluded.position,
 			thread = excluded.thread, seq = excluded.seq, until = excluded.until
-		WHERE (s.last_id, s.order_name, s.position, s.thread, s.seq, s.until) = ($8, $9, $10, $11, $12, $13) RETURNING 1)` + checkRows
+		WHERE (s.last_id, s.order_name, s.position, s.thread, s.seq, s.until) = ($8, $9, $10, $11, $12, $13)
+		RETURNING 1)` + checkRows
 
 	// The entries of all rows are locked first and in order, as by a transaction that drops them: its triggers
 	// change the index after that.
 	lockIndexed = `SELECT 1 FROM (SELECT DISTINCT u.thread,
-			(SELECT e.last_seq FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq ORDER BY e.last_seq LIMIT 1) AS last_seq
+			(SELECT e.last_seq FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq
+			ORDER BY e.last_seq LIMIT 1) AS last_seq
 			FROM unnest($1::bigint[], $2::bigint[]) u (thread, seq)) w
 		JOIN entry e ON e.thread = w.thread AND e.last_seq = w.last_seq ORDER BY e.thread, e.last_seq FOR SHARE OF e`
-	dropIndexed = "DELETE FROM indexed i USING unnest($1::bigint[], $2::bigint[]) u (thread, seq) WHERE i.thread = u.thread AND i.seq = u.seq"
+	dropIndexed = `DELETE FROM indexed i USING unnest($1::bigint[], $2::bigint[]) u (thread, seq)
+		WHERE i.thread = u.thread AND i.seq = u.seq`
 	// An entry that is gone gets no row. Words of a row are joined by spaces.
 	putIndexed = `INSERT INTO indexed SELECT u.thread, u.seq, u.content, u.id, string_to_array(u.words, ' ')
 		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[]) u (thread, seq, content, id, words)
-		WHERE (SELECT e.first_seq FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq ORDER BY e.last_seq LIMIT 1) <= u.seq
+		WHERE (SELECT e.first_seq FROM entry e WHERE e.thread = u.thread AND e.last_seq >= u.seq
+		ORDER BY e.last_seq LIMIT 1) <= u.seq
 		ON CONFLICT (thread, seq) DO UPDATE SET content = excluded.content, id = excluded.id, words = excluded.words`
 
 	countWords = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words @> $1::text[] LIMIT $2) w"
-	findWords  = `SELECT w.id, t.id, w.content FROM (SELECT id, thread, content FROM indexed WHERE words @> $1::text[] OFFSET 0) w
+	findWords  = `SELECT w.id, t.id, w.content FROM (SELECT id, thread, content FROM indexed
+		WHERE words @> $1::text[] OFFSET 0) w
 			JOIN thread t ON t.key = w.thread
 		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
 
 	// The same with further words. A row must have one of them.
 	countAny     = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words && $1::text[] LIMIT $2) w"
-	countWordsOf = "SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words @> $1::text[] AND words && $3::text[] LIMIT $2) w"
-	findWordsOf  = `SELECT w.id, t.id, w.content
+	countWordsOf = `SELECT count(*) FROM
+		(SELECT 1 FROM indexed WHERE words @> $1::text[] AND words && $3::text[] LIMIT $2) w`
+	findWordsOf = `SELECT w.id, t.id, w.content
 		FROM (SELECT id, thread, content FROM indexed WHERE words @> $1::text[] AND words && $4::text[] OFFSET 0) w
 			JOIN thread t ON t.key = w.thread
 		WHERE w.id < $2 ORDER BY w.id DESC LIMIT $3`
 
 	// firstWithWords returns the first window that has matches and their number, or -1 for the window at
 	// which the time was over. The windows are counted in their order, and only as far as necessary.
-	firstWithWords = `SELECT n, matches FROM (SELECT u.n, CASE WHEN clock_timestamp() > statement_timestamp() + $4::bigint * interval '1 microsecond' THEN -1
+	firstWithWords = `SELECT n, matches FROM (SELECT u.n,
+		CASE WHEN clock_timestamp() > statement_timestamp() + $4::bigint * interval '1 microsecond' THEN -1
 			ELSE (SELECT count(*) FROM (SELECT 1 FROM indexed WHERE words @> (u.name || $1::text[]) LIMIT $3) m) END AS matches
 			FROM unnest($2::text[]) WITH ORDINALITY u (name, n) OFFSET 0) w
 		WHERE matches <> 0 LIMIT 1`
@@ -87,15 +95,14 @@ func (r reader) lookAt(w store.Window, s *store.Search, limit int) (found []stor
 	if !w.Whole {
 		words = append([]string{w.WindowWord()}, words...)
 	}
-	count, find := statement{text: countWords, args: []any{words, int64(maxOrdered)}}, statement{text: findWords, args: []any{words, w.High, int64(limit)}}
+	count, ofCount := countWords, []any{words, int64(maxOrdered)}
+	find, ofFind := findWords, []any{words, w.High, int64(limit)}
 	if len(s.AnyOf) > 0 {
-		count.text, count.args = countWordsOf, append(count.args, s.AnyOf)
-		find.text, find.args = findWordsOf, append(find.args, s.AnyOf)
+		count, ofCount = countWordsOf, append(ofCount, s.AnyOf)
+		find, ofFind = findWordsOf, append(ofFind, s.AnyOf)
 	}
 	if w.Level >= countedLevel {
-		matches := int64(0)
-		count.each = func(c *columns) error { matches = c.Int64(); return nil }
-		err = r.sendPinned("search", pinWords, trip{count})
+		matches, err := r.countPinned(count, ofCount...)
 		switch {
 		case err != nil || matches == 0:
 			return nil, err
@@ -103,11 +110,19 @@ func (r reader) lookAt(w store.Window, s *store.Search, limit int) (found []stor
 			return nil, store.ErrManyMatches
 		}
 	}
-	find.each = func(c *columns) error {
+	return found, r.queryPinned("search", pinWords, func(c *columns) error {
 		found = append(found, store.Match{Row: c.Int64(), Content: store.EntryRef{Thread: c.Text(), Seq: c.Int64()}})
 		return nil
-	}
-	return found, r.sendPinned("search", pinWords, trip{find})
+	}, find, ofFind...)
+}
+
+// countPinned returns the number that a statement counts.
+func (r reader) countPinned(text string, args ...any) (n int64, err error) {
+	err = r.queryPinned("search", pinWords, func(c *columns) error {
+		n = c.Int64()
+		return nil
+	}, text, args...)
+	return n, err
 }
 
 // skipOthers makes one window of all older rows if few rows have one of these words.
@@ -115,11 +130,7 @@ func (r reader) skipOthers(next store.Window, anyOf []string) (store.Window, err
 	if next.Level > 0 {
 		return next, nil // counted before the first window
 	}
-	n := int64(0)
-	err := r.sendPinned("search", pinWords, trip{{text: countAny, args: []any{anyOf, int64(store.RareRows + 1)}, each: func(c *columns) error {
-		n = c.Int64()
-		return nil
-	}}})
+	n, err := r.countPinned(countAny, anyOf, int64(store.RareRows+1))
 	switch {
 	case err != nil || n == 0:
 		return store.Window{}, err
@@ -141,15 +152,14 @@ func (r reader) skip(next store.Window, words []string, within time.Duration) (s
 		windows, names = append(windows, w), append(names, w.WindowWord())
 	}
 	next = windows[len(windows)-1].Next() // if none has any
-	return next, r.sendPinned("search", pinWords, trip{{
-		text: firstWithWords, args: []any{words, names, int64(maxOrdered), within.Microseconds()}, each: func(c *columns) error {
-			at, matches := c.Int(), c.Int64()
-			next = windows[at-1]
-			if (matches < 0 || matches == maxOrdered) && next.Level > 0 {
-				next = store.WindowBelow(next.High, next.Level-1)
-			}
-			return nil
-		}}})
+	return next, r.queryPinned("search", pinWords, func(c *columns) error {
+		at, matches := c.Int(), c.Int64()
+		next = windows[at-1]
+		if (matches < 0 || matches == maxOrdered) && next.Level > 0 {
+			next = store.WindowBelow(next.High, next.Level-1)
+		}
+		return nil
+	}, firstWithWords, words, names, int64(maxOrdered), within.Microseconds())
 }
 
 func (w *writing) writeIndex(x *store.Indexing) {

@@ -11,7 +11,8 @@ const (
 	// that needs the locks ends the session. The rows of these views are of sessions of this role
 	// that have locked threads or tokens of this schema.
 	endStalled = `SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-		WHERE l.locktype = 'relation' AND l.relation IN ('thread'::regclass, 'token'::regclass) AND l.mode = 'RowShareLock' AND a.datname = current_database()
+		WHERE l.locktype = 'relation' AND l.relation IN ('thread'::regclass, 'token'::regclass)
+		AND l.mode = 'RowShareLock' AND a.datname = current_database()
 		AND a.usename = current_user AND a.state = 'active' AND a.wait_event = 'ClientRead'
 		AND a.query_start < clock_timestamp() - $1::bigint * interval '1 millisecond' AND a.pid <> pg_backend_pid()`
 	freeThreads  = "SELECT t.id FROM thread t WHERE t.id = ANY ($1::text[]) FOR NO KEY UPDATE SKIP LOCKED"

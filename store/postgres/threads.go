@@ -8,22 +8,29 @@ import (
 )
 
 const (
-	updateThreads = `WITH w AS (UPDATE thread t SET agent = u.agent, worker = nullif(u.worker, ''), due_at = nullif(u.due_at, 0),
-		due_agent = CASE WHEN u.due_at <> 0 THEN u.due_agent END, due_priority = CASE WHEN u.due_at <> 0 THEN u.due_priority END,
+	updateThreads = `WITH w AS (UPDATE thread t SET agent = u.agent, worker = nullif(u.worker, ''),
+		due_at = nullif(u.due_at, 0),
+		due_agent = CASE WHEN u.due_at <> 0 THEN u.due_agent END,
+		due_priority = CASE WHEN u.due_at <> 0 THEN u.due_priority END,
 		due_alone = CASE WHEN u.due_at <> 0 THEN u.due_alone END, current_run = nullif(u.current_run, ''),
 		deliver_to = nullif(u.deliver_to, ''), deleted = nullif(u.deleted, false), revision = u.revision, body = u.body
-		FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], $8::boolean[], $9::text[], $10::text[],
+		FROM unnest($2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], $8::boolean[],
+		$9::text[], $10::text[],
 			$11::boolean[], $12::bigint[], $13::bytea[])
-			u (key, agent, worker, due_at, due_agent, due_priority, due_alone, current_run, deliver_to, deleted, revision, body)
+			u (key, agent, worker, due_at, due_agent, due_priority, due_alone, current_run, deliver_to, deleted, revision,
+			body)
 		WHERE t.key = u.key RETURNING 1)` + checkRows
 
 	// Keys grow in the order of the arrays. The rows are inserted by id, so that two transactions
 	// that insert the same ids do not wait for each other in a cycle.
 	insertThreads = `WITH new AS MATERIALIZED (SELECT nextval('thread_key') AS key, u.* FROM
-		unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::boolean[], $10::text[], $11::text[],
+		unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::boolean[],
+		$10::text[], $11::text[],
 			$12::boolean[], $13::bigint[], $14::bytea[])
-			u (id, owner, agent, worker, due_at, due_agent, due_priority, due_alone, current_run, deliver_to, deleted, revision, body)),
-		w AS (INSERT INTO thread (key, id, owner, agent, worker, due_at, due_agent, due_priority, due_alone, current_run, deliver_to, deleted, revision, body)
+			u (id, owner, agent, worker, due_at, due_agent, due_priority, due_alone, current_run, deliver_to, deleted,
+			revision, body)),
+		w AS (INSERT INTO thread (key, id, owner, agent, worker, due_at, due_agent, due_priority, due_alone,
+		current_run, deliver_to, deleted, revision, body)
 			SELECT key, id, owner, agent, nullif(worker, ''), nullif(due_at, 0), CASE WHEN due_at <> 0 THEN due_agent END,
 			CASE WHEN due_at <> 0 THEN due_priority END, CASE WHEN due_at <> 0 THEN due_alone END, nullif(current_run, ''),
 			nullif(deliver_to, ''), nullif(deleted, false), revision, body FROM new ORDER BY id RETURNING key)` + checkKeys
@@ -102,6 +109,12 @@ func (a *threadColumns) add(t *mailroom.Thread) {
 	a.revisions, a.bodies = append(a.revisions, t.Revision), append(a.bodies, format.AppendThread(nil, t))
 }
 
+// values returns the arguments of a statement: its first ones, and the columns that may change.
+func (a *threadColumns) values(first ...any) []any {
+	return append(first, a.agents, a.workers, a.dueAts, a.dueAgents, a.duePriorities, a.alone, a.currents, a.deliver,
+		a.deleted, a.revisions, a.bodies)
+}
+
 func (w *writing) writeThreads(rows []*mailroom.Thread) {
 	var old, fresh threadColumns
 	var inserted []*mailroom.Thread
@@ -115,11 +128,10 @@ func (w *writing) writeThreads(rows []*mailroom.Thread) {
 		w.counts.add(sqlstore.TalliedThread, row.Owner, "", 1)
 	}
 	if a := &old; len(a.keys) > 0 {
-		w.trip.add(nil, updateThreads, len(a.keys), a.keys, a.agents, a.workers, a.dueAts, a.dueAgents, a.duePriorities, a.alone, a.currents, a.deliver,
-			a.deleted, a.revisions, a.bodies)
+		w.trip.add(nil, updateThreads, a.values(len(a.keys), a.keys)...)
 	}
 	if a := &fresh; len(a.ids) > 0 {
-		w.trip.add(setKeys(inserted, func(t *mailroom.Thread, key int64) { t.Key = key }), insertThreads, len(a.ids), a.ids, a.owners, a.agents, a.workers,
-			a.dueAts, a.dueAgents, a.duePriorities, a.alone, a.currents, a.deliver, a.deleted, a.revisions, a.bodies)
+		keys := setKeys(inserted, func(t *mailroom.Thread) *int64 { return &t.Key })
+		w.trip.add(keys, insertThreads, a.values(len(a.ids), a.ids, a.owners)...)
 	}
 }

@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	insertTickets = `WITH w AS (INSERT INTO ticket (id, thread, run, owner, kind, state, body) SELECT u.id, t.key, r.key, t.owner, u.kind, u.state, u.body
-		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[]) WITH ORDINALITY u (id, thread, run, kind, state, body, n)
+	insertTickets = `WITH w AS (INSERT INTO ticket (id, thread, run, owner, kind, state, body) SELECT u.id, t.key,
+		r.key, t.owner, u.kind, u.state, u.body
+		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[]) WITH ORDINALITY u (id,
+		thread, run, kind, state, body, n)
 			JOIN run r ON r.id = u.run JOIN thread t ON t.key = r.thread AND t.id = u.thread
 		ORDER BY u.n RETURNING key)` + checkKeys
 	updateTickets = `WITH w AS (UPDATE ticket k SET kind = u.kind, state = u.state, body = u.body
@@ -77,8 +79,9 @@ func (w *writing) writeTickets(tickets []*mailroom.Ticket) {
 		into.bodies = append(into.bodies, format.AppendTicket(nil, k))
 	}
 	if len(fresh.ids) > 0 {
-		w.trip.add(setKeys(inserted, func(k *mailroom.Ticket, key int64) { k.Key = key }), insertTickets, len(fresh.ids),
-			fresh.ids, fresh.threads, fresh.runs, fresh.kinds, fresh.state, fresh.bodies)
+		keys := setKeys(inserted, func(k *mailroom.Ticket) *int64 { return &k.Key })
+		w.trip.add(keys, insertTickets, len(fresh.ids), fresh.ids, fresh.threads, fresh.runs, fresh.kinds, fresh.state,
+			fresh.bodies)
 	}
 	if len(old.ids) > 0 {
 		w.trip.add(nil, updateTickets, len(old.ids), old.keys, old.ids, old.kinds, old.state, old.bodies)

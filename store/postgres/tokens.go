@@ -15,17 +15,22 @@ const (
 		FROM token t LEFT JOIN token_use u ON u.token = t.name`
 	tokensNamed  = tokenColumns + " WHERE t.name = ANY ($1::text[]) GROUP BY t.key ORDER BY t.name"
 	allTokens    = tokenColumns + " GROUP BY t.key ORDER BY t.name"
-	insertTokens = `WITH w AS (INSERT INTO token (name, body) SELECT u.name, u.body FROM unnest($2::text[], $3::bytea[]) WITH ORDINALITY u (name, body, n)
+	insertTokens = `WITH w AS (INSERT INTO token (name, body) SELECT u.name, u.body FROM unnest($2::text[],
+		$3::bytea[]) WITH ORDINALITY u (name, body, n)
 		ORDER BY u.n RETURNING key)` + checkKeys
-	updateTokens = `WITH w AS (UPDATE token t SET body = u.body FROM unnest($2::bigint[], $3::text[], $4::bytea[]) u (key, name, body)
+	updateTokens = `WITH w AS (UPDATE token t SET body = u.body FROM unnest($2::bigint[], $3::text[],
+		$4::bytea[]) u (key, name, body)
 		WHERE t.key = u.key AND t.name = u.name RETURNING 1)` + checkRows
 	addUse = `INSERT INTO token_use (token, node, threads, bytes, workers, notifications)
 		SELECT u.token, $1::text, u.threads, u.bytes, u.workers, u.notifications
-		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) u (token, threads, bytes, workers, notifications)
+		FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) u (token, threads, bytes,
+		workers, notifications)
 			JOIN token t ON t.name = u.token ORDER BY u.token
-		ON CONFLICT (token, node) DO UPDATE SET threads = token_use.threads + excluded.threads, bytes = token_use.bytes + excluded.bytes,
+		ON CONFLICT (token, node) DO UPDATE SET threads = token_use.threads + excluded.threads,
+		bytes = token_use.bytes + excluded.bytes,
 			workers = token_use.workers + excluded.workers, notifications = token_use.notifications + excluded.notifications`
-	dropTokens = "WITH u AS (DELETE FROM token_use WHERE token = ANY ($1::text[])) DELETE FROM token WHERE name = ANY ($1::text[])"
+	dropTokens = `WITH u AS (DELETE FROM token_use WHERE token = ANY ($1::text[]))
+		DELETE FROM token WHERE name = ANY ($1::text[])`
 
 	// What a transaction writes for a token is committed before the token ends, or not at all: it locks the table of the
 	// tokens in a weak mode from before it reads the row until its end, and a transaction that ends a token waits for a
@@ -73,7 +78,8 @@ func (w *writing) writeTokens(c *store.Changes) {
 		into.bodies = append(into.bodies, format.AppendToken(nil, row))
 	}
 	if len(fresh.names) > 0 {
-		w.trip.add(setKeys(inserted, func(t *auth.Token, key int64) { t.Key = key }), insertTokens, len(fresh.names), fresh.names, fresh.bodies)
+		keys := setKeys(inserted, func(t *auth.Token) *int64 { return &t.Key })
+		w.trip.add(keys, insertTokens, len(fresh.names), fresh.names, fresh.bodies)
 	}
 	if len(old.names) > 0 {
 		w.trip.add(nil, updateTokens, len(old.names), old.keys, old.names, old.bodies)
@@ -104,5 +110,6 @@ func (w *writing) addUse(changes []store.UseChange) {
 
 // endsTokens reports whether a transaction revokes or drops a token. A token that ends by its time was read with it.
 func endsTokens(c *store.Changes) bool {
-	return len(c.DropTokens) > 0 || slices.ContainsFunc(c.Tokens, func(row *auth.Token) bool { return !row.RevokedAt.IsZero() })
+	revoked := func(row *auth.Token) bool { return !row.RevokedAt.IsZero() }
+	return len(c.DropTokens) > 0 || slices.ContainsFunc(c.Tokens, revoked)
 }

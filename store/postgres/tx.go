@@ -36,7 +36,8 @@ func (t *tx) clock() time.Time {
 }
 
 // setClock also sets the transaction's setting mailroom.now, which lockDue reads.
-const setClock = "SELECT set_config('mailroom.now', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, true)::bigint"
+const setClock = `SELECT set_config('mailroom.now',
+	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, true)::bigint`
 
 func (t *tx) readClock() statement {
 	return statement{text: setClock, each: func(c *columns) error {

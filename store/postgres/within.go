@@ -58,7 +58,9 @@ func (r reader) runsWithin(q store.RunQuery) ([]*mailroom.Run, error) {
 	s.Add("SELECT w.key, (SELECT r.body FROM run r WHERE r.key = w.key) FROM (")
 	var conds []func(s *sqlstore.Select)
 	if q.Owner != "" {
-		conds = append(conds, func(s *sqlstore.Select) { s.Cond("r.owner = ?", q.Owner) }, func(s *sqlstore.Select) { s.Cond("r.owner IS NULL") })
+		conds = append(conds,
+			func(s *sqlstore.Select) { s.Cond("r.owner = ?", q.Owner) },
+			func(s *sqlstore.Select) { s.Cond("r.owner IS NULL") })
 	}
 	k := keysWithin{"run r", "r.thread", "r.key", q.From, q.Oldest, q.Limit, func(*sqlstore.Select) {}}
 	k.add(&s, q.Threads, conds...)
@@ -75,7 +77,8 @@ func (r reader) ticketsWithin(q store.TicketQuery) ([]*mailroom.Ticket, error) {
 	if q.Owner != "" {
 		conds = append(conds, func(s *sqlstore.Select) { s.Cond("k.owner = ?", q.Owner) })
 	}
-	k := keysWithin{"ticket k", "k.thread", "k.key", q.From, q.Oldest, q.Limit, func(s *sqlstore.Select) { whichTickets(s, q) }}
+	which := func(s *sqlstore.Select) { whichTickets(s, q) }
+	k := keysWithin{"ticket k", "k.thread", "k.key", q.From, q.Oldest, q.Limit, which}
 	k.add(&s, q.Threads, conds...)
 	s.Add(") w")
 	s.ByKey("w.key", 0, q.Oldest)

@@ -117,10 +117,10 @@ func (w *writing) dropNamed(text string, names []string) {
 }
 
 // setKeys returns a function that sets the keys of inserted rows, in their order.
-func setKeys[T any](rows []T, set func(T, int64)) func(*columns) error {
+func setKeys[T any](rows []T, of func(T) *int64) func(*columns) error {
 	return func(c *columns) error {
 		for i, key := range c.keys() {
-			set(rows[i], key)
+			*of(rows[i]) = key
 		}
 		return nil
 	}

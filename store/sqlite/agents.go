@@ -10,7 +10,8 @@ const (
 	dropDefinition = "DELETE FROM definition WHERE agent = ? AND version = ?"
 
 	putPause = `INSERT INTO pause (agent, by, reason, at, probe) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at, probe = excluded.probe`
+		ON CONFLICT (agent) DO UPDATE SET by = excluded.by, reason = excluded.reason, at = excluded.at,
+		probe = excluded.probe`
 	dropPause = "DELETE FROM pause WHERE agent = ?"
 )
 
@@ -28,7 +29,8 @@ func (r reader) Agents() (rows store.AgentRows, err error) {
 }
 
 func readPauses(r reader) (found []store.Pause, err error) {
-	err = r.query("read pauses", "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent", nil, func(c *columns) (bool, error) {
+	const all = "SELECT agent, by, reason, at, probe FROM pause ORDER BY agent"
+	err = r.query("read pauses", all, nil, func(c *columns) (bool, error) {
 		found = append(found, store.Pause{Agent: c.Text(), By: c.Text(), Reason: c.Text(), At: c.Time(), Probe: c.Time()})
 		return true, nil
 	})

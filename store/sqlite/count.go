@@ -47,7 +47,8 @@ func (t *tx) writeTally() error {
 
 func allStatuses() []mailroom.Status {
 	return []mailroom.Status{
-		mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled,
+		mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting,
+		mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled,
 	}
 }
 
@@ -160,7 +161,8 @@ func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
 		}
 		for behind, more := int64(math.MinInt64), true; more; {
 			more = false
-			err := r.query("read the first due threads", text, append(args[:len(args):len(args)], behind), func(c *columns) (bool, error) {
+			of := append(args[:len(args):len(args)], behind)
+			err := r.query("read the first due threads", text, of, func(c *columns) (bool, error) {
 				c.next() // the key
 				at := c.Time()
 				if earliest.IsZero() || at.Before(earliest) {

@@ -9,7 +9,8 @@ import (
 
 const (
 	readCursors = "SELECT channel, identity, position, moved_at FROM cursor ORDER BY channel, identity LIMIT ?"
-	cursorsFrom = "SELECT channel, identity, position, moved_at FROM cursor WHERE (channel, identity) > (?, ?) ORDER BY channel, identity LIMIT ?"
+	cursorsFrom = `SELECT channel, identity, position, moved_at FROM cursor WHERE (channel, identity) > (?, ?)
+		ORDER BY channel, identity LIMIT ?`
 	cursorsOf   = "SELECT channel, identity, position, moved_at FROM cursor WHERE channel = ? ORDER BY identity LIMIT ?"
 	cursorsWith = "SELECT channel, identity, position, moved_at FROM cursor WHERE channel = ? AND identity "
 	dropCursor  = "DELETE FROM cursor WHERE channel = ? AND identity = ?"

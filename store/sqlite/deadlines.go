@@ -7,7 +7,8 @@ import (
 
 const (
 	// CROSS JOIN reads the deadlines first: their index has the order of the list.
-	runsOverdue = "SELECT r.key, r.body FROM deadline d CROSS JOIN run r ON r.key = d.run WHERE d.at <= ? ORDER BY d.at, d.run"
+	runsOverdue = `SELECT r.key, r.body FROM deadline d CROSS JOIN run r ON r.key = d.run
+		WHERE d.at <= ? ORDER BY d.at, d.run`
 
 	putDeadline  = "INSERT INTO deadline (run, at) VALUES (?, ?) ON CONFLICT (run) DO NOTHING"
 	dropDeadline = "DELETE FROM deadline WHERE run = ?"

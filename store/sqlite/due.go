@@ -32,7 +32,9 @@ const dueAgentFrom = `SELECT t.key, t.body FROM thread t WHERE t.due_at IS NOT N
 	ORDER BY t.due_agent LIMIT 1`
 
 // Due implements [store.Tx].
-func (t *tx) Due(now time.Time, wants []store.Capacity, known store.Known) (_ *store.Loaded, next time.Time, err error) {
+func (t *tx) Due(
+	now time.Time, wants []store.Capacity, known store.Known,
+) (_ *store.Loaded, next time.Time, err error) {
 	var keys []int64
 	for _, want := range wants {
 		of := t.dueOf
@@ -75,11 +77,14 @@ func (t *tx) dueOf(now time.Time, want store.Capacity) ([]dueThread, time.Time, 
 }
 
 // dueAmong is dueOf for the threads that text selects with args and a priority.
-func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready []dueThread, later time.Time, err error) {
+func (t *tx) dueAmong(
+	now time.Time, most int, text string, args ...any,
+) (ready []dueThread, later time.Time, err error) {
 	behind := int64(math.MinInt64)
 	for len(ready) < most {
 		met := false
-		err := t.session.query(t.ctx, text, append(args[:len(args):len(args)], behind), func(c *columns) (bool, error) {
+		of := append(args[:len(args):len(args)], behind)
+		err := t.session.query(t.ctx, text, of, func(c *columns) (bool, error) {
 			d := dueThread{key: c.Int64(), at: c.Time(), priority: c.Int64()}
 			if !d.at.After(now) {
 				if _, ok := t.store.seen[d.key]; !ok {

@@ -8,9 +8,10 @@ import (
 
 const (
 	insertKey = "INSERT INTO submit_key (thread, key, digest, result, joined_seq) VALUES (?, ?, ?, ?, ?)"
-	keysOf    = "SELECT key, digest, result, joined_seq FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)"
-	oneKey    = keysOf + " AND key = ?"
-	keysFrom  = keysOf + " AND key > ? ORDER BY key LIMIT ?"
+	keysOf    = `SELECT key, digest, result, joined_seq FROM submit_key
+		WHERE thread = (SELECT key FROM thread WHERE id = ?)`
+	oneKey   = keysOf + " AND key = ?"
+	keysFrom = keysOf + " AND key > ? ORDER BY key LIMIT ?"
 )
 
 func (r reader) Keys(q store.KeyQuery) ([]store.SubmitKey, error) {

@@ -24,7 +24,8 @@ func countInboxes() *goose.Migration {
 			return err
 		}
 		var projects []*mailroom.Thread
-		const boxes = `t.key, t.body, c.n FROM (SELECT channel, count(*) AS n FROM cursor GROUP BY channel) c JOIN thread t ON t.id = c.channel`
+		const boxes = `t.key, t.body, c.n FROM (SELECT channel, count(*) AS n FROM cursor GROUP BY channel) c
+			JOIN thread t ON t.id = c.channel`
 		err := eachRow(ctx, tx, boxes, func(row []driver.Value) error {
 			t, err := scanThread(&columns{row: row})
 			t.Inboxes, _ = row[2].(int64)

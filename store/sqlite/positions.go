@@ -20,7 +20,8 @@ const (
 
 	// The last row that begins below a seq, unless the thread is being deleted.
 	lastRowBelow = `SELECT rowid FROM entry WHERE thread = (SELECT key FROM thread WHERE key = ?1 AND deleted IS NULL)
-		AND last_seq <= (SELECT coalesce(min(last_seq), 9223372036854775807) FROM entry WHERE thread = ?1 AND last_seq >= ?2)
+		AND last_seq <= (SELECT coalesce(min(last_seq), 9223372036854775807) FROM entry WHERE thread = ?1
+		AND last_seq >= ?2)
 		AND first_seq < ?2 ORDER BY last_seq DESC LIMIT 1`
 	noteRemoved = `UPDATE given SET removed_row = ?1, removed_thread = ?2, removed_seq = ?3
 		WHERE one = 1 AND (removed_row, removed_thread, removed_seq) < (?1, ?2, ?3)`
@@ -40,7 +41,8 @@ func (r reader) allEntries(q store.EntryQuery) (found []mailroom.Entry, err erro
 		return nil, err
 	}
 	g := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}
-	err = r.query("read entries of all threads", entriesOfAll, []any{all.After.Commit}, func(c *columns) (more bool, err error) {
+	after := []any{all.After.Commit}
+	err = r.query("read entries of all threads", entriesOfAll, after, func(c *columns) (more bool, err error) {
 		at, thread, first := c.Int64(), c.Int64(), c.Int64()
 		lines, _ := c.next().([]byte)
 		several, err := format.SplitEntries(lines, first, store.WholeRow(q))
@@ -64,8 +66,8 @@ func (t *tx) noteRemoved(thread, seq int64) error {
 	return err
 }
 
-// renewOrder makes a copy a store of its own, which no one has open. It gives its entries a new order: the copy will give rowids that the original has
-// given to other entries.
+// renewOrder makes a copy a store of its own, which no one has open. It gives its entries a new order: the
+// copy will give rowids that the original has given to other entries.
 func (f *File) renewOrder(ctx context.Context, path string) error {
 	connector, err := f.driver.open(path, url.Values{"mode": {"rw"}})
 	if err != nil {

@@ -294,7 +294,8 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	run.Key = t.given.run
 	t.tally(string(run.Status), w.row.Owner, run.Agent, 1)
 	run.Stored = run.Status
-	if _, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.row.Key, w.row.Owner, run.FirstSeq, late)...); err != nil {
+	args = append(args, run.Key, run.ID, run.Agent, w.row.Key, w.row.Owner, run.FirstSeq, late)
+	if err := t.run(insertRun, args...); err != nil {
 		return err
 	}
 	if err := writeDeadline(t, run); err != nil {

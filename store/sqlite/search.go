@@ -11,10 +11,12 @@ import (
 
 const (
 	readIndexState = "SELECT last_id, order_name, entry_row, thread, seq, until FROM index_state WHERE one = 1"
-	putIndexState  = "INSERT INTO index_state VALUES (1, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET last_id = excluded.last_id, " +
-		"order_name = excluded.order_name, entry_row = excluded.entry_row, thread = excluded.thread, seq = excluded.seq, until = excluded.until"
+	putIndexState  = `INSERT INTO index_state VALUES (1, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET last_id = excluded.last_id, order_name = excluded.order_name,
+		entry_row = excluded.entry_row, thread = excluded.thread, seq = excluded.seq, until = excluded.until`
 	dropIndexed = "DELETE FROM indexed WHERE thread = ? AND seq = ?"
-	putIndexed  = `INSERT INTO indexed SELECT ?1, ?2, ?3, ?4 WHERE (SELECT first_seq FROM entry WHERE thread = ?2 AND last_seq >= ?3
+	putIndexed  = `INSERT INTO indexed SELECT ?1, ?2, ?3, ?4 WHERE (SELECT first_seq FROM entry WHERE thread = ?2
+		AND last_seq >= ?3
 		ORDER BY last_seq LIMIT 1) <= ?3`
 	putWords = "INSERT INTO word (rowid, words) VALUES (?, ?)"
 
@@ -22,7 +24,8 @@ const (
 	// descending order. From the newest row down, it finds the first matches quickly if there are many.
 	findOldest = findWords + " ORDER BY w.rowid LIMIT ?"
 	findNewest = findWords + " ORDER BY w.rowid DESC LIMIT ?"
-	findWords  = `SELECT w.rowid, t.id, i.content FROM word w JOIN indexed i ON i.id = w.rowid JOIN thread t ON t.key = i.thread
+	findWords  = `SELECT w.rowid, t.id, i.content FROM word w JOIN indexed i ON i.id = w.rowid
+		JOIN thread t ON t.key = i.thread
 		WHERE word MATCH ? AND w.rowid BETWEEN ? AND ?`
 	countWord = "SELECT count(*) FROM (SELECT 1 FROM word WHERE word MATCH ? LIMIT ?)"
 )

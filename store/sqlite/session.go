@@ -18,12 +18,13 @@ import (
 // It calls the driver directly: the locks, copies and reflection of database/sql cost as much as a
 // cheap statement.
 type session struct {
-	driver *Driver
-	conn   driver.Conn
-	stmts  map[string]statement // by text
-	args   []driver.NamedValue  // of the current statement
-	row    []driver.Value       // values of the current row
-	count  *atomic.Int64        // of executed statements; nil: not counted
+	driver  *Driver
+	conn    driver.Conn
+	stmts   map[string]statement // by text
+	args    []driver.NamedValue  // of the current statement
+	row     []driver.Value       // values of the current row
+	columns columns              // of the current row
+	count   *atomic.Int64        // of executed statements; nil: not counted
 }
 
 // statement is the interface that a driver's statements must have.
@@ -85,7 +86,6 @@ func (s *session) rows(ctx context.Context, stmt statement, args []any, each row
 		s.row = make([]driver.Value, n)
 	}
 	row := s.row[:n]
-	var c columns
 	for {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -95,9 +95,9 @@ func (s *session) rows(ctx context.Context, stmt statement, args []any, each row
 		} else if err != nil {
 			return err
 		}
-		c = columns{row: row}
-		if more, err := each(&c); err != nil || c.err != nil || !more {
-			return cmp.Or(err, c.err)
+		s.columns = columns{row: row}
+		if more, err := each(&s.columns); err != nil || s.columns.err != nil || !more {
+			return cmp.Or(err, s.columns.err)
 		}
 	}
 }

@@ -26,7 +26,8 @@ const (
 		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key, t.owner
 		FROM run r CROSS JOIN thread t ON t.key = r.thread WHERE r.id = ? AND t.id = ?`
 
-	updateTicket = `UPDATE ticket SET name = ?, kind = ?, prompt = ?, action = ?, digest = ?, answers = ?, holds = ?, state = ?,
+	updateTicket = `UPDATE ticket SET name = ?, kind = ?, prompt = ?, action = ?, digest = ?, answers = ?, holds = ?,
+		state = ?,
 		expires_at = ?, decision = ?, reason = ?, decided_by = ?, decided_at = ?, arguments = ?, answer = ?, opened_at = ?
 		WHERE id = ? AND key = ?`
 )
@@ -34,17 +35,19 @@ const (
 // bindTicket appends the values of insertTicket without run and thread, or of updateTicket without
 // key.
 func bindTicket(args []any, k *mailroom.Ticket) []any {
-	return append(args, k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), bit(k.Holds), string(k.State),
-		microsOf(k.ExpiresAt), string(k.Decision), k.Reason, k.DecidedBy, microsOf(k.DecidedAt),
+	return append(args, k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), bit(k.Holds),
+		string(k.State), microsOf(k.ExpiresAt), string(k.Decision), k.Reason, k.DecidedBy, microsOf(k.DecidedAt),
 		orNull(k.Arguments), orNull(k.Answer), micros(k.OpenedAt), k.ID)
 }
 
 func scanTicket(c *columns) *mailroom.Ticket {
 	return &mailroom.Ticket{
 		Key: c.Int64(), ID: c.Text(), Thread: c.Text(), Run: c.Text(), Name: c.Text(),
-		Kind: mailroom.TicketKind(c.Text()), Prompt: c.Text(), Action: c.Text(), Digest: c.Text(), Answers: c.bool(), Holds: c.bool(),
-		State: mailroom.TicketState(c.Text()), ExpiresAt: c.timeOrNil(), Decision: mailroom.Verdict(c.Text()),
-		Reason: c.Text(), DecidedBy: c.Text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(), OpenedAt: c.Time(),
+		Kind: mailroom.TicketKind(c.Text()), Prompt: c.Text(), Action: c.Text(), Digest: c.Text(),
+		Answers: c.bool(), Holds: c.bool(), State: mailroom.TicketState(c.Text()), ExpiresAt: c.timeOrNil(),
+		Decision: mailroom.Verdict(c.Text()),
+		Reason:   c.Text(), DecidedBy: c.Text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(),
+		OpenedAt: c.Time(),
 	}
 }
 
@@ -129,7 +132,8 @@ const openState = "'" + string(mailroom.TicketOpen) + "'"
 // ticketConditions returns the states and kinds of q as literals, see known. It reports false if no ticket can match.
 func ticketConditions(q store.TicketQuery) (states, kinds string, ok bool) {
 	states = known(q.States, mailroom.TicketOpen, mailroom.TicketDecided, mailroom.TicketExpired, mailroom.TicketVoid)
-	kinds = known(q.Kinds, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer, mailroom.TicketEvent)
+	kinds = known(q.Kinds, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren,
+		mailroom.TicketTimer, mailroom.TicketEvent)
 	return states, kinds, (len(q.States) == 0 || states != "") && (len(q.Kinds) == 0 || kinds != "")
 }
 

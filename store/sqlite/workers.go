@@ -5,8 +5,9 @@ import (
 )
 
 const (
-	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged, node, duties, version`
-	putWorker     = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged, node, duties,
+		version`
+	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, local = excluded.local,
 		agents = excluded.agents, started_at = excluded.started_at, lease_until = excluded.lease_until,
 		dead = excluded.dead, owner = excluded.owner, uncharged = excluded.uncharged,

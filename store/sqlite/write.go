@@ -136,7 +136,8 @@ func (t *tx) readGiven() error {
 		t.given = known
 		return nil
 	}
-	return t.session.query(t.ctx, "SELECT thread, run, revision, entry_row FROM given WHERE one = 1", nil, func(c *columns) (bool, error) {
+	const last = "SELECT thread, run, revision, entry_row FROM given WHERE one = 1"
+	return t.session.query(t.ctx, last, nil, func(c *columns) (bool, error) {
 		t.given = given{thread: c.Int64(), run: c.Int64(), revision: c.Int64(), entryRow: c.Int64()}
 		return true, nil
 	})
