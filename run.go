@@ -141,6 +141,12 @@ type Run struct {
 	// Joins reports that the run waits for more messages of its sender, until NotBefore. It is the newest run of
 	// its thread, and Scheduled.
 	Joins bool `json:",omitempty"`
+	// JoinUntil is the latest time, by the clock of their platform, at which messages were written that join the run.
+	// Zero: the platform has said no time.
+	JoinUntil time.Time `json:",omitzero"`
+	// JoinSince is when the server started that found the run waiting for more messages, which it could not receive
+	// before. The run waits from then on. Zero: never.
+	JoinSince time.Time `json:",omitzero"`
 
 	// Newer has the fields of the row that a newer version wrote, in the encoding of the store. It
 	// is written back as it was read, so that both versions can share a store. It is empty if the

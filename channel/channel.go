@@ -156,6 +156,7 @@ type Inbound struct {
 	Agent    string            // that handles the message
 	Mode     mailroom.Mode     // for a busy thread; "" means ModeQueue
 	Join     time.Duration     // wait for more messages of the sender, which the same run reads; see [thread.Submit]
+	Written  time.Time         // when the platform says that the message was written; zero: it does not say
 	Metadata map[string]string // labels of the run; they identify the chat for the reply
 	NoRetry  bool              // deliver the run's failure as the answer instead of retrying
 	Cursor   Cursor            // moves in the same transaction

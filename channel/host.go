@@ -89,13 +89,28 @@ func (h *Host) Submit(ctx context.Context, a Inbound) (store.Submitted, error) {
 		By: operatorToken(), ByServer: true,
 		Thread: threadID, Key: a.Key, Messages: []thread.NewMessage{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
-		Agent:  a.Agent, Mode: a.Mode, Join: a.Join, NoRetry: a.NoRetry, Metadata: a.Metadata,
+		Agent:  a.Agent, Mode: a.Mode, Join: a.Join, Written: a.Written, NoRetry: a.NoRetry, Metadata: a.Metadata,
 		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: h.cursorRow(a.Cursor),
 	})
 	if err == nil && out.Disposition != store.DispositionDuplicate {
 		h.runner.updateReported(h.number, func(s *State) { s.LastInbound = time.Now() })
 	}
 	return out, err
+}
+
+// HoldJoin keeps the run of a chat that waits for more messages of a sender waiting, because one of them, written at this
+// time, is being downloaded.
+func (h *Host) HoldJoin(ctx context.Context, chat []string, sender string, written time.Time) error {
+	ctx, done, err := h.operationContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = h.runner.options.Ledger.Submit(ctx, thread.Submit{
+		Thread: ThreadID(h.Name(), chat...), OnTheWay: true, Sender: sender, Written: written,
+		Origin: mailroom.Origin{Via: Via(h.Name()), Sender: sender},
+	})
+	return err
 }
 
 // Edited is the result of [Host.Edit].

@@ -89,8 +89,13 @@ func (p *checker) limits(r *mailroom.Run) {
 			p.badRun(Limit, r.ID, "run %s: the %s is %d, which should be between %d and %d", r.ID, x.of, x.is, x.lo, x.hi)
 		}
 	}
-	if r.Scheduled && r.Joins && r.NotBefore.Sub(r.CreatedAt) > mailroom.MaxJoin {
-		p.badRun(Limit, r.ID, "run %s waits from %s until %s for more messages, which should be at most %s", r.ID, at(r.CreatedAt), at(r.NotBefore), mailroom.MaxJoin)
+	since := r.CreatedAt
+	if r.JoinSince.After(since) {
+		since = r.JoinSince
+	}
+	if r.Scheduled && r.Joins && r.NotBefore.Sub(since) > mailroom.MaxJoin {
+		p.badRun(Limit, r.ID, "run %s waits from %s until %s for more messages, which should be at most %s",
+			r.ID, at(since), at(r.NotBefore), mailroom.MaxJoin)
 	}
 	if r.RetryFirst < 0 || r.RetryFirst > r.RetryMost || r.RetryMost > retry.MaxDelay || (r.RetryFirst == 0) != (r.RetryMost == 0) {
 		p.badRun(Limit, r.ID, "run %s: its retries are delayed by %v to %v, which should be both zero, or at most %v and grow", r.ID, r.RetryFirst, r.RetryMost, retry.MaxDelay)

@@ -133,6 +133,7 @@ func (r *rows) add(l *store.Loaded) {
 	r.now = r.stored.Now()
 	for _, row := range l.Threads {
 		t := r.cache.pop(row)
+		t.ServedSince = r.cache.since(r.now)
 		r.threads[row.ID] = t
 		r.order = append(r.order, t)
 		r.before[row.ID] = lockedRow{store.VersionOf(row), useOfThread(&t.Thread, row.Key != 0)}

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"time"
+
 	"mailroom"
 	"mailroom/project"
 	"mailroom/store"
@@ -15,7 +17,16 @@ import (
 // dropped.
 type threadCache struct {
 	young, old map[string]*thread.State
-	runs       int // of young
+	runs       int       // of young
+	begun      time.Time // now of the first batch; see since
+}
+
+// since returns when this server read its store for the first time, in the time of the transactions.
+func (r *threadCache) since(now time.Time) time.Time {
+	if r.begun.IsZero() {
+		r.begun = now
+	}
+	return r.begun
 }
 
 // Bounds of each generation.

@@ -35,6 +35,9 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	default:
 		in.Thread = NewID()
 	}
+	if in.OnTheWay {
+		return store.Submitted{}, holdJoin(ctx, l, in)
+	}
 	if in.Run == "" {
 		in.Run = NewID()
 	}
@@ -61,6 +64,18 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 	return run(ctx, l, o, func(tx *transaction) (store.Submitted, error) {
 		return tx.submit(in, true)
 	})
+}
+
+// holdJoin keeps the run of a thread that waits for more messages waiting, see [thread.HoldJoin].
+func holdJoin(ctx context.Context, l *Ledger, in thread.Submit) error {
+	o := op{name: "hold_join", threads: []string{in.Thread}}
+	_, err := onThread(ctx, l, o, nil, thread.ScopeJoin, func(b *batch, t *thread.State) (bool, error) {
+		return thread.HoldJoin(t, &in, b.rows.now), nil
+	})
+	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
+		return nil // a conversation without a message
+	}
+	return err
 }
 
 // inForeignNamespace reports whether by may not create t because its id lies in a namespace of

@@ -22,6 +22,7 @@ func (in *Submit) Check() error {
 	}
 	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
 	in.Join = in.Join.Truncate(time.Microsecond)
+	in.Written = in.Written.UTC().Truncate(time.Microsecond)
 	in.Deadline = in.Deadline.UTC().Truncate(time.Microsecond)
 	in.Messages = slices.Clone(in.Messages) // do not change the caller's slice
 	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkJoin, in.checkMessages, in.checkChannel} {

@@ -23,16 +23,18 @@ import (
 // operation loads only what it needs and writes what it changed. A refusal that changes anything
 // fails the test.
 type fixture struct {
-	t    *testing.T
-	now  time.Time
-	row  mailroom.Thread
-	runs map[string]*mailroom.Run
-	log  []mailroom.Entry
-	keys map[string]store.SubmitKey
-	part map[string][]store.Partial
-	asks map[string]*mailroom.Ticket
-	sent []thread.Submit   // to other threads
-	ends []thread.ChildEnd // told to other threads
+	t   *testing.T
+	now time.Time
+	// served is when the server started; zero: before all runs.
+	served time.Time
+	row    mailroom.Thread
+	runs   map[string]*mailroom.Run
+	log    []mailroom.Entry
+	keys   map[string]store.SubmitKey
+	part   map[string][]store.Partial
+	asks   map[string]*mailroom.Ticket
+	sent   []thread.Submit   // to other threads
+	ends   []thread.ChildEnd // told to other threads
 
 	limit, grace time.Duration // of claims
 	retries      retry.Policy  // of claims
@@ -59,6 +61,7 @@ func (w *fixture) wait(d time.Duration) { w.now = w.now.Add(d) }
 func (w *fixture) load(s thread.Scope, key string, runs ...string) *thread.State {
 	row := w.row
 	l := thread.NewState(&row)
+	l.ServedSince = w.served
 	if k, ok := w.keys[key]; ok {
 		l.Keys.Add(k)
 		runs = append(runs, k.Result.Run)

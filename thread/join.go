@@ -34,7 +34,8 @@ func (in *Submit) checkJoin() error {
 func (s *submission) joinable() *mailroom.Run {
 	in, t := s.in, s.t
 	r := t.Runs.queue.joining()
-	if in.Join == 0 || r == nil || !r.NotBefore.After(s.now) || r.Place != t.NextPlace-1 || !s.fits(r) {
+	if in.Join == 0 || r == nil || !r.NotBefore.After(s.now) || r.Place != t.NextPlace-1 ||
+		!s.fits(r) || isWrittenLater(r, in.Written) {
 		return nil
 	}
 	same := r.Origin.Via == in.Origin.Via && r.Origin.Sender == in.Origin.Sender &&
@@ -51,8 +52,75 @@ func (s *submission) joinable() *mailroom.Run {
 func (s *submission) join(r *mailroom.Run) {
 	s.appendMessages(r, r.ID)
 	r.InputText, r.Metadata = "", s.in.Metadata
-	postpone(r, s.now.Add(s.in.Join))
+	setJoinUntil(r, s.in)
+	at := notAfterMaxJoin(r, s.now.Add(s.in.Join)) // earlier than before if the run was held for this message
+	r.NotBefore, r.AvailableAt = at, at
 	s.t.touchRun(r)
+}
+
+// joinSlack is by how much the times of a platform may be wrong: some have whole seconds only.
+const joinSlack = time.Second
+
+// setJoinUntil records until when more messages may be written that join r. Messages without a time say nothing about
+// it.
+func setJoinUntil(r *mailroom.Run, in *Submit) {
+	if !in.Written.IsZero() {
+		r.JoinUntil = in.Written.Add(in.Join + joinSlack)
+	}
+}
+
+// isWrittenLater reports whether a message was written too late to belong to those of r, although it is read in time:
+// after an outage, all are read at once. Only an author can make a time wrong, of their own messages; a wrong one
+// separates messages, or joins what is read within the wait.
+func isWrittenLater(r *mailroom.Run, at time.Time) bool {
+	return !r.JoinUntil.IsZero() && at.After(r.JoinUntil) // never for the zero time
+}
+
+// notAfterMaxJoin returns at, or the time until which r may wait for more messages.
+func notAfterMaxJoin(r *mailroom.Run, at time.Time) time.Time {
+	since := r.CreatedAt
+	if r.JoinSince.After(since) {
+		since = r.JoinSince
+	}
+	if limit := since.Add(mailroom.MaxJoin); at.After(limit) {
+		return limit
+	}
+	return at
+}
+
+// HoldJoin keeps the run that waits for more messages of a sender waiting while one of them is on its way: its files
+// are being downloaded. It reports whether there is such a run. The wait ends with that message, or at the bound of
+// every wait, so that a download which hangs delays the others no longer.
+func HoldJoin(t *State, in *Submit, now time.Time) bool {
+	if t.Runs.queue.joining() == nil {
+		return false
+	}
+	t.promote(now)
+	r := t.Runs.queue.joining()
+	held := r != nil && r.Origin.Via == in.Origin.Via && r.Origin.Sender == in.Origin.Sender && !isWrittenLater(r, in.Written)
+	if held {
+		postpone(r, now.Add(mailroom.MaxJoin))
+		t.touchRun(r)
+	}
+	t.schedule(now)
+	return held
+}
+
+// resumedJoin is how long a run waits for more messages after a start of the server: as long as a channel usually takes
+// to connect and to read what has come.
+const resumedJoin = 3 * time.Second
+
+// resumeJoin makes a due run wait again if it waited for more messages while this server did not run, because nothing
+// received them. It reports whether the run waits. Rejected: to keep a run waiting until its channel is connected, because a
+// platform that is down would hold messages that have arrived.
+func resumeJoin(t *State, r *mailroom.Run, now time.Time) bool {
+	at := t.ServedSince.Add(resumedJoin)
+	if !r.Joins || !r.NotBefore.Before(t.ServedSince) || !at.After(now) {
+		return false
+	}
+	r.JoinSince, r.NotBefore, r.AvailableAt = t.ServedSince, at, at
+	t.touchRun(r)
+	return true
 }
 
 // endJoin moves the run that waits for more messages to the queue, at the place that it has had. A submit that takes a place

@@ -262,6 +262,130 @@ func TestABurstWaitsNoLongerAfterTheClockWentBack(t *testing.T) {
 	w.mustStart("a")
 }
 
+// What is read at once after an outage was written minutes apart, or in one go.
+func TestOnlyWhatWasWrittenTogetherJoins(t *testing.T) {
+	written := time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC)
+	for _, x := range []struct {
+		name  string
+		after time.Duration // of the second message, in the time of the platform
+		want  string        // its run
+	}{
+		{"at once", 0, "a"},
+		{"within the wait", 1900 * time.Millisecond, "a"}, // a platform may have whole seconds only
+		{"minutes later", 2 * time.Minute, "n"},
+		{"a moment too late", 2100 * time.Millisecond, "n"},
+		{"before, as a wrong clock says", -time.Hour, "a"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newFixture(t)
+			a, n := piece("a", "ann"), piece("n", "ann")
+			a.Written, n.Written = written, written.Add(x.after)
+			w.must(a)
+			wantEqual(t, "run", w.must(n).Run, x.want)
+			w.wait(time.Second)
+			w.mustStart("a")
+		})
+	}
+	t.Run("without a time", func(t *testing.T) {
+		w := newFixture(t)
+		a, n, m := piece("a", "ann"), piece("n", "ann"), piece("m", "ann")
+		a.Written, m.Written = written, written.Add(time.Minute)
+		w.must(a)
+		wantEqual(t, "run of a message without a time", w.must(n).Run, "a")
+		wantEqual(t, "run of a later message", w.must(m).Run, "m")
+	})
+}
+
+// The files of a message are downloaded; its arrival counts, not the end of the download.
+func TestAMessageThatIsOnItsWayHoldsItsBurst(t *testing.T) {
+	hold := func(w *fixture, h thread.Submit) (held bool) {
+		t.Helper()
+		if err := w.do(thread.ScopeJoin, nil, func(l *thread.State) error {
+			held = thread.HoldJoin(l, &h, w.now)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return held
+	}
+	by := func(via, sender string) thread.Submit {
+		return thread.Submit{Origin: mailroom.Origin{Via: via, Sender: sender}}
+	}
+	of := by("channel:tg", "ann")
+	late := of
+	late.Written = time.Date(2026, 1, 2, 2, 5, 0, 0, time.UTC)
+	t.Run("until it comes", func(t *testing.T) {
+		w := newFixture(t)
+		w.must(piece("a", "ann"))
+		w.wait(900 * time.Millisecond)
+		wantEqual(t, "held", hold(w, of), true)
+		w.wait(8 * time.Second)
+		if r := w.start(); r != nil {
+			t.Fatalf("started %s during the download", r.ID)
+		}
+		wantEqual(t, "run", w.must(piece("n", "ann")).Run, "a")
+		w.wait(time.Second)
+		w.mustStart("a") // the wait after the message is the usual one
+	})
+	t.Run("up to the bound", func(t *testing.T) {
+		w := newFixture(t)
+		w.must(piece("a", "ann"))
+		wantEqual(t, "held", hold(w, of), true)
+		w.wait(9 * time.Second)
+		wantEqual(t, "held", hold(w, of), true)
+		w.wait(time.Second)
+		w.mustStart("a")
+	})
+	for name, h := range map[string]thread.Submit{
+		"of another sender":  by("channel:tg", "bob"),
+		"of another channel": by("channel:other", "ann"),
+		"written later":      late,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t)
+			a := piece("a", "ann")
+			a.Written = time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC)
+			w.must(a)
+			wantEqual(t, "held", hold(w, h), false)
+			w.wait(time.Second)
+			w.mustStart("a")
+		})
+	}
+	w := newFixture(t)
+	wantEqual(t, "held without a message", hold(w, of), false)
+}
+
+// A server that was killed has received nothing in the time that the run should have waited.
+func TestABurstWaitsAgainAfterARestart(t *testing.T) {
+	w := newFixture(t)
+	w.must(piece("a", "ann"))
+	w.wait(time.Hour)
+	w.served = w.now
+	if r := w.start(); r != nil {
+		t.Fatalf("started %s at once", r.ID)
+	}
+	wantEqual(t, "run", w.must(piece("n", "ann")).Run, "a")
+	w.wait(time.Second)
+	w.mustStart("a")
+	w.end(completed("ok"))
+
+	w.must(piece("b", "ann"))
+	w.wait(500 * time.Millisecond)
+	w.served = w.now // before the end of its wait, which stays
+	w.wait(500 * time.Millisecond)
+	w.mustStart("b")
+	w.end(completed("ok"))
+
+	w.must(piece("c", "ann"))
+	w.wait(time.Minute)
+	w.served = w.now
+	if r := w.start(); r != nil {
+		t.Fatalf("started %s at once", r.ID)
+	}
+	w.wait(3 * time.Second)
+	w.mustStart("c")
+}
+
 // burst is what a model knows of the newest run.
 type burst struct {
 	run, sender  string
@@ -329,9 +453,7 @@ func (h *history) say() {
 	b, want := &h.last, run
 	if s.Join > 0 && b.open && b.sender == who && h.now.Before(b.due) {
 		want = b.run
-		if due := h.now.Add(s.Join); due.After(b.due) {
-			b.due = due
-		}
+		b.due = h.now.Add(s.Join)
 		if most := b.created.Add(10 * time.Second); b.due.After(most) {
 			b.due = most
 		}

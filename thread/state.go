@@ -31,6 +31,10 @@ type State struct {
 	Keys     Keys
 	Partials Partials
 
+	// ServedSince is when this server read its store for the first time. A run that waited for more messages before
+	// then waits again, see [State.promote].
+	ServedSince time.Time
+
 	// What this transaction adds.
 	Outbox   Outbox
 	Attempts Attempts
@@ -145,12 +149,15 @@ func (t *State) AppendEntry(agent, owner, kind string, body any, now time.Time) 
 }
 
 // promote moves the scheduled runs that are due to the end of the queue. A run that waited for more messages keeps
-// its place: the messages have been there.
+// its place: the messages have been there. It waits again if the server could not receive them.
 func (t *State) promote(now time.Time) {
 	for {
 		r := t.Runs.queue.scheduled.first()
 		if r == nil || r.NotBefore.After(now) {
 			return
+		}
+		if resumeJoin(t, r, now) {
+			continue
 		}
 		r.Scheduled = false
 		if !r.Joins {

@@ -188,6 +188,7 @@ func (s *submission) enqueue() *mailroom.Run {
 	r := s.newRun()
 	if s.in.Join > 0 {
 		r.Joins = true
+		setJoinUntil(r, s.in)
 		hold(s.t, r, s.now.Add(s.in.Join))
 	}
 	s.appendMessages(r, r.ID)
@@ -266,10 +267,7 @@ func (s *submission) collect(r *mailroom.Run) store.Submitted {
 
 // postpone delays a scheduled run until at, up to MaxJoin after its creation.
 func postpone(r *mailroom.Run, at time.Time) {
-	if limit := r.CreatedAt.Add(mailroom.MaxJoin); at.After(limit) {
-		at = limit
-	}
-	if r.Scheduled && at.After(r.NotBefore) {
+	if at = notAfterMaxJoin(r, at); r.Scheduled && at.After(r.NotBefore) {
 		r.NotBefore, r.AvailableAt = at, at
 	}
 }

@@ -35,7 +35,12 @@ type Submit struct {
 	NotBefore    time.Time
 	// Join is how long a new run waits for more messages of its sender, which then become messages of that run. At
 	// most mailroom.MaxJoin, for channels only.
-	Join        time.Duration
+	Join time.Duration
+	// Written is when the platform says that the messages were written, zero if it does not say. With Join, messages join
+	// a run only if they were written within its time, however late they are read.
+	Written time.Time
+	// OnTheWay announces messages of the Origin that are being downloaded, instead of submitting them: see [HoldJoin].
+	OnTheWay    bool
 	ExpectRun   string // with ModeSteer: the run that must be current
 	MaxAttempts int    // 0 is that of the worker or the agent, see Run.AgentAttempts
 	MaxCrashes  *int   // see Run.CrashLimit

@@ -294,12 +294,16 @@ func peopleBecomeEvents(r *Recorder) {
 			said.Author = e.Context[0].Author // the bot
 			w.Context = []chat.Context{said}
 		}
+		if r.p.Events.Times && e.Kind == chat.EventMessage && time.Since(e.Written).Abs() > time.Hour {
+			r.t.Errorf("message %q was written at %s", e.Text, e.Written)
+		}
 		e.Room.Topic = "" // of the platform
 		if e.Kind == chat.EventDeleted {
 			e.User, e.Addressed = chat.User{}, false // as far as the platform knows
 		}
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Accept", "AckInline", "Files")); diff != "" {
+	ignored := cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Written", "Accept", "AckInline", "Files")
+	if diff := cmp.Diff(want, got, ignored); diff != "" {
 		r.t.Error(diff)
 	}
 }

@@ -96,6 +96,7 @@ type Events struct {
 	StartsNow bool // a bot does not read what was sent before its first connection
 	Positions bool // events have positions
 	Replies   bool // people reply to a message
+	Times     bool // the platform says when a message was written
 	// Redeliver delivers the newest message again, or with RepeatsAll the newest event. It is nil
 	// if the platform never does so.
 	Redeliver  func()

@@ -172,6 +172,9 @@ type Event struct {
 	// [Platform].AckButton is called instead.
 	AckInline func(text string)
 	Position  string // resume after it
+	// Written is when the platform says that the message was written, zero if it does not say. It only decides which
+	// messages belong together.
+	Written time.Time
 	// Album is equal for the messages that the user sent as one, such as the pictures of an album, "" for any other.
 	Album string
 	// Context are texts of others in a message or an edit, such as the message that it answers.

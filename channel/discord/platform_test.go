@@ -112,6 +112,7 @@ func newPlatform(t *testing.T, dc *discordtest.Platform, change ...func(*discord
 			RejectCalls: func() { dc.ReplaceToken("another." + discordtest.Token) },
 		},
 		Events: channeltest.Events{
+			Times:        true,
 			Malformed:    func() { pushMalformed(dc) },
 			MalformedLog: "type=MESSAGE_CREATE",
 			Replies:      true,

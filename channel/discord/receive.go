@@ -313,7 +313,9 @@ func (c *connection) onButton(ctx context.Context, i *interaction, handle chat.E
 // submit passes an event to handle with the position after it. id is the id of a new message, ""
 // for any other event.
 func (c *connection) submit(ctx context.Context, e chat.Event, id string, handle chat.EventHandler) error {
-	c.cursor.newest = max(c.cursor.newest, snowflake(id))
+	if n := snowflake(id); n > 0 {
+		c.cursor.newest, e.Written = max(c.cursor.newest, n), snowflakeTime(n)
+	}
 	e.Position = c.cursor.position(c.hasGaps())
 	return handle(ctx, e)
 }

@@ -90,7 +90,7 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 		}
 	}
 	hidden := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" || p.Last().String() == ".URI" }, cmp.Ignore())
-	if diff := cmp.Diff(want, got, hidden, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
+	if diff := cmp.Diff(want, got, hidden, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Written")); diff != "" {
 		t.Error(diff)
 	}
 	keys := map[string]int{}

@@ -309,5 +309,8 @@ func snowflake(id string) uint64 {
 
 func snowflakeAt(t time.Time) uint64 { return snowflakeOffset(t.Sub(time.UnixMilli(epoch))) }
 
+// snowflakeTime returns when an id was given.
+func snowflakeTime(id uint64) time.Time { return time.UnixMilli(epoch + int64(id>>22)) }
+
 // snowflakeOffset returns the difference of two ids that are d apart.
 func snowflakeOffset(d time.Duration) uint64 { return uint64(max(d, 0).Milliseconds()) << 22 }

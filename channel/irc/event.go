@@ -26,6 +26,9 @@ func (c *connection) messageEvent(m *message, now time.Time) *chat.Event {
 		Kind: chat.EventMessage, Key: c.messageKey(m, now), User: c.messageUser(m), Text: text,
 		Position: c.playback.position(messageTime(m, now), c.connectedAt),
 	}
+	if c.server.hasCap("server-time") {
+		e.Written, _ = taggedTime(m)
+	}
 	c.recordPerson(e.User.ID, m.from.Name, now)
 	switch {
 	case c.fold(target) == c.fold(c.self.nick):

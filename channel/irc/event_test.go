@@ -161,6 +161,7 @@ func TestAnAccountIdentifiesAUser(t *testing.T) {
 	want := &chat.Event{
 		Kind: chat.EventMessage, Key: "msgid:x1", Room: chat.Room{Chat: "alice"}, User: chat.User{ID: "alice", Name: "al_"},
 		Text: "hello", Addressed: true, Position: "2026-11-22T04:00:00Z",
+		Written: time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"mailroom/channel/chat"
 )
@@ -133,7 +134,9 @@ func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inbound
 	if err != nil {
 		return t, false, err
 	}
-	t = inboundEvent{Event: chat.Event{Kind: chat.EventMessage, Key: e.ID, Room: in.chatRoom(room, ""), User: in.chatUser(e.Sender)}, eventID: e.ID}
+	t = inboundEvent{eventID: e.ID, Event: chat.Event{
+		Kind: chat.EventMessage, Key: e.ID, Room: in.chatRoom(room, ""), User: in.chatUser(e.Sender), Written: time.UnixMilli(e.Timestamp),
+	}}
 	switch e.Type {
 	case typeMessage:
 		ok, err = r.readMessage(ctx, &t.Event, msg)

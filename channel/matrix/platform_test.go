@@ -136,6 +136,7 @@ func newPlatform(t *testing.T, w *world, change ...func(*matrix.Options)) *chann
 			Reject: func() { denied = true; w.bot.Logout() },
 		},
 		Events: channeltest.Events{
+			Times: true,
 			Malformed: func() {
 				w.proxy.Fail("sync", matrixtest.Fault{Raw: `{"next_batch":"s0","rooms":{"join":{"` + w.rooms[channeltest.Ann] + `":{"timeline":{"events":[7,{"event_id":"$a"},
 				{"event_id":"$b","sender":"@ann:test.example","type":"m.room.message","content":7}]}}},

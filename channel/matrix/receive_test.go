@@ -151,7 +151,7 @@ func wantEvents(t *testing.T, r *channeltest.Recorder, want ...chat.Event) {
 	}
 	ignored := cmp.Options{
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore()),
-		cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Accept"),
+		cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Written", "Accept"),
 	}
 	if diff := cmp.Diff(want, r.Recorded(), ignored); diff != "" {
 		t.Error(diff)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"mailroom/channel/chat"
 	"mailroom/internal/lazyregexp"
@@ -58,6 +60,17 @@ func splitMessageID(id string) (channel, ts string, ok bool) {
 }
 
 var timestampPattern = lazyregexp.New(`^[0-9]{1,12}\.[0-9]{1,9}$`)
+
+// timeOf returns the time of a timestamp, in whole milliseconds.
+func timeOf(ts string) time.Time {
+	seconds, fraction, _ := strings.Cut(ts, ".")
+	s, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	milliseconds, _ := strconv.ParseInt((fraction + "000")[:3], 10, 64) // zero for no number
+	return time.Unix(s, milliseconds*int64(time.Millisecond))
+}
 
 // isBefore reports whether timestamp a is earlier than b. Timestamps are seconds with six
 // decimals, so the one with fewer digits before the point is earlier.
@@ -123,7 +136,10 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 	if m.User == "" || m.BotID != "" || m.User == c.bot.ID || m.User == slackbot || !timestampPattern().MatchString(m.TS) {
 		return e, false // two bots could answer each other forever
 	}
-	e = chat.Event{Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
+	e = chat.Event{
+		Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files),
+		Written: timeOf(m.TS),
+	}
 	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(withoutQuotes(m.Text)), c.bot.ID)
 	e.Text = m.Text
 	for _, s := range m.Attachments {

@@ -87,6 +87,7 @@ func newPlatform(t *testing.T, sl *slacktest.Platform, change ...func(*slack.Opt
 			RejectCalls: func() { sl.RevokeBot(true) },
 		},
 		Events: channeltest.Events{
+			Times:        true,
 			Malformed:    func() { pushMalformed(sl) },
 			MalformedLog: "unreadable envelope skipped",
 			Pending:      sl.Pending,

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
+	"mailroom/channel/telegram"
 	"mailroom/channel/telegram/telegramtest"
 )
 
@@ -101,4 +103,60 @@ func TestAnAlbumIsOneRunWithAllItsFiles(t *testing.T) {
 	if got := ann.Private().Texts(); !slices.Contains(got, "You said: look, with 3 files") || len(ann.Private().Replies()) != 1 {
 		t.Errorf("replies %q, want one to the album", got)
 	}
+}
+
+// The text with the mention comes with the last piece, after the server was killed: the pieces before it have not been
+// confirmed, and come again. They do so without a restart too, which changes nothing.
+func TestAnAlbumOfAGroupOutlivesAKillBeforeItsMention(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{true, false} {
+		t.Run(fmt.Sprint("killed=", killed), func(t *testing.T) {
+			t.Parallel()
+			tg := telegramtest.New(t)
+			tg.SetReadsAll(true)
+			server := channeltest.NewServer(t, newPlatform(t, tg, func(o *telegram.Options) { o.AlbumWait = time.Hour }))
+			server.Options.Access, server.Options.Files = chat.AccessPolicy{AllowAll: true}, discardFiles{}
+			server.Agent = countFiles
+			server.Start()
+			ann, dev := tg.Person("Ann"), tg.Group("Dev")
+			piece := func(i int, text string) {
+				ann.Sends(dev, text, telegramtest.MessageOptions{
+					File: fmt.Sprint(i, ".bin"), Content: []byte("content"), Fields: map[string]any{"media_group_id": "13"},
+				})
+			}
+			piece(0, "")
+			piece(1, "")
+			ann.Sends(dev, "@"+telegramtest.Username+" first", telegramtest.MessageOptions{})
+			tg.WaitFor(t, "the reply to what was sent after the pieces", func() bool { return len(dev.Replies()) == 1 })
+			if killed {
+				server.Stop()
+			}
+			piece(2, "@"+telegramtest.Username+" look")
+			if killed {
+				server.Start()
+			}
+			tg.WaitFor(t, "the reply", func() bool { return len(dev.Replies()) > 1 })
+			server.AwaitSettled()
+			if got := dev.Texts(); !slices.Contains(got, "You said 3 files") || len(dev.Replies()) != 2 {
+				t.Errorf("replies %q, want one to the album", got)
+			}
+		})
+	}
+}
+
+// countFiles says how many files a run has got.
+func countFiles(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	files := 0
+	for _, m := range input {
+		for _, p := range m.Parts {
+			if p.Type == "file" {
+				files++
+			}
+		}
+	}
+	return s.Stream(ctx, fmt.Sprintf("You said %d files", files))
 }

@@ -77,6 +77,7 @@ func newPlatform(t *testing.T, tg *telegramtest.Platform, change ...func(*telegr
 			Reject: func() { tg.Revoke(telegramtest.Token, true) },
 		},
 		Events: channeltest.Events{
+			Times: true,
 			Malformed: func() {
 				tg.Fail("getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"update_id":3,"message":{"message_id":"x"}},{"update_id":4,"poll":{"id":"1"}},{"update_id":5,"message":{"message_id":9,"chat":{"id":1,"type":"private"}}}]}`})
 			},

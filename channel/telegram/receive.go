@@ -15,7 +15,8 @@ import (
 func (c *connection) Receive(ctx context.Context, _ string, handle chat.EventHandler) error {
 	ctx, release := httpcall.BindContext(ctx, c.ctx)
 	defer release()
-	var offset int64         // 0: confirm nothing
+	var offset int64 // 0: confirm nothing
+	albums := albumHold{wait: c.options.AlbumWait, seen: map[string]time.Time{}}
 	wait := time.Duration(0) // the first poll returns at once, to prove the connection
 	for {
 		asked := time.Now()
@@ -28,16 +29,23 @@ func (c *connection) Receive(ctx context.Context, _ string, handle chat.EventHan
 		}
 		c.host.Received()
 		offset = 0
+		held := false
 		for _, raw := range updates {
-			id, err := c.handleUpdate(ctx, raw, handle)
+			id, open, err := c.handleUpdate(ctx, raw, &albums, handle)
 			if err != nil {
 				return err
 			}
-			offset = id + 1 // of the last update, which may not have the highest id
+			if held = held || open; !held {
+				offset = id + 1 // of the last update, which may not have the highest id
+			}
 			c.host.Received()
 		}
-		// Limit the rate of polls to a server that answers at once with nothing.
-		if pause := min(wait/4, time.Second) - time.Since(asked); len(updates) == 0 && pause > 0 {
+		// Limit the rate of polls to a server that answers at once, with nothing or with what is not confirmed.
+		pause := min(wait/4, time.Second) - time.Since(asked)
+		if held {
+			pause = min(albums.wait, albumWait) / 4
+		}
+		if (held || len(updates) == 0) && pause > 0 {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -62,18 +70,22 @@ func (c *connection) poll(ctx context.Context, offset int64, wait time.Duration)
 	return updates, c.client.call(ctx, "receive", "getUpdates", in, &updates, within)
 }
 
-// handleUpdate passes one update to handle if it is for the bot, and returns its id.
-func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, handle chat.EventHandler) (id int64, err error) {
+// handleUpdate passes one update to handle if it is for the bot, and returns its id. It reports whether the update must
+// not be confirmed yet.
+func (c *connection) handleUpdate(
+	ctx context.Context, raw json.RawMessage, albums *albumHold, handle chat.EventHandler,
+) (id int64, open bool, err error) {
 	var number struct {
 		ID int64 `json:"update_id"`
 	}
 	if err := json.Unmarshal(raw, &number); err != nil || number.ID == 0 {
-		return 0, connectionError(&httpcall.TransportError{Op: "receive", Reason: "update without update_id", MaybeSent: true}, c.options.Poll)
+		err := &httpcall.TransportError{Op: "receive", Reason: "update without update_id", MaybeSent: true}
+		return 0, false, connectionError(err, c.options.Poll)
 	}
 	u, err := parseUpdate(raw)
 	if err != nil {
 		c.host.Log().Warn("unreadable update skipped", "update", number.ID, "error", c.client.http.Redact([]byte(err.Error())))
-		return number.ID, nil
+		return number.ID, false, nil
 	}
 	if m := u.Message; m != nil && m.MigratedTo != 0 {
 		c.host.Log().Warn("group migrated to a supergroup: update its id in the configuration; it has a new thread",
@@ -92,12 +104,12 @@ func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, hand
 	e, ok := u.toEvent(bot)
 	if !ok {
 		if e, ok = u.Message.unreadable(raw); !ok {
-			return number.ID, nil
+			return number.ID, false, nil
 		}
 		e.Position = strconv.FormatInt(number.ID, 10)
 	}
 	for i := range e.Files {
 		c.SetOpen(&e.Files[i])
 	}
-	return number.ID, handle(ctx, e)
+	return number.ID, albums.isOpen(u.Message, time.Now()), handle(ctx, e)
 }

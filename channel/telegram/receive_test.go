@@ -78,7 +78,7 @@ func TestPlatformEventsBecomeChatEvents(t *testing.T) {
 	}
 	got := fx.Recorded()
 	opened := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore())
-	if diff := cmp.Diff(want, got, opened, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
+	if diff := cmp.Diff(want, got, opened, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Written")); diff != "" {
 		t.Error(diff)
 	}
 	keys := map[string]bool{}

@@ -3,7 +3,8 @@
 // Updates arrive by long polling. A poll with an offset confirms all updates below it, and
 // Telegram then deletes them, so each offset is sent once: with the poll that follows the
 // commit of everything below it. All other polls carry no offset and return every unconfirmed
-// update, even after Telegram has restarted its numbering. Redelivered updates are recognised
+// update, even after Telegram has restarted its numbering. The pieces of an album of a group are
+// confirmed once it is complete. Redelivered updates are recognised
 // by their chat and message ids.
 //
 // Telegram stores no idempotency key with a message and offers no history, so a bot cannot find
@@ -69,13 +70,15 @@ type Options struct {
 	Commands []Command
 	// RoomInterval and EditInterval are the pauses in [chat.Capabilities]. 0 means 1 s and 3 s.
 	RoomInterval, EditInterval time.Duration
+	// AlbumWait is how long the pieces of an album of a group are not confirmed. 0 means 1 s.
+	AlbumWait time.Duration
 }
 
 func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
-	}{{&o.Poll, DefaultPoll}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second}} {
+	}{{&o.Poll, DefaultPoll}, {&o.RoomInterval, time.Second}, {&o.EditInterval, 3 * time.Second}, {&o.AlbumWait, albumWait}} {
 		if *d.value <= 0 {
 			*d.value = d.unset
 		}

@@ -129,6 +129,7 @@ func drawWaits(t *rapid.T, r *mailroom.Run) {
 		return
 	}
 	r.Joins = rapid.Bool().Draw(t, "joins")
+	r.JoinUntil, r.JoinSince = moment().Draw(t, "join until"), moment().Draw(t, "join since")
 	r.AgentAttempts = rapid.Bool().Draw(t, "attempts of the agent")
 	r.RetryFirst = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "first delay"))
 	r.RetryMost = time.Duration(rapid.IntRange(0, 1<<40).Draw(t, "longest delay"))

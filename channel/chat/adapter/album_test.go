@@ -103,6 +103,23 @@ func TestAnAlbumOfAGroupIsForTheBotAsAWhole(t *testing.T) {
 	})
 }
 
+// A platform delivers the pieces again until the album is complete.
+func TestThePiecesOfAnAlbumMayComeAgain(t *testing.T) {
+	inBubble(t, time.Second, func(w *fixture) {
+		at := chattest.GroupRoom(room)
+		w.picture(at, boss, "g", "", "a.txt", released())
+		w.picture(at, boss, "g", "", "b.txt", released())
+		for range 3 {
+			w.platform.Redeliver(0)
+		}
+		w.picture(at, boss, "g", "", "c.txt", released())
+		w.picture(at, boss, "g", "@bot look", "d.txt", released())
+		w.later(2 * time.Second)
+		wantEqual(t, "messages", len(w.heard()), 1)
+		wantEqual(t, "files", strings.Count(w.heard()[0], "File "), 4)
+	})
+}
+
 // TestAnAlbumOutlivesAKill kills the server at each write of an album and a text behind it. No piece is lost or read
 // twice, and their order stays.
 func TestAnAlbumOutlivesAKill(t *testing.T) {

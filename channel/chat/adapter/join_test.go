@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
-	"mailroom/store"
+	"mailroom/channel/chat/chattest"
 )
 
 // inBubble runs f with a server whose messages wait for more, in virtual time.
@@ -97,42 +97,118 @@ func TestAMessageOfABurstIsEditedAndDeleted(t *testing.T) {
 	})
 }
 
-// TestABurstOutlivesAKill kills the server at each write of a burst, with the write lost or applied. No message is lost
-// or read twice, and their order stays.
+// said adds a private message that the platform says was written at a time.
+func (w *fixture) said(at time.Time, text string) {
+	w.platform.AddEvent(chat.Event{
+		Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss, Name: "x"}, Text: text, Written: at,
+	})
+}
+
+// What was written during an outage is read at once afterwards.
+func TestOnlyWhatWasWrittenTogetherIsOneRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.poll, w.access.Join = time.Minute, time.Second
+		begin := time.Now()
+		w.said(begin, "one")
+		w.said(begin.Add(time.Second), "two")
+		w.said(begin.Add(3*time.Minute), "three")
+		w.said(begin.Add(3*time.Minute), "four")
+		file := w.platform.File("a.txt", released().open)
+		for i, text := range []string{"five", "six", "seven"} {
+			w.platform.AddEvent(chat.Event{
+				Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss, Name: "x"}, Text: text,
+				Files: []chat.File{file}, Written: begin.Add(time.Duration(6+i/2*3) * time.Minute),
+			})
+		}
+		w.later(time.Hour)
+		w.start()
+		w.later(30 * time.Second)
+		const content = "\nFile a.txt:\ncontent"
+		wantEqual(t, "messages", w.heard(), []string{"one\ntwo", "three\nfour", "five" + content + "\nsix" + content, "seven" + content})
+		w.stop()
+	})
+}
+
+// A platform may lie about times, or have another clock. What is impossible says nothing.
+func TestAWrongTimeNeitherHoldsNorSeparatesABurst(t *testing.T) {
+	inBubble(t, time.Second, func(w *fixture) {
+		w.said(time.Now().Add(1000*time.Hour), "one")
+		w.said(time.Time{}, "two")
+		w.said(time.Unix(0, 0), "three")
+		w.said(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "four")
+		w.later(1100 * time.Millisecond)
+		wantEqual(t, "messages", w.heard(), []string{"one\ntwo\nthree\nfour"})
+		w.later(2 * time.Hour) // virtual time begins with the year 2000
+		w.said(time.Now().Add(-time.Hour), "an hour ago")
+		w.said(time.Now(), "now")
+		w.later(1100 * time.Millisecond)
+		wantEqual(t, "messages", w.heard()[1:], []string{"an hour ago", "now"})
+	})
+}
+
+// The file belongs to the text before it, however long its download takes. A download that takes too long does not hold
+// the text.
+func TestADownloadHoldsTheBurst(t *testing.T) {
+	for _, x := range []struct {
+		takes time.Duration
+		want  []string
+	}{
+		{7 * time.Second, []string{"look\nFile a.txt:\ncontent"}},
+		{15 * time.Second, []string{"look", "File a.txt:\ncontent"}},
+	} {
+		t.Run(x.takes.String(), func(t *testing.T) {
+			inBubble(t, time.Second, func(w *fixture) {
+				slow := newSlowFile()
+				w.platform.SendPrivate(boss, "look")
+				w.later(500 * time.Millisecond)
+				w.picture(chattest.PrivateRoom(boss), boss, "", "", "a.txt", slow)
+				w.later(x.takes)
+				slow.release()
+				w.later(2 * time.Second)
+				wantEqual(t, "messages", w.heard(), x.want)
+			})
+		})
+	}
+}
+
+// A file of another user in the same conversation does not hold it.
+func TestADownloadOfAnotherUserHoldsNothing(t *testing.T) {
+	inBubble(t, time.Second, func(w *fixture) {
+		slow, at := newSlowFile(), chattest.GroupRoom(room)
+		w.picture(at, boss, "", "@bot look", "b.txt", released())
+		w.later(100 * time.Millisecond)
+		w.picture(at, friend, "", "@bot this", "a.txt", slow)
+		w.later(2 * time.Second)
+		wantEqual(t, "number of messages", len(w.heard()), 1)
+		slow.release()
+	})
+}
+
+// TestABurstOutlivesAKill kills the server at each write of a burst, with the write lost or applied, and starts it half a
+// minute later. No message is lost or read twice, their order stays, and they are one run.
 func TestABurstOutlivesAKill(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
-			t.Parallel()
-			for n := 1; ; n++ {
-				w := newFixture(t)
-				w.access.Join = 30 * time.Millisecond
-				w.start()
-				died := w.faults.arm(n, applied)
-				for _, text := range []string{"one", "two", "three"} {
-					w.platform.SendPrivate(boss, text)
-				}
-				w.await("the kill, or the end", func(store.Reader) bool {
-					select {
-					case <-died:
-						return true
-					default:
-						return w.platform.AllReceived()
+			for n, killed := 1, true; killed; n++ {
+				inBubble(t, time.Second, func(w *fixture) {
+					w.faults.arm(n, applied)
+					for _, text := range []string{"one", "two", "three"} {
+						w.platform.SendPrivate(boss, text)
 					}
-				})
-				killed := w.faults.isDead()
-				w.stop()
-				if !killed {
-					if n < 4 {
+					synctest.Wait()
+					if killed = w.faults.isDead(); !killed && n < 4 {
 						t.Errorf("%d writes of three messages", n-1)
 					}
-					return
-				}
-				w.faults.revive()
-				w.start()
-				w.platform.SendPrivate(boss, "four")
-				w.awaitSettled()
-				wantEqual(t, fmt.Sprintf("messages, killed at write %d", n), strings.Join(w.awaitHeard(0), "\n"), "one\ntwo\nthree\nfour")
-				w.stop()
+					w.stop()
+					w.later(30 * time.Second)
+					w.faults.revive()
+					w.start()
+					w.later(100 * time.Millisecond)
+					w.platform.SendPrivate(boss, "four")
+					w.later(5 * time.Second)
+					wantEqual(t, fmt.Sprintf("messages, killed at write %d", n), w.heard(), []string{"one\ntwo\nthree\nfour"})
+				})
 			}
 		})
 	}

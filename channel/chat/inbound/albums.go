@@ -14,7 +14,8 @@ type albums struct {
 	conversations *conversations
 
 	// Owned by the handler of the connection's events: pieces of albums that have not addressed the bot yet, the newest
-	// album last. They are in memory only, because nothing of a group is stored that is not for the bot.
+	// album last. They are in memory only, because nothing of a group is stored that is not for the bot. A platform with
+	// albums delivers their pieces again after a restart.
 	held []heldAlbum
 }
 
@@ -65,7 +66,9 @@ func (a *albums) hold(at int, album string, piece *event) {
 		a.held = append(a.held[max(len(a.held)-maxHeld+1, 0):], heldAlbum{id: album})
 		at = len(a.held) - 1
 	}
-	if h := &a.held[at]; len(h.pieces) < maxAlbum {
+	h := &a.held[at]
+	again := slices.ContainsFunc(h.pieces, func(p *event) bool { return p.Key == piece.Key }) // not confirmed yet
+	if !again && len(h.pieces) < maxAlbum {
 		h.pieces = append(h.pieces, piece)
 	}
 }

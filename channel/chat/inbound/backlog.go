@@ -86,6 +86,7 @@ type storedEvent struct {
 	Of        string         `json:"of,omitempty"`
 	Context   []chat.Context `json:"context,omitempty"`
 	Album     string         `json:"album,omitempty"`
+	Written   int64          `json:"written,omitempty"` // milliseconds since 1970; 0: unknown
 }
 
 type storedFile struct {
@@ -103,6 +104,9 @@ func (k storedEvent) same(o storedEvent) bool {
 
 func encodeEvent(e *chat.Event) storedEvent {
 	k := storedEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID, Context: e.Context, Album: e.Album}
+	if !e.Written.IsZero() {
+		k.Written = e.Written.UnixMilli()
+	}
 	for _, f := range e.Files {
 		k.Files = append(k.Files, storedFile{f.Name, f.MimeType, f.Size, f.URI, f.Ref, f.Open != nil})
 	}
@@ -111,6 +115,9 @@ func encodeEvent(e *chat.Event) storedEvent {
 
 func (k storedEvent) event(p chat.Platform) chat.Event {
 	e := chat.Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: chat.User{ID: k.User, Name: k.Name}, Text: k.Text, Addressed: k.Addressed, TargetID: k.Of, Context: k.Context, Album: k.Album}
+	if k.Written != 0 {
+		e.Written = time.UnixMilli(k.Written).UTC()
+	}
 	for _, f := range k.Files {
 		file := chat.File{Name: f.Name, MimeType: f.MimeType, Size: f.Size, URI: f.URI, Ref: f.Ref}
 		if f.Opens {

@@ -124,6 +124,7 @@ func (d *dispatcher) receive(ctx context.Context, e chat.Event) error {
 		return d.answers.skip(ctx, &event{Event: e}, "no key or no chat")
 	}
 	e.Text, e.User.Name, e.Context = sanitize(e.Text), display.Name(e.User.Name), boundContext(e.Context)
+	e.Written = believed(e.Written, time.Now())
 	x, err := d.load(ctx, e)
 	if err != nil {
 		return err
@@ -177,9 +178,12 @@ func (d *dispatcher) fetchWaiting(ctx context.Context, w *waitingEvent) error {
 }
 
 // isPlain reports whether an event of the backlog is a message to the agent that is no command.
-func (d *dispatcher) isPlain(w *waitingEvent) bool {
-	p, why := d.parse(&event{Event: w.event})
-	return w.event.Kind == chat.EventMessage && why == "" && p.Suggestion == "" && p.Command == ""
+func (d *dispatcher) isPlain(w *waitingEvent) bool { return d.isMessage(&event{Event: w.event}) }
+
+// isMessage reports whether an event is a message to the agent that is no command.
+func (d *dispatcher) isMessage(e *event) bool {
+	p, why := d.parse(e)
+	return e.Kind == chat.EventMessage && why == "" && p.Suggestion == "" && p.Command == ""
 }
 
 // quiet returns how long a message of the backlog waits there for more of its user: not at all without files, because
@@ -280,6 +284,11 @@ func (d *dispatcher) enqueue(ctx context.Context, e *event) (bool, error) {
 	}
 	if !d.backlog.hasLane(lane) {
 		if fetch, err := d.needsFetch(ctx, e); err != nil || !fetch {
+			return false, err
+		}
+	}
+	if d.join.usual > 0 && d.isMessage(e) {
+		if err := d.messages.hold(ctx, e); err != nil {
 			return false, err
 		}
 	}

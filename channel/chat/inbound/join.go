@@ -23,6 +23,19 @@ func (j join) belongs(before, next *waitingEvent) bool {
 	return a.Album != "" && a.Album == b.Album || j.usual > 0 && next.arrived.Sub(before.arrived) <= j.usual
 }
 
+// writtenSlack is by how much the clock of a platform may be ahead.
+const writtenSlack = time.Second
+
+// believed returns the time at which a message was written, zero for one that cannot be: on Matrix and
+// some IRC networks servers of strangers say it. With zero, what counts is when the message is read. A
+// time in the past may be true, after an outage, and a wrong one separates messages of its own author.
+func believed(written, now time.Time) time.Time {
+	if written.Year() < 2000 || written.After(now.Add(writtenSlack)) {
+		return time.Time{}
+	}
+	return written.UTC()
+}
+
 // cutJoin is how long a text waits that the client has probably cut: the cut part takes longer than
 // the next line of a burst, because it is as long.
 const cutJoin = 3 * time.Second

@@ -39,6 +39,15 @@ func (m *messages) submit(ctx context.Context, e *event, text string, mode mailr
 	return m.submitParts(ctx, e, c.Since, messageKey(e.Key), content, mode)
 }
 
+// hold keeps the run that a message may join waiting while its files are downloaded.
+func (m *messages) hold(ctx context.Context, e *event) error {
+	c, err := m.conversations.load(ctx, &e.Event)
+	if err != nil {
+		return err
+	}
+	return m.host.HoldJoin(ctx, m.conversations.words(&e.Event, c.Since), e.sender, e.Written)
+}
+
 // submitParts submits the content of a message under a key to the conversation that began with since.
 func (m *messages) submitParts(ctx context.Context, e *event, since, key string, content []mailroom.Part, mode mailroom.Mode) error {
 	if len(content) == 0 {
@@ -46,7 +55,8 @@ func (m *messages) submitParts(ctx context.Context, e *event, since, key string,
 	}
 	taken, err := m.host.Submit(ctx, channel.Inbound{
 		Chat: m.conversations.words(&e.Event, since), Room: e.Room.Words(m.answers.bot), Key: key, Parts: content,
-		Sender: e.sender, Agent: m.agent, Mode: mode, Join: e.join, Metadata: labels(e), NoRetry: true, Cursor: m.answers.cursor(e),
+		Sender: e.sender, Agent: m.agent, Mode: mode, Join: e.join, Written: e.Written,
+		Metadata: labels(e), NoRetry: true, Cursor: m.answers.cursor(e),
 	})
 	switch mailroom.CodeOf(err) {
 	case "":

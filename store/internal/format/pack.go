@@ -168,6 +168,8 @@ func (p *packer) run(r *mailroom.Run) {
 	number(p, &r.RetryFirst)
 	number(p, &r.RetryMost)
 	p.flag(&r.Joins)
+	p.time(&r.JoinUntil)
+	p.time(&r.JoinSince)
 	p.newer(&r.Newer)
 }
 
