@@ -10,7 +10,7 @@ func joinMutants() []mutant {
 		{"a message with other options joins", file, " && bytes.Equal(r.Options, in.Options)", " && (true || bytes.Equal(nil, nil))", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
 		{"a message without join joins", file, "in.Join == 0 || r == nil", "r == nil", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
 		{"a message joins over another one", file, " || r.Place != t.NextPlace-1", "", pkg, "^TestWhatIsRetriedInBetweenEndsABurst$"},
-		{"a full run is joined", file, " || !s.fits(r)", "", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
+		{"a full run is joined", file, "!s.fits(r) || ", "", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
 		{"a burst delays its run without end", file, "at.After(limit)", "at.IsZero() && at.After(limit)", pkg, "^TestABurstDelaysItsFirstMessageNoLongerThanTheBound$"},
 		{"a queued message overtakes a burst", "thread/submission.go", "		endJoin(s.t, s.now)\n		r = s.enqueue()", "		r = s.enqueue()", pkg, "^TestRandomBursts$"},
 		{"a steered message overtakes a burst", "thread/submission.go", "		endJoin(s.t, s.now)\n		return s.steer(r)", "		return s.steer(r)", pkg, "^TestASteeredMessageEndsABurst$"},
