@@ -69,8 +69,8 @@ func (l *Ledger) Submit(ctx context.Context, in thread.Submit) (store.Submitted,
 // holdJoin keeps the run of a thread that waits for more messages waiting, see [thread.HoldJoin].
 func holdJoin(ctx context.Context, l *Ledger, in thread.Submit) error {
 	o := op{name: "hold_join", threads: []string{in.Thread}}
-	_, err := onThread(ctx, l, o, nil, thread.ScopeJoin, func(b *batch, t *thread.State) (bool, error) {
-		return thread.HoldJoin(t, &in, b.rows.now), nil
+	_, err := onThread(ctx, l, o, nil, thread.ScopeJoin, func(tx *transaction, t *thread.State) (bool, error) {
+		return thread.HoldJoin(t, &in, tx.now()), nil
 	})
 	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		return nil // a conversation without a message

@@ -46,7 +46,7 @@ func joinMutants() []mutant {
 			pkg, "^TestAMessageThatIsOnItsWayHoldsItsBurst$"},
 		{"a burst of this server waits again", file,
 			"!r.NotBefore.Before(t.ServedSince) || ", "", pkg, "^TestABurstWaitsAgainAfterARestart$"},
-		{"a burst starts at once after a restart", "ledger/rows.go",
+		{"a burst starts at once after a restart", "ledger/batch_rows.go",
 			"		t.ServedSince = r.cache.since(r.now)\n", "", "channel/chat/adapter", "^TestABurstOutlivesAKill$"},
 		{"a file does not hold the text before it", "channel/chat/inbound/inbound.go",
 			"if d.join.usual > 0 && d.isMessage(e) {", "if false {", "channel/chat/adapter", "^TestADownloadHoldsTheBurst$"},
