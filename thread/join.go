@@ -97,7 +97,8 @@ func HoldJoin(t *State, in *Submit, now time.Time) bool {
 	}
 	t.promote(now)
 	r := t.Runs.queue.joining()
-	held := r != nil && r.Origin.Via == in.Origin.Via && r.Origin.Sender == in.Origin.Sender && !isWrittenLater(r, in.Written)
+	held := r != nil && r.Origin.Via == in.Origin.Via && r.Origin.Sender == in.Origin.Sender &&
+		!isWrittenLater(r, in.Written)
 	if held {
 		postpone(r, now.Add(mailroom.MaxJoin))
 		t.touchRun(r)

@@ -135,7 +135,8 @@ func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inbound
 		return t, false, err
 	}
 	t = inboundEvent{eventID: e.ID, Event: chat.Event{
-		Kind: chat.EventMessage, Key: e.ID, Room: in.chatRoom(room, ""), User: in.chatUser(e.Sender), Written: time.UnixMilli(e.Timestamp),
+		Kind: chat.EventMessage, Key: e.ID, Room: in.chatRoom(room, ""), User: in.chatUser(e.Sender),
+		Written: time.UnixMilli(e.Timestamp),
 	}}
 	switch e.Type {
 	case typeMessage:

@@ -137,8 +137,8 @@ func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 		return e, false // two bots could answer each other forever
 	}
 	e = chat.Event{
-		Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files),
-		Written: timeOf(m.TS),
+		Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m),
+		User: chat.User{ID: m.User}, Files: c.files(m.Files), Written: timeOf(m.TS),
 	}
 	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(withoutQuotes(m.Text)), c.bot.ID)
 	e.Text = m.Text

@@ -134,7 +134,9 @@ func (m *message) messageEvent(bot account) (e chat.Event, ok bool) {
 	if m.Chat.Type == "channel" || m.AutoForwarded || m.From == nil && m.SenderChat == nil {
 		return e, false
 	}
-	e = chat.Event{Kind: chat.EventMessage, Room: m.room(), Files: m.files(), Album: m.Album, Written: time.Unix(m.Date, 0)}
+	e = chat.Event{
+		Kind: chat.EventMessage, Room: m.room(), Files: m.files(), Album: m.Album, Written: time.Unix(m.Date, 0),
+	}
 	if e.User = m.author(); m.SenderChat == nil && m.From.Bot {
 		return e, false // two bots could answer each other forever
 	}

@@ -4,7 +4,7 @@ package main
 func joinMutants() []mutant {
 	const file, pkg = "thread/join.go", "thread"
 	return []mutant{
-		{"a message of another sender joins", file, " && r.Origin.Sender == in.Origin.Sender &&\n", " &&\n", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
+		{"a message of another sender joins", file, " && r.Origin.Sender == in.Origin.Sender &&\n		r.Agent", " && r.Agent", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
 		{"a message of another channel joins", file, "same := r.Origin.Via == in.Origin.Via && ", "same := ", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
 		{"a message for another agent joins", file, "r.Agent == s.found.Agent && ", "", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
 		{"a message with other options joins", file, " && bytes.Equal(r.Options, in.Options)", " && (true || bytes.Equal(nil, nil))", pkg, "^TestOnlyMoreOfTheSameSenderJoins$"},
@@ -35,11 +35,11 @@ func joinMutants() []mutant {
 		{"a platform with whole seconds separates a burst", file,
 			"in.Join + joinSlack", "in.Join", pkg, "^TestOnlyWhatWasWrittenTogetherJoins$"},
 		{"a file of another user holds a burst", file,
-			" && r.Origin.Sender == in.Origin.Sender && !is", " && !is", pkg, "^TestAMessageThatIsOnItsWayHoldsItsBurst$"},
+			" && r.Origin.Sender == in.Origin.Sender &&\n		!is", " && !is", pkg, "^TestAMessageThatIsOnItsWayHoldsItsBurst$"},
 		{"a file of another channel holds a burst", file,
 			"r != nil && r.Origin.Via == in.Origin.Via && ", "r != nil && ", pkg, "^TestAMessageThatIsOnItsWayHoldsItsBurst$"},
 		{"a file that was sent later holds a burst", file,
-			"in.Origin.Sender && !isWrittenLater(r, in.Written)", "in.Origin.Sender",
+			"in.Origin.Sender &&\n		!isWrittenLater(r, in.Written)", "in.Origin.Sender",
 			pkg, "^TestAMessageThatIsOnItsWayHoldsItsBurst$"},
 		{"a burst waits on after its file", file,
 			"	r.NotBefore, r.AvailableAt = at, at\n	s.t.touchRun(r)", "	postpone(r, at)\n	s.t.touchRun(r)",
