@@ -160,7 +160,11 @@ func TestALimitedTokenOfTheOperatorIsNotTheOperator(t *testing.T) {
 	f.wantCode("make a rule", l.call("POST /v1/alerts/rules", evil), 403, mailroom.CodeForbidden)
 	f.wantCode("remove a rule", l.call("DELETE /v1/alerts/rules/ph", ""), 403, mailroom.CodeForbidden)
 	f.wantCode("list targets", l.call("GET /v1/alerts", ""), 403, mailroom.CodeForbidden)
-	f.wantCode("deliver to a target", l.call("POST /v1/messages", `{"thread":"t","text":"x","notify":"wall"}`), 403, mailroom.CodeForbidden)
+	refused := l.call("POST /v1/messages", `{"thread":"t","text":"x","notify":"wall"}`)
+	f.wantCode("deliver to a target", refused, 403, mailroom.CodeForbidden)
+	if !strings.Contains(refused.body, "GET /v1/alerts lists") { // the rules of threads refuse it too, and say less
+		t.Errorf("the refusal does not say what the token may use: %s", refused.body)
+	}
 	if shown := mustCall[api.Alerts](f, "GET /v1/alerts", ""); len(shown.Rules) != 2 || shown.Rules[1].Name != "ph" {
 		t.Errorf("rules of the operator: %+v", shown.Rules)
 	}
