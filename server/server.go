@@ -4,6 +4,9 @@
 // Every request passes the same middleware in the same order: request id, Host and Origin, path,
 // token, route, permission, rate limit and body. A refusal by middleware or a handler is a problem
 // (RFC 9457) with an error code.
+//
+// The handlers here read or change one thread, run, ticket, token or project. Package operate has those that are about
+// all threads, and packages workers and ws have the two protocols that are more than requests.
 package server
 
 import (
