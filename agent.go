@@ -111,7 +111,7 @@ var (
 	// ErrParked is the error of Wait when the run has to wait. The agent must return it, or an error
 	// that wraps it.
 	ErrParked = errors.New("run is waiting for its tickets")
-	// ErrUnknown is returned by the function of an effect that cannot tell whether the effect
+	// ErrUnknown is returned by the function of an effect that does not know whether the effect
 	// happened.
 	ErrUnknown = errors.New("outcome of the effect is unknown")
 

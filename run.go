@@ -236,8 +236,9 @@ func (r *Run) AwaitsDeadline() bool {
 // HasDeadline reports whether the run has a deadline that was not removed.
 func (r *Run) HasDeadline() bool { return r.Deadline.UnixMicro() > 0 }
 
-// RemoveDeadline removes the deadline, if there is one. It is not zero then, but a time that is none: a store has to
-// delete it from its index, also if one transaction ended the run, removed the deadline and started the run again.
+// RemoveDeadline removes the deadline, if there is one. It then has the Unix time 0, not the zero value: a store
+// has to delete it from its index, also if one transaction ended the run, removed the deadline and started the run
+// again.
 func (r *Run) RemoveDeadline() {
 	if !r.Deadline.IsZero() {
 		r.Deadline = time.UnixMicro(0).UTC()

@@ -10,7 +10,7 @@ import (
 	"mailroom/thread"
 )
 
-// Ledger is what an engine works on: the ledger of its own process, or that of a remote server. Its
+// Ledger is what an engine works on: the ledger of its own process, or of a remote server. Its
 // methods may be called concurrently. [mailroom.CodeUnavailable] means that the outcome is unknown,
 // and the engine repeats the same call; [mailroom.CodeLeaseLost] means that the claim or the lease
 // was taken away.

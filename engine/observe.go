@@ -9,7 +9,7 @@ import (
 // Observe has callbacks for metrics; nil ones are skipped. They must be quick and must not block or
 // call the engine. Goroutines call them concurrently.
 type Observe struct {
-	// Started is called before an agent is entered. The ledger reports claims and ends of attempts, those
+	// Started is called before an agent is entered. The ledger reports claims and ends of attempts
 	// of all workers.
 	Started func(Start)
 	// Renewal is called after each renewal and each registration of the lease.

@@ -184,7 +184,7 @@ func (c *committer) nudge(agent string) {
 	c.signal()
 }
 
-// announceDue tells the other lanes and servers that a run is due that this lane has no slot for.
+// announceDue informs the other lanes and servers that a run is due that this lane has no slot for.
 func (c *committer) announceDue(agent string) {
 	c.options.Due(agent)
 	for _, other := range c.others {

@@ -84,7 +84,7 @@ type Options struct {
 // repeat the operation with the same key or number.
 type Ledger struct {
 	lanes   []*committer
-	lane    int          // of all operations; anyLane: that of their thread
+	lane    int          // of all operations; anyLane: the lane of their thread
 	seed    maphash.Seed // chooses the lane of a thread
 	options Options
 
@@ -177,8 +177,8 @@ func (l *Ledger) committerOf(o *op) *committer {
 	return l.lanes[maphash.String(l.seed, o.threads[0])%uint64(len(l.lanes))]
 }
 
-// Nudge tells the ledger that a run with this Due.Agent may be due in the store, or any run with "", so
-// that waiting claims look for it now and not with the next poll.
+// Nudge informs the ledger that a run with this Due.Agent may be due in the store, or any run with
+// "", so that waiting claims look for it now and not with the next poll.
 func (l *Ledger) Nudge(agent string) {
 	for _, c := range l.lanes {
 		c.nudge(agent)

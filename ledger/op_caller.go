@@ -8,7 +8,7 @@ import (
 )
 
 // Caller is the row of the token that a request came with. A request is admitted by its token before the write that it
-// asks for: the time between is that of its body, of the queue of the committer, and of a process that was stopped. So
+// asks for: in between it waits for its body, in the queue of the committer, and as long as its process is stopped. So
 // each write reads the row again, in its transaction.
 type Caller struct {
 	Row string // name of the row; "": the operator, whose token has none, or the server itself
@@ -44,7 +44,7 @@ func (o *op) ofCaller(ctx context.Context) {
 }
 
 // checkCaller refuses the operation of a row that was revoked, replaced or has expired. A row that was derived from
-// another one is dropped with it, so its own row tells.
+// another one is dropped with it, so its own row is enough.
 func checkCaller(tx *transaction, c Caller) error {
 	row, err := tx.rows.token(c.Row)
 	switch {

@@ -23,7 +23,7 @@ type Duties struct{ ledger *Ledger }
 // Duties returns the operations on duties.
 func (l *Ledger) Duties() Duties { return Duties{l} }
 
-// Holder returns the live worker that holds a duty, nil if there is none.
+// Holder returns the live worker that holds a duty, or nil.
 func Holder(workers []*store.Worker, duty string) *store.Worker {
 	for _, w := range workers {
 		if !w.Dead && slices.Contains(w.Duties, duty) {
@@ -65,7 +65,7 @@ func copyWorker(w *store.Worker) *store.Worker {
 
 // SubmitAll submits to several threads, of the operator unless their Owner is set, and moves a cursor, in
 // one transaction: all of it or nothing. Each submit names its thread, its run and a key, and gets no limits of a caller. One with a known
-// key is left out, whatever its content, because the key names what it tells.
+// key is left out, whatever its content, because the key names the event.
 func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
 	if err := thread.CheckCursor(&c); err != nil {
 		return err

@@ -45,7 +45,7 @@ func noteProbes(tx *transaction, work []thread.Assignment) {
 }
 
 // afterAttempt pauses an agent whose own fault ended an attempt. It reports whether an attempt went well although the
-// agent is paused, so that the pause can end. What a person has paused stays as it is.
+// agent is paused, so that the pause can end. What a person has paused stays paused.
 func afterAttempt(tx *transaction, agent string, s *thread.Settle) (works bool) {
 	p, paused := tx.rows.pauses[agent]
 	own := s.Failure != nil && s.Failure.Agent

@@ -71,9 +71,9 @@ func (l *Ledger) ticketRuns(ctx context.Context, decisions []thread.Decision) ([
 // maxDescendants bounds how many runs CancelTree ends.
 const maxDescendants = 1000
 
-// CancelTree cancels a run and its open descendants, including those of finished runs, at most
-// maxDescendants in all. Deliveries continue. So do runs in threads that who cannot see, because
-// any token may name a run as the parent of its own.
+// CancelTree cancels a run and its open descendants, including the descendants of finished runs, at
+// most maxDescendants in all. Deliveries continue. So do runs in threads that who cannot see,
+// because any token may name a run as the parent of its own.
 func (l *Ledger) CancelTree(ctx context.Context, id string, who *auth.Token) (*mailroom.Run, error) {
 	top, err := l.Cancel(ctx, id, who.Name)
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 	revokeScan = 1000
 )
 
-// openStatuses are those of runs that have not ended.
+// openStatuses are the statuses of runs that have not ended.
 func openStatuses() []mailroom.Status {
 	return []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}
 }

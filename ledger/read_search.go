@@ -70,7 +70,8 @@ func indexState(r store.Reader) (store.IndexState, error) {
 	return q.State, err
 }
 
-// entriesAfter reads the entries that are not indexed. Those of another order are read from the first on.
+// entriesAfter reads the entries that are not indexed. If the order has changed, it reads from the
+// first entry on.
 func entriesAfter(r store.Reader, s store.IndexState, limit int) (*store.AllEntries, []mailroom.Entry, error) {
 	all := &store.AllEntries{After: s.At}
 	entries, err := r.Entries(store.EntryQuery{All: all, Limit: limit, Bytes: indexedBytes})
@@ -170,8 +171,8 @@ const searchGroup = 8
 
 // Search gives the found messages to q.Each, with their present text, and says how far the index is. It
 // leaves out what the caller cannot see, messages that were retracted or edited since they were indexed, and
-// those of runs that only deliver what another run said. q.Next tells where to go on. The budget covers
-// reading the texts.
+// those of runs that only deliver what another run said. q.Next is the place to go on from. The budget
+// covers reading the texts.
 func (l *Ledger) Search(ctx context.Context, q *SearchQuery) (now Indexed, err error) {
 	begin := time.Now()
 	err = l.View(ctx, func(r store.Reader) error {

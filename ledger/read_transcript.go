@@ -30,7 +30,7 @@ type TranscriptQuery struct {
 // Transcript returns messages in the order in which they were read; the log has them in order of
 // arrival. The inputs of a run are at its first start, later messages where they were read, and
 // assistant messages where they were written. A partial message is included only if its run failed
-// or was cancelled. next is the cursor for older messages, "" if there are none.
+// or was cancelled. next is the cursor for older messages, or "".
 func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mailroom.Message, next string, err error) {
 	if q.Limit == 0 {
 		q.Limit = 100

@@ -10,7 +10,7 @@ import (
 )
 
 // fromFuture reports whether the worker's row was written by a clock ahead of now: a live lease
-// ends at most one lease time after now, and that of a dead worker in the past.
+// ends at most one lease time after now, and the lease of a dead worker in the past.
 func (o *Options) fromFuture(w *store.Worker, now time.Time) bool {
 	latest := now.Add(thread.ClockSlack)
 	if !w.Dead {

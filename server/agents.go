@@ -194,7 +194,8 @@ func (h *agentHandlers) resumeAgent(ctx context.Context, in *resumeAgentInput) (
 	return nil, nil
 }
 
-// checkKnown refuses an agent, other than that of a target of alerts, that neither this server nor a worker serves.
+// checkKnown refuses an agent, other than the agent of a target, that neither this server nor a
+// worker serves.
 func (h *agentHandlers) checkKnown(ctx context.Context, name string) error {
 	err := h.checkAgent(ctx, name)
 	switch {

@@ -166,8 +166,8 @@ func checkContentType(r *http.Request) error {
 	return nil
 }
 
-// assignCharge sets whose budget a body counts against: that of the token, or without one that of
-// the client address.
+// assignCharge sets whose budget a body counts against: the budget of the token, or without a token
+// of the client address.
 func (b *bodyReceiver) assignCharge(c *request.Charge, r *http.Request) {
 	who := requestOf(r.Context()).who.Name
 	switch {

@@ -62,7 +62,7 @@ func (l *lifecycle) waitForSockets(ctx context.Context, log *slog.Logger) bool {
 }
 
 // authorizedContext derives a context that also ends when the server shuts down and when the
-// request's token is revoked. context.Cause tells which.
+// request's token is revoked. context.Cause returns which.
 func (l *lifecycle) authorizedContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	grant := requestOf(ctx).grant
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -89,7 +89,7 @@ type Parts struct {
 	Pairings Pairings
 	// Alerts are the targets and rules of alerts. nil: none.
 	Alerts *operate.Alerts
-	// Issues returns the issues of the tracker. nil: there is none.
+	// Issues returns the issues of the tracker. nil: no tracker.
 	Issues func(context.Context) (api.IssueBoard, error)
 	// NoSearch: messages are not indexed, so a search is refused.
 	NoSearch bool

@@ -247,7 +247,7 @@ func (out *response) extendDeadline() {
 	}
 }
 
-// noDelay tells proxies to hold no event of a stream back. nginx buffers, unless X-Accel-Buffering forbids it. A proxy
+// noDelay asks proxies to hold back no event of a stream. nginx buffers, unless X-Accel-Buffering forbids it. A proxy
 // that compresses keeps text until a block is full, unless it may not transform (RFC 9111, 5.2.2.6). Caddy 2.6, which
 // Debian 12 has, ignores that and leaves alone what has a coding already. RFC 9110, 8.4.1, would rather have identity
 // left out; clients take it for what it is.

@@ -111,7 +111,7 @@ func (h *runHandlers) cancelRun(ctx context.Context, in *cancelRunInput) (*runAn
 }
 
 // runOrCurrent returns the id of a run that is visible to the caller: the one with this id, or the current run
-// of the thread with this id. The queue of the thread is none of it.
+// of the thread with this id. The queue of the thread does not count.
 func (h *runHandlers) runOrCurrent(ctx context.Context, id string) (string, error) {
 	_, unknown := h.find.Run(ctx, id)
 	if mailroom.CodeOf(unknown) != mailroom.CodeNotFound {

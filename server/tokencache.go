@@ -111,7 +111,7 @@ func (c *tokenCache) baseOf(who *auth.Token) *auth.Token {
 	return who // it was revoked since the request began
 }
 
-// sessionWithID returns the session with an [auth.Token.ID], nil if there is none.
+// sessionWithID returns the session with an [auth.Token.ID], or nil.
 func (c *tokenCache) sessionWithID(id string) *auth.Token {
 	for _, g := range *c.byHash.Load() {
 		if g.token.Terms.Kind == auth.KindSession && g.token.ID() == id {

@@ -87,8 +87,9 @@ func (h *tokenHandlers) createToken(ctx context.Context, in *createTokenInput) (
 	return &body[api.CreatedToken]{api.CreatedToken{Token: h.showToken(row), Secret: secret}}, nil
 }
 
-// checkMaker refuses a token that would outlive the right of the caller that makes it. A session is that of a
-// person, who signs in again for as long as the token behind it lasts, so only the end of that one counts.
+// checkMaker refuses a token that would outlive the right of the caller that makes it. A session
+// belongs to a person, who signs in again for as long as the token behind it lasts, so only the end
+// of that token counts.
 func (h *tokenHandlers) checkMaker(who *auth.Token, expires time.Time) error {
 	switch who.Terms.Kind {
 	case auth.KindLimited:

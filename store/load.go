@@ -74,8 +74,8 @@ type Loaded struct {
 	Runs    []*mailroom.Run
 	Tickets []*mailroom.Ticket // of all Runs
 	Heads   []Head             // of the threads in Need.Queues, or of all due threads
-	Keys    []SubmitKey        // those of Need.Keys that exist
-	Tokens  []*auth.Token      // those of Need.Tokens that exist
+	Keys    []SubmitKey        // the Need.Keys that exist
+	Tokens  []*auth.Token      // the Need.Tokens that exist
 	Pauses  []Pause            // with Need.Pauses
 }
 

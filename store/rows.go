@@ -152,7 +152,7 @@ type Worker struct {
 	// Duties are names of jobs that one server at a time does, and that this worker's server does
 	// while the worker is not Dead. No two live workers have the same duty. Sorted.
 	Duties []string
-	// Version is that of its program; "" if it is unknown.
+	// Version is the version of its program, or "".
 	Version string
 	// Tables is the version of the tables that its program knows; 0 if it is unknown. Only stores that
 	// several servers share keep it.

@@ -20,8 +20,8 @@ type Indexing struct {
 	// process has changed the index.
 	Before IndexState
 	After  IndexState
-	// Rows have the numbers up to After.Last, and different entries. A row replaces that of its entry, and
-	// is left out if the entry is gone.
+	// Rows have the numbers up to After.Last, and different entries. A row replaces the row of its
+	// entry, and is left out if the entry is gone.
 	Rows []IndexRow
 	Drop []IndexRow // by entry, before Rows are written
 }

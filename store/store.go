@@ -73,7 +73,7 @@ type Tx interface {
 	// never waits: it skips rows that another transaction has locked, and those that this one has
 	// loaded or written, or received from Due. The threads of each want are
 	// ordered by (Due.Priority, Due.At, Key), at most Slots of them. next is the earliest later due
-	// time among the wants that Slots did not cut off, zero if there is none.
+	// time among the wants that Slots did not cut off, or zero.
 	Due(now time.Time, wants []Capacity, known Known) (due *Loaded, next time.Time, err error)
 	// Write inserts the rows whose Key is 0 and sets their Key, and updates all fields of the
 	// others. Rows of one Changes may refer to each other. Keys are unique among the rows of a kind
@@ -119,8 +119,8 @@ type Reader interface {
 	Count(q CountQuery) (Counts, error)
 	Entries(q EntryQuery) ([]mailroom.Entry, error)
 	Keys(q KeyQuery) ([]SubmitKey, error)
-	// Partials returns the pieces of the unfinished messages of runs, those of each run together and by
-	// Offset.
+	// Partials returns the pieces of the unfinished messages of runs, the pieces of each run
+	// together and by Offset.
 	Partials(runs ...string) ([]Partial, error)
 	// Workers returns all worker rows, ordered by ID.
 	Workers() ([]*Worker, error)
@@ -165,7 +165,7 @@ type Changes struct {
 
 	Entries     [][]mailroom.Entry // one slice per thread
 	Keys        []SubmitKey
-	Definitions []Definition // an existing Agent and Version is kept as it is
+	Definitions []Definition // an existing Agent and Version is not changed
 
 	// Replacements of the row with the same name, if there is one.
 
@@ -175,7 +175,8 @@ type Changes struct {
 	Cursors      []Cursor      // by Channel and Identity
 	Reservations []Reservation // by ID; their threads exist or are in Threads
 
-	// Sums. They are added to what a row has, so those of several handles commute and lock nothing.
+	// Sums. They are added to what a row has, so additions of several handles commute and lock
+	// nothing.
 
 	Use       []UseChange // to the Used of tokens, after Tokens are written; a name without a token is skipped
 	Summaries []Summary   // to the rows with the same keys

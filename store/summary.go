@@ -120,8 +120,8 @@ func billionths(usd float64) int64 {
 
 func bounded(n int64) int64 { return min(max(n, 0), maxSummed) }
 
-// SumUp returns the rows that the ends of runs change: of each end those of its minute, its hour and
-// its day, for its agent and for all agents. It sorts them by key.
+// SumUp returns the rows that the ends of runs change: the rows of its minute, its hour and its
+// day, for its agent and for all agents. It sorts them by key.
 func SumUp(ends []Summary) []Summary {
 	sums := map[SummaryKey]Sums{}
 	for _, s := range ends {

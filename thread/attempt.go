@@ -15,8 +15,8 @@ type AttemptStart struct {
 	At      time.Time
 }
 
-// AttemptEnd is how an attempt ended. Outcome is that of its settle, or OutcomeLost. Class is that of
-// its failure, "" if it did not fail.
+// AttemptEnd is how an attempt ended. Outcome is the outcome of its settle, or OutcomeLost. Class
+// is the class of its failure, or "".
 type AttemptEnd struct {
 	Agent   string
 	Outcome Outcome

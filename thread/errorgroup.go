@@ -152,7 +152,7 @@ func isPath(word string) bool {
 
 // id reads a word of letters and digits that is an id: a UUID, 0x and hexadecimal digits, at least 8
 // hexadecimal digits, at least 12 letters and digits of which 3 are digits, or at least 6 with a digit
-// behind a prefix such as req_ or chatcmpl-. A number with a unit is none.
+// behind a prefix such as req_ or chatcmpl-. A number with a unit is no id.
 func (s *scanner) id() bool {
 	n := uuidLength(s.rest)
 	if n == 0 {
@@ -195,7 +195,7 @@ func (s *scanner) prefixed() bool {
 	return n >= 2 && (out[n-1] == '_' || out[n-1] == '-') && isLetter(out[n-2])
 }
 
-// uuidLength returns the length of a UUID at the begin of text, 0 if there is none.
+// uuidLength returns the length of a UUID at the begin of text, or 0.
 func uuidLength(text string) int {
 	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 	if len(text) < len(form) {

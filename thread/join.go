@@ -47,8 +47,8 @@ func (s *submission) joinable() *mailroom.Run {
 	return r
 }
 
-// join adds the messages to r, which waits for more of them. The labels are those of the newest message, which a reply
-// refers to.
+// join adds the messages to r, which waits for more of them. The labels come from the newest
+// message, which a reply refers to.
 func (s *submission) join(r *mailroom.Run) {
 	s.appendMessages(r, r.ID)
 	r.InputText, r.Metadata = "", s.in.Metadata

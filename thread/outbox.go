@@ -114,8 +114,8 @@ func endReport(r *mailroom.Run) json.RawMessage {
 }
 
 // EndOfChild returns the end of the child run of a repeated send, or nil while the child is running.
-// A new ticket for a child that has ended must be decided at once. run and name are those of the
-// send; r is nil if the child is not loaded.
+// A new ticket for a child that has ended must be decided at once. run and name are the run and name
+// of the send; r is nil if the child is not loaded.
 func EndOfChild(r *mailroom.Run, run, name string) (*ChildEnd, error) {
 	if r == nil || r.Caller == nil || r.Caller.Answer != mailroom.AnswerWait {
 		return nil, mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s was made before without waiting for its end; use another name", name, run)

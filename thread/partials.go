@@ -23,7 +23,7 @@ type Partials struct {
 }
 
 // Text joins the flushed pieces of a run's message: the stored ones, unless they were dropped in
-// this transaction, and those of this transaction. It returns nil if there are none.
+// this transaction, and those of this transaction. It returns nil without pieces.
 func (s *Partials) Text(run string, stored []store.Partial) *PartialText {
 	if slices.Contains(s.dropped, run) {
 		stored = nil

@@ -95,7 +95,7 @@ func (q *queue) due(row *mailroom.Thread, now time.Time) mailroom.Due {
 	return mailroom.Due{}
 }
 
-// heldAt returns the earliest NotBefore of the loaded scheduled runs, zero if there are none.
+// heldAt returns the earliest NotBefore of the loaded scheduled runs, or zero.
 func (q *queue) heldAt() time.Time {
 	if r := q.scheduled.first(); r != nil {
 		return r.NotBefore

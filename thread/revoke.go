@@ -52,7 +52,7 @@ func (in *Revoke) followUp(r *mailroom.Run, now time.Time) followUp {
 	return afterLostClaim(r, !in.Uncharged, now)
 }
 
-// outcome and class are those of the attempt that ends.
+// outcome and class of the attempt that ends.
 func (in *Revoke) outcome() Outcome {
 	switch in.Cause {
 	case RevokeOverdue:

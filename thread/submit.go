@@ -30,7 +30,7 @@ type Submit struct {
 	Agent        string
 	AgentVersion string
 	Mode         mailroom.Mode // "" is ModeQueue
-	Key          string        // idempotency key; "" is none
+	Key          string        // idempotency key; "": no key
 	Priority     *int          // nil is DefaultPriority
 	NotBefore    time.Time
 	// Join is how long a new run waits for more messages of its sender, which then become messages of that run. At
@@ -42,7 +42,7 @@ type Submit struct {
 	// OnTheWay announces messages of the Origin that are being downloaded, instead of submitting them: see [HoldJoin].
 	OnTheWay    bool
 	ExpectRun   string // with ModeSteer: the run that must be current
-	MaxAttempts int    // 0 is that of the worker or the agent, see Run.AgentAttempts
+	MaxAttempts int    // 0: as the worker or the agent says, see Run.AgentAttempts
 	MaxCrashes  *int   // see Run.CrashLimit
 	// Deadline and Timeout, from the acceptance of the submit, are when the run ends; see Run.Deadline. At most one
 	// is set. They are those of the run that the submit creates, if it creates one.

@@ -10,8 +10,8 @@ import (
 	"mailroom/internal/check"
 )
 
-// Tickets are the loaded and new tickets of a thread: those of its current run, and those that an
-// operation names.
+// Tickets are the loaded and new tickets of a thread: the tickets of its current run, and the ones
+// that an operation names.
 type Tickets struct {
 	byID      map[string]*mailroom.Ticket
 	byName    map[ticketName]*mailroom.Ticket // the same; the id of a name is a hash

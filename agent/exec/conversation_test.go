@@ -230,7 +230,7 @@ func TestInvalidProgramOptionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestProgramVersion(t *testing.T) {
+func TestTheVersionOfAProgramIsRead(t *testing.T) {
 	h := &fixture{t: t}
 	if got, err := exec.Version(t.Context(), h.options("")); err != nil || got != "stub 1.2.3" {
 		t.Errorf("version %q, %v", got, err)

@@ -8,9 +8,9 @@ import (
 	"mailroom/internal/proc"
 )
 
-// TestSilenceClimbsTheLadder lets every turn of a run hang without a word: the session once more, then a new one, and
+// TestASilentTurnEscalates lets every turn of a run hang without a word: the session once more, then a new one, and
 // no fourth turn.
-func TestSilenceClimbsTheLadder(t *testing.T) {
+func TestASilentTurnEscalates(t *testing.T) {
 	for _, hang := range []error{proc.ErrIdle, proc.ErrStart} {
 		a := &attempt{agent: &programAgent{agent: &agent{name: "claude"}, profile: program.Find("claude")}, run: &mailroom.Run{}}
 		turn := func(resume bool) *runningTurn {
@@ -31,8 +31,8 @@ func TestSilenceClimbsTheLadder(t *testing.T) {
 	}
 }
 
-// TestOtherEndsDoNotClimbTheLadder lists ends of a resumed turn that say nothing about its session.
-func TestOtherEndsDoNotClimbTheLadder(t *testing.T) {
+// TestOtherEndsDoNotEscalate lists ends of a resumed turn that say nothing about its session.
+func TestOtherEndsDoNotEscalate(t *testing.T) {
 	for name, l := range map[string]*runningTurn{
 		"a stop":                  {ending: ending{why: mailroom.ErrStopped}},
 		"a shutdown":              {ending: ending{why: mailroom.ErrReleased}},

@@ -82,7 +82,7 @@ func fetchRun(ctx context.Context, c *client.Client, id string) (d runDetails, e
 	return d, err
 }
 
-// fetchRest reads what the thread and other runs tell about a run.
+// fetchRest reads what the thread and other runs contain about a run.
 func fetchRest(ctx context.Context, c *client.Client, d *runDetails) error {
 	for _, id := range d.Messages[:min(len(d.Messages), shownInputs)] {
 		m, err := c.Message(ctx, d.Thread, id)

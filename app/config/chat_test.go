@@ -54,7 +54,7 @@ func TestATargetNamesAChatOfAChannel(t *testing.T) {
 }
 
 // Each request of a program is a run, unless its table says that people are behind it.
-func TestAWebhookJoinsNothingByDefault(t *testing.T) {
+func TestAWebhookJoinsNoMessagesByDefault(t *testing.T) {
 	const hook = "[channels.net]\nkind = \"webhook\"\nagent = \"echo\"\ntoken_env = \"SECRET\"\n"
 	for table, want := range map[string]time.Duration{hook: 0, hook + "join_within = \"1s\"\n": time.Second} {
 		c, err := parse("f.toml", []byte(table))

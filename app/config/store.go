@@ -11,7 +11,7 @@ import (
 
 // Server is the [server] table.
 type Server struct {
-	URL string // of the server for browsers, used in links; "": that of its address
+	URL string // of the server for browsers, used in links; "": derived from its address
 }
 
 func (s *Server) settings() []setting.Setting {

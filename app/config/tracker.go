@@ -19,7 +19,7 @@ type Tracker struct {
 	MaxClaims int      // issues in progress at once
 	KeepOpen  bool     // a person closes finished issues
 	Interval  time.Duration
-	Project   string // issues in progress are reserved in it; "" is none
+	Project   string // issues in progress are reserved in it; "": none
 }
 
 // TrackerChannel is the name of the tracker's channel and the prefix of its threads.

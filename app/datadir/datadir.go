@@ -56,7 +56,7 @@ func Default(env func(string) string) (Dir, error) {
 }
 
 // revisionSuffix is the suffix of the revision file that the SQLite store keeps beside the
-// database. A test compares it with that of store/sqlite.
+// database. A test compares it with the suffix in store/sqlite.
 const revisionSuffix = "-revision"
 
 // Database returns the path of the database file.

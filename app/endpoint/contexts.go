@@ -23,7 +23,7 @@ import (
 type Context struct {
 	URL   string `toml:"url"`
 	Token string `toml:"token"`
-	CA    string `toml:"ca,omitempty"` // file with certificates to trust, beside those of the system
+	CA    string `toml:"ca,omitempty"` // file with certificates to trust, beside the certificates of the system
 }
 
 // Endpoint returns the server of the context.

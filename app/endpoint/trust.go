@@ -40,8 +40,8 @@ func pinnedClient(file string) *http.Client {
 	})
 }
 
-// clientTrusting returns a client that trusts the CA certificates in file and those of the
-// system. With an empty file it returns a default client.
+// clientTrusting returns a client that trusts the CA certificates in file and of the system. With
+// an empty file it returns a default client.
 func clientTrusting(file string) (*http.Client, error) {
 	if file == "" {
 		return &http.Client{}, nil

@@ -192,7 +192,7 @@ func describeTargets(c *config.Config) (all []operate.Target) {
 	return all
 }
 
-// pushTarget returns the target that browsers can subscribe to, nil if there is none. The configuration allows
+// pushTarget returns the target that browsers can subscribe to, or nil. The configuration allows
 // one.
 func pushTarget(c *config.Config) operate.PushTarget {
 	for _, name := range c.TargetNames() {

@@ -136,7 +136,7 @@ func (a *assembly) newLanes() (lanes []*engine.Engine) {
 	return lanes
 }
 
-// newDeliveries returns the engine that sends replies and alerts, nil if there are none. It is an engine of its own, so
+// newDeliveries returns the engine that sends replies and alerts, or nil. It is an engine of its own, so
 // that long agent runs cannot delay them.
 func (a *assembly) newDeliveries() *engine.Engine {
 	n := a.node

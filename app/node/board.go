@@ -23,8 +23,8 @@ type board struct {
 	of     fileVersion
 }
 
-// fileVersion tells whether a file has changed. A deferred issue becomes ready by time, so it also has the
-// minute.
+// fileVersion changes when a file changes. A deferred issue becomes ready by time, so it also has
+// the minute.
 type fileVersion struct {
 	size    int64
 	changed time.Time
@@ -48,7 +48,7 @@ func issueBoard(c *config.Config) func(context.Context) (api.IssueBoard, error) 
 	return b.read
 }
 
-// read returns the board of the file as it is now.
+// read returns the current board of the file.
 func (b *board) read(ctx context.Context) (api.IssueBoard, error) {
 	select {
 	case b.slot <- struct{}{}:

@@ -104,7 +104,7 @@ func newReceivers(c *config.Config, l *ledger.Ledger, log *slog.Logger) (receive
 	return receivers
 }
 
-// channelOptions returns the options of a runner without those of its connection.
+// channelOptions returns the options of a runner that do not depend on its connection.
 func channelOptions(ch *config.Channel, name string, l *ledger.Ledger, log *slog.Logger) channel.Options {
 	o := channel.Options{Name: name, Kind: ch.Kind.Name, Ledger: l, Log: log, Reconnect: ch.Settings.ReconnectPolicy()}
 	o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery

@@ -88,7 +88,7 @@ func (all channelSet) allDown() error {
 	return command.Errorf(code, hint, "all channels are down and none will reconnect: %s", strings.Join(why, "; "))
 }
 
-// secretFile watches a file with a channel's token and tells the channel of changes.
+// secretFile watches a file with a channel's token and reports changes to the channel.
 type secretFile struct {
 	channel *channel.Runner
 	file    string

@@ -84,7 +84,7 @@ func (n *Node) whileServing(agents map[string]engine.Agent) map[string]engine.Ag
 	return agents
 }
 
-// announceDue tells other servers that a run of an agent is due and was not claimed here.
+// announceDue informs other servers that a run of an agent is due and was not claimed here.
 func (n *Node) announceDue(agent string) {
 	if n.relay != nil {
 		n.relay.Due(agent)

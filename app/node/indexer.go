@@ -15,7 +15,7 @@ import (
 // for it, except while it writes a part. While this server commits often, it works about a tenth of the time.
 type indexer struct {
 	on      bool
-	commits atomic.Int64 // of this server, without those of the indexer
+	commits atomic.Int64 // of this server, without the indexer's
 	log     *slog.Logger
 }
 

@@ -15,7 +15,7 @@ func assemble(o Options, agents *agentSet) *Node {
 	a := newAssembly(o, agents)
 	n := a.node
 	n.ledger = a.newLedger()                // commits what happens in threads
-	n.relay = a.newRelay()                  // tells other servers of it; nil: there are none
+	n.relay = a.newRelay()                  // announces it to other servers; nil: no others
 	a.streams = stream.New(n.ledger, a.bus) // reads threads as they grow
 	n.channels = a.newChannels()            // connect to platforms, each on one of the servers
 	n.receivers = a.newReceivers()          // receive the events of channels, on each server
@@ -24,7 +24,7 @@ func assemble(o Options, agents *agentSet) *Node {
 	n.janitor = a.newJanitor()       // removes obsolete data
 	n.follower = a.newFollower()     // submits alerts; nil: no rules
 	n.lanes = a.newLanes()           // run agents: an engine for each lane of the ledger
-	n.deliveries = a.newDeliveries() // sends replies and alerts: an engine; nil: there are none to send
+	n.deliveries = a.newDeliveries() // sends replies and alerts: an engine; nil: nothing to send
 	n.server = a.newServer()         // answers HTTP
 	return n
 }

@@ -17,7 +17,7 @@ func (n *Node) endPrevious(ctx context.Context, uncharged bool) error {
 }
 
 // prepare ends the leases of the previous process. It stores the current agent versions before a run can be
-// pinned to them, and where alerts begin before there is something to tell.
+// pinned to them, and where alerts begin before there is something to alert about.
 func (n *Node) prepare(ctx context.Context) error {
 	var report []byte
 	if n.lock != nil {

@@ -48,7 +48,7 @@ func credentials(con *command.Console) string {
 	return folder
 }
 
-// contextsFolder returns the folder of the file of contexts, or "" if there is none. The file itself cannot
+// contextsFolder returns the folder of the file of contexts, or "". The file itself cannot
 // be hidden: a new one replaces it.
 func contextsFolder(con *command.Console) string {
 	path, err := endpoint.ContextsFile(con.Env)

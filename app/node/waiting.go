@@ -154,8 +154,8 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return ln, nil
 }
 
-// answerWaiting answers like a server whose store is not open yet: the process is alive, and not ready. It tells
-// nothing of the database, because anyone may ask.
+// answerWaiting answers like a server whose store is not open yet: the process is alive, and not
+// ready. It reveals nothing about the database, because anyone may ask.
 func answerWaiting(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		answerJSON(w, http.StatusOK, "application/json", api.Health{Status: "ok", Version: command.ReadVersion().Version})

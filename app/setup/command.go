@@ -140,7 +140,7 @@ type answer struct {
 	given func() any
 }
 
-// addFlag adds the flag of a question. Its type is that of the value.
+// addFlag adds the flag of a question. It has the type of the value.
 func (w *wizard) addFlag(cmd *cobra.Command, q kind.Question) answer {
 	a := answer{Question: q, value: q.Value}
 	for _, s := range w.keys {

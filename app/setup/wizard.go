@@ -142,7 +142,7 @@ func (w *wizard) chooseAgent(now *config.Config) (err error) {
 	return w.options.CheckAgent(now, w.agent)
 }
 
-// collect sets the settings: first those of flags, because they decide what is asked for.
+// collect sets the settings: first the flags, because they decide what is asked for.
 func (w *wizard) collect(ctx context.Context) error {
 	for _, a := range w.answers {
 		if given := a.given(); given != nil {

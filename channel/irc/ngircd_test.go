@@ -41,7 +41,7 @@ func send(t *testing.T, b *channeltest.Recorder, to chat.Room, text string) (err
 	return err
 }
 
-func TestAPersonAndTheBotTalk(t *testing.T) {
+func TestAPersonAndTheBotTalkOverARealServer(t *testing.T) {
 	s := irctest.Start(t)
 	o := testOptions(s.Addr)
 	o.Join = []string{"#dev"}

@@ -7,7 +7,7 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-func TestIdentify(t *testing.T) {
+func TestTheBotIsKnownWithItsMissingScopes(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.RemoveScopes("files:read", "im:history")

@@ -47,7 +47,7 @@ type Target struct {
 	Tokens []string
 }
 
-// Find returns the target of a name, nil if there is none. a may be nil.
+// Find returns the target of a name, or nil. a may be nil.
 func (a *Alerts) Find(name string) *Target {
 	if a == nil {
 		return nil
@@ -122,7 +122,7 @@ func (a *Alerts) Sends(agent string) bool {
 
 // Cursors is the part of a ledger that keeps rules.
 type Cursors interface {
-	// ChangeCursor moves a cursor to the position that f returns for the current one, nil if there is none. If f
+	// ChangeCursor moves a cursor to the position that f returns for the current one, or nil. If f
 	// returns nil, the cursor stays. Changes of one cursor are serialized. f may be called more than once.
 	ChangeCursor(
 		ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error),
@@ -190,8 +190,8 @@ func (h *AlertHandlers) List(ctx context.Context, _ *empty) (*body[api.Alerts], 
 }
 
 // ruleOwner returns the owner of the rules that a token sees and makes: admins those of the operator, whatever
-// their name, and others their own. The operator's name alone is no right: a limited token has it too. Nor does a
-// limited token change the rules of its source, which apply to all threads of the source.
+// their name, and others their own. The operator's name alone gives no right: a limited token has it too. Nor
+// does a limited token change the rules of its source, which apply to all threads of the source.
 func ruleOwner(who *auth.Token, change bool) (owner string, err error) {
 	switch {
 	// Also with the scope admin: rules do not end with the token.
@@ -335,8 +335,9 @@ func (h *AlertHandlers) waiting(ctx context.Context) (all []waitingAlerts, err e
 	return all, err
 }
 
-// describeTarget reads what a target has to send, and what it sent last. Its alerts wait in its own thread, and
-// in those of subscribers and tokens, of which only the ones with open runs cost a query.
+// describeTarget reads what a target has to send, and what it sent last. Its alerts wait in its own
+// thread, and in the threads of subscribers and tokens, of which only the ones with open runs cost
+// a query.
 func describeTarget(rd store.Reader, t Target) (api.Target, error) {
 	out := api.Target{Name: t.Name, Kind: t.Kind, Decide: t.Decide}
 	id := alert.ThreadID(t.Name)

@@ -114,7 +114,7 @@ type part[W any] struct {
 	end     bool  // no row follows last in its group
 	next    string
 	// lookedTo is when the last of the scanned rows that the caller may see was created, nil without
-	// one. The time of another row would tell the caller how many rows others have.
+	// one. The time of another row would reveal to the caller how many rows others have.
 	lookedTo *time.Time
 }
 
@@ -215,11 +215,12 @@ func (l list[R, W]) visible(rd store.Reader, who *auth.Token, rows []R) (map[str
 	return request.VisibleThreads(rd, who, threads)
 }
 
-// placeVersion begins the places that have a group. Those of earlier versions are a varint, which never begins so.
+// placeVersion begins the places that have a group. The places of earlier versions are a varint,
+// which never begins so.
 const placeVersion = 0
 
 // cursor returns where a list continues, encrypted for its token. A key has a fixed length in it,
-// because the length of a cursor would tell about the key too.
+// because the length of a cursor would reveal something of the key too.
 func (l list[R, W]) cursor(pages pager, who *auth.Token, at place) string {
 	plain := binary.BigEndian.AppendUint64([]byte{placeVersion}, uint64(at.key))
 	sealed := pages.cursors.Seal(nil, nil, append(plain, at.group...), l.cursorContext(who))

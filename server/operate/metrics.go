@@ -260,7 +260,7 @@ func (m *Metrics) uses(levels map[auth.Quota]quotaLevel) {
 type waitingAlerts struct {
 	Target string
 	Alerts int
-	Oldest time.Duration // age of the oldest; 0: there is none
+	Oldest time.Duration // age of the oldest; 0: none
 }
 
 // waiting sets what the targets of alerts have not sent yet; a scrape calls it.

@@ -40,7 +40,7 @@ type PushTarget interface {
 	Check(*webpush.Subscription) error
 }
 
-// Threads is the part of a ledger that changes threads, such as those of subscribers.
+// Threads is the part of a ledger that changes threads, such as the threads of subscribers.
 type Threads interface {
 	// PatchThread changes the agent, the metadata or the delivery of a thread.
 	PatchThread(ctx context.Context, thread string, p thread.Patch) (*mailroom.Thread, error)

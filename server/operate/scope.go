@@ -11,7 +11,7 @@ import (
 )
 
 // groupThreads is how many threads of a namespace one list merges. A list of a larger namespace has the rows of one
-// group after the other: the threads in the order of their ids, the rows of a group in that of the list.
+// group after the other: the threads in the order of their ids, the rows of a group in the order of the list.
 const groupThreads = 1000
 
 // searchThreads is groupThreads of a search: an index of words looks up each thread.
@@ -26,9 +26,9 @@ type place struct {
 // scope has the rows that a list may read for its caller, of one group: see "Rows of others" in the package comment.
 type scope struct {
 	all     bool               // of all threads
-	owner   string             // of the threads of this owner; "": none
+	owner   string             // of the threads of this owner; "": no owner
 	threads []*mailroom.Thread // and of these
-	next    string             // the group behind this one; "": there is none
+	next    string             // the group behind this one; "": no further group
 }
 
 // scopeOf returns the rows of a group of at most most threads that who may see.
@@ -136,7 +136,7 @@ func (h *ListHandlers) runsFrom(ctx context.Context, conditions store.RunQuery) 
 	return s, err
 }
 
-// read returns runs of the source, those of one group if it is scoped.
+// read returns runs of the source, of one group if it is scoped.
 func (s runSource) read(rd store.Reader, in scope, from int64, oldest bool, limit int) ([]*mailroom.Run, error) {
 	if s.none || s.scoped && in.isEmpty() {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 	"mailroom/store"
 )
 
-// createdSlack is how far the order of keys may differ from that of creation: the transactions of
-// servers overlap, and a clock may step back.
+// createdSlack is how far the order of keys may differ from the order of creation: the transactions
+// of servers overlap, and a clock may step back.
 const createdSlack = time.Minute
 
 // window is a range of the keys of runs: from low, and below high unless it is 0.

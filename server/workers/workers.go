@@ -40,7 +40,7 @@ type Options struct {
 	// nil: none.
 	LocalAgents func() []string
 	// Authorize derives a context that also ends when the server shuts down and when the caller's
-	// token is revoked. context.Cause tells which.
+	// token is revoked. context.Cause returns which.
 	Authorize func(ctx context.Context) (context.Context, context.CancelFunc)
 	// Hold counts a claim that waits among the caller's streams, or refuses it.
 	Hold func(ctx context.Context) (release func(), err error)

@@ -19,7 +19,8 @@ const (
 	// than its sender.
 	smallFragment = 1 << 10
 	// socketFrames and socketBurst are the rate per second and the burst of control frames and
-	// small fragments on one socket, tokenFrames and tokenBurst those of all sockets of a token.
+	// small fragments on one socket, tokenFrames and tokenBurst the same for all sockets of a
+	// token.
 	socketFrames, socketBurst = 100, 500
 	tokenFrames, tokenBurst   = 1000, 5000
 	// maxFlood is how many bytes of a flooding peer are discarded while the close frame is sent.

@@ -21,7 +21,7 @@ import (
 	"mailroom/server/internal/request"
 )
 
-// Close codes besides those of RFC 6455.
+// Close codes besides the codes of RFC 6455.
 const (
 	closeUnauthenticated = websocket.StatusCode(4401)
 	closeTooSlow         = websocket.StatusCode(4408)

@@ -25,7 +25,7 @@ type Host interface {
 	// upgrade opened.
 	Authenticate(upgrade *http.Request, header string) (*Grant, error)
 	// Authorize derives a context that also ends when the server shuts down and when the caller's
-	// token is revoked. context.Cause tells which.
+	// token is revoked. context.Cause returns which.
 	Authorize(ctx context.Context) (context.Context, context.CancelFunc)
 	// Hold counts a socket of a token, or refuses it.
 	Hold(token string) (release func(), err error)

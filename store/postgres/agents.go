@@ -39,7 +39,7 @@ func scanPauses(into *[]store.Pause) func(c *columns) error {
 	}
 }
 
-// writeDefinitions keeps an existing version as it is.
+// writeDefinitions does not change an existing version.
 func (w *writing) writeDefinitions(definitions []store.Definition) {
 	firsts := slices.Clone(definitions)
 	slices.Reverse(firsts)

@@ -112,7 +112,7 @@ func cloneRow(row [][]byte) [][]byte {
 	return clone
 }
 
-// answer returns the threads of want but those in given, if the locked ones tell.
+// answer returns the threads of want but those in given, if the locked ones are enough to know.
 func (w *lockedWant) answer(want store.Capacity, given map[string]bool) (threads []encodedThread, ok bool) {
 	if w.Agent != want.Agent || w.LastAttempt != want.LastAttempt {
 		return nil, false
@@ -164,8 +164,8 @@ func (w *lockedWant) covers(share *store.Share, given map[string]bool) bool {
 	return share.Most <= w.Share.Most
 }
 
-// answer returns what Due returns for wants at a time without the threads in given, if the locked rows
-// tell; otherwise ok is false.
+// answer returns what Due returns for wants at a time without the threads in given, if the locked
+// rows are enough to know; otherwise ok is false.
 func (d *dueRows) answer(at time.Time, wants []store.Capacity, known store.Known, given map[string]bool) (l *loading, next time.Time, ok bool, err error) {
 	if d == nil || !at.Equal(*d.at) {
 		return nil, next, false, nil

@@ -19,8 +19,8 @@ const (
 	DurableStorage Durability = "storage" // on storage that the database replicates itself
 )
 
-// checkServer refuses a server that may lose commits, in its configuration or that of the database
-// or the role.
+// checkServer refuses a server that may lose commits, in its own configuration, the database's or
+// the role's.
 func (o Options) checkServer(ctx context.Context, conn *pgx.Conn) error {
 	settings := map[string]string{}
 	rows, err := conn.Query(ctx, `SELECT name, setting FROM pg_settings

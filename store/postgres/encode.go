@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// typesOf returns the types of arguments. The server infers that of nil.
+// typesOf returns the types of arguments. The server infers the type of nil.
 func typesOf(args []any) []uint32 {
 	types := make([]uint32, len(args))
 	for i, arg := range args {

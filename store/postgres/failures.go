@@ -6,7 +6,7 @@ import (
 	"mailroom/store/internal/sqlstore"
 )
 
-// The owner and the agent of a failure are those of its run, whose thread may not be in the Changes.
+// The owner and the agent of a failure are the run's, whose thread may not be in the Changes.
 const (
 	putFailures = `INSERT INTO failure (run, at, error_group, agent, owner) SELECT r.key, u.at, u.error_group,
 		r.agent, t.owner

@@ -212,7 +212,7 @@ type File struct {
 	piece []byte // not yet returned
 }
 
-// Read implements [io.Reader]. It fails if the stored pieces are not those of a file of this size.
+// Read implements [io.Reader]. It fails if the stored pieces do not add up to a file of this size.
 func (f *File) Read(p []byte) (int, error) {
 	if len(f.piece) == 0 {
 		if f.read == f.Size {

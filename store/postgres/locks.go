@@ -101,7 +101,7 @@ func (s *Store) lockMigrations(ctx context.Context, conn *pgx.Conn) (tableLock, 
 }
 
 // lockAdvisory takes an advisory lock of the session. It waits only while a role that may use the schema holds
-// it: advisory_held tells the same, but a migration may not have created it yet.
+// it: advisory_held answers the same, but a migration may not have created it yet.
 func lockAdvisory(ctx context.Context, conn *pgx.Conn, class int64, name string) error {
 	const held = `SELECT pg_try_advisory_lock(($1::bigint)::int, hashtext($2)), EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
 		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.pid <> pg_backend_pid()
@@ -123,9 +123,10 @@ func lockAdvisory(ctx context.Context, conn *pgx.Conn, class int64, name string)
 // markTries is how many free keys mark tries.
 const markTries = 64
 
-// mark marks a connection as one of a program that knows version: it takes an advisory lock that tells the version
-// and the schema. Its other bits are random, so that no other role can hold it before, and it never waits.
-// Programs that know version 11 or less wait for a lock with the hash of the schema.
+// mark marks a connection as one of a program that knows version: it takes an advisory lock whose
+// number has the version and the schema. Its other bits are random, so that no other role can hold
+// it before, and it never waits. Programs that know version 11 or less wait for a lock with the
+// hash of the schema.
 func mark(ctx context.Context, conn *pgx.Conn, version int64, schema string) error {
 	for range markTries {
 		key := (programLock+version)<<32 | int64(schemaBits(schema))<<16 | int64(rand.N(1<<16))
@@ -174,8 +175,9 @@ func createSchema(ctx context.Context, conn *pgx.Conn, schema string) (err error
 	return err
 }
 
-// createdByAnother tells whether a CREATE met the same one of another connection. Which code it gets depends on
-// the catalog that it came to second: a table is a row of pg_class and one of pg_type.
+// createdByAnother reports whether a CREATE met the same one of another connection. Which code it
+// gets depends on the catalog that it came to second: a table is a row of pg_class and one of
+// pg_type.
 func createdByAnother(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -74,7 +74,7 @@ func released() (code, error) {
 	return code{version: codeVersion, expand: expand, contract: contract}, err
 }
 
-// readMigrations reads the files of a folder; without the folder there are none.
+// readMigrations reads the files of a folder; without the folder it returns no files.
 func readMigrations(files fs.FS, folder string) (all []migration, err error) {
 	names, err := fs.Glob(files, path.Join(folder, "*.sql")) // in the order of their numbers
 	for _, name := range names {
@@ -197,7 +197,7 @@ func (c code) join(ctx context.Context, conn *pgx.Conn, schema string) error {
 
 // Tables is the state of the tables of a store.
 type Tables struct {
-	Version int64 `json:"version"`  // 0: there are none
+	Version int64 `json:"version"`  // 0: no tables
 	MinCode int64 `json:"min_code"` // version that a program must know to use them
 }
 

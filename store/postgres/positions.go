@@ -71,8 +71,8 @@ func (r reader) allEntries(q store.EntryQuery) ([]mailroom.Entry, error) {
 // pageBytes bounds the lines of a page of entries of all threads.
 const pageBytes = 1 << 20
 
-// sameCluster reports whether the positions are transaction ids of this database cluster. Those of a
-// restored dump are not.
+// sameCluster reports whether the positions are transaction ids of this database cluster. In a
+// restored dump they are not.
 func sameCluster(ctx context.Context, conn *pgx.Conn) (same bool, err error) {
 	err = conn.QueryRow(ctx, `SELECT system = (SELECT system_identifier FROM pg_control_system())
 		FROM entry_order WHERE one = 1`).Scan(&same)

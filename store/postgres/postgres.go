@@ -116,8 +116,8 @@ func (s *Store) connect(ctx context.Context) (*session, error) {
 	return c, nil
 }
 
-// join opens a connection for reads and writes, unless only newer programs can use the tables. Those of
-// a copy are not usable yet.
+// join opens a connection for reads and writes, unless only newer programs can use the tables. The
+// tables of an unfinished copy are not usable yet.
 func (s *Store) join(ctx context.Context) (*session, error) {
 	c, err := s.connect(ctx)
 	if err != nil || s.copying {

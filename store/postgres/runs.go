@@ -56,7 +56,7 @@ func (r reader) Runs(q store.RunQuery) ([]*mailroom.Run, error) {
 	if q.Owner != "" || q.Group != "" {
 		return listRuns(r, q)
 	}
-	piles := []int64{pileNone} // not by pile
+	piles := []int64{pileNone} // all: without the index by pile
 	if len(q.Statuses) > 0 && len(q.IDs) == 0 && q.Thread == "" && q.Parent == "" && q.Set == store.RunsAll &&
 		!slices.Contains(q.Statuses, mailroom.StatusCompleted) {
 		piles = nil
@@ -146,7 +146,7 @@ func scanRun(c *columns) (*mailroom.Run, error) {
 	return r, format.ParseRun(c.Text(), r)
 }
 
-// listRuns reads the runs of an owner or of an error group, or those of the group that an owner has.
+// listRuns reads the runs of an owner or of an error group, or of both.
 func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
 	read := func(text, key, cond string, args ...any) {

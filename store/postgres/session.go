@@ -117,7 +117,7 @@ func (s *session) exchange(ctx context.Context, t trip) (err error) {
 	return nil
 }
 
-// read reads the result of a statement. name is that of a new one.
+// read reads the result of a statement. name is the name of a new one.
 func (s *session) read(p *pgconn.Pipeline, st *statement, name string) error {
 	result, err := p.GetResults()
 	if description, ok := result.(*pgconn.StatementDescription); ok {

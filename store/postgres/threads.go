@@ -76,8 +76,8 @@ func (r reader) Threads(q store.ThreadQuery) ([]*mailroom.Thread, error) {
 	return list(r, "read threads", &s, q.Limit, budget, scanThread)
 }
 
-// prefixEnd returns the first text behind all texts with a prefix, in the order of bytes; "" if there
-// is none. It is valid UTF-8: it has the next code point in place of the prefix's last one.
+// prefixEnd returns the first text behind all texts with a prefix, in the order of bytes, or "". It
+// is valid UTF-8: it has the next code point in place of the prefix's last one.
 func prefixEnd(prefix string) string {
 	runes := []rune(prefix)
 	for i := len(runes) - 1; i >= 0; i-- {

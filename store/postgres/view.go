@@ -75,7 +75,7 @@ func (v *view) query(t trip) error {
 	}
 }
 
-// freeReader returns a connection; used tells that it is not new.
+// freeReader returns a connection; used reports that it is not new.
 func (s *Store) freeReader(ctx context.Context) (_ *session, used bool, _ error) {
 	for r, ok := s.idle.Take(); ok; r, ok = s.idle.Take() {
 		switch {

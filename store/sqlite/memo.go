@@ -42,8 +42,8 @@ type versioned interface {
 	FileControlDataVersion(database string) (uint32, error)
 }
 
-// dataVersion returns the version of the data that the writer's transaction sees. ok is false if the
-// driver does not tell.
+// dataVersion returns the version of the data that the writer's transaction sees. ok is false if
+// the driver does not say.
 func (s *Store) dataVersion() (version uint32, ok bool) {
 	conn, ok := s.writer.conn.(versioned)
 	if !ok {

@@ -80,7 +80,7 @@ func (f *File) renewOrder(ctx context.Context, path string) error {
 	if _, err = s.exec(ctx, newOrder); err != nil {
 		err = fmt.Errorf("name the order of entries: %w", err)
 	}
-	if _, e := s.value(ctx, clearMark); e != nil { // that of the original, if a server has it open
+	if _, e := s.value(ctx, clearMark); e != nil { // the original's, if a server has it open
 		err = errors.Join(err, fmt.Errorf("clear the mark of an open store: %w", e))
 	}
 	return errors.Join(err, s.close())

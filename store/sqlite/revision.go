@@ -19,7 +19,7 @@ const RevisionSuffix = "-revision"
 // is never older than the file, unless commits were lost without SQLite's knowledge.
 type Revision struct {
 	Commits int64 // committed transactions
-	// Closed is true while no process has the store open. Size and Modified are those of the closed
+	// Closed is true while no process has the store open. Size and Modified describe the closed
 	// database file, in bytes and in nanoseconds since 1970.
 	Closed   bool
 	Size     int64

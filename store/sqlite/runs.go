@@ -241,7 +241,7 @@ func scanRun(c *columns) (*mailroom.Run, error) {
 	return r, format.ParseRun(c.body(), r)
 }
 
-// listRuns reads the runs of an owner or of an error group, or those of the group that an owner has.
+// listRuns reads the runs of an owner or of an error group, or of both.
 func listRuns(r reader, q store.RunQuery) (runs []*mailroom.Run, err error) {
 	g, more := sqlstore.Gauge{Limit: q.Limit, Budget: q.Bytes}, true
 	read := func(text, key, cond string, args ...any) {

@@ -70,7 +70,7 @@ type Store struct {
 
 	idle sqlstore.Idle[*session] // readers
 
-	// wake tells the keeper the length of a long WAL, in pages; Close waits for it.
+	// wake gives the keeper the length of a long WAL, in pages; Close waits for it.
 	wake   chan int
 	keeper sync.WaitGroup
 
@@ -240,8 +240,8 @@ func (s *Store) View(ctx context.Context, f func(store.Reader) error) (err error
 		return refused
 	}
 	defer func() {
-		// Nothing was written, so the end of the snapshot cannot fail; after a failed BEGIN there
-		// is none to end.
+		// Nothing was written, so the end of the snapshot cannot fail; a failed BEGIN leaves no
+		// snapshot.
 		_, _ = session.exec(context.Background(), "ROLLBACK")
 	}()
 	if _, err := session.exec(ctx, "BEGIN"); err != nil {

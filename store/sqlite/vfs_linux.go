@@ -38,8 +38,8 @@ type (
 	closeFunc    = func(tls *libc.TLS, p uintptr) int32
 )
 
-// vfsFile is an open file. SQLite allocates it, zeroed, for each file; unix is that of its own VFS, which
-// does most of the work.
+// vfsFile is an open file. SQLite allocates it, zeroed, for each file; unix is the file of SQLite's
+// own VFS, which does most of the work.
 type vfsFile struct {
 	unix    sqlite3.TunixFile
 	methods sqlite3.Tsqlite3_io_methods // those that SQLite calls

@@ -211,7 +211,7 @@ func addLog(h hasher, r store.Reader, t *mailroom.Thread) error {
 	return nil
 }
 
-// addRuns adds the runs with their partials. asked tells that runs have tickets.
+// addRuns adds the runs with their partials. asked reports that runs have tickets.
 func addRuns(h hasher, r store.Reader, thread string) (asked bool, err error) {
 	q := store.RunQuery{Thread: thread, Oldest: true, Limit: compareRows}
 	for more := true; more; {

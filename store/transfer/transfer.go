@@ -120,7 +120,7 @@ func (c *copier) view(ctx context.Context, f func(store.Reader) error) error {
 	return nil
 }
 
-// others copies the kinds with few rows: those of agents, workers and tokens with their use.
+// others copies the kinds with few rows: agents, workers and tokens with their use.
 func (c *copier) others(ctx context.Context) error {
 	var rows others
 	if err := c.view(ctx, rows.read); err != nil {
@@ -422,7 +422,7 @@ func (s *threadScan) readKeys(r store.Reader, b *batch) error {
 	return err
 }
 
-// reservations returns those of a thread. Only projects have any.
+// reservations returns the reservations of a thread. Only projects have any.
 func reservations(r store.Reader, thread string) ([]store.Reservation, error) {
 	if _, ok := project.NameOf(thread); !ok {
 		return nil, nil

@@ -21,7 +21,7 @@ func joinMutants() []mutant {
 		{"a cut text waits no longer than others", "channel/chat/inbound/join.go", "max(j.usual, cutJoin)", "j.usual", "channel/chat/adapter", "^TestATextThatTheClientHasCutIsOneRun$"},
 		{"a command waits", "channel/chat/inbound/inbound.go", "	case p.Command == \"\":\n		e.join = d.join.of(e, p.Text)", "	case p.Command == \"\" || func() bool { e.join = d.join.of(e, p.Text); return false }():", "channel/chat/adapter", "^TestCommandsDoNotWaitForABurst$"},
 		{"a status does not see what waits", "channel/chat/inbound/command.go", "[]store.RunSet{store.RunsQueued, store.RunsScheduled}", "[]store.RunSet{store.RunsQueued}", "channel/chat/adapter", "^TestScheduledMessagesAreShownAndDiscarded$"},
-		{"a webhook joins by default", "app/config/channel.go", "; k.Programs {", "; false {", "app/config", "^TestAWebhookJoinsNothingByDefault$"},
+		{"a webhook joins by default", "app/config/channel.go", "; k.Programs {", "; false {", "app/config", "^TestAWebhookJoinsNoMessagesByDefault$"},
 		{"a run begins without the slow files of its album", "channel/chat/inbound/backlog.go", "		if err := b.fetchTogether(lane); err != nil {\n			return err\n		}\n", "", "channel/chat/adapter", "^TestAnAlbumIsOneRun$"},
 		{"messages with files are apart", "channel/chat/inbound/join.go", "j.usual > 0 && next.arrived.Sub", "false && next.arrived.Sub", "channel/chat/adapter", "^TestFilesThatComeTogetherAreOneRun$"},
 		{"an album waits for nothing without join_within", "channel/chat/inbound/join.go", "	if e.Album != \"\" {", "	if false {", "channel/chat/adapter", "^TestAnAlbumIsOneRun$"},

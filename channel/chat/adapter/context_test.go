@@ -89,8 +89,8 @@ func TestAForwardDecidesNoRequest(t *testing.T) {
 	w.awaitText("rm: " + string(mailroom.VerdictDeny))
 }
 
-// TestAnEditThatGivesAFileAnotherAddressIsNone has a platform that names one file by another address with each event.
-func TestAnEditThatGivesAFileAnotherAddressIsNone(t *testing.T) {
+// TestAnEditThatOnlyChangesTheAddressOfAFileIsIgnored has a platform that names one file by another address with each event.
+func TestAnEditThatOnlyChangesTheAddressOfAFileIsIgnored(t *testing.T) {
 	w := newFixture(t).start()
 	e := chat.Event{Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: "look", Files: []chat.File{{Name: "a.png", URI: "test:1", Size: -1}}}
 	sent := w.platform.AddEvent(e)

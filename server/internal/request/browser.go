@@ -3,8 +3,8 @@ package request
 import "strings"
 
 // BrowserOf names the browser and the system that a User-Agent header claims, such as "Firefox on Linux":
-// enough to tell the sessions of a person apart. The names are fixed, so a header cannot put text of its own
-// into a list of sessions. "" if neither is known.
+// enough to distinguish the sessions of a person. The names are fixed, so a header cannot put text of its
+// own into a list of sessions. "" if neither is known.
 func BrowserOf(header string) string {
 	first := func(names [][2]string) string {
 		for _, n := range names {

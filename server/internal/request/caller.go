@@ -9,8 +9,8 @@ import (
 
 type callerKey struct{}
 
-// WithCaller returns the context of a request. caller returns the token that the request acts for, as it is now: the
-// token is checked once more when the body has arrived.
+// WithCaller returns the context of a request. caller returns the token that the request acts for,
+// in its current state: the token is checked once more when the body has arrived.
 func WithCaller(ctx context.Context, caller func() *auth.Token) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }

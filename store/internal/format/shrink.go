@@ -91,8 +91,8 @@ func NewShrinker() *Shrinker {
 	return s
 }
 
-// Shrink returns the row for the lines of a thread's entries. run is that of the first entry, or "". The
-// row is valid until the next call; it may be lines.
+// Shrink returns the row for the lines of a thread's entries. run is the run of the first entry, or
+// "". The row is valid until the next call; it may be lines.
 func (s *Shrinker) Shrink(lines []byte, thread, run string) []byte {
 	if len(lines) > maxShrunk || !shrinkable(lines) {
 		return lines
@@ -179,7 +179,8 @@ func shrinkable(lines []byte) bool {
 	return len(lines) > 0
 }
 
-// hasControl reports whether one of eight bytes may be below 0x20. Bytes below 0x80 are told exactly.
+// hasControl reports whether one of eight bytes may be below 0x20. For bytes below 0x80 the answer
+// is exact.
 func hasControl(eight uint64) bool {
 	const each = 0x0101010101010101
 	return (eight-0x20*each)&^eight&(0x80*each) != 0

@@ -70,7 +70,7 @@ func TestADamagedRowIsRefused(t *testing.T) {
 }
 
 // The stored form of the phrases must not change.
-func TestAStoredRowIsRead(t *testing.T) {
+func TestTheStoredFormDoesNotChange(t *testing.T) {
 	const row = "\x01\x04t123\x00\x1b2026-11-26T02:20:10.857232Z\x1c\x01\",\x1e7,\"kind\":\"note\"\x1d\x03\"\x1b}}"
 	const want = `{"thread":"t123",,"seq":7,"kind":"note","at":"2026-11-26T02:20:10.857232Z","body":{"}}`
 	got, err := clearLines([]byte(row))

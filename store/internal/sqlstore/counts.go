@@ -76,8 +76,8 @@ func EachSum(text string) string {
 	return strings.Join(list, ", ")
 }
 
-// Summaries selects rows of the summary of ended runs. columns are those of the sums, with a GROUP BY of
-// the key in group if a database has several rows of a key.
+// Summaries selects rows of the summary of ended runs. columns are the columns of the sums, with a
+// GROUP BY of the key in group if a database has several rows of a key.
 func Summaries(q *store.SummaryQuery, columns, group string) *Select {
 	var s Select
 	s.Add("SELECT agent, at, status, " + columns + " FROM summary")

@@ -75,7 +75,7 @@ func (s *Select) Behind(column string, from int64, oldest bool) {
 	}
 }
 
-// Limit adds a limit of the rows; 0 is none.
+// Limit adds a limit of the rows; 0: no limit.
 func (s *Select) Limit(rows int) {
 	if rows > 0 {
 		s.Add(" LIMIT ?", int64(rows))

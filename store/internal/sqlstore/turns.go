@@ -122,7 +122,7 @@ type Idle[C any] struct {
 	list []C // guarded by mu
 }
 
-// Take returns a connection, and false if there is none.
+// Take returns a connection, and false without one.
 func (i *Idle[C]) Take() (c C, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
