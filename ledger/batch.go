@@ -87,8 +87,8 @@ func (c *committer) failAll(ops []*op, err error) {
 	}
 }
 
-// batch is one transaction of the committer. It keeps apart what waits for the answer, and what was read and changed for
-// it, because the second is made again when the store runs the transaction again.
+// batch is one transaction of the committer. It keeps apart what waits for the answer, and what was read and changed
+// for it, because the second is made again when the store runs the transaction again.
 type batch struct {
 	c       *committer
 	waiting gathered

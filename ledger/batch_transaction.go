@@ -23,7 +23,8 @@ import (
 //   - It changes rows: by the transitions of packages thread and project on the loaded values, and by the methods of
 //     transaction and [changes] for all others.
 //
-// It does not see the store's Write, the queue of the committer, or how operations are answered: these belong to [batch].
+// It does not see the store's Write, the queue of the committer, or how operations are answered: these belong to
+// [batch].
 type transaction struct {
 	options *Options
 	rows    rows

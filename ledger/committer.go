@@ -66,9 +66,9 @@ const purgePatience = 20 * time.Millisecond
 // committer forms batches of operations, commits them and answers the operations.
 //
 // A commit waits for the disk, which takes longer than the operations in it. So one goroutine commits all operations
-// that arrived during the last commit, and the load decides how many these are. With a transaction for each caller, each
-// one would wait for a sync of its own, and callers that write one thread for the locks of each other. No timer waits
-// for a batch to fill: it delays a lone caller by its length, and under load the next batch is full anyhow.
+// that arrived during the last commit, and the load decides how many these are. With a transaction for each caller,
+// each one would wait for a sync of its own, and callers that write one thread for the locks of each other. No timer
+// waits for a batch to fill: it delays a lone caller by its length, and under load the next batch is full anyhow.
 type committer struct {
 	store   store.Store
 	options Options

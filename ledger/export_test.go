@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// CheckRefusals makes a ledger compare what a transaction would write, and the rows that it has loaded, before and after
-// each operation that is refused. A refusal undoes nothing, so an operation must check everything before it changes
-// anything. Each change is reported. Call it before Run.
+// CheckRefusals makes a ledger compare what a transaction would write, and the rows that it has loaded, before and
+// after each operation that is refused. A refusal undoes nothing, so an operation must check everything before it
+// changes anything. Each change is reported. Call it before Run.
 func CheckRefusals(l *Ledger, report func(change string)) {
 	for _, c := range l.lanes {
 		c.apply = func(o *op, tx *transaction) error {

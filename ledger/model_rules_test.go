@@ -72,8 +72,8 @@ func (m *model) retry(t *rapid.T) {
 	}
 }
 
-// giveWay ends an attempt so that a queued run of its thread starts before the next one, and checks that it will, and that
-// the run that gives way keeps its place and is charged with nothing.
+// giveWay ends an attempt so that a queued run of its thread starts before the next one, and checks that it will, and
+// that the run that gives way keeps its place and is charged with nothing.
 func (m *model) giveWay(t *rapid.T) {
 	c := pick(t, m.liveClaims(), "claim")
 	to := "elsewhere"
@@ -361,8 +361,8 @@ func (m *model) checkStarted(t *rapid.T, before contents, one thread.Assignment,
 	}
 }
 
-// endedOverdue reports whether the deadline of a run ended it: a claim does so before the sweep comes, and then starts the
-// next one.
+// endedOverdue reports whether the deadline of a run ended it: a claim does so before the sweep comes, and then starts
+// the next one.
 func (m *model) endedOverdue(run string) bool {
 	r := m.after.Runs[run]
 	return r != nil && r.Status == mailroom.StatusCancelled && r.Reason == mailroom.ReasonDeadline

@@ -23,8 +23,8 @@ func (l *Ledger) MoveCursor(ctx context.Context, c store.Cursor) error {
 	return err
 }
 
-// ChangeCursor moves a cursor to the position that f returns for the current one, or nil. If f returns nil, the cursor stays. Changes of one cursor are serialized. f may be called
-// more than once and must have no side effects.
+// ChangeCursor moves a cursor to the position that f returns for the current one, or nil. If f returns nil, the cursor
+// stays. Changes of one cursor are serialized. f may be called more than once and must have no side effects.
 func (l *Ledger) ChangeCursor(ctx context.Context, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	o := op{name: "cursor", rank: rankPlain, topics: []string{"cursor/" + channel + "/" + identity}}
 	_, err := run(ctx, l, o, func(tx *transaction) (struct{}, error) {

@@ -64,8 +64,8 @@ func copyWorker(w *store.Worker) *store.Worker {
 }
 
 // SubmitAll submits to several threads, of the operator unless their Owner is set, and moves a cursor, in
-// one transaction: all of it or nothing. Each submit names its thread, its run and a key, and gets no limits of a caller. One with a known
-// key is left out, whatever its content, because the key names the event.
+// one transaction: all of it or nothing. Each submit names its thread, its run and a key, and gets no limits of a
+// caller. One with a known key is left out, whatever its content, because the key names the event.
 func (ds Duties) SubmitAll(ctx context.Context, all []thread.Submit, c store.Cursor) error {
 	if err := thread.CheckCursor(&c); err != nil {
 		return err

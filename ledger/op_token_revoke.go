@@ -126,8 +126,8 @@ func (as Accounts) read(ctx context.Context, plan *revocation, until time.Time) 
 	})
 }
 
-// readRuns reads the open runs of all owners, the newest first, until it has seen as many of the token as the store counts:
-// none for a token without open runs. An index of the open runs by owner would cost each run two writes.
+// readRuns reads the open runs of all owners, the newest first, until it has seen as many of the token as the store
+// counts: none for a token without open runs. An index of the open runs by owner would cost each run two writes.
 func (p *revocation) readRuns(r store.Reader, until time.Time) error {
 	counts, err := r.Count(store.CountQuery{Owner: &p.in.Name, Statuses: openStatuses()})
 	if err != nil {

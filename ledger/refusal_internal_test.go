@@ -16,8 +16,9 @@ import (
 	"mailroom/thread"
 )
 
-// TestARefusalThatChangesAnythingIsDetected refuses after one change of each kind: of rows that are written, and of loaded
-// rows, which a later operation of the batch would write. Each test of this package compares both around every refusal.
+// TestARefusalThatChangesAnythingIsDetected refuses after one change of each kind: of rows that are written, and of
+// loaded rows, which a later operation of the batch would write. Each test of this package compares both around every
+// refusal.
 func TestARefusalThatChangesAnythingIsDetected(t *testing.T) {
 	row := func(tx *transaction) *thread.State { return tx.rows.thread("a") }
 	for name, change := range map[string]func(tx *transaction) error{

@@ -284,9 +284,10 @@ func (h *history) check() {
 	}
 }
 
-// TestRandomHistoriesOfRights creates, derives, spends, ends and replaces tokens, with names that are used again, at two
-// servers on one store. The model says who has which rights: each ends with what it was derived from, and none comes back.
-// The rules are the same on each store, and a database takes six times as long: it gets a part of the histories.
+// TestRandomHistoriesOfRights creates, derives, spends, ends and replaces tokens, with names that are used again, at
+// two servers on one store. The model says who has which rights: each ends with what it was derived from, and none
+// comes back. The rules are the same on each store, and a database takes six times as long: it gets a part of the
+// histories.
 func TestRandomHistoriesOfRights(t *testing.T) {
 	for _, s := range []*side{onMemory(), onFile(t.TempDir()), onPostgres(t)} {
 		t.Run(s.name, func(t *testing.T) {

@@ -265,8 +265,8 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// onBoth runs one operation on all sides and compares their results and rows. An operation that is refused, also one that
-// the ledger makes by itself, must not change anything: neither rows nor what its transaction has loaded.
+// onBoth runs one operation on all sides and compares their results and rows. An operation that is refused, also one
+// that the ledger makes by itself, must not change anything: neither rows nor what its transaction has loaded.
 func onBoth[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, error)) (T, error) {
 	t.Helper()
 	var value T

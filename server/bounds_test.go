@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestEveryBoundNamesAFieldOfTheDescription fails when a type or parameter is renamed and its bound is not. Such a bound
-// limits nothing.
+// TestEveryBoundNamesAFieldOfTheDescription fails when a type or parameter is renamed and its bound is not. Such a
+// bound limits nothing.
 func TestEveryBoundNamesAFieldOfTheDescription(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "http://localhost/openapi.json", nil)
 	w := httptest.NewRecorder()

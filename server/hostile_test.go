@@ -291,8 +291,8 @@ func wantAlike(t *testing.T, what string, servers map[string]*hostileServer, ask
 	}
 }
 
-// wantSameRows checks that all stores have as many threads, runs and entries of each kind: that of what was refused, none has
-// written a part.
+// wantSameRows checks that all stores have as many threads, runs and entries of each kind: that of what was refused,
+// none has written a part.
 func wantSameRows(t *testing.T, servers map[string]*hostileServer) {
 	t.Helper()
 	wantAlike(t, "the rows", servers, func(s *hostileServer) string {
@@ -323,8 +323,8 @@ func wantSameRows(t *testing.T, servers map[string]*hostileServer) {
 	})
 }
 
-// TestNoValueOfARequestIsAnInternalError sends each hostile value as each parameter and each field of a body, at any depth,
-// of each route of the API, to servers on three stores: none answers with a 5xx, and all answer the same.
+// TestNoValueOfARequestIsAnInternalError sends each hostile value as each parameter and each field of a body, at any
+// depth, of each route of the API, to servers on three stores: none answers with a 5xx, and all answer the same.
 func TestNoValueOfARequestIsAnInternalError(t *testing.T) {
 	servers, d := hostileServers(t)
 	n := 0

@@ -116,8 +116,8 @@ func (h *heldRun) written() (what string) {
 	return what
 }
 
-// TestNoValueOfAWorkerIsAnInternalError sends each hostile value as each field of what a worker sends for a run that it has.
-// A refusal changes nothing: the run stays with its worker, which completes it in the end.
+// TestNoValueOfAWorkerIsAnInternalError sends each hostile value as each field of what a worker sends for a run that it
+// has. A refusal changes nothing: the run stays with its worker, which completes it in the end.
 func TestNoValueOfAWorkerIsAnInternalError(t *testing.T) {
 	servers, d := hostileServers(t)
 	held := map[*hostileServer]*heldRun{}
@@ -174,7 +174,8 @@ func (h *heldRun) complete() {
 	h.claim = api.Claim{}
 }
 
-// TestNoFrameIsAnInternalError sends each hostile value as each member of each frame of a socket, and frames that are none.
+// TestNoFrameIsAnInternalError sends each hostile value as each member of each frame of a socket, and frames that are
+// none.
 func TestNoFrameIsAnInternalError(t *testing.T) {
 	servers, _ := hostileServers(t)
 	for _, s := range servers {
@@ -225,8 +226,8 @@ func TestNoFrameIsAnInternalError(t *testing.T) {
 	wantSameRows(t, servers)
 }
 
-// answersOf sends a frame and then a ping, and returns the code of each answer up to that of the ping. open reports whether
-// the socket is open then.
+// answersOf sends a frame and then a ping, and returns the code of each answer up to that of the ping. open reports
+// whether the socket is open then.
 func (p *peer) answersOf(frame string) (codes string, open bool) {
 	p.t.Helper()
 	_ = p.conn.Write(p.ctx, websocket.MessageText, []byte(frame)) // the server may have closed it, which the read tells

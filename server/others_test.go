@@ -58,8 +58,9 @@ func byName() map[string]string {
 	return all
 }
 
-// TestNoAnswerRevealsRowsOfOthers sends the same requests to two servers. On one of them ann has threads, runs, tickets, a
-// project, a rule, a target and tokens, on the other nothing: eve gets the same answers, also where ann is out of quota.
+// TestNoAnswerRevealsRowsOfOthers sends the same requests to two servers. On one of them ann has threads, runs,
+// tickets, a project, a rule, a target and tokens, on the other nothing: eve gets the same answers, also where ann is
+// out of quota.
 func TestNoAnswerRevealsRowsOfOthers(t *testing.T) {
 	// Names of threads and projects are unique, so who asks for one of another's is refused and not given an own one:
 	// as a thread that does not exist, and with no word about its owner.

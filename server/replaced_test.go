@@ -17,8 +17,8 @@ import (
 	"mailroom/thread"
 )
 
-// TestABrowserOfTheOperatorEndsWithItsToken restarts a server with other tokens. One of the subscriptions is as an older
-// version made it: it names no token, and is of the one that the next start has.
+// TestABrowserOfTheOperatorEndsWithItsToken restarts a server with other tokens. One of the subscriptions is as an
+// older version made it: it names no token, and is of the one that the next start has.
 func TestABrowserOfTheOperatorEndsWithItsToken(t *testing.T) {
 	eachStore(t, func(t *testing.T, open func(t *testing.T) store.Store) {
 		rows := open(t)

@@ -173,8 +173,8 @@ func TestALimitedTokenOfTheOperatorIsNotTheOperator(t *testing.T) {
 	}
 }
 
-// TestALimitedTokenDoesNotChangeTheRulesOfItsToken: a rule is about all threads of a token, and a limited one is a part of its
-// rights, for a page or a program.
+// TestALimitedTokenDoesNotChangeTheRulesOfItsToken: a rule is about all threads of a token, and a limited one is a part
+// of its rights, for a page or a program.
 func TestALimitedTokenDoesNotChangeTheRulesOfItsToken(t *testing.T) {
 	f := start(t, withRules)
 	ann := f.withToken(f.createToken("ann", "", auth.PermissionRead, auth.PermissionSubmit))

@@ -146,8 +146,8 @@ func TestTokensAreRefreshedAndKeptAfterAnError(t *testing.T) {
 	})
 }
 
-// TestAGrantEndsAtItsEnd has a token with an end, and a session of it with a later one, while the rows can be read and while
-// they cannot.
+// TestAGrantEndsAtItsEnd has a token with an end, and a session of it with a later one, while the rows can be read and
+// while they cannot.
 func TestAGrantEndsAtItsEnd(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

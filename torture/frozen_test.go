@@ -18,7 +18,8 @@ import (
 var frozenFlag = flag.Duration("frozen", 0, "how long a server stays frozen in a commit; 0: until the other one has written to all of its threads")
 
 // A server that stops between the two trips of a transaction keeps its threads locked until
-// PostgreSQL ends its session (idle_in_transaction). Until then, and after it, all operations succeed at another server.
+// PostgreSQL ends its session (idle_in_transaction). Until then, and after it, all operations succeed at another
+// server.
 func TestAServerFrozenInACommitStopsNoOther(t *testing.T) {
 	plain, tagged := build(t)
 	seed := *seedFlag

@@ -20,7 +20,8 @@ import (
 // statusTimeout limits the requests of mailroom status.
 const statusTimeout = 10 * time.Second
 
-// serverStatus is the JSON output of mailroom status. PID and Data are null for a server named by MAILROOM_URL or a context.
+// serverStatus is the JSON output of mailroom status. PID and Data are null for a server named by MAILROOM_URL or a
+// context.
 type serverStatus struct {
 	URL       string                  `json:"url"`
 	Ready     bool                    `json:"ready"`
@@ -92,8 +93,8 @@ func printPID(con *command.Console) error {
 	return errors.Join(con.Printf("%d\n", p.PID), p.Release())
 }
 
-// fetchServerStatus queries the server. For a data folder it first checks that the server's process runs, because another program may use
-// the address of a killed server.
+// fetchServerStatus queries the server. For a data folder it first checks that the server's process runs, because
+// another program may use the address of a killed server.
 func fetchServerStatus(ctx context.Context, con *command.Console) (s serverStatus, err error) {
 	remote, err := endpoint.IsRemote(con)
 	if err != nil {

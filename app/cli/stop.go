@@ -70,7 +70,8 @@ func stopServer(ctx context.Context, con *command.Console, p *datadir.Process, d
 	return nil
 }
 
-// printRunning prints how many runs the server waits for. A server that does not respond is stopped without this message.
+// printRunning prints how many runs the server waits for. A server that does not respond is stopped without this
+// message.
 func printRunning(ctx context.Context, con *command.Console) {
 	c, err := connect(con)
 	if err != nil {

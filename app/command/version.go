@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// Version is the version of this program and the JSON output of mailroom version. The field Version is "devel" for a build from
-// a working tree; Revision is the source commit, if known.
+// Version is the version of this program and the JSON output of mailroom version. The field Version is "devel" for a
+// build from a working tree; Revision is the source commit, if known.
 type Version struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`

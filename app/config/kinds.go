@@ -13,7 +13,8 @@ import (
 	"mailroom/channel/webhook"
 )
 
-// Kinds returns the platforms that channels can connect to and the kinds of targets of alerts, each list sorted by name.
+// Kinds returns the platforms that channels can connect to and the kinds of targets of alerts, each list sorted by
+// name.
 func Kinds() *target.Kinds { return &target.Kinds{Channels: channelKinds(), Targets: targetKinds()} }
 
 func targetKinds() []target.Kind {

@@ -60,7 +60,8 @@ func (e *Error) Error() string {
 }
 
 // Load reads the file at path, and the variables of env that override it (see [Variable]); env is as
-// os.Getenv, or nil. A missing file is an error if must is set, else it counts as an empty file. An [*Error] lists invalid settings.
+// os.Getenv, or nil. A missing file is an error if must is set, else it counts as an empty file. An [*Error] lists
+// invalid settings.
 func Load(path string, must bool, kinds *target.Kinds, env func(string) string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !must {

@@ -11,7 +11,8 @@ import (
 	"mailroom/internal/retry"
 )
 
-// policies returns what a file says about retries, by agent; "" is [retry], and found is a codex in PATH without a table.
+// policies returns what a file says about retries, by agent; "" is [retry], and found is a codex in PATH without a
+// table.
 func policies(c *Config) map[string]retry.Policy {
 	all := map[string]retry.Policy{"": c.Retry, "found": c.ProgramAgent(program.Find("codex")).Retry}
 	for name, a := range c.Agents {

@@ -13,9 +13,9 @@ import (
 
 // Definition returns the settings that decide what a run of the agent does, as JSON with
 // sorted keys for [Rebuild]. It omits limit, deadline, the retries, call_timeout, options, the exits and
-// Confinement, which decide only when, how long, how often and how isolated a run is. For env it has digests instead of the values,
-// because they can be secrets. Pass a secret that changes often through env_allow, which
-// is included by name only.
+// Confinement, which decide only when, how long, how often and how isolated a run is. For env it has digests instead of
+// the values, because they can be secrets. Pass a secret that changes often through env_allow, which is included by
+// name only.
 func (a *Agent) Definition() (json.RawMessage, error) {
 	definition := map[string]any{}
 	outside := map[string]bool{"limit": true, "deadline": true, oldRetryFirst: true, "call_timeout": true}

@@ -21,8 +21,8 @@ const (
 	maxCrashReportSize = 256 << 10
 )
 
-// CrashReport reads the report of the folder's last server, at most 256 KiB. It is empty if that server did not crash. The
-// result does not change until KeepCrash is called.
+// CrashReport reads the report of the folder's last server, at most 256 KiB. It is empty if that server did not crash.
+// The result does not change until KeepCrash is called.
 func (h *Lock) CrashReport() (report []byte, err error) {
 	f, err := os.Open(h.Dir.path(crashFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,8 +38,8 @@ func (h *Lock) CrashReport() (report []byte, err error) {
 	return report, nil
 }
 
-// KeepCrash archives the report of the last server under its own name, truncated to 256 KiB, and removes all but the last
-// three reports. It returns the report's path.
+// KeepCrash archives the report of the last server under its own name, truncated to 256 KiB, and removes all but the
+// last three reports. It returns the report's path.
 func (h *Lock) KeepCrash() (path string, err error) {
 	path, err = h.keepCrash()
 	if err != nil {
@@ -76,14 +76,14 @@ func (h *Lock) keepCrash() (string, error) {
 	return path, nil
 }
 
-// CrashOutput opens the file for the crash report of this process, readable only by its owner. Call KeepCrash first if the
-// last server crashed.
+// CrashOutput opens the file for the crash report of this process, readable only by its owner. Call KeepCrash first if
+// the last server crashed.
 func (h *Lock) CrashOutput() (*os.File, error) {
 	return os.OpenFile(h.Dir.path(crashFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// removeEmptyCrashReport removes the file for the crash report of this process. A report of the last server, which this one
-// did not archive, stays for the next start.
+// removeEmptyCrashReport removes the file for the crash report of this process. A report of the last server, which this
+// one did not archive, stays for the next start.
 func (h *Lock) removeEmptyCrashReport() error {
 	info, err := os.Stat(h.Dir.path(crashFile))
 	if err == nil && info.Size() == 0 {

@@ -107,8 +107,8 @@ func (e *LostStoreError) Error() string {
 }
 
 // PrepareStore prepares the folder for a server. It returns a [*LostStoreError] if the store
-// was lost and an [*UnfinishedCopyError] if it was not copied completely, creates an empty database file in a new folder, and removes the address of a
-// killed server.
+// was lost and an [*UnfinishedCopyError] if it was not copied completely, creates an empty database file in a new
+// folder, and removes the address of a killed server.
 func (h *Lock) PrepareStore() error {
 	info, err := os.Stat(h.Dir.Database())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

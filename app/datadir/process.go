@@ -7,11 +7,12 @@ import (
 	"os"
 )
 
-// serverLockFile is the file that a server holds a record lock on while it runs. The kernel reports the owner of a record lock and
-// releases it with the process, so no process id is ever read from a file.
+// serverLockFile is the file that a server holds a record lock on while it runs. The kernel reports the owner of a
+// record lock and releases it with the process, so no process id is ever read from a file.
 const serverLockFile = "server.lock"
 
-// HiddenError reports that the server of a folder runs in a process that is not visible here, for example in another container.
+// HiddenError reports that the server of a folder runs in a process that is not visible here, for example in another
+// container.
 type HiddenError struct{ Dir Dir }
 
 func (e *HiddenError) Error() string {
@@ -25,7 +26,8 @@ type Process struct {
 	handle *os.Process // on Linux a pidfd, which never refers to another process
 }
 
-// Process returns the server of the folder, or nil if none runs. The error is a [*HiddenError] if the process is not visible.
+// Process returns the server of the folder, or nil if none runs. The error is a [*HiddenError] if the process is not
+// visible.
 func (f Dir) Process() (*Process, error) {
 	for range 3 {
 		pid, err := f.serverPID()
@@ -36,7 +38,8 @@ func (f Dir) Process() (*Process, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find the server of %s: %w", f, err)
 		}
-		// If pid still holds the lock after the handle was opened, the handle refers to that process, or the process has ended.
+		// If pid still holds the lock after the handle was opened, the handle refers to that process, or the process has
+		// ended.
 		again, err := f.serverPID()
 		if err == nil && again == pid {
 			return &Process{PID: pid, dir: f, handle: handle}, nil

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MarkServer marks this process as the folder's server until Release, with a record lock that ends with the process. It waits for at
-// most lockWait for the lock of a server that has just ended.
+// MarkServer marks this process as the folder's server until Release, with a record lock that ends with the process. It
+// waits for at most lockWait for the lock of a server that has just ended.
 func (h *Lock) MarkServer(ctx context.Context) error {
 	file, err := os.OpenFile(h.Dir.path(serverLockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -105,7 +105,8 @@ func (p *posts) mention(text string) (n int) {
 	return n
 }
 
-// alerting is a server with a chat, and a program, to which the alerts of tokens go. What ends the alerts is done at there.
+// alerting is a server with a chat, and a program, to which the alerts of tokens go. What ends the alerts is done at
+// there.
 type alerting struct {
 	t           *testing.T
 	here, there *ledger.Ledger
@@ -185,8 +186,8 @@ func asksForAll(ctx context.Context, s mailroom.Session) error {
 	return err
 }
 
-// TestWhatEndsAtAnotherServerIsSentByNone has questions of tokens that wait for a chat, whose channel has them in its own
-// queue, and for a program. Then another server ends what they were told for. All parts are those of a real server.
+// TestWhatEndsAtAnotherServerIsSentByNone has questions of tokens that wait for a chat, whose channel has them in its
+// own queue, and for a program. Then another server ends what they were told for. All parts are those of a real server.
 func TestWhatEndsAtAnotherServerIsSentByNone(t *testing.T) {
 	twoOnOneStore(t, func(t *testing.T, here, there *ledger.Ledger) {
 		a := newAlerting(t, here, there)

@@ -20,8 +20,8 @@ import (
 
 // janitor removes obsolete data: once at the start, agent definitions that no open run is
 // pinned to; then periodically, expired unread notifications, old minutes and hours of the summary of
-// ended runs, and entries and attachments that are older than the retention. The attachments are in the data folder of each server and, if
-// servers share a store, in its database; the rest is in the store.
+// ended runs, and entries and attachments that are older than the retention. The attachments are in the data folder of
+// each server and, if servers share a store, in its database; the rest is in the store.
 type janitor struct {
 	ledger         *ledger.Ledger
 	files          datadir.Files

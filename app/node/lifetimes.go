@@ -58,7 +58,8 @@ type phases struct {
 	working atomic.Int32   // the server and the engines, while they use the ledger
 }
 
-// newPhases returns phases that begin to end when ctx is done, which sets stopping. shared: other servers use the store.
+// newPhases returns phases that begin to end when ctx is done, which sets stopping. shared: other servers use the
+// store.
 func newPhases(ctx context.Context, shared bool, all []part, stopping *atomic.Bool, log *slog.Logger) *phases {
 	p := &phases{node: ctx}
 	for _, one := range all {

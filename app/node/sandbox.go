@@ -162,7 +162,8 @@ func (s *sandbox) confine(name string, a *config.Agent) (launchOptions, error) {
 	return c, nil
 }
 
-// limitProcesses takes a cgroup for a limit of processes that has no effect otherwise, and warns of the limits without any.
+// limitProcesses takes a cgroup for a limit of processes that has no effect otherwise, and warns of the limits without
+// any.
 func (s *sandbox) limitProcesses(name string, i *proc.Isolation) {
 	limits, why := i.Ineffective()
 	if slices.Contains(limits, "max_processes") && s.cgroup != nil {

@@ -34,8 +34,8 @@ const (
 )
 
 // addTorture adds the torture agent. The returned function wraps a handle of the store, so that the
-// process is killed at the point that MAILROOM_TORTURE names. The agent's effects go to the file MAILROOM_TORTURE_FILE. MAILROOM_TORTURE_LIMIT
-// limits its concurrent runs, so that a second worker gets some.
+// process is killed at the point that MAILROOM_TORTURE names. The agent's effects go to the file MAILROOM_TORTURE_FILE.
+// MAILROOM_TORTURE_LIMIT limits its concurrent runs, so that a second worker gets some.
 func addTorture(r *agentSet) (wrap func(store.Store) store.Store, err error) {
 	d, err := killpoint.Parse(os.Getenv("MAILROOM_TORTURE"))
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestNoCommandRunsWhatARepositoryConfigures has repositories whose configuration names a program wherever git can run one:
-// a .git folder that an archive brought, and a .beads folder that is a bare repository of ordinary files. No command runs it,
-// and none waits for a pipe that the configuration includes.
+// TestNoCommandRunsWhatARepositoryConfigures has repositories whose configuration names a program wherever git can run
+// one: a .git folder that an archive brought, and a .beads folder that is a bare repository of ordinary files. No
+// command runs it, and none waits for a pipe that the configuration includes.
 func TestNoCommandRunsWhatARepositoryConfigures(t *testing.T) {
 	for _, kind := range []string{".git", ".beads", "pipe"} {
 		t.Run(kind, func(t *testing.T) {

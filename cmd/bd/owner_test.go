@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestATrackerOfAnotherUserAboveIsNotUsed has a tracker in a folder above, as another user can put one into /tmp. Only root
-// can make one; for other users the test checks that their own tracker above is used.
+// TestATrackerOfAnotherUserAboveIsNotUsed has a tracker in a folder above, as another user can put one into /tmp. Only
+// root can make one; for other users the test checks that their own tracker above is used.
 func TestATrackerOfAnotherUserAboveIsNotUsed(t *testing.T) {
 	p := newPlace(t)
 	below := &place{t, filepath.Join(p.dir, "below")}

@@ -13,7 +13,8 @@ import (
 
 // TestUndoInOneCloneSurvivesTheMerge removes values in one clone that the base has, while the other
 // clone edits the title of the same issues, so that git cannot merge the lines. The base comes from
-// git's merge driver, from conflict markers in diff3 style, from git's index, and after a union merge from the parents of the merge.
+// git's merge driver, from conflict markers in diff3 style, from git's index, and after a union merge from the parents
+// of the merge.
 func TestUndoInOneCloneSurvivesTheMerge(t *testing.T) {
 	undo := []struct {
 		id, member   string

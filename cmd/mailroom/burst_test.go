@@ -10,8 +10,8 @@ import (
 	"mailroom/entry"
 )
 
-// TestAServerThatIsKilledDuringABurstLosesNoMessage kills the server while a message waits for more of its user, who sends
-// the rest while it is off.
+// TestAServerThatIsKilledDuringABurstLosesNoMessage kills the server while a message waits for more of its user, who
+// sends the rest while it is off.
 func TestAServerThatIsKilledDuringABurstLosesNoMessage(t *testing.T) {
 	t.Parallel()
 	c := newTelegramFixture(t, "")

@@ -289,6 +289,37 @@ func TestAWorkerInAnotherLanguage(t *testing.T) {
 	}
 }
 
+// TestAWorkerInAnotherLanguageEndsAnOverdueAttempt has docs/examples/worker.mjs write for longer than run_deadline.
+// The worker says so itself, before the server takes the claim away.
+func TestAWorkerInAnotherLanguageEndsAnOverdueAttempt(t *testing.T) {
+	h := newFixture(t, "run_deadline = \"2s\"\n")
+	p := &process{}
+	h.process(p)
+	token, err := h.dir.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := exec.Command("node", "../../docs/examples/worker.mjs")
+	w := h.startProcess(worker, "MAILROOM_URL="+p.url, "MAILROOM_TOKEN="+token)
+	if _, err := w.until("serving js"); err != nil {
+		t.Fatal(err)
+	}
+	h.startRunOf("js", "t", strings.Repeat("word ", 1000), entry.KindRescheduled)
+	page, err := h.client().Entries(t.Context(), "t", client.EntriesQuery{Limit: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range page.Items {
+		if e.Kind == entry.KindRescheduled {
+			if !strings.Contains(string(e.Body), "the attempt took longer than ") {
+				t.Errorf("the attempt ended with %s", e.Body)
+			}
+			return
+		}
+	}
+	t.Errorf("no attempt has failed: %q", h.entryKinds())
+}
+
 func TestTwoRemoteWorkersShareTheRuns(t *testing.T) {
 	h := newFixture(t, "")
 	h.process(&process{})

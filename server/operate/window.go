@@ -59,9 +59,9 @@ func (w window) contains(key int64) bool {
 const nearby = 5 * time.Second
 
 // keysAt returns keys of the runs of an owner, "" of all, at least 1, around a time: the runs below low were created
-// before it, those from high on were not, and those from low up to high within nearby. It reads the newest and the oldest
-// run and, for a time between them, bisects the keys: each step reads one run. If the order of keys differs from that
-// of creation, the result is inexact by as much, so a caller adds createdSlack.
+// before it, those from high on were not, and those from low up to high within nearby. It reads the newest and the
+// oldest run and, for a time between them, bisects the keys: each step reads one run. If the order of keys differs from
+// that of creation, the result is inexact by as much, so a caller adds createdSlack.
 func keysAt(rd store.Reader, owner string, at time.Time) (low, high int64, err error) {
 	newest, err := rd.Runs(store.RunQuery{Owner: owner, Limit: 1})
 	if err != nil || len(newest) == 0 {

@@ -255,8 +255,8 @@ func (ops *Operations) showClaims(ctx context.Context, work []thread.Assignment)
 	return out, err
 }
 
-// deadlineOf returns how many milliseconds a claimed run may go on before the grace of its claim begins, at least 1; 0 if
-// its claim has no end.
+// deadlineOf returns how many milliseconds a claimed run may go on before the grace of its claim begins, at least 1; 0
+// if its claim has no end.
 func deadlineOf(r *mailroom.Run, now time.Time) int64 {
 	if r.ClaimEnds.IsZero() {
 		return 0

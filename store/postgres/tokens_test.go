@@ -46,8 +46,8 @@ func endToken(t *testing.T, s *Store, change func(row *auth.Token) *store.Change
 
 func valid(row *auth.Token) bool { return row != nil && row.RevokedAt.IsZero() }
 
-// TestWhatReadATokenCommitsBeforeItsEndOrNotAtAll has a server that is paused between the trip that reads a token's row and
-// the commit, while another one ends the token. Its try must not commit what the row allowed.
+// TestWhatReadATokenCommitsBeforeItsEndOrNotAtAll has a server that is paused between the trip that reads a token's row
+// and the commit, while another one ends the token. Its try must not commit what the row allowed.
 func TestWhatReadATokenCommitsBeforeItsEndOrNotAtAll(t *testing.T) {
 	for name, change := range ends() {
 		t.Run(name, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestATokenEndsBesideATripThatArrivedInPart(t *testing.T) {
 	})
 }
 
-// TestServersEndTokensAtOnce has servers that each hold the weak lock, because they have read a token, and want the strong
-// one. The database ends all but one of them, and they try again.
+// TestServersEndTokensAtOnce has servers that each hold the weak lock, because they have read a token, and want the
+// strong one. The database ends all but one of them, and they try again.
 func TestServersEndTokensAtOnce(t *testing.T) {
 	const servers, each = 3, 20
 	cluster := pgtest.Shared(t)

@@ -20,8 +20,8 @@ const (
 	calmOthers = 0.25         // processors that other programs use
 )
 
-// mostTries is how often an attack is tried whose wait exceeds the bound. Other programs can only lengthen a wait, so the
-// attack is to blame only if each try exceeds it, and if the machine was calm around each.
+// mostTries is how often an attack is tried whose wait exceeds the bound. Other programs can only lengthen a wait, so
+// the attack is to blame only if each try exceeds it, and if the machine was calm around each.
 const mostTries = 3
 
 // try is the cost of an attack on a new server. The waits with and without the attack follow each other, because other
@@ -97,8 +97,8 @@ func best(tries []try) try {
 }
 
 // busyTime returns how long the processors of the machine have worked for processes, or for other machines on the same
-// host, since it started (proc(5), the first line of stat, in ticks of 10 ms). The time of interrupts is left out, because
-// it belongs to no process, and most of it to the attack.
+// host, since it started (proc(5), the first line of stat, in ticks of 10 ms). The time of interrupts is left out,
+// because it belongs to no process, and most of it to the attack.
 func busyTime(stat []byte) time.Duration {
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	fields := strings.Fields(string(line))

@@ -127,9 +127,9 @@ func tryAll(ctx context.Context, binary string, a attack) (tries []try, err erro
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// measure starts a server, measures submits without and with the attack, and stops the server. If the attack lengthens the
-// wait, submits are measured without it again, for as long as it lasted: the longest of many waits is longer than that of
-// a few.
+// measure starts a server, measures submits without and with the attack, and stops the server. If the attack lengthens
+// the wait, submits are measured without it again, for as long as it lasted: the longest of many waits is longer than
+// that of a few.
 func measure(ctx context.Context, binary string, a attack) (r try, err error) {
 	t, err := start(ctx, binary)
 	if err != nil {
