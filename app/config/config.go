@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/agent/echo"
+	"mailroom/agent/builtin"
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
-	"mailroom/agent/tour"
 	"mailroom/alert/target"
 	"mailroom/internal/proc"
 	"mailroom/internal/retry"
@@ -172,10 +171,8 @@ const (
 func newAgent(kind string) *Agent {
 	a := &Agent{Kind: kind}
 	switch kind {
-	case KindEcho:
-		a.Pace = echo.DefaultPace
-	case KindTour:
-		a.Pace = tour.DefaultPace
+	case KindEcho, KindTour:
+		a.Pace = builtin.DefaultPace
 	case KindExec:
 		a.EnvAllow, a.Options = exec.DefaultEnvAllow(), []string{exec.AnyOption}
 		a.PermanentExits, a.UnavailableExits = exec.DefaultPermanentExits(), exec.DefaultUnavailableExits()

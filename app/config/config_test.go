@@ -9,8 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mailroom/agent/echo"
-	"mailroom/agent/tour"
+	"mailroom/agent/builtin"
 	"mailroom/internal/retry"
 )
 
@@ -22,7 +21,7 @@ func TestEmptyFileIsAValidConfiguration(t *testing.T) {
 	if got.Lease != 15*time.Second || got.Renew != 5*time.Second || got.Runs != 64 || got.Listen != "127.0.0.1:8420" {
 		t.Errorf("unexpected defaults: %+v", got)
 	}
-	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Retry: retry.Default(), Pace: echo.DefaultPace}
+	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Retry: retry.Default(), Pace: builtin.DefaultPace}
 	if diff := cmp.Diff(want, got.Agents["echo"]); diff != "" {
 		t.Errorf("the echo agent (-want +got):\n%s", diff)
 	}
@@ -88,7 +87,7 @@ func TestAgentsHaveDefaults(t *testing.T) {
 	want := map[string]*Agent{
 		"echo":  {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Pace: 10 * time.Millisecond},
 		"inbox": {Kind: KindInbox, Limit: 8, Deadline: 2 * time.Minute, Retry: retries},
-		"tour":  {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Pace: tour.DefaultPace},
+		"tour":  {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Retry: retries, Pace: builtin.DefaultPace},
 		"coder": {
 			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Retry: retries, Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,

@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/agent/echo"
+	"mailroom/agent/builtin"
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/agent/inbox"
-	"mailroom/agent/tour"
 	"mailroom/api"
 	"mailroom/app/config"
 	"mailroom/engine"
@@ -224,11 +223,11 @@ func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Ag
 	}
 	switch a.Kind {
 	case config.KindEcho:
-		return echo.New(echo.Options{Pace: a.Pace}), nil
+		return builtin.NewEcho(a.Pace), nil
 	case config.KindInbox:
 		return inbox.New(), nil
 	case config.KindTour:
-		return tour.New(tour.Options{Pace: a.Pace}), nil
+		return builtin.NewTour(a.Pace), nil
 	case config.KindExec:
 		return exec.New(exec.Options{
 			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow),

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
-	"mailroom/agent/echo"
+	"mailroom/agent/builtin"
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/ledger"
@@ -244,7 +244,7 @@ type timedAgent struct {
 }
 
 func newTimedAgent(entered func(*mailroom.Run)) mailroom.Agent {
-	return timedAgent{echo: echo.New(echo.Options{Pace: 0}), entered: entered}
+	return timedAgent{echo: builtin.NewEcho(0), entered: entered}
 }
 
 func (t timedAgent) Run(ctx context.Context, s mailroom.Session) error {

@@ -13,7 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mailroom"
-	"mailroom/agent/echo"
+	"mailroom/agent/builtin"
 	"mailroom/agent/inbox"
 	"mailroom/api"
 	"mailroom/auth"
@@ -48,7 +48,7 @@ func open(t *testing.T) *fixture {
 		return err
 	})
 	agents := map[string]engine.Agent{
-		"echo": {Agent: echo.New(echo.Options{})}, "inbox": {Agent: inbox.New()}, "mailbox": {Agent: inbox.New()}, "asker": {Agent: ask},
+		"echo": {Agent: builtin.NewEcho(0)}, "inbox": {Agent: inbox.New()}, "mailbox": {Agent: inbox.New()}, "asker": {Agent: ask},
 	}
 	e := engine.New(l.Workers(), b, engine.Options{Local: true, Agents: agents})
 	srv := server.New(server.Options{

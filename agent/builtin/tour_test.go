@@ -1,4 +1,4 @@
-package tour_test
+package builtin_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/agent/tour"
+	"mailroom/agent/builtin"
 	"mailroom/entry"
 	"mailroom/thread"
 )
@@ -44,7 +44,7 @@ var script = []string{"greet", "look", "ask", "act", "tell"}
 
 func TestTourShowsEverything(t *testing.T) {
 	withFixture(t, func(h *fixture) {
-		h.pace = tour.DefaultPace
+		h.pace = builtin.DefaultPace
 		h.serve(h.store)
 		out := h.send("t")
 		h.wait(time.Minute)
@@ -112,7 +112,7 @@ func TestTourEndsWithoutApproval(t *testing.T) {
 
 func TestTourReadsSteeredMessages(t *testing.T) {
 	withFixture(t, func(h *fixture) {
-		h.pace = tour.DefaultPace
+		h.pace = builtin.DefaultPace
 		h.serve(h.store)
 		steer := func(in *thread.Submit) {
 			in.Mode, in.Messages = mailroom.ModeSteer, []thread.NewMessage{{Parts: mailroom.Text("mind the gulls")}}
@@ -178,7 +178,7 @@ func TestTourSurvivesAKillAtEveryWrite(t *testing.T) {
 // killedTour reports whether the tour had an n-th write.
 func (h *fixture) killedTour(n int, after bool) bool {
 	m := &killableStore{Store: h.store, n: n, after: after}
-	h.pace = tour.DefaultPace
+	h.pace = builtin.DefaultPace
 	h.serve(m)
 	h.front = h.ledger
 	out := h.send("t")

@@ -1,6 +1,4 @@
-// Package echo is an agent that repeats its input. It needs no configuration, so a fresh
-// installation answers with it, and it serves to test everything around agents.
-package echo
+package builtin
 
 import (
 	"context"
@@ -12,24 +10,16 @@ import (
 	"mailroom"
 )
 
-// DefaultPace is slow enough for a person to watch the words arrive.
-const DefaultPace = 30 * time.Millisecond
-
-// Options of the agent.
-type Options struct {
-	// Pace is the time between two words. 0 streams everything at once.
-	Pace time.Duration
-}
-
-// New returns the agent. It streams the text of its input word by word, with white space preserved
+// NewEcho returns an agent that repeats its input, with so much time between two words; 0 streams everything at once.
+// It streams the text of its input word by word, with white space preserved
 // and several messages joined by newlines. Between words and at the end it reads steered messages
 // and appends them on a new line. It appends no steps, so a later attempt starts over. When its
 // context is cancelled, it stops within one word and returns the cause.
-func New(o Options) mailroom.Agent { return agent{pace: o.Pace} }
+func NewEcho(pace time.Duration) mailroom.Agent { return echoAgent{pace: pace} }
 
-type agent struct{ pace time.Duration }
+type echoAgent struct{ pace time.Duration }
 
-func (a agent) Run(ctx context.Context, s mailroom.Session) error {
+func (a echoAgent) Run(ctx context.Context, s mailroom.Session) error {
 	err := a.echo(ctx, s)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx) // more specific than the error of the call
@@ -37,7 +27,7 @@ func (a agent) Run(ctx context.Context, s mailroom.Session) error {
 	return err
 }
 
-func (a agent) echo(ctx context.Context, s mailroom.Session) error {
+func (a echoAgent) echo(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
 		return err

@@ -1,12 +1,6 @@
-// Package tour is a demonstration agent. It needs no model, no key and no configuration. It follows
-// a script: it streams text, makes durable steps, calls simulated tools, delegates to a child run
-// in another thread, asks a person for approval, waits for both, and reports what happened.
-//
-// It is also an example of an agent that survives the end of its process at any point: Run starts
-// from the top and continues after the checkpoint of its last step. External actions have stable
-// names, so that a repeat is recognized: tools by the name of their effect, the child by the name
-// of its send, the question by the name of its ticket.
-package tour
+// Package builtin has the agents that need no model, no key and no configuration: the echo agent, with which a fresh
+// installation answers, and the tour, which shows what a run can do.
+package builtin
 
 import (
 	"context"
@@ -23,17 +17,16 @@ const DefaultPace = 30 * time.Millisecond
 // approvalTimeout is how long the tour waits for approval. An expired question counts as denied.
 const approvalTimeout = 7 * 24 * time.Hour
 
-// Options of the agent.
-type Options struct {
-	// Pace is the time between two words. 0 streams everything at once.
-	Pace time.Duration
-}
-
-// New returns the agent. A denied or expired question, or a child that fails, does not fail its
+// NewTour returns the demonstration agent, with so much time between two words; 0 streams everything at once. It follows
+// a script: it streams text, makes durable steps, calls simulated tools, delegates to a child run in another thread, asks
+// a person for approval, waits for both, and reports what happened. A denied or expired question, or a child that fails, does not fail its
 // run: the tour reports it and ends. Steered messages are read at the next step.
-func New(o Options) mailroom.Agent { return agent{pace: o.Pace} }
+func NewTour(pace time.Duration) mailroom.Agent { return tourAgent{pace: pace} }
 
-type agent struct{ pace time.Duration }
+// tourAgent is also an example of an agent that survives the end of its process at any point: Run starts from the top and
+// continues after the checkpoint of its last step. External actions have stable names, so that a repeat is recognized:
+// tools by the name of their effect, the child by the name of its send, the question by the name of its ticket.
+type tourAgent struct{ pace time.Duration }
 
 // progress is the checkpoint: the position in the script and its results.
 type progress struct {
@@ -54,7 +47,7 @@ type attempt struct {
 	streamed bool // since the last step
 }
 
-func (a agent) Run(ctx context.Context, s mailroom.Session) error {
+func (a tourAgent) Run(ctx context.Context, s mailroom.Session) error {
 	err := a.run(ctx, s)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx) // more specific than the error of the call
@@ -62,7 +55,7 @@ func (a agent) Run(ctx context.Context, s mailroom.Session) error {
 	return err
 }
 
-func (a agent) run(ctx context.Context, s mailroom.Session) error {
+func (a tourAgent) run(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package echo_test
+package builtin_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
-	"mailroom/agent/echo"
+	"mailroom/agent/builtin"
 )
 
 // recorder is a Session in memory. Only the agent's goroutine uses it.
@@ -67,7 +67,7 @@ func TestSaysItsInputWordByWord(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &recorder{input: c.input}
-				if err := echo.New(echo.Options{Pace: time.Second}).Run(t.Context(), r); err != nil {
+				if err := builtin.NewEcho(time.Second).Run(t.Context(), r); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(c.want, r.said); diff != "" {
@@ -82,18 +82,18 @@ func TestPausesBetweenWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{input: messages("one two three")}
 		start := time.Now()
-		if err := echo.New(echo.Options{Pace: echo.DefaultPace}).Run(t.Context(), r); err != nil {
+		if err := builtin.NewEcho(builtin.DefaultPace).Run(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 		var got []time.Duration
 		for _, at := range r.at {
 			got = append(got, at.Sub(start))
 		}
-		want := []time.Duration{0, echo.DefaultPace, 2 * echo.DefaultPace}
+		want := []time.Duration{0, builtin.DefaultPace, 2 * builtin.DefaultPace}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("times of the words (-want +got):\n%s", diff)
 		}
-		if got := time.Since(start); got != 2*echo.DefaultPace {
+		if got := time.Since(start); got != 2*builtin.DefaultPace {
 			t.Errorf("the run took %v, want no pause after the last word", got)
 		}
 	})
@@ -101,7 +101,7 @@ func TestPausesBetweenWords(t *testing.T) {
 
 func TestNoPaceSaysEverythingAtOnce(t *testing.T) {
 	r := &recorder{input: messages("one two", "three")}
-	if err := echo.New(echo.Options{}).Run(t.Context(), r); err != nil {
+	if err := builtin.NewEcho(0).Run(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"one two\nthree"}, r.said); diff != "" {
@@ -116,7 +116,7 @@ func TestStopsWithTheCause(t *testing.T) {
 			r := &recorder{input: messages("one two"), steers: map[int][]mailroom.Message{1: messages("three")}}
 			r.onPiece = func() { cancel(mailroom.ErrStopped) }
 			start := time.Now()
-			err := echo.New(echo.Options{Pace: pace}).Run(ctx, r)
+			err := builtin.NewEcho(pace).Run(ctx, r)
 			if !errors.Is(err, mailroom.ErrStopped) {
 				t.Errorf("pace %v: error %v, want %v", pace, err, mailroom.ErrStopped)
 			}
@@ -137,7 +137,7 @@ func TestSaysSteeredMessagesAtTheEnd(t *testing.T) {
 				input:  messages("one two three"),
 				steers: map[int][]mailroom.Message{after: messages("four", "five"), 5: messages("six")},
 			}
-			if err := echo.New(echo.Options{Pace: time.Second}).Run(t.Context(), r); err != nil {
+			if err := builtin.NewEcho(time.Second).Run(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := strings.Join(r.said, ""), "one two three\nfour\nfive\nsix"; got != want {
@@ -150,7 +150,7 @@ func TestSaysSteeredMessagesAtTheEnd(t *testing.T) {
 func TestErrorsOfTheSessionEndTheRun(t *testing.T) {
 	lost := mailroom.Errorf(mailroom.CodeLeaseLost, "the claim was revoked")
 	r := &failing{recorder: recorder{input: messages("one")}, err: lost}
-	if err := echo.New(echo.Options{}).Run(t.Context(), r); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+	if err := builtin.NewEcho(0).Run(t.Context(), r); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 		t.Errorf("error %v, want %v", err, lost)
 	}
 }

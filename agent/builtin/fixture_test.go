@@ -1,4 +1,4 @@
-package tour_test
+package builtin_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/agent/tour"
+	"mailroom/agent/builtin"
 	"mailroom/bus"
 	"mailroom/engine"
 	"mailroom/ledger"
@@ -67,7 +67,7 @@ func (h *fixture) serve(store store.Store) {
 	h.must(h.ledger.Workers().EndLocalWorkers(h.t.Context(), false))
 	h.front = l
 	e := engine.New(l.Workers(), b, engine.Options{
-		Agents: map[string]engine.Agent{"tour": {Agent: tour.New(tour.Options{Pace: h.pace})}}, Local: true,
+		Agents: map[string]engine.Agent{"tour": {Agent: builtin.NewTour(h.pace)}}, Local: true,
 	})
 	engineCtx, quit := context.WithCancel(context.Background())
 	ledgerCtx, end := context.WithCancel(context.Background())
