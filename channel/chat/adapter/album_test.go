@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 	"mailroom/store"
 )
 
@@ -28,7 +27,7 @@ func released() *slowFile {
 // The downloads of an album take longer than any wait for more, and end in any order.
 func TestAnAlbumIsOneRun(t *testing.T) {
 	inBubble(t, 0, func(w *fixture) {
-		slow, at := newSlowFile(), chattest.PrivateRoom(boss)
+		slow, at := newSlowFile(), PrivateRoom(boss)
 		w.picture(at, boss, "g", "look", "a.txt", released())
 		w.picture(at, boss, "g", "", "b.txt", slow)
 		w.later(15 * time.Second)
@@ -49,7 +48,7 @@ func TestAnAlbumIsOneRun(t *testing.T) {
 // The pieces are in the backlog, and the next connection reads them as the last one would have.
 func TestAnAlbumOfTheBacklogIsOneRunAfterAReconnect(t *testing.T) {
 	inBubble(t, 0, func(w *fixture) {
-		slow, at := newSlowFile(), chattest.PrivateRoom(boss)
+		slow, at := newSlowFile(), PrivateRoom(boss)
 		w.picture(at, boss, "g", "look", "a.txt", slow)
 		w.picture(at, boss, "g", "", "b.txt", released())
 		w.platform.AwaitReceived()
@@ -64,7 +63,7 @@ func TestAnAlbumOfTheBacklogIsOneRunAfterAReconnect(t *testing.T) {
 // Files that a user sends one after the other, and what is said about them.
 func TestFilesThatComeTogetherAreOneRun(t *testing.T) {
 	inBubble(t, time.Second, func(w *fixture) {
-		slow, at := newSlowFile(), chattest.PrivateRoom(boss)
+		slow, at := newSlowFile(), PrivateRoom(boss)
 		w.picture(at, boss, "", "", "a.txt", released())
 		w.picture(at, boss, "", "", "b.txt", slow)
 		w.platform.SendPrivate(boss, "compare them")
@@ -78,7 +77,7 @@ func TestFilesThatComeTogetherAreOneRun(t *testing.T) {
 // One piece has the text with the mention of the bot: the first one, or the last one.
 func TestAnAlbumOfAGroupIsForTheBotAsAWhole(t *testing.T) {
 	inBubble(t, time.Second, func(w *fixture) {
-		at := chattest.GroupRoom(room)
+		at := GroupRoom(room)
 		w.picture(at, boss, "g1", "@bot look", "a.txt", released())
 		w.picture(at, boss, "g1", "", "b.txt", released())
 		w.picture(at, friend, "g1", "", "g.txt", released()) // of another user
@@ -131,8 +130,8 @@ func TestAnAlbumOutlivesAKill(t *testing.T) {
 				w.access.Join = 30 * time.Millisecond
 				w.start()
 				died := w.faults.arm(n, applied)
-				w.picture(chattest.PrivateRoom(boss), boss, "g", "look", "a.txt", released())
-				w.picture(chattest.PrivateRoom(boss), boss, "g", "", "b.txt", released())
+				w.picture(PrivateRoom(boss), boss, "g", "look", "a.txt", released())
+				w.picture(PrivateRoom(boss), boss, "g", "", "b.txt", released())
 				w.platform.SendPrivate(boss, "after")
 				w.await("the kill, or the end", func(store.Reader) bool {
 					select {

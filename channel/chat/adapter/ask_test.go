@@ -17,7 +17,6 @@ import (
 	"mailroom/auth"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/outbound"
 	"mailroom/store"
 	"mailroom/thread"
@@ -118,7 +117,7 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 				c.decide(o)
 				<-time.After(15 * time.Minute)
 				sent := o.platform.Sent()
-				replied := slices.ContainsFunc(sent, func(m chattest.Sent) bool { return strings.TrimSpace(m.Message.Text) == strings.TrimSpace(c.reply) })
+				replied := slices.ContainsFunc(sent, func(m Sent) bool { return strings.TrimSpace(m.Message.Text) == strings.TrimSpace(c.reply) })
 				if q := sent[0].Message; !strings.HasPrefix(q.Text, c.want) || len(q.Buttons) > 0 || !replied {
 					t.Errorf("question %+v; sent %q", q, o.sentTexts())
 				}
@@ -149,7 +148,7 @@ func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
 
 func TestAQuestionDecidedBeforeItsDeliveryIsNotAsked(t *testing.T) {
 	withServer(t, askingAgent(payment()), func(o *serverFixture) {
-		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return rateLimited(time.Minute) })
+		o.platform.Hook(CallSend, func(context.Context, CallArgs) error { return rateLimited(time.Minute) })
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		<-time.After(10 * time.Second)
@@ -157,7 +156,7 @@ func TestAQuestionDecidedBeforeItsDeliveryIsNotAsked(t *testing.T) {
 		if _, err := o.ledger.Decide(o.t.Context(), thread.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 			o.t.Fatal(err)
 		}
-		o.platform.Hook(chattest.CallSend, nil)
+		o.platform.Hook(CallSend, nil)
 		o.awaitSettled(2)
 		o.expectSent("it was: decided approve")
 		if n := len(o.notes(outbound.KindUnsent)); n != 1 {
@@ -203,14 +202,14 @@ func TestARunWithoutAReplyIsExplained(t *testing.T) {
 func TestAGoneRoomGetsNothingUntilAMessageArrives(t *testing.T) {
 	withServer(t, echo, func(o *serverFixture) {
 		asked := 0
-		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error {
+		o.platform.Hook(CallSend, func(context.Context, CallArgs) error {
 			asked++
 			return fmt.Errorf("the bot was blocked: %w", chat.ErrGone)
 		})
 		o.start()
 		o.platform.SendPrivate("ann", "one")
 		o.awaitSettled(1)
-		threadID := channel.ThreadID("c", chattest.BotID, "with-ann")
+		threadID := channel.ThreadID("c", BotID, "with-ann")
 		elsewhere := func(n int) {
 			for range n {
 				if _, err := o.ledger.Submit(o.t.Context(), thread.Submit{
@@ -230,7 +229,7 @@ func TestAGoneRoomGetsNothingUntilAMessageArrives(t *testing.T) {
 				o.t.Errorf("delivery %d is %s: %+v", i, r.Status, r.Error)
 			}
 		}
-		o.platform.Hook(chattest.CallSend, nil)
+		o.platform.Hook(CallSend, nil)
 		elsewhere(1)
 		o.awaitSettled(5)
 		o.expectSent()
@@ -248,8 +247,8 @@ func TestAReplyGoesToItsChatOnly(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if s.Run().Thread == channel.ThreadID("c", chattest.BotID, "with-ann") {
-			return s.Append(ctx, mailroom.Step{Sends: []mailroom.Send{{Name: "tell", Thread: channel.ThreadID("c", chattest.BotID, "with-bob"), Parts: mailroom.Text("for bob")}}})
+		if s.Run().Thread == channel.ThreadID("c", BotID, "with-ann") {
+			return s.Append(ctx, mailroom.Step{Sends: []mailroom.Send{{Name: "tell", Thread: channel.ThreadID("c", BotID, "with-bob"), Parts: mailroom.Text("for bob")}}})
 		}
 		return s.Stream(ctx, input[0].Text)
 	}, func(o *serverFixture) {
@@ -275,9 +274,9 @@ func TestALongTextResumesWhereItStopped(t *testing.T) {
 				text := "one two three four five six seven eight nine ten\n\n```go\nfunc main() {\n\tprintln()\n}\n```\nand so on, and so on, and so on"
 				o.platform.Capabilities.MaxUnits = 40
 				sends := 0
-				o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
+				o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
 					if sends++; sends == 3 {
-						o.platform.Hook(chattest.CallSend, nil)
+						o.platform.Hook(CallSend, nil)
 						return rateLimited(time.Minute)
 					}
 					c.Do()

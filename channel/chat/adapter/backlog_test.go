@@ -12,7 +12,6 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 	"mailroom/store"
 )
 
@@ -48,7 +47,7 @@ func (s *slowFile) release() { close(s.come) }
 // sendFile sends a private message with files.
 func (w *fixture) sendFile(user, text string, files ...chat.File) chat.Event {
 	return w.platform.AddEvent(chat.Event{
-		Kind: chat.EventMessage, Room: chattest.PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
+		Kind: chat.EventMessage, Room: PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
 	})
 }
 
@@ -168,7 +167,7 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 					return true
 				default:
 				}
-				rows, err := r.Cursors(store.CursorQuery{Channel: channel.LogThreadID("tg") + ":backlog:" + chattest.BotID})
+				rows, err := r.Cursors(store.CursorQuery{Channel: channel.LogThreadID("tg") + ":backlog:" + BotID})
 				return err == nil && len(rows) == 1 && string(rows[0].Position) == "[]" && len(w.platform.Sent()) == 2
 			})
 			if killed = w.faults.isDead(); killed {
@@ -191,7 +190,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	w := newFixture(t)
 	fail := true
 	var mu sync.Mutex
-	w.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
+	w.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if fail {
@@ -221,8 +220,8 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 func TestASlowPairingCodeDelaysNoOther(t *testing.T) {
 	w := newFixture(t)
 	hang := make(chan struct{})
-	w.platform.Hook(chattest.CallSend, func(ctx context.Context, c chattest.CallArgs) error {
-		if c.Room == chattest.PrivateRoom(stranger) {
+	w.platform.Hook(CallSend, func(ctx context.Context, c CallArgs) error {
+		if c.Room == PrivateRoom(stranger) {
 			select {
 			case <-hang:
 			case <-ctx.Done():

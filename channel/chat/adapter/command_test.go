@@ -10,7 +10,6 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 	"mailroom/store"
 	"mailroom/store/sqlite"
 	"mailroom/thread"
@@ -136,7 +135,7 @@ func TestANewConversationIsAnotherThreadInTheSameRoom(t *testing.T) {
 		t.Errorf("conversations %s and %s", a, b)
 	}
 	for _, s := range w.platform.Sent() {
-		wantEqual(t, "room of "+s.Message.Text, s.Room, chattest.PrivateRoom(boss))
+		wantEqual(t, "room of "+s.Message.Text, s.Room, PrivateRoom(boss))
 	}
 }
 
@@ -159,11 +158,11 @@ func TestEachUserOfAGroupCanHaveAConversation(t *testing.T) {
 }
 
 func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
-	for name, decide := range map[string]func(w *fixture, s chattest.Sent){
-		"run: approvedecided by command": func(w *fixture, _ chattest.Sent) { w.platform.SendPrivate(boss, "/approve") },
-		"run: denydecided by command":    func(w *fixture, _ chattest.Sent) { w.platform.SendPrivate(boss, "/deny too risky") },
-		"run: approvedecided by button":  func(w *fixture, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label) },
-		"run: denydecided by button":     func(w *fixture, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[1].Label) },
+	for name, decide := range map[string]func(w *fixture, s Sent){
+		"run: approvedecided by command": func(w *fixture, _ Sent) { w.platform.SendPrivate(boss, "/approve") },
+		"run: denydecided by command":    func(w *fixture, _ Sent) { w.platform.SendPrivate(boss, "/deny too risky") },
+		"run: approvedecided by button":  func(w *fixture, s Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label) },
+		"run: denydecided by button":     func(w *fixture, s Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[1].Label) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -209,7 +208,7 @@ func TestAButtonOfAnotherRoomDecidesNothing(t *testing.T) {
 	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
-	w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: chattest.GroupRoom(room), User: chat.User{ID: boss}, TargetID: s.ID, Data: s.Versions[0].Buttons[0].Data})
+	w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: GroupRoom(room), User: chat.User{ID: boss}, TargetID: s.ID, Data: s.Versions[0].Buttons[0].Data})
 	w.platform.SendGroup(room, boss, "/approve")
 	w.awaitText("No question in this chat")
 	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
@@ -264,7 +263,7 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 }
 
 // versions returns every text that the platform has shown.
-func versions(sent []chattest.Sent) (all []string) {
+func versions(sent []Sent) (all []string) {
 	for _, s := range sent {
 		for _, v := range s.Versions {
 			all = append(all, v.Text)
@@ -282,7 +281,7 @@ func (w *fixture) runWithKill(before []string, say string, press bool, n int, ap
 		w.platform.SendPrivate(boss, text)
 		w.awaitHeard(i + 1)
 	}
-	var asked chattest.Sent
+	var asked Sent
 	if len(before) > 0 && before[0] != "hold" {
 		asked = w.platform.AwaitSent(1)[0]
 		w.awaitSettled()
@@ -351,8 +350,8 @@ func TestAFloodOfStrangersHasNoEffect(t *testing.T) {
 		id := fmt.Sprintf("evil%d", i)
 		w.platform.SendPrivate(id, secret)
 		w.platform.SendGroup("closed", id, "/approve "+secret)
-		w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: chattest.GroupRoom("closed"), User: chat.User{ID: id}, TargetID: "m1", Data: secret})
-		w.platform.AddEvent(chat.Event{Kind: chat.EventEdited, Room: chattest.PrivateRoom(id), User: chat.User{ID: id}, TargetID: "e1", Text: secret})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: GroupRoom("closed"), User: chat.User{ID: id}, TargetID: "m1", Data: secret})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventEdited, Room: PrivateRoom(id), User: chat.User{ID: id}, TargetID: "e1", Text: secret})
 	}
 	w.platform.SendPrivate(friend, "hello")
 	w.awaitText("hello!")
@@ -476,7 +475,7 @@ func TestAnEditOfAReadMessageIsANewMessage(t *testing.T) {
 	}
 	was := "\nEdited after you read it. It was:\n> "
 	one := w.platform.AddEvent(chat.Event{
-		Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: "deploy to staging",
+		Kind: chat.EventMessage, Room: PrivateRoom(boss), User: chat.User{ID: boss}, Text: "deploy to staging",
 		Context: []chat.Context{{Kind: chat.ContextReply, ByBot: true, Text: "Where?"}},
 	})
 	w.awaitHeard(1)
@@ -495,8 +494,8 @@ func TestAnEditOfAReadMessageIsANewMessage(t *testing.T) {
 		"From tg:boss:\n> edited: deploy to both\n> > now" + was + "deploy to prod",
 	})
 
-	talk := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: friend}, Text: "what a day"})
-	command := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: friend}, Text: "hello all"})
+	talk := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: friend}, Text: "what a day"})
+	command := w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: friend}, Text: "hello all"})
 	edit(talk, friend, "what a nice day") // still not to the bot
 	edit(command, friend, "/stop @bot")
 	edit(talk, friend, "what a day, @bot")
@@ -510,7 +509,7 @@ func TestAnEditOfAReadMessageIsANewMessage(t *testing.T) {
 
 func TestAMessageOverTheLimitIsRejected(t *testing.T) {
 	w := newFixture(t).start()
-	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
+	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: PrivateRoom(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
 	w.awaitText("Message not accepted: ")
 	w.platform.SendPrivate(boss, "hello")
 	w.awaitText("hello!")

@@ -8,7 +8,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 )
 
 func TestAMessageIsAnsweredInItsRoom(t *testing.T) {
@@ -16,7 +15,7 @@ func TestAMessageIsAnsweredInItsRoom(t *testing.T) {
 	w.platform.SendPrivate(friend, "hello")
 	sent := w.platform.AwaitSent(1)
 	wantEqual(t, "sent", texts(sent), []string{"hello!"})
-	wantEqual(t, "where", sent[0].Room, chattest.PrivateRoom(friend))
+	wantEqual(t, "where", sent[0].Room, PrivateRoom(friend))
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 }
 
@@ -56,7 +55,7 @@ func TestRepeatedEventsChangeNothing(t *testing.T) {
 func TestInAGroupOnlyAddressedMessagesAreRead(t *testing.T) {
 	w := newFixture(t).start()
 	group := func(text string, addressed bool) {
-		w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
 	}
 	group("chatter", false)
 	group("@Mailbot one", false)

@@ -19,7 +19,6 @@ import (
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
-	"mailroom/channel/chat/chattest"
 	"mailroom/engine"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -30,7 +29,7 @@ import (
 // fixture is a server with a channel "tg" and an agent "ann".
 type fixture struct {
 	t        *testing.T
-	platform *chattest.Platform
+	platform *Platform
 	store    store.Store
 	agent    *agent
 	access   chat.AccessPolicy
@@ -56,7 +55,7 @@ const (
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	w := &fixture{
-		t: t, platform: chattest.New(t), store: memory.New(), agent: newAgent(), faults: &faultLedger{},
+		t: t, platform: newPlatform(t), store: memory.New(), agent: newAgent(), faults: &faultLedger{},
 		logs: &channeltest.LogBuffer{}, poll: 20 * time.Millisecond,
 		access: chat.AccessPolicy{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
 	}
@@ -203,7 +202,7 @@ func (w *fixture) awaitHeard(n int) []string {
 }
 
 // texts returns the first text of each message.
-func texts(sent []chattest.Sent) (all []string) {
+func texts(sent []Sent) (all []string) {
 	for _, s := range sent {
 		all = append(all, s.Versions[0].Text)
 	}
@@ -211,7 +210,7 @@ func texts(sent []chattest.Sent) (all []string) {
 }
 
 // awaitText waits for a message that contains part.
-func (w *fixture) awaitText(part string) (found chattest.Sent) {
+func (w *fixture) awaitText(part string) (found Sent) {
 	w.t.Helper()
 	w.platform.Await("a message with "+part, func() bool {
 		for _, s := range w.platform.Sent() {

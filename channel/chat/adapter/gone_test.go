@@ -9,7 +9,6 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 	"mailroom/thread"
 )
 
@@ -18,7 +17,7 @@ import (
 func TestARetryOfAGoneRecipientAlwaysTries(t *testing.T) {
 	withServer(t, echo, func(o *serverFixture) {
 		gone, calls := true, 0
-		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
+		o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
 			if calls++; gone {
 				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("%w: %w", chat.ErrGone, errors.New("bot was blocked"))}
 			}
@@ -50,7 +49,7 @@ func TestARetryOfAGoneRecipientAlwaysTries(t *testing.T) {
 // without buttons: the question is one of the topic.
 func TestAQuestionOfADeletedTopicIsShownInTheChat(t *testing.T) {
 	withServer(t, askingAgent(mailroom.Ask{Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm"}), func(o *serverFixture) {
-		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
+		o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
 			if c.Room.Topic != "" {
 				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: chat.ErrTopicGone}
 			}
@@ -58,7 +57,7 @@ func TestAQuestionOfADeletedTopicIsShownInTheChat(t *testing.T) {
 			return nil
 		})
 		o.start()
-		at := chattest.GroupRoom(room)
+		at := GroupRoom(room)
 		at.Topic = "77"
 		o.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: at, User: chat.User{ID: "ann"}, Text: "go", Addressed: true})
 		sent := o.platform.AwaitSent(1)[0]

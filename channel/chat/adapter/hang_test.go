@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"mailroom/channel/chat/chattest"
 )
 
 // TestAChatIsAnsweredWhileOthersHang has sends to 40 chats hang.
@@ -14,7 +12,7 @@ func TestAChatIsAnsweredWhileOthersHang(t *testing.T) {
 	w := newFixture(t)
 	w.access.AllowAll = true
 	hanging := make(chan string, 40)
-	w.platform.Hook(chattest.CallSend, func(ctx context.Context, c chattest.CallArgs) error {
+	w.platform.Hook(CallSend, func(ctx context.Context, c CallArgs) error {
 		if strings.HasPrefix(c.Room.Chat, "with-deaf") {
 			hanging <- c.Room.Chat
 			<-ctx.Done()

@@ -22,7 +22,6 @@ import (
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
-	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/outbound"
 	"mailroom/engine"
 	"mailroom/ledger"
@@ -35,7 +34,7 @@ import (
 // serverFixture is a server with a channel "c" and an agent "codex". The user ann is an admin.
 type serverFixture struct {
 	t        *testing.T
-	platform *chattest.Platform
+	platform *Platform
 	agent    mailroom.Agent
 	options  chat.Options
 	store    store.Store
@@ -62,7 +61,7 @@ func (c viewCounter) View(ctx context.Context, f func(store.Reader) error) error
 
 func newServer(t *testing.T, agent mailroom.AgentFunc) *serverFixture {
 	t.Helper()
-	o := &serverFixture{t: t, platform: chattest.New(t), agent: agent, store: memory.New(), stop: func() {}}
+	o := &serverFixture{t: t, platform: newPlatform(t), agent: agent, store: memory.New(), stop: func() {}}
 	o.options = chat.Options{Agent: "codex", Access: chat.AccessPolicy{Admins: []string{"ann"}}}
 	t.Cleanup(func() {
 		o.stop()
@@ -99,7 +98,7 @@ func (o *serverFixture) start() *serverFixture {
 }
 
 // out is ann's delivery thread.
-const out = "out:c:" + chattest.BotID + ":with-ann"
+const out = "out:c:" + BotID + ":with-ann"
 
 // notes returns the entries of a kind in ann's delivery thread.
 func (o *serverFixture) notes(kind string) (all []mailroom.Entry) {
@@ -204,14 +203,14 @@ func TestAServerIsKilledDuringASend(t *testing.T) {
 				o.open(path)
 				o.platform.Capabilities.DedupWindow = c.known
 				if !c.history {
-					o.platform.Hook(chattest.CallFind, func(context.Context, chattest.CallArgs) error { return chat.ErrNoHistory })
+					o.platform.Hook(CallFind, func(context.Context, CallArgs) error { return chat.ErrNoHistory })
 				}
 				killed := make(chan struct{})
-				o.platform.Hook(chattest.CallSend, func(_ context.Context, call chattest.CallArgs) error {
+				o.platform.Hook(CallSend, func(_ context.Context, call CallArgs) error {
 					if when == "after" {
 						call.Do()
 					}
-					o.platform.Hook(chattest.CallSend, func(_ context.Context, call chattest.CallArgs) error {
+					o.platform.Hook(CallSend, func(_ context.Context, call CallArgs) error {
 						if c.known > time.Minute && o.platform.HasKey(call.Key) {
 							return nil
 						}
@@ -288,16 +287,16 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 		var mu sync.Mutex
 		var until time.Time
 		var calls []string
-		for _, kind := range []chattest.CallKind{chattest.CallSend, chattest.CallEdit, chattest.CallTyping} {
+		for _, kind := range []CallKind{CallSend, CallEdit, CallTyping} {
 			edits := 0
-			o.platform.Hook(kind, func(_ context.Context, c chattest.CallArgs) error {
+			o.platform.Hook(kind, func(_ context.Context, c CallArgs) error {
 				mu.Lock()
 				defer mu.Unlock()
 				calls = append(calls, fmt.Sprintf("%s at %s", kind, time.Since(began).Round(100*time.Millisecond)))
 				if time.Now().Before(until) {
 					t.Errorf("%s during the room's rate limit", kind)
 				}
-				if edits++; kind == chattest.CallEdit && edits == 3 {
+				if edits++; kind == CallEdit && edits == 3 {
 					until = time.Now().Add(time.Minute)
 					return rateLimited(time.Minute)
 				}
@@ -334,7 +333,7 @@ func TestAHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 		o := newServer(t, echo)
 		o.platform.Capabilities.RoomInterval = 50 * time.Millisecond
 		rng := rand.New(rand.NewPCG(1, 2)) // deliveries run one at a time
-		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
+		o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
 			switch rng.IntN(8) {
 			case 0:
 				return rateLimited(time.Duration(rng.IntN(20)) * time.Second)
@@ -373,14 +372,14 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 		var mu sync.Mutex
 		var limited, until time.Time
 		breaks := false
-		for _, kind := range []chattest.CallKind{chattest.CallSend, chattest.CallEdit, chattest.CallTyping, chattest.CallAckButton} {
-			o.platform.Hook(kind, func(_ context.Context, c chattest.CallArgs) error {
+		for _, kind := range []CallKind{CallSend, CallEdit, CallTyping, CallAckButton} {
+			o.platform.Hook(kind, func(_ context.Context, c CallArgs) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if time.Now().After(limited) && time.Now().Before(until) {
 					t.Errorf("%s in %s during the bot's rate limit", kind, c.Room.Chat)
 				}
-				if kind == chattest.CallSend && until.IsZero() {
+				if kind == CallSend && until.IsZero() {
 					limited, until = time.Now(), time.Now().Add(time.Minute)
 					return fmt.Errorf("%w: %w", chat.ErrEverywhere, rateLimited(time.Minute))
 				}
@@ -388,7 +387,7 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 				return nil
 			})
 		}
-		o.platform.Hook(chattest.CallReceive, func(context.Context, chattest.CallArgs) error {
+		o.platform.Hook(CallReceive, func(context.Context, CallArgs) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if breaks {

@@ -8,7 +8,6 @@ import (
 
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 )
 
 // TestAnUnpairedUserGetsNothing revokes a pairing while the agent works for the user, and pairs the user again.
@@ -82,7 +81,7 @@ func TestPairingsEndWithTheAccountOfTheBot(t *testing.T) {
 		}
 		synctest.Wait()
 		says("paired", true)
-		connect(chattest.BotID)
+		connect(BotID)
 		says("after a restart", true)
 		err := channel.UpdateValue(t.Context(), w.ledger, "tg", "people", func(kept json.RawMessage, _ time.Time) (json.RawMessage, error) {
 			fields := map[string]any{}
@@ -96,11 +95,11 @@ func TestPairingsEndWithTheAccountOfTheBot(t *testing.T) {
 			t.Fatal(err)
 		}
 		says("of an older version", true)
-		connect(chattest.BotID)
+		connect(BotID)
 		says("adopted", true)
 		connect("bot-2")
 		says("at another bot", false)
-		connect(chattest.BotID)
+		connect(BotID)
 		says("at the first bot again", false)
 		w.stop()
 	})

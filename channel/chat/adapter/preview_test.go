@@ -11,7 +11,6 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/outbound"
 	"mailroom/stream"
 )
@@ -75,7 +74,7 @@ func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
 
 func TestAReplyIsANewMessageIfItsPreviewCannotBeEdited(t *testing.T) {
 	withServer(t, slowWriter(10), func(o *serverFixture) {
-		withPreviews(o).platform.Hook(chattest.CallEdit, func(context.Context, chattest.CallArgs) error { return errCannotEdit() })
+		withPreviews(o).platform.Hook(CallEdit, func(context.Context, CallArgs) error { return errCannotEdit() })
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		o.awaitSettled(2)
@@ -140,8 +139,8 @@ func TestAPreviewContinuesOverTheNextConnection(t *testing.T) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		o.platform.Await("a preview", func() bool { s := o.platform.Sent(); return len(s) == 1 && len(s[0].Versions) == 3 })
-		o.platform.Hook(chattest.CallReceive, func(context.Context, chattest.CallArgs) error {
-			o.platform.Hook(chattest.CallReceive, nil)
+		o.platform.Hook(CallReceive, func(context.Context, CallArgs) error {
+			o.platform.Hook(CallReceive, nil)
 			return errors.New("the connection was lost")
 		})
 		o.platform.SendPrivate("eve", "I have no access")
@@ -216,13 +215,13 @@ func TestAServerRestartsDuringAPreview(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "mailroom.db")
 			o.open(path)
 			if !c.history {
-				o.platform.Hook(chattest.CallFind, func(context.Context, chattest.CallArgs) error { return chat.ErrNoHistory })
+				o.platform.Hook(CallFind, func(context.Context, CallArgs) error { return chat.ErrNoHistory })
 			}
 			killed := make(chan struct{})
 			o.platform.Capabilities.EditInterval = 10 * time.Millisecond
-			o.platform.Hook(chattest.CallSend, func(_ context.Context, call chattest.CallArgs) error {
+			o.platform.Hook(CallSend, func(_ context.Context, call CallArgs) error {
 				call.Do()
-				o.platform.Hook(chattest.CallSend, nil)
+				o.platform.Hook(CallSend, nil)
 				err := o.store.Close()
 				close(killed)
 				return err

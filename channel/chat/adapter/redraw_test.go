@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/channel/chat/chattest"
 	"mailroom/thread"
 )
 
@@ -115,7 +114,7 @@ func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
 	withServer(t, askThenWork, func(o *serverFixture) {
 		var mu sync.Mutex
 		away := false
-		dials := func(context.Context, chattest.CallArgs) error {
+		dials := func(context.Context, CallArgs) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if away {
@@ -123,8 +122,8 @@ func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
 			}
 			return nil
 		}
-		o.platform.Hook(chattest.CallDial, dials)
-		o.platform.Hook(chattest.CallReceive, dials)
+		o.platform.Hook(CallDial, dials)
+		o.platform.Hook(CallReceive, dials)
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		o.awaitSettled(1)
@@ -152,7 +151,7 @@ func TestAFailedRedrawIsRetriedALimitedNumberOfTimes(t *testing.T) {
 			withServer(t, askThenWork, func(o *serverFixture) {
 				var mu sync.Mutex
 				tries := 0
-				o.platform.Hook(chattest.CallEdit, func(_ context.Context, c2 chattest.CallArgs) error {
+				o.platform.Hook(CallEdit, func(_ context.Context, c2 CallArgs) error {
 					mu.Lock()
 					defer mu.Unlock()
 					if tries++; tries <= c.fails {
@@ -186,7 +185,7 @@ func TestADecisionInTheChatRedrawsTheQuestion(t *testing.T) {
 		o.start()
 		o.platform.SendPrivate("ann", "go")
 		o.awaitSettled(1)
-		o.platform.Hook(chattest.CallAckButton, func(_ context.Context, c chattest.CallArgs) error {
+		o.platform.Hook(CallAckButton, func(_ context.Context, c CallArgs) error {
 			<-time.After(1500 * time.Millisecond)
 			c.Do()
 			return nil

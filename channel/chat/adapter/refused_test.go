@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/channel/chat/chattest"
 	"mailroom/channel/chat/outbound"
 	"mailroom/thread"
 )
@@ -21,7 +20,7 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 	withServer(t, echo, func(o *serverFixture) {
 		o.platform.Capabilities.RefusalGrace = patience
 		began := time.Now()
-		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
+		o.platform.Hook(CallSend, func(_ context.Context, c CallArgs) error {
 			if strings.Contains(c.Message.Text, "poison") || time.Since(began) < 4*time.Minute {
 				return refused
 			}
@@ -60,7 +59,7 @@ func TestARefusalIsFinalAfterTheGracePeriod(t *testing.T) {
 		o.awaitSettled(3)
 	})
 	withServer(t, echo, func(o *serverFixture) { // a platform with documented refusals
-		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return refused })
+		o.platform.Hook(CallSend, func(context.Context, CallArgs) error { return refused })
 		o.start()
 		refusedAt := time.Now()
 		o.platform.SendPrivate("ann", "one")

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"mailroom"
-	"mailroom/channel/chat/chattest"
 )
 
 // TestOldRepliesAreNotSentAgain restarts a server with many old replies, on a platform that
@@ -39,7 +38,7 @@ func TestOldRepliesAreNotSentAgain(t *testing.T) {
 // zero, and then the first token again.
 func TestAPositionBelongsToOneBot(t *testing.T) {
 	w := newFixture(t)
-	first, other := w.platform, chattest.New(t)
+	first, other := w.platform, newPlatform(t)
 	other.Capabilities.BotID = "bot-2"
 	for i := range 5 {
 		first.SendPrivate(boss, fmt.Sprint("first ", i))

@@ -9,7 +9,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 	"mailroom/internal/pgtest"
 	"mailroom/ledger"
 	"mailroom/store"
@@ -92,7 +91,7 @@ func TestAPairingEndsAtAnotherServer(t *testing.T) {
 		w.platform.AwaitReceived()
 		w.awaitSettled()
 		w.stop()
-		w.platform.Capabilities.BotID = chattest.BotID
+		w.platform.Capabilities.BotID = BotID
 		w.start()
 		w.platform.SendPrivate("b", "at the first one again")
 		w.platform.AwaitReceived()

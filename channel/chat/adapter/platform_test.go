@@ -1,5 +1,4 @@
-// Package chattest implements a fake chat platform.
-package chattest
+package adapter_test
 
 import (
 	"context"
@@ -84,8 +83,8 @@ type CallArgs struct {
 	Do      func()
 }
 
-// New returns a platform with edits, buttons, typing indicators and a searchable history.
-func New(t *testing.T) *Platform {
+// newPlatform returns a platform with edits, buttons, typing indicators and a searchable history.
+func newPlatform(t *testing.T) *Platform {
 	p := &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, Capabilities: chat.Capabilities{
 		Platform: "test", BotID: BotID, BotName: BotName, MaxUnits: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Typing: true,
 	}}
