@@ -1,6 +1,4 @@
-// Package waiting says to users of a chat what a run does, or what it waits for. It shows no text of the run: names
-// of tools, times and places only, because a chat has other readers than the run.
-package waiting
+package chat
 
 import (
 	"cmp"
@@ -14,8 +12,9 @@ import (
 	"mailroom/store"
 )
 
-// Describe returns what a run does, as the rest of a sentence that begins with the agent.
-func Describe(r store.Reader, run *mailroom.Run, now time.Time) (string, error) {
+// DescribeRun returns what a run does, or what it waits for, as the rest of a sentence that begins with the agent. It
+// shows no text of the run: names of tools, times and places only, because a chat has other readers than the run.
+func DescribeRun(r store.Reader, run *mailroom.Run, now time.Time) (string, error) {
 	since := "since " + Clock(run.StartedAt)
 	switch {
 	case run.Stop != "":

@@ -1,4 +1,4 @@
-package waiting_test
+package chat_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/channel/chat/waiting"
+	"mailroom/channel/chat"
 	"mailroom/store"
 )
 
@@ -47,7 +47,7 @@ func TestWhatARunWaitsForIsNamed(t *testing.T) {
 		"a pause of another agent": {started(mailroom.StatusQueued), rows{pauses: []store.Pause{{Agent: "claude"}}}, "will resume, "},
 		"a pause of the operator":  {started(mailroom.StatusQueued), rows{pauses: []store.Pause{{Agent: "codex", Reason: "key sk-1"}}}, "is paused by the server's operator. "},
 	} {
-		got, err := waiting.Describe(c.rows, &c.run, now)
+		got, err := chat.DescribeRun(c.rows, &c.run, now)
 		if err != nil || !strings.HasPrefix(got, c.want) || strings.Contains(got, "sk-1") {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
 		}

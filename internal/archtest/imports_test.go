@@ -65,7 +65,6 @@ var floors = map[string]int{
 	"server":                  12,
 	"alert/target":            12, // the kinds of targets
 	"app/cli":                 11, // the commands that talk to a server
-	"channel/chat/waiting":    12, // what a run does, for a chat
 	"channel/chat/room":       12, // what a room shows, as a pure state machine
 	"app/config":              16, // the settings of a server, and the kinds of channels and targets
 	"channel/chat/inbound":    13, // handles events

@@ -10,7 +10,6 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/waiting"
 	"mailroom/store"
 	"mailroom/thread"
 )
@@ -233,16 +232,16 @@ func (c *commands) statusText(ctx context.Context, thread string) (string, error
 				return err
 			}
 			for _, run := range runs {
-				what, err := waiting.Describe(r, run, time.Now())
+				what, err := chat.DescribeRun(r, run, time.Now())
 				if err != nil {
 					return err
 				}
 				state = row.Agent + " " + what
 			}
-		} else if paused, err := waiting.PauseOf(r, row.Agent); err != nil {
+		} else if paused, err := chat.PauseOf(r, row.Agent); err != nil {
 			return err
 		} else if paused != nil {
-			state = row.Agent + " " + waiting.DescribePause(*paused)
+			state = row.Agent + " " + chat.DescribePause(*paused)
 		}
 		lines = append(lines, state)
 		queued, err := countWaiting(r, thread)

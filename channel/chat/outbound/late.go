@@ -9,7 +9,6 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/room"
-	"mailroom/channel/chat/waiting"
 	"mailroom/store"
 )
 
@@ -214,12 +213,12 @@ func (u *unanswered) due(r store.Reader, run *mailroom.Run, within time.Duration
 		}
 	}
 	if run.Status == mailroom.StatusQueued {
-		paused, err := waiting.PauseOf(r, run.Agent)
+		paused, err := chat.PauseOf(r, run.Agent)
 		if err != nil {
 			return due{}, err
 		}
 		if paused != nil {
-			return due{label: labelPaused, key: "paused/" + waiting.PauseKey(*paused)}, nil
+			return due{label: labelPaused, key: "paused/" + chat.PauseKey(*paused)}, nil
 		}
 	}
 	if now.Sub(u.since) < within {
@@ -266,10 +265,10 @@ func (x *attempt) unknownPause(ctx context.Context) (text string, err error) {
 		return "", nil
 	}
 	err = x.conn.host.View(ctx, func(r store.Reader) error {
-		p, err := waiting.PauseOf(r, run.Agent)
-		if err == nil && p != nil && !p.Probe.IsZero() && x.saved.KnownPause != waiting.PauseKey(*p) {
-			x.saved.KnownPause = waiting.PauseKey(*p)
-			text = "\n(Further messages to " + run.Agent + " wait: it cannot work at present. The next try is at " + waiting.Clock(p.Probe) + ".)"
+		p, err := chat.PauseOf(r, run.Agent)
+		if err == nil && p != nil && !p.Probe.IsZero() && x.saved.KnownPause != chat.PauseKey(*p) {
+			x.saved.KnownPause = chat.PauseKey(*p)
+			text = "\n(Further messages to " + run.Agent + " wait: it cannot work at present. The next try is at " + chat.Clock(p.Probe) + ".)"
 		}
 		return err
 	})
@@ -290,18 +289,18 @@ func (x *attempt) lateText(r store.Reader, label, id string) (text, pause, why s
 	}
 	run := rows[0]
 	if label == labelPaused {
-		paused, err := waiting.PauseOf(r, run.Agent)
+		paused, err := chat.PauseOf(r, run.Agent)
 		switch {
 		case err != nil:
 			return "", "", "", err
 		case paused == nil:
 			return "", "", "the agent works again", nil
-		case x.saved.KnownPause == waiting.PauseKey(*paused):
+		case x.saved.KnownPause == chat.PauseKey(*paused):
 			return "", "", "the chat knows of the pause", nil
 		}
-		return "(" + run.Agent + " " + waiting.DescribePause(*paused) + ")", waiting.PauseKey(*paused), "", nil
+		return "(" + run.Agent + " " + chat.DescribePause(*paused) + ")", chat.PauseKey(*paused), "", nil
 	}
-	if text, err = waiting.Describe(r, run, time.Now()); err != nil {
+	if text, err = chat.DescribeRun(r, run, time.Now()); err != nil {
 		return "", "", "", err
 	}
 	behind, err := r.Count(store.CountQuery{Thread: run.Thread, Set: store.RunsQueued, Most: maxLate})
