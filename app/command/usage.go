@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mailroom/internal/display"
 	"mailroom/internal/lazyregexp"
-	"mailroom/internal/suggest"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 // and with what to do.
 func ExplainUsage(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		near := suggest.Word(e.GetSpecifiedName(), flagNames(cmd))
+		near := display.Suggest(e.GetSpecifiedName(), flagNames(cmd))
 		return fmt.Errorf("%w%s", err, didYouMean("--", near))
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
@@ -61,7 +61,7 @@ func suggestCommand(cmd *cobra.Command, word string) string {
 	if len(meant) > 0 {
 		return " (did you mean " + strings.Join(meant, " or ") + "?)"
 	}
-	return didYouMean("", suggest.Word(word, known))
+	return didYouMean("", display.Suggest(word, known))
 }
 
 // flagNames returns the flags that the help of a command lists.

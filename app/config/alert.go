@@ -11,8 +11,8 @@ import (
 	"mailroom/alert/target"
 	"mailroom/channel/chat"
 	"mailroom/internal/digest"
+	"mailroom/internal/display"
 	"mailroom/internal/setting"
-	"mailroom/internal/suggest"
 )
 
 // Target is one [targets.NAME] table: where alerts go.
@@ -221,7 +221,7 @@ func (c *Config) checkRules() (found []problem) {
 				continue
 			}
 			what := fmt.Sprintf("unknown target %q", to)
-			if near := suggest.Word(to, c.TargetNames()); near != "" {
+			if near := display.Suggest(to, c.TargetNames()); near != "" {
 				what += fmt.Sprintf(" (did you mean %q?)", near)
 			}
 			found = append(found, problem{key: "rules." + name + ".to", what: what + "; add one with `mailroom notify add`"})

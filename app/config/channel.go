@@ -9,9 +9,9 @@ import (
 
 	"mailroom/channel/chat"
 	"mailroom/channel/kind"
+	"mailroom/internal/display"
 	"mailroom/internal/reserved"
 	"mailroom/internal/setting"
-	"mailroom/internal/suggest"
 )
 
 // Channel is one [channels.NAME] table.
@@ -194,8 +194,8 @@ func (r *reader) channels(tables map[string]any) {
 		table, ok := tables[name].(map[string]any)
 		switch {
 		case slices.Contains(known, name):
-		case !ok && suggest.Word(name, known) != "":
-			r.report(key, fmt.Sprintf("unknown key (did you mean %q?)", suggest.Word(name, known)))
+		case !ok && display.Suggest(name, known) != "":
+			r.report(key, fmt.Sprintf("unknown key (did you mean %q?)", display.Suggest(name, known)))
 		case reserved.ForServer(name + ":"):
 			r.report(key, fmt.Sprintf("the name %q is reserved, because ids of threads begin with it: use another name", name))
 		case r.named(key, name, tables[name], "channel"):

@@ -15,10 +15,10 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/alert/target"
+	"mailroom/internal/display"
 	"mailroom/internal/proc"
 	"mailroom/internal/retry"
 	"mailroom/internal/setting"
-	"mailroom/internal/suggest"
 )
 
 // Config holds the settings of a server. Every setting has a default, so an empty or
@@ -380,7 +380,7 @@ func (c *Config) check() []problem {
 	}
 	if c.Agents[c.DefaultAgent] == nil && program.Find(c.DefaultAgent) == nil { // a program may be found
 		what := fmt.Sprintf("unknown agent %q", c.DefaultAgent)
-		if near := suggest.Word(c.DefaultAgent, sorted(c.Agents)); near != "" {
+		if near := display.Suggest(c.DefaultAgent, sorted(c.Agents)); near != "" {
 			what += fmt.Sprintf(" (did you mean %q?)", near)
 		}
 		found = append(found, problem{key: "default_agent", what: what})

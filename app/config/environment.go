@@ -7,8 +7,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"mailroom/alert/target"
+	"mailroom/internal/display"
 	"mailroom/internal/setting"
-	"mailroom/internal/suggest"
 )
 
 // Variable returns the environment variable that overrides a setting, given its dotted key:
@@ -75,7 +75,7 @@ func (c *Config) UnknownVariables(environ []string) (warnings []string) {
 			continue
 		}
 		warning := name + " has no effect: Mailroom knows no such variable"
-		if near := suggest.Word(name, known); near != "" {
+		if near := display.Suggest(name, known); near != "" {
 			warning += "; did you mean " + near + "?"
 		}
 		warnings = append(warnings, warning)

@@ -14,9 +14,9 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"mailroom/alert/target"
+	"mailroom/internal/display"
 	"mailroom/internal/lazyregexp"
 	"mailroom/internal/setting"
-	"mailroom/internal/suggest"
 )
 
 // maxFile limits the size of a configuration file, in bytes.
@@ -229,7 +229,7 @@ func (r *reader) agent(key, name string, table map[string]any) {
 		a.Kind = name
 	} else {
 		what := "missing kind; use one of " + strings.Join(kinds(), ", ")
-		if near := suggest.Word("kind", sorted(table)); near != "" {
+		if near := display.Suggest("kind", sorted(table)); near != "" {
 			what += fmt.Sprintf(" (%q is not a known key)", near)
 		}
 		r.report(key, what)
@@ -252,7 +252,7 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting.S
 		s, ok := byKey[k]
 		if !ok {
 			what := "unknown key"
-			if near := suggest.Word(k, known); near != "" {
+			if near := display.Suggest(k, known); near != "" {
 				what += fmt.Sprintf(" (did you mean %q?)", near)
 			} else {
 				what += "; known keys: " + strings.Join(known, ", ")

@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"mailroom/internal/suggest"
+	"mailroom/internal/display"
 )
 
 // Commands act at once, even while the agent is busy.
@@ -94,7 +94,7 @@ func ParseText(text, bot string) ParsedText {
 		p.Command, p.Rest = word, strings.TrimSpace(trimmed[end:])
 		p.NamesBot = p.NamesBot || addressed
 	case trimmed[0] == '/' && isCommandName(word):
-		p.Suggestion = suggest.Word(word, commandNames())
+		p.Suggestion = display.Suggest(word, commandNames())
 	}
 	return p
 }

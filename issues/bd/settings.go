@@ -12,7 +12,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"mailroom/internal/suggest"
+	"mailroom/internal/display"
 	"mailroom/issues/tracker"
 )
 
@@ -64,7 +64,7 @@ func unknownKey(key []string) string {
 		word, known = key[1], []string{"url", "project"}
 	}
 	name := strings.Join(key, ".")
-	if near := suggest.Word(word, known); near != "" {
+	if near := display.Suggest(word, known); near != "" {
 		return fmt.Sprintf("unknown key %s (did you mean %q?)", name, near)
 	}
 	return fmt.Sprintf("unknown key %s; known are %s", name, strings.Join(known, ", "))

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
-	"mailroom/internal/suggest"
+	"mailroom/internal/display"
 )
 
 // usageError is an invalid command line.
@@ -61,7 +61,7 @@ func unknownCommand(group *cobra.Command, word string) error {
 	if words := instead(word); words != "" && !group.HasParent() {
 		return usage("unknown command %q for %q; %s", word, group.CommandPath(), words)
 	}
-	if near := suggest.Word(word, names); near != "" {
+	if near := display.Suggest(word, names); near != "" {
 		return usage("unknown command %q for %q; did you mean %q?", word, group.CommandPath(), near)
 	}
 	return usage("unknown command %q for %q; see: %s --help", word, group.CommandPath(), group.CommandPath())

@@ -1,4 +1,4 @@
-package suggest
+package display
 
 import "testing"
 
@@ -7,7 +7,7 @@ func TestTheNearestWordIsSuggested(t *testing.T) {
 	for word, want := range map[string]string{
 		"leas": "lease", "laese": "lease", "LEASE": "lease", "stopgrace": "stop_grace", "run_dedline": "run_deadline", "colour": "", "": "",
 	} {
-		if got := Word(word, known); got != want {
+		if got := Suggest(word, known); got != want {
 			t.Errorf("the suggestion for %q is %q, want %q", word, got, want)
 		}
 	}

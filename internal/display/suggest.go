@@ -1,11 +1,10 @@
-// Package suggest finds the known word that a mistyped word most likely means.
-package suggest
+package display
 
 import "strings"
 
-// Word returns the known word with the smallest edit distance to word, or "" if none is
+// Suggest returns the known word with the smallest edit distance to word, or "" if none is
 // close. The first of several equally close words wins.
-func Word(word string, known []string) string {
+func Suggest(word string, known []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	for _, k := range known {
 		if d := distance([]rune(strings.ToLower(word)), []rune(strings.ToLower(k)), least); d < least {
