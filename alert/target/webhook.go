@@ -13,13 +13,12 @@ import (
 	"mailroom/channel/httpcall"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
-	"mailroom/internal/webhooksign"
 )
 
 // webhookOptions are the settings of a Webhook.
 type webhookOptions struct {
 	Address Address
-	Secret  func() (string, error) // see [webhooksign.Parse]
+	Secret  func() (string, error) // see [httpcall.ParseSecrets]
 }
 
 // NewWebhook returns the kind of a program that gets signed requests.
@@ -50,7 +49,7 @@ generates one unless --token-file is given.`,
 				{Key: "url", Usage: "URL to post alerts to", Prompt: kind.Ask("URL to post alerts to: ")},
 				{Key: "allow", Usage: "private network or address that --url may use; may be repeated"},
 				{Key: "insecure", Usage: "allow http in --url"},
-				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied", Generate: webhooksign.New, Check: webhooksign.Check},
+				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied", Generate: httpcall.NewSecret, Check: httpcall.CheckSecret},
 			},
 			Probe: func(ctx context.Context, at kind.Place) (found kind.Found, err error) {
 				t, err := openWebhook(*o)
@@ -109,7 +108,7 @@ func (t *Webhook) Send(ctx context.Context, m alert.Message) (string, error) {
 	if err != nil {
 		return "", httpcall.Unavailable(err)
 	}
-	keys, err := webhooksign.Parse(text)
+	keys, err := httpcall.ParseSecrets(text)
 	if err != nil {
 		return "", httpcall.Unavailable(err)
 	}

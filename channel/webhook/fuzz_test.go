@@ -9,7 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/internal/webhooksign"
+	"mailroom/channel/httpcall"
 )
 
 // FuzzBody checks that a parsed event is complete and within its limits, and that a rejected body
@@ -92,10 +92,10 @@ func FuzzSignature(f *testing.F) {
 	f.Add("", "-1", "v1,"+strings.Repeat("A", 44), []byte("x"))
 	f.Fuzz(func(t *testing.T, id, at, signature string, body []byte) {
 		h := http.Header{}
-		h.Set(webhooksign.HeaderID, id)
-		h.Set(webhooksign.HeaderTimestamp, at)
-		h.Set(webhooksign.HeaderSignature, signature)
-		keys, err := webhooksign.Parse(webhooksign.New())
+		h.Set(httpcall.HeaderID, id)
+		h.Set(httpcall.HeaderTimestamp, at)
+		h.Set(httpcall.HeaderSignature, signature)
+		keys, err := httpcall.ParseSecrets(httpcall.NewSecret())
 		if err != nil {
 			t.Fatal(err)
 		}

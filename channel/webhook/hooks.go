@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/internal/webhooksign"
+	"mailroom/channel/httpcall"
 	"mailroom/server"
 )
 
@@ -56,7 +56,7 @@ func (h *Hooks) Expect(name string) {
 func (h *Hooks) Protocol() server.Protocol {
 	return server.Protocol{
 		Via: Kind, Name: "post-hook", Summary: "Send a message to a webhook channel, signed with its secret", Public: true,
-		Admit: h.admit, Headers: webhooksign.Headers(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
+		Admit: h.admit, Headers: httpcall.SignatureHeaders(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
 		Answer:  func(r *http.Request) (any, error) { return h.receive(r) },
 		MaxBody: maxBody, Bounds: fieldLimits(),
 	}
@@ -105,7 +105,7 @@ func (h *Hooks) admit(r *http.Request) (limit int64, err error) {
 	if _, err := h.connectionFor(r); err != nil {
 		return 0, err
 	}
-	return maxBody, webhooksign.CheckHeader(r.Header, time.Now())
+	return maxBody, httpcall.CheckSignatureHeader(r.Header, time.Now())
 }
 
 // Accepted is the response to an accepted request.
@@ -176,7 +176,7 @@ func (c *connection) submit(ctx context.Context, p inboundPost) (answer string, 
 		return "", mailroom.Errorf(mailroom.CodeConflict, "the thread of this room belongs to a token, from before the channel existed: the operator must delete it (%v)", result.err)
 	}
 	if result.err != nil {
-		return "", unavailableError("the outcome is unknown: repeat the request with the same "+webhooksign.HeaderID, result.err)
+		return "", unavailableError("the outcome is unknown: repeat the request with the same "+httpcall.HeaderID, result.err)
 	}
 	return result.answer, nil
 }

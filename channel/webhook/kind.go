@@ -10,10 +10,10 @@ import (
 	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/chat/adapter"
+	"mailroom/channel/httpcall"
 	"mailroom/channel/kind"
 	"mailroom/internal/netguard"
 	"mailroom/internal/setting"
-	"mailroom/internal/webhooksign"
 )
 
 // NewKind returns the platform of programs that send and receive webhooks.
@@ -64,14 +64,14 @@ replies to --url. A shared secret signs both; the command generates one unless
 				{Key: "allow", Usage: "private network or address that --url may use; may be repeated"},
 				{Key: "insecure", Usage: "allow http in --url"},
 				{Key: "edits", Usage: "the program supports edits of messages"},
-				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied", Generate: webhooksign.New, Check: webhooksign.Check},
+				{Key: "token_file", Secret: "token", Usage: "use the secret in this file; the file is not copied", Generate: httpcall.NewSecret, Check: httpcall.CheckSecret},
 			},
 			Probe: func(_ context.Context, at kind.Place) (found kind.Found, err error) { // there is no connection
 				secret, err := token.Get()
 				found.Account = []string{"the secret is stored in " + token.File}
 				found.Next = []string{
 					fmt.Sprintf("to send a test message to %s, run this in a shell on this machine:\n", at.Agent),
-					curlExample(at.URL, at.Channel, token.File, webhooksign.IsBase64(secret)),
+					curlExample(at.URL, at.Channel, token.File, httpcall.IsBase64Secret(secret)),
 				}
 				if o.URL == "" {
 					found.Next = append(found.Next, "no --url is set: replies are in the log and are not sent")

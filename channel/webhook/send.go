@@ -12,7 +12,6 @@ import (
 	"mailroom"
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
-	"mailroom/internal/webhooksign"
 )
 
 const (
@@ -126,7 +125,7 @@ func messageID(raw []byte, key string) string {
 }
 
 // refusal describes a response with a status other than 2xx.
-func (c *connection) refusal(op string, a httpcall.Response, keys webhooksign.Secrets) error {
+func (c *connection) refusal(op string, a httpcall.Response, keys httpcall.Secrets) error {
 	e := c.http.Refuse(op, a)
 	e.Text = http.StatusText(a.Status)
 	var hide []string

@@ -25,7 +25,6 @@ import (
 	"mailroom/channel/chat"
 	"mailroom/channel/httpcall"
 	"mailroom/internal/netguard"
-	"mailroom/internal/webhooksign"
 )
 
 // Kind is the name of this platform in configurations.
@@ -90,12 +89,12 @@ func (o Options) address() (*url.URL, error) {
 	return u, nil
 }
 
-func (o Options) secrets() (webhooksign.Secrets, error) {
+func (o Options) secrets() (httpcall.Secrets, error) {
 	text, err := o.Secret()
 	if err != nil {
 		return nil, err
 	}
-	return webhooksign.Parse(text)
+	return httpcall.ParseSecrets(text)
 }
 
 // Dial implements [chat.Dialer]. It makes no request.

@@ -30,9 +30,9 @@ import (
 	"mailroom/alert/target/ntfytest"
 	"mailroom/alert/webpush"
 	"mailroom/api"
+	"mailroom/channel/httpcall"
 	"mailroom/channel/platformtest"
 	"mailroom/entry"
-	"mailroom/internal/webhooksign"
 )
 
 // seenAlert is a message as a person sees it.
@@ -135,8 +135,8 @@ func pressOnPage(link string) *ntfytest.Action {
 
 // hookPlace is a program that verifies what it gets.
 func hookPlace(t *testing.T, h *fixture) place {
-	secret := webhooksign.New()
-	keys, err := webhooksign.Parse(secret)
+	secret := httpcall.NewSecret()
+	keys, err := httpcall.ParseSecrets(secret)
 	h.must(err)
 	file := h.dir.TargetSecret("phone", "token")
 	h.must(os.WriteFile(file, []byte(secret), 0o600))

@@ -1,4 +1,4 @@
-package webhooksign
+package httpcall
 
 import (
 	"net/http"
@@ -9,7 +9,7 @@ import (
 
 // TestTheSignatureMatchesTheSpecification uses an example signed with OpenSSL.
 func TestTheSignatureMatchesTheSpecification(t *testing.T) {
-	keys, err := Parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	keys, err := ParseSecrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,11 +28,11 @@ func TestTheSignatureMatchesTheSpecification(t *testing.T) {
 }
 
 func TestSignedRequestsAreVerified(t *testing.T) {
-	one, two := New(), New()
-	if one == two || Check(one) != nil || !strings.HasPrefix(one, "whsec_") {
+	one, two := NewSecret(), NewSecret()
+	if one == two || CheckSecret(one) != nil || !strings.HasPrefix(one, "whsec_") {
 		t.Fatalf("new secrets: %q, %q", one, two)
 	}
-	both, err := Parse(one + "\n" + two)
+	both, err := ParseSecrets(one + "\n" + two)
 	if err != nil {
 		t.Fatal(err)
 	}

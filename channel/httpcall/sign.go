@@ -1,6 +1,4 @@
-// Package webhooksign signs and verifies requests as Standard Webhooks specifies
-// (https://github.com/standard-webhooks/standard-webhooks, scheme v1).
-package webhooksign
+package httpcall
 
 import (
 	"crypto/hmac"
@@ -17,15 +15,15 @@ import (
 	"mailroom"
 )
 
-// Headers of requests in both directions.
+// Headers of signed requests, in both directions.
 const (
 	HeaderID        = "webhook-id"
 	HeaderTimestamp = "webhook-timestamp" // seconds since 1970
 	HeaderSignature = "webhook-signature" // "v1,<Base64>", several separated by spaces
 )
 
-// Headers returns the names of the headers that a request must have.
-func Headers() []string { return []string{HeaderID, HeaderTimestamp, HeaderSignature} }
+// SignatureHeaders returns the names of the headers that a request must have.
+func SignatureHeaders() []string { return []string{HeaderID, HeaderTimestamp, HeaderSignature} }
 
 const (
 	secretPrefix = "whsec_"
@@ -37,27 +35,29 @@ const (
 	tolerance = 5 * time.Minute
 )
 
-// Secrets are HMAC keys. A request is signed with all of them and verified with any.
+// Secrets are HMAC keys that sign and verify requests as Standard Webhooks specifies
+// (https://github.com/standard-webhooks/standard-webhooks, scheme v1). A request is signed with all of them and verified
+// with any.
 type Secrets [][]byte
 
-// New generates a secret.
-func New() string {
+// NewSecret generates a secret.
+func NewSecret() string {
 	key := make([]byte, 32)
 	rand.Read(key) // it never returns an error
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// IsBase64 reports whether the first secret is in the whsec_ form.
-func IsBase64(text string) bool { return strings.HasPrefix(text, secretPrefix) }
+// IsBase64Secret reports whether the first secret is in the whsec_ form.
+func IsBase64Secret(text string) bool { return strings.HasPrefix(text, secretPrefix) }
 
-// Check validates secrets, see [Parse]. Its error does not contain the secret.
-func Check(text string) error {
-	_, err := Parse(text)
+// CheckSecret validates secrets, see [ParseSecrets]. Its error does not contain the secret.
+func CheckSecret(text string) error {
+	_, err := ParseSecrets(text)
 	return err
 }
 
-// Parse parses secrets that white space separates, each at least 24 bytes long: text, or Base64 after whsec_.
-func Parse(text string) (all Secrets, err error) {
+// ParseSecrets parses secrets that white space separates, each at least 24 bytes long: text, or Base64 after whsec_.
+func ParseSecrets(text string) (all Secrets, err error) {
 	for one := range strings.FieldsSeq(text) {
 		key := []byte(one)
 		if coded, marked := strings.CutPrefix(one, secretPrefix); marked {
@@ -106,8 +106,8 @@ type signatureHeader struct {
 // maxSignatures bounds the signatures of one request. A sender has two while it rotates its secret.
 const maxSignatures = 8
 
-// CheckHeader rejects a request without an id, a current timestamp, or a signature, before its body is read.
-func CheckHeader(h http.Header, now time.Time) error {
+// CheckSignatureHeader rejects a request without an id, a current timestamp, or a signature, before its body is read.
+func CheckSignatureHeader(h http.Header, now time.Time) error {
 	_, err := parseSignatureHeader(h, now)
 	return err
 }
