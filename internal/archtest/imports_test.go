@@ -33,7 +33,6 @@ var floors = map[string]int{
 	"store/sqlite":            8,
 	"store/transfer":          8, // copies and compares stores
 	"doctor":                  8,
-	"issues/internal":         7, // a locked folder of files
 	"issues/tracker":          8, // issues in a file
 	"api":                     8, // the wire types, for server and client
 	"app/command":             8, // streams, output and exit codes of the commands

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"mailroom"
-	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 
@@ -39,9 +38,9 @@ func (m *Main) actorName(ctx context.Context) string {
 }
 
 func (m *Main) userName(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, projectdir.GitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, tracker.GitTimeout)
 	defer cancel()
-	if out, err := projectdir.Git(ctx, m.Dir, "config", "user.name").Output(); err == nil && len(strings.TrimSpace(string(out))) > 0 {
+	if out, err := tracker.Git(ctx, m.Dir, "config", "user.name").Output(); err == nil && len(strings.TrimSpace(string(out))) > 0 {
 		return strings.TrimSpace(string(out))
 	}
 	if name := m.Env("USER"); name != "" {

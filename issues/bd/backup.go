@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 
@@ -45,7 +44,7 @@ func readImport(m *Main, path string) (string, error) {
 
 // readTables reads the files of tables in a folder, which may come with a project.
 func readTables(folder string) (rows tracker.Tables, found bool, err error) {
-	dir, err := projectdir.Open(folder)
+	dir, err := tracker.OpenDir(folder)
 	if err != nil {
 		return rows, false, err
 	}

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"mailroom"
-	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 
@@ -201,7 +200,7 @@ func commonGit(top string) string {
 // oneLine returns the first line of a file, or "".
 func oneLine(folder, name string) string {
 	const most = 16 << 10 // bytes; a path has at most 4096
-	dir, err := projectdir.Open(folder)
+	dir, err := tracker.OpenDir(folder)
 	if err != nil {
 		return ""
 	}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mailroom/issues/internal/projectdir"
+	"mailroom/issues/tracker"
 )
 
 // invoke runs a command in a folder, as ann.
@@ -26,13 +26,13 @@ func TestLockTimeoutNamesTheHolder(t *testing.T) {
 	if code, _, talk := invoke(t, dir, "init", "--prefix", "x"); code != 0 {
 		t.Fatal(talk)
 	}
-	folder, err := projectdir.Open(dir + "/.beads")
+	folder, err := tracker.OpenDir(dir + "/.beads")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer folder.Close()
 	synctest.Test(t, func(t *testing.T) {
-		lock, err := folder.Lock(t.Context(), "issues.lock", "issues.jsonl", projectdir.WaitOptions{Command: "bd import"})
+		lock, err := folder.Lock(t.Context(), "issues.lock", "issues.jsonl", tracker.WaitOptions{Command: "bd import"})
 		if err != nil {
 			t.Fatal(err)
 		}

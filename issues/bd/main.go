@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
-	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/mail"
 	"mailroom/issues/tracker"
 )
@@ -211,7 +210,7 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 		changed = t
 		return f(t)
 	})
-	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok {
+	if locked, ok := errors.AsType[*tracker.LockedError](err); ok {
 		return mailroom.Errorf(mailroom.CodeConflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
 	}
 	if err == nil && !m.changed && m.found.via != "" && !m.out.quiet {
@@ -266,7 +265,7 @@ const lockNotice = 2 * time.Second
 
 // waiting returns the folder with the lock options of the command.
 func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
-	return dir.WithWait(projectdir.WaitOptions{Command: m.command, Max: m.lockWait, NoticeAfter: lockNotice, OnWait: func(h projectdir.Holder) {
+	return dir.WithWait(tracker.WaitOptions{Command: m.command, Max: m.lockWait, NoticeAfter: lockNotice, OnWait: func(h tracker.Holder) {
 		m.out.logf("Waiting for the tracker, which is locked by %s; at most %s", h, m.lockWait)
 	}})
 }

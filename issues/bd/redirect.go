@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"mailroom"
-	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 
@@ -38,7 +37,7 @@ type redirection struct {
 
 // readRedirect returns the redirect file of a folder, or nil.
 func readRedirect(path string) (*redirection, error) {
-	dir, err := projectdir.Open(path)
+	dir, err := tracker.OpenDir(path)
 	if err != nil {
 		return nil, nil // no folder, or a link: the command that uses it says why
 	}
@@ -109,11 +108,11 @@ func ownRedirect(path string, r *redirection) bool {
 	if _, other := repository(r.target); other != "" && sameFile(common, other) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), projectdir.GitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), tracker.GitTimeout)
 	defer cancel()
 	// Some file systems open .beads/Redirect under this name too.
 	name := ":(icase)" + filepath.Base(path) + "/" + redirectFile
-	git := projectdir.Git(ctx, filepath.Dir(path), "ls-files", "--error-unmatch", "--", name)
+	git := tracker.Git(ctx, filepath.Dir(path), "ls-files", "--error-unmatch", "--", name)
 	git.Env = slices.DeleteFunc(git.Env, func(v string) bool {
 		return strings.HasPrefix(v, "GIT_INDEX_FILE=") || strings.HasPrefix(v, "GIT_DIR=") || strings.HasPrefix(v, "GIT_WORK_TREE=")
 	}) // git sets them for its hooks

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
-	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 
@@ -46,7 +45,7 @@ func (m *Main) trustDir() (string, error) {
 	return dir, nil
 }
 
-func readTrusted(dir *projectdir.Dir) (trustList, error) {
+func readTrusted(dir *tracker.Dir) (trustList, error) {
 	list := trustList{}
 	raw, err := dir.Read(trustFile, maxTrust)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +71,7 @@ func (m *Main) trusted(name, digest string) bool {
 	if err != nil {
 		return false
 	}
-	dir, err := projectdir.Open(path)
+	dir, err := tracker.OpenDir(path)
 	if err != nil {
 		return false // nothing was trusted yet
 	}
@@ -99,12 +98,12 @@ func (m *Main) trust(ctx context.Context, name, digest string) (err error) {
 	if err != nil {
 		return err
 	}
-	dir, err := projectdir.Make(path)
+	dir, err := tracker.MakeDir(path)
 	if err != nil {
 		return fmt.Errorf("store trust: %w", err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(ctx, trustLock, trustFile, projectdir.WaitOptions{Command: m.command, Max: m.lockWait})
+	lock, err := dir.Lock(ctx, trustLock, trustFile, tracker.WaitOptions{Command: m.command, Max: m.lockWait})
 	if err != nil {
 		return fmt.Errorf("store trust: %w", err)
 	}

@@ -19,7 +19,6 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
-	"mailroom/issues/internal/projectdir"
 	"mailroom/issues/tracker"
 )
 
@@ -77,7 +76,7 @@ func New(o Options) (*Watcher, error) {
 	if o.Command == "" {
 		o.Command = "mailroom"
 	}
-	o.Folder = o.Folder.WithWait(projectdir.WaitOptions{Command: "mailroom serve"})
+	o.Folder = o.Folder.WithWait(tracker.WaitOptions{Command: "mailroom serve"})
 	return &Watcher{options: o, wake: make(chan struct{}, 1)}, nil
 }
 
@@ -179,7 +178,7 @@ func (w *Watcher) update(ctx context.Context, l *channel.Host, change func(*trac
 		return change(t)
 	})
 	w.findings.report(l, found, false)
-	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok && ctx.Err() == nil {
+	if locked, ok := errors.AsType[*tracker.LockedError](err); ok && ctx.Err() == nil {
 		return fmt.Errorf("%s is locked by another process (waited %s): %s", w.options.Folder.File(), w.options.LockTimeout, locked.Holder)
 	}
 	return err

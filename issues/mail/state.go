@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"mailroom/issues/internal/projectdir"
+	"mailroom/issues/tracker"
 )
 
 // Names of files in the tracker's folder. They are local to this machine.
@@ -179,7 +179,7 @@ var errCorrupt = errors.New("the file is corrupt; its queued calls are dropped")
 // read returns the state, which is empty if there is no file. A corrupt file yields errCorrupt and
 // an empty state.
 func (p stateFile) read() (*state, error) {
-	dir, err := projectdir.Open(p.folder)
+	dir, err := tracker.OpenDir(p.folder)
 	if err != nil {
 		return &state{}, fmt.Errorf("read %s: %w", fileState, err)
 	}
@@ -187,7 +187,7 @@ func (p stateFile) read() (*state, error) {
 	return readState(dir)
 }
 
-func readState(dir *projectdir.Dir) (*state, error) {
+func readState(dir *tracker.Dir) (*state, error) {
 	s := &state{Servers: map[string]*server{}}
 	raw, err := dir.Read(fileState, maxState)
 	switch {
@@ -205,12 +205,12 @@ func readState(dir *projectdir.Dir) (*state, error) {
 // update changes the state, unless change returns false. A corrupt file is replaced and reported.
 // Callers must make no network request in change.
 func (p stateFile) update(ctx context.Context, change func(*state) bool) (err error) {
-	dir, err := projectdir.Open(p.folder)
+	dir, err := tracker.OpenDir(p.folder)
 	if err != nil {
 		return fmt.Errorf("open the folder of %s: %w", fileState, err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	lock, err := dir.Lock(ctx, fileLock, fileState, projectdir.WaitOptions{Command: "bd"})
+	lock, err := dir.Lock(ctx, fileLock, fileState, tracker.WaitOptions{Command: "bd"})
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", fileState, err)
 	}
@@ -228,7 +228,7 @@ func (p stateFile) update(ctx context.Context, change func(*state) bool) (err er
 
 // write replaces the file. When the file is new it also adds these files to .gitignore, because
 // older folders lack them.
-func write(dir *projectdir.Dir, lock *projectdir.Lock, s *state) error {
+func write(dir *tracker.Dir, lock *tracker.Lock, s *state) error {
 	raw, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", fileState, err)

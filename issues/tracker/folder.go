@@ -14,7 +14,6 @@ import (
 	"unsafe"
 
 	"mailroom"
-	"mailroom/issues/internal/projectdir"
 )
 
 // Names of files in a tracker's folder. Only the issue file is shared; the others are local.
@@ -40,10 +39,10 @@ const (
 )
 
 // Folder is the directory that holds a tracker, such as .beads. Its contents come with a project
-// and are not trusted; see [projectdir].
+// and are not trusted; see [Dir].
 type Folder struct {
 	path string
-	wait projectdir.WaitOptions
+	wait WaitOptions
 }
 
 // FolderAt returns the folder at path, which need not exist.
@@ -51,7 +50,7 @@ func FolderAt(path string) Folder { return Folder{path: path} }
 
 // WithWait returns the folder with the given lock options. Without them, an update waits for the
 // lock until its context ends.
-func (f Folder) WithWait(wait projectdir.WaitOptions) Folder {
+func (f Folder) WithWait(wait WaitOptions) Folder {
 	f.wait = wait
 	return f
 }
@@ -83,8 +82,8 @@ func (f Folder) Stat() (fs.FileInfo, error) {
 	return info, errors.Join(err, dir.Close())
 }
 
-func (f Folder) open() (*projectdir.Dir, error) {
-	dir, err := projectdir.Open(f.path)
+func (f Folder) open() (*Dir, error) {
+	dir, err := OpenDir(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noTracker(f.path)
 	}
@@ -97,7 +96,7 @@ func (f Folder) open() (*projectdir.Dir, error) {
 // Init creates an empty tracker. An existing one is not changed. It writes nothing outside the
 // folder.
 func (f Folder) Init() error {
-	dir, err := projectdir.Make(f.path)
+	dir, err := MakeDir(f.path)
 	if err != nil {
 		return fmt.Errorf("create the tracker's folder: %w", err)
 	}
@@ -204,7 +203,7 @@ func noTracker(path string) error {
 }
 
 // read returns the contents of the file and its file info.
-func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err error) {
+func (f Folder) read(dir *Dir) (text string, seen fs.FileInfo, err error) {
 	file, seen, err := dir.OpenFile(fileIssues, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil, noTracker(f.path)
@@ -255,7 +254,7 @@ var errTooLarge = errors.New("the file is larger than the limit for issues")
 var errReplaced = errors.New("the file was changed by another program")
 
 // replace writes lines to the file if it is still the one described by seen.
-func (f Folder) replace(dir *projectdir.Dir, lock *projectdir.Lock, lines []string, seen fs.FileInfo) error {
+func (f Folder) replace(dir *Dir, lock *Lock, lines []string, seen fs.FileInfo) error {
 	err := lock.Replace(fileIssues, seen.Mode().Perm(), func(to io.Writer) error { return write(to, lines) }, func() error {
 		now, err := dir.Stat(fileIssues)
 		if err == nil && (!os.SameFile(now, seen) || now.Size() != seen.Size() || !now.ModTime().Equal(seen.ModTime())) {

@@ -3,8 +3,6 @@ package tracker
 import (
 	"context"
 	"strings"
-
-	"mailroom/issues/internal/projectdir"
 )
 
 // baseOf returns a function that reads the common ancestor of a conflict from git's index, where it
@@ -12,7 +10,7 @@ import (
 // behind, git's index has none, but the merge's parents have one.
 func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 	return func() (string, bool) {
-		ctx, cancel := context.WithTimeout(ctx, projectdir.GitTimeout)
+		ctx, cancel := context.WithTimeout(ctx, GitTimeout)
 		defer cancel()
 		if text, err := f.git(ctx, "cat-file", "blob", ":1:./"+fileIssues); err == nil {
 			return text, true
@@ -32,7 +30,7 @@ func (f Folder) baseOf(ctx context.Context) func() (string, bool) {
 
 // git reads the repository of the folder.
 func (f Folder) git(ctx context.Context, args ...string) (string, error) {
-	git := projectdir.Git(ctx, f.path, args...)
+	git := Git(ctx, f.path, args...)
 	out := &limitedBuffer{left: MaxFile}
 	git.Stdout = out
 	err := git.Run()

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"mailroom/issues/internal/projectdir"
 )
 
 // past is what is known about earlier states of a file. The zero value knows nothing.
@@ -125,7 +123,7 @@ func (f Folder) past(baseOf func() (string, bool)) past {
 
 // remember records the lines that a change replaces. A failure is ignored: it loses only the
 // knowledge that they are old.
-func remember(dir *projectdir.Dir, lock *projectdir.Lock, t *Tracker) {
+func remember(dir *Dir, lock *Lock, t *Tracker) {
 	var out bytes.Buffer
 	add := func(line string) {
 		out.WriteString(hashLine(line))

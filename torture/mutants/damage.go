@@ -17,7 +17,7 @@ func damageMutants() []mutant {
 		{"a copy that was never edited is a contest", "issues/tracker/contest.go", " || base == nil && !(ours.wasEdited() && theirs.wasEdited())", "", pkg, "^TestSessions$/^contests$"},
 		{"a file from a backup goes back to an older copy", "issues/tracker/past.go", "		one = false\n", "", pkg, "^TestSessions$/^contests$"},
 		{"a finding is reported at every poll", "issues/feed/report.go", "f.told[text] = true; known[text]", "f.told[text] = true; false", "issues/feed", "^TestWhatAMergeFoundIsReportedOnce$"},
-		{"git runs a program of a hostile repository", "issues/internal/projectdir/git.go", "\"-c\", \"core.fsmonitor=false\", ", "", pkg, "^TestNoCommandRunsWhatARepositoryConfigures$"},
+		{"git runs a program of a hostile repository", "issues/tracker/git.go", "\"-c\", \"core.fsmonitor=false\", ", "", pkg, "^TestNoCommandRunsWhatARepositoryConfigures$"},
 		{"a rename leaves references behind", "issues/tracker/rename.go", "redirectMember(f.raw, r.id)", "f.raw", "issues/tracker", "^TestARenameFollowsEachMentionOfAnIssue$"},
 		{"a rename changes words that are no ids", "issues/tracker/rename.go", "begin > 0 && (isWord(text[begin-1]) || text[begin-1] == '/' || text[begin-1] == '.')", "false", "issues/tracker", "^TestARenameFollowsEachMentionOfAnIssue$"},
 		{"a backup loses its tables", "issues/bd/backup.go", "err != nil || !found", "err != nil || !found || true", pkg, "^TestSessions$/^backup$"},

@@ -1,4 +1,4 @@
-package projectdir
+package tracker
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 func open(t *testing.T) *Dir {
 	t.Helper()
-	d, err := Make(filepath.Join(t.TempDir(), "project"))
+	d, err := MakeDir(filepath.Join(t.TempDir(), "project"))
 	if err != nil {
 		t.Fatal(err)
 	}

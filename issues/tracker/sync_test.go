@@ -1,4 +1,4 @@
-package projectdir
+package tracker
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 func TestAFileIsSyncedBeforeItHasItsNameAndTheFolderAfter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "project")
-	d, err := Make(path)
+	d, err := MakeDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package projectdir
+package tracker
 
 import (
 	"context"

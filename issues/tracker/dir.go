@@ -1,9 +1,4 @@
-// Package projectdir opens files in a folder that came with a project, such as
-// .beads of a cloned repository. The author of the project chose what is in the
-// folder, so nothing in it is trusted: a file must be a regular file of the folder
-// itself, links are never followed, pipes and devices are never opened, and every
-// read has a size limit.
-package projectdir
+package tracker
 
 import (
 	"bytes"
@@ -20,17 +15,20 @@ import (
 	"mailroom"
 )
 
-// Dir is an open folder. Its methods take names of files directly in it.
+// Dir is an open folder that came with a project, such as .beads of a cloned repository. The author of the project chose
+// what is in the folder, so nothing in it is trusted: a file must be a regular file of the folder itself, links are never
+// followed, pipes and devices are never opened, and every read has a size limit. Its methods take names of files directly
+// in it.
 type Dir struct {
 	root *os.Root
 	path string
 	sync func(*os.File) error // fsync; replaced in tests
 }
 
-// Open opens the folder at path. A path whose last element is a link is refused:
+// OpenDir opens the folder at path. A path whose last element is a link is refused:
 // a repository can carry a link that points to any folder of the user. An error
 // for a folder that does not exist is [fs.ErrNotExist].
-func Open(path string) (*Dir, error) {
+func OpenDir(path string) (*Dir, error) {
 	path = filepath.Clean(path) // a trailing slash would follow a link
 	seen, err := os.Lstat(path)
 	switch {
@@ -55,9 +53,9 @@ func Open(path string) (*Dir, error) {
 	return &Dir{root: root, path: path, sync: (*os.File).Sync}, nil
 }
 
-// Make creates the folder at path, and the folders above it, if they are missing,
+// MakeDir creates the folder at path, and the folders above it, if they are missing,
 // and opens it.
-func Make(path string) (*Dir, error) {
+func MakeDir(path string) (*Dir, error) {
 	path = filepath.Clean(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -65,7 +63,7 @@ func Make(path string) (*Dir, error) {
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return Open(path)
+	return OpenDir(path)
 }
 
 // Close closes the folder. Files that were opened from it stay open.
