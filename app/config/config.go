@@ -1,5 +1,6 @@
 // Package config defines the server's settings: a struct with defaults, read from a TOML
-// file in which an unknown key or an invalid value is an error, and from environment variables.
+// file in which an unknown key or an invalid value is an error, and from environment variables. Its commands add a
+// channel or a target of alerts to that file.
 package config
 
 import (

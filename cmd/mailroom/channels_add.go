@@ -8,7 +8,6 @@ import (
 	"mailroom/app/command"
 	"mailroom/app/config"
 	"mailroom/app/node"
-	"mailroom/app/setup"
 )
 
 func addChannelCommand(con *command.Console) *cobra.Command {
@@ -24,7 +23,7 @@ func addChannelCommand(con *command.Console) *cobra.Command {
 			return command.Errorf(command.ExitUsage, con.CommandLine("channels", "add")+" "+strings.Join(kinds, ", or "), "missing kind of channel")
 		},
 	}
-	cmd.AddCommand(setup.Channels(setup.Options{Console: con, Kinds: config.Kinds(), CheckAgent: node.CheckAgent})...)
+	cmd.AddCommand(config.ChannelCommands(config.SetupOptions{Console: con, Kinds: config.Kinds(), CheckAgent: node.CheckAgent})...)
 	return cmd
 }
 
@@ -41,6 +40,6 @@ func addTargetCommand(con *command.Console) *cobra.Command {
 			return command.Errorf(command.ExitUsage, con.CommandLine("notify", "add")+" "+strings.Join(kinds, ", or "), "missing kind of target")
 		},
 	}
-	cmd.AddCommand(setup.Targets(setup.Options{Console: con, Kinds: config.Kinds(), CheckAgent: node.CheckAgent})...)
+	cmd.AddCommand(config.TargetCommands(config.SetupOptions{Console: con, Kinds: config.Kinds(), CheckAgent: node.CheckAgent})...)
 	return cmd
 }

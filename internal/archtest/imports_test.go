@@ -78,7 +78,6 @@ var floors = map[string]int{
 	"channel/slack":           15,
 	"channel/telegram":        15,
 	"channel/webhook":         15,
-	"app/setup":               17, // adds a channel to the configuration
 	"app/storage":             17, // opens, checks, copies and replaces a store
 	"app/node":                18, // builds a server from its parts
 	"cmd/mailroom":            19,

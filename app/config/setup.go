@@ -1,7 +1,4 @@
-// Package setup adds a channel, or a target of alerts, to the configuration of a data folder. Every kind is
-// added in the same way: flags give the values or a person types them, the platform is probed, and
-// then the secrets and the configuration are written.
-package setup
+package config
 
 import (
 	"strings"
@@ -11,27 +8,26 @@ import (
 	"mailroom/alert"
 	"mailroom/alert/target"
 	"mailroom/app/command"
-	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
 )
 
-// Options configure the commands of this package. All are required.
-type Options struct {
+// SetupOptions configure the commands that add to the configuration. All are required.
+type SetupOptions struct {
 	Console *command.Console
 	Kinds   *target.Kinds
 	// CheckAgent returns an error if the agent cannot run with a configuration.
-	CheckAgent func(c *config.Config, agent string) error
+	CheckAgent func(c *Config, agent string) error
 }
 
-// Channels returns one command for each kind of channel that a command can add.
-func Channels(o Options) (all []*cobra.Command) {
+// ChannelCommands returns one command for each kind of channel that a command can add.
+func ChannelCommands(o SetupOptions) (all []*cobra.Command) {
 	for _, k := range o.Kinds.Channels {
 		if s := k.New(); s.Setup != nil {
 			w := &wizard{options: o, thing: thing{
 				table: "channels", what: "channel", kind: k.Name, keys: s.Keys, defaults: k.New().Keys, setup: s.Setup,
-				exists: func(c *config.Config, name string) bool { return c.Channels[name] != nil },
+				exists: func(c *Config, name string) bool { return c.Channels[name] != nil },
 				secret: datadir.Dir.ChannelSecret,
 			}}
 			all = append(all, w.channelCommand())
@@ -40,13 +36,13 @@ func Channels(o Options) (all []*cobra.Command) {
 	return all
 }
 
-// Targets returns one command for each kind of target that a command can add.
-func Targets(o Options) (all []*cobra.Command) {
+// TargetCommands returns one command for each kind of target that a command can add.
+func TargetCommands(o SetupOptions) (all []*cobra.Command) {
 	for _, k := range o.Kinds.Targets {
 		if s := k.New(); s.Setup != nil {
 			w := &wizard{options: o, thing: thing{
 				table: "targets", what: "target", kind: k.Name, keys: s.Keys, defaults: k.New().Keys, setup: s.Setup,
-				exists: func(c *config.Config, name string) bool { return c.Targets[name] != nil },
+				exists: func(c *Config, name string) bool { return c.Targets[name] != nil },
 				secret: datadir.Dir.TargetSecret, check: s.Check, leaves: k.Leaves, own: k.Own,
 			}}
 			all = append(all, w.targetCommand())
@@ -63,7 +59,7 @@ type thing struct {
 	keys     []setting.Setting // of the table, with their defaults, and the same again
 	defaults []setting.Setting
 	setup    *kind.Setup
-	exists   func(c *config.Config, name string) bool
+	exists   func(c *Config, name string) bool
 	secret   func(d datadir.Dir, name, of string) string // path of a secret's file
 	check    func() error                                // of the settings of a target; nil accepts all
 

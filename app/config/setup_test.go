@@ -1,4 +1,4 @@
-package setup
+package config
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 
 	"mailroom/alert/target"
 	"mailroom/app/command"
-	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/channel"
 	"mailroom/channel/kind"
@@ -82,9 +81,9 @@ func (f *fixture) run(t *testing.T, stdin string, flags ...string) error {
 	t.Helper()
 	f.talk.Reset()
 	con := &command.Console{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &f.talk, Env: func(string) string { return "" }, Data: string(f.dir)}
-	cmd := Channels(Options{
+	cmd := ChannelCommands(SetupOptions{
 		Console: con, Kinds: &target.Kinds{Channels: []kind.Kind{{Name: "parrot", New: f.newSettings}, {Name: "fax", New: func() *kind.Settings { return &kind.Settings{} }}}},
-		CheckAgent: func(*config.Config, string) error { return nil },
+		CheckAgent: func(*Config, string) error { return nil },
 	})
 	if len(cmd) != 1 {
 		t.Fatalf("%d commands, want none for a kind without a setup", len(cmd))

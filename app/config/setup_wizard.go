@@ -1,4 +1,4 @@
-package setup
+package config
 
 import (
 	"bufio"
@@ -16,7 +16,6 @@ import (
 	"mailroom/alert"
 	"mailroom/alert/target"
 	"mailroom/app/command"
-	"mailroom/app/config"
 	"mailroom/app/datadir"
 	"mailroom/channel/kind"
 	"mailroom/internal/setting"
@@ -24,7 +23,7 @@ import (
 
 // wizard adds one channel or target.
 type wizard struct {
-	options Options
+	options SetupOptions
 	thing
 	asksAgent bool // it is a channel, whose messages an agent handles
 
@@ -118,8 +117,8 @@ func (w *wizard) checkTarget() error {
 	return nil
 }
 
-func (w *wizard) parse(file []byte) (*config.Config, error) {
-	c, err := config.Parse(w.dir.Config(), file, w.options.Kinds, nil)
+func (w *wizard) parse(file []byte) (*Config, error) {
+	c, err := Parse(w.dir.Config(), file, w.options.Kinds, nil)
 	if err != nil {
 		return nil, command.Errorf(command.ExitUsage, "", "%w", err)
 	}
@@ -127,7 +126,7 @@ func (w *wizard) parse(file []byte) (*config.Config, error) {
 }
 
 // chooseAgent asks for the agent unless a flag names it.
-func (w *wizard) chooseAgent(now *config.Config) (err error) {
+func (w *wizard) chooseAgent(now *Config) (err error) {
 	if !w.asksAgent {
 		return nil
 	}
@@ -222,7 +221,7 @@ func (w *wizard) setSecret(a answer, text string) (err error) {
 
 // extend returns the configuration with the table, which has the settings that differ from their defaults,
 // and with a rule for a target, unless there is one of its name.
-func (w *wizard) extend(before []byte, now *config.Config) []byte {
+func (w *wizard) extend(before []byte, now *Config) []byte {
 	var b bytes.Buffer
 	if len(before) > 0 {
 		fmt.Fprintf(&b, "%s\n\n", bytes.TrimRight(before, "\n"))
@@ -267,7 +266,7 @@ func (w *wizard) write(file []byte) error {
 }
 
 // print prints what was found, where the channel was added, and what to do next.
-func (w *wizard) print(c *config.Config, found kind.Found, running bool) {
+func (w *wizard) print(c *Config, found kind.Found, running bool) {
 	con := w.options.Console
 	for _, line := range found.Account {
 		con.Infof("%s", line)
