@@ -52,7 +52,8 @@ func printAgents(con *command.Console, agents []api.Agent, output command.Format
 	if output == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Agent]{Items: agents})
 	}
-	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "QUEUED", "WAITING", "ISOLATION", "RETRIES"}}
+	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "QUEUED", "WAITING",
+		"ISOLATION", "RETRIES"}}
 	for _, a := range agents {
 		available := "yes"
 		if !a.Available {
@@ -67,7 +68,9 @@ func printAgents(con *command.Console, agents []api.Agent, output command.Format
 				available += ": " + command.Shorten(a.Paused.Reason, 60)
 			}
 		}
-		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), fmt.Sprint(a.Queued), fmt.Sprint(a.Waiting), orDash(a.Isolation), retries(a.Retry)})
+		rows = append(rows,
+			[]string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers),
+				fmt.Sprint(a.Running), fmt.Sprint(a.Queued), fmt.Sprint(a.Waiting), orDash(a.Isolation), retries(a.Retry)})
 	}
 	return con.PrintList(rows, nil, "no agents")
 }

@@ -62,7 +62,8 @@ func attach(ctx context.Context, con *command.Console, id, after string, output 
 func findTarget(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
 	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
-	if code := mailroom.CodeOf(err); code == mailroom.CodeNotFound || code == mailroom.CodeForbidden { // a token for one run sees no thread
+	// a token for one run sees no thread
+	if code := mailroom.CodeOf(err); code == mailroom.CodeNotFound || code == mailroom.CodeForbidden {
 		run, err := resolveRun(ctx, c, id)
 		if err != nil {
 			return q, err
@@ -97,7 +98,8 @@ func startCursor(ctx context.Context, c *client.Client, t api.Thread) (string, e
 	if run == nil { // nothing has started: follow from the end of the log
 		return fmt.Sprint(t.LastSeq), nil
 	}
-	for first, err := range c.EachEntry(ctx, t.ID, client.EntriesQuery{Run: *run, Kinds: []string{entry.KindStarted}, Limit: 1}) {
+	for first, err := range c.EachEntry(ctx, t.ID,
+		client.EntriesQuery{Run: *run, Kinds: []string{entry.KindStarted}, Limit: 1}) {
 		return fmt.Sprint(first.Seq - 1), err
 	}
 	return fmt.Sprint(t.LastSeq), nil // cancelled before it started

@@ -69,18 +69,21 @@ func printChannels(con *command.Console, channels []api.Channel, output command.
 	if output == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Channel]{Items: channels})
 	}
-	rows := [][]string{{"CHANNEL", "KIND", "STATE", "LAST SUCCESS", "LAST IN", "LAST OUT", "CURSOR", "UNHANDLED", "DOWN", "LAST ERROR"}}
+	rows := [][]string{{"CHANNEL", "KIND", "STATE", "LAST SUCCESS", "LAST IN", "LAST OUT", "CURSOR", "UNHANDLED", "DOWN",
+		"LAST ERROR"}}
 	for _, c := range channels {
 		trouble := "-"
 		if c.LastError != nil {
 			trouble = con.When(c.LastErrorAt) + " " + command.Shorten(*c.LastError, 100)
 		}
 		rows = append(rows, []string{
-			c.Name, c.Kind, stateOf(con, c), con.When(c.LastSuccess), con.When(c.LastInbound), con.When(c.LastOutbound), cursorOf(c), fmt.Sprint(c.Unhandled),
+			c.Name, c.Kind, stateOf(con, c), con.When(c.LastSuccess), con.When(c.LastInbound), con.When(c.LastOutbound),
+			cursorOf(c), fmt.Sprint(c.Unhandled),
 			(time.Duration(c.DowntimeMS) * time.Millisecond).Round(time.Second).String(), trouble,
 		})
 	}
-	if err := con.PrintList(rows, nil, "no channels: add one with `mailroom channels add`, or run `mailroom bridge`"); err != nil {
+	if err := con.PrintList(rows, nil,
+		"no channels: add one with `mailroom channels add`, or run `mailroom bridge`"); err != nil {
 		return err
 	}
 	for _, c := range channels {

@@ -28,11 +28,13 @@ type source func(ctx context.Context, c *client.Client) ([]cobra.Completion, err
 // ids that the server knows, or with fixed words. Without a server there are no names.
 func AddCompletions(con *command.Console, root *cobra.Command) {
 	first := map[string][]source{ // of the first argument, by command
-		"attach": {threadNames, runIDs("")}, "interrupt": {threadNames}, "threads show": {threadNames}, "threads delete": {threadNames},
-		"run show": {runIDs("")}, "run retry": {runIDs("-status:completed")},
+		"attach": {threadNames, runIDs("")}, "interrupt": {threadNames}, "threads show": {threadNames},
+		"threads delete": {threadNames},
+		"run show":       {runIDs("")}, "run retry": {runIDs("-status:completed")},
 		"run cancel": {runIDs("-status:completed -status:failed -status:cancelled")},
 		"approve":    {ticketIDs}, "deny": {ticketIDs}, "answer": {ticketIDs},
-		"channels resume": {channelNames}, "pair revoke": {channelNames}, "token revoke": {tokenNames}, "token quota": {tokenNames},
+		"channels resume": {channelNames}, "pair revoke": {channelNames}, "token revoke": {tokenNames},
+		"token quota": {tokenNames},
 	}
 	flags := map[string]cobra.CompletionFunc{
 		"agent":  completeFrom(con, agentsWithKind),
@@ -103,7 +105,8 @@ func described(value, description string) cobra.Completion {
 
 func threadNames(ctx context.Context, c *client.Client) ([]cobra.Completion, error) {
 	page, err := c.Threads(ctx, client.ListQuery{Limit: completeItems})
-	return describe(page.Items, err, func(t api.Thread) (string, string) { return t.ID, t.Status + " thread of " + t.Agent })
+	return describe(page.Items, err,
+		func(t api.Thread) (string, string) { return t.ID, t.Status + " thread of " + t.Agent })
 }
 
 func runIDs(filter string) source {

@@ -18,7 +18,9 @@ func connect(con *command.Console) (*client.Client, error) {
 }
 
 // withClient sets run as the action of cmd and passes it a client of the server.
-func withClient(con *command.Console, cmd *cobra.Command, run func(c *client.Client, args []string) error) *cobra.Command {
+func withClient(
+	con *command.Console, cmd *cobra.Command, run func(c *client.Client, args []string) error,
+) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		c, err := connect(con)
 		if err != nil {

@@ -186,7 +186,9 @@ func contextRemoveCommand(con *command.Console) *cobra.Command {
 }
 
 // contextChange is a command that changes the file for one context that exists.
-func contextChange(con *command.Console, cmd *cobra.Command, change func(all *endpoint.Contexts, name string)) *cobra.Command {
+func contextChange(
+	con *command.Console, cmd *cobra.Command, change func(all *endpoint.Contexts, name string),
+) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = completeContexts(con)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -12,7 +12,9 @@ import (
 )
 
 // decide decides the ticket id, or the open ticket of the run or thread id.
-func decide(ctx context.Context, con *command.Console, c *client.Client, id string, d api.Decision, output command.Format) error {
+func decide(
+	ctx context.Context, con *command.Console, c *client.Client, id string, d api.Decision, output command.Format,
+) error {
 	k, err := findTicket(ctx, con, c, id, d.Decision)
 	if err != nil {
 		return err
@@ -34,13 +36,16 @@ func decide(ctx context.Context, con *command.Console, c *client.Client, id stri
 
 // findTicket finds a ticket by its id, or as the only ticket of a run or thread that is
 // open for this decision.
-func findTicket(ctx context.Context, con *command.Console, c *client.Client, id string, v mailroom.Verdict) (api.Ticket, error) {
+func findTicket(
+	ctx context.Context, con *command.Console, c *client.Client, id string, v mailroom.Verdict,
+) (api.Ticket, error) {
 	k, err := c.Ticket(ctx, id)
 	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		return k, err
 	}
 	for _, key := range []string{"run", "thread"} {
-		all, err := client.Collect(ctx, c.Tickets, client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, client.Quote(id)), Limit: 500})
+		all, err := client.Collect(ctx, c.Tickets,
+			client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, client.Quote(id)), Limit: 500})
 		if err != nil {
 			return k, err
 		}
@@ -53,7 +58,8 @@ func findTicket(ctx context.Context, con *command.Console, c *client.Client, id 
 			for _, k := range open {
 				printTicketPrompt(con, k)
 			}
-			return k, command.Errorf(command.ExitUsage, "name one of these tickets", "%s %s has %d open tickets to %s", key, id, len(open), v)
+			return k, command.Errorf(command.ExitUsage, "name one of these tickets", "%s %s has %d open tickets to %s", key, id,
+				len(open), v)
 		}
 	}
 	if _, err := findTarget(ctx, c, id, "0"); err != nil {
@@ -75,7 +81,8 @@ func acceptsVerdict(k api.Ticket, v mailroom.Verdict) bool {
 
 // acceptedVerdicts returns the verdicts that a person can give on ticket k.
 func acceptedVerdicts(k api.Ticket) []mailroom.Verdict {
-	return slices.DeleteFunc([]mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny, mailroom.VerdictAnswer}, func(v mailroom.Verdict) bool { return !acceptsVerdict(k, v) })
+	return slices.DeleteFunc([]mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny, mailroom.VerdictAnswer},
+		func(v mailroom.Verdict) bool { return !acceptsVerdict(k, v) })
 }
 
 // reportWaiting prints how to decide what run, or a child that it waits for, waits for, and
@@ -85,7 +92,8 @@ func reportWaiting(ctx context.Context, con *command.Console, c *client.Client, 
 	if err != nil {
 		return err
 	}
-	mine := slices.DeleteFunc(slices.Clone(open), func(k api.Ticket) bool { return len(acceptedVerdicts(k)) == 0 || k.Holds })
+	mine := slices.DeleteFunc(slices.Clone(open),
+		func(k api.Ticket) bool { return len(acceptedVerdicts(k)) == 0 || k.Holds })
 	if len(mine) > 0 {
 		con.Infof("run %s waits for a decision:", run)
 		for _, k := range mine {
@@ -96,7 +104,8 @@ func reportWaiting(ctx context.Context, con *command.Console, c *client.Client, 
 	if !slices.ContainsFunc(open, func(k api.Ticket) bool { return k.Kind == mailroom.TicketChildren }) {
 		return nil
 	}
-	for child, err := range client.Each(ctx, c.Runs, client.ListQuery{Q: "status:waiting parent:" + client.Quote(run), Limit: 500}) {
+	for child, err := range client.Each(ctx, c.Runs,
+		client.ListQuery{Q: "status:waiting parent:" + client.Quote(run), Limit: 500}) {
 		if err != nil {
 			return err
 		}

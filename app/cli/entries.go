@@ -77,7 +77,8 @@ func projectLine(e mailroom.Entry) (string, error) {
 	case entry.KindReserved:
 		var b api.Reservation
 		err := e.Decode(&b)
-		return fmt.Sprintf("%s reserved %s until %s (fence %d)", b.Holder, b.Name, b.ExpiresAt.UTC().Format(time.RFC3339), b.Fence), err
+		return fmt.Sprintf("%s reserved %s until %s (fence %d)", b.Holder, b.Name, b.ExpiresAt.UTC().Format(time.RFC3339),
+			b.Fence), err
 	}
 	var b struct{ Name, Holder, By string }
 	err := e.Decode(&b)

@@ -37,7 +37,9 @@ mailroom runs.`,
 		}
 		rows := [][]string{{"GROUP", "RUNS", "FIRST", "LAST", "AGENTS", "ERROR"}}
 		for _, g := range found.Items {
-			rows = append(rows, []string{g.Group, fmt.Sprint(g.Runs), con.When(&g.FirstAt), con.When(&g.LastAt), strings.Join(g.Agents, ", "), command.Shorten(g.Message, 80)})
+			rows = append(rows,
+				[]string{g.Group, fmt.Sprint(g.Runs), con.When(&g.FirstAt), con.When(&g.LastAt), strings.Join(g.Agents, ", "),
+					command.Shorten(g.Message, 80)})
 		}
 		if err := con.PrintList(rows, nil, noFailures(q)); err != nil {
 			return err

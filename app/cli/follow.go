@@ -14,7 +14,9 @@ import (
 
 // follow prints the events of q until all its runs have ended or one waits for a
 // decision. again is the command that resumes the output after Ctrl-C.
-func follow(ctx context.Context, con *command.Console, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
+func follow(
+	ctx context.Context, con *command.Console, c *client.Client, q client.FollowQuery, p *replyPrinter, again string,
+) error {
 	err := followUntilDone(ctx, con, c, q, p)
 	if err != nil && (ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable) {
 		printDetached(con, again)
@@ -22,7 +24,9 @@ func follow(ctx context.Context, con *command.Console, c *client.Client, q clien
 	return err
 }
 
-func followUntilDone(ctx context.Context, con *command.Console, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
+func followUntilDone(
+	ctx context.Context, con *command.Console, c *client.Client, q client.FollowQuery, p *replyPrinter,
+) error {
 	q.Until = client.UntilWaiting
 	look := time.Second
 	for {
@@ -86,7 +90,9 @@ func fetchFollowState(ctx context.Context, c *client.Client, q client.FollowQuer
 // followUntilResumed prints events while the run waits for something other than a decision,
 // such as a child run. It returns after look at the latest, so that the caller can check
 // whether a child waits for a decision.
-func followUntilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, look time.Duration) error {
+func followUntilResumed(
+	ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, look time.Duration,
+) error {
 	q.Until = client.UntilForever
 	elapsed := errors.New("poll interval elapsed")
 	ctx, cancel := context.WithTimeoutCause(ctx, look, elapsed)
@@ -108,7 +114,9 @@ func followUntilResumed(ctx context.Context, c *client.Client, q client.FollowQu
 }
 
 // follow prints the events of q until the stream ends or last reports true.
-func (p *replyPrinter) follow(ctx context.Context, c *client.Client, q client.FollowQuery, last func(client.Event) bool) error {
+func (p *replyPrinter) follow(
+	ctx context.Context, c *client.Client, q client.FollowQuery, last func(client.Event) bool,
+) error {
 	for ev, err := range c.Follow(ctx, q) {
 		if err != nil {
 			return err

@@ -37,7 +37,9 @@ func (l list[T]) command(con *command.Console, cmd *cobra.Command, usual string)
 }
 
 // print prints a page, or one page after the other: all items together may not fit into memory.
-func (l list[T]) print(ctx context.Context, con *command.Console, c *client.Client, q client.ListQuery, all bool, output command.Format) error {
+func (l list[T]) print(
+	ctx context.Context, con *command.Console, c *client.Client, q client.ListQuery, all bool, output command.Format,
+) error {
 	header := [][]string{l.header} // not printed yet
 	for {
 		page, err := l.fetch(c, ctx, q)
@@ -73,7 +75,8 @@ func (l list[T]) print(ctx context.Context, con *command.Console, c *client.Clie
 			con.Infof("%s", l.empty(q, page.Next))
 		}
 		if page.LookedTo != nil && page.Next != nil {
-			con.Infof("looked at %s created since %s; continue with --cursor %s", l.what, con.When(page.LookedTo), command.Quote(*page.Next))
+			con.Infof("looked at %s created since %s; continue with --cursor %s", l.what, con.When(page.LookedTo),
+				command.Quote(*page.Next))
 			return nil
 		}
 		con.MoreResults(page.Next)

@@ -56,7 +56,8 @@ func nodesOf(workers []api.Worker) []node {
 		i := slices.IndexFunc(nodes, func(n node) bool { return n.ID == w.Node && n.PID == w.PID })
 		if i < 0 {
 			i = len(nodes)
-			nodes = append(nodes, node{ID: w.Node, Host: w.Host, PID: w.PID, Version: w.Version, LeaseUntil: w.LeaseUntil, Duties: []string{}})
+			nodes = append(nodes,
+				node{ID: w.Node, Host: w.Host, PID: w.PID, Version: w.Version, LeaseUntil: w.LeaseUntil, Duties: []string{}})
 		}
 		n := &nodes[i]
 		n.Running += w.Running

@@ -64,13 +64,16 @@ func printAlerts(con *command.Console, alerts api.Alerts, output command.Format)
 		}
 		rows = append(rows, []string{t.Name, t.Kind, state, decides, fmt.Sprint(t.Waiting), age, trouble})
 	}
-	if err := con.PrintList(rows, nil, "no targets: add one with `mailroom notify add`"); err != nil || len(alerts.Targets) == 0 {
+	if err := con.PrintList(rows, nil, "no targets: add one with `mailroom notify add`"); err != nil ||
+		len(alerts.Targets) == 0 {
 		return err
 	}
 	rows = [][]string{{"RULE", "WHEN", "TO", "ONLY", "TEXT", "QUIET", "DIGEST", "ZONE"}}
 	for _, r := range alerts.Rules {
 		only := strings.Join(append(append([]string{}, r.Agents...), r.Threads...), ", ")
-		rows = append(rows, []string{r.Name, strings.Join(r.When, ", "), strings.Join(r.To, ", then "), dashIfEmpty(only), r.Text, dashIfEmpty(r.Quiet), dashIfEmpty(r.Digest), r.Zone})
+		rows = append(rows,
+			[]string{r.Name, strings.Join(r.When, ", "), strings.Join(r.To, ", then "), dashIfEmpty(only), r.Text,
+				dashIfEmpty(r.Quiet), dashIfEmpty(r.Digest), r.Zone})
 	}
 	if err := con.Printf("\n"); err != nil {
 		return err
@@ -117,9 +120,11 @@ func waitTested(ctx context.Context, con *command.Console, c *client.Client, tar
 		if run.Error != nil {
 			why = run.Error.Message
 		}
-		return command.Errorf(command.ExitFailed, "correct its table in mailroom.toml, and restart the server", "target %s did not take the message: %s", target, why)
+		return command.Errorf(command.ExitFailed, "correct its table in mailroom.toml, and restart the server",
+			"target %s did not take the message: %s", target, why)
 	}
-	return command.Errorf(command.ExitFailed, con.CommandLine("notify")+" shows what waits", "target %s has not taken the message yet", target)
+	return command.Errorf(command.ExitFailed, con.CommandLine("notify")+" shows what waits",
+		"target %s has not taken the message yet", target)
 }
 
 func pauseTargetCommand(con *command.Console) *cobra.Command {

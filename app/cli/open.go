@@ -131,8 +131,10 @@ func openBrowser(con *command.Console, link string, expires time.Time) error {
 		return err
 	}
 	file := filepath.Join(dir, "open.html") // replaced each time; its link has expired by then or is used
-	page := fmt.Sprintf("<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer><title>Mailroom</title>"+
-		"<meta http-equiv=refresh content=\"0; url=%s\"><p><a href=\"%s\">Open Mailroom</a> (until %s)", link, link, expires.Format(time.TimeOnly))
+	page := fmt.Sprintf("<!doctype html><meta charset=utf-8>"+
+		"<meta name=referrer content=no-referrer><title>Mailroom</title>"+
+		"<meta http-equiv=refresh content=\"0; url=%s\"><p><a href=\"%s\">Open Mailroom</a> (until %s)",
+		link, link, expires.Format(time.TimeOnly))
 	if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
 		return err
 	}

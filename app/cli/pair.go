@@ -46,7 +46,8 @@ the code proves that the request comes from the person who gave it to you.`,
 					may = "talk, decide"
 				}
 			}
-			rows = append(rows, []string{p.Channel, p.User, orDash(&p.Name), p.State, may, con.When(&p.Since), con.When(p.Until), orDash(p.By)})
+			rows = append(rows,
+				[]string{p.Channel, p.User, orDash(&p.Name), p.State, may, con.When(&p.Since), con.When(p.Until), orDash(p.By)})
 		}
 		return con.PrintList(rows, nil, "no paired users and no pending requests")
 	})
@@ -77,7 +78,8 @@ After %d wrong codes in a row the channel stops pairing for %s.`, 5, "an hour"),
 		if *output == command.FormatJSON {
 			return con.PrintJSON(p)
 		}
-		con.Infof("paired %s (%s) on channel %s as %s; to revoke: %s", p.User, orDash(&p.Name), p.Channel, p.Tier, con.CommandLine("pair", "revoke", p.Channel, p.User))
+		con.Infof("paired %s (%s) on channel %s as %s; to revoke: %s", p.User, orDash(&p.Name), p.Channel, p.Tier,
+			con.CommandLine("pair", "revoke", p.Channel, p.User))
 		return nil
 	})
 }

@@ -32,7 +32,8 @@ agree on. The thread project:NAME logs its events.`,
 			return command.UsageErrorf(cmd, "missing subcommand: reserve, reservations, release, notify or inbox")
 		},
 	}
-	cmd.AddCommand(reserveCommand(con), reservationsCommand(con), releaseCommand(con), notifyCommand(con), inboxCommand(con))
+	cmd.AddCommand(reserveCommand(con), reservationsCommand(con), releaseCommand(con), notifyCommand(con),
+		inboxCommand(con))
 	return cmd
 }
 
@@ -114,10 +115,12 @@ func releaseCommand(con *command.Console) *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 	}
 	agent, project := agentFlag(con, cmd), projectFlag(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "release other agents' reservations; needs ids and a token with scope admin")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"release other agents' reservations; needs ids and a token with scope admin")
 	return withClient(con, cmd, func(c *client.Client, args []string) error {
 		if !force {
-			ended, err := c.Projects.ReleaseNames(cmd.Context(), api.ReleaseNames{Project: *project, Holder: *agent, Names: args})
+			ended, err := c.Projects.ReleaseNames(cmd.Context(),
+				api.ReleaseNames{Project: *project, Holder: *agent, Names: args})
 			if err != nil {
 				return err
 			}
@@ -242,7 +245,8 @@ reserves a name or sends a notification.`,
 		}
 		rows := [][]string{{"SEQ", "AT", "FROM", "EVENT", "DATA"}}
 		for _, n := range found {
-			rows = append(rows, []string{fmt.Sprint(n.Seq), con.When(&n.At), n.From, n.Event, command.Shorten(string(n.Data), 100)})
+			rows = append(rows,
+				[]string{fmt.Sprint(n.Seq), con.When(&n.At), n.From, n.Event, command.Shorten(string(n.Data), 100)})
 		}
 		return con.PrintList(rows, nil, "no new notifications for "+*agent)
 	})

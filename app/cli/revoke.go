@@ -58,7 +58,8 @@ func revokeAll(ctx context.Context, con *command.Console, c *client.Client, canc
 		return err
 	}
 	if me.Token != auth.Operator || me.Kind != "token" {
-		return command.Errorf(command.ExitUsage, "use the operator's token, which has no row and goes on", "this token would revoke itself before the others")
+		return command.Errorf(command.ExitUsage, "use the operator's token, which has no row and goes on",
+			"this token would revoke itself before the others")
 	}
 	tokens, others, cancelled := 0, 0, 0
 	for _, named := range []bool{true, false} {

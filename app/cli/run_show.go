@@ -107,7 +107,8 @@ func fetchRest(ctx context.Context, c *client.Client, d *runDetails) error {
 func fetchAttempts(ctx context.Context, c *client.Client, r api.Run) ([]attempt, error) {
 	all := []attempt{}
 	q := client.EntriesQuery{Run: r.ID, Kinds: []string{
-		entry.KindStarted, entry.KindResumed, entry.KindRescheduled, entry.KindWaiting, entry.KindCompleted, entry.KindFailed, entry.KindCancelled,
+		entry.KindStarted, entry.KindResumed, entry.KindRescheduled, entry.KindWaiting, entry.KindCompleted, entry.KindFailed,
+		entry.KindCancelled,
 	}}
 	for e, err := range c.EachEntry(ctx, r.Thread, q) {
 		if err != nil {
@@ -163,7 +164,8 @@ func crashes(r api.Run) string {
 
 func printRun(con *command.Console, d runDetails) error {
 	r := d.Run
-	rows := [][]string{{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)}, {"status", status(r)}}
+	rows := [][]string{{"run", r.ID}, {"thread", r.Thread}, {"agent", agentLabel(r.Agent, r.AgentVersion)},
+		{"status", status(r)}}
 	for _, m := range d.Input {
 		rows = append(rows, []string{"message", command.Shorten(m.Text, 200)})
 	}
@@ -174,15 +176,18 @@ func printRun(con *command.Console, d runDetails) error {
 		rows = append(rows, []string{"metadata", name + "=" + r.Metadata[name]})
 	}
 	if r.LastError != nil {
-		rows = append(rows, []string{"last error", fmt.Sprintf("%s: %s", r.LastError.Class, r.LastError.Message)}, []string{"next try", con.When(&r.AvailableAt)})
+		rows = append(rows, []string{"last error", fmt.Sprintf("%s: %s", r.LastError.Class, r.LastError.Message)},
+			[]string{"next try", con.When(&r.AvailableAt)})
 	}
 	if r.Deadline != nil {
 		rows = append(rows, []string{"deadline", con.When(r.Deadline)})
 	}
 	rows = append(rows, [][]string{
-		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", crashes(r)},
+		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)},
+		{"crashes", crashes(r)},
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
-		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
+		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)},
+		{"usage", usage(r.Usage)},
 		{"created", con.When(&r.CreatedAt)}, {"started", con.When(r.StartedAt)}, {"finished", con.When(r.FinishedAt)},
 		{"duration", duration(r)}, {"detail", detail(con, r)}, {"error group", orDash(r.ErrorGroup)},
 	}...)

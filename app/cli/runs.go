@@ -48,7 +48,8 @@ delivery (yes or no) and metadata.NAME. Commas separate alternatives: status:que
 		header: []string{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"},
 		row: func(r api.Run) []string {
 			return []string{
-				r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt), command.Shorten(detail(con, r), 60),
+				r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), con.When(&r.CreatedAt),
+				command.Shorten(detail(con, r), 60),
 			}
 		},
 		what: "runs", none: `no runs yet; start one with: mailroom send "hello"`,
@@ -166,7 +167,9 @@ thread, without the runs in its queue; or all open runs that match a filter. Chi
 }
 
 // cancelMany repeats the request until all runs are processed, as retryMany does.
-func cancelMany(ctx context.Context, con *command.Console, c *client.Client, in api.CancelMany, output command.Format) error {
+func cancelMany(
+	ctx context.Context, con *command.Console, c *client.Client, in api.CancelMany, output command.Format,
+) error {
 	var all api.CancelledMany
 	for {
 		part, err := c.CancelRuns(ctx, in)
@@ -236,7 +239,9 @@ lists the filter fields.`,
 
 // retryMany repeats the request until all runs are processed, because the server
 // processes a limited number of runs per request.
-func retryMany(ctx context.Context, con *command.Console, c *client.Client, in api.RetryMany, output command.Format) error {
+func retryMany(
+	ctx context.Context, con *command.Console, c *client.Client, in api.RetryMany, output command.Format,
+) error {
 	var all api.Retried
 	for {
 		part, err := c.RetryRuns(ctx, in)

@@ -61,15 +61,23 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 	flags.StringArrayVar(&files, "file", nil, "text file to send behind the text; may be repeated")
 	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new thread)")
 	flags.StringVar(&in.Agent, "agent", "", "agent of the thread, from this message on")
-	flags.StringVar(&mode, "mode", "", "what to do if the thread is busy: queue (default), steer, interrupt, latest, collect or reject")
+	flags.StringVar(&mode, "mode", "",
+		"what to do if the thread is busy: queue (default), steer, interrupt, latest, collect or reject")
 	flags.StringVar(&in.Key, "key", "", "idempotency key: a message with the same key is sent once")
-	flags.StringVar(&at, "at", "", "start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a duration from now such as 2h")
-	flags.StringVar(&deadline, "deadline", "", "end the run then if it has not ended before: a time or a duration from now, as for --at")
+	flags.StringVar(&at, "at", "",
+		"start the run no earlier than this: a time such as 2026-11-30T18:00 (local) or 2026-11-30T18:00:00Z, or a "+
+			"duration from now such as 2h")
+	flags.StringVar(&deadline, "deadline", "",
+		"end the run then if it has not ended before: a time or a duration from now, as for --at")
 	flags.IntVar(&priority, "priority", mailroom.DefaultPriority, "priority of the run, 0 to 255, lower first")
-	flags.IntVar(&attempts, "max-attempts", 0, "failures after which the run fails for good, 1 to 100 (default: that of the worker, the agent or [retry])")
-	flags.IntVar(&crashes, "max-crashes", mailroom.MaxCrashes, "lost claims in a row after which the run fails for good, 0 to 3; 0: a run whose worker is lost is never started again")
+	flags.IntVar(&attempts, "max-attempts", 0,
+		"failures after which the run fails for good, 1 to 100 (default: that of the worker, the agent or [retry])")
+	flags.IntVar(&crashes, "max-crashes", mailroom.MaxCrashes,
+		"lost claims in a row after which the run fails for good, 0 to 3; 0: a run whose worker is lost is never started "+
+			"again")
 	flags.StringArrayVar(&metadata, "metadata", nil, "label of the run, as NAME=VALUE; may be repeated")
-	flags.StringVar(&in.Notify, "notify", "", "target of alerts that gets the replies, questions and failures of the thread, see mailroom notify")
+	flags.StringVar(&in.Notify, "notify", "",
+		"target of alerts that gets the replies, questions and failures of the thread, see mailroom notify")
 	flags.BoolVar(&detach, "detach", false, "print the ids without waiting for the reply")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -89,18 +97,19 @@ decision, the commands that decide are shown and the exit code is 3. A thread de
 		if in.Metadata, err = parseMetadata(metadata); err != nil {
 			return command.UsageErrorf(cmd, "%w", err)
 		}
-		if flags.Changed("priority") {
-			in.Priority = &priority
-		}
-		if flags.Changed("max-attempts") {
-			in.MaxAttempts = &attempts
-		}
-		if flags.Changed("max-crashes") {
-			in.MaxCrashes = &crashes
-		}
+		setIfChanged(cmd, "priority", &in.Priority, &priority)
+		setIfChanged(cmd, "max-attempts", &in.MaxAttempts, &attempts)
+		setIfChanged(cmd, "max-crashes", &in.MaxCrashes, &crashes)
 		return send(cmd.Context(), con, in, detach, *output)
 	}
 	return cmd
+}
+
+// setIfChanged sets a field to the value of a flag that the command line has.
+func setIfChanged(cmd *cobra.Command, flag string, field **int, value *int) {
+	if cmd.Flags().Changed(flag) {
+		*field = value
+	}
 }
 
 // parseDeadline returns --deadline as the server takes it. A duration stays one, because it counts from the acceptance.
@@ -182,7 +191,8 @@ func addFiles(in *api.Submit, files []string) error {
 			return err
 		}
 		name := filepath.Base(path)
-		in.Parts = append(in.Parts, mailroom.Part{Type: "text", Text: text, Name: name, MimeType: mime.TypeByExtension(filepath.Ext(name))})
+		in.Parts = append(in.Parts,
+			mailroom.Part{Type: "text", Text: text, Name: name, MimeType: mime.TypeByExtension(filepath.Ext(name))})
 	}
 	return nil
 }

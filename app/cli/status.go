@@ -69,7 +69,8 @@ func localServer(con *command.Console) (*datadir.Process, datadir.Dir, error) {
 	case err != nil:
 		return nil, "", err
 	case remote:
-		return nil, "", command.Errorf(command.ExitUsage, "use --data on the server's machine", "cannot find the process of a server named by MAILROOM_URL or by a context")
+		return nil, "", command.Errorf(command.ExitUsage, "use --data on the server's machine",
+			"cannot find the process of a server named by MAILROOM_URL or by a context")
 	}
 	dir, err := datadir.Find(con.Data, con.Env)
 	if err != nil {
@@ -80,7 +81,8 @@ func localServer(con *command.Console) (*datadir.Process, datadir.Dir, error) {
 	case err != nil:
 		return nil, dir, command.Errorf(command.ExitServer, "", "%w", err)
 	case p == nil:
-		return nil, dir, command.Errorf(command.ExitServer, "start one with `"+con.CommandLine("serve")+"`", "no server on %s", dir)
+		return nil, dir, command.Errorf(command.ExitServer, "start one with `"+con.CommandLine("serve")+"`",
+			"no server on %s", dir)
 	}
 	return p, dir, nil
 }
@@ -111,7 +113,8 @@ func fetchServerStatus(ctx context.Context, con *command.Console) (s serverStatu
 			return s, err
 		}
 		if _, err := dir.Address(); err != nil {
-			return s, command.Errorf(command.ExitServer, "try again in a moment", "server with process id %d is starting or stopping on %s", pid, dir)
+			return s, command.Errorf(command.ExitServer, "try again in a moment", "server with process id %d is starting or "+
+				"stopping on %s", pid, dir)
 		}
 	}
 	c, err := connect(con)
@@ -160,15 +163,18 @@ func printStatus(con *command.Console, s serverStatus, output command.Format) er
 		rows = append(rows, []string{"process", fmt.Sprint(*s.PID)}, []string{"data", deref(s.Data)})
 	}
 	return con.PrintTable(append(rows,
-		[]string{"version", s.Version}, []string{"started", con.When(&s.StartedAt)}, []string{"threads", fmt.Sprint(s.Threads)},
-		[]string{"runs", runCounts(s.Runs)}, []string{"agents", agentNames(s.Agents)}, []string{"channels", channelStates(s.Channels)},
+		[]string{"version", s.Version}, []string{"started", con.When(&s.StartedAt)},
+		[]string{"threads", fmt.Sprint(s.Threads)},
+		[]string{"runs", runCounts(s.Runs)}, []string{"agents", agentNames(s.Agents)},
+		[]string{"channels", channelStates(s.Channels)},
 	))
 }
 
 // runCounts formats the number of runs by status, without zeros.
 func runCounts(runs map[mailroom.Status]int) string {
 	var counts []string
-	for _, status := range []mailroom.Status{mailroom.StatusRunning, mailroom.StatusQueued, mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled} {
+	for _, status := range []mailroom.Status{mailroom.StatusRunning, mailroom.StatusQueued, mailroom.StatusWaiting,
+		mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled} {
 		if n := runs[status]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, status))
 		}

@@ -51,7 +51,9 @@ Only the process that holds the folder's lock gets a signal.`,
 	return cmd
 }
 
-func stopServer(ctx context.Context, con *command.Console, p *datadir.Process, dir datadir.Dir, now bool, timeout time.Duration) error {
+func stopServer(
+	ctx context.Context, con *command.Console, p *datadir.Process, dir datadir.Dir, now bool, timeout time.Duration,
+) error {
 	var sig os.Signal = syscall.SIGTERM
 	if now {
 		sig = os.Kill
@@ -102,7 +104,8 @@ func waitEnded(ctx context.Context, con *command.Console, p *datadir.Process, ti
 		case <-say.C:
 			con.Infof("still waiting after %s", time.Since(begin).Round(time.Second))
 		case <-late.C:
-			return command.Errorf(command.ExitFailed, "wait longer with --timeout, or kill the server with `"+con.CommandLine("stop", "--now")+"`",
+			return command.Errorf(command.ExitFailed,
+				"wait longer with --timeout, or kill the server with `"+con.CommandLine("stop", "--now")+"`",
 				"server with process id %d did not stop within %s", p.PID, timeout)
 		case <-ctx.Done():
 			con.Infof("server with process id %d is still shutting down", p.PID)

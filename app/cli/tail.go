@@ -38,7 +38,8 @@ was. Ctrl-C ends it and prints the command that continues there.`,
 	}
 	output := command.ListFormatFlag(cmd)
 	cmd.Flags().StringVar(&q.after, "after", "", "continue after this event id")
-	cmd.Flags().StringArrayVar(&q.kinds, "kind", nil, "only entries whose kind starts with this, such as run.failed, ticket. or message; may be repeated")
+	cmd.Flags().StringArrayVar(&q.kinds, "kind", nil,
+		"only entries whose kind starts with this, such as run.failed, ticket. or message; may be repeated")
 	return withClient(con, cmd, func(c *client.Client, _ []string) error {
 		if *output == command.FormatJSON {
 			return command.UsageErrorf(cmd, "a stream has no end: use -o text or -o jsonl")

@@ -66,9 +66,10 @@ func threadsShowCommand(con *command.Console) *cobra.Command {
 
 func threadsDeleteCommand(con *command.Console) *cobra.Command {
 	return &cobra.Command{
-		Use:     "delete THREAD",
-		Short:   "Delete an idle thread with all its messages and runs",
-		Long:    "Delete an idle thread with all its messages and runs. There is no undo. `mailroom interrupt THREAD` makes a thread idle.",
+		Use:   "delete THREAD",
+		Short: "Delete an idle thread with all its messages and runs",
+		Long: "Delete an idle thread with all its messages and runs. There is no undo. `mailroom interrupt THREAD` " +
+			"makes a thread idle.",
 		Example: `  mailroom threads delete notes`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -156,7 +157,8 @@ func printThread(con *command.Console, t threadView, output command.Format) erro
 		} else if msg.State != mailroom.MessageDone {
 			note = ", " + msg.State
 		}
-		err := con.Printf("\n%s (%d, %s%s)\n%s\n", msg.Role, msg.Seq, con.When(&msg.CreatedAt), note, con.Escape(content(msg)))
+		err := con.Printf("\n%s (%d, %s%s)\n%s\n", msg.Role, msg.Seq, con.When(&msg.CreatedAt), note,
+			con.Escape(content(msg)))
 		if err != nil {
 			return err
 		}

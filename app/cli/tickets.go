@@ -28,7 +28,8 @@ event, a timer or child runs. Filter fields: state, kind, thread and run.`,
 		fetch:  (*client.Client).Tickets,
 		header: []string{"TICKET", "THREAD", "KIND", "STATE", "OPENED", "EXPIRES", "ASKS"},
 		row: func(k api.Ticket) []string {
-			return []string{k.ID, k.Thread, string(k.Kind), ticketState(k), con.When(k.OpenedAt), con.When(k.ExpiresAt), command.Shorten(ticketSummary(k), 60)}
+			return []string{k.ID, k.Thread, string(k.Kind), ticketState(k), con.When(k.OpenedAt), con.When(k.ExpiresAt),
+				command.Shorten(ticketSummary(k), 60)}
 		},
 		what: "tickets", none: "no tickets yet",
 	}.command(con, cmd, "state:open")
@@ -113,7 +114,8 @@ func answer(text string, raw bool) (json.RawMessage, error) {
 
 // printTicketPrompt prints a ticket's question to Stderr. Stdout is for the decision.
 func printTicketPrompt(con *command.Console, k api.Ticket) {
-	con.Infof("%s %s of run %s in thread %s: %s", k.Kind, display.Line(k.Name), k.Run, display.Line(k.Thread), display.Line(deref(k.Prompt)))
+	con.Infof("%s %s of run %s in thread %s: %s", k.Kind, display.Line(k.Name), k.Run, display.Line(k.Thread),
+		display.Line(deref(k.Prompt)))
 	given := string(k.Arguments)
 	if given == "null" { // none
 		given = ""

@@ -21,7 +21,8 @@ func tokenCommand(con *command.Console) *cobra.Command {
 			return command.UsageErrorf(cmd, "missing subcommand: create, limited, list, revoke or quota")
 		},
 	}
-	cmd.AddCommand(tokenCreateCommand(con), tokenLimitedCommand(con), tokenListCommand(con), tokenRevokeCommand(con), tokenQuotaCommand(con))
+	cmd.AddCommand(tokenCreateCommand(con), tokenLimitedCommand(con), tokenListCommand(con), tokenRevokeCommand(con),
+		tokenQuotaCommand(con))
 	return cmd
 }
 
@@ -47,8 +48,10 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 	output := command.FormatFlag(cmd)
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "permissions: read, submit, decide, work, metrics, admin")
 	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also give access to threads whose id starts with this")
-	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with scope work: agents that it may run (default: all that the server does not run)")
-	cmd.Flags().StringVar(&in.Via, "via", "", "label of the runs that it creates, such as the name of a gateway: shown as via, and found by the filter via:")
+	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil,
+		"with scope work: agents that it may run (default: all that the server does not run)")
+	cmd.Flags().StringVar(&in.Via, "via", "",
+		"label of the runs that it creates, such as the name of a gateway: shown as via, and found by the filter via:")
 	quotas := quotaFlag(cmd)
 	var life time.Duration
 	cmd.Flags().DurationVar(&life, "expires", 0, "how long it is valid (default: until it is revoked)")
@@ -63,7 +66,9 @@ tickets), work (run agents from another process), metrics (read /metrics), admin
 			in.ExpiresAt = &expires
 		}
 		if len(in.Scopes) == 0 {
-			return command.Errorf(command.ExitUsage, "add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin", "missing scopes")
+			return command.Errorf(command.ExitUsage,
+				"add --scope, such as --scope read,submit,decide; scopes are read, submit, decide, work, metrics and admin",
+				"missing scopes")
 		}
 		t, err := c.Accounts().CreateToken(cmd.Context(), in)
 		if err != nil {
@@ -106,11 +111,13 @@ func printTokens(con *command.Console, tokens []api.Token, f command.Format) err
 	if f == command.FormatJSON {
 		return con.PrintJSON(api.Page[api.Token]{Items: tokens})
 	}
-	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "VIA", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "ENDS"}}
+	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "VIA", "THREADS", "STORED", "WORKERS", "STREAMS",
+		"UNREAD", "CREATED", "USED", "ENDS"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
 			t.Name, joinScopes(t.Scopes), orDash(t.Namespace), joinOrDash(t.Agents), orDash(t.Via),
-			quotaUsage(t, auth.QuotaThreads), quotaUsage(t, auth.QuotaBytes), quotaUsage(t, auth.QuotaWorkers), quotaUsage(t, auth.QuotaStreams), quotaUsage(t, auth.QuotaNotifications),
+			quotaUsage(t, auth.QuotaThreads), quotaUsage(t, auth.QuotaBytes), quotaUsage(t, auth.QuotaWorkers),
+			quotaUsage(t, auth.QuotaStreams), quotaUsage(t, auth.QuotaNotifications),
 			con.When(&t.CreatedAt), con.When(t.UsedAt), tokenEnd(con, t),
 		})
 	}

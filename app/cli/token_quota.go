@@ -41,13 +41,15 @@ nothing.`,
 
 // quotaFlag adds --quota and returns a function that parses it.
 func quotaFlag(cmd *cobra.Command) func() (auth.Quotas, error) {
-	given := cmd.Flags().StringToString("quota", nil, "quotas: threads=N, bytes=N, notifications=N, workers=N, streams=N; 0 means unlimited")
+	given := cmd.Flags().StringToString("quota", nil,
+		"quotas: threads=N, bytes=N, notifications=N, workers=N, streams=N; 0 means unlimited")
 	return func() (auth.Quotas, error) {
 		q := auth.Quotas{}
 		for name, text := range *given {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return nil, command.Errorf(command.ExitUsage, "use whole numbers, such as --quota threads=500", "invalid quota %s=%q", name, text)
+				return nil, command.Errorf(command.ExitUsage, "use whole numbers, such as --quota threads=500",
+					"invalid quota %s=%q", name, text)
 			}
 			q[auth.Quota(name)] = n
 		}

@@ -50,7 +50,8 @@ func (c *Console) Prompt(in *bufio.Reader, question string) (string, error) {
 	line, err := in.ReadString('\n')
 	if err != nil && line == "" {
 		fmt.Fprintln(c.Stderr)
-		return "", Errorf(ExitUsage, "use a flag, or answer on standard input", "no answer to %q", strings.TrimSpace(question))
+		return "", Errorf(ExitUsage, "use a flag, or answer on standard input", "no answer to %q",
+			strings.TrimSpace(question))
 	}
 	return strings.TrimSpace(line), nil
 }

@@ -122,7 +122,8 @@ func nameField(message string, f mailroom.Field) string {
 }
 
 // predicate matches a message that continues a sentence about the field.
-var predicate = lazyregexp.New(`^(is|are|must|has|have|need|needs|name|names|require|requires|goes|cannot|exceeds|does|did|differs|ends|ended)\b`)
+var predicate = lazyregexp.New(`^(is|are|must|has|have|need|needs|name|names|require|requires|goes|cannot|` +
+	`exceeds|does|did|differs|ends|ended)\b`)
 
 // maxFieldValue is the length, in characters, of the longest value that an error repeats.
 const maxFieldValue = 50
@@ -135,7 +136,8 @@ func fieldText(f mailroom.Field) string {
 		name = "the request"
 	}
 	value, _ := f.Value.(string)
-	shown := value != "" && utf8.RuneCountInString(value) <= maxFieldValue && !strings.ContainsAny(value[:1], "[{") // no JSON
+	// no JSON
+	shown := value != "" && utf8.RuneCountInString(value) <= maxFieldValue && !strings.ContainsAny(value[:1], "[{")
 	switch {
 	case predicate().MatchString(f.Message) && shown:
 		return fmt.Sprintf("%s %q %s", name, value, f.Message)

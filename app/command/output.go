@@ -66,7 +66,8 @@ func (f *listFormat) Set(s string) error {
 // ListFormatFlag adds -o to a command that lists items.
 func ListFormatFlag(cmd *cobra.Command) *Format {
 	f := FormatText
-	cmd.Flags().VarP((*listFormat)(&f), "output", "o", "output format: text, json (one page), or jsonl (one item per line)")
+	cmd.Flags().VarP((*listFormat)(&f), "output", "o",
+		"output format: text, json (one page), or jsonl (one item per line)")
 	completeFormat(cmd, FormatText, FormatJSON, FormatJSONLines)
 	return &f
 }

@@ -30,16 +30,22 @@ type Target struct {
 
 // NewTarget returns a target with the defaults of its kind.
 func NewTarget(k target.Kind) *Target {
-	return &Target{Kind: k, Settings: k.New(), Decide: true, LinkLife: 24 * time.Hour, Text: alert.TextTitle, Zone: time.UTC}
+	return &Target{Kind: k, Settings: k.New(), Decide: true, LinkLife: 24 * time.Hour, Text: alert.TextTitle,
+		Zone: time.UTC}
 }
 
 func (t *Target) settings() []setting.Setting {
 	return slices.Concat([]setting.Setting{
 		setting.New("kind", "What the target is.", setting.OneOf(&t.Kind.Name, t.Kind.Name)),
 	}, t.Settings.Keys, []setting.Setting{
-		setting.New("decide", "Alerts have a link, and buttons where the target has them, with which everybody who gets the alert can decide.", setting.Bool(&t.Decide)),
-		setting.New("link_life", "How long such a link is valid.", setting.Duration(&t.LinkLife, time.Minute, 30*24*time.Hour)),
-		setting.New("text", "How much of the replies of threads that subscribe is sent: none, title (the first line) or full.", setting.OneOf(&t.Text, alert.Texts()...)),
+		setting.New("decide",
+			"Alerts have a link, and buttons where the target has them, with which everybody who gets the alert can decide.",
+			setting.Bool(&t.Decide)),
+		setting.New("link_life", "How long such a link is valid.",
+			setting.Duration(&t.LinkLife, time.Minute, 30*24*time.Hour)),
+		setting.New("text",
+			"How much of the replies of threads that subscribe is sent: none, title (the first line) or full.",
+			setting.OneOf(&t.Text, alert.Texts()...)),
 		setting.New("zone", "Time zone of these replies.", zone(&t.Zone)),
 		setting.New("tokens", "Names of tokens whose threads may subscribe too.", setting.List(&t.Tokens)),
 	})
@@ -74,21 +80,32 @@ type Rule struct{ alert.Rule }
 
 // newRule returns a rule with the defaults.
 func newRule(name string) *Rule {
-	return &Rule{alert.Rule{Name: name, Text: alert.TextTitle, Digest: 8 * 60, Outage: alert.DefaultOutage, Zone: time.UTC}}
+	return &Rule{alert.Rule{Name: name, Text: alert.TextTitle, Digest: 8 * 60, Outage: alert.DefaultOutage,
+		Zone: time.UTC}}
 }
 
 func (r *Rule) settings() []setting.Setting {
 	return []setting.Setting{
-		setting.New("when", "What causes alerts: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), paused (an agent is), outage (runs wait because of one), digest (each day).",
-			listOf(&r.When, alert.Kinds())).Require(`missing when; set it to one or more of "ticket", "failed", "channel", "paused", "outage", "digest"`),
-		setting.New("to", "Targets. Alerts go to the first one; the others are its fallbacks, in this order, when it is down.", setting.Each(&r.To, "a target name", setting.ValidName)).
+		setting.New("when",
+			"What causes alerts: ticket (an agent asks), failed (a run failed for good), channel (one is not connected), "+
+				"paused (an agent is), outage (runs wait because of one), digest (each day).",
+			listOf(&r.When, alert.Kinds())).
+			Require("missing when; set it to one or more of " +
+				`"ticket", "failed", "channel", "paused", "outage", "digest"`),
+		setting.New("to",
+			"Targets. Alerts go to the first one; the others are its fallbacks, in this order, when it is down.",
+			setting.Each(&r.To, "a target name", setting.ValidName)).
 			Require(`missing to; set the name of a target, such as to = ["phone"]`),
-		setting.New("agents", "Only about these agents; empty is all.", setting.Each(&r.Agents, "an agent name", setting.ValidName)),
-		setting.New("threads", "Only about threads whose ids begin with one of these; empty is all.", setting.List(&r.Threads)),
-		setting.New("text", "How much of what agents and users wrote is sent: none, title (the first line) or full.", setting.OneOf(&r.Text, alert.Texts()...)),
+		setting.New("agents", "Only about these agents; empty is all.",
+			setting.Each(&r.Agents, "an agent name", setting.ValidName)),
+		setting.New("threads", "Only about threads whose ids begin with one of these; empty is all.",
+			setting.List(&r.Threads)),
+		setting.New("text", "How much of what agents and users wrote is sent: none, title (the first line) or full.",
+			setting.OneOf(&r.Text, alert.Texts()...)),
 		setting.New("quiet", `Hours without alerts, such as "22:00-07:00"; the alerts follow at their end.`, quiet(&r.Quiet)),
 		setting.New("digest", "Time of the digest.", clock(&r.Digest)),
-		setting.New("outage", "How long runs of an agent must wait because of an outage before the rule alerts.", setting.Duration(&r.Outage, alert.MinOutage, alert.MaxOutage)),
+		setting.New("outage", "How long runs of an agent must wait because of an outage before the rule alerts.",
+			setting.Duration(&r.Outage, alert.MinOutage, alert.MaxOutage)),
 		setting.New("zone", `Time zone of quiet and digest, such as "Europe/Berlin".`, zone(&r.Zone)),
 	}
 }
@@ -102,7 +119,8 @@ func listOf[S ~string](p *[]S, allowed []S) setting.Value {
 		return out
 	}
 	var given []string
-	each := setting.Each(&given, "one of "+strings.Join(texts(allowed), ", "), func(s string) bool { return slices.Contains(allowed, S(s)) })
+	each := setting.Each(&given, "one of "+strings.Join(texts(allowed), ", "),
+		func(s string) bool { return slices.Contains(allowed, S(s)) })
 	return setting.Value{
 		Set: func(v any) error {
 			if err := each.Set(v); err != nil {
@@ -176,11 +194,13 @@ func (r *reader) target(key, name string, table map[string]any) {
 		err = t.Settings.Check()
 	}
 	if err == nil && t.Settings.Shared && len(t.Tokens) > 0 {
-		err = fmt.Errorf("tokens: threads of tokens cannot deliver to a target of kind %s, because its subscribers are the operator's", t.Kind.Name)
+		err = fmt.Errorf("tokens: threads of tokens cannot deliver to a target of kind %s, because its subscribers are "+
+			"the operator's", t.Kind.Name)
 	}
 	for other, already := range r.config.Targets {
 		if err == nil && t.Settings.Shared && already.Kind.Name == t.Kind.Name {
-			err = fmt.Errorf("target %s has the kind %s already, and browsers subscribe to one target; remove one of them", other, t.Kind.Name)
+			err = fmt.Errorf("target %s has the kind %s already, and browsers subscribe to one target; remove one of them",
+				other, t.Kind.Name)
 		}
 	}
 	if err != nil {

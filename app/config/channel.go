@@ -40,24 +40,33 @@ const (
 )
 
 func defaultReconnect() ReconnectSettings {
-	return ReconnectSettings{RetryFirst: 30 * time.Second, RetryMost: 5 * time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute}
+	return ReconnectSettings{RetryFirst: 30 * time.Second, RetryMost: 5 * time.Minute, Attempts: 20,
+		ProbeEvery: 15 * time.Minute}
 }
 
 func (p *ReconnectSettings) settings() []setting.Setting {
 	const day = 24 * time.Hour
 	return []setting.Setting{
-		setting.New("retry_first", "Pause after a failed connection attempt, doubled after each further failure.", setting.Duration(&p.RetryFirst, 10*time.Millisecond, day)),
-		setting.New("retry_most", "Maximum pause between connection attempts.", setting.Duration(&p.RetryMost, 10*time.Millisecond, day)),
-		setting.New("attempts", "Consecutive failures after which the channel is parked and only probed now and then; 0 is never.", setting.Int(&p.Attempts, 0, 1_000_000)),
-		setting.New("probe_every", "Interval of connection attempts of a parked or failed channel.", setting.Duration(&p.ProbeEvery, 10*time.Millisecond, 7*day)),
-		setting.New("give_up_after", "Consecutive failures after which the channel gives up; 0 is never.", setting.Int(&p.GiveUpAfter, 0, 1_000_000)),
+		setting.New("retry_first", "Pause after a failed connection attempt, doubled after each further failure.",
+			setting.Duration(&p.RetryFirst, 10*time.Millisecond, day)),
+		setting.New("retry_most", "Maximum pause between connection attempts.",
+			setting.Duration(&p.RetryMost, 10*time.Millisecond, day)),
+		setting.New("attempts",
+			"Consecutive failures after which the channel is parked and only probed now and then; 0 is never.",
+			setting.Int(&p.Attempts, 0, 1_000_000)),
+		setting.New("probe_every", "Interval of connection attempts of a parked or failed channel.",
+			setting.Duration(&p.ProbeEvery, 10*time.Millisecond, 7*day)),
+		setting.New("give_up_after", "Consecutive failures after which the channel gives up; 0 is never.",
+			setting.Int(&p.GiveUpAfter, 0, 1_000_000)),
 	}
 }
 
 // channelDefaults returns the settings in [channels], which apply to all channels.
 func (c *Config) channelDefaults() []setting.Setting {
 	return append([]setting.Setting{
-		setting.New("when_all_down", "What the server does when no channel is connected and none will reconnect by itself: stay, or exit with code 75 (restart it) or 78 (fix the configuration).", setting.OneOf(&c.WhenAllDown, AllDownStay, AllDownExit)),
+		setting.New("when_all_down",
+			"What the server does when no channel is connected and none will reconnect by itself: stay, or exit with code 75 "+
+				"(restart it) or 78 (fix the configuration).", setting.OneOf(&c.WhenAllDown, AllDownStay, AllDownExit)),
 	}, c.ReconnectSettings.settings()...)
 }
 
@@ -65,7 +74,10 @@ func (c *Config) channelDefaults() []setting.Setting {
 func (c *Config) checkReconnect() (found []problem) {
 	check := func(key string, p ReconnectSettings) {
 		if p.RetryMost < p.RetryFirst {
-			found = append(found, problem{key: key, what: fmt.Sprintf("%s is shorter than retry_first, %s", setting.FormatDuration(p.RetryMost), setting.FormatDuration(p.RetryFirst))})
+			found = append(found,
+				problem{key: key,
+					what: fmt.Sprintf("%s is shorter than retry_first, %s", setting.FormatDuration(p.RetryMost),
+						setting.FormatDuration(p.RetryFirst))})
 		}
 	}
 	check("channels.retry_most", c.ReconnectSettings)
@@ -115,7 +127,9 @@ func (c *Channel) Secrets() (all []*setting.Secret) {
 // settings returns the keys of a channel's table.
 func (c *Channel) settings() []setting.Setting {
 	all := []setting.Setting{
-		setting.New("kind", "poll polls a workspace of an agent platform; the other kinds are chat platforms with access settings.", setting.OneOf(&c.Kind.Name, c.Kind.Name)),
+		setting.New("kind",
+			"poll polls a workspace of an agent platform; the other kinds are chat platforms with access settings.",
+			setting.OneOf(&c.Kind.Name, c.Kind.Name)),
 		setting.New("agent", "Agent that handles the messages.", setting.AgentName(&c.Agent)).
 			Require(`missing agent; set one such as agent = "codex"`),
 	}

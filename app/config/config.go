@@ -137,7 +137,8 @@ const (
 )
 
 func isolations() []string {
-	return []string{IsolationAuto, IsolationRequired, string(proc.KindNamespace), string(proc.KindLandlock), string(proc.KindNone)}
+	return []string{IsolationAuto, IsolationRequired, string(proc.KindNamespace), string(proc.KindLandlock),
+		string(proc.KindNone)}
 }
 
 // CheckIsolation returns an error if kind is not a value of isolation.
@@ -150,11 +151,18 @@ func CheckIsolation(kind string) error {
 
 func (c *Confinement) settings() []setting.Setting {
 	return []setting.Setting{
-		setting.New("isolation", "Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
-		setting.New("user", "System user to run as, if the server runs as root; empty is the server's own.", setting.Text(&c.User)),
-		setting.New("max_processes", "Maximum number of processes of its user, and for root, if the server's cgroup is delegated, of one run; 0 is the system's limit.", setting.Int(&c.MaxProcesses, 0, 10_000_000)),
-		setting.New("max_open_files", "Maximum number of open files per process; 0 is the system's limit.", setting.Int(&c.MaxOpenFiles, 0, 10_000_000)),
-		setting.New("max_file_size", "Maximum size of a file it writes; 0B is unlimited.", setting.Size(&c.MaxFileSize, 0, 1<<30)),
+		setting.New("isolation",
+			"Isolation from the server's data: auto uses the best available mechanism, required also fails without one; or "+
+				"namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
+		setting.New("user", "System user to run as, if the server runs as root; empty is the server's own.",
+			setting.Text(&c.User)),
+		setting.New("max_processes",
+			"Maximum number of processes of its user, and for root, if the server's cgroup is delegated, of one run; 0 is "+
+				"the system's limit.", setting.Int(&c.MaxProcesses, 0, 10_000_000)),
+		setting.New("max_open_files", "Maximum number of open files per process; 0 is the system's limit.",
+			setting.Int(&c.MaxOpenFiles, 0, 10_000_000)),
+		setting.New("max_file_size", "Maximum size of a file it writes; 0B is unlimited.",
+			setting.Size(&c.MaxFileSize, 0, 1<<30)),
 	}
 }
 
@@ -180,7 +188,8 @@ func newAgent(kind string) *Agent {
 	}
 	if p := program.Find(kind); p != nil {
 		a.Program, a.Permissions, a.EnvAllow = p.Program, string(p.Modes[0]), exec.EnvAllow(p)
-		a.StartTimeout, a.IdleTimeout, a.CallTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout, exec.DefaultCallTimeout
+		a.StartTimeout, a.IdleTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout
+		a.CallTimeout = exec.DefaultCallTimeout
 	}
 	if a.IsProgram() {
 		a.Isolation = IsolationAuto
@@ -214,7 +223,8 @@ func (c *Config) limitOf(a *Agent) int {
 
 // Edits reports whether the agent is a program with a profile that changes files without asking.
 func (a *Agent) Edits() bool {
-	return program.Find(a.Kind) != nil && (a.Permissions == string(program.ModeEdit) || a.Permissions == string(program.ModeAll))
+	return program.Find(a.Kind) != nil &&
+		(a.Permissions == string(program.ModeEdit) || a.Permissions == string(program.ModeAll))
 }
 
 // deadlineOf returns the deadline of an agent that sets none.
@@ -237,25 +247,26 @@ func kinds() []string {
 // Default returns the settings of an empty file. Without kinds, a file has no channels and no targets.
 func Default(kinds *target.Kinds) *Config {
 	c := &Config{
-		kinds:             cmp.Or(kinds, &target.Kinds{}),
-		Listen:            "127.0.0.1:8420",
-		DefaultAgent:      KindEcho,
-		LogLevel:          slog.LevelInfo,
-		Runs:              64,
-		Lease:             15 * time.Second,
-		Renew:             5 * time.Second,
-		Sweep:             time.Second,
-		StopGrace:         10 * time.Second,
-		ShutdownGrace:     30 * time.Second,
-		RunDeadline:       time.Hour,
-		AgentGrace:        time.Minute,
-		MaxQueued:         mailroom.MaxQueued,
-		Limits:            defaultLimits(),
-		Store:             Store{Kind: StoreSQLite},
-		Postgres:          defaultPostgres(),
-		Bus:               Bus{Kind: BusPostgres},
-		Node:              Node{StickyGrace: 5 * time.Minute},
-		Agents:            map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
+		kinds:         cmp.Or(kinds, &target.Kinds{}),
+		Listen:        "127.0.0.1:8420",
+		DefaultAgent:  KindEcho,
+		LogLevel:      slog.LevelInfo,
+		Runs:          64,
+		Lease:         15 * time.Second,
+		Renew:         5 * time.Second,
+		Sweep:         time.Second,
+		StopGrace:     10 * time.Second,
+		ShutdownGrace: 30 * time.Second,
+		RunDeadline:   time.Hour,
+		AgentGrace:    time.Minute,
+		MaxQueued:     mailroom.MaxQueued,
+		Limits:        defaultLimits(),
+		Store:         Store{Kind: StoreSQLite},
+		Postgres:      defaultPostgres(),
+		Bus:           Bus{Kind: BusPostgres},
+		Node:          Node{StickyGrace: 5 * time.Minute},
+		Agents: map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox),
+			KindTour: newAgent(KindTour)},
 		Channels:          map[string]*Channel{},
 		Targets:           map[string]*Target{},
 		Rules:             map[string]*Rule{},
@@ -274,25 +285,42 @@ func (c *Config) settings() []setting.Setting {
 	const most = 365 * 24 * time.Hour
 	return []setting.Setting{
 		setting.New("listen", "Address of the server; port 0 picks a free one.", address(&c.Listen)),
-		setting.New("default_agent", "Agent for submits to new threads that name no agent.", setting.AgentName(&c.DefaultAgent)),
+		setting.New("default_agent", "Agent for submits to new threads that name no agent.",
+			setting.AgentName(&c.DefaultAgent)),
 		setting.New("log_level", "Minimum log level: debug, info, warn or error.", level(&c.LogLevel)),
 		setting.New("tls_cert", "Certificate file, enables https; reloaded when it changes.", setting.Text(&c.TLSCert)),
 		setting.SecretFile("tls_key", "Private key file of the certificate.", &c.TLSKey),
-		setting.New("behind_proxy", "A proxy in front of the server provides TLS, so the server may listen on a public address without it.", setting.Bool(&c.BehindProxy)),
-		setting.New("hosts", "Further host names that requests may use, beside localhost and the address above.", hosts(&c.Hosts)),
+		setting.New("behind_proxy",
+			"A proxy in front of the server provides TLS, so the server may listen on a public address without it.",
+			setting.Bool(&c.BehindProxy)),
+		setting.New("hosts", "Further host names that requests may use, beside localhost and the address above.",
+			hosts(&c.Hosts)),
 		setting.New("origins", "Further origins of web pages that may use the API.", origins(&c.Origins)),
 		setting.New("runs", "Maximum number of concurrent runs in this process.", setting.Int(&c.Runs, 1, 100_000)),
-		setting.New("lease", "Time after which a dead worker loses its runs.", setting.Duration(&c.Lease, time.Second, time.Hour)),
-		setting.New("renew", "How often a worker renews its lease.", setting.Duration(&c.Renew, 100*time.Millisecond, time.Hour)),
-		setting.New("sweep", "Interval of checking other workers for expired leases.", setting.Duration(&c.Sweep, 10*time.Millisecond, time.Minute)),
-		setting.New("stop_grace", "Time from a stop request or a passed deadline to the forced end of a run.", setting.Duration(&c.StopGrace, time.Millisecond, time.Hour)),
-		setting.New("shutdown_grace", "Time that runs have to finish at a shutdown before they are released.", setting.Duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)),
-		setting.New("run_deadline", "Maximum time of one attempt of a run. Unless it is set, codex and claude have 24h.", setting.Duration(&c.RunDeadline, 10*time.Millisecond, most)),
-		setting.New("agent_grace", "Time after which due runs of an agent without a worker fail.", setting.Duration(&c.AgentGrace, time.Millisecond, most)),
-		setting.New("max_queued", "Maximum number of queued runs of a thread; 0 is unlimited.", setting.Int(&c.MaxQueued, 0, 100_000_000)),
-		setting.New("isolation", "Default isolation of agents that run programs: auto, required, namespace, landlock or none.", setting.OneOf(&c.Isolation, isolations()...)),
-		setting.New("retention", "How long entries are kept after their run has ended; 0s keeps them forever.", setting.Duration(&c.Retention, 0, 100*most)),
-		setting.New("search", "Index the messages, so that they are found by their words; the same on all servers of a store.", setting.Bool(&c.Search)),
+		setting.New("lease", "Time after which a dead worker loses its runs.",
+			setting.Duration(&c.Lease, time.Second, time.Hour)),
+		setting.New("renew", "How often a worker renews its lease.",
+			setting.Duration(&c.Renew, 100*time.Millisecond, time.Hour)),
+		setting.New("sweep", "Interval of checking other workers for expired leases.",
+			setting.Duration(&c.Sweep, 10*time.Millisecond, time.Minute)),
+		setting.New("stop_grace", "Time from a stop request or a passed deadline to the forced end of a run.",
+			setting.Duration(&c.StopGrace, time.Millisecond, time.Hour)),
+		setting.New("shutdown_grace", "Time that runs have to finish at a shutdown before they are released.",
+			setting.Duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)),
+		setting.New("run_deadline", "Maximum time of one attempt of a run. Unless it is set, codex and claude have 24h.",
+			setting.Duration(&c.RunDeadline, 10*time.Millisecond, most)),
+		setting.New("agent_grace", "Time after which due runs of an agent without a worker fail.",
+			setting.Duration(&c.AgentGrace, time.Millisecond, most)),
+		setting.New("max_queued", "Maximum number of queued runs of a thread; 0 is unlimited.",
+			setting.Int(&c.MaxQueued, 0, 100_000_000)),
+		setting.New("isolation",
+			"Default isolation of agents that run programs: auto, required, namespace, landlock or none.",
+			setting.OneOf(&c.Isolation, isolations()...)),
+		setting.New("retention", "How long entries are kept after their run has ended; 0s keeps them forever.",
+			setting.Duration(&c.Retention, 0, 100*most)),
+		setting.New("search",
+			"Index the messages, so that they are found by their words; the same on all servers of a store.",
+			setting.Bool(&c.Search)),
 	}
 }
 
@@ -300,13 +328,18 @@ func (c *Config) settings() []setting.Setting {
 func (a *Agent) settings() []setting.Setting {
 	const most = 365 * 24 * time.Hour
 	all := []setting.Setting{
-		setting.New("kind", "echo repeats its input; exec runs a command; inbox stores messages for readers that use tool calls; tour demonstrates runs; codex and claude run those programs; remote is served by workers elsewhere only.", setting.OneOf(&a.Kind, kinds()...)),
+		setting.New("kind",
+			"echo repeats its input; exec runs a command; inbox stores messages for readers that use tool calls; tour "+
+				"demonstrates runs; codex and claude run those programs; remote is served by workers elsewhere only.",
+			setting.OneOf(&a.Kind, kinds()...)),
 	}
 	if a.Kind == KindRemote { // its workers know the rest
 		return append(all, agentRetrySettings(&a.Retry)...)
 	}
 	all = append(all,
-		setting.New("limit", "Maximum number of concurrent runs of this agent in this process. Its default is runs, and 1 for codex and claude with the permissions edit or all, which change files in one folder.", setting.Int(&a.Limit, 1, 100_000)),
+		setting.New("limit",
+			"Maximum number of concurrent runs of this agent in this process. Its default is runs, and 1 for codex and "+
+				"claude with the permissions edit or all, which change files in one folder.", setting.Int(&a.Limit, 1, 100_000)),
 		setting.New("deadline", "Maximum time of one attempt.", setting.Duration(&a.Deadline, 10*time.Millisecond, most)),
 	)
 	all = append(all, agentRetrySettings(&a.Retry)...)
@@ -316,12 +349,15 @@ func (a *Agent) settings() []setting.Setting {
 			setting.New("program", "Path of the program, or its name in PATH.", setting.Text(&a.Program)),
 			setting.New("args", "Further arguments for the program.", setting.List(&a.Args)),
 			setting.New("model", "Model to use; empty is the program's default.", setting.Text(&a.Model)),
-			setting.New("permissions", "Permissions: ask (read; a person approves everything else), read, edit (also change files in its folder), all.", setting.OneOf(&a.Permissions, modes(profile)...)),
+			setting.New("permissions",
+				"Permissions: ask (read; a person approves everything else), read, edit (also change files in its folder), all.",
+				setting.OneOf(&a.Permissions, modes(profile)...)),
 		)
 	}
 	switch {
 	case a.Kind == KindEcho || a.Kind == KindTour:
-		all = append(all, setting.New("pace", "Pause between two words; 0s writes them at once.", setting.Duration(&a.Pace, 0, time.Hour)))
+		all = append(all,
+			setting.New("pace", "Pause between two words; 0s writes them at once.", setting.Duration(&a.Pace, 0, time.Hour)))
 	case a.Kind == KindExec || profile != nil:
 		if profile == nil {
 			all = append(all, setting.New("command", "Program and its arguments; no shell is used.", setting.List(&a.Command)))
@@ -330,9 +366,13 @@ func (a *Agent) settings() []setting.Setting {
 			setting.New("dir", "Working folder; empty is the server's own.", setting.Text(&a.Dir)),
 			setting.New("env", "Environment variables to set.", pairs(&a.Env)),
 			setting.New("env_allow", "Environment variables of the server to pass on.", setting.List(&a.EnvAllow)),
-			setting.New("start_timeout", "Maximum time to the first output; 0s is unlimited.", setting.Duration(&a.StartTimeout, 0, most)),
-			setting.New("idle_timeout", "Maximum time between two outputs; 0s is unlimited. For codex and claude, call_timeout replaces it while a tool works.", setting.Duration(&a.IdleTimeout, 0, most)),
-			setting.New("total_timeout", "Maximum total time; 0s means only deadline applies.", setting.Duration(&a.TotalTimeout, 0, most)),
+			setting.New("start_timeout", "Maximum time to the first output; 0s is unlimited.",
+				setting.Duration(&a.StartTimeout, 0, most)),
+			setting.New("idle_timeout",
+				"Maximum time between two outputs; 0s is unlimited. For codex and claude, call_timeout replaces it while a tool "+
+					"works.", setting.Duration(&a.IdleTimeout, 0, most)),
+			setting.New("total_timeout", "Maximum total time; 0s means only deadline applies.",
+				setting.Duration(&a.TotalTimeout, 0, most)),
 			setting.New("retry_pause", "Older name of retry_first.", setting.Duration(&a.Retry.First, 0, retry.MaxDelay)),
 		)
 		all = append(all, a.outcomeSettings(profile)...)
@@ -347,14 +387,22 @@ func (a *Agent) outcomeSettings(profile *program.Profile) []setting.Setting {
 	if profile != nil {
 		const most = 365 * 24 * time.Hour
 		return []setting.Setting{
-			setting.New("call_timeout", "Maximum time between two outputs while a tool call is open or the program's processes work; 0s is unlimited.", setting.Duration(&a.CallTimeout, 0, most)),
-			setting.New("options", "Options of a submit that replace settings: model; empty refuses a submit with options.", setting.Each(&a.Options, "the name of an option; use model", func(s string) bool { return s == exec.OptionModel })),
+			setting.New("call_timeout",
+				"Maximum time between two outputs while a tool call is open or the program's processes work; 0s is unlimited.",
+				setting.Duration(&a.CallTimeout, 0, most)),
+			setting.New("options", "Options of a submit that replace settings: model; empty refuses a submit with options.",
+				setting.Each(&a.Options, "the name of an option; use model", func(s string) bool { return s == exec.OptionModel })),
 		}
 	}
 	return []setting.Setting{
-		setting.New("options", `Options of a submit that the command gets in MAILROOM_OPTIONS; "*" is all, empty refuses a submit with options.`, setting.List(&a.Options)),
-		setting.New("permanent_exits", "Exit statuses of a failure that a retry does not mend: the run fails at once.", exits(&a.PermanentExits)),
-		setting.New("unavailable_exits", "Exit statuses of an outage: the run is retried for up to a day, and no failure is counted.", exits(&a.UnavailableExits)),
+		setting.New("options",
+			`Options of a submit that the command gets in MAILROOM_OPTIONS; "*" is all, empty refuses a submit with options.`,
+			setting.List(&a.Options)),
+		setting.New("permanent_exits", "Exit statuses of a failure that a retry does not mend: the run fails at once.",
+			exits(&a.PermanentExits)),
+		setting.New("unavailable_exits",
+			"Exit statuses of an outage: the run is retried for up to a day, and no failure is counted.",
+			exits(&a.UnavailableExits)),
 	}
 }
 
@@ -370,7 +418,8 @@ func (c *Config) check() []problem {
 	var found []problem
 	if c.Renew > c.Lease/2 { // a worker gives its lease up before its end, and a renewal may come late
 		found = append(found, problem{key: "renew", what: fmt.Sprintf(
-			"%s is too long for a lease of %s; use at most half of it, %s", setting.FormatDuration(c.Renew), setting.FormatDuration(c.Lease), setting.FormatDuration(c.Lease/2))})
+			"%s is too long for a lease of %s; use at most half of it, %s",
+			setting.FormatDuration(c.Renew), setting.FormatDuration(c.Lease), setting.FormatDuration(c.Lease/2))})
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		there, missing := "tls_cert", "tls_key"

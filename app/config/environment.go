@@ -51,7 +51,8 @@ func override(doc map[string]any, env func(string) string, kinds *target.Kinds) 
 // otherVariables are those with a meaning of their own, for commands and for the programs of agents.
 func otherVariables() []string {
 	return []string{
-		"MAILROOM_DATA", "MAILROOM_URL", "MAILROOM_TOKEN", "MAILROOM_CA", "MAILROOM_CONTEXT", "MAILROOM_RUN", "MAILROOM_THREAD",
+		"MAILROOM_DATA", "MAILROOM_URL", "MAILROOM_TOKEN", "MAILROOM_CA", "MAILROOM_CONTEXT", "MAILROOM_RUN",
+		"MAILROOM_THREAD",
 		"MAILROOM_ATTEMPT", "MAILROOM_IDEMPOTENCY_KEY", "MAILROOM_MARK",
 	}
 }

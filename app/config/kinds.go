@@ -23,6 +23,7 @@ func targetKinds() []target.Kind {
 
 func channelKinds() []kind.Kind {
 	return []kind.Kind{
-		discord.NewKind(), irc.NewKind(), matrix.NewKind(), poll.NewKind(), slack.NewKind(), telegram.NewKind(), webhook.NewKind(),
+		discord.NewKind(), irc.NewKind(), matrix.NewKind(), poll.NewKind(), slack.NewKind(), telegram.NewKind(),
+		webhook.NewKind(),
 	}
 }

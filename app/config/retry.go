@@ -11,18 +11,28 @@ import (
 // retrySettings returns the keys of [retry].
 func retrySettings(p *retry.Policy) []setting.Setting {
 	return []setting.Setting{
-		setting.New("attempts", "Number of failed attempts after which a run fails for good, unless its agent, its worker or its submit says otherwise.", setting.Int(&p.Attempts, 1, retry.MaxAttempts)),
-		setting.New("first", "Time from a failed attempt to the first retry, doubled with each further failure.", setting.Duration(&p.First, retry.MinDelay, retry.MaxDelay)),
-		setting.New("most", "Maximum time from a failed attempt to the next one, plus up to a fifth. A delay that the agent or its provider names may be longer.", setting.Duration(&p.Most, retry.MinDelay, retry.MaxDelay)),
+		setting.New("attempts",
+			"Number of failed attempts after which a run fails for good, unless its agent, its worker or its submit says "+
+				"otherwise.", setting.Int(&p.Attempts, 1, retry.MaxAttempts)),
+		setting.New("first", "Time from a failed attempt to the first retry, doubled with each further failure.",
+			setting.Duration(&p.First, retry.MinDelay, retry.MaxDelay)),
+		setting.New("most",
+			"Maximum time from a failed attempt to the next one, plus up to a fifth. A delay that the agent or its provider "+
+				"names may be longer.", setting.Duration(&p.Most, retry.MinDelay, retry.MaxDelay)),
 	}
 }
 
 // agentRetrySettings returns the same keys in the table of an agent.
 func agentRetrySettings(p *retry.Policy) []setting.Setting {
 	return []setting.Setting{
-		setting.New("attempts", "Number of failed attempts after which a run fails for good, unless its worker or its submit says otherwise; 0 is that of [retry].", setting.Int(&p.Attempts, 0, retry.MaxAttempts)),
-		setting.New("retry_first", "Time from a failed attempt to the first retry, doubled with each further failure; default: first of [retry].", setting.Duration(&p.First, retry.MinDelay, retry.MaxDelay)),
-		setting.New("retry_most", "Maximum time from a failed attempt to the next one; default: most of [retry].", setting.Duration(&p.Most, retry.MinDelay, retry.MaxDelay)),
+		setting.New("attempts",
+			"Number of failed attempts after which a run fails for good, unless its worker or its submit says otherwise; 0 "+
+				"is that of [retry].", setting.Int(&p.Attempts, 0, retry.MaxAttempts)),
+		setting.New("retry_first",
+			"Time from a failed attempt to the first retry, doubled with each further failure; default: first of [retry].",
+			setting.Duration(&p.First, retry.MinDelay, retry.MaxDelay)),
+		setting.New("retry_most", "Maximum time from a failed attempt to the next one; default: most of [retry].",
+			setting.Duration(&p.Most, retry.MinDelay, retry.MaxDelay)),
 	}
 }
 
@@ -38,7 +48,9 @@ func isOldName(key string) bool {
 func (r *reader) checkRetry(first, most string, p retry.Policy) {
 	if set := r.config.set; set[first] && set[most] && p.First > p.Most {
 		name := first[strings.LastIndexByte(first, '.')+1:]
-		r.report(most, fmt.Sprintf("%s is shorter than %s, %s; use at least that", setting.FormatDuration(p.Most), name, setting.FormatDuration(p.First)))
+		r.report(most,
+			fmt.Sprintf("%s is shorter than %s, %s; use at least that", setting.FormatDuration(p.Most), name,
+				setting.FormatDuration(p.First)))
 	}
 }
 

@@ -98,14 +98,16 @@ func (w *wizard) channelCommand() *cobra.Command {
 
 func (w *wizard) targetCommand() *cobra.Command {
 	cmd := w.command("mailroom notify add", targetText)
-	cmd.Flags().StringArrayVar(&w.when, "when", []string{string(alert.KindTicket), string(alert.KindFailed), string(alert.KindChannel)},
+	cmd.Flags().StringArrayVar(&w.when, "when",
+		[]string{string(alert.KindTicket), string(alert.KindFailed), string(alert.KindChannel)},
 		"alerts of the rule that is added: ticket, failed, channel, paused or digest; may be repeated; empty adds no rule")
 	text := alert.TextTitle
 	if w.own {
 		text = alert.TextFull
 	}
 	cmd.Flags().StringVar(&w.text, "text", string(text),
-		"how much of what agents and users wrote leaves the machine: none, title (the first line) or full. An alert approves only what it shows")
+		"how much of what agents and users wrote leaves the machine: none, title (the first line) or full. An alert "+
+			"approves only what it shows")
 	return cmd
 }
 

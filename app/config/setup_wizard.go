@@ -57,7 +57,8 @@ func (w *wizard) run(ctx context.Context) (err error) {
 		return err
 	}
 	if w.exists(now, w.name) {
-		return command.Errorf(command.ExitUsage, "choose another name with --name, or edit "+w.dir.Config(), "%s %s already exists", w.what, w.name)
+		return command.Errorf(command.ExitUsage, "choose another name with --name, or edit "+w.dir.Config(),
+			"%s %s already exists", w.what, w.name)
 	}
 	if err := w.chooseAgent(now); err != nil {
 		return err
@@ -112,7 +113,8 @@ func (w *wizard) checkTarget() error {
 	}
 	err := w.check()
 	if words, ok := strings.CutSuffix(fmt.Sprint(err), "; "+target.ErrNotAllowed.Error()); ok {
-		return command.Errorf(command.ExitUsage, nothingWritten, "%s; to allow it, add --allow with the address or its network", words)
+		return command.Errorf(command.ExitUsage, nothingWritten,
+			"%s; to allow it, add --allow with the address or its network", words)
 	}
 	return nil
 }
@@ -131,7 +133,8 @@ func (w *wizard) chooseAgent(now *Config) (err error) {
 		return nil
 	}
 	if w.agent == "" {
-		if w.agent, err = w.options.Console.Prompt(w.in, fmt.Sprintf("Agent that handles the messages [%s]: ", now.DefaultAgent)); err != nil {
+		if w.agent, err = w.options.Console.Prompt(w.in,
+			fmt.Sprintf("Agent that handles the messages [%s]: ", now.DefaultAgent)); err != nil {
 			return err
 		}
 	}
@@ -235,7 +238,8 @@ func (w *wizard) extend(before []byte, now *Config) []byte {
 			fmt.Fprintf(&b, "%s = %s\n", s.Key, text)
 		}
 	}
-	if when := slices.DeleteFunc(slices.Clone(w.when), func(s string) bool { return s == "" }); len(when) > 0 && now.Rules[w.name] == nil {
+	if when := slices.DeleteFunc(slices.Clone(w.when), func(s string) bool { return s == "" }); len(when) > 0 &&
+		now.Rules[w.name] == nil {
 		fmt.Fprintf(&b, "\n[rules.%q]\nwhen = %s\nto = [%q]\n", w.name, setting.TOML(when), w.name)
 		if w.text != string(alert.TextTitle) {
 			fmt.Fprintf(&b, "text = %q\n", w.text)
@@ -273,7 +277,8 @@ func (w *wizard) print(c *Config, found kind.Found, running bool) {
 	}
 	con.Infof("added %s %s to %s", w.what, w.name, w.dir.Config())
 	if rule := c.Rules[w.name]; w.table == "targets" && rule != nil {
-		con.Infof("its rule has text = %q, so what leaves the machine is %s; --text, and the setting in the file, change that", rule.Text, w.leaves)
+		con.Infof("its rule has text = %q, so what leaves the machine is %s; --text, and the setting in the file, "+
+			"change that", rule.Text, w.leaves)
 	}
 	next := "start the server with `%s`"
 	if running {
@@ -281,7 +286,8 @@ func (w *wizard) print(c *Config, found kind.Found, running bool) {
 	}
 	con.Infof(next, con.CommandLine("serve"))
 	if w.table == "targets" && c.Server.URL == "" {
-		con.Infof("alerts have no links and buttons until [server] url in %s names an address that the phone reaches", w.dir.Config())
+		con.Infof("alerts have no links and buttons until [server] url in %s names an address that the phone reaches",
+			w.dir.Config())
 	}
 	for _, line := range found.Next {
 		con.Infof("%s", line)

@@ -25,7 +25,8 @@ func (c *Config) TOML(reveal bool) string {
 	default:
 		b.WriteString("# No configuration file.\n")
 	}
-	b.WriteString("# The variable MAILROOM_LISTEN overrides listen, MAILROOM_LIMITS_BODY overrides body in [limits], and so on.\n")
+	b.WriteString("# The variable MAILROOM_LISTEN overrides listen, MAILROOM_LIMITS_BODY overrides body in [limits], " +
+		"and so on.\n")
 	for _, section := range c.sections() {
 		prefix := ""
 		if len(section.path) > 0 {
@@ -70,9 +71,11 @@ func (c *Config) sections() []section {
 func (c *Config) allSections() []section {
 	all := []section{
 		{nil, c.settings()}, {[]string{"store"}, c.Store.settings()},
-		{[]string{"postgres"}, c.Postgres.settings()}, {[]string{"bus"}, c.Bus.settings()}, {[]string{"node"}, c.Node.settings()},
+		{[]string{"postgres"}, c.Postgres.settings()}, {[]string{"bus"}, c.Bus.settings()},
+		{[]string{"node"}, c.Node.settings()},
 	}
-	all = append(all, section{[]string{"server"}, c.Server.settings()}, section{[]string{"token"}, c.Token.settings()}, section{[]string{"retry"}, retrySettings(&c.Retry)}, section{[]string{"limits"}, c.Limits.settings()})
+	all = append(all, section{[]string{"server"}, c.Server.settings()}, section{[]string{"token"}, c.Token.settings()},
+		section{[]string{"retry"}, retrySettings(&c.Retry)}, section{[]string{"limits"}, c.Limits.settings()})
 	for _, name := range sorted(c.Agents) {
 		all = append(all, section{[]string{"agents", name}, c.Agents[name].settings()})
 	}

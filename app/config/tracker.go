@@ -36,13 +36,19 @@ func (t *Tracker) settings() []setting.Setting {
 			Require(`missing folder of the project; set one such as folder = "/home/ann/roof"`),
 		setting.New("agent", "Default agent of the issues.", setting.AgentName(&t.Agent)).
 			Require(`missing agent; set one such as agent = "codex"`),
-		setting.New("agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.", setting.Each(&t.Agents, "an agent name", setting.ValidName)),
+		setting.New("agents", "Other agents, which an issue selects with the label agent:NAME or its assignee.",
+			setting.Each(&t.Agents, "an agent name", setting.ValidName)),
 		setting.New("labels", "Labels that an issue must have, all of them.", setting.List(&t.Labels)),
 		setting.New("types", "Types of issues to process; empty is all types.", setting.List(&t.Types)),
 		setting.New("max_claimed", "Maximum number of issues in progress.", setting.Int(&t.MaxClaims, 1, 10_000)),
-		setting.New("when_done", "What to do with an issue whose run completed: close it, or comment (it stays in progress for review).", setting.Either(&t.KeepOpen, "close", "comment")),
-		setting.New("interval", "Interval of checking the issue file.", setting.Duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)),
-		setting.New("project", "Project of this server in which issues are reserved while an agent works on them; empty is none.", projectName(&t.Project)),
+		setting.New("when_done",
+			"What to do with an issue whose run completed: close it, or comment (it stays in progress for review).",
+			setting.Either(&t.KeepOpen, "close", "comment")),
+		setting.New("interval", "Interval of checking the issue file.",
+			setting.Duration(&t.Interval, 10*time.Millisecond, 10*time.Minute)),
+		setting.New("project",
+			"Project of this server in which issues are reserved while an agent works on them; empty is none.",
+			projectName(&t.Project)),
 	}
 }
 

@@ -16,7 +16,8 @@ func (f Dir) copyFile() string { return f.Database() + "-copy" }
 type UnfinishedCopyError struct{ File string }
 
 func (e *UnfinishedCopyError) Error() string {
-	return fmt.Sprintf("%s is an unfinished copy of another store: repeat the command `mailroom store copy`, which starts over, or remove the file", e.File)
+	return fmt.Sprintf("%s is an unfinished copy of another store: repeat the command `mailroom store copy`, which "+
+		"starts over, or remove the file", e.File)
 }
 
 // StoreExistsError reports a folder that has a store already.

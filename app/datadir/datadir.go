@@ -141,7 +141,8 @@ func (h *Lock) CopyToken(file string) (string, error) {
 		return "", err
 	}
 	if len(token) < minToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("invalid token in %s: use one line of at least %d ASCII characters without spaces, such as the output of `openssl rand -hex 20`", file, minToken)
+		return "", fmt.Errorf("invalid token in %s: use one line of at least %d ASCII characters without spaces, such as "+
+			"the output of `openssl rand -hex 20`", file, minToken)
 	}
 	if have, err := readToken(h.Dir.TokenFile()); err == nil && have == token {
 		return token, nil

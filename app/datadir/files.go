@@ -80,11 +80,15 @@ func (f Files) path(stored string) string { return filepath.Join(string(f), stor
 
 // write stores the content of r durably under the name that naming returns for the path of a temporary
 // file and its hash.
-func (f Files) write(ctx context.Context, r io.Reader, naming func(temp, sum string) (string, error)) (stored string, err error) {
+func (f Files) write(
+	ctx context.Context, r io.Reader, naming func(temp, sum string) (string, error),
+) (stored string, err error) {
 	return f.writeTo(ctx, disk{}, r, naming)
 }
 
-func (f Files) writeTo(ctx context.Context, d disk, r io.Reader, naming func(temp, sum string) (string, error)) (stored string, err error) {
+func (f Files) writeTo(
+	ctx context.Context, d disk, r io.Reader, naming func(temp, sum string) (string, error),
+) (stored string, err error) {
 	if err := d.makeFolder(string(f)); err != nil {
 		return "", err
 	}

@@ -13,11 +13,13 @@ import (
 
 // Lock is a folder that this process has locked.
 type Lock struct {
-	Dir        Dir
-	disk       disk
-	locks      []*flock.Flock // in the order of locking
-	isServer   bool           // this process is the folder's server and owns server.json
-	serverLock *os.File       // holds the record lock of MarkServer, or nil. Closing any other descriptor of this file in this process releases the lock
+	Dir      Dir
+	disk     disk
+	locks    []*flock.Flock // in the order of locking
+	isServer bool           // this process is the folder's server and owns server.json
+	// serverLock holds the record lock of MarkServer, or is nil. Closing any other descriptor of this file in this
+	// process releases the lock.
+	serverLock *os.File
 }
 
 // InUseError reports that another process has locked the folder. PID and URL are zero if it
@@ -84,7 +86,8 @@ func (f Dir) cannotMake(err error) error {
 			at = p.Path + ": "
 		}
 	}
-	return fmt.Errorf("the data folder %s cannot be made: %s%w: choose another one with --data or MAILROOM_DATA", f, at, err)
+	return fmt.Errorf("the data folder %s cannot be made: %s%w: choose another one with --data or MAILROOM_DATA", f, at,
+		err)
 }
 
 func (f Dir) inUseError() *InUseError {

@@ -139,7 +139,8 @@ const Local = "local"
 // CheckContextName returns an error if a context cannot have the name.
 func CheckContextName(name string) error {
 	if name == Local || !contextName().MatchString(name) {
-		return fmt.Errorf("%q is not a name for a context: use up to 64 letters, digits, dots, dashes and underscores, and not %q", name, Local)
+		return fmt.Errorf("%q is not a name for a context: use up to 64 letters, digits, dots, dashes and underscores, "+
+			"and not %q", name, Local)
 	}
 	return nil
 }
@@ -183,7 +184,8 @@ func choose(con *command.Console, current bool) (choice, error) {
 		return choice{}, command.Errorf(command.ExitUsage, "see `mailroom context`", "no context %q", name)
 	}
 	if err := CheckURL(c.URL); err != nil {
-		return choice{}, command.Errorf(command.ExitUsage, "add it again with `mailroom context add "+name+"`", "context %s: %w", name, err)
+		return choice{}, command.Errorf(command.ExitUsage, "add it again with `mailroom context add "+name+"`",
+			"context %s: %w", name, err)
 	}
 	return choice{named: &c}, nil
 }

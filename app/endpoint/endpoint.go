@@ -44,10 +44,12 @@ func find(con *command.Console, current bool) (e Endpoint, err error) {
 	case !chosen.local && isRemote(con):
 		address := con.Env("MAILROOM_URL")
 		if err := CheckURL(address); err != nil {
-			return e, command.Errorf(command.ExitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL %w", err)
+			return e, command.Errorf(command.ExitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL %w",
+				err)
 		}
 		if con.Env("MAILROOM_TOKEN") == "" {
-			return e, command.Errorf(command.ExitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
+			return e, command.Errorf(command.ExitServer, "set it to the token of that server", "MAILROOM_URL is set, but "+
+				"MAILROOM_TOKEN is not")
 		}
 		return At(con, address)
 	}
@@ -73,7 +75,8 @@ func find(con *command.Console, current bool) (e Endpoint, err error) {
 
 // Fix makes later calls of Find use the server that is the current one now, for a program that runs for long.
 func Fix(con *command.Console) error {
-	if con.Context != "" || con.Data != "" || con.Env("MAILROOM_CONTEXT") != "" || con.Env("MAILROOM_URL") != "" || con.Env("MAILROOM_DATA") != "" {
+	if con.Context != "" || con.Data != "" || con.Env("MAILROOM_CONTEXT") != "" || con.Env("MAILROOM_URL") != "" ||
+		con.Env("MAILROOM_DATA") != "" {
 		return nil
 	}
 	all, err := ReadContexts(con.Env)

@@ -55,7 +55,8 @@ func clientTrusting(file string) (*http.Client, error) {
 		roots = x509.NewCertPool() // the system has no certificate pool
 	}
 	if !roots.AppendCertsFromPEM(data) {
-		return nil, command.Errorf(command.ExitUsage, "set MAILROOM_CA to a file with certificates in PEM form", "no certificate in %s", file)
+		return nil, command.Errorf(command.ExitUsage, "set MAILROOM_CA to a file with certificates in PEM form",
+			"no certificate in %s", file)
 	}
 	return clientWithTLS(&tls.Config{RootCAs: roots}), nil
 }

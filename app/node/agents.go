@@ -45,8 +45,14 @@ type agentSet struct {
 // newAgentSet builds the agents of c and the older versions in kept. A version that
 // cannot be rebuilt is left out: the runs pinned to it fail permanently and name it. Programs get files
 // of messages from shared too, unless it is nil.
-func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Files, log *slog.Logger) (*agentSet, error) {
-	r := &agentSet{agents: map[string]engine.Agent{}, kinds: map[string]string{}, retries: map[string]retry.Policy{}, exits: map[string]exitClasses{}, options: map[string][]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
+func newAgentSet(
+	c *config.Config, kept []store.Definition, shared *postgres.Files, log *slog.Logger,
+) (*agentSet, error) {
+	r := &agentSet{
+		agents: map[string]engine.Agent{}, kinds: map[string]string{}, retries: map[string]retry.Policy{},
+		exits: map[string]exitClasses{}, options: map[string][]string{}, programs: newPrograms(log),
+		sandbox: newSandbox(c, log),
+	}
 	r.sandbox.shareFiles(shared)
 	configured := maps.Clone(c.Agents)
 	r.versions = &versions{
@@ -87,7 +93,8 @@ func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Fil
 	}
 	r.sandbox.warnUnisolated()
 	for _, names := range sharedFolders(c.Agents) {
-		log.Warn("agents change files in one folder, and their limits do not keep them apart; give each a folder of its own", "agents", names)
+		log.Warn("agents change files in one folder, and their limits do not keep them apart; give each a folder of its own",
+			"agents", names)
 	}
 	for _, d := range kept {
 		a, present := r.agents[d.Agent]
@@ -99,7 +106,8 @@ func newAgentSet(c *config.Config, kept []store.Definition, shared *postgres.Fil
 			continue // its due runs fail with an unknown agent
 		}
 		if err := r.versions.add(d); err != nil {
-			log.Warn("agent version cannot be rebuilt; runs pinned to it will fail", "agent", d.Agent, "version", d.Version, "error", err)
+			log.Warn("agent version cannot be rebuilt; runs pinned to it will fail", "agent", d.Agent, "version", d.Version,
+				"error", err)
 		}
 	}
 	return r, nil
@@ -126,7 +134,8 @@ func sharedFolders(agents map[string]*config.Agent) (shared []string) {
 // agents that only others serve, and so does not deny their versions.
 func (r *agentSet) knowsVersion(agent, version string) bool {
 	a, ok := r.agents[agent]
-	return !ok || a.Version == version || slices.ContainsFunc(r.old, func(d store.Definition) bool { return d.Agent == agent && d.Version == version })
+	return !ok || a.Version == version ||
+		slices.ContainsFunc(r.old, func(d store.Definition) bool { return d.Agent == agent && d.Version == version })
 }
 
 // build adds a configured agent.
@@ -164,7 +173,8 @@ func (r *agentSet) build(name string, a *config.Agent, mark, version string) err
 // describe returns what this process knows of an agent, given the policy of agents that are not configured.
 func (r *agentSet) describe(name string, others retry.Policy) server.AgentInfo {
 	return r.programs.describe(name, server.AgentInfo{
-		Kind: r.kinds[name], Version: r.agents[name].Version, Isolation: r.sandbox.isolationOf(name), Retry: r.describeRetry(name, others),
+		Kind: r.kinds[name], Version: r.agents[name].Version, Isolation: r.sandbox.isolationOf(name),
+		Retry: r.describeRetry(name, others),
 	})
 }
 
@@ -175,7 +185,8 @@ type exitClasses struct{ permanent, unavailable []int }
 func (r *agentSet) describeRetry(agent string, others retry.Policy) *api.AgentRetry {
 	p, exits := r.retryOf(agent, others).Over(retry.Default()), r.exits[agent]
 	return &api.AgentRetry{
-		Attempts: p.Attempts, First: setting.FormatDuration(p.First), Most: setting.FormatDuration(p.Most), MaxCrashes: mailroom.MaxCrashes,
+		Attempts: p.Attempts, First: setting.FormatDuration(p.First), Most: setting.FormatDuration(p.Most),
+		MaxCrashes:     mailroom.MaxCrashes,
 		PermanentExits: append([]int{}, exits.permanent...), UnavailableExits: append([]int{}, exits.unavailable...),
 	}
 }
@@ -230,7 +241,8 @@ func buildAgent(a *config.Agent, mark string, around launchOptions) (mailroom.Ag
 		return builtin.NewTour(a.Pace), nil
 	case config.KindExec:
 		return exec.New(exec.Options{
-			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow),
+			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...),
+			EnvAllow:     around.allowed(a.EnvAllow),
 			StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout, Mark: mark,
 			Isolation: around.isolation, Files: around.files, Source: around.source,
 			PermanentExits: a.PermanentExits, UnavailableExits: a.UnavailableExits, TakesOptions: a.Options,
@@ -251,8 +263,9 @@ func programOptions(p *program.Profile, a *config.Agent, mark string, around lau
 		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
 		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: around.allowed(a.EnvAllow), Mark: mark,
 		Isolation: around.isolation, Files: around.files, Source: around.source, TakesOptions: a.Options,
-		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout), TotalTimeout: noneIfZero(a.TotalTimeout),
-		CallTimeout: noneIfZero(a.CallTimeout),
+		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout),
+		TotalTimeout: noneIfZero(a.TotalTimeout),
+		CallTimeout:  noneIfZero(a.CallTimeout),
 	}
 }
 

@@ -117,9 +117,11 @@ func showBoard(t *tracker.Tracker, now time.Time) api.IssueBoard {
 
 func showIssue(t *tracker.Tracker, it *tracker.Issue) api.Issue {
 	out := api.Issue{
-		ID: command.Shorten(it.ID, boardWord), Title: command.Shorten(it.Title, boardTitle), Status: command.Shorten(string(it.Status), boardWord), Type: command.Shorten(it.Type, boardWord),
-		Priority: it.Priority, Assignee: command.Shorten(it.Assignee, boardWord), Labels: []string{}, BlockedBy: []string{}, UpdatedAt: it.UpdatedAt,
-		Thread: feed.Thread(config.TrackerChannel, it.ID),
+		ID: command.Shorten(it.ID, boardWord), Title: command.Shorten(it.Title, boardTitle),
+		Status: command.Shorten(string(it.Status), boardWord), Type: command.Shorten(it.Type, boardWord),
+		Priority: it.Priority, Assignee: command.Shorten(it.Assignee, boardWord), Labels: []string{}, BlockedBy: []string{},
+		UpdatedAt: it.UpdatedAt,
+		Thread:    feed.Thread(config.TrackerChannel, it.ID),
 	}
 	for _, label := range it.Labels[:min(len(it.Labels), boardLabels)] {
 		out.Labels = append(out.Labels, command.Shorten(label, boardWord))

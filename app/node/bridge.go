@@ -162,7 +162,8 @@ func (b *bridgeOptions) applyEnv(env func(string) string) error {
 			*from.value = strings.TrimSpace(env(from.env))
 		}
 		if *from.value == "" {
-			return command.Errorf(command.ExitUsage, "set "+from.flag+" or "+from.env, "missing %s", strings.TrimPrefix(from.flag, "--"))
+			return command.Errorf(command.ExitUsage, "set "+from.flag+" or "+from.env, "missing %s",
+				strings.TrimPrefix(from.flag, "--"))
 		}
 	}
 	if _, err := setting.ParseBaseURL(b.platform, "https://platform.example.org"); err != nil {

@@ -17,7 +17,8 @@ import (
 
 // ChannelStates formats the states of a channel as a table.
 func ChannelStates() string {
-	rows := append([]channel.Description{{Condition: "STATE", Meaning: "MEANING", Action: "WHAT TO DO"}}, channel.Descriptions()...)
+	rows := append([]channel.Description{{Condition: "STATE", Meaning: "MEANING", Action: "WHAT TO DO"}},
+		channel.Descriptions()...)
 	state, meaning := 0, 0
 	for _, d := range rows {
 		state, meaning = max(state, len(d.Condition)), max(meaning, len(d.Meaning))
@@ -138,7 +139,8 @@ func (all channelSet) All() []api.Channel {
 		s := c.State()
 		out = append(out, api.Channel{
 			Name: s.Name, Kind: s.Kind, State: string(s.Condition), Since: timeOrNil(s.Since), Reason: stringOrNil(s.Reason),
-			Attempts: s.Attempts, NextTry: timeOrNil(s.NextTry), Adapter: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
+			Attempts: s.Attempts, NextTry: timeOrNil(s.NextTry), Adapter: s.Adapter, LeftBehind: s.Stranded,
+			Reconnects:     s.Reconnects,
 			ConnectedSince: timeOrNil(s.ConnectedSince), DowntimeMS: s.Downtime.Milliseconds(),
 			LastSuccess: timeOrNil(s.LastSuccess), LastError: stringOrNil(s.LastError), LastErrorAt: timeOrNil(s.LastErrorAt),
 			LastInbound: timeOrNil(s.LastInbound), LastOutbound: timeOrNil(s.LastOutbound),

@@ -34,7 +34,8 @@ func (all channelSet) run(
 	}
 	for _, c := range all {
 		group.Go(func() (err error) {
-			defer recovery.Error(nil, "channel", &err) // stop the server: a restart is better than a channel that only looks alive
+			// stop the server: a restart is better than a channel that only looks alive
+			defer recovery.Error(nil, "channel", &err)
 			serve(ctx, c)
 			return nil
 		})

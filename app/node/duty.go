@@ -43,7 +43,9 @@ func (d *duty) restricted() *ledger.Ledger {
 
 // serve runs the job whenever this server holds the duty, until ctx is done. The job returns soon
 // after its context is done. standby is called with the host of another server that holds the duty.
-func (d *duty) serve(ctx context.Context, e *engine.Engine, job func(context.Context), standby func(ctx context.Context, host string)) {
+func (d *duty) serve(
+	ctx context.Context, e *engine.Engine, job func(context.Context), standby func(ctx context.Context, host string),
+) {
 	for ctx.Err() == nil {
 		worker, lease, err := e.AwaitLease(ctx)
 		if err != nil {

@@ -36,7 +36,8 @@ const janitorPageSize = 500
 
 // cleanStore works until ctx is done. It retries failed work at the next interval.
 func (k *janitor) cleanStore(ctx context.Context) {
-	k.try(ctx, "obsolete agent versions not removed; retrying at the next start", func() error { return k.dropUnusedDefinitions(ctx) })
+	k.try(ctx, "obsolete agent versions not removed; retrying at the next start",
+		func() error { return k.dropUnusedDefinitions(ctx) })
 	k.repeat(ctx, func() {
 		k.try(ctx, "expired notifications not removed", func() error { return k.expireNotifications(ctx) })
 		k.try(ctx, "old summaries of ended runs not removed", func() error {

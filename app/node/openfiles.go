@@ -37,9 +37,12 @@ func (k *janitor) removeFiles(ctx context.Context, in fileKeeper) error {
 
 // eachOpenRun calls f with pages of the open runs, each with the snapshot it was read in. What f returns is
 // called behind the snapshot.
-func eachOpenRun(ctx context.Context, l *ledger.Ledger, f func(r store.Reader, runs []*mailroom.Run) (func() error, error)) error {
+func eachOpenRun(
+	ctx context.Context, l *ledger.Ledger, f func(r store.Reader, runs []*mailroom.Run) (func() error, error),
+) error {
 	q := store.RunQuery{
-		Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: janitorPageSize,
+		Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
+		Limit:    janitorPageSize,
 	}
 	for {
 		var page []*mailroom.Run

@@ -33,7 +33,8 @@ func (n *Node) warnOfOwners(ctx context.Context) error {
 		return nil
 	})
 	for _, t := range found {
-		n.log.Warn("a thread of the server belongs to a token; nothing is sent there until it is deleted", "thread", t.ID, "owner", t.Owner,
+		n.log.Warn("a thread of the server belongs to a token; nothing is sent there until it is deleted", "thread", t.ID,
+			"owner", t.Owner,
 			"mend", "mailroom interrupt "+t.ID+"; mailroom threads delete "+t.ID)
 	}
 	return err

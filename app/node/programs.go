@@ -29,7 +29,8 @@ type programs struct {
 
 func newPrograms(log *slog.Logger) *programs {
 	return &programs{
-		log: log, commands: map[string]*config.Agent{}, present: map[string]exec.ProgramOptions{}, notFound: map[string]exec.ProgramOptions{},
+		log: log, commands: map[string]*config.Agent{}, present: map[string]exec.ProgramOptions{},
+		notFound: map[string]exec.ProgramOptions{},
 		versions: map[string]string{}, versionErrors: map[string]string{},
 	}
 }
@@ -50,7 +51,8 @@ func (p *programs) add(name string, o exec.ProgramOptions) { p.present[name] = o
 func (p *programs) addCommand(name string, a *config.Agent) {
 	p.commands[name] = a
 	if err := exec.UsableCommand(a.Command, a.Dir); err != nil {
-		p.log.Warn("agent cannot be used; messages to it are refused until its command can be started", "agent", name, "problem", err)
+		p.log.Warn("agent cannot be used; messages to it are refused until its command can be started", "agent", name,
+			"problem", err)
 	}
 }
 
@@ -70,7 +72,8 @@ func (p *programs) describe(name string, d server.AgentInfo) server.AgentInfo {
 		if o, ok = p.notFound[name]; !ok {
 			return d
 		}
-		d.Kind, d.Problem, d.Disabled = o.Profile.Name, "the program was installed after the server started; restart the server", true
+		d.Kind, d.Problem, d.Disabled = o.Profile.Name, "the program was installed after the server started; restart the "+
+			"server", true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

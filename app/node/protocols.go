@@ -14,8 +14,9 @@ import (
 // protocols returns the protocols that the server mounts beside its API. They log errors to log.
 func protocols(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
 	all := map[string]server.Protocol{"POST /mcp": {
-		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
-		Serve: mcp.Handler(command.ReadVersion().Version, log),
+		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(),
+		Summary: "The tools of the Model Context Protocol, over streamable HTTP",
+		Serve:   mcp.Handler(command.ReadVersion().Version, log),
 	}}
 	for _, r := range agentmail.Routes() {
 		all[r.Pattern] = server.Protocol{

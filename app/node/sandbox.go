@@ -58,7 +58,10 @@ func (l launchOptions) allowed(names []string) []string {
 
 // newSandbox collects the paths to hide. It does not test the mechanisms yet.
 func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
-	s := &sandbox{log: log, cgroup: sync.OnceValues(proc.OpenCgroup), tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: append(c.SecretVariables(), c.DatabaseVariables()...)}
+	s := &sandbox{
+		log: log, cgroup: sync.OnceValues(proc.OpenCgroup), tried: map[proc.Kind]error{}, chosen: map[string]string{},
+		secrets: append(c.SecretVariables(), c.DatabaseVariables()...),
+	}
 	if c.Data == "" { // no server runs on it
 		s.disabled = true
 		return s
@@ -182,7 +185,8 @@ func (s *sandbox) limitProcesses(name string, i *proc.Isolation) {
 // landlockRefusal returns why a program cannot work at all under Landlock, and what to do, or "".
 func landlockRefusal(kind proc.Kind, a *config.Agent) string {
 	if kind == proc.KindLandlock && a.Kind == "codex" && a.Permissions != string(program.ModeAll) {
-		return `codex can run no command under Landlock with permissions = "` + a.Permissions + `", because its own sandbox needs mounts; ` +
+		return `codex can run no command under Landlock with permissions = "` + a.Permissions +
+			`", because its own sandbox needs mounts; ` +
 			`allow user namespaces and set isolation = "namespace", or set permissions = "all", or isolation = "none"`
 	}
 	return ""
@@ -221,7 +225,8 @@ func (s *sandbox) makeProfile(name string, a *config.Agent, home string, owner *
 		}
 	}
 	if len(made) > 0 {
-		s.log.Info("profile of a program created, which it cannot create under Landlock", "agent", name, "paths", strings.Join(made, " "))
+		s.log.Info("profile of a program created, which it cannot create under Landlock", "agent", name, "paths",
+			strings.Join(made, " "))
 	} else if err != nil && !errors.Is(err, fs.ErrExist) {
 		s.log.Debug("profile of a program not created", "agent", name, "error", err)
 	}
@@ -356,7 +361,8 @@ func (s *sandbox) record(name string, a *config.Agent, kind proc.Kind, private b
 	}
 	for _, variable := range a.EnvAllow {
 		if slices.Contains(s.secrets, variable) {
-			s.log.Warn("env_allow names a secret of the server; variable withheld from the agent", "agent", name, "variable", variable)
+			s.log.Warn("env_allow names a secret of the server; variable withheld from the agent", "agent", name, "variable",
+				variable)
 		}
 	}
 	switch {
@@ -416,7 +422,8 @@ func newWorkSandbox(con *command.Console, tokenFile string, log *slog.Logger) *s
 func (s *sandbox) hideServer(con *command.Console, dir datadir.Dir) {
 	c, err := loadConfig(con, dir, "")
 	if err != nil {
-		s.log.Warn("files with secrets of this machine's server may be readable for the command: its configuration cannot be read", "error", err)
+		s.log.Warn("files with secrets of this machine's server may be readable for the command: its configuration cannot "+
+			"be read", "error", err)
 		return
 	}
 	s.secrets = append(s.secrets, append(c.SecretVariables(), c.DatabaseVariables()...)...)

@@ -67,10 +67,12 @@ func explainListenError(ctx context.Context, address string, err error) error {
 	by := "another program"
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if health, err := client.New("http://"+address, "", client.WithMaxAttempts(1)).Health(ctx); err == nil && health.Version != "" {
+	if health, err := client.New("http://"+address, "", client.WithMaxAttempts(1)).Health(ctx); err == nil &&
+		health.Version != "" {
 		by = "another Mailroom server, of version " + display.Line(command.Shorten(health.Version, 40))
 	}
-	return command.Errorf(command.ExitFailed, "stop it, or choose another address with --listen", "%s is in use by %s", address, by)
+	return command.Errorf(command.ExitFailed, "stop it, or choose another address with --listen", "%s is in use by %s",
+		address, by)
 }
 
 // explainServeError turns an error of the server into an exit error with a hint. The result
@@ -83,10 +85,13 @@ func explainServeError(con *command.Console, err error) error {
 		return err
 	}
 	if _, ok := errors.AsType[*datadir.LostStoreError](err); ok {
-		return command.Errorf(command.ExitFailed, "restore a backup with `mailroom restore FILE`, or remove that file to start with an empty store", "%w", err)
+		return command.Errorf(command.ExitFailed,
+			"restore a backup with `mailroom restore FILE`, or remove that file to start with an empty store", "%w", err)
 	}
 	if _, ok := errors.AsType[*sqlite.LostCommitsError](err); ok {
-		return command.Errorf(command.ExitFailed, "restore a newer backup with `mailroom restore FILE`, or continue without them with `mailroom restore --accept-loss`", "%w", err)
+		return command.Errorf(command.ExitFailed,
+			"restore a newer backup with `mailroom restore FILE`, or continue without them with "+
+				"`mailroom restore --accept-loss`", "%w", err)
 	}
 	return command.Errorf(command.ExitFailed, "", "%w", err)
 }
@@ -145,7 +150,11 @@ func serve(ctx context.Context, con *command.Console, dir datadir.Dir, c *config
 	if err != nil {
 		return err
 	}
-	n, err := New(ctx, Options{Store: handles.Store, Lanes: handles.Lanes, Shared: c.Store.Kind == config.StorePostgres, Tables: handles.Tables, Wire: wire, Config: c, Token: token, Files: dir.Files(), SharedFiles: handles.Files, TLS: secure, Log: log, Lock: held})
+	n, err := New(ctx, Options{
+		Store: handles.Store, Lanes: handles.Lanes, Shared: c.Store.Kind == config.StorePostgres, Tables: handles.Tables,
+		Wire: wire, Config: c, Token: token, Files: dir.Files(), SharedFiles: handles.Files, TLS: secure,
+		Log: log, Lock: held,
+	})
 	if err != nil {
 		return err
 	}
@@ -238,13 +247,15 @@ func killOrphans(ctx context.Context, mark string, log *slog.Logger) error {
 
 // printListening prints the server's address and the next commands.
 func printListening(con *command.Console, url string, dir datadir.Dir) {
-	con.Infof("listening on %s, data folder %s\nnext, in another terminal:\n  %s", url, dir, con.CommandLine("send", "hello"))
+	con.Infof("listening on %s, data folder %s\nnext, in another terminal:\n  %s", url, dir,
+		con.CommandLine("send", "hello"))
 	con.Infof("or `%s` for the console in a browser, at %s", con.CommandLine("open"), url)
 }
 
 // printBridging prints the bridge's address and how to show its state.
 func printBridging(con *command.Console, url string, dir datadir.Dir) {
-	con.Infof("listening on %s, data folder %s\nto show its state, in another terminal:\n  %s", url, dir, con.CommandLine("channels"))
+	con.Infof("listening on %s, data folder %s\nto show its state, in another terminal:\n  %s", url, dir,
+		con.CommandLine("channels"))
 }
 
 func printExposed(con *command.Console) {

@@ -86,7 +86,8 @@ func (w *waiting) listen(ctx context.Context) error {
 	w.listener = ln
 	w.server = &http.Server{
 		Handler: http.HandlerFunc(answerWaiting), ErrorLog: slog.NewLogLogger(w.log.Handler(), slog.LevelDebug),
-		ReadTimeout: w.config.Limits.HeaderTimeout, WriteTimeout: w.config.Limits.HeaderTimeout, MaxHeaderBytes: w.config.Limits.Header,
+		ReadTimeout: w.config.Limits.HeaderTimeout, WriteTimeout: w.config.Limits.HeaderTimeout,
+		MaxHeaderBytes: w.config.Limits.Header,
 	}
 	var serve net.Listener = &lentListener{Listener: ln}
 	if w.secure != nil {
@@ -161,7 +162,8 @@ func answerWaiting(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, http.StatusOK, "application/json", api.Health{Status: "ok", Version: command.ReadVersion().Version})
 		return
 	}
-	p := api.NewProblem(mailroom.Errorf(mailroom.CodeUnavailable, "not ready: the server starts and waits for its database; try again later"))
+	p := api.NewProblem(mailroom.Errorf(mailroom.CodeUnavailable,
+		"not ready: the server starts and waits for its database; try again later"))
 	w.Header().Set("Retry-After", "1")
 	answerJSON(w, p.Status, api.ProblemType, p)
 }

@@ -84,16 +84,22 @@ rest are released; a second signal exits at once.`,
   MAILROOM_TOKEN=… mailroom work --url http://127.0.0.1:8420 --agent shout -- tr a-z A-Z`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&w.url, "url", "", "server URL (default: that of --context, $MAILROOM_CONTEXT or $MAILROOM_URL, else the server of the data folder)")
+	flags.StringVar(&w.url, "url", "",
+		"server URL (default: that of --context, $MAILROOM_CONTEXT or $MAILROOM_URL, else the server of the data folder)")
 	flags.StringVar(&w.tokenFile, "token-file", "", "file with the token (default $MAILROOM_TOKEN)")
 	flags.StringVar(&w.agent, "agent", "", "name of the agent; the server must not run it itself")
 	flags.IntVar(&w.runs, "runs", 1, "maximum number of concurrent runs")
 	flags.StringVar(&w.name, "name", "", "name of this machine in the list of workers (default: its host name)")
-	flags.StringVar(&w.profile, "profile", "", "run this program instead of a command: codex or claude, with ,permissions=MODE (ask, read, edit or all)")
+	flags.StringVar(&w.profile, "profile", "",
+		"run this program instead of a command: codex or claude, with ,permissions=MODE (ask, read, edit or all)")
 	flags.StringVar(&w.permissions, "permissions", "", "use --profile PROGRAM,permissions=MODE")
 	_ = flags.MarkHidden("permissions") // fails only for an unknown flag
-	flags.StringVar(&w.isolation, "isolation", config.IsolationAuto, "isolation of the command from the token and the local data folder: auto, required, namespace, landlock or none; add ,user=NAME to run as another user")
-	flags.StringVar(&w.attempts, "attempts", "", "failures after which a run fails for good, 1 to 100, with ,first=DURATION and ,most=DURATION for the first and the longest time to a retry (default: those of the server; 0 is its number)")
+	flags.StringVar(&w.isolation, "isolation", config.IsolationAuto,
+		"isolation of the command from the token and the local data folder: auto, required, namespace, landlock or none; "+
+			"add ,user=NAME to run as another user")
+	flags.StringVar(&w.attempts, "attempts", "",
+		"failures after which a run fails for good, 1 to 100, with ,first=DURATION and ,most=DURATION for the first and "+
+			"the longest time to a retry (default: those of the server; 0 is its number)")
 	flags.StringSliceVar(&w.env, "env", nil, "pass this environment variable on to the command; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w.command = args
@@ -159,7 +165,8 @@ func (w workOptions) retries() (p retry.Policy, err error) {
 		}
 	}
 	if p.Most != 0 && p.First > p.Most {
-		return p, fmt.Errorf("--attempts %q has a first, %s, that is longer than most, %s", w.attempts, setting.FormatDuration(p.First), setting.FormatDuration(p.Most))
+		return p, fmt.Errorf("--attempts %q has a first, %s, that is longer than most, %s", w.attempts,
+			setting.FormatDuration(p.First), setting.FormatDuration(p.Most))
 	}
 	return p, nil
 }
@@ -177,8 +184,9 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 	s.warnUnisolated()
 	if w.profile == "" {
 		return exec.New(exec.Options{
-			Command: w.command, EnvAllow: around.allowed(append(exec.DefaultEnvAllow(), w.env...)), Isolation: around.isolation, Files: around.files,
-			Env: around.env, Dir: around.dir,
+			Command: w.command, EnvAllow: around.allowed(append(exec.DefaultEnvAllow(), w.env...)), Isolation: around.isolation,
+			Files: around.files,
+			Env:   around.env, Dir: around.dir,
 		})
 	}
 	profile, permissions, err := w.program()
@@ -194,7 +202,8 @@ func (w workOptions) build(s *sandbox) (mailroom.Agent, error) {
 		return nil, fmt.Errorf("unknown program %q; use %s", profile, strings.Join(known, ", "))
 	}
 	o := exec.ProgramOptions{
-		Profile: p, Args: w.command, Permissions: program.Mode(permissions), EnvAllow: around.allowed(append(exec.EnvAllow(p), w.env...)),
+		Profile: p, Args: w.command, Permissions: program.Mode(permissions),
+		EnvAllow:  around.allowed(append(exec.EnvAllow(p), w.env...)),
 		Isolation: around.isolation, Files: around.files, Env: around.env, Dir: around.dir,
 	}
 	if err := exec.Usable(o); err != nil {
@@ -228,10 +237,11 @@ func runWorker(ctx context.Context, con *command.Console, w workOptions) error {
 		con.Infof("warning: the connection to %s is not encrypted, and neither is the token sent over it", d.URL)
 	}
 	b := bus.New()
-	l, err := remote.Dial(ctx, d.Client(client.WithHTTPClient(workClient(d.HTTP)), client.WithTimeout(workCallTimeout)), b, remote.Options{
-		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Retry: policy, Log: log,
-		OnOutage: func(err error) { con.Infof("no server at %s yet, retrying: %v", d.URL, err) },
-	})
+	l, err := remote.Dial(ctx, d.Client(client.WithHTTPClient(workClient(d.HTTP)), client.WithTimeout(workCallTimeout)), b,
+		remote.Options{
+			Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Retry: policy, Log: log,
+			OnOutage: func(err error) { con.Infof("no server at %s yet, retrying: %v", d.URL, err) },
+		})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // interrupted before it connected
@@ -295,7 +305,8 @@ func findWorkEndpoint(con *command.Console, w workOptions) (d endpoint.Endpoint,
 func explainWorkError(err error) error {
 	switch mailroom.CodeOf(err) {
 	case mailroom.CodeForbidden:
-		return command.Errorf(command.ExitServer, "the token needs the scope work and must allow the agent", "not authorized: %w", err)
+		return command.Errorf(command.ExitServer, "the token needs the scope work and must allow the agent",
+			"not authorized: %w", err)
 	case mailroom.CodeConflict, mailroom.CodeInvalid:
 		return command.Errorf(command.ExitUsage, "", "%w", err)
 	}

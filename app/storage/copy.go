@@ -188,7 +188,8 @@ func (c *copying) print(output command.Format, from, to *place) error {
 		}{from.name, to.name, c.rows, c.compare})
 	}
 	r := c.rows
-	return c.con.Printf("copied %d threads, %d runs, %d entries, %d tickets, %d submit keys, %d tokens\ncompared %d threads: equal, and no findings in both stores\n",
+	return c.con.Printf("copied %d threads, %d runs, %d entries, %d tickets, %d submit keys, %d tokens\ncompared %d "+
+		"threads: equal, and no findings in both stores\n",
 		r.Threads, r.Runs, r.Entries, r.Tickets, r.Keys, r.Tokens, c.compare)
 }
 
@@ -221,7 +222,8 @@ func explainCopyError(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*openError](err); !ok {
 		return fail(command.ExitServer, "no server starts on the target; repeat the command, which starts over")
 	} else if e.place.config != nil {
-		return fail(command.ExitServer, "check the address, the user with its password and rights, and that the database runs")
+		return fail(command.ExitServer,
+			"check the address, the user with its password and rights, and that the database runs")
 	}
 	return fail(command.ExitServer, "")
 }

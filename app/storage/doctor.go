@@ -59,7 +59,9 @@ Exit codes: 0 no findings, 1 findings, 2 invalid usage, 4 cannot read or write.`
 		d := diagnosis{Store: dir.Database()}
 		switch writes := cmd.Flags().Changed("backup"); {
 		case writes && c.Store.Kind == config.StorePostgres:
-			return command.Errorf(command.ExitUsage, "back it up with pg_dump or the tools of its provider, and check a restored copy with --store", "--backup copies a file, and the store is a PostgreSQL database")
+			return command.Errorf(command.ExitUsage,
+				"back it up with pg_dump or the tools of its provider, and check a restored copy with --store",
+				"--backup copies a file, and the store is a PostgreSQL database")
 		case writes:
 			err = backupStore(cmd.Context(), con, dir, backup, &d)
 		case c.Store.Kind == config.StorePostgres:
@@ -200,7 +202,8 @@ func backupStore(ctx context.Context, con *command.Console, dir datadir.Dir, tar
 	case errors.Is(err, fs.ErrExist):
 		return command.Errorf(command.ExitUsage, "name a new file", "%s already exists", to)
 	case errors.Is(err, fs.ErrNotExist):
-		return command.Errorf(command.ExitUsage, "create it, or name another", "the folder %s does not exist", filepath.Dir(to))
+		return command.Errorf(command.ExitUsage, "create it, or name another", "the folder %s does not exist",
+			filepath.Dir(to))
 	case err != nil:
 		return explainStoreError(ctx, con, dir, err)
 	}

@@ -49,7 +49,8 @@ Exit codes: 0 migrated, 1 older servers run, 2 invalid usage, 4 cannot read or w
 			return err
 		}
 		if c.Store.Kind != config.StorePostgres {
-			return command.Errorf(command.ExitUsage, "start the server", "the store is an SQLite file, which its server migrates at the start")
+			return command.Errorf(command.ExitUsage, "start the server",
+				"the store is an SQLite file, which its server migrates at the start")
 		}
 		m, err := migrate(cmd.Context(), c, contract)
 		if err != nil {

@@ -66,7 +66,8 @@ func openPostgres(ctx context.Context, c *config.Config, log *slog.Logger) (*Han
 	return h, nil
 }
 
-const failoverRisk = "a failover of the database to an asynchronous standby may lose acknowledged work; see durable in the configuration"
+const failoverRisk = "a failover of the database to an asynchronous standby may lose acknowledged work; see durable " +
+	"in the configuration"
 
 // asynchronousStandbys returns the number of standbys whose promotion may lose acknowledged work, or
 // why it is not known, and "" for none.

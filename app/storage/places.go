@@ -33,7 +33,8 @@ var connectionString = lazyregexp.New(`^(postgres(ql)?://|[a-z_]+=)`)
 // findPlace finds the store that the flag of this name names.
 func findPlace(flag, text string) (*place, error) {
 	if text == "" {
-		return nil, command.Errorf(command.ExitUsage, "name a data folder or the URL of a PostgreSQL database", "--%s is missing", flag)
+		return nil, command.Errorf(command.ExitUsage, "name a data folder or the URL of a PostgreSQL database",
+			"--%s is missing", flag)
 	}
 	p, url := &place{}, ""
 	if connectionString().MatchString(text) {

@@ -45,7 +45,8 @@ Exit codes: 0 success, 1 the copy has findings or a server runs, 2 invalid usage
 			return err
 		}
 		if c.Store.Kind == config.StorePostgres {
-			return command.Errorf(command.ExitUsage, "restore the database with its own tools", "the store is a PostgreSQL database, and this command replaces a file")
+			return command.Errorf(command.ExitUsage, "restore the database with its own tools",
+				"the store is a PostgreSQL database, and this command replaces a file")
 		}
 		held, err := dir.Acquire(cmd.Context())
 		if err != nil {
@@ -72,7 +73,8 @@ func explainLockError(err error) error {
 // restoreStore checks the copy and replaces the store with it.
 func restoreStore(ctx context.Context, con *command.Console, held *datadir.Lock, from string) error {
 	if wal, err := os.Stat(from + "-wal"); err == nil && wal.Size() > 0 {
-		return command.Errorf(command.ExitUsage, "write a backup of it with `mailroom doctor --backup FILE`", "%s is not a backup but the store of a server: it has a WAL file", from)
+		return command.Errorf(command.ExitUsage, "write a backup of it with `mailroom doctor --backup FILE`",
+			"%s is not a backup but the store of a server: it has a WAL file", from)
 	}
 	commits, _, err := checkCopy(ctx, con, held.Dir, from)
 	if err != nil {
@@ -82,7 +84,8 @@ func restoreStore(ctx context.Context, con *command.Console, held *datadir.Lock,
 		return sqlite.WriteRevision(database, sqlite.Revision{Commits: commits})
 	})
 	if err != nil {
-		return command.Errorf(command.ExitServer, "fix the cause and run the command again; a server refuses the folder until then", "%w", err)
+		return command.Errorf(command.ExitServer,
+			"fix the cause and run the command again; a server refuses the folder until then", "%w", err)
 	}
 	if kept != "" {
 		con.Infof("the replaced files are in %s", kept)
@@ -93,7 +96,9 @@ func restoreStore(ctx context.Context, con *command.Console, held *datadir.Lock,
 
 // checkCopy checks a database and returns its revision, and an error value if commits are lost. Findings are
 // an error. The revision is 0 if the tables are of an older version, which the next server migrates.
-func checkCopy(ctx context.Context, con *command.Console, dir datadir.Dir, path string) (commits int64, lost *sqlite.LostCommitsError, err error) {
+func checkCopy(
+	ctx context.Context, con *command.Console, dir datadir.Dir, path string,
+) (commits int64, lost *sqlite.LostCommitsError, err error) {
 	file, err := sqlite.OpenFile(ctx, path)
 	if version, ok := errors.AsType[*sqlite.VersionError](err); ok && version.CanMigrate() {
 		con.Infof("%s has tables of an older version and was not checked; the next server migrates it", path)
