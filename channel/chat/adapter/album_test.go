@@ -105,7 +105,7 @@ func TestAnAlbumOfAGroupIsForTheBotAsAWhole(t *testing.T) {
 // A platform delivers the pieces again until the album is complete.
 func TestThePiecesOfAnAlbumMayComeAgain(t *testing.T) {
 	inBubble(t, time.Second, func(w *fixture) {
-		at := chattest.GroupRoom(room)
+		at := GroupRoom(room)
 		w.picture(at, boss, "g", "", "a.txt", released())
 		w.picture(at, boss, "g", "", "b.txt", released())
 		for range 3 {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
-	"mailroom/channel/chat/chattest"
 )
 
 // inBubble runs f with a server whose messages wait for more, in virtual time.
@@ -100,7 +99,7 @@ func TestAMessageOfABurstIsEditedAndDeleted(t *testing.T) {
 // said adds a private message that the platform says was written at a time.
 func (w *fixture) said(at time.Time, text string) {
 	w.platform.AddEvent(chat.Event{
-		Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss, Name: "x"}, Text: text, Written: at,
+		Kind: chat.EventMessage, Room: PrivateRoom(boss), User: chat.User{ID: boss, Name: "x"}, Text: text, Written: at,
 	})
 }
 
@@ -117,7 +116,7 @@ func TestOnlyWhatWasWrittenTogetherIsOneRun(t *testing.T) {
 		file := w.platform.File("a.txt", released().open)
 		for i, text := range []string{"five", "six", "seven"} {
 			w.platform.AddEvent(chat.Event{
-				Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss, Name: "x"}, Text: text,
+				Kind: chat.EventMessage, Room: PrivateRoom(boss), User: chat.User{ID: boss, Name: "x"}, Text: text,
 				Files: []chat.File{file}, Written: begin.Add(time.Duration(6+i/2*3) * time.Minute),
 			})
 		}
@@ -162,7 +161,7 @@ func TestADownloadHoldsTheBurst(t *testing.T) {
 				slow := newSlowFile()
 				w.platform.SendPrivate(boss, "look")
 				w.later(500 * time.Millisecond)
-				w.picture(chattest.PrivateRoom(boss), boss, "", "", "a.txt", slow)
+				w.picture(PrivateRoom(boss), boss, "", "", "a.txt", slow)
 				w.later(x.takes)
 				slow.release()
 				w.later(2 * time.Second)
@@ -175,7 +174,7 @@ func TestADownloadHoldsTheBurst(t *testing.T) {
 // A file of another user in the same conversation does not hold it.
 func TestADownloadOfAnotherUserHoldsNothing(t *testing.T) {
 	inBubble(t, time.Second, func(w *fixture) {
-		slow, at := newSlowFile(), chattest.GroupRoom(room)
+		slow, at := newSlowFile(), GroupRoom(room)
 		w.picture(at, boss, "", "@bot look", "b.txt", released())
 		w.later(100 * time.Millisecond)
 		w.picture(at, friend, "", "@bot this", "a.txt", slow)
