@@ -290,7 +290,7 @@ func (h *messageHandlers) retractMessage(ctx context.Context, in *messageInput) 
 }
 
 // findMessage returns a message that is visible to the caller. A later transaction can use its id,
-// as with lookup.run.
+// as with [request.Lookup.Run].
 func (h *messageHandlers) findMessage(ctx context.Context, thread, id string) (mailroom.Message, error) {
 	if _, err := h.find.Thread(ctx, thread); err != nil {
 		return mailroom.Message{}, err
