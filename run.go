@@ -258,6 +258,13 @@ func (r *Run) OnLastAttempt() bool {
 }
 
 // MaxCrashes returns the number of lost claims in a row that make the run a dead letter.
+//
+// A limit of attempts bounds failures, and an outage is not one; a claim that was lost with its
+// worker is retried within this limit, which is apart for that reason. 0 covers every way to a
+// second start that the agent did not ask for: a lost lease, a claim that its worker no longer
+// holds (it may have worked, and not reached the server with the result), and a release after the
+// agent was entered, which the settle says. A run whose claim was given back before the agent was
+// entered starts again.
 func (r *Run) MaxCrashes() int {
 	if r.CrashLimit == nil {
 		return MaxCrashes

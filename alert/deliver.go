@@ -247,6 +247,11 @@ func attemptsSince(r *mailroom.Run) time.Time { return r.StartedAt.UTC().Truncat
 
 // passOn decides what becomes of an alert that was not sent. A permanent error stays one, so that an
 // operator sees it, but the next target sends the alert. Without another target, the alert stays with this one.
+//
+// The run passes the alert on with a send, in the transaction that ends the run, so no crash loses
+// or doubles it. The state of the thread of the target says that it is down, so that the next
+// alerts try it once. The follower leaves out what happens to the runs of these agents: an alert
+// about an alert could go on for ever.
 func (a *Agent) passOn(ctx context.Context, s mailroom.Session, what *Alert, failed error) error {
 	if ctx.Err() != nil {
 		return failed

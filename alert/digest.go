@@ -12,6 +12,10 @@ import (
 )
 
 // Summary is the content of a digest: the runs that ended in a period, and the questions that are open now.
+//
+// A digest carries its period, whose ends are full hours of UTC: it adds up rows of hours of the
+// summary, which are kept for 100 days, where minutes are kept for three. So the periods follow
+// each other without a gap or an overlap, also if a digest waits for its target for days.
 type Summary struct {
 	From     time.Time // a full hour of UTC
 	Until    time.Time // exclusive

@@ -18,6 +18,11 @@ import (
 // Link is what a link in an alert allows: to see one ticket as it was asked, and to decide it. It is
 // signed, not stored, so a repeated alert has the same link, and nothing has to be removed later. The
 // decision of the ticket spends it.
+//
+// A row for each link would have to be removed again, and a repeated alert would have another link.
+// A link names the thread that sent it and a fingerprint of the settings of the target, so that it
+// ends when an alert from there would not be sent any more. Its key comes from the token of the
+// operator, which all servers of a store share.
 type Link struct {
 	Ticket string
 	Digest string // of the ticket; the ticket is refused if it has another one

@@ -67,6 +67,12 @@ type Event struct {
 
 // State is the state between two steps, by the id of the rule. Its size is bounded, see maxStoredGroups. It is stored
 // as JSON.
+//
+// The state of each rule is bounded: the failures gathered by error group, the questions of quiet
+// hours (their number, and the ids of the first ten), the channels that are down, the last digest.
+// It is in the cursor of the follower, because it belongs to the position. A thread per error
+// group, whose queue gathers the failures, would have been a row for each error that an agent
+// invents.
 type State map[string]*RuleState
 
 // RuleState is the state of one rule between two steps.

@@ -57,6 +57,15 @@ func (t *Token) IsOperator(id string) bool {
 }
 
 // Chains are the rows of tokens by what they were derived from.
+//
+// A revocation also drops what is below its row in the same transaction (Below). Either would do
+// alone: a version before sources still revokes without dropping, and code that reads rows without
+// the token of the operator, as package alert does, does not know that it was replaced. A
+// generation number in the row would have been one more thing that each version must count.
+//
+// A spent link passes its source to the session, because its own row is gone. A row without a
+// source was written by a version before them: it is valid if it is not older than the token that
+// has the name.
 type Chains struct {
 	rows     []*Token
 	operator *Token

@@ -20,6 +20,10 @@ const (
 )
 
 // Terms limit a token. The zero value limits nothing.
+//
+// A row with terms has no scopes of a token, so an older server that does not know terms grants
+// nothing. A flag beside the scopes would have been ignored there, and the row would have had all
+// rights of the token.
 type Terms struct {
 	Kind Kind `json:"kind,omitempty"`
 	// For is the name that a token other than a KindToken acts for. It has the rights that this name's

@@ -28,6 +28,11 @@ const (
 // Relay connects a bus with the buses of the other servers on its store. It sends a hint only if
 // another server runs, and about entries and text of a thread only if another server has a reader
 // of it, or the worker of its run.
+//
+// For a reader of all threads it sends one hint without a name for all entries of some
+// milliseconds. The receiver treats a hint about a thread like a lost notice: followers read the
+// store, and the session of a run reads the row of the run. So stops, steers, entries and text need
+// one kind of hint, and a hint that is late, doubled or lost costs time only.
 type Relay struct {
 	bus   *Bus
 	wire  Wire

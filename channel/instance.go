@@ -119,6 +119,16 @@ func (r *Runner) drainDeliveries(inst *instance, within time.Duration) {
 // while [Runner.Connected] reports true: so deliveries stay queued during an outage and start
 // when the channel reconnects. A run that starts just after a disconnect fails as
 // [mailroom.ClassUnavailable].
+//
+// Deliveries that are not ready stay due, so a connection changes nothing in the store: the engine
+// wakes, and its next claim gets them. A killed process leaves nothing behind, and of two processes
+// over one store the connected one gets the runs. The alternative, deliveries that fail and back
+// off until an operation makes them due again, would need a new entry, a query, a bound on repeats,
+// and one lost attempt for each probe of a platform that is known to be down.
+//
+// A delivery that fails because its connection breaks is an outage as usual. Its backoff grows no
+// faster than the backoff of the channel, which also protects an unstable platform. The Retry-After
+// of the platform is on the run, and nothing shortens it.
 func (r *Runner) Agent() mailroom.Agent {
 	return mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 		d, err := r.readDelivery(ctx, s)

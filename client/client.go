@@ -25,6 +25,11 @@ import (
 // Every error of a call is an *[mailroom.Error] with the server's code. Its code is
 // CodeUnavailable when no answer came and CodeInvalid when the base URL is not a
 // URL. When the caller's context has ended, the error wraps that context's cause.
+//
+// It has one method for each operation of a user, as the API names it: most callers use methods on
+// threads, runs and tickets together, so groups would only lengthen the calls. Two groups have
+// callers of their own: Work is the protocol of worker processes (package remote), and Projects has
+// reservations and notifications (package agentmail).
 type Client struct {
 	Work     Work     // calls of worker processes
 	Projects Projects // reservations and notifications

@@ -22,6 +22,12 @@ const MaxPauseReason = 1000
 // Running runs go on, and submits are accepted. When it returns, no further run starts: it locks the rows
 // of all workers, and every claim locks that of its worker before it reads the pauses. The pause of a
 // paused agent is replaced.
+//
+// A pause is a row, not a state of threads: pausing costs the same with a million due runs. A claim
+// reads the pauses in the transaction that claims, after it locked the row of its worker, and a
+// pause locks the rows of all workers. So claims that are under way end first, and every later one
+// sees the pause. Registering a worker holds the same topic, so none slips in between. A flag in
+// the rows of the workers would have been a second copy.
 func (l *Ledger) PauseAgent(ctx context.Context, p store.Pause) (store.Pause, error) {
 	if len(p.Reason) > MaxPauseReason || !check.IsClean(p.Reason) {
 		return store.Pause{}, check.Invalid("reason", "must be text of at most 1,000 bytes, in UTF-8 and without NUL", nil)

@@ -20,6 +20,9 @@ const (
 )
 
 // liveText buffers the text of one run since the last request.
+//
+// Live text is sent in chunks and dropped when there is no time: the next flush stores it, and the
+// server accepts a flush only where it continues the stored text.
 type liveText struct {
 	claim   mailroom.Claim
 	message string

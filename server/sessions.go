@@ -42,6 +42,18 @@ const schemeSession = "Session"
 
 // sessionHash returns the hash under which a session is found. It has a domain of its own, so that neither the
 // secret of another token nor that of a session of an older version can be sent as two halves.
+//
+// Not the storage of the page alone: a script that reads it could use it elsewhere, which the
+// cookie, unreadable for scripts, prevents. Not a name of its own for the pages
+// (mailroom-ID.localhost): not every resolver and proxy knows such names, and a phone uses another
+// one. Not a check of Origin or Sec-Fetch-Site: a program writes them.
+//
+// The half is a scheme of the header Authorization, not a header of its own, so everything that
+// hides that header hides it, and a socket sends it in its first frame as it does a token. A tab
+// keeps the half that it began with: if another tab signs in as another user, its next request is
+// refused, and not made as that user. A link asks in the page, always: that the command on this
+// machine opened it cannot be seen from the page without a secret in the address, which a sender of
+// links could write too.
 func sessionHash(cookie, half string) secretHash {
 	return sha256.Sum256([]byte("session\x00" + cookie + "\x00" + half))
 }

@@ -45,6 +45,10 @@ type AllEvent struct {
 
 // All is one reader of all threads. It has the position from which it reads the store; notices of the
 // bus only wake it. One goroutine uses it.
+//
+// It looks at the store after its position, sends what it may see, and waits for any notice or
+// hint, at most a second. Only live text goes out from a notice, unless the entry of its message
+// was sent.
 type All struct {
 	// Set once.
 	view   Viewer

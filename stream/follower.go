@@ -17,6 +17,10 @@ const (
 )
 
 // follower is the state of one call of Follow. It belongs to the goroutine of that call.
+//
+// Live text is positional (its offset in bytes of the message), so a repeat is harmless. A reader
+// that joins in the middle of a message gets the stored text and asks the writer to flush what
+// follows it: a copy of the live text in the server would have to be kept in step with the store.
 type follower struct {
 	// Set once.
 	q    Query

@@ -15,6 +15,15 @@ import (
 )
 
 // FileSource makes files that messages name available on this machine.
+//
+// Servers on PostgreSQL keep the files of messages in the database, so a message has a URI without
+// a machine, mailroom-file:HASH.EXT. Only this package needs a path, and asks for it before a run:
+// the folder of the server has the file, or gets it from the database and checks its hash.
+//
+// Any user may write such a URI into a message. It gives a file only to a user who knows the hash
+// of the content, which cannot be guessed without the content; file: URIs and the isolation of
+// programs have the same rule. The name is checked strictly before it becomes a path. Only names
+// that were stored exist, so no message makes a server keep the same content under many names.
 type FileSource interface {
 	// Path returns the path that a file has on this machine, below Options.Files, or false if uri names
 	// no file of this source. The uri comes from a message and is not trusted.

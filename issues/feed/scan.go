@@ -16,6 +16,11 @@ import (
 )
 
 // receiver is the state of one call of receive.
+//
+// This channel has no cursor: a claim in the file carries the key of its run, and each poll makes
+// the file and the ledger agree. It uses the seam of channels and not the HTTP client, so
+// deliveries, retries and parking follow the rules of the other channels, and the server needs no
+// token for itself.
 type receiver struct {
 	*Watcher
 	host   *channel.Host

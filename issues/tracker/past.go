@@ -12,6 +12,11 @@ import (
 )
 
 // past is what is known about earlier states of a file. The zero value knows nothing.
+//
+// Without a base, an old copy looks like an edit of another clone: a closed issue that was reopened
+// since, a label that was removed. A history in each line would distinguish them, but would change
+// lines that other programs compare. So each clone keeps hashes of the lines that it replaced, for
+// itself.
 type past struct {
 	// base returns the common ancestor of copies.
 	base func() (text string, known bool)

@@ -42,6 +42,13 @@ func (t *Tracker) Splits() []Split { return t.splits }
 // the merge and in the base. All references in a side mean the issue of that side, so they follow it.
 // base may be nil. Together with [addCopies], which does this for the lines of one file, this
 // is the only place that decides who keeps an id.
+//
+// Children keep .1, .2, … instead of hashes: people read and type them, other programs make them,
+// and a hash would make collisions rarer but not impossible, so the rule would be needed anyway.
+// The older issue keeps the id, and the new id is a hash of the origin: a choice by anything else
+// (who merges, what was edited, what was published) would differ between clones, and their next
+// merge would double the issue. The file has no list of renamed ids, because other programs drop
+// fields they do not know: an id that is the hash of the origin of its issue is recognized as one.
 func separate(t *Tracker, theirs, base *Tracker) {
 	sides := []*Tracker{t, theirs}
 	if base != nil {

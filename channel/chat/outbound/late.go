@@ -32,6 +32,10 @@ const (
 // lateness sends a room one notice when a run has not answered in time, or when its agent is
 // paused. The key of the notice is the run or the pause, so a restart or another server sends none
 // twice.
+//
+// What is due is read from the store, and a submit makes each notice once by its key, over restarts
+// and servers. A scheduled run per message would be exact too, and would double the runs of each
+// chat.
 type lateness struct {
 	// Set by New.
 	conn   *connection

@@ -30,6 +30,9 @@ func (x *attempt) letPass(ctx context.Context, n int) error {
 // one: an answer of the channel itself, the redraw of a question, or what a run says that waits for a person. The
 // text and the question of one run keep their order, so a question does not pass a text of its own run. It
 // returns "" if no delivery may pass.
+//
+// Static priorities would let a question overtake the text that explains it, and a second queue of
+// a room for urgent messages would need a second writer of the state of the room.
 func (x *attempt) findPasser(ctx context.Context) (id string, err error) {
 	own := x.session.Run()
 	err = x.conn.host.View(ctx, func(r store.Reader) error {

@@ -54,6 +54,9 @@ const (
 )
 
 // State is the view of one room.
+//
+// A State is in memory only and outlives connections. What must outlive the process is [Saved], the
+// state of the delivery thread of the room: the delivery that changes a message writes it.
 type State struct {
 	gone          bool                     // no action is due
 	conversations map[string]*conversation // by thread
