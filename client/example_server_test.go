@@ -42,7 +42,8 @@ func startServer(agents map[string]mailroom.AgentFunc) *exampleServer {
 	}
 	worker := engine.New(s.ledger.Workers(), b, engine.Options{Agents: served, Log: quiet})
 	web := server.New(server.Options{
-		Ledger: server.PartsOf(s.ledger), Streams: stream.New(s.ledger, b), Bus: b, Token: exampleToken, Log: quiet,
+		Ledger: server.PartsOf(s.ledger), Streams: stream.New(s.ledger, b), Bus: b,
+		Access: server.Access{Token: exampleToken}, Log: quiet,
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
