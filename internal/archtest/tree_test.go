@@ -144,7 +144,7 @@ func TestTheRulesOfTheCodeHold(t *testing.T) {
 		})
 	}
 	t.Run("every floor has a folder", func(t *testing.T) {
-		for base := range floors {
+		for base := range floorOf() {
 			if !slices.ContainsFunc(files, func(f *file) bool { return within(f.folder(), base) }) {
 				t.Errorf("floors names %s, which is not there", base)
 			}
